@@ -245,9 +245,44 @@ def test_errors_of_a_server_that_was_told_to_end_and_of_pythons_own_callbacks() 
     reset = [*dead[:3], "ConnectionResetError: [WinError 10054] closed"]
     server = "To see the GUI go to: http://127.0.0.1:8188"
     callback = "Exception in callback {}._call_connection_lost(None)"
-    own, other = callback.format("_ProactorBasePipeTransport"), callback.format("Client")
-    assert explain([server, own, *reset]).primary == "healthy"
+    *own, other = map(callback.format, ("_ProactorBasePipeTransport", "RequestHandler", "Client"))
+    assert all(explain([server, line, *reset]).primary == "healthy" for line in own)
     assert "task of the program" in explain([server, other, *reset]).findings[0].title
+
+
+_COLLECTED = """\
+==================================== ERRORS ====================================
+_________________ ERROR collecting tests/test_a.py __________________
+Traceback:
+tests/test_a.py:5: in <module>
+    from mmdet.models import build
+E   ModuleNotFoundError: No module named 'mmdet'
+=========================== short test summary info ============================"""
+_FAILED_TEST = """\
+    def test_close(dtype):
+>       torch.testing.assert_close(y, ref)
+E       AssertionError: Tensor-likes are not close!
+E
+E       Mismatched elements: 3 / 100 (3.0%)
+
+tests/test_ops.py:12: AssertionError
+=========================== short test summary info ============================"""
+
+
+def test_of_pytest_its_marked_errors_count_not_its_summary() -> None:
+    summary = [f"ERROR tests/test_{name}.py" for name in range(40)]
+    found = explain([*_COLLECTED.splitlines(), *summary, "===== 40 errors in 3.13s ====="]).findings[0]
+    assert found.title.startswith("The Python module mmdet is not installed")
+    failed = [f"FAILED tests/test_ops.py::test_close[{name}] - AssertionError: Ten..." for name in range(40)]
+    found = explain([*_FAILED_TEST.splitlines(), *failed, "===== 40 failed, 2 passed in 3.13s ====="]).findings[0]
+    assert [*found.evidence] == ["AssertionError: Tensor-likes are not close!"]
+
+
+def test_a_start_that_was_interrupted_counts_not_the_refused_one_before() -> None:
+    refused = ["usage: train.py [-h] [--workers N]", "train.py: error: argument --workers: expected one argument"]
+    frames = ["Traceback (most recent call last):", '  File "/w/other.py", line 5, in <module>', "    import lavis"]
+    assert "--workers" in explain([*refused, *frames, "ValueError: no"]).findings[0].title
+    assert "was interrupted" in explain([*refused, *frames, "KeyboardInterrupt"]).findings[0].title
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,10 @@ import re
 import msgspec
 
 _ANSI = re.compile(r"\x1b\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|\x1b\[[0-?]*[ -/]*[@-~]|\x1b[@-Z\\-_]")
-# Quote marks, comment signs, notebook indents, list bullets, doctest prompts and rank tags at the start of a line.
+# At a line's start: quote marks, comment signs, notebook indents, list bullets, doctest's and pytest's marks, ranks.
 _LEAD = re.compile(
     r"(?:\s+|>+|#+\s|//+\s|;+\s|[-*•] |\$ |\||`+|\*\*|\[?rank:? ?\d+\]?:?|\[default\d+\]:"
-    r"|\((?:[\w.:-]+ )?pid=\d+[^)]{0,80}\)|\[\d+\](?:<std\w+>)?:)+"
+    r"|\((?:[\w.:-]+ )?pid=\d+[^)]{0,80}\)|\[\d+\](?:<std\w+>)?:|E {3,})+"
 )
 _LEVEL = r"(?:DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|CRITICAL|FATAL|TRACE)"
 _RANK = re.compile(

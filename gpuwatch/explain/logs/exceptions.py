@@ -30,7 +30,7 @@ _CONTINUES = re.compile(
 _OF_A_BOX = frozenset("\u2502\u2570")
 # Python's own words for an exception that does not end the program: in a destructor, a thread, an asyncio task.
 _NOT_THE_END = re.compile(
-    r"(?P<ignored>Exception ignored (?:in|on|while|when)|Exception in callback _\w*Transport\.)"
+    r"(?P<ignored>Exception ignored (?:in|on|while|when)|Exception in callback \w*(?:Transport|RequestHandler)\.)"
     r"|(?P<logging>--- Logging error ---)|(?P<thread>Exception in thread )"
     r"|(?P<task>Task exception was never|Exception in callback )"
 )
@@ -53,6 +53,8 @@ _CHAINED = ("During handling of the above exception", "The above exception was t
 _NOT_COMPILED = frozenset({"SyntaxError", "IndentationError", "TabError"})
 _RANKS_TOLD = re.compile(r"(?<!\w)((?:Syntax|Indentation|Tab)Error)")
 """Of a file that could not be compiled, after its line, where ranks print into each other: ": SyntaxErrorinvalid"."""
+_SUMMED_UP = re.compile(r"(?:FAILED )?[\w./-]*test[\w./-]*\.py(?:::\S+)?(?: - |$)")
+"""pytest's line of a file or a test that failed, without its level: it names once more what was raised before."""
 _MEASURE = re.compile(r"[-+]?(?:\d[\d.,]*(?:e[-+]?\d+)?|nan|inf) ?%?$", re.IGNORECASE)
 """What follows the name of a quantity, such as "RootMeanSquareError: 4.1": an exception only after a traceback."""
 _NUMBER = re.compile(r"\d+")
@@ -234,6 +236,9 @@ class ExceptionFinder:
         if (found := _NOT_THE_END.match(line)) is not None:
             self._elsewhere = (str(found.lastgroup), self._facts.lines)
             return True
+        if self._facts.errors and _SUMMED_UP.match(line) is not None:
+            self._facts.last_error_line = self._facts.lines
+            return True
         if line.startswith(_CHAINED):
             self._chained = self._facts.last_error_has_traceback
             return True
@@ -265,7 +270,11 @@ class ExceptionFinder:
             name, message = "KeyboardInterrupt", ""
         before = _text(facts.errors[-1]) if self._chained and facts.errors else ""
         self._chained = False
-        if (before and _RETRIED.search(message) is not None) or (name in _OF_A_WRAPPER and self._told_by_traceback()):
+        again = (
+            not message and not self._after_frame() and name in (error.type for error in facts.errors[-1:])
+        )  # pytest
+        wrapped = name in _OF_A_WRAPPER and self._told_by_traceback()
+        if again or wrapped or (before and _RETRIED.search(message) is not None):
             facts.last_error_line = facts.lines
             return
         self._untold = colon and not message

@@ -108,7 +108,10 @@ _ALLOWED = re.compile(r"^\+{1,3} (?:true|:)$")
 _NO, _YES = "\u274c", "\u2705"
 """A check's answer at the end of its line, which is no failure of the program if a later line reports success."""
 _RAISED = re.compile(r"(?!SystemExit: [1-9])(?:\w+\.)*\w*(?:Error|Exception|Exit|Interrupt)(?::|$)")
-_IGNORED = ("Exception ignored ", "Exception in callback _ProactorBasePipeTransport.", "--- Logging error ---")
+_IGNORED = (
+    "Exception ignored ", "Exception in callback _ProactorBasePipeTransport.", "Exception in callback RequestHandler.",
+    "--- Logging error ---",
+)  # fmt: skip
 """Heads of tracebacks that Python prints of what it does without."""
 _ERROR_OF_A_TRACEBACK = re.compile(r"(?:\w+\.)*[A-Z]\w+(?::|$)")
 _INTERRUPTED = re.compile(r"^KeyboardInterrupt:?$")

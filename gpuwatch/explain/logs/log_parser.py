@@ -279,12 +279,11 @@ class LogParser:
         self._ends.close(closing[-1] if closing else "", closing[0] if closing else "", self._facts.lines)
         kept, printed = of_the_program([*self._last], whole=len(self._last) < last_lines.LOOKED_AT)
         end = last_lines.end_of(kept, serves="server.started" in self._facts.topics)
-        told, line = end.tells, end.line
+        told, line, placed = end.tells, end.line, bool(self._placements.result())
         if told in (last_lines.WORKED, last_lines.KERAS):
             if "memory.retried" in self._facts.topics or self._worked_after_dumps(line):
                 self._ooms_survived = self._facts.topics.get("memory.oom", 0)
             self._forget_warnings(line)
-            placed = bool(self._placements.result())
             if told == last_lines.WORKED and only_imported_tensorflow(self._facts, placed=placed):
                 self._facts.missing_libraries.clear()
                 self._facts.forget("cuda.missing-library")
@@ -293,8 +292,9 @@ class LogParser:
         if told in (last_lines.WORKED, last_lines.KERAS) and last_lines.works(line):
             self._ends.worked_after(self._facts.lines - self._facts.lines_after_telling)
         self._name_packages()
-        worked = told == last_lines.WORKED and "tensorflow" not in line
-        leave_out_unused(self._facts, placed=bool(self._placements.result()), worked=worked)
+        if self._facts.errors and self._facts.errors[-1].type == "KeyboardInterrupt":
+            self._ends.worked_after(self._facts.last_error_line or 0)
+        leave_out_unused(self._facts, placed=placed, worked=told == last_lines.WORKED and "tensorflow" not in line)
         last_lines.tell(self._facts, self._last, end, printed)
 
     def _name_packages(self) -> None:
