@@ -218,20 +218,59 @@ _OLD = "UserWarning: CUDA initialization: The NVIDIA driver on your system is to
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "own"),
     [
         ("KeyError: 'label'", True),
-        ("FileNotFoundError: [Errno 2] No such file or directory: '/data/a.csv'", True),
+        ("FileNotFoundError: [Errno 2] No such file or directory: '/data/cuda/a.csv'", True),
+        ("IndexError: list index out of range", True),
+        ("ImportError: libtorch_cuda_cu.so: cannot open shared object file: No such file or directory", True),
+        ("KeyboardInterrupt", True),
         ("FileNotFoundError: [Errno 2] No such file or directory: 'nvidia-smi'", False),
         ("KeyError: 'cuda:0'", False),
-        ("IndexError: list index out of range", False),
+        ("RuntimeError: Engine core initialization failed. See root cause above.", False),
     ],
 )
-def test_an_error_of_the_programs_data_beside_a_cause_of_the_gpu(error: str, told: bool) -> None:
+def test_a_warning_about_the_gpu_never_outranks_an_error_of_the_programs_own(error: str, own: bool) -> None:
     found = explain([_OLD, "epoch 1 loss 0.3", *_TRACE.split("\n")[:3], error])
+    assert (found.primary != "driver.too-old") is own
+    told = {one.id: one.severity for one in found.findings}
+    assert told["driver.too-old"] == ("info" if own else "error")
+    assert any(error in one.evidence for one in found.findings) is own
+
+
+def test_an_index_into_a_list_of_gpus_follows_from_the_warning() -> None:
+    head, frame, _ = _TRACE.split("\n")[:3]
+    found = explain(
+        [_OLD, head, frame, "    gpu = tf.config.list_physical_devices('GPU')[0]", "IndexError: out of range"]
+    )
     assert found.primary == "driver.too-old"
-    assert any(error in one.evidence for one in found.findings) is told
-    assert [one.severity for one in found.findings] == ["error", *(["warning"] if told else [])]
+
+
+_WARNED = [
+    ["/env/torchaudio/_ext.py:12: UserWarning: libtorchaudio_ffmpeg.so: undefined symbol: _ZNK5torch8autograd4Node"],
+    [
+        "/env/torch/cuda/__init__.py:235: UserWarning:",
+        "NVIDIA GeForce RTX 5090 with CUDA capability sm_120 is not compatible with the current PyTorch installation.",
+        "The current PyTorch install supports CUDA capabilities sm_50 sm_60 sm_70 sm_75 sm_80 sm_86 sm_90.",
+    ],
+    [
+        "2023-03-01 10:00:00.1: W tensorflow/stream_executor/platform/default/dso_loader.cc:64] Could not load dynamic"
+        " library 'libcudnn.so.8'; dlerror: libcudnn.so.8: cannot open shared object file",
+    ],
+]
+
+
+@pytest.mark.parametrize("warned", _WARNED)
+@pytest.mark.parametrize("end", [[*_TRACE.split("\n")[:3], "TypeError: float() argument must be a string"], ["Killed"]])
+def test_what_ended_the_program_outranks_its_warnings(warned: list[str], end: list[str]) -> None:
+    found = explain([*warned, "epoch 1 loss 0.3", *end]).findings[0]
+    assert (found.severity, found.evidence[0]) == ("error", end[-1])
+
+
+@pytest.mark.parametrize("warned", _WARNED[1:])
+def test_a_program_that_worked_without_a_gpu(warned: list[str]) -> None:
+    found = explain([*warned, "epoch 1 loss 0.3", "epoch 2 loss 0.2", "Training finished"])
+    assert found.findings[0].severity != "error"
 
 
 def test_a_file_that_an_earlier_failure_did_not_write() -> None:

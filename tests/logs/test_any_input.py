@@ -67,6 +67,8 @@ def essence(found: LogFacts) -> dict[str, object]:
         "unrecognised",
         "lines",
         "last_error_line",
+        "noted_at",
+        "worked_after",
         "last_frame_line",
         "open_traceback_line",
         "driver_messages",

@@ -513,7 +513,10 @@ def test_other_forms_of_work(line: str) -> None:
 
 
 def test_a_loss_that_is_not_a_number() -> None:
-    for line in ("epoch 4: loss nan", "{'loss': nan, 'epoch': 3}", "step 7 train_loss=NaN"):
+    row = (
+        "        2/2     1.86G       nan       nan       nan       113       640: 100%|##########| 16/16 [00:23<00:00]"
+    )
+    for line in ("epoch 4: loss nan", "{'loss': nan, 'epoch': 3}", "step 7 train_loss=NaN", row):
         assert "not a number" in explain(["epoch 3: loss 0.2", line]).findings[0].title
     for line in ("epoch 4: best_loss inf", "epoch 4: loss 0.2 nan 0", "loading nanogpt: loss 0.1"):
         assert explain([line]).primary == "healthy", line
@@ -813,3 +816,35 @@ def test_the_package_without_cuda_is_named_not_the_framework() -> None:
         .findings[0]
         .title.startswith("CPU-only")
     )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "'NoneType' object has no attribute 'shape'",
+        "module 'numpy' has no attribute 'bool'",
+        "forward() got an unexpected keyword argument 'mask'",
+        "__init__() takes 2 positional arguments and 3 were given",
+        "unhashable type: 'list'",
+        "sequence item 0: expected str instance, but got int",
+        "float() argument must be a string or a real number, not 'list'",
+        'can only concatenate str (not "int") to str',
+    ],
+)
+def test_the_text_of_an_exception_that_a_program_prints_alone(text: str) -> None:
+    assert text[:40] in explain([*_STEPS, text]).findings[0].title
+    assert explain([*_STEPS, text, *_STEPS, "Training finished"]).primary == "healthy"
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "transcriber.run:375 DEBUG -> whisper process completed with code = 0, time taken = 1:43:36",
+        "Process finished with exit code 0",
+        "child exited with status 0",
+    ],
+)
+def test_an_exit_code_of_0_that_is_stated(end: str) -> None:
+    doubt = "could not open the optional profile"
+    assert explain(["frame 10", doubt, end, "bye"]).primary == "healthy"
+    assert explain(["frame 10", doubt, end.replace("0", "1"), "bye"]).primary != "healthy"

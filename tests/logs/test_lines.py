@@ -357,7 +357,7 @@ def test_what_the_parser_remembers_changes_nothing_that_it_finds(name: str) -> N
         parser.facts.unrecognised.clear()  # of one shape one line is enough
     found, expected = quick.facts, slow.facts
     assert set(found.topics) == set(expected.topics)
-    for field in ("topics", "evidence", "placements"):
+    for field in ("topics", "noted_at", "warned", "evidence", "placements"):
         setattr(found, field, getattr(expected, field))
     assert found == expected
 

@@ -448,7 +448,7 @@ def test_a_cancelled_job() -> None:
     )
     assert explain([slow, *_HEALTHY, said.format(44, "")]).findings[0].title == "The job was cancelled"
     assert explain([slow, *_HEALTHY]).primary == "build.gpu-unsupported"
-    assert explain([slow, *_HEALTHY, "Killed"]).primary == "build.gpu-unsupported"
+    assert "SIGKILL" in explain([slow, *_HEALTHY, "Killed"]).findings[0].title
 
 
 def test_a_run_that_finished_without_a_gpu() -> None:
@@ -512,7 +512,8 @@ def test_an_error_that_the_program_passed_before_a_person_stopped_it() -> None:
         "healthy",
         "The server was stopped by Ctrl+C (SIGINT)",
     )
-    assert "undefined symbol" in str(explain(passed).findings[0])
+    assert "undefined symbol" in str(explain(passed).errors)
+    assert explain(passed).primary == "healthy"
     ended = explain(["Keyboard interruption in main thread... closing server.", *raised])
     assert ended.findings[0].severity == "error" or "interrupted" in ended.findings[0].title
 
@@ -554,3 +555,18 @@ def test_a_script_that_went_on_after_a_command_that_did_not_start() -> None:
     assert explain([*went_on, limit]).findings[0].title == "The job reached its time limit"
     assert explain([*went_on, "Launcher: Done. Job exited without errors"]).primary == "healthy"
     assert "command" in explain([*went_on[:1], "srun: error: n1: task 0: Exited with exit code 127"]).findings[0].title
+
+
+@pytest.mark.parametrize(
+    "waited",
+    [
+        "TimeoutError: Timed out waiting for engines to send initial message on input socket.",
+        "RuntimeError: worker did not become ready within 60 s",
+        "TimeoutError: Timeout waiting for worker processes to be ready",
+    ],
+)
+def test_a_parent_that_waited_in_vain_for_its_child(waited: str) -> None:
+    head, frame = "Traceback (most recent call last):", '  File "/app/serve.py", line 80, in main'
+    child = "ERROR 11-14 20:58:03 [core.py:586] OSError: [Errno 98] Address already in use"
+    assert "port is taken" in explain([child, head, frame, waited]).findings[0].title
+    assert waited[:30] in explain([head, frame, waited]).findings[0].title

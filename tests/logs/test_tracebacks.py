@@ -148,3 +148,23 @@ def test_what_a_process_cannot_have_held_is_not_told() -> None:
         oom = parse(message.format(told)).ooms[0]
         assert oom.process_bytes == (oom.in_use_bytes or 0) + (oom.unallocated_bytes or 0)
     assert parse(message.format("22.50 GiB")).ooms[0].process_bytes == int(22.5 * (1 << 30))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        r"""ERROR task failed: 'Traceback (most recent call last):\n  File "/app/w.py", line 3, in <module>"""
+        r"""\n    import foo\nModuleNotFoundError: No module named \'foo\'\n' (job 4)""",
+        r"""level=error err="Traceback (most recent call last):\n  File \"/app/w.py\", line 3, in <module>"""
+        r"""\n    import foo\nModuleNotFoundError: No module named 'foo'" job=4""",
+        """Traceback (most recent call last): File "/app/w.py", line 3, in <module> import foo"""
+        """ ModuleNotFoundError: No module named 'foo'""",
+    ],
+)
+def test_a_traceback_that_a_logger_wrote_as_one_line(line: str) -> None:
+    facts = parse(f"starting\n{line}\n")
+    assert [(error.type, error.message) for error in facts.errors] == [("ModuleNotFoundError", "No module named 'foo'")]
+    assert facts.frame is not None
+    assert (facts.frame.file, facts.frame.line, facts.lines) == ("/app/w.py", 3, 2)
+    cut = parse(line.partition("ModuleNotFoundError")[0])
+    assert not cut.errors

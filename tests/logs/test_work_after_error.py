@@ -20,6 +20,7 @@ _FULL = (
     " allocated memory 22.11 GiB is allocated by PyTorch, and 390.50 MiB is reserved by PyTorch but unallocated."
 )
 _SURVIVED = [*_LOGGED[:4], _FULL]
+_PEER = "RuntimeError: [../gloo/transport/tcp/pair.cc:598] Connection closed by peer [127.0.0.1]:4711"
 _KEY_ERROR = [*_LOGGED[1:4], "KeyError: 'label'"]
 
 
@@ -90,12 +91,30 @@ def test_memory_that_ran_out_and_was_freed() -> None:
     ended = explain([_HEAD, *_SURVIVED, *_steps(20), *_KEY_ERROR])
     assert ended.primary == "program.error"
     assert ended.findings[0].title.startswith("It ended in KeyError")
+    for end in (_KEY_ERROR, ["Killed"], ["run.sh: line 12: 48213 Killed                  python run.py"]):
+        later = explain([_HEAD, *_SURVIVED, *_steps(9, "iter {}: loss 0.3, time 210.0ms"), *end])
+        assert later.findings[0].evidence[0] in (end[-1], "KeyError: 'label'")
+        assert [one.severity for one in later.findings if one.id.startswith("memory.")] == ["info"]
+
+
+def test_a_progress_bar_that_was_filled_after_the_last_error() -> None:
+    bar = "".join(f"\r {25 * at}%|###  | {at}/4 [00:0{at}<00:01,  1.0it/s]" for at in range(5))
+    missing = [*_LOGGED[1:4], "ModuleNotFoundError: No module named 'tifffile'"]
+    assert explain([_HEAD, *_SURVIVED, *missing, "Loading tiles", bar]).primary == "healthy"
+    assert explain([_HEAD, *_SURVIVED, *missing, "Loading tiles", bar.rpartition("\r")[0]]).primary != "healthy"
 
 
 @pytest.mark.parametrize(
     "log",
     [
-        [_HEAD, *_SURVIVED, *_steps(3), *_KEY_ERROR],  # another rank may have made these
+        [_HEAD, *_SURVIVED, *_steps(3)],  # another rank may have made these
+        [
+            _HEAD,
+            *_SURVIVED,
+            *_steps(3),
+            *_LOGGED[1:4],
+            _PEER,
+        ],
         [_HEAD, *_SURVIVED, *_steps(20), *_SURVIVED],
         [_HEAD, *_SURVIVED, *_steps(20, "step {}")],
     ],
@@ -210,3 +229,19 @@ def test_a_server_that_a_person_stopped_did_not_end_in_its_last_error() -> None:
     stopped = explain([*_PROMPT, "", "Prompt executed in 0.03 seconds", "", "Stopped server"]).findings[0]
     assert stopped.title.startswith("The last error is ValueError")
     assert explain(_PROMPT).findings[0].title.startswith("It ended in ValueError")
+
+
+@pytest.mark.parametrize(
+    ("item", "end"),
+    [
+        ("Sample {0}/20\n[ERROR] Judge error: Failed to reach the model", ["Total samples evaluated: 20"]),
+        ("2025-01-02 10:00:00,{0} - ERROR - Request {0} failed: Max retries exceeded", ["20 requests sent"]),
+        ("Processing a{0}.png\nError processing a{0}.png: no such codec", ["Done! Processed 20 files"]),
+    ],
+)
+def test_an_error_of_every_item_is_one_of_the_whole_work(item: str, end: list[str]) -> None:
+    closing = [*end, *["-" * 20] * 30, "Report saved to: report.txt", "SUCCESS"]
+    lines = [line for at in range(1, 21) for line in item.format(at).split("\n")]
+    found = explain([*lines, *closing]).findings[0]
+    assert (found.severity, "Every item" in found.title) == ("warning", True)
+    assert explain([*lines[:-4], *["Sample done: ok"] * 3, *closing]).primary == "healthy"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
@@ -9,6 +10,7 @@ from msgspec.structs import replace
 from gpuwatch.core.model.explanation import Explanation
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.explain.diagnosis.end_decides import ranked, that_count
 from gpuwatch.explain.diagnosis.engine import diagnose, primary
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.memory.oom_facts import judged
@@ -109,7 +111,9 @@ def explanation(
 ) -> Explanation:
     """The explanation of parsed facts, and of the machine that the log shows."""
     evidence = Evidence(log=facts, environment=environment, snapshot=machine)
-    findings = diagnose(evidence)
+    counting = that_count(facts)
+    found = diagnose(dataclasses.replace(evidence, log=counting))
+    findings = ranked(found, diagnose(evidence) if counting is not facts else (), facts)
     return Explanation(
         source=source,
         lines=facts.lines,
@@ -121,7 +125,7 @@ def explanation(
         missing_libraries=tuple(facts.missing_libraries),
         errors=tuple(facts.errors),
         findings=findings,
-        primary=primary(findings),
+        primary=primary(found),
         unrecognised=tuple(facts.unrecognised),
         machine=machine,
     )

@@ -85,6 +85,9 @@ def nothing_found(log: LogFacts, others: Iterable[Finding] = ()) -> Finding:
         kind = None if says else of_a_kind(log.telling_last_line)
         action = f"Do what the log says: {says}." if says else kind.action if kind is not None else _READ_BEFORE
         return _of(Meaning(title, action[0].upper() + action[1:]), log.telling_last_line)
+    if log.failed_items:
+        known = meaning(log.failed_items) or named("every-item")
+        return _of(known._replace(title=known.title.format(shorten(log.failed_items, _SHOWN))), log.failed_items)
     for topic, known in _TOLD.items():
         worked = log.last_lines_tell in (last_lines.WORKED, last_lines.KERAS) and topic not in topics_of(log.last_line)
         if not worked and (lines := log.lines_of(topic)):

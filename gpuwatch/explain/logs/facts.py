@@ -176,6 +176,8 @@ class LogFacts(msgspec.Struct, kw_only=True):
     """Whether that is the very last one."""
     doubt: str = ""
     """A line near the end that speaks of a failure which nothing explains."""
+    failed_items: str = ""
+    """The error that came for every item of the work (:mod:`gpuwatch.explain.logs.failed_items`)."""
     not_a_number: str = ""
     """A line near the end with a loss that is NaN or infinite."""
     last_lines: tuple[str, ...] = ()
@@ -204,6 +206,13 @@ class LogFacts(msgspec.Struct, kw_only=True):
     """Count by topic of :mod:`gpuwatch.explain.logs.topics`."""
     evidence: dict[str, list[str]] = {}
     """First lines by topic, without prefixes."""
+    noted_at: dict[str, int] = {}
+    """Number of the last line by topic."""
+    warned: dict[str, int] = {}
+    """How many lines with a topic were warnings: of Python's module, of a logger, or of TensorFlow's sources, whose
+    errors an exception repeats if they end the program."""
+    worked_after: int = 0
+    """Line of the last error after which the program, or another start of it, worked on."""
     last_warning: str = ""
     """The last warning of Python's module in its last lines."""
     told_interrupt: str = ""
@@ -229,6 +238,7 @@ class LogFacts(msgspec.Struct, kw_only=True):
     def note(self, topic: str, line: str) -> None:
         """Counts ``topic`` and keeps its first distinct lines."""
         self.topics[topic] = self.topics.get(topic, 0) + 1
+        self.noted_at[topic] = self.lines
         kept = self.evidence.setdefault(topic, [])
         if len(kept) < LINES_PER_TOPIC:
             line = in_words(line[:_LINE_CHARS])

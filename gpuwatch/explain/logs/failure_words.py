@@ -36,6 +36,8 @@ _WORDS = re.compile(
     # What Python and PyTorch say of a value, where a program prints it alone.
     r"|(?:is|are|index) out of (?:bounds|range)|(?:size|shape|dimension|dtype)s? mismatch\w*|division by zero"
     r"|is not (?:defined|callable|iterable|subscriptable|implemented)|missing \d+ required"
+    r"|got an unexpected keyword|takes \d+ positional|unhashable type|too many indices"
+    r"|must be [\w ,]{1,40}, not '?\w+|can only concatenate|expected .{1,60}\bbut (?:got|found|received)"
     r"|unsupported operand|insufficient|unsuccessful\w*|incomplete|unresolved|violation|halted|(?:not|n't) pass\w*"
     r"|(?:terminated|ended|finished|stopped) (?:with|by) (?:an? )?(?:code|signal|status) -?[1-9]\d{0,3}"
     # The same in other languages.
@@ -77,8 +79,8 @@ _OF_A_LOSS = re.compile(
     r"loss|entropy|(?:^|[/_.])(?:ce|nll|elbo|kl)$|smoothl1|cost|perplexity|grad.?norm", re.IGNORECASE
 )
 _NO_LOSS = re.compile(r"best|min|max|prev|old|limit|bound|clip|rew|len|return|time|eta", re.IGNORECASE)
-_RAISED = re.compile(r"^-{2,}> ?\d+")
-"""IPython's mark of the line that raised."""
+_RAISED = re.compile(r"^-{2,}> ?\d+|^(?:module |type object )?'[\w.]{1,80}' (?:object )?has no attribute '")
+"""IPython's mark of the line that raised; Python's words for a name that an object lacks."""
 _OF_A_ROW = re.compile(r"^\W{0,3}[\w %()#/:.-]{1,60}\| *-?[\d.,]{1,20} ?%? *\|?$")
 _LETTERS = re.compile(r"[^\W\d_]{2,}")
 

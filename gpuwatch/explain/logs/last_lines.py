@@ -19,7 +19,7 @@ from gpuwatch.explain.logs.failure_lines import first_of, report
 from gpuwatch.explain.logs.failure_words import not_a_number, speaks_of_failure
 from gpuwatch.explain.logs.program_output import printed
 from gpuwatch.explain.logs.reported_ends import reported_end
-from gpuwatch.explain.logs.work_words import BEGINS, ENDS, FINISHED, WHOLE_WORK, WORKS
+from gpuwatch.explain.logs.work_words import BEGINS, ENDS, EXIT_0, FINISHED, WHOLE_WORK, WORKS
 
 WORKED = "work"
 KERAS = "keras"
@@ -108,6 +108,7 @@ _ALLOWED = re.compile(r"^\+{1,3} (?:true|:)$")
 _NO, _YES = "\u274c", "\u2705"
 """A check's answer at the end of its line, which is no failure of the program if a later line reports success."""
 _RAISED = re.compile(r"(?!SystemExit: [1-9])(?:\w+\.)*\w*(?:Error|Exception|Exit|Interrupt)(?::|$)")
+_EXIT_0 = re.compile(EXIT_0, re.IGNORECASE)
 _IGNORED = (
     "Exception ignored ", "Exception in callback _ProactorBasePipeTransport.", "Exception in callback RequestHandler.",
     "--- Logging error ---",
@@ -135,7 +136,8 @@ _WHOLE_MACHINE = 3
 
 
 _WARNING = re.compile(
-    r"(?:^|[\s:])\w{0,40}Warning: |\bWARN(?:ING)?\b|\[W\]|^\s*(?:warnings\.)?warn\(|^W\d{4} |: W [\w/]+\.cc:"
+    r"(?:^|[\s:])\w{0,40}Warning: |\bWARN(?:ING)?\b|\[W\]|^\s*(?:warnings\.)?warn\("
+    r"|(?:^|\W|\[\d{1,3}m)W\d{4} |: W [\w/]+\.cc:"
 )
 _INSTALLED = re.compile(r"^Successfully (?:installed|built) |Built target |Finished processing dependencies")
 _LEFT_BEHIND = re.compile(r"\bresource_tracker: There appear to be \d{1,9} leaked\b")
@@ -149,13 +151,15 @@ _CRASH = re.compile(
 """A frame of a native or Java stack, a map of memory, a usage text, an answer that a server could not give: ends of
 programs that failed without words.
 """
-_OF_NO_CONSEQUENCE = frozenset({"cuda.version-mismatch", "ended.extension"})
+_OF_NO_CONSEQUENCE = frozenset({"cuda.version-mismatch", "ended.extension", "build.gpu-unsupported"})
 """Topics of warnings that a program which worked to its end has shown to be harmless."""
 
 
-def warns(line: str) -> bool:
-    """Whether a line, as it is, is part of a warning: of Python's module, of a logger, of NCCL or TensorRT."""
-    return _WARNING.search(line) is not None
+def warns(line: str = "", *before: str) -> bool:
+    """Whether a line, as it is, is part of a warning: of Python's module, of a logger, of NCCL or TensorRT.
+
+    ``before``: the lines before it, the last first: of a warning whose text begins below its heading."""
+    return _WARNING.search(line) is not None or any(text.rstrip().endswith("Warning:") for text in before)
 
 
 def only_began(line: str) -> bool:
@@ -180,6 +184,8 @@ def harmless(topic: str, lines: Sequence[str], told_by: str, *, used: bool) -> b
     A program goes on without a GPU, too, so warnings that there is none stay, unless it only built or installed
     something. ``used``: whether the log shows a GPU in use.
     """
+    if topic == "build.gpu-unsupported" and only_began(told_by):
+        return False
     if topic in _OF_NO_CONSEQUENCE or _INSTALLED.search(told_by) is not None:
         return True
     if topic == "driver.mismatch":
@@ -269,7 +275,7 @@ def end_of(lines: Sequence[str], *, serves: bool = False) -> End:
         passed = steps >= _PASSED or (at > 0 and _ALLOWED.match(last[-at]) is not None)
         if not doubt and not passed and _is_doubtful(whole, worked=bool(tells)):
             doubt = whole
-        steps += _is_a_step(whole)
+        steps += _is_a_step(whole) or _EXIT_0.search(whole) is not None
     return End(tells, line, doubt, _not_a_number(last))
 
 
@@ -406,6 +412,11 @@ def _level(line: str) -> str:
 def _level_of(whole: str) -> str:
     """The level of a line's own logger before that of what collected it."""
     return _level(unwrapped(whole)) or _level(whole)
+
+
+def is_an_error(line: str) -> bool:
+    """Whether a line, as it is, is of the level of errors, or begins so."""
+    return _of_an_error(line) or undecorated(line[:_CHARS]).startswith(("Error ", "Failed ", "Could not "))
 
 
 def _of_an_error(line: str) -> bool:

@@ -19,6 +19,7 @@ from gpuwatch.explain.logs.clean import apart, in_words, json_text, rank_of, sou
 from gpuwatch.explain.logs.ended_program import EndedProgram
 from gpuwatch.explain.logs.exceptions import TRACEBACK, ExceptionFinder, is_error
 from gpuwatch.explain.logs.facts import LogFacts
+from gpuwatch.explain.logs.failed_items import FailedItems
 from gpuwatch.explain.logs.failure_lines import of_the_program
 from gpuwatch.explain.logs.framework_words import leave_out_unused, only_imported_tensorflow
 from gpuwatch.explain.logs.message_reader import GPU_SOURCES, MessageReader, writer
@@ -26,7 +27,7 @@ from gpuwatch.explain.logs.multiline_units import OpenUnits
 from gpuwatch.explain.logs.placement import PlacementCounter
 from gpuwatch.explain.logs.program_start_lines import ProgramStartLines, not_compiled
 from gpuwatch.explain.logs.reported_ends import ReportedEnds
-from gpuwatch.explain.logs.tracebacks import FrameFinder
+from gpuwatch.explain.logs.tracebacks import FrameFinder, of_one_line
 from gpuwatch.explain.logs.work_after_error import MANY_STEPS, WorkAfterError
 
 _MAX_LINE = 20_000
@@ -37,7 +38,7 @@ _PLACES = (("/users/", "macos"), ("webui", "webui"), ("/content/", "colab"))
 _MEMO_SIZE = 4096
 _MEMO_CHARS = 600
 _DIGITS = b"0123456789"
-_NOTHING, _REFUSAL, _TORCH = 1, 2, 3
+_NOTHING, _REFUSAL, _TORCH, _ERROR = 1, 2, 3, 4
 _hinted = topics.hinted
 
 _CHUNK_IN_USE = ("InUse at ", "Chunk at ")
@@ -57,7 +58,7 @@ class LogParser:
         self._facts = LogFacts(lines=lines_before)
         self._placements = PlacementCounter()
         self._ooms = tensorflow_oom.OomCollector()
-        self._memo: dict[str, tuple[str, str] | int | None] = {}
+        self._memo: dict[str, tuple[str, str] | list[str] | int | None] = {}
         self._shapes: dict[bytes, int] = {}
         """Kind of message by its text without digits."""
         self._units = OpenUnits(self._facts)
@@ -66,8 +67,7 @@ class LogParser:
         self._exceptions = ExceptionFinder(self._facts, self._frames)
         self._work = WorkAfterError()
         self._marks = ProgramStartLines()
-        self._traceback = ""
-        """The head of the last traceback."""
+        self._traceback = self._last_of_dump = ""  # the heads of the last ones
         self.starts: list[str] = []
         """The last lines, if they began another program than those before them."""
         self._last: deque[str] = deque(maxlen=last_lines.LOOKED_AT)
@@ -75,9 +75,9 @@ class LogParser:
         self._messages = MessageReader(self._facts, self._ooms, self._units, self._last)
         self._ended = EndedProgram(self._last)
         self._ooms_seen = self._ooms_survived = 0
+        self._failed = FailedItems()
         self._dumps = 0
         """Of the lines about memory that ran out, those of an allocator that tries again."""
-        self._last_of_dump = ""
 
     @property
     def facts(self) -> LogFacts:
@@ -87,6 +87,7 @@ class LogParser:
         self._facts.ooms = self._ooms.result()
         self._facts.frame = self._frames.frame
         self._facts.last_error_went_on = self._work.went_on
+        self._facts.worked_after = max(self._facts.worked_after, self._work.outlived * self._work.went_on)
         self._facts.printed_after_error = self._work.printed
         self._facts.another_worked = self._work.another
         self._facts.answered_after_error = self._work.answered
@@ -96,8 +97,7 @@ class LogParser:
         self._facts.reported_end_line = in_words(self._ends.line[:400])
         self._facts.reported_end_at = self._ends.at
         self._name_packages()
-        constant = self._facts.refusals.constant_bytes
-        if constant is not None and not self._facts.ooms:
+        if (constant := self._facts.refusals.constant_bytes) is not None and not self._facts.ooms:
             self._facts.ooms.append(Oom(requested_bytes=constant, verdict="memory.other-process"))
         return self._facts
 
@@ -115,6 +115,9 @@ class LogParser:
         if placer and not busy and not self._ooms.in_dump() and self._placements.known_node(line):
             return
         if line.startswith('{"') and self._enveloped(line):
+            return
+        if ", line " in line and TRACEBACK in line and (pieces := of_one_line(line)):
+            self._pieces(pieces)
             return
         if self._work.open:
             self._after_error(line)
@@ -149,6 +152,9 @@ class LogParser:
                 if known.__class__ is tuple:
                     self._placements.again(known)
                     return
+                if known.__class__ is list:
+                    facts.noted_at.update(dict.fromkeys(known, facts.lines))
+                    return
                 if known:
                     facts.refusals.add(known)  # type: ignore[arg-type]
                     return
@@ -173,7 +179,10 @@ class LogParser:
             if kind is not None:
                 if kind == _TORCH:
                     facts.topics["memory.oom"] += 1
+                    facts.noted_at["memory.oom"] = facts.lines
                     facts.last_error_line = facts.lines
+                elif kind == _ERROR:
+                    self._failed.take(shape)
                 return
             if not _hinted(shape):
                 if len(line) <= _MEMO_CHARS:
@@ -182,7 +191,8 @@ class LogParser:
             if len(line) > _MEMO_CHARS:
                 self._plain_line(line)
             elif not self._plain_line(line):
-                self._remember(shape, _NOTHING)
+                of_an_item = last_lines.is_an_error(line) and self._failed.take(shape, line)
+                self._remember(shape, _ERROR if of_an_item else _NOTHING)
             elif self._ooms.full() and pytorch.is_out_of_memory(line) and "\r" not in line:
                 # The list of failures is full: only count further ones with the same wording.
                 self._remember(shape, _TORCH)
@@ -201,7 +211,8 @@ class LogParser:
     def _error_here(self, raw: str) -> None:
         """Begins to look for work after the exception, if this line is one, and keeps what another start may be of."""
         if self._facts.last_error_line == self._facts.lines:
-            self._work.begin(raw, ended=bool(self._frames.ended_program))
+            self._facts.worked_after = max(self._facts.worked_after, self._work.outlived)
+            self._work.begin(raw, self._facts.lines, ended=bool(self._frames.ended_program))
             ended = self._frames.ended_program and not rank_of(raw)
             if ended or self._ended.since is not None:
                 self._ended.error(self._facts.lines if ended else 0)
@@ -224,6 +235,7 @@ class LogParser:
         ooms = self._facts.topics.get("memory.oom", 0)
         if ooms != self._ooms_seen:
             self._ooms_seen = ooms
+            self._facts.worked_after = max(self._facts.worked_after, self._work.outlived)
             self._work.again()
         self._work.take(line)
         if max(self._work.steps, self._work.advances) >= MANY_STEPS or self._work.answered_well > 1:
@@ -248,7 +260,7 @@ class LogParser:
             self._shapes.clear()
         self._shapes[shape] = kind
 
-    def _learn(self, tail: str, action: tuple[str, str] | int | None) -> None:
+    def _learn(self, tail: str, action: tuple[str, str] | list[str] | int | None) -> None:
         if len(tail) <= _MEMO_CHARS:
             if len(self._memo) >= _MEMO_SIZE:
                 self._memo.clear()
@@ -272,9 +284,8 @@ class LogParser:
             if any(words in raw for words in _NAMES_PYTORCH):
                 self._frames.named(raw)
         file = self._frames.frame.file if self._frames.frame is not None else ""
-        for part, environment in _PLACES:
-            if part in file.lower():
-                self._facts.note(f"environment.{environment}", file)
+        for environment in (environment for part, environment in _PLACES if part in file.lower()):
+            self._facts.note(f"environment.{environment}", file)
         closing = [unwrapped(undecorated(text[:_MAX_LINE])) for text in list(self._last)[-2:]]
         self._ends.close(closing[-1] if closing else "", closing[0] if closing else "", self._facts.lines)
         kept, printed = of_the_program([*self._last], whole=len(self._last) < last_lines.LOOKED_AT)
@@ -283,7 +294,7 @@ class LogParser:
         if told in (last_lines.WORKED, last_lines.KERAS):
             if "memory.retried" in self._facts.topics or self._worked_after_dumps(line):
                 self._ooms_survived = self._facts.topics.get("memory.oom", 0)
-            self._forget_warnings(line)
+            self._messages.forget_warnings(line)
             if told == last_lines.WORKED and only_imported_tensorflow(self._facts, placed=placed):
                 self._facts.missing_libraries.clear()
                 self._facts.forget("cuda.missing-library")
@@ -295,24 +306,12 @@ class LogParser:
         if self._facts.errors and self._facts.errors[-1].type == "KeyboardInterrupt":
             self._ends.worked_after(self._facts.last_error_line or 0)
         leave_out_unused(self._facts, placed=placed, worked=told == last_lines.WORKED and "tensorflow" not in line)
+        self._facts.failed_items = in_words(self._failed.of_all(self._last)[:400])
         last_lines.tell(self._facts, self._last, end, printed)
 
     def _name_packages(self) -> None:
         for name in sorted(self._frames.packages):
             self._messages.framework(name)
-
-    def _forget_warnings(self, told_by: str) -> None:
-        """Drops the topics of which only warnings told, to no consequence."""
-        facts = self._facts
-        used = "device.used" in facts.topics
-        for topic, count in self._messages.warned.items():
-            lines = facts.evidence.get(topic, ())
-            if count == facts.topics.get(topic) and last_lines.harmless(topic, lines, told_by, used=used):
-                facts.forget(topic)
-
-        for topic, count in self._messages.skipped.items():
-            if last_lines.finished(told_by) and count == facts.topics.get(topic):
-                facts.forget(topic)
 
     def _worked_after_dumps(self, line: str) -> bool:
         """Whether only an allocator reported that memory ran out, no op failed for it, and ``line`` came later."""
@@ -338,7 +337,7 @@ class LogParser:
         if "tensorflow" in line or "local_xla" in line or source in _TENSORFLOW_SOURCES:
             self._messages.framework("tensorflow")
         self._units.end()
-        action: tuple[str, str] | int | None = None
+        action: tuple[str, str] | list[str] | int | None = None
         if source == "bfc_allocator":
             self._allocator(line, message)
             return
@@ -352,6 +351,7 @@ class LogParser:
             self._remember(tail.encode("utf-8", "replace").translate(None, _DIGITS), _REFUSAL)
         else:
             known = self._messages.take(source, line, message)
+            action = (self._messages.noted() or None) if known else None
             if _FATAL.search(line, 0, line.find(".cc:")):
                 self._facts.note("ended.fatal", line)
             if self._units.open:
@@ -437,8 +437,7 @@ class LogParser:
     def _pieces(self, pieces: Iterable[str]) -> None:
         """Takes as a line each piece of one, such as the states of a progress bar, which overwrites itself."""
         counted = self._facts.lines
-        for piece in pieces:
-            self.feed(piece)
+        deque(map(self.feed, pieces), maxlen=0)
         self._facts.lines = counted
 
     def _in_two(self, raw: str) -> bool:
@@ -476,6 +475,7 @@ class LogParser:
             return True
         if self._units.is_range(line):
             self._facts.note("build.gpu-unsupported", line)
+            self._messages.warned()
             return True
         self._units.property_of_card(line)
         return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import islice
 
 from gpuwatch.core.model.run import DeviceMapping, Oom
 from gpuwatch.explain.logs import cuda_errors, devices, last_lines, other_ooms, pytorch, tensorflow_oom, topics
@@ -14,6 +15,10 @@ from gpuwatch.explain.logs.framework_words import FRAMEWORK_WORDS
 from gpuwatch.explain.logs.multiline_units import MAX_LIST, OpenUnits
 
 GPU_SOURCES = ("gpu_device", "bfc_allocator", "cuda_driver", "cuda_platform", "placer", "colocation_graph")
+_OF_A_START = frozenset({"gpu_device", "cuda_driver", "dso_loader", "cuda_diagnostics", "cudart_stub"})
+"""Sources of TensorFlow that say what it does without, at whatever level."""
+_WARNING = 4
+"""Lines in which Python's warning may go on."""
 # How shells report SIGKILL: "Killed", "Killed: 9", "train.sh: line 3:  4711 Killed   python train.py".
 _KILLED = re.compile(
     r"^(?:\S{1,400}: line \d{1,9}: +\d{1,10} )?Killed(?:: 9)?(?: {2,}|$)"
@@ -42,11 +47,36 @@ class MessageReader:
         """Whether the line before was the heading of what NCCL says of its last error."""
         self.skipped: dict[str, int] = {}
         """Count by topic of lines of which the program said that it left something out and went on."""
-        self.warned: dict[str, int] = {}
-        """How many lines with a topic were warnings."""
 
     def take(self, source: str, line: str, message: str) -> bool:
         """Reads everything that a message can mean, whichever file printed it; False if it means nothing."""
+        known = self._take(source, line, message)
+        if known and (source in _OF_A_START or last_lines.warns(*islice(reversed(self._last), _WARNING))):
+            self.warned()
+        return known
+
+    def warned(self) -> None:
+        """The current line is of a warning."""
+        for topic in self.noted():
+            self._facts.warned[topic] = self._facts.warned.get(topic, 0) + 1
+
+    def forget_warnings(self, told_by: str) -> None:
+        """Drops the topics of which only warnings told, to no consequence: ``told_by`` ends a program that worked."""
+        facts = self._facts
+        used, finished = "device.used" in facts.topics, last_lines.finished(told_by)
+        for topic, count in [*facts.topics.items()]:
+            warned = count == facts.warned.get(topic) and last_lines.harmless(
+                topic, facts.evidence[topic], told_by, used=used
+            )
+            if warned or (finished and count == self.skipped.get(topic)):
+                facts.forget(topic)
+
+    def noted(self) -> list[str]:
+        """The topics of the current line."""
+        facts = self._facts
+        return [topic for topic, at in facts.noted_at.items() if at == facts.lines]
+
+    def _take(self, source: str, line: str, message: str) -> bool:
         facts = self._facts
         known = False
         message = topics.plain(message)
@@ -69,10 +99,9 @@ class MessageReader:
                 self._keep(facts.missing_libraries, devices.LIBDEVICE)
         if known:
             self.named(line)
-            if self._last and (skipped := last_lines.skipped(self._last[-1])) | last_lines.warns(self._last[-1]):
-                counts = self.skipped if skipped else self.warned
+            if self._last and last_lines.skipped(self._last[-1]):
                 for topic in noted:
-                    counts[topic] = counts.get(topic, 0) + 1
+                    self.skipped[topic] = self.skipped.get(topic, 0) + 1
         if message.endswith(_RANGE_FOLLOWS):
             self._units.begin_range()
         if "CUDA_VISIBLE_DEVICES" in message and (assigned := devices.assigned(message)) is not None:

@@ -199,6 +199,13 @@ _CHILD_TEXTS = (
     "ShardCannotStart",
 )
 """The same of vLLM, SGLang and TGI, whose type is a RuntimeError or an Exception."""
+_WAITED = re.compile(
+    r"\btime[sd]? ?-?out\b.{0,40}\bwait(?:ing|ed)?\b.{0,40}\b(?:engine|worker|child|process|actor|replica|executor)"
+    r"|\b(?:engine|worker|child|process|actor|replica|executor)(?:s|es|ren)?\b.{0,30}"
+    r"\b(?:did not|didn't|never|failed to)\b.{0,20}\b(?:start|bec[oa]me|respond|report|initiali[sz]e|come up)",
+    re.IGNORECASE,
+)
+"""What a program says that waited for another process in vain."""
 _COMMAND = re.compile(r"Command '\[?'?(?P<file>[^' ,\]]{1,300})")
 
 
@@ -260,7 +267,13 @@ def last_line_end(line: str) -> str | None:
 def of_a_child(error_type: str, message: str = "") -> bool:
     """Whether an exception is about another process, which the program started: its own error stands before."""
     known = error_type in _CHILD_TYPES or any(text in message for text in _CHILD_TEXTS)
+    known = known or waited_for_a_child(message)
     return known and not of_a_compiler(message)
+
+
+def waited_for_a_child(message: str) -> bool:
+    """Whether a message says that another process did not become ready: it may also have been too slow."""
+    return _WAITED.search(message) is not None
 
 
 def of_a_compiler(message: str) -> bool:

@@ -82,6 +82,25 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True):
     """The last package other than PyTorch itself through which the traceback went."""
 
 
+_HEAD = "Traceback (most recent call last)"
+_BEFORE_A_FRAME = re.compile(r" +(?=File \")")
+_BEFORE_AN_ERROR = re.compile(r" +(?=(?:\w+\.)*[A-Z]\w*(?:Error|Exception|Interrupt)(?:: |$))")
+
+
+def of_one_line(line: str) -> list[str]:
+    """The lines of a traceback that a logger wrote as one, with their ends escaped or left out; empty for others."""
+    begin = line.find(_HEAD)
+    text, quote = line[begin:].rstrip(), line[begin - 1 : begin]
+    if "\\n" in text:
+        if quote in ("'", '"') and (end := re.search(rf"(?<!\\){quote}", text)) is not None:
+            text = text[: end.start()]
+        return [piece.replace("\\'", "'").replace('\\"', '"') for piece in text.split("\\n") if piece]
+    *before, last = _BEFORE_A_FRAME.split(text)
+    if not before or (error := _BEFORE_AN_ERROR.search(last)) is None:
+        return []
+    return [*before, last[: error.start()], last[error.end() :]]
+
+
 def file_name(path: str) -> str:
     """The last part of a path of any system."""
     return path.replace("\\", "/").rpartition("/")[2]

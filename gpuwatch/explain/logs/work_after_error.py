@@ -37,8 +37,8 @@ _HINTS = (
 """One of these is in each line that the patterns find."""
 _SUMMARY = re.compile(r"wandb: |\d%\||^\s*File \"|\bframe #\d")
 """What stands at the end of a program that failed, too: Weights & Biases' summary, a progress bar's last state."""
-_BAR = re.compile(r"\b(?P<number>\d{1,9})/\d{1,9} \[")
-_ADVANCES = 3
+_BAR = re.compile(r"\b(?P<number>\d{1,9})/(?P<most>\d{1,9}) \[")
+_ADVANCES, _STATES = 3, 50
 """States of a progress bar that show work: the bars of other ranks may advance once or twice."""
 _ASKED, _ANSWERED = "got prompt", re.compile(r"Prompt executed in (?!0\.0)\d")
 """ComfyUI's begin and end of a prompt; a prompt that failed has the latter, too."""
@@ -93,7 +93,13 @@ class WorkAfterError:
         self._latest = self._bar = -1
         self.advances = 0
         """States of a progress bar since, each beyond the one before."""
-        self._finished = self._asked = False
+        self._finished = self._asked = self._filled = False
+        self._begun = 0
+
+    @property
+    def outlived(self) -> int:
+        """The number of the error's line, if work followed, of whichever start; else 0."""
+        return self._begun if self.went_on or self.printed > _FEW or self.another else 0
 
     def before(self, line: str) -> None:
         """Takes a line before the first error."""
@@ -104,9 +110,10 @@ class WorkAfterError:
         self.unused = self._head > 0 and sum(self._forms.values()) < _LINES_OF_STEPS
         self._stepped_before = self._head == 0 or bool(self._forms)
 
-    def begin(self, line: str, *, ended: bool) -> None:
+    def begin(self, line: str, number: int, *, ended: bool) -> None:
         """``line``, as it is, is an error, which ``ended`` the program: what went on after earlier ones counts no
         more."""
+        self._begun = number
         self.open, self._left, self._rank = True, _LINES, rank_of(line)
         self._foreign, self.another = ended and sum(self._forms.values()) > _FEW, False
         self.again()
@@ -116,13 +123,17 @@ class WorkAfterError:
         self._stepped_before |= self.printed > 0
         self.steps, self.printed, self._latest, self._finished = 0, 0, -1, False
         self._late = self._asked = False
-        self._bar, self.advances = -1, 0
+        self._bar, self.advances, self._filled = -1, 0, False
         self.answered = False
         self.answered_well = 0
 
     def take(self, line: str) -> None:
-        """Takes a line after the error."""
+        """Takes a line after the error, of a progress bar its last states."""
         self._left -= 1
+        for piece in line.rstrip("\r\n").split("\r")[-_STATES:] if "\r" in line else (line,):
+            self._piece(piece)
+
+    def _piece(self, line: str) -> None:
         self.open = self._left > 0 and self.steps < MANY_STEPS
         line = line[:_CHARS] if "\x1b" not in line else _ANSI.sub("", line[:_CHARS])
         lower = line.lower()
@@ -133,17 +144,18 @@ class WorkAfterError:
             return
         if rank_of(line) != self._rank:
             return
+        if (bar := _BAR.search(line)) is not None:
+            # Bars are on stderr, as tracebacks are: in the order of time.
+            self.advances += 0 <= self._bar < int(bar["number"])
+            self._bar = int(bar["number"])
+            self.printed += self.advances == _ADVANCES and not self._foreign
+            self._filled |= self.advances >= _ADVANCES and bar["number"] == bar["most"]
         if self._foreign:
             self._foreign = _STEP.search(line) is None or _form(line) not in self._forms
             self.another = self._foreign and (self.another or _STEP.search(line) is not None)
             if self._foreign:
                 return
         self._asked |= _ASKED in line
-        if (bar := _BAR.search(line)) is not None:
-            # Bars are on stderr, as tracebacks are: in the order of time.
-            self.advances += 0 <= self._bar < int(bar["number"])
-            self._bar = int(bar["number"])
-            self.printed += self.advances == _ADVANCES
         step = _STEP.search(line)
         if not self.printed and not self._stepped_before and step is not None and int(step["number"]) <= 1:
             self._late = True
@@ -164,5 +176,5 @@ class WorkAfterError:
 
     @property
     def went_on(self) -> bool:
-        """Whether two steps advanced after the error, or one and the end of the work."""
-        return self.steps + (self._finished and self.steps > 0) > 1
+        """Whether two steps advanced after the error, or one and the end of the work, or a progress bar to its end."""
+        return self.steps + (self._finished and self.steps > 0) > 1 or self._filled

@@ -28,6 +28,11 @@ STARTED = (
     rf"|{BEGINS}"
     r"|(?:router|server)\S{0,40}: \S{1,80}: Connected$"
 )
+EXIT_0 = (
+    r"\b(?:exit(?:ed|s)?|completed|finished|terminated|ended|returned)\b(?: with)?(?: the)?(?: exit| return)?"
+    r" ?(?:code|status|value)?[ :=]{1,3}0(?![\d.%/])"
+)
+"""What a launcher or a program says of another one that ended well."""
 SERVER_STOPPED = "Stopped server"
 """ComfyUI's last line when a person stops it."""
 WHOLE_WORK = (
@@ -35,7 +40,7 @@ WHOLE_WORK = (
     r"(?:finished|completed?d?|done|successful)\b"
 )
 _ENDED_WELL = (
-    rf"{WHOLE_WORK}"
+    rf"{WHOLE_WORK}|{EXIT_0}"
     r"|epochs completed in |\.fit` stopped: `max_|Optimizer stripped from |\b(?:finished|completed) successfully"
     r"|\bexited without errors"
     r"|Application shutdown complete|Finished server process|'train_runtime': |^Speed: [\d.]{1,9}ms "

@@ -11,12 +11,11 @@ from gpuwatch.explain.diagnosis.reference.advice import framework_of, gpu_build
 from gpuwatch.explain.diagnosis.reference.advice_table import JAX, TENSORFLOW
 from gpuwatch.explain.diagnosis.reference.compute_capability import capability
 from gpuwatch.explain.diagnosis.reference.cuda_libraries import install
-from gpuwatch.explain.diagnosis.rule_registry import error_of, finding, note_of, rule, warning_of
+from gpuwatch.explain.diagnosis.rule_registry import error_of, finding, rule, warning_of
 from gpuwatch.explain.diagnosis.rules.stated_errors import error_lines
-from gpuwatch.explain.logs import reported_ends
 from gpuwatch.explain.logs.devices import LIBDEVICE
 from gpuwatch.explain.logs.facts import LogFacts
-from gpuwatch.explain.logs.last_lines import WORKED, only_began
+from gpuwatch.explain.logs.last_lines import WORKED
 from gpuwatch.explain.logs.topics import outright, topics_of
 
 _COMPLAINTS = frozenset(
@@ -179,7 +178,6 @@ def cpu_only(evidence: Evidence) -> Iterator[Finding]:
 
 _NOT_FOR_GPUS = re.compile(r"(?i)not compiled with (?:CUDA|GPU) support")
 """Said by operators of packages that extend PyTorch."""
-_OF_KERNELS = re.compile(r"cuda|cudnn|cublas|nccl|gpu|device|kernel|memory|\bsm_", re.IGNORECASE)
 _WINDOWS = "native windows"
 _OF_TORCH = re.compile(r"Could not run '(torchvision|torchaudio)::")
 
@@ -199,14 +197,6 @@ def _build_action(evidence: Evidence, lines: Iterable[str]) -> str:
     return gpu_build(framework_of(evidence, lines) or TENSORFLOW)
 
 
-def ended_otherwise(log: LogFacts) -> bool:
-    """Whether the last exception has its traceback, ended the program, and is about nothing of a GPU."""
-    if not log.errors or not log.last_error_has_traceback or log.last_error_went_on or log.printed_after_error:
-        return False
-    message = log.errors[-1].message
-    return not topics_of(message) and _OF_KERNELS.search(message) is None and not log.last_error_in
-
-
 @rule("build.gpu-unsupported")
 def gpu_unsupported(evidence: Evidence) -> Iterator[Finding]:
     """The build has no code for this GPU, which is too old or too new for it."""
@@ -215,33 +205,11 @@ def gpu_unsupported(evidence: Evidence) -> Iterator[Finding]:
         return
     old = [gpu for gpu in log.ignored_gpus if gpu.reason == "capability"]
     lines = log.lines_of("build.gpu-unsupported", "build.gpu-jit", "device.ignored")
-    only_warned = bool(lines) and not old and all(NOT_COMPATIBLE in line for line in lines)
-    if only_warned and ended_otherwise(log):
-        yield note_of(
-            "build.gpu-unsupported",
-            certainty="likely",
-            title="PyTorch's build has no native code for this GPU; the program ended in another error",
-            evidence=lines,
-            action=_for_this_gpu(evidence, lines),
-        )
-        return
-    if only_warned and log.last_lines_tell == WORKED:
-        began = only_began(log.telling_last_line)
-        yield finding(
-            "build.gpu-unsupported",
-            "warning" if began else "info",
-            "likely",
-            title=f"PyTorch's build has no native code for this GPU{'' if began else ', but the program worked'}",
-            evidence=(*lines, log.telling_last_line),
-            action="Use a build for this GPU: until then its kernels are compiled from PTX at their first use, or the"
-            " work runs on the CPU.",
-        )
-        return
     if old or "build.gpu-unsupported" in log.topics:
         needs = next((row for row in _NOT_ON_THIS_GPU if lines and all(map(row[0].search, lines))), None)
         yield finding(
             "build.gpu-unsupported",
-            "warning" if evidence.gpu_usable and old else "error",
+            "warning" if (evidence.gpu_usable and old) or log.last_lines_tell == WORKED else "error",
             "fact" if old or any(outright(line, "build.gpu-unsupported") for line in lines) else "likely",
             title=needs[1] if needs is not None else "",
             evidence=lines,
@@ -262,7 +230,7 @@ def gpu_unsupported(evidence: Evidence) -> Iterator[Finding]:
     elif "build.gpu-jit" in log.topics:
         yield finding(
             "build.gpu-unsupported",
-            "info" if evidence.run is None and log.reported_end in reported_ends.FROM_OUTSIDE else "warning",
+            "warning",
             "fact",
             title="This build has no native code for this GPU: kernels are compiled at the first start",
             evidence=lines,
@@ -290,8 +258,6 @@ _NOT_ON_THIS_GPU = (
      " the capability that the line names."),
 )  # fmt: skip
 """What a program was asked to use, which no build of it has for this GPU: the line, a title, what helps."""
-NOT_COMPATIBLE = "is not compatible with the current PyTorch installation"
-"""PyTorch's warning (torch/cuda/__init__.py); a kernel that is then missing raises an error of its own."""
 _CAPABILITY = re.compile(
     r"(?:CUDA capability|Value|target|arch|architecture|processor)[ :=]{0,3}"
     r"'?(?P<sm>sm_\d{2,3}[af]?|compute_\d{2,3}|gfx\w{3,5})"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 from gpuwatch.core.formatting.text import shorten
 from gpuwatch.core.model.findings import Certainty
 from gpuwatch.core.model.run import RunError
 from gpuwatch.explain.diagnosis.rules.ending_words import NCCL_INTERNAL, PEER, WAITED
 from gpuwatch.explain.diagnosis.rules.meanings import first, table
-from gpuwatch.explain.diagnosis.rules.program_errors import ON_PURPOSE, ends_log, line_of
+from gpuwatch.explain.diagnosis.rules.program_errors import ON_PURPOSE, ends_log, line_of, names_cause
 from gpuwatch.explain.logs import reported_ends
 from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.topics import topics_of
@@ -15,6 +17,13 @@ from gpuwatch.explain.logs.topics import topics_of
 _EPILOGUE = 200
 """Lines that may follow the last report of a bad end: summaries of a scheduler. After more, the program went on."""
 _OF_A_PEER = frozenset({PEER, NCCL_INTERNAL, WAITED})
+_OF_FILES = frozenset(
+    {"FileNotFoundError", "IsADirectoryError", "PermissionError", "UnicodeDecodeError", "JSONDecodeError"}
+    | {"ImportError", "ModuleNotFoundError", "SyntaxError", "IndentationError", "NameError"}
+)
+"""Types of exceptions that follow from no GPU's state, though a name in their message may have one of its words."""
+_OF_A_DRIVER = re.compile(r"nvidia|libcuda\.so|nvcc")
+_OF_A_GPU = re.compile(r"cuda|blas|dnn|nccl|gpu|device|kernel|memory|driver|\bsm_|graph execution", re.IGNORECASE)
 _WHERE_TO_READ = "(torchrun --log-dir DIR --tee 3; srun -o %t.log"
 
 
@@ -25,7 +34,8 @@ def reported(log: LogFacts) -> tuple[str, str]:
     last = log.errors[-1] if log.errors and not log.asked_to_end else None
     went_on = log.last_error_went_on or bool(log.printed_after_error)
     near = log.last_error_line is not None and log.lines - log.last_error_line <= _EPILOGUE and not went_on
-    if last is not None and near and reported_ends.of_a_child(last.type, last.message):
+    slow = last is not None and reported_ends.waited_for_a_child(last.message) and own_error(log) is None
+    if last is not None and near and not slow and reported_ends.of_a_child(last.type, last.message):
         return reported_ends.child_end(last.message), line_of(last)
     return "", ""
 
@@ -44,6 +54,27 @@ def own_error(log: LogFacts) -> RunError | None:
     return next(
         (error for error in own if error.type not in ON_PURPOSE and not _OF_A_PEER & {*topics_of(line_of(error))}), None
     )
+
+
+def follows_from_another(log: LogFacts) -> bool:
+    """Whether the last exception follows from the end of another process, whose error stands before."""
+    last = log.errors[-1] if log.errors else None
+    return last is not None and last.type not in ON_PURPOSE and own_error(log) is not last
+
+
+def died_of_its_own(log: LogFacts) -> bool:
+    """Whether an exception ended the program that has nothing to do with a GPU."""
+    went_on = log.last_error_went_on or log.printed_after_error or log.last_error_in
+    if not log.errors or not log.last_error_has_traceback or went_on:
+        return False
+    error = log.errors[-1]
+    if follows_from_another(log):
+        return False
+    frame = log.error_frames.get(f"{error.type}: {error.message}")
+    if error.type in _OF_FILES:
+        return _OF_A_DRIVER.search(error.message) is None
+    said = f"{error.message} {frame.code if frame is not None else error.type}"
+    return not names_cause(topics_of(line_of(error))) and _OF_A_GPU.search(said) is None
 
 
 def own_lines(log: LogFacts) -> list[str]:

@@ -13,7 +13,6 @@ from gpuwatch.core.model.run import Run, RunError
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import finding, rule, warning_of
 from gpuwatch.explain.diagnosis.rules import program_messages
-from gpuwatch.explain.diagnosis.rules.build import NOT_COMPATIBLE, ended_otherwise
 from gpuwatch.explain.diagnosis.rules.ending_words import (
     ENDINGS,
     HOST_MEMORY,
@@ -27,7 +26,14 @@ from gpuwatch.explain.diagnosis.rules.killed_children import broken_pool
 from gpuwatch.explain.diagnosis.rules.meanings import Meaning, first, named
 from gpuwatch.explain.diagnosis.rules.memory import ADDRESS_SPACE
 from gpuwatch.explain.diagnosis.rules.missing_gpu import requires_a_gpu
-from gpuwatch.explain.diagnosis.rules.other_processes import in_a_process, other_rank, own_error, own_lines, reported
+from gpuwatch.explain.diagnosis.rules.other_processes import (
+    died_of_its_own,
+    in_a_process,
+    other_rank,
+    own_error,
+    own_lines,
+    reported,
+)
 from gpuwatch.explain.diagnosis.rules.program_errors import (
     END,
     ON_PURPOSE,
@@ -51,14 +57,6 @@ from gpuwatch.explain.logs.work_words import SERVER_STOPPED
 _IN_A_TITLE = 120
 _LATE = 500
 """Lines of prints and summaries that may follow the last traceback, if none shows that the program went on."""
-_OF_DATA = (
-    "KeyError",
-    "FileNotFoundError",
-    "IsADirectoryError",
-    "PermissionError",
-    "UnicodeDecodeError",
-    "JSONDecodeError",
-)
 _OF_IMPORTS = ("ImportError", "ModuleNotFoundError")
 """Libraries print such tracebacks of parts that they do without."""
 _ALSO_SAID = ("compiler.message", "ray.worker-exit")
@@ -159,7 +157,7 @@ def _end_of_log(log: LogFacts | None, lines: list[str]) -> _End | None:
     if log is None:
         return None
     topic = next(_endings(log), None)
-    if topic == HOST_MEMORY and _of_the_programs_data(log):
+    if topic == HOST_MEMORY and ends_log(log) and died_of_its_own(log):
         # The kernel may have killed another program.
         lines = [line_of(log.errors[-1]), *log.lines_of(HOST_MEMORY)]
         known = _by_topic(None, log, _reported_topic(log), lines)
@@ -353,8 +351,7 @@ def _log_ended(log: LogFacts | None) -> list[str]:
     if log is None:
         return []
     if _explains(log):
-        only_warned = not log.ooms and not any(names_cause(topics_of(error.message)) for error in log.errors)
-        return [line_of(log.errors[-1])] if only_warned and _of_the_programs_data(log) else []
+        return []
     passed = of_keyboard(log.told_interrupt) and not ends_log(log) and not log.reported_end
     if log.told_interrupt and (log.failed_after_interrupt or passed):
         return []  # code that lacked what the interrupted work had not made, or an error before the person's interrupt
@@ -386,18 +383,6 @@ def _log_ended(log: LogFacts | None) -> list[str]:
     return [_CUT] if head is not None and (last or 0) < head else []
 
 
-def _of_the_programs_data(log: LogFacts) -> bool:
-    """Whether the log ends in an exception about the program's own files or data, which follows from no GPU's state."""
-    if not ends_log(log) or not log.last_error_has_traceback or log.last_error_in or log.last_error_went_on:
-        return False
-    error = log.errors[-1]
-    return (
-        error.type in _OF_DATA
-        and not topics_of(line_of(error))
-        and program_messages.OF_A_GPU.search(error.message) is None
-    )
-
-
 def _nothing_after(log: LogFacts) -> bool:
     """Whether no line after the last traceback shows that the program went on: not summaries, further lines of a
     message, or prints that Python wrote when the program ended."""
@@ -413,8 +398,4 @@ def _explains(log: LogFacts | None) -> bool:
         return False
     ran_out = bool(log.ooms) and not log.oom_survived
     without = {"memory.masked"} if "ended.assert" in log.topics else set()
-    if log.reported_end in reported_ends.FROM_OUTSIDE:
-        without.add("build.gpu-jit")  # a slow start, at which the program did not end
-    if ended_otherwise(log) and all(NOT_COMPATIBLE in line for line in log.lines_of("build.gpu-unsupported")):
-        without.add("build.gpu-unsupported")  # a warning, which the program passed
     return ran_out or names_cause(log.topics.keys() - without)

@@ -1,0 +1,88 @@
+"""The end of a log's last start decides: what the program outlived counts no more, and a warning no more than an error.
+
+An error counts unless work followed it, of the same program or of another start. A warning counts unless the program
+ended in an exception of its own, a signal or an interrupt, of which the log does not say that it has to do with a GPU.
+What follows from the end of another process is no exception of its own: that process may have ended for the warning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from gpuwatch.core.model.findings import CAUSES, Finding
+from gpuwatch.explain.diagnosis.engine import NO_GPU, in_order
+from gpuwatch.explain.diagnosis.rules.other_processes import died_of_its_own, follows_from_another
+from gpuwatch.explain.diagnosis.rules.program_errors import END, ON_PURPOSE, ends_log, line_of, names_cause
+from gpuwatch.explain.logs import reported_ends
+from gpuwatch.explain.logs.facts import LogFacts
+from gpuwatch.explain.logs.last_lines import KERAS, WORKED, only_began
+
+_FROM_OUTSIDE = reported_ends.FROM_OUTSIDE | {reported_ends.KILLED, reported_ends.TERMINATED, reported_ends.HOST_MEMORY}
+_OOM, _FEW = "memory.oom", 2
+"""Lines of steps after an error that may have been printed before it."""
+
+
+def that_count(log: LogFacts) -> LogFacts:
+    """The facts without failures that the end of the log shows to be of no consequence; the same if there are none."""
+    last, gone = log.last_error_line or 0, set()
+    stopped = _stopped(log)
+    died = stopped or died_of_its_own(log)
+    outlived = log.worked_after if stopped or not follows_from_another(log) else 0
+    outlived = last if stopped and log.printed_after_error > _FEW else outlived
+    for topic, at in log.noted_at.items():
+        if topic in log.topics and (topic.startswith("ended.") or topic == _OOM or names_cause([topic])):
+            warned = log.topics[topic] == log.warned.get(topic, 0)
+            own_rule = topic == _OOM and outlived >= last and _of_memory(log) and not stopped
+            if died if warned else at <= outlived and not own_rule:
+                gone.add(topic)
+    if not gone:
+        return log
+    return replace(
+        log,
+        topics={topic: count for topic, count in log.topics.items() if topic not in gone},
+        evidence={topic: lines for topic, lines in log.evidence.items() if topic not in gone},
+        ooms=[] if _OOM in gone else log.ooms,
+        missing_libraries=[] if "cuda.missing-library" in gone else log.missing_libraries,
+        libraries_skipped=log.libraries_skipped and "cuda.libraries-skipped" not in gone,
+        cudart_missing=log.cudart_missing and "cuda.cudart-missing" not in gone,
+        cuinit_error=None if "driver.cuinit" in gone else log.cuinit_error,
+        driver_messages=[] if gone & {"driver.not-running", "driver.mismatch"} else log.driver_messages,
+        hidden_by_environment=None if "visibility.hidden" in gone else log.hidden_by_environment,
+    )
+
+
+def _stopped(log: LogFacts) -> bool:
+    """Whether a signal, a scheduler or a person ended the program, as the last lines tell."""
+    at = log.reported_end_at if log.reported_end in _FROM_OUTSIDE else log.noted_at.get("ended.killed", 0)
+    interrupted = bool(log.errors) and log.errors[-1].type in ON_PURPOSE and ends_log(log)
+    return interrupted or (at > 0 and log.lines - at <= END)
+
+
+def _of_memory(log: LogFacts) -> bool:
+    """Whether the last exception is of memory: whether the program outlived that is ``LogFacts.oom_survived``."""
+    return bool(log.errors) and "memory" in line_of(log.errors[-1]).lower()
+
+
+def ranked(found: Iterable[Finding], before: Iterable[Finding], log: LogFacts) -> tuple[Finding, ...]:
+    """The findings of what counts, with notes of those that do not: ``before`` has both."""
+    kept = [_of_a_program_that_worked(one, log) for one in found]
+    known = {one.id for one in kept}
+    notes = [
+        replace(one, severity="info", title=f"{one.title or CAUSES[one.id]} (of no consequence for this log's end)")
+        for one in before
+        if one.id not in known and one.severity != "info" and one.id not in ("unknown", "healthy", "program.error")
+    ]
+    return tuple(in_order([*kept, *notes]))
+
+
+def _of_a_program_that_worked(found: Finding, log: LogFacts) -> Finding:
+    """A reason why no GPU was usable is a warning if the program worked to its end without one."""
+    if found.id not in NO_GPU or found.severity != "error" or log.last_lines_tell not in (WORKED, KERAS):
+        return found
+    told = [topic for topic in log.topics if names_cause([topic])]
+    went_on = log.worked_after >= (log.last_error_line or 0) or log.printed_after_error > _FEW
+    if not went_on or only_began(log.telling_last_line) or not all(topic in log.warned for topic in told):
+        return found
+    return replace(found, severity="warning", title=f"{found.title}; the program worked without a GPU")

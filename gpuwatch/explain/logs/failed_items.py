@@ -1,0 +1,44 @@
+"""Work in which every item failed alike: the program goes on to its end, and even says that it succeeded."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from gpuwatch.explain.logs.clean import undecorated, unwrapped
+
+_FORMS = 64
+"""Forms of error lines that are counted."""
+_FEWEST, _EACH = 5, 4
+"""Items, at least, and lines of one form for each of them, at most: it may be tried again."""
+_ITEMS = re.compile(
+    r"(?<![\d.])(\d{1,9})/\1(?!\d)"
+    r"|\b(?:total|processed|evaluated|completed|evaluating|of|all)\b[^\d\n]{0,30}?\b(\d{1,9})\b(?![\d.,]*%|\.\d)"
+    r"|(?<![\d.])(\d{1,9}) (?:\w{1,12} )?(?:items|samples|files|images|prompts|requests|queries|cases)\b",
+    re.IGNORECASE,
+)
+
+
+class FailedItems:
+    """Takes lines of errors that mean nothing else."""
+
+    def __init__(self) -> None:
+        self._count: dict[bytes, int] = {}
+        self._first: dict[bytes, str] = {}
+
+    def take(self, form: bytes, line: str = "") -> bool:
+        """Takes a line of a form: its text without digits; False if too many forms are counted."""
+        if form in self._count or len(self._count) < _FORMS:
+            self._count[form] = self._count.get(form, 0) + 1
+            self._first.setdefault(form, line)
+        return form in self._count
+
+    def of_all(self, last: Sequence[str]) -> str:
+        """The error that came for each of the items that the last lines count; empty without one."""
+        told = (found for raw in last for found in _ITEMS.finditer(undecorated(raw[:400])))
+        items = {int(next(filter(None, found.groups()))) for found in told}
+        for form, count in self._count.items():
+            each = (count // number for number in items if number >= _FEWEST and count % number == 0)
+            if any(0 < times <= _EACH for times in each):
+                return unwrapped(undecorated(self._first[form]))
+        return ""
