@@ -736,3 +736,18 @@ def test_what_a_tool_said_outranks_what_follows_from_it(lines: list[str], said: 
     """A compiler's or a parser's own line, before the lines of make, ninja or a usage."""
     found = explain(lines).findings[0]
     assert said in f"{found.title} {found.action}"
+
+
+@pytest.mark.parametrize(
+    ("file", "code", "told"),
+    [
+        ("features/extract.py", "import features.creator as data", "The module features is the folder of the script"),
+        ("C:\\w\\features\\extract.py", "from features.creator import a", "The module features is the folder"),
+        ("/w/features/extract.py", "import features", "The Python module features is not installed"),
+        ("/w/extract.py", "import features.creator", "The Python module features is not installed"),
+    ],
+)
+def test_a_script_in_the_folder_that_it_imports_is_started_from_the_one_above(file: str, code: str, told: str) -> None:
+    head = ["Traceback (most recent call last):", f'  File "{file}", line 1, in <module>', f"    {code}"]
+    found = explain([*head, "ModuleNotFoundError: No module named 'features'"])
+    assert found.findings[0].title.startswith(told)

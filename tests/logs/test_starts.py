@@ -131,6 +131,8 @@ def test_of_several_programs_the_cause_is_the_one_that_did_not_write_the_file() 
         found = explain([*first, *steps])
         assert "NotImplementedError" in found.findings[0].title
         assert "the last failed since one before it had" in found.findings[-1].title
+    stopped = explain([*ended("/a/generate.py", "KeyboardInterrupt"), *mark, *ended("/a/train.py", missing)])
+    assert "A file or folder does not exist" in stopped.findings[0].title
     again = explain([*ended("/a/train.py", "KeyError: 'x'"), *mark, *ended("/a/train.py", missing)])
     assert "A file or folder does not exist" in again.findings[0].title
 

@@ -156,8 +156,8 @@ class LogReader:
 def follows(later: LogFacts, earlier: LogFacts) -> bool:
     """Whether a program ended since another one before it had failed: it started that one, or lacked a file, which that
     one may have had to write."""
-    if not later.errors or not earlier.errors:
-        return False
+    if not later.errors or not earlier.errors or earlier.errors[-1].type == "KeyboardInterrupt":
+        return False  # a person who ends a program starts it anew, or another one
     last = later.errors[-1]
     if later.frame is None or earlier.frame is None or later.frame.file == earlier.frame.file:
         return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from itertools import chain
+from pathlib import PurePath
 
 from gpuwatch.core.formatting.masking import mask_text
 from gpuwatch.core.formatting.text import printable, shorten
@@ -90,6 +91,10 @@ def of_the_frame(error: RunError, log: LogFacts) -> Meaning | None:
         return None
     if _SPOOLED.search(frame.file) is not None:
         return first((named("spooled-script"),), line_of(error))
+    lacks = error.message.partition("No module named ")[2].strip("'\"").partition(".")[0]
+    folder = PurePath(frame.file.replace("\\", "/")).parent.name
+    if lacks and lacks == folder and lacks not in _MAY_CONCERN_GPUS and f"{lacks}." in frame.code:
+        return first((named("own-folder"),), line_of(error))
     rows = (row for row in table("named") if row.code and re.search(row.code, frame.code) is not None)
     return first([*rows][:1], line_of(error))
 
