@@ -278,6 +278,69 @@ def test_of_pytest_its_marked_errors_count_not_its_summary() -> None:
     assert [*found.evidence] == ["AssertionError: Tensor-likes are not close!"]
 
 
+_AT_WORK = ["step 10 loss: 0.51 acc: 0.70", "step 20 loss: 0.50 acc: 0.71", "step 30 loss: 0.49 acc: 0.72"]
+
+
+@pytest.mark.parametrize(
+    ("end", "told"),
+    [
+        ("Cancelled by user", "stopped from outside"),
+        ("Training stopped manually", "stopped from outside"),
+        ("Caught signal SIGUSR1", "stopped from outside"),
+        ("Interrupted! Saving the model...", "interrupted (Ctrl+C, SIGINT)"),
+        ("Interrupt received, stopping...", "interrupted (Ctrl+C, SIGINT)"),
+        ("Received signal 2, exiting", "interrupted (Ctrl+C, SIGINT)"),
+        ("Received signal 15", "ended by SIGTERM"),
+        ("Got SIGTERM, exiting", "ended by SIGTERM"),
+        ("Terminated: 15", "ended by SIGTERM"),
+        ("[1]+  Terminated              python train.py", "ended by SIGTERM"),
+        ("[1]+  Killed                  nohup python train.py", "SIGKILL"),
+        ("\u5df2\u7ec8\u6b62", "ended by SIGTERM"),
+        ("\u5df2\u653e\u5f03 (\u6838\u5fc3\u5df2\u8f6c\u50a8)", "crashed with a signal"),
+        ("Command terminated by signal 9", "SIGKILL"),
+        ("Command exited with non-zero status 1", "A process of the job failed"),
+        ("srun: forcing job termination", "cancelled"),
+        ("Loss is NaN, stopping training", "not a number"),
+        *(
+            (line, "report a failure")
+            for line in (
+                "Hangup", "Alarm clock", "OOM", "CUDA OOM", "Preempted", "Spot instance is being reclaimed",
+                "Session terminated, terminating shell... ...terminated.", "Your runtime has been disconnected",
+                "Job 123 cancelled", "Lost connection to worker 3", "worker 3 disappeared", "Diverged", "Oops",
+                "Something went wrong", "max retries exceeded", "checksum mismatch", "wrong number of arguments",
+                "mpirun: killing job...", "Out of time", "Wall time limit reached", "usage: train.py [-h] [--lr LR]",
+                "fish: Job 1, 'python train.py' terminated by signal SIGKILL (Forced quit)", "heartbeat missed",
+            )
+        ),
+    ],
+)  # fmt: skip
+def test_an_end_in_whatever_words_is_no_healthy_one(end: str, told: str) -> None:
+    found = explain([*_AT_WORK, end])
+    assert found.primary != "healthy"
+    assert told in found.findings[0].title
+    passed = explain([end, *_AT_WORK, "step 40 loss: 0.48 acc: 0.73"])
+    assert told not in found.findings[0].title or "report" not in told or passed.primary == "healthy"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "oom: 0",
+        "ooms 0.0 | wps 3.1",
+        "cancelled: 0",
+        "no OOM",
+        "preempted=0",
+        "loss_nan_count 0",
+        "user: request 3",
+        "Usage: 3.2 GiB",
+        "Total reclaimed space: 1.2GB",
+        "Sequence group 7 is preempted by mode RECOMPUTE",
+    ],
+)
+def test_counts_of_what_did_not_happen_are_no_end(line: str) -> None:
+    assert explain([*_AT_WORK, line]).primary == "healthy"
+
+
 def test_a_start_that_was_interrupted_counts_not_the_refused_one_before() -> None:
     refused = ["usage: train.py [-h] [--workers N]", "train.py: error: argument --workers: expected one argument"]
     frames = ["Traceback (most recent call last):", '  File "/w/other.py", line 5, in <module>', "    import lavis"]
@@ -542,7 +605,7 @@ _PLAIN = [f"[mixer] pass {i}: gain={i}" for i in range(20)]
         ([f"  Box {i}   0.{i}17" for i in range(9)] + ["Can not open file:", "drum.dat", *["a word"] * 20], "unknown", "a failure: Can not"),
         ([f"  Box {i}   0.{i}17" for i in range(9)] + ["#0  0x00007f1 in mix (a=0x1)", "#1  0x00007f2 in main ()"], "unknown",
          "Nothing recognised"),
-        ([f"  Box {i}   0.{i}17" for i in range(9)] + ["usage: mix.py [-h] --drum N"], "unknown", "Nothing recognised"),
+        ([f"  Box {i}   0.{i}17" for i in range(9)] + ["usage: mix.py [-h] --drum N"], "unknown", "a failure: usage: mix"),
         ([f'[GIN] 2026/06/06 - 11:22:0{i} | 500 |  5m1s | 10.0.0.4 | POST "/api/chat"' for i in range(4)], "unknown",
          "Nothing recognised"),
         (["import os", "class A:", "    def f(self, x):", "        self.x = f(x, 3)", "        return self.x", "a = A()"] * 4,

@@ -162,8 +162,9 @@ def _stopped(log: LogFacts) -> Finding | None:
     if last is not None and last_lines.did_it_all(log.telling_last_line):
         return finding("healthy", "info", "likely", title=_AFTER_WORK, evidence=(log.telling_last_line,))
     while_started = last is not None and last.message == "terminated"
-    title, action = ("It was interrupted (Ctrl+C, SIGINT); until then the log shows no failure", "")
-    if while_started or "SIGTERM" in told:
+    how = "interrupted (Ctrl+C, SIGINT)" if last is not None or interrupts.of_sigint(told) else "stopped from outside"
+    title, action = f"It was {how}; until then the log shows no failure", ""
+    if while_started or "SIGTERM" in told or "signal 15" in told:
         until = " while it started" if while_started else "; until then the log shows no failure"
         title = f"It was ended by SIGTERM{until}"
         action = "Find who sent it: a supervisor's time limit, a scheduler (sacct -j JOB) or a person."

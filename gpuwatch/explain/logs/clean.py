@@ -96,7 +96,8 @@ def unwrapped(line: str) -> str:
 _UNFINISHED = re.compile(
     r"(?:(?<=[\]\d%)}\u2026])|(?<=\.\.\.)|(?<=[\]%] )|(?<=\.\.\. ))(?="
     r"(?:(?:Killed|Terminated)(?:: \d{1,2})?|Segmentation fault|Aborted|Bus error|Illegal instruction"
-    r"|KeyboardInterrupt)(?: \(core dumped\))?[\r\n]*$|\^C|slurmstepd: error: |srun: |terminate called "
+    r"|KeyboardInterrupt|\u5df2\u6740\u6b7b|\u5df2\u7ec8\u6b62)(?: \(core dumped\))?[\r\n]*$"
+    r"|\^C|slurmstepd: error: |srun: |terminate called "
     r"|Fatal Python error: |Connection to \S+ closed|Killed by signal \d|\w{4,14}\(\): invalid |double free "
     r"|[\w./-]{1,80}: line \d{1,9}: )"
 )

@@ -40,12 +40,21 @@ _WORDS = re.compile(
     r"|must be [\w ,]{1,40}, not '?\w+|can only concatenate|expected .{1,60}\bbut (?:got|found|received)"
     r"|unsupported operand|insufficient|unsuccessful\w*|incomplete|unresolved|violation|halted|(?:not|n't) pass\w*"
     r"|(?:terminated|ended|finished|stopped) (?:with|by) (?:an? )?(?:code|signal|status) -?[1-9]\d{0,3}"
+    r"|(?:terminated|killed|ended) by signal SIG[A-Z]{2,6}"
+    r"|^(?:alarm clock|hangup|user defined signal [12]|profiling timer expired)"
+    r"|ooms?|revoked|being reclaimed|(?:^|job (?:was |has been )?|instance (?:was )?)preempted|cancell?ed"
+    r"|(?:session|run-?time|instance|pod|node) (?:was |has been )?terminated"
+    r"|(?:run-?time|session|kernel) (?:was |has been )?disconnected|disappeared|diverged|reset by \d[\d.]{6,14}"
+    r"|lost (?:the )?(?:connection|contact|worker)|heartbeat (?:was )?(?:missed|lost)|something went wrong|oops"
+    r"|retr(?:y|ies) (?:limit )?(?:exceeded|reached|exhausted)|(?:checksum|hash|version|key)s? mismatch\w*"
+    r"|wrong number of|killing (?:the )?(?:job|process|subprocess)(?:es)?|out of time|wall ?-?time limit"
     # The same in other languages.
     r"|fehler\w*|fehlgeschlagen|abgebrochen|erreur\w*|\u00e9chec\w*|\u00e9chou\w*|errore|fall[o\u00f3]"
     r"|falha\w*|erro(?= \w|:)|fallito"
     r"|l\u1ed7i|kh\xf4ng th\u1ec3|b\u0142\u0105d\w*|nie uda\u0142o|hata\w*|ba\u015far\u0131s\u0131z|virhe|fejl"
-    r"|feil|fout|mislukt|gre\u0161ka|chyba|hiba|eroare|gagal|kesalahan"
+    r"|feil|fout|mislukt|verweigert|gre\u0161ka|chyba|hiba|eroare|gagal|kesalahan"
     r"|\u03c3\u03c6\u03ac\u03bb\u03bc\u03b1|\u043f\u043e\u043c\u0438\u043b\u043a\w*)\b"
+    r"|^usage: (?! *\d)"
     r"|\w(?-i:Error|Exception)(?:\b(?!: -?(?:\d|nan\b))|(?=Traceback))|\u2717|\u2718|\u274c|\u26d4|\U0001f4a5"
     r"|\u5931\u8d25|\u5931\u6557|\u9519\u8bef|\u932f\u8aa4|\u5f02\u5e38|\u51fa\u9519|\u30a8\u30e9\u30fc|\uc2e4\ud328|\uc624\ub958"
     r"|\u043e\u0448\u0438\u0431\u043a|\u043d\u0435 \u0443\u0434\u0430\u043b\u043e\u0441\u044c"
@@ -53,16 +62,18 @@ _WORDS = re.compile(
     re.IGNORECASE,
 )
 _MEASURED = re.compile(
-    r"\b(?:fail\w*|err(?:or)?s?|exceptions?|abort\w*|crash\w*|killed|died|dead|invalid|corrupt\w*|time-?outs?)\b"
+    r"\b(?:fail\w*|err(?:or)?s?|exceptions?|abort\w*|crash\w*|killed|died|dead|invalid|corrupt\w*|time-?outs?|ooms?"
+    r"|cancell?ed|preempted)\b"
     r"(?: ?\([^)]{0,20}\)|(?: \w{1,12}){1,3})?[\s:=|]{1,20}"
     r"-?(?:0\b(?!x)|\d[\d.e%+-]*\.\d|\d+(?:\.\d+)?%|none|null|false|\[\])"
     r"|\b(?:no|0|zero|without|any|if|non)[ _-](?:\w{1,12} )?(?:fail\w*|err(?:or)?s?|exceptions?|crash\w*|aborted|killed"
-    r"|unexpected|invalid|broken|corrupt\w*|dead|rejected|refused|not found)\b"
+    r"|ooms?|cancell?ed|preempted|unexpected|invalid|broken|corrupt\w*|dead|rejected|refused|not found)\b"
     r"|\b(?:squared|absolute|relative|percentage|word|character|mean|max|test|train\w*|val\w*|eval\w*|std|standard"
     r"|reconstruction|prediction|estimation|approximation|rounding|pose|angular|position|rotation|translation|top-\d"
     r"|td|l[12]|rel|abs|rms)[ -](?:\w{1,12} )?err(?:or)?s?\b"
     r"|\berr(?:or)?[ -](?:rate|bars?|margin|threshold|bound|hook|handl\w+|correct\w+|log\w*)\b"
     r"|\b(?:fail|crash|error|exception|time-?out)\w*[ -](?:tests?|rate|safe|fast|over|handl\w+|recovery|mode|hook)"
+    r"|\bhyphenation exceptions\b"  # TeX
     r"|\b(?:may|might|c(?:an|ould) cause|prevents?|(?:to|can) avoid|in case)\b.{0,80}"
     r"|\b\d[\d.]* ?% [\w ]{1,60} (?:was|were) lost\b"
     r"|\btime-?out \d{1,9}:|\b(?:time-?out|hang|quota|signal)s?\b ?(?:of|after|is|set(?: to)?|[:=]) ?\d",
@@ -71,7 +82,8 @@ _MEASURED = re.compile(
 """Measures and counts of zero."""
 _NUMBER = re.compile(r"(?<![\w.])-?\d[\d.,e+-]*(?![\w.])")
 _NAN = re.compile(
-    r"(?P<name>[A-Za-z][\w/.@-]{0,60})['\"]?(?: {0,20}[=:|] {0,20}| )\(?['\"]?-?(?:nan|inf)\b", re.IGNORECASE
+    r"(?P<name>[A-Za-z][\w/.@-]{0,60})['\"]?(?: {0,20}[=:|] {0,20}| (?:(?:is|was|became) )?)\(?['\"]?-?(?:nan|inf)\b",
+    re.IGNORECASE,
 )
 _NAN_COLUMNS = re.compile(r"\s*\d{1,6}/\d{1,6}\s+[\d.]+G(?:\s+nan){2,}\s")
 """Ultralytics' row of a step: epoch, memory, then each loss."""

@@ -18,7 +18,10 @@ _TOLD_OF_INTERRUPT = re.compile(
     r"\bdetected keyboardinterrupt\b|\bkeyboard ?interrupt(?:ion)? (?:was )?(?:received|detected|caught)"
     r"|\b(?:received|caught|got|due to|by) (?:an? )?(?:keyboard ?interrupt|SIGINT|ctrl[+-]c)\b"
     r"|\b(?:SIGINT|ctrl[+-]c) (?:was )?(?:pressed|received|detected|caught)\b"
-    r"|\binterrupted (?:by (?:the )?user|manually)\b"
+    r"|\b(?:interrupted|cancell?ed|aborted|stopped|terminated|killed) (?:by (?:the )?user|manually)\b"
+    r"|^(?:user )?interrupt(?:ed|ion)?(?: received| detected| caught)?(?:[!.,;]|$)"
+    r"|\buser (?:request(?:ed)?|interrupt)\b"
+    r"|\b(?:received|got|caught) (?:signal )?(?:15|2|SIGTERM|SIGINT|SIGHUP|SIGUSR[12])(?:[!.,;]|$)"
     r"|\b(?:training|process|run|evaluation|inference|execution|script|program|pipeline|job)"
     r" (?:was |has been )?interrupted\b"
     r"|\b(?:time limit|max(?:imum)? (?:run|wall|training)?[ -]?time)\b.{0,40}\b(?:reached|exceeded|expired)\b"
@@ -37,6 +40,7 @@ _ORDERLY = re.compile(
 )
 """Of a server, which SIGTERM only stops."""
 _SIGTERM = "SIGTERM"
+_INTERRUPT = re.compile(r"interrupt|SIGINT|ctrl|\^C|signal 2\b|exiting from training early", re.IGNORECASE)
 _BY_KEYBOARD = re.compile(r"keyboard ?interrupt|\bSIGINT\b|\bctrl[+-]c\b|\^C", re.IGNORECASE)
 
 
@@ -71,6 +75,11 @@ def failed_after_interrupt(lines: Sequence[str]) -> bool:
 def by_keyboard(line: str) -> bool:
     """Whether a line tells of an interrupt from the keyboard."""
     return _TOLD_OF_INTERRUPT.search(line) is not None and of_keyboard(line)
+
+
+def of_sigint(told: str) -> bool:
+    """Whether the line that tells who stopped a program tells of an interrupt, not of another signal or a person."""
+    return _INTERRUPT.search(told) is not None
 
 
 def of_keyboard(told: str) -> bool:

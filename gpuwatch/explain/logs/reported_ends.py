@@ -63,6 +63,7 @@ _CODE = re.compile(
     r"|\bJob terminated of its own accord at .{1,40} with exit-code (?P<condor_code>\d{1,3})"
     r"|: (?:job|task|command|process) failed with (?:exit )?(?:status|code) (?P<failed>\d{1,3})\b"
     r"|\bShard process was signaled to shutdown with signal (?P<tgi>\d{1,2})\b"
+    r"|^Command exited with non-zero status (?P<time>\d{1,3})$|^Command terminated by signal (?P<timed>\d{1,2})$"
     r"|^(?P<lsf_well>Successfully completed)\.$"
 )
 _OF_A_JOB = re.compile(
@@ -75,7 +76,7 @@ _SIGNAL_BELOW = "Process received signal ***"
 """Open MPI's heading of a crash, below which the signal stands."""
 _REASON = "TERM_"
 """LSF's reason for an end stands in the line before its exit code."""
-_SIGNALS = frozenset({"mpirun", "openmpi", "ucx", "sge", "systemd", "condor_signal", "tgi"})
+_SIGNALS = frozenset({"mpirun", "openmpi", "ucx", "sge", "systemd", "condor_signal", "tgi", "timed"})
 """Groups of ``_CODE`` that are signals."""
 _CRASHES = "[Ss]egmentation fault|[Aa]bort(?:ed)?|[Bb]us error|[Ii]llegal instruction|[Ff]loating point exception"
 _WORD = re.compile(
@@ -83,7 +84,7 @@ _WORD = re.compile(
     rf"|^(?:zsh|bash|sh|dash|fish): (?P<shell>killed|terminated|{_CRASHES})\b"
     rf"|^(?:\[\d+\] *[-+]? *)?\d{{1,10}} (?P<job>killed|terminated|{_CRASHES})\b {{1,2}}\S"
     rf"|(?:^|(?:^|(?<=\]))[^\s\]]{{1,400}}: line \d{{1,9}}: +\d{{1,10}} )(?P<alone>Terminated|{_CRASHES})"
-    r"(?: \(core dumped\))?(?: {2,}|$)"
+    r"(?: \(core dumped\)|: \d{1,2})?(?: {2,}|$)|^\[\d+\] ?[-+]? +(?P<bash>Killed|Terminated) {2,}\S"
 )
 # The same in any language: "train.sh: Zeile 3:  4711 Get\u00f6tet                python train.py".
 _JOB = re.compile(
@@ -145,7 +146,7 @@ _TEXTS: dict[str, tuple[str, ...]] = {
     ),
     CANCELLED: (
         "TERM_OWNER: ", "TERM_ADMIN: ", "TERM_FORCE_OWNER: ", "TERM_FORCE_ADMIN: ", "Job was aborted by the user",
-        "Job was aborted.", "Job deleted at request of ", "srun: Force Terminated job",
+        "Job was aborted.", "Job deleted at request of ", "srun: Force Terminated job", "srun: forcing job termination",
     ),
     PREEMPTED: ("TERM_PREEMPT: ", "TERM_BUCKET_KILL: ", "Job was evicted"),
     INTERRUPTED: ("Received Signals.SIGINT death signal", "] Main process received SIGINT, exiting"),
@@ -174,8 +175,10 @@ _FOREIGN = {
         "get\u00f6tet", "tu\u00e9", "processus arr\u00eat\u00e9", "ucciso", "matado", "\u5df2\u6740\u6b7b",
         "\u5f37\u5236\u7d42\u4e86", "\u0443\u0431\u0438\u0442\u043e",
     ),
+    TERMINATED: ("\u5df2\u7ec8\u6b62", "\u5df2\u7d42\u6b62"),
     CRASH: (
-        "speicherzugriffsfehler", "erreur de segmentation", "violaci\u00f3n de segmento",
+        "\u5df2\u653e\u5f03", "\u6d6e\u70b9\u6570\u4f8b\u5916", "speicherzugriffsfehler",
+        "erreur de segmentation", "violaci\u00f3n de segmento",
         "falha de segmenta\u00e7\u00e3o", "errore di segmentazione", "\u6bb5\u9519\u8bef",
         "\u0441\u0435\u0433\u043c\u0435\u043d\u0442\u0430\u0446\u0438\u0438",
     ),
