@@ -308,7 +308,7 @@ _AT_WORK = ["step 10 loss: 0.51 acc: 0.70", "step 20 loss: 0.50 acc: 0.71", "ste
                 "Session terminated, terminating shell... ...terminated.", "Your runtime has been disconnected",
                 "Job 123 cancelled", "Lost connection to worker 3", "worker 3 disappeared", "Diverged", "Oops",
                 "Something went wrong", "max retries exceeded", "checksum mismatch", "wrong number of arguments",
-                "mpirun: killing job...", "Out of time", "Wall time limit reached", "usage: train.py [-h] [--lr LR]",
+                "mpirun: killing job...", "Out of time", "Wall time limit reached",
                 "fish: Job 1, 'python train.py' terminated by signal SIGKILL (Forced quit)", "heartbeat missed",
             )
         ),
@@ -334,11 +334,21 @@ def test_an_end_in_whatever_words_is_no_healthy_one(end: str, told: str) -> None
         "user: request 3",
         "Usage: 3.2 GiB",
         "Total reclaimed space: 1.2GB",
+        "rejected = 8500",
         "Sequence group 7 is preempted by mode RECOMPUTE",
     ],
 )
 def test_counts_of_what_did_not_happen_are_no_end(line: str) -> None:
     assert explain([*_AT_WORK, line]).primary == "healthy"
+
+
+def test_a_warning_of_python_alone_is_no_doubt() -> None:
+    warned = [
+        "/opt/PIL/TiffImagePlugin.py:802: UserWarning: Corrupt EXIF data. Expecting 4 bytes.",
+        "  warnings.warn(x)",
+    ]
+    assert explain(warned * 3).primary == "healthy"
+    assert explain([line.replace("UserWarning: ", "ERROR ") for line in warned]).primary != "healthy"
 
 
 def test_a_start_that_was_interrupted_counts_not_the_refused_one_before() -> None:
@@ -605,7 +615,7 @@ _PLAIN = [f"[mixer] pass {i}: gain={i}" for i in range(20)]
         ([f"  Box {i}   0.{i}17" for i in range(9)] + ["Can not open file:", "drum.dat", *["a word"] * 20], "unknown", "a failure: Can not"),
         ([f"  Box {i}   0.{i}17" for i in range(9)] + ["#0  0x00007f1 in mix (a=0x1)", "#1  0x00007f2 in main ()"], "unknown",
          "Nothing recognised"),
-        ([f"  Box {i}   0.{i}17" for i in range(9)] + ["usage: mix.py [-h] --drum N"], "unknown", "a failure: usage: mix"),
+        ([f"  Box {i}   0.{i}17" for i in range(9)] + ["usage: mix.py [-h] --drum N"], "unknown", "Nothing recognised"),
         ([f'[GIN] 2026/06/06 - 11:22:0{i} | 500 |  5m1s | 10.0.0.4 | POST "/api/chat"' for i in range(4)], "unknown",
          "Nothing recognised"),
         (["import os", "class A:", "    def f(self, x):", "        self.x = f(x, 3)", "        return self.x", "a = A()"] * 4,

@@ -54,7 +54,6 @@ _WORDS = re.compile(
     r"|l\u1ed7i|kh\xf4ng th\u1ec3|b\u0142\u0105d\w*|nie uda\u0142o|hata\w*|ba\u015far\u0131s\u0131z|virhe|fejl"
     r"|feil|fout|mislukt|verweigert|gre\u0161ka|chyba|hiba|eroare|gagal|kesalahan"
     r"|\u03c3\u03c6\u03ac\u03bb\u03bc\u03b1|\u043f\u043e\u043c\u0438\u043b\u043a\w*)\b"
-    r"|^usage: (?! *\d)"
     r"|\w(?-i:Error|Exception)(?:\b(?!: -?(?:\d|nan\b))|(?=Traceback))|\u2717|\u2718|\u274c|\u26d4|\U0001f4a5"
     r"|\u5931\u8d25|\u5931\u6557|\u9519\u8bef|\u932f\u8aa4|\u5f02\u5e38|\u51fa\u9519|\u30a8\u30e9\u30fc|\uc2e4\ud328|\uc624\ub958"
     r"|\u043e\u0448\u0438\u0431\u043a|\u043d\u0435 \u0443\u0434\u0430\u043b\u043e\u0441\u044c"
@@ -73,7 +72,7 @@ _MEASURED = re.compile(
     r"|td|l[12]|rel|abs|rms)[ -](?:\w{1,12} )?err(?:or)?s?\b"
     r"|\berr(?:or)?[ -](?:rate|bars?|margin|threshold|bound|hook|handl\w+|correct\w+|log\w*)\b"
     r"|\b(?:fail|crash|error|exception|time-?out)\w*[ -](?:tests?|rate|safe|fast|over|handl\w+|recovery|mode|hook)"
-    r"|\bhyphenation exceptions\b"  # TeX
+    r"|\bhyphenation exceptions\b|\brejected ?[=:] ?\d+"  # of TeX, of a solver's steps
     r"|\b(?:may|might|c(?:an|ould) cause|prevents?|(?:to|can) avoid|in case)\b.{0,80}"
     r"|\b\d[\d.]* ?% [\w ]{1,60} (?:was|were) lost\b"
     r"|\btime-?out \d{1,9}:|\b(?:time-?out|hang|quota|signal)s?\b ?(?:of|after|is|set(?: to)?|[:=]) ?\d",

@@ -327,12 +327,14 @@ def _counting(lines: Sequence[str]) -> Iterator[str]:
 
 
 def _is_doubtful(whole: str, *, worked: bool) -> bool:
-    """Whether a line speaks of a failure; one that its own level calls a warning does not if the program worked."""
+    """Whether a line speaks of a failure; one that its own level calls a warning does not if the program worked,
+    nor does a warning of Python's module."""
     line = whole[:_SAID_EARLY]
     if _explained(whole) or skipped(whole) or not speaks_of_failure(_OF_A_STREAM.sub("", line)):
         return False
     level = _level_of(whole)
-    return not level or level in _BAD_LEVELS or (not worked and len(level) > 1)
+    of_python = level.endswith("warning") and level != "warning"  # after which the code itself goes on
+    return not level or level in _BAD_LEVELS or (not worked and len(level) > 1 and not of_python)
 
 
 def _is_a_step(whole: str) -> bool:
