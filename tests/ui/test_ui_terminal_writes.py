@@ -28,7 +28,9 @@ from gpuwatch.core.formatting.terminal import SYNC_START
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.sim.machine import SimMachine
 from gpuwatch.ui.app import GpuwatchApp
+from gpuwatch.ui.drawing.lines import Line
 from gpuwatch.ui.widgets import textual_internals
+from gpuwatch.ui.widgets.paint import Painted
 from tests.screen import Screen
 from tests.terminal import Terminal
 from tests.ui import machines
@@ -175,6 +177,14 @@ async def test_what_covers_a_pane_is_not_written_over(stage: Stage, output: list
         assert written[1:] == drawn[1:]
 
 
+async def test_a_pane_of_a_tab_that_is_still_opening_is_drawn_later(stage: Stage, output: list[str]) -> None:
+    async with stage.app.run_test(size=SIZE):
+        stage.app.terminal_writes.output = output.append
+        with stage.app.terminal_writes:
+            Painted().paint([Line((("early", "text"),))])
+        assert "early" not in "".join(output)
+
+
 @pytest.mark.parametrize("missing", ["", "_exception", "_fatal_error"])
 async def test_an_error_ends_the_dashboard(stage: Stage, missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
@@ -283,7 +293,9 @@ WITHOUT = """
 import sys
 import textual.drivers.linux_driver
 sys.modules["textual._parser"] = sys.modules["textual._xterm_parser"] = None
+from gpuwatch.ui.drawing.lines import Line
 from gpuwatch.ui.widgets import textual_internals
+from gpuwatch.ui.widgets.paint import Painted
 textual_internals.internal = lambda owner, name, kind: None
 import gpuwatch.ui.startup.terminal_driver as driver
 del sys.modules["textual._parser"], sys.modules["textual._xterm_parser"]

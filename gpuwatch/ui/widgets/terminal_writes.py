@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from rich.segment import Segment
 from rich.style import Style
+from textual.dom import NoScreen
 from textual.errors import NoWidget
 from textual.filter import LineFilter
 from textual.geometry import Region
@@ -69,15 +70,17 @@ class TerminalWrites:
     def write(self, pane: Painted, changes: Sequence[tuple[int, Line, Line]]) -> bool:
         """Writes changed lines (row, before, now) of a pane; False if Textual has to draw them."""
         screen = self._screen
-        if screen is None or pane.screen is not screen:
+        if screen is None:
             return False
         try:
+            if pane.screen is not screen:
+                return False
             placed = screen.find_widget(pane)
             region = placed.region
             if region.size != pane.size or not placed.clip.contains_region(region):
                 return False
             out = self._escaped(pane, screen, region, changes)
-        except NoWidget:
+        except (NoWidget, NoScreen):  # of a tab that has just been opened, the panes are not there yet
             return False
         if out is None:
             return False
