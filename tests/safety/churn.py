@@ -1,21 +1,12 @@
-"""An hour of processes that come and go, as fast as a front end takes the samples: what it then holds, in JSON lines.
+"""What the front ends keep, in this process: fed with samples in which processes, users and GPUs never come again.
 
-    python -m tests.safety.soak exporter --samples 3600
-
-Each sample has 28 processes that were not in the one before, each of which lives for three: 100,000 in 3,600 samples.
-The first part fills what is kept (an hour of samples, the latest events); what is measured comes after it. CPU is in
-units of a fixed piece of work that is done between the samples, so that a busy machine does not count.
+The front ends as users start them, with their collectors: :mod:`tests.safety.soak`.
 """
 
 from __future__ import annotations
 
-import argparse
 import datetime
-import gc
-import json
-import os
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -24,6 +15,7 @@ from msgspec.structs import replace
 from gpuwatch.core.model.codec import from_json, to_json
 from gpuwatch.core.model.fleet import Fleet, HostView
 from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.core.model.xids import Xid
 from gpuwatch.explain.diagnosis.condition_engine import Conditions
 from gpuwatch.fleet.summary import Summaries
 from gpuwatch.machine.recording.writer import RecordingWriter
@@ -36,9 +28,8 @@ from gpuwatch.share.exporter.series import Options
 from tests.ui import machines
 from tests.ui.feed import FakeFeed
 
-NEW, LIVES = 28, 3
+NEW, LIVES = 16, 3
 """Processes that are new in each sample, and the samples in which each is."""
-PARTS = 12
 Take = Callable[[Snapshot], None]
 
 
@@ -67,7 +58,7 @@ def recorder(folder: Path) -> Take:
     """A recording that may have 64 MB."""
     feed = FakeFeed()
     now = [0.0]
-    writer = RecordingWriter(folder / "soak.gpuwatch", max_bytes=64 << 20)
+    writer = RecordingWriter(folder / "soak.gpuwatch", max_bytes=64 << 20, seal_seconds=600)
     recording = Recorder(feed, writer, clock=lambda: now[0])
 
     def take(sample: Snapshot) -> None:
@@ -131,60 +122,27 @@ FRONT_ENDS: dict[str, Callable[[], Take]] = {
 }
 
 
-def samples(count: int) -> Iterator[Snapshot]:
-    """Samples of two GPUs, a second apart."""
-    began = machines.NOON.timestamp()
+def samples(count: int, *, apart: float = 12.0, gpus_for: int = 0) -> Iterator[Snapshot]:
+    """Samples of two GPUs, so many seconds apart; after each ``gpus_for`` samples there are two other GPUs."""
     for tick in range(count):
         base = machines.many(2, 4, tick=tick)
-        row = base.processes[0]
-        first = max(tick - LIVES + 1, 0)
+        taken = machines.NOON + datetime.timedelta(seconds=apart * tick)
+        began = taken.timestamp()
+        age = tick // gpus_for if gpus_for else 0
+        uuids = {device.uuid: f"{device.uuid[:-8]}{age:08x}" for device in base.devices}
+        xids = (Xid(at=began, code=13),) if tick % 5 else ()
+        devices = (replace(device, uuid=uuids[device.uuid], xids=xids) for device in base.devices)
         rows = [
             replace(
-                row,
+                base.processes[number % 4],
                 pid=10_000 + at * NEW + number,
-                create_time=began + at,
-                user=f"user{number % 5}",
+                create_time=machines.NOON.timestamp() + apart * at,
+                device_uuid=tuple(uuids.values())[number % 2],
+                device_map=(),
+                user=f"user{at * NEW + number}",
+                command=f"python train.py --run {at * NEW + number}",
             )
-            for at in range(first, tick + 1)
+            for at in range(max(tick - LIVES + 1, 0), tick + 1)
             for number in range(NEW)
         ]
-        taken = machines.NOON + datetime.timedelta(seconds=tick)
-        yield replace(base, taken_at=taken, processes=(*base.processes, *rows))
-
-
-def held() -> tuple[float, int]:
-    """MiB of memory, and open descriptors."""
-    gc.collect()
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / (1 << 20), len(os.listdir("/proc/self/fd"))
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("front_end", choices=FRONT_ENDS)
-    parser.add_argument("--samples", type=int, default=3600)
-    parser.add_argument("--before", type=int, default=3600, help="samples that come before those measured")
-    options = parser.parse_args()
-    take = FRONT_ENDS[options.front_end]()
-    work = to_json(machines.many(2, 40), indent=0).encode()
-    every, spent, unit = options.samples // PARTS, 0.0, 0.0
-    for number, sample in enumerate(samples(options.before + options.samples), 1 - options.before):
-        spent += cpu_seconds(lambda one=sample: take(one))  # type: ignore[misc]
-        unit += cpu_seconds(lambda: from_json(work))
-        if number >= 0 and number % every == 0:
-            memory, descriptors = held()
-            if number > 0:
-                figures = {"cpu": round(spent / unit, 3), "milliseconds": round(1000 * spent / every, 2)}
-                print(json.dumps({"memory": round(memory, 1), "descriptors": descriptors, **figures}), flush=True)
-            spent = unit = 0.0
-
-
-def cpu_seconds(run: Callable[[], object]) -> float:
-    """Of this process's own time."""
-    began = time.process_time()
-    run()
-    return time.process_time() - began
-
-
-if __name__ == "__main__":
-    main()
+        yield replace(base, taken_at=taken, devices=tuple(devices), processes=tuple(rows))

@@ -8,10 +8,9 @@ from pathlib import Path
 from gpuwatch.core.reader_limits import READERS as LIMITS
 from tests.logs import test_fuzz
 from tests.reports import test_formats
-from tests.safety import faulted_calls, soak, test_faulted_calls
+from tests.safety import churn, faulted_calls, soak, test_faulted_calls, test_soak
 from tests.safety.mutated_inputs import READERS
 from tests.safety.test_mutated_inputs import COUNT
-from tests.safety.test_soak import SHARE
 from tests.secrets import test_corpus
 
 REPOSITORY = Path(__file__).parents[2]
@@ -21,7 +20,9 @@ FIGURES = {
     "test_faulted_calls.py, by hand": f"{test_faulted_calls.PAIRS:,} pairs",
     "test_reader_limits.py": f"[{len(LIMITS)} limits](commands.md#limits-of-what-is-read)",
     "test_mutated_inputs.py": f"{len(READERS)} readers x {COUNT} inputs",
-    "test_soak.py, by hand": f"{round(soak.NEW * 3600, -5):,} processes in an hour, within {100 * SHARE - 100:.0f} %",
+    "test_soak.py, by hand": f"{round(soak.NEW * 3600, -5):,} processes in an hour,"
+    f" within {100 * test_soak.SHARE - 100:.0f} %",
+    "test_soak.py": f"{len(churn.FRONT_ENDS)} front ends x {test_soak.COUNT} samples",
     "test_fuzz.py": f"{test_fuzz.SEEDS} x {test_fuzz.COUNT} logs",
     "test_corpus.py": f"at least {test_corpus.LEAST} of each",
     "test_formats.py": f"{len(test_formats.FORMULAS)} beginnings",

@@ -2,15 +2,55 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import statistics
 import subprocess
 import sys
 
 import pytest
 
+from gpuwatch.machine.history.gone_devices import MOST, forget_gone
+from gpuwatch.machine.recording.gpu_time import GpuTimeMeter
+from tests.safety import churn
 from tests.safety.soak import FRONT_ENDS, PARTS
 
 SHARE = 1.05
+COUNT = 520
+"""Samples of the short form."""
+
+
+@pytest.mark.parametrize("front_end", churn.FRONT_ENDS)
+def test_what_is_kept_of_processes_users_and_gpus_has_a_bound(front_end: str) -> None:
+    """After an hour of the samples' time nothing grows, although no process, user or GPU ever comes again."""
+    gpus_for = 0 if front_end == "recorder" else 3  # what it writes has each GPU
+    take = churn.FRONT_ENDS[front_end]()
+    blocks = []
+    for number, sample in enumerate(churn.samples(COUNT, gpus_for=gpus_for)):
+        take(sample)
+        if number >= COUNT // 2 and number % 10 == 0:
+            gc.collect()
+            blocks.append(sys.getallocatedblocks())
+    half = len(blocks) // 2
+    assert max(blocks[half:]) <= 1.02 * max(blocks[:half]), blocks
+
+
+def test_of_gpus_that_are_gone_the_latest_are_known() -> None:
+    known = {f"GPU-{number}": number for number in range(3 * MOST)}
+    counters = {(uuid, metric): 1 for uuid in known for metric in ("a", "b")}
+    forget_gone({"GPU-0"}, known, counters)
+    latest = ["GPU-0", *(f"GPU-{number}" for number in range(2 * MOST, 3 * MOST))]
+    assert list(known) == latest
+    assert list(counters) == [(uuid, metric) for uuid in latest for metric in ("a", "b")]
+
+
+def test_gpu_time_keeps_no_process_of_a_gpu_that_is_gone() -> None:
+    meter = GpuTimeMeter()
+    for number, sample in enumerate(churn.samples(400, apart=1.0, gpus_for=2)):
+        meter.look(sample)
+        if not number % 60:
+            meter.taken()
+    assert len(meter._rows) < 400 < 400 * churn.NEW
 
 
 @pytest.mark.long
@@ -22,9 +62,7 @@ def test_an_hour_of_processes_that_come_and_go_leaves_nothing(front_end: str) ->
     parts = [json.loads(line) for line in done.stdout.splitlines()]
     print(front_end, *parts, sep="\n")
     assert len(parts) == PARTS
-    third = PARTS // 3
-    first, last = parts[:third], parts[-third:]
-    assert max(one["descriptors"] for one in last) <= max(one["descriptors"] for one in first)
-    for figure in ("memory", "cpu"):
-        before, after = (sum(one[figure] for one in some) / third for some in (first, last))
+    earlier, later = parts[: PARTS // 2], parts[PARTS // 2 :]
+    for figure in ("memory", "others_memory", "descriptors", "cpu", "others_cpu"):
+        before, after = (statistics.median(one[figure] for one in some) for some in (earlier, later))
         assert after <= SHARE * before, f"{figure}: {before:.1f}, then {after:.1f}"

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.snapshot import Device, Snapshot
+from gpuwatch.machine.history.gone_devices import forget_gone
 from gpuwatch.machine.history.machine_event import BAD_STATES, MachineEvent, of_device
 
 _FREED_SHARE = 0.05
@@ -24,7 +25,7 @@ class DeviceEvents:
         self._freed: dict[str, float] = {}
         """Time of the last event about freed memory, by UUID."""
         self._xids: dict[str, float] = {}
-        self._no_xids: set[str] = set()
+        self._no_xids: dict[str, None] = {}
 
     def look(self, snapshot: Snapshot, at: float, freed: Mapping[str, float]) -> list[MachineEvent]:
         """The events of this sample; ``freed``: memory of processes that have exited, in bytes by UUID."""
@@ -42,6 +43,8 @@ class DeviceEvents:
                 found += _mig_layout(before, device, at)
             found += self._freed_memory(device, at, freed.get(device.uuid, 0.0))
             found += self._reported(device, at)
+        here = {device.uuid for device in snapshot.devices}
+        forget_gone(here, self._known, self._used, self._freed, self._xids, self._no_xids)
         return found
 
     def _freed_memory(self, device: Device, at: float, freed: float) -> list[MachineEvent]:
@@ -67,9 +70,9 @@ class DeviceEvents:
                 found.append(of_device(device, at, "program.xid", f": driver reported {xid.text}", "warning"))
         lack = device.xids_missing
         if lack is None:
-            self._no_xids.discard(device.uuid)
+            self._no_xids.pop(device.uuid, None)
         elif lack.reason != "device_lost" and device.uuid not in self._no_xids:
-            self._no_xids.add(device.uuid)
+            self._no_xids[device.uuid] = None
             text = f"reports no Xids, its errors are in dmesg only: {printable(lack.detail or lack.reason)}"
             found.append(of_device(device, at, "device.no-xids", text, "info"))
         return found

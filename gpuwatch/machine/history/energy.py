@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Device, Snapshot
 from gpuwatch.machine.history.gaps import UNOBSERVED
+from gpuwatch.machine.history.gone_devices import forget_gone
 
 _PERMANENT = frozenset({"not_supported", "permission_denied", "unknown"})
 """Reasons for which a device will never have a counter."""
@@ -94,6 +95,7 @@ class EnergyMeter:
             if counted is None:
                 counted = self._devices[device.uuid] = _Counted()
             counted.look(device, at)
+        forget_gone({device.uuid for device in snapshot.devices}, self._devices)
 
     def of(self, uuid: str) -> Energy | None:
         """What a device has used; None if unknown."""

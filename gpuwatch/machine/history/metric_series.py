@@ -11,6 +11,7 @@ from typing import overload
 
 from gpuwatch.core.model.reading import number
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
+from gpuwatch.machine.history.gone_devices import forget_gone
 
 _GAP = nan
 _SPARE = 64
@@ -174,6 +175,7 @@ class History:
             if value != value and series.last == series.last:
                 self._known[key] = series.last
             series.last = value
+        forget_gone({uuid for uuid, _ in values}, self._series, self._known, self._holders)
         self._count(at)
 
     def put_all(self, times: Sequence[float], columns: Mapping[tuple[str, str], Sequence[float | None]]) -> None:

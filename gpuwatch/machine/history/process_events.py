@@ -12,6 +12,7 @@ from gpuwatch.core.formatting.units import memory
 from gpuwatch.core.model.accounting import AccountedProcess
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
 from gpuwatch.machine.history.gaps import unobserved_limit
+from gpuwatch.machine.history.gone_devices import forget_gone
 from gpuwatch.machine.history.machine_event import ASLEEP, BAD_STATES, MachineEvent, gpus, of_device, of_process
 from gpuwatch.machine.history.unsampled_processes import UnsampledProcesses
 
@@ -123,6 +124,7 @@ class ProcessEvents:
                         added.setdefault(_identity(row), []).append(row)
                 present.look(row, at, gap)
                 here[key] = present
+        forget_gone({device.uuid for device in snapshot.devices}, self._here)
         return unsampled + self._events(gone, added, snapshot, at), freed
 
     def _gap(self, at: float) -> float:

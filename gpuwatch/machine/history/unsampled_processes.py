@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gpuwatch.core.model.accounting import SLACK, AccountedProcess
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
+from gpuwatch.machine.history.gone_devices import forget_gone
 
 _MOST = 4096
 """Processes that are remembered."""
@@ -38,6 +39,7 @@ class UnsampledProcesses:
             if known is not None and device.accounted != known:
                 new = [process for process in device.accounted if process not in known]
                 found += [(device, process) for process in new if not self._was_seen(device.uuid, process)]
+        forget_gone({device.uuid for device in snapshot.devices}, self._accounted)
         return found
 
     def _was_seen(self, uuid: str, process: AccountedProcess) -> bool:

@@ -8,6 +8,7 @@ import msgspec
 
 from gpuwatch.core.model.accounting import SLACK, AccountedProcess
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
+from gpuwatch.machine.history.gone_devices import forget_gone
 
 Key = tuple[int, float, str]
 """Pid, start time (-1 if unknown) and UUID of the device."""
@@ -72,6 +73,7 @@ class ProcessLives:
             if device.accounted is not self._accounted.get(device.uuid):
                 self._accounted[device.uuid] = device.accounted
                 self._account(device)
+        forget_gone({device.uuid for device in snapshot.devices}, self._accounted)
 
     def _account(self, device: Device) -> None:
         """Notes what the driver tells of processes that have ended, with the last life of their pid."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.xids import Xid
+from gpuwatch.machine.history.gone_devices import forget_gone
 
 _ALIKE = 5.0
 """Seconds by which the times may differ at which two collectors received the same error."""
@@ -41,6 +42,7 @@ class XidCounts:
                 name = "unknown" if xid.code is None else str(xid.code)
                 counts[name] = counts.get(name, 0) + 1
             self.counts = self.counts | {device.uuid: counts}
+        forget_gone({device.uuid for device in snapshot.devices}, self._latest, self._until, self.counts)
 
     def _new(self, uuid: str, before: Sequence[Xid], now: Sequence[Xid]) -> Sequence[Xid]:
         common = _common(before, now)

@@ -115,7 +115,7 @@ def _count(context: SampleContext, device: Device, metric: str) -> float | None:
     if now is None:
         lack = device.missing.get(metric)
         if lack is not None and lack.reason == "not_supported":
-            memory.unsupported.add(key)
+            memory.unsupported[key] = None
         return None
     known = memory.counters.get(key)
     if known is None:

@@ -10,6 +10,7 @@ from gpuwatch.core.model.clock_reasons import clock_reasons
 from gpuwatch.core.model.reading import number
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
 from gpuwatch.core.model.xids import Xid
+from gpuwatch.machine.history.gone_devices import forget_gone
 
 BUCKET = 10.0
 """Seconds in a bucket."""
@@ -136,7 +137,7 @@ class Memory:
         """Highest SM clock (MHz) of each device while busy and not throttled."""
         self.counters: dict[tuple[str, str], Count] = {}
         """By UUID and metric."""
-        self.unsupported: set[tuple[str, str]] = set()
+        self.unsupported: dict[tuple[str, str], None] = {}
         """Counters that a device did not support at first: all that they count is new."""
         self.xids: dict[str, tuple[Xid, ...]] = {}
         """Hardware errors that the driver reported, by UUID; a replacement collector may not know them."""
@@ -161,6 +162,8 @@ class Memory:
         for uuid in self.missed.keys() & here.keys():
             del self.missed[uuid]
         self.devices.update(here)
+        lasting = (self.free_clock, self.counters, self.unsupported, self.xids, self.without_xid, self.xids_in_events)
+        forget_gone(here, self.used, *lasting)
 
 
 class SampleContext:
@@ -200,7 +203,7 @@ class SampleContext:
             del memory.processes[who]
         first = not memory.devices
         memory.know_devices(self.devices, self.at)
-        for uuid in memory.xids:
+        for uuid in memory.without_xid:
             memory.without_xid[uuid] += self.seconds
         busy: dict[str, float | None] = {}
         for uuid, device in self.devices.items():
