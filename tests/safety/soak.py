@@ -24,7 +24,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -38,7 +38,8 @@ NEW, LIVES = 28, 3
 """Processes that come in each second, and the seconds for which each stays."""
 PARTS = 12
 KEYS = ("2", "3", "5", "6", "1", "j", "\r", "2", "1", "G", "\r", "1")
-"""Nothing that starts a program; no Esc, which with the next key is another key if both arrive at once."""
+LIST_KEYS = ("j", "k", "G", "g")
+"""Nothing that starts a program or opens a host; no Esc, which together with the next key is another key."""
 HERE = Path(__file__).parent
 GPUWATCH = (sys.executable, "-m", "gpuwatch")
 SSH = '#!/bin/sh\nwhile [ "$1" != "--" ]; do shift; done\nexec sh -c "$3"\n'
@@ -77,7 +78,7 @@ class Running:
         self.end()
 
 
-def in_a_terminal(environment: dict[str, str], *arguments: str) -> Running:
+def in_a_terminal(environment: dict[str, str], keys: Sequence[str], *arguments: str) -> Running:
     terminal = Terminal([*GPUWATCH, *arguments], environment)
 
     def use(second: int) -> None:
@@ -86,7 +87,7 @@ def in_a_terminal(environment: dict[str, str], *arguments: str) -> Running:
         if os.waitpid(terminal.pid, os.WNOHANG)[0]:
             raise RuntimeError(f"it ended: {bytes(terminal.output[-2000:])!r}")
         if not second % 20:
-            terminal.keys(KEYS[second // 20 % len(KEYS)])
+            terminal.keys(keys[second // 20 % len(keys)])
 
     def end() -> None:
         terminal.keys("\x03")
@@ -96,7 +97,7 @@ def in_a_terminal(environment: dict[str, str], *arguments: str) -> Running:
 
 
 def dashboard(environment: dict[str, str], folder: Path) -> Running:
-    return in_a_terminal(environment)
+    return in_a_terminal(environment, KEYS)
 
 
 def fleet(environment: dict[str, str], folder: Path) -> Running:
@@ -105,7 +106,7 @@ def fleet(environment: dict[str, str], folder: Path) -> Running:
     program.write_text(SSH)
     program.chmod(0o755)
     environment = {**environment, "PATH": f"{program.parent}:{environment['PATH']}"}
-    return in_a_terminal(environment, "--hosts", "n1,n2", "--remote-command", " ".join(GPUWATCH))
+    return in_a_terminal(environment, LIST_KEYS, "--hosts", "n1,n2", "--remote-command", " ".join(GPUWATCH))
 
 
 def recorder(environment: dict[str, str], folder: Path) -> Running:

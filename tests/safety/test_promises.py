@@ -20,8 +20,8 @@ FIGURES = {
     "test_faulted_calls.py, by hand": f"{test_faulted_calls.PAIRS:,} pairs",
     "test_reader_limits.py": f"[{len(LIMITS)} limits](commands.md#limits-of-what-is-read)",
     "test_mutated_inputs.py": f"{len(READERS)} readers x {COUNT} inputs",
-    "test_soak.py, by hand": f"{round(soak.NEW * 3600, -5):,} processes in an hour,"
-    f" within {100 * test_soak.SHARE - 100:.0f} %",
+    "test_soak.py, by hand": f"{round(soak.NEW * 3600, -5):,} processes in an hour, memory"
+    f" and descriptors within {100 * test_soak.SHARE - 100:.0f} %",
     "test_soak.py": f"{len(churn.FRONT_ENDS)} front ends x {test_soak.COUNT} samples",
     "test_fuzz.py": f"{test_fuzz.SEEDS} x {test_fuzz.COUNT} logs",
     "test_corpus.py": f"at least {test_corpus.LEAST} of each",
