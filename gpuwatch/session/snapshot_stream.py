@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.collector.live_feed import LiveFeed
+from gpuwatch.machine.history.timeline import Timeline
 from gpuwatch.session.session import Session
 from gpuwatch.session.single_snapshot import Silence, without_driver
 
@@ -22,7 +23,8 @@ def stream(interval: float, *, gpm: bool = False) -> Iterator[Snapshot]:
 
     The samples may be those of a recorder on this machine.
     """
-    session = Session(LiveFeed(interval, on_demand=True, gpm=gpm, share=True))
+    # A timeline that is given is not written: nobody looks back here.
+    session = Session(LiveFeed(interval, on_demand=True, gpm=gpm, share=True), timeline=Timeline())
     arrived = threading.Event()
     session.start(arrived.set)
     last = time.monotonic()

@@ -16,10 +16,11 @@ from gpuwatch.explain.diagnosis.condition_engine import Conditions
 from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.sample_store import Gap
+from gpuwatch.machine.history.timeline import Timeline
 from gpuwatch.session.event_track import EventTrack, Incident, Track
 from gpuwatch.session.process_history import identity
 from gpuwatch.session.session import INTERVALS, Session
-from gpuwatch.session.snapshot_stream import _silent
+from gpuwatch.session.snapshot_stream import _silent, stream
 from tests.ui import machines
 from tests.ui.feed import FakeFeed
 from tests.ui.fixed_findings import FixedFindings
@@ -252,3 +253,15 @@ def test_events_are_found_by_time_and_once_after_the_clock_was_set_back() -> Non
     assert track.beside(310.0, 1, bad=False) is None
     track.take([])
     assert (track.count(400.0), track.drawn) == (0, Track([], []))
+
+
+def test_a_stream_keeps_no_hour_of_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hosts run one for a list that shows the newest sample alone."""
+    feed = FakeFeed()
+    monkeypatch.setattr("gpuwatch.session.snapshot_stream.LiveFeed", lambda *_, **__: feed)
+    monkeypatch.setattr(Timeline, "add", lambda *_: pytest.fail("it is kept"))
+    found = stream(1.0)
+    for tick in range(3):
+        feed.push(pair(tick))
+        assert next(found).taken_at == pair(tick).taken_at
+    found.close()
