@@ -21,7 +21,7 @@ _TOLD_OF_INTERRUPT = re.compile(
     r"|\b(?:interrupted|cancell?ed|aborted|stopped|terminated|killed) (?:by (?:the )?user|manually)\b"
     r"|^(?:user )?interrupt(?:ed|ion)?(?: received| detected| caught)?(?:[!.,;]|$)"
     r"|\buser (?:request(?:ed)?|interrupt)\b"
-    r"|\b(?:received|got|caught) (?:signal )?(?:15|2|SIGTERM|SIGINT|SIGHUP|SIGUSR[12])(?:[!.,;]|$)"
+    r"|\b(?:received|got|caught) (?:signal )?(?:15|2|SIGTERM|SIGINT|SIGHUP|SIGUSR[12])(?:[!.;]|$|,(?! [IT]))"
     r"|\b(?:training|process|run|evaluation|inference|execution|script|program|pipeline|job)"
     r" (?:was |has been )?interrupted\b"
     r"|\b(?:time limit|max(?:imum)? (?:run|wall|training)?[ -]?time)\b.{0,40}\b(?:reached|exceeded|expired)\b"
