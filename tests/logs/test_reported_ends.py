@@ -288,8 +288,8 @@ def test_a_program_that_went_on_did_not_end_there() -> None:
 def test_who_ended_a_program_is_read_behind_a_line_that_it_left_unfinished(
     unfinished: str, said: str, told: str, after: tuple[str, ...]
 ) -> None:
-    if after and said[0] in "^C":
-        return  # a shell prints no times after these
+    if (after and said[0] in "^C") or (said.startswith("run.sh") and unfinished[-1].isdigit()):
+        return  # a shell prints no times after these; a number may be a part of the script's path
     found = explain([*_HEALTHY, "\r".join([unfinished, unfinished + said]), *after])
     assert found.primary != "healthy"
     assert told in found.findings[0].title

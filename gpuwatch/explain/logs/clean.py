@@ -99,7 +99,7 @@ _UNFINISHED = re.compile(
     r"|KeyboardInterrupt|\u5df2\u6740\u6b7b|\u5df2\u7ec8\u6b62)(?: \(core dumped\))?[\r\n]*$"
     r"|\^C|slurmstepd: error: |srun: |terminate called "
     r"|Fatal Python error: |Connection to \S+ closed|Killed by signal \d|\w{4,14}\(\): invalid |double free "
-    r"|[\w./-]{1,80}: line \d{1,9}: )"
+    r"|(?<!\d)[\w./-]{1,80}: line \d{1,9}: )"
 )
 """What a shell, a scheduler or the C library says behind a line that the program had not ended yet."""
 
