@@ -116,7 +116,8 @@ class LogParser:
             return
         if line.startswith('{"') and self._enveloped(line):
             return
-        if ", line " in line and TRACEBACK in line and (pieces := of_one_line(line)):
+        framed = ", line " in line
+        if framed and TRACEBACK in line and (pieces := of_one_line(line)):
             self._pieces(pieces)
             return
         if self._work.open:
@@ -132,7 +133,7 @@ class LogParser:
         if self._frames.open:
             self._frames.rank = rank_of(line)
             self._frames.code(unwrapped(undecorated(line[:_MAX_LINE])))
-        if ", line " in line and self._frame(line):
+        if framed and self._frame(line):
             if self._frames.another and self._ran_again(line):
                 return
             facts.last_frame_line = None if self._exceptions.of_a_stack() else facts.lines
@@ -437,7 +438,8 @@ class LogParser:
     def _pieces(self, pieces: Iterable[str]) -> None:
         """Takes as a line each piece of one, such as the states of a progress bar, which overwrites itself."""
         counted = self._facts.lines
-        deque(map(self.feed, pieces), maxlen=0)
+        for piece in pieces:
+            self.feed(piece)
         self._facts.lines = counted
 
     def _in_two(self, raw: str) -> bool:
