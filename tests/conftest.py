@@ -36,6 +36,8 @@ os.environ["GPUWATCH_PROGRESS"] = "terminal"
 # seconds of CPU, and gpuwatch half a second.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+# Until the tests are collected: to look for garbage among them takes a fifth of that, in each of pytest's workers.
+gc.disable()
 # Signals that the shell has ignored (nohup, a job in the background) are ignored by all that the tests start, and some
 # tests send them. A handler that does nothing keeps this process going, and its children begin with the default.
 for _number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
@@ -146,20 +148,22 @@ ON_REQUEST = ("long", "ssh", "slurm", "ray", "prometheus")
 
 @pytest.hookimpl(tryfirst=True)  # before markers select
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    for name, (is_there, reason) in SKIPPED.items():
-        if not is_there():
-            for item in items:
-                if item.get_closest_marker(name):
-                    item.add_marker(pytest.mark.skip(reason=reason))
+    expression = config.getoption("markexpr")
+    wants_all = "long or not long" in expression
+    unwanted = {name for name in ON_REQUEST if name not in expression and not wants_all}
+    missing = {name: reason for name, (is_there, reason) in SKIPPED.items() if not is_there()}
+    chosen: list[pytest.Item] = []
+    left_out: list[pytest.Item] = []
+    for item in items:
+        names = {mark.name for mark in item.iter_markers()}
+        (left_out if names & unwanted else chosen).append(item)
+        for name in names & missing.keys():
+            item.add_marker(pytest.mark.skip(reason=missing[name]))
+    config.hook.pytest_deselected(items=left_out)
     place = {Path(__file__).parents[1] / name: number for number, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: place.get(item.path, len(LONGEST)))
+    items[:] = sorted(chosen, key=lambda item: place.get(item.path, len(LONGEST)))
     for item in fast_ones(items):
         item.add_marker("fast")
-    expression = config.getoption("markexpr")
-    unwanted = [name for name in ON_REQUEST if name not in expression and "long or not long" not in expression]
-    left_out = {item for item in items if any(map(item.get_closest_marker, unwanted))}
-    config.hook.pytest_deselected(items=list(left_out))
-    items[:] = [item for item in items if item not in left_out]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -180,6 +184,7 @@ def pytest_collection_finish() -> None:
     """Garbage is looked for among what tests make: to walk thousands of collected tests took a tenth of their CPU."""
     gc.freeze()
     gc.set_threshold(10_000, 20, 20)
+    gc.enable()
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
