@@ -113,7 +113,7 @@ class Row:
     cause: str
     fault: Fault = nothing
     program: str = MATMUL
-    shape: str = "1x4GiB"
+    shape: str = "1x2GiB"
     """Small, because TensorFlow fills a table of 1/32 of each pool. Empty: no simulated machine at all."""
     variables: Mapping[str, str] = field(default_factory=dict)
     without: tuple[str, ...] = ()
@@ -153,14 +153,14 @@ ROWS = (
         title="MatMul requested /GPU:0, it has only a CPU kernel for the types of its inputs",
     ),
     Row("too late", "config.too-late", program=TOO_LATE, but=NO_PROGRAM),
-    Row("inconsistent", "config.inconsistent", program=INCONSISTENT, shape="2x4GiB", but=NO_PROGRAM),
+    Row("inconsistent", "config.inconsistent", program=INCONSISTENT, shape="2x2GiB", but=NO_PROGRAM),
     Row("too large a request", "memory.request-too-large", program=TOO_LARGE_A_REQUEST, but=NO_PROGRAM),
     Row("too large a model", "memory.model-too-large", program=TOO_LARGE_A_MODEL, but=NO_PROGRAM),
     Row("limit too small", "memory.limit-too-small", program=LIMIT_TOO_SMALL, but=NO_PROGRAM),
     Row("fragmented", "memory.fragmented", program=FRAGMENTED, but=NO_PROGRAM),
     # Who is on the GPU
     Row("another process", "memory.other-process", held(20), program=TOO_LARGE_A_MODEL, shape="1x24GiB"),
-    Row("no room for a context", "memory.context-failed", held(3.7), check="devices.memory"),
+    Row("no room for a context", "memory.context-failed", held(3.7), shape="1x4GiB", check="devices.memory"),
     Row("exclusive and taken", "mode.exclusive", exclusive_and_held),
     Row("prohibited", "mode.exclusive", is_set("compute_mode", 2)),
     Row(
@@ -197,9 +197,9 @@ ROWS = (
     Row("old card", "build.gpu-unsupported", is_set("compute_capability", 52)),
     Row("new card", "build.gpu-unsupported", is_set("compute_capability", 120)),
     # TensorFlow lists the second card as visible, and makes no device of it
-    Row("too old a card in front", "build.gpu-unsupported", is_set("compute_capability", 30), shape="2x4GiB"),
+    Row("too old a card in front", "build.gpu-unsupported", is_set("compute_capability", 30), shape="2x2GiB"),
     Row("a MIG instance that is not there", "mig.misuse", variables={"CUDA_VISIBLE_DEVICES": "MIG-aaaa"}),
-    Row("weak card beside", "build.gpu-unsupported", is_set("multiprocessors", 4, device=1), shape="2x4GiB"),
+    Row("weak card beside", "build.gpu-unsupported", is_set("multiprocessors", 4, device=1), shape="2x2GiB"),
     # The toolkit's libraries: one that is missing costs TensorFlow every GPU
     *(
         Row(
