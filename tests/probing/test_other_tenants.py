@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from gpuwatch.sim.machine import SimMachine
-from tests.conftest import gpuwatch
+from tests.forked import gpuwatch_forked
 
 MIB = 1 << 20
 HELD = 3300 * MIB
@@ -27,7 +27,7 @@ def test_a_tenant_is_named_by_what_it_hits_and_by_nothing_else(
     configs = ("default", "growth", "session-growth", "limit", "grow-to-limit", "fraction", "virtual")
     arguments = [part for name in configs for part in ("--config", name)]
     # Long enough for NVML to be read while the memory is held, also on a busy machine.
-    result = gpuwatch(
+    result = gpuwatch_forked(
         "probe", *arguments, "--seconds", "0.3", "--json", environment=machine.environment(os.environ), timeout=200
     )
     runs = {run["config"]: run for run in json.loads(result.out)["runs"]}
