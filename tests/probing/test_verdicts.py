@@ -48,7 +48,7 @@ Taken = dict[str, tuple[int, dict[str, Any]]]
 
 def _shape(config: str) -> str:
     """Small, because TensorFlow fills a table of 1/32 of each pool."""
-    return "2x4GiB" if PROBES[config].gpus > 1 else "1x12GiB" if config in LARGE else "1x4GiB"
+    return "2x2GiB" if PROBES[config].gpus > 1 else "1x12GiB" if config in LARGE else "1x2GiB"
 
 
 class Catalogue:
@@ -59,7 +59,7 @@ class Catalogue:
         self._runs: dict[tuple[str, bool], Future[Taken]] = {}
         for waiting in (True, False):
             lane = [config for config in configs if (config in WAIT) is waiting]
-            for shape in ("1x12GiB", "1x4GiB", "2x4GiB"):
+            for shape in ("1x12GiB", "1x2GiB", "2x2GiB"):
                 chosen = [config for config in lane if shape == _shape(config)]
                 if chosen:
                     fresh = [config for config in chosen if config in afresh]
@@ -219,7 +219,7 @@ def test_hard_missing_keeps_the_expected_error(run_of: Callable[[str], tuple[int
 
 @pytest.mark.skipif(has_driver(), reason="this machine has a driver")
 def test_without_a_gpu_the_cause_is_named() -> None:
-    result = gpuwatch("probe", "--config", "growth", "--seconds", "0.1", "--json")
+    result = gpuwatch_forked("probe", "--config", "growth", "--seconds", "0.1", "--json", environment=os.environ)
     run = json.loads(result.out)
     assert result.code == 3
     assert run["verdict"] == "fallback"
