@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.trials.programs import document, program
+from tests.trials.programs import document, forked_document, program
 
 MIB = 1 << 20
 KERAS = """
@@ -70,7 +71,7 @@ def by_name(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
     ids=["keras", "tf.function", "session"],
 )
 def test_every_kind_of_tensorflow_program(text: str, counted: str, tmp_path: Path) -> None:
-    found = document(*THREE, "--", *program(tmp_path, text))
+    found = forked_document(*THREE, "--", *program(tmp_path, text), environment=os.environ, timeout=200)
     runs = by_name(found)
     assert {trial["run"]["verdict"] for trial in runs.values()} == {"ok"}
     assert {trial["counted"] for trial in runs.values()} == {counted}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import msgspec
@@ -11,7 +12,7 @@ from gpuwatch.core.model.run import Memory
 from gpuwatch.experiment.trials import oom_recovery
 from gpuwatch.experiment.trials.settings import named
 from tests.reports.documents import GIB, full_run
-from tests.trials.programs import document, program, tried
+from tests.trials.programs import document, forked_document, program, tried
 
 # The second process of the program finds no memory left, unless the first takes only what it needs.
 _TWO = """
@@ -67,7 +68,8 @@ def test_growth_makes_room_for_a_second_process(tmp_path: Path) -> None:
 @pytest.mark.tensorflow
 @pytest.mark.slow
 def test_what_the_cause_rules_out_is_not_tried(tmp_path: Path) -> None:
-    found = document("--recover", "--sim", "1x2GiB", "--", *program(tmp_path, _ONE_TENSOR))
+    command = ("--recover", "--sim", "1x2GiB", "--", *program(tmp_path, _ONE_TENSOR))
+    found = forked_document(*command, environment=os.environ, timeout=120)
     assert len(found["trials"]) == 1
     assert not any(entry["runs"] or entry["verified"] for entry in found["recover"])
     assert found["recover"][0]["reason"] == "one tensor asks for 3.9 GiB, and the card has 2.0 GiB"
