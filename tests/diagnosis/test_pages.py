@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from gpuwatch.cli.main import cli
 from gpuwatch.core.model.findings import CAUSES
 from gpuwatch.experiment.probing.probe_scripts import find_probes
 from gpuwatch.explain.diagnosis.reference import cause_pages as pages
+from tests.forked import forked
 from tests.probing.test_recipe import undefined
 
 FOLDER = Path(pages.__file__).parents[3] / pages.FOLDER
@@ -127,9 +127,10 @@ def test_the_code_that_measures_without_input_is_a_whole_program() -> None:
 @pytest.mark.tensorflow
 def test_the_code_that_measures_without_input_runs() -> None:
     (source,) = code_of((FOLDER / "input.bound.md").read_text())
-    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=200, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert [line.split(" ")[0] for line in done.stdout.splitlines()] == ["input", "one"]
+    with forked(["-c", source], os.environ) as program:
+        out, error = program.communicate(timeout=200)
+    assert program.returncode == 0, error[-2000:]
+    assert [line.split(" ")[0] for line in out.splitlines()] == ["input", "one"]
 
 
 @pytest.mark.parametrize(

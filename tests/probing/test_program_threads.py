@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -17,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.forked import gpuwatch_forked
+from tests.forked import gpuwatch_forked, start_gpuwatch_forked
 from tests.probing.test_watcher import load
 from tests.probing.watched import read, started, watched, with_torch
 
@@ -137,15 +136,16 @@ fetch()
 
 @pytest.mark.tensorflow
 def test_a_generator_that_is_slow_and_then_a_queue_that_stays_empty(tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text(_WAITS)
-    arguments = ("-q", "--no-save", "-o", "run.json", "--", sys.executable, "train.py")
-    process = started(*arguments, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    script, out = tmp_path / "train.py", tmp_path / "run.json"
+    script.write_text(_WAITS)
+    command = ("run", "-q", "--no-save", "-o", str(out), "--", sys.executable, str(script))
+    process = start_gpuwatch_forked(*command, environment=os.environ)
     assert process.stdout is not None
-    assert process.stdout.readline() == b"last step\n"
+    assert process.stdout.readline() == "last step\n"
     time.sleep(18)
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=30)
-    run = read(tmp_path / "run.json")
+    run = read(out)
     assert run["waiting"]["places"][0].startswith("train.py:16 in batches")
     assert run["waiting"]["input_seconds"] > 0.6 * run["waiting"]["looked_seconds"]
     (stopped,) = [one for one in run["findings"] if one["id"] == "program.stalled"]
