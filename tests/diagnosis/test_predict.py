@@ -253,8 +253,9 @@ def test_tensorflow_grants_what_was_predicted(
     sim_machine: Callable[[str], SimMachine], sleeper: Callable[[], int]
 ) -> None:
     """To the MiB, on two simulated GPUs of which one is partly taken by somebody else."""
-    simulated = sim_machine("2x12GiB")
-    simulated.attach(sleeper(), device=1, memory_bytes=5 * GIB + 12345)
+    # Not larger than it need be: TensorFlow fills a table of 1/32 of each pool, here in 25 processes.
+    simulated = sim_machine("2x6GiB")
+    simulated.attach(sleeper(), device=1, memory_bytes=GIB + 12345)
     arguments = [part for name in (*EXACT, *PLUGIN) for part in ("--config", name)]
     environment = simulated.environment(os.environ)
     result = gpuwatch_forked("probe", *arguments, "--seconds", "0.02", "--json", environment=environment, timeout=240)
@@ -266,7 +267,9 @@ def test_tensorflow_grants_what_was_predicted(
         assert expected == [(m["framework_device"], m["uuid"], m["granted_bytes"]) for m in run["device_map"]], config
         assert all(entry["tolerance_bytes"] == 0 for entry in run["predicted"]), config
     first, second = (entry["granted_bytes"] // MIB for entry in runs["default"]["device_map"])
-    assert (first, second) == (12288 - 256 - 320 - 1536, 12288 - 256 - 320 - 1536 - 5 * 1024 - 1)
+    reserved = 192 * MIB
+    free = 6144 - 192 - 320 - 1536
+    assert (first, second) == (free, free - 1024 - 1)
     assert runs["towers"]["simulation"] == "plugin"
     assert mapped(runs["towers"]) == mapped(runs["default"])
     uuids = [device.uuid for device in simulated.devices()]
@@ -277,12 +280,12 @@ def test_tensorflow_grants_what_was_predicted(
         memory = runs[config]["memory"]
         device = memory["devices"][0]
         assert memory["allocator_peak_bytes"] <= memory["allocator_limit_bytes"] <= device["process_bytes"]
-        assert device["process_bytes"] <= device["used_bytes"] <= device["total_bytes"] - 256 * MIB
-        assert (device["context_bytes"], device["driver_reserved_bytes"]) == (320 * MIB, 256 * MIB)
+        assert device["process_bytes"] <= device["used_bytes"] <= device["total_bytes"] - reserved
+        assert (device["context_bytes"], device["driver_reserved_bytes"]) == (320 * MIB, reserved)
         assert device["unexplained_bytes"] == 0
     # A device that only others use is in it with their part apart.
     other = next(entry for entry in runs["default"]["memory"]["devices"] if entry["uuid"] == uuids[1])
-    assert other["others_bytes"] == 5 * GIB + 12345
+    assert other["others_bytes"] == GIB + 12345
     # GPUs that compute have the same map, and grant the same.
     arguments = [part for name in EXACT for part in ("--config", name)]
     result = gpuwatch_forked(
