@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from gpuwatch.cli import output
 from gpuwatch.cli.command_group import Group, no_such
-from gpuwatch.cli.option_types import Choice
+from gpuwatch.cli.option_types import Choice, together
 from gpuwatch.cli.options import SIM_NAME, FiniteRange, asked_shape, sim_option
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.suggest import did_you_mean
@@ -26,8 +26,6 @@ from gpuwatch.sim.machine import ANY_DEVICE, FOR_EVER, SimMachine
 from gpuwatch.sim.machines import choose
 from gpuwatch.sim.shape import parse_size
 
-F = TypeVar("F", bound=Callable[..., Any])
-
 _UNUSED = "gpuwatch.sim.unused"
 
 
@@ -36,12 +34,13 @@ def _remember_name(ctx: click.Context, parameter: click.Parameter, value: str | 
         ctx.meta[SIM_NAME] = value
 
 
-def which(command: F) -> F:
-    """``--sim`` and ``--name``: which machine to use if several are in use."""
-    named_option = click.option(
+which = together(
+    sim_option,
+    click.option(
         "--name", metavar="NAME", callback=_remember_name, expose_value=False, help="Use the private machine NAME."
-    )
-    return sim_option(named_option(command))
+    ),
+)
+"""``--sim`` and ``--name``: which machine to use if several are in use."""
 
 
 def machine_fault(name: str | None = None) -> Callable[[Callable[..., str]], click.Command]:

@@ -69,17 +69,16 @@ class FiniteRange(click.FloatRange):
         return number
 
 
-def sim_option(command: F) -> F:
-    """``--sim NxSIZE``: the command then runs on simulated GPUs (:func:`enter_simulation`)."""
-    return click.option(
-        "--sim",
-        metavar="NxSIZE[@NAME]|FILE",
-        callback=_remember,
-        shell_complete=names("sim"),
-        expose_value=False,
-        help="Use simulated GPUs, for example 2x24GiB or 2xh100; 2x24GiB@NAME shares a named machine. FILE: GPUs as "
-        "nvidia-smi -q, gpuwatch snapshot --json or a recording shows them; RECORDING@14:05: as at that time.",
-    )(command)
+sim_option = click.option(
+    "--sim",
+    metavar="NxSIZE[@NAME]|FILE",
+    callback=_remember,
+    shell_complete=names("sim"),
+    expose_value=False,
+    help="Use simulated GPUs, for example 2x24GiB or 2xh100; 2x24GiB@NAME shares a named machine. FILE: GPUs as "
+    "nvidia-smi -q, gpuwatch snapshot --json or a recording shows them; RECORDING@14:05: as at that time.",
+)
+"""``--sim NxSIZE``: the command then runs on simulated GPUs (:func:`enter_simulation`)."""
 
 
 def sim_tier_option(*names: str) -> Callable[[F], F]:
@@ -94,20 +93,16 @@ def sim_tier_option(*names: str) -> Callable[[F], F]:
     )
 
 
-def python_option(command: F) -> F:
-    """``--python``: where to look for the framework."""
-    return click.option(
-        "--python", metavar="PATH", shell_complete=files, help="Use the framework of this Python interpreter."
-    )(command)
-
-
-def framework_option(command: F) -> F:
-    """``--framework``: which one the doctor checks."""
-    return click.option(
-        "--framework",
-        type=Choice(["tensorflow", "torch"]),
-        help="Check this framework (default: TensorFlow, else PyTorch).",
-    )(command)
+python_option = click.option(
+    "--python", metavar="PATH", shell_complete=files, help="Use the framework of this Python interpreter."
+)
+"""``--python``: where to look for the framework."""
+framework_option = click.option(
+    "--framework",
+    type=Choice(["tensorflow", "torch"]),
+    help="Check this framework (default: TensorFlow, else PyTorch).",
+)
+"""``--framework``: which one the doctor checks."""
 
 
 def _want_gpm(ctx: click.Context, parameter: click.Parameter, value: bool | None) -> None:
@@ -115,17 +110,16 @@ def _want_gpm(ctx: click.Context, parameter: click.Parameter, value: bool | None
         ctx.meta[_GPM] = value
 
 
-def gpm_option(command: F) -> F:
-    """``--gpm``: also read the activity of the GPUs' parts (:func:`asked_gpm`)."""
-    return click.option(
-        "--gpm/--no-gpm",
-        default=None,
-        callback=_want_gpm,
-        expose_value=False,
-        show_default="no",
-        help="Also read SM, tensor core, pipe and DRAM activity (GPM; Hopper and later). Takes the counters that DCGM "
-        "and profilers use.",
-    )(command)
+gpm_option = click.option(
+    "--gpm/--no-gpm",
+    default=None,
+    callback=_want_gpm,
+    expose_value=False,
+    show_default="no",
+    help="Also read SM, tensor core, pipe and DRAM activity (GPM; Hopper and later). Takes the counters that DCGM "
+    "and profilers use.",
+)
+"""``--gpm``: also read the activity of the GPUs' parts (:func:`asked_gpm`)."""
 
 
 def asked_gpm(ctx: click.Context) -> bool | None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO, TypeVar
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
@@ -50,44 +49,30 @@ def _links(stream: TextIO) -> bool:
     return may_link(os.environ, terminal=stream.isatty())
 
 
-_F = TypeVar("_F", bound=Callable[..., Any])
-
 _STDOUT = frozenset({"-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"})
-
-
-def output_option(command: _F) -> _F:
-    """``-o FILE``, as the parameter ``output``."""
-    return click.option(
-        "-o",
-        "--output",
-        type=click.Path(path_type=Path, allow_dash=True),
-        metavar="FILE",
-        help=f"Write to FILE (- for stdout), in the format of its suffix: {SUFFIXES}.",
-    )(command)
-
-
-def format_option(command: _F) -> _F:
-    """``--format``, as the parameter ``format_name``."""
-    return click.option(
-        "--format",
-        "format_name",
-        type=Choice(list(BY_NAME)),
-        help="Use this format (default: that of the suffix; text on stdout).",
-    )(command)
-
-
-def redact_option(command: _F) -> _F:
-    """``--redact``, as the parameter ``redact``."""
-    return click.option(
-        "--redact",
-        is_flag=True,
-        help="Replace users, hosts, paths, addresses and ids with names such as user-1. Secrets are always masked.",
-    )(command)
-
-
-def no_save_option(command: _F) -> _F:
-    """``--no-save``, as the parameter ``no_save``."""
-    return click.option("--no-save", is_flag=True, help="Do not save the run for reports and the dashboard.")(command)
+output_option = click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, allow_dash=True),
+    metavar="FILE",
+    help=f"Write to FILE (- for stdout), in the format of its suffix: {SUFFIXES}.",
+)
+"""``-o FILE``, as the parameter ``output``."""
+format_option = click.option(
+    "--format",
+    "format_name",
+    type=Choice(list(BY_NAME)),
+    help="Use this format (default: that of the suffix; text on stdout).",
+)
+"""``--format``, as the parameter ``format_name``."""
+redact_option = click.option(
+    "--redact",
+    is_flag=True,
+    help="Replace users, hosts, paths, addresses and ids with names such as user-1. Secrets are always masked.",
+)
+"""``--redact``, as the parameter ``redact``."""
+no_save_option = click.option("--no-save", is_flag=True, help="Do not save the run for reports and the dashboard.")
+"""``--no-save``, as the parameter ``no_save``."""
 
 
 def to_stdout(output: Path | None) -> bool:

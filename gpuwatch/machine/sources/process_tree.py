@@ -22,8 +22,6 @@ _FIRST = 1
 _START = 19
 """Index of starttime among the fields after the name."""
 _HELPERS = (b"multiprocessing.resource_tracker", b"multiprocessing.forkserver")
-_LONGEST = 1000
-"""Characters kept of a command line: some launchers pass their whole configuration there."""
 
 
 class ProcessTree:

@@ -101,7 +101,3 @@ def _who(change: HolderChange, *, several: bool) -> str:
     line = f"{change.source} ({change.op})" if change.source and change.op else change.source or change.op
     through = f", through {change.layer}" if change.source and change.layer else ""
     return f"{line}{through}" + (f" on {change.device}" if several else "")
-
-
-def _held(change: HolderChange, side: int) -> str:
-    return f"{size(change.held_bytes[side])} ×{change.counts[side]}" if change.counts[side] else "–"
