@@ -204,7 +204,6 @@ class _Progress:
         self._drawn = lines
 
     def clear(self) -> None:
-        """Removes the lines of those that are not done."""
         if self._drawn:
             sys.stderr.write(f"\x1b[{len(self._drawn)}A\x1b[J")
             sys.stderr.flush()

@@ -53,7 +53,6 @@ class _Source:
     begin: float = 0.0
     end: float = 0.0
     last: Snapshot | None = None
-    """The last sample of a recording."""
 
     @property
     def host(self) -> str | None:

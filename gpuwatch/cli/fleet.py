@@ -165,7 +165,6 @@ def _words(text: str, option: str) -> tuple[str, ...]:
 def _server(
     url: str, headers: Sequence[str] = (), token_file: Path | None = None, ca_file: Path | None = None
 ) -> Prometheus:
-    """The server that the options name."""
     from gpuwatch.fleet.prometheus_api import Prometheus
 
     named = {}

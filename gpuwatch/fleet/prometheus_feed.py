@@ -123,7 +123,6 @@ class PrometheusFeed:
         return self._newer(views)
 
     def _newer(self, views: list[HostView]) -> list[Snapshot]:
-        """The snapshots that are newer than the last one."""
         found = []
         last = self._last or 0.0
         for view in views:

@@ -33,7 +33,6 @@ class Judge(ABC):
 
     @property
     def silence(self) -> Finding | None:
-        """The finding that the driver does not answer."""
         return None
 
     @abstractmethod

@@ -111,7 +111,6 @@ class Playhead:
         self._gaps: list[Gap] = []
         history = ring.until(taken, GRAPHED) if taken is not None else ring
         self.view = replace(live, history=history, events=tuple(live.events), paused_since=live.now)
-        """What is shown."""
         self._newest = self.view
         self.in_hang = False
         """Whether it stands where something began that only the next sample tells of, such as a driver that hangs."""

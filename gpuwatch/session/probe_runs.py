@@ -141,7 +141,6 @@ class ProbeRuns:
             threading.Thread(target=self._load, name="gpuwatch-runs", daemon=True).start()
 
     def choose_gpu(self, uuid: str) -> None:
-        """Limits probes to this GPU."""
         self.parameters = replace(self.parameters, gpu=uuid)
 
     def start(self, configs: Sequence[str], visible: Sequence[str] = ()) -> bool:
@@ -284,7 +283,6 @@ class _Progress:
             self._show(taken[-1])
 
     def take(self, event: Event) -> None:
-        """Takes an event of the running probe."""
         if event.kind == "start":
             pid = event.data.get("pid")
             self._pid = pid if isinstance(pid, int) else None

@@ -70,7 +70,6 @@ class ProcessHistory:
         self.times: deque[float] = deque(maxlen=_CAPACITY)
         self.series: dict[str, deque[float | None]] = {name: deque(maxlen=_CAPACITY) for name in READINGS}
         self.rows: tuple[Process, ...] = ()
-        """The last known rows."""
         self.seen: float | None = None
 
     def put(self, at: float, rows: tuple[Process, ...]) -> None:
@@ -103,7 +102,6 @@ class ProcessHistories:
         return history
 
     def until(self, who: Identity, moment: float, timeline: SampleStore) -> ProcessHistory:
-        """The history of a process up to ``moment``."""
         if self._ended is None or self._ended[:2] != (who, moment):
             self._ended = (who, moment, _kept(timeline, who, moment))
         return self._ended[2]

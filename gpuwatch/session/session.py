@@ -100,7 +100,6 @@ class Session:
 
     @property
     def recorded(self) -> bool:
-        """Whether it plays a recording."""
         return self.player is not None
 
     def clock(self) -> float:
@@ -281,7 +280,6 @@ class Session:
         return 0 if self._jumped else self.event_count - self._seen_events
 
     def see_events(self) -> None:
-        """Marks all events as seen."""
         self._seen_events = self.event_count
 
     @property

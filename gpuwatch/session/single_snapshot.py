@@ -32,7 +32,6 @@ class Silence(NamedTuple):
     blame: str = ""
     """What was wrong with the collector; completes "the collector …". Empty: the driver did not answer."""
     detail: str = ""
-    """More of it."""
 
 
 def silence(feed: LiveFeed) -> Silence:

@@ -25,7 +25,6 @@ class Played(NamedTuple):
     """A recording that is played."""
 
     path: Path
-    """The file."""
     speed: float
     """Recorded seconds that are played in a second."""
     ended: bool
@@ -39,7 +38,6 @@ class PlayheadPosition:
     """The position of a display in what was recorded or kept. Times are seconds since the epoch."""
 
     moment: float
-    """The moment on screen."""
     begin: float
     """Where its timeline begins."""
     end: float
@@ -49,11 +47,9 @@ class PlayheadPosition:
     stretches: Sequence[tuple[float, float]]
     """Begin and end of each time without a gap, oldest first."""
     track: Track
-    """What happened."""
     today: float = 0.0
     """What time it is for who watches: other days are shown with their date."""
     played: Played | None = None
-    """The recording, if one is played."""
 
     @property
     def share(self) -> float:

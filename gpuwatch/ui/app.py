@@ -80,7 +80,6 @@ class GpuwatchApp(PreferencesApp):
         super().__init__(settings, ascii_only=ascii_only, few_colors=few_colors)
         self._notice = notice
         self.session = session
-        """The session on screen."""
         self.sessions = {session.host.name: session}
         """All sessions, by host name."""
         session.read_only = session.read_only or self.preferences.read_only
@@ -93,7 +92,6 @@ class GpuwatchApp(PreferencesApp):
         self.chosen_gpu: str | None = None
         """UUID of the device on the GPU tab."""
         self.chosen_process: Identity | None = None
-        """The process on the Process tab."""
         self.where: Sequence[str] = ()
         """The options that name the hosts of a list; empty for a single machine."""
         self.k_explained = False
@@ -423,7 +421,6 @@ class GpuwatchApp(PreferencesApp):
         self._show()
 
     async def _run_on(self, tab_id: str, action: str) -> None:
-        """Opens a tab and runs one of its actions there."""
         await self.tab.go(tab_id)
         self.tab.call_after_refresh(self.tab.run_action, action)
 

@@ -71,7 +71,6 @@ class FleetApp(GpuwatchApp):
         self.where = tuple(command)
         self.now = clock
         self.summary: FleetSummary | None = None
-        """The newest."""
         self.fleet_screen = FleetScreen()
         self.tab: TabScreen = self.fleet_screen
         self.install_screen(self.overview, self.overview.TAB)
@@ -125,7 +124,6 @@ class FleetApp(GpuwatchApp):
         }
 
     async def open_host(self, name: str) -> None:
-        """Shows a host in the tabs."""
         session = Session(self._open_feed(name), clock=self.now)
         session.read_only = True
         session.owners = self._owners(name)

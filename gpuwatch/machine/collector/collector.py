@@ -52,7 +52,6 @@ class Collector:
     """Keeps the sources open between samples; one per process."""
 
     def __init__(self, on_demand: bool = False, *, gpm: bool = False, seen: Sequence[SeenDevice] = ()) -> None:
-        """``seen``: the devices of an earlier collector."""
         self._connections = [_Connection(source) for source in device_sources(seen)]
         self._table = ProcessTable()
         self._bystanders = Bystanders(self._table)

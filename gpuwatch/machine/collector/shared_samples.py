@@ -113,7 +113,6 @@ class SharedSamples:
 
     @property
     def late(self) -> bool:
-        """Whether a sample is overdue."""
         return time.monotonic() - self._last > self.interval + _LATE
 
     @property

@@ -355,13 +355,11 @@ class FrameDecoder:
         return self._last.taken_at.timestamp()
 
     def devices(self) -> tuple[Device, ...]:
-        """The devices of the last frame."""
         if self._moved_devices:
             self._devices, self._moved_devices = _up_to_date(self._devices, self._moved_devices), {}
         return self._devices
 
     def processes(self) -> tuple[Process, ...]:
-        """The processes of the last frame."""
         if self._moved_processes:
             self._processes, self._moved_processes = _up_to_date(self._processes, self._moved_processes), {}
         return self._processes
@@ -382,7 +380,6 @@ class FrameDecoder:
         )
 
     def snapshot(self) -> Snapshot:
-        """The snapshot of the last frame."""
         assert self._last is not None
         return replace(self._last, devices=self.devices(), processes=self.processes())
 

@@ -47,7 +47,6 @@ class MachineEvent(msgspec.Struct, frozen=True, kw_only=True):
     """Of an onset or end: when the condition was first or last seen, which is told later; None: at :attr:`at`."""
 
     def concerns(self, uuid: str) -> bool:
-        """Whether it is about this device."""
         return uuid == self.device_uuid or uuid in self.device_uuids
 
 

@@ -37,7 +37,6 @@ class Kept(NamedTuple):
     findings: tuple[Finding, ...]
 
     def judged(self) -> Snapshot:
-        """The snapshot with its findings."""
         return replace(self.snapshot, findings=self.findings)
 
 
@@ -70,7 +69,6 @@ class ChunkWriter:
         self._findings: tuple[Finding, ...] = ()
 
     def frames(self, snapshot: Snapshot, findings: tuple[Finding, ...]) -> bytes:
-        """The frames of the next sample."""
         before, self._findings = self._findings, findings
         frame = self._encoder.frame(snapshot)
         if findings is before or findings == before:

@@ -39,7 +39,6 @@ class Database:
         self._connection.close()
 
     def rows(self, query: str, values: tuple[object, ...] = ()) -> list[Any]:
-        """The rows of a query."""
         try:
             return self._connection.execute(query, values).fetchall()
         except DATABASE_ERRORS as error:

@@ -61,11 +61,9 @@ class SampleRedactor:
         return re.sub("(?<=>)[^<]+", lambda match: self._redactor.text(match[0]), text)
 
     def host(self, name: str) -> str:
-        """The other name of a host."""
         return str(self._redactor.replaced(name, "hostname"))
 
     def uuid(self, uuid: str) -> str:
-        """The other UUID of a device."""
         return str(self._redactor.replaced(uuid, "uuid"))
 
     def part(self, part: _S) -> _S:

@@ -34,7 +34,6 @@ class Storable:
         self._ancestors = MappedRows(_ancestor)
 
     def of(self, snapshot: Snapshot) -> Snapshot:
-        """The snapshot as it is stored."""
         return replace(
             snapshot,
             took_seconds=round(snapshot.took_seconds, 3),

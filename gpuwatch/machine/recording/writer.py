@@ -85,7 +85,6 @@ class RecordingWriter:
         """
         self.path = path
         self.samples = 0
-        """Samples recorded by this writer."""
         self._max_bytes, self._max_age, self._seal_seconds = max(max_bytes, LEAST_BYTES), max_age, seal_seconds
         self._clock = clock or Clock()
         self._lock = _locked(path)
@@ -260,7 +259,6 @@ class RecordingWriter:
         return True, [*found, _event(self._now[0], "clock.set", f"the clock was set {way} by {lasted(abs(jump))}")]
 
     def _take(self, findings: tuple[Finding, ...]) -> None:
-        """Takes the findings of a sample."""
         given, stored = self._findings
         if findings is not given:
             self._findings = (findings, tuple(map(masked, findings)) if findings != given else stored)

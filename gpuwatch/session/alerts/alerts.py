@@ -56,7 +56,6 @@ class Alerts:
             self._notify = False
 
     def look(self, findings: tuple[Finding, ...], snapshot: Snapshot) -> None:
-        """Takes the findings of a sample."""
         for alert in self._onsets.look(findings, snapshot):
             for channel in self._channels:
                 channel.send(alert)

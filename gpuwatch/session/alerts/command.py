@@ -36,7 +36,6 @@ class Command:
         self._cancelled = False
 
     def deliver(self, alert: Alert) -> None:
-        """Runs the command and waits for it."""
         with self._lock:
             if self._cancelled:
                 return

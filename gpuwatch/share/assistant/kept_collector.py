@@ -53,7 +53,6 @@ class Machine:
         return msgspec.structs.replace(newest, findings=(*seen, *more))
 
     def stop(self) -> None:
-        """Ends the collector."""
         if self._feed is not None:
             self._feed.stop()
 

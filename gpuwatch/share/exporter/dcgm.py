@@ -38,7 +38,6 @@ class DcgmFamily(Family):
 class _Metric(NamedTuple):
     family: DcgmFamily
     ours: str
-    """Id of our metric."""
     factor: float
     default: bool
     """Whether dcgm-exporter has it without being asked."""

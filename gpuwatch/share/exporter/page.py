@@ -42,7 +42,6 @@ class Page:
         self._own = labels({"host": options.host})
 
     def body(self, form: Form, *, gzip: bool = False) -> bytes:
-        """The page as of now."""
         end = self._end(form)
         with self._lock:
             text = self._texts.get(form)

@@ -66,7 +66,6 @@ def _is_series(spec: MetricSpec) -> bool:
 
 
 ALL = tuple(spec for spec in METRICS if _is_series(spec) and spec.lane is not Lane.ON_DEMAND)
-"""The metrics of ``--metrics all``."""
 _REASONS = "clocks.event_reasons"
 _MODES = tuple(spec for spec in METRICS if not spec.rate_of and not _is_series(spec) and spec.id != _REASONS)
 """The metrics that are labels of :data:`names.MODES`."""
@@ -88,7 +87,6 @@ class Options(NamedTuple):
     processes: int = 0
     """The most processes."""
     commands: bool = False
-    """Whether their commands are shown."""
     interval: float = 5.0
     """Seconds between samples."""
 

@@ -125,7 +125,6 @@ class MetricsServer(socketserver.ThreadingTCPServer):
 
     @property
     def url(self) -> str:
-        """The URL of the page."""
         scheme = "https" if self.web.settings.context is not None else "http"
         host, port = str(self.server_address[0]), self.server_address[1]
         return f"{scheme}://{shown_address((_name() if host in ('0.0.0.0', '::') else host, port))}/metrics"  # noqa: S104  # compared with
@@ -223,7 +222,6 @@ class _Handler(BaseHTTPRequestHandler):
         super().__init__(connection, address, server)
 
     def do_GET(self) -> None:
-        """Sends what was asked for."""
         slots = self.server.slots
         if slots is not None and not slots.acquire(blocking=False):
             text = f"Limit of concurrent requests reached ({self.server.max_requests}), try again later.\n"

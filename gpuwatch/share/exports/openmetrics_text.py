@@ -82,7 +82,6 @@ class _Spool:
         self.add((family.name, own), f"{family.sample}{own} {value(number)} {stamp}\n")
 
     def add(self, series: _Series, text: str) -> None:
-        """Adds text to the end of a series."""
         self._open.setdefault(series, []).append(text)
         self._size += len(text)
         if self._size > _BUFFERED:
@@ -97,7 +96,6 @@ class _Spool:
         self._size = 0
 
     def pieces(self, metric: str) -> Iterator[bytes]:
-        """The text of all series of a metric."""
         self._file.seek(0, 2)
         self._flush()
         for series in sorted(place for place in self._places if place[0] == metric):

@@ -30,7 +30,6 @@ class RedactedStretch(Stretch):
         private.learn_parts(finding.finding for finding in stretch.findings())
         private.learn_parts(stretch.lives())
         self.runs = [masked(run) for run in runs]
-        """The runs, redacted."""
         private.learn_parts(self.runs)
         self.runs = [private.part(run) for run in self.runs]
         self._real: dict[str, str] = {}

@@ -22,7 +22,6 @@ from gpuwatch.machine.recording.time_expressions import moment, shown
 STEPS = {"sample": 0, "1min": MINUTE, "1h": HOUR}
 """Seconds of the means that are exported; 0: the samples themselves."""
 NUMBERS = tuple(spec for spec in METRICS if spec.unit is not Unit.NAME)
-"""The metrics that are numbers."""
 
 _FURTHEST = 1e11
 """Seconds since the epoch: some thousand years."""
@@ -41,13 +40,11 @@ class Stretch:
     """A stretch of a recording. Times are in seconds since the epoch, and both ends are part of it."""
 
     def __init__(self, recording: Recording, begin: float, end: float, step: int = 0) -> None:
-        """``step``: one of the values of :data:`STEPS`."""
         self.recording, self.begin, self.end, self.step = recording, begin, end, step
         last = recording.at(end)
         if last is None:
             raise GpuwatchError(f"{file_name(recording.path)}: no sample can be read", hint="see gpuwatch record check")
         self.last: Snapshot = last.snapshot
-        """The last sample."""
         self._lasting = (last.at, {_key(finding) for finding in last.findings if finding.until is None})
         """The time of the last sample, and the findings that had not ended then."""
         self._devices: dict[str, Device] = {device.uuid: device for device in self.last.devices}

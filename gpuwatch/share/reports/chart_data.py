@@ -83,7 +83,6 @@ class Bars:
     rows: tuple[Row, ...]
     top: float
     axis: str
-    """The axis in words."""
     mark: str = ""
     """What the tick means."""
     whisker: str = ""

@@ -79,7 +79,6 @@ class Table:
     """Whether formats that can fold it show it only on demand."""
 
     def without(self, *gone: int) -> Table:
-        """Without these columns."""
         kept = [i for i in range(len(self.heads)) if i not in gone]
         return replace(
             self,
@@ -115,7 +114,6 @@ class Content:
     code: tuple[str, ...] = ()
     """Lines to paste, below the action."""
     evidence: tuple[str, ...] = ()
-    """The evidence for the verdict."""
     findings: tuple[Finding, ...] = ()
     log_tail: tuple[str, ...] = ()
     footer: str = ""

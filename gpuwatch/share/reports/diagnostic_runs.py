@@ -45,7 +45,6 @@ def programs(runs: Sequence[Run], now: datetime.datetime, main: SourcedFinding |
 
 
 def _held(run: Run) -> str:
-    """The peak that it held on each GPU."""
     found = [entry for entry in run.memory.devices if entry.process_bytes is not None]
     if len(found) > 1:
         return ", ".join(f"GPU {entry.index} {size(entry.process_bytes)}" for entry in found)

@@ -106,7 +106,6 @@ class Facts:
         return {part for part, _ in self.facts} | self.examined
 
     def where(self, cause: str) -> str:
-        """The GPUs of a cause."""
         known = {self.devices.get(finding.device_uuid or "") for finding in self.findings.get(cause, ())}
         indices = {index for index in known if index is not None}
         return gpus(indices) if indices else ""

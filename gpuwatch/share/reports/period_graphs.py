@@ -14,7 +14,6 @@ from gpuwatch.core.model.period import GRAPHED, Period, PeriodDevice, PeriodProc
 NAMES = dict(zip(GRAPHED, ("GPU", "Memory", "Power", "Temp", "SM clock"), strict=True))
 """The metrics, in the order of their graphs."""
 INKS = dict(zip(GRAPHED, QUANTITIES, strict=True))
-"""The colour of each."""
 _BLOCKS = "▁▂▃▄▅▆▇█"
 
 

@@ -49,5 +49,4 @@ def _versions(doctor: Doctor) -> Iterator[Fact]:
 
 
 def _same(part: str, name: str, shown: str) -> Iterator[Fact]:
-    """A fact that is compared by its text."""
     yield part, name, shown, shown

@@ -86,7 +86,6 @@ class Group:
     ink: str = "key"
 
     def lines(self, width: int) -> Lines:
-        """The group in ``width`` cells."""
         size = max(width_of(sign) for sign, _ in self.rows) + 2
         found: Lines = [[(self.title, "title")]]
         for sign, meaning in self.rows:

@@ -21,7 +21,6 @@ class Pen:
 
     @property
     def left(self) -> int:
-        """Free cells left."""
         return self.limit - self.x
 
     def add(self, text: str, ink: str = "text") -> Pen:
@@ -55,5 +54,4 @@ class Pen:
         return self.add("▏", "track")
 
     def line(self, wash: str = "") -> Line:
-        """The line written so far."""
         return Line(tuple(self.spans), wash)

@@ -189,7 +189,6 @@ def _cell(pen: Pen, process: Process, placed: Placed, style: TableStyle, branch:
 
 
 def _ink(process: Process, column: Column, text: str) -> str:
-    """The ink of a cell with this text."""
     if text.startswith(("–", "(")) or text in ("busy", "<1m") or column.id in _DIM or process.type == "G":
         return "dim"
     if column.id in ("gpu", "memory"):

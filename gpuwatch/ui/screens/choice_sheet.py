@@ -55,7 +55,6 @@ class ChoiceSheet(Sheet):
         self.redraw()
 
     def choice_at(self, y: int) -> int | None:
-        """The choice at a screen row; None if there is none."""
         row = self.row_at(y)
         if row >= len(self._all):
             return None
@@ -68,12 +67,10 @@ class ChoiceModal(LinesModal[Result], Generic[Result]):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "choose", "choose", show=False)]
 
     def __init__(self, title: str, lines: Lines, does: Sequence[str], preselected: int) -> None:
-        """``does``: see :class:`ChoiceSheet`."""
         self._choices = ChoiceSheet(lines, does, preselected)
         super().__init__(title, lines, sheet=self._choices)
 
     def take(self, number: int) -> None:
-        """Closes with the result of a choice."""
         raise NotImplementedError
 
     def action_choose(self) -> None:

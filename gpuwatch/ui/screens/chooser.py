@@ -105,7 +105,6 @@ class Chooser(LinesModal[None]):
 
     @property
     def choices(self) -> list[Choice]:
-        """All choices in the order of the list."""
         place = {name: number for number, name in enumerate(self._order)}
         return sorted(self._choices(self._chosen), key=lambda choice: place[choice.id])
 

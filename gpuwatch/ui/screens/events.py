@@ -77,7 +77,6 @@ class EventList(ItemList[MachineEvent]):
         self.set_lines(lines or _nothing(view, self.inner, filtered=self._wanted is not None), stale=view.stale)
 
     def on_click(self, event: events.Click) -> None:
-        """A click also shows the event."""
         super().on_click(event)
         if isinstance(self.screen, EventsScreen):
             self.screen.draw_event()
@@ -201,7 +200,6 @@ class EventsScreen(FilterableScreen):
             await self.go("overview")
 
     def action_open_event(self) -> None:
-        """Shows the event in full."""
         event = self.event_list.chosen
         if event is None:
             return

@@ -33,17 +33,14 @@ class FilterBarScreen(TabScreen, Generic[Wanted]):
 
     @property
     def filtered(self) -> ScrollList:
-        """The list that the filter is for."""
         raise NotImplementedError
 
     @property
     def filter(self) -> Wanted | None:
-        """The current filter."""
         return self._filter
 
     @property
     def filter_text(self) -> str:
-        """The current filter, as typed."""
         return self.filter.text if self.filter is not None else ""
 
     @property
@@ -127,7 +124,6 @@ class FilterableScreen(FilterBarScreen[WordFilter]):
     BINDINGS: ClassVar[list[BindingType]] = bindings("filterable")
 
     def filter_title(self, title: str) -> list[tuple[str, str]]:
-        """The title of the list, with the filter."""
         spans = [(title, "title")]
         if self.filter is not None:
             spans += [(" ─ ", "border"), ("/ ", "key"), (self.filter.text[:40], "strong")]

@@ -172,7 +172,6 @@ class FindingsScreen(FilterableScreen):
         self.page.can_focus = False
         self._page_of: tuple[str, int] = ("", 0)
         self._folded_page: Lines = []
-        """The page of :attr:`_page_of`, folded."""
         self.panes = (Horizontal(Vertical(self.finding_list, self.evidence, id="found"), self.page, id="body"),)
 
     def draw(self, view: View) -> None:
@@ -292,7 +291,6 @@ class FindingsScreen(FilterableScreen):
         return cause_command(cause_of(entry) if isinstance(entry, Finding) else "")
 
     def action_open_page(self) -> None:
-        """Opens the cause page of the selected finding."""
         entry = self.finding_list.chosen
         if isinstance(entry, Finding) and cause_of(entry):
             self.app.push_screen(CauseSheet(entry.id))

@@ -169,7 +169,6 @@ class GpuScreen(FilterableScreen, ProcessRowsScreen):
 
     @property
     def timeline_of(self) -> str | None:
-        """As in the base."""
         device = self.device
         return device.uuid if device is not None else None
 

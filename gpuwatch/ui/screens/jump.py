@@ -112,7 +112,6 @@ class Jump(Modal[None]):
             item.display = label in left
 
     def on_click(self, event: events.Click) -> None:
-        """A click leaves."""
         self.dismiss(None)
 
     def on_resize(self, event: events.Resize) -> None:

@@ -65,7 +65,6 @@ class Sheet(Painted, can_focus=True):
         return [part for line in self.content for part in wrapped(line, width)]
 
     def get_content_height(self, container: object, viewport: object, width: int) -> int:
-        """The number of wrapped lines."""
         return len(self._folded(width))
 
     def resized(self) -> None:
@@ -94,7 +93,6 @@ class Sheet(Painted, can_focus=True):
         self.border_subtitle = Content(f"{below} more below" if below > 0 else self.ending)
 
     def move(self, rows: int) -> None:
-        """Moves the cursor, or scrolls."""
         if self.cursor is not None:
             self.cursor = min(max(self.cursor + rows, 0), len(self._all) - 1)
         else:
@@ -102,7 +100,6 @@ class Sheet(Painted, can_focus=True):
         self.redraw()
 
     def row_at(self, y: int) -> int:
-        """Number of the line at a screen row."""
         return self._top + y
 
     def turn_wheel(self, rows: int) -> bool:
@@ -161,7 +158,6 @@ class LinesModal(Modal[Result], Generic[Result]):
                 self.app.call_later(self.app.run_action, f"screen.show_tab('{TABS[number - 1].id}')")
 
     def action_move(self, rows: int) -> None:
-        """Moves the cursor, or scrolls."""
         self.sheet.move(rows)
 
     def on_click(self, event: events.Click) -> None:

@@ -60,7 +60,6 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
     # Showing
 
     def show(self, view: View) -> None:
-        """Draws all panes from ``view``."""
         self._view = view
         self._arrange()
         super().show(view)
@@ -149,7 +148,6 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
     # Actions, one for each entry of the table of actions
 
     def action_move(self, where: str) -> None:
-        """Moves in the focused pane."""
         if self.focused_pane == "gpus":
             far = 1000
             steps = {"up": (0, -1), "down": (0, 1), "left": (-1, 0), "right": (1, 0)}
@@ -169,7 +167,6 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
 
     @property
     def filtered(self) -> UserTable | ProcessTable:
-        """The processes, or their totals."""
         return self.users if self.users is not None and self.by_user else self.processes
 
     @property
@@ -178,7 +175,6 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
 
     @property
     def matches(self) -> tuple[int, int]:
-        """Processes that match, and all of them."""
         return self.processes.counts
 
     def parsed(self, text: str) -> Filter | None:
@@ -224,11 +220,9 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
             self.processes.sort_by(column)
 
     def action_reverse(self) -> None:
-        """Reverses the sort order."""
         self.processes.sort_by(self.processes.sort_column)
 
     def action_choose_fields(self) -> None:
-        """Opens the chooser of GPU fields."""
         from gpuwatch.ui.screens.chooser import Chooser, fields_of
         from gpuwatch.ui.tables.gpu_fields import DEFAULT_FIELDS
 
@@ -244,7 +238,6 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
         )
 
     def action_choose_graphs(self) -> None:
-        """Opens the chooser of graphs."""
         from gpuwatch.ui.screens.chooser import Chooser, graphs_of
 
         app = self.gpuwatch
@@ -311,7 +304,6 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
         self.show_keys()
 
     def action_leave_users(self) -> None:
-        """From the totals to the processes."""
         if self.users is not None:
             self.users.add_class("-away")
         self.processes.remove_class("-away")
@@ -374,7 +366,6 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
         return self.gpus.selected
 
     def action_findings(self) -> None:
-        """Shows all findings with their evidence."""
         from gpuwatch.ui.details.finding_lines import evidence
         from gpuwatch.ui.screens.finding_sheets import EvidenceModal
 

@@ -271,7 +271,6 @@ class ProbesScreen(TabScreen):
         self._draw_below()
 
     def document(self) -> Comparison:
-        """The shown runs as a comparison."""
         runs = [run for script in self.probe_runs.scripts if (run := self.probe_runs.runs.get(script)) is not None]
         if self.with_earlier:
             runs += self.probe_runs.earlier
@@ -304,7 +303,6 @@ class ProbesScreen(TabScreen):
         self.probe_runs_changed()
 
     def action_toggle_all(self) -> None:
-        """Selects all, or none if all are selected."""
         everything = set(self.probe_runs.scripts)
         self.probe_runs.chosen = set() if self.probe_runs.chosen >= everything else everything
         self.probe_runs_changed()

@@ -190,7 +190,6 @@ class ProcessScreen(TabScreen):
 
     @property
     def reading(self) -> bool:
-        """Whether a thread is reading details."""
         return self._asked is not None
 
     def _ask(self, who: Identity) -> None:
@@ -251,7 +250,6 @@ class ProcessScreen(TabScreen):
         self.about.go("Environment")
 
     def action_tree(self) -> None:
-        """Goes to the process tree."""
         self.about.focus()
         self.about.go("Process tree")
 
@@ -272,7 +270,6 @@ class ProcessScreen(TabScreen):
             self.open_sheet(*missing_of_row(self.rows[0], self._view))
 
     def action_signal(self) -> None:
-        """Asks which signal to send to this process."""
         ask_signal(self, list(self.rows[:1]), lambda delivered: None)
 
 

@@ -122,14 +122,12 @@ class ProcessRowsScreen(TabScreen):
         await super().go(tab_id)
 
     async def action_open_process(self) -> None:
-        """Opens the process under the cursor."""
         if isinstance(self.processes.chosen, Process):
             await self.go("process")
         elif self.processes.chosen is not None:
             self.say(f"{_NOBODY}; i shows why", "warning")
 
     async def action_environment(self) -> None:
-        """Opens its environment in the Process tab."""
         await self.action_open_process()
         tab = self.gpuwatch.tab
         if tab is not self:

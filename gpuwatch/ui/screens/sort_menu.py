@@ -50,7 +50,6 @@ class SortMenu(LinesModal[str]):
             self.sheet.move(found + 1 - here)
 
     def on_click(self, event: events.Click) -> None:
-        """A click on a line selects it."""
         inside = self.sheet.content_region
         if inside.contains(event.screen_x, event.screen_y):
             number = self.sheet.row_at(event.screen_y - inside.y)

@@ -97,7 +97,6 @@ class TabScreen(Screen[None]):
             self.show(self._view)
 
     def show(self, view: View) -> None:
-        """Draws all panes from ``view``."""
         self._view = view
         size = self.app.size
         small = size.width < MIN_WIDTH or size.height < MIN_HEIGHT
@@ -189,7 +188,6 @@ class TabScreen(Screen[None]):
         self.show_message(text, ink, _MESSAGE_SECONDS)
 
     def show_message(self, text: str, ink: str, seconds: float) -> None:
-        """Shows a message in the footer for some seconds."""
         self._footer_message = (text, ink, time.monotonic() + seconds)
         self.show_keys()
         self.set_timer(seconds + 0.1, self.show_keys)
@@ -342,13 +340,11 @@ class TabScreen(Screen[None]):
         save_settings(self.gpuwatch, self.say)
 
     def open_sheet(self, title: str, lines: list[list[tuple[str, str]]]) -> None:
-        """Shows lines in a sheet."""
         from gpuwatch.ui.screens.lines_modal import LinesModal
 
         self.app.push_screen(LinesModal(title, lines))
 
     def action_pause(self) -> None:
-        """Pauses or resumes the display."""
         self.gpuwatch.toggle_pause()
         self._focus_timeline()
 
@@ -356,7 +352,6 @@ class TabScreen(Screen[None]):
         self._look(lambda past: past.step(samples))
 
     def action_past_seconds(self, seconds: int) -> None:
-        """Moves by seconds."""
         self._look(lambda past: past.jump(seconds))
 
     def action_past_end(self, newest: bool) -> None:
@@ -434,7 +429,6 @@ class TabScreen(Screen[None]):
             self.say(f"no {what}{' in this recording' if session.recorded else ''}", "warning")
 
     def action_go_to_time(self) -> None:
-        """Asks for a time, and goes there."""
         from gpuwatch.ui.screens.time_prompt import TimePrompt
 
         times = self.gpuwatch.session.timeline.times

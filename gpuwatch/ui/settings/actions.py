@@ -64,7 +64,6 @@ class Action:
 
     @property
     def shown(self) -> str:
-        """The key as shown to the user."""
         first = self.keys.partition(",")[0]
         return self.label or _SHOWN.get(first, first)
 

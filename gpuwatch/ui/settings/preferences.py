@@ -44,14 +44,12 @@ class Preferences:
     descending: bool | None = None
     """None: the column's default order."""
     tree: bool = False
-    """Whether processes are shown as a tree."""
     filter: str = ""
     gpu_fields: tuple[str, ...] = DEFAULT_FIELDS
     """Fields shown of each GPU beside its bars, in order."""
     layout: Layout = "automatic"
     """How GPUs are drawn."""
     gpu_order: GpuOrder = "index"
-    """How GPUs are sorted."""
     graphs: tuple[str, ...] = DEFAULT_GRAPHS
     """Graphs in the cards of GPUs, in order."""
     utilization_thresholds: tuple[float, ...] = DEFAULT_THRESHOLDS.utilization

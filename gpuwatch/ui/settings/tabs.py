@@ -13,7 +13,6 @@ class Tab:
     id: str
     """Also the module of its screen in :mod:`gpuwatch.ui.screens`, and its class: ``GpuScreen`` for ``gpu``."""
     title: str
-    """Its name on screen."""
     help: str
     panes: tuple[str, ...]
     """Those with actions of their own, in the order of the help."""

@@ -66,7 +66,6 @@ class Column:
     number: bool = True
     """Numbers are right-aligned and sort largest first."""
     chosen: bool = True
-    """Whether it is shown by default."""
     empty_reason: str = ""
     """Why it is hidden while no process has a value for it; empty: it is shown anyway."""
     known_late: bool = False
@@ -270,7 +269,6 @@ class Placed:
 
     @property
     def at_right(self) -> bool:
-        """Whether its text is right-aligned."""
         return self.column.number and self.column.id not in _LEFT_NUMBERS
 
 

@@ -87,7 +87,6 @@ class Fields(Generic[P]):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All fields."""
         return (*self.exact, *self.ids, *self.texts, *self.amounts)
 
 

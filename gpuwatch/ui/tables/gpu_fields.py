@@ -36,7 +36,6 @@ class GpuField:
     width: int = 0
     """Cells in a line, including the leading blank; 0 if lines draw it separately."""
     chosen: bool = True
-    """Whether it is shown by default."""
     load: Load = ""
     """The load that it shows, ranked by glyph and colour."""
     text: Callable[[Device], str] | None = None

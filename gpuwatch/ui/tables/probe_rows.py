@@ -154,7 +154,6 @@ class Placed:
 
     @property
     def at_right(self) -> bool:
-        """Whether its text is right-aligned."""
         return self.id in RIGHT
 
 

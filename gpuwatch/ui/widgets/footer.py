@@ -48,7 +48,6 @@ class KeyLine(Painted):
         self.redraw()
 
     async def on_click(self, event: events.Click) -> None:
-        """A click on a key runs its action."""
         for start, end, action in self._places:
             if start <= event.x < end:
                 await self.app.run_action(action.run or f"screen.{action.id}")

@@ -44,7 +44,6 @@ class GpuPane(Painted, can_focus=True):
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._shown: View | None = None
-        """The view as given."""
         self._view: View | None = None
         """The same with the devices in the preferred order."""
         self._order = SteadyOrder()
@@ -59,7 +58,6 @@ class GpuPane(Painted, can_focus=True):
         """The last devices and chosen fields, and which of these are drawn."""
 
     def show(self, view: View, plan: Plan) -> None:
-        """Draws the devices of ``view``."""
         self._shown, self._plan = view, plan
         self._sort()
         self.can_focus = bool(view.devices)
@@ -122,7 +120,6 @@ class GpuPane(Painted, can_focus=True):
 
     @property
     def selected(self) -> Device | None:
-        """The GPU under the cursor."""
         return self._view.devices[self._cursor()] if self._view is not None and self._view.devices else None
 
     def choose(self) -> None:
@@ -237,7 +234,6 @@ class GpuPane(Painted, can_focus=True):
 
     @property
     def choice(self) -> GpuChoice:
-        """What is drawn of each GPU."""
         chosen = preferences_of(self)
         return GpuChoice(self.fields, chosen.graphs, chosen.thresholds, chosen.gpu_order)
 

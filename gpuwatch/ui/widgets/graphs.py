@@ -52,7 +52,6 @@ class Graphs(GraphStack):
     _shown: tuple[Device, View] | None = None
 
     def show(self, device: Device, view: View) -> None:
-        """Draws the history of ``device``."""
         self._shown = (device, view)
         self.redraw()
 

@@ -61,7 +61,6 @@ class HostTable(ItemList[HostSummary]):
         self.sort, self.reverse = "host", False
 
     def show(self, summary: FleetSummary | None, wanted: FleetFilter | None) -> None:
-        """Shows the hosts that match a filter."""
         self._summary, self._wanted = summary, wanted
         self._arrange()
 

@@ -22,7 +22,6 @@ class AsciiFilter(LineFilter):
     """Converts all output to ASCII just before it is written, including frames, palette and inputs."""
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
-        """The same cells in ASCII."""
         return [
             segment if segment.text.isascii() else Segment(to_ascii(segment.text), segment.style, segment.control)
             for segment in segments
@@ -73,7 +72,6 @@ class PreferencesApp(App[None]):
 
     @property
     def ascii(self) -> bool:
-        """Whether ASCII mode is on."""
         chosen = self.preferences.ascii
         return self._ascii_only if chosen is None else chosen
 

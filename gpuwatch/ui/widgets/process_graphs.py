@@ -69,7 +69,6 @@ class ProcessGraphs(GraphStack):
     _shown: tuple[ProcessHistory, tuple[Process, ...], View] | None = None
 
     def show(self, history: ProcessHistory, rows: tuple[Process, ...], view: View) -> None:
-        """Draws the history of a process whose rows are ``rows``."""
         self._shown = (history, rows, view)
         self.redraw()
 

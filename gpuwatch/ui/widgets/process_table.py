@@ -111,7 +111,6 @@ class ProcessTable(ItemList[Row]):
         """UUID of the device whose processes are shown; None: all."""
         self._sort_chosen = False
         self.as_tree = False
-        """Whether processes are shown as a tree."""
         self._branches: dict[Key, Branch] = {}
         self._asked = 0
         """Number of requested rows, without those that only connect others in the tree."""
@@ -317,7 +316,6 @@ class ProcessTable(ItemList[Row]):
     # Events
 
     def _title_at(self, event: events.MouseEvent) -> Column | None:
-        """The column whose title is under the mouse."""
         x = event.x - int(self.framed)
         here = (column.column for column in self._columns if column.start <= x <= column.start + column.width)
         return next(here, None) if event.y == int(self.framed) else None
@@ -349,7 +347,6 @@ class ProcessTable(ItemList[Row]):
 
     @property
     def columns_on_screen(self) -> list[str]:
-        """Ids of the columns that fit on screen."""
         return [placed.column.id for placed in self._columns]
 
     def _collect(self) -> None:

@@ -45,7 +45,6 @@ class Readings(ScrollList):
         return (self._table.shown, self._table.total) if self._table is not None else (0, 0)
 
     def show(self, device: Device, wanted: WordFilter | None, energy: tuple[Row, ...], *, stale: bool) -> None:
-        """Draws the readings of ``device`` that match a filter."""
         of = (wanted, energy, self.unfolded, stale)
         if device is self._device and of == self._of:
             return
@@ -77,7 +76,6 @@ class Readings(ScrollList):
         self.set_lines(merged, stale=self._stale)
 
     def _column(self, table: Table, width: int) -> list[tuple[Span, ...]]:
-        """All lines in one column."""
         lines: list[tuple[Span, ...]] = []
         enter = key_name(self, "↵")
         for group, rows in table.groups:

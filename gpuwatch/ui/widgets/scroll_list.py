@@ -101,7 +101,6 @@ class ScrollList(Painted, can_focus=True):
         self.bring_into_view()
 
     def bring_into_view(self) -> None:
-        """Scrolls to the cursor."""
         if self.cursor is not None:
             self.top = min(max(self.top, self.cursor - self.room + 1), self.cursor)
 
@@ -203,7 +202,6 @@ class ItemList(ScrollList, Generic[Item]):
 
     @property
     def chosen(self) -> Item | None:
-        """The item under the cursor."""
         place = self.cursor or 0
         return self.items[place] if place < len(self.items) else None
 
@@ -235,6 +233,5 @@ class Sections(ScrollList):
         self.set_lines([Pen(self.inner).add(" ").write(line).line() for line in self._wrapped], stale=stale)
 
     def go(self, title: str) -> None:
-        """Scrolls to the beginning of a section."""
         self.top = self.places.get(title, 0)
         self.redraw()

@@ -28,7 +28,6 @@ class Strip(Painted):
     _view: View | None = None
 
     def show(self, view: View) -> None:
-        """Draws ``view``."""
         self._view = view
         self.redraw()
 
@@ -117,7 +116,6 @@ class AnswerStrip(Strip, can_focus=True):
         return self._chosen if self._chosen in ids else ids[-1] if ids else ""
 
     def move(self, step: int) -> None:
-        """Moves the cursor by parts."""
         ids = [part.id for *_, part in self._places]
         if ids:
             self._chosen = ids[min(max(ids.index(self.chosen) + step, 0), len(ids) - 1)]
@@ -130,7 +128,6 @@ class AnswerStrip(Strip, can_focus=True):
                 self.post_message(self.Opened(part))
 
     def on_click(self, event: events.Click) -> None:
-        """A click opens the part that it is on."""
         for start, end, part in self._places:
             if start <= event.x < end:
                 self._chosen = part.id

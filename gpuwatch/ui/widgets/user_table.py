@@ -51,7 +51,6 @@ class UserTable(ItemList[Total]):
         self._view: View | None = None
         self._filter: Filter | None = None
         self.by_job = False
-        """Whether the totals are by job, not by user."""
         self.headed = False
 
     @property

@@ -69,7 +69,6 @@ class NvmlSource:
     name = "nvml"
 
     def __init__(self, seen: Sequence[SeenDevice] = ()) -> None:
-        """``seen``: the devices of an earlier session."""
         self.simulated = False
         self.driver: Driver | None = None
         self._open = False
