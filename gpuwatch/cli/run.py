@@ -201,7 +201,6 @@ class _Keeper:
             self._problem = error.message
 
     def end(self, finished: Run, *, quiet: bool) -> None:
-        """Prints the summary to stderr."""
         if self._output is not None and self._once:
             self._write(finished, self._output)
         if self._problem:

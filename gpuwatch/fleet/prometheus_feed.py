@@ -48,7 +48,6 @@ class PrometheusFeed:
         self._thread: threading.Thread | None = None
 
     def start(self, wake: Callable[[], None] | None = None) -> None:
-        """Starts asking in a thread of its own."""
         self._wake = wake
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="gpuwatch-host", daemon=True)

@@ -47,7 +47,6 @@ class HostsSource:
         self._streams.stop()
 
     def set_interval(self, interval: float) -> None:
-        """Changes the seconds between samples."""
         self._streams.interval = interval
 
     def read(self) -> Fleet:
@@ -92,7 +91,6 @@ class HostFeed:
 
     @property
     def interval(self) -> float:
-        """Seconds between samples."""
         return self._streams.interval
 
     @interval.setter

@@ -49,7 +49,6 @@ class FleetWatch:
 
     @property
     def interval(self) -> float:
-        """Seconds between two reads."""
         return self._interval
 
     @interval.setter

@@ -28,7 +28,6 @@ class Judge(ABC):
 
     @property
     def count(self) -> int:
-        """Number of all events so far."""
         return 0
 
     @property

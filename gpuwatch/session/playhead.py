@@ -161,7 +161,6 @@ class Playhead:
         self.go(times[min(max(wanted, 0), len(times) - 1)])
 
     def first(self) -> None:
-        """Moves to the oldest sample."""
         times = self.timeline.times
         if times:
             self.go(times[0])

@@ -270,7 +270,6 @@ class Session:
 
     @property
     def track(self) -> EventTrack:
-        """All events so far, as timelines show them."""
         self._track.take(self.timeline.events())
         return self._track
 

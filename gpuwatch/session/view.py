@@ -159,7 +159,6 @@ class View:
 
     @property
     def devices(self) -> Sequence[Device]:
-        """Devices of the snapshot, none before the first."""
         return self.snapshot.devices if self.snapshot is not None else ()
 
     @property

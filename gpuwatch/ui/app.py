@@ -199,7 +199,6 @@ class GpuwatchApp(PreferencesApp):
 
     @property
     def _holds(self) -> bool:
-        """Whether the first frame is still on the terminal."""
         return self.terminal is not None and self.terminal.holds
 
     def _take_over(self) -> None:

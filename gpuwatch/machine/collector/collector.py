@@ -126,7 +126,6 @@ class Collector:
         )
 
     def close(self) -> None:
-        """Ends the sessions with the drivers."""
         for connection in self._connections:
             connection.source.close()
 

@@ -143,7 +143,6 @@ class LiveFeed:
 
     @property
     def interval(self) -> float:
-        """Seconds between samples."""
         return self._interval
 
     @interval.setter

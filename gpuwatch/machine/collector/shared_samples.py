@@ -117,7 +117,6 @@ class SharedSamples:
 
     @property
     def alive(self) -> bool:
-        """Whether its process still exists."""
         return self._recorder.alive
 
     def next_look(self) -> float:

@@ -95,7 +95,6 @@ class Timeline(SampleStore):
 
     @property
     def size_bytes(self) -> int:
-        """Memory that the samples take."""
         return sum(chunk.size for chunks in self._levels for chunk in chunks)
 
     @property

@@ -127,7 +127,6 @@ class RunningRecorder:
 
     @property
     def alive(self) -> bool:
-        """Whether its process still exists."""
         return _is_locked(self._descriptor)
 
     @property

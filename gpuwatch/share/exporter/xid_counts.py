@@ -27,7 +27,6 @@ class XidCounts:
         """By UUID, then by Xid (``unknown`` if the driver does not know it); replaced when something is counted."""
 
     def look(self, snapshot: Snapshot) -> None:
-        """Counts what the snapshot has and those before had not."""
         for device in snapshot.devices:
             before = self._latest.get(device.uuid, ())
             if device.xids is before:

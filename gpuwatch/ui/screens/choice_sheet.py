@@ -74,7 +74,6 @@ class ChoiceModal(LinesModal[Result], Generic[Result]):
         raise NotImplementedError
 
     def action_choose(self) -> None:
-        """Takes the choice under the cursor."""
         self.take(self._choices.choice)
 
     def on_click(self, event: events.Click) -> None:

@@ -56,7 +56,6 @@ class EventList(ItemList[MachineEvent]):
         self.refill()
 
     def refill(self) -> None:
-        """Rebuilds the lines for the current width."""
         view = self._view
         if view is None:
             return
@@ -184,7 +183,6 @@ class EventsScreen(FilterableScreen):
         return self.event_list
 
     def titles(self) -> dict[str, str]:
-        """Hides what needs an event while there is none."""
         absent = {} if self.event_list.chosen is not None else {"open_event": "", "view_event": ""}
         return super().titles() | absent
 
@@ -193,7 +191,6 @@ class EventsScreen(FilterableScreen):
         self.draw_event()
 
     async def action_view_event(self) -> None:
-        """Shows the overview at the time of the event."""
         event = self.event_list.chosen
         if event is not None:
             self.gpuwatch.look_at(lambda past: past.go(event.at))

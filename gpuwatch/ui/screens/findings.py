@@ -67,7 +67,6 @@ class FindingList(ItemList[Entry]):
         self.refill()
 
     def refill(self) -> None:
-        """Rebuilds the lines for the current width."""
         view = self._view
         if view is None:
             return
@@ -102,7 +101,6 @@ class FindingList(ItemList[Entry]):
         return pen.line()
 
     def on_click(self, event: events.Click) -> None:
-        """A click also shows the evidence."""
         super().on_click(event)
         screen = self.screen
         if isinstance(screen, FindingsScreen):
@@ -254,17 +252,14 @@ class FindingsScreen(FilterableScreen):
         self.page.set_lines([Line(((" ", "text"), *line)) for line in folded])
 
     def action_move(self, where: str) -> None:
-        """Moves the cursor and shows its evidence."""
         self.finding_list.move(where)
         self.cursor_moved()
 
     def cursor_moved(self) -> None:
-        """Shows the evidence of the entry under the cursor."""
         self.draw_evidence()
         self.show_keys()
 
     def titles(self) -> dict[str, str]:
-        """Hides actions that the selected entry does not have."""
         entry = self.finding_list.chosen
         absent = {} if entry is not None and action_of(entry) else {"copy_action": ""}
         if not isinstance(entry, Finding) or not cause_of(entry):
@@ -278,13 +273,11 @@ class FindingsScreen(FilterableScreen):
         self.action_open_finding()
 
     def action_open_finding(self) -> None:
-        """Shows the full evidence as a sheet."""
         entry, view = self.finding_list.chosen, self._view
         if entry is not None and view is not None:
             self.app.push_screen(EvidenceModal("Finding", entry_lines(entry, view.snapshot), entry))
 
     def command(self) -> list[str]:
-        """The page of the selected finding's cause."""
         from gpuwatch.ui.details.command_lines import cause_command
 
         entry = self.finding_list.chosen
@@ -296,7 +289,6 @@ class FindingsScreen(FilterableScreen):
             self.app.push_screen(CauseSheet(entry.id))
 
     def action_copy_action(self) -> None:
-        """Copies the action to the terminal's clipboard."""
         entry = self.finding_list.chosen
         if entry is not None and action_of(entry):
             self.app.copy_to_clipboard(action_of(entry))

@@ -89,7 +89,6 @@ class FleetScreen(FilterBarScreen[FleetFilter]):
         self.show(self.gpuwatch.session.view())
 
     def show_status(self, view: View) -> None:
-        """Draws what depends on the clock."""
         self.head.redraw()
 
     def _top(self, pen: Pen) -> None:
@@ -124,7 +123,6 @@ class FleetScreen(FilterBarScreen[FleetFilter]):
         self.hosts.move(where)
 
     async def action_open_host(self) -> None:
-        """Shows the host under the cursor."""
         chosen = self.hosts.chosen
         if chosen is None:
             return
@@ -146,7 +144,6 @@ class FleetScreen(FilterBarScreen[FleetFilter]):
         self.use(None if self.filter_text == "wrong" else parse("wrong"))
 
     def action_only_free(self) -> None:
-        """Shows only hosts with free GPUs, or all again."""
         self.use(None if self.filter_text == "free" else parse("free"))
 
     def action_sort(self) -> None:
@@ -167,7 +164,6 @@ class FleetScreen(FilterBarScreen[FleetFilter]):
             self.use(None)
 
     def command(self) -> list[str]:
-        """The arguments of ``gpuwatch`` that show this."""
         hosts = self.hosts
         shown = ["--filter", self.filter_text] if self.filter_text else []
         if hosts.sort != "host" or hosts.reverse:

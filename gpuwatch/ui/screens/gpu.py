@@ -173,7 +173,6 @@ class GpuScreen(FilterableScreen, ProcessRowsScreen):
         return device.uuid if device is not None else None
 
     def draw(self, view: View) -> None:
-        """Draws everything about the selected device."""
         device = self.device
         for pane in (self.identity, self.middle, self.processes, self.below):
             pane.display = device is not None
@@ -221,7 +220,6 @@ class GpuScreen(FilterableScreen, ProcessRowsScreen):
         return super().titles() | ({"unfold": "fold"} if self.readings.unfolded else {})
 
     def action_unfold(self) -> None:
-        """Shows or hides the readings that this device does not have."""
         self.readings.unfolded = not self.readings.unfolded
         self.show_again()
 

@@ -120,5 +120,4 @@ class Jump(Modal[None]):
             self.dismiss(None)
 
     def on_mount(self) -> None:
-        """Remembers the size that the places are for."""
         self._size_at_start = self.app.size

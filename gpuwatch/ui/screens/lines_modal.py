@@ -68,7 +68,6 @@ class Sheet(Painted, can_focus=True):
         return len(self._folded(width))
 
     def resized(self) -> None:
-        """Wraps the lines to the new width."""
         self._all = self._folded(self.size.width)
         self.redraw()
 
@@ -161,6 +160,5 @@ class LinesModal(Modal[Result], Generic[Result]):
         self.sheet.move(rows)
 
     def on_click(self, event: events.Click) -> None:
-        """A click outside the sheet closes it."""
         if not self.sheet.region.contains(event.screen_x, event.screen_y):
             self.dismiss(None)

@@ -65,7 +65,6 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
         super().show(view)
 
     def draw(self, view: View) -> None:
-        """Draws the answer line, the host, GPUs and processes."""
         self.answer.show(view)
         self.host.show(view)
         assert self._plan is not None
@@ -101,7 +100,6 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
             self._show_users()  # they have a line for unexplained memory
 
     def show_status(self, view: View) -> None:
-        """Draws only what depends on the clock."""
         super().show_status(view)
         if view.waiting:
             self._arrange()
@@ -252,7 +250,6 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
         )
 
     def action_layout(self) -> None:
-        """Draws GPUs in the next layout: automatic, lines, cards, graphs."""
         app = self.gpuwatch
         wanted = LAYOUTS[(LAYOUTS.index(app.preferences.layout) + 1) % len(LAYOUTS)]
         app.prefer(layout=wanted)
@@ -262,7 +259,6 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
         self.say(f"layout: {wanted}{f', no room: {drawn}' if room else ''} (w saves it)", "text")
 
     def action_sort_gpus(self) -> None:
-        """Sorts GPUs by the next load, or by index again."""
         app = self.gpuwatch
         wanted = ORDERS[(ORDERS.index(app.preferences.gpu_order) + 1) % len(ORDERS)]
         self.gpus.pin()
@@ -273,7 +269,6 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
 
     @property
     def by_user(self) -> bool:
-        """Whether totals are shown instead of the processes."""
         return self.users is not None and not self.users.has_class("-away")
 
     def _show_users(self) -> None:
@@ -312,7 +307,6 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
 
     @property
     def _has_jobs(self) -> bool:
-        """Whether a process belongs to a job, a pod or a container."""
         return self._snapshot is not None and any(row.container for row in self._snapshot.processes)
 
     def titles(self) -> dict[str, str]:
@@ -343,7 +337,6 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
         await self.action_open_user()
 
     def action_choose_gpu(self) -> None:
-        """Opens the GPU under the cursor."""
         self.gpus.choose()
 
     @on(GpuPane.Chosen)

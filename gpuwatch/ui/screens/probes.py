@@ -143,7 +143,6 @@ class ProbesScreen(TabScreen):
     # Showing
 
     def draw(self, view: View) -> None:
-        """Draws the table and the pane below."""
         height = self.app.size.height
         self.table.framed = self.below.framed = self.framed
         self.below.styles.height = min(max(height // 4, 5), 16)
@@ -256,7 +255,6 @@ class ProbesScreen(TabScreen):
         return [[(f"{mark} ", "warning"), (_MARKS[mark], "text")] for mark in marks]
 
     def titles(self) -> dict[str, str]:
-        """The run key stops while probes run."""
         return super().titles() | ({"run_probes": "stop"} if self.probe_runs.live is not None else {})
 
     def probe_runs_changed(self) -> None:
@@ -389,7 +387,6 @@ class ProbesScreen(TabScreen):
         self.app.push_screen(RunModal(opened, max(min(self.app.size.width * 9 // 10 - 4, 150), 40)), then)
 
     def action_options(self) -> None:
-        """Opens the parameters of the next runs."""
         from gpuwatch.ui.screens.probe_options import ParametersModal
 
         devices = self._view.devices if self._view is not None else ()
@@ -402,7 +399,6 @@ class ProbesScreen(TabScreen):
             self.probe_runs_changed()
 
     def action_code(self) -> None:
-        """Shows the settings of the row under the cursor as code."""
         names = self._under_cursor()
         row = self.table.chosen
         if isinstance(row, Earlier):
@@ -421,14 +417,12 @@ class ProbesScreen(TabScreen):
         self.app.push_screen(CodeModal(config, recipe(script, options)))
 
     def action_earlier(self) -> None:
-        """Shows or hides earlier runs."""
         self.with_earlier = not self.with_earlier
         if self.with_earlier and not self.probe_runs.earlier:
             self.say("no earlier runs yet")
         self.probe_runs_changed()
 
     def action_report(self) -> None:
-        """Writes the shown comparison as HTML."""
         document = self.document()
         if document.runs:
             self._write(document, "probes")

@@ -107,7 +107,6 @@ class ProcessScreen(TabScreen):
     # Drawing
 
     def draw(self, view: View) -> None:
-        """Draws everything about the selected process."""
         who = self.chosen
         width, height = self.app.size
         framed = self.framed
@@ -232,7 +231,6 @@ class ProcessScreen(TabScreen):
             self.call_after_refresh(self.show, self._view)
 
     def action_move(self, where: str) -> None:
-        """Left and right select the process, other keys scroll."""
         people = self.people()
         if where not in ("left", "right"):
             (self.facts if self.facts.has_focus else self.about).move(where)
@@ -263,7 +261,6 @@ class ProcessScreen(TabScreen):
         return super().command()
 
     def action_missing(self) -> None:
-        """Shows why readings are missing."""
         from gpuwatch.ui.details.missing_readings import missing_of_row
 
         if self.rows and self._view is not None and self._view.snapshot is not None:

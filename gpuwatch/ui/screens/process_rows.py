@@ -59,7 +59,6 @@ class ProcessRowsScreen(TabScreen):
     processes: ProcessTable
 
     def titles(self) -> dict[str, str]:
-        """The signal key shows the number of tagged processes."""
         tagged = self.processes.tagged_count
         return super().titles() | ({"signal": f"signal {tagged}"} if tagged else {})
 
@@ -69,14 +68,12 @@ class ProcessRowsScreen(TabScreen):
         raise NotImplementedError
 
     def action_missing_device(self) -> None:
-        """Shows why readings of the selected GPU are missing."""
         from gpuwatch.ui.details.missing_readings import missing_of_device
 
         if self.device is not None and self._view is not None:
             self.open_sheet(*missing_of_device(self.device, self._view))
 
     def action_missing(self) -> None:
-        """Shows why cells of the selected row are empty."""
         from gpuwatch.ui.details.missing_readings import missing_of_row
 
         view, row = self._view, self.processes.chosen
@@ -134,7 +131,6 @@ class ProcessRowsScreen(TabScreen):
             tab.call_after_refresh(tab.run_action, "environment")
 
     def action_tree(self) -> None:
-        """Switches between tree and list."""
         self.processes.toggle_tree()
         self.show_keys()
 

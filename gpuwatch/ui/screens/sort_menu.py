@@ -38,7 +38,6 @@ class SortMenu(LinesModal[str]):
         self.sheet.styles.max_width = "90%"
 
     def action_choose(self) -> None:
-        """Sorts by the column under the cursor."""
         self.dismiss(self._ids[self.sheet.cursor or 0])
 
     async def on_key(self, event: events.Key) -> None:

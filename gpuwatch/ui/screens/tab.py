@@ -92,7 +92,6 @@ class TabScreen(Screen[None]):
     # Showing
 
     def show_again(self) -> None:
-        """Draws the latest view again."""
         if self._view is not None:
             self.show(self._view)
 
@@ -160,15 +159,12 @@ class TabScreen(Screen[None]):
             self.show(self.gpuwatch.session.view())
 
     def on_resize(self, event: events.Resize) -> None:
-        """Draws for the new size."""
         self.show_again()
 
     async def on_descendant_focus(self, event: events.DescendantFocus) -> None:
-        """Shows the keys of the focused pane."""
         self.show_keys()
 
     def show_keys(self, note: tuple[str, bool] = ("", False)) -> None:
-        """Draws the footer for the focused pane."""
         self.keys.show(
             self.focused_pane,
             titles=self.titles(),
@@ -184,7 +180,6 @@ class TabScreen(Screen[None]):
         return (text, ink) if text and time.monotonic() < until else ("", "text")
 
     def say(self, text: str, ink: str) -> None:
-        """Shows the result of an action in the footer."""
         self.show_message(text, ink, _MESSAGE_SECONDS)
 
     def show_message(self, text: str, ink: str, seconds: float) -> None:
@@ -269,7 +264,6 @@ class TabScreen(Screen[None]):
             self.open_sheet("Copied", [[(printable(command), "text")]])
 
     def action_diagnostic(self) -> None:
-        """Writes a diagnostic report into this folder."""
         host = self.gpuwatch.session.host
         if host.unreachable:
             self.say(f"a report is written on {host.name or 'the host'} itself: log in there", "warning")
@@ -301,7 +295,6 @@ class TabScreen(Screen[None]):
         """Called after a jump to a row: shows what belongs to it."""
 
     def action_jump(self) -> None:
-        """Puts a label on everything that can be gone to."""
         from gpuwatch.ui.screens.jump import Jump, targets_of
 
         self.app.push_screen(Jump(targets_of(self)))
@@ -328,13 +321,11 @@ class TabScreen(Screen[None]):
             self.say("k moves up; K or F9 sends a signal", "accent")
 
     def action_help(self) -> None:
-        """Shows all keys, by pane."""
         from gpuwatch.ui.screens.help_sheet import HelpSheet
 
         self.app.push_screen(HelpSheet(self.TAB, self.gpuwatch.key_name, replay=self.gpuwatch.session.recorded))
 
     def action_save_settings(self) -> None:
-        """Saves to the settings file, or shows why that is not possible."""
         from gpuwatch.ui.screens.settings_sheet import save_settings
 
         save_settings(self.gpuwatch, self.say)
@@ -359,7 +350,6 @@ class TabScreen(Screen[None]):
         self._look(lambda past: past.last() if newest else past.first())
 
     def on_timeline_strip_wanted(self, event: TimelineStrip.Wanted) -> None:
-        """A click on the track moves to that moment."""
         self._look(lambda past: past.go(event.moment))
 
     def _look(self, move: Callable[[Playhead], None]) -> None:

@@ -91,7 +91,6 @@ class GpuPane(Painted, can_focus=True):
             self._top = min(max(self._top, row - self._room + 1), row)
 
     def move(self, columns: int, rows: int) -> None:
-        """Moves the cursor over the grid."""
         view = self._view
         if view is None or not view.devices:
             return

@@ -72,7 +72,6 @@ class Painted(Widget):
 
     @property
     def plain(self) -> str:
-        """The lines on screen as plain text."""
         return "\n".join("".join(text for text, _ in line.spans) for line in self._lines)
 
     def paint(self, lines: Sequence[Line], *, stale: bool = False) -> None:
@@ -122,7 +121,6 @@ class Painted(Widget):
         return False
 
     def on_resize(self, event: events.Resize) -> None:
-        """Redraws for the new size."""
         self.resized()
 
     def watch_has_focus(self, focused: bool) -> None:
@@ -140,7 +138,6 @@ class Painted(Widget):
             event.stop()
 
     def on_mount(self) -> None:
-        """Follows changes of the theme."""
         self.app.theme_changed_signal.subscribe(self, self._theme_changed)
 
     def _theme_changed(self, theme: Theme) -> None:
@@ -226,7 +223,6 @@ class Painted(Widget):
         return [strip.crop(crop.x, crop.right) for strip in strips]
 
     def render_line(self, y: int) -> Strip:
-        """One line for Textual's compositor."""
         strip = self._strips.get(y)
         width = self.size.width
         if strip is not None and strip.cell_length == width:

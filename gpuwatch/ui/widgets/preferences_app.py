@@ -60,11 +60,9 @@ class PreferencesApp(App[None]):
             self.preferred()
 
     def preferred(self) -> None:
-        """Redraws after a change of preferences."""
         raise NotImplementedError
 
     def gathered(self) -> Preferences:
-        """The preferences as they would be saved now."""
         stands_in = self._stood_in_for and self.theme == theme.SIXTEEN
         return replace(self.preferences, theme=self._stood_in_for if stands_in else self.theme)
 

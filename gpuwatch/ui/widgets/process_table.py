@@ -244,7 +244,6 @@ class ProcessTable(ItemList[Row]):
         return self._asked, self.total
 
     def toggle_tree(self) -> None:
-        """Switches between tree and list."""
         self.as_tree = not self.as_tree
         self._collect()
         self.bring_into_view()

@@ -122,7 +122,6 @@ class AnswerStrip(Strip, can_focus=True):
             self.redraw()
 
     def open(self) -> None:
-        """Opens the part under the cursor."""
         for *_, part in self._places:
             if part.id == self.chosen:
                 self.post_message(self.Opened(part))

@@ -74,7 +74,6 @@ class UserTable(ItemList[Total]):
         self.refill()
 
     def refill(self) -> None:
-        """Rebuilds the table for the current width."""
         view = self._view
         if view is None:
             return
