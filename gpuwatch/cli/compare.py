@@ -10,7 +10,7 @@ from gpuwatch.cli.output import check_output, output_option, publish, redact_opt
 from gpuwatch.cli.saved_document import read_document
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.terminal import file_name
-from gpuwatch.core.model.codec import Document
+from gpuwatch.core.model.codec import Document, runs_in
 from gpuwatch.core.model.comparison import Comparison, Node
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Snapshot
@@ -47,13 +47,9 @@ def _side_by_side(documents: list[tuple[Path, Document]]) -> Document:
     runs: list[Run] = []
     nodes: dict[str, Node] = {}
     for source, document in documents:
-        if isinstance(document, Run):
-            runs.append(document)
-        elif isinstance(document, Comparison):
-            runs.extend(document.runs)
-            nodes.update({node.node: node for node in document.nodes})
-        elif isinstance(document, Experiment):
-            runs.extend(trial.run for trial in document.trials if trial.run is not None)
+        if isinstance(document, Run | Comparison | Experiment):
+            runs += runs_in(document)
+            nodes.update({node.node: node for node in document.nodes} if isinstance(document, Comparison) else {})
         elif isinstance(document, Snapshot):
             host = document.host.hostname or source.stem
             name = host if host not in nodes else f"{host} ({source.stem})"

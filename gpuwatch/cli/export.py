@@ -164,6 +164,7 @@ def _write(chosen: export_formats.Format, stretch: Stretch, what: tuple[object, 
 def _runs(documents: tuple[Path, ...], stretch: Stretch) -> list[Run]:
     """The runs that were asked for, else those that are kept here, if the recording is of this machine."""
     from gpuwatch.cli.saved_document import read_document
+    from gpuwatch.core.model.codec import runs_in
     from gpuwatch.core.model.comparison import Comparison
     from gpuwatch.core.model.trials import Experiment
     from gpuwatch.machine.history.runs import RunStore
@@ -177,14 +178,9 @@ def _runs(documents: tuple[Path, ...], stretch: Stretch) -> list[Run]:
     runs: list[Run] = []
     for path in documents:
         document = read_document(path)
-        if isinstance(document, Run):
-            runs.append(document)
-        elif isinstance(document, Comparison):
-            runs += document.runs
-        elif isinstance(document, Experiment):
-            runs += [trial.run for trial in document.trials if trial.run is not None]
-        else:
+        if not isinstance(document, Run | Comparison | Experiment):
             raise UsageError(f"{file_name(path)} is not a run", hint="give what gpuwatch run, probe or try saved")
+        runs += runs_in(document)
     missed = sum(not overlaps(run, stretch) for run in runs)
     if missed:
         say(f"gpuwatch: {missed} of {len(runs)} runs were not made in this time: left out")

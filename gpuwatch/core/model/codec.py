@@ -130,6 +130,19 @@ def _extracted(page: bytes) -> bytes:
     return inside
 
 
+def runs_in(document: object) -> tuple[Run, ...]:
+    """The runs that a document is or has, in its order."""
+    if isinstance(document, Run):
+        return (document,)
+    if isinstance(document, Comparison):
+        return document.runs
+    if isinstance(document, Experiment):
+        return tuple(trial.run for trial in document.trials if trial.run is not None)
+    if isinstance(document, Diagnostic):
+        return (*document.programs, *runs_in(document.probes))
+    return ()
+
+
 def _with_snapshot(document: Document, change: Callable[[Snapshot], Snapshot]) -> Document:
     """The document with its snapshot changed, if it has or is one."""
     if isinstance(document, Snapshot):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
 from gpuwatch import __version__
 from gpuwatch.core.errors import EXIT_FAILED, EXIT_FINDING, EXIT_OK, EXIT_PROBE_BROKEN
-from gpuwatch.core.model.codec import Document, NotADocument, from_json
+from gpuwatch.core.model.codec import Document, NotADocument, from_json, runs_in
 from gpuwatch.core.model.comparison import Comparison, Node, NodeState
 from gpuwatch.core.model.diagnostic import Diagnostic
 from gpuwatch.core.model.doctor import Doctor
@@ -75,7 +75,7 @@ def exit_code(document: Comparison) -> int:
     return next((code for code in _CODES if code in found), EXIT_FAILED if found - {EXIT_OK} else EXIT_OK)
 
 
-def _node(command: str, reply: NodeReply) -> tuple[Node, list[Run]]:
+def _node(command: str, reply: NodeReply) -> tuple[Node, Sequence[Run]]:
     node = Node(
         node=reply.node,
         state=_STATES.get(reply.state, "interrupted"),
@@ -93,7 +93,7 @@ def _node(command: str, reply: NodeReply) -> tuple[Node, list[Run]]:
         return replace(node, state="failed", reason=_unread(reply, str(error))), []
     if not isinstance(document, KINDS[command]):
         return replace(node, state="failed", reason="it sent another kind of document"), []
-    runs = list(_runs(document))
+    runs = runs_in(document)
     code = reply.exit_code
     return replace(
         node,
@@ -126,19 +126,6 @@ def _note(command: str, reply: NodeReply) -> str:
     return one_line(lines[0].removeprefix("gpuwatch: ")) if lines and command == "probe" else ""
 
 
-def _runs(document: Document) -> Iterable[Run]:
-    if isinstance(document, Run):
-        yield document
-    elif isinstance(document, Comparison):
-        yield from document.runs
-    elif isinstance(document, Experiment):
-        yield from (trial.run for trial in document.trials if trial.run is not None)
-    elif isinstance(document, Diagnostic):
-        yield from document.programs
-        if document.probes is not None:
-            yield from document.probes.runs
-
-
 def _answer(document: Document) -> str:
     if isinstance(document, Experiment):
         return document.answer.sentence
@@ -153,7 +140,6 @@ def _meaning(document: Document, code: int | None) -> str:
     if isinstance(document, Snapshot) and document.problems:
         return one_line(document.problems[0].detail)
     if isinstance(document, Run | Comparison) and code == EXIT_PROBE_BROKEN:
-        runs = list(_runs(document))
-        broken = [run for run in runs if run.verdict in ("error", "timeout")]
+        broken = [run for run in runs_in(document) if run.verdict in ("error", "timeout")]
         return one_line(", ".join(f"{run.config}: {run.verdict}" for run in broken)) or f"exit code {code}"
     return f"exit code {code}"

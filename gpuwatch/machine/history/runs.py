@@ -18,7 +18,7 @@ import platformdirs
 
 from gpuwatch.core import ownership, reader_limits
 from gpuwatch.core.formatting.masking import masked
-from gpuwatch.core.model.codec import NotADocument, from_json, to_json
+from gpuwatch.core.model.codec import NotADocument, from_json, runs_in, to_json
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.trials import Experiment
 
@@ -57,7 +57,7 @@ class RunStore:
 
         None if it has no runs.
         """
-        made = [trial.run for trial in document.trials if trial.run is not None]
+        made = runs_in(document)
         if len(to_json(document, indent=0)) <= reader_limits.DOCUMENT.bytes:
             return self._write(document, f"{_moment(document.started_at)}-try.json") if made else None
         paths = [self.save(run) for run in made]
@@ -98,14 +98,12 @@ class RunStore:
             except (OSError, NotADocument):
                 self.unreadable += 1
                 continue
-            if isinstance(kept, Run):
-                found.append(kept)
-            elif isinstance(kept, Experiment):
-                inside = [trial.run for trial in kept.trials if trial.run is not None]
-                self._experiments.update({(run.started_at, run.config): path for run in inside})
-                found += inside
-            else:
+            if not isinstance(kept, Run | Experiment):
                 self.unreadable += 1
+                continue
+            found += runs_in(kept)
+            if isinstance(kept, Experiment):
+                self._experiments.update({(run.started_at, run.config): path for run in runs_in(kept)})
         return sorted(found, key=lambda run: run.started_at, reverse=True)[:count]
 
     def _prune(self) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.formatting.units import UNKNOWN, per_second, size
+from gpuwatch.core.model.codec import runs_in
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.trials import Experiment, StepTime, Trial
 from gpuwatch.experiment.trials.speed import step_time
@@ -108,8 +109,8 @@ def _verdict(document: Experiment, known: Sequence[Summary]) -> tuple[str, str]:
 
 
 def _subject(document: Experiment) -> str:
-    made = sum(trial.run is not None for trial in document.trials)
-    runs = [trial.run for trial in document.trials if trial.run is not None]
+    runs = runs_in(document)
+    made = len(runs)
     frameworks = dict.fromkeys(f"{clean(r.framework.name)} {clean(r.framework.version)}" for r in runs if r.framework)
     hosts = dict.fromkeys(clean(run.host) for run in runs if run.host)
     day = document.started_at.strftime("%Y-%m-%d")

@@ -12,11 +12,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from gpuwatch.core.formatting.palettes import DARK, LIGHT, QUANTITIES, Palette, of_quantity
-from gpuwatch.core.model.codec import Document, embedded
-from gpuwatch.core.model.comparison import Comparison
+from gpuwatch.core.model.codec import Document, embedded, runs_in
 from gpuwatch.core.model.diagnostic import Diagnostic
 from gpuwatch.core.model.run import Run
-from gpuwatch.core.model.trials import Experiment
 from gpuwatch.share.reports.commands import command, parts
 from gpuwatch.share.reports.content import GLYPHS, sentence_case
 from gpuwatch.share.reports.document import content_of
@@ -34,15 +32,9 @@ _SIGNS = {"●": " good", "▲": " warning", "✖": " error", "○": " none"}
 
 def render(document: Document) -> str:
     """The document as one HTML file; everything from outside is escaped by the template engine."""
-    inside: tuple[Run, ...] = ()
-    if isinstance(document, Comparison):
-        inside = document.runs
-    elif isinstance(document, Diagnostic):
-        inside = document.programs
-    elif isinstance(document, Experiment):
-        inside = tuple(trial.run for trial in document.trials if trial.run is not None)
+    inside = document.programs if isinstance(document, Diagnostic) else runs_in(document)
     content = content_of(document)
-    charts = [memory_chart(run) for run in inside]
+    charts = [] if isinstance(document, Run) else [memory_chart(run) for run in inside]
     script = _part("report.js")
     return _template().render(
         content=content,
