@@ -24,8 +24,8 @@ from gpuwatch.machine.recording.minute_means import HOUR, MINUTE
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.share.reports import comparable_runs, run_content
 from gpuwatch.share.reports.content import clean
-from gpuwatch.share.reports.report_facts import PARTS, report_facts
-from gpuwatch.share.reports.tables import device_map
+from gpuwatch.share.reports.doctor_content import MARKS
+from gpuwatch.share.reports.tables import device_map, short_device
 
 Comparable = Diagnostic | Doctor | Run | Snapshot
 
@@ -63,6 +63,8 @@ STRUCTURE = tuple(
     for spec in METRICS
     if spec.id in _STRUCTURE or spec.lane is Lane.ONCE or (spec.unit is Unit.NAME and spec.id not in _OF_THE_MOMENT)
 )
+_REPORTED = ("Versions", "Device map", "Environment variables", "Libraries", "Distributions", "Checks")
+"""Parts that every report of the doctor has."""
 _MIRRORED = frozenset({"memory.free_bytes"})
 """What another metric says already."""
 MOVING = tuple(
@@ -130,9 +132,9 @@ def of_document(document: Comparable, name: str, *, cards: bool) -> Facts:
     elif isinstance(document, Run):
         _run(found, document)
     else:
-        found.facts = {(part, what): (shown, key) for part, what, shown, key in report_facts(document)}
-        if isinstance(document, Doctor) or document.doctor is not None:
-            found.examined = frozenset(PARTS)
+        doctor = document if isinstance(document, Doctor) else document.doctor
+        if doctor is not None:
+            _report(found, doctor)
         if isinstance(document, Diagnostic) and document.snapshot is not None:
             _snapshot(found, document.snapshot, cards)  # its findings are among those of the report
     found.take_findings(document.findings)
@@ -227,6 +229,34 @@ def _device(found: Facts, device: Device, cards: bool) -> None:
             _fact(found, part, spec.title, "not supported", "not supported")
         else:
             found.unknown.add((part, spec.title))
+
+
+# A report
+
+
+def _report(found: Facts, doctor: Doctor) -> None:
+    """Versions, device map, environment and the like. Texts with times and sizes, which always differ, have keys."""
+    found.examined = frozenset(_REPORTED)
+    for name, value in doctor.versions.items():
+        _fact(found, "Versions", name.replace("_", " "), clean(value))
+    if doctor.framework is not None:
+        _fact(found, "Versions", "built with CUDA", clean(doctor.framework.gpu_build))
+        _fact(found, "Versions", "interpreter", clean(doctor.framework.interpreter))
+    for mapping in doctor.device_map:
+        if mapping.framework_device:
+            which = f"GPU {clean(mapping.physical_index)} {clean(mapping.name)}, {size(mapping.granted_bytes)}"
+            key = f"{mapping.physical_index} {mapping.name}"
+            _fact(found, "Device map", short_device(mapping.framework_device), which, key)
+    for name, value in doctor.environment.items():
+        _fact(found, "Environment variables", clean(name), clean(value))
+    for library in doctor.libraries:
+        facts = (library.state, library.version, f"from {library.origin}" if library.origin else None)
+        _fact(found, "Libraries", clean(library.name), " ".join(clean(fact) for fact in facts if fact))
+    for entry in doctor.distributions:
+        _fact(found, "Distributions", clean(entry.name), clean(entry.version))
+    for check in doctor.checks:
+        shown = f"{MARKS[check.state]}: {clean(check.detail)}"
+        _fact(found, "Checks", clean(check.title or check.id), shown, check.state)
 
 
 # A run
