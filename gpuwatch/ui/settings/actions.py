@@ -76,47 +76,23 @@ def _hidden(id: str, keys: str, title: str, help: str, **more: str) -> Action:
 _OLD_SIGNAL_KEY = _hidden("up_by_k", "k", "up", "")
 """``k`` once sent a signal, as in htop: now it moves up, and the first time the footer names the new key."""
 
+# fmt: off
 _SORT = (
     Action("sort", "s,f6", "sort", "Choose the column to sort by", name="Sort by…"),
-    _hidden(
-        "reverse",
-        "S,shift+f6",
-        "reverse",
-        "Reverse the order",
-        pair="Choose the column to sort by; reverse",
-        name="Reverse the sort order",
-    ),
+    _hidden("reverse", "S,shift+f6", "reverse", "Reverse the order", pair="Choose the column to sort by; reverse",
+        name="Reverse the sort order"),
 )
 _GO_TO = (
     Action("go_to_trouble(1)", "n", "next problem", "Next warning or error", name="Next warning or error"),
-    _hidden(
-        "go_to_trouble(-1)",
-        "N",
-        "previous",
-        "Previous warning or error",
-        name="Previous warning or error",
-        pair="Next or previous problem",
-    ),
-    _hidden(
-        "go_to_event(1)",
-        "full_stop",
-        "next event",
-        "Next event",
-        name="Next event",
-        pair="Next or previous problem, next event",
-    ),
-    _hidden(
-        "go_to_event(-1)",
-        "comma",
-        "previous event",
-        "Previous event",
-        name="Previous event",
-        pair="Next or previous warning or error; event",
-    ),
+    _hidden("go_to_trouble(-1)", "N", "previous", "Previous warning or error", name="Previous warning or error",
+        pair="Next or previous problem"),
+    _hidden("go_to_event(1)", "full_stop", "next event", "Next event", name="Next event",
+        pair="Next or previous problem, next event"),
+    _hidden("go_to_event(-1)", "comma", "previous event", "Previous event", name="Previous event",
+        pair="Next or previous warning or error; event"),
     Action("go_to_time", "T", "time", "Go to a time: 14:05, 20 min ago", name="Go to a time…"),
 )
 """To other moments of the past: of a recording, or of the last hour."""
-# fmt: off
 ACTIONS: dict[str, tuple[Action, ...]] = {
     "overview": (
         Action("filter", "slash,f4", "filter", "Filter the list by words; Esc clears", name="Filter processes"),
@@ -262,42 +238,24 @@ ACTIONS: dict[str, tuple[Action, ...]] = {
             pair="First or last row or sample (g, G)"),
     ),
 }
-# fmt: on
 """Actions by the pane in which they work; ``everywhere``: on every tab, ``overview``: in every pane of that tab."""
 
 REPLAY = (
     Action("play", "space", "pause", "Play or pause (P)", name="Play or pause"),
     *_GO_TO,
     Action("change_speed(1)", "plus,equals_sign", "faster", "Play faster", name="Play faster"),
-    _hidden(
-        "change_speed(-1)",
-        "minus",
-        "slower",
-        "Play slower",
-        name="Play slower",
-        pair="Play faster or slower, 1/4 to 64 times",
-    ),
-    _hidden(
-        "report_stretch", "r", "report", "Write a report on the last half hour", name="Report on the last half hour"
-    ),
+    _hidden("change_speed(-1)", "minus", "slower", "Play slower", name="Play slower",
+        pair="Play faster or slower, 1/4 to 64 times"),
+    _hidden("report_stretch", "r", "report", "Write a report on the last half hour",
+        name="Report on the last half hour"),
 )
+# fmt: on
 """Actions of a replay, on every tab; their keys do nothing else there."""
 NOT_IN_REPLAY = frozenset(
-    {
-        "pause",
-        "signal",
-        "up_by_k",
-        "tag",
-        "no_signal",
-        "probe_gpu",
-        "run_probes",
-        "options",
-        "toggle_choice",
-        "toggle_all",
-        "diagnostic",
-        "change_interval(-1)",
-        "change_interval(1)",
-    }
+    (
+        *("pause", "signal", "up_by_k", "tag", "no_signal", "probe_gpu", "run_probes", "options", "toggle_choice"),
+        *("toggle_all", "diagnostic", "change_interval(-1)", "change_interval(1)"),
+    )
 )
 """Actions on the machine as it is now, which a replay does not offer, and those that it has under another name."""
 

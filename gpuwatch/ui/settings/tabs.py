@@ -33,26 +33,10 @@ TABS = (
         "One GPU: readings, graphs, processes, limits, events",
         ("filterable", "readings", "processes", "timeline"),
     ),
-    Tab(
-        "process",
-        "Process",
-        "One process: its GPUs, settings, history, tree",
-        ("process", "timeline"),
-    ),
-    Tab(
-        "probes",
-        "Probes",
-        "Run memory and placement settings and compare them",
-        ("probes",),
-        prepared=False,
-    ),
+    Tab("process", "Process", "One process: its GPUs, settings, history, tree", ("process", "timeline")),
+    Tab("probes", "Probes", "Run memory and placement settings and compare them", ("probes",), prepared=False),
     Tab("findings", "Findings", "All findings, with evidence and what to do", ("filterable", "findings", "timeline")),
-    Tab(
-        "events",
-        "Events",
-        "What happened since gpuwatch started",
-        ("filterable", "events", "timeline"),
-    ),
+    Tab("events", "Events", "What happened since gpuwatch started", ("filterable", "events", "timeline")),
 )
 
 FLEET = Tab("fleet", "Hosts", "All hosts: free GPUs, users, problems", ("fleet", "hosts"))

@@ -23,43 +23,21 @@ from gpuwatch.ui.drawing.lines import Span
 from gpuwatch.ui.tables.device_facts import SHORT_TITLES
 from gpuwatch.ui.tables.word_filter import WordFilter
 
-GROUPS = ("Load", "Memory", "Power and heat", "Clocks", "Links", "Errors", "Identity")
-_GROUPS = {
-    "utilization.": "Load",
-    "activity.": "Load",
-    "encoder.": "Load",
-    "memory.": "Memory",
-    "bar1.": "Memory",
-    "activity.dram": "Memory",
-    "power.": "Power and heat",
-    "energy_": "Power and heat",
-    "temperature.": "Power and heat",
-    "fan.": "Power and heat",
-    "clocks.": "Clocks",
-    "performance.": "Clocks",
-    "events.": "Clocks",
-    "pcie.": "Links",
-    "nvlink.": "Links",
-    "fabric.": "Links",
-    "activity.pcie": "Links",
-    "activity.nvlink": "Links",
-    "pcie.replays": "Errors",
-    "nvlink.crc": "Errors",
-    "nvlink.data_crc": "Errors",
-    "nvlink.ecc": "Errors",
-    "nvlink.replays": "Errors",
-    "nvlink.recoveries": "Errors",
-    "nvlink.failed": "Errors",
-    "nvlink.receive_errors": "Errors",
-    "nvlink.effective": "Errors",
-    "ecc.": "Errors",
-    "remapped_rows.": "Errors",
-    "retired_pages.": "Errors",
-    "health.": "Errors",
-    "identity.": "Identity",
-    "mode.": "Identity",
-    "mig.": "Identity",
+_PREFIXES = {
+    "Load": ("utilization.", "activity.", "encoder."),
+    "Memory": ("memory.", "bar1.", "activity.dram"),
+    "Power and heat": ("power.", "energy_", "temperature.", "fan."),
+    "Clocks": ("clocks.", "performance.", "events."),
+    "Links": ("pcie.", "nvlink.", "fabric.", "activity.pcie", "activity.nvlink"),
+    "Errors": (
+        *("pcie.replays", "nvlink.crc", "nvlink.data_crc", "nvlink.ecc", "nvlink.replays", "nvlink.recoveries"),
+        *("nvlink.failed", "nvlink.receive_errors", "nvlink.effective"),
+        *("ecc.", "remapped_rows.", "retired_pages.", "health."),
+    ),
+    "Identity": ("identity.", "mode.", "mig."),
 }
+GROUPS = tuple(_PREFIXES)
+_GROUPS = {prefix: group for group, prefixes in _PREFIXES.items() for prefix in prefixes}
 _FIRST = (
     "memory.used_bytes",
     "memory.free_bytes",
