@@ -12,10 +12,10 @@ from gpuwatch.ui.screens.tab import TabScreen
 from gpuwatch.ui.settings.actions import ACTIONS, bindings
 from gpuwatch.ui.tables.filter_language import Filter, FilterError
 from gpuwatch.ui.tables.word_filter import WordFilter, parse
+from gpuwatch.ui.widgets.scroll_list import ScrollList, filtered_title
 
 if TYPE_CHECKING:
     from gpuwatch.ui.widgets.filter_bar import FilterBar
-    from gpuwatch.ui.widgets.scroll_list import ScrollList
 
 Wanted = TypeVar("Wanted", bound="WordFilter | Filter[...]")
 _KEYS = frozenset(next(action.keys for action in ACTIONS["filterable"] if action.id == "filter").split(","))
@@ -124,10 +124,7 @@ class FilterableScreen(FilterBarScreen[WordFilter]):
     BINDINGS: ClassVar[list[BindingType]] = bindings("filterable")
 
     def filter_title(self, title: str) -> list[tuple[str, str]]:
-        spans = [(title, "title")]
-        if self.filter is not None:
-            spans += [(" ─ ", "border"), ("/ ", "key"), (self.filter.text[:40], "strong")]
-        return spans
+        return filtered_title(title, self.filter.text[:40] if self.filter is not None else None)
 
     def parsed(self, text: str) -> WordFilter | None:
         return parse(text)

@@ -149,12 +149,7 @@ class FleetScreen(FilterBarScreen[FleetFilter]):
     def action_sort(self) -> None:
         from gpuwatch.ui.screens.sort_menu import SortMenu
 
-        menu = SortMenu(self.hosts.sort, [(column.id, column.title, column.help) for column in COLUMNS])
-        self.app.push_screen(menu, self._sort_chosen)
-
-    def _sort_chosen(self, column: str | None) -> None:
-        if column is not None:
-            self.hosts.next_sort(column)
+        self.app.push_screen(SortMenu(self.hosts.sort, COLUMNS, self.hosts.next_sort))
 
     def action_reverse(self) -> None:
         self.hosts.next_sort(self.hosts.sort)

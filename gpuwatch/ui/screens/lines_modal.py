@@ -42,6 +42,9 @@ class Modal(ModalScreen[Result], Generic[Result]):
             return done
         return super().dismiss(result)
 
+    def action_close(self) -> None:
+        self.dismiss(None)
+
 
 class Sheet(Painted, can_focus=True):
     """Scrolling lines; a menu also has a cursor, and its lines begin with a blank cell."""
@@ -135,9 +138,6 @@ class LinesModal(Modal[Result], Generic[Result]):
 
     def compose(self) -> ComposeResult:
         yield self.sheet
-
-    def action_close(self) -> None:
-        self.dismiss(None)
 
     async def on_key(self, event: events.Key) -> None:
         """A key of this sheet closes it, and so does a tab's number, which opens that tab, if there is no cursor."""

@@ -203,19 +203,12 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
             return
         from gpuwatch.ui.screens.sort_menu import SortMenu
 
-        self.app.push_screen(
-            SortMenu(self.processes.sort_column, [(column.id, column.title, column.help) for column in COLUMNS]),
-            self._sort_chosen,
-        )
+        self.app.push_screen(SortMenu(self.processes.sort_column, COLUMNS, self.processes.sort_by))
 
     def action_doctor(self) -> None:
         """Leaves for ``gpuwatch doctor``, where a panel offers that."""
         if self._view is not None and offers_simulation(self._view):
             self.gpuwatch.leave_for("doctor")
-
-    def _sort_chosen(self, column: str | None) -> None:
-        if column is not None:
-            self.processes.sort_by(column)
 
     def action_reverse(self) -> None:
         self.processes.sort_by(self.processes.sort_column)

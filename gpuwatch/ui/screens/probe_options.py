@@ -121,6 +121,3 @@ class ParametersModal(Modal[Parameters]):
             self.dismiss(parsed(typed, self._devices))
         except InvalidValue as wrong:
             self._problem.paint((Line(((f"✖ {wrong}", "error"),)),))
-
-    def action_close(self) -> None:
-        self.dismiss(None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from textual import events
@@ -10,9 +10,11 @@ from textual.binding import Binding, BindingType
 
 from gpuwatch.ui.drawing.wrapping import Lines
 from gpuwatch.ui.screens.lines_modal import LinesModal
+from gpuwatch.ui.tables import fleet_columns
+from gpuwatch.ui.tables.columns import Column
 
 
-class SortMenu(LinesModal[str]):
+class SortMenu(LinesModal[None]):
     """Enter or a click selects a column, a letter goes to one; the current column reverses the order."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -20,17 +22,20 @@ class SortMenu(LinesModal[str]):
         Binding("s,f6", "close", "close", show=False),
     ]
 
-    def __init__(self, current: str, columns: Sequence[tuple[str, str, str]]) -> None:
-        """``columns``: id, title and help of each."""
-        self._ids = [column for column, _, _ in columns]
-        self._titles = [title.lower() for _, title, _ in columns]
+    def __init__(
+        self, current: str, columns: Sequence[Column | fleet_columns.Column], sort: Callable[[str], object]
+    ) -> None:
+        """``sort``: sorts by a column, named by its id."""
+        self._sort = sort
+        self._ids = [column.id for column in columns]
+        self._titles = [column.title.lower() for column in columns]
         lines: Lines = [
             [
-                (" ● " if column == current else "   ", "accent"),
-                (title.ljust(11), "strong" if column == current else "text"),
-                (about, "dim"),
+                (" ● " if column.id == current else "   ", "accent"),
+                (column.title.ljust(11), "strong" if column.id == current else "text"),
+                (column.help, "dim"),
             ]
-            for column, title, about in columns
+            for column in columns
         ]
         cursor = self._ids.index(current) if current in self._ids else 0
         super().__init__("Sort by", lines, cursor=cursor)
@@ -38,7 +43,11 @@ class SortMenu(LinesModal[str]):
         self.sheet.styles.max_width = "90%"
 
     def action_choose(self) -> None:
-        self.dismiss(self._ids[self.sheet.cursor or 0])
+        self._take(self.sheet.cursor or 0)
+
+    def _take(self, number: int) -> None:
+        self.dismiss(None)
+        self._sort(self._ids[number])
 
     async def on_key(self, event: events.Key) -> None:
         """A letter goes to the next column that begins with it."""
@@ -53,6 +62,6 @@ class SortMenu(LinesModal[str]):
         if inside.contains(event.screen_x, event.screen_y):
             number = self.sheet.row_at(event.screen_y - inside.y)
             if 0 <= number < len(self._ids):
-                self.dismiss(self._ids[number])
+                self._take(number)
             return
         super().on_click(event)

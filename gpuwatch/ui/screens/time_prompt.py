@@ -70,6 +70,3 @@ class TimePrompt(Modal[float]):
             self._say(f"✖ {shown(wanted)} is not in it: {shown(self._begin)} to {shown(self._end)}", "error")
             return
         self.dismiss(wanted)
-
-    def action_close(self) -> None:
-        self.dismiss(None)

@@ -15,7 +15,7 @@ from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.tables.fleet_columns import Placed, in_order, place
 from gpuwatch.ui.tables.fleet_filter import FleetFilter, matches
 from gpuwatch.ui.widgets.paint import Line
-from gpuwatch.ui.widgets.scroll_list import ItemList
+from gpuwatch.ui.widgets.scroll_list import ItemList, filtered_title
 
 
 class _HostLines(Sequence[Line]):
@@ -87,11 +87,8 @@ class HostTable(ItemList[HostSummary]):
             self._placed, self._drawn = placed, {}
         count = len(self.items)
         self.note = f" {count} of {self.total} " if count != self.total else f" {count} "
-        if self._wanted is not None:
-            self.title = [("Hosts", "title"), (" ─ ", "border"), ("/ ", "key")]
-            self.title.append((cut(self._wanted.text, max(self.inner // 2, 1)), "strong"))
-        else:
-            self.title = [("Hosts", "title")]
+        typed = cut(self._wanted.text, max(self.inner // 2, 1)) if self._wanted is not None else None
+        self.title = filtered_title("Hosts", typed)
         self.head = [header(placed, self.inner, self.sort, reverse=self.reverse)]
         lines: Sequence[Line] = _HostLines(self.items, self._line)
         stale = summary is not None and bool(summary.fleet.problem)

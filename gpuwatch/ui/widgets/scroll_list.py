@@ -20,6 +20,12 @@ WAITING = Line((("  ◌ ", "dim"), ("waiting for the driver's first answer", "di
 NO_MATCH = Line((("  no match; Esc clears it", "dim"),))
 
 
+def filtered_title(title: str, typed: str | None) -> list[Span]:
+    """The title of a list, with its filter as typed; None: it has none."""
+    filtered: list[Span] = [] if typed is None else [(" ─ ", "border"), ("/ ", "key"), (typed, "strong")]
+    return [(title, "title"), *filtered]
+
+
 class ScrollList(Painted, can_focus=True):
     """Scrolling lines. Subclasses call :meth:`set_lines` and may change how the cursor's line looks.
 

@@ -14,7 +14,7 @@ from gpuwatch.ui.tables.columns import short_job, unexplained_of
 from gpuwatch.ui.tables.filter import Filter
 from gpuwatch.ui.tables.totals import NO_JOB, Total, job_of, totals, unexplained, user_of
 from gpuwatch.ui.widgets.paint import Line
-from gpuwatch.ui.widgets.scroll_list import ItemList
+from gpuwatch.ui.widgets.scroll_list import ItemList, filtered_title
 
 _GIB = 1024**3
 
@@ -80,11 +80,8 @@ class UserTable(ItemList[Total]):
         named = sum(total.name not in (None, "", NO_JOB) for total in self.items)
         what, title = ("job", "Jobs") if self.by_job else ("user", "Users")
         self.note = f" {named} {what}{'s' * (named != 1)}, by GPU memory "
-        if self._filter is not None:
-            self.title = [(title, "title"), (" ─ ", "border"), ("/ ", "key")]
-            self.title.append((cut(printable(self._filter.text), self.inner // 3), "strong"))
-        else:
-            self.title = [(title, "title")]
+        typed = cut(printable(self._filter.text), self.inner // 3) if self._filter is not None else None
+        self.title = filtered_title(title, typed)
         indices = [device.index for device in view.devices]
         usual = _WIDE if self.inner >= 100 else _USUAL
         fits = [at for at in (usual, _TIGHT) if indices and at.rest + len(indices) * at.each <= self.inner]
