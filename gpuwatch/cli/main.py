@@ -110,12 +110,7 @@ Examples:
 @sim_option
 @click.pass_context
 def cli(
-    ctx: click.Context,
-    /,
-    config_file: Path | None,
-    on_finding: str | None,
-    webhook: str | None,
-    **given: Any,
+    ctx: click.Context, /, config_file: Path | None, on_finding: str | None, webhook: str | None, **given: Any
 ) -> None:
     """Monitor NVIDIA GPUs, and find out by experiment what TensorFlow does on them.
 

@@ -17,14 +17,7 @@ from gpuwatch.cli import dashboard_prestart as prestart
 from gpuwatch.cli.command_group import Group, Lazy
 from gpuwatch.cli.completion import files
 from gpuwatch.cli.option_types import Duration, Size
-from gpuwatch.cli.options import (
-    alert_options,
-    asked_alerts,
-    asked_gpm,
-    enter_simulation,
-    gpm_option,
-    sim_option,
-)
+from gpuwatch.cli.options import alert_options, asked_alerts, asked_gpm, enter_simulation, gpm_option, sim_option
 from gpuwatch.cli.output import say
 from gpuwatch.cli.progress import progress, progress_wanted
 from gpuwatch.core.errors import UsageError

@@ -22,12 +22,7 @@ class HostsSource:
     name = "ssh"
 
     def __init__(
-        self,
-        hosts: Sequence[str],
-        interval: float,
-        *,
-        command: Sequence[str] = GPUWATCH,
-        options: Sequence[str] = (),
+        self, hosts: Sequence[str], interval: float, *, command: Sequence[str] = GPUWATCH, options: Sequence[str] = ()
     ) -> None:
         """``command``: how gpuwatch is called there; ``options``: further arguments of ``ssh``."""
         self._streams = RemoteStreams(hosts, interval, self._news, command=command, options=options)
@@ -74,12 +69,7 @@ class HostFeed:
     """One host over a connection of its own; implements :class:`gpuwatch.machine.collector.feed.Feed`."""
 
     def __init__(
-        self,
-        host: str,
-        interval: float = 1.0,
-        *,
-        command: Sequence[str] = GPUWATCH,
-        options: Sequence[str] = (),
+        self, host: str, interval: float = 1.0, *, command: Sequence[str] = GPUWATCH, options: Sequence[str] = ()
     ) -> None:
         self.host = HostAccess(host)
         self._streams = RemoteStreams([host], interval, self._came, command=command, options=options)

@@ -163,11 +163,7 @@ class _Document:
 
 class _Work:
     def __init__(
-        self,
-        launcher: Launcher,
-        seconds: float,
-        start_seconds: float,
-        on_change: Callable[[Sequence[NodeReply]], None],
+        self, launcher: Launcher, seconds: float, start_seconds: float, on_change: Callable[[Sequence[NodeReply]], None]
     ) -> None:
         self._launcher = launcher
         self._seconds, self._start_seconds = seconds, start_seconds

@@ -108,12 +108,7 @@ def ssh_hosts(text: str) -> list[str]:
     return hosts
 
 
-def ssh_command(
-    host: str,
-    command: Sequence[str],
-    *,
-    options: Sequence[str] = (),
-) -> list[str]:
+def ssh_command(host: str, command: Sequence[str], *, options: Sequence[str] = ()) -> list[str]:
     """The local command line that runs ``command`` on ``host``, one of :func:`ssh_hosts`.
 
     ``ssh`` joins its arguments with spaces and a shell over there splits them again, so they are quoted here. When

@@ -234,11 +234,7 @@ class Collector:
         return self._topology if self._topology == joined else joined
 
     def _processes(
-        self,
-        source: DeviceSource[SourceDevice],
-        device: SourceDevice,
-        problems: list[Problem],
-        busy: float | None,
+        self, source: DeviceSource[SourceDevice], device: SourceDevice, problems: list[Problem], busy: float | None
     ) -> tuple[list[Process], bool]:
         """The processes of one device, and whether the list is complete. ``busy``: its utilization in percent."""
         found = source.processes(device)
@@ -402,12 +398,7 @@ def _add_host_memory(host: Host, readings: dict[str, Value], missing: dict[str, 
             missing.pop(f"memory.{name}_bytes", None)
 
 
-def _unexplained(
-    rows: list[Process],
-    complete: bool,
-    readings: dict[str, Value],
-    missing: dict[str, Missing],
-) -> None:
+def _unexplained(rows: list[Process], complete: bool, readings: dict[str, Value], missing: dict[str, Missing]) -> None:
     """Used memory minus that of the listed processes, if the memory of each of them is known."""
     used = readings.get("memory.used_bytes")
     key = "memory.unexplained_bytes"

@@ -136,11 +136,7 @@ class ProcessEvents:
         return unobserved_limit(usual)
 
     def _events(
-        self,
-        gone: dict[_Identity, list[_User]],
-        added: dict[_Identity, list[Process]],
-        snapshot: Snapshot,
-        at: float,
+        self, gone: dict[_Identity, list[_User]], added: dict[_Identity, list[Process]], snapshot: Snapshot, at: float
     ) -> list[MachineEvent]:
         """The events, in the order: exits, then starts."""
         peaks, used = self._peaks, self._add_up()

@@ -136,13 +136,7 @@ _XID = DcgmFamily("DCGM_FI_DEV_XID_ERRORS", "gauge", "", "Value of the last XID 
 
 
 def add(
-    found: SampleLines,
-    device: Device,
-    snapshot: Snapshot,
-    owners: Iterable[Owner],
-    host: str,
-    *,
-    everything: bool,
+    found: SampleLines, device: Device, snapshot: Snapshot, owners: Iterable[Owner], host: str, *, everything: bool
 ) -> None:
     """The series of a GPU; ``everything``: also those that dcgm-exporter only has if its file is changed."""
     about = _labels(device, snapshot, host)

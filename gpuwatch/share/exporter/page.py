@@ -26,11 +26,7 @@ class Page:
     """One sample, as text. May be read by several threads."""
 
     def __init__(
-        self,
-        content: Content,
-        options: Options,
-        taken_at: float | None,
-        clock: Callable[[], float] = time.monotonic,
+        self, content: Content, options: Options, taken_at: float | None, clock: Callable[[], float] = time.monotonic
     ) -> None:
         """``taken_at``: when the snapshot was taken, by ``clock``; None without one."""
         self._content, self._options, self._taken_at, self._clock = content, options, taken_at, clock

@@ -169,13 +169,7 @@ def _charts(profile: MemoryProfile) -> Iterator[Areas | Bars]:
         yield Bars("At the peak, by group", (row,), float(profile.peak_bytes), "from 0 to the peak")
 
 
-def _holders(
-    title: str,
-    profile: MemoryProfile,
-    holders: Sequence[MemoryHolderOp],
-    *,
-    folded: bool = False,
-) -> Table:
+def _holders(title: str, profile: MemoryProfile, holders: Sequence[MemoryHolderOp], *, folded: bool = False) -> Table:
     torch = profile.tool != "tensorflow"
     what = ("Op", "Line") if torch else ("Shape", "Op or variable")
     rows = tuple(_holder(holder, profile, torch=torch) for holder in holders)

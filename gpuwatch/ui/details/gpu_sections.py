@@ -217,11 +217,7 @@ def _path(found: Connection) -> str:
 
 
 def event_lines(
-    device: Device,
-    happened: Sequence[MachineEvent],
-    now: float,
-    most: int = 40,
-    since: str = "gpuwatch started",
+    device: Device, happened: Sequence[MachineEvent], now: float, most: int = 40, since: str = "gpuwatch started"
 ) -> Lines:
     """Events of the device, newest first; ``since``: from when on they are known."""
     lines: Lines = []

@@ -79,13 +79,7 @@ def axis_of(spec: MetricSpec, device: Device, history: History) -> tuple[float, 
 
 
 def buckets(
-    times: Sequence[float],
-    values: Sequence[float | None],
-    *,
-    columns: int,
-    span: float,
-    until: float,
-    interval: float,
+    times: Sequence[float], values: Sequence[float | None], *, columns: int, span: float, until: float, interval: float
 ) -> list[float | None]:
     """The mean of each column's samples, oldest first; None for a gap.
 

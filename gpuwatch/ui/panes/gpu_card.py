@@ -21,14 +21,7 @@ from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.drawing.trend import axis_of, axis_text, braille, recent
 from gpuwatch.ui.drawing.wrapping import shortened
 from gpuwatch.ui.panes.mig_line import part_pens
-from gpuwatch.ui.tables.device_facts import (
-    clock_note,
-    finding_mark,
-    holder_note,
-    link,
-    state_note,
-    whole_number,
-)
+from gpuwatch.ui.tables.device_facts import clock_note, finding_mark, holder_note, link, state_note, whole_number
 from gpuwatch.ui.tables.gpu_fields import FIELDS, LOADS, GpuField, in_card
 from gpuwatch.ui.tables.gpu_graphs import GRAPHS, GpuGraph
 from gpuwatch.ui.tables.gpu_order import GpuChoice
@@ -47,14 +40,7 @@ _RUNS = re.compile(r" +|[^ ]+")
 
 
 def card(
-    device: Device,
-    view: View,
-    width: int,
-    plan: Plan,
-    *,
-    finding: Finding | None,
-    selected: bool,
-    choice: GpuChoice,
+    device: Device, view: View, width: int, plan: Plan, *, finding: Finding | None, selected: bool, choice: GpuChoice
 ) -> list[list[Span]]:
     """The lines of one card, each exactly ``width`` cells.
 

@@ -112,11 +112,7 @@ def _fold(spec: MetricSpec, why: Missing) -> str:
 
 
 def table_of(
-    device: Device,
-    wanted: WordFilter | None = None,
-    *,
-    unfolded: bool = False,
-    energy: tuple[Row, ...] = (),
+    device: Device, wanted: WordFilter | None = None, *, unfolded: bool = False, energy: tuple[Row, ...] = ()
 ) -> Table:
     """The readings of a device that match a filter.
 

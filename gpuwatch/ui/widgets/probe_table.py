@@ -88,13 +88,7 @@ class ProbeTable(ItemList[Row]):
         return pen.add(printable(row.script.title), "dim").line()
 
     def _cells(
-        self,
-        pen: Pen,
-        run: Run,
-        shown: dict[str, str],
-        columns: tuple[Placed, ...],
-        *,
-        old: bool = False,
+        self, pen: Pen, run: Run, shown: dict[str, str], columns: tuple[Placed, ...], *, old: bool = False
     ) -> Line:
         for placed in columns:
             text, ink = shown[placed.id], "dim" if old else "text"

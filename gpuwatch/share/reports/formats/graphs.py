@@ -19,16 +19,7 @@ from gpuwatch.core.model.period import Period, PeriodDevice, PeriodProcess, Peri
 from gpuwatch.session.event_track import SIGNS, Track, of_period, round_times
 from gpuwatch.share.reports.chart_data import Graphs
 from gpuwatch.share.reports.content import clean
-from gpuwatch.share.reports.period_graphs import (
-    INKS,
-    NAMES,
-    bottom,
-    clock,
-    processes_on,
-    runs_on,
-    shown,
-    top,
-)
+from gpuwatch.share.reports.period_graphs import INKS, NAMES, bottom, clock, processes_on, runs_on, shown, top
 
 _WIDTH = 860
 _LEFT, _RIGHT = 92, 14
