@@ -6,7 +6,8 @@ import datetime
 import importlib
 import os
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from subprocess import Popen
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -16,9 +17,6 @@ from gpuwatch.machine.collector.fork import BETWEEN, ForkedProcess
 from gpuwatch.machine.collector.live_feed import LiveFeed
 from gpuwatch.machine.sources.host import HostReader
 from gpuwatch.sim.sysfs import ENV_STATE
-
-if TYPE_CHECKING:
-    from subprocess import Popen
 
 _MOST_STARVED = 60.0
 """Seconds beyond the deadline that a collector without a CPU is waited for."""

@@ -18,7 +18,6 @@ from gpuwatch.ui.screens.process_rows import ProcessRowsScreen
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.tables.columns import COLUMNS
 from gpuwatch.ui.tables.filter import Filter, field, parse
-from gpuwatch.ui.tables.gpu_graphs import DEFAULT_GRAPHS
 from gpuwatch.ui.tables.gpu_order import ORDERS
 from gpuwatch.ui.tables.totals import NO_JOB, job_of, user_of
 from gpuwatch.ui.widgets.gpus import GpuPane
@@ -214,32 +213,19 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
         self.processes.sort_by(self.processes.sort_column)
 
     def action_choose_fields(self) -> None:
-        from gpuwatch.ui.screens.chooser import Chooser, fields_of
-        from gpuwatch.ui.tables.gpu_fields import DEFAULT_FIELDS
+        from gpuwatch.ui.screens.chooser import fields_of
 
-        app = self.gpuwatch
-        self.app.push_screen(
-            Chooser(
-                "GPU fields",
-                app.preferences.gpu_fields,
-                DEFAULT_FIELDS,
-                lambda chosen: fields_of(self._snapshot, self.gpus.fields_on_screen, chosen),
-                lambda chosen: app.prefer(gpu_fields=chosen),
-            )
+        self.open_chooser(
+            "GPU fields", "gpu_fields", lambda chosen: fields_of(self._snapshot, self.gpus.fields_on_screen, chosen)
         )
 
     def action_choose_graphs(self) -> None:
-        from gpuwatch.ui.screens.chooser import Chooser, graphs_of
+        from gpuwatch.ui.screens.chooser import graphs_of
 
-        app = self.gpuwatch
-        self.app.push_screen(
-            Chooser(
-                "Graphs of GPUs",
-                app.preferences.graphs,
-                DEFAULT_GRAPHS,
-                lambda chosen: graphs_of(self._plan.graphs if self._plan is not None else 0, chosen),
-                lambda chosen: app.prefer(graphs=chosen),
-            )
+        self.open_chooser(
+            "Graphs of GPUs",
+            "graphs",
+            lambda chosen: graphs_of(self._plan.graphs if self._plan is not None else 0, chosen),
         )
 
     def action_layout(self) -> None:

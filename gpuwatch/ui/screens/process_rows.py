@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from textual import on
@@ -10,10 +10,12 @@ from textual import on
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
 from gpuwatch.session.process_history import identity
 from gpuwatch.ui.screens.tab import TabScreen
+from gpuwatch.ui.settings.preferences import Preferences
 from gpuwatch.ui.widgets.process_table import ProcessTable
 
 if TYPE_CHECKING:
     from gpuwatch.machine.sources.process_signals import Outcome
+    from gpuwatch.ui.screens.chooser import Choice
 
 READ_ONLY = "signals are disabled: gpuwatch was started with --read-only"
 _NOBODY = "no visible process owns this memory"
@@ -80,19 +82,21 @@ class ProcessRowsScreen(TabScreen):
         if view is not None and view.snapshot is not None and row is not None:
             self.open_sheet(*missing_of_row(row, view))
 
-    def action_choose_columns(self) -> None:
-        from gpuwatch.ui.screens.chooser import Chooser, columns_of
-        from gpuwatch.ui.tables.columns import DEFAULT_COLUMNS
+    def open_chooser(self, title: str, setting: str, choices: Callable[[Sequence[str]], list[Choice]]) -> None:
+        """Opens the chooser of a setting; ``choices``: all there are, and which are hidden of those that are chosen."""
+        from gpuwatch.ui.screens.chooser import Chooser
 
-        app, table = self.gpuwatch, self.processes
-        self.app.push_screen(
-            Chooser(
-                "Process columns",
-                app.preferences.columns,
-                DEFAULT_COLUMNS,
-                lambda chosen: columns_of(self._snapshot, table.columns_on_screen, chosen),
-                lambda chosen: app.prefer(columns=chosen),
-            )
+        app = self.gpuwatch
+        chosen, default = (getattr(preferences, setting) for preferences in (app.preferences, Preferences()))
+        self.app.push_screen(Chooser(title, chosen, default, choices, lambda chosen: app.prefer(**{setting: chosen})))
+
+    def action_choose_columns(self) -> None:
+        from gpuwatch.ui.screens.chooser import columns_of
+
+        self.open_chooser(
+            "Process columns",
+            "columns",
+            lambda chosen: columns_of(self._snapshot, self.processes.columns_on_screen, chosen),
         )
 
     @property

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.formatting.text import printable
 from gpuwatch.ui.drawing.wrapping import Lines
 from gpuwatch.ui.screens.lines_modal import LinesModal
 from gpuwatch.ui.settings import settings_file
-
-if TYPE_CHECKING:
-    from gpuwatch.ui.widgets.preferences_app import PreferencesApp
+from gpuwatch.ui.widgets.preferences_app import PreferencesApp
 
 
 def save_settings(app: PreferencesApp, say: Callable[[str, str], object], path: Path | None = None) -> None:

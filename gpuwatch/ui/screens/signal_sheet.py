@@ -5,19 +5,15 @@ from __future__ import annotations
 import datetime
 import signal
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.formatting.units import UNKNOWN, memory
 from gpuwatch.core.model.snapshot import Process
-from gpuwatch.machine.sources.process_signals import refusal
+from gpuwatch.machine.sources.process_signals import Outcome, refusal
 from gpuwatch.ui.drawing.cells import cut, left, right
 from gpuwatch.ui.drawing.wrapping import Lines
 from gpuwatch.ui.screens.choice_sheet import ChoiceModal
 from gpuwatch.ui.tables.columns import command_text, short_command
-
-if TYPE_CHECKING:
-    from gpuwatch.machine.sources.process_signals import Outcome
 
 CHOICES = (
     (signal.SIGINT, "INT", "like Ctrl+C: most programs clean up and exit"),
