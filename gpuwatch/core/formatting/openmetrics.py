@@ -55,12 +55,12 @@ class Family(NamedTuple):
     def header(self) -> str:
         """The lines before its samples, in OpenMetrics."""
         unit = f"# UNIT {self.name} {self.unit}\n" if self.unit else ""
-        return f"# TYPE {self.name} {self.kind}\n{unit}# HELP {self.name} {_help(self.help)}\n"
+        return f"# TYPE {self.name} {self.kind}\n{unit}# HELP {self.name} {_escaped(self.help)}\n"
 
     def plain_header(self) -> str:
         """The lines before its samples, in Prometheus's text format: it has neither units nor info."""
         kind = "gauge" if self.kind == "info" else self.kind
-        return f"# HELP {self.sample} {_help(self.help)}\n# TYPE {self.sample} {kind}\n"
+        return f"# HELP {self.sample} {_escaped(self.help)}\n# TYPE {self.sample} {kind}\n"
 
 
 def device_family(spec: MetricSpec) -> Family:
@@ -203,7 +203,9 @@ def process_labels(row: Process) -> dict[str, object]:
 
 def labels(values: Mapping[str, object]) -> str:
     """``{gpu="0",host="node7"}``; what is None is left out."""
-    pairs = ",".join(f'{name}="{_escaped(value)}"' for name, value in values.items() if value is not None)
+    pairs = ",".join(
+        f'{name}="{_escaped(printable(str(value)))}"' for name, value in values.items() if value is not None
+    )
     return f"{{{pairs}}}"
 
 
@@ -217,9 +219,5 @@ def moment(at: float) -> str:
     return f"{at:.3f}"
 
 
-def _escaped(what: object) -> str:
-    return printable(str(what)).replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
-
-
-def _help(text: str) -> str:
+def _escaped(text: str) -> str:
     return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

@@ -45,7 +45,6 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     """What one command did on one node of a cluster."""
 
     node: str
-    """Name of the node, as the launcher calls it."""
     state: NodeState
     """``ok``, ``finding``, ``failed``, ``no-answer``, ``timed-out`` or ``interrupted``."""
     reason: str = ""

@@ -74,7 +74,6 @@ class MeansLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", t
     """Name of the machine; null if unknown."""
     simulated: bool
     device_uuid: str
-    """UUID of the GPU."""
     device_index: int | None
     """NVML's index of the GPU; null if unknown."""
     metrics: dict[str, Statistics]

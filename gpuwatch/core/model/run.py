@@ -499,5 +499,4 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag="gp
     gpus: tuple[str, ...] = ()
     """Physical GPUs of the machine: ``0 NVIDIA H200 GPU-…``."""
     problems: tuple[str, ...] = ()
-    """What could not be observed, and why."""
     log_tail: tuple[str, ...] = ()

@@ -83,7 +83,6 @@ FIELDS: dict[str, str] = {
     "error": "What failed; null where nothing did.",
     "errors": "Exceptions of the framework.",
     "examples_per_second": "Examples per second.",
-    "ended_at": "Seconds from the start of the run to the end of each phase, by its name.",
     "exit_code": "Exit code; null where a signal ended the process.",
     "expected": "Whether the configuration is meant to fail like this.",
     "fallbacks": "Ops that did not run on the device that was asked for.",

@@ -26,7 +26,8 @@ _LONG = 12
 
 def period_content(period: Period) -> Content:
     """The whole report."""
-    main = _main(period)
+    named = (finding for finding in period.findings if finding.finding.id == period.primary)
+    main = min(named, key=attrgetter("rank"), default=None)
     tables = (
         _changes(period),
         *(_graphs(period, device) for device in period.devices),
@@ -53,15 +54,6 @@ def period_content(period: Period) -> Content:
         evidence=tuple(map(clean, main.finding.evidence[:6])) if main is not None else (),
         findings=tuple(map(clean_finding, _others(period, main))),
         footer=_footer(period),
-    )
-
-
-def _main(period: Period) -> PeriodFinding | None:
-    """The finding that the report is named after."""
-    return min(
-        (finding for finding in period.findings if finding.finding.id == period.primary),
-        key=attrgetter("rank"),
-        default=None,
     )
 
 

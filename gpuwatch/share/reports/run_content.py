@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from gpuwatch.core.formatting.durations import seconds
+from gpuwatch.core.formatting.short_names import without_folder
 from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.formatting.units import UNKNOWN, flops, per_second, percent, rate, size
 from gpuwatch.core.model.findings import SEVERITY_ORDER
-from gpuwatch.core.model.run import PEAK, DeviceMemory, Placement, Run, Setting, Throughput
+from gpuwatch.core.model.run import PEAK, DeviceMemory, Placement, Run, RunProcess, Setting, Throughput
 from gpuwatch.experiment.trials.speed import SCATTER, speed, step_time, wide
 from gpuwatch.explain.diagnosis.rules.waiting import uneven_step
 from gpuwatch.explain.logs.clean import device as device_name
@@ -31,6 +32,7 @@ from gpuwatch.share.reports.memory_content import held_most_fact, memory_profile
 from gpuwatch.share.reports.tables import (
     copy_table,
     coverage_text,
+    device_map,
     device_map_table,
     error_table,
     fallback_table,
@@ -40,7 +42,6 @@ from gpuwatch.share.reports.tables import (
     said_once,
     short_device,
 )
-from gpuwatch.share.reports.watched_processes import watched_processes
 from gpuwatch.sim.limits import computes
 
 _TIERS = {
@@ -54,7 +55,7 @@ def run_content(run: Run) -> Content:
     """Everything that is known of a run."""
     tables = (
         device_map_table(run.device_map, run),
-        watched_processes(run),
+        _processes(run),
         _settings(run),
         workers_table(run),
         results_table(run),
@@ -116,8 +117,8 @@ def asked(run: Run) -> str:
 
 _HEADLINE = 80
 """Characters of a command line that still is a headline."""
-OWN = "gpuwatch run"
 _LATE = "▲ a few steps take most of the time: those that wait for queued work of the GPU, for input or an evaluation"
+OWN = "gpuwatch run"
 """Source of a setting that gpuwatch itself made for one of its options."""
 
 
@@ -440,3 +441,49 @@ def _machine(run: Run) -> Table:
 def _environment(run: Run) -> Table:
     rows = tuple((clean(name), variable_value(value)) for name, value in sorted(run.environment.items()))
     return Table("Environment", ("Variable", "Value"), rows)
+
+
+_PROCESS_HEADS = (
+    "Process",
+    "Command",
+    "Framework",
+    "Devices",
+    "Allocator peak",
+    "Held, NVML",
+    "OOMs",
+    "Steps/s",
+    "Ended in",
+)
+
+
+def _processes(run: Run) -> Table:
+    """A row for each process; none if the program has only one, which the run describes."""
+    rows = tuple(_process(process) for process in run.processes) if len(run.processes) > 1 else ()
+    note = "A process without a command is known only from NVML." if any(not row[1] for row in rows) else ""
+    return Table(
+        "Processes",
+        _PROCESS_HEADS,
+        rows,
+        frozenset({4, 5, 6, 7}),
+        note=note,
+        optional=(8, 2, 4),
+        shorter=((1, without_folder),),
+    )
+
+
+def _process(process: RunProcess) -> tuple[str, ...]:
+    framework = process.framework
+    peaks = " + ".join(size(peak) for peak in process.allocators.values() if peak)
+    code = UNKNOWN if process.exit_code is None else f"exit code {process.exit_code}"
+    held = " + ".join(size(amount) for amount in process.held_bytes.values())
+    return (
+        str(process.pid),
+        clean(process.command) if process.command else "",
+        f"{clean(framework.name)} {clean(framework.version)}" if framework is not None else UNKNOWN,
+        device_map(process),
+        peaks or UNKNOWN,
+        held or UNKNOWN,
+        str(process.ooms),
+        speed(process.throughput) if process.throughput is not None else UNKNOWN,
+        ", ".join(clean(error.type) for error in process.errors) or code,
+    )

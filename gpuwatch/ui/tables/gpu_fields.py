@@ -54,10 +54,6 @@ def _memory_card(device: Device) -> str:
     return f"{gib(device.number('memory.used_bytes')):>{max(len(total), 5)}}/{total} GiB"
 
 
-def _free(device: Device) -> str:
-    return short_gib(device.number("memory.free_bytes"))
-
-
 def _power_card(device: Device) -> str:
     return (
         f"{whole_number(device.number('power.draw_watts'), 4)}/{whole_number(device.number('power.limit_watts'), 1)} W"
@@ -139,7 +135,7 @@ def _energy(device: Device) -> str:
 ALL: tuple[GpuField, ...] = (
     GpuField("name", "GPU", "product name, in lines (cards show it in the frame)"),
     GpuField("free", "FREE", "free GPU memory, in lines (cards have it)", metric="memory.free_bytes", width=7,
-        text=_free),
+        text=lambda device: short_gib(device.number("memory.free_bytes"))),
     GpuField("power", "POWER", "power draw and limit", "W", "power.draw_watts", "PWR", cells=15, width=11, load="power",
         text=_power, card=_power_card),
     GpuField("temperature", "TEMP", "GPU temperature", "°C", "temperature.gpu_celsius", "TEMP", cells=11, width=6,

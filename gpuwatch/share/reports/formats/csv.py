@@ -119,7 +119,10 @@ def render(document: Document) -> str:
         by_source = (_finding_rows("; ".join(finding.sources), (finding,), main) for finding in document.findings)
         return _table(_FINDING_FIELDS, itertools.chain.from_iterable(by_source))
     if isinstance(document, Period):
-        return _table(("at", "index", "uuid", *_of_steps(GRAPHED)), _period_rows(document))
+        return _table(
+            ("at", "index", "uuid", *(f"{metric}_{what}" for metric in GRAPHED for what in _STEP_VALUES)),
+            _period_rows(document),
+        )
     if isinstance(document, Usage):
         ends = [document.begin.isoformat(), document.end.isoformat(), document.hours_recorded]
         rows = ([*ends, *(getattr(group, name) for name in _USAGE_FIELDS)] for group in document.groups)
@@ -130,10 +133,6 @@ def render(document: Document) -> str:
         return _table(("node", "node_state", "node_reason", *_DEVICE_HEADS), _rows_of_nodes(document.nodes))
     runs = document.runs if isinstance(document, Comparison) else (document,)
     return _table(list(_RUN_FIELDS), ([value(run) for value in _RUN_FIELDS.values()] for run in runs))
-
-
-def _of_steps(metrics: Iterable[str]) -> list[str]:
-    return [f"{metric}_{what}" for metric in metrics for what in _STEP_VALUES]
 
 
 def _period_rows(period: Period) -> Iterable[list[object]]:
