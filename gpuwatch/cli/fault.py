@@ -15,12 +15,7 @@ from gpuwatch.cli.options import SIM_NAME, FiniteRange, asked_shape, sim_option
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.suggest import did_you_mean
 from gpuwatch.core.model.metrics import BY_ID
-from gpuwatch.machine.sources.nvidia.decode import (
-    FABRIC_CONFIGURATION_SHIFT,
-    FABRIC_CONFIGURATIONS,
-    FABRIC_STATES,
-    FABRIC_TROUBLES,
-)
+from gpuwatch.machine.sources.nvidia import decode
 from gpuwatch.sim import faults
 from gpuwatch.sim.machine import ANY_DEVICE, FOR_EVER, SimMachine
 from gpuwatch.sim.machines import choose
@@ -299,9 +294,9 @@ def fabric(machine: SimMachine, device: int, troubles: str) -> str:
     access-timeout-recovery, and one configuration error: no-partition, insufficient-nvlinks and more.
     not-started and in-progress are states of the registration. healthy removes all troubles, off the fabric.
     """
-    states = {name: number for number, name in FABRIC_STATES.items() if number in (1, 2)}
-    bits = {name: bit for bit, name in FABRIC_TROUBLES.items()}
-    wrong = {name: number for number, name in FABRIC_CONFIGURATIONS.items()}
+    states = {name: number for number, name in decode.FABRIC_STATES.items() if number in (1, 2)}
+    bits = {name: bit for bit, name in decode.FABRIC_TROUBLES.items()}
+    wrong = {name: number for number, name in decode.FABRIC_CONFIGURATIONS.items()}
     alone = (*states, "healthy", "off")
     names = [*bits, *wrong, *alone]
     wanted = troubles.split(",")
@@ -311,7 +306,7 @@ def fabric(machine: SimMachine, device: int, troubles: str) -> str:
         if name in alone and len(wanted) > 1:
             raise UsageError(f"{name} cannot be combined with other troubles", hint=f"give {name} alone")
     mask = sum((1 if name in wanted else 2) << bit for name, bit in bits.items())
-    mask |= max((wrong[name] for name in wanted if name in wrong), default=1) << FABRIC_CONFIGURATION_SHIFT
+    mask |= max((wrong[name] for name in wanted if name in wrong), default=1) << decode.FABRIC_CONFIGURATION_SHIFT
     values = {
         "fabric_state": states.get(troubles, 3),
         "fabric_health_mask": mask,

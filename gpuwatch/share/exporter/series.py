@@ -8,16 +8,6 @@ from typing import Literal, NamedTuple
 from gpuwatch import __version__
 from gpuwatch.core.formatting import openmetrics as names
 from gpuwatch.core.formatting.masking import mask_text
-from gpuwatch.core.formatting.openmetrics import (
-    as_number,
-    device_family,
-    gpu_identity,
-    gpu_labels,
-    is_number,
-    labels,
-    mig_family,
-    process_labels,
-)
 from gpuwatch.core.formatting.text import shorten
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.metrics import BY_ID, METRICS, Lane, MetricSpec
@@ -62,7 +52,7 @@ _LABELS = ("identity.", "mode.", "mig.")
 
 def _is_series(spec: MetricSpec) -> bool:
     # Prometheus computes the rates of counters itself.
-    return is_number(spec) and not spec.rate_of and not spec.id.startswith(_LABELS) and spec.id != "nvlink.links"
+    return names.is_number(spec) and not spec.rate_of and not spec.id.startswith(_LABELS) and spec.id != "nvlink.links"
 
 
 ALL = tuple(spec for spec in METRICS if _is_series(spec) and spec.lane is not Lane.ON_DEMAND)
@@ -70,9 +60,9 @@ _REASONS = "clocks.event_reasons"
 _MODES = tuple(spec for spec in METRICS if not spec.rate_of and not _is_series(spec) and spec.id != _REASONS)
 """The metrics that are labels of :data:`names.MODES`."""
 _CHOSEN = {"core": tuple(BY_ID[metric_id] for metric_id in CORE), "all": ALL}
-_FAMILIES = {choice: tuple((spec, device_family(spec)) for spec in specs) for choice, specs in _CHOSEN.items()}
+_FAMILIES = {choice: tuple((spec, names.device_family(spec)) for spec in specs) for choice, specs in _CHOSEN.items()}
 _MIG_FAMILIES = {
-    choice: tuple((spec, mig_family(spec)) for spec in specs if spec.id in MIG_READINGS or spec.lane is Lane.GPM)
+    choice: tuple((spec, names.mig_family(spec)) for spec in specs if spec.id in MIG_READINGS or spec.lane is Lane.GPM)
     for choice, specs in _CHOSEN.items()
 }
 
@@ -109,14 +99,14 @@ class Content(NamedTuple):
 def series(content: Content, options: Options) -> SampleLines:
     """All series but the snapshot's age."""
     found = SampleLines()
-    host = labels({"host": options.host})
+    host = names.labels({"host": options.host})
     about = {
         "version": __version__,
         "metrics": options.metrics,
         "interval_seconds": f"{options.interval:g}",
         "host": options.host,
     }
-    found.add(names.BUILD, labels(about), 1)
+    found.add(names.BUILD, names.labels(about), 1)
     found.add(names.ANSWERING, host, None if content.answering is None else float(content.answering))
     found.add(names.REPLACED, host, content.replaced)
     snapshot = content.snapshot
@@ -125,11 +115,15 @@ def series(content: Content, options: Options) -> SampleLines:
         return found
     found.add(names.SNAPSHOT_TOOK, host, snapshot.took_seconds)
     if snapshot.driver is not None:
-        found.add(names.DRIVER, labels(_driver(snapshot) | {"host": options.host}), 1)
+        found.add(names.DRIVER, names.labels(_driver(snapshot) | {"host": options.host}), 1)
     _findings(found, content, options)
-    own = {device.uuid: labels(gpu_labels(device, options.host)) for device in snapshot.devices}
+    own = {device.uuid: names.labels(names.gpu_labels(device, options.host)) for device in snapshot.devices}
     for device in snapshot.devices:
-        found.add(names.INFO, labels(gpu_labels(device, options.host) | gpu_identity(device, snapshot.driver)), 1)
+        found.add(
+            names.INFO,
+            names.labels(names.gpu_labels(device, options.host) | names.gpu_identity(device, snapshot.driver)),
+            1,
+        )
     for device in snapshot.devices:
         _xids(found, device, content, options, own[device.uuid])
     if content.current:
@@ -170,8 +164,8 @@ def _findings(found: SampleLines, content: Content, options: Options) -> None:
             "certainty": "fact" if fact else "likely",
         }
         device = content.snapshot.device(uuid) if content.snapshot is not None else None
-        about |= gpu_labels(device, options.host) if device is not None else {"uuid": uuid, "host": options.host}
-        found.add(names.FINDING, labels(about), 1)
+        about |= names.gpu_labels(device, options.host) if device is not None else {"uuid": uuid, "host": options.host}
+        found.add(names.FINDING, names.labels(about), 1)
 
 
 def _xids(found: SampleLines, device: Device, content: Content, options: Options, own: str) -> None:
@@ -179,7 +173,7 @@ def _xids(found: SampleLines, device: Device, content: Content, options: Options
     if device.xids_missing is None or counts:
         found.add(names.XIDS, own, sum(counts.values()))
     for xid, count in counts.items():
-        found.add(names.XID_ERRORS, labels(gpu_labels(device, options.host) | {"xid": xid}), count)
+        found.add(names.XID_ERRORS, names.labels(names.gpu_labels(device, options.host) | {"xid": xid}), count)
 
 
 def _gpus(found: SampleLines, snapshot: Snapshot, content: Content, options: Options, own: Mapping[str, str]) -> None:
@@ -189,11 +183,11 @@ def _gpus(found: SampleLines, snapshot: Snapshot, content: Content, options: Opt
             by_device.setdefault(row.device_uuid, []).append(row)
     readable = [device for device in snapshot.devices if device.state not in BAD_STATES]
     for device in snapshot.devices:
-        found.add(names.STATE, labels(gpu_labels(device, options.host) | {"state": device.state}), 1)
+        found.add(names.STATE, names.labels(names.gpu_labels(device, options.host) | {"state": device.state}), 1)
     # While the driver is silent nobody knows what is free, and a scheduler acts upon it at once.
     for device, instance, free in unused(snapshot, reserved(), content.findings) if content.answering else ():
         if instance is not None:
-            found.add(names.MIG_FREE, labels(_mig(device, instance, options)), float(free))
+            found.add(names.MIG_FREE, names.labels(_mig(device, instance, options)), float(free))
         elif not divided(device):
             found.add(names.FREE, own[device.uuid], float(free))
     for device in readable:
@@ -220,17 +214,17 @@ def _readings(found: SampleLines, device: Device, options: Options, own: str) ->
     for spec, family in _FAMILIES[options.metrics]:
         reading = device.readings.get(spec.id)
         if reading is not None:
-            found.add(family, own, as_number(spec, reading))
+            found.add(family, own, names.as_number(spec, reading))
 
 
 def _names(found: SampleLines, device: Device, options: Options) -> None:
     """What is no number."""
     modes = {spec.id.replace(".", "_"): device.readings.get(spec.id) for spec in _MODES}
-    found.add(names.MODES, labels(gpu_labels(device, options.host) | modes), 1)
+    found.add(names.MODES, names.labels(names.gpu_labels(device, options.host) | modes), 1)
     reasons = device.readings.get(_REASONS)
     if isinstance(reasons, str) and reasons != "none":
         for reason in reasons.split("+"):
-            found.add(names.CLOCK_REASON, labels(gpu_labels(device, options.host) | {"reason": reason}), 1)
+            found.add(names.CLOCK_REASON, names.labels(names.gpu_labels(device, options.host) | {"reason": reason}), 1)
 
 
 def _owners(found: SampleLines, device: Device, rows: list[Process], options: Options, own: str) -> None:
@@ -240,23 +234,23 @@ def _owners(found: SampleLines, device: Device, rows: list[Process], options: Op
     owners = shares(rows)
     found.add(names.OWNERS, own, len(owners))
     for share in owners[:OWNERS_LISTED]:
-        about = labels(gpu_labels(device, options.host) | share.owner._asdict())
+        about = names.labels(names.gpu_labels(device, options.host) | share.owner._asdict())
         found.add(names.OWNER_PROCESSES, about, share.processes)
         found.add(names.OWNER_MEMORY, about, share.memory_bytes)
 
 
 def _mig(device: Device, instance: MigInstance, options: Options) -> dict[str, object]:
-    return gpu_labels(device, options.host) | {"mig_instance": instance.id}
+    return names.gpu_labels(device, options.host) | {"mig_instance": instance.id}
 
 
 def _mig_readings(found: SampleLines, device: Device, instance: MigInstance, options: Options) -> None:
     about = _mig(device, instance, options)
-    found.add(names.MIG_INFO, labels(about | {"mig_uuid": instance.uuid, "profile": instance.profile}), 1)
-    own = labels(about)
+    found.add(names.MIG_INFO, names.labels(about | {"mig_uuid": instance.uuid, "profile": instance.profile}), 1)
+    own = names.labels(about)
     for spec, family in _MIG_FAMILIES[options.metrics]:
         reading = instance.readings.get(spec.id)
         if reading is not None:
-            found.add(family, own, as_number(spec, reading))
+            found.add(family, own, names.as_number(spec, reading))
 
 
 def _processes(
@@ -265,15 +259,15 @@ def _processes(
     rows = [row for rows in by_device.values() for row in rows]
     rows.sort(key=lambda row: (-(row.number("gpu_memory_bytes") or 0.0), row.pid))
     shown = rows[: options.processes]
-    found.add(names.LEFT_OUT, labels({"host": options.host}), len(rows) - len(shown))
+    found.add(names.LEFT_OUT, names.labels({"host": options.host}), len(rows) - len(shown))
     devices = {device.uuid: device for device in snapshot.devices}
     for row in shown:
         device = devices[row.device_uuid or ""]
-        about = gpu_labels(device, options.host) | process_labels(row)
+        about = names.gpu_labels(device, options.host) | names.process_labels(row)
         command = shorten(mask_text(row.command), _COMMAND) if options.commands and row.command else None
         details = {"name": row.name, "type": row.type, "framework": row.framework, "command": command}
-        found.add(names.PROCESS_INFO, labels(about | owner_of(row)._asdict() | details), 1)
-        own = labels(about)
+        found.add(names.PROCESS_INFO, names.labels(about | owner_of(row)._asdict() | details), 1)
+        own = names.labels(about)
         for family, reading, scale in names.PROCESS_FAMILIES:
             number = row.number(reading)
             found.add(family, own, None if number is None else round(number * scale, 9))

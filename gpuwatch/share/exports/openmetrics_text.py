@@ -11,23 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from typing import IO
 
-from gpuwatch.core.formatting.openmetrics import (
-    FINDING,
-    INFO,
-    MIG_INFO,
-    PROCESS_FAMILIES,
-    PROCESS_INFO,
-    Family,
-    as_number,
-    device_family,
-    gpu_identity,
-    gpu_labels,
-    labels,
-    mig_family,
-    moment,
-    process_labels,
-    value,
-)
+from gpuwatch.core.formatting import openmetrics as names
 from gpuwatch.core.model.metrics import Lane
 from gpuwatch.core.model.snapshot import MIG_READINGS, Device
 from gpuwatch.machine.recording.minute_means import Key
@@ -38,7 +22,7 @@ _BUFFERED = 8 << 20
 _PIECE = 1 << 20
 _EVERY = 60.0
 """Seconds between samples of what lasts: Prometheus forgets a series after five minutes."""
-_OF_MIG = tuple((spec, mig_family(spec)) for spec in NUMBERS if spec.id in MIG_READINGS or spec.lane is Lane.GPM)
+_OF_MIG = tuple((spec, names.mig_family(spec)) for spec in NUMBERS if spec.id in MIG_READINGS or spec.lane is Lane.GPM)
 
 _Series = tuple[str, str]
 """Name of the family, labels."""
@@ -52,8 +36,8 @@ def write(stretch: Stretch) -> Iterator[bytes]:
         else:
             _samples(stretch, spool)
             _parts(stretch, spool)
-        families = [INFO, *map(device_family, NUMBERS), MIG_INFO, *(family for _, family in _OF_MIG)]
-        for family in (*families, PROCESS_INFO, *(family for family, *_ in PROCESS_FAMILIES)):
+        families = [names.INFO, *map(names.device_family, NUMBERS), names.MIG_INFO, *(family for _, family in _OF_MIG)]
+        for family in (*families, names.PROCESS_INFO, *(family for family, *_ in names.PROCESS_FAMILIES)):
             header = family.header().encode()
             for piece in spool.pieces(family.name):
                 yield header + piece
@@ -77,9 +61,9 @@ class _Spool:
     def __exit__(self, *_: object) -> None:
         self._file.close()
 
-    def sample(self, family: Family, own: str, number: float, stamp: str) -> None:
+    def sample(self, family: names.Family, own: str, number: float, stamp: str) -> None:
         """Adds a sample to the series with these labels."""
-        self.add((family.name, own), f"{family.sample}{own} {value(number)} {stamp}\n")
+        self.add((family.name, own), f"{family.sample}{own} {names.value(number)} {stamp}\n")
 
     def add(self, series: _Series, text: str) -> None:
         self._open.setdefault(series, []).append(text)
@@ -110,7 +94,7 @@ class _Spool:
 class _InfoSeries:
     """Samples of info series: one now and then, as they never change."""
 
-    def __init__(self, spool: _Spool, family: Family) -> None:
+    def __init__(self, spool: _Spool, family: names.Family) -> None:
         self._spool, self._family = spool, family
         self._next: dict[str, float] = {}
 
@@ -118,16 +102,16 @@ class _InfoSeries:
         """What these labels tell held at a time; times grow."""
         if at >= self._next.get(own, at):
             self._next[own] = at + _EVERY
-            self._spool.sample(self._family, own, 1.0, moment(at))
+            self._spool.sample(self._family, own, 1.0, names.moment(at))
 
 
 def _samples(stretch: Stretch, spool: _Spool) -> None:
     known: dict[Key, str] = {}
     about: dict[str, str] = {}
-    families = {spec.id: device_family(spec) for spec in NUMBERS}
-    infos = _InfoSeries(spool, INFO)
+    families = {spec.id: names.device_family(spec) for spec in NUMBERS}
+    infos = _InfoSeries(spool, names.INFO)
     for times, columns in stretch.numbers():
-        moments = [moment(at) for at in times]
+        moments = [names.moment(at) for at in times]
         for uuid in dict.fromkeys(uuid for uuid, _ in columns):
             if uuid not in about:
                 about[uuid] = _info(stretch, stretch.device(uuid, times[0]))
@@ -136,10 +120,10 @@ def _samples(stretch: Stretch, spool: _Spool) -> None:
         for (uuid, name), values in columns.items():
             family = families[name]
             if (uuid, name) not in known:
-                known[uuid, name] = labels(gpu_labels(stretch.device(uuid, times[0]), stretch.host))
+                known[uuid, name] = names.labels(names.gpu_labels(stretch.device(uuid, times[0]), stretch.host))
             head, scale = family.sample + known[uuid, name], family.scale
             lines = [
-                f"{head} {value(number if scale == 1 else _scaled(number, scale))} {at}\n"
+                f"{head} {names.value(number if scale == 1 else _scaled(number, scale))} {at}\n"
                 for at, number in zip(moments, values, strict=True)
                 if number is not None
             ]
@@ -150,19 +134,19 @@ def _samples(stretch: Stretch, spool: _Spool) -> None:
 def _parts(stretch: Stretch, spool: _Spool) -> None:
     """MIG instances and processes, which are in the samples themselves."""
     last = float("-inf")
-    instances, programs = _InfoSeries(spool, MIG_INFO), _InfoSeries(spool, PROCESS_INFO)
+    instances, programs = _InfoSeries(spool, names.MIG_INFO), _InfoSeries(spool, names.PROCESS_INFO)
     for at, snapshot, _ in stretch.samples():
         if at <= last:  # the clock was set back: a series may not
             continue
-        last, stamp = at, moment(at)
+        last, stamp = at, names.moment(at)
         for device in snapshot.devices:
             for instance in device.mig_instances:
-                about = gpu_labels(device, stretch.host) | {"mig_instance": instance.id}
-                instances.seen(labels(about | {"mig_uuid": instance.uuid, "profile": instance.profile}), at)
-                own = labels(about)
+                about = names.gpu_labels(device, stretch.host) | {"mig_instance": instance.id}
+                instances.seen(names.labels(about | {"mig_uuid": instance.uuid, "profile": instance.profile}), at)
+                own = names.labels(about)
                 for spec, family in _OF_MIG:
                     reading = instance.readings.get(spec.id)
-                    number = None if reading is None else as_number(spec, reading)
+                    number = None if reading is None else names.as_number(spec, reading)
                     if number is not None:
                         spool.sample(family, own, number, stamp)
         seen: set[str] = set()
@@ -170,29 +154,29 @@ def _parts(stretch: Stretch, spool: _Spool) -> None:
             device_of_row = snapshot.device(row.device_uuid)
             if device_of_row is None:
                 continue
-            about = gpu_labels(device_of_row, stretch.host) | process_labels(row)
-            own = labels(about)
+            about = names.gpu_labels(device_of_row, stretch.host) | names.process_labels(row)
+            own = names.labels(about)
             if own in seen:
                 continue
             seen.add(own)
             details = {"name": row.name, "type": row.type, "framework": row.framework, "container": row.container}
-            programs.seen(labels(about | details), at)
-            for family, reading_id, scale in PROCESS_FAMILIES:
+            programs.seen(names.labels(about | details), at)
+            for family, reading_id, scale in names.PROCESS_FAMILIES:
                 found = row.number(reading_id)
                 if found is not None:
                     spool.sample(family, own, _scaled(found, scale), stamp)
 
 
 def _means(stretch: Stretch, spool: _Spool) -> None:
-    specs = {spec.id: (spec, device_family(spec)) for spec in NUMBERS}
-    infos = _InfoSeries(spool, INFO)
+    specs = {spec.id: (spec, names.device_family(spec)) for spec in NUMBERS}
+    infos = _InfoSeries(spool, names.INFO)
     for at, device, metrics in stretch.means():
-        own = labels(gpu_labels(device, stretch.host))
+        own = names.labels(names.gpu_labels(device, stretch.host))
         infos.seen(_info(stretch, device), at)
         for name, summary in metrics.items():
             spec, family = specs[name]
             number = summary.most if spec.counter else summary.mean
-            spool.sample(family, own, _scaled(number, family.scale), moment(at))
+            spool.sample(family, own, _scaled(number, family.scale), names.moment(at))
 
 
 def _scaled(number: float, scale: float) -> float:
@@ -202,8 +186,8 @@ def _scaled(number: float, scale: float) -> float:
 
 def _info(stretch: Stretch, device: Device) -> str:
     """The labels of its :data:`INFO`."""
-    about = gpu_labels(device, stretch.host) | gpu_identity(device, stretch.last.driver)
-    return labels(about | {"mig": None})  # its mode may change within the recording
+    about = names.gpu_labels(device, stretch.host) | names.gpu_identity(device, stretch.last.driver)
+    return names.labels(about | {"mig": None})  # its mode may change within the recording
 
 
 def _findings(stretch: Stretch) -> Iterator[bytes]:
@@ -212,24 +196,24 @@ def _findings(stretch: Stretch) -> Iterator[bytes]:
     for since, until, finding in stretch.findings():
         about: dict[str, object] = {"cause": finding.id, "severity": finding.severity}
         if finding.device_uuid is not None:
-            about |= gpu_labels(stretch.device(finding.device_uuid, since), stretch.host)
+            about |= names.gpu_labels(stretch.device(finding.device_uuid, since), stretch.host)
         else:
             about["host"] = stretch.host
         since, until = max(since, stretch.begin), min(until, stretch.end)
-        times = held.setdefault(labels(about), [])
+        times = held.setdefault(names.labels(about), [])
         if times and since <= times[-1][1] + 1.0:
             times[-1] = (times[-1][0], max(times[-1][1], until))
         else:
             times.append((since, until))
-    header = FINDING.header()
+    header = names.FINDING.header()
     for own, times in held.items():
         for since, until in times:
             lines, at = [], since
             while at < until:
-                lines.append(f"{FINDING.sample}{own} 1 {moment(at)}\n")
+                lines.append(f"{names.FINDING.sample}{own} 1 {names.moment(at)}\n")
                 at += _EVERY
-            lines.append(f"{FINDING.sample}{own} 1 {moment(until)}\n")
+            lines.append(f"{names.FINDING.sample}{own} 1 {names.moment(until)}\n")
             if until < stretch.end:
-                lines.append(f"{FINDING.sample}{own} 0 {moment(until + 0.5)}\n")
+                lines.append(f"{names.FINDING.sample}{own} 0 {names.moment(until + 0.5)}\n")
             yield (header + "".join(lines)).encode()
             header = ""
