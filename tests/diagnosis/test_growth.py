@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import DeviceMapping, MemoryPoint, Oom, Run
 from gpuwatch.explain.diagnosis.engine import diagnose
@@ -102,8 +103,18 @@ def test_a_program_that_keeps_tensors_is_told_to_stop_before_its_batch_is_blamed
     assert first.startswith("the least in use on GPU:0")
     assert "rose from 1.0 GiB to 7.0 GiB in 6 rises over 24 s" in first
     assert second.startswith("requested at /home/u/big.py, line 5: keep.append(")
-    assert any(line.startswith("not used by the program: GPU:1 (7.3 GiB granted)") for line in rest)
+    assert "with room meanwhile: GPU:1 (7.3 GiB granted, at most 0 B in use)" in rest
     assert any(line.startswith("7 blocks of the same size (1.0 GiB)") for line in rest)
+
+
+@pytest.mark.parametrize("peak", [1280, 69 * 1024, 900_000])
+def test_a_gpu_with_small_tensors_is_not_called_unused(peak: int) -> None:
+    run = watched(staircase())
+    allocators = {**run.memory.allocators, "/device:GPU:1": peak}
+    told = found(replace(run, memory=replace(run.memory, allocators=allocators)))
+    (line,) = (line for line in told.evidence if "GPU:1" in line)
+    assert f"at most {size(peak)} in use" in line
+    assert "not used" not in line
 
 
 def test_without_a_rise_the_batch_is_blamed_as_a_fact() -> None:

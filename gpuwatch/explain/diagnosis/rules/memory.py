@@ -69,7 +69,7 @@ _NOTABLE = 0.1
 _COPIED_OP = re.compile(r"in order to run (\w{1,80})")
 _KEEP_ON_CPU, _SHARE = named("keep-on-cpu").action, named("share-gpu").action
 _UNUSED = 1 << 20
-"""A device with less than this in use was only initialised."""
+"""A device with less than this in use was hardly used, if at all."""
 
 
 @rule(
@@ -269,21 +269,21 @@ def _alike(evidence: Evidence, failures: list[tuple[Oom, Judgement]]) -> list[st
 
 
 def _unused(evidence: Evidence, failures: list[tuple[Oom, Judgement]]) -> list[str]:
-    """Other GPUs of the program that it never used."""
+    """Other GPUs of the program with room: their bytes say nothing of whether ops ran there."""
     run = evidence.run
     if run is None or run.workers:
         return []
     full = {device_name(oom.device) for oom, _ in failures if oom.device and not on_host(oom)}
     peaks = {device_name(name): peak for name, peak in run.memory.allocators.items()}
     idle = [
-        f"{name} ({size(entry.granted_bytes)} granted)"
+        f"{name} ({size(entry.granted_bytes)} granted, at most {size(peaks[name])} in use)"
         for entry in run.device_map
         if (name := device_name(entry.framework_device)) not in full
         and entry.granted_bytes
         and peaks.get(name) is not None
         and peaks[name] < _UNUSED
     ]
-    return [f"not used by the program: {', '.join(idle)}"] if full and idle else []
+    return [f"with room meanwhile: {', '.join(idle)}"] if full and idle else []
 
 
 def _in_log(lines: tuple[str, ...], failures: list[Oom], *, several: bool) -> list[str]:

@@ -35,7 +35,7 @@ _LIMIT_ACTION = (
     "Nothing to change for a real GPU: simulated GPUs that compute lack some kernels. To check the devices of ops,"
     " use GPUs simulated below CUDA (sim --tier driver), which place every op as real ones do."
 )
-_KERNEL_ACTION = "Leave this op to the CPU, or use a type with a GPU kernel (float32 instead of int32, for example)."
+_KERNEL_ACTION = "Leave this op to the CPU, or use a type that has a GPU kernel, if its values allow another."
 _LACKING_ACTION = (
     "{} has no GPU kernel, and what it works on is on the CPU with it: use another op (for an update another optimizer,"
     " or a dense gradient), or leave both to the CPU."
@@ -57,7 +57,7 @@ _REFUSED_ACTION = (
     "Leave these ops to the CPU (tf.device('/CPU:0')), or allow it: tf.config.set_soft_device_placement(True), of a"
     " session allow_soft_placement=True in its ConfigProto."
 )
-_OTHER_TYPE = " A type with a GPU kernel helps too (float32 instead of int32, for example)."
+_OTHER_TYPE = " A type that has a GPU kernel helps too, if the values allow another."
 _IN_DATA_ACTION = (
     "Do it in the dataset (dataset.map(layer), for a layer such as TextVectorization), which works ahead of the steps."
 )
