@@ -53,6 +53,27 @@ def test_of_two_that_start_at_once_one_gets_the_rest() -> None:
     assert not told(at_once(environment={"TF_FORCE_GPU_ALLOW_GROWTH": "true"}))
 
 
+@pytest.mark.parametrize("held", [322 * MIB, 330 * MIB, 991 * MIB])
+def test_what_a_later_process_holds_is_not_called_its_grant(held: int) -> None:
+    """With memory growth set in the program it holds less than it was granted."""
+    run = shared(991 * MIB)
+    (first, second), (gpu,) = run.processes, run.memory.devices
+    second = replace(second, allocators={"/device:GPU:0": 5 * MIB})
+    gpu = replace(gpu, holders=(gpu.holders[0], replace(gpu.holders[1], peak_bytes=held)))
+    run = replace(run, processes=(first, second), memory=replace(run.memory, devices=(gpu,)))
+    (found,) = told(run)
+    assert "process 20 was granted 991 MiB" in found.title
+    assert "first of all for process 10" in found.action
+
+
+@pytest.mark.parametrize("held", [322 * MIB, 700 * MIB])
+def test_of_two_that_start_at_once_one_may_need_little(held: int) -> None:
+    run = at_once()
+    (gpu,) = run.memory.devices
+    gpu = replace(gpu, holders=(replace(gpu.holders[0], peak_bytes=held), gpu.holders[1]))
+    assert not told(replace(run, memory=replace(run.memory, devices=(gpu,))))
+
+
 @pytest.mark.parametrize(
     "run",
     [

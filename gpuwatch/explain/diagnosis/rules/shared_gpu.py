@@ -25,6 +25,8 @@ _AT_ONCE = 2.0
 class _Tenant(NamedTuple):
     pid: int
     granted: int
+    took: int | None
+    """What it held, if that is all that it got of the grant: it used the GPU, and is not known to have growth."""
     held: Holding
     command: str
 
@@ -44,8 +46,8 @@ def left_by_the_first(evidence: Evidence) -> Iterator[Finding]:
         left = entry.total_bytes - (first.held.peak_bytes or 0)
         small = [
             tenant
-            for tenant in tenants
-            if tenant is not first
+            for tenant in (_got(one, left) if one in soon else one for one in tenants)
+            if tenant.pid != first.pid
             and tenant.granted <= min(left, _MUCH * first.granted)
             and not is_round(tenant.granted)
             and at_once(tenant.held, first.held)
@@ -62,13 +64,21 @@ def left_by_the_first(evidence: Evidence) -> Iterator[Finding]:
                     for tenant in (first, *small)
                 ],
                 action="Give each process a GPU of its own (CUDA_VISIBLE_DEVICES), or share one on purpose: a"
-                " memory_limit for each, or TF_FORCE_GPU_ALLOW_GROWTH=true.",
+                f" memory_limit for each, or TF_FORCE_GPU_ALLOW_GROWTH=true, first of all for process {first.pid}.",
                 device_uuid=entry.uuid,
             )
 
 
 def _began(tenant: _Tenant) -> float:
     return tenant.held.first_seconds or 0.0
+
+
+def _got(tenant: _Tenant, left: int) -> _Tenant:
+    """Of two that start at once each is granted the whole; without growth the first op takes what the other left.
+
+    What took far less than that needs no more: it may have growth of its own.
+    """
+    return tenant._replace(granted=tenant.took) if tenant.took and tenant.took >= _MUCH * left else tenant
 
 
 def _tenants(run: Run, entry: DeviceMemory) -> Iterator[_Tenant]:
@@ -80,8 +90,6 @@ def _tenants(run: Run, entry: DeviceMemory) -> Iterator[_Tenant]:
             names = [mapping.framework_device for mapping in process.device_map if mapping.uuid == entry.uuid]
             used = any(process.allocators.get(name) for name in names)
             grows = any("growth" in name.lower() for name in (*run.settings, *process.environment))
-            if used and not grows and held.peak_bytes:
-                # Of two that start at once each is granted the whole; without growth the first op allocates that.
-                granted = min(granted, held.peak_bytes)
+            took = min(granted, held.peak_bytes) if used and not grows and held.peak_bytes else None
             command = f": {shorten(printable(process.command), 80)}" if process.command else ""
-            yield _Tenant(process.pid, granted, held, command)
+            yield _Tenant(process.pid, granted, took, held, command)
