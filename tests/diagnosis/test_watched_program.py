@@ -203,6 +203,26 @@ def test_an_op_that_was_moved_for_no_known_reason_is_a_finding() -> None:
     assert not any(one.id == "healthy" for one in run.findings)
 
 
+@pytest.mark.parametrize("has", ["no GPU (CUDA_VISIBLE_DEVICES='')", "GPU:1 only"])
+def test_what_fell_back_in_a_process_without_the_gpu_is_no_riddle(has: str) -> None:
+    """Beside what the leading process requests and has not, which has an advice of its own."""
+    moved = replace(placed("MatMul", "float32", gpu=True, cuda=True), process_has=has)
+    lacking = replace(placed("Relu", "float32", gpu=True, cuda=True, asked="GPU:5"), actual="GPU:0")
+    run = program(devices=GPU_0, placements=(moved, replace(moved, op="Relu", why="resource"), lacking))
+    assert (run.verdict, run.primary) == ("fallback", "placement.device-missing")
+    theirs, own = (one for one in run.findings if one.id == "placement.device-missing")
+    assert theirs.title == f"GPU:0 was requested and does not exist: the process that ran it has {has}"
+    assert "Let that process see the GPU" in theirs.action
+    assert own.title == "GPU:5 was requested and does not exist: the framework has GPU:0 only"
+
+
+def test_what_a_second_process_has_is_not_missing() -> None:
+    """It has two GPUs, the leading one has one."""
+    moved = replace(placed("Tanh", "string", gpu=False, cuda=False, asked="GPU:1"), process_has="")
+    (entry,) = program(devices=GPU_0, placements=(moved,)).fallbacks
+    assert entry.reason == "placement.no-kernel"
+
+
 def test_without_any_gpu_and_a_reason_the_doctor_is_asked() -> None:
     devices = Devices(physical=(CPU,), visible=(CPU,), logical=("/device:CPU:0",))
     run = program(devices=devices, placements=(placed("MatMul", "float32", gpu=None, cuda=None),))

@@ -19,18 +19,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.core.model.run import Outcome
+from gpuwatch.core.model.run import DeviceMapping, Devices, Outcome
 from gpuwatch.experiment.probing import termination, watch
 from gpuwatch.experiment.probing.backlog import MOST, Backlog
 from gpuwatch.experiment.probing.memory_timeline import MOST as POINTS
 from gpuwatch.experiment.probing.memory_timeline import Timeline
-from gpuwatch.experiment.probing.run_builder import RunBuilder
+from gpuwatch.experiment.probing.placed_ops import PlacedOps
+from gpuwatch.experiment.probing.run_builder import RunBuilder, RunDraft
 from gpuwatch.experiment.probing.streams import Lines, Streams
 from gpuwatch.experiment.probing.watch import Watch
 from gpuwatch.experiment.probing.watched_processes import WatchedProcesses
+from gpuwatch.explain.logs.log_parser import parse
 from gpuwatch.machine.sources.oom_kills import OomKills, kernel_kill, oom_kills
 from gpuwatch.machine.sources.process_tree import descends, leader_of
 from gpuwatch.share.reports import run_content
+from tests.diagnosis.cases import draft
 from tests.probing.test_watcher import load
 from tests.reports.documents import STARTED, bare_run
 from tests.ui import machines
@@ -309,16 +312,42 @@ def test_a_short_program_that_ran_out_of_memory_was_on_the_gpu_between_two_looks
 
 
 @pytest.mark.parametrize(
-    ("named", "says"), [("cupy", "cupy, which its output names, is not watched"), ("pytorch", "ignores PYTHONPATH")]
+    ("named", "reporting", "says"),
+    [
+        ("cupy", False, "cupy, which its output names, is not watched"),
+        ("cupy", True, "cupy, which its output names, is not watched"),
+        ("pytorch", False, "ignores PYTHONPATH"),
+        ("pytorch", True, "no Python process of it that could report its framework did so before its end"),
+        ("tensorflow", True, "no Python process of it that could report its framework did so before its end"),
+    ],
 )
-def test_why_a_program_was_not_watched_inside(monkeypatch: pytest.MonkeyPatch, named: str, says: str) -> None:
+def test_why_a_program_was_not_watched_inside(
+    monkeypatch: pytest.MonkeyPatch, named: str, reporting: bool, says: str
+) -> None:
     watching = Watch.__new__(Watch)
-    parts = {"log": SimpleNamespace(frameworks=[named])}, {"left_out": 0}, {"log": True}, {"cut_short": lambda: ()}
+    processes = {"cut_short": lambda: (), "reporting": reporting}
+    parts = {"log": SimpleNamespace(frameworks=[named])}, {"left_out": 0}, {"log": True}, processes
     for name, part in zip(("_builder", "_backlog", "_options", "_processes"), parts, strict=True):
         monkeypatch.setattr(watching, name, SimpleNamespace(**part), raising=False)
     (problem,) = watching._problems(  # type: ignore[arg-type]
         SimpleNamespace(framework=None, outcome=Outcome(exit_code=0))
     )
+    assert says in problem
+
+
+@pytest.mark.parametrize(
+    ("mapped", "gpus", "says"),
+    [((), 0, "no process of the program used a GPU"), ((), 1, "why is not known"), ((0, 1), 0, "why is not known")],
+)
+def test_why_no_memory_profile_came(
+    monkeypatch: pytest.MonkeyPatch, mapped: tuple[int, ...], gpus: int, says: str
+) -> None:
+    watching = Watch.__new__(Watch)
+    processes = SimpleNamespace(memory_profiles=lambda: ((), ()), in_use=lambda: (gpus, 0))
+    for name, part in (("_options", SimpleNamespace(memory=True)), ("_processes", processes)):
+        monkeypatch.setattr(watching, name, part, raising=False)
+    devices = tuple(DeviceMapping(framework_device=f"/device:GPU:{number}", cuda_ordinal=0) for number in mapped)
+    (problem,) = watching._with_memory(RunDraft(draft(device_map=devices), parse(""), None)).run.problems
     assert says in problem
 
 
@@ -576,3 +605,31 @@ def test_an_error_of_ours_ends_the_watch_on_an_attribute_and_not_the_program() -
     assert not hasattr(one, "lock")
     own = "test_an_error_of_ours_ends_the_watch_on_an_attribute_and_not_the_program"
     assert seen == [(own, one), ("start", one)]
+
+
+_ONE_GPU = Devices(logical=("/device:CPU:0", "/device:GPU:0"))
+_TWO_GPUS = Devices(logical=("/device:CPU:0", "/device:GPU:0", "/device:GPU:1"))
+
+
+@pytest.mark.parametrize(
+    ("own", "leading", "visible", "asked", "has"),
+    [
+        (Devices(logical=("/device:CPU:0",)), _ONE_GPU, "", "GPU:0", "no GPU (CUDA_VISIBLE_DEVICES='')"),
+        (Devices(logical=("/device:CPU:0",)), _TWO_GPUS, "-1", "GPU:*", "no GPU (CUDA_VISIBLE_DEVICES=-1)"),
+        (_ONE_GPU, _TWO_GPUS, "1", "GPU:1", "GPU:0 only (CUDA_VISIBLE_DEVICES=1)"),
+        (_ONE_GPU, _TWO_GPUS, None, "GPU:1", "GPU:0 only"),
+        (_TWO_GPUS, _ONE_GPU, None, "GPU:1", ""),
+        (_ONE_GPU, _TWO_GPUS, "1", "GPU:0", None),
+        (_ONE_GPU, _ONE_GPU, "1", "GPU:1", None),
+        (Devices(), _ONE_GPU, None, "GPU:0", None),  # its devices are not known
+    ],
+)
+def test_what_a_process_requests_is_judged_by_its_own_devices(
+    own: Devices, leading: Devices, visible: str | None, asked: str, has: str | None
+) -> None:
+    placed = PlacedOps()
+    for requested in (asked, "CPU:0", None):
+        placed.placed({"op": "Tanh", "dtype": "float32", "requested": requested, "actual": "CPU:0", "count": 3})
+    found = placed.of_another(own, leading, visible)
+    assert {one.requested: one.process_has for one in found.counts} == {asked: has, "CPU:0": None, None: None}
+    assert list(found.counts.values()) == [3, 3, 3]

@@ -106,6 +106,9 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
     """Whether TensorFlow has a CUDA kernel of this op for some type; None: not asked."""
     line: str | None = None
     """``train.py:14``: the program's line of the first one, of eager ops that did not run where requested."""
+    process_has: str | None = None
+    """``no GPU (CUDA_VISIBLE_DEVICES='')``: what the process that ran it has, if not the requested device; empty: it
+    has that, which the leading process has not. None: as ``Run.devices`` says."""
 
 
 class PlacementCoverage(msgspec.Struct, frozen=True, kw_only=True):

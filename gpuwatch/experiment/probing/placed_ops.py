@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from gpuwatch.core.model.run import DeviceCopy, Placement, PlacementCoverage
+from gpuwatch.core.model.run import DeviceCopy, Devices, Placement, PlacementCoverage
 from gpuwatch.explain.logs.clean import device
 from gpuwatch.explain.logs.placement import most_frequent, most_frequent_copies, op_name
 
@@ -51,6 +51,36 @@ class PlacedOps:
         key = (str(data["op"]), int(data["input"]), device(str(data["source"])), device(str(data["destination"])))
         if key in self.copies or len(self.copies) < _MOST:
             self.copies[key] = int(data["count"])
+
+    def of_another(self, own: Devices, leading: Devices, visible: str | None) -> PlacedOps:
+        """The same with what this process has, where a requested GPU is only among its devices or the leading ones.
+
+        ``visible``: its CUDA_VISIBLE_DEVICES, if that differs from the leading process's.
+        """
+        mine, theirs = _gpus(own), _gpus(leading)
+        if not own.logical or mine == theirs:
+            return self
+        why = "" if visible is None else " (CUDA_VISIBLE_DEVICES=" + (visible or "''") + ")"
+        has = (f"{', '.join(mine)} only" if mine else "no GPU") + why
+        found = PlacedOps()
+        found.copies, found.nodes, found.unclear = self.copies, self.nodes, self.unclear
+        for key, count in self.counts.items():
+            asked = key.requested or ""
+            if asked.startswith("GPU:") and asked != key.actual:
+                if not _among(asked, mine):
+                    key = msgspec.structs.replace(key, process_has=has)
+                elif not _among(asked, theirs):
+                    key = msgspec.structs.replace(key, process_has="")
+            found.counts[key] = count
+        return found
+
+
+def _gpus(devices: Devices) -> list[str]:
+    return [name for name in map(device, devices.logical) if name.startswith("GPU:")]
+
+
+def _among(asked: str, gpus: list[str]) -> bool:
+    return asked in gpus or (asked == "GPU:*" and bool(gpus))
 
 
 def merged(processes: Iterable[PlacedOps]) -> tuple[tuple[Placement, ...], tuple[DeviceCopy, ...]]:

@@ -58,8 +58,10 @@ _SAMPLE = 1.0
 """Seconds to wait for the last sample of a measured program."""
 _WATCHED = frozenset({"tensorflow", "pytorch", "jax"})
 _NOT_INSIDE = "inside the program: its Python ignores PYTHONPATH (-I, -E), or it is not a Python program"
+_NO_REPORT = "inside the program: no Python process of it that could report its framework did so before its end"
 _ONLY_OUTSIDE = "which its output names, is not watched; TensorFlow, Keras, PyTorch and JAX are"
 _NO_MEMORY = "memory: no process of the program used a GPU through TensorFlow or PyTorch"
+_NO_PROFILE = "memory: no profile came of the GPU that the program used; why is not known"
 _JAX_MEMORY = "memory: JAX has no recorder of it; what jax.profiler.save_device_memory_profile writes, explain reads"
 _SHARE, _SHARE_YOUNG = 0.005, 0.05
 """Share of a core that diagnosing and saving an unfinished run may cost."""
@@ -447,7 +449,8 @@ class Watch:
         profiles, problems = self._processes.memory_profiles()
         if not profiles and not problems:
             jax = draft.run.framework is not None and draft.run.framework.name == "jax" and draft.run.device_map
-            problems = (_JAX_MEMORY if jax else _NO_MEMORY,)
+            used = draft.run.device_map or self._processes.in_use()[0]
+            problems = (_JAX_MEMORY if jax else _NO_PROFILE if used else _NO_MEMORY,)
         run = draft.run
         return msgspec.structs.replace(
             draft,
@@ -463,7 +466,8 @@ class Watch:
         # A program that runs yet, or was killed, may not have got beyond its imports.
         ended = run.outcome.exit_code is not None
         if (named := self._builder.log.frameworks) and run.framework is None and ended:
-            yield _NOT_INSIDE if _WATCHED.intersection(named) else f"inside the program: {named[0]}, {_ONLY_OUTSIDE}"
+            unseen = _NO_REPORT if self._processes.reporting else _NOT_INSIDE
+            yield unseen if _WATCHED.intersection(named) else f"inside the program: {named[0]}, {_ONLY_OUTSIDE}"
         for pid in self._processes.cut_short():
             yield f"placement: process {pid} ended without a last report: not all of its ops and graphs are counted"
         if self._backlog.left_out:

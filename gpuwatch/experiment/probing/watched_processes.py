@@ -34,6 +34,7 @@ _MOST = 256
 _MOST_PROFILES = 16
 _FRESH = 10.0
 """Seconds for which an answer about a pid is cached: pids are reused."""
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
 _SLOWER, _SETTLING = 1.5, 1.0
 """Factor and seconds by which one process of a program may be later than another with its first step."""
 _STEPPING = 6
@@ -187,6 +188,11 @@ class WatchedProcesses:
         """Pids of the known processes."""
         return set(self._members)
 
+    @property
+    def reporting(self) -> bool:
+        """Whether any process said anything: then Python reads PYTHONPATH."""
+        return any(member.state.command for member in self._members.values())
+
     def in_use(self) -> tuple[int, int]:
         """GPUs used by all processes together, and the sum of their allocators' peaks in bytes."""
         members = self._members.values()
@@ -199,8 +205,14 @@ class WatchedProcesses:
 
     def placed(self) -> tuple[PlacedOps, ...]:
         """With --placement: the ops of every process that reported any."""
-        found = (member.state.placed for member in self._members.values())
-        return tuple(placed for placed in found if placed.counts or placed.nodes)
+        lead = self.leading(0)
+        theirs = (lead.environment or {}).get(_VISIBLE)
+        found = []
+        for state in (member.state for member in self._members.values()):
+            if state.placed.counts or state.placed.nodes:
+                own = (state.environment or {}).get(_VISIBLE)
+                found.append(state.placed.of_another(state.devices, lead.devices, own if own != theirs else None))
+        return tuple(found)
 
     def cut_short(self) -> tuple[int, ...]:
         """With --placement: processes with ops that are gone without a last report, as SIGKILL leaves none."""

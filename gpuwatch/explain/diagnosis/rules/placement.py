@@ -31,6 +31,8 @@ HOPS = "cpu_hops"
 _HOP_CALLS = 5
 """Calls of a function below which an op in it may be part of a preparation."""
 _DEVICE_ACTION = "Request a device that exists (tf.config.list_logical_devices() lists them), or none."
+ITS_PROCESS = "the process that ran it has"
+_PROCESS_ACTION = "Let that process see the GPU (CUDA_VISIBLE_DEVICES), or leave tf.device out of what it runs."
 _LIMIT_ACTION = (
     "Nothing to change for a real GPU: simulated GPUs that compute lack some kernels. To check the devices of ops,"
     " use GPUs simulated below CUDA (sim --tier driver), which place every op as real ones do."
@@ -96,7 +98,11 @@ def device_missing(evidence: Evidence) -> Iterator[Finding]:
     """A device was requested by name that the framework does not have."""
     cause = "placement.device-missing"
     yield from stated_error(evidence, cause, _DEVICE_ACTION, _refused_device(evidence))
-    yield from _fell_back(evidence, cause, _DEVICE_ACTION)
+    fell: dict[str, list[Fallback]] = {}
+    for entry in _fallen(evidence, cause):
+        fell.setdefault(_PROCESS_ACTION if entry.detail.startswith(ITS_PROCESS) else _DEVICE_ACTION, []).append(entry)
+    for action, entries in fell.items():
+        yield from _fell_back(evidence, cause, action, entries)
     run = evidence.run
     told = (_MISSING,) if error_lines(evidence, cause)[0] else (_MISSING, _ABSENT)
     known = [placement for placement in run.placements if placement.why in told] if run is not None else []

@@ -10,7 +10,7 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import Fallback, Placement, Run
 from gpuwatch.explain.diagnosis.engine import NO_GPU
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.rules.placement import LIMIT, MADE_THERE
+from gpuwatch.explain.diagnosis.rules.placement import ITS_PROCESS, LIMIT, MADE_THERE
 from gpuwatch.explain.diagnosis.rules.visibility import hides_its_gpus
 from gpuwatch.explain.diagnosis.runs.user_program import is_watched
 from gpuwatch.explain.logs.clean import device as device_name
@@ -156,7 +156,12 @@ def _fallback(placement: Placement, run: Run, evidence: Evidence, findings: tupl
             return _entry(placement, asked.removeprefix("/device:"), actual, "placement.device-missing", detail)
         if actual == asked or not asked.startswith("GPU") or placement.op in _CALLS or _any_fits(asked, actual):
             return None
-        reason, detail = _reason(asked, usable, run, findings)
+        if placement.process_has:
+            detail = f"{ITS_PROCESS} {placement.process_has}"
+            return _entry(placement, asked, actual, "placement.device-missing", detail)
+        reason, detail = (
+            _reason(asked, usable, run, findings) if placement.process_has is None else ("placement.no-kernel", "")
+        )
         # What is made for a missing device lies elsewhere, and with it what works on it.
         if placement.why in _WITH and usable and reason != "placement.device-missing":
             reads = placement.op == _READ
