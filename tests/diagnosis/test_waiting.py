@@ -9,7 +9,7 @@ import pytest
 
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.program_threads import Pipeline, Standstill, ThreadStack, Waiting
-from gpuwatch.core.model.run import Memory, MemoryPoint, Outcome, Phases, Run, Throughput, TimedStep
+from gpuwatch.core.model.run import Memory, MemoryPoint, Outcome, Phases, Run, RunError, Throughput, TimedStep
 from gpuwatch.explain.diagnosis.engine import diagnose
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.share.reports import run_content
@@ -147,6 +147,41 @@ def test_a_standstill_is_told_with_the_lines_of_each_thread() -> None:
     assert "loader: socket.py:1 in recv" in found.evidence
     killed = stalled(verdict="error", outcome=Outcome(signal=9))
     assert told(killed, "program.stalled")
+
+
+_DUMP = (
+    "Thread 0x00007ff4479fd6c0 (most recent call first):",
+    '  File "train.py", line 9 in fetch',
+    "",
+    "Current thread 0x00007ffa71870280 (most recent call first):",
+    '  File "train.py", line 30 in <module>',
+)
+
+
+def limited(*log: str, code: int = 1, **fields: Any) -> Run:
+    return stalled(verdict="error", outcome=Outcome(exit_code=code), log_tail=log, **fields)
+
+
+@pytest.mark.parametrize("line", ["Timeout (0:00:22)!", "Timeout (1:30:00.500000)!"])
+def test_a_standstill_that_the_programs_own_timer_ended_is_told(line: str) -> None:
+    (found,) = told(limited("step 60", line, *_DUMP, since_seconds=38.0), "program.stalled")
+    assert found.title.endswith("it stands at train.py:9 in fetch")
+    assert found.evidence[0] == f"its faulthandler ended it: {line}"
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        limited("Timeout (0:00:22)!", *_DUMP, "step 61"),  # it went on
+        limited("Timeout (0:00:22)!", *_DUMP, code=3),
+        limited("Timeout (0:00:22)!", *_DUMP, cpu_seconds=20.0),
+        limited("Timeout (0:00:22)!", *_DUMP, errors=(RunError(type="ValueError", message="x"),)),
+        limited("request: Timeout (0:00:22)!", *_DUMP),
+        limited(*_DUMP),  # of another signal
+    ],
+)
+def test_what_the_programs_own_timer_did_not_end(run: Run) -> None:
+    assert not told(run, "program.stalled")
 
 
 @pytest.mark.parametrize(
