@@ -9,11 +9,23 @@ import pytest
 
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.program_threads import Pipeline, Standstill, ThreadStack, Waiting
-from gpuwatch.core.model.run import Memory, MemoryPoint, Outcome, Phases, Run, RunError, Throughput, TimedStep
+from gpuwatch.core.model.run import (
+    Memory,
+    MemoryPoint,
+    Outcome,
+    Phases,
+    Run,
+    RunError,
+    RunProcess,
+    Throughput,
+    TimedStep,
+)
 from gpuwatch.explain.diagnosis.engine import diagnose
 from gpuwatch.explain.diagnosis.evidence import Evidence
+from gpuwatch.explain.diagnosis.runs.finish_run import complete
+from gpuwatch.explain.logs.log_parser import parse
 from gpuwatch.share.reports import run_content
-from tests.diagnosis.cases import on_gpus
+from tests.diagnosis.cases import draft, machine, on_gpus
 
 
 def stepping(*, busy: float | None = 10.0, steps: int = 60, **fields: Any) -> Run:
@@ -198,6 +210,57 @@ def test_what_the_programs_own_timer_did_not_end(run: Run) -> None:
     ],
 )
 def test_what_stands_still_for_a_reason(run: Run) -> None:
+    assert not told(run, "program.stalled")
+
+
+_CLUSTER = '{"cluster": {"worker": ["a:1", "b:2", "c:3"]}, "task": {"type": "worker", "index": 0}}'
+_JOINED = (
+    "I0000 00:00:1.5 4 coordination_service.h:529] /job:worker/replica:0/task:{} has connected to coordination service."
+)
+_WAITS = "I0000 00:00:1.5 4 coordination_service.cc:502] Waiting for {}/3 tasks to connect."
+_ASKED = "I0000 00:00:1.5 4 coordination_service.cc:505] Example stragglers:"
+
+
+def cluster(*log: str, config: str = _CLUSTER, **fields: Any) -> Run:
+    """A launcher of workers, of which one was started and killed."""
+    worker = RunProcess(pid=20, environment={"TF_CONFIG": config}, exit_code=-9)
+    values = {"verdict": "error", "outcome": Outcome(exit_code=3), "processes": (worker,), **fields}
+    return draft("run", group="run", log_tail=log, **values)
+
+
+@pytest.mark.parametrize(
+    ("missing", "who"),
+    [((1, 2), "2 of 3 tasks that never connected: worker 1, worker 2"), ((2,), "1 of 3 tasks that never connected: w")],
+)
+def test_a_cluster_that_waits_for_a_worker_is_told_with_who_is_missing(missing: tuple[int, ...], who: str) -> None:
+    log = [
+        _JOINED.format(0),
+        _WAITS.format(len(missing)),
+        _ASKED,
+        *(f"/job:worker/replica:0/task:{n}" for n in missing),
+    ]
+    run = cluster(*log, "I0000 00:00:1.5 4 agent.cc:245] Coordination agent has successfully connected.")
+    (found,) = told(run, "program.stalled")
+    assert f"The cluster waited to the end for {who}" in found.title
+    assert "TF_CONFIG: worker 2 is c:3" in found.evidence
+    assert found.evidence[-1] == "process 20 was ended by signal 9"
+    assert complete(run, parse("\n".join(log)), machine()).primary == "program.stalled"
+    (found,) = told(cluster(*log, config="no JSON"), "program.stalled")
+    assert not any("TF_CONFIG" in line for line in found.evidence)
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        cluster(_WAITS.format(1), _ASKED, "/job:worker/replica:0/task:2", _JOINED.format(2)),
+        cluster(_WAITS.format(1), _ASKED, verdict="ok", outcome=Outcome(exit_code=0)),
+        cluster(_JOINED.format(0), _WAITS.format(1), "… 90 earlier lines not kept", "step 7"),
+        cluster(_WAITS.format(1), step_times=(TimedStep(t=17.0, seconds=1.0, number=60),)),
+        cluster("a line about: Waiting for 1/2 tasks"),
+        cluster(),
+    ],
+)
+def test_a_cluster_that_is_complete_or_not_known_is_not_waiting(run: Run) -> None:
     assert not told(run, "program.stalled")
 
 

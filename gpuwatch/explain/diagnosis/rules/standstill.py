@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
+from itertools import takewhile
 
 from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.model.findings import Finding
@@ -22,6 +24,9 @@ _CPU = 0.2
 """Share of a core above which the process computes something, if no steps."""
 _GPU = 5.0
 """Percent of utilization above which a GPU computes: one step may be long."""
+_MISSING = re.compile(r"\] Waiting for (\d+)/(\d+) tasks to connect\.")
+_CONNECTED = " has connected to coordination service"
+_TASK = re.compile(r"/job:(\w+)/replica:\d+/task:(\d+)\s*")
 _TIMEOUT = re.compile(r"Timeout \(\d+:\d\d:\d\d(?:\.\d+)?\)!")
 _DUMP = ("  ", "Thread 0x", "Current thread 0x")
 """Beginnings of the lines of faulthandler's dump after that (CPython's Modules/faulthandler.c)."""
@@ -60,6 +65,52 @@ def no_more_steps(evidence: Evidence) -> Iterator[Finding]:
         action="Find out what that line waits for: a queue that nobody fills, a lock, a file, a process or rank that"
         " has ended. While it hangs, py-spy dump --pid PID shows the same for every process.",
     )
+
+
+@rule("program.stalled")
+def cluster_incomplete(evidence: Evidence) -> Iterator[Finding]:
+    """TensorFlow's coordination service waits for a task of the cluster that never connected.
+
+    From its own lines: each task that connects is logged, and after that how many are still missing.
+    """
+    run = evidence.run
+    if run is None or run.verdict in ("ok", "fallback") or run.throughput is not None or run.step_times:
+        return
+    lines = run.log_tail
+    begin = max((at + 1 for at, line in enumerate(lines) if line.startswith("… ")), default=0)
+    said = max((at for at, line in enumerate(lines) if at >= begin and _MISSING.search(line)), default=len(lines))
+    if said == len(lines) or any(_CONNECTED in line for line in lines[said:]):
+        return
+    found = _MISSING.search(lines[said])
+    assert found is not None
+    stragglers = takewhile(_TASK.fullmatch, lines[said + 2 : said + 12])
+    tasks = [f"{task[1]} {task[2]}" for line in stragglers if (task := _TASK.fullmatch(line))]
+    who = f": {', '.join(tasks)}" if tasks else ""
+    yield warning_of(
+        "program.stalled",
+        title=f"The cluster waited to the end for {found[1]} of {found[2]} tasks that never connected{who}",
+        evidence=[
+            printable(lines[said].strip()),
+            *(f"TF_CONFIG: {task} is {printable(address)}" for task, address in _addresses(run) if task in tasks),
+            *(
+                f"process {process.pid} was ended by signal {-process.exit_code}"
+                for process in run.processes
+                if process.exit_code is not None and process.exit_code < 0
+            ),
+        ],
+        action="Start every task that TF_CONFIG names, each with its own index and an address that the others reach, or"
+        " name only those that are started: TensorFlow waits for all of them.",
+    )
+
+
+def _addresses(run: Run) -> Iterator[tuple[str, str]]:
+    """``worker 1`` and its address, of the first process with a cluster."""
+    text = next((one.environment["TF_CONFIG"] for one in run.processes if "TF_CONFIG" in one.environment), "{}")
+    try:
+        jobs = json.loads(text)["cluster"]
+        yield from ((f"{job} {at}", str(address)) for job, names in jobs.items() for at, address in enumerate(names))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return
 
 
 def _own_limit(run: Run) -> str:
