@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.reading import Missing
@@ -17,6 +18,8 @@ from gpuwatch.core.model.run import (
     Holding,
     Memory,
     MemoryPoint,
+    Placement,
+    PlacementCoverage,
     Run,
     RunProcess,
     Setting,
@@ -176,6 +179,64 @@ def test_the_advice_on_steps_without_the_gpu_is_that_of_the_framework(framework:
     assert ("tf.device" in found.action, ".cpu()" in found.action) == (framework == "tensorflow", framework == "torch")
     assert found.title == "Steps 2 to 7 did not use the GPU that the program took"
     assert "NVML: no kernel of it in 6 of these samples" in found.evidence
+
+
+def scoped(*others: Placement, held: int = 0, steps: int = 90, unclear: int = 3, **fields: Any) -> Run:
+    """A program of short steps, nearly all of whose ops one scope asks to be on the CPU."""
+    multiply = Placement(
+        op="MatMul", dtype="float32", requested="CPU:0", actual="CPU:0", scope="train.py:25", cuda_kernel=True, count=9
+    )
+    add = replace(multiply, op="AddV2", count=91)
+    speed = Throughput(
+        steps=steps,
+        warmup_steps=5,
+        median_step_seconds=0.002,
+        p10_step_seconds=0.002,
+        p90_step_seconds=0.002,
+        steps_per_second=456.0,
+    )
+    values: dict[str, Any] = {
+        "placements": (multiply, add, *others),
+        "placement_coverage": PlacementCoverage(nodes=100, unclear=unclear),
+        "devices": Devices(logical=("/device:CPU:0", "/device:GPU:0")),
+        "throughput": speed,
+        **fields,
+    }
+    return session(0.0, seconds=1.0, allocators={"/device:GPU:0": held}, **values)
+
+
+def kept(run: Run) -> list[Finding]:
+    return [one for one in diagnose(Evidence(run=run)) if "steps on the CPU" in one.title]
+
+
+@pytest.mark.parametrize("count", [1, 5])
+def test_a_scope_that_keeps_the_whole_training_on_the_cpu_is_a_note_with_its_line(count: int) -> None:
+    table = Placement(op="Cast", dtype="int64", actual="CPU:0", count=count)
+    (found,) = kept(scoped(table))
+    assert (found.severity, found.certainty) == ("info", "fact")
+    assert found.title == "tf.device at train.py:25 keeps the 90 steps on the CPU: nothing ran on the GPU"
+    assert found.evidence[0] == f"train.py:25: 100 of {103 + count} ops requested CPU:0, MatMul float32 among them"
+
+
+_ELSEWHERE = Placement(op="MatMul", dtype="float32", actual="CPU:0", scope="train.py:40", requested="CPU:0", count=40)
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        scoped(replace(_ELSEWHERE, actual="GPU:0", requested=None, scope=None, count=1)),  # the GPU does its part
+        scoped(_ELSEWHERE),  # two scopes
+        scoped(replace(_ELSEWHERE, scope=None, requested=None)),  # TensorFlow chose
+        scoped(held=9 << 20),
+        scoped(steps=6),
+        scoped(unclear=30),
+        scoped(throughput=None),
+        scoped(placements=(replace(_ELSEWHERE, op="Cast"),)),  # only tables
+        scoped(devices=Devices(logical=("/device:CPU:0",)), device_map=()),  # there is no GPU
+    ],
+)
+def test_what_is_on_the_cpu_in_part_or_without_a_gpu_is_not_a_scope_around_all(run: Run) -> None:
+    assert not kept(run)
 
 
 _NO_SAMPLE = Missing("no_sample")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
+from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.formatting.units import memory, percent, size
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import DeviceMapping, DeviceMemory, Run, RunProcess
@@ -35,6 +38,9 @@ _TO_THE_GPU = (
     " tensors made without device=. If the CPU is meant, hide the GPU (CUDA_VISIBLE_DEVICES=-1)."
 )
 _TO_THE_GPU_OPS = "Look for tf.device('/CPU:0'); gpuwatch run --placement shows where each op runs."
+_WHOLE = 0.9
+"""Share of a program's ops from which on one scope holds all of its work."""
+_MULTIPLIES = re.compile(r"MatMul|Conv\dD|Einsum|RNN")
 _CHOICES = ("visible devices", "visible_device_list", "CUDA_VISIBLE_DEVICES")
 """Settings by which a program chooses its GPUs."""
 _HELD_LONG = 120.0
@@ -213,6 +219,43 @@ def steps_without_the_gpu(evidence: Evidence) -> Iterator[Finding]:
             f"by NVML it kept {memory(points[-1].process_bytes)} of the GPU, its CUDA context included",
         ),
         action=_TO_THE_GPU_OPS if framework_of(evidence) == TENSORFLOW else _TO_THE_GPU,
+    )
+
+
+@rule("idle.memory-held")
+def steps_in_a_cpu_scope(evidence: Evidence) -> Iterator[Finding]:
+    """With --placement: one ``with tf.device`` holds all of the steps' ops on the CPU, and the GPU's memory is unused.
+
+    Not where the steps were seen for long enough to be told without that.
+    """
+    run = evidence.run
+    if run is None or run.group != "run" or len(run.processes) > 1 or not evidence.gpu_usable or not run.device_map:
+        return
+    steps, peaks = run.throughput.steps if run.throughput is not None else 0, run.memory.allocators.values()
+    if steps < _STEPS or not peaks or max(peaks) > _UNTOUCHED or any(steps_without_the_gpu(evidence)):
+        return
+    coverage = run.placement_coverage
+    asked: Counter[str | None] = Counter()
+    for one in run.placements:
+        asked[one.scope if one.requested == "CPU:0" else None] += one.count
+    total = asked.total() + (coverage.unclear if coverage is not None else 0)
+    del asked[None]
+    scope, count = next(iter(asked.most_common(1)), (None, 0))
+    heavy = [one for one in run.placements if one.scope == scope and one.cuda_kernel and _MULTIPLIES.search(one.op)]
+    if not scope or not heavy or count < _WHOLE * total or any("GPU" in one.actual for one in run.placements):
+        return
+    yield note_of(
+        "idle.memory-held",
+        certainty="fact",
+        title=printable(f"tf.device at {scope} keeps the {steps} steps on the CPU: nothing ran on the GPU"),
+        evidence=[
+            printable(
+                f"{scope}: {count} of {total} ops requested CPU:0, {heavy[0].op} {heavy[0].dtype or ''} among them"
+            ),
+            f"the framework held at most {size(max(peaks))} on the GPU",
+        ],
+        action="Make and train the model outside of that tf.device, and leave what is meant for the host in it. If all"
+        " of it is meant for the CPU, hide the GPU (CUDA_VISIBLE_DEVICES=-1).",
     )
 
 
