@@ -112,6 +112,7 @@ def diff(
 @contextmanager
 def _opened(source: _Source, redact: bool) -> Iterator[_Source]:
     name = file_name(source.path)
+    progress(f"reading {name}")
     if not is_recording(source.path):
         if source.since or source.until:
             raise UsageError(

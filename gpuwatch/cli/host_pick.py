@@ -33,6 +33,8 @@ def pick_on_hosts(
     source = asked.source(_LOOK)
     news = threading.Event()
     source.start(news.set)
+    if asked.server is not None:  # which is read in one go
+        progress(f"asking {source.name}")
     try:
         picked = _picked(source, news, conditions, deadline, wait)
     finally:

@@ -8,6 +8,7 @@ import click
 
 from gpuwatch.cli.completion import files
 from gpuwatch.cli.output import data, redact_option, say, say_redacted
+from gpuwatch.cli.progress import progress
 from gpuwatch.cli.recording_input import recording_of
 from gpuwatch.core.errors import EXIT_FAILED, UsageError
 from gpuwatch.core.formatting.terminal import file_name
@@ -35,8 +36,10 @@ def info(file: Path, as_json: bool) -> None:
     from gpuwatch.machine.recording.overview import look_at, overview
 
     with recording_of(file, empty=True) as recording:
+        progress(f"reading {file_name(file)}")
         recording.verify()
         found = look_at(recording)
+        progress("")
         if as_json:
             data(to_json(found))
         else:
@@ -54,7 +57,9 @@ def check(ctx: click.Context, file: Path, as_json: bool) -> None:
     """
     from gpuwatch.machine.recording.check import checked, lines
 
+    progress(f"reading {file_name(file)}")
     report = checked(file)
+    progress("")
     if as_json:
         data(to_json(report))
     else:
@@ -97,5 +102,7 @@ def cut(file: Path, begin: str | None, end: str | None, output: Path, redact: bo
             )
         if redact:
             say_redacted()
+        progress(f"writing {file_name(output)}")
         samples = cut_out(recording, first, until, output, redact=redact)
+        progress("")
         say(f"gpuwatch: wrote {samples:,} samples to {file_name(output)}")

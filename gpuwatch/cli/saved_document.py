@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
+from gpuwatch.cli.progress import progress
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.terminal import file_name
 from gpuwatch.core.model.codec import Document, NotADocument, read
@@ -13,6 +14,7 @@ from gpuwatch.core.model.codec import Document, NotADocument, read
 def read_document(path: Path) -> Document:
     """A saved document; a one-line :class:`UsageError` for anything else."""
     name = file_name(path)
+    progress(f"reading {name}")
     try:
         return read(path)
     except OSError as error:
@@ -23,3 +25,5 @@ def read_document(path: Path) -> Document:
                 f"{name} is not a gpuwatch document", hint=f"if it is a log: gpuwatch explain {shlex.quote(name)}"
             ) from error
         raise UsageError(f"{name} is not a gpuwatch document: {error}") from error
+    finally:
+        progress("")

@@ -19,7 +19,8 @@ import pytest
 
 from gpuwatch.cli import explain as command
 from gpuwatch.cli import log_lines, progress
-from gpuwatch.core.errors import EXIT_FINDING, UsageError
+from gpuwatch.cli.main import cli
+from gpuwatch.core.errors import EXIT_FINDING, GpuwatchError, UsageError
 from gpuwatch.core.model.codec import from_json
 from gpuwatch.core.model.explanation import Explanation
 from gpuwatch.share.reports.report_formats import FORMATS, render
@@ -277,3 +278,39 @@ def test_work_is_announced_once_without_a_terminal(
     monkeypatch.setenv("GPUWATCH_PROGRESS", "terminal")
     progress.progress("nothing of it")
     assert len(begun) == 2
+
+
+RECORDING = Path(__file__).parents[1] / "fixtures/recording-3.gpuwatch"
+SNAPSHOT = RECORDING.with_name("snapshot.json")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("record", "info", RECORDING),
+        ("record", "check", RECORDING),
+        ("record", "cut", RECORDING, "-o", "cut.gpuwatch"),
+        ("usage", RECORDING),
+        ("export", RECORDING, "-o", "all.csv"),
+        ("report", RECORDING),
+        ("report", SNAPSHOT),
+        ("compare", SNAPSHOT, SNAPSHOT),
+        ("diff", SNAPSHOT, SNAPSHOT),
+        ("diff", RECORDING, RECORDING),
+        ("pick", "--prometheus", "http://127.0.0.1:9"),
+    ],
+    ids=lambda arguments: " ".join(one if isinstance(one, str) else one.name for one in arguments[:3]),
+)
+def test_whatever_reads_much_says_so_before_it_reads(
+    arguments: tuple[str | Path, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if each began its work a second ago; nothing is left of it when it ends."""
+    monkeypatch.delenv("GPUWATCH_PROGRESS")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(progress._Late, "start", lambda late: late._say())
+    done = click.testing.CliRunner().invoke(cli, [str(one) for one in arguments])
+    begun = done.stderr.splitlines()[0]
+    assert re.fullmatch(r"gpuwatch: (reading|writing|comparing|asking) .* …", begun), done.stderr
+    ended = progress._late is None
+    progress.progress("")
+    assert ended or isinstance(done.exception, GpuwatchError), "which the program tells last"
