@@ -126,16 +126,15 @@ def asked_fleet(
         raise UsageError("--prometheus and --hosts cannot be combined")
     if beside and prometheus is None:
         raise UsageError("--prometheus-header, -token-file and -ca need --prometheus")
-    for option, value in (("--remote-command", remote_command), ("--ssh-options", ssh_options)):
+    over_ssh = {"--remote-command": remote_command, "--ssh-options": ssh_options}
+    for option, value in over_ssh.items():
         if value is not None and hosts is None:
             raise UsageError(f"{option} needs --hosts")
     if prometheus is not None:
         asked = _server(prometheus, prometheus_headers, prometheus_token_file, prometheus_ca)
         arguments = ["--prometheus", asked.address]
-        for name, path in (
-            ("--prometheus-token-file", prometheus_token_file),
-            ("--prometheus-ca", prometheus_ca),
-        ):
+        paths = {"--prometheus-token-file": prometheus_token_file, "--prometheus-ca": prometheus_ca}
+        for name, path in paths.items():
             arguments += [name, str(path)] if path is not None else []
         return Asked(server=asked, arguments=tuple(arguments))
     if hosts is None:
@@ -147,7 +146,7 @@ def asked_fleet(
     there = _words(remote_command, "--remote-command") if remote_command is not None else ("gpuwatch",)
     options = _words(ssh_options, "--ssh-options") if ssh_options is not None else ()
     arguments = ["--hosts", hosts]
-    for option, value in (("--remote-command", remote_command), ("--ssh-options", ssh_options)):
+    for option, value in over_ssh.items():
         arguments += [option, value] if value is not None else []
     return Asked(hosts=tuple(ssh_hosts(hosts)), command=there, options=options, arguments=tuple(arguments))
 

@@ -25,20 +25,11 @@ _MOST_GPUS = 64
 class PrometheusFeed:
     """Snapshots of one host; implements :class:`gpuwatch.machine.collector.feed.Feed`."""
 
-    def __init__(
-        self,
-        server: Prometheus,
-        source: PrometheusSource,
-        name: str,
-        interval: float,
-        *,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
+    def __init__(self, server: Prometheus, source: PrometheusSource, name: str, interval: float) -> None:
         self.interval = interval
         self.host = HostAccess(name)
         self._server = server
         self._source = source
-        self._clock = clock
         self._wake: Callable[[], None] | None = None
         self._lock = threading.Lock()
         self._arrived: list[Snapshot] = []
@@ -60,7 +51,7 @@ class PrometheusFeed:
         return arrived
 
     def status(self) -> FeedStatus:
-        age = None if self._last is None else self._clock() - self._last
+        age = None if self._last is None else time.time() - self._last
         if self._problem:
             return FeedStatus("stopped", age, detail=self._problem)
         return FeedStatus("starting") if age is None else FeedStatus("ok", age)
@@ -80,7 +71,7 @@ class PrometheusFeed:
         uuids = self._source.uuids(self.host.name)[:_MOST_GPUS]
         past = False
         while not self._stopping.is_set():
-            at = self._clock()
+            at = time.time()
             try:
                 if not past:
                     self._give(self._history(uuids, at - _PAST, at - self.interval))

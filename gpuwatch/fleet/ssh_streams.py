@@ -80,13 +80,11 @@ class RemoteStreams:
         *,
         command: Sequence[str] = GPUWATCH,
         options: Sequence[str] = (),
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._interval = interval
         self._changed = changed
         self._command = tuple(command)
         self._options = tuple(options)
-        self._clock = clock
         self.streams = {host: Stream(host) for host in hosts}
         self._restart_at: float | None = None
         self._selector = selectors.DefaultSelector()
@@ -107,7 +105,7 @@ class RemoteStreams:
     def interval(self, seconds: float) -> None:
         if seconds != self._interval:
             self._interval = seconds
-            self._restart_at = self._clock() + 1.0  # more key presses may follow
+            self._restart_at = time.monotonic() + 1.0  # more key presses may follow
             self._wake()
 
     def start(self) -> None:
@@ -146,7 +144,7 @@ class RemoteStreams:
             self._selector.close()
 
     def _start_due(self) -> None:
-        now = self._clock()
+        now = time.monotonic()
         if self._restart_at is not None and now >= self._restart_at:
             self._restart_at = None
             for stream in self.streams.values():
@@ -176,7 +174,7 @@ class RemoteStreams:
             )
         except OSError as error:
             raise GpuwatchError(f"ssh cannot be started: {error.strerror}", hint="install an ssh client") from error
-        stream.process, stream.started = process, self._clock()
+        stream.process, stream.started = process, time.monotonic()
         for kind, pipe in (("lines", process.stdout), ("messages", process.stderr)):
             assert pipe is not None
             os.set_blocking(pipe.fileno(), False)
@@ -221,12 +219,12 @@ class RemoteStreams:
         if not isinstance(document, Snapshot):
             stream.odd = "it is no snapshot"
             return
-        stream.fresh, stream.failures, stream.heard = True, 0, self._clock()
+        stream.fresh, stream.failures, stream.heard = True, 0, time.monotonic()
         silent = next((problem for problem in document.problems if problem.source == "collector"), None)
         if document.driver is None and silent is not None:
             self._reason(stream, silent.detail)
             return
-        stream.snapshot, stream.came, stream.reason = document, self._clock(), ""
+        stream.snapshot, stream.came, stream.reason = document, time.monotonic(), ""
         self._changed(stream)
 
     def _reason(self, stream: Stream, why: str) -> None:
@@ -237,7 +235,7 @@ class RemoteStreams:
 
     def _look(self) -> None:
         """Finds hosts that have stopped sending."""
-        now = self._clock()
+        now = time.monotonic()
         for stream in self.streams.values():
             if stream.process is None:
                 continue
@@ -270,7 +268,7 @@ class RemoteStreams:
         self._end(stream)
         pause = _PAUSES[min(stream.failures, len(_PAUSES) - 1)]
         stream.failures += 1
-        stream.due = self._clock() + pause
+        stream.due = time.monotonic() + pause
         self._reason(stream, why)
 
     def _end(self, stream: Stream) -> None:

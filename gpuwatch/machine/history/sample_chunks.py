@@ -84,11 +84,11 @@ class Chunk:
     PER_SAMPLE = 100
     """Bytes of Python's overhead for one sample."""
 
-    def __init__(self, times: list[float] | None = None, frames: bytes = b"") -> None:
-        self.times: list[float] = times or []
+    def __init__(self) -> None:
+        self.times: list[float] = []
         self.size = 0
         """Bytes."""
-        self._frames: list[bytes] = [frames]
+        self._frames: list[bytes] = []
         self._writer = ChunkWriter()
 
     def add(self, snapshot: Snapshot, findings: tuple[Finding, ...]) -> None:
