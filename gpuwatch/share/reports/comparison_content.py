@@ -12,16 +12,7 @@ from gpuwatch.core.model.comparison import Comparison
 from gpuwatch.core.model.findings import SEVERITY_ORDER
 from gpuwatch.core.model.run import Run
 from gpuwatch.experiment.trials.speed import wide
-from gpuwatch.share.reports import charts
-from gpuwatch.share.reports.cluster_content import (
-    cluster_sentence,
-    is_cluster,
-    lost,
-    machine_parts,
-    node_table,
-    odd_table,
-    simulated_machines,
-)
+from gpuwatch.share.reports import charts, cluster_content
 from gpuwatch.share.reports.comparable_runs import gpus, is_program
 from gpuwatch.share.reports.conclusion import conclusion, failed
 from gpuwatch.share.reports.content import GLYPHS, Content, Table, clean
@@ -71,10 +62,12 @@ def comparison_content(document: Comparison) -> Content:
     state, verdict = _verdict(document.runs, bad)
     title = conclusion(document)
     subject = [f"{count} run{'' if count == 1 else 's'} compared"] if document.runs or not document.nodes else []
-    if is_cluster(document):
+    if cluster_content.is_cluster(document):
         # Which node differs is asked first; without runs, there is nothing else to say.
         title = "; ".join(
-            filter(None, (cluster_sentence(document), title if document.runs and not document.odd else ""))
+            filter(
+                None, (cluster_content.cluster_sentence(document), title if document.runs and not document.odd else "")
+            )
         )
         subject = [f"{len(document.nodes)} node{'' if len(document.nodes) == 1 else 's'}"] * bool(
             document.nodes
@@ -86,13 +79,13 @@ def comparison_content(document: Comparison) -> Content:
         state=state,
         verdict=verdict,
         reason="",
-        simulated=simulated_note(document.runs) or simulated_machines(document),
+        simulated=simulated_note(document.runs) or cluster_content.simulated_machines(document),
         facts=(),
         tables=tuple(
             part
             for part in (
-                odd_table(document),
-                node_table(document),
+                cluster_content.odd_table(document),
+                cluster_content.node_table(document),
                 table,
                 _skipped(document),
                 _machines(document),
@@ -107,14 +100,14 @@ def comparison_content(document: Comparison) -> Content:
                 dataclasses.replace(run_content(run), title=name)
                 for run, name in zip(document.runs, labels(document.runs), strict=True)
             ),
-            *machine_parts(document),
+            *cluster_content.machine_parts(document),
         ),
     )
 
 
 def _of_nodes(document: Comparison, state: str, verdict: str) -> tuple[str, str]:
     """The same with what became of the nodes."""
-    silent = len(lost(document))
+    silent = len(cluster_content.lost(document))
     odd = len({fact.node for fact in document.odd})
     words = [f"{odd} odd"] if odd else []
     if silent:
