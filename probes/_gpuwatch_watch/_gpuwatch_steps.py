@@ -6,9 +6,11 @@ only, Python 3.7 or newer.
 
 import _thread
 import collections
+import contextlib
 import os
 import sys
 import time
+import weakref
 
 _WARM_UP = 5
 _LATEST = 4000
@@ -30,6 +32,9 @@ _TAPES = "tensorflow.python.eager.backprop"
 _SESSION_CLASS = "tensorflow.python.client.session"
 _FEW = 3
 """Runs of a session before they count as steps: its variables are initialised by one, too."""
+GROWN = 20
+"""Runs before which a session's graph grew, from which on it is worth telling."""
+_NOT_OWN = ("site-packages", "dist-packages", "_gpuwatch_", "<frozen")
 _FUNCTIONS = (
     "tensorflow.python.eager.polymorphic_function.polymorphic_function",
     "tensorflow.python.eager.def_function",
@@ -145,6 +150,8 @@ class Sessions:
         self.attribute = attribute
         self.known = {}
         """By the numbers of fetches and targets."""
+        self.graphs = weakref.WeakKeyDictionary()
+        """By graph: its runs, before how many of them it grew, its nodes at first and now, a line that adds some."""
         self.sending = False
 
     def count(self, module):
@@ -159,6 +166,23 @@ class Sessions:
         what = len(given.get("fetch_list") or ()), len(given.get("target_list") or ())
         if what in self.known or len(self.known) < _MOST_FUNCTIONS:
             self.known.setdefault(what, Steps(self.sending)).step()
+        with contextlib.suppress(Exception):  # another version: its graphs are not looked at
+            self._grew(session.graph)
+
+    def _grew(self, graph):
+        nodes = graph.version
+        seen = self.graphs.setdefault(graph, [0, 0, nodes, nodes, ""])
+        seen[0] += 1
+        if nodes > seen[3]:
+            before, seen[3] = seen[3], nodes
+            seen[1] += 1
+            if seen[1] == GROWN:
+                seen[4] = _made_at(graph.get_operations()[before].traceback)
+
+    def growing(self):
+        """Of the graph that grew most often, what is known of it; None if none did again and again."""
+        most = max(list(self.graphs.values()), key=lambda seen: seen[1], default=None)
+        return most if most is not None and most[1] >= GROWN else None
 
     def busiest(self):
         """The most frequent runs, as what is counted; None if there are few."""
@@ -192,6 +216,7 @@ class Counters:
         for steps in (self.own, self.batches, self.optimizer, self.tapes):
             steps.reset()
         self.sessions.known.clear()
+        self.sessions.graphs.clear()
         self.calls = Calls(self.own.sending)
         self.by_tape = False
         self.at_tapes = []
@@ -258,6 +283,11 @@ class Method:
         if instance is not None:
             self.see()
         return self.original.__get__(instance, owner)
+
+
+def _made_at(frames):
+    own = [one for one in frames or () if not any(part in one.filename for part in _NOT_OWN)]
+    return "%s:%d" % (os.path.basename(own[-1].filename), own[-1].lineno) if own else ""
 
 
 def _counted(name, steps):

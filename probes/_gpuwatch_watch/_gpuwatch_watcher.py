@@ -259,6 +259,8 @@ class Watcher:
         if self.forks_after_start:
             self.emit("result", name="forks_after_start", value=self.forks_after_start)
         self.placements()
+        if self.counters.sessions.growing() is not None:
+            self.emit("result", name="graph_growth", value=self.counters.sessions.growing())
         steps, ops = self.counters.tapes.count, self.counters.at_tapes
         if len(ops) > 1:
             self.emit("result", name="eager_loop", value={"ops": ops[1] - ops[0], "steps": steps - 1})

@@ -143,3 +143,21 @@ def test_an_array_within_a_graph() -> None:
     assert "122 MiB are a constant of the graph of step" in found.title
     assert "used at train.py:9" in found.evidence[0]
     assert "3 traced graphs: 366 MiB" in found.evidence[1]
+
+
+@pytest.mark.parametrize(
+    ("runs", "grown", "line", "tells"),
+    [
+        (660, 330, "train.py:32", True),
+        (40, 40, "", True),
+        (100, 20, "train.py:32", True),
+        (1000, 20, "train.py:32", False),  # an evaluation once in a while
+    ],
+)
+def test_a_session_whose_graph_grows_in_its_loop(runs: int, grown: int, line: str, *, tells: bool) -> None:
+    results = {"graph_growth": [runs, grown, 54, 2600, line]}
+    found = [one for one in diagnose(Evidence(run=draft(group="run", results=results))) if "graph grew" in one.title]
+    assert len(found) == tells
+    for one in found:
+        assert one.title == f"The session's graph grew before {grown} of its {runs} runs: from 54 to 2600 nodes"
+        assert one.evidence == ((f"{line} adds nodes between two runs",) if line else ())

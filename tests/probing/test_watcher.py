@@ -321,6 +321,27 @@ def test_the_latest_steps_are_sent_with_their_times(watcher: ModuleType) -> None
         assert later.end - later.seconds == pytest.approx(earlier.end, abs=3e-6)
 
 
+@pytest.mark.parametrize(("each", "runs", "grown"), [(1, 30, 30), (1, 20, 20), (1, 19, 0), (10, 60, 0), (2, 60, 30)])
+def test_a_graph_that_grows_between_the_runs_of_its_session(each: int, runs: int, grown: int) -> None:
+    """Every so many runs a node is made, of a line of the program: that is known once it did 20 times."""
+    frames = [SimpleNamespace(filename=f"/x/{name}", lineno=7) for name in ("train.py", "site-packages/tf/op.py")]
+
+    class Graph:
+        version = 50
+
+        def get_operations(self) -> list[SimpleNamespace]:
+            return [SimpleNamespace(traceback=frames)] * self.version
+
+    sessions, graph = load("_gpuwatch_steps").Sessions(None), Graph()
+    frame = SimpleNamespace(f_locals={"fetch_list": ["loss"], "target_list": []})
+    sessions._ran(frame, SimpleNamespace())  # a version without that
+    sessions._ran(frame, SimpleNamespace(graph=graph))
+    for at in range(1, runs + 1):
+        graph.version += at % each == 0
+        sessions._ran(frame, SimpleNamespace(graph=graph))
+    assert sessions.growing() == ([runs + 1, grown, 50, 50 + grown, "train.py:7"] if grown else None)
+
+
 def test_steps_of_own_loops_and_of_sessions_have_a_speed(watcher: ModuleType) -> None:
     """What ``gpuwatch try`` counts, ``run`` counts, too: the best kind that the program has."""
 

@@ -133,6 +133,7 @@ class DeviceCopy(msgspec.Struct, frozen=True, kw_only=True):
 
 TOLD_BY_FINDINGS = frozenset(
     {"cpu_hops", "large_constants", "eager_loop", "eager_functions", "forks_after_start", "keras_calls", "replicas"}
+    | {"graph_growth"}
 )
 """Results of a watched program that only its findings need."""
 

@@ -19,6 +19,8 @@ _SHARE = 0.3
 _MOST = 3
 _EAGER_CALLS = 5
 """Calls of a tf.function that ran eagerly, of which fewer may be a look at a mistake."""
+_GROWING = 0.2
+"""Share of a session's runs before which its graph grows, from which on that is what its loop does."""
 _EAGER = "eager_functions"
 """Name of the watcher's result with the tf.functions that ran eagerly (_gpuwatch_traces.py)."""
 _TAPES = "gradients of a GradientTape"
@@ -117,6 +119,23 @@ def _eager_ops(run: Run, ops: int, seconds: float) -> Iterator[Finding]:
         evidence=[f"{ops} eager ops in {seconds:.1f} s: {seconds / ops * 1e6:.0f} µs an op, with the Python around it"],
         action="Put what is repeated into a tf.function, and keep its tensors on the GPU from one call to the next"
         " instead of NumPy arrays (no .numpy() and tf.constant() in each step).",
+    )
+
+
+@rule("function.retraced")
+def growing_graph(evidence: Evidence) -> Iterator[Finding]:
+    """A TF1 loop that makes ops: the session prepares the whole graph anew for each run of a new one."""
+    result = evidence.run.results.get("graph_growth") if evidence.run is not None else None
+    runs, grown, first, last, line = result if isinstance(result, list) else (0, 0, 0, 0, "")
+    if not grown or grown < _GROWING * runs:
+        return
+    yield warning_of(
+        "function.retraced",
+        title=f"The session's graph grew before {grown} of its {runs} runs: from {first} to {last} nodes",
+        evidence=[printable(f"{line} adds nodes between two runs")] if line else [],
+        action="Make every op once, before the loop, and run the same ones in it; what changes goes through a"
+        " placeholder. tf.compat.v1.get_default_graph().finalize() before the loop raises an error at the line that"
+        " adds one.",
     )
 
 
