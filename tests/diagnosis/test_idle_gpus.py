@@ -30,6 +30,8 @@ from gpuwatch.experiment.probing.memory_ledger import MemoryLedger
 from gpuwatch.experiment.probing.memory_timeline import Timeline
 from gpuwatch.explain.diagnosis.engine import diagnose
 from gpuwatch.explain.diagnosis.evidence import Evidence
+from gpuwatch.explain.diagnosis.runs.finish_run import complete
+from gpuwatch.explain.logs.log_parser import parse
 from tests.diagnosis.cases import GIB, ON_GPU, draft, machine, process
 
 
@@ -216,6 +218,14 @@ def test_a_scope_that_keeps_the_whole_training_on_the_cpu_is_a_note_with_its_lin
     assert (found.severity, found.certainty) == ("info", "fact")
     assert found.title == "tf.device at train.py:25 keeps the 90 steps on the CPU: nothing ran on the GPU"
     assert found.evidence[0] == f"train.py:25: 100 of {103 + count} ops requested CPU:0, MatMul float32 among them"
+
+
+def test_a_training_that_a_scope_keeps_on_the_cpu_is_not_said_to_be_without_problems() -> None:
+    run = complete(scoped(verdict="ok"), parse(""), machine())
+    assert not any(found.id == "healthy" for found in run.findings)
+    assert run.verdict_reason.startswith("It succeeded. tf.device at train.py:25 keeps the 90 steps on the CPU")
+    other = complete(scoped(verdict="ok", steps=6), parse(""), machine())
+    assert "tf.device" not in other.verdict_reason
 
 
 _ELSEWHERE = Placement(op="MatMul", dtype="float32", actual="CPU:0", scope="train.py:40", requested="CPU:0", count=40)

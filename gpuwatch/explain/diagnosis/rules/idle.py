@@ -41,6 +41,8 @@ _TO_THE_GPU_OPS = "Look for tf.device('/CPU:0'); gpuwatch run --placement shows 
 _WHOLE = 0.9
 """Share of a program's ops from which on one scope holds all of its work."""
 _MULTIPLIES = re.compile(r"MatMul|Conv\dD|Einsum|RNN")
+BY_SCOPE = "tf.device"
+"""Beginning of the title of a finding on a program that is on the CPU by its own line."""
 _CHOICES = ("visible devices", "visible_device_list", "CUDA_VISIBLE_DEVICES")
 """Settings by which a program chooses its GPUs."""
 _HELD_LONG = 120.0
@@ -247,7 +249,7 @@ def steps_in_a_cpu_scope(evidence: Evidence) -> Iterator[Finding]:
     yield note_of(
         "idle.memory-held",
         certainty="fact",
-        title=printable(f"tf.device at {scope} keeps the {steps} steps on the CPU: nothing ran on the GPU"),
+        title=printable(f"{BY_SCOPE} at {scope} keeps the {steps} steps on the CPU: nothing ran on the GPU"),
         evidence=[
             printable(
                 f"{scope}: {count} of {total} ops requested CPU:0, {heavy[0].op} {heavy[0].dtype or ''} among them"

@@ -13,6 +13,7 @@ from gpuwatch.explain.diagnosis.engine import NO_GPU, in_order
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.memory.oom_arithmetic import UNEXPLAINED
 from gpuwatch.explain.diagnosis.rules.ending_words import ENDINGS
+from gpuwatch.explain.diagnosis.rules.idle import BY_SCOPE
 from gpuwatch.explain.diagnosis.rules.placement import LIMIT
 from gpuwatch.explain.diagnosis.rules.signals import ended_by
 from gpuwatch.explain.diagnosis.rules.survived_error import DESPITE_ERROR, WENT_ON
@@ -50,6 +51,7 @@ def relevant(run: Run, log: LogFacts, findings: tuple[Finding, ...]) -> tuple[Fi
     caught = _exited_well(run) or ended_apart(run, run.outcome)
     elsewhere = run.verdict == "error" and any(_ended_otherwise(found) for found in findings)
     fell_back = any(entry.reason != LIMIT for entry in run.fallbacks)
+    scoped = any(found.title.startswith(BY_SCOPE) for found in findings)
     moved = [entry.detail for entry in run.fallbacks if entry.reason == "unknown"]
     despite = any(found.title.startswith(DESPITE_ERROR) for found in findings)
     concerning = (
@@ -66,7 +68,7 @@ def relevant(run: Run, log: LogFacts, findings: tuple[Finding, ...]) -> tuple[Fi
             and not any(detail in found.title for detail in moved)
         )
         and not (found.id in NO_GPU and not asked)
-        and not (found.id == "healthy" and (fell_back or despite or not (ended_well and asked)))
+        and not (found.id == "healthy" and (fell_back or scoped or despite or not (ended_well and asked)))
     )
     return tuple(in_order(concerning))
 
@@ -95,6 +97,8 @@ def reason_of(run: Run, log: LogFacts, verdict: Verdict, findings: tuple[Finding
         return DESPITE_OOM
     if verdict == "ok" and run.framework is None and not log.frameworks and not run.device_map:
         return "It succeeded; neither TensorFlow, PyTorch nor JAX was seen in it."
+    if verdict == "ok" and (scoped := [found.title for found in findings if found.title.startswith(BY_SCOPE)]):
+        return f"It succeeded. {scoped[0]}."
     despite = next((found.title for found in findings if found.title.startswith((DESPITE_ERROR, WENT_ON))), "")
     if verdict == "ok" and despite.startswith(DESPITE_ERROR):
         return f"{despite}."
