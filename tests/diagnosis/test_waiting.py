@@ -253,6 +253,8 @@ def test_a_cluster_that_waits_for_a_worker_is_told_with_who_is_missing(missing: 
     "run",
     [
         cluster(_WAITS.format(1), _ASKED, "/job:worker/replica:0/task:2", _JOINED.format(2)),
+        cluster(_JOINED.format(0), _WAITS.format(1), _ASKED, _JOINED.format(2), _WAITS.format(0), "a worker's error"),
+        cluster(_WAITS.format(0), "its beginning is not kept"),
         cluster(_WAITS.format(1), _ASKED, verdict="ok", outcome=Outcome(exit_code=0)),
         cluster(_JOINED.format(0), _WAITS.format(1), "… 90 earlier lines not kept", "step 7"),
         cluster(_WAITS.format(1), step_times=(TimedStep(t=17.0, seconds=1.0, number=60),)),

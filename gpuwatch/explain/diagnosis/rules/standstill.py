@@ -24,7 +24,7 @@ _CPU = 0.2
 """Share of a core above which the process computes something, if no steps."""
 _GPU = 5.0
 """Percent of utilization above which a GPU computes: one step may be long."""
-_MISSING = re.compile(r"\] Waiting for (\d+)/(\d+) tasks to connect\.")
+_MISSING = re.compile(r"\] Waiting for ([1-9]\d*)/(\d+) tasks to connect\.")
 _CONNECTED = " has connected to coordination service"
 _TASK = re.compile(r"/job:(\w+)/replica:\d+/task:(\d+)\s*")
 _TIMEOUT = re.compile(r"Timeout \(\d+:\d\d:\d\d(?:\.\d+)?\)!")
