@@ -43,9 +43,9 @@ PRINTS = {
     "misspelt-env": ["device:GPU:0"],
     "visible-invalid-first": ["device:CPU:0"],
     "visible-api": ["device:GPU:0"],
-    "fraction": ["device:GPU:0 may have 3276 MB", "[[11.]]"],
+    "fraction": ["device:GPU:0 may have 1638 MB", "[[11.]]"],
     "grow-to-limit": ["device:GPU:0"],
-    "session-grow-to-limit": ["device:GPU:0 may have 3276 MB", "[[11.]]"],
+    "session-grow-to-limit": ["device:GPU:0 may have 1638 MB", "[[11.]]"],
     "growth-and-limit": ["Cannot set memory growth", "device:GPU:0"],
     "mixed-growth": ["Memory growth cannot differ between GPU devices", "device:GPU:0"],
     "late-config": ["memory growth: Physical devices", "logical devices: Virtual", "visible devices: Visible devices"],
@@ -63,7 +63,7 @@ PRINTS = {
     "visible-late": ["device:GPU:0"],
     "fragmentation": ["OOM when allocating tensor"],
     "largest-batch": ["OOM when allocating tensor", "largest batch that fitted: "],
-    "contention": ["first may have 3276 MB", "second may have 3276 MB", "second computed [[11.]]"],
+    "contention": ["first may have 1638 MB", "second may have 1638 MB", "second computed [[11.]]"],
     "occupied": ["out of memory"],
     "mirrored": ["2 replicas", "Epoch 3/3"],
     "model-parallel": ["Epoch 3/3", "device:GPU:0 /job:localhost/replica:0/task:0/device:GPU:1"],
@@ -141,7 +141,7 @@ class Lane:
 
     def __init__(self, folder: Path, tier: Tier) -> None:
         self._folder = folder
-        self._machine = SimMachine.open(SimShape.parse("2x8GiB"), name=f"recipe-{uuid.uuid4().hex[:12]}")
+        self._machine = SimMachine.open(SimShape.parse("2x4GiB"), name=f"recipe-{uuid.uuid4().hex[:12]}")
         self._environment = {**self._machine.environment(os.environ, tier=tier), "TF_CPP_MIN_LOG_LEVEL": "0"}
         self.queue = ThreadPoolExecutor(1)
 
