@@ -44,7 +44,7 @@ def _output(folder: Path, code: str, *options: str) -> tuple[bytes, list[bytes]]
     script = folder / "work.py"
     script.write_text(code)
     done = gpuwatch_forked(
-        *("run", "-q", "--no-save", "--sim", "2x4GiB", "--sim-tier", "plugin", *options),
+        *("run", "-q", "--no-save", "--sim", "2x2GiB", "--sim-tier", "plugin", *options),
         *("--", sys.executable, str(script)),
         environment=dict(os.environ),
         tier="plugin",

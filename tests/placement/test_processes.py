@@ -24,7 +24,7 @@ pytestmark = [
 
 def _run(script: str, tier: Tier, folder: Path, *arguments: str) -> dict[str, Any]:
     out = folder / "run.json"
-    options = ("--placement", "-q", "--no-save", "--sim", "2x4GiB", "--sim-tier", tier, "-o", str(out))
+    options = ("--placement", "-q", "--no-save", "--sim", "2x2GiB", "--sim-tier", tier, "-o", str(out))
     command = ("run", *options, "--", sys.executable, str(_FOLDER / script), *arguments)
     done = gpuwatch_forked(*command, environment=dict(os.environ), timeout=500, tier=tier)
     assert done.code == 0, done.err[-2000:]

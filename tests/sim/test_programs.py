@@ -147,7 +147,7 @@ def watched(folder: Path, tier: Tier, code: str, *more: str) -> tuple[Result, di
     """What ``run --placement`` tells of a program on two simulated GPUs."""
     script, out = folder / f"{tier}.py", folder / f"{tier}.json"
     script.write_text(code)
-    options = ("--placement", "-q", "--no-save", "--sim", "2x4GiB", "--sim-tier", tier, "-o", str(out))
+    options = ("--placement", "-q", "--no-save", "--sim", "2x2GiB", "--sim-tier", tier, "-o", str(out))
     command = ("run", *options, *more, "--", PYTHON, str(script))
     done = gpuwatch_forked(*command, environment=dict(os.environ), timeout=900, tier=tier)
     return done, json.loads(out.read_text())

@@ -75,7 +75,7 @@ with tf.Graph().as_default():
 )
 
 
-def run(tmp_path: Path, code: str, *arguments: str, shape: str = "1x4GiB") -> tuple[int, str, dict[str, Any]]:
+def run(tmp_path: Path, code: str, *arguments: str, shape: str = "1x2GiB") -> tuple[int, str, dict[str, Any]]:
     script, output = tmp_path / "program.py", tmp_path / "run.json"
     script.write_text(code)
     options = ["-q", "--no-save", "--sim", shape, "--memory", "--json", "-o", str(output)]
