@@ -36,6 +36,7 @@ FRAMEWORKS = ("tensorflow", "keras")
 HOOKED = (
     "tensorflow.python.pywrap_tfe",
     "tensorflow.python.client.pywrap_tf_session",
+    "tensorflow.python.client.session",
     "tensorflow.python.client._pywrap_device_lib",
     "tensorflow.python.eager.context",
     "tensorflow.python.framework.errors_impl",

@@ -19,7 +19,7 @@ from gpuwatch.cli.run import _used_by_hand
 from gpuwatch.sim.machine import SimMachine
 from gpuwatch.sim.shape import SimShape
 from tests.conftest import gpuwatch, has_cuda_wheel, has_driver
-from tests.forked import gpuwatch_forked, run_gpuwatch
+from tests.forked import gpuwatch_forked, python_forked, run_gpuwatch
 from tests.terminal import Terminal, wait_until_ended
 
 _KERAS = """
@@ -274,13 +274,14 @@ def test_settings_of_a_program_are_recorded_without_traces(
     script.write_text(_SETTINGS)
     environment = sim_machine("2x2GiB").environment(os.environ, tier="plugin")
     environment["TF_FORCE_GPU_ALLOW_GROWTH"] = "false"
-    command = [sys.executable, str(script)]
-    alone = subprocess.run(command, capture_output=True, env=environment, check=True)
-    seen = watched("--placement", "-o", str(out), "--", *command, env=environment)
+    alone = python_forked(str(script), environment=environment, imported_with=environment)
+    command = ("run", "-q", "--placement", "-o", str(out), "--", sys.executable, str(script))
+    seen = gpuwatch_forked(*command, environment=environment)
+    assert alone.code == seen.code == 0
     # Where an object lies differs from run to run. What --placement switches on is logged, to stdout too, and is a
     # setting of sessions that their errors print.
     ours = r"0x[0-9a-f]+|\{target: .*|^\S+: \(\w+\): /job:\S+\n"
-    traces = [re.sub(ours, "", each.stdout.decode(), flags=re.MULTILINE) for each in (alone, seen)]
+    traces = [re.sub(ours, "", each.out, flags=re.MULTILINE) for each in (alone, seen)]
     assert traces[1].splitlines() == traces[0].splitlines()
     assert traces[0].count("Traceback") >= 7
     line = {name: script.read_text()[: script.read_text().index(name)].count("\n") + 1 for name in _CALLS}

@@ -215,9 +215,11 @@ for name, code in CASES.items():
 def test_programs_of_every_kind_run_as_they_would_alone(sim_machine: Open, run: Callable[..., Tried]) -> None:
     machine = sim_machine("2x2GiB")
     code = f"{_EAGER}{_BEGIN}CASES = {_CASES!r}\n{_EACH}"
-    alone, limited = run(machine, code, None, watched=False), run(machine, code, "limit=500MiB", no_retry=True)
+    alone = run(machine, code, None, watched=False, fork=True)
+    limited = run(machine, code, "limit=500MiB", no_retry=True, fork=True)
     shown = [re.sub("0x[0-9a-f]+", "0x", each.done.stdout) for each in (alone, limited)]
     assert shown[1].splitlines() == shown[0].splitlines()
+    assert any(state.applied is not None and state.applied.applied for state in limited.states)
     assert alone.done.returncode == limited.done.returncode == 0
     assert shown[0].count("\n-- 0\n") == len(_CASES), alone.done.stderr[-3000:]
     assert shown[0].count("Traceback") >= 8
@@ -337,7 +339,7 @@ with tf.Session(CONFIG) as session:
 def test_a_session_has_the_setting_where_the_program_left_it_open(
     config: str, setting: str, amounts: list[int], overridden: str, sim_machine: Open, run: Callable[..., Tried]
 ) -> None:
-    found = run(sim_machine("2x2GiB"), _SESSION.replace("CONFIG", config), setting)
+    found = run(sim_machine("2x2GiB"), _SESSION.replace("CONFIG", config), setting, fork=True)
     assert (found.done.returncode, found.done.stdout) == (0, f"{amounts}\n"), found.done.stderr[-2000:]
     assert found.state.applied is not None
     assert (found.state.applied.applied, found.state.applied.overridden) == (not overridden, overridden)
