@@ -28,6 +28,7 @@ class Sample(NamedTuple):
 
 
 SAMPLES = (
+    Sample("[E] IRuntime: Error Code 1: Serialization (Serialization assertion plan->header.magicTag == rt::kPLAN_MAGIC_TAG failed.)", "Look at which file was given"),
     Sample("[E] IRuntime: Error Code 1: (Trying to load an engine created with incompatible serialization version.", "Build the engine again"),
     Sample("RuntimeError: Unable to use CUDA: Outdated cuDNN installation found.", "Install a newer cuDNN"),
     Sample("[Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1, OpType=ALLREDUCE)", "first exchange of all"),

@@ -117,8 +117,8 @@ def test_the_compilers_own_message_is_evidence() -> None:
     said = "/tmp/a/main.c:3:10: fatal error: Python.h: No such file or directory"
     call = "subprocess.CalledProcessError: Command '['/usr/bin/gcc', '/tmp/a/main.c']' returned non-zero exit status 1."
     found = explain([said, *_TRACE.split("\n")[:3], call]).findings[0]
-    assert "compiler failed" in found.title
-    assert any("Python.h" in line for line in found.evidence)
+    assert "header Python.h" in found.title
+    assert "compiler failed" in explain([*_TRACE.split("\n")[:3], call]).findings[0].title
     other = explain([*_TRACE.split("\n")[:3], call.replace("/usr/bin/gcc", "/usr/bin/python")]).findings[0]
     assert "process of the job failed" in other.title
 
@@ -236,6 +236,34 @@ def test_a_warning_about_the_gpu_never_outranks_an_error_of_the_programs_own(err
     told = {one.id: one.severity for one in found.findings}
     assert told["driver.too-old"] == ("info" if own else "error")
     assert any(error in one.evidence for one in found.findings) is own
+
+
+@pytest.mark.parametrize(
+    "told", ["ProcessGroupNCCL is only supported with GPUs, no GPUs found!", "CUDA available: False"]
+)
+def test_a_missing_gpu_whose_reason_is_in_the_log(told: str) -> None:
+    group = "ValueError: Default process group has not been initialized, please make sure to call init_process_group."
+    assert explain([_OLD, told, *_TRACE.split("\n")[:3], group]).primary == "driver.too-old"
+    own = explain([_OLD, told, *_TRACE.split("\n")[:3], "KeyError: 'label'"])
+    assert own.primary != "driver.too-old"
+    assert {one.severity for one in own.findings if one.id == "driver.too-old"} == {"warning"}
+    assert not any("does not say why" in one.title or "no consequence" in one.title for one in own.findings)
+
+
+def test_gpus_that_are_asked_for_where_there_are_none() -> None:
+    asked = "pytorch_lightning.utilities.exceptions.MisconfigurationException: You requested GPUs: [0]"
+    for has, title in (("[]", "the process sees none"), ("[0]", "strategy")):
+        found = explain([*_TRACE.split("\n")[:3], asked, f" But your machine only has: {has}"]).findings[0]
+        assert found.id == "distribution.devices-missing"
+        assert title in found.title
+
+
+def test_a_file_that_is_no_engine() -> None:
+    magic = "Serialization assertion plan->header.magicTag == rt::kPLAN_MAGIC_TAG failed."
+    tag = "Serialization assertion stdVersionRead == serializationVersion failed.Version tag does not match."
+    for said, title in ((magic, "or it is none"), (tag, "Another version of TensorRT made")):
+        found = explain(["[I] start", f"[E] IRuntime::deserializeCudaEngine: Error Code 1: Serialization ({said})"])
+        assert title in found.findings[0].title
 
 
 def test_an_index_into_a_list_of_gpus_follows_from_the_warning() -> None:

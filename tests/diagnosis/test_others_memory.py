@@ -27,6 +27,7 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.experiment.probing.memory_ledger import MemoryLedger
 from gpuwatch.explain.diagnosis.engine import diagnose
 from gpuwatch.explain.diagnosis.evidence import Evidence
+from gpuwatch.explain.diagnosis.explain import explain
 from gpuwatch.explain.diagnosis.memory.oom_arithmetic import OTHERS_UNKNOWN, WHO_HELD_IT, OomFacts, judge
 from gpuwatch.explain.diagnosis.memory.oom_facts import oom_facts
 from gpuwatch.explain.diagnosis.memory.others_memory import beside, others_memory
@@ -178,6 +179,16 @@ def test_pytorchs_own_numbers(
     reserved = used + spare if used is not None and spare is not None else own
     if allowed is not None and asked <= total and reserved + asked > allowed:
         assert cause == "memory.limit-too-small"
+
+
+def test_more_in_use_than_the_device_has_is_no_fragmentation() -> None:
+    """As Windows allows, which lends the host's memory; PyTorch 1.13 on 8 GiB."""
+    told = (
+        "RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 8.00 GiB total capacity; {} GiB already"
+        " allocated; 0 bytes free; {} GiB reserved in total by PyTorch)"
+    )
+    assert explain([told.format("10.16", "13.00")]).primary == "memory.model-too-large"
+    assert explain([told.format("5.16", "7.80")]).primary == "memory.fragmented"
 
 
 @pytest.mark.parametrize(

@@ -543,6 +543,23 @@ def test_a_program_that_requires_a_gpu_and_finds_none() -> None:
 
 
 OF_A_KIND = (
+    ("AttributeError: 'int' object has no attribute 'pop'", "of the type int, which has no pop"),
+    ("AttributeError: 'tuple' object has no attribute 'shape'", "of the type tuple, which has no shape"),
+    ("AttributeError: 'QuestionAnsweringModelOutput' object has no attribute 'logits'", "the head for the task"),
+    ("TypeError: unsupported format string passed to tuple.__format__", "of the type tuple is formatted"),
+    ("TypeError: unsupported format string passed to NoneType.__format__", "of the type NoneType is formatted"),
+    ("TypeError: iteration over a 0-d tensor", "a single number"),
+    ("TypeError: len() of unsized object", "a single number"),
+    ("RuntimeError: masked_fill only supports boolean masks, but got dtype Long", "mask.bool()"),
+    ("RuntimeError: Mask shape should match input", "the shapes there do not fit"),
+    ("ScopeParamShapeError: Initializer expected to generate shape (1, 9) but got shape (1, 3)", "the shapes there"),
+    ("TabError: inconsistent use of tabs and spaces in indentation", "python -m tabnanny"),
+    ("KeyError: 'SLURM_NTASKS'", "only if their option is given"),
+    (
+        "/usr/bin/python3: Error while finding module specification for 'torch.distributed.launch'"
+        " (ModuleNotFoundError: No module named 'torch')",
+        "The Python module torch is not installed",
+    ),
     ("IndexError: Target 12 is out of bounds.", "outside the range of classes: Target 12"),
     (
         "jinja2.exceptions.TemplateError: Conversation roles must alternate user/assistant",
@@ -633,6 +650,11 @@ def test_what_to_do_is_told_by_the_kind_of_an_error(error: str, said: str) -> No
     found = explain(["epoch 1: loss 0.4", _HEAD, _FRAME, "    main()", error]).findings[0]
     assert said in f"{found.title} {found.action}"
     assert "print what it is given" not in found.action
+
+
+def _raised(command: str) -> list[str]:
+    error = f"subprocess.CalledProcessError: Command {command} returned non-zero exit status 1."
+    return [_HEAD, _FRAME, "    subprocess.check_call(command)", error]
 
 
 @pytest.mark.parametrize(
@@ -730,6 +752,48 @@ def test_what_to_do_is_told_by_the_kind_of_an_error(error: str, said: str) -> No
         ),
         (["step 1", "Internal error (bug):", "Failed to compile NBNXN kernels for GPU #NVIDIA L4"], "GMX_GPU=CUDA"),
         (["step 1 loss 0.4", "free(): invalid pointer"], "aborted with a damaged heap"),
+        (["[1/3] building", "nvcc fatal: Unsupported gpu architecture 'compute_86'"], "cannot build for compute_86"),
+        (
+            ["I get \"nvcc fatal : Unsupported gpu architecture 'compute_89' ninja: build stopped\" on it, any idea?"],
+            "cannot build for compute_89",
+        ),
+        (
+            [
+                "nvcc fatal   : Unsupported gpu architecture 'compute_61",
+                "error: command '/usr/bin/nvcc' failed with exit status 1",
+            ],
+            "cannot build for compute_61",
+        ),
+        (["[2/9] cc", "clang: error: unsupported CUDA gpu architecture: sm_120"], "cannot build for sm_120"),
+        (["nvcc fatal   : Unsupported gpu architecture 'compute_None'", "make: *** [a.o] Error 1"], "is no number"),
+        (["nvcc fatal   : Unsupported gpu architecture 'compute_'", "make: *** [a.o] Error 1"], "is no number"),
+        (["nvcc fatal   : Unsupported gpu architecture 'sm_@ARCH@'", "make: *** [a.o] Error 1"], "is no number"),
+        (["[1/9] cc", "/bin/sh: 1: /opt/llvm/bin/tblgen: Permission denied", *_raised("['ninja', '-j8']")], "chmod +x"),
+        (["[1/9] cc", "/bin/sh: 1: protoc: not found", "make: *** [a] Error 127", *_raised("['make']")], "protoc"),
+        (["a.cpp:3:10: fatal error: a.hpp: No such file or directory", *_raised("['cmake', '--build', '.']")], "a.hpp"),
+        (["step 1", *_raised("['ffmpeg', '-i', 'a.mp4']")], "A command that the program ran failed: ffmpeg"),
+        (["step 1", *_raised("'git clone https://example.org/y'")], "A command that the program ran failed: git"),
+        (["step 1", *_raised("['/usr/bin/python3', '-u', 'a.py', '--local_rank=0']")], "A process of the job failed"),
+        (
+            [
+                "FATAL ERROR: variable in data clause is partially present on the device: name=a",
+                " file:/home/u/main.c solve line:116",
+                "The target application returned non-zero exit code 1",
+                "Processing events...",
+            ],
+            "OpenACC does not find",
+        ),
+        (["FATAL ERROR: data in PRESENT clause was not found on device 1: name=u"], "OpenACC does not find"),
+        (["step 1", "The target application returned non-zero exit code 3", "Processing events..."], "process"),
+        (
+            [
+                "[05/05/2022-10:00:00] [E] [TRT] ModelImporter.cpp:720: Found unsupported datatype (11) when importing"
+                " initializer: norm.total_ops",
+                "[05/05/2022-10:00:00] [E] Failed to parse onnx file",
+                "[05/05/2022-10:00:00] [E] Engine set up failed",
+            ],
+            "does not know a type",
+        ),
     ],
 )
 def test_what_a_tool_said_outranks_what_follows_from_it(lines: list[str], said: str) -> None:

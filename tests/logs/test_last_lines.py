@@ -589,7 +589,20 @@ def test_a_loss_that_is_not_a_number() -> None:
     row = (
         "        2/2     1.86G       nan       nan       nan       113       640: 100%|##########| 16/16 [00:23<00:00]"
     )
-    for line in ("epoch 4: loss nan", "{'loss': nan, 'epoch': 3}", "step 7 train_loss=NaN", row):
+    asked = [
+        "step: 100 total_loss: nan obj_cls: nan loc: 2.1",
+        "INFO:tensorflow:global_step/sec: 2.1",
+        "so i think error generated",
+    ]
+    assert "not a number" in explain([*_STEPS, *asked]).findings[0].title
+    for line in (
+        "epoch 4: mse: nan",
+        "iter 20 | objective nan",
+        "epoch 4: loss nan",
+        "{'loss': nan, 'epoch': 3}",
+        "step 7 train_loss=NaN",
+        row,
+    ):
         assert "not a number" in explain(["epoch 3: loss 0.2", line]).findings[0].title
     for line in ("epoch 4: best_loss inf", "epoch 4: loss 0.2 nan 0", "loading nanogpt: loss 0.1"):
         assert explain([line]).primary == "healthy", line

@@ -20,6 +20,8 @@ _FULL = (
     " allocated memory 22.11 GiB is allocated by PyTorch, and 390.50 MiB is reserved by PyTorch but unallocated."
 )
 _SURVIVED = [*_LOGGED[:4], _FULL]
+_RAN_OUT = "\n".join((*_LOGGED[1:4], _FULL))
+_EPOCHS = [f"epoch {number} of 20" for number in range(3)]
 _PEER = "RuntimeError: [../gloo/transport/tcp/pair.cc:598] Connection closed by peer [127.0.0.1]:4711"
 _KEY_ERROR = [*_LOGGED[1:4], "KeyError: 'label'"]
 
@@ -116,6 +118,14 @@ def test_a_progress_bar_that_was_filled_after_the_last_error() -> None:
             _PEER,
         ],
         [_HEAD, *_SURVIVED, *_steps(20), *_SURVIVED],
+        # bars as the program that ended left them
+        [
+            *_EPOCHS,
+            _RAN_OUT,
+            "",
+            "\r   \r\x1b[A\repoch:  10%|#  | 2/20 [22:41<3:24]",
+            "\rbatch: 52%|# | 230/445 [04:18<04:01]",
+        ],
         [_HEAD, *_SURVIVED, *_steps(20, "step {}")],
     ],
 )
@@ -219,6 +229,15 @@ _PROMPT = ["got prompt", *_RAISED, "ValueError: no such sampler"]
         (["Prompt executed in 12.20 seconds", "got prompt", "Prompt executed in 0.00 seconds"], "program.error"),
         (["INFO:     Waiting for application startup.", "INFO:     Application startup complete."], "healthy"),
         (["INFO:     Waiting for application startup."], "program.error"),
+        ([f"[I 11:4{minute}:25.346 NotebookApp] Saving file at /work/a.ipynb" for minute in (5, 7)], "healthy"),
+        (
+            [
+                "[I 2024-02-03 11:45:25.346 ServerApp] Kernel started: 7ca4",
+                "[I 2024-02-03 11:46:25.346 ServerApp] Creating new notebook in ",
+            ],
+            "healthy",
+        ),
+        (["[W 11:45:25.346 NotebookApp] Clearing invalid/expired login cookie"], "program.error"),
     ],
 )
 def test_a_server_that_works_on(after: list[str], primary: str) -> None:

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from gpuwatch.core.model.findings import CAUSES, Finding
 from gpuwatch.explain.diagnosis.engine import NO_GPU, in_order
+from gpuwatch.explain.diagnosis.rules.missing_gpu import NOT_WHY
 from gpuwatch.explain.diagnosis.rules.other_processes import died_of_its_own, follows_from_another
 from gpuwatch.explain.diagnosis.rules.program_errors import END, ON_PURPOSE, ends_log, line_of, names_cause
 from gpuwatch.explain.logs import reported_ends
@@ -67,6 +68,12 @@ def _of_memory(log: LogFacts) -> bool:
 
 def ranked(found: Iterable[Finding], before: Iterable[Finding], log: LogFacts) -> tuple[Finding, ...]:
     """The findings of what counts, with notes of those that do not: ``before`` has both."""
+    found, before = [*found], [*before]
+    known = {one.id for one in found}
+    why = [one for one in before if one.id in NO_GPU and one.id not in known and one.severity != "info"]
+    if why and any(one.title.endswith(NOT_WHY) for one in found):
+        found = [one for one in found if not one.title.endswith(NOT_WHY)]
+        found += [replace(one, severity="warning") for one in why]
     kept = [_of_a_program_that_worked(one, log) for one in found]
     known = {one.id for one in kept}
     notes = [

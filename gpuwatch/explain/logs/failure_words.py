@@ -87,7 +87,8 @@ _NAN = re.compile(
 _NAN_COLUMNS = re.compile(r"\s*\d{1,6}/\d{1,6}\s+[\d.]+G(?:\s+nan){2,}\s")
 """Ultralytics' row of a step: epoch, memory, then each loss."""
 _OF_A_LOSS = re.compile(
-    r"loss|entropy|(?:^|[/_.])(?:ce|nll|elbo|kl)$|smoothl1|cost|perplexity|grad.?norm", re.IGNORECASE
+    r"loss|entropy|(?:^|[/_.])(?:ce|nll|elbo|kl|mse|rmse|mae|objective|ppl)$|smoothl1|cost|perplexity|grad.?norm",
+    re.IGNORECASE,
 )
 _NO_LOSS = re.compile(r"best|min|max|prev|old|limit|bound|clip|rew|len|return|time|eta", re.IGNORECASE)
 _RAISED = re.compile(r"^-{2,}> ?\d+|^(?:module |type object )?'[\w.]{1,80}' (?:object )?has no attribute '")

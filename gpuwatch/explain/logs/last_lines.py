@@ -47,6 +47,7 @@ on.
 _LEVEL = re.compile(
     r"^(?:\S{0,40} ){0,4}?\[?(?P<glog>[IWEF])(?:\d{4} [\d:.]{1,30}|(?= (?:tensorflow|external|[\w/]{1,80}\.cc)))"
     r"|\d: (?P<absl>[IWEF]) \S{1,200}\.cc:\d|\blevel=(?P<logfmt>\w{1,8})|\"level\" ?: ?\"(?P<json>\w{1,8})\""
+    r"|^(?:> ?)?(?:\[[\d/:. -]{8,30}\] ?)?\[(?P<tensorrt>E)\] "
     r"|(?:^|[\s\[|:(<-])(?P<word>DEBUG|INFO|NOTICE|NOTE(?=:)|WARN|WARNING|ERROR|CRITICAL|FATAL|PANIC|ERRO|FTL)\b"
     r"|(?P<python>\w{0,40}Warning): "
 )
@@ -59,7 +60,7 @@ _OF_AN_ADD_ON = re.compile(
 _BAD_LEVELS = frozenset({"e", "f", "error", "critical", "fatal", "panic", "erro", "ftl", "err"})
 _OUTRIGHT = re.compile(
     r"OP_REQUIRES failed|\bInsufficient (?:nvidia|amd)\.com/|\bdevice error\b|\bgiving up\b|\bGGML_ASSERT"
-    r"|\bBypassing SIGTERM|Received SIGTERM: \d"  # of a program that trains
+    r"|\bnvcc fatal ?:|\bBypassing SIGTERM|Received SIGTERM: \d"  # of a program that trains
     r"|CrashLoopBackOff|(?:Image|Err)\w*Pull(?:BackOff)?\b|(?:Create|Run)Container\w*Error\b"
     r"|^Connection to \S+ closed by remote host|^client_loop: send disconnect|^packet_write_wait: "
     r"|\(EE\) no screens found|Server terminated with error|\bSIGABRT\b|\bSIGSEGV\b"
@@ -98,7 +99,8 @@ _ROW = re.compile(
     r"(?:-?\d[\d.,e+:-]*|nan)(?:[\s|]+(?:-?\d[\d.,e+:-]*|-|nan|[^\s|]*/[^\s|]+))*\W*$"
 )
 _PROSE = re.compile(
-    r"\b(?:I|I'm|I've|me|my|[Aa]nyone|[Aa]ny (?:ideas?|thoughts?|help|suggestions?)|[Pp]lease help|[Tt]hanks)\b"
+    r"\b(?:I|I'm|I've|i (?:think|am|get|got|have|tried|want|need|guess|used?|run|ran|don'?t|cannot|can't)|me|my"
+    r"|[Aa]nyone|[Aa]ny (?:ideas?|thoughts?|help|suggestions?)|[Pp]lease help|[Tt]hanks)\b"
     r"(?!(?: \S+){0,2}: )|^(?:[Ww]e|[Yy]ou|[Dd]id you|[Hh]ave you) (?:\w+ ){4}"
     r"|^(?:[A-Z]\w* ){1,2}[^:=\[\]/]{20,}\?(?: |$)"
 )

@@ -57,6 +57,7 @@ _CODE = re.compile(
     r"|\bdied through signal \w{2,10} \((?P<sge>\d{1,2})\)"
     r"|: Main process exited, code=(?:killed|dumped), status=(?P<systemd>\d{1,2})/"
     r"|: Main process exited, code=exited, status=(?P<unit>\d{1,3})/"
+    r"|^The target application returned non-zero exit code (?P<nsys>\d{1,3})$"
     r"|^Command '.{1,2000}' returned non-zero exit status (?P<printed>\d{1,3})\.?$"
     r"|\bNormal termination \(return value (?P<condor>\d{1,3})\)"
     r"|\bAbnormal termination \(signal (?P<condor_signal>\d{1,2})\)"

@@ -96,7 +96,7 @@ OUTRIGHT: Texts = {
         "cudnn_status_version_mismatch", "cudnn_status_sublibrary_version_mismatch",
         ("but source was compiled", "with"), "mismatched nccl version", "xla requires ptxas version",
         "not compatible with this version of tensorrt", "engine created with incompatible serialization version",
-        "header.magictag == rt::kplan_magic_tag failed", ("verifyheader", "version tag does not match"),
+        "header.magictag == rt::kplan_magic_tag failed", "version tag does not match",
         ("linked against cudnn", "but loaded cudnn"), ("linked against cublas", "but loaded cublas"),
     ),
     "build.gpu-unsupported": (
@@ -187,7 +187,7 @@ OUTRIGHT: Texts = {
         "an instance of 'std::bad_alloc'",
     ),
     "ended.shared-memory": ("insufficient shared memory (shm)", "are out of shared memory",),
-    "ended.fatal": ("unexpected event status: 1",),
+    "ended.fatal": ("unexpected event status: 1", "variable in data clause is ", "clause was not found on device"),
     "ended.xla-flags": (
         "unknown flag in xla_flags", "unknown flags in xla_flags", "unknown flag in tf_xla_flags",
         "unknown flags in tf_xla_flags",
@@ -319,6 +319,7 @@ INFERRED: Texts = {
         "no gpu/tpu found", ("num gpus available", ": 0"), ("num gpus available", " 0"), "gpu available: false",
         "cuda available: false", "is_available() returned false", "cuda is not available, using cpu",
         "cuda.is_available(): false", "is_available() returns false", "torch is not able to use gpu",
+        "machine only has: []",
         "no supported gpu backend found", ("can only be used on", "cuda devices"),
         "setting accelerator to cpu. if you have",
         ("accelerator` can not run on your system", "gpu"), ("device: cpu", "n_gpu: 0"),
@@ -428,7 +429,9 @@ INFERRED: Texts = {
     "horovod.stalled": ("[missing ranks:", "are waiting for remainder of ranks for more than"),
     "checkpoint.refused": ("error(s) in loading state_dict for",),
     "compiler.message": (
-        ("fatal error: ", "no such file or directory"), "cannot find -l", "nvcc fatal ", "undefined reference to ",
+        ("fatal error: ", "no such file or directory"), "cannot find -l", "nvcc fatal", "undefined reference to ",
+        "unsupported cuda gpu architecture", ("/bin/sh: ", "permission denied"), ("/bin/sh: ", ": not found"),
+        ("/bin/sh: ", "command not found"),
         ("fatal error", "cannot open include file"), ("fatal error: ", "file not found"), "cannot open source file",
         "ptxas fatal ", "undefined symbols for architecture", "cc1plus: fatal error", "cicc: fatal",
         ("): error: ", ".cu"), ("): error: ", ".h"), (": error: ", ".cpp:"), (": error: ", ".cc:"), "cmake error at",

@@ -32,7 +32,7 @@ _PRINTED = re.compile(
 )
 _HINTS = (
     "step", "trial", "epoch", "iter", "batch", "loss", "acc", "/", "finish", "done", "complete", "slot", "prompt",
-    "gui",
+    "gui", "app] ",
 )  # fmt: skip
 """One of these is in each line that the patterns find."""
 _SUMMARY = re.compile(r"wandb: |\d%\||^\s*File \"|\bframe #\d")
@@ -152,7 +152,8 @@ class WorkAfterError:
             self._filled |= self.advances >= _ADVANCES and bar["number"] == bar["most"]
         if self._foreign:
             self._foreign = _STEP.search(line) is None or _form(line) not in self._forms
-            self.another = self._foreign and (self.another or _STEP.search(line) is not None)
+            closed = bar is not None and self.advances < _ADVANCES  # as the program that ended left it
+            self.another = self._foreign and (self.another or (_STEP.search(line) is not None and not closed))
             if self._foreign:
                 return
         self._asked |= _ASKED in line

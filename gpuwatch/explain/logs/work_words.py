@@ -16,6 +16,8 @@ SERVES = (
     r"|throughput: [\d.]{1,12} tokens/s|throughput \(token/s\): \d|\b(?:Prefill|Decode) batch[.,] #"
     r"|\d tokens per second\)|\bslot +(?:launch_slot_|update_slots|print_timing|release): "
     r"|all slots are idle|request: (?:GET|POST) \S{1,200} \S{1,60} [1-4]\d\d\b"
+    r"|\[I [\d: .-]{8,26}(?:Notebook|Server|Lab|Hub)\w{0,4}\] (?:Saving file at |Kernel started|Creating new "
+    r"|[23]0\d GET |Starting buffering for |Restoring connection for |Uploading file )"  # Jupyter
     r"|_time=\".{1,400}\}: \S{1,60}: \S{1,100}: Success$"  # text-generation-inference
 )
 """A server that answers: also to a request that it cannot fulfil."""

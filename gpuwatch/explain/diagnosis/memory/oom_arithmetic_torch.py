@@ -55,6 +55,9 @@ def judge_torch(oom: Oom) -> tuple[str, str, bool, str] | None:
         return None  # the message is cut off: what this process held is not known
     if free is not None and not room and (small := _beside(oom, own, free, total)) is not None:
         return small
+    if oom.in_use_bytes is not None and oom.in_use_bytes > total:  # as Windows and WSL allow
+        why = f"{size(oom.in_use_bytes)} in use > {size(total)} of the device: the rest is in the host's memory"
+        return "memory.model-too-large", why, False, ""
     notable = spare is not None and spare >= _NOTABLE * min(allowed or total, total)
     if spare is not None and notable and spare >= asked > _SMALL and not room:
         why = f"{size(asked)} ≤ {size(spare)} reserved by PyTorch and unallocated, in blocks that are too small"

@@ -100,6 +100,10 @@ _WANTED = (
         r"PJRT API version \((?P<has>[\d.]{1,20})\) and framework (?P<what>PJRT) API version \(?(?P<wants>[\d.]{1,20})"
     ),
 )
+_OF_TENSORRT = (
+    ("magicTag", "TensorRT cannot read that file as an engine: another version made it, or it is none (an ONNX model)"),
+    ("ersion tag does not match", "Another version of TensorRT made the engine that was loaded"),
+)
 _OF_TOOLKIT = "mismatches the version that was used to compile"
 _USE_TOOLKIT = (
     "Load or install the toolkit (nvcc) of {}, and set CUDA_HOME and PATH to it, or install a prebuilt wheel of the"
@@ -121,6 +125,8 @@ def _finding_text(evidence: Evidence, cause: str, lines: list[str]) -> tuple[str
         )
     if cause != "cuda.version-mismatch":
         return "", ""
+    if told := next((title for text, title in _OF_TENSORRT if any(text in line for line in lines)), ""):
+        return told, ""
     for line in lines:
         for pattern in _WANTED:
             if (match := pattern.search(line)) is not None:

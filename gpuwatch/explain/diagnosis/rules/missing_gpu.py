@@ -14,6 +14,7 @@ from gpuwatch.explain.logs.last_lines import finished
 from gpuwatch.explain.logs.topics import topics_of
 
 _NO_GPU = "gpu.none"
+NOT_WHY = ", and the log does not say why"
 _UNUSED_GPU = "gpu.unused"
 _CPU_WHEEL = "build.cpu-wheel"
 _CPU_XLA = "xla.interpreter"
@@ -53,7 +54,7 @@ def no_gpu_without_why(evidence: Evidence) -> Iterator[Finding]:
         "unknown",
         "error" if ended else "warning",
         "fact",
-        title=f"The program {'requires a GPU and finds none' if ended else 'has no GPU'}, and the log does not say why",
+        title=f"The program {'requires a GPU and finds none' if ended else 'has no GPU'}{NOT_WHY}",
         evidence=lines,
         action="Run gpuwatch doctor on that machine, or nvidia-smi and the framework's own build information: they"
         " distinguish a missing driver, a hidden GPU and a build without CUDA.",

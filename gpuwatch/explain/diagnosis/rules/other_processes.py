@@ -68,8 +68,8 @@ def died_of_its_own(log: LogFacts) -> bool:
     if not log.errors or not log.last_error_has_traceback or went_on:
         return False
     error = log.errors[-1]
-    if follows_from_another(log):
-        return False
+    if follows_from_another(log) or ("gpu.none" in log.topics and "process group" in error.message):
+        return False  # without a GPU there are no groups of NCCL
     frame = log.error_frames.get(f"{error.type}: {error.message}")
     if error.type in _OF_FILES:
         return _OF_A_DRIVER.search(error.message) is None

@@ -456,6 +456,11 @@ _FEWER = (
     "Start no more processes than there are GPUs (torchrun --nproc-per-node, the tensor-parallel size; a strategy: only"
     " devices of tf.config.list_logical_devices('GPU')), or request more from the scheduler (Slurm: --gres=gpu:N)."
 )
+_HAS_NONE = "machine only has: []"
+_NONE_SEEN = (
+    "Request a GPU (Slurm: --gres=gpu:1; docker run --gpus all), or let gpuwatch doctor say there why none is seen; on"
+    " the CPU: Trainer(accelerator='cpu')."
+)
 
 
 @rule("distribution.devices-missing")
@@ -465,7 +470,9 @@ def strategy_devices_missing(evidence: Evidence) -> Iterator[Finding]:
     result = run.results.get(REPLICAS) if run is not None else None
     missing = result.get("missing") if isinstance(result, dict) else None
     if run is None or not isinstance(result, dict) or not missing:
-        yield from stated_error(evidence, "distribution.devices-missing", _FEWER)
+        none = evidence.log is not None and any(_HAS_NONE in line for line in evidence.log.lines_of("gpu.none"))
+        title = "The program asks for GPUs, and the process sees none" if none else ""
+        yield from stated_error(evidence, "distribution.devices-missing", _NONE_SEEN if none else _FEWER, title)
         return
     listed = ", ".join(printable(str(name)).removeprefix("/device:") for name in missing)
     yield finding(

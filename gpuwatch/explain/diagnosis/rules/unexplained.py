@@ -199,15 +199,18 @@ def _by_topic(run: Run | None, log: LogFacts | None, topic: str | None, lines: l
         known = _meaning(said) or known
         if known is None:
             known = crash([" ".join((*lines, *said))]) if topic == reported_ends.CRASH else ENDINGS[topic]
+        built = _built(known, log)
+        known = _meaning(built) or known
         if topic == reported_ends.CRASH and (text := " ".join(said).partition("what():")[2].strip()):
             known = known._replace(title=f"A C++ exception was not caught: {shorten(text, _IN_A_TITLE)}")
-        return _ended(known, _once(told, lines, said))
+        return _ended(known, _once(built, told, lines, said))
     if log is not None and (report := reported(log))[0]:
         own = own_error(log)
         lines = _once(own_lines(log), raised_at(log, own) if own else (), report[1:], lines)
         built = [*filter(program_messages.meaning, log.lines_of(_ALSO_SAID[0]))][:1] if own is None else []
-        known = _meaning([line_of(own)] if own is not None else [*built, report[1]])
-        lines = _once(built, lines)
+        known = _known([line_of(own)]) if own is not None else _meaning([*built, report[1]])
+        built = built or _built(known, log)
+        known, lines = _meaning(built) or known, _once(built, lines)
         lines = lines if own is not None or known is None else _once(lines, log.lines_of(*_ALSO_SAID))
         known = known or (_by_type(run, log, own, _PROCESS) if own is not None else None)
         if known is None and own is not None:
@@ -217,7 +220,11 @@ def _by_topic(run: Run | None, log: LogFacts | None, topic: str | None, lines: l
     first_of_all = raised_first(log, log.errors[-1]) if log is not None and log.errors else ""
     if known := of_frame or _known(lines) or (program_messages.meaning(first_of_all) if first_of_all else None):
         where = raised_at(log, log.errors[-1]) if log is not None and log.errors else ()
-        return _ended(known, _once(lines[:1], where, lines[1:], log.lines_of(*_ALSO_SAID) if log else ()))
+        built = _built(known, log)
+        return _ended(
+            _meaning(built) or known,
+            _once(built, lines[:1], where, lines[1:], log.lines_of(*_ALSO_SAID) if log else ()),
+        )
     if (
         log is not None
         and log.errors
@@ -239,6 +246,13 @@ def _by_topic(run: Run | None, log: LogFacts | None, topic: str | None, lines: l
         action = "Look at the whole log: the last line of a traceback names the error."
         return _End(title, action, [before, shown_until] if before else [shown_until])
     return None
+
+
+def _built(known: Meaning | None, log: LogFacts | None) -> list[str]:
+    """What the compiler itself said, if all that is known is that it failed; the first line that has a meaning."""
+    if log is None or known is None or known.key not in ("compile", reported_ends.NOT_COMPILED):
+        return []
+    return [*filter(program_messages.meaning, log.lines_of(_ALSO_SAID[0]))][:1]
 
 
 def _meaning(lines: Iterable[str]) -> Meaning | None:
