@@ -696,6 +696,23 @@ def test_what_logs_of_other_kinds_tell_at_their_end(lines: list[str], primary: s
     assert title in found.findings[0].title
 
 
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("2024-08-23 16:43:47,854 [ERROR] Error plotting image", "though it logged Error plotting image"),
+        ("11/14/2021 00:48:55 - ERROR - transformers.x -   Saving directory (./r) should be a directory", "though it"),
+        ("2025-09-16 18:45:54 - __main__ - ERROR - Failed to load the codebook of Mimi", "though it logged"),
+        ("2025-09-16 18:45:54 - __main__ - ERROR - Failed to fetch a.json, skipping it", "No failure in it"),
+        ("2025-09-16 18:45:54 - __main__ - WARNING - Error while downloading, trying again", "No failure in it"),
+    ],
+)
+def test_an_error_that_was_only_logged_is_told(line: str, told: str) -> None:
+    steps = [f"2024-08-23 16:43:47,854 [INFO] epoch {number}: loss {1 / number:.4f}" for number in range(1, 40)]
+    found = explain([*steps[:9], line, *steps[9:]])
+    assert found.primary == "healthy"
+    assert told in found.findings[0].title
+
+
 _STEPS = [f"epoch {i} step {i * 100} loss {2.1 / i:.4f}" for i in range(1, 9)]
 
 

@@ -214,6 +214,13 @@ def test_a_failure_of_the_last_start_is_its_own() -> None:
     assert explain([*_of("fit.py", "KeyError: 'x'"), *_of("score.py", failed)]).primary == "driver.bad-state"
 
 
+@pytest.mark.parametrize("launcher", ["", "[2026-02-20 20:27:14,902] [INFO] [launch.py:328:sigkill_handler] "])
+def test_a_start_after_one_that_a_signal_ended(launcher: str) -> None:
+    ended = ["nohup: ignoring input", *_WORK, f"{launcher}Main process received SIGTERM, exiting"]
+    found = explain([*ended, "nohup: ignoring input", *_TRACE, "KeyError: 'x'"])
+    assert found.findings[-1].title.endswith(f"this is about the last, from line {len(ended) + 1} on")
+
+
 _COMMANDS = ("$ python {}", "+ srun -n 2 python {} --lr 3", "Running {} ...", "=== Executing script: tools/{}")
 
 

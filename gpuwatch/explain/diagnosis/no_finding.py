@@ -49,8 +49,8 @@ _OF_THE_END = 60
 """Lines that may follow the KeyboardInterrupt that ended a program: Python's, of what it ended on the way."""
 _NEAR = 10
 """Lines that may follow one that is near the end."""
-_SHOWN, _SHOWN_FAILURE = 100, 160
-"""Characters of the last line in a title, and of a line that reports a failure, whose point may come late."""
+_SHOWN, _SHOWN_FAILURE, _SHOWN_ERROR = 100, 160, 70
+"""Characters of the last line in a title, of one that reports a failure, whose point may come late, of an error."""
 
 
 def shows_nothing(found: Finding) -> bool:
@@ -107,9 +107,9 @@ def nothing_found(log: LogFacts, others: Iterable[Finding] = ()) -> Finding:
         line = log.telling_last_line
         near = log.lines_after_telling <= _NEAR and log.lines_after_telling * 3 <= log.lines
         where = "last line" if log.last_line_tells else "near its end" if near else "before its last lines"
-        beginning = _AFTER_ERRORS if log.errors else "No failure in it"
+        beginning = _at_its_end(log) or "No failure in it"
         title = f"{beginning}; {where}: {shorten(mask_text(printable(line)), _SHOWN)}"
-        return finding("healthy", "info", "likely", title=title, evidence=(line,))
+        return finding("healthy", "info", "likely", title=title, evidence=(line, log.logged_error))
     if names_a_gpu:
         return finding("healthy", "info", "likely")
     if not on_cpu:
@@ -117,9 +117,16 @@ def nothing_found(log: LogFacts, others: Iterable[Finding] = ()) -> Finding:
             return finding("healthy", "info", "likely", title=_ONLY_WARNED, evidence=(log.last_warning,))
         if log.plain_last_line:
             beginning, action = ("No failure in it; last line", "") if log.frameworks else (_NO_FRAMEWORK, _WHAT_TELLS)
-            beginning = f"{_AFTER_ERRORS}; last line" if log.errors else beginning
+            beginning = f"{past}; last line" if (past := _at_its_end(log)) else beginning
             title = f"{beginning}: {shorten(mask_text(printable(log.plain_last_line)), _SHOWN)}"
-            return finding("healthy", "info", "likely", title=title, evidence=(log.plain_last_line,), action=action)
+            return finding(
+                "healthy",
+                "info",
+                "likely",
+                title=title,
+                evidence=(log.plain_last_line, log.logged_error),
+                action=action,
+            )
         if not log.frameworks and not log.errors and not any(others):
             return finding(
                 "unknown", "info", "likely", title=NOTHING_KNOWN, evidence=(log.last_line,), action=_WHAT_TELLS
@@ -141,6 +148,13 @@ def nothing_found(log: LogFacts, others: Iterable[Finding] = ()) -> Finding:
         action="Run gpuwatch doctor on that machine: it says whether TensorFlow gets a GPU, and if not, why."
         " gpuwatch run -- python train.py says so for the program itself.",
     )
+
+
+def _at_its_end(log: LogFacts) -> str:
+    """The claim of a log that has errors, none of them at its end; empty for one that has none."""
+    if log.errors or not log.logged_error:
+        return _AFTER_ERRORS if log.errors else ""
+    return f"No failure at its end, though it logged {shorten(mask_text(printable(log.logged_error)), _SHOWN_ERROR)}"
 
 
 def _of(known: Meaning, *lines: str, certainty: Certainty = "likely") -> Finding:

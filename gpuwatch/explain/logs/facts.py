@@ -176,6 +176,8 @@ class LogFacts(msgspec.Struct, kw_only=True):
     """Whether that is the very last one."""
     doubt: str = ""
     """A line near the end that speaks of a failure which nothing explains."""
+    logged_error: str = ""
+    """The first line that a logger called an error, and that no rule knows."""
     failed_items: str = ""
     """The error that came for every item of the work (:mod:`gpuwatch.explain.logs.failed_items`)."""
     not_a_number: str = ""

@@ -5,10 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from gpuwatch.explain.logs.clean import undecorated, unwrapped
+from gpuwatch.explain.logs import last_lines
+from gpuwatch.explain.logs.clean import in_words, undecorated, unwrapped
+from gpuwatch.explain.logs.facts import LogFacts
 
 _FORMS = 64
 """Forms of error lines that are counted."""
+_KEPT = 400
+"""Characters of a line that are kept."""
 _FEWEST, _EACH = 5, 4
 """Items, at least, and lines of one form for each of them, at most: it may be tried again."""
 _ITEMS = re.compile(
@@ -33,7 +37,13 @@ class FailedItems:
             self._first.setdefault(form, line)
         return form in self._count
 
-    def of_all(self, last: Sequence[str]) -> str:
+    def tell(self, facts: LogFacts, last: Sequence[str]) -> None:
+        """Puts into ``facts`` the error of every item, and the first line that a logger calls an error."""
+        facts.failed_items = in_words(self._of_all(last)[:_KEPT])
+        logged = (line for line in self._first.values() if last_lines.logs_a_failure(line))
+        facts.logged_error = in_words(unwrapped(undecorated(next(logged, "")))[:_KEPT])
+
+    def _of_all(self, last: Sequence[str]) -> str:
         """The error that came for each of the items that the last lines count; empty without one."""
         told = (found for raw in last for found in _ITEMS.finditer(undecorated(raw[:400])))
         items = {int(next(filter(None, found.groups()))) for found in told}

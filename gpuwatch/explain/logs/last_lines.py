@@ -423,6 +423,12 @@ def is_an_error(line: str) -> bool:
     return _of_an_error(line) or undecorated(line[:_CHARS]).startswith(("Error ", "Failed ", "Could not "))
 
 
+def logs_a_failure(line: str) -> bool:
+    """Whether a logger calls a line, as it is, an error, and it is known neither as harmless nor as left out."""
+    whole = undecorated(line[:_CHARS])
+    return _level(whole) in ("error", "critical") and not _explained(whole) and not skipped(whole)
+
+
 def _of_an_error(line: str) -> bool:
     """Whether a line is of the level of errors, none that ends a program."""
     return _level(undecorated(line[:_CHARS])) in ("e", "err", "erro", "error")

@@ -307,7 +307,7 @@ class LogParser:
         if self._facts.errors and self._facts.errors[-1].type == "KeyboardInterrupt":
             self._ends.worked_after(self._facts.last_error_line or 0)
         leave_out_unused(self._facts, placed=placed, worked=told == last_lines.WORKED and "tensorflow" not in line)
-        self._facts.failed_items = in_words(self._failed.of_all(self._last)[:400])
+        self._failed.tell(self._facts, self._last)
         last_lines.tell(self._facts, self._last, end, printed)
 
     def _name_packages(self) -> None:

@@ -150,7 +150,7 @@ _TEXTS: dict[str, tuple[str, ...]] = {
         "Job was aborted.", "Job deleted at request of ", "srun: Force Terminated job", "srun: forcing job termination",
     ),
     PREEMPTED: ("TERM_PREEMPT: ", "TERM_BUCKET_KILL: ", "Job was evicted"),
-    INTERRUPTED: ("Received Signals.SIGINT death signal", "] Main process received SIGINT, exiting"),
+    INTERRUPTED: ("Received Signals.SIGINT death signal", "Main process received SIGINT, exiting"),
     FAILED: (
         "Primary job  terminated normally, but", "one or more processes exited with non-zero status", KILLS_RANKS,
         "Received sigquit from a child process",
@@ -162,7 +162,7 @@ _TEXTS: dict[str, tuple[str, ...]] = {
     KILLED: ("was sent SIGKILL! Perhaps out of memory?", "timeout: sending signal KILL to command"),
     TERMINATED: (
         "timeout: sending signal TERM to command", "Received Signals.SIGTERM death signal",
-        "] Main process received SIGTERM, exiting", "`Termination signal` is detected by the operating system",
+        "Main process received SIGTERM, exiting", "`Termination signal` is detected by the operating system",
     ),
     CRASH: ("` is detected by the operating system.",),  # PaddlePaddle's names of signals
 }  # fmt: skip
