@@ -22,6 +22,7 @@ _FULL = (
 _SURVIVED = [*_LOGGED[:4], _FULL]
 _RAN_OUT = "\n".join((*_LOGGED[1:4], _FULL))
 _EPOCHS = [f"epoch {number} of 20" for number in range(3)]
+_BAR = "Training:   3%|3  | 12/400 [00:10<05:00,  1.2it/s]"
 _PEER = "RuntimeError: [../gloo/transport/tcp/pair.cc:598] Connection closed by peer [127.0.0.1]:4711"
 _KEY_ERROR = [*_LOGGED[1:4], "KeyError: 'label'"]
 
@@ -119,6 +120,7 @@ def test_a_progress_bar_that_was_filled_after_the_last_error() -> None:
         ],
         [_HEAD, *_SURVIVED, *_steps(20), *_SURVIVED],
         # bars as the program that ended left them
+        [_BAR, *_RAN_OUT.split("\n"), "\r" + _BAR.replace("12/400", "13/400")],
         [
             *_EPOCHS,
             _RAN_OUT,

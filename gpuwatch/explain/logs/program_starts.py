@@ -28,6 +28,8 @@ _REPORT = "Sender: LSF System"
 """LSF's report, with which a log may begin, follows the job that it is about."""
 _DATE = re.compile(r"^\w{3} \w{3} +\d{1,2} [\d:]{8} (?:\w{2,5} )?\d{4}\s*$")
 """What date(1) and nvidia-smi print first; its words differ from day to day."""
+_BAR = re.compile(r"\d%\|")
+"""A progress bar, whose last state a program prints once more as it ends."""
 _OF_A_STEP = re.compile(
     r"\b(?:step|stage|script|command|process|subprocess|job|pipeline|training|evaluation)\b"
     r".{0,80}(?:\bfail(?:ed|ure)?\b|\bexit(?:ed)?\b|\breturn code\b|\bnon-zero\b)",
@@ -59,7 +61,7 @@ class _Heads:
         """The lines before this one, with which it begins a new start; None if it does not."""
         # Words with digits differ from start to start: times, paths, ids.
         text = " ".join(word for word in line.split() if word.translate(_DIGITS) == word)
-        if not text:
+        if not text or _BAR.search(line) is not None:
             self._seen += [line] * bool(self._seen)
             return None
         since_error = parser.since_error
