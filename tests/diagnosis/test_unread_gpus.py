@@ -49,3 +49,15 @@ def test_a_lost_gpu_is_not_also_told_as_one_that_cannot_be_read() -> None:
     watched(seconds(10, lambda at: sample(at, [lost]), start=10), watch)
     assert ids(watch) == ["hardware.fault"]
     assert [one.id for one in watch.past] == ["driver.bad-state"]
+
+
+@pytest.mark.fast
+def test_nothing_is_called_well_before_the_finding_appears() -> None:
+    blind = [without(gpu(0), "implausible", *KEYS[1:])]
+    watch = watched(seconds(5, lambda at: sample(at, [gpu(0)])))
+    assert ids(watch) == ["healthy"]
+    for start in (5, 6):
+        watched(seconds(1, lambda at: sample(at, blind), start=start), watch)
+        assert ids(watch) == []
+    watched(seconds(9, lambda at: sample(at, blind), start=7), watch)
+    assert ids(watch) == ["driver.bad-state"]

@@ -251,9 +251,12 @@ class Conditions:
             and (entry.condition is None or snapshot.driver is not None)
         ]
         now += self._broken.values()
-        if gap or any(found.severity != "info" for found in now):
+        # What cannot be read is a finding only when it lasts, but at no time is it well.
+        unread = any(map(unreadable_gpus.unread_keys, snapshot.devices))
+        wrong = unread or any(found.severity != "info" for found in now)
+        if gap or wrong:
             self._healthy_since, self._healthy = None, None  # a gap may have hidden a problem
-        if not any(found.severity != "info" for found in now):
+        if not wrong:
             self._healthy_since = at if self._healthy_since is None else self._healthy_since
             if self._healthy is None or at - self._healthy_worded >= AGAIN:
                 self._healthy_worded, self._healthy = at, self._nothing_wrong(snapshot, self._healthy_since)

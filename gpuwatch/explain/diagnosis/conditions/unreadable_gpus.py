@@ -30,12 +30,12 @@ class UnreadGpu(Condition):
     def signs(self, context: SampleContext) -> Iterator[Sign]:
         """One for each GPU that is listed as working."""
         for device in context.devices.values():
-            if device.state == "ok" and (unread := _unread(device)):
+            if unread := unread_keys(device):
                 yield Sign(cause="driver.bad-state", device=device, about=" and ".join(map(_KEYS.__getitem__, unread)))
 
     def finding(self, occurrence: Occurrence, context: SampleContext) -> Finding | None:
         device, what = occurrence.device, occurrence.sign.about
-        why = (device.missing[key].detail for key in _unread(device))
+        why = (device.missing[key].detail for key in unread_keys(device))
         return self.report(
             occurrence,
             "warning",
@@ -46,5 +46,8 @@ class UnreadGpu(Condition):
         )
 
 
-def _unread(device: Device) -> list[str]:
+def unread_keys(device: Device) -> list[str]:
+    """The metrics that the driver fails to answer of a GPU that is listed as working."""
+    if device.state != "ok":
+        return []
     return [key for key in _KEYS if key in device.missing and device.missing[key].reason in _FAULTS]
