@@ -50,6 +50,7 @@ def shown(*texts: str, **fields: str) -> str:
         ("listening on 127.0.0.1:80 and ::1 and 0.0.0.0", "listening on 127.0.0.1:80 and ::1 and 0.0.0.0"),
         ("from fe80::1ff:fe23:4567:890a", "from ip-1"),
         ("grpc://node17.cluster.example:2222/x", "grpc://host-1:2222/…"),
+        ('raise Error("lost n0417.hpc.uni-town.…', 'raise Error("lost host-1…'),
         ("see https://www.tensorflow.org/install/gpu", "see https://www.tensorflow.org/install/gpu"),
         ("mail alice@example.org", "mail mail-1"),
         ("  host      : callisto2", "  host      : host-1"),
@@ -122,6 +123,7 @@ def test_redaction_of_a_line(text: str, told: str) -> None:
         "ao\u00fbt 25 19:38:04 box: x\nresnet50 12800 76.1 92.9 ok\nepoch 12345 0.5 0.3 python x",
         "kubectl --context minikube get pods; llama-server --context 4096; docker pull vllm/vllm-openai:v0.6",
         "python t.py --model-name bert-base --dataset-name wikitext-103 --optimizer-name adamw_8bit",
+        "conv64.… of libcublas12.so.… in torch.nn.modules.…",
     ],
 )
 def test_what_a_helper_needs_stays(text: str) -> None:
