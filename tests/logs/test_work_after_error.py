@@ -20,7 +20,7 @@ _FULL = (
     " allocated memory 22.11 GiB is allocated by PyTorch, and 390.50 MiB is reserved by PyTorch but unallocated."
 )
 _SURVIVED = [*_LOGGED[:4], _FULL]
-_RAN_OUT = "\n".join((*_LOGGED[1:4], _FULL))
+_RAN_OUT = [_LOGGED[1], _LOGGED[2].replace("in upload", "in <module>"), _LOGGED[3], _FULL]
 _EPOCHS = [f"epoch {number} of 20" for number in range(3)]
 _BAR = "Training:   3%|3  | 12/400 [00:10<05:00,  1.2it/s]"
 _PEER = "RuntimeError: [../gloo/transport/tcp/pair.cc:598] Connection closed by peer [127.0.0.1]:4711"
@@ -120,10 +120,10 @@ def test_a_progress_bar_that_was_filled_after_the_last_error() -> None:
         ],
         [_HEAD, *_SURVIVED, *_steps(20), *_SURVIVED],
         # bars as the program that ended left them
-        [_BAR, *_RAN_OUT.split("\n"), "\r" + _BAR.replace("12/400", "13/400")],
+        [_BAR, *_RAN_OUT, "\r" + _BAR.replace("12/400", "13/400")],
         [
             *_EPOCHS,
-            _RAN_OUT,
+            *_RAN_OUT,
             "",
             "\r   \r\x1b[A\repoch:  10%|#  | 2/20 [22:41<3:24]",
             "\rbatch: 52%|# | 230/445 [04:18<04:01]",
