@@ -78,6 +78,7 @@ def essence(found: LogFacts) -> dict[str, object]:
         "last_lines",
         "doubt",
         "last_lines_tell",  # a collector's level is part of it
+        "logged_error",
         "last_line_tells",
         "lines_after_telling",
         "plain_last_line",

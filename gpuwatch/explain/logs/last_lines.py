@@ -424,9 +424,12 @@ def is_an_error(line: str) -> bool:
 
 
 def logs_a_failure(line: str) -> bool:
-    """Whether a logger calls a line, as it is, an error, and it is known neither as harmless nor as left out."""
+    """Whether a logger calls a line, as it is, an error, and its words speak of a failure that is not known as harmless
+    or left out: what collects the lines of others gives them all a level of its own."""
     whole = undecorated(line[:_CHARS])
-    return _level(whole) in ("error", "critical") and not _explained(whole) and not skipped(whole)
+    if _level(whole) not in ("error", "critical") or _explained(whole) or skipped(whole):
+        return False
+    return speaks_of_failure(unwrapped(whole)[:_SAID_EARLY])
 
 
 def _of_an_error(line: str) -> bool:
