@@ -13,8 +13,6 @@ from gpuwatch.core.model.program_threads import KilledChild, Pipeline, Retraced,
 
 Verdict = Literal["ok", "fallback", "oom", "error", "timeout", "skipped", "interrupted"]
 """``interrupted``: stopped by the user, or because gpuwatch itself ended."""
-
-
 INHERITED: Final = "environment"
 """Source of a setting by a variable that a watched program was started with."""
 
@@ -90,11 +88,10 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
     scope: str | None = None
     """``train.py:12``: the program's ``with tf.device`` that requested it, if known."""
     why: str = ""
-    """``resource``: it runs where its variable or table is; ``colocated:SparseApplyMomentum``: with this op, which
-    has no kernel for the requested device; ``framework``: TensorFlow itself chose this device;
-    ``data``: a dataset's function has it, which runs on the CPU;
-    ``refused``: it did not run, as it has no kernel there and soft placement is off; ``missing``: the requested GPU
-    does not exist, and where it ran is not known; ``absent``: it does not exist, and it did not run."""
+    """``resource``: it runs where its variable or table is; ``colocated:SparseApplyMomentum``: with this op, which has
+    no kernel for the requested device; ``framework``: TensorFlow itself chose this device; ``data``: a dataset's
+    function has it, which runs on the CPU; ``refused``: it did not run, as it has no kernel there and soft placement is
+    off; ``missing``: the requested GPU does not exist, and where it ran is not known; ``absent``: nor did it run."""
     actual: str
     """Empty if it did not run, or where is not known."""
     count: int = 1
@@ -129,13 +126,6 @@ class DeviceCopy(msgspec.Struct, frozen=True, kw_only=True):
     source: str
     destination: str
     count: int = 1
-
-
-TOLD_BY_FINDINGS = frozenset(
-    {"cpu_hops", "large_constants", "eager_loop", "eager_functions", "forks_after_start", "keras_calls", "replicas"}
-    | {"graph_growth"}
-)
-"""Results of a watched program that only its findings need."""
 
 
 class Fallback(msgspec.Struct, frozen=True, kw_only=True):

@@ -74,10 +74,9 @@ class LogParser:
         self._keep_last = self._last.append
         self._messages = MessageReader(self._facts, self._ooms, self._units, self._last)
         self._ended = EndedProgram(self._last)
-        self._ooms_seen = self._ooms_survived = 0
         self._failed = FailedItems()
-        self._dumps = 0
-        """Of the lines about memory that ran out, those of an allocator that tries again."""
+        self._ooms_seen = self._ooms_survived = self._dumps = 0
+        """``_dumps``: of the lines about memory that ran out, those of an allocator that tries again."""
 
     @property
     def facts(self) -> LogFacts:
@@ -462,8 +461,6 @@ class LogParser:
             self._units.begin_colocation(failed=self._messages.placement_failed)
             return True
         return self._exceptions.other(line)
-
-    # Units of several lines
 
     def _within(self, line: str) -> bool:
         """Takes a line of an open unit; False if it may also mean something by itself."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from gpuwatch.core.formatting.units import UNKNOWN, size
 from gpuwatch.core.model.memory_profile import MemoryProfile
-from gpuwatch.core.model.run import TOLD_BY_FINDINGS, DeviceMemory, Run, Worker
+from gpuwatch.core.model.run import DeviceMemory, Run, Worker
 from gpuwatch.experiment.trials.speed import speed, unproven
 from gpuwatch.explain.logs.clean import device as device_name
 from gpuwatch.share.reports.chart_data import Bars, Kind, Part
@@ -23,6 +23,11 @@ _UNKNOWN = "not known from this file"
 _UNKNOWN_HERE = "not known"
 _TOOLS = {"torch": "PyTorch", "jax": "JAX", "tensorflow": "TensorFlow"}
 _POOL_UNKNOWN = {"jax": f"{_UNKNOWN}: XLA takes 75 % of the GPU at its start unless it is told otherwise"}
+_TOLD_BY_FINDINGS = (
+    "cpu_hops", "large_constants", "eager_loop", "eager_functions", "forks_after_start", "graph_growth", "keras_calls",
+    "replicas",
+)  # fmt: skip
+"""Results of a watched program that only its findings need."""
 _ALONE = "the time per step that it takes alone"
 _HEADS = ("Owner", "What", "Size", "Source")
 
@@ -310,7 +315,7 @@ def slow_down(worker: Worker, *, simulated: bool) -> str:
 def results_table(run: Run) -> Table:
     """The results of the configuration; not what a finding tells in words."""
     rows = tuple(
-        (_title(name), _result(name, value)) for name, value in run.results.items() if name not in TOLD_BY_FINDINGS
+        (_title(name), _result(name, value)) for name, value in run.results.items() if name not in _TOLD_BY_FINDINGS
     )
     return Table("Results", ("What", "Value"), rows)
 
