@@ -169,8 +169,11 @@ class Settings:
         policy = state.get_global_attribute("dtype_policy") if state is not None else None
         if not getattr(policy, "name", "").startswith("mixed_"):
             return
-        kind = sys.modules["keras.src.layers.layer"].Layer
-        layers = [one for one in gc.get_objects() if issubclass(type(one), kind)]
+        kinds = [sys.modules["keras.src.layers.layer"].Layer]
+        for kind in kinds:
+            kinds += kind.__subclasses__()
+        # Not of all objects: a list of them would hold a tuple that another thread is building, and break it.
+        layers = [one for one in gc.get_referrers(*kinds) if type(one) in kinds]
         layers = [one for one in layers if one.__dict__.get("_trainable_variables")]
         if layers and all(one.compute_dtype != policy.compute_dtype for one in layers):
             note = "not in effect: no layer computes in it, all %d with weights in another type" % len(layers)

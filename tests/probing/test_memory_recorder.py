@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import itertools
 import os
+import sys
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -290,3 +293,32 @@ def test_the_variables_of_each_replica_are_of_their_keras_variable(module: Modul
     }
     named = [(name, kind) for name, _, _, kind in module._variables(found)]
     assert named == [("dense/kernel", "weight")] * 2 + [("v:0", ""), ("adam/rate", "optimizer")]
+
+
+def test_the_search_for_objects_breaks_no_tuple_that_another_thread_builds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever else holds a tuple while it grows makes the call fail that builds it (bpo-15108)."""
+
+    class FuncGraph:
+        pass
+
+    class Own(FuncGraph):
+        pass
+
+    graphs = [FuncGraph(), Own()]
+    monkeypatch.setitem(sys.modules, "tensorflow.python.framework.func_graph", SimpleNamespace(FuncGraph=FuncGraph))
+    find, found, done = load("_gpuwatch_memory")._found, [], threading.Event()
+
+    def search() -> None:
+        while not done.is_set():
+            found.append([*map(id, find()["graph"])])
+
+    searching = threading.Thread(target=search)
+    searching.start()
+    try:
+        until = time.monotonic() + 1
+        while len(found) < 30 or time.monotonic() < until:
+            tuple((number,) for number in range(300))
+    finally:
+        done.set()
+        searching.join()
+    assert sorted(found[-1]) == sorted(map(id, graphs))
