@@ -114,7 +114,7 @@ def test_another_type_is_advised_where_that_helps_what_the_others_are_with() -> 
     run = _told(_moved("Identity", "colocated:VariableV2"), _moved("VariableV2", lacks=True))
     (finding,) = [one for one in run.findings if one.id == "placement.no-kernel"]
     assert finding.title.startswith("VariableV2 float32 and 1 more")
-    assert "use a type with a GPU kernel" in (finding.action or "")
+    assert "use a type that has a GPU kernel" in (finding.action or "")
 
 
 def test_a_sparse_update_without_a_kernel_does_not_blame_its_variable() -> None:

@@ -15,6 +15,7 @@ from gpuwatch.core.model.metrics import METRICS
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Device, Problem, Process, Snapshot
 from gpuwatch.explain.diagnosis.condition_engine import Conditions, over
+from gpuwatch.explain.diagnosis.conditions.unreadable_gpus import unread_keys
 from gpuwatch.machine.history.machine_event import MachineEvent
 from tests.diagnosis.watching import GIB, gpu, program, sample
 
@@ -116,7 +117,8 @@ def test_no_rule_fails_and_every_finding_is_whole(seed: int) -> None:
     for snapshot in snapshots:
         watch.look(snapshot)
         told = watch.findings
-        assert told, "that nothing is wrong is said, too"
+        unread = any(map(unread_keys, snapshot.devices))
+        assert told or unread, "that nothing is wrong is said, too, unless too little is known"
         for found in told:
             assert "own rule" not in found.title, found
             assert found.id in CAUSES

@@ -12,6 +12,7 @@ from gpuwatch.core.formatting.units import gib
 from gpuwatch.core.model.clock_reasons import BRAKE, THERMAL, clock_reasons
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import BAD_STATES, FAILED_ITSELF, Device, Snapshot
+from gpuwatch.explain.diagnosis.conditions.unreadable_gpus import unread_keys
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.session.view import PlayheadPosition, View
 from gpuwatch.ui.drawing.cells import cut, width_of
@@ -68,7 +69,7 @@ def _verdict(view: View) -> Span:
     if well is not None and any(throttled_now(device, view.findings) for device in snapshot.devices):
         return "▲ throttled", "warning"  # the card says why; a finding follows if it lasts
     if well is None and any(map(_looks_bad, snapshot.devices)):
-        return "", "dim"  # the first sample, which is drawn before it is judged
+        return "", "dim"  # a sample that is drawn before it is judged, or of which too little is known yet
     if noted := len(notes(view.findings)):
         return f"● {noted} note{'s' * (noted > 1)}", "text"
     lasted = snapshot.taken_at.timestamp() - max(well.timestamp(), view.troubled) if well is not None else 0.0
@@ -96,7 +97,8 @@ def notes(findings: Sequence[Finding]) -> list[Finding]:
 def _looks_bad(device: Device) -> bool:
     """Whether its card shows something that is not well."""
     throttled = (clock_reasons(device) or frozenset()) & (THERMAL | BRAKE)
-    return device.state in BAD_STATES or bool(throttled) or bool(device.number("ecc.uncorrected"))
+    unwell = device.number("ecc.uncorrected") or unread_keys(device)
+    return device.state in BAD_STATES or bool(throttled) or bool(unwell)
 
 
 def _mostly_unexplained(devices: Sequence[Device]) -> bool:
