@@ -730,7 +730,8 @@ PROGRAMS = (
         with tf.Session(config=tf.ConfigProto(allow_soft_placement=True)) as session:
             print(session.run(c))
         """,
-        says="only the requested devices of 0 % of 1 graph nodes are known",
+        "placement.device-missing",
+        says="GPU:3 was requested and does not exist",
     ),
     _program(
         "session-invalid-list",
@@ -846,6 +847,7 @@ PROGRAMS = (
             v = tf.Variable(1.0)
         """,
         "distribution.devices-missing",
+        fallbacks=frozenset((op, "GPU:5") for op in ("VarHandleOp", "AssignVariableOp", "Identity")),
     ),
     _program(
         "misspelt-variable",
