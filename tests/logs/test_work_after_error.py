@@ -231,7 +231,7 @@ _PROMPT = ["got prompt", *_RAISED, "ValueError: no such sampler"]
         (["Prompt executed in 12.20 seconds", "got prompt", "Prompt executed in 0.00 seconds"], "program.error"),
         (["INFO:     Waiting for application startup.", "INFO:     Application startup complete."], "healthy"),
         (["INFO:     Waiting for application startup."], "program.error"),
-        ([f"[I 11:4{minute}:25.346 NotebookApp] Saving file at /work/a.ipynb" for minute in (5, 7)], "healthy"),
+        ([f"[I 11:4{minute}:25.346 NotebookApp] Saving file at /notebooks/a.ipynb" for minute in (5, 7)], "healthy"),
         (
             [
                 "[I 2024-02-03 11:45:25.346 ServerApp] Kernel started: 7ca4",

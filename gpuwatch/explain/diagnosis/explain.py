@@ -10,11 +10,11 @@ from msgspec.structs import replace
 from gpuwatch.core.model.explanation import Explanation
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.explain.diagnosis.end_decides import ranked, that_count
 from gpuwatch.explain.diagnosis.engine import diagnose, primary
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.memory.oom_facts import judged
 from gpuwatch.explain.diagnosis.no_finding import of_a_part, shows_nothing
+from gpuwatch.explain.diagnosis.outlived_failures import ranked, that_count
 from gpuwatch.explain.diagnosis.rule_registry import finding
 from gpuwatch.explain.diagnosis.runs.fallbacks import moved_by_placer
 from gpuwatch.explain.logs.facts import LogFacts
