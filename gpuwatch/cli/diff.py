@@ -16,8 +16,8 @@ from gpuwatch.cli.progress import progress
 from gpuwatch.cli.recording_input import is_recording, recording_of
 from gpuwatch.cli.saved_document import read_document
 from gpuwatch.core.errors import EXIT_DIFFERENT, GpuwatchError, UsageError
-from gpuwatch.core.formatting.redaction import sendable
 from gpuwatch.core.formatting.terminal import file_name
+from gpuwatch.core.masking.redaction import sendable
 from gpuwatch.core.model.diagnostic import Diagnostic
 from gpuwatch.core.model.doctor import Doctor
 from gpuwatch.core.model.explanation import Explanation

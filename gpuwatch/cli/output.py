@@ -120,7 +120,7 @@ def say_written(path: Path) -> None:
 
 def say_redacted() -> None:
     """Says on stderr what redaction cannot know, which documents for programs cannot say in their first lines."""
-    from gpuwatch.core.formatting.redaction import NOTE
+    from gpuwatch.core.masking.redaction import NOTE
 
     say(NOTE)
 

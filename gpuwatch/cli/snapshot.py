@@ -98,7 +98,7 @@ def snapshot(
 
 def _follow(interval: float, *, gpm: bool, redact: bool) -> NoReturn:
     """Prints a line for each sample until nobody reads them."""
-    from gpuwatch.core.formatting.redaction import sendable
+    from gpuwatch.core.masking.redaction import sendable
     from gpuwatch.core.model.codec import to_json
     from gpuwatch.session.snapshot_stream import stream
 

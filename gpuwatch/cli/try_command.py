@@ -18,7 +18,7 @@ from gpuwatch.cli.options import check_gpus, enter_simulation, sim_option, sim_t
 from gpuwatch.cli.output import check_output, no_save_option, output_option, publish, redact_option, say
 from gpuwatch.cli.run import simulation_tier
 from gpuwatch.core.errors import EXIT_OK, EXIT_PROBE_BROKEN, UsageError
-from gpuwatch.core.formatting.masking import mask_command
+from gpuwatch.core.masking.secrets import mask_command
 
 if TYPE_CHECKING:
     from gpuwatch.core.model.trials import Experiment, Trial

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from rich.cells import cell_len
 
-from gpuwatch.core.formatting.masking import MASK
+from gpuwatch.core.masking.secrets import MASK
 from gpuwatch.core.model.codec import EMBED_BEGIN
 from gpuwatch.core.model.diagnostic import Diagnostic
 from gpuwatch.core.model.doctor import Check

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from gpuwatch.core.formatting.masking import masked
+from gpuwatch.core.masking.secrets import masked
 from gpuwatch.core.model.codec import from_json, to_json
 from gpuwatch.core.model.diagnostic import MACHINE, Diagnostic, SourcedFinding
 from gpuwatch.core.model.diff import Diff, NumberChange, Spread

@@ -9,7 +9,7 @@ import pytest
 
 from gpuwatch.cli.saved_document import read_document
 from gpuwatch.core import reader_limits
-from gpuwatch.core.formatting.redaction import sendable
+from gpuwatch.core.masking.redaction import sendable
 from gpuwatch.core.model.codec import EMBED_BEGIN, EMBED_END, Document, NotADocument, from_json, read
 from gpuwatch.core.model.run import RunError
 from gpuwatch.share.reports.report_formats import render, write

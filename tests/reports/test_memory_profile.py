@@ -7,7 +7,7 @@ import re
 import msgspec
 import pytest
 
-from gpuwatch.core.formatting.redaction import sendable
+from gpuwatch.core.masking.redaction import sendable
 from gpuwatch.core.model.memory_profile import MemoryProfile
 from gpuwatch.core.model.run import Run
 from gpuwatch.explain.diagnosis.explain_recording import explain_recording

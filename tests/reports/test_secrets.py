@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.core.formatting.masking import MASK, mask_keys, mask_text, mask_value, masked
+from gpuwatch.core.masking.secrets import MASK, mask_keys, mask_text, mask_value, masked
 from gpuwatch.core.model.diagnostic import Variable
 from tests.reports.diagnostics import healthy
 from tests.reports.documents import full_run

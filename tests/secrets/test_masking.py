@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.core.formatting.masking import mask_command, mask_lines, mask_text, mask_value
-from gpuwatch.core.formatting.redaction import Redactor
+from gpuwatch.core.masking.redaction import Redactor
+from gpuwatch.core.masking.secrets import mask_command, mask_lines, mask_text, mask_value
 from gpuwatch.sim.machine import SimMachine
 from tests.conftest import gpuwatch
 from tests.forked import run_gpuwatch

@@ -22,7 +22,7 @@ from typing import Self
 
 import msgspec
 
-from gpuwatch.core.formatting.masking import mask_command
+from gpuwatch.core.masking.secrets import mask_command
 from gpuwatch.core.model.run import Outcome, Run
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.trials import EndedBy

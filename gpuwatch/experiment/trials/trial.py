@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from gpuwatch.core.formatting.masking import mask_command
+from gpuwatch.core.masking.secrets import mask_command
 from gpuwatch.core.model.run import Run, Throughput, Verdict
 from gpuwatch.core.model.trials import Trial
 from gpuwatch.experiment.probing.event_state import Applied, EventState, StepCount

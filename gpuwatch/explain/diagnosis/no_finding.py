@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable
 from itertools import takewhile
 
-from gpuwatch.core.formatting.masking import mask_text
 from gpuwatch.core.formatting.text import printable, shorten
+from gpuwatch.core.masking.secrets import mask_text
 from gpuwatch.core.model.findings import Certainty, Finding
 from gpuwatch.explain.diagnosis.rule_registry import finding
 from gpuwatch.explain.diagnosis.rules.meanings import Meaning, named

@@ -13,7 +13,7 @@ import platformdirs
 
 from gpuwatch import __version__
 from gpuwatch.core import ownership
-from gpuwatch.core.formatting.masking import mask_text
+from gpuwatch.core.masking.secrets import mask_text
 
 
 def keep(error: BaseException) -> Path | None:

@@ -101,6 +101,6 @@ def _command(row: Process) -> str:
 
 
 def _masked(row: Process) -> str:
-    from gpuwatch.core.formatting.masking import mask_text  # slow to import, and not needed for the first frame
+    from gpuwatch.core.masking.secrets import mask_text  # slow to import, and not needed for the first frame
 
     return mask_text(printable(row.command or row.name or ""))

@@ -17,7 +17,7 @@ from pathlib import Path
 import platformdirs
 
 from gpuwatch.core import ownership, reader_limits
-from gpuwatch.core.formatting.masking import masked
+from gpuwatch.core.masking.secrets import masked
 from gpuwatch.core.model.codec import NotADocument, from_json, runs_in, to_json
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.trials import Experiment

@@ -24,8 +24,8 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from gpuwatch.core.errors import GpuwatchError, UsageError
-from gpuwatch.core.formatting.masking import mask_text
 from gpuwatch.core.formatting.text import printable, shorten
+from gpuwatch.core.masking.secrets import mask_text
 from gpuwatch.core.model.snapshot import Reservation
 from gpuwatch.machine.sources.host import ProcessTable
 from gpuwatch.machine.sources.unix_sockets import abstract_names

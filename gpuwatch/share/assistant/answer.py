@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from gpuwatch.core.errors import GpuwatchError
-from gpuwatch.core.formatting.masking import masked
-from gpuwatch.core.formatting.redaction import Redactor, sendable
+from gpuwatch.core.masking.redaction import Redactor, sendable
+from gpuwatch.core.masking.secrets import masked
 from gpuwatch.core.model.codec import DOCUMENTS, PRINTED, closed_values, to_json
 from gpuwatch.core.model.schemas import json_schema
 

@@ -21,8 +21,8 @@ import msgspec
 
 from gpuwatch.core import reader_limits
 from gpuwatch.core.errors import GpuwatchError, UsageError
-from gpuwatch.core.formatting.masking import mask_text
 from gpuwatch.core.formatting.text import printable, shorten
+from gpuwatch.core.masking.secrets import mask_text
 
 AT_ONCE = 2
 """Commands that run at the same time."""

@@ -12,10 +12,10 @@ import anyio.to_thread
 import msgspec
 
 from gpuwatch.core.errors import GpuwatchError, UsageError
-from gpuwatch.core.formatting.masking import mask_text, masked
-from gpuwatch.core.formatting.redaction import Redactor
 from gpuwatch.core.formatting.suggest import meant
 from gpuwatch.core.formatting.terminal import file_name
+from gpuwatch.core.masking.redaction import Redactor
+from gpuwatch.core.masking.secrets import mask_text, masked
 from gpuwatch.core.model.cause_list import CauseList, CauseName, CausePage
 from gpuwatch.core.model.comparison import Comparison
 from gpuwatch.core.model.doctor import Doctor

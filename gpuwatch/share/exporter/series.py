@@ -7,8 +7,8 @@ from typing import Literal, NamedTuple
 
 from gpuwatch import __version__
 from gpuwatch.core.formatting import openmetrics as names
-from gpuwatch.core.formatting.masking import mask_text
 from gpuwatch.core.formatting.text import shorten
+from gpuwatch.core.masking.secrets import mask_text
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.metrics import BY_ID, METRICS, Lane, MetricSpec
 from gpuwatch.core.model.snapshot import BAD_STATES, MIG_READINGS, UNLISTED, Device, MigInstance, Process, Snapshot

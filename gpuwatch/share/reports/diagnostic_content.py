@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from gpuwatch.core.formatting.masking import MASK
 from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.masking.secrets import MASK
 from gpuwatch.core.model.diagnostic import Diagnostic, SourcedFinding
 from gpuwatch.core.model.doctor import Doctor
 from gpuwatch.core.model.findings import CAUSES

@@ -39,7 +39,7 @@ class Format:
         """With what redaction cannot know, in the first lines."""
         if not redact or not self.note:
             return drawn
-        from gpuwatch.core.formatting.redaction import NOTE
+        from gpuwatch.core.masking.redaction import NOTE
 
         said = textwrap.fill(NOTE, 79) if self.name == "text" else NOTE
         before, _, after = self.note.partition("{}")
@@ -64,7 +64,7 @@ def render(document: Document, format_name: str, *, width: int | None = None, re
     ``text`` is for reading on a terminal: ``width`` columns (the terminal's), a run without its long tables,
     which :func:`write` puts into a file.
     """
-    from gpuwatch.core.formatting.redaction import sendable
+    from gpuwatch.core.masking.redaction import sendable
 
     entry = BY_NAME.get(format_name)
     if entry is None:
@@ -84,7 +84,7 @@ def render(document: Document, format_name: str, *, width: int | None = None, re
 
 def render_whole(entry: Format, document: Document, *, redact: bool) -> str:
     """All of the document in this format, secrets masked."""
-    from gpuwatch.core.formatting.redaction import sendable
+    from gpuwatch.core.masking.redaction import sendable
 
     return entry.noted(entry.render(sendable(document, redact=redact)), redact=redact)
 

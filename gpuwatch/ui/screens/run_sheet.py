@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gpuwatch.core.formatting.masking import masked
 from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.masking.secrets import masked
 from gpuwatch.core.model.run import Run
 from gpuwatch.share.reports.content import GLYPHS, Content, Table
 from gpuwatch.share.reports.run_content import run_content

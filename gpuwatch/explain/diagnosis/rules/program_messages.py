@@ -6,8 +6,8 @@ import re
 from itertools import chain
 from pathlib import PurePath
 
-from gpuwatch.core.formatting.masking import mask_text
 from gpuwatch.core.formatting.text import printable, shorten
+from gpuwatch.core.masking.secrets import mask_text
 from gpuwatch.core.model.run import RunError
 from gpuwatch.explain.diagnosis.rules.meanings import Meaning, first, named, table
 from gpuwatch.explain.diagnosis.rules.program_errors import line_of, names_cause

@@ -10,7 +10,8 @@ import re
 from typing import Final
 
 from gpuwatch.core.formatting.lazy_pattern import lazy
-from gpuwatch.core.formatting.secret_names import (
+from gpuwatch.core.formatting.text import word_set
+from gpuwatch.core.masking.secret_names import (
     LONGEST_GROUP,
     LONGEST_NAME,
     MASK,
@@ -24,7 +25,6 @@ from gpuwatch.core.formatting.secret_names import (
     public_key,
     strength,
 )
-from gpuwatch.core.formatting.text import word_set
 
 _HINTS: Final = word_set("""
 token key secret phrase pass pwd credential creds cookie private signature auth login dsn appid

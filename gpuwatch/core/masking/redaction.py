@@ -1,7 +1,7 @@
 """Replaces users, hosts, paths, addresses and ids in a document, each by the same name everywhere.
 
 ``alice`` becomes ``user-1`` in fields, paths, command lines and log lines. System folders, CUDA libraries and the
-folders of frameworks stay. Secrets are masked first (:mod:`gpuwatch.core.formatting.masking`).
+folders of frameworks stay. Secrets are masked first (:mod:`gpuwatch.core.masking.secrets`).
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from gpuwatch.core.formatting import redaction_names as names
 from gpuwatch.core.formatting.lazy_pattern import lazy
-from gpuwatch.core.formatting.masking import COLOUR, masked
-from gpuwatch.core.formatting.redaction_names import AT, HOST_AT, PROMPT, USER_IN_TEXT, counted, like_node, names_in
+from gpuwatch.core.masking import redaction_names as names
+from gpuwatch.core.masking.redaction_names import AT, HOST_AT, PROMPT, USER_IN_TEXT, counted, like_node, names_in
+from gpuwatch.core.masking.secrets import COLOUR, masked
 from gpuwatch.core.model.codec import closed_values
 
 _D = TypeVar("_D", bound=msgspec.Struct)
