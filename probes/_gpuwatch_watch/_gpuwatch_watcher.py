@@ -39,7 +39,7 @@ class Watcher:
         """With ``--placement``: :class:`_gpuwatch_placement.Ops`."""
         self.every = _EVERY
         self.trial = None
-        """Under ``gpuwatch try``: :class:`_gpuwatch_trial.Trial`."""
+        """Under ``gpuwatch try``: :class:`_gpuwatch_trial_setting.Trial`."""
         self.memory = None
         """With ``--memory``: :class:`_gpuwatch_memory.Recorder`."""
         self.seen = []
@@ -341,7 +341,7 @@ def begin(address, load, simulation=None):
     observers += [traces, pipelines, keras_calls]
     watcher.seen += [load("_gpuwatch_threads").Threads(watcher), traces, pipelines, keras_calls]
     if "GPUWATCH_TRIAL" in os.environ:
-        watcher.trial = load("_gpuwatch_trial").Trial(json.loads(os.environ["GPUWATCH_TRIAL"]), watcher)
+        watcher.trial = load("_gpuwatch_trial_setting").Trial(json.loads(os.environ["GPUWATCH_TRIAL"]), watcher)
         watcher.every = watcher.trial.interval
         observers.append(watcher.trial)
     if os.environ.get("GPUWATCH_WATCH_MEMORY"):

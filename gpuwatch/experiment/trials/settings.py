@@ -1,7 +1,7 @@
 """The settings that ``gpuwatch try`` can try, by name, and those that it tries by default.
 
 TensorFlow's are the probes' (``probes/*.py``): their ENVIRONMENT, and their ``configure()``, which is called inside the
-program (``probes/_gpuwatch_watch/_gpuwatch_trial.py``). PyTorch's and JAX's are variables: docs.pytorch.org
+program (``probes/_gpuwatch_watch/_gpuwatch_trial_setting.py``). PyTorch's and JAX's are variables: docs.pytorch.org
 ("CUDA Environment Variables"), docs.jax.dev ("GPU memory allocation").
 """
 
