@@ -43,7 +43,7 @@ class Watcher:
         self.memory = None
         """With ``--memory``: :class:`_gpuwatch_memory.Recorder`."""
         self.seen = []
-        """Others that tell something now and then: :class:`_gpuwatch_threads.Threads`, ``_gpuwatch_traces.Traces``."""
+        """Others that tell something now and then, such as :class:`_gpuwatch_thread_stacks.Threads`."""
         self.counted = lambda code, detector: (0, detector._call_count)
         """Traces and calls of a tf.function (_gpuwatch_traces.py)."""
         self.failures = None
@@ -339,7 +339,7 @@ def begin(address, load, simulation=None):
     pipelines = load("_gpuwatch_pipelines").Pipelines(watcher)
     keras_calls = load("_gpuwatch_keras_calls").KerasCalls(watcher)
     observers += [traces, pipelines, keras_calls]
-    watcher.seen += [load("_gpuwatch_threads").Threads(watcher), traces, pipelines, keras_calls]
+    watcher.seen += [load("_gpuwatch_thread_stacks").Threads(watcher), traces, pipelines, keras_calls]
     if "GPUWATCH_TRIAL" in os.environ:
         watcher.trial = load("_gpuwatch_trial_setting").Trial(json.loads(os.environ["GPUWATCH_TRIAL"]), watcher)
         watcher.every = watcher.trial.interval
