@@ -326,7 +326,7 @@ def begin(address, load, simulation=None):
     ``load``: loads a module of this folder. ``simulation``: the adapter for simulated GPUs (_gpuwatch_simulated.py).
     """
     watcher = Watcher(address, load, simulation)
-    watcher.settings = load("_gpuwatch_settings").Settings(watcher.attribute)
+    watcher.settings = load("_gpuwatch_tensorflow_settings").Settings(watcher.attribute)
     watcher.failures = load("_gpuwatch_failures").Failures()
     observers = [watcher.settings, watcher.failures, watcher.counters]
     if os.environ.get("GPUWATCH_WATCH_PLACEMENT"):

@@ -22,7 +22,7 @@ class _Trial:
 
     def __init__(self, **asked: Any) -> None:
         watcher = load("_gpuwatch_watcher").Watcher("nowhere", load, None)
-        watcher.settings = load("_gpuwatch_settings").Settings(watcher.attribute)
+        watcher.settings = load("_gpuwatch_tensorflow_settings").Settings(watcher.attribute)
         self.module = load("_gpuwatch_trial_setting")
         self.of = watcher.trial = self.module.Trial(asked, watcher)
         self.watcher = watcher

@@ -410,7 +410,7 @@ def test_phases_end_when_their_events_came() -> None:
 
 
 def test_a_device_policy_is_asked_for_by_the_program_and_not_by_a_strategy() -> None:
-    settings = load("_gpuwatch_settings").Settings(load("_gpuwatch_attributes").Attribute)
+    settings = load("_gpuwatch_tensorflow_settings").Settings(load("_gpuwatch_attributes").Attribute)
 
     def device_policy(policy: str) -> None:  # TensorFlow's setter
         settings._value(sys._getframe(), "_device_policy")
@@ -429,7 +429,7 @@ def test_a_device_policy_is_asked_for_by_the_program_and_not_by_a_strategy() -> 
 
 def test_a_configuration_that_no_session_was_given() -> None:
     """Unless one was; what the first session has is not what the second one lacks."""
-    settings = load("_gpuwatch_settings").Settings(load("_gpuwatch_attributes").Attribute)
+    settings = load("_gpuwatch_tensorflow_settings").Settings(load("_gpuwatch_attributes").Attribute)
     options = {"allow_growth": True, "per_process_gpu_memory_fraction": 0, "visible_device_list": ""}
     module = SimpleNamespace(TF_NewSessionOptions=lambda target, config: None)
     settings._sessions(module)
@@ -459,7 +459,7 @@ def test_a_configuration_that_no_session_was_given() -> None:
 def test_a_policy_of_mixed_precision_that_no_layer_computes_in(
     policy: str, types: list[str], told: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = load("_gpuwatch_settings").Settings(load("_gpuwatch_attributes").Attribute)
+    settings = load("_gpuwatch_tensorflow_settings").Settings(load("_gpuwatch_attributes").Attribute)
 
     class Layer:
         def __init__(self, kind: str, *weights: str) -> None:

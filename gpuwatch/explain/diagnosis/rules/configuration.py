@@ -25,7 +25,7 @@ _COMPARED = ("memory growth", "memory_limit", "logical devices", "visible device
 """Settings of tf.config whose effective values the watcher reads from TensorFlow's own state."""
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 _TOO_LATE, _OVERRIDDEN, _REFUSED, _UNUSED = "too late", "overridden by ", "refused: ", "not in effect: "
-"""Beginnings of the watcher's notes on settings (_gpuwatch_settings.py)."""
+"""Beginnings of the watcher's notes on settings (_gpuwatch_tensorflow_settings.py)."""
 
 
 @rule("config.too-late", "config.inconsistent")

@@ -30,7 +30,7 @@ KNOWN_VARIABLES = (
 
 _DEVICE_NAME = re.compile(r"/?(?:cuda|gpu|device:gpu|device)[:\s]?([0-9]{1,3})", re.IGNORECASE)
 _VISIBLE_DEVICES = "visible devices"
-"""The watcher's name of what set_visible_devices was called with (_gpuwatch_settings.py)."""
+"""The watcher's name of what set_visible_devices was called with (_gpuwatch_tensorflow_settings.py)."""
 _SHORTEST = 12
 """Shorter names are similar to too many others."""
 _DISTANCE = 2
