@@ -26,7 +26,7 @@ from gpuwatch.core.model.codec import schema_of
 from gpuwatch.core.model.findings import CAUSES
 from gpuwatch.session.alerts.alerts import Alerts
 from gpuwatch.session.alerts.command import Command
-from gpuwatch.session.alerts.delivery import WAITING, Channel
+from gpuwatch.session.alerts.delivery_thread import WAITING, Channel
 from gpuwatch.session.alerts.terminal_notification import sequence, text_of
 from gpuwatch.session.alerts.webhook import Webhook, checked, shown
 from tests.alerts.test_onsets import HOT

@@ -14,7 +14,7 @@ from contextlib import suppress
 
 from gpuwatch.core.model.alert import Alert
 from gpuwatch.core.model.codec import to_json
-from gpuwatch.session.alerts.delivery import DeliveryFailed
+from gpuwatch.session.alerts.delivery_thread import DeliveryFailed
 
 DEADLINE = 30.0
 """Seconds after which a command is ended."""

@@ -14,7 +14,7 @@ from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.model.alert import Alert
 from gpuwatch.core.model.codec import to_json
-from gpuwatch.session.alerts.delivery import DeliveryFailed
+from gpuwatch.session.alerts.delivery_thread import DeliveryFailed
 
 TIMEOUT = 10.0
 """Seconds without an answer."""
