@@ -30,7 +30,7 @@ from gpuwatch.cli.log_lines import decompressed
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.model.codec import NotADocument, embedded, from_json, to_json
 from gpuwatch.core.model.events import decode_event
-from gpuwatch.explain.traces import dcgm, pprof, torch_timeline
+from gpuwatch.explain.traces import dcgm_diagnostic, pprof, torch_timeline
 from gpuwatch.explain.traces.memory_profiles import of_tensorflow, of_torch
 from gpuwatch.explain.traces.plain_pickle import BrokenPickle
 from gpuwatch.explain.traces.smi_query import SmiQueryReader
@@ -157,7 +157,9 @@ READERS = {
     "JAX profile": Reader(lambda: [profile(*SAMPLES)], pprof.profiles, (BrokenMessage,)),
     "memory timeline": Reader(lambda: [_TIMELINE], torch_timeline.profile, (BrokenTimeline,)),
     "dcgmi diag": Reader(
-        lambda: [json.dumps(one).encode() for one in (FOUR, THREE)], dcgm.read, (dcgm.BrokenDiagnostic,)
+        lambda: [json.dumps(one).encode() for one in (FOUR, THREE)],
+        dcgm_diagnostic.read,
+        (dcgm_diagnostic.BrokenDiagnostic,),
     ),
     "nvidia-smi -q": Reader(
         lambda: [TEXT.format(thermal="Active", failed="No").encode()[:3000], XML.encode()], _text(_smi)

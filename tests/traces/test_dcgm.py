@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gpuwatch.explain.diagnosis.explain_recording import explain_recording, kind_of
-from gpuwatch.explain.traces.dcgm import BrokenDiagnostic, is_diagnostic, read
+from gpuwatch.explain.traces.dcgm_diagnostic import BrokenDiagnostic, is_diagnostic, read
 
 
 def _category(name: str, **tests: list[dict[str, Any]]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from gpuwatch.core.model.run import Oom
 from gpuwatch.explain.diagnosis.explain import explanation
 from gpuwatch.explain.diagnosis.rule_registry import finding
 from gpuwatch.explain.logs.facts import LogFacts
-from gpuwatch.explain.traces import dcgm, plain_pickle, pprof, torch_timeline, xplane
+from gpuwatch.explain.traces import dcgm_diagnostic, plain_pickle, pprof, torch_timeline, xplane
 from gpuwatch.explain.traces.held_most import held_most
 from gpuwatch.explain.traces.memory_profiles import of_tensorflow, of_torch
 from gpuwatch.explain.traces.plain_pickle import BrokenPickle
@@ -48,7 +48,7 @@ def kind_of(start: bytes) -> FileKind | None:
         return "PyTorch memory timeline"
     if pprof.is_pprof(start):
         return "JAX memory profile"
-    return "DCGM diagnostic" if dcgm.is_diagnostic(start) else None
+    return "DCGM diagnostic" if dcgm_diagnostic.is_diagnostic(start) else None
 
 
 _PROFILES: dict[FileKind, Callable[[bytes], Iterable[MemoryProfile]]] = {
@@ -63,9 +63,9 @@ def explain_recording(kind: FileKind, content: bytes, source: str) -> Explanatio
     """The explanation of a whole file; :class:`BrokenRecording` if it cannot be read."""
     try:
         if kind == "DCGM diagnostic":
-            return _of_tests(dcgm.read(content), source)
+            return _of_tests(dcgm_diagnostic.read(content), source)
         profiles = tuple(_PROFILES[kind](content))
-    except (BrokenMessage, BrokenPickle, BrokenTimeline, dcgm.BrokenDiagnostic) as error:
+    except (BrokenMessage, BrokenPickle, BrokenTimeline, dcgm_diagnostic.BrokenDiagnostic) as error:
         raise BrokenRecording(str(error)) from error
     if not profiles:
         raise BrokenRecording("it has no allocations: nothing used memory while it was recorded")
@@ -105,7 +105,7 @@ def _framework(profile: MemoryProfile) -> str:
     return {"torch": "PyTorch", "jax": "JAX", "tensorflow": "TensorFlow"}[profile.tool]
 
 
-def _of_tests(result: dcgm.Diagnostic, source: str) -> Explanation:
+def _of_tests(result: dcgm_diagnostic.Diagnostic, source: str) -> Explanation:
     findings = tuple(_judged(result))
     versions = [f"DCGM {result.version}"] if result.version else ["DCGM"]
     return Explanation(
@@ -119,7 +119,7 @@ def _of_tests(result: dcgm.Diagnostic, source: str) -> Explanation:
     )
 
 
-def _judged(result: dcgm.Diagnostic) -> Iterator[Finding]:
+def _judged(result: dcgm_diagnostic.Diagnostic) -> Iterator[Finding]:
     failed = [test for test in result.tests if test.status == "fail"]
     hardware = [test for test in failed if test.category.lower() not in _SOFTWARE]
     software = [test for test in failed if test not in hardware]
