@@ -399,7 +399,7 @@ class GpuwatchApp(PreferencesApp):
         self.tab.show_status(self.session.view())
 
     def action_command_palette(self) -> None:
-        from gpuwatch.ui.screens.palette import Palette
+        from gpuwatch.ui.screens.command_palette import Palette
 
         if not isinstance(self.screen, Palette):
             self.push_screen(Palette())
