@@ -12,7 +12,7 @@ from gpuwatch.machine.collector.feed import Feed
 from gpuwatch.machine.recording.running_recorders import Announcement
 from gpuwatch.machine.recording.writer import RecordingWriter
 from gpuwatch.session.alerts.alerts import Alerts
-from gpuwatch.session.judge import all_findings
+from gpuwatch.session.current_findings import all_findings
 
 _LOOK = 1.0
 """Seconds between looks at a feed that delivers nothing."""

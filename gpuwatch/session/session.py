@@ -19,7 +19,7 @@ from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.metric_series import History
 from gpuwatch.machine.history.sample_store import Gap, SampleStore
 from gpuwatch.machine.history.timeline import Timeline
-from gpuwatch.session.judge import Judge, LiveJudge, RecordedJudge
+from gpuwatch.session.current_findings import Judge, LiveJudge, RecordedJudge
 from gpuwatch.session.process_history import Identity, ProcessHistories, ProcessHistory
 from gpuwatch.session.view import SINCE_START, Played, PlayheadPosition, Since, View, ranked
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.explain.diagnosis.condition_engine import Conditions
 from gpuwatch.machine.recording.writer import Clock, RecordingWriter
-from gpuwatch.session.judge import all_findings
+from gpuwatch.session.current_findings import all_findings
 from tests.recording.days import NOON, day
 
 BEGIN = NOON.timestamp()

@@ -36,7 +36,7 @@ from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.writer import Clock, RecordingWriter
 from gpuwatch.machine.sources.base import SeenDevice
 from gpuwatch.machine.sources.nvidia.decode import FABRIC_CONFIGURATION_SHIFT, FABRIC_TROUBLES
-from gpuwatch.session.judge import all_findings
+from gpuwatch.session.current_findings import all_findings
 from gpuwatch.session.period import period
 from gpuwatch.session.session import replay
 from gpuwatch.session.view import View, ranked

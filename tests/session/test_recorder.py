@@ -17,7 +17,7 @@ from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.storable_snapshot import Storable
 from gpuwatch.machine.recording.writer import Clock, RecordingStopped, RecordingWriter
-from gpuwatch.session.judge import all_findings
+from gpuwatch.session.current_findings import all_findings
 from gpuwatch.session.recorder import Recorder
 from tests.recording.days import day
 from tests.recording.recordings import troubled

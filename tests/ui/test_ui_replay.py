@@ -19,7 +19,7 @@ from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.machine.collector.recording_player import RecordedHost, RecordingPlayer
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.recording.reader import open_recording
-from gpuwatch.session.judge import all_findings
+from gpuwatch.session.current_findings import all_findings
 from gpuwatch.session.session import replay as replayed
 from gpuwatch.ui.app import GpuwatchApp
 from gpuwatch.ui.screens import gpu

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.explain.diagnosis.condition_engine import Conditions
 from gpuwatch.machine.collector.feed import Feed
-from gpuwatch.session.judge import all_findings
+from gpuwatch.session.current_findings import all_findings
 from gpuwatch.share.exporter.job_map import JobMap
 from gpuwatch.share.exporter.page import Page
 from gpuwatch.share.exporter.series import Content, Options
