@@ -14,7 +14,7 @@ from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.trials import Answer, Trial
 from gpuwatch.experiment.probing.event_state import EventState, StepCount
-from gpuwatch.experiment.trials.answer import listed, why_failed
+from gpuwatch.experiment.trials.best_setting import listed, why_failed
 from gpuwatch.experiment.trials.occupied import of_others
 from gpuwatch.experiment.trials.plan import Configuration, Rule
 from gpuwatch.experiment.trials.result import ExperimentResult, left_out, no_time

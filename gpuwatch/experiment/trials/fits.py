@@ -19,7 +19,7 @@ from gpuwatch.core.formatting.durations import lasted
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.trials import Answer, Fit, Trial
-from gpuwatch.experiment.trials.answer import why_failed
+from gpuwatch.experiment.trials.best_setting import why_failed
 from gpuwatch.experiment.trials.plan import Configuration, Rule
 from gpuwatch.experiment.trials.result import ExperimentResult
 from gpuwatch.experiment.trials.settings import Setting, named

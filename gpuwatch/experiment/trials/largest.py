@@ -12,7 +12,7 @@ from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.trials import Answer, Largest, Trial
-from gpuwatch.experiment.trials.answer import why_failed
+from gpuwatch.experiment.trials.best_setting import why_failed
 from gpuwatch.experiment.trials.plan import SIMULATED_STEPS, UNCOUNTED_SECONDS, Configuration, Rule, check_declared
 from gpuwatch.experiment.trials.result import ExperimentResult
 from gpuwatch.experiment.trials.settings import Setting

@@ -10,7 +10,7 @@ from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.core.model.trials import Answer, Recovery, Trial
-from gpuwatch.experiment.trials.answer import listed, why_failed
+from gpuwatch.experiment.trials.best_setting import listed, why_failed
 from gpuwatch.experiment.trials.occupied import of_others
 from gpuwatch.experiment.trials.plan import Configuration, Rule
 from gpuwatch.experiment.trials.result import ExperimentResult, no_time

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from gpuwatch.core.formatting.durations import lasted
 from gpuwatch.core.model.trials import Answer, Trial
-from gpuwatch.experiment.trials.answer import answer, listed, why_failed
+from gpuwatch.experiment.trials.best_setting import answer, listed, why_failed
 from gpuwatch.experiment.trials.occupied import of_others
 from gpuwatch.experiment.trials.plan import Configuration, Rule
 from gpuwatch.experiment.trials.result import ExperimentResult, left_out, no_time
