@@ -22,11 +22,11 @@ from gpuwatch.core.model.schemas import json_schema
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.session.probe_batch import WORKLOADS
 from gpuwatch.share.assistant import arguments as kinds
-from gpuwatch.share.assistant.answer import MOST_BYTES, bounded, output_schema, plain
 from gpuwatch.share.assistant.commands import Commands
 from gpuwatch.share.assistant.kept_collector import Machine
 from gpuwatch.share.assistant.log_files import open_document, open_log
 from gpuwatch.share.assistant.server import _listed
+from gpuwatch.share.assistant.tool_results import MOST_BYTES, bounded, output_schema, plain
 from gpuwatch.share.assistant.tools import BY_NAME, TOOLS, Tools
 from gpuwatch.share.reports.runs_side_by_side import compare
 from tests.reports.documents import full_run

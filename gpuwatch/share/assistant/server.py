@@ -29,10 +29,10 @@ from gpuwatch.core import reader_limits
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.formatting.text import printable
 from gpuwatch.machine.history.crashes import describe
-from gpuwatch.share.assistant.answer import output_schema
 from gpuwatch.share.assistant.arguments import input_schema
 from gpuwatch.share.assistant.commands import Commands
 from gpuwatch.share.assistant.kept_collector import Machine
+from gpuwatch.share.assistant.tool_results import output_schema
 from gpuwatch.share.assistant.tools import BY_NAME, INSTRUCTIONS, TOOLS, Tool, Tools
 
 _CHUNK = 1 << 16

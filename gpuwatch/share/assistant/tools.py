@@ -31,7 +31,6 @@ from gpuwatch.machine.history.runs import RunStore
 from gpuwatch.machine.sources.gpu_reservations import reserved
 from gpuwatch.session.free_gpus import Conditions, impossible, pick
 from gpuwatch.session.single_snapshot import findings
-from gpuwatch.share.assistant.answer import bounded, plain
 from gpuwatch.share.assistant.arguments import (
     Arguments,
     CauseArguments,
@@ -49,6 +48,7 @@ from gpuwatch.share.assistant.arguments import (
 from gpuwatch.share.assistant.commands import Commands
 from gpuwatch.share.assistant.kept_collector import Machine
 from gpuwatch.share.assistant.log_files import open_document, open_log
+from gpuwatch.share.assistant.tool_results import bounded, plain
 
 INSTRUCTIONS = """\
 gpuwatch knows the NVIDIA GPUs of this machine and why TensorFlow and PyTorch programs fail or are slow on them.
@@ -106,7 +106,7 @@ class Tools:
         return await tool.answer(self, parsed(given, tool.arguments))
 
     def plain(self, document: msgspec.Struct, known: msgspec.Struct | None = None) -> dict[str, Any]:
-        """The document as it may leave this machine; ``known`` as in :func:`gpuwatch.share.assistant.answer.plain`."""
+        """The document as it may leave this machine; ``known`` as in :func:`.tool_results.plain`."""
         return plain(document, redact=self.redact, known=known)
 
     def message(self, text: str) -> str:
