@@ -11,7 +11,7 @@ from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.findings import CAUSES
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.trials import Answer, Trial
-from gpuwatch.experiment.trials.speed import step_time
+from gpuwatch.experiment.trials.speed_spread import step_time
 from gpuwatch.experiment.trials.trial_summary import (
     SAME_MEMORY,
     Summary,

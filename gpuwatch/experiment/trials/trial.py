@@ -21,7 +21,7 @@ from gpuwatch.experiment.probing.watch import Measured, Watch
 from gpuwatch.experiment.trials.plan import LEAST_SECONDS, STEADY_SECONDS, Configuration, Rule, filled_in
 from gpuwatch.experiment.trials.progress import Begun
 from gpuwatch.experiment.trials.settings import Setting, made_by_program
-from gpuwatch.experiment.trials.speed import is_steady, median_step
+from gpuwatch.experiment.trials.speed_spread import is_steady, median_step
 from gpuwatch.experiment.trials.trial_setup import Feed, TrialSetup
 from gpuwatch.experiment.trials.trial_summary import PASSED
 from gpuwatch.explain.diagnosis.runs.finish_run import complete

@@ -11,7 +11,7 @@ from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.formatting.units import UNKNOWN, flops, per_second, percent, rate, size
 from gpuwatch.core.model.findings import SEVERITY_ORDER
 from gpuwatch.core.model.run import PEAK, DeviceMemory, Placement, Run, RunProcess, Setting, Throughput
-from gpuwatch.experiment.trials.speed import SCATTER, speed, step_time, wide
+from gpuwatch.experiment.trials.speed_spread import SCATTER, speed, step_time, wide
 from gpuwatch.explain.diagnosis.rules.waiting import uneven_step
 from gpuwatch.explain.logs.clean import device as device_name
 from gpuwatch.share.reports import charts

@@ -9,7 +9,7 @@ from gpuwatch.core.formatting.units import UNKNOWN, size
 from gpuwatch.core.model.comparison import Difference
 from gpuwatch.core.model.findings import SEVERITY_ORDER, Finding
 from gpuwatch.core.model.run import Run, Setting
-from gpuwatch.experiment.trials.speed import speed, unproven
+from gpuwatch.experiment.trials.speed_spread import speed, unproven
 from gpuwatch.experiment.trials.trial_summary import SAME_MEMORY
 from gpuwatch.explain.logs.clean import source_message
 from gpuwatch.share.reports import comparable_runs, run_content

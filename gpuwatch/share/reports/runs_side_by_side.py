@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from gpuwatch.core.formatting.units import UNKNOWN, percent, size
 from gpuwatch.core.model.comparison import Comparison
 from gpuwatch.core.model.run import Run
-from gpuwatch.experiment.trials.speed import speed, unproven, wide
+from gpuwatch.experiment.trials.speed_spread import speed, unproven, wide
 from gpuwatch.share.reports import comparable_runs, run_content
 from gpuwatch.share.reports.content import clean
 from gpuwatch.share.reports.run_differences import differences

@@ -11,7 +11,7 @@ from gpuwatch.core.formatting.units import UNKNOWN, per_second, size
 from gpuwatch.core.model.codec import runs_in
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.trials import Experiment, StepTime, Trial
-from gpuwatch.experiment.trials.speed import step_time
+from gpuwatch.experiment.trials.speed_spread import step_time
 from gpuwatch.experiment.trials.trial_summary import PASSED, SAME_MEMORY, Summary, slow_down, spread, summaries
 from gpuwatch.share.reports import charts, run_content
 from gpuwatch.share.reports.chart_data import Chart
