@@ -1,6 +1,6 @@
 """What exporters call the readings of a GPU: gpuwatch's own, dcgm-exporter, nvidia_gpu_exporter.
 
-Sources: :mod:`gpuwatch.core.formatting.openmetrics`; ``etc/default-counters.csv`` of NVIDIA/dcgm-exporter;
+Sources: :mod:`gpuwatch.share.openmetrics`; ``etc/default-counters.csv`` of NVIDIA/dcgm-exporter;
 ``docs/METRICS.md`` of utkuozdemir/nvidia_gpu_exporter.
 """
 
@@ -10,10 +10,10 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from gpuwatch.core.formatting.openmetrics import device_family, is_number, mig_family
 from gpuwatch.core.model.metrics import BY_ID, METRICS, Unit
 from gpuwatch.core.model.reading import Value
 from gpuwatch.core.model.snapshot import MIG_READINGS
+from gpuwatch.share.openmetrics import device_family, is_number, mig_family
 
 _MIB = 1048576.0
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from gpuwatch.core.formatting import openmetrics as series
 from gpuwatch.core.model.findings import CAUSES, Finding
 from gpuwatch.core.model.fleet import Holder, HostView
 from gpuwatch.core.model.metrics import METRICS
@@ -26,6 +25,7 @@ from gpuwatch.fleet.exporter_names import (
     value,
 )
 from gpuwatch.fleet.prometheus_api import Sample
+from gpuwatch.share import openmetrics as series
 
 _OLD = 30.0
 """Seconds from which a snapshot behind an exporter is old: its driver does not answer."""

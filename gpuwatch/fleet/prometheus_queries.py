@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from gpuwatch.core.formatting import openmetrics as series
 from gpuwatch.fleet.exporter_names import HOST_LABELS, LISTED, TARGET_LABELS, names, with_exported
 from gpuwatch.fleet.hosts_from_series import OF_HOST, OF_OWNERS, PROCESS_READINGS, PROGRAM
+from gpuwatch.share import openmetrics as series
 
 _KNOWN_FOR = "1h"
 """A host without data for so long is no longer listed."""

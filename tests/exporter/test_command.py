@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.core.formatting import openmetrics as names
+from gpuwatch.share import openmetrics as names
 from gpuwatch.sim import faults
 from gpuwatch.sim.machine import SimMachine
 from tests.conftest import gpuwatch

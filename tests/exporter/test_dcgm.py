@@ -8,9 +8,9 @@ import pytest
 from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
-from gpuwatch.core.formatting import openmetrics as names
 from gpuwatch.core.model.metrics import BY_ID
 from gpuwatch.core.model.xids import Xid
+from gpuwatch.share import openmetrics as names
 from gpuwatch.share.exporter.dcgm import METRICS
 from gpuwatch.share.exporter.page import Page
 from gpuwatch.share.exporter.series import Content

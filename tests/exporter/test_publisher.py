@@ -8,10 +8,10 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from gpuwatch.core.formatting import openmetrics as names
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.xids import Xid
 from gpuwatch.machine.collector.feed import FeedStatus
+from gpuwatch.share import openmetrics as names
 from gpuwatch.share.exporter.job_map import JobMap
 from gpuwatch.share.exporter.publisher import STALE, Publisher
 from tests.exporter.machines import AT, OPTIONS, device, names_of, one, process, snapshot

@@ -13,11 +13,11 @@ import pytest
 from prometheus_client.openmetrics import parser as openmetrics_parser
 from prometheus_client.parser import text_string_to_metric_families
 
-from gpuwatch.core.formatting import openmetrics as names
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.metrics import BY_ID
 from gpuwatch.core.model.snapshot import MIG_READINGS, UNLISTED, Snapshot
 from gpuwatch.core.model.xids import Xid
+from gpuwatch.share import openmetrics as names
 from gpuwatch.share.exporter.page import Page
 from gpuwatch.share.exporter.series import ALL, CORE, OWNERS_LISTED, Content, Options, series
 from gpuwatch.share.exporter.xid_counts import XidCounts

@@ -14,13 +14,13 @@ from typing import Any
 import jsonschema
 import pytest
 
-from gpuwatch.core.formatting.openmetrics import device_family
 from gpuwatch.core.model.codec import from_json, schema_of
 from gpuwatch.core.model.metrics import METRICS
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.share.exports import csv_table, json_lines, openmetrics_text, table_rows
 from gpuwatch.share.exports.stretch import NUMBERS, Stretch, stretch_of
+from gpuwatch.share.openmetrics import device_family
 from tests.exports.recorded import SECRET, START
 from tests.recording.recordings import later, recorded
 from tests.ui.test_ui_mig import divided

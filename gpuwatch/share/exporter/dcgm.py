@@ -12,12 +12,12 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from gpuwatch.core.formatting.openmetrics import Family, labels
 from gpuwatch.core.model.reading import Value
 from gpuwatch.core.model.snapshot import Device, MigInstance, Snapshot
 from gpuwatch.core.model.visibility import divided
 from gpuwatch.share.exporter.owners import Owner
 from gpuwatch.share.exporter.sample_lines import SampleLines
+from gpuwatch.share.openmetrics import Family, labels
 
 JOBS_LISTED = 8
 """Jobs on one GPU that get series of their own."""

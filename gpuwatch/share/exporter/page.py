@@ -8,8 +8,8 @@ import zlib
 from collections.abc import Callable
 from typing import Literal
 
-from gpuwatch.core.formatting.openmetrics import SNAPSHOT_AGE, Family, labels
 from gpuwatch.share.exporter.series import Content, Options, series
+from gpuwatch.share.openmetrics import SNAPSHOT_AGE, Family, labels
 
 Form = Literal["plain", "openmetrics"]
 CONTENT_TYPES: dict[Form, str] = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuwatch.core.formatting.openmetrics import Family, value
+from gpuwatch.share.openmetrics import Family, value
 
 
 class SampleLines:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 from gpuwatch import __version__
-from gpuwatch.core.formatting import openmetrics as names
 from gpuwatch.core.formatting.text import shorten
 from gpuwatch.core.masking.secrets import mask_text
 from gpuwatch.core.model.findings import Finding
@@ -15,6 +14,7 @@ from gpuwatch.core.model.snapshot import BAD_STATES, MIG_READINGS, UNLISTED, Dev
 from gpuwatch.core.model.visibility import divided
 from gpuwatch.machine.sources.gpu_reservations import reserved
 from gpuwatch.session.free_gpus import unused
+from gpuwatch.share import openmetrics as names
 from gpuwatch.share.exporter import dcgm
 from gpuwatch.share.exporter.owners import owner_of, shares
 from gpuwatch.share.exporter.sample_lines import SampleLines

@@ -11,10 +11,10 @@ import tempfile
 from collections.abc import Iterator
 from typing import IO
 
-from gpuwatch.core.formatting import openmetrics as names
 from gpuwatch.core.model.metrics import Lane
 from gpuwatch.core.model.snapshot import MIG_READINGS, Device
 from gpuwatch.machine.recording.minute_means import Key
+from gpuwatch.share import openmetrics as names
 from gpuwatch.share.exports.stretch import NUMBERS, Stretch
 
 _BUFFERED = 8 << 20
