@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from gpuwatch.core.formatting.lazy_pattern import lazy
+from gpuwatch.core.masking import private_forms as forms
 from gpuwatch.core.masking import redaction_names as names
 from gpuwatch.core.masking.redaction_names import AT, HOST_AT, PROMPT, USER_IN_TEXT, counted, like_node, names_in
 from gpuwatch.core.masking.secrets import COLOUR, masked
@@ -27,20 +28,6 @@ NOTE = (
 )
 """What a redacted output says of itself, in its first lines."""
 
-_UUID = r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}"
-_SHORT_UUID = r"[0-9a-fA-F]{4,8}(?:-[0-9a-fA-F]{1,12})*+"
-_GPU = lazy(rf"(?<![A-Za-z0-9])((?:MIG-)?GPU|MIG)-({_UUID}|{_SHORT_UUID})(?![A-Za-z0-9-])")
-_LONG_ID = lazy(rf"(?<![A-Za-z0-9])(?:{_UUID}|(?=[0-9]*[a-f])[0-9a-f]{{20,}})(?![A-Za-z0-9])")
-_MAIL = lazy(r"(?<![\w.+-])[\w.+-]+@[\w-]+(?!\.(?:service|socket|target|timer)\b)(?:\.[\w-]+)+")
-_URL = lazy(r"([A-Za-z][\w+.-]{0,20}://)([^\s/'\"<>?#]*)([^\s'\"<>]*)")
-_IPV4 = lazy(r"(?<![\w.-])(?:\d{1,3}\.){3}\d{1,3}(?!\w|-(?!\d{2,5}\b)|\.\d)")
-_IPV6 = lazy(
-    r"(?:(?<![\w:.])|(?:(?<=[a-z]\d:)|(?<=[a-z]\d\d:))(?=[\da-fA-F:]{3,45}[<%]))"  # NCCL: eth0:fe80::1%eth0<0>
-    r"[0-9a-fA-F]{0,4}(?::[0-9a-fA-F]{0,4}){2,7}(?![\w:.])"
-)
-_PATH = lazy(r"(?<![\w.%/~)\]-])(?!(?<=<)/[\w:.-]{1,60}>)(~?)(?!//)(/[^\s:;,'\"<>|()\[\]{}=*?!&$`\\#]+)(?=(:?))")
-_UNC = lazy(r"(?<![\w\\:])(\\{2,4})([A-Za-z][\w.-]{1,62})((?:\\{1,2}[^\s\\/:;,'\"<>|()]+)+)")
-_DRIVE = lazy(r"(?<![\w])([A-Za-z]:)((?:[\\/]{1,2}[^\s\\/:;,'\"<>|()]+)+)")
 _BEFORE = 160
 """Characters before a number that tell what it is."""
 _BEGINS = lazy(r"[A-Za-z0-9]+|[^A-Za-z0-9\s][A-Za-z0-9]*")
@@ -137,7 +124,7 @@ class Redactor:
                 if not match[1].startswith(names.UNITS):
                     self._word("user", match[1])
                     self._host(match[2])
-            for match in _MAIL.finditer(text):
+            for match in forms.MAIL.finditer(text):
                 if match[0][-1].isalpha():
                     self._mail(*match[0].rsplit("@", 1))
             for match in PROMPT.finditer(text):
@@ -159,7 +146,7 @@ class Redactor:
             self._host(site)
 
     def _learn(self, key: str, text: str) -> None:
-        for match in _PATH.finditer(text):
+        for match in forms.PATH.finditer(text):
             if not _is_device(match):
                 self._path(match[2], home=match[1] == "~")
         if key == "command":
@@ -269,7 +256,7 @@ class Redactor:
 
     def _name(self, name: Any) -> Any:
         """A key of a mapping: amounts are kept by UUID."""
-        return _GPU.sub(self._gpu, name) if isinstance(name, str) and ("GPU-" in name or "MIG-" in name) else name
+        return forms.GPU.sub(self._gpu, name) if isinstance(name, str) and ("GPU-" in name or "MIG-" in name) else name
 
     def _field(self, key: str, text: str) -> str:
         if "version" in key or key in ("schema", "id", "severity", "certainty", "kernel", "taken_at", "started_at"):
@@ -298,25 +285,25 @@ class Redactor:
         for name, other in self._persons.items():
             text = text.replace(name, other)
         if "@" in text:
-            text = _MAIL.sub(lambda match: self.name("mail", match[0]), text)
+            text = forms.MAIL.sub(lambda match: self.name("mail", match[0]), text)
         if "://" in text:
-            text = _URL.sub(self._url, text)
+            text = forms.URL.sub(self._url, text)
         if "GPU-" in text or "MIG-" in text:
-            text = _GPU.sub(self._gpu, text)
+            text = forms.GPU.sub(self._gpu, text)
         if ":" in text or "-" in text or "." in text:
-            text = names.MAC.sub(lambda match: self.name("mac", match[0].lower()), text)
+            text = forms.MAC.sub(lambda match: self.name("mac", match[0].lower()), text)
         if "." in text:
-            text = names.FQDN.sub(self._fqdn, text)
-        text = _LONG_ID.sub(self._long_id, text)
-        text = _IPV4.sub(self._ipv4, text)
+            text = forms.FQDN.sub(self._fqdn, text)
+        text = forms.LONG_ID.sub(self._long_id, text)
+        text = forms.IPV4.sub(self._ipv4, text)
         if ":" in text:
-            text = _IPV6.sub(self._ipv6, text)
+            text = forms.IPV6.sub(self._ipv6, text)
         if "/" in text:
-            text = _PATH.sub(lambda m: m[0] if _is_device(m) else m[1] + self._path(m[2], home=m[1] == "~"), text)
+            text = forms.PATH.sub(lambda m: m[0] if _is_device(m) else m[1] + self._path(m[2], home=m[1] == "~"), text)
         if "\\\\" in text:
-            text = _UNC.sub(self._unc, text)
+            text = forms.UNC.sub(self._unc, text)
         if "\\" in text:
-            text = _DRIVE.sub(self._drive, text)
+            text = forms.DRIVE.sub(self._drive, text)
         return self._without_words(text) if self._lengths else text
 
     def _without_words(self, text: str) -> str:

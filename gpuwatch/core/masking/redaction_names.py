@@ -146,22 +146,6 @@ NODE_STEMS = word_set("gpu node worker cpu server host machine compute box login
 """Before a number of two digits or more: hosts."""
 LONG_NUMBER = 8
 """Digits from which a number is no pid, port or count."""
-_DOMAINS = (
-    "com|org|net|edu|gov|mil|ai|cloud|local|internal|lan|corp|cluster|home|arpa"
-    "|de|fr|uk|ch|at|nl|se|eu|cn|jp|kr|in|au|ca|us"
-)
-FQDN = lazy(
-    rf"(?<![\w./@-])((?=[\w.-]*[\d-])(?:[A-Za-z0-9](?:[\w-]{{0,61}}[A-Za-z0-9])?\.){{1,8}}(?:{_DOMAINS})"
-    r"|(?=[\w.-]*[\d-])(?:[A-Za-z0-9][\w-]{0,62}\.){2,8}(?:io|dev|info|no|fi|dk|pl|cz|it|es|pt|be|ie|ru|br|sg|tw|hk|il|za|nz|science|tech)"
-    r"|(?:[A-Za-z][\w-]{0,62}\.){1,8}(?:com|edu|gov|mil|example|invalid)"
-    r"|(?:[A-Za-z0-9][\w-]{0,62}\.){1,8}(?:internal|intra|corp|hpc|prod|svc)\.[a-z]{2,12}"
-    r"|(?:[A-Za-z0-9][\w-]{0,62}\.){1,8}(?:lan|internal|corp|intra)"
-    # Cut short before its end:
-    r"|(?!lib)[A-Za-z][A-Za-z-]{0,30}\d{2,6}\.(?:[a-z][a-z0-9-]{0,62}\.){1,7}[a-z0-9-]{0,62}(?=…))(?![\w-]|\.\w|\()"
-)
-MAC = lazy(
-    r"(?<![\w:.])(?:(?:[0-9A-Fa-f]{2}[:-]){5}[0-9A-Fa-f]{2}|(?=[\d.]*[a-f])(?:[0-9a-f]{4}\.){2}[0-9a-f]{4})(?![\w:])"
-)
 VERSION_BEFORE = lazy(
     r"(?:[=~><!]=|version|cudnn|cuda|driver|nvml|library|runtime|release|\bv|nvidia-[\w-]+|-cu\d\d|tensorrt(?:[-_]\w+)*"
     r"|opencv[\w-]*|pillow|cublas|cufft|cusparse|cusolver|curand|nvrtc|nccl|onnxruntime[\w-]*|cub?pti)[ =:v'\"]*$",
