@@ -1,7 +1,8 @@
 """What each reader takes at most: the one table of their limits. Beyond it they refuse, in one line.
 
-What a file costs in memory and time grows with its bytes and nesting alone; seconds bound what is waited for. Readers
-of text that has no end (logs, what a program prints) keep constant memory and bound a line.
+What a file costs in memory and time grows with its bytes and nesting alone. Readers of text that has no end (logs,
+what a program prints) keep constant memory and bound a line. How long is waited for an answer stands where it is waited
+for.
 """
 
 from __future__ import annotations
@@ -17,8 +18,6 @@ class Limit(NamedTuple):
     """Unpacked, if it is compressed."""
     depth: int = 0
     """Levels of nesting; 0 if it has none, or what is read of it is at a fixed depth."""
-    seconds: float = 0.0
-    """Until an answer is given up; 0 for what is not waited for."""
 
     @property
     def most(self) -> str:
@@ -53,14 +52,14 @@ RECORDING = Limit("a block of a recording", 64 << 20)
 SETTINGS = Limit("the settings", 64 << 10, depth=64)
 WEB_CONFIGURATION = Limit("a web configuration of the exporter", 64 << 10)
 TOKEN = Limit("a file with a bearer token", 16 << 10)
-PROMETHEUS = Limit("an answer of Prometheus", 32 << 20, seconds=10.0)
+PROMETHEUS = Limit("an answer of Prometheus", 32 << 20)
 """125 hosts with 8 GPUs have about 4 MB; decoded it is ten times as large."""
 HOSTS = Limit("a list of hosts", 128 << 10, depth=1)
-HOST_LINE = Limit("a line that gpuwatch on another host sends", 32 << 20, seconds=45.0)
+HOST_LINE = Limit("a line that gpuwatch on another host sends", 32 << 20)
 """16 GPUs with 5,000 processes have 5 MB."""
 NODE_CHATTER = Limit("what a node prints beside its document", 4 << 20)
 FILTER = Limit("a filter", 4 << 10)
-TOOL_OUTPUT = Limit("what nvidia-smi or dmesg prints, the last of it", 8 << 20, seconds=8.0)
+TOOL_OUTPUT = Limit("what nvidia-smi or dmesg prints, the last of it", 8 << 20)
 MCP_MESSAGE = Limit("a message to gpuwatch mcp", 8 << 20)
 MCP_LOG = Limit("a log that an assistant names", 64 << 20)
 MCP_TEXT = Limit("a log that an assistant gives as text", 1 << 20)

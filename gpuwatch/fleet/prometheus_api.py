@@ -25,6 +25,8 @@ from gpuwatch.core import reader_limits
 from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.core.formatting.text import printable, shorten
 
+ANSWER_SECONDS = 10.0
+"""How long the server has for an answer."""
 _CHUNK = 1 << 18
 _QUOTED = 160
 """Characters of a server's own message that are shown."""
@@ -85,7 +87,7 @@ class Prometheus:
         headers: Mapping[str, str] | None = None,
         token_file: Path | None = None,
         ca_file: Path | None = None,
-        timeout: float = reader_limits.PROMETHEUS.seconds,
+        timeout: float = ANSWER_SECONDS,
     ) -> None:
         self.address, self.name, user = _address(url, password)
         """Without user and password."""

@@ -27,8 +27,8 @@ GPUWATCH = ("gpuwatch",)
 """How gpuwatch is called on a host."""
 _AT_ONCE = 32
 """Connections that are made at the same time."""
-_START_SECONDS = reader_limits.HOST_LINE.seconds
-"""How long a host has until its first line."""
+_START_SECONDS = 45.0
+"""How long a host has until its first line; to accept the connection: :data:`.cluster.ssh.CONNECT_SECONDS`."""
 _LATE, _DEAD = 10.0, 45.0
 """Seconds, besides two intervals, without a line after which a host counts as silent, and is started again."""
 _PAUSES = (2.0, 5.0, 10.0, 20.0, 40.0, 60.0)

@@ -21,10 +21,12 @@ from gpuwatch.core.model.codec import EMBED_BEGIN, EMBED_END
 from gpuwatch.core.reader_limits import READERS, Limit
 from gpuwatch.experiment.probing.memory_records import MemoryRecords
 from gpuwatch.explain.traces.smi_query import SmiQueryReader
+from gpuwatch.fleet import ssh_streams
 from gpuwatch.fleet.cluster.ssh import parse_hosts
-from gpuwatch.fleet.prometheus_api import Prometheus
+from gpuwatch.fleet.prometheus_api import ANSWER_SECONDS, Prometheus
 from gpuwatch.machine.history import frames
 from gpuwatch.machine.recording import gpu_time, stored_data
+from gpuwatch.machine.sources import tool_output
 from gpuwatch.share.assistant import commands, log_files
 from gpuwatch.share.assistant.arguments import ExplainArguments, parsed
 from gpuwatch.share.exporter.web_config import WebConfig
@@ -193,11 +195,8 @@ def test_what_is_deeper_ends_in_one_line(name: str, tmp_path: Path) -> None:
 
 
 def test_every_limit_is_in_the_docs() -> None:
-    rows = re.findall(
-        r"^\| (.+?) \| ([\d.]+ \w+) \|(?: ([\d,]+))? \|(?: ([\d.]+) s)? \|$", DOCS.read_text(), re.MULTILINE
-    )
-    told = [
-        (one.what, one.most, f"{one.depth:,}" if one.depth else "", f"{one.seconds:g}" if one.seconds else "")
-        for one in READERS
-    ]
+    rows = re.findall(r"^\| (.+?) \| ([\d.]+ \w+) \|(?: ([\d,]+))? \|$", DOCS.read_text(), re.MULTILINE)
+    told = [(one.what, one.most, f"{one.depth:,}" if one.depth else "") for one in READERS]
     assert rows == told
+    for seconds in (ANSWER_SECONDS, tool_output._ANSWER_SECONDS, ssh_streams._START_SECONDS):
+        assert f" {seconds:g} s" in DOCS.read_text()

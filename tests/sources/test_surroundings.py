@@ -63,13 +63,13 @@ def test_nvidia_smi_says_its_table_or_what_is_wrong(path: Path, monkeypatch: pyt
     lines, why = tool_output.nvidia_smi()
     assert lines
     assert why.startswith("it failed with exit code 9: NVIDIA-SMI has failed")
-    limit = reader_limits.TOOL_OUTPUT._replace(seconds=0.2, bytes=1000)
-    monkeypatch.setattr(reader_limits, "TOOL_OUTPUT", limit)
+    monkeypatch.setattr(reader_limits, "TOOL_OUTPUT", reader_limits.TOOL_OUTPUT._replace(bytes=1000))
+    monkeypatch.setattr(tool_output, "_ANSWER_SECONDS", 0.2)
     program(path, "nvidia-smi", "exec yes")
     assert tool_output.nvidia_smi() == ((), "it did not answer within 0.2 s")
     program(path, "nvidia-smi", "exec sleep 20")
     assert tool_output.nvidia_smi() == ((), "it did not answer within 0.2 s")
-    monkeypatch.setattr(reader_limits, "TOOL_OUTPUT", limit._replace(seconds=30))
+    monkeypatch.setattr(tool_output, "_ANSWER_SECONDS", 30.0)
     program(path, "nvidia-smi", "seq 1 9999")
     lines, why = tool_output.nvidia_smi()
     assert (lines[-1], len(lines), why) == ("9949", 150, ""), "the last 1000 bytes, of which the first lines are shown"

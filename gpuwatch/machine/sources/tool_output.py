@@ -17,6 +17,7 @@ from gpuwatch.core.formatting.text import printable, shorten
 _LINES = 150
 _KERNEL_LINES = 60
 _LONGEST = 300
+_ANSWER_SECONDS = 8.0
 _OF_GPUS = re.compile(r"NVRM|nvidia|nouveau|\bXid\b|Out of memory: Killed process", re.IGNORECASE)
 _HARMLESS = re.compile(r"Command line:", re.IGNORECASE)
 _KERNEL_LOGS = (
@@ -81,7 +82,7 @@ def _output(command: Sequence[str]) -> tuple[list[str], str]:
         child.kill()
         with suppress(subprocess.TimeoutExpired):  # the driver may hold it
             child.wait(1)
-        return [], f"it did not answer within {reader_limits.TOOL_OUTPUT.seconds:g} s"
+        return [], f"it did not answer within {_ANSWER_SECONDS:g} s"
     lines = [shorten(printable(line), _LONGEST).rstrip() for line in output]
     if child.returncode:
         complaint = [line for line in (*errors, *lines) if line.strip()][:1]
@@ -93,7 +94,7 @@ def _output(command: Sequence[str]) -> tuple[list[str], str]:
 def _ended(child: subprocess.Popen[bytes]) -> tuple[list[str], list[str]]:
     """The last lines of a program's output and of its errors; TimeoutExpired if it does not end in time."""
     limit = reader_limits.TOOL_OUTPUT
-    until = time.monotonic() + limit.seconds
+    until = time.monotonic() + _ANSWER_SECONDS
     assert child.stdout is not None
     assert child.stderr is not None
     output, errors = bytearray(), bytearray()
@@ -103,7 +104,7 @@ def _ended(child: subprocess.Popen[bytes]) -> tuple[list[str], list[str]]:
         while selector.get_map():
             ready = selector.select(max(until - time.monotonic(), 0))
             if time.monotonic() >= until:
-                raise subprocess.TimeoutExpired(child.args, limit.seconds)
+                raise subprocess.TimeoutExpired(child.args, _ANSWER_SECONDS)
             for key, _ in ready:
                 chunk = os.read(key.fd, 1 << 16)
                 if not chunk:
