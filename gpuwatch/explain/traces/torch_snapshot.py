@@ -21,7 +21,7 @@ MOST_ENTRIES = 2_000_000
 """Entries and blocks that are looked at; a file may name one of them many times."""
 _MOST_DEVICES = 64
 _BLOCK = 512
-"""PyTorch rounds up to this (``kMinBlockSize``)."""
+"""PyTorch rounds requests up to this (``kMinBlockSize``); its requests to the driver: ``oom_arithmetic_torch.py``."""
 _PICO = 1_000_000
 
 

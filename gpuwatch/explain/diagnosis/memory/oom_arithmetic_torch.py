@@ -18,7 +18,7 @@ _NOTABLE = 0.1
 """Share of what the process may use: less than this is unallocated in any process, and is not why a request fails."""
 _SMALL = 2 << 20
 """PyTorch's request to the driver for tensors of up to 1 MiB (``kSmallBuffer`` in ``CUDACachingAllocator.cpp``), which
-have a separate pool: blocks of larger tensors are no room for them."""
+have a separate pool: blocks of larger tensors are no room for them. Tensors are rounded up in ``torch_snapshot.py``."""
 
 _NEARLY_ALL = 0.9
 """Of a device: a limit that allows as much is not why something does not fit."""
