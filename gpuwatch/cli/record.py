@@ -23,6 +23,7 @@ from gpuwatch.cli.progress import progress, progress_wanted
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.terminal import file_name
 from gpuwatch.core.formatting.units import size
+from gpuwatch.machine.recording import retention
 
 _EXAMPLES = """\b
 Examples:
@@ -76,15 +77,15 @@ def _to_file(ctx: click.Context, file: Path) -> None:
 @click.option(
     "--every",
     type=Duration(0.25, 60.0),
-    default="1s",
+    default=f"{retention.INTERVAL:g}s",
     show_default=True,
     metavar="DURATION",
     help="Time between samples.",
 )
 @click.option(
     "--max-size",
-    type=Size(4 << 20),
-    default="1GiB",
+    type=Size(retention.LEAST_BYTES),
+    default=f"{retention.MOST_BYTES >> 30}GiB",
     show_default=True,
     metavar="SIZE",
     help="Delete the oldest samples when the file reaches this size.",
@@ -92,7 +93,7 @@ def _to_file(ctx: click.Context, file: Path) -> None:
 @click.option(
     "--max-age",
     type=Duration(60.0, 3650 * 86_400.0),
-    default="30d",
+    default=f"{retention.MOST_SECONDS / 86_400:g}d",
     show_default=True,
     metavar="DURATION",
     help="Delete samples older than this. Averages per minute are kept 3 times as long, per hour 12 times.",

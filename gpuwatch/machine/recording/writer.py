@@ -23,7 +23,7 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.sample_chunks import ChunkReader, ChunkWriter, whole
-from gpuwatch.machine.recording import minute_means
+from gpuwatch.machine.recording import minute_means, retention
 from gpuwatch.machine.recording.sealing import Sample, Sealer, write_events
 from gpuwatch.machine.recording.storable_snapshot import Storable
 from gpuwatch.machine.recording.stored_data import stamped, unstamped
@@ -31,8 +31,6 @@ from gpuwatch.machine.recording.tables import created, looked_at
 
 SEAL_SECONDS = 60.0
 """Length of a block, which begins at a multiple of it."""
-LEAST_BYTES = 4 << 20
-"""Minimum of ``max_bytes``."""
 _JUMP = 2.0
 """Seconds by which the wall clock may drift between two samples before it was set."""
 _MOST_OPEN = 600
@@ -72,9 +70,9 @@ class RecordingWriter:
         self,
         path: Path,
         *,
-        interval: float = 1.0,
-        max_bytes: int = 1 << 30,
-        max_age: float = 30 * 86_400.0,
+        interval: float = retention.INTERVAL,
+        max_bytes: int = retention.MOST_BYTES,
+        max_age: float = retention.MOST_SECONDS,
         seal_seconds: float = SEAL_SECONDS,
         clock: Clock | None = None,
         hostname: str | None = None,
@@ -85,7 +83,8 @@ class RecordingWriter:
         """
         self.path = path
         self.samples = 0
-        self._max_bytes, self._max_age, self._seal_seconds = max(max_bytes, LEAST_BYTES), max_age, seal_seconds
+        self._max_bytes, self._max_age = max(max_bytes, retention.LEAST_BYTES), max_age
+        self._seal_seconds = seal_seconds
         self._clock = clock or Clock()
         self._lock = _locked(path)
         try:
