@@ -35,7 +35,7 @@ class FleetSource(Protocol):
 class FleetWatch:
     """The newest hosts of a source, summed up. ``interval`` is in seconds and may be set at any time."""
 
-    def __init__(self, source: FleetSource, interval: float = 5.0) -> None:
+    def __init__(self, source: FleetSource, interval: float) -> None:
         self.source = source
         self._interval = interval
         self._summaries = Summaries()

@@ -42,7 +42,7 @@ def _files(folder: str, told: multiprocessing.connection.Connection) -> None:
 
 
 def _exporter(page: Page, told: multiprocessing.connection.Connection) -> None:
-    server = MetricsServer(Address("127.0.0.1:0"), lambda: page)
+    server = MetricsServer(Address("127.0.0.1:0"), lambda: page, max_requests=40)
     told.send(server.server_address[1])
     server.serve_forever()
 

@@ -25,7 +25,7 @@ HOST = Host(
     memory_total_bytes=512 * GIB,
     load=(1.5, 1.0, 0.5),
 )
-OPTIONS = Options("node7")
+OPTIONS = Options("node7", 5.0)
 
 
 def every_reading() -> dict[str, Value]:

@@ -126,7 +126,7 @@ def test_what_dashboard_and_documentation_ask_for_is_there(
         answering=True,
     )
     page = Page(content, OPTIONS, time.monotonic())
-    server = MetricsServer(Address("127.0.0.1:0"), lambda: page)
+    server = MetricsServer(Address("127.0.0.1:0"), lambda: page, max_requests=40)
     server.start()
     request.addfinalizer(server.stop)
     asked_of = run(Prometheus, tmp_path / "prometheus", {"gpuwatch": [f"127.0.0.1:{server.server_address[1]}"]})

@@ -38,7 +38,7 @@ def serve() -> Iterator[Serve]:
     def start(
         page: Callable[[], Page] = lambda: PAGE, address: str = "127.0.0.1:0", **options: object
     ) -> MetricsServer:
-        server = MetricsServer(Address(address), page, **options)  # type: ignore[arg-type]
+        server = MetricsServer(Address(address), page, **{"max_requests": 40, **options})  # type: ignore[arg-type]
         server.start()
         started.append(server)
         return server
@@ -227,9 +227,9 @@ def test_unknown_hosts_and_used_ports_are_said(serve: Serve) -> None:
         Address("no-such-host.invalid:1")
     port = serve().server_address[1]
     with pytest.raises(GpuwatchError, match=f"cannot listen on 127.0.0.1:{port}: address already in use"):
-        MetricsServer(Address(f"127.0.0.1:{port}"), lambda: PAGE)
+        MetricsServer(Address(f"127.0.0.1:{port}"), lambda: PAGE, max_requests=1)
     with pytest.raises(GpuwatchError, match=r"cannot listen on 203\.0\.113\.1:9836: cannot assign"):
-        MetricsServer(Address("203.0.113.1:9836"), lambda: PAGE)
+        MetricsServer(Address("203.0.113.1:9836"), lambda: PAGE, max_requests=1)
 
 
 def test_loopback_is_known() -> None:

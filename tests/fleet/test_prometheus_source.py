@@ -101,7 +101,7 @@ def test_gpuwatch(fake: FakePrometheus) -> None:
 def test_a_gpu_whose_memory_is_the_hosts_stays_one(fake: FakePrometheus) -> None:
     machine = machines.many(1, 1)
     machine = replace(machine, devices=(replace(machine.devices[0], unified_memory=True),))
-    page = Page(Content(machine, answering=True), Options("n1"), 0.0)
+    page = Page(Content(machine, answering=True), Options("n1", 5.0), 0.0)
     fake.series = exposition(page.body("plain").decode(), instance="n1:9836", job="gpuwatch")
     assert only(fake).gpus[0].device.unified_memory
 

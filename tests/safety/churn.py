@@ -73,7 +73,7 @@ def exporter() -> Take:
     """The exporter's page, made for each sample."""
     feed = FakeFeed()
     now = [0.0]
-    publisher = Publisher(feed, Options("node7"), clock=lambda: now[0], monotonic=lambda: now[0])
+    publisher = Publisher(feed, Options("node7", 5.0), clock=lambda: now[0], monotonic=lambda: now[0])
 
     def take(sample: Snapshot) -> None:
         now[0] = sample.taken_at.timestamp()

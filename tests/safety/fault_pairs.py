@@ -244,7 +244,7 @@ class Watched:
         if unknown := [uuid for uuid in listed if uuid not in self.uuids]:
             self.wrong.append(f"{self.what}, {when}: {unknown} is listed")
         content = Content(self.snapshot, self.conditions.findings, True, 0, True)
-        page = Page(content, Options("host", "all", True, processes=9), None).body("openmetrics").decode()
+        page = Page(content, Options("host", 5.0, "all", True, processes=9), None).body("openmetrics").decode()
         for cause, uuid in wanted:
             if not any(f'cause="{cause}"' in line and (uuid or "") in line for line in page.splitlines()):
                 self.wrong.append(f"{self.what}, {when}: the exporter does not tell {cause} of {uuid}")

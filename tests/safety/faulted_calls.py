@@ -195,7 +195,7 @@ class Fire:
 
     def _exporter(self, snapshot: Snapshot) -> None:
         content = Content(snapshot, findings(snapshot), True, 0, True)
-        page = Page(content, Options("host", "all", True, processes=9), None).body("openmetrics").decode()
+        page = Page(content, Options("host", 5.0, "all", True, processes=9), None).body("openmetrics").decode()
         bad = [line for line in page.splitlines() if line.rpartition(" ")[2].lower().lstrip("+-") in ("nan", "inf")]
         assert not bad, bad[:2]
 

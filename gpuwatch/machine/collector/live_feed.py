@@ -75,7 +75,7 @@ class LiveFeed:
 
     def __init__(
         self,
-        interval: float = 1.0,
+        interval: float,
         *,
         on_demand: bool = False,
         gpm: bool = False,

@@ -71,14 +71,14 @@ class Options(NamedTuple):
     """What an exporter shows."""
 
     host: str
+    interval: float
+    """Seconds between samples."""
     metrics: Literal["core", "all"] = "core"
     dcgm: bool = False
     """Names and labels of dcgm-exporter for what it has."""
     processes: int = 0
     """The most processes."""
     commands: bool = False
-    interval: float = 5.0
-    """Seconds between samples."""
 
 
 class Content(NamedTuple):

@@ -90,7 +90,7 @@ class MetricsServer(socketserver.ThreadingTCPServer):
         page: Callable[[], Page],
         *,
         web: WebConfig | None = None,
-        max_requests: int = 40,
+        max_requests: int,
         plain_only: bool = False,
         say: Callable[[str], None] = lambda text: None,
     ) -> None:
