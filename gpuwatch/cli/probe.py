@@ -33,15 +33,19 @@ from gpuwatch.core.model.probe_list import ProbeEntry, ProbeList, RecipeList
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.experiment.probing.interpreter import FrameworkMissing, program_of
-from gpuwatch.experiment.probing.probe_scripts import GROUPS, ProbeScript, find_probe, find_probes
+from gpuwatch.experiment.probing.probe_scripts import (
+    DEADLINE,
+    GROUPS,
+    SECONDS,
+    ProbeScript,
+    ample_deadline,
+    find_probe,
+    find_probes,
+)
 from gpuwatch.experiment.probing.runner import ProbeOptions
 from gpuwatch.machine.history.runs import RunStore
 from gpuwatch.session.preflight import preflight
 from gpuwatch.session.probe_batch import WORKLOADS, ProbeBatch, interpreters_for
-
-_DEADLINE, _START = 180.0, 60.0
-"""Seconds that a probe has by default, and those of them for its start."""
-
 
 _EXAMPLES = """\b
 Examples:
@@ -71,7 +75,7 @@ Examples:
 @click.option(
     "--seconds",
     type=FiniteRange(0.01, 3600),
-    default=1.0,
+    default=SECONDS,
     show_default=True,
     metavar="SECONDS",
     help="Measure for this long.",
@@ -98,7 +102,7 @@ Examples:
 @click.option(
     "--deadline",
     type=FiniteRange(1, 86400),
-    show_default="180, more for long --seconds",
+    show_default=f"{DEADLINE:g}, more for long --seconds",
     metavar="SECONDS",
     help="Kill a probe after this long.",
 )
@@ -199,7 +203,7 @@ def _deadline(scripts: list[ProbeScript], seconds: float, asked: float | None) -
     """The deadline of each probe in seconds; UsageError if the measurements alone would take longer."""
     script = max(scripts, key=lambda script: script.measurements)
     measuring = script.measurements * seconds
-    ample = max(_DEADLINE, _START + 3 * measuring)
+    ample = ample_deadline(scripts, seconds)
     if asked is None:
         return ample
     if measuring > asked:

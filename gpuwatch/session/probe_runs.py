@@ -18,7 +18,7 @@ from gpuwatch.core.model.events import Event
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.experiment.probing.interpreter import Interpreter, choose_interpreter
-from gpuwatch.experiment.probing.probe_scripts import ProbeScript, find_probes
+from gpuwatch.experiment.probing.probe_scripts import SECONDS, ProbeScript, ample_deadline, find_probes
 from gpuwatch.machine.collector.live_feed import LiveFeed
 from gpuwatch.machine.history.runs import RunStore
 from gpuwatch.session.probe_batch import Choose, MakeRunner, ProbeBatch, interpreters_for, make_feed, make_runner
@@ -36,7 +36,7 @@ class Parameters:
     """The user's choices; empty means the configuration's default."""
 
     workload: str = ""
-    seconds: float = 1.0
+    seconds: float = SECONDS
     memory_limit: int | None = None
     fraction: float | None = None
     visible: str = ""
@@ -230,6 +230,7 @@ class ProbeRuns:
             options = ProbeOptions(
                 interpreters=interpreters,
                 seconds=parameters.seconds,
+                deadline=ample_deadline(scripts, parameters.seconds),
                 visible=visible,
                 own=parameters.own,
                 fresh=len(scripts) == 1,

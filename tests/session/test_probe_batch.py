@@ -15,7 +15,7 @@ from gpuwatch.session.probe_batch import ProbeBatch, interpreters_for
 from tests.ui import machines
 from tests.ui.probe_bench import TENSORFLOW, Bench, FakeCollector, FakeRunner
 
-OPTIONS = ProbeOptions(interpreters={"tensorflow": TENSORFLOW})
+OPTIONS = ProbeOptions(interpreters={"tensorflow": TENSORFLOW}, deadline=180.0)
 
 
 class Made:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from gpuwatch.core.model.events import Event
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.session.probe_runs import Live, _Progress
+from gpuwatch.session.probe_runs import Live, Parameters, _Progress
 from tests.ui import machines
 from tests.ui.probe_bench import Bench
 
@@ -38,3 +38,13 @@ def test_the_live_graph_begins_anew_with_another_gpu(tmp_path: Path) -> None:
     progress._show(shot(5.1, 5.0))
     assert probe_runs.live.device_name == "GPU 1", "of two that hold as much, none takes turns"
     assert len(probe_runs.live.times) == len(probe_runs.live.process) == len(probe_runs.live.device) == 2
+
+
+def test_long_measurements_have_a_later_deadline(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    for seconds, least in ((1.0, 180.0), (600.0, 600.0)):
+        bench.probe_runs.parameters = Parameters(seconds=seconds)
+        assert bench.probe_runs.start(["default"])
+        bench.finish()
+        assert bench.runners[-1].options.seconds == seconds
+        assert bench.runners[-1].options.deadline >= least

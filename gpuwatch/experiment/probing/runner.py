@@ -16,7 +16,7 @@ from gpuwatch.core.model.events import Event
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.experiment.probing.fork_server import ForkServer, ForkServerLost
 from gpuwatch.experiment.probing.interpreter import Interpreter
-from gpuwatch.experiment.probing.probe_scripts import ProbeScript, hooked
+from gpuwatch.experiment.probing.probe_scripts import SECONDS, ProbeScript, hooked
 from gpuwatch.experiment.probing.process import ProbeProcess, launch_fresh
 from gpuwatch.experiment.probing.run_builder import RunBuilder, RunDraft
 from gpuwatch.experiment.probing.simulation_tier import Choice, Tier, choose_tier
@@ -86,11 +86,11 @@ class ProbeOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     interpreters: dict[str, Interpreter]
     """By framework."""
-    seconds: float = 1.0
+    seconds: float = SECONDS
     """Time budget of the measurement, without start and warm-up."""
     size: int = 1024
     """Matrix size of ``matmul``: size x size."""
-    deadline: float = 180.0
+    deadline: float
     """Seconds after which a probe is killed."""
     visible: tuple[str, ...] = ()
     """UUIDs of the GPUs that the probe may use; empty leaves the environment unchanged."""

@@ -11,6 +11,7 @@ from gpuwatch.core import reader_limits
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.text import printable, shorten
 from gpuwatch.core.model.usage import By
+from gpuwatch.experiment.probing.probe_scripts import SECONDS
 
 _QUOTED = 300
 """Characters of an error, which may quote an argument."""
@@ -110,7 +111,7 @@ class ProbeArguments(Arguments, frozen=True):
         Annotated[tuple[Word, ...], Meta(min_length=1, max_length=10)],
         Meta(description="Configurations, for example default, growth, limit, fraction, async-allocator, torch-map."),
     ]
-    seconds: Annotated[float, Meta(ge=0.01, le=30, description="Measure each for this long.")] = 1.0
+    seconds: Annotated[float, Meta(ge=0.01, le=30, description="Measure each for this long.")] = SECONDS
     workload: Annotated[Workload | None, Meta(description="The work (default: the configuration's own).")] = None
     memory_limit_mb: Annotated[
         Annotated[int, Meta(ge=1, le=1 << 24)] | None, Meta(description="The limit of configurations with one, in MB.")
