@@ -13,6 +13,7 @@ import time
 import weakref
 
 _WARM_UP = 5
+"""First steps, which count for no rate: tracing, autotuning, buffers that fill."""
 _LATEST = 4000
 _WINDOWS = 240
 _SHORT, _LONG = 0.1, 0.5

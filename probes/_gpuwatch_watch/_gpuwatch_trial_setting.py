@@ -1,4 +1,4 @@
-"""Applies a setting inside a program that ``gpuwatch try`` runs, and counts the program's steps.
+"""Applies a setting inside a program that ``gpuwatch try`` runs, and sends the steps that _gpuwatch_steps.py counted.
 
 A setting is made when TensorFlow first uses a device, not when it is imported: earlier, it would break programs that
 set CUDA_VISIBLE_DEVICES after the import, or fork. What the program sets itself stays, and is reported with its line.
