@@ -69,7 +69,7 @@ class HostFeed:
     """One host over a connection of its own; implements :class:`gpuwatch.machine.collector.feed.Feed`."""
 
     def __init__(
-        self, host: str, interval: float = 1.0, *, command: Sequence[str] = GPUWATCH, options: Sequence[str] = ()
+        self, host: str, interval: float, *, command: Sequence[str] = GPUWATCH, options: Sequence[str] = ()
     ) -> None:
         self.host = HostAccess(host)
         self._streams = RemoteStreams([host], interval, self._came, command=command, options=options)
