@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _PATIENCE = 0.1
 """Seconds to wait for the first picture without doing anything else."""
 INTERVAL = 1.0
-"""Seconds between samples of a collector that starts before the settings are known."""
+"""Seconds between samples of a collector that starts before the settings are known: their own default."""
 _FLAGS = frozenset({"--csv", "--json", "--redact", "--topology"})
 """Options of a snapshot that do not change what its collector reads, nor where."""
 _HEAVY = (

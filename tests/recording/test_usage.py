@@ -113,7 +113,7 @@ def test_the_total_counts_every_card_once(file: Path) -> None:
     ],
 )
 def test_energy_without_a_counter(lack: Missing, watts: tuple[float | None, ...], joules: float | None) -> None:
-    meter = GpuTimeMeter()
+    meter = GpuTimeMeter(1.0)
     for tick, drawn in enumerate(watts):
         (device,) = machines.many(1, 0).devices
         readings = {name: value for name, value in device.readings.items() if name != "energy_joules"}
@@ -244,7 +244,7 @@ def test_what_a_neighbour_computes_that_has_just_begun_is_not_credited() -> None
         idle = {"pid": 1, "readings": {}, "missing": lack}
         return [idle] if tick < 9 else [idle, {"pid": 2, "readings": {"sm_percent": 50.0}, "missing": {}}]
 
-    meter = GpuTimeMeter()
+    meter = GpuTimeMeter(1.0)
     for snapshot in _samples(10, rows, **{"utilization.gpu_percent": 50.0}):
         device = snapshot.devices[0]
         busy = 50.0 if len(snapshot.processes) == 2 else 0.0
@@ -255,7 +255,7 @@ def test_what_a_neighbour_computes_that_has_just_begun_is_not_credited() -> None
 
 
 def test_short_processes_by_the_thousand_are_summed_and_a_counter_that_stands_still_keeps_none() -> None:
-    meter, known = GpuTimeMeter(), GpuTime()
+    meter, known = GpuTimeMeter(1.0), GpuTime()
     for second, snapshot in enumerate(
         _samples(600, lambda tick: [{"pid": 20 * tick + pid} for pid in range(1, 61)], energy_joules=5.0)
     ):

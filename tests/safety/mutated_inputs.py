@@ -104,7 +104,7 @@ def _frames() -> list[bytes]:
 
 def _gpu_time() -> gpu_time.GpuTime:
     """Of a GPU with three processes over two minutes."""
-    meter = gpu_time.GpuTimeMeter()
+    meter = gpu_time.GpuTimeMeter(1.0)
     for tick in range(120):
         meter.look(machines.many(1, 3, tick=tick))
     return gpu_time.merged(meter.taken().values())

@@ -46,7 +46,7 @@ def test_of_gpus_that_are_gone_the_latest_are_known() -> None:
 
 
 def test_gpu_time_keeps_no_process_of_a_gpu_that_is_gone() -> None:
-    meter = GpuTimeMeter()
+    meter = GpuTimeMeter(1.0)
     for number, sample in enumerate(churn.samples(400, apart=1.0, gpus_for=2)):
         meter.look(sample)
         if not number % 60:

@@ -172,7 +172,7 @@ def test_it_is_told_at_the_exit() -> None:
 
 
 def test_it_is_kept_with_the_life_and_with_the_hours() -> None:
-    lives, meter = ProcessLives(lambda key: None, 15.0), GpuTimeMeter()
+    lives, meter = ProcessLives(lambda key: None, 15.0), GpuTimeMeter(1.0)
     for shot in shots():
         lives.add(shot)
         meter.look(shot)

@@ -93,7 +93,7 @@ def test_the_collector_tells_each_end_once_also_between_samples(machine: SimMach
     machine.override(0, "accounting_mode", 1)
     feed = LiveFeed(0.25, environment=machine.environment(os.environ))
     feed.start()
-    meter = GpuTimeMeter()
+    meter = GpuTimeMeter(1.0)
     told: dict[AccountedProcess, None] = {}
 
     def take(until: Callable[[], bool], seconds: float = 30.0) -> None:

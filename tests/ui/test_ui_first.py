@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from rich.color import Color as RichColor
 from rich.color import ColorSystem
 
+from gpuwatch.cli import dashboard_prestart
 from gpuwatch.core.formatting.palettes import PALETTES
 from gpuwatch.core.model.snapshot import Process, Snapshot
 from gpuwatch.machine.collector.feed import FeedStatus
@@ -160,6 +161,10 @@ async def test_the_row_under_the_cursor_stands_on_what_textual_gives_it(
     washed = inks.sequences(palette, "background", 24, wash=True)
     assert "48;2;{};{};{}m".format(*ours) in washed["memory"]
     assert washed["frame"] == inks.sequences(palette, "background", 24)["frame"]
+
+
+def test_the_first_collector_samples_as_settings_do_that_say_nothing() -> None:
+    assert Preferences().interval == dashboard_prestart.INTERVAL
 
 
 def test_there_is_no_picture_without_devices_or_room() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable
 from itertools import islice
 
 from gpuwatch.machine.history.sample_chunks import whole
+from gpuwatch.machine.recording import retention
 from gpuwatch.machine.recording.gpu_time import HOUR, GpuTime, GpuTimeMeter, hour_of, merged
 from gpuwatch.machine.recording.reader import OPEN, Recording
 
@@ -26,7 +27,7 @@ def _counted(
     recording: Recording, begin: float, end: float, stored: Collection[int], progress: Callable[[float], None]
 ) -> Iterable[GpuTime]:
     """The GPU time of samples whose hour is not stored; the samples that are in no block yet always."""
-    meter = GpuTimeMeter(max((run.interval for run in recording.runs), default=1.0))
+    meter = GpuTimeMeter(max((run.interval for run in recording.runs), default=retention.INTERVAL))
     blocks = recording.recorded_blocks()
     wanted = []
     for number, first, last, _ in blocks:

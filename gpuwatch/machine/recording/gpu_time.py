@@ -187,7 +187,7 @@ class _Hour:
 class GpuTimeMeter:
     """Counts samples in their order."""
 
-    def __init__(self, interval: float = 1.0) -> None:
+    def __init__(self, interval: float) -> None:
         """``interval``: seconds between samples, as they were asked for."""
         self.gap = unobserved_limit(interval)
         self._at: float | None = None
