@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from textual import events, on
+from textual import events
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 
@@ -267,10 +267,6 @@ class FindingsScreen(FilterableScreen):
         if entry is None:
             absent["open_finding"] = ""
         return super().titles() | absent
-
-    @on(ScrollList.Chosen)
-    def _double_clicked(self) -> None:
-        self.action_open_finding()
 
     def action_open_finding(self) -> None:
         entry, view = self.finding_list.chosen, self._view

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar, cast
 
-from textual import on
 from textual.app import ComposeResult
 from textual.binding import BindingType
 
@@ -130,14 +129,6 @@ class FleetScreen(FilterBarScreen[FleetFilter]):
             self.say(f"no data of {chosen.name}: {chosen.view.reason}", "warning")
             return
         await self.fleet.open_host(chosen.name)
-
-    @on(HostTable.Chosen)
-    async def _chosen(self) -> None:
-        await self.action_open_host()
-
-    @on(HostTable.Sorted)
-    def _title_clicked(self, event: HostTable.Sorted) -> None:
-        self.hosts.next_sort(event.column)
 
     def action_only_wrong(self) -> None:
         """Shows only hosts with errors or warnings and silent ones, or all again."""

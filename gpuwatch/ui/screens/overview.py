@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from textual import on
 from textual.binding import BindingType
 
 from gpuwatch.core.model.snapshot import Device, Process
@@ -22,7 +21,6 @@ from gpuwatch.ui.tables.gpu_order import ORDERS
 from gpuwatch.ui.tables.totals import NO_JOB, job_of, user_of
 from gpuwatch.ui.widgets.gpus import GpuPane
 from gpuwatch.ui.widgets.process_table import ProcessTable
-from gpuwatch.ui.widgets.scroll_list import ScrollList
 from gpuwatch.ui.widgets.strips import AnswerStrip, HostStrip
 
 if TYPE_CHECKING:
@@ -311,17 +309,10 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
         self.use(Filter(word, (lambda process, at: of(process) == name,)))
         self.action_leave_users()
 
-    @on(ScrollList.Chosen)
-    async def _user_chosen(self) -> None:
-        await self.action_open_user()
-
-    def action_choose_gpu(self) -> None:
-        self.gpus.choose()
-
-    @on(GpuPane.Chosen)
-    async def _gpu_chosen(self, event: GpuPane.Chosen) -> None:
-        self.gpuwatch.chosen_gpu = event.uuid
-        await self.gpuwatch.show_tab("gpu")
+    async def action_choose_gpu(self) -> None:
+        if self.device is not None:
+            self.gpuwatch.chosen_gpu = self.device.uuid
+            await self.gpuwatch.show_tab("gpu")
 
     async def action_probe_gpu(self) -> None:
         """Opens the Probes tab for the GPU of the selected process, or else for the selected GPU."""
@@ -360,15 +351,13 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
 
     def action_answer(self) -> None:
         """Goes to what the part of the answer line under the cursor is about."""
-        self.answer.open()
-
-    @on(AnswerStrip.Opened)
-    def _answered(self, event: AnswerStrip.Opened) -> None:
-        target = event.part.target
-        if event.part.id == "wrong":
+        part = self.answer.chosen
+        if part is None:
+            return
+        if part.id == "wrong":
             self.action_findings()
-        elif event.part.id == "idle" and target is not None:
+        elif part.id == "idle" and part.target is not None:
             self.action_leave_users()
-            self.processes.go_to(target)
-        elif target is not None:
-            self.gpus.go_to(target[0])
+            self.processes.go_to(part.target)
+        elif part.target is not None:
+            self.gpus.go_to(part.target[0])

@@ -6,8 +6,6 @@ import datetime
 from pathlib import Path
 from typing import ClassVar
 
-from textual import on
-
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.formatting.links import file_url
 from gpuwatch.core.formatting.text import printable
@@ -29,7 +27,6 @@ from gpuwatch.ui.tables.probe_rows import GROUP_WORDS, Config, Earlier, Group, r
 from gpuwatch.ui.widgets.paint import Line, Painted, Span
 from gpuwatch.ui.widgets.probe_live import ProbeDetails
 from gpuwatch.ui.widgets.probe_table import ProbeTable
-from gpuwatch.ui.widgets.scroll_list import ScrollList
 
 _BAR = 12
 _TALL = 30
@@ -354,10 +351,6 @@ class ProbesScreen(TabScreen):
         if stopped:
             self.probe_runs_changed()
         return stopped
-
-    @on(ScrollList.Chosen)
-    def _double_clicked(self) -> None:
-        self.action_open_run()
 
     def action_open_run(self) -> None:
         """Opens the run under the cursor, or the settings of a configuration without one; folds a group."""

@@ -103,17 +103,9 @@ class ProcessRowsScreen(TabScreen):
     def _snapshot(self) -> Snapshot | None:
         return self._view.snapshot if self._view is not None else None
 
-    @on(ProcessTable.SortAsked)
-    def _head_clicked(self, event: ProcessTable.SortAsked) -> None:
-        self.processes.sort_by(event.column)
-
     @on(ProcessTable.Scrolled)
     def _other_rows(self) -> None:
         self.show_keys()
-
-    @on(ProcessTable.Opened)
-    async def _row_opened(self) -> None:
-        await self.action_open_process()
 
     async def go(self, tab_id: str) -> None:
         """Opens a tab; the Process tab with the process under the cursor."""

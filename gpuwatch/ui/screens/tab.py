@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar, cast
 
-from textual import events, on
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.message import Message
@@ -214,10 +214,6 @@ class TabScreen(Screen[None]):
     async def go(self, tab_id: str) -> None:
         """Opens another tab; subclasses may select something there first."""
         await self.gpuwatch.show_tab(tab_id)
-
-    @on(TopLine.TabChosen)
-    async def _tab_clicked(self, event: TopLine.TabChosen) -> None:
-        await self.go(event.tab_id)
 
     def action_move(self, where: str) -> None:
         """Moves in the focused pane."""

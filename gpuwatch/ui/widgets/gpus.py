@@ -9,7 +9,6 @@ from typing import ClassVar
 
 from textual import events
 from textual.binding import BindingType
-from textual.message import Message
 
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.session.view import View
@@ -29,14 +28,6 @@ _MOVE_ON = 5.0
 
 class GpuPane(Painted, can_focus=True):
     """All GPUs."""
-
-    class Chosen(Message):
-        """Enter or a double click on a GPU."""
-
-        def __init__(self, uuid: str, index: int) -> None:
-            super().__init__()
-            self.uuid = uuid
-            self.index = index
 
     DEFAULT_CLASSES = "pane"
     BINDINGS: ClassVar[list[BindingType]] = bindings("gpus")
@@ -120,11 +111,6 @@ class GpuPane(Painted, can_focus=True):
     @property
     def selected(self) -> Device | None:
         return self._view.devices[self._cursor()] if self._view is not None and self._view.devices else None
-
-    def choose(self) -> None:
-        device = self.selected
-        if device is not None:
-            self.post_message(self.Chosen(device.uuid, device.index))
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
         """A field's short name is spelt out below the mouse."""

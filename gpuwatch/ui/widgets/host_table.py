@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import overload
 
 from textual import events
-from textual.message import Message
 
 from gpuwatch.fleet.summary import FleetSummary, HostSummary
 from gpuwatch.ui.drawing.cells import cut
@@ -44,13 +43,6 @@ class HostTable(ItemList[HostSummary]):
     """One line per host; the cursor stays with its host."""
 
     BINDINGS = bindings("hosts")
-
-    class Sorted(Message):
-        """A click on the title of a column."""
-
-        def __init__(self, column: str) -> None:
-            super().__init__()
-            self.column = column
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__("Hosts", id=id)
@@ -117,7 +109,7 @@ class HostTable(ItemList[HostSummary]):
             x = event.x - int(self.framed)
             for placed in self._placed:
                 if placed.x <= x < placed.x + placed.width + 1:
-                    self.post_message(self.Sorted(placed.column.id))
+                    self.next_sort(placed.column.id)
             return
         super().on_click(event)
 

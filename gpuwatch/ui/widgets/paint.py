@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
+from textual.binding import Binding
 from textual.color import Color
 from textual.filter import LineFilter
 from textual.geometry import Region
@@ -102,6 +103,12 @@ class Painted(Widget):
     def jump_rows(self) -> list[JumpRow]:
         """What jump mode can go to inside this pane, where it is drawn now."""
         return []
+
+    def choose(self) -> None:
+        """Does what Enter does here, after a double click or a jump."""
+        for binding in self.BINDINGS:
+            if isinstance(binding, Binding) and "enter" in binding.key.split(","):
+                self.screen.call_next(self.screen.run_action, binding.action.removeprefix("screen."))
 
     def redraw(self) -> None:
         """Draws the pane from its data, if it has room."""

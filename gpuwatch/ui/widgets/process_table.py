@@ -76,18 +76,8 @@ class ProcessTable(ItemList[Row]):
 
     BINDINGS: ClassVar[list[BindingType]] = bindings("processes")
 
-    class SortAsked(Message):
-        """A click on a column header."""
-
-        def __init__(self, column: str) -> None:
-            super().__init__()
-            self.column = column
-
     class Scrolled(Message):
         """Other rows are visible in a table without a frame, so the footer's note changes."""
-
-    class Opened(Message):
-        """A double click on a row: open the process."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__("Processes", id=id)
@@ -296,9 +286,6 @@ class ProcessTable(ItemList[Row]):
             if opens:
                 self.choose()
 
-    def choose(self) -> None:
-        self.post_message(self.Opened())
-
     def unpin(self) -> bool:
         """Forgets the selected process; False if there was none."""
         if self._cursor_key is None:
@@ -330,7 +317,7 @@ class ProcessTable(ItemList[Row]):
         """A click on a header sorts; else as in any list."""
         title = self._title_at(event)
         if title is not None:
-            self.post_message(self.SortAsked(title.id))
+            self.sort_by(title.id)
         else:
             super().on_click(event)
 

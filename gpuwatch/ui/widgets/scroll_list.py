@@ -7,7 +7,6 @@ from functools import partial
 from typing import Generic, TypeVar
 
 from textual import events
-from textual.message import Message
 
 from gpuwatch.ui.drawing.cells import width_of
 from gpuwatch.ui.drawing.frame import frame, thumb
@@ -33,9 +32,6 @@ class ScrollList(Painted, can_focus=True):
     """
 
     DEFAULT_CLASSES = "pane"
-
-    class Chosen(Message):
-        """A double click on a line."""
 
     def __init__(self, title: str, *, cursor: bool, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -128,10 +124,6 @@ class ScrollList(Painted, can_focus=True):
         self.refill()
         if opens:
             self.choose()
-
-    def choose(self) -> None:
-        """Tells that the line under the cursor is to be opened."""
-        self.post_message(self.Chosen())
 
     def refill(self) -> None:
         """Rebuilds the lines after a change of width, focus or cursor."""

@@ -7,7 +7,6 @@ from typing import ClassVar
 
 from textual import events
 from textual.binding import BindingType
-from textual.message import Message
 
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.pen import Pen
@@ -46,13 +45,6 @@ class Strip(Painted):
 class TopLine(Strip):
     """Tabs, host, driver, verdict and clock."""
 
-    class TabChosen(Message):
-        """A click on the name of a tab."""
-
-        def __init__(self, tab_id: str) -> None:
-            super().__init__()
-            self.tab_id = tab_id
-
     def __init__(self, tab: str, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._tab = tab
@@ -74,7 +66,7 @@ class TopLine(Strip):
         """A click on a tab name opens the tab, one on the verdict opens Findings."""
         for start, end, tab_id in self._places:
             if start <= event.x < end:
-                self.post_message(self.TabChosen(tab_id))
+                self.screen.call_next(self.screen.run_action, f"show_tab('{tab_id}')")
 
     def draw(self, pen: Pen, view: View) -> bool:
         self._places = top_line(pen, view, self._tab)
@@ -93,44 +85,31 @@ class AnswerStrip(Strip, can_focus=True):
 
     BINDINGS: ClassVar[list[BindingType]] = bindings("answer")
 
-    class Opened(Message):
-        """Enter on a part, or a click."""
-
-        def __init__(self, part: Part) -> None:
-            super().__init__()
-            self.part = part
-
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._places: list[Place] = []
         self._chosen = ""
 
     def draw(self, pen: Pen, view: View) -> bool:
-        self._places = answer_line(pen, view, self.chosen if self.has_focus else "")
+        chosen = self.chosen if self.has_focus else None
+        self._places = answer_line(pen, view, chosen.id if chosen is not None else "")
         return view.stale
 
     @property
-    def chosen(self) -> str:
+    def chosen(self) -> Part | None:
         """The part under the cursor; at first the last one, which is what is wrong if anything is."""
-        ids = [part.id for *_, part in self._places]
-        return self._chosen if self._chosen in ids else ids[-1] if ids else ""
+        parts = [part for *_, part in self._places]
+        return next((part for part in parts if part.id == self._chosen), parts[-1] if parts else None)
 
     def move(self, step: int) -> None:
-        ids = [part.id for *_, part in self._places]
-        if ids:
-            self._chosen = ids[min(max(ids.index(self.chosen) + step, 0), len(ids) - 1)]
-            self.redraw()
-
-    def open(self) -> None:
-        for *_, part in self._places:
-            if part.id == self.chosen:
-                self.post_message(self.Opened(part))
+        parts = [part for *_, part in self._places]
+        if self.chosen is not None:
+            self._jump(parts[min(max(parts.index(self.chosen) + step, 0), len(parts) - 1)], False)
 
     def on_click(self, event: events.Click) -> None:
         for start, end, part in self._places:
             if start <= event.x < end:
-                self._chosen = part.id
-                self.post_message(self.Opened(part))
+                self._jump(part, True)
 
     def jump_rows(self) -> list[JumpRow]:
         return [(start, 0, partial(self._jump, part)) for start, _, part in self._places]
@@ -139,7 +118,7 @@ class AnswerStrip(Strip, can_focus=True):
         self._chosen = part.id
         self.redraw()
         if opens:
-            self.post_message(self.Opened(part))
+            self.choose()
 
 
 class TooSmall(Painted):
