@@ -11,7 +11,7 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.session.process_history import ProcessHistory
 from gpuwatch.ui.drawing.trend import axis_of
 from gpuwatch.ui.screens.gpu import GpuScreen
-from gpuwatch.ui.widgets.process_graphs import axis_of as process_axis
+from gpuwatch.ui.widgets.graphs import process_axis
 from tests.ui import machines
 from tests.ui.conftest import Stage
 

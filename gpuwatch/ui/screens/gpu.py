@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import events
@@ -22,7 +23,7 @@ from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.settings.tabs import number_of
 from gpuwatch.ui.tables.device_facts import clock_note, finding_mark, holder_note, state_note
 from gpuwatch.ui.tables.reading_groups import STARTED, Row, energy_rows
-from gpuwatch.ui.widgets.graphs import Graphs
+from gpuwatch.ui.widgets.graphs import Graphs, device_graphs
 from gpuwatch.ui.widgets.paint import Painted
 from gpuwatch.ui.widgets.process_table import ProcessTable
 from gpuwatch.ui.widgets.readings import Readings, granted_lines
@@ -195,7 +196,8 @@ class GpuScreen(FilterableScreen, ProcessRowsScreen):
         self.identity.show(device, view)
         self.readings.title = self.filter_title("Readings")
         self.readings.show(device, self.filter, self._energy(device, view), stale=view.stale)
-        self.graphs.show(device, view)
+        thresholds = self.gpuwatch.preferences.thresholds
+        self.graphs.show(partial(device_graphs, device, view, thresholds), view.history.times, view)
         self.processes.only_device = device.uuid
         self.processes.show(view, framed=framed)
         about, happened = self._about(device, view), self._events_and_runs(device, runs, view)

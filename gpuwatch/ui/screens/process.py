@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import threading
 import time
+from functools import partial
 from typing import ClassVar
 
 from textual import events
@@ -24,8 +25,8 @@ from gpuwatch.ui.screens.tab import TabScreen
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.settings.tabs import number_of
 from gpuwatch.ui.tables.columns import BY_ID, in_order, on_cpu
+from gpuwatch.ui.widgets.graphs import Graphs, process_graphs
 from gpuwatch.ui.widgets.paint import Line, Painted, Span
-from gpuwatch.ui.widgets.process_graphs import ProcessGraphs
 from gpuwatch.ui.widgets.scroll_list import WAITING, Sections
 
 _AGAIN = 10.0
@@ -59,7 +60,7 @@ class ProcessScreen(TabScreen):
         super().__init__()
         self.who = Painted(id="who")
         self.facts = Part("Devices and settings", id="facts")
-        self.graphs = ProcessGraphs(id="history")
+        self.graphs = Graphs(id="history")
         self.middle = Horizontal(self.facts, self.graphs, id="middle")
         """Kept as an attribute: a draw may come before it is mounted or while it is removed."""
         self.about = Part("Findings, process tree, environment", id="about")
@@ -128,7 +129,7 @@ class ProcessScreen(TabScreen):
         sections = [("Devices", self._device_lines(who, rows, details, view))]
         sections.append(("Settings at start", facts.setting_lines(rows, details, view)))
         self.facts.show_sections(sections, stale=view.stale)
-        self.graphs.show(history, rows, view)
+        self.graphs.show(partial(process_graphs, history, rows, view), history.times, view)
         self._draw_about(who, rows, details, view)
 
     def _device_lines(self, who: Identity, rows: tuple[Process, ...], details: Details | None, view: View) -> Lines:

@@ -1,14 +1,17 @@
-"""Stacked graphs of one device, each on its metric's fixed axis and labelled with its time span."""
+"""Stacked graphs of one device or process, each on a fixed axis and labelled with its time span."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from functools import partial
+from typing import NamedTuple
 
 from gpuwatch.core.formatting import durations, units
+from gpuwatch.core.formatting.units import UNKNOWN, gib, memory, percent, size
 from gpuwatch.core.model.metrics import BY_ID
 from gpuwatch.core.model.reading import Missing
-from gpuwatch.core.model.snapshot import Device
+from gpuwatch.core.model.snapshot import Device, Process
+from gpuwatch.session.process_history import ProcessHistory, total
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.cells import width_of
 from gpuwatch.ui.drawing.frame import frame
@@ -17,100 +20,142 @@ from gpuwatch.ui.drawing.trend import axis_of, axis_text, braille, recent
 from gpuwatch.ui.tables.gpu_graphs import ALL
 from gpuwatch.ui.tables.load_levels import Thresholds, bar_ink, mark, rank
 from gpuwatch.ui.widgets.paint import Line, Painted, Span
-from gpuwatch.ui.widgets.preferences_app import preferences_of
 
-GRAPHS = tuple((graph.metric, graph.caption, graph.ink) for graph in ALL if graph.load)
-"""Metric, caption and normal ink."""
-_LOADS = {graph.metric: graph.load for graph in ALL}
+_GIB = 1024**3
+_NARROW = 44
+"""Cells below which a graph has its short caption."""
+_OF_PROCESS = (
+    ("gpu_memory_bytes", "GPU memory", "MEM", "memory"),
+    ("sm_percent", "SM", "", "graph"),
+    ("cpu_percent", "CPU", "", "graph"),
+    ("host_memory_bytes", "Host memory", "HOST", "memory"),
+)
+"""Reading, caption, short caption and ink."""
 
 
-class GraphStack(Painted):
+class Graph(NamedTuple):
+    """A caption with the current value, and what is drawn below it."""
+
+    caption: str
+    current: Span
+    ink: str
+    values: Sequence[float | None]
+    axis: tuple[float, float] | None
+    note: str
+    """At the right of the caption: the axis, or why there is none."""
+    short: str = ""
+    """The caption where there is little room; empty: the same."""
+
+    def lines(self, width: int, rows: int) -> list[Line]:
+        """The caption, and ``rows`` lines of dots, two for each cell: :attr:`values` as they are."""
+        caption = self.short if self.short and width < _NARROW else self.caption
+        pen = Pen(width).add(f"{caption} ", "dim").add(*self.current)
+        if pen.left >= width_of(self.note) + 2:
+            pen.to(width - width_of(self.note)).add(self.note, "dim")
+        dots = [""] * rows
+        if self.axis is not None:
+            dots = braille(self.values, low=self.axis[0], high=self.axis[1], rows=rows)
+        return [pen.line(), *(Line(((row.ljust(width), self.ink),)) for row in dots)]
+
+    def recent(self, view: View, times: Sequence[float], width: int) -> Graph:
+        """The same with the values up to the moment shown, averaged for ``width`` cells, and their time span."""
+        if self.axis is None:
+            return self
+        span, series = recent(view, times, self.values, width, whole=True)
+        return self._replace(values=series, note=f"{self.note}   {durations.span(span)}")
+
+
+class Graphs(Painted):
     """Graphs one above the other, as many as fit with at least one row of dots each."""
 
     framed = True
+    _shown: tuple[Callable[[], Sequence[Graph]], Sequence[float], View] | None = None
 
-    def _stack(
-        self, graphs: Sequence[tuple[str, str, str]], draw: Callable[[str, str, str, int, int], list[Line]], view: View
-    ) -> None:
-        """Paints graphs; ``draw``: returns one from its entry in ``graphs``, its width and its rows of dots."""
-        width, height = self.size
+    def show(self, graphs: Callable[[], Sequence[Graph]], times: Sequence[float], view: View) -> None:
+        """Shows graphs, which are made when they are drawn; ``times``: of their values."""
+        self._shown = graphs, times, view
+        self.redraw()
+
+    def _draw(self, width: int, height: int) -> None:
+        if self._shown is None:
+            return
+        make, times, view = self._shown
+        graphs = make()
         inner, room = (width - 4, height - 2) if self.framed else (width - 2, height)
         count = min(len(graphs), max(room // 2, 1))
         lines: list[Line] = []
-        for number, (name, caption, ink) in enumerate(graphs[:count]):
+        for number, graph in enumerate(graphs[:count]):
             rows = max((number + 1) * room // count - number * room // count - 1, 1)
-            drawn = draw(name, caption, ink, inner, rows)
+            drawn = graph.recent(view, times, inner).lines(inner, rows)
             lines += [Line(((" ", "text"), *line.spans)) for line in drawn]
         if self.framed:
             lines = frame(lines, width, height, title=[("History", "title")])
         self.paint(lines, stale=view.stale)
 
 
-class Graphs(GraphStack):
-    """Graphs of one device."""
-
-    _shown: tuple[Device, View] | None = None
-
-    def show(self, device: Device, view: View) -> None:
-        self._shown = (device, view)
-        self.redraw()
-
-    def _draw(self, width: int, height: int) -> None:
-        if self._shown is not None:
-            device, view = self._shown
-            self._stack(GRAPHS, partial(_graph, device, view, preferences_of(self).thresholds), view)
-
-
-def _graph(
-    device: Device, view: View, thresholds: Thresholds, metric: str, caption: str, ink: str, width: int, rows: int
-) -> list[Line]:
-    spec = BY_ID[metric]
-    value = device.get(metric)
-    level = rank(_LOADS[metric], device, thresholds)
-    ink = bar_ink(ink, level)
-    axis = axis_of(spec, device, view.history)
-    text = f"{mark(_LOADS[metric], level)} {units.reading(spec, value)}".strip()
-    current = (text, "dim" if isinstance(value, Missing) else bar_ink("strong", level))
-    words = axis_text(spec, axis) if axis is not None else "limit unknown"
-    times, series = view.history.times, view.history.series(device.uuid, metric)
-    return graph(view, times, series, caption, current, ink, axis, words, width, rows)
+def device_graphs(device: Device, view: View, thresholds: Thresholds) -> list[Graph]:
+    """Every graph of a device, each on its metric's axis."""
+    found = []
+    for graph in ALL:
+        if graph.load:
+            spec, value, level = BY_ID[graph.metric], device.get(graph.metric), rank(graph.load, device, thresholds)
+            text = f"{mark(graph.load, level)} {units.reading(spec, value)}".strip()
+            current = (text, "dim" if isinstance(value, Missing) else bar_ink("strong", level))
+            values, axis = view.history.series(device.uuid, graph.metric), axis_of(spec, device, view.history)
+            note = axis_text(spec, axis) if axis is not None else "limit unknown"
+            found.append(Graph(graph.caption, current, bar_ink(graph.ink, level), values, axis, note))
+    return found
 
 
-def graph(
-    view: View,
-    times: Sequence[float],
-    values: Sequence[float | None],
-    caption: str,
-    current: Span,
-    ink: str,
-    axis: tuple[float, float] | None,
-    words: str,
-    width: int,
-    rows: int,
-) -> list[Line]:
-    """A caption with the current value and the axis, then ``rows`` lines of dots.
-
-    ``words``: the axis, or why there is none.
-    """
-    if axis is None:
-        return captioned(caption, current, words, [], (0.0, 1.0), ink, width, rows)
-    span, series = recent(view, times, values, width, whole=True)
-    return captioned(caption, current, f"{words}   {durations.span(span)}", series, axis, ink, width, rows)
+def process_graphs(history: ProcessHistory, rows: tuple[Process, ...], view: View) -> list[Graph]:
+    """Every graph of a process, on one time axis."""
+    found = []
+    for reading, caption, short, ink in _OF_PROCESS:
+        end, note = process_axis(reading, history, rows, view)
+        value = total(rows, reading)
+        current = (UNKNOWN, "dim") if value is None else (_amount(reading, value), "strong")
+        axis = None if end is None else (0.0, end)
+        found.append(Graph(caption, current, ink, history.series[reading], axis, note, short))
+    return found
 
 
-def captioned(
-    caption: str,
-    current: Span,
-    note: str,
-    series: Sequence[float | None],
-    axis: tuple[float, float],
-    ink: str,
-    width: int,
-    rows: int,
-) -> list[Line]:
-    """A caption with the current value and at the right a note, then ``rows`` lines of dots."""
-    pen = Pen(width).add(f"{caption} ", "dim").add(*current)
-    if pen.left >= width_of(note) + 2:
-        pen.to(width - width_of(note)).add(note, "dim")
-    dots = braille(series, low=axis[0], high=axis[1], rows=rows) if series else [""] * rows
-    return [pen.line(), *(Line(((row.ljust(width), ink),)) for row in dots)]
+def step(most: float, first: float) -> float:
+    """The end of an axis: ``first``, doubled until ``most`` fits, so that noise never fills the graph."""
+    return first * 2 ** max(math.ceil(math.log2(most / first)), 0) if most > 0 else first
+
+
+def process_axis(
+    reading: str, history: ProcessHistory, rows: tuple[Process, ...], view: View
+) -> tuple[float | None, str]:
+    """The upper end of the axis and its label; None and the reason if there is none."""
+    on = [row.device_uuid for row in rows if row.device_uuid is not None]
+    if not on and reading in ("gpu_memory_bytes", "sm_percent"):
+        return None, "it is on no GPU"
+    if reading == "gpu_memory_bytes":
+        totals = [_total(view, uuid) for uuid in on]
+        known = [value for value in totals if value is not None]
+        if not known or len(known) < len(totals):
+            return None, "GPU memory size unknown"
+        return sum(known), f"0–{gib(sum(known))} GiB"
+    if reading == "sm_percent":
+        gpus = max(len(rows), 1)
+        return 100.0 * gpus, f"0–{100 * gpus} %" + (f" of {gpus} GPUs" if gpus > 1 else "")
+    most = max((value for value in history.series[reading] if value is not None), default=0.0)
+    if reading == "cpu_percent":
+        end = step(most, 100.0)
+        return end, f"0–{end:.0f} %"
+    end = step(most, float(_GIB))
+    return end, f"0–{end / _GIB:.0f} GiB"
+
+
+def _amount(reading: str, value: float) -> str:
+    if reading == "gpu_memory_bytes":
+        return memory(value)
+    return size(value) if "bytes" in reading else percent(value)
+
+
+def _total(view: View, uuid: str) -> float | None:
+    """Total memory of a device, in bytes; of a lost device the last known value."""
+    device = view.snapshot.device(uuid) if view.snapshot is not None else None
+    now = device.number("memory.total_bytes") if device is not None else None
+    return view.history.known(uuid, "memory.total_bytes") if now is None else now

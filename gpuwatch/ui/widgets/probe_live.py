@@ -9,7 +9,7 @@ from gpuwatch.core.formatting.units import UNKNOWN, gib
 from gpuwatch.ui.details.probe_events import event_lines
 from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.drawing.trend import buckets
-from gpuwatch.ui.widgets.graphs import captioned
+from gpuwatch.ui.widgets.graphs import Graph
 from gpuwatch.ui.widgets.paint import Line, Span
 from gpuwatch.ui.widgets.scroll_list import ScrollList
 
@@ -69,8 +69,8 @@ def _graph(live: Live, width: int, height: int) -> list[Line]:
     until = live.times[-1]
     span = next((span for span in _SPANS if until <= span), _SPANS[-1])
     lines: list[Line] = []
-    parts = (("process", live.process, "memory"), (f"{live.device_name}, all owners", live.device, "memory"))
-    for number, (caption, values, ink) in enumerate(parts):
+    parts = (("process", live.process), (f"{live.device_name}, all owners", live.device))
+    for number, (caption, values) in enumerate(parts):
         rows = max((number + 1) * height // 2 - number * height // 2 - 1, 1)
         now = values[-1] if values else None
         current = (UNKNOWN, "dim") if now is None else (f"{gib(now)} GiB", "strong")
@@ -78,5 +78,5 @@ def _graph(live: Live, width: int, height: int) -> list[Line]:
             live.times, values, columns=width * 2, span=span, until=max(until, span - 1e-9), interval=_SAMPLE * 2
         )
         note = f"0–{gib(total)} GiB  {span:.0f}s"
-        lines += captioned(caption, current, note, columns, (0.0, total), ink, width, rows)
+        lines += Graph(caption, current, "memory", columns, (0.0, total), note).lines(width, rows)
     return lines[:height]
