@@ -8,7 +8,7 @@ from rich.cells import cell_len
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.ui.panes.tiny import tiny_lines
 from gpuwatch.ui.screens.lines_modal import Sheet
-from gpuwatch.ui.widgets.footer import KeyLine
+from gpuwatch.ui.widgets.strips import KeyLine
 from tests.ui import machines
 from tests.ui.conftest import Stage
 from tests.ui.test_ui_ascii import lines_of

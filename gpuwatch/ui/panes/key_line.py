@@ -32,8 +32,9 @@ def key_line(
 ) -> tuple[Line, list[tuple[int, int, Action]]]:
     """The line, and the place of each action in it.
 
-    ``titles``, ``note``, ``message``, ``replay``: see :meth:`gpuwatch.ui.widgets.footer.KeyLine.show`; ``name`` spells
-    keys.
+    ``titles``: titles that differ from the table of actions, by action id; empty: the action is unavailable.
+    ``note``: at the right, and whether it is a warning. ``message``: the result of the last action, with its ink; it
+    replaces keys. ``replay``: whether a recording is shown, which has keys of its own. ``name`` spells keys.
     """
     pen = Pen(width)
     pen.add(" ")

@@ -27,8 +27,6 @@ _ABSENT = frozenset(name.partition("(")[0] for name in NOT_IN_FLEET)
 class FleetLine(Painted):
     """A line over the list."""
 
-    DEFAULT_CLASSES = "strip"
-
     def __init__(self, draw: Callable[[Pen], None], *, id: str) -> None:
         super().__init__(id=id)
         self._fill = draw

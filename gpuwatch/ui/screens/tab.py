@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual import events
@@ -19,10 +20,9 @@ from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.cells import width_of
 from gpuwatch.ui.drawing.clock import clock
 from gpuwatch.ui.drawing.layout import MIN_HEIGHT, MIN_WIDTH
-from gpuwatch.ui.panes.key_line import KEYS_BESIDE
+from gpuwatch.ui.panes.key_line import KEYS_BESIDE, key_line
 from gpuwatch.ui.settings.actions import REPLAY, bindings, replay_bindings
-from gpuwatch.ui.widgets.footer import KeyLine
-from gpuwatch.ui.widgets.strips import TooSmall, TopLine
+from gpuwatch.ui.widgets.strips import KeyLine, TooSmall, TopLine
 
 if TYPE_CHECKING:
     from gpuwatch.machine.history.machine_event import MachineEvent
@@ -62,7 +62,7 @@ class TabScreen(Screen[None]):
         self._view: View | None = None
         self._footer_message = ("", "text", 0.0)
         self.top_line = TopLine(self.TAB, id="top")
-        self.keys = KeyLine(self.TAB, id="keys")
+        self.keys = KeyLine(id="keys")
         self.tiny = TooSmall(id="too-small")
         """Drawn instead of everything else on a terminal that is too small."""
         self.timeline: TimelineStrip | None = None
@@ -166,11 +166,16 @@ class TabScreen(Screen[None]):
 
     def show_keys(self, note: tuple[str, bool] = ("", False)) -> None:
         self.keys.show(
-            self.focused_pane,
-            titles=self.titles(),
-            note=note,
-            message=self.footer_message,
-            replay=self.gpuwatch.session.recorded,
+            partial(
+                key_line,
+                pane=self.focused_pane,
+                tab=self.TAB,
+                titles=self.titles(),
+                note=note,
+                message=self.footer_message,
+                replay=self.gpuwatch.session.recorded,
+                name=self.gpuwatch.key_name,
+            )
         )
 
     @property

@@ -29,7 +29,6 @@ _MOVE_ON = 5.0
 class GpuPane(Painted, can_focus=True):
     """All GPUs."""
 
-    DEFAULT_CLASSES = "pane"
     BINDINGS: ClassVar[list[BindingType]] = bindings("gpus")
 
     def __init__(self, *, id: str | None = None) -> None:

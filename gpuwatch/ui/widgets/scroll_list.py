@@ -31,8 +31,6 @@ class ScrollList(Painted, can_focus=True):
     Without a frame (on small terminals) there is no title, unless ``headed``.
     """
 
-    DEFAULT_CLASSES = "pane"
-
     def __init__(self, title: str, *, cursor: bool, id: str | None = None) -> None:
         super().__init__(id=id)
         self.title: list[Span] = [(title, "title")]

@@ -1,7 +1,8 @@
-"""One-line panes: the top line, the answer line, the host line, a terminal that is too small."""
+"""One-line panes: the top line, the answer line, the host line, the keys; a terminal that is too small."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import ClassVar
 
@@ -13,17 +14,14 @@ from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.panes.answer_line import Part, Place, answer_line
 from gpuwatch.ui.panes.headline import host_line, top_line
 from gpuwatch.ui.panes.tiny import tiny_lines
-from gpuwatch.ui.settings.actions import bindings
+from gpuwatch.ui.settings.actions import Action, bindings
 from gpuwatch.ui.settings.tabs import TABS
-from gpuwatch.ui.widgets.paint import JumpRow, Painted
+from gpuwatch.ui.widgets.paint import JumpRow, Line, Painted
 
 
 class Strip(Painted):
     """A one-line pane drawn from the view."""
 
-    DEFAULT_CLASSES = "strip"
-    WASHED = True
-    """Whether the line is highlighted while focused."""
     _view: View | None = None
 
     def show(self, view: View) -> None:
@@ -34,8 +32,7 @@ class Strip(Painted):
         if self._view is not None:
             pen = Pen(width)
             stale = self.draw(pen, self._view)
-            washed = self.has_focus and self.WASHED
-            self.paint((pen.to(pen.limit).line("cursor" if washed else ""),), stale=stale)
+            self.paint((pen.to(pen.limit).line("cursor" if self.has_focus else ""),), stale=stale)
 
     def draw(self, pen: Pen, view: View) -> bool:
         """Draws the line; returns whether its data are stale."""
@@ -85,10 +82,8 @@ class AnswerStrip(Strip, can_focus=True):
 
     BINDINGS: ClassVar[list[BindingType]] = bindings("answer")
 
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id)
-        self._places: list[Place] = []
-        self._chosen = ""
+    _places: Sequence[Place] = ()
+    _chosen = ""
 
     def draw(self, pen: Pen, view: View) -> bool:
         chosen = self.chosen if self.has_focus else None
@@ -121,15 +116,30 @@ class AnswerStrip(Strip, can_focus=True):
             self.choose()
 
 
-class TooSmall(Painted):
-    """On a terminal that is too small for the dashboard: GPUs, what is wrong, and the required size."""
+class KeyLine(Painted):
+    """Keys with their titles; each can be clicked."""
 
-    _view: View | None = None
+    _line: Callable[[int], tuple[Line, list[tuple[int, int, Action]]]] | None = None
+    _places: Sequence[tuple[int, int, Action]] = ()
 
-    def show(self, view: View) -> None:
-        """Draws ``view``, while it is on the screen."""
-        self._view = view
+    def show(self, line: Callable[[int], tuple[Line, list[tuple[int, int, Action]]]]) -> None:
+        """``line``: :func:`key_line` of a width."""
+        self._line = line
         self.redraw()
+
+    async def on_click(self, event: events.Click) -> None:
+        for start, end, action in self._places:
+            if start <= event.x < end:
+                await self.app.run_action(action.run or f"screen.{action.id}")
+
+    def _draw(self, width: int, height: int) -> None:
+        if self._line is not None:
+            line, self._places = self._line(width)
+            self.paint((line,))
+
+
+class TooSmall(Strip):
+    """On a terminal that is too small for the dashboard: GPUs, what is wrong, and the required size."""
 
     def _draw(self, width: int, height: int) -> None:
         if self._view is not None:

@@ -37,7 +37,6 @@ class TimelineStrip(Strip, can_focus=True):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = bindings("timeline")
-    WASHED = False
 
     class Wanted(Message):
         """A click on the track."""
