@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from importlib import import_module
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
@@ -24,7 +25,6 @@ from textual.screen import Screen
 
 from gpuwatch.session.process_history import Identity
 from gpuwatch.session.session import Session
-from gpuwatch.ui import tab_screens
 from gpuwatch.ui.drawing.cells import cut
 from gpuwatch.ui.panes.key_line import KEYS_BESIDE
 from gpuwatch.ui.screens.overview import OverviewScreen
@@ -53,6 +53,13 @@ _PAST_AFTER, _PAST_EVERY = 1.5, 10.0
 """Seconds until a recording of this machine is looked for, and between two looks."""
 _HOLD = 1.0
 """Maximum seconds that the first frame stays while Textual has no more to show."""
+_SCREENS = "gpuwatch.ui.screens"
+"""Of each tab a module, imported on its first use, so that the first frame does not wait for it."""
+
+
+def make_tab(tab_id: str) -> TabScreen:
+    """The screen of a tab."""
+    return cast("TabScreen", getattr(import_module(f"{_SCREENS}.{tab_id}"), f"{tab_id.capitalize()}Screen")())
 
 
 class GpuwatchApp(PreferencesApp):
@@ -124,7 +131,7 @@ class GpuwatchApp(PreferencesApp):
         if tab_id == here.TAB:
             return
         if tab_id not in self.tabs:
-            self.tabs[tab_id] = tab_screens.make(tab_id)
+            self.tabs[tab_id] = make_tab(tab_id)
             # An installed screen keeps its state while another one is shown.
             self.install_screen(self.tabs[tab_id], tab_id)
         self.tab = self.tabs[tab_id]
@@ -140,7 +147,7 @@ class GpuwatchApp(PreferencesApp):
     def _prepare(self, first: int = 0) -> None:
         wanted = [tab.id for tab in TABS if tab.prepared and tab.id not in self.tabs]
         if first < len(wanted):
-            tab_screens.prepare(wanted[first])
+            import_module(f"{_SCREENS}.{wanted[first]}")
             self.set_timer(_PREPARE_EVERY, partial(self._prepare, first + 1))
 
     async def go_back(self) -> None:

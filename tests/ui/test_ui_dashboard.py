@@ -14,11 +14,11 @@ from gpuwatch.core.model.no_driver import SIMULATE, missing_driver_action
 from gpuwatch.core.model.snapshot import Process
 from gpuwatch.explain.diagnosis.condition_engine import Conditions
 from gpuwatch.machine.collector.feed import FeedStatus
+from gpuwatch.ui.app import make_tab
 from gpuwatch.ui.details.key_help import Group, groups, help_lines
 from gpuwatch.ui.screens.lines_modal import LinesModal
 from gpuwatch.ui.settings.actions import ACTIONS, of_tab
 from gpuwatch.ui.settings.tabs import TABS, Tab
-from gpuwatch.ui.tab_screens import make
 from gpuwatch.ui.tables.device_facts import attention
 from tests.ui import machines
 from tests.ui.conftest import Stage
@@ -697,7 +697,7 @@ async def test_themes_redraw_everything(stage: Stage) -> None:
 
 def test_every_action_has_a_method_and_keys_are_not_taken_twice() -> None:
     for tab in TABS:
-        screen = make(tab.id)
+        screen = make_tab(tab.id)
         for action in of_tab(tab.id):
             if not action.run:
                 assert hasattr(screen, f"action_{action.id.partition('(')[0]}"), (tab.id, action.id)

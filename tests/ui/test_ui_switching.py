@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.ui import app as app_module
-from gpuwatch.ui import tab_screens
 from tests.ui.conftest import Stage
 
 _MOST = 0.25
@@ -64,16 +63,10 @@ async def test_tabs_are_imported_in_idle_time(stage: Stage, monkeypatch: pytest.
     monkeypatch.setattr(app_module, "_PREPARE_AFTER", 0.01)
     monkeypatch.setattr(app_module, "_PREPARE_EVERY", 0.01)
     imported: list[str] = []
-    monkeypatch.setattr(tab_screens, "prepare", imported.append)
+    monkeypatch.setattr(app_module, "import_module", imported.append)
     async with stage.app.run_test(size=(80, 24)) as pilot:
         for _ in range(100):
             await pilot.pause(0.01)
             if len(imported) == len(_PREPARED):
                 break
-    assert imported == _PREPARED
-
-
-def test_each_prepared_tab_is_the_one_that_is_made() -> None:
-    for tab_id in _PREPARED:
-        tab_screens.prepare(tab_id)
-        assert type(tab_screens.make(tab_id)).__module__ == f"gpuwatch.ui.screens.{tab_id}"
+    assert imported == [f"gpuwatch.ui.screens.{tab_id}" for tab_id in _PREPARED]
