@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Callable, Mapping
 
 from gpuwatch.core.formatting.durations import ago
@@ -12,6 +11,7 @@ from gpuwatch.core.model.metrics import BY_ID, METRICS, Lane
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import IDLE_SINCE, PROCESS_READINGS, RUN_SECONDS, Device
 from gpuwatch.session.view import View
+from gpuwatch.ui.drawing.clock import clock
 from gpuwatch.ui.drawing.lines import Span
 from gpuwatch.ui.drawing.wrapping import Lines
 from gpuwatch.ui.tables.columns import COLUMNS, Row, Unexplained, command_text, on_cpu
@@ -74,11 +74,7 @@ def _as_of(view: View) -> list[Span]:
     if view.snapshot is None:
         return []
     moment = view.snapshot.taken_at.timestamp()
-    return [("as read at ", "dim"), (_clock(moment), "text"), (f", {ago(max(view.now - moment, 0.0))}", "dim")]
-
-
-def _clock(moment: float) -> str:
-    return f"{datetime.datetime.fromtimestamp(moment):%H:%M:%S}"
+    return [("as read at ", "dim"), (clock(moment), "text"), (f", {ago(max(view.now - moment, 0.0))}", "dim")]
 
 
 def _last_read(uuid: str, view: View) -> Callable[[str], str]:
@@ -93,7 +89,7 @@ def _last_read(uuid: str, view: View) -> Callable[[str], str]:
         if spec is None or value is None or place is None:
             return ""
         moment = times[len(times) - len(series) + place]
-        return f"last read at {_clock(moment)}, {ago(max(view.now - moment, 0.0))}: {reading(spec, value)}"
+        return f"last read at {clock(moment)}, {ago(max(view.now - moment, 0.0))}: {reading(spec, value)}"
 
     return last
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Sequence
 
 from gpuwatch.core.formatting.durations import lasted
@@ -29,8 +28,7 @@ def then_lines(event: MachineEvent, then: Kept | None) -> Lines:
     if then is None or abs(then.at - event.at) > _APART:
         return [*lines, [("no sample of that moment is kept", "dim")]]
     snapshot = then.snapshot
-    at = datetime.datetime.fromtimestamp(then.at)
-    lines.append([("The machine then", "title"), (f"  sample of {at:%H:%M:%S}; v shows it", "dim")])
+    lines.append([("The machine then", "title"), (f"  sample of {clock(then.at)}; v shows it", "dim")])
     concerned = [device for device in snapshot.devices if event.concerns(device.uuid)]
     lines += [_device(device, marked=device in concerned) for device in snapshot.devices]
     if not snapshot.devices:

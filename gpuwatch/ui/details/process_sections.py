@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -22,6 +21,7 @@ from gpuwatch.session.process_history import Identity
 from gpuwatch.session.view import View
 from gpuwatch.ui.details.finding_lines import lines_of
 from gpuwatch.ui.details.process_settings import settings_of
+from gpuwatch.ui.drawing.clock import clock, dated
 from gpuwatch.ui.drawing.lines import Span
 from gpuwatch.ui.drawing.wrapping import Lines
 from gpuwatch.ui.tables.columns import command_text, number_name
@@ -55,8 +55,7 @@ def who_lines(who: Identity, rows: tuple[Process, ...], at: float, details: Deta
     value.append((without_folder(mask_text(command_text(first))), "strong"))
     two: list[Span] = [(" ", "text")]
     if first.create_time is not None:
-        begun = datetime.datetime.fromtimestamp(first.create_time).strftime("%Y-%m-%d %H:%M:%S")
-        two += [("since ", "dim"), (begun, "text"), (f" ({duration(first.run_seconds(at))})", "dim")]
+        two += [("since ", "dim"), (dated(first.create_time), "text"), (f" ({duration(first.run_seconds(at))})", "dim")]
     else:
         two.append(("since –", "dim"))
     two.append(("  ", "text"))
@@ -190,10 +189,9 @@ def tree_lines(who: Identity, rows: tuple[Process, ...], details: Details | None
     return lines
 
 
-def as_of(clock: float) -> list[Span]:
-    """A note over details read at ``clock`` (seconds since the epoch) while another moment is shown."""
-    at = datetime.datetime.fromtimestamp(clock)
-    return [(f"as of {at:%H:%M:%S}; not recorded for the moment shown", "warning")]
+def as_of(moment: float) -> list[Span]:
+    """A note over details read at a moment (seconds since the epoch) while another one is shown."""
+    return [(f"as of {clock(moment)}; not recorded for the moment shown", "warning")]
 
 
 def _branch(depth: int, pid: int, command: str, ink: str) -> list[Span]:

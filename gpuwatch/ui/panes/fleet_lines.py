@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Callable, Sequence
 
 from gpuwatch.core.formatting.text import printable
@@ -11,6 +10,7 @@ from gpuwatch.core.model.fleet import Fleet
 from gpuwatch.fleet.summary import FleetSummary, GpuUse, HostSummary
 from gpuwatch.ui.drawing.bars import meter
 from gpuwatch.ui.drawing.cells import cut, left, right, width_of
+from gpuwatch.ui.drawing.clock import clock
 from gpuwatch.ui.drawing.lines import Line, Span
 from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.panes.answer_line import Wrong, write_wrong
@@ -40,8 +40,7 @@ def chip(fleet: Fleet | None, *, short: bool = False) -> Span:
 def fleet_top_line(pen: Pen, summary: FleetSummary | None, source: str, now: float, interval: float) -> None:
     """The source, how many hosts answered, the verdict, the clock."""
     fleet = summary.fleet if summary is not None else None
-    clock = datetime.datetime.fromtimestamp(now).strftime("%H:%M:%S")
-    ends: list[Span] = [(clock, "text"), (f"  {interval:g}s ", "dim")]
+    ends: list[Span] = [(clock(now), "text"), (f"  {interval:g}s ", "dim")]
     marks: list[Span] = []
     if summary is not None and fleet is not None:
         if any(host.view.snapshot is not None and host.view.snapshot.simulated for host in summary.hosts):

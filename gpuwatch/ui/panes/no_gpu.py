@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import datetime
 import textwrap
 
 from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.model.no_driver import SIMULATE as LOOK_AT_SIMULATED
 from gpuwatch.session.view import View
+from gpuwatch.ui.drawing.clock import clock
 from gpuwatch.ui.drawing.frame import frame
 from gpuwatch.ui.drawing.lines import Line, Span
 from gpuwatch.ui.drawing.pen import Pen
@@ -74,12 +74,12 @@ def _waiting(view: View, inner: int) -> tuple[str, str, list[list[Span]]]:
     status = view.status
     if status.state != "not-answering":
         return "starting", "dim", [[("◌ ", "accent"), ("querying the driver for GPUs…", "text")]]
-    since = datetime.datetime.fromtimestamp(view.now - status.waiting_seconds)
+    since = clock(view.now - status.waiting_seconds)
     who = "the driver has not answered"
     if status.blame:
         who = f"no answer: the collector process {printable(status.blame)}"
     body: list[list[Span]] = []
-    _add(body, "✖ ", "error", f"{who} for {status.waiting_seconds:.0f} s, since {since:%H:%M:%S}", inner)
+    _add(body, "✖ ", "error", f"{who} for {status.waiting_seconds:.0f} s, since {since}", inner)
     if status.detail:
         body.append([("  " + printable(status.detail), "dim")])
     if status.machine is not None:

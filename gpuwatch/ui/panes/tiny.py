@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import datetime
-
 from gpuwatch.core.formatting.units import UNKNOWN, gib
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.cells import cut, right, width_of
+from gpuwatch.ui.drawing.clock import clock
 from gpuwatch.ui.drawing.layout import MIN_HEIGHT, MIN_WIDTH
 from gpuwatch.ui.drawing.lines import BLANK, Line, Span
 from gpuwatch.ui.drawing.pen import Pen
@@ -48,11 +47,11 @@ def _filled(lines: list[Line], last: Line, height: int) -> list[Line]:
 
 
 def _top(view: View, width: int) -> Line:
-    clock = f"{datetime.datetime.fromtimestamp(view.moment):%H:%M:%S} "
+    now = f"{clock(view.moment)} "
     words, ink = verdict(view)
-    pen = Pen(width).add(" gpuwatch ", "title") if width >= len(clock) + width_of(words) + 12 else Pen(width).add(" ")
-    pen.add(cut(words, max(width - pen.x - len(clock) - 1, 0)), ink)
-    return (pen.to(width - len(clock)).add(clock, "dim") if pen.left >= len(clock) else pen).line()
+    pen = Pen(width).add(" gpuwatch ", "title") if width >= len(now) + width_of(words) + 12 else Pen(width).add(" ")
+    pen.add(cut(words, max(width - pen.x - len(now) - 1, 0)), ink)
+    return (pen.to(width - len(now)).add(now, "dim") if pen.left >= len(now) else pen).line()
 
 
 def _gpu(device: Device, width: int, cells: int) -> Line:

@@ -17,7 +17,7 @@ from gpuwatch.session.view import View
 from gpuwatch.ui.details.gpu_sections import MARKS
 from gpuwatch.ui.details.moment_lines import then_lines
 from gpuwatch.ui.drawing.cells import cut
-from gpuwatch.ui.drawing.clock import clock
+from gpuwatch.ui.drawing.clock import clock, dated
 from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.drawing.wrapping import Lines, fitted, wrapped
 from gpuwatch.ui.screens.filterable import FilterableScreen
@@ -208,9 +208,8 @@ class EventsScreen(FilterableScreen):
 def _event_lines(event: MachineEvent, now: float) -> Lines:
     """The whole event, with its time and kind."""
     glyph, ink = MARKS[event.severity]
-    moment = datetime.datetime.fromtimestamp(event.at).strftime("%Y-%m-%d %H:%M:%S")
     return [
         [(f"{glyph} ", ink), (event.text, "strong")],
-        [(f"  {moment}, {ago(now - event.at)}", "text")],
+        [(f"  {dated(event.at)}, {ago(now - event.at)}", "text")],
         [(f"  {event.kind} · {event.certainty}", "dim")],
     ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import threading
 import time
 from functools import partial
@@ -18,6 +17,7 @@ from gpuwatch.machine.sources.process_details import Details
 from gpuwatch.session.process_history import Identity, entries, identity
 from gpuwatch.session.view import View
 from gpuwatch.ui.details import process_sections as facts
+from gpuwatch.ui.drawing.clock import clock
 from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.drawing.wrapping import Lines
 from gpuwatch.ui.screens.process_rows import ask_signal
@@ -276,7 +276,7 @@ def _later_start(who: Identity, view: View) -> str:
     started = who[1]
     if view.past is None or view.paused_since is None or started is None or started <= view.past.moment:
         return ""
-    return f"{datetime.datetime.fromtimestamp(started):%H:%M:%S}"
+    return clock(started)
 
 
 def _nobody(view: View) -> tuple[Line, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import signal
 from collections.abc import Iterable, Sequence
 
@@ -11,6 +10,7 @@ from gpuwatch.core.formatting.units import UNKNOWN, memory
 from gpuwatch.core.model.snapshot import Process
 from gpuwatch.machine.sources.process_signals import Outcome, refusal
 from gpuwatch.ui.drawing.cells import cut, left, right
+from gpuwatch.ui.drawing.clock import dated
 from gpuwatch.ui.drawing.wrapping import Lines
 from gpuwatch.ui.screens.choice_sheet import ChoiceModal
 from gpuwatch.ui.tables.columns import command_text, short_command
@@ -53,9 +53,7 @@ def _short(process: Process) -> str:
 
 
 def _since(process: Process) -> str:
-    if process.create_time is None:
-        return UNKNOWN
-    return datetime.datetime.fromtimestamp(process.create_time).strftime("%Y-%m-%d %H:%M:%S")
+    return UNKNOWN if process.create_time is None else dated(process.create_time)
 
 
 def _who(people: Sequence[Process], room: int) -> Lines:

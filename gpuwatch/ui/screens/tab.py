@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import time
 from collections.abc import Callable
 from functools import partial
@@ -310,7 +309,7 @@ class TabScreen(Screen[None]):
         if session.recorded:
             self.say("no signals: this is a recording", "warning")
         elif past is not None:
-            then = f"{datetime.datetime.fromtimestamp(past.moment):%H:%M:%S}"
+            then = clock(past.moment)
             self.say(f"no signals while paused: this is {then}, not now; P goes back to now", "warning")
         return session.recorded or past is not None
 
