@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from textual.pilot import Pilot
 
 from gpuwatch.ui.screens.filterable import FilterableScreen
-from gpuwatch.ui.tables.word_filter import parse
+from gpuwatch.ui.tables.filter_language import parse_words
 from gpuwatch.ui.widgets.scroll_list import ScrollList
 from tests.ui import machines
 from tests.ui.conftest import Stage
@@ -74,7 +74,7 @@ _TEXT = st.text(st.sampled_from("abAB -"), max_size=12)
 
 @given(st.lists(st.sampled_from(["a", "B", "ab", "-a", "-bb", '"a b"']), max_size=4), _TEXT)
 def test_all_words_must_occur_and_those_with_a_minus_must_not(words: list[str], text: str) -> None:
-    wanted = parse(" ".join(words))
+    wanted = parse_words(" ".join(words))
     if wanted is None:
         assert not words
         return

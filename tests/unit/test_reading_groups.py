@@ -10,9 +10,9 @@ from gpuwatch.core.model.metrics import METRICS
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.machine.history.energy import Energy
 from gpuwatch.ui.drawing.cells import width_of
+from gpuwatch.ui.tables.filter_language import parse_words
 from gpuwatch.ui.tables.gpu_fields import FIELDS
 from gpuwatch.ui.tables.reading_groups import GROUPS, Row, energy_rows, group_of, grouped, row_lines, table_of
-from gpuwatch.ui.tables.word_filter import parse
 from tests.ui import machines
 
 DEVICE = machines.device(0, missing={"fan.speed_percent": machines.NOT_SUPPORTED, "power.draw_watts": machines.DENIED})
@@ -49,7 +49,7 @@ def test_a_rate_that_is_not_read_all_the_time_says_when_it_is() -> None:
     st.lists(st.sampled_from(["ecc", "fan", "power", "-power", "NVLink", "errors", '"memory used"', "zzz"]), max_size=3)
 )
 def test_a_filter_finds_all_readings_with_its_words(words: list[str]) -> None:
-    wanted = parse(" ".join(words))
+    wanted = parse_words(" ".join(words))
     table = table_of(DEVICE, wanted)
     found = {row.title for _, rows in table.groups for row in rows}
     if wanted is None:

@@ -10,14 +10,13 @@ from textual.binding import BindingType
 from gpuwatch.session.view import View
 from gpuwatch.ui.screens.tab import TabScreen
 from gpuwatch.ui.settings.actions import ACTIONS, bindings
-from gpuwatch.ui.tables.filter_language import Filter, FilterError
-from gpuwatch.ui.tables.word_filter import WordFilter, parse
+from gpuwatch.ui.tables.filter_language import Filter, FilterError, WordFilter, parse_words
 from gpuwatch.ui.widgets.scroll_list import ScrollList, filtered_title
 
 if TYPE_CHECKING:
     from gpuwatch.ui.widgets.filter_bar import FilterBar
 
-Wanted = TypeVar("Wanted", bound="WordFilter | Filter[...]")
+Wanted = TypeVar("Wanted", bound="Filter[...]")
 _KEYS = frozenset(next(action.keys for action in ACTIONS["filterable"] if action.id == "filter").split(","))
 
 
@@ -127,7 +126,7 @@ class FilterableScreen(FilterBarScreen[WordFilter]):
         return filtered_title(title, self.filter.text[:40] if self.filter is not None else None)
 
     def parsed(self, text: str) -> WordFilter | None:
-        return parse(text)
+        return parse_words(text)
 
     async def action_back(self) -> None:
         """Clears the filter, else opens the previous tab."""

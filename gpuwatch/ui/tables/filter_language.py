@@ -69,13 +69,13 @@ class Amount(Generic[P]):
 
 @dataclass(frozen=True)
 class Fields(Generic[P]):
-    """The fields of a list."""
+    """The fields of a list; of one without fields, every word is searched for."""
 
-    texts: Mapping[str, Callable[P, str]]
-    """Text fields: matched anywhere in the text."""
-    amounts: Mapping[str, Amount[P]]
     anywhere: Callable[[str], Callable[P, bool]]
     """The test of a word without a field, which is in lower case."""
+    texts: Mapping[str, Callable[P, str]] = field(default_factory=dict)
+    """Text fields: matched anywhere in the text."""
+    amounts: Mapping[str, Amount[P]] = field(default_factory=dict)
     exact: Mapping[str, Callable[[str], Callable[P, bool]]] = field(default_factory=dict)
     """Fields whose value, in lower case, makes the test; :class:`FilterError` if it is invalid."""
     ids: Mapping[str, Callable[P, int | None]] = field(default_factory=dict)
@@ -175,7 +175,7 @@ def _within(get: Callable[P, str], wanted: str) -> Callable[P, bool]:
 def _fielded(word: _Word, fields: Fields[P]) -> Callable[P, bool] | None:
     """The test of a word with a field; None for a plain text search."""
     match = _SIGNED.match(word.text)
-    if match is None or match.start(2) >= word.plain:
+    if match is None or match.start(2) >= word.plain or not fields.names:
         return None
     typed, sign, rest = match.groups()
     name = fields.also.get(typed.lower(), typed.lower())
@@ -236,3 +236,13 @@ def parse(text: str, fields: Fields[P]) -> Filter[P] | None:
         wrong.rest = Filter(" ".join(kept), tuple(tests)) if kept else None
         raise wrong
     return Filter(text.strip(), tuple(tests)) if words else None
+
+
+WordFilter = Filter[...]
+"""The filter of a list without fields: of the texts of an entry, taken together."""
+_WORDS: Fields[...] = Fields(anywhere=lambda wanted: lambda *texts: wanted in "\n".join(texts).lower())
+
+
+def parse_words(text: str) -> WordFilter | None:
+    """As :func:`parse`, for a list without fields."""
+    return parse(text, _WORDS)

@@ -21,7 +21,7 @@ from gpuwatch.machine.history.energy import Energy
 from gpuwatch.ui.drawing.cells import width_of
 from gpuwatch.ui.drawing.lines import Span
 from gpuwatch.ui.tables.device_facts import SHORT_TITLES
-from gpuwatch.ui.tables.word_filter import WordFilter
+from gpuwatch.ui.tables.filter_language import WordFilter
 
 _PREFIXES = {
     "Load": ("utilization.", "activity.", "encoder."),
