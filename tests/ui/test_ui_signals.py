@@ -297,7 +297,7 @@ async def test_the_marked_signal_is_the_one_that_enter_sends(stage: Stage, size:
             assert "".join(text for text, _ in marked.spans).split()[1] == name
             assert f"sends {name} to" in str(sheet.border_subtitle)
             y = sheet.lines.index(marked)
-            assert sheet.choice_at(y) == sheet.choice
+            assert sheet.choice_at(sheet.row_at(y) or 0) == sheet.choice
         assert all(name in sheet.plain for name in ("INT", "TERM", "KILL")), "all choices are in view"
 
 

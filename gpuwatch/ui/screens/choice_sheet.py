@@ -54,10 +54,8 @@ class ChoiceSheet(Sheet):
         self.choice = min(max(self.choice + rows, 0), max(len(self._does) - 1, 0))
         self.redraw()
 
-    def choice_at(self, y: int) -> int | None:
-        row = self.row_at(y)
-        if row >= len(self._all):
-            return None
+    def choice_at(self, row: int) -> int | None:
+        """The choice that a line belongs to; None above the first."""
         return next((number for number, start in reversed(list(enumerate(self._starts))) if row >= start), None)
 
 
@@ -76,13 +74,9 @@ class ChoiceModal(LinesModal[Result], Generic[Result]):
     def action_choose(self) -> None:
         self.take(self._choices.choice)
 
-    def on_click(self, event: events.Click) -> None:
-        """A click selects a choice, a double click takes it, one outside closes the sheet."""
+    def clicked(self, row: int, event: events.Click) -> None:
         sheet = self._choices
-        if not sheet.content_region.contains(event.screen_x, event.screen_y):
-            super().on_click(event)
-            return
-        number = sheet.choice_at(event.screen_y - sheet.content_region.y)
+        number = sheet.choice_at(row)
         if number is not None:
             taken = sheet.choice == number and event.chain == 2
             sheet.choice = number

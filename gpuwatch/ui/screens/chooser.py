@@ -147,15 +147,9 @@ class Chooser(LinesModal[None]):
         self.sheet.cursor = next(number for number, choice in enumerate(self.choices) if choice.id == under)
         self.sheet.resized()
 
-    def on_click(self, event: events.Click) -> None:
-        """A click on a line switches it, one outside closes the sheet."""
-        inside = self.sheet.content_region
-        number = self.sheet.row_at(event.screen_y - inside.y)
-        if not inside.contains(event.screen_x, event.screen_y):
-            super().on_click(event)
-        elif event.screen_y < inside.bottom - _NOTES and number < len(self._ids):
-            self.sheet.cursor = number
-            self.action_switch()
+    def clicked(self, row: int, event: events.Click) -> None:
+        self.sheet.cursor = row
+        self.action_switch()
 
 
 class ChoiceList(Sheet):

@@ -101,8 +101,10 @@ class Sheet(Painted, can_focus=True):
             self._top += rows
         self.redraw()
 
-    def row_at(self, y: int) -> int:
-        return self._top + y
+    def row_at(self, y: int) -> int | None:
+        """The line drawn at ``y``; None below the last one, and on what stays at the bottom."""
+        row, end = self._top + y, self.size.height - len(self._notes(self.size.width))
+        return row if y < end and row < len(self._all) else None
 
     def turn_wheel(self, rows: int) -> bool:
         """Moves the cursor by one line, or scrolls."""
@@ -160,5 +162,14 @@ class LinesModal(Modal[Result], Generic[Result]):
         self.sheet.move(rows)
 
     def on_click(self, event: events.Click) -> None:
+        """A click outside closes the sheet."""
+        inside = self.sheet.content_region
         if not self.sheet.region.contains(event.screen_x, event.screen_y):
             self.dismiss(None)
+        elif inside.contains(event.screen_x, event.screen_y):
+            row = self.sheet.row_at(event.screen_y - inside.y)
+            if row is not None:
+                self.clicked(row, event)
+
+    def clicked(self, row: int, event: events.Click) -> None:
+        """Called for a click on a line."""

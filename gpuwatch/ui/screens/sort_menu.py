@@ -57,11 +57,5 @@ class SortMenu(LinesModal[None]):
         if found is not None:
             self.sheet.move(found + 1 - here)
 
-    def on_click(self, event: events.Click) -> None:
-        inside = self.sheet.content_region
-        if inside.contains(event.screen_x, event.screen_y):
-            number = self.sheet.row_at(event.screen_y - inside.y)
-            if 0 <= number < len(self._ids):
-                self._take(number)
-            return
-        super().on_click(event)
+    def clicked(self, row: int, event: events.Click) -> None:
+        self._take(row)
