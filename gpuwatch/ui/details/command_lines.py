@@ -4,27 +4,21 @@ from __future__ import annotations
 
 import datetime
 import os
-import shlex
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript
 from gpuwatch.session.probe_runs import Parameters
 from gpuwatch.ui.settings.preferences import Preferences
 
-_VALUES = ("interval", "theme", "tab", "layout", "gpu_order", "sort", "filter")
-_LISTS = ("columns", "gpu_fields", "graphs")
-_FLAGS = ("ascii", "gpm", "notify", "own_collector", "read_only", "descending", "tree")
+_OPTIONS = (
+    *("interval", "theme", "tab", "layout", "gpu_order", "sort", "filter", "columns", "gpu_fields", "graphs"),
+    *("ascii", "gpm", "notify", "own_collector", "read_only", "descending", "tree"),
+)
 """Preferences that have an option of the same name."""
 _OF_LIVE = ("interval", "gpm", "notify", "own_collector", "read_only")
 """Those that mean nothing for a recording."""
-
-
-def command_line(parts: Iterable[str]) -> str:
-    """``gpuwatch`` with these arguments, quoted for a shell."""
-    return shlex.join(["gpuwatch", *parts])
 
 
 def simulated(environment: Mapping[str, str] = os.environ) -> list[str]:
@@ -37,19 +31,20 @@ def simulated(environment: Mapping[str, str] = os.environ) -> list[str]:
 
 def dashboard_command(preferences: Preferences) -> list[str]:
     """The dashboard's options for every preference that is not at its default; thresholds have no option."""
-    default, parts = Preferences(), []
-    for name in (*_VALUES, *_LISTS, *_FLAGS):
-        value: Any = getattr(preferences, name)
-        if value == getattr(default, name) or value is None:
-            continue
-        option = name.replace("_", "-")
-        if name in _FLAGS:
-            parts.append(f"--{option}" if value else f"--no-{option}")
-        elif name in _LISTS:
-            parts += [f"--{option}", ",".join(value)]
-        else:
-            parts += [f"--{option}", f"{value:g}" if isinstance(value, float) else str(value)]
-    return parts
+    default = Preferences()
+    values = ((name, getattr(preferences, name)) for name in _OPTIONS)
+    return [part for name, value in values if value != getattr(default, name) for part in _option(name, value)]
+
+
+def _option(name: str, value: object) -> list[str]:
+    """The option of a field with a value; nothing without one."""
+    option = name.replace("_", "-")
+    if value in (None, ""):
+        return []
+    if isinstance(value, bool):
+        return [f"--{option}" if value else f"--no-{option}"]
+    shown = ",".join(value) if isinstance(value, tuple) else f"{value:g}" if isinstance(value, float) else str(value)
+    return [f"--{option}", shown]
 
 
 def replay_command(path: Path, moment: float, speed: float, preferences: Preferences) -> list[str]:
@@ -76,26 +71,6 @@ def probe_command(scripts: Mapping[str, ProbeScript], wanted: Collection[str], p
                 parts += ["--group", group]
             else:
                 parts += [part for name in chosen for part in ("--config", name)]
-    parts += ["--seconds", f"{parameters.seconds:g}"]
-    for option, value in (
-        ("--workload", parameters.workload),
-        ("--memory-limit", parameters.memory_limit),
-        ("--fraction", parameters.fraction),
-        ("--virtual", parameters.virtual),
-        ("--visible", parameters.visible),
-        ("--gpu", parameters.gpu),
-        ("--python", parameters.python),
-    ):
-        if value not in (None, ""):
-            parts += [option, f"{value:g}" if isinstance(value, float) else str(value)]
+    for name in ("seconds", "workload", "memory_limit", "fraction", "virtual", "visible", "gpu", "python"):
+        parts += _option(name, getattr(parameters, name))
     return parts
-
-
-def report_command(path: Path) -> list[str]:
-    """``report`` of a saved run."""
-    return ["report", str(path)]
-
-
-def cause_command(cause: str) -> list[str]:
-    """``cause`` with the page of a finding; without one, all causes."""
-    return ["cause", cause] if cause else ["cause"]

@@ -274,10 +274,10 @@ class FindingsScreen(FilterableScreen):
             self.app.push_screen(EvidenceModal("Finding", entry_lines(entry, view.snapshot), entry))
 
     def command(self) -> list[str]:
-        from gpuwatch.ui.details.command_lines import cause_command
-
+        """``cause`` with the page of the finding; without one, all causes."""
         entry = self.finding_list.chosen
-        return cause_command(cause_of(entry) if isinstance(entry, Finding) else "")
+        cause = cause_of(entry) if isinstance(entry, Finding) else ""
+        return ["cause", cause] if cause else ["cause"]
 
     def action_open_page(self) -> None:
         entry = self.finding_list.chosen

@@ -373,9 +373,7 @@ class ProbesScreen(TabScreen):
             elif wanted == "report":
                 self._write(opened, opened.config)
             elif wanted == "command":
-                from gpuwatch.ui.details.command_lines import command_line, report_command
-
-                self.copy_command(command_line(report_command(self.probe_runs.store.path_of(opened))))
+                self.copy_command(["report", str(self.probe_runs.store.path_of(opened))])
 
         self.app.push_screen(RunModal(opened, max(min(self.app.size.width * 9 // 10 - 4, 150), 40)), then)
 

@@ -250,12 +250,13 @@ class TabScreen(Screen[None]):
 
     def action_copy_command(self) -> None:
         """Copies the command line, and shows it: some terminals do not let a program copy."""
-        from gpuwatch.ui.details.command_lines import command_line
+        self.copy_command(self.command())
 
-        self.copy_command(command_line(self.command()))
+    def copy_command(self, arguments: list[str]) -> None:
+        """Copies ``gpuwatch`` with arguments; shows it in the footer, or as a sheet if it is too long for that."""
+        import shlex
 
-    def copy_command(self, command: str) -> None:
-        """Copies a command line and shows it in the footer, or as a sheet if it is too long for that."""
+        command = shlex.join(["gpuwatch", *arguments])
         self.app.copy_to_clipboard(command)
         shown = f"copied: {printable(command)}"
         if width_of(shown) <= self.app.size.width - KEYS_BESIDE - 1:
