@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual.app import ComposeResult
@@ -16,25 +15,12 @@ from gpuwatch.ui.settings.actions import NOT_IN_FLEET, bindings
 from gpuwatch.ui.tables.fleet_columns import BY_ID, COLUMNS
 from gpuwatch.ui.tables.fleet_filter import EXAMPLES, FleetFilter, parse
 from gpuwatch.ui.widgets.host_table import HostTable
-from gpuwatch.ui.widgets.paint import Painted
+from gpuwatch.ui.widgets.strips import Strip
 
 if TYPE_CHECKING:
     from gpuwatch.ui.fleet_app import FleetApp
 
 _ABSENT = frozenset(name.partition("(")[0] for name in NOT_IN_FLEET)
-
-
-class FleetLine(Painted):
-    """A line over the list."""
-
-    def __init__(self, draw: Callable[[Pen], None], *, id: str) -> None:
-        super().__init__(id=id)
-        self._fill = draw
-
-    def _draw(self, width: int, height: int) -> None:
-        pen = Pen(width)
-        self._fill(pen)
-        self.paint((pen.to(width).line(),))
 
 
 class FleetScreen(FilterBarScreen[FleetFilter]):
@@ -48,10 +34,10 @@ class FleetScreen(FilterBarScreen[FleetFilter]):
 
     def __init__(self) -> None:
         super().__init__()
-        self.head = FleetLine(self._top, id="top")
-        self.free = FleetLine(lambda pen: free_line(pen, self.fleet.summary), id="free")
-        self.used = FleetLine(lambda pen: used_line(pen, self.fleet.summary), id="used")
-        self.wrong = FleetLine(lambda pen: wrong_line(pen, self.fleet.summary), id="wrong")
+        self.head = Strip(self._top, id="top")
+        self.free = Strip(lambda pen, view: free_line(pen, self.fleet.summary), id="free")
+        self.used = Strip(lambda pen, view: used_line(pen, self.fleet.summary), id="used")
+        self.wrong = Strip(lambda pen, view: wrong_line(pen, self.fleet.summary), id="wrong")
         self.hosts = HostTable(id="hosts")
         self.hosts.framed = False
         self.panes = (self.free, self.used, self.wrong, self.hosts)
@@ -73,11 +59,11 @@ class FleetScreen(FilterBarScreen[FleetFilter]):
     # Showing
 
     def show(self, view: View) -> None:
-        """Draws the newest data of all hosts; ``view`` is of no host."""
+        """Draws the newest data of all hosts; ``view`` is of none of them."""
         self.hosts.framed = self.framed
         self.hosts.show(self.fleet.summary, self.filter)
         for line in (self.head, self.free, self.used, self.wrong):
-            line.redraw()
+            line.show(view)
         if self.filter_bar is not None:
             self.filter_bar.recount(self.matches)
         self.show_keys()
@@ -86,9 +72,9 @@ class FleetScreen(FilterBarScreen[FleetFilter]):
         self.show(self.gpuwatch.session.view())
 
     def show_status(self, view: View) -> None:
-        self.head.redraw()
+        self.head.show(view)
 
-    def _top(self, pen: Pen) -> None:
+    def _top(self, pen: Pen, view: View) -> None:
         fleet = self.fleet
         fleet_top_line(pen, fleet.summary, fleet.fleet_watch.source.name, fleet.now(), fleet.fleet_watch.interval)
 

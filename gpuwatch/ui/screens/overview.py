@@ -11,6 +11,7 @@ from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.layout import LAYOUTS, Plan, plan, rounded
 from gpuwatch.ui.panes.answer_line import idle_holders
 from gpuwatch.ui.panes.gpu_card import card_fields
+from gpuwatch.ui.panes.headline import host_line
 from gpuwatch.ui.panes.no_gpu import SHAPE, no_gpu_height, offers_simulation
 from gpuwatch.ui.screens.filterable import FilterBarScreen
 from gpuwatch.ui.screens.process_rows import ProcessRowsScreen
@@ -21,7 +22,7 @@ from gpuwatch.ui.tables.gpu_order import ORDERS
 from gpuwatch.ui.tables.totals import NO_JOB, job_of, user_of
 from gpuwatch.ui.widgets.gpus import GpuPane
 from gpuwatch.ui.widgets.process_table import ProcessTable
-from gpuwatch.ui.widgets.strips import AnswerStrip, HostStrip
+from gpuwatch.ui.widgets.strips import AnswerStrip, Strip
 
 if TYPE_CHECKING:
     from gpuwatch.ui.widgets.user_table import UserTable
@@ -46,7 +47,7 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
         self._plan: Plan | None = None
         self._most = 0
         """Maximum number of processes so far: the layout does not change with every exit."""
-        self.host = HostStrip(id="host")
+        self.host = Strip(host_line, id="host")
         self.gpus = GpuPane(id="gpus")
         self.answer = AnswerStrip(id="answer")
         self.processes = ProcessTable(id="processes")

@@ -12,7 +12,7 @@ from textual.binding import BindingType
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.panes.answer_line import Part, Place, answer_line
-from gpuwatch.ui.panes.headline import host_line, top_line
+from gpuwatch.ui.panes.headline import top_line
 from gpuwatch.ui.panes.tiny import tiny_lines
 from gpuwatch.ui.settings.actions import Action, bindings
 from gpuwatch.ui.settings.tabs import TABS
@@ -24,6 +24,11 @@ class Strip(Painted):
 
     _view: View | None = None
 
+    def __init__(self, fill: Callable[[Pen, View], bool | None] | None = None, *, id: str | None = None) -> None:
+        """``fill``: what :meth:`draw` does, unless a subclass does something else."""
+        super().__init__(id=id)
+        self._fill = fill
+
     def show(self, view: View) -> None:
         self._view = view
         self.redraw()
@@ -31,12 +36,12 @@ class Strip(Painted):
     def _draw(self, width: int, height: int) -> None:
         if self._view is not None:
             pen = Pen(width)
-            stale = self.draw(pen, self._view)
+            stale = bool(self.draw(pen, self._view))
             self.paint((pen.to(pen.limit).line("cursor" if self.has_focus else ""),), stale=stale)
 
-    def draw(self, pen: Pen, view: View) -> bool:
+    def draw(self, pen: Pen, view: View) -> bool | None:
         """Draws the line; returns whether its data are stale."""
-        raise NotImplementedError
+        return self._fill(pen, view) if self._fill is not None else None
 
 
 class TopLine(Strip):
@@ -65,16 +70,8 @@ class TopLine(Strip):
             if start <= event.x < end:
                 self.screen.call_next(self.screen.run_action, f"show_tab('{tab_id}')")
 
-    def draw(self, pen: Pen, view: View) -> bool:
+    def draw(self, pen: Pen, view: View) -> None:
         self._places = top_line(pen, view, self._tab)
-        return False
-
-
-class HostStrip(Strip):
-    """CPU, memory and load of the host."""
-
-    def draw(self, pen: Pen, view: View) -> bool:
-        return host_line(pen, view)
 
 
 class AnswerStrip(Strip, can_focus=True):
