@@ -88,7 +88,6 @@ class FleetApp(GpuwatchApp):
         self.fleet_watch.start(self._wake)
 
     def stop_sessions(self) -> None:
-        """Also ends the thread that reads."""
         super().stop_sessions()
         self.fleet_watch.stop()
 

@@ -54,7 +54,6 @@ def placement_command(process: Process) -> list[str]:
 
 
 def _commands(process: Process, environment: Mapping[str, str] | None, details: Details | None) -> Lines:
-    """The commands that tell the cause."""
     doctor = shlex.join(["gpuwatch", "doctor", "--python", _python(process, environment, details)])
     return [
         [("  → ", "accent"), ("what keeps its Python from the GPUs:", "text")],

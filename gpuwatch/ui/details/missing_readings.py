@@ -70,7 +70,6 @@ def _entries(missing: Mapping[str, Missing], order: tuple[str, ...], last: Calla
 
 
 def _as_of(view: View) -> list[Span]:
-    """When the readings on screen were taken."""
     if view.snapshot is None:
         return []
     moment = view.snapshot.taken_at.timestamp()

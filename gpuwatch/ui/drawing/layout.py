@@ -83,7 +83,6 @@ class Plan:
 
     @property
     def graphs(self) -> int:
-        """How many graphs a card shows."""
         return self.bands * self.across
 
 

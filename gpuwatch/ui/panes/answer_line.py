@@ -218,7 +218,6 @@ def idle_holders(view: View, snapshot: Snapshot) -> list[tuple[float, Process, F
 
 
 def _idle(view: View, snapshot: Snapshot) -> list[Part]:
-    """The idle process that holds most."""
     holders = idle_holders(view, snapshot)
     if not holders:
         return []

@@ -176,7 +176,6 @@ def _length(marks: list[Span]) -> int:
 
 
 def _apart(marks: list[Span], level: int) -> list[Span]:
-    """Each mark followed by a gap."""
     return [part for mark in marks for part in (mark, (" " if level >= 4 else "  ", "text"))]
 
 
@@ -216,7 +215,6 @@ def _replayed(past: PlayheadPosition, *, paused: bool, level: int) -> str:
 
 
 def _ends(view: View, level: int) -> list[Span]:
-    """The clock and the sampling interval."""
     moment = datetime.datetime.fromtimestamp(view.now)
     ends: list[Span] = [(moment.strftime("%H:%M:%S" if level < 4 else "%H:%M"), "text")] if level < 5 else []
     if view.past is not None and view.played is not None:

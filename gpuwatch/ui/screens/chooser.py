@@ -100,7 +100,6 @@ class Chooser(LinesModal[None]):
 
     @property
     def chosen(self) -> tuple[str, ...]:
-        """Ids of the choices that are on, in order."""
         return tuple(self._chosen)
 
     @property
@@ -161,7 +160,6 @@ class ChoiceList(Sheet):
         self.ending, self.insists = _KEYS, True
 
     def get_content_height(self, container: object, viewport: object, width: int) -> int:
-        """A line for each choice, and two for the help."""
         return super().get_content_height(container, viewport, width) + _NOTES
 
     def _folded(self, width: int) -> Lines:

@@ -206,7 +206,6 @@ class EventsScreen(FilterableScreen):
 
 
 def _event_lines(event: MachineEvent, now: float) -> Lines:
-    """The whole event, with its time and kind."""
     glyph, ink = MARKS[event.severity]
     return [
         [(f"{glyph} ", ink), (event.text, "strong")],

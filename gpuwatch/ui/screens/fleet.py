@@ -99,7 +99,6 @@ class FleetScreen(FilterBarScreen[FleetFilter]):
         return False if action in _ABSENT else super().check_action(action, parameters)
 
     def titles(self) -> dict[str, str]:
-        """Hides what needs a host while there is none."""
         return super().titles() | ({} if self.hosts.chosen is not None else {"open_host": ""})
 
     def action_move(self, where: str) -> None:

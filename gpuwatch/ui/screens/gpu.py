@@ -49,7 +49,6 @@ _LEAST_NAME = 6
 
 
 def _since(at: float | None, now: float) -> str:
-    """From when on something is known."""
     return clock(at, now) if at is not None else STARTED
 
 
@@ -205,7 +204,6 @@ class GpuScreen(FilterableScreen, ProcessRowsScreen):
         self.device_events.show_sections(happened, stale=view.stale)
 
     def _energy(self, device: Device, view: View) -> tuple[Row, ...]:
-        """What was used up to this moment, if that is known."""
         meter, since = self.gpuwatch.session.energy, _since(view.since.counted, view.now)
         if meter is None:
             return ()
@@ -259,7 +257,6 @@ class GpuScreen(FilterableScreen, ProcessRowsScreen):
         self.show_again()
 
     def probe_runs_changed(self) -> None:
-        """Redraws: a run has finished, or earlier ones were read."""
         self.show_again()
 
     def action_move(self, where: str) -> None:

@@ -83,7 +83,6 @@ class Jump(Modal[None]):
         self._shown: dict[str, Static] = {}
 
     def compose(self) -> ComposeResult:
-        """The labels at their places, and the hint in the last line."""
         for label, target in self.targets.items():
             item = Static(Content(label), classes="jump")
             item.styles.offset = (target.x, target.y)

@@ -45,7 +45,6 @@ class PreflightSheet(ChoiceModal[bool]):
         self.dismiss(number == _RUN)
 
     def action_run(self) -> None:
-        """Runs without moving the cursor first."""
         self.dismiss(True)
 
 

@@ -96,7 +96,6 @@ class ParametersModal(Modal[Parameters]):
         }
 
     def compose(self) -> ComposeResult:
-        """A line for each parameter, and one for a problem."""
         with Vertical(id="parameters") as box:
             box.border_title = "Parameters of the next runs"
             box.border_subtitle = "Enter Apply  Esc Cancel"

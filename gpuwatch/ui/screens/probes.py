@@ -130,7 +130,6 @@ class ProbesScreen(TabScreen):
 
     @property
     def probe_runs(self) -> ProbeRuns:
-        """The probes and their runs, shared by the tabs."""
         return self.gpuwatch.probe_runs
 
     def on_mount(self) -> None:
@@ -245,7 +244,6 @@ class ProbesScreen(TabScreen):
         self.below.show_text(title, [part for line in lines for part in wrapped(line, width)])
 
     def _marks_of(self, run: Run | None) -> list[list[Span]]:
-        """The meaning of the marks beside the speed."""
         document = self.document()
         place = next((number for number, item in enumerate(document.runs) if item is run), None)
         marks = speed_marks(document, place) if place is not None else ()
@@ -255,7 +253,6 @@ class ProbesScreen(TabScreen):
         return super().titles() | ({"run_probes": "stop"} if self.probe_runs.live is not None else {})
 
     def probe_runs_changed(self) -> None:
-        """Redraws after a change of the runs, or of what is chosen."""
         if self._view is not None:
             self.draw(self._view)
             self.show_keys()
@@ -274,13 +271,11 @@ class ProbesScreen(TabScreen):
     # Actions
 
     def action_move(self, where: str) -> None:
-        """Moves the cursor and shows details of its row."""
         self._message = ("", "text")
         self.table.move(where)
         self.cursor_moved()
 
     def cursor_moved(self) -> None:
-        """Shows details of the row under the cursor, and its bar."""
         self._draw_bars()
         self._draw_below()
 

@@ -149,7 +149,6 @@ class TabScreen(Screen[None]):
         return None
 
     def draw(self, view: View) -> None:
-        """Draws the tab's own panes."""
         raise NotImplementedError
 
     def on_screen_resume(self) -> None:
@@ -347,7 +346,6 @@ class TabScreen(Screen[None]):
         self._look(lambda past: past.jump(seconds))
 
     def action_past_end(self, newest: bool) -> None:
-        """Moves to the newest or oldest sample."""
         self._look(lambda past: past.last() if newest else past.first())
 
     def on_timeline_strip_wanted(self, event: TimelineStrip.Wanted) -> None:

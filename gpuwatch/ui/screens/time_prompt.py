@@ -31,7 +31,6 @@ class TimePrompt(Modal[float]):
         self._entered = False
 
     def compose(self) -> ComposeResult:
-        """The input, and below it what can be typed, or what is wrong."""
         with Vertical(id="time-prompt") as box:
             box.border_title = "Go to a time"
             box.border_subtitle = "Enter Go  Esc Cancel"

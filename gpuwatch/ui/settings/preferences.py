@@ -66,7 +66,6 @@ class Preferences:
 
     @property
     def thresholds(self) -> Thresholds:
-        """Where loads rank high, all in one."""
         return Thresholds(
             self.utilization_thresholds,
             self.memory_thresholds,
@@ -142,7 +141,6 @@ def _theme(value: object) -> object:
 
 
 def _one_of(table: str, key: str, field: str, what: str, known: Known, *, help: str, example: object = None) -> Setting:
-    """A setting that is one of some names."""
 
     def check(value: object) -> str:
         name, names = _text(value), known()

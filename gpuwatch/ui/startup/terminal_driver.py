@@ -73,7 +73,6 @@ class _File:
             self._file.write(text)
 
     def flush(self) -> None:
-        """Flushes; ignores a closed terminal."""
         with suppress(OSError):
             self._file.flush()
 
@@ -163,7 +162,6 @@ class TerminalDriver(LinuxDriver):
             self._take_again()
 
     def _take_again(self) -> None:
-        """Takes the terminal and redraws everything."""
         self.resume_application_mode()
         self.app.screen.refresh(layout=True)
         self.app.app_resume_signal.publish(self.app)

@@ -53,7 +53,6 @@ class Filter(Generic[P]):
     tests: tuple[Callable[P, bool], ...]
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> bool:
-        """True when every word matches."""
         return all(test(*args, **kwargs) for test in self.tests)
 
 
@@ -108,7 +107,6 @@ def _words(text: str) -> Iterator[_Word]:
 
 
 def _brief(text: str) -> str:
-    """The typed text as an error message shows it."""
     return printable(shorten(text, _QUOTED))
 
 

@@ -32,7 +32,6 @@ class FilterBar(Widget):
         """Whether the input has had the focus."""
 
     def compose(self) -> ComposeResult:
-        """Mark, input, and the number of matches."""
         yield self._mark
         yield self._input
         yield self._note

@@ -63,7 +63,6 @@ class GpuPane(Painted, can_focus=True):
             self.show(view, self._plan)
 
     def _sort(self) -> None:
-        """Puts the devices in the preferred order."""
         view, order = self._shown, preferences_of(self).gpu_order
         if view is not None and order != "index" and len(view.devices) > 1:
             view = with_devices(view, self._order.of(view, order))
@@ -75,7 +74,6 @@ class GpuPane(Painted, can_focus=True):
             self.cursor_uuid = self.selected.uuid
 
     def bring_into_view(self) -> None:
-        """Scrolls lines so that the GPU under the cursor is visible."""
         if self._view is not None and self._view.devices:
             row = self._cursor() % rows_of_lines(len(self._view.devices), self._plan)
             self._top = min(max(self._top, row - self._room + 1), row)
@@ -138,7 +136,6 @@ class GpuPane(Painted, can_focus=True):
             self.choose()
 
     def jump_rows(self) -> list[JumpRow]:
-        """Each GPU where its card or line begins."""
         devices = self._view.devices if self._view is not None else ()
         across = max(self._plan.columns, 1)
         lefts = [-(-column * self.size.width // across) for column in range(across)]

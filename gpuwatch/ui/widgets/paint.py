@@ -120,7 +120,6 @@ class Painted(Widget):
         """Paints the lines; for subclasses that redraw after a change of size or focus."""
 
     def resized(self) -> None:
-        """Called after a change of size."""
         self.redraw()
 
     def turn_wheel(self, rows: int) -> bool:
@@ -190,7 +189,6 @@ class Painted(Widget):
         return Style(color=readable.rich_color, bgcolor=under.rich_color)
 
     def _washed(self, name: str, wash: str) -> Style:
-        """The style of an ink on a line with this wash."""
         style = self.ink(name)
         if not wash or name in UNWASHED:
             return style

@@ -74,7 +74,6 @@ class PreferencesApp(App[None]):
         return self._ascii_only if chosen is None else chosen
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """Textual's filters, plus the ASCII filter in ASCII mode."""
         filters = super().get_line_filters()
         return [*filters, self._ascii_filter] if self.ascii else filters
 

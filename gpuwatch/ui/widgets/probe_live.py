@@ -29,13 +29,11 @@ class ProbeDetails(ScrollList):
         self.headed = True
 
     def show_text(self, title: str, lines: Sequence[Sequence[Span]]) -> None:
-        """Shows the description of a configuration."""
         self.title = [(title, "title")]
         self.note = ""
         self.set_lines([Line(((" ", "text"), *line)) for line in lines])
 
     def show_live(self, live: Live) -> None:
-        """Shows the latest events at the left and memory at the right."""
         self.title = [(live.config or "starting", "title"), (" live", "dim")]
         self.note = " stopping… " if live.stopping else " Esc stops "
         width = self.inner

@@ -54,7 +54,6 @@ class ProbeTable(ItemList[Row]):
                 self.top = min(max(self.top, number - self.room + 3), max(number - 1, 0))
 
     def refill(self) -> None:
-        """Rebuilds the lines for the current width."""
         runs = (row.run for row in self.items if not isinstance(row, Group) and row.run is not None)
         columns = place(self.inner, moved=any(fell_back(run) != UNKNOWN for run in runs))
         head = Pen(self.inner)

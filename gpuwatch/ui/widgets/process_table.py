@@ -193,7 +193,6 @@ class ProcessTable(ItemList[Row]):
         return found
 
     def set_filter(self, wanted: Filter | None) -> None:
-        """Shows only rows that match."""
         self.filter = wanted
         self._collect()
 
@@ -230,7 +229,6 @@ class ProcessTable(ItemList[Row]):
 
     @property
     def counts(self) -> tuple[int, int]:
-        """Number of process rows shown, and in total."""
         return self._asked, self.total
 
     def toggle_tree(self) -> None:

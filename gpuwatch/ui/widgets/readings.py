@@ -41,7 +41,6 @@ class Readings(ScrollList):
 
     @property
     def counts(self) -> tuple[int, int]:
-        """Readings that match the filter, and all readings."""
         return (self._table.shown, self._table.total) if self._table is not None else (0, 0)
 
     def show(self, device: Device, wanted: WordFilter | None, energy: tuple[Row, ...], *, stale: bool) -> None:
@@ -54,7 +53,6 @@ class Readings(ScrollList):
         self.refill()
 
     def refill(self) -> None:
-        """Rebuilds the lines for the new width."""
         table = self._table
         if table is None:
             return

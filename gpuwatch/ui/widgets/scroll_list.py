@@ -80,7 +80,6 @@ class ScrollList(Painted, can_focus=True):
 
     @property
     def count(self) -> int:
-        """Number of lines, visible or not."""
         return len(self.content)
 
     def move(self, where: str) -> None:
@@ -216,7 +215,6 @@ class Sections(ScrollList):
         """Line number where each section begins."""
 
     def show_sections(self, sections: list[tuple[str, Lines]], *, stale: bool) -> None:
-        """Shows sections, each under its title."""
         self._wrapped = []
         room = max(self.inner - 2, 10)
         self.places = {}

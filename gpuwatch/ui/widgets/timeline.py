@@ -129,7 +129,6 @@ class TimelineStrip(Strip, can_focus=True):
         pen.add(end, "dim")
 
     def on_click(self, event: events.Click) -> None:
-        """Moves to the moment under the pointer."""
         line, start, width = self._track
         past = self._past
         if past is not None and start <= event.x < start + width and event.y >= line:
