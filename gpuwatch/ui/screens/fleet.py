@@ -123,10 +123,10 @@ class FleetScreen(FilterBarScreen[FleetFilter]):
     def action_sort(self) -> None:
         from gpuwatch.ui.screens.sort_menu import SortMenu
 
-        self.app.push_screen(SortMenu(self.hosts.sort, COLUMNS, self.hosts.next_sort))
+        self.app.push_screen(SortMenu(self.hosts.sort, COLUMNS, self.hosts.sort_by))
 
     def action_reverse(self) -> None:
-        self.hosts.next_sort(self.hosts.sort)
+        self.hosts.sort_by(self.hosts.sort)
 
     async def action_back(self) -> None:
         if self.filter is not None:

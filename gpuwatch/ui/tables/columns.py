@@ -353,21 +353,16 @@ def rows_of(snapshot: Snapshot, device: str | None = None) -> list[Row]:
     return [*rows, nobody] if nobody is not None else rows
 
 
-def sort_value(row: Row, column: Column) -> Sortable:
-    """The value a row sorts by; None if unknown."""
-    return None if isinstance(row, Unexplained) else column.value_of(row)
-
-
 def in_order(rows: Iterable[Row], column: Column, *, reverse: bool) -> list[Row]:
     """Sorted rows; ties by GPU and pid, unknown values last, then rows that are not processes."""
     base = sorted(rows, key=_tie)
-    known = [(value, row) for row in base if (value := sort_value(row, column)) is not None]
-    unknown = [row for row in base if sort_value(row, column) is None]
+    values = [(None if isinstance(row, Unexplained) else column.value_of(row), row) for row in base]
+    known = [(value, row) for value, row in values if value is not None]
     if any(isinstance(value, str) for value, _ in known):
         known.sort(key=lambda pair: str(pair[0]).lower(), reverse=reverse)
     else:
         known.sort(key=lambda pair: float(pair[0] or 0), reverse=reverse)
-    return [row for _, row in known] + unknown
+    return [row for _, row in known] + [row for value, row in values if value is None]
 
 
 def _tie(row: Row) -> tuple[int, int]:

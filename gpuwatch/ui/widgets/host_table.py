@@ -56,9 +56,10 @@ class HostTable(ItemList[HostSummary]):
         self._summary, self._wanted = summary, wanted
         self._arrange()
 
-    def sort_by(self, column: str, *, reverse: bool = False) -> None:
-        """Sorts by a column; ``reverse``: against its own order."""
-        self.sort, self.reverse = column, reverse
+    def sort_by(self, column: str) -> None:
+        """Sorts by a column; the same column again reverses the order."""
+        self.reverse = not self.reverse if column == self.sort else False
+        self.sort = column
         self._arrange()
 
     def _arrange(self) -> None:
@@ -109,10 +110,6 @@ class HostTable(ItemList[HostSummary]):
             x = event.x - int(self.framed)
             for placed in self._placed:
                 if placed.x <= x < placed.x + placed.width + 1:
-                    self.next_sort(placed.column.id)
+                    self.sort_by(placed.column.id)
             return
         super().on_click(event)
-
-    def next_sort(self, column: str) -> None:
-        """Sorts by a column, or the other way round if it sorts already."""
-        self.sort_by(column, reverse=not self.reverse if column == self.sort else False)
