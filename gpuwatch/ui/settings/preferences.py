@@ -66,13 +66,7 @@ class Preferences:
 
     @property
     def thresholds(self) -> Thresholds:
-        return Thresholds(
-            self.utilization_thresholds,
-            self.memory_thresholds,
-            self.temperature_thresholds,
-            self.power_thresholds,
-            self.clock_thresholds,
-        )
+        return Thresholds(*(getattr(self, f"{load}_thresholds") for load in Thresholds._fields))
 
 
 class InvalidValue(ValueError):

@@ -75,16 +75,10 @@ def whole_number(value: float | None, width: int) -> str:
     return f"{UNKNOWN if value is None else format(value, '.0f'):>{width}}"
 
 
-def decimal(value: float | None, width: int, scale: float = 1.0) -> str:
-    """A number with one decimal, right-aligned in ``width`` cells."""
-    return f"{UNKNOWN if value is None else format(value / scale, '.1f'):>{width}}"
-
-
 def gigabytes(value: float | None, width: int) -> str:
     """A rate in GB/s with one decimal, right-aligned in ``width`` cells; ``<0.1`` for little but not none."""
-    if value is not None and 0 < value < _LEAST_RATE:
-        return f"{'<0.1':>{width}}"
-    return decimal(value, width, 1e9)
+    shown = UNKNOWN if value is None else "<0.1" if 0 < value < _LEAST_RATE else f"{value / 1e9:.1f}"
+    return f"{shown:>{width}}"
 
 
 def throttled_now(device: Device, findings: Sequence[Finding]) -> str:

@@ -44,20 +44,14 @@ class GpuField:
     """Text in a card, instead of the metric's number."""
 
 
-def _power(device: Device) -> str:
+def _power(device: Device, cells: int = 1) -> str:
     draw, limit = device.number("power.draw_watts"), device.number("power.limit_watts")
-    return f"{whole_number(draw, 1)}/{whole_number(limit, 1)}"
+    return f"{whole_number(draw, cells)}/{whole_number(limit, 1)}"
 
 
 def _memory_card(device: Device) -> str:
     total = gib(device.number("memory.total_bytes"))
     return f"{gib(device.number('memory.used_bytes')):>{max(len(total), 5)}}/{total} GiB"
-
-
-def _power_card(device: Device) -> str:
-    return (
-        f"{whole_number(device.number('power.draw_watts'), 4)}/{whole_number(device.number('power.limit_watts'), 1)} W"
-    )
 
 
 def _clock_card(device: Device) -> str:
@@ -137,7 +131,7 @@ ALL: tuple[GpuField, ...] = (
     GpuField("free", "FREE", "free GPU memory, in lines (cards have it)", metric="memory.free_bytes", width=7,
         text=lambda device: short_gib(device.number("memory.free_bytes"))),
     GpuField("power", "POWER", "power draw and limit", "W", "power.draw_watts", "PWR", cells=15, width=11, load="power",
-        text=_power, card=_power_card),
+        text=_power, card=lambda device: f"{_power(device, 4)} W"),
     GpuField("temperature", "TEMP", "GPU temperature", "°C", "temperature.gpu_celsius", "TEMP", cells=11, width=6,
         load="temperature"),
     GpuField("clock", "SM", "SM clock; in cards with its maximum", "MHz", "clocks.sm_mhz", "SM", cells=16, width=8,
