@@ -170,7 +170,7 @@ def _name(pen: Pen, host: HostSummary) -> None:
 
 def _free(pen: Pen, host: HostSummary) -> None:
     if not host.view.answered or not host.gpus:
-        pen.add(right(UNKNOWN, pen.limit), "dim")
+        _known(pen, None)
         return
     text = f"{host.free}/{len(host.gpus)}"
     pen.to(pen.limit - len(text)).add(str(host.free), "ok" if host.free else "dim").add(f"/{len(host.gpus)}", "dim")
@@ -199,30 +199,21 @@ def sign(gpu: GpuUse) -> Span:
     return meter(max(busy / 100, 0.01)), "text"  # green is for what is free
 
 
-def _util(pen: Pen, host: HostSummary) -> None:
-    text = UNKNOWN if host.utilization is None else f"{host.utilization:.0f}%"
-    pen.add(right(text, pen.limit), "text" if host.utilization is not None else "dim")
+def _known(pen: Pen, text: str | None, ink: str = "text") -> None:
+    """At the right of its column; None: unknown."""
+    pen.add(right(UNKNOWN if text is None else text, pen.limit), "dim" if text is None else ink)
 
 
-def _memory(pen: Pen, host: HostSummary) -> None:
+def _memory(host: HostSummary) -> str | None:
     if host.memory_used is None or host.memory_total is None:
-        pen.add(right(UNKNOWN, pen.limit), "dim")
-        return
-    used, total = (f"{amount / 2**30:.0f}" for amount in (host.memory_used, host.memory_total))
-    pen.add(right(f"{used}/{total}G", pen.limit), "text")
-
-
-def _most(pen: Pen, host: HostSummary) -> None:
-    known = host.memory_free is not None
-    pen.add(right(short_gib(host.memory_free), pen.limit), "text" if known else "dim")
+        return None
+    return f"{host.memory_used / 2**30:.0f}/{host.memory_total / 2**30:.0f}G"
 
 
 def _temperature(pen: Pen, host: HostSummary) -> None:
-    if host.hottest is None:
-        pen.add(right(UNKNOWN, pen.limit), "dim")
-    else:
-        hot = host.hottest >= _HOT
-        pen.add(right(f"{host.hottest:.0f}°{'▲' if hot else ' '}", pen.limit), "high" if hot else "text")
+    hot = host.hottest is not None and host.hottest >= _HOT
+    text = None if host.hottest is None else f"{host.hottest:.0f}°{'▲' if hot else ' '}"
+    _known(pen, text, "high" if hot else "text")
 
 
 def _state(pen: Pen, host: HostSummary, *, both: bool) -> None:
@@ -246,9 +237,9 @@ _CELLS: dict[str, Callable[[Pen, HostSummary], object]] = {
     "host": _name,
     "free": _free,
     "gpus": _gpus,
-    "util": _util,
-    "mem": _memory,
-    "most": _most,
+    "util": lambda pen, host: _known(pen, None if host.utilization is None else f"{host.utilization:.0f}%"),
+    "mem": lambda pen, host: _known(pen, _memory(host)),
+    "most": lambda pen, host: _known(pen, None if host.memory_free is None else short_gib(host.memory_free)),
     "temp": _temperature,
     "model": lambda pen, host: pen.add(cut(printable(model_of(host)), pen.limit), "dim"),
     "user": lambda pen, host: pen.add(cut(used_by(host), pen.limit), "text"),
