@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.session.view import View
-from gpuwatch.ui.drawing.layout import Plan
+from gpuwatch.ui.drawing.layout import Plan, plan, rounded
 from gpuwatch.ui.drawing.lines import Line, Span
 from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.panes import gpu_card, gpu_line
 from gpuwatch.ui.panes.mig_line import part_pens
+from gpuwatch.ui.settings.preferences import Preferences
 from gpuwatch.ui.tables.gpu_order import GpuChoice
+
+
+def planned(
+    view: View, chosen: Preferences, width: int, height: int, fields: Sequence[str], *, processes: int, notice: int = 0
+) -> Plan:
+    """The layout of the Overview; ``fields``: those that cards show, ``processes``, ``notice``: see :func:`plan`."""
+    return plan(
+        width,
+        height,
+        len(view.devices),
+        findings=view.has_problem,
+        notice=notice,
+        processes=rounded(processes),
+        fields=[(field.id, field.cells) for field in gpu_card.card_fields(fields)],
+        instances=[len(device.mig_instances) for device in view.devices],
+        layout=chosen.layout,
+        graphs=chosen.graphs,
+    )
 
 
 def gpu_lines(view: View, plan: Plan, width: int, choice: GpuChoice, *, chosen: int = -1, top: int = 0) -> list[Line]:

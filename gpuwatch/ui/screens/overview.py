@@ -8,9 +8,9 @@ from textual.binding import BindingType
 
 from gpuwatch.core.model.snapshot import Device, Process
 from gpuwatch.session.view import View
-from gpuwatch.ui.drawing.layout import LAYOUTS, Plan, plan, rounded
+from gpuwatch.ui.drawing.layout import LAYOUTS, Plan
 from gpuwatch.ui.panes.answer_line import idle_holders
-from gpuwatch.ui.panes.gpu_card import card_fields
+from gpuwatch.ui.panes.gpu_grid import planned
 from gpuwatch.ui.panes.headline import host_line
 from gpuwatch.ui.panes.no_gpu import SHAPE, no_gpu_height, offers_simulation
 from gpuwatch.ui.screens.filterable import FilterBarScreen
@@ -112,18 +112,8 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
         notice = 0 if view.devices else no_gpu_height(view, size.width)
         if view.snapshot is not None and not view.waiting:
             self._most = max(self._most, len(view.snapshot.processes) + len(view.snapshot.bystanders))
-        wanted = plan(
-            size.width,
-            size.height,
-            len(view.devices),
-            findings=view.has_problem,
-            notice=notice,
-            processes=rounded(self._most),
-            fields=[(field.id, field.cells) for field in card_fields(self.gpus.fields_of(view.devices))],
-            instances=[len(device.mig_instances) for device in view.devices],
-            layout=chosen.layout,
-            graphs=chosen.graphs,
-        )
+        fields = self.gpus.fields_of(view.devices)
+        wanted = planned(view, chosen, *size, fields, processes=self._most, notice=notice)
         self.answer.display = bool(view.devices or view.has_problem) and not wanted.too_small
         if wanted == self._plan:
             return

@@ -22,11 +22,9 @@ from gpuwatch.ui.drawing.cells import width_of
 from gpuwatch.ui.drawing.frame import frame, part
 from gpuwatch.ui.drawing.glyphs import spelled, to_ascii
 from gpuwatch.ui.drawing.inks import depth_of, palette_of, sequences
-from gpuwatch.ui.drawing.layout import plan, rounded
 from gpuwatch.ui.drawing.lines import BLANK, Line
 from gpuwatch.ui.drawing.pen import Pen
-from gpuwatch.ui.panes.gpu_card import card_fields
-from gpuwatch.ui.panes.gpu_grid import gpu_lines
+from gpuwatch.ui.panes.gpu_grid import gpu_lines, planned
 from gpuwatch.ui.panes.headline import host_line, top_line
 from gpuwatch.ui.panes.key_line import key_line
 from gpuwatch.ui.settings.preferences import Preferences
@@ -49,19 +47,7 @@ def picture(
         view = with_devices(view, in_order(view.devices, chosen.gpu_order))
     rows = len(view.snapshot.processes) if view.snapshot is not None else 0
     fields = shown_fields(chosen.gpu_fields, view.devices)
-    gpus = len(view.devices)
-    instances = [len(device.mig_instances) for device in view.devices]
-    wanted = plan(
-        width,
-        height,
-        gpus,
-        findings=view.has_problem,
-        processes=rounded(rows),
-        fields=[(field.id, field.cells) for field in card_fields(fields)],
-        instances=instances,
-        layout=chosen.layout,
-        graphs=chosen.graphs,
-    )
+    wanted = planned(view, chosen, width, height, fields, processes=rows)
     if wanted.too_small or not view.devices or view.has_problem:
         return []
     top, host = Pen(width), Pen(width)
