@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import ClassVar, Generic, TypeVar
 
 from textual import events
@@ -49,8 +49,10 @@ class Modal(ModalScreen[Result], Generic[Result]):
 class Sheet(Painted, can_focus=True):
     """Scrolling lines; a menu also has a cursor, and its lines begin with a blank cell."""
 
-    def __init__(self, lines: Lines, *, cursor: int | None = None) -> None:
+    def __init__(self, lines: Lines, *, cursor: int | None = None, fold: Callable[[int], Lines] | None = None) -> None:
+        """``fold``: makes the lines for a width, instead of wrapping them."""
         super().__init__(id="sheet")
+        self._fold = fold
         self.content = lines
         self._all = lines
         self._top = 0
@@ -63,6 +65,8 @@ class Sheet(Painted, can_focus=True):
 
     def _folded(self, width: int) -> Lines:
         """The lines wrapped to a width; lines of a menu are cut instead."""
+        if self._fold is not None:
+            return self._fold(width)
         if self._is_menu:
             return [fitted(line, width) for line in self.content]
         return [part for line in self.content for part in wrapped(line, width)]

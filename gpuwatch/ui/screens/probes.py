@@ -21,6 +21,7 @@ from gpuwatch.ui.details.probe_events import doing
 from gpuwatch.ui.drawing.cells import cut, width_of
 from gpuwatch.ui.drawing.inks import link_ink
 from gpuwatch.ui.drawing.pen import Pen
+from gpuwatch.ui.drawing.wrapping import wrapped
 from gpuwatch.ui.screens.tab import TabScreen
 from gpuwatch.ui.tables.probe_bars import bar_lines
 from gpuwatch.ui.tables.probe_rows import GROUP_WORDS, Config, Earlier, Group, rows_of
@@ -149,8 +150,6 @@ class ProbesScreen(TabScreen):
         self._draw_below()
 
     def _draw_conclusion(self) -> None:
-        from gpuwatch.ui.drawing.wrapping import wrapped
-
         document = self.document()
         width, height = self.app.size
         lines: list[list[Span]] = []
@@ -238,8 +237,6 @@ class ProbesScreen(TabScreen):
             title = printable(config)
             lines += _about(self.probe_runs.scripts.get(config), run)
             lines += self._marks_of(run)
-        from gpuwatch.ui.drawing.wrapping import wrapped
-
         width = max(self.app.size.width - 4, 20)
         self.below.show_text(title, [part for line in lines for part in wrapped(line, width)])
 
