@@ -24,7 +24,7 @@ from gpuwatch.ui.screens.filterable import FilterableScreen
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.tables.filter_language import WordFilter
 from gpuwatch.ui.widgets.paint import Line
-from gpuwatch.ui.widgets.scroll_list import NO_MATCH, WAITING, ItemList, ScrollList
+from gpuwatch.ui.widgets.scroll_list import NO_MATCH, WAITING, ItemList, Text
 
 _WIDE = 160
 """Columns of a terminal from which the event under the cursor stands beside the list."""
@@ -123,9 +123,8 @@ class EventsScreen(FilterableScreen):
         self._count = 0
         self._since: float | None = None
         """Since when a replay has been played without a jump."""
-        self.about = ScrollList("Event", cursor=False, id="event")
+        self.about = Text("Event", id="event")
         """The event under the cursor and the machine then, beside the list on a wide terminal."""
-        self.about.can_focus = False
         self._below: tuple[MachineEvent, int, Lines] | None = None
         """What stands below an event in so many cells: the machine then and the cause, which do not change."""
         self.panes = (Horizontal(self.event_list, self.about, id="body"),)
@@ -167,7 +166,7 @@ class EventsScreen(FilterableScreen):
                 part for line in _event_lines(event, self.gpuwatch.session.clock()) for part in wrapped(line, room)
             ]
             lines += self._below[2]
-        self.about.set_lines([Line(((" ", "text"), *line)) for line in lines], stale=view.stale)
+        self.about.set_text(lines, stale=view.stale)
 
     def _lines_below(self, event: MachineEvent, room: int) -> Lines:
         then = self.gpuwatch.session.timeline.at(event.at)

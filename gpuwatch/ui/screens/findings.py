@@ -22,7 +22,7 @@ from gpuwatch.ui.screens.finding_sheets import CauseSheet, EvidenceModal, cause_
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.tables.filter_language import WordFilter
 from gpuwatch.ui.widgets.paint import Line
-from gpuwatch.ui.widgets.scroll_list import NO_MATCH, WAITING, ItemList, ScrollList
+from gpuwatch.ui.widgets.scroll_list import NO_MATCH, WAITING, ItemList, Text
 
 _WIDE = 160
 """Columns of a terminal from which the page of the cause stands beside the list; else it follows the evidence."""
@@ -163,11 +163,9 @@ class FindingsScreen(FilterableScreen):
     def __init__(self) -> None:
         super().__init__()
         self.finding_list = FindingList(id="finding-list")
-        self.evidence = ScrollList("Evidence, and what to do", cursor=False, id="evidence")
-        self.evidence.can_focus = False
-        self.page = ScrollList("Cause page", cursor=False, id="page")
+        self.evidence = Text("Evidence, and what to do", id="evidence")
+        self.page = Text("Cause page", id="page")
         """The page of the selected finding's cause, beside it on a wide terminal."""
-        self.page.can_focus = False
         self._page_of: tuple[str, int] = ("", 0)
         self._folded_page: Lines = []
         self.panes = (Horizontal(Vertical(self.finding_list, self.evidence, id="found"), self.page, id="body"),)
@@ -213,7 +211,7 @@ class FindingsScreen(FilterableScreen):
             self._draw_page(entry)
         elif self.app.size.height >= _FRAMED and isinstance(entry, Finding):
             folded += self._page_below(entry, room)
-        self.evidence.set_lines([Line(((" ", "text"), *line)) for line in folded], stale=view.stale)
+        self.evidence.set_text(folded, stale=view.stale)
 
     def _page_below(self, finding: Finding, room: int) -> Lines:
         """The page of a cause, as it follows the evidence on a narrower terminal."""
@@ -249,7 +247,7 @@ class FindingsScreen(FilterableScreen):
             self.page.title = [("Cause page", "title")]
             folded = [[("none: the cause is not known", "dim")]] if entry is not None else []
         self.page.top = 0
-        self.page.set_lines([Line(((" ", "text"), *line)) for line in folded])
+        self.page.set_text(folded)
 
     def action_move(self, where: str) -> None:
         self.finding_list.move(where)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gpuwatch.core.formatting.units import UNKNOWN, gib
 from gpuwatch.ui.details.probe_events import event_lines
 from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.drawing.trend import buckets
+from gpuwatch.ui.drawing.wrapping import Lines
 from gpuwatch.ui.widgets.graphs import Graph
-from gpuwatch.ui.widgets.paint import Line, Span
-from gpuwatch.ui.widgets.scroll_list import ScrollList
+from gpuwatch.ui.widgets.paint import Line
+from gpuwatch.ui.widgets.scroll_list import Text
 
 if TYPE_CHECKING:
     from gpuwatch.session.probe_runs import Live
@@ -20,18 +20,17 @@ _SPANS = (5.0, 10.0, 20.0, 30.0, 60.0, 120.0)
 _SAMPLE = 0.1
 
 
-class ProbeDetails(ScrollList):
+class ProbeDetails(Text):
     """Lines beside a graph."""
 
     def __init__(self, *, id: str | None = None) -> None:
-        super().__init__("", cursor=False, id=id)
-        self.can_focus = False
+        super().__init__("", id=id)
         self.headed = True
 
-    def show_text(self, title: str, lines: Sequence[Sequence[Span]]) -> None:
+    def show_text(self, title: str, lines: Lines) -> None:
         self.title = [(title, "title")]
         self.note = ""
-        self.set_lines([Line(((" ", "text"), *line)) for line in lines])
+        self.set_text(lines)
 
     def show_live(self, live: Live) -> None:
         self.title = [(live.config or "starting", "title"), (" live", "dim")]

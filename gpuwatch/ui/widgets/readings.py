@@ -31,7 +31,7 @@ class Readings(ScrollList):
     BINDINGS: ClassVar[list[BindingType]] = bindings("readings")
 
     def __init__(self, *, id: str | None = None) -> None:
-        super().__init__("Readings", cursor=False, id=id)
+        super().__init__("Readings", id=id)
         self._table: Table | None = None
         self._device: Device | None = None
         self._of: tuple[object, ...] = ()

@@ -31,7 +31,7 @@ class ScrollList(Painted, can_focus=True):
     Without a frame (on small terminals) there is no title, unless ``headed``.
     """
 
-    def __init__(self, title: str, *, cursor: bool, id: str | None = None) -> None:
+    def __init__(self, title: str, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self.title: list[Span] = [(title, "title")]
         self.note = ""
@@ -42,7 +42,7 @@ class ScrollList(Painted, can_focus=True):
         self.headed = False
         """Whether the title gets its own line if there is no frame."""
         self.top = 0
-        self.cursor: int | None = 0 if cursor else None
+        self.cursor: int | None = None
         self._stale = False
 
     @property
@@ -186,7 +186,8 @@ class ItemList(ScrollList, Generic[Item]):
     """One line for each item, and a cursor; without items, a line that says why."""
 
     def __init__(self, title: str, *, id: str | None = None) -> None:
-        super().__init__(title, cursor=True, id=id)
+        super().__init__(title, id=id)
+        self.cursor = 0
         self.items: list[Item] = []
         self.total = 0
         """Number of items without a filter."""
@@ -205,27 +206,26 @@ class ItemList(ScrollList, Generic[Item]):
         return super().marked(line) if self.items else line
 
 
-class Sections(ScrollList):
-    """A list without a cursor."""
+class Text(ScrollList, can_focus=False):
+    """Lines to read, one cell from the left edge."""
 
-    def __init__(self, title: str, *, id: str) -> None:
-        super().__init__(title, cursor=False, id=id)
-        self._wrapped: Lines = []
-        self.places: dict[str, int] = {}
-        """Line number where each section begins."""
+    def set_text(self, text: Lines, *, stale: bool = False) -> None:
+        self.set_lines([Line(((" ", "text"), *line)) for line in text], stale=stale)
+
+
+class Sections(ScrollList):
+    """Titled sections."""
 
     def show_sections(self, sections: list[tuple[str, Lines]], *, stale: bool) -> None:
-        self._wrapped = []
         room = max(self.inner - 2, 10)
-        self.places = {}
+        text: Lines = []
         for title, lines in sections:
-            if self._wrapped:
-                self._wrapped.append([])
-            self.places[title] = len(self._wrapped)
-            self._wrapped.append([(title, "title")])
-            self._wrapped += [part for line in lines for part in wrapped(line, room)]
-        self.set_lines([Pen(self.inner).add(" ").write(line).line() for line in self._wrapped], stale=stale)
+            if text:
+                text.append([])
+            text.append([(title, "title")])
+            text += [part for line in lines for part in wrapped(line, room)]
+        self.set_lines([Pen(self.inner).add(" ").write(line).line() for line in text], stale=stale)
 
     def go(self, title: str) -> None:
-        self.top = self.places.get(title, 0)
+        self.top = next((number for number, line in enumerate(self.content) if (title, "title") in line.spans), 0)
         self.redraw()
