@@ -9,9 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.machine.collector import host_fallback
-from gpuwatch.machine.collector.host_fallback import HostFallback, host_snapshot
+from gpuwatch.machine.collector.host_fallback import host_snapshot
 from gpuwatch.machine.collector.live_feed import LiveFeed
 from gpuwatch.machine.sources.host import HostReader, ProcessTable
 from gpuwatch.sim import faults
@@ -82,24 +80,6 @@ def test_how_long_the_driver_is_waited_for_counts_from_the_beginning(
     status = feed.status()
     assert status.state == "not-answering", "a new collector is no new beginning"
     assert status.waiting_seconds > 0.3
-
-
-def test_nothing_is_told_of_a_driver_that_is_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host_fallback, "PATIENCE", 0.05)
-    told: list[Snapshot] = []
-    in_time = HostFallback(told.append, 0.01)
-    in_time.end()
-    time.sleep(0.1)
-    assert told == []
-    late = HostFallback(told.append, 0.01)
-    until = time.monotonic() + 10
-    while len(told) < 2:
-        assert time.monotonic() < until
-        time.sleep(0.01)
-    late.end()
-    count = len(told)
-    time.sleep(0.05)
-    assert len(told) == count, "nothing is told after the end"
 
 
 def test_what_is_told_has_no_driver_and_the_busiest_processes() -> None:

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
-from gpuwatch.machine.collector.wire import PREVIEW, Receiver, preview
-from gpuwatch.machine.history.frames import DELTA, HEAD_BYTES, KEY, FrameEncoder, head
+from gpuwatch.machine.collector.wire import PREVIEW, Receiver
+from gpuwatch.machine.history.frames import DELTA, HEAD_BYTES, KEY, FrameEncoder, encoded, framed, head
 from tests.ui import machines
 
 LATER = datetime.timedelta(seconds=1)
@@ -134,7 +134,7 @@ def test_a_preview_is_no_sample() -> None:
     sender, receiver = FrameEncoder(), Receiver()
     snapshot = machines.pair()
     sent(sender, receiver, snapshot)
-    sent_ahead = preview(replace(snapshot, processes=()))
+    sent_ahead = framed(PREVIEW, encoded(replace(snapshot, processes=())))
     length, kind = head(sent_ahead[:HEAD_BYTES])
     assert kind == PREVIEW
     assert receiver.receive(kind, sent_ahead[HEAD_BYTES:]).processes == ()

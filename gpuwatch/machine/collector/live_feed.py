@@ -25,17 +25,7 @@ from gpuwatch.machine.collector.collector_watch import HANGS_AFTER, LOOK_EVERY, 
 from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.machine.collector.fork import ForkedProcess
 from gpuwatch.machine.collector.host_access import LocalHost
-from gpuwatch.machine.collector.wire import (
-    FAILURE,
-    MEANWHILE,
-    PREVIEW,
-    SOURCE,
-    Receiver,
-    Settings,
-    Source,
-    note,
-    source_of,
-)
+from gpuwatch.machine.collector.wire import FAILURE, PREVIEW, SOURCE, Receiver, Settings, Source, note, source_of
 from gpuwatch.machine.sources import procfs
 from gpuwatch.machine.sources.base import SeenDevice
 from gpuwatch.machine.sources.driver_calls import CallPage
@@ -47,6 +37,8 @@ _REPLACE_AFTER = 10.0
 """Seconds without a snapshot after which the collector is replaced (a slow driver takes one or two)."""
 _MOST_DOUBLINGS = 4
 _OVERDUE = 2.0
+_FIRST_LATE = 0.6
+"""Seconds to wait for the first sample before the host is read without the driver."""
 _LASTING = 0.98
 """Share of the slowest sample's time that the next one may still need: some ask the driver for more than others."""
 _KEEP = 600
@@ -343,7 +335,7 @@ class LiveFeed:
                 patience = self._patience()
                 last = max(self._last or 0.0, self._started, self._pardoned)
                 now = time.monotonic()
-                late = last + self._interval + _OVERDUE
+                late = last + (_FIRST_LATE if self._last is None else self._interval + _OVERDUE)
                 wake = max(max(last, self._heard) + patience, now) + 0.05
                 if now >= late:
                     self._look_at_host()
@@ -452,11 +444,6 @@ class LiveFeed:
                 with self._arrived:
                     self.preview = snapshot
                     self._arrived.notify_all()
-                continue
-            if kind == MEANWHILE:
-                self._machine = snapshot
-                if self._wake is not None:
-                    self._wake()
                 continue
             self._suspects.answered()
             if self._watch is not None:

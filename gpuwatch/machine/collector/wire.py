@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import msgspec
 
 from gpuwatch.core.model.snapshot import Device, Snapshot
-from gpuwatch.machine.history.frames import FrameDecoder, encoded, framed
+from gpuwatch.machine.history.frames import FrameDecoder
 from gpuwatch.machine.sources.base import SeenDevice
 from gpuwatch.machine.sources.driver_calls import LeftOut
 
@@ -45,10 +45,9 @@ def note(seen: dict[str, SeenDevice], devices: Iterable[Device]) -> None:
             seen[device.uuid] = SeenDevice(device.index, device.uuid, *facts, device.state, xids)
 
 
-PREVIEW, MEANWHILE, SOURCE, FAILURE = b"P", b"M", b"R", b"F"
-"""Kinds of frames. A preview has the devices but no details of processes. A meanwhile frame has only the host and its
-processes: the driver has not answered yet. A source is a :class:`Source`. A failure is text: the error of gpuwatch
-itself that ended the collector."""
+PREVIEW, SOURCE, FAILURE = b"P", b"R", b"F"
+"""Kinds of frames. A preview is the first snapshot without details of processes. A source is a :class:`Source`. A
+failure, the last frame, is text for the user: the error of gpuwatch itself that ended the collector."""
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -66,26 +65,6 @@ class Source(msgspec.Struct, frozen=True):
 source_of = msgspec.msgpack.Decoder(Source).decode
 
 
-def preview(snapshot: Snapshot) -> bytes:
-    """A frame with the devices of the first sample."""
-    return framed(PREVIEW, encoded(snapshot))
-
-
-def meanwhile(snapshot: Snapshot) -> bytes:
-    """A frame with the host alone."""
-    return framed(MEANWHILE, encoded(snapshot))
-
-
-def source(what: Source) -> bytes:
-    """A frame that tells where the samples come from."""
-    return framed(SOURCE, encoded(what))
-
-
-def failure(text: str) -> bytes:
-    """The last frame: the error that ended the collector, for the user."""
-    return framed(FAILURE, text.encode())
-
-
 class Receiver:
     """Decodes the frames of one collector's process."""
 
@@ -94,7 +73,7 @@ class Receiver:
 
     def receive(self, kind: bytes, body: bytes) -> Snapshot:
         """The snapshot of a frame; unchanged parts are the same objects as in the previous one."""
-        if kind in (PREVIEW, MEANWHILE):
+        if kind == PREVIEW:
             return msgspec.msgpack.decode(body, type=Snapshot)
         self._decoder.take(kind, body)
         return self._decoder.snapshot()

@@ -20,10 +20,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.machine.collector.host_fallback import HostFallback
-from gpuwatch.machine.collector.wire import Settings, Source, failure, meanwhile, note, preview
-from gpuwatch.machine.collector.wire import source as source_frame
-from gpuwatch.machine.history.frames import FrameEncoder
+from gpuwatch.machine.collector.wire import FAILURE, PREVIEW, SOURCE, Settings, Source, note
+from gpuwatch.machine.history.frames import FrameEncoder, encoded, framed
 from gpuwatch.machine.sources import driver_calls
 
 if TYPE_CHECKING:
@@ -95,19 +93,10 @@ class _Service:
 
         settings = self._settings
         collector = Collector(settings.on_demand, gpm=settings.gpm, seen=tuple(settings.seen.values()))
-        fallback = HostFallback(lambda host: _write(meanwhile(host)), settings.interval)
-
-        def look_ahead(devices: Snapshot) -> None:
-            fallback.end()  # two threads must not write at once
-            _write(preview(devices))
-
-        # The devices of the first sample are sent before its processes, of which there may be hundreds.
         self._due = looked = time.monotonic()
         try:
-            snapshot = collector.sample(look_ahead)
-        finally:
-            fallback.end()
-        try:
+            # The devices of the first sample are sent before its processes, of which there may be hundreds.
+            snapshot = collector.sample(lambda devices: _write(framed(PREVIEW, encoded(devices))))
             while True:
                 self._send(snapshot)
                 now = time.monotonic()
@@ -146,7 +135,7 @@ class _Service:
             source, now = shared.source, time.monotonic()
             if source != sent or (shared.late and now - sent_at >= _REPEAT):
                 sent, sent_at = source, now
-                _write(source_frame(source))
+                _write(framed(SOURCE, encoded(source)))
             self._due = shared.next_look()
             if not self._wait():
                 return False
@@ -158,7 +147,7 @@ class _Service:
                 why = f"{shared.name} samples less often or less" if settings.share else "own collector, as asked for"
         for snapshot in arrived:
             self._send(snapshot)
-        _write(source_frame(Source(note=f"{why}: the dashboard queries the driver itself")))
+        _write(framed(SOURCE, encoded(Source(note=f"{why}: the dashboard queries the driver itself"))))
         return True
 
     def _is_due(self, snapshot: Snapshot, interval: float) -> bool:
@@ -226,7 +215,7 @@ def serve(settings: Settings) -> None:
         from gpuwatch.machine.history.crashes import describe
 
         with suppress(OSError):
-            _write(failure("; ".join(describe(error))))
+            _write(framed(FAILURE, "; ".join(describe(error)).encode()))
         if os.environ.get("GPUWATCH_DEBUG"):
             sys.excepthook(*sys.exc_info())
         os._exit(1)
