@@ -19,7 +19,6 @@ _LATER = (
     "gpuwatch.sim.machine",
     "importlib.metadata",
     "jinja2",
-    "psutil",
     "pynvml",
     "textual",
 )
