@@ -6,13 +6,13 @@ import os
 import signal
 
 from gpuwatch.core.model.run import Outcome
-from gpuwatch.experiment.probing.received_signals import NoSignals, Signals
+from gpuwatch.experiment.probing.received_signals import Signals
 
 
 class GuardReports:
     """Reads the guard's lines."""
 
-    def __init__(self, signals: Signals | NoSignals) -> None:
+    def __init__(self, signals: Signals) -> None:
         """``signals`` learn which signals the guard got too."""
         self._signals = signals
         self.program: int | None = None

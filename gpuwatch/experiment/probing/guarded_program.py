@@ -25,7 +25,7 @@ from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.experiment.probing import guard
 from gpuwatch.experiment.probing.channel import Channel
 from gpuwatch.experiment.probing.probe_scripts import hooked
-from gpuwatch.experiment.probing.received_signals import NoSignals, Signals
+from gpuwatch.experiment.probing.received_signals import Signals
 from gpuwatch.experiment.probing.status_line import StatusLine
 from gpuwatch.experiment.probing.streams import Streams
 from gpuwatch.machine.sources.oom_kills import oom_kills
@@ -81,7 +81,7 @@ class GuardedProgram:
         self.environment = self._environment(address)
         self.channel = Channel(wanted=options.log, file=options.output)
         self.status_line = StatusLine(self.channel, command, line=options.line, speak=options.speak)
-        self.signals = Signals(self.streams) if options.signals else NoSignals()
+        self.signals = Signals(self.streams, receive=options.signals)
         self.control, self._theirs = socket.socketpair()
         self.guard: subprocess.Popen[bytes] | None = None
         self.kills_before = oom_kills()

@@ -21,7 +21,8 @@ class Signals:
     They wait there until somebody sets ``take`` and calls :meth:`judge`.
     """
 
-    def __init__(self, streams: Streams) -> None:
+    def __init__(self, streams: Streams, *, receive: bool) -> None:
+        """``receive``: False in a thread, where Python delivers no signals; none comes then."""
         self._streams = streams
         self.take: Callable[[int, bool, float], None]
         """Called with the number, whether the whole process group got it, and its monotonic time."""
@@ -33,8 +34,8 @@ class Signals:
         """Number, when it came, when it was read."""
         self._came: dict[int, float] = {}
         self._witnessed: list[tuple[int, float]] = []
-        self._fd = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
-        for number in (*guard.WATCHED, signal.SIGWINCH, signal.SIGTSTP):
+        self._fd = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False) if receive else None
+        for number in (*guard.WATCHED, signal.SIGWINCH, signal.SIGTSTP) if receive else ():
             handler = signal.getsignal(number)
             if handler is not signal.SIG_IGN and handler is not None:
                 self._kept[number] = handler
@@ -43,7 +44,8 @@ class Signals:
 
     def close(self) -> None:
         """Restores the previous handlers."""
-        signal.set_wakeup_fd(self._fd)
+        if self._fd is not None:
+            signal.set_wakeup_fd(self._fd)
         for number, handler in self._kept.items():
             signal.signal(number, handler)  # type: ignore[arg-type]  # it came from getsignal
         self._streams.remove(self._read)
@@ -92,27 +94,3 @@ class Signals:
                 self.take(number, True, came)
             elif number in self._kept:
                 self._mine.append((number, came, now))
-
-
-class NoSignals:
-    """In a thread, where Python delivers no signals: receives none."""
-
-    def __init__(self) -> None:
-        self.take: Callable[[int, bool, float], None]
-        self.ready = False
-
-    def close(self) -> None:
-        """Nothing was changed."""
-
-    def patience(self, most: float) -> float:
-        """``most``: there is nothing to wait for."""
-        return most
-
-    def witnessed(self, number: int) -> None:
-        """The main thread hears of it."""
-
-    def judge(self) -> None:
-        """No signal came."""
-
-    def stop_here(self) -> None:
-        """The main thread stops."""
