@@ -13,6 +13,7 @@ import pytest
 from gpuwatch.machine.sources import procfs
 from gpuwatch.machine.sources.host import HostReader, ProcessTable
 from gpuwatch.machine.sources.process_details import details
+from gpuwatch.machine.sources.procfs import process_stat
 
 CONTAINER = "4f1d" * 16
 
@@ -179,8 +180,9 @@ def test_a_process_that_has_not_run_is_not_read_again(monkeypatch: pytest.Monkey
     """Its CPU clock stands still, so nothing of it can be another; after a while it is read all the same."""
     table = ProcessTable()
     reads: list[int] = []
-    stat = table._stat
-    monkeypatch.setattr(table, "_stat", lambda pid: reads.append(pid) or stat(pid))
+    monkeypatch.setattr(
+        "gpuwatch.machine.sources.host.process_stat", lambda pid, proc: reads.append(pid) or process_stat(pid, proc)
+    )
     idle = subprocess.Popen(["sleep", "300"])
     busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
     try:

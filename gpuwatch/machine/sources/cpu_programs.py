@@ -11,7 +11,7 @@ import os
 import msgspec
 
 from gpuwatch.machine.sources.host import Facts, ProcessTable, cpu_clock
-from gpuwatch.machine.sources.procfs import pids, process_stat
+from gpuwatch.machine.sources.procfs import TICKS, parent, pids, process_stat
 
 EVERY = 10.0
 _BUSY = 30.0
@@ -21,7 +21,6 @@ _STAYS = 5.0
 _RUNS = 1.0
 """Percent of one core from which a descendant counts as a worker."""
 _MOST = 8
-_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Bystander(msgspec.Struct, frozen=True):
@@ -102,7 +101,7 @@ class CpuPrograms:
         if clock is not None:
             return clock / 1e9
         stat = process_stat(pid)
-        return None if stat is None else (int(stat[1][11]) + int(stat[1][12])) / _TICKS
+        return None if stat is None else stat.cpu_ticks / TICKS
 
     def _above(self, pid: int, wanted: set[int]) -> int | None:
         """The nearest ancestor that is ``wanted``."""
@@ -114,8 +113,6 @@ class CpuPrograms:
         return None
 
     def _parent(self, pid: int) -> int:
-        """The parent's pid; 0 for the first process, and where it cannot be read."""
         if pid not in self._parents:
-            stat = process_stat(pid)
-            self._parents[pid] = 0 if stat is None else int(stat[1][1])
+            self._parents[pid] = parent(pid)
         return self._parents[pid]

@@ -19,8 +19,8 @@ import msgspec
 from gpuwatch.core.model.snapshot import CPU_BUILD, Host, Problem
 from gpuwatch.machine.sources import procfs
 from gpuwatch.machine.sources.missing_process import MissingProcesses
+from gpuwatch.machine.sources.procfs import TICKS, process_stat
 
-_TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 GPU_VARIABLES = (
@@ -134,15 +134,15 @@ class ProcessTable:
                 facts.cpu_percent = 0.0
                 facts.changes += 1
             return facts
-        stat = self._stat(pid)
+        stat = process_stat(pid, self._proc)
         if stat is None:
             self._known.pop(pid, None)
             return None
-        name, start, ticks, threads, resident, state = stat
-        spent = ticks / _TICKS if clock is None else clock / 1e9
+        start, state = stat.start_ticks, stat.state.decode()
+        spent = stat.cpu_ticks / TICKS if clock is None else clock / 1e9
         before: tuple[object, ...] = ()
         if facts is None or facts.start_ticks != start:
-            facts = Facts(pid, start, self._boot + start / _TICKS, name)
+            facts = Facts(pid, start, self._boot + start / TICKS, stat.name.decode("utf-8", "replace"))
             self._known[pid] = facts
             self._describe(facts, state)
             facts.framework_clock = clock
@@ -152,7 +152,7 @@ class ProcessTable:
             facts.cpu_percent = max(0.0, (spent - facts.cpu_seconds) / (now - facts.seen_at) * 100)
             facts.read_at = now
         facts.cpu_seconds, facts.clock, facts.seen_at = spent, clock, now
-        facts.host_memory_bytes, facts.threads = resident, threads
+        facts.host_memory_bytes, facts.threads = stat.resident_pages * _PAGE, int(stat.fields[17])
         facts.state = state if state in ("D", "Z") else None
         if facts.framework is None and (clock is None or clock != facts.framework_clock):
             # Frameworks are imported some seconds after the start; later it gets unlikely.
@@ -189,14 +189,13 @@ class ProcessTable:
         rows: list[tuple[float, int, int]] = []
         before, self._ticks = self._ticks, {}
         for pid in procfs.pids(self._proc):
-            stat = self._stat(pid)
-            if stat is None or not stat[4]:
+            stat = process_stat(pid, self._proc)
+            if stat is None or not stat.resident_pages:
                 continue
-            _, start, ticks, _, resident, _ = stat
-            self._ticks[pid] = (start, ticks)
+            start, ticks = self._ticks[pid] = stat.start_ticks, stat.cpu_ticks
             known = before.get(pid)
             spent = ticks - known[1] if known is not None and known[0] == start else 0
-            rows.append((-spent, -resident, pid))
+            rows.append((-spent, -stat.resident_pages, pid))
         rows.sort()
         self.counted = len(rows)
         return [facts for _, _, pid in rows[:most] if (facts := self.look(pid, now)) is not None]
@@ -207,21 +206,6 @@ class ProcessTable:
             del self._known[pid]
 
     # -- inside ---------------------------------------------------------------------------------
-
-    def _stat(self, pid: int) -> tuple[str, int, int, int, int, str] | None:
-        """Name, start, CPU ticks, threads, resident bytes, state (proc(5), /proc/pid/stat)."""
-        stat = procfs.process_stat(pid, self._proc)
-        if stat is None:
-            return None
-        name, fields = stat
-        return (
-            name.decode("utf-8", "replace"),
-            int(fields[19]),
-            int(fields[11]) + int(fields[12]),
-            int(fields[17]),
-            int(fields[21]) * _PAGE,
-            fields[0].decode(),
-        )
 
     def _describe(self, facts: Facts, state: str) -> None:
         base = f"{self._proc}/{facts.pid}"

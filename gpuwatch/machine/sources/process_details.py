@@ -83,7 +83,7 @@ def _asked(read: Callable[[], _T], what: str, why: dict[str, str]) -> _T | None:
 def _families(proc: str) -> dict[int, tuple[int, str]]:
     """Parent and name of every process."""
     stats = ((pid, process_stat(pid, proc)) for pid in pids(proc))
-    return {pid: (int(stat[1][1]), stat[0].decode("utf-8", "replace")) for pid, stat in stats if stat is not None}
+    return {pid: (stat.parent, stat.name.decode("utf-8", "replace")) for pid, stat in stats if stat is not None}
 
 
 def _relative(pid: int, depth: int, name: str, proc: str) -> Relative:

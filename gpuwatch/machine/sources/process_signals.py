@@ -12,11 +12,10 @@ import signal
 from dataclasses import dataclass
 from typing import Literal
 
-from gpuwatch.machine.sources.procfs import boot_time, process_stat
+from gpuwatch.machine.sources.procfs import TICKS, boot_time, process_stat
 
 State = Literal["delivered", "gone", "reused", "denied"]
 
-_TICKS = os.sysconf("SC_CLK_TCK")
 _CLOCK_SET = 1
 """Seconds by which the boot time may have shifted since the process was first seen."""
 
@@ -85,11 +84,10 @@ def compare(pid: int, create_time: float, *, proc: str = "/proc") -> Outcome | N
     stat = process_stat(pid, proc)
     if stat is None:
         return Outcome("gone", "it is no longer in /proc")
-    fields = stat[1]
-    apart = boot_time(proc) + int(fields[19]) / _TICKS - create_time
+    apart = boot_time(proc) + stat.start_ticks / TICKS - create_time
     # The boot time is in whole seconds and shifts when the clock is set; the start ticks do not.
-    if abs(apart) > _CLOCK_SET + 0.5 or abs(apart - round(apart)) > 0.6 / _TICKS:
+    if abs(apart) > _CLOCK_SET + 0.5 or abs(apart - round(apart)) > 0.6 / TICKS:
         return Outcome("reused", "this pid belongs to another process now")
-    if fields[0] in (b"Z", b"X"):
+    if stat.state in (b"Z", b"X"):
         return Outcome("gone", "it has exited; its parent has not waited for it yet")
     return None

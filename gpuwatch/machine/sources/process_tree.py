@@ -6,21 +6,17 @@ parent only when its own exits.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterable
 from pathlib import Path
 
 from gpuwatch.core.model.snapshot import Ancestor
 from gpuwatch.machine.sources.host import ProcessTable
-from gpuwatch.machine.sources.procfs import process_stat
+from gpuwatch.machine.sources.procfs import TICKS, parent, process_stat
 
 EVERY = 5.0
 _FIRST = 1
 """The pid of the first process. It adopts orphans and is everybody's ancestor, so it is left out."""
-
-_START = 19
-"""Index of starttime among the fields after the name."""
 _HELPERS = (b"multiprocessing.resource_tracker", b"multiprocessing.forkserver")
 
 
@@ -85,8 +81,7 @@ class ProcessTree:
             stat = process_stat(pid, self._proc)
             if stat is None:
                 return None
-            parent = int(stat[1][1])
-            self._known[pid] = (self._began(pid, now), parent, self._began(parent, now))
+            self._known[pid] = (self._began(pid, now), stat.parent, self._began(stat.parent, now))
         return self._known[pid][1]
 
     def _began(self, pid: int, now: float) -> int | None:
@@ -102,19 +97,22 @@ class ProcessTree:
 
 
 def leader_of(thread: int) -> int | None:
-    """The process that a thread belongs to; None when it has exited."""
-    return _status(thread)[0]
+    """The process that a thread belongs to (proc(5), ``status``: Tgid); None when it has exited."""
+    try:
+        with open(f"/proc/{thread}/status", encoding="utf-8", errors="replace") as file:
+            return next((int(line.partition(":")[2]) for line in file if line.startswith("Tgid:")), None)
+    except (OSError, ValueError):
+        return None
 
 
 def descends(pid: int, ancestor: int) -> bool:
     """Whether ``pid`` is ``ancestor`` or one of its descendants; False when it has exited."""
     seen = set()
-    at: int | None = pid
-    while at and at not in seen:
-        if at == ancestor:
+    while pid and pid not in seen:
+        if pid == ancestor:
             return True
-        seen.add(at)
-        at = _status(at)[1]
+        seen.add(pid)
+        pid = parent(pid)
     return False
 
 
@@ -123,34 +121,16 @@ def started(pid: int) -> float | None:
     stat = process_stat(pid)
     if stat is None:
         return None
-    since_boot = int(stat[1][_START]) / os.sysconf("SC_CLK_TCK")
-    return time.monotonic() - (time.clock_gettime(time.CLOCK_BOOTTIME) - since_boot)
+    return time.monotonic() - (time.clock_gettime(time.CLOCK_BOOTTIME) - stat.start_ticks / TICKS)
 
 
 def runs_python(pid: int) -> bool:
     """Whether a process was started as a Python of its own, not forked from one, nor as a helper of multiprocessing."""
     try:
         own = Path(f"/proc/{pid}/cmdline").read_bytes()
-        parent = _status(pid)[1]
-        theirs = Path(f"/proc/{parent}/cmdline").read_bytes() if parent else b""
+        above = parent(pid)
+        theirs = Path(f"/proc/{above}/cmdline").read_bytes() if above else b""
         program = Path(f"/proc/{pid}/exe").readlink().name
     except OSError:
         return False
     return "python" in program and own != theirs and not any(helper in own for helper in _HELPERS)
-
-
-def _status(pid: int) -> tuple[int | None, int | None]:
-    """Thread group and parent (proc(5), ``status``: Tgid, PPid); None for what cannot be read."""
-    leader = parent = None
-    try:
-        with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
-            for line in file:
-                name, _, value = line.partition(":")
-                if name == "Tgid":
-                    leader = int(value)
-                elif name == "PPid":
-                    parent = int(value)
-                    break
-    except (OSError, ValueError):
-        pass
-    return leader, parent

@@ -7,6 +7,8 @@ import time
 from io import FileIO
 from typing import NamedTuple
 
+TICKS = os.sysconf("SC_CLK_TCK")
+
 
 class Again:
     """A file of /proc or /sys that is read often and kept open. Not shared between processes or threads."""
@@ -87,8 +89,39 @@ def _kibibytes(text: bytes, name: bytes) -> int:
     return int(text[begin : text.find(b"\n", begin)].split()[0])
 
 
-def process_stat(pid: int, proc: str = "/proc") -> tuple[bytes, list[bytes]] | None:
-    """Name and fields from the state on, of ``/proc/<pid>/stat`` (proc(5)); None when the process has exited."""
+class ProcessStat(NamedTuple):
+    """``/proc/<pid>/stat`` (proc(5))."""
+
+    name: bytes
+    fields: list[bytes]
+    """From the state on."""
+
+    @property
+    def state(self) -> bytes:
+        """``R`` while it has or wants a CPU, ``D``, ``Z`` and so on."""
+        return self.fields[0]
+
+    @property
+    def parent(self) -> int:
+        return int(self.fields[1])
+
+    @property
+    def cpu_ticks(self) -> int:
+        """Of all its threads, in user and kernel mode; :data:`TICKS` a second."""
+        return int(self.fields[11]) + int(self.fields[12])
+
+    @property
+    def start_ticks(self) -> int:
+        """When it was started, since boot."""
+        return int(self.fields[19])
+
+    @property
+    def resident_pages(self) -> int:
+        return int(self.fields[21])
+
+
+def process_stat(pid: int, proc: str = "/proc") -> ProcessStat | None:
+    """None when the process has exited."""
     try:
         with open(f"{proc}/{pid}/stat", "rb", buffering=0) as file:
             # The name may contain spaces and parentheses: the last one ends it.
@@ -96,7 +129,7 @@ def process_stat(pid: int, proc: str = "/proc") -> tuple[bytes, list[bytes]] | N
     except OSError:
         return None
     fields = tail.split()
-    return (head.partition(b"(")[2], fields) if len(fields) >= 22 else None
+    return ProcessStat(head.partition(b"(")[2], fields) if len(fields) >= 22 else None
 
 
 STOPPED = (b"T", b"t")
@@ -109,15 +142,21 @@ def stopped(pid: int) -> bool:
 
 
 def state(pid: int) -> bytes:
-    """The state of a process (proc(5)): ``R`` while it has or wants a CPU; empty when it has exited."""
+    """The state of a process; empty when it has exited."""
     stat = process_stat(pid)
-    return b"" if stat is None else stat[1][0]
+    return b"" if stat is None else stat.state
+
+
+def parent(pid: int) -> int:
+    """The parent's pid; 0 for the first process, and where it cannot be read."""
+    stat = process_stat(pid)
+    return 0 if stat is None else stat.parent
 
 
 def disk_faults(pid: int) -> int:
     """How many pages a process has waited for the disk to deliver, such as of its program; 0 when it has exited."""
     stat = process_stat(pid)
-    return 0 if stat is None else int(stat[1][9])
+    return 0 if stat is None else int(stat.fields[9])
 
 
 def in_page_fault(pid: int) -> bool:
