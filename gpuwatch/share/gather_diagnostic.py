@@ -17,7 +17,7 @@ from gpuwatch.core.model.explanation import Explanation
 from gpuwatch.core.model.run import Run
 from gpuwatch.explain.diagnosis.diagnostic import Looks, diagnostic, newest, of_this_machine
 from gpuwatch.machine.history.runs import RunStore
-from gpuwatch.machine.sources.job_environment import surroundings
+from gpuwatch.machine.sources.system_facts import surroundings
 from gpuwatch.machine.sources.tool_output import kernel_log, nvidia_smi
 from gpuwatch.session.doctor import examined
 from gpuwatch.session.single_snapshot import findings, take

@@ -8,7 +8,7 @@ import pytest
 
 from gpuwatch.core import reader_limits
 from gpuwatch.machine.sources import tool_output
-from gpuwatch.machine.sources.job_environment import surroundings
+from gpuwatch.machine.sources.system_facts import surroundings
 
 KERNEL = """\
 2026-11-22T04:00:00,000000+0000 usb 1-1: new device

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import errno
 import os
-import pwd
 import socket
 import time
 import zlib
@@ -28,6 +27,7 @@ from gpuwatch.core.formatting.text import printable, shorten
 from gpuwatch.core.masking.secrets import mask_text
 from gpuwatch.core.model.snapshot import Reservation
 from gpuwatch.machine.sources.host import ProcessTable
+from gpuwatch.machine.sources.procfs import user_name
 from gpuwatch.machine.sources.unix_sockets import abstract_names
 from gpuwatch.sim.sysfs import ENV_STATE
 
@@ -182,10 +182,7 @@ def _of(uuid: str, uid: int | None, pid: int | None, table: ProcessTable) -> Res
 
 
 def _name(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"{_NO_ACCOUNT}{uid}"
+    return user_name(uid) or f"{_NO_ACCOUNT}{uid}"
 
 
 def _described(found: Reservation) -> str:

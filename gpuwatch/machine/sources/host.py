@@ -8,7 +8,6 @@ command, environment, container, framework) is read once per process and kept un
 from __future__ import annotations
 
 import os
-import pwd
 import re
 import time
 from collections.abc import Iterable, Mapping
@@ -19,7 +18,7 @@ import msgspec
 from gpuwatch.core.model.snapshot import CPU_BUILD, Host, Problem
 from gpuwatch.machine.sources import procfs
 from gpuwatch.machine.sources.missing_process import MissingProcesses
-from gpuwatch.machine.sources.procfs import TICKS, process_stat
+from gpuwatch.machine.sources.procfs import TICKS, process_stat, user_name
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -113,7 +112,6 @@ class ProcessTable:
         self._proc = proc
         self._has_clocks = proc == "/proc"
         self._known: dict[int, Facts] = {}
-        self._users: dict[int, str] = {}
         self._ticks: dict[int, tuple[int, int]] = {}
         self._boot = procfs.boot_time()
         self.absent = MissingProcesses(proc).why
@@ -211,7 +209,8 @@ class ProcessTable:
         base = f"{self._proc}/{facts.pid}"
         denied: list[str] = []
         try:
-            facts.user = self._user(os.stat(base).st_uid)
+            uid = os.stat(base).st_uid
+            facts.user = user_name(uid) or str(uid)
         except OSError:
             denied.append("owner")
         command = _read(f"{base}/cmdline", denied, "command line")
@@ -235,14 +234,6 @@ class ProcessTable:
             facts.note = "zombie: its parent has not waited for it"
         elif denied:
             facts.note = DENIED + ", ".join(denied)
-
-    def _user(self, uid: int) -> str:
-        if uid not in self._users:
-            try:
-                self._users[uid] = pwd.getpwuid(uid).pw_name
-            except KeyError:
-                self._users[uid] = str(uid)
-        return self._users[uid]
 
     def _framework(self, pid: int) -> str | None:
         try:

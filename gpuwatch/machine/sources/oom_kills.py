@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from gpuwatch.core.formatting.text import whole_number
+from gpuwatch.machine.sources.procfs import file_text
 
 _KILLED = re.compile(r"Killed process (\d{1,10})\b")
 _MOST_RECORDS = 100_000
@@ -86,7 +87,4 @@ def kernel_kill(pids: Collection[int], path: str | Path = "/dev/kmsg") -> str:
 
 
 def _lines(path: Path) -> list[str]:
-    try:
-        return path.read_text(errors="replace").splitlines()
-    except OSError:
-        return []
+    return (file_text(path) or "").splitlines()

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import pwd
 import time
+from functools import lru_cache
 from io import FileIO
+from pathlib import Path
 from typing import NamedTuple
 
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -70,6 +73,23 @@ class Sizes(NamedTuple):
     total: int
     swap_used: int
     swap_total: int
+
+
+def file_text(path: Path) -> str | None:
+    """The content of a small file; None if it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+
+
+@lru_cache(maxsize=1024)
+def user_name(uid: int) -> str | None:
+    """The name of an account; None for an id without one."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return None
 
 
 def boot_time(proc: str = "/proc") -> float:

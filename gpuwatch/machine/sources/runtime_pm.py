@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from gpuwatch.machine.sources.procfs import file_text
 from gpuwatch.sim import sysfs
 
 _NVIDIA = "0x10de"
@@ -44,7 +45,4 @@ class RuntimePm:
 
     @staticmethod
     def _read(path: Path) -> str:
-        try:
-            return path.read_text(encoding="ascii", errors="replace").strip()
-        except OSError:
-            return ""
+        return (file_text(path) or "").strip()

@@ -1,7 +1,7 @@
 """NVIDIA's driver as the system's files show it: /proc, /dev, /sys, and library folders.
 
-The only part of ``doctor`` that reads the operating system. Everything is read below a root folder, so that a test
-can build a machine. Sources: the driver's README (chapters "/proc interface" and "device nodes"),
+The only part of ``doctor`` that reads the operating system, and what is around it. Everything is read below a root
+folder, so that a test can build a machine. Sources: the driver's README ( "/proc interface" and "device nodes"),
 ``proc(5)``, Linux's ``sysfs-bus-pci``, Microsoft's notes on CUDA in WSL (libraries in /usr/lib/wsl/lib).
 """
 
@@ -10,7 +10,6 @@ from __future__ import annotations
 import grp
 import os
 import platform
-import pwd
 import re
 import stat
 import threading
@@ -21,6 +20,7 @@ from typing import TypeVar
 
 from gpuwatch.core.model.doctor import DeviceFile, Entry, PciCard, System
 from gpuwatch.core.model.snapshot import WSL
+from gpuwatch.machine.sources.procfs import file_text, user_name
 
 T = TypeVar("T")
 
@@ -49,12 +49,12 @@ _LIBRARIES = re.compile(
 def look(environment: Mapping[str, str], root: str | Path = "/") -> System:
     """Reads everything at once; what cannot be read is None, never an exception."""
     base = Path(root)
-    release = _text(base / "proc/sys/kernel/osrelease")
+    release = file_text(base / "proc/sys/kernel/osrelease")
     return System(
         kernel=release.strip() if release is not None else None,
-        distribution=_distribution(base),
+        distribution=_stated(r"^PRETTY_NAME=([\"']?)(?P<is>.+?)\1$", base / "etc/os-release"),
         libc=" ".join(filter(None, platform.libc_ver())) or None,
-        processor=_processor(base),
+        processor=_stated(r"^model name\s*:\s*(?P<is>.+)$", base / "proc/cpuinfo"),
         kernel_module=_kernel_module(base),
         modules=_modules(base),
         device_files=_device_files(base),
@@ -109,26 +109,14 @@ def within(seconds: float, work: Callable[[], T]) -> T | None:
     return results[0] if results else None
 
 
-def _text(path: Path) -> str | None:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return None
-
-
-def _distribution(base: Path) -> str | None:
-    """PRETTY_NAME of ``os-release(5)``."""
-    match = re.search(r'^PRETTY_NAME=(["\']?)(.+?)\1$', _text(base / "etc/os-release") or "", re.MULTILINE)
-    return match[2] if match else None
-
-
-def _processor(base: Path) -> str | None:
-    match = re.search(r"^model name\s*:\s*(.+)$", _text(base / "proc/cpuinfo") or "", re.MULTILINE)
-    return match[1].strip() if match else None
+def _stated(pattern: str, path: Path) -> str | None:
+    """The group ``is`` of the first line of a file that matches."""
+    match = re.search(pattern, file_text(path) or "", re.MULTILINE)
+    return match["is"].strip() if match else None
 
 
 def _kernel_module(base: Path) -> str | None:
-    version = _text(base / "proc/driver/nvidia/version")
+    version = file_text(base / "proc/driver/nvidia/version")
     if version is None:
         return None
     match = _NVRM.search(version)
@@ -136,7 +124,7 @@ def _kernel_module(base: Path) -> str | None:
 
 
 def _modules(base: Path) -> frozenset[str] | None:
-    listed = _text(base / "proc/modules")
+    listed = file_text(base / "proc/modules")
     return None if listed is None else frozenset(_MODULES.findall(listed))
 
 
@@ -155,19 +143,12 @@ def _device_file(path: Path, name: str) -> DeviceFile:
         status = path.stat()
     except OSError as error:
         return DeviceFile(path=f"/dev/{name}", usable=False, mode=error.strerror or "cannot be read")
-    owner = f"{_user(status.st_uid)} {_group(status.st_gid)}"
+    owner = f"{user_name(status.st_uid) or status.st_uid} {_group(status.st_gid)}"
     return DeviceFile(
         path=f"/dev/{name}",
         usable=os.access(path, os.R_OK | os.W_OK),
         mode=f"{stat.filemode(status.st_mode)} {owner}",
     )
-
-
-def _user(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
 
 
 def _group(gid: int) -> str:
@@ -185,13 +166,52 @@ def _cards(base: Path) -> tuple[PciCard, ...] | None:
         return None
     found = []
     for slot in slots:
-        vendor, kind = _text(slot / "vendor"), _text(slot / "class")
+        vendor, kind = file_text(slot / "vendor"), file_text(slot / "class")
         if vendor is None or kind is None:
             continue
         if vendor.strip() == _NVIDIA_VENDOR and kind.startswith(_DISPLAY_CLASS):
             driver = slot / "driver"
             found.append(PciCard(bus_id=slot.name, driver=driver.resolve().name if driver.exists() else None))
     return tuple(found)
+
+
+_JOB = (
+    ("SLURM_JOB_ID", "job"),
+    ("SLURM_JOB_PARTITION", "partition"),
+    ("SLURM_JOB_GPUS", "GPUs of the node"),
+    ("SLURM_STEP_GPUS", "GPUs of the step"),
+    ("SLURM_GPUS_ON_NODE", "GPUs on this node"),
+    ("SLURM_NTASKS", "tasks"),
+)
+"""Slurm's own variables (sbatch, "OUTPUT ENVIRONMENT VARIABLES")."""
+_SECURE_BOOT = "SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+"""UEFI's variable in efivarfs: four bytes of attributes, then 1 or 0 (UEFI 3.3, Linux efivarfs.rst)."""
+_LONGEST = 200
+
+
+def surroundings(environment: Mapping[str, str], root: Path = Path("/")) -> dict[str, str]:
+    """What is around gpuwatch (a Slurm job, a notebook service, WSL, Secure Boot): name to description."""
+    found: dict[str, str] = {}
+    if environment.get("SLURM_JOB_ID"):
+        found["Slurm"] = ", ".join(
+            f"{what} {environment[name][:_LONGEST]}" for name, what in _JOB if environment.get(name)
+        )
+    if environment.get("COLAB_RELEASE_TAG") or environment.get("COLAB_GPU"):
+        release = environment.get("COLAB_RELEASE_TAG", "")[:_LONGEST]
+        found["Google Colab"] = f"release {release}" if release else "detected by its variables"
+    if environment.get("KAGGLE_KERNEL_RUN_TYPE"):
+        found["Kaggle"] = environment["KAGGLE_KERNEL_RUN_TYPE"][:_LONGEST]
+    release = file_text(root / "proc/sys/kernel/osrelease") or ""
+    if "microsoft" in release.lower():
+        found["WSL"] = f"kernel {release.strip()[:_LONGEST]}"
+    try:
+        content = (root / "sys/firmware/efi/efivars" / _SECURE_BOOT).read_bytes()
+    except OSError:
+        content = b""
+    if len(content) == 5:
+        on = "on: the kernel loads only modules signed with an enrolled key (mokutil --list-enrolled)"
+        found["Secure Boot"] = on if content[4] == 1 else "off"
+    return found
 
 
 def container(environment: Mapping[str, str]) -> str | None:
@@ -211,7 +231,7 @@ def _container(base: Path, environment: Mapping[str, str]) -> str | None:
     if (base / "run/.containerenv").exists():
         return "podman"
     for name in ("self", "1"):
-        groups = _text(base / f"proc/{name}/cgroup") or ""
+        groups = file_text(base / f"proc/{name}/cgroup") or ""
         for pattern, kind in _CONTAINERS:
             if pattern.search(groups):
                 return kind

@@ -7,6 +7,8 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
+from gpuwatch.machine.sources.procfs import file_text
+
 _SOCK_DIAG = 4
 _BY_FAMILY, _DONE, _ERROR = 20, 3, 2
 _DUMP = 0x301
@@ -68,8 +70,4 @@ def _attributes(data: bytes) -> dict[int, bytes]:
 
 
 def _listed() -> list[str]:
-    try:
-        text = _NAMES.read_text(errors="replace")
-    except OSError:
-        return []
-    return [name for _, at, name in (line.rpartition(" @") for line in text.splitlines()) if at]
+    return [name for _, at, name in (line.rpartition(" @") for line in (file_text(_NAMES) or "").splitlines()) if at]
