@@ -28,8 +28,8 @@ class SourceUnavailable(Exception):
         self.problem = problem
 
 
-class SourceDevice(msgspec.Struct):
-    """A device of the source's current list. A source derives from it to keep more."""
+class SeenDevice(msgspec.Struct):
+    """A device that a collector identified: one that does not answer any more is still the same device for the next."""
 
     index: int
     uuid: str
@@ -38,31 +38,22 @@ class SourceDevice(msgspec.Struct):
     compute_capability: str | None = None
     state: str = "ok"
     """``ok``, ``lost``, ``reset-required``, ``failed`` or :data:`ASLEEP`."""
+    xids: tuple[Xid, ...] = ()
+    """The latest errors that the driver reported: each only once."""
+
+
+class SourceDevice(SeenDevice):
+    """A device of the source's current list. A source derives from it to keep more."""
+
     state_detail: str = ""
     counters_at: float = 0.0
     """When :attr:`Lane.SLOW` was last read, on the monotonic clock: rates divide by it. 0 before."""
     mig_instances: tuple[MigInstance, ...] = ()
     """Its partitions, as of the last :meth:`DeviceSource.sample`."""
-    xids: tuple[Xid, ...] = ()
-    """The latest errors that the driver reported."""
     xids_missing: Missing | None = None
     """Why errors are not reported."""
     accounted: tuple[AccountedProcess, ...] = ()
     """The latest processes that ended, if the driver keeps account of them."""
-
-
-class SeenDevice(msgspec.Struct, frozen=True):
-    """A device that an earlier collector identified: one that does not answer any more is still the same device."""
-
-    index: int
-    uuid: str
-    name: str
-    pci_bus_id: str
-    compute_capability: str | None = None
-    state: str = "ok"
-    """As of :class:`SourceDevice`."""
-    xids: tuple[Xid, ...] = ()
-    """What the driver reported: each error only once."""
 
 
 class GpuProcess(msgspec.Struct, frozen=True):

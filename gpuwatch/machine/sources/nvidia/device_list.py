@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from msgspec.structs import astuple
+
 from gpuwatch.core.model.metrics import Lane
 from gpuwatch.core.model.snapshot import ASLEEP_AT, UNIDENTIFIED
 from gpuwatch.machine.sources.base import ASLEEP, SeenDevice
@@ -38,12 +40,7 @@ class DeviceList:
     def __init__(self, lib: Any, seen: Iterable[SeenDevice] = ()) -> None:
         """``seen``: the devices of an earlier session, of which some may not answer any more."""
         self._lib = lib
-        self._seen = [
-            NvmlDevice(
-                device.index, device.uuid, device.name, device.pci_bus_id, device.compute_capability, device.state
-            )
-            for device in seen
-        ]
+        self._seen = [NvmlDevice(*astuple(device)) for device in seen]
         self._runtime_pm = RuntimePm()
         self.devices: list[NvmlDevice] = []
         self.woke = False
