@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.machine.collector import collector_watch
-from gpuwatch.machine.collector.collector_watch import CollectorWatch, Suspects
+from gpuwatch.machine.collector import collector_process
+from gpuwatch.machine.collector.collector_process import CollectorWatch, Suspects
 from gpuwatch.machine.collector.live_feed import LiveFeed
 from gpuwatch.machine.sources import driver_calls, procfs
 from gpuwatch.session import single_snapshot
@@ -104,11 +104,11 @@ class Looks:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.clock, self.state, self.ran, self.waited, self.faults = 100.0, b"S", 5.0, 50.0, False
         self.pages = 40
-        monkeypatch.setattr(collector_watch.time, "monotonic", lambda: self.clock)
-        monkeypatch.setattr(collector_watch.procfs, "state", lambda pid: self.state)
-        monkeypatch.setattr(collector_watch.procfs, "cpu_times", lambda pid: (self.ran, self.waited))
-        monkeypatch.setattr(collector_watch.procfs, "in_page_fault", lambda pid: self.faults)
-        monkeypatch.setattr(collector_watch.procfs, "disk_faults", lambda pid: self.pages)
+        monkeypatch.setattr(collector_process.time, "monotonic", lambda: self.clock)
+        monkeypatch.setattr(collector_process.procfs, "state", lambda pid: self.state)
+        monkeypatch.setattr(collector_process.procfs, "cpu_times", lambda pid: (self.ran, self.waited))
+        monkeypatch.setattr(collector_process.procfs, "in_page_fault", lambda pid: self.faults)
+        monkeypatch.setattr(collector_process.procfs, "disk_faults", lambda pid: self.pages)
         monkeypatch.setattr(driver_calls, "_shared", None)  # as it is afterwards
         self.page = driver_calls.CallPage()
         driver_calls.share(self.page.descriptor, {})
@@ -187,7 +187,7 @@ def test_one_look_between_two_calls_tells_nothing(looks: Looks) -> None:
 
 def test_a_real_process_that_is_stopped_in_a_call_and_continued(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [100.0]
-    monkeypatch.setattr(collector_watch.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(collector_process.time, "monotonic", lambda: clock[0])
     monkeypatch.setattr(driver_calls, "_shared", None)
     page = driver_calls.CallPage()
     driver_calls.share(page.descriptor, {})

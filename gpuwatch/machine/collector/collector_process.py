@@ -1,18 +1,37 @@
-"""The collector's process as its parent sees it: the frames that it writes, and how it ends."""
+"""The collector's process as its parent sees it: its frames, what it is doing, and how it ends.
+
+It calls the driver or waits for a CPU. Calls that crashed or hung are left out by its successor.
+"""
 
 from __future__ import annotations
 
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import suppress
+from typing import NamedTuple
 
 from gpuwatch.machine.collector.fork import ForkedProcess
 from gpuwatch.machine.history.frames import HEAD_BYTES, head
+from gpuwatch.machine.sources import procfs
+from gpuwatch.machine.sources.driver_calls import Call, CallPage, LeftOut
 
 CollectorProcess = subprocess.Popen[bytes] | ForkedProcess
 CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE)
 """Signals by which a crash of the driver's library ends it."""
+HANGS_AFTER = 4.0
+"""Seconds after which one call hangs. Slow drivers take one or two."""
+LOOK_EVERY = 1.0
+"""Seconds between looks at a process that is late."""
+_FIRST_LOOK = 2.0
+"""Seconds that a call may have stood at the first look at it: before that, the whole machine may have been stopped."""
+_SESSION = ("nvmlInit", "nvmlShutdown", "nvmlDeviceGetCount", "nvmlDeviceGetHandleByIndex")
+"""Without these there is no GPU. They may take many seconds where the driver has to be loaded."""
+_MOST_AT_ONCE = 3
+"""Calls that may hang or crash one after another; with more it is the driver as a whole."""
+_FIRST_PAUSE = 60.0
+_LONGEST_PAUSE = 3600.0
 
 
 def frames_of(process: CollectorProcess) -> Iterator[tuple[bytes, bytes]]:
@@ -57,3 +76,130 @@ def ending(code: int | None) -> str:
         except ValueError:  # a real-time signal has no name
             return f"was killed by signal {-code}"
     return f"exited with code {code}"
+
+
+class _Look(NamedTuple):
+    """A call that was under way when its process was looked at."""
+
+    call: Call
+    at: float
+    """Monotonic."""
+    ran: float
+    waited: float
+    stood: float
+    """Seconds for which it has stood in this call although it could have run."""
+    faults: int
+    """Pages from the disk so far."""
+    paging: bool
+    """Pages have come since the look before: it goes on, at the disk's pace. A look can fall between two of them."""
+
+
+class CollectorWatch:
+    """One process."""
+
+    def __init__(self, pid: int, page: CallPage | None) -> None:
+        self._pid = pid
+        self.page = page
+        self._look: _Look | None
+        self.heard()
+
+    def heard(self) -> None:
+        """It has just delivered something."""
+        self._heard, self._waited, self._look = time.monotonic(), procfs.cpu_times(self._pid)[1], None
+
+    @property
+    def call(self) -> Call | None:
+        """The call into the driver that is under way, or was at its end."""
+        page = self.page
+        try:
+            return None if page is None else page.call
+        except ValueError:  # closed by another thread just now
+            return None
+
+    @property
+    def waited(self) -> float:
+        """Seconds since it was last heard of in which it waited for a CPU: the driver is not to blame for them."""
+        return max(procfs.cpu_times(self._pid)[1] - self._waited, 0.0)
+
+    def hung(self) -> Call | None:
+        """Looks at it, as every second while it is late: the call that hangs; None for those that may take long.
+
+        Only seconds count in which it stood in that call and could have run.
+        """
+        look = self._look = self._next_look()
+        if look is None or look.stood < HANGS_AFTER or look.call.name.startswith(_SESSION):
+            return None
+        return look.call
+
+    def _next_look(self) -> _Look | None:
+        call, before = self.call, self._look
+        if call is None:
+            return None
+        now, state, (ran, waited) = time.monotonic(), procfs.state(self._pid), procfs.cpu_times(self._pid)
+        faults, paging = procfs.disk_faults(self._pid), False
+        if before is None or before.call != call:
+            stood, more = 0.0, min(now - call.since, _FIRST_LOOK) - (waited - self._waited)
+        else:
+            stood, more = before.stood, min(now - before.at, 1.5 * LOOK_EVERY) - (waited - before.waited)
+            paging = faults > before.faults
+            if state == b"R" and ran:
+                more = min(more, ran - before.ran)  # a virtual machine's CPU may stand still
+        if paging or state in procfs.STOPPED or procfs.in_page_fault(self._pid):
+            stood = more = 0.0
+        return _Look(call, now, ran, waited, stood + max(more, 0.0), faults, paging)
+
+    def blame(self) -> str:
+        """What is wrong with the living process; completes "the collector …". Empty: it waits for the driver."""
+        if self.waited > (time.monotonic() - self._heard) / 2:
+            return "waits for a CPU: the machine is busy"
+        if (self._look is not None and self._look.paging) or procfs.in_page_fault(self._pid):
+            return "waits for memory: the machine is busy"
+        return "is not waiting for the driver" if self.page is not None and self.call is None else ""
+
+    def waits_for(self) -> str:
+        """``nvmlDeviceGetUUID has not returned since 10:02:31``; empty if that is not known."""
+        call = self.call
+        if call is None:
+            return ""
+        began = time.localtime(time.time() - (time.monotonic() - call.since))
+        return f"{call.name} has not returned since {time.strftime('%H:%M:%S', began)}"
+
+    def close(self) -> None:
+        """The process has ended."""
+        page, self.page = self.page, None
+        if page is not None:
+            page.close()
+
+
+class Suspects:
+    """Calls that took a collector down. Each is tried again, after longer and longer pauses."""
+
+    def __init__(self) -> None:
+        self.left_out: dict[str, LeftOut] = {}
+        """By the call's name, for the next collector."""
+        self._times: dict[str, int] = {}
+        self._latest: list[str] = []
+        """Since the last sample."""
+
+    def add(self, name: str, what: str) -> bool:
+        """Leaves a call out, and says whether that can help; otherwise the driver as a whole does not work."""
+        if name.startswith(_SESSION) or len(self._latest) >= _MOST_AT_ONCE:
+            self.forget_latest()
+            return False
+        self._latest.append(name)
+        self._times[name] = self._times.get(name, 0) + 1
+        pause = min(_FIRST_PAUSE * 2 ** min(self._times[name] - 1, 10), _LONGEST_PAUSE)
+        again = time.strftime("%H:%M:%S", time.localtime(time.time() + pause))
+        why = f"it {what} at {time.strftime('%H:%M:%S')}, and is left out until {again}"
+        self.left_out[name] = LeftOut(why, time.monotonic() + pause)
+        return True
+
+    def forget_latest(self) -> None:
+        """The driver as a whole did not work: no call of the last time is to blame."""
+        for name in self._latest:
+            self.left_out.pop(name, None)
+        self._latest.clear()
+
+    def answered(self) -> None:
+        """A sample came: what is left out now was to blame."""
+        self._latest.clear()

@@ -19,15 +19,24 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gpuwatch.core.errors import GpuwatchError
-from gpuwatch.core.model.snapshot import Device, Snapshot
-from gpuwatch.machine.collector.collector_process import CRASHES, CollectorProcess, end, ending, exit_code, frames_of
-from gpuwatch.machine.collector.collector_watch import HANGS_AFTER, LOOK_EVERY, CollectorWatch, Suspects
+from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.machine.collector.collector_process import (
+    CRASHES,
+    HANGS_AFTER,
+    LOOK_EVERY,
+    CollectorProcess,
+    CollectorWatch,
+    Suspects,
+    end,
+    ending,
+    exit_code,
+    frames_of,
+)
 from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.machine.collector.fork import ForkedProcess
 from gpuwatch.machine.collector.host_access import LocalHost
 from gpuwatch.machine.collector.wire import FAILURE, PREVIEW, SOURCE, Receiver, Settings, Source, note, source_of
 from gpuwatch.machine.sources import procfs
-from gpuwatch.machine.sources.base import SeenDevice
 from gpuwatch.machine.sources.driver_calls import CallPage
 
 if TYPE_CHECKING:
@@ -75,17 +84,16 @@ class LiveFeed:
         first: CollectorProcess | None = None,
         share: bool = False,
     ) -> None:
-        self._interval = interval
+        self._settings = Settings(interval, on_demand, gpm, share)
+        """Those of the collector. A new one has to be given ``seen``: the driver reports each Xid once, and does not
+        say which GPU it is that it has lost."""
         self.host = LocalHost(environment)
-        self._on_demand = on_demand
-        self._gpm = gpm
-        self._share = share
         self._source = Source()
         """Where the samples come from."""
         self._heard = 0.0
         """When the collector's process last reported that a recorder's collector is late."""
         self._environment = environment
-        self._wake: Callable[[], None] | None = None
+        self._wake: Callable[[], None] = _nothing
         self._process: CollectorProcess | None = first
         self._watch: CollectorWatch | None = None
         """What that process does."""
@@ -124,42 +132,39 @@ class LiveFeed:
         """Whether a collector since the last snapshot was replaced for a call that hung."""
         self._fault = ""
         """What was wrong with the last replaced collector itself; empty if it was waiting for the driver."""
-        self._failure = ""
+        self.failure = ""
         """The error of gpuwatch itself that ended the last collector; empty once a snapshot has come."""
         self._crashed = False
         """Whether the driver's library crashes as it is opened: then no sample will come soon."""
-        self._seen: dict[str, SeenDevice] = {}
-        """What a new collector has to be given, by UUID of the device: the driver reports each Xid once, and does not
-        say which GPU it is that it has lost."""
         self._threads: list[threading.Thread] = []
 
     @property
     def interval(self) -> float:
-        return self._interval
+        return self._settings.interval
 
     @interval.setter
     def interval(self, seconds: float) -> None:
-        self._interval = seconds
+        self._settings.interval = seconds
         self._command(interval=seconds)
 
     @property
     def gpm(self) -> bool:
         """Whether GPM is read, the activity of the GPUs' parts (Hopper and later); may be set at any time."""
-        return self._gpm
+        return self._settings.gpm
 
     @gpm.setter
     def gpm(self, wanted: bool) -> None:
-        self._gpm = wanted
+        self._settings.gpm = wanted
         self._command(gpm=wanted)
 
     @property
     def share(self) -> bool:
         """Whether the samples may be those of a recorder on this machine; may be set at any time."""
-        return self._share
+        return self._settings.share
 
     @share.setter
     def share(self, wanted: bool) -> None:
-        self._share = wanted
+        self._settings.share = wanted
         self._command(share=wanted)
 
     def launch(self) -> CollectorProcess:
@@ -179,7 +184,7 @@ class LiveFeed:
 
         Once it reads, another call only sets ``wake``; the snapshots that came before wait to be drained.
         """
-        self._wake = wake
+        self._wake = wake or _nothing
         if self._threads:
             return
         self.launch()
@@ -194,15 +199,10 @@ class LiveFeed:
             self._frames.clear()
         return frames
 
-    @property
-    def failure(self) -> str:
-        """The error of gpuwatch itself that stopped the collector; empty if there is none."""
-        return self._failure
-
     def wait(self, count: int, timeout: float) -> list[Snapshot]:
         """Blocks until ``count`` snapshots are there, ``timeout`` seconds have passed, or the collector has failed."""
         with self._arrived:
-            self._arrived.wait_for(lambda: len(self._frames) >= count or bool(self._failure) or self._crashed, timeout)
+            self._arrived.wait_for(lambda: len(self._frames) >= count or bool(self.failure) or self._crashed, timeout)
         return self.drain()
 
     def sample_now(self) -> None:
@@ -218,7 +218,7 @@ class LiveFeed:
             for snapshot in self.wait(1, left):
                 if snapshot.taken_at >= asked:
                     return snapshot
-            if self._failure or self._crashed:
+            if self.failure or self._crashed:
                 return None
         return None
 
@@ -228,12 +228,12 @@ class LiveFeed:
             return FeedStatus("stopped", None if self._last is None else now - self._last)
         last = self._last
         since = now - max(self._began if last is None else last, self._pardoned)
-        overdue = since - self._interval
+        overdue = since - self._settings.interval
         age = None if last is None else now - last
         source = self._source
         origin = (source.recording, source.note)
-        if self._failure:  # known without waiting
-            overdue, why = max(overdue, 0.0), self._failure
+        if self.failure:  # known without waiting
+            overdue, why = max(overdue, 0.0), self.failure
             return FeedStatus("not-answering", age, overdue, self._replaced, why, _FAILED, self._machine, *origin)
         if overdue > _OVERDUE + self._slowest:
             why, blame = self.silence()
@@ -298,14 +298,11 @@ class LiveFeed:
 
     def _spawn(self) -> subprocess.Popen[bytes]:
         package_parent = str(Path(__file__).resolve().parents[3])
-        settings = Settings(self._interval, self._on_demand, self._gpm, self._share, self._seen)
-        settings.left_out = self._suspects.left_out
-        try:
+        settings, page = self._settings, None
+        with suppress(OSError):
             page = CallPage()
-        except OSError:
-            page = None
-        if page is not None:
-            settings.page = page.descriptor
+        settings.left_out = self._suspects.left_out
+        settings.page = None if page is None else page.descriptor
         try:
             process = subprocess.Popen(
                 [sys.executable, "-P", "-c", _START, package_parent, msgspec.json.encode(settings).decode()],
@@ -335,7 +332,7 @@ class LiveFeed:
                 patience = self._patience()
                 last = max(self._last or 0.0, self._started, self._pardoned)
                 now = time.monotonic()
-                late = last + (_FIRST_LATE if self._last is None else self._interval + _OVERDUE)
+                late = last + (_FIRST_LATE if self._last is None else self._settings.interval + _OVERDUE)
                 wake = max(max(last, self._heard) + patience, now) + 0.05
                 if now >= late:
                     self._look_at_host()
@@ -358,7 +355,7 @@ class LiveFeed:
             self._process = None
             self._replaced += 1
             self._in_vain += 1
-            pause = _FAILED_PAUSE if self._failure else min(10.0, 0.5 * 2 ** min(self._replaced, 5))
+            pause = _FAILED_PAUSE if self.failure else min(10.0, 0.5 * 2 ** min(self._replaced, 5))
             if spared:
                 pause = 0.0  # the next one does not make that call
 
@@ -383,7 +380,7 @@ class LiveFeed:
     def _ended(self, process: CollectorProcess) -> bool:
         """Notes how a collector ended; whether it was a call that the next one will not make."""
         code = exit_code(process)
-        self._fault = _FAILED if self._failure else ending(code)
+        self._fault = _FAILED if self.failure else ending(code)
         call = self._watch.call if self._watch is not None else None
         spared = False
         if call is not None and code is not None and code < 0 and -code in CRASHES:
@@ -405,8 +402,7 @@ class LiveFeed:
         if self._host is None:
             self._host = HostReader(), ProcessTable()
         self._machine = host_snapshot(*self._host)
-        if self._wake is not None:
-            self._wake()
+        self._wake()
 
     def _patience(self) -> float:
         """Seconds without a snapshot after which the collector is replaced.
@@ -414,7 +410,8 @@ class LiveFeed:
         A slow driver needs time, and a new collector asks it for more than the old one did: the time doubles with
         every collector that produced nothing.
         """
-        return max(_REPLACE_AFTER * (1 << min(self._in_vain, _MOST_DOUBLINGS)), 5 * self._interval, 3 * self._took)
+        doubled = _REPLACE_AFTER * (1 << min(self._in_vain, _MOST_DOUBLINGS))
+        return max(doubled, 5 * self._settings.interval, 3 * self._took)
 
     def _pace(self, took: float) -> None:
         """Notes how long a sample took: a driver that answers slowly is not silent."""
@@ -422,40 +419,37 @@ class LiveFeed:
 
     def _read(self, process: CollectorProcess) -> None:
         receiver = Receiver()
-        devices: tuple[Device, ...] = ()
         ahead, self._ahead = self._ahead, ()
         for kind, frame in chain(ahead, frames_of(process)):
             if process is not self._process:
                 return  # a replaced collector that answers after all
             if kind == FAILURE:
                 with self._arrived:
-                    self._failure = frame.decode()
+                    self.failure = frame.decode()
                     self._arrived.notify_all()
-                if self._wake is not None:
-                    self._wake()
-                continue
-            if kind == SOURCE:
+            elif kind == SOURCE:
                 self._source, self._heard = source_of(frame), time.monotonic()
-                if self._wake is not None:
-                    self._wake()
-                continue
-            snapshot = receiver.receive(kind, frame)
-            if kind == PREVIEW:
+            elif kind == PREVIEW:
                 with self._arrived:
-                    self.preview = snapshot
+                    self.preview = receiver.receive(kind, frame)
                     self._arrived.notify_all()
                 continue
-            self._suspects.answered()
-            if self._watch is not None:
-                self._watch.heard()
-            self._in_vain, self._hung_before = 0, False
-            self._pace(snapshot.took_seconds)
-            if snapshot.devices is not devices:
-                devices = snapshot.devices
-                note(self._seen, devices)
-            with self._arrived:  # who reads "ok" finds the sample, and who has the sample does not read "starting"
-                self._frames.append(snapshot)
-                self._last, self._machine, self._failure, self._crashed = time.monotonic(), None, "", False
-                self._arrived.notify_all()
-            if self._wake is not None:
-                self._wake()
+            else:
+                self._take(receiver.receive(kind, frame))
+            self._wake()
+
+    def _take(self, snapshot: Snapshot) -> None:
+        self._suspects.answered()
+        if self._watch is not None:
+            self._watch.heard()
+        self._in_vain, self._hung_before = 0, False
+        self._pace(snapshot.took_seconds)
+        note(self._settings.seen, snapshot.devices)
+        with self._arrived:  # who reads "ok" finds the sample, and who has the sample does not read "starting"
+            self._frames.append(snapshot)
+            self._last, self._machine, self.failure, self._crashed = time.monotonic(), None, "", False
+            self._arrived.notify_all()
+
+
+def _nothing() -> None:
+    """Nobody is to be woken."""
