@@ -20,43 +20,39 @@ _Key = tuple[str | None, int, float | None]
 _STEPS = 8
 
 
-class _User(msgspec.Struct):
-    """A process on a device, and what was observed of it there."""
+class ObservedProcess(msgspec.Struct, kw_only=True):
+    """What was observed of a process on a device."""
 
-    row: Process
     last: float
-    """When it was last seen on this device."""
-    older: bool
-    """Whether it was already there in the first sample."""
-    peak: float | None = None
-    """Bytes."""
+    """When it was last seen there, in seconds since the epoch."""
+    memory_peak_bytes: float | None = None
+    sm_percent_max: float | None = None
+    sm_percent_seconds: float = 0.0
+    """Percent times seconds, over :attr:`sm_seconds`."""
     sm_seconds: float = 0.0
     """Seconds for which its SM utilization is known."""
-    sm_sum: float = 0.0
-    """Percent times seconds."""
-    sm_max: float | None = None
-    seconds: float = 0.0
-    """How long it was seen on this device, without gaps."""
+    held_seconds: float = 0.0
+    """Seconds for which it was seen on the device, without gaps between samples."""
 
-    def look(self, row: Process, at: float, gap: float) -> None:
-        """Takes its row of a new sample, whose utilization is that of the time since the previous one."""
-        self.row = row
-        held = row.number("gpu_memory_bytes")
-        if held is not None:
-            self.peak = max(self.peak or 0.0, held)
-        self.add(at, gap)
-
-    def add(self, at: float, gap: float) -> None:
-        """Adds the time until ``at`` with the utilization of its row, unless it is longer than ``gap`` seconds."""
+    def observe(self, row: Process, at: float, gap: float) -> None:
+        """Adds the time since it was last seen, unless that is longer than ``gap`` seconds, with the row of its end."""
         seconds, self.last = at - self.last, at
         if not 0 < seconds <= gap:
             seconds = 0.0
-        self.seconds += seconds
-        used = self.row.number("sm_percent")
-        if used is not None:
-            self.sm_max = used if self.sm_max is None else max(self.sm_max, used)
+        self.held_seconds += seconds
+        held, used = row.readings.get("gpu_memory_bytes"), row.readings.get("sm_percent")
+        if isinstance(held, (int, float)):
+            self.memory_peak_bytes = held if self.memory_peak_bytes is None else max(self.memory_peak_bytes, held)
+        if isinstance(used, (int, float)):
+            self.sm_percent_max = used if self.sm_percent_max is None else max(self.sm_percent_max, used)
             self.sm_seconds += seconds
-            self.sm_sum += used * seconds
+            self.sm_percent_seconds += used * seconds
+
+
+class _User(ObservedProcess, kw_only=True):
+    row: Process
+    older: bool
+    """Whether it was already there in the first sample."""
 
 
 _Identity = tuple[int, float | None]
@@ -99,7 +95,7 @@ class ProcessEvents:
         if snapshot.processes is self._rows and read == self._read:
             for uuid in read:
                 for item in self._here[uuid].values():
-                    item.add(at, gap)
+                    item.observe(item.row, at, gap)
             return unsampled + (self._events({}, {}, snapshot, at) if self.waiting else []), {}
         self._rows, self._read = snapshot.processes, read
         gone: dict[_Identity, list[_User]] = {}
@@ -119,10 +115,11 @@ class ProcessEvents:
             for key, row in now.items():
                 present = known.get(key) if known is not None else None
                 if present is None:
-                    present = _User(row, at, older=known is None)
+                    present = _User(row=row, last=at, older=known is None)
                     if known is not None:
                         added.setdefault(_identity(row), []).append(row)
-                present.look(row, at, gap)
+                present.row = row
+                present.observe(row, at, gap)
                 here[key] = present
         forget_gone({device.uuid for device in snapshot.devices}, self._here)
         return unsampled + self._events(gone, added, snapshot, at), freed
@@ -233,20 +230,21 @@ def _observed(users: list[_User], peak: float | None) -> list[str]:
     freed = sum(user.row.number("gpu_memory_bytes") or 0.0 for user in users)
     if freed:
         parts.append(f"{memory(freed)} freed")
-    peak = peak if several else users[0].peak
+    peak = peak if several else users[0].memory_peak_bytes
     if peak:
         parts.append(f"peak {memory(peak)}{' in total' if several else ''}")
-    held = sum(user.seconds for user in users)
+    held = sum(user.held_seconds for user in users)
     if held > 0:
         since = " since gpuwatch started" if any(user.older for user in users) else ""
-        longest = max(user.seconds for user in users)
+        longest = max(user.held_seconds for user in users)
         together = f" ({lasted(held)} of GPU time)" if several else ""
         parts.append(f"held {'them' if several else 'it'} for {lasted(longest)}{together}{since}")
     known = sum(user.sm_seconds for user in users)
-    most = [user.sm_max for user in users if user.sm_max is not None]
+    most = [user.sm_percent_max for user in users if user.sm_percent_max is not None]
     if known > 0 and most:
         part = f" in {lasted(known)} with samples" if known < held / 2 else ""
-        parts.append(f"SM avg {sum(user.sm_sum for user in users) / known:.0f} % max {max(most):.0f} %{part}")
+        mean = sum(user.sm_percent_seconds for user in users) / known
+        parts.append(f"SM avg {mean:.0f} % max {max(most):.0f} %{part}")
     return parts
 
 

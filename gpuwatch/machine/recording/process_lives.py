@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-import msgspec
-
 from gpuwatch.core.model.accounting import SLACK, AccountedProcess
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
 from gpuwatch.machine.history.gone_devices import forget_gone
+from gpuwatch.machine.history.process_events import ObservedProcess
 
 Key = tuple[int, float, str]
 """Pid, start time (-1 if unknown) and UUID of the device."""
 
 
-class ProcessLife(msgspec.Struct, kw_only=True):
+class ProcessLife(ObservedProcess, kw_only=True):
     """A process on a device, as far as it was recorded."""
 
     pid: int
@@ -22,8 +21,7 @@ class ProcessLife(msgspec.Struct, kw_only=True):
     device_uuid: str | None
     device_index: int | None
     first: float
-    """When it was first and last seen there, in seconds since the epoch."""
-    last: float
+    """When it was first seen there, in seconds since the epoch."""
     user: str | None
     command: str | None
     """With secrets masked."""
@@ -32,14 +30,6 @@ class ProcessLife(msgspec.Struct, kw_only=True):
     framework: str | None
     container: str | None
     mig_instance: str | None
-    memory_peak_bytes: float | None = None
-    sm_percent_max: float | None = None
-    sm_percent_seconds: float = 0.0
-    """Percent times seconds, over :attr:`sm_seconds`."""
-    sm_seconds: float = 0.0
-    """Seconds for which its SM utilization is known."""
-    held_seconds: float = 0.0
-    """Seconds for which it was seen on the device, without gaps in the recording."""
     accounted: AccountedProcess | None = None
     """Its whole life by the driver's accounting mode, if that is on, once it has ended."""
 
@@ -102,20 +92,10 @@ class ProcessLives:
             )  # fmt: skip
         self._lives[key] = life
         self._changed.add(key)
-        seconds, life.last = at - life.last, at
-        if not 0 <= seconds <= self._gap:
-            seconds = 0.0
-        life.held_seconds += seconds
+        life.observe(row, at, self._gap)
         life.framework = row.framework or life.framework
         life.command = row.command or life.command
         life.user = row.user or life.user
-        held, used = row.readings.get("gpu_memory_bytes"), row.readings.get("sm_percent")
-        if isinstance(held, (int, float)):
-            life.memory_peak_bytes = held if life.memory_peak_bytes is None else max(life.memory_peak_bytes, held)
-        if isinstance(used, (int, float)):
-            life.sm_percent_max = used if life.sm_percent_max is None else max(life.sm_percent_max, used)
-            life.sm_seconds += seconds
-            life.sm_percent_seconds += used * seconds
 
     def changed(self, oldest: float) -> Iterable[ProcessLife]:
         """Those that were seen since the last call. Those not seen since ``oldest`` are forgotten afterwards."""
