@@ -12,7 +12,7 @@ from gpuwatch.core.formatting.durations import lasted
 from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.formatting.units import per_second, size
 from gpuwatch.core.model.trials import Trial
-from gpuwatch.experiment.trials.progress import Begun, Progress
+from gpuwatch.experiment.trials.trial_setup import Begun, Progress
 
 if TYPE_CHECKING:
     from rich.constrain import Constrain

@@ -11,7 +11,7 @@ from rich.console import Console
 from gpuwatch.cli import trial_progress
 from gpuwatch.core.model.run import Memory
 from gpuwatch.core.model.trials import StepTime, Trial
-from gpuwatch.experiment.trials.progress import Begun
+from gpuwatch.experiment.trials.trial_setup import Begun
 from tests.diagnosis.cases import GIB, draft
 
 TIME = StepTime(median_seconds=0.1, low_seconds=0.09, high_seconds=0.11, timed=20)

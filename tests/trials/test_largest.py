@@ -22,10 +22,9 @@ from gpuwatch.experiment.probing.probe_scripts import hooked
 from gpuwatch.experiment.trials import largest
 from gpuwatch.experiment.trials.largest import Search, Span, fit, parse_span
 from gpuwatch.experiment.trials.plan import Configuration
-from gpuwatch.experiment.trials.progress import Progress
 from gpuwatch.experiment.trials.settings import named
 from gpuwatch.experiment.trials.trial import Goal
-from gpuwatch.experiment.trials.trial_setup import TrialSetup
+from gpuwatch.experiment.trials.trial_setup import Progress, TrialSetup
 from gpuwatch.sim.machine import SimMachine
 from tests.conftest import has_cuda_wheel
 from tests.forked import forked

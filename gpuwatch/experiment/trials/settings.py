@@ -158,73 +158,21 @@ def _by_probe(name: str, probe: str, options: dict[str, Any], **more: Any) -> Se
     )
 
 
-def _of_environment(name: str, probe: str, label: str, **more: Any) -> Setting:
-    """A setting that is the probe's ENVIRONMENT alone."""
-    variables = find_probe(probe).environment
-    return _variables(name, label, variables, framework="tensorflow", **more)
+def _of_environment(name: str, script: str, label: str, **more: Any) -> Setting:
+    """A setting that is a probe's ENVIRONMENT alone."""
+    return _variables(name, label, find_probe(script).environment, framework="tensorflow", **more)
 
 
-def _growth() -> Setting:
-    same = ("TF_FORCE_GPU_ALLOW_GROWTH", *_GROWTH)
-    return _of_environment("growth", "growth-env", "memory growth", same=same)
+def _limited(name: str, label: str, *same: str) -> Callable[[str], Setting]:
+    def make(value: str) -> Setting:
+        mib = parse_size(value) // _MIB
+        if mib < 1:
+            raise UsageError(f"{value}: less than 1 MiB", hint="for example --config limit=6GiB")
+        amount = f"{mib // 1024} GiB" if mib % 1024 == 0 else f"{mib} MiB"
+        same_settings = (*same, *_GROWTH, *_AMOUNT)
+        return _by_probe(f"{name}={value}", name, {"memory_limit": mib}, label=f"{label} {amount}", same=same_settings)
 
-
-def _async() -> Setting:
-    setting = _of_environment(
-        "async-allocator", "async-allocator", "CUDA's asynchronous allocator", same=("TF_GPU_ALLOCATOR",)
-    )
-    return msgspec.structs.replace(setting, probe="async-allocator", tier=find_probe("async-allocator").tier)
-
-
-def _cpu() -> Setting:
-    variables = find_probe("cpu-only").environment
-    return _variables("cpu-only", "no GPU", variables, same=("CUDA_VISIBLE_DEVICES",))
-
-
-def _mixed() -> Setting:
-    return Setting(
-        name="mixed-float16",
-        label="mixed precision (Keras)",
-        framework="tensorflow",
-        probe="mixed-float16",
-        changes_results=True,
-        simulated=False,
-        code='import keras\n\nkeras.mixed_precision.set_global_policy("mixed_float16")',
-    )
-
-
-def _xla() -> Setting:
-    return _variables(
-        "xla",
-        "XLA for all graphs",
-        {"TF_XLA_FLAGS": "--tf_xla_auto_jit=2"},
-        framework="tensorflow",
-        changes_results=True,
-        simulated=False,
-        same=("TF_XLA_FLAGS",),
-    )
-
-
-def _limit(value: str) -> Setting:
-    mib = _mib(value)
-    return _by_probe(
-        f"limit={value}",
-        "limit",
-        {"memory_limit": mib},
-        label=f"memory limit {_amount(mib)}",
-        same=(*_GROWTH, *_AMOUNT),
-    )
-
-
-def _grow_to_limit(value: str) -> Setting:
-    mib = _mib(value)
-    return _by_probe(
-        f"grow-to-limit={value}",
-        "grow-to-limit",
-        {"memory_limit": mib},
-        label=f"memory growth up to {_amount(mib)}",
-        same=("TF_FORCE_GPU_ALLOW_GROWTH", *_GROWTH, *_AMOUNT),
-    )
+    return make
 
 
 def _fraction(value: str) -> Setting:
@@ -254,29 +202,35 @@ def _visible(value: str) -> Setting:
     return _variables(f"visible={value}", label, variables, needs="several-gpus", same=same)
 
 
-def _mib(value: str) -> int:
-    mib = parse_size(value) // _MIB
-    if mib < 1:
-        raise UsageError(f"{value}: less than 1 MiB", hint="for example --config limit=6GiB")
-    return mib
-
-
-def _amount(mib: int) -> str:
-    return f"{mib // 1024} GiB" if mib % 1024 == 0 else f"{mib} MiB"
-
-
 def _of(framework: str, name: str, label: str, variable: str, value: str, **more: Any) -> Callable[[], Setting]:
     return lambda: _variables(name, label, {variable: value}, framework=framework, same=(variable,), **more)
 
 
-_SEGMENTS = "expandable_segments:True"
+_ALLOWED, _JIT, _SEGMENTS = "TF_FORCE_GPU_ALLOW_GROWTH", "--tf_xla_auto_jit=2", "expandable_segments:True"
 _PLAIN: dict[str, Callable[[], Setting]] = {
     "default": lambda: Setting(name="default", label="as the program is"),
-    "growth": _growth,
-    "async-allocator": _async,
-    "mixed-float16": _mixed,
-    "xla": _xla,
-    "cpu-only": _cpu,
+    "growth": lambda: _of_environment("growth", "growth-env", "memory growth", same=(_ALLOWED, *_GROWTH)),
+    "async-allocator": lambda: _of_environment(
+        "async-allocator",
+        "async-allocator",
+        "CUDA's asynchronous allocator",
+        same=("TF_GPU_ALLOCATOR",),
+        probe="async-allocator",
+        tier=find_probe("async-allocator").tier,
+    ),
+    "mixed-float16": lambda: Setting(
+        name="mixed-float16",
+        label="mixed precision (Keras)",
+        framework="tensorflow",
+        probe="mixed-float16",
+        changes_results=True,
+        simulated=False,
+        code='import keras\n\nkeras.mixed_precision.set_global_policy("mixed_float16")',
+    ),
+    "xla": _of("tensorflow", "xla", "XLA for all graphs", "TF_XLA_FLAGS", _JIT, changes_results=True, simulated=False),
+    "cpu-only": lambda: _variables(
+        "cpu-only", "no GPU", find_probe("cpu-only").environment, same=("CUDA_VISIBLE_DEVICES",)
+    ),
     "expandable-segments": _of(
         "torch", "expandable-segments", "expandable segments", "PYTORCH_CUDA_ALLOC_CONF", _SEGMENTS, simulated=False
     ),
@@ -291,8 +245,8 @@ _PLAIN: dict[str, Callable[[], Setting]] = {
     ),
 }
 _WITH_VALUE: dict[str, tuple[Callable[[str], Setting], str]] = {
-    "limit": (_limit, "6GiB"),
-    "grow-to-limit": (_grow_to_limit, "6GiB"),
+    "limit": (_limited("limit", "memory limit"), "6GiB"),
+    "grow-to-limit": (_limited("grow-to-limit", "memory growth up to", _ALLOWED), "6GiB"),
     "fraction": (_fraction, "0.5"),
     "visible": (_visible, "1"),
 }

@@ -1,4 +1,4 @@
-"""What all trials of an experiment share: the command, the feed, the folder of their output."""
+"""What all trials of an experiment share: the command, the feed, the folder of their output, who is told of them."""
 
 from __future__ import annotations
 
@@ -15,11 +15,44 @@ from typing import Protocol
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.trials import Trial
 from gpuwatch.core.model.visibility import VisibleMap, visible_to
-from gpuwatch.experiment.trials.progress import Progress
 from gpuwatch.machine.collector.live_feed import LiveFeed
 
 _SAMPLE_SECONDS = 0.2
 _PATIENCE = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A trial that begins."""
+
+    name: str
+    number: int
+    """Of all trials, from 1."""
+    planned: int
+    """How many there will be at most; 0 if that is not known."""
+    round: int = 0
+    """0 for a start that only shows which framework the program loads."""
+    copy: int = 0
+    recorded: bool = False
+
+
+class Progress:
+    """Called by the trials, by copies that run at once from several threads. This one tells nothing."""
+
+    def says(self, text: str) -> None:
+        """Something that is done between trials, or is known so far."""
+
+    def begins(self, trial: Begun) -> None:
+        """A trial begins."""
+
+    def steps(self, count: int) -> None:
+        """Steps of the trial that runs."""
+
+    def ended(self, trial: Trial) -> None:
+        """A trial is over."""
+
+    def close(self) -> None:
+        """The experiment is over, or was interrupted."""
 
 
 class Feed(Protocol):
