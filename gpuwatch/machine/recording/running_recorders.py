@@ -19,6 +19,7 @@ from pathlib import Path
 import msgspec
 
 from gpuwatch.core import ownership
+from gpuwatch.machine.sources.procfs import boot_id
 from gpuwatch.sim.sysfs import ENV_STATE
 
 SYSTEM_FOLDER = Path("/run/gpuwatch")
@@ -61,13 +62,10 @@ _entry_of = msgspec.json.Decoder(Entry).decode
 
 def place(environment: Mapping[str, str] | None = None) -> tuple[str, str, str, str]:
     """This boot, host, namespace of pids, and simulated machine: recorders of another one show something else."""
-    names = ("/proc/sys/kernel/random/boot_id", "/proc/self/ns/pid")
-    boot = namespace = ""
+    namespace = ""
     with suppress(OSError):
-        boot = Path(names[0]).read_text().strip()
-    with suppress(OSError):
-        namespace = os.readlink(names[1])  # noqa: PTH115  # it is no path
-    return boot, os.uname().nodename, namespace, (environment or os.environ).get(ENV_STATE, "")
+        namespace = os.readlink("/proc/self/ns/pid")  # noqa: PTH115  # it is no path
+    return boot_id(), os.uname().nodename, namespace, (environment or os.environ).get(ENV_STATE, "")
 
 
 def _user_folder() -> Path:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 
 from gpuwatch import __version__
@@ -28,6 +29,7 @@ from gpuwatch.machine.recording.sealing import Sample, Sealer, write_events
 from gpuwatch.machine.recording.storable_snapshot import Storable
 from gpuwatch.machine.recording.stored_data import stamped, unstamped
 from gpuwatch.machine.recording.tables import created, looked_at
+from gpuwatch.machine.sources.procfs import boot_id
 
 SEAL_SECONDS = 60.0
 """Length of a block, which begins at a multiple of it."""
@@ -37,14 +39,6 @@ _MOST_OPEN = 600
 """Samples in a block, however short the interval."""
 _SLACK = 0.02
 """Share of the maximum size that is freed at once, so that not every block deletes one."""
-
-
-def boot_id() -> str:
-    """The kernel's name for this boot; empty if it has none."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return ""
 
 
 @dataclass(frozen=True)
@@ -362,21 +356,8 @@ class RecordingWriter:
         return int(self._db.execute(f"PRAGMA {pragma}").fetchone()[0])
 
 
-class _Lock:
-    """An open descriptor of the file, locked for as long as it is open."""
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-        self.closed = False
-
-    def close(self) -> None:
-        if not self.closed:
-            self.closed = True
-            os.close(self._descriptor)
-
-
-def _locked(path: Path) -> _Lock:
-    """Creates the file, for this user alone, and locks it; UsageError if it cannot be used."""
+def _locked(path: Path) -> FileIO:
+    """Creates the file, for this user alone, and locks it until it is closed; UsageError if it cannot be used."""
     name = file_name(path)
     why = ownership.distrust(path.parent)
     if why:
@@ -401,7 +382,7 @@ def _locked(path: Path) -> _Lock:
     except BaseException:
         os.close(descriptor)
         raise
-    return _Lock(descriptor)
+    return FileIO(descriptor)
 
 
 def _event(at: float, kind: str, text: str) -> MachineEvent:

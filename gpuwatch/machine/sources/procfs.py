@@ -92,6 +92,11 @@ def user_name(uid: int) -> str | None:
         return None
 
 
+def boot_id() -> str:
+    """The kernel's name for this boot; empty if it has none."""
+    return (file_text(Path("/proc/sys/kernel/random/boot_id")) or "").strip()
+
+
 def boot_time(proc: str = "/proc") -> float:
     """When the system booted, in seconds since the epoch. OSError, ValueError."""
     with open(f"{proc}/stat", "rb") as file:
