@@ -55,7 +55,7 @@ def check(ctx: click.Context, file: Path, as_json: bool) -> None:
 
     Exits with 0 if everything can be read, and with 1 if something is damaged. Gaps are not damage.
     """
-    from gpuwatch.machine.recording.check import checked, lines
+    from gpuwatch.machine.recording.overview import check_lines, checked
 
     progress(f"reading {file_name(file)}")
     report = checked(file)
@@ -63,7 +63,7 @@ def check(ctx: click.Context, file: Path, as_json: bool) -> None:
     if as_json:
         data(to_json(report))
     else:
-        click.echo(harmless("\n".join(lines(report)) + "\n"), nl=False)
+        click.echo(harmless("\n".join(check_lines(report)) + "\n"), nl=False)
     ctx.exit(0 if report.whole else EXIT_FAILED)
 
 

@@ -19,7 +19,7 @@ import pytest
 
 from gpuwatch.core.model.codec import schema_of
 from gpuwatch.machine.collector.recording_player import RecordingPlayer
-from gpuwatch.machine.recording.check import checked
+from gpuwatch.machine.recording.overview import checked
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.session.session import replay
 from gpuwatch.sim.machine import SimMachine

@@ -10,8 +10,7 @@ import pytest
 
 from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.machine.history.runs import RunStore
-from gpuwatch.machine.recording.check import checked
-from gpuwatch.machine.recording.overview import look_at, overview
+from gpuwatch.machine.recording.overview import checked, look_at, overview
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.tables import SCHEMA
 from gpuwatch.machine.recording.usage import usage

@@ -25,9 +25,8 @@ from gpuwatch.machine.history.frames import FINDINGS, KEY, DamagedData, framed
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.sample_chunks import ChunkReader
 from gpuwatch.machine.recording import gpu_time, minute_means
-from gpuwatch.machine.recording.check import checked, lines
 from gpuwatch.machine.recording.cut import cut_out
-from gpuwatch.machine.recording.overview import look_at, overview
+from gpuwatch.machine.recording.overview import check_lines, checked, look_at, overview
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.rows import event_of, finding_of, life_of
 from gpuwatch.machine.recording.storable_snapshot import Storable
@@ -304,7 +303,7 @@ def test_a_suspended_machine_leaves_a_gap_and_an_event(file: Path) -> None:
         assert not [one for one in recording.events() if one.kind == "clock.set"]
         ((begin, end),) = recording.gaps(5.0)
         assert end - begin == pytest.approx(3 * HOUR + 1, abs=1)
-    assert any("3 h" in line for line in lines(checked(file)))
+    assert any("3 h" in line for line in check_lines(checked(file)))
 
 
 def test_gpus_that_come_and_go(file: Path) -> None:
@@ -516,7 +515,7 @@ def test_damaged_blocks_are_left_out_and_reported(file: Path) -> None:
     db.close()
     report = checked(file)
     assert len(report.damaged) == 2
-    assert any(line.startswith("damaged: block 2,") for line in lines(report))
+    assert any(line.startswith("damaged: block 2,") for line in check_lines(report))
     with Recording(file) as recording:
         got = [kept.snapshot for kept in recording.snapshots()]
         assert len(got) < 240

@@ -1,19 +1,28 @@
-"""What is in a recording, as a document and in lines of text."""
+"""What is in a recording, and whether all of it can be read: each as a document and in lines of text."""
 
 from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator
+from pathlib import Path
 
+from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.formatting.durations import lasted
 from gpuwatch.core.formatting.terminal import file_name
 from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.formatting.units import size
-from gpuwatch.core.model.recording import RecordedGpu, RecordedProblem, RecorderRun, RecordingGap, RecordingInfo
+from gpuwatch.core.model.recording import (
+    RecordedGpu,
+    RecordedProblem,
+    RecorderRun,
+    RecordingCheck,
+    RecordingGap,
+    RecordingInfo,
+)
 from gpuwatch.machine.history.gaps import gap_limit
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.rows import RecordedFinding, Run
-from gpuwatch.machine.recording.tables import SCHEMA
+from gpuwatch.machine.recording.tables import DATABASE_ERRORS, SCHEMA, open_to_read
 from gpuwatch.machine.recording.time_expressions import shown
 
 _LISTED = 5
@@ -33,8 +42,8 @@ def look_at(recording: Recording) -> RecordingInfo:
         size_bytes=recording.path.stat().st_size,
         file_schema=SCHEMA,
         notes=recording.notes,
-        begin=time_of(recording.begin),
-        end=time_of(recording.end),
+        begin=_time_of(recording.begin),
+        end=_time_of(recording.end),
         samples=recording.samples,
         samples_hidden=recording.covered,
         host=snapshot.host.hostname if snapshot is not None else None,
@@ -48,7 +57,7 @@ def look_at(recording: Recording) -> RecordingInfo:
         users=len({life.user for life in lives if life.user}),
         events=len(recording.events()),
         problems=tuple(map(_problem, wrong)),
-        gaps=gaps_of(recording, interval),
+        gaps=_gaps_of(recording, interval),
         recorders=tuple(map(_run, runs)),
     )
 
@@ -87,20 +96,19 @@ def overview(info: RecordingInfo) -> Iterator[str]:
         yield f"  recorder  {_shown(run.began)} {ended} (gpuwatch {printable(run.gpuwatch_version)})"
 
 
-def gaps_of(recording: Recording, interval: float) -> tuple[RecordingGap, ...]:
+def _gaps_of(recording: Recording, interval: float) -> tuple[RecordingGap, ...]:
     """The times without samples, if one was taken every ``interval`` seconds."""
     return tuple(
-        RecordingGap(begin=time_of(begin), end=time_of(end), seconds=end - begin)
+        RecordingGap(begin=_time_of(begin), end=_time_of(end), seconds=end - begin)
         for begin, end in recording.gaps(gap_limit(interval))
     )
 
 
-def gap_line(gap: RecordingGap) -> str:
-    """A gap in words."""
+def _gap_line(gap: RecordingGap) -> str:
     return f"{_shown(gap.begin)} to {_shown(gap.end)} ({lasted(gap.seconds)})"
 
 
-def time_of(at: float | None) -> datetime.datetime | None:
+def _time_of(at: float | None) -> datetime.datetime | None:
     """The time of seconds since the epoch; None for a damaged number, which is no time."""
     try:
         return datetime.datetime.fromtimestamp(at, datetime.UTC) if at is not None else None
@@ -120,15 +128,15 @@ def _problem(finding: RecordedFinding) -> RecordedProblem:
         title=found.title,
         device_uuid=found.device_uuid,
         pid=found.pid,
-        since=time_of(finding.since),
-        until=time_of(finding.until),
+        since=_time_of(finding.since),
+        until=_time_of(finding.until),
     )
 
 
 def _run(run: Run) -> RecorderRun:
     return RecorderRun(
-        began=time_of(run.began),
-        ended=time_of(run.ended),
+        began=_time_of(run.began),
+        ended=_time_of(run.ended),
         ended_by=run.why or None,
         interval_seconds=run.interval,
         gpuwatch_version=run.version,
@@ -141,4 +149,48 @@ def _gaps(gaps: tuple[RecordingGap, ...]) -> Iterator[str]:
         return
     yield f"  gaps      {len(gaps)}, {lasted(sum(gap.seconds for gap in gaps))} in total"
     for gap in sorted(gaps, key=lambda gap: -gap.seconds)[:_LISTED]:
-        yield f"            {gap_line(gap)}"
+        yield f"            {_gap_line(gap)}"
+
+
+# Checking
+
+
+def checked(path: Path) -> RecordingCheck:
+    """Reads everything; :class:`~gpuwatch.core.errors.GpuwatchError` if nothing of it can be read."""
+    with Recording(path) as recording:
+        recording.verify(decode=True)
+        intervals = [run.interval for run in recording.runs]
+        damaged = [*(f"database: {line}" for line in _database(path)), *recording.damage.lines()]
+        return RecordingCheck(
+            source=file_name(path),
+            whole=not damaged,
+            damaged=tuple(damaged),
+            file_schema=SCHEMA,
+            samples=recording.samples,
+            gaps=_gaps_of(recording, max(intervals, default=1.0)),
+        )
+
+
+def check_lines(report: RecordingCheck) -> Iterator[str]:
+    """The result as text."""
+    for what in report.damaged:
+        yield f"damaged: {what}"
+    for gap in report.gaps:
+        yield f"gap: {_gap_line(gap)}"
+    summary = "not everything could be read"
+    if report.samples is not None:
+        summary = f"schema {report.file_schema}, {report.samples:,} samples, {len(report.gaps)} gaps"
+    verdict = "whole" if report.whole else f"{len(report.damaged)} damaged part{'s' if len(report.damaged) > 1 else ''}"
+    yield f"{report.source}: {verdict}; {summary}"
+
+
+def _database(path: Path) -> list[str]:
+    """What SQLite finds; empty if it cannot open the file, which the reader has noted."""
+    try:
+        db = open_to_read(path)
+        try:
+            return [line for (line,) in db.execute("PRAGMA quick_check(20)") if line != "ok"]
+        finally:
+            db.close()
+    except (*DATABASE_ERRORS, GpuwatchError):
+        return []

@@ -1,8 +1,12 @@
-"""GPU time of a recording as a document, by user, job, container, program, framework or process."""
+"""GPU time of a recording as a document, by user, job, container, program, framework or process.
+
+Of hours that are stored it is read, of others it is counted from their samples.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
+from itertools import islice
 
 from gpuwatch import __version__
 from gpuwatch.core.errors import UsageError
@@ -12,12 +16,12 @@ from gpuwatch.core.formatting.terminal import file_name
 from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.model.usage import By, Usage, UsageDevice, UsageGap, UsageGroup
 from gpuwatch.machine.history.gaps import unobserved_limit
-from gpuwatch.machine.recording.gpu_hours import gpu_time
-from gpuwatch.machine.recording.gpu_time import DeviceTime, GpuTime, ProcessTime
-from gpuwatch.machine.recording.reader import Recording
+from gpuwatch.machine.history.sample_chunks import whole
+from gpuwatch.machine.recording import retention
+from gpuwatch.machine.recording.gpu_time import HOUR, DeviceTime, GpuTime, GpuTimeMeter, ProcessTime, hour_of, merged
+from gpuwatch.machine.recording.reader import OPEN, Recording
 from gpuwatch.machine.recording.time_expressions import shown
 
-_HOUR = 3600.0
 _GAPS = 10
 """Gaps that are listed."""
 _CONTAINERS = ("pod ", "container ")
@@ -55,7 +59,7 @@ def usage(
             f"nothing was recorded from {shown(since)}{f' to {shown(until)}' if end is not None else ' on'}",
             hint=f"{file_name(recording.path)} has {shown(first)} to {shown(last)}",
         )
-    time = gpu_time(recording, since, until, progress)
+    time = _gpu_time(recording, since, until, progress)
     newest = recording.at(until)
     groups: dict[object, list[ProcessTime]] = {}
     for process in time.processes:
@@ -70,8 +74,8 @@ def usage(
         by=by,
         begin=utc(since),
         end=utc(until),
-        hours=(until - since) / _HOUR,
-        hours_recorded=time.seconds / _HOUR,
+        hours=(until - since) / HOUR,
+        hours_recorded=time.seconds / HOUR,
         gaps=tuple(_gaps(recording, since, until)),
         total=_group(time.processes, time, None),
         groups=tuple(found),
@@ -101,45 +105,45 @@ def _group(members: list[ProcessTime], time: GpuTime, by: By | None) -> UsageGro
         unreadable=by is not None and all(member.create_time is None for member in members),
         gpus=tuple(sorted({indices[member.device_uuid] for member in members if member.device_uuid in indices})),
         processes=len({(member.pid, member.create_time) for member in members if member.samples}) + more,
-        gpu_hours_held=sum(member.gpu_seconds for member in members) / _HOUR,
-        gpu_hours_used=used / _HOUR if known else None,
-        process_hours=process_seconds / _HOUR,
-        process_hours_shared=sum(member.shared_seconds for member in members) / _HOUR,
-        gpu_hours_unknown=max(process_seconds - known, 0.0) / _HOUR,
+        gpu_hours_held=sum(member.gpu_seconds for member in members) / HOUR,
+        gpu_hours_used=used / HOUR if known else None,
+        process_hours=process_seconds / HOUR,
+        process_hours_shared=sum(member.shared_seconds for member in members) / HOUR,
+        gpu_hours_unknown=max(process_seconds - known, 0.0) / HOUR,
         sm_percent_mean=100 * used / known if known else None,
         sm_percent_max=_most(member.sm_percent_max for member in members),
         memory_peak_bytes=_most(member.memory_peak_bytes for member in members),
         energy_joules=sum(member.energy_joules for member in members) if energy_seconds else None,
-        energy_gpu_hours=energy_seconds / _HOUR,
-        energy_sampled_gpu_hours=sum(member.sampled_seconds for member in members) / _HOUR,
+        energy_gpu_hours=energy_seconds / HOUR,
+        energy_sampled_gpu_hours=sum(member.sampled_seconds for member in members) / HOUR,
     )
 
 
 def _device(device: DeviceTime, time: GpuTime) -> UsageDevice:
     mine = [process for process in time.processes if process.device_uuid == device.uuid]
     known = sum(process.own_seconds + process.shared_seconds for process in mine)
-    used = sum(process.used_seconds for process in mine) / _HOUR
+    used = sum(process.used_seconds for process in mine) / HOUR
     return UsageDevice(
         index=device.index,
         uuid=device.uuid,
         name=device.name,
-        hours_recorded=device.seconds / _HOUR,
-        hours_held=device.held_seconds / _HOUR,
+        hours_recorded=device.seconds / HOUR,
+        hours_held=device.held_seconds / HOUR,
         hours_used=used if known or not device.held_seconds else None,
-        hours_held_idle=device.idle_seconds / _HOUR,
-        hours_held_unknown=device.unknown_seconds / _HOUR,
-        hours_free=max(device.seconds - device.held_seconds, 0.0) / _HOUR,
+        hours_held_idle=device.idle_seconds / HOUR,
+        hours_held_unknown=device.unknown_seconds / HOUR,
+        hours_free=max(device.seconds - device.held_seconds, 0.0) / HOUR,
         energy_joules=device.energy_joules if device.energy_seconds else None,
         energy_sampled=device.sampled_seconds > 0,
         energy_free_joules=device.free_joules if device.energy_seconds else None,
         processes_unsampled=device.unsampled_processes,
-        hours_unsampled=device.unsampled_seconds / _HOUR,
+        hours_unsampled=device.unsampled_seconds / HOUR,
     )
 
 
 def _gaps(recording: Recording, begin: float, end: float) -> Iterator[UsageGap]:
     """The longest gaps from ``begin`` to ``end``, in the order of time."""
-    interval = max((run.interval for run in recording.runs), default=1.0)
+    interval = max((run.interval for run in recording.runs), default=retention.INTERVAL)
     longer = unobserved_limit(interval)
     gaps = [gap for gap in recording.gaps_of_blocks(begin, end) if gap[1] - gap[0] > longer]
     longest = sorted(gaps, key=lambda gap: gap[0] - gap[1])[:_GAPS]
@@ -163,3 +167,37 @@ def _common(values: Iterable[str | None]) -> str | None:
 
 def _most(values: Iterable[float | None]) -> float | None:
     return max((value for value in values if value is not None), default=None)
+
+
+def _gpu_time(recording: Recording, begin: float, end: float, progress: Callable[[float], None]) -> GpuTime:
+    """GPU time from ``begin`` to ``end``: of stored hours where they are whole, else of the samples.
+
+    What was recorded twice because the clock was set back is counted twice. ``progress``: called with the share of
+    the samples that was read.
+    """
+    hours = recording.hours(begin, end)  # damaged ones are counted again
+    return merged([*hours.values(), *_counted(recording, begin, end, hours.keys(), progress)])
+
+
+def _counted(
+    recording: Recording, begin: float, end: float, stored: Collection[int], progress: Callable[[float], None]
+) -> Iterable[GpuTime]:
+    """The GPU time of samples whose hour is not stored; the samples that are in no block yet always."""
+    meter = GpuTimeMeter(max((run.interval for run in recording.runs), default=retention.INTERVAL))
+    blocks = recording.recorded_blocks()
+    wanted = []
+    for number, first, last, _ in blocks:
+        hours = range(hour_of(first), hour_of(last) + 1, HOUR)
+        missing = number == OPEN or not all(hour in stored for hour in hours)
+        wanted.append(first <= end and last >= begin and missing)
+    read = 0
+    for place, (number, _, _, count) in enumerate(blocks):
+        # With the block before it, whose last sample begins the first interval.
+        if not any(wanted[place : place + 2]):
+            continue
+        for kept in islice(whole(recording.positions_of(number)), count):
+            inside = begin < kept.at <= end and (number == OPEN or hour_of(kept.at) not in stored)
+            meter.look(kept.snapshot, counted=wanted[place] and inside)
+        read += 1
+        progress(read / max(sum(wanted), 1))
+    return meter.taken().values()
