@@ -164,22 +164,11 @@ class History:
 
     def put(self, at: float, values: Mapping[tuple[str, str], float]) -> None:
         """Appends a sample, by device UUID and metric id; all other metrics get a gap."""
-        before = self.snapshots
-        for key in values:
-            if key not in self._series:
-                self._series[key] = Series(self.capacity, before)
-        self._devices = None
-        for key, series in self._series.items():
-            series.upto(before)
-            value = values.get(key, _GAP)
-            if value != value and series.last == series.last:
-                self._known[key] = series.last
-            series.last = value
+        self.put_all((at,), {key: (value,) for key, value in values.items()})
         forget_gone({uuid for uuid, _ in values}, self._series, self._known, self._holders)
-        self._count(at)
 
     def put_all(self, times: Sequence[float], columns: Mapping[tuple[str, str], Sequence[float | None]]) -> None:
-        """Appends samples, as :meth:`put` would one by one; each column has as many values, None for a gap."""
+        """Appends samples; each column has as many values, None for a gap. All other metrics get gaps."""
         if not times:
             return
         before, none = self.snapshots, array("d", (_GAP,)) * len(times)
