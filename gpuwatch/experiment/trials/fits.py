@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Protocol
+
+import msgspec
 
 from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.core.formatting.durations import lasted
@@ -161,33 +163,16 @@ def _fit(
         return
     if not run.device_map:
         raise UsageError("--fits: it used no GPU", hint="it must use TensorFlow or PyTorch on one")
-    least = run.memory.allocator_peak_bytes or 0  # TensorFlow does not report that of a session
     if not setup.simulated:
         ways = _Limits(setup, run.framework.name if run.framework is not None else "", run)
     goal = Goal(rule, first.steps if first.ended_by != "the program" else None, budget / 2)
-    passed: dict[int, bool] = {}
-
-    def passes(amount: int) -> bool:
-        if amount not in passed:
-            if time.monotonic() > until:
-                raise _Late
-            trial = ways.run(amount, goal)
-            found.trials.append(_labelled(trial, amount))
-            if trial.run is None or trial.overridden or trial.not_tried:
-                raise UsageError(
-                    f"--fits: the program sets its own memory limit (at {trial.overridden})"
-                    if trial.overridden
-                    else f"--fits: no limit can be set: {trial.not_tried}"
-                )
-            if trial.run.verdict not in (*PASSED, "oom") and not _memory_failed(trial.run):
-                raise GpuwatchError(f"--fits: it failed for another reason: {why_failed(trial.run)}")
-            passed[amount] = trial.run.verdict in PASSED
-        return passed[amount]
-
-    upper = ways.needs(largest)
-    passed[upper] = True
-    low, high = _bisected(passes, least, upper, MIN_MEMORY_BYTES if setup.simulated else _MIB, found, budget)
-    _name_cards(ways, cards, passes, passed, low, high, found, first)
+    bisection = _Bisection(ways, goal, until, found, {ways.needs(largest): True})
+    least = run.memory.allocator_peak_bytes or 0  # TensorFlow does not report that of a session
+    try:
+        bisection.narrow(least, ways.needs(largest), MIN_MEMORY_BYTES if setup.simulated else _MIB)
+    except _Late:
+        found.notes.append(f"--budget {lasted(budget)} ended the search early.")
+    found.answer = Answer(sentence=bisection.name(cards, first))
     found.notes.append(ways.note)
 
 
@@ -195,63 +180,76 @@ class _Late(Exception):
     """The budget is used up."""
 
 
-def _memory_failed(run: Run) -> bool:
-    return bool(run.ooms) or (run.primary or "").startswith("memory.")
+@dataclass(slots=True)
+class _Bisection:
+    """Runs the program with one amount of memory after another."""
+
+    ways: _Cards
+    goal: Goal
+    until: float
+    found: ExperimentResult
+    passed: dict[int, bool]
+    """Whether it passed, by bytes."""
+    low: int = 0
+    high: int = 0
+    """Bytes that fail (or are too few) and bytes that pass, at most 5 % more."""
+
+    def passes(self, amount: int) -> bool:
+        if amount not in self.passed:
+            if time.monotonic() > self.until:
+                raise _Late
+            trial = self.ways.run(amount, self.goal)
+            self.found.trials.append(_labelled(trial, amount))
+            run = trial.run
+            if run is None or trial.overridden or trial.not_tried:
+                raise UsageError(
+                    f"--fits: the program sets its own memory limit (at {trial.overridden})"
+                    if trial.overridden
+                    else f"--fits: no limit can be set: {trial.not_tried}"
+                )
+            for_memory = run.verdict == "oom" or bool(run.ooms) or (run.primary or "").startswith("memory.")
+            self.passed[amount] = run.verdict in PASSED
+            if not self.passed[amount] and not for_memory:
+                raise GpuwatchError(f"--fits: it failed for another reason: {why_failed(run)}")
+        return self.passed[amount]
+
+    def narrow(self, least: int, upper: int, smallest: int) -> None:
+        """Moves the limits towards each other; ``least``: what its tensors take."""
+        self.low, self.high = max(min(least, upper), 0), upper
+        # Mostly it needs little more than its tensors.
+        guess = max(int(least * 1.1) // _MIB * _MIB, smallest) if least else 0
+        for _ in range(_MOST):
+            if self.high <= max(self.low * (1 + CLOSE), smallest):
+                break
+            middle = guess if self.low < guess < self.high else (self.low + self.high) // 2 // _MIB * _MIB
+            guess = 0 if middle != guess else int(guess * 1.25) // _MIB * _MIB
+            if self.passes(middle):
+                self.high, guess = middle, 0
+            else:
+                self.low = middle
+
+    def name(self, cards: Sequence[tuple[str, int]], first: Trial) -> str:
+        """Notes which cards have what it needs; the answer in a sentence."""
+        smallest = None
+        for label, amount in cards:
+            has = self.ways.needs(amount)
+            fits: bool | None = has > self.low
+            if smallest is None and fits:
+                try:
+                    fits = self.passes(has)  # the answer is what was run, not what follows from other runs
+                except _Late:
+                    fits = True if has >= self.high else None
+            if fits and smallest is None:
+                smallest = label
+            self.found.fits.append(Fit(card=label, bytes=amount, fits=fits, tried=has in self.passed))
+        self.found.needed = (self.low, self.high)
+        close = self.high - self.low <= self.low * CLOSE * 1.01
+        for_what = "to its end" if first.ended_by == "the program" else f"for {first.covered}"
+        need = f"it needs {'' if close else 'at most '}{size(self.high)}, {for_what}"
+        return f"None of the cards is large enough: {need}" if smallest is None else f"{smallest} is enough: {need}"
 
 
 def _labelled(trial: Trial, amount: int | None) -> Trial:
     """The trial with the memory that it had."""
-    from msgspec.structs import replace as changed
-
-    return trial if amount is None else changed(trial, values={**trial.values, "memory": f"{amount // _MIB}MiB"})
-
-
-def _bisected(
-    passes: Callable[[int], bool], least: int, upper: int, smallest: int, found: ExperimentResult, budget: float
-) -> tuple[int, int]:
-    """Bytes that fail (or are too few) and bytes that pass, at most 5 % more."""
-    low, high = max(min(least, upper), 0), upper
-    try:
-        # Mostly it needs little more than its tensors.
-        guess = max(int(least * 1.1) // _MIB * _MIB, smallest) if least else 0
-        for _ in range(_MOST):
-            if high <= max(low * (1 + CLOSE), smallest):
-                break
-            middle = guess if low < guess < high else (low + high) // 2 // _MIB * _MIB
-            guess = 0 if middle != guess else int(guess * 1.25) // _MIB * _MIB
-            if passes(middle):
-                high, guess = middle, 0
-            else:
-                low = middle
-    except _Late:
-        found.notes.append(f"--budget {lasted(budget)} ended the search early.")
-    return low, high
-
-
-def _name_cards(
-    ways: _Cards,
-    cards: Sequence[tuple[str, int]],
-    passes: Callable[[int], bool],
-    passed: dict[int, bool],
-    low: int,
-    high: int,
-    found: ExperimentResult,
-    first: Trial,
-) -> None:
-    smallest = None
-    for label, amount in cards:
-        has = ways.needs(amount)
-        fits: bool | None = has > low
-        if smallest is None and has > low:
-            try:
-                fits = passes(has)  # the answer is what was run, not what follows from other runs
-            except _Late:
-                fits = True if has >= high else None
-        if fits and smallest is None:
-            smallest = label
-        found.fits.append(Fit(card=label, bytes=amount, fits=fits, tried=has in passed))
-    found.needed = (low, high)
-    for_what = "to its end" if first.ended_by == "the program" else f"for {first.covered}"
-    need = f"it needs {size(high)}" if high - low <= low * CLOSE * 1.01 else f"it needs at most {size(high)}"
-    none = f"None of the cards is large enough: {need}, {for_what}"
-    found.answer = Answer(sentence=none if smallest is None else f"{smallest} is enough: {need}, {for_what}")
+    values = trial.values if amount is None else {**trial.values, "memory": f"{amount // _MIB}MiB"}
+    return msgspec.structs.replace(trial, values=values)
