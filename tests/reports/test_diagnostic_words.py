@@ -478,5 +478,5 @@ def test_without_the_doctor_the_map_has_no_columns_for_it() -> None:
     shown = table(diagnostic(looks(doctor=None)), "Which device is which GPU")
     assert shown.heads == ("NVML", "Name", "Capability", "PCI bus id", "In use", "UUID")
     assert [row[0] for row in shown.rows] == ["0", "1"]
-    assert shown.right == frozenset({0})
+    assert "NVML" in shown.right
     assert "Doctor got" in table(diagnostic(looks()), "Which device is which GPU").heads

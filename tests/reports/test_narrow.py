@@ -80,12 +80,11 @@ def test_no_word_of_a_table_is_divided_and_what_is_left_out_is_named(document: D
         drawn = "\n".join(table_lines(table, width, shorten))
         missing = _said_left_out(drawn)
         shown = set(drawn.split())
-        brief = dict(table.shorter)
         for row in table.rows:
             for column, cell in enumerate(row):
                 if table.heads[column] in missing:
                     continue
-                short = shorten(brief[column](cell) if column in brief else cell)
+                short = shorten(table.shorter.get(table.heads[column], str)(cell))
                 for whole, word in zip(cell.split(), short.split(), strict=False):
                     assert len(word) > _LONG or {whole, word} & shown, (table.title, table.heads[column], word)
 
@@ -125,7 +124,7 @@ def test_at_80_columns_a_gpu_keeps_one_line_with_its_reason_below() -> None:
 
 
 def test_a_table_too_wide_for_columns_becomes_lines_of_their_own() -> None:
-    table = Table("Map", ("GPU", "Name", "Id"), (("0", "A_very_long_single_name", UUID),), frozenset({0}))
+    table = Table("Map", ("GPU", "Name", "Id"), (("0", "A_very_long_single_name", UUID),), ("GPU",))
     lines = list(table_lines(table, 40, short_ids([UUID])))
     assert lines == ["  GPU 0", "    Name: A_very_long_single_name", f"    Id: {UUID[:12]}…"]
 
@@ -156,7 +155,7 @@ def test_one_sentence_of_all_rows_is_said_once() -> None:
     assert table.heads == ("Op", "Type", "Requested", "Ran on", "Reason", "Count")
     assert [row[-1] for row in table.rows] == ["1", "1"]
     assert table.note == "Hidden."
-    assert table.right == {5}
+    assert "Count" in table.right
     other = Fallback(op="Sub", requested="GPU:0", actual="CPU:0", reason="placement.no-kernel", detail="No kernel")
     mixed = fallback_table([*hidden, other])
     assert said_once(mixed) == mixed

@@ -10,7 +10,7 @@ from gpuwatch.core.formatting.durations import seconds
 from gpuwatch.core.formatting.units import UNKNOWN, percent, size
 from gpuwatch.core.model.comparison import Comparison, Node, OddFact
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.share.reports.content import GLYPHS, SIMULATED_MACHINE, Content, Table, clean
+from gpuwatch.share.reports.content import GLYPHS, SIMULATED_MACHINE, Content, Table, clean, columns
 from gpuwatch.share.reports.doctor_content import doctor_content
 from gpuwatch.share.reports.snapshot_content import snapshot_content
 
@@ -79,7 +79,7 @@ def odd_table(document: Comparison) -> Table:
         for fact in document.odd
     )
     heads = ("Node", "What", "There", "Most others", "Compared with")
-    return Table("Odd nodes", heads, rows, note=_notes(document), keep=frozenset({0}), sortable=True)
+    return Table("Odd nodes", heads, rows, note=_notes(document), keep=("Node",), sortable=True)
 
 
 def _notes(document: Comparison) -> str:
@@ -89,51 +89,40 @@ def _notes(document: Comparison) -> str:
 
 def node_table(document: Comparison) -> Table:
     """A row for each node: what became of it, and its machine as far as it is known."""
-    known = any(node.snapshot is not None for node in document.nodes)
-    has_runs = any(node.runs for node in document.nodes)
-    answers = any(node.answer for node in document.nodes)
-    same_names = all(node.host in (None, node.node) for node in document.nodes)
-    rows = []
-    for node in document.nodes:
-        state, word = _STATES[node.state]
-        row = [
-            clean(node.node),
-            f"{GLYPHS[state]}\u00a0{word}",
-            *(() if same_names else (clean(node.host),)),
-            UNKNOWN if node.took_seconds is None else seconds(node.took_seconds),
-        ]
-        if has_runs:
-            row.append(str(node.runs) if node.state in ("ok", "finding") else UNKNOWN)
-        if known:
-            row += _machine(node.snapshot)
-        row.append(clean("; ".join(filter(None, (node.answer, node.reason)))))
-        rows.append(tuple(row))
-    heads = ["Node", "Result", *(() if same_names else ("Host",)), "Took"]
-    heads += ["Runs"] if has_runs else []
-    heads += ["GPUs", "Busy", "Memory used", "Driver"] if known else []
-    last = "Found" if answers else "Why"
-    right = {index for index, head in enumerate(heads) if head in ("Took", "Runs", "Busy", "Memory used")}
-    less = tuple(
-        index for name in ("Took", "Host", "Runs", "Driver") for index in range(len(heads)) if heads[index] == name
+    nodes = document.nodes
+    known = any(node.snapshot is not None for node in nodes)
+    has_runs = any(node.runs for node in nodes)
+    same_names = all(node.host in (None, node.node) for node in nodes)
+    last = "Found" if any(node.answer for node in nodes) else "Why"
+    empty = not any(node.answer or node.reason for node in nodes)
+    cells = (
+        {
+            "Node": clean(node.node),
+            "Result": f"{GLYPHS[_STATES[node.state][0]]}\u00a0{_STATES[node.state][1]}",
+            "Host": clean(node.host),
+            "Took": UNKNOWN if node.took_seconds is None else seconds(node.took_seconds),
+            "Runs": str(node.runs) if node.state in ("ok", "finding") else UNKNOWN,
+            **(_machine(node.snapshot) if known else {}),
+            last: clean("; ".join(filter(None, (node.answer, node.reason)))),
+        }
+        for node in nodes
     )
-    empty = all(row[-1] == UNKNOWN for row in rows)
     return Table(
         "Nodes",
-        tuple(heads if empty else [*heads, last]),
-        tuple(row[:-1] if empty else row for row in rows),
-        frozenset(right),
+        *columns(cells),
+        right=("Took", "Runs", "Busy", "Memory used"),
         note="" if document.odd else _notes(document),
-        keep=frozenset({0, 1}),
-        optional=less,
+        keep=("Node", "Result"),
+        optional=("Took", "Host", "Runs", "Driver"),
         lines=3,
         sortable=True,
-    )
+    ).without(*["Host"] * same_names, *["Runs"] * (not has_runs), *[last] * empty)
 
 
-def _machine(snapshot: Snapshot | None) -> list[str]:
+def _machine(snapshot: Snapshot | None) -> dict[str, str]:
     """GPUs, the busiest one's utilization, memory used of all, and the driver."""
     if snapshot is None:
-        return [UNKNOWN] * 4
+        return dict.fromkeys(("GPUs", "Busy", "Memory used", "Driver"), UNKNOWN)
     names = Counter(clean(device.name) for device in snapshot.devices)
     busy = [value for device in snapshot.devices if (value := device.number("utilization.gpu_percent")) is not None]
     used = [device.number("memory.used_bytes") for device in snapshot.devices]
@@ -141,12 +130,12 @@ def _machine(snapshot: Snapshot | None) -> list[str]:
     memory = UNKNOWN
     if used and None not in used and None not in total:
         memory = f"{size(sum(filter(None, used)))} of {size(sum(filter(None, total)))}"
-    return [
-        ", ".join(f"{count} × {name}" for name, count in names.items()) or UNKNOWN,
-        percent(max(busy)) if busy else UNKNOWN,
-        memory,
-        clean(snapshot.driver.version) if snapshot.driver is not None else UNKNOWN,
-    ]
+    return {
+        "GPUs": ", ".join(f"{count} × {name}" for name, count in names.items()) or UNKNOWN,
+        "Busy": percent(max(busy)) if busy else UNKNOWN,
+        "Memory used": memory,
+        "Driver": clean(snapshot.driver.version) if snapshot.driver is not None else UNKNOWN,
+    }
 
 
 def simulated_machines(document: Comparison) -> str:

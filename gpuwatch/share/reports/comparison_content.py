@@ -150,7 +150,7 @@ def comparison_table(document: Comparison, title: str) -> Table:
         title,
         tuple(head for _, head in known),
         tuple(rows),
-        frozenset(index for index, (name, _) in enumerate(known) if name in RIGHT),
+        tuple(HEADS[name] for name in RIGHT),
         note=" ".join(
             part
             for part in (
@@ -162,8 +162,8 @@ def comparison_table(document: Comparison, title: str) -> Table:
             )
             if part
         ),
-        keep=frozenset(index for index, (name, _) in enumerate(known) if name in _WHOLE),
-        optional=tuple(index for name in _LESS for index, (known_name, _) in enumerate(known) if name == known_name),
+        keep=tuple(HEADS[name] for name in _WHOLE),
+        optional=tuple(HEADS[name] for name in _LESS),
         lines=3,
         sortable=True,
         charts=tuple(chart for chart in drawn if chart is not None),
@@ -174,7 +174,7 @@ def _skipped(document: Comparison) -> Table:
     """Why runs were skipped: their rows are empty."""
     named = zip(labels(document.runs), document.runs, strict=True)
     rows = tuple((name, clean(run.verdict_reason)) for name, run in named if run.verdict == "skipped")
-    return Table("Skipped", ("Config", "Why"), rows, frozenset(), lines=4)
+    return Table("Skipped", ("Config", "Why"), rows, lines=4)
 
 
 def _on_both(run: Run) -> bool:
@@ -275,4 +275,4 @@ def _findings(document: Comparison) -> Table:
         )
         for (level, cause, title, action), theirs in sorted(who.items(), key=lambda item: item[0][0])
     ]
-    return Table("Findings of the runs", ("Config", "Cause", "What", "What to do"), tuple(rows), below=3)
+    return Table("Findings of the runs", ("Config", "Cause", "What", "What to do"), tuple(rows), below="What to do")

@@ -6,8 +6,8 @@ Text, Markdown and HTML all draw it, so a new section is written once. Every str
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
@@ -49,25 +49,25 @@ EVERY_RUN = "Every run"
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of text under headings; columns are named by index."""
+    """Rows of text under headings; columns are named by their headings, which a table may lack."""
 
     title: str
     heads: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
-    right: frozenset[int] = frozenset()
+    right: Collection[str] = ()
     """Columns of numbers, aligned right."""
     note: str = ""
-    keep: frozenset[int] = frozenset()
+    keep: Collection[str] = ()
     """Columns that a narrow terminal must not narrow."""
     one_line: bool = False
     """Whether rows stay on one line (long lists): the last column is cut, none is folded."""
-    optional: tuple[int, ...] = ()
+    optional: tuple[str, ...] = ()
     """Columns that a narrow terminal leaves out, in this order; other formats have them all."""
     lines: int = 0
     """Most lines of a row on a terminal; 0: as many as it needs."""
-    below: int | None = None
+    below: str | None = None
     """A column of sentences, which a narrow terminal puts under its row."""
-    shorter: tuple[tuple[int, Callable[[str], str]], ...] = ()
+    shorter: Mapping[str, Callable[[str], str]] = field(default_factory=dict)
     """Columns with a short form of their cells, for narrow terminals."""
     charts: tuple[Chart, ...] = ()
     """Drawn above the rows, by formats that can draw."""
@@ -78,18 +78,17 @@ class Table:
     folded: bool = False
     """Whether formats that can fold it show it only on demand."""
 
-    def without(self, *gone: int) -> Table:
-        kept = [i for i in range(len(self.heads)) if i not in gone]
-        return replace(
-            self,
-            heads=tuple(self.heads[i] for i in kept),
-            rows=tuple(tuple(row[i] for i in kept) for row in self.rows),
-            right=frozenset(kept.index(i) for i in self.right if i in kept),
-            keep=frozenset(kept.index(i) for i in self.keep if i in kept),
-            below=kept.index(self.below) if self.below in kept else None,
-            optional=tuple(kept.index(i) for i in self.optional if i in kept),
-            shorter=tuple((kept.index(i), brief) for i, brief in self.shorter if i in kept),
-        )
+    def without(self, *gone: str) -> Table:
+        """The table without the columns of these headings."""
+        kept = [i for i, head in enumerate(self.heads) if head not in gone]
+        rows = tuple(tuple(row[i] for i in kept) for row in self.rows)
+        return replace(self, heads=tuple(self.heads[i] for i in kept), rows=rows)
+
+
+def columns(cells: Iterable[Mapping[str, str]]) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
+    """Headings and rows of a :class:`Table`, of rows that have their cells by heading."""
+    rows = tuple(cells)
+    return tuple(rows[0]) if rows else (), tuple(tuple(row.values()) for row in rows)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,10 @@ from gpuwatch.core.model.doctor import STATE_ORDER, Check, Doctor
 from gpuwatch.core.model.run import DeviceMapping, Run
 from gpuwatch.core.model.snapshot import Process, Snapshot
 from gpuwatch.share.reports import charts
-from gpuwatch.share.reports.content import Table, clean, variable_value
+from gpuwatch.share.reports.content import Table, clean, columns, variable_value
 from gpuwatch.share.reports.diagnostic_story import name_of, nvml_silent, short_command, utc
 from gpuwatch.share.reports.doctor_content import GROUPS, check_row
-from gpuwatch.share.reports.tables import cut, short_device
+from gpuwatch.share.reports.tables import first_columns, short_device
 
 _EFFECTS = {
     "effect": "● has effect",
@@ -36,11 +36,6 @@ _FIRST = frozenset(
 """Checks that come first among those that passed."""
 _HERE = "this shell"
 _SHELL = "Environment variables are those of the shell that made this report"
-
-
-_MAP_HEADS = (
-    *("Framework", "CUDA", "NVML", "Name", "Capability", "PCI bus id", "Doctor got", "Program got", "In use", "UUID"),
-)
 _OF_DOCTOR = ("Framework", "CUDA", "Doctor got")
 """Columns of which nothing is known without the doctor."""
 
@@ -62,23 +57,22 @@ def device_map(document: Diagnostic) -> Table:
             for device in snapshot.devices
         ]
     program = _latest(document)
-    rows = tuple(
-        (
-            short_device(entry.framework_device) if entry.framework_device else "no device",
-            clean(entry.cuda_ordinal),
-            clean(entry.physical_index),
-            _name(entry, snapshot),
-            clean(entry.compute_capability),
-            clean(entry.pci_bus_id),
-            size(entry.granted_bytes),
-            _granted(program, entry) if program is not None else UNKNOWN,
-            _now(entry, snapshot),
-            clean(entry.uuid),
-        )
+    asked = doctor is not None and doctor.framework is not None
+    cells = (
+        {
+            "Framework": short_device(entry.framework_device or "no device") if asked else UNKNOWN,
+            "CUDA": clean(entry.cuda_ordinal),
+            "NVML": clean(entry.physical_index),
+            "Name": _name(entry, snapshot),
+            "Capability": clean(entry.compute_capability),
+            "PCI bus id": clean(entry.pci_bus_id),
+            "Doctor got": size(entry.granted_bytes),
+            "Program got": _granted(program, entry) if program is not None else UNKNOWN,
+            "In use": _now(entry, snapshot),
+            "UUID": clean(entry.uuid),
+        }
         for entry in entries
     )
-    if doctor is None or doctor.framework is None:
-        rows = tuple((UNKNOWN, *row[1:]) for row in rows)  # no framework was asked
     who = ["the doctor's own run"] + ([name_of(program)] if program is not None else [])
     if not entries:
         return Table("Which device is which GPU", (), (), note=_unmapped(document))
@@ -94,14 +88,13 @@ def device_map(document: Diagnostic) -> Table:
     left_out = (*(_OF_DOCTOR if doctor is None else ()), *(() if program is not None else ("Program got",)))
     return Table(
         "Which device is which GPU",
-        _MAP_HEADS,
-        rows,
-        frozenset(map(_MAP_HEADS.index, ("CUDA", "NVML", "Doctor got", "Program got"))),
+        *columns(cells),
+        right=("CUDA", "NVML", "Doctor got", "Program got"),
         note=note,
-        keep=frozenset(map(_MAP_HEADS.index, ("Framework", "PCI bus id", "In use"))),
-        optional=(_MAP_HEADS.index("Capability"),),
-        below=_MAP_HEADS.index("UUID"),
-    ).without(*map(_MAP_HEADS.index, left_out))
+        keep=("Framework", "PCI bus id", "In use"),
+        optional=("Capability",),
+        below="UUID",
+    ).without(*left_out)
 
 
 def _unmapped(document: Diagnostic) -> str:
@@ -156,7 +149,7 @@ def checks(document: Diagnostic, doctor: Doctor) -> Table:
         ("State", "Check", "Found → what to do"),
         tuple(_check(document, check) for check in bad),
         note=f"{none}{_SHELL}, with its Python.",
-        keep=frozenset({0, 1}),
+        keep=("State", "Check"),
         charts=(marks,),
     )
 
@@ -167,7 +160,7 @@ def passed(document: Diagnostic, doctor: Doctor) -> Table:
     rest.sort(key=lambda check: (check.state == "skip", check.id not in _FIRST))
     rows = tuple(_check(document, check) for check in rest)
     title = "Passed and skipped checks" if any(check.state == "skip" for check in rest) else "Passed checks"
-    return Table(title, ("State", "Check", "Found"), rows, keep=frozenset({0, 1}), folded=True)
+    return Table(title, ("State", "Check", "Found"), rows, keep=("State", "Check"), folded=True)
 
 
 def _bad(check: Check) -> bool:
@@ -215,8 +208,8 @@ def variables(document: Diagnostic) -> Table | None:
         ("State", "Variable", "Value", "Set in", "What it does"),
         rows,
         note=f"This shell: the one that made this report. {_programs(document)}".strip(),
-        keep=frozenset({0, 1, 3}),
-        below=4,
+        keep=("State", "Variable", "Set in"),
+        below="What it does",
     )
 
 
@@ -237,32 +230,30 @@ def people(snapshot: Snapshot) -> Table | None:
         (p for p in snapshot.processes if p.device_uuid is not None),
         key=lambda p: (p.device_index or 0, -(p.number("gpu_memory_bytes") or 0)),
     )
-    rows = [_person(process, snapshot.taken_at.timestamp()) for process in shown]
-    heads = ("GPU", "PID", "User", "Framework", "GPU mem", "SM", "Time", "Sees", "Command")
     chart = charts.memory_by_owner(snapshot)
     return Table(
         "Who uses the GPUs",
-        heads,
-        cut(rows, len(heads)),
-        frozenset({0, 1, 4, 5, 6}),
-        below=8,
-        note="" if rows else "No process uses a GPU.",
+        *first_columns(_person(process, snapshot.taken_at.timestamp()) for process in shown),
+        right=("GPU", "PID", "GPU mem", "SM", "Time"),
+        below="Command",
+        note="" if shown else "No process uses a GPU.",
         charts=(chart,) if chart is not None else (),
     )
 
 
-def _person(process: Process, at: float) -> tuple[str, ...]:
-    return (
-        clean(process.device_index),
-        str(process.pid),
-        (clean(process.user) if process.user else "not known") + (f" ({clean(process.note)})" if process.note else ""),
-        clean(process.framework),
-        memory(process.number("gpu_memory_bytes")),
-        percent(process.number("sm_percent")),
-        duration(process.run_seconds(at)),
-        _sees(process),
-        clean(process.command or process.name)[:160],
-    )
+def _person(process: Process, at: float) -> dict[str, str]:
+    user = clean(process.user) if process.user else "not known"
+    return {
+        "GPU": clean(process.device_index),
+        "PID": str(process.pid),
+        "User": user + (f" ({clean(process.note)})" if process.note else ""),
+        "Framework": clean(process.framework),
+        "GPU mem": memory(process.number("gpu_memory_bytes")),
+        "SM": percent(process.number("sm_percent")),
+        "Time": duration(process.run_seconds(at)),
+        "Sees": _sees(process),
+        "Command": clean(process.command or process.name)[:160],
+    }
 
 
 def _sees(process: Process) -> str:

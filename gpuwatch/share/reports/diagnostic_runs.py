@@ -41,7 +41,7 @@ def programs(runs: Sequence[Run], now: datetime.datetime, main: SourcedFinding |
     )
     heads = ("Program", "Ended", "How", "Device map", "Peak held (NVML)", "Fell back")
     note = "Device map: the framework's device → NVML's index. Ages are as of this report."
-    return Table("Watched programs", heads, rows, note=note if rows else "", charts=timelines, below=2)
+    return Table("Watched programs", heads, rows, note=note if rows else "", charts=timelines, below="How")
 
 
 def _held(run: Run) -> str:
@@ -75,17 +75,10 @@ def fallbacks(document: Diagnostic) -> Table:
 def _by_run(document: Diagnostic, table_of: Callable[[Run], Table]) -> Table:
     """The tables of all runs as one, with a column for the run in front."""
     runs = _runs(document)
-    parts = [(name_of(run, runs), table_of(run)) for run in runs] or [("", Table("", (), ()))]
-    first = parts[0][1]
+    parts = [(name_of(run, runs), table) for run in runs if (table := table_of(run)).rows]
     rows = [(name, *row) for name, part in parts for row in part.rows]
-    return dataclasses.replace(
-        first,
-        heads=("Run", *first.heads),
-        rows=cut(rows, len(first.heads) + 1),
-        right=frozenset(column + 1 for column in first.right),
-        optional=tuple(column + 1 for column in first.optional),
-        below=first.below + 1 if first.below is not None else None,
-    )
+    first = parts[0][1] if parts else Table("", (), ())
+    return dataclasses.replace(first, heads=("Run", *first.heads), rows=cut(rows))
 
 
 def comparison(probes: Comparison, *, timeline: bool) -> Table | None:

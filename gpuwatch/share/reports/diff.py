@@ -166,7 +166,7 @@ def diff_content(document: Diff) -> Content:
             (change.change, change.id, clean(change.title), change.where[0] or UNKNOWN, change.where[1] or UNKNOWN)
             for change in document.findings
         )
-        tables.append(Table("Findings", ("Change", "Cause", "Finding", item.name, two.name), rows, below=2))
+        tables.append(Table("Findings", ("Change", "Cause", "Finding", item.name, two.name), rows, below="Finding"))
     for part in dict.fromkeys(change.part for change in document.facts):
         rows3 = tuple(
             (clean(change.name), *(clean(value) if value is not None else UNKNOWN for value in change.values))
@@ -188,7 +188,7 @@ def diff_content(document: Diff) -> Content:
         note = (
             "Medians, with the range of the middle half of the values. Listed is what differs by more than its noise."
         )
-        tables.append(Table("Numbers", (*heads, "Change"), rows5, right=frozenset({3}), note=note))
+        tables.append(Table("Numbers", (*heads, "Change"), rows5, right=("Change",), note=note))
     came = [change for change in document.findings if change.change == "came"]
     went = [change for change in document.findings if change.change == "went"]
     counts = [

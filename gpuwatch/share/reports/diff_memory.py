@@ -81,11 +81,11 @@ def holder_table(changes: tuple[HolderChange, ...], heads: tuple[str, str]) -> T
                 for held, count in zip(change.held_bytes, change.counts, strict=True)
             ),
             clean(change.group),
-            clean(_who(change, several=several) or None),
+            clean(_who(change, several=several)),
         )
         for change in changes[:_SHOWN]
     )
-    return Table("What grew", ("Change", *heads, "Group", "Holder"), rows, frozenset({0, 1, 2}), below=4)
+    return Table("What grew", ("Change", *heads, "Group", "Holder"), rows, ("Change", *heads), below="Holder")
 
 
 def grew_most(changes: tuple[HolderChange, ...]) -> str:

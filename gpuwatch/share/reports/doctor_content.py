@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from gpuwatch.core.model.doctor import STATE_ORDER, Check, Doctor
 from gpuwatch.core.model.findings import CAUSES, Finding
-from gpuwatch.share.reports.content import SIMULATED_MACHINE, STATES, Content, Table, clean, clean_finding
+from gpuwatch.share.reports.content import SIMULATED_MACHINE, STATES, Content, Table, clean, clean_finding, columns
 from gpuwatch.share.reports.tables import device_map_table
 
 MARKS = {"pass": "● pass", "warn": "▲ warn", "fail": "✖ FAIL", "skip": "○ skip"}
@@ -95,34 +95,26 @@ def check_row(check: Check) -> tuple[str, str, str]:
 
 
 def _checks(group: str, checks: Sequence[Check]) -> Table:
-    rows = tuple(map(check_row, checks))
-    return Table(
-        GROUPS.get(group, group), ("State", "Check", "Found → what to do"), rows, keep=frozenset({0, 1}), below=2
-    )
+    heads = ("State", "Check", "Found → what to do")
+    return Table(GROUPS.get(group, group), heads, tuple(map(check_row, checks)), keep=heads[:2], below=heads[2])
 
 
 def libraries_table(document: Doctor) -> Table:
     """Each library: where it was found, and whether the framework opened it."""
-    rows = tuple(
-        (
-            clean(library.name),
-            library.state,
-            clean(library.version),
-            clean(library.origin),
-            clean(library.opened),
-            clean(library.path or library.detail)
+    heads, rows = columns(
+        {
+            "Wanted": clean(library.name),
+            "State": library.state,
+            "Version": clean(library.version),
+            "From": clean(library.origin),
+            "Opened": clean(library.opened),
+            "File": clean(library.path or library.detail)
             + (f" (in front of {clean(library.shadows)})" if library.shadows else ""),
-        )
+        }
         for library in document.libraries
     )
-    return Table(
-        "Libraries",
-        ("Wanted", "State", "Version", "From", "Opened", "File"),
-        rows,
-        keep=frozenset({0, 1, 2, 3, 4}),
-        below=5,
-        note="Opened: whether the framework itself opened it in the doctor's run.",
-    )
+    note = "Opened: whether the framework itself opened it in the doctor's run."
+    return Table("Libraries", heads, rows, keep=heads[:5], below="File", note=note)
 
 
 def packages_table(document: Doctor) -> Table:

@@ -49,7 +49,7 @@ def explanation_content(document: Explanation) -> Content:
         Table("Missing libraries", ("Library",), tuple((clean(name),) for name in document.missing_libraries)),
         placement_table(sorted(document.placements, key=lambda placement: -placement.count)),
         error_table(document.errors, with_expected=False),
-        Table("Not recognised", ("Line",), cut([(clean(line),) for line in document.unrecognised], 1)),
+        Table("Not recognised", ("Line",), cut([(clean(line),) for line in document.unrecognised])),
     )
     return Content(
         title=name,
@@ -67,12 +67,11 @@ def explanation_content(document: Explanation) -> Content:
 
 def _tests(document: Explanation) -> Table:
     rows = [
-        (f"{_SIGNS[test.status]} {test.status}", clean(test.name), clean(test.gpus or None), clean(test.category))
+        (f"{_SIGNS[test.status]} {test.status}", clean(test.name), clean(test.gpus), clean(test.category))
         for test in document.gpu_tests
     ]
-    return Table(
-        "Tests of the GPUs", ("Result", "Test", "GPU", "Category"), cut(rows, 4), keep=frozenset({0}), sortable=True
-    )
+    heads = ("Result", "Test", "GPU", "Category")
+    return Table("Tests of the GPUs", heads, cut(rows), keep=("Result",), sortable=True)
 
 
 def _reason(document: Explanation, main: Finding | None) -> str:

@@ -11,7 +11,7 @@ from gpuwatch.experiment.trials.speed_spread import speed, unproven
 from gpuwatch.explain.logs.clean import device as device_name
 from gpuwatch.share.reports.chart_data import Bars, Kind, Part
 from gpuwatch.share.reports.chart_data import Row as Bar
-from gpuwatch.share.reports.content import Table, clean
+from gpuwatch.share.reports.content import Table, clean, columns
 
 _WITHIN = "↳ "
 _NOTE = (
@@ -53,14 +53,14 @@ def memory_table(run: Run) -> Table:
     bars = memory_bars(run)
     drawn = (bars,) if bars is not None else ()
     title = BY_OWNER if run.memory_profiles else "Memory"
-    return Table(title, _HEADS, known, frozenset({2}), note=_NOTE if memory.devices else "", charts=drawn)
+    return Table(title, _HEADS, known, ("Size",), note=_NOTE if memory.devices else "", charts=drawn)
 
 
 def profiles_table(profiles: Sequence[MemoryProfile]) -> Table:
     """The same of files that have an allocator's part alone: what they do not tell is said."""
     rows = [row for profile in profiles[:_PROFILES] for row in _of_profile(profile)]
     note = f"{_NOTE} gpuwatch run --memory, on the machine, tells what the file does not."
-    return Table(BY_OWNER, _HEADS, tuple(_shown(*row) for row in rows), frozenset({2}), note=note)
+    return Table(BY_OWNER, _HEADS, tuple(_shown(*row) for row in rows), ("Size",), note=note)
 
 
 def _shown(depth: int, owner: str, what: str, amount: int | None, source: str) -> tuple[str, str, str, str]:
@@ -250,26 +250,28 @@ def expectation(run: Run) -> str:
 
 def workers_table(run: Run) -> Table:
     """The processes of a run: what each got, how it ended, and how fast it was alone and beside the others."""
-    rows = [_worker(worker, simulated=run.simulated) for worker in run.workers]
-    heads = (
-        "Setting",
-        "Process",
-        "Verdict",
-        "Granted",
-        "Seen by NVML",
-        "Alone",
-        "Together",
-        "Slower by",
-        "What happened",
+    cells = (
+        {
+            "Setting": clean(worker.setting),
+            "Process": clean(worker.name) + (f" ({worker.pid})" if worker.pid is not None else ""),
+            "Verdict": worker.verdict,
+            "Granted": size(worker.granted_bytes),
+            "Seen by NVML": size(worker.nvml_bytes),
+            "Alone": speed(worker.alone),
+            "Together": speed(worker.throughput),
+            "Slower by": slow_down(worker, simulated=run.simulated),
+            # How much slower it was has its own column.
+            "What happened": clean(worker.detail) if worker.detail and _ALONE not in worker.detail else "",
+        }
+        for worker in run.workers
     )
     return Table(
         "Processes",
-        heads,
-        tuple(rows),
-        frozenset({3, 4, 5, 6, 7}),
+        *columns(cells),
+        right=("Granted", "Seen by NVML", "Alone", "Together", "Slower by"),
         note=_speeds_note(run),
-        keep=frozenset({1, 2}),
-        below=8,
+        keep=("Process", "Verdict"),
+        below="What happened",
     )
 
 
@@ -284,22 +286,6 @@ def _speeds_note(run: Run) -> str:
     unknown = "; ".join(dict.fromkeys(filter(None, reasons)))
     note = f" A dash in Slower by: {unknown}." if unknown else ""
     return f"Alone and together in steps/s.{note}" if measured else ""
-
-
-def _worker(worker: Worker, *, simulated: bool) -> tuple[str, ...]:
-    pid = f" ({worker.pid})" if worker.pid is not None else ""
-    return (
-        clean(worker.setting),
-        f"{clean(worker.name)}{pid}",
-        worker.verdict,
-        size(worker.granted_bytes),
-        size(worker.nvml_bytes),
-        speed(worker.alone),
-        speed(worker.throughput),
-        slow_down(worker, simulated=simulated),
-        # How much slower it was has its own column.
-        "" if _ALONE in worker.detail else clean(worker.detail) if worker.detail else "",
-    )
 
 
 def slow_down(worker: Worker, *, simulated: bool) -> str:

@@ -10,7 +10,7 @@ from gpuwatch.core.model.memory_profile import MemoryHolderOp, MemoryProfile
 from gpuwatch.explain.traces.held_most import held_most
 from gpuwatch.explain.traces.tensorflow_names import inside
 from gpuwatch.share.reports.chart_data import GROUP_KINDS, Areas, Bars, Part, Row
-from gpuwatch.share.reports.content import Table, clean
+from gpuwatch.share.reports.content import Table, clean, columns
 
 PEAK, HOLDERS, ALL_HOLDERS = "Memory at the peak", "Largest holders at the peak", "More holders at the peak"
 _ALIVE, _LARGEST, _MORE = "Memory alive at the snapshot", "Largest holders at the snapshot", "More holders"
@@ -69,25 +69,19 @@ def _whose(profile: MemoryProfile, profiles: Sequence[MemoryProfile]) -> str:
 
 
 def _segments(title: str, profile: MemoryProfile) -> Table:
-    rows = [
-        (
-            f"{segment.kind}, private pool {segment.pool}" if segment.pool else clean(segment.kind),
-            str(segment.stream),
-            str(segment.count),
-            size(segment.reserved_bytes),
-            size(segment.allocated_bytes),
-            size(segment.reserved_bytes - segment.allocated_bytes),
-            size(segment.largest_free_bytes) if segment.largest_free_bytes else "–",
-        )
-        for segment in profile.segments
-    ]
-    return Table(
-        title,
-        ("Segments", "Stream", "Count", "From the driver", "In use", "Free", "Largest free block"),
-        tuple(rows[:_FIRST]),
-        frozenset(range(1, 7)),
-        folded=profile.has_history,
+    heads, rows = columns(
+        {
+            "Segments": f"{segment.kind}, private pool {segment.pool}" if segment.pool else clean(segment.kind),
+            "Stream": str(segment.stream),
+            "Count": str(segment.count),
+            "From the driver": size(segment.reserved_bytes),
+            "In use": size(segment.allocated_bytes),
+            "Free": size(segment.reserved_bytes - segment.allocated_bytes),
+            "Largest free block": size(segment.largest_free_bytes) if segment.largest_free_bytes else "–",
+        }
+        for segment in profile.segments[:_FIRST]
     )
+    return Table(title, heads, rows, right=heads[1:], folded=profile.has_history)
 
 
 def _peak(title: str, profile: MemoryProfile) -> Table:
@@ -105,10 +99,9 @@ def _peak(title: str, profile: MemoryProfile) -> Table:
         title,
         ("Group", "Held", "Share", "What"),
         tuple(rows),
-        frozenset({1, 2}),
+        ("Held", "Share"),
         note=" ".join(_sentences(profile)),
-        keep=frozenset({0}),
-        below=None,
+        keep=("Group",),
         charts=tuple(_charts(profile)),
     )
 
@@ -171,24 +164,21 @@ def _charts(profile: MemoryProfile) -> Iterator[Areas | Bars]:
 
 def _holders(title: str, profile: MemoryProfile, holders: Sequence[MemoryHolderOp], *, folded: bool = False) -> Table:
     torch = profile.tool != "tensorflow"
-    what = ("Op", "Line") if torch else ("Shape", "Op or variable")
-    rows = tuple(_holder(holder, profile, torch=torch) for holder in holders)
     worked_out = any(holder.shape_from in ("variable", "input") for holder in holders)
     return Table(
         title,
-        ("Held", "Share", "Each" if torch else "Asked", "Count", "Group", *what),
-        rows,
-        frozenset({0, 1, 2, 3}),
+        *columns(_holder(holder, profile, torch=torch) for holder in holders),
+        right=("Held", "Share", "Each", "Asked", "Count"),
         note="* shape worked out of the size of a variable or input." if worked_out else "",
-        keep=frozenset({4}),
-        below=4 + len(what),
-        optional=(2, 3),
+        keep=("Group",),
+        below="Line" if torch else "Op or variable",
+        optional=("Each", "Asked", "Count"),
         sortable=True,
         folded=folded,
     )
 
 
-def _holder(holder: MemoryHolderOp, profile: MemoryProfile, *, torch: bool) -> tuple[str, ...]:
+def _holder(holder: MemoryHolderOp, profile: MemoryProfile, *, torch: bool) -> dict[str, str]:
     shape = " ".join(clean(part) for part in (holder.dtype, holder.shape) if part) if holder.shape else UNKNOWN
     name = inside(holder.op)
     if holder.variable:
@@ -198,14 +188,19 @@ def _holder(holder: MemoryHolderOp, profile: MemoryProfile, *, torch: bool) -> t
         name += f" ({holder.source})"
     worked_out = "*" if holder.shape_from in ("variable", "input") else ""
     line = f"{holder.source}, through {holder.layer}" if torch and holder.layer else holder.source
-    return (
-        size(holder.allocated_bytes),
-        _share(holder.allocated_bytes, profile),
-        size(holder.requested_bytes // max(holder.count, 1) if torch else holder.requested_bytes),
-        str(holder.count),
-        clean(holder.group),
-        *((clean(holder.op or None), clean(line or None)) if torch else (shape + worked_out, clean(name or None))),
-    )
+    each = {"Each": size(holder.requested_bytes // max(holder.count, 1))}
+    return {
+        "Held": size(holder.allocated_bytes),
+        "Share": _share(holder.allocated_bytes, profile),
+        **(each if torch else {"Asked": size(holder.requested_bytes)}),
+        "Count": str(holder.count),
+        "Group": clean(holder.group),
+        **(
+            {"Op": clean(holder.op), "Line": clean(line)}
+            if torch
+            else {"Shape": shape + worked_out, "Op or variable": clean(name)}
+        ),
+    }
 
 
 def _share(held: int, profile: MemoryProfile) -> str:

@@ -127,7 +127,9 @@ def _changes(period: Period) -> Table | None:
     )
     if not rows:
         note = f"Nothing that was recorded changed in the {span} before {what} ({_time(period, period.trouble)})."
-    return Table("What changed before", ("When", "What", "Change"), rows, note=note, keep=frozenset({0, 1}), below=2)
+    return Table(
+        "What changed before", ("When", "What", "Change"), rows, note=note, keep=("When", "What"), below="Change"
+    )
 
 
 def _graphs(period: Period, device: PeriodDevice) -> Table:
@@ -150,10 +152,9 @@ def _readings(period: Period) -> Table:
             cells.append(shown(metric, sum(means) / len(means)) if means else UNKNOWN)
             cells.append(shown(metric, most))
         rows.append(tuple(cells))
-    heads = ["GPU"] + [f"{NAMES[metric]} {of}" for metric in GRAPHED for of in ("avg", "max")]
-    return Table(
-        "Readings", tuple(heads), tuple(rows), frozenset(range(len(heads))), optional=(9, 10, 7, 5, 3), sortable=True
-    )
+    heads = ("GPU", *(f"{NAMES[metric]} {of}" for metric in GRAPHED for of in ("avg", "max")))
+    less = ("SM clock avg", "SM clock max", "Temp avg", "Power avg", "Memory avg")
+    return Table("Readings", heads, tuple(rows), right=heads, optional=less, sortable=True)
 
 
 def _findings(period: Period) -> Table:
@@ -169,7 +170,7 @@ def _findings(period: Period) -> Table:
     )
     heads = ("Severity", "From", "To", "Cause", "Finding")
     long = len(rows) > _LONG
-    return Table("Findings in this time", heads, rows, keep=frozenset({0, 1, 2}), below=4, folded=long)
+    return Table("Findings in this time", heads, rows, keep=heads[:3], below="Finding", folded=long)
 
 
 def _runs(period: Period) -> Table:
@@ -182,7 +183,7 @@ def _runs(period: Period) -> Table:
         )
         for run in period.runs
     )
-    return Table("Saved runs", ("From", "To", "Run", "Verdict"), rows, keep=frozenset({0, 1}))
+    return Table("Saved runs", ("From", "To", "Run", "Verdict"), rows, keep=("From", "To"))
 
 
 def _events(period: Period) -> Table:
@@ -193,9 +194,8 @@ def _events(period: Period) -> Table:
     )
     left_out = len(period.events) - len(last)
     note = f"{left_out} earlier ones are left out; JSON has them all." if left_out else ""
-    return Table(
-        "Events", ("When", "Severity", "Event"), rows, note=note, keep=frozenset({0, 1}), folded=len(rows) > _LONG
-    )
+    heads = ("When", "Severity", "Event")
+    return Table("Events", heads, rows, note=note, keep=heads[:2], folded=len(rows) > _LONG)
 
 
 def _gaps(period: Period) -> Table:
@@ -203,7 +203,7 @@ def _gaps(period: Period) -> Table:
         (_time(period, gap.begin), _time(period, gap.end), lasted((gap.end - gap.begin).total_seconds()))
         for gap in period.gaps
     )
-    return Table("Not recorded", ("From", "To", "Lasted"), rows, frozenset({2}), keep=frozenset({0, 1}))
+    return Table("Not recorded", ("From", "To", "Lasted"), rows, ("Lasted",), keep=("From", "To"))
 
 
 def _at(at: datetime.datetime) -> str:

@@ -25,6 +25,7 @@ from gpuwatch.share.reports.content import (
     Table,
     clean,
     clean_finding,
+    columns,
     variable_value,
 )
 from gpuwatch.share.reports.ledger import memory_table, results_table, several, used_no_gpu, workers_table
@@ -345,18 +346,18 @@ def _placements_not_asked(run: Run) -> bool:
 
 
 def _settings(run: Run) -> Table:
-    sources = any(setting.source for setting in run.settings.values())
-    rows = [
+    rows = tuple(
         (
             clean(name),
             clean(setting.asked),
-            *((clean(setting.source) if setting.source else "",) if sources else ()),
+            clean(setting.source) if setting.source else "",
             clean(setting.effective),
             clean(setting.note) if setting.note else "",
         )
         for name, setting in run.settings.items()
-    ]
-    return Table("Settings", ("Setting", "Asked", *(("By",) if sources else ()), "Effective", "Note"), tuple(rows))
+    )
+    table = Table("Settings", ("Setting", "Asked", "By", "Effective", "Note"), rows)
+    return table if any(setting.source for setting in run.settings.values()) else table.without("By")
 
 
 def _speed(run: Run) -> Table:
@@ -380,10 +381,9 @@ def _speed(run: Run) -> Table:
     note = "The median of the steps, without pauses, tracing and ends of epochs." if run.group == "run" else ""
     footnote = f"{note} ± is half the range from p10 to p90{f'; {SCATTER}' if wide(t) else ''}.".strip()
     # What was counted is a sentence; columns of numbers are not folded.
-    right: frozenset[int] = frozenset() if t.counted else frozenset({1})
-    heads = ("What", "Value")
+    right = () if t.counted else ("Value",)
     known = tuple(row for row in rows if row[1] != UNKNOWN)
-    return Table("Throughput", heads, known, right, note=footnote, charts=drawn, keep=frozenset({0}))
+    return Table("Throughput", ("What", "Value"), known, right, note=footnote, charts=drawn, keep=("What",))
 
 
 def _steps_counted(run: Run, t: Throughput) -> tuple[str, str]:
@@ -408,7 +408,7 @@ def _phases(run: Run) -> Table:
     apart = [(name, value) for name, value in known if total is not None and value > total]
     shown = tuple((name, seconds(value)) for name, value in known if (name, value) not in apart)
     note = "; ".join(f"{name}: {seconds(value)}, before this run, not in its total" for name, value in apart)
-    return Table("Time", ("Phase", "Took"), shown, frozenset({1}), note=f"{note}." if note else "")
+    return Table("Time", ("Phase", "Took"), shown, ("Took",), note=f"{note}." if note else "")
 
 
 def _machine(run: Run) -> Table:
@@ -443,47 +443,33 @@ def _environment(run: Run) -> Table:
     return Table("Environment", ("Variable", "Value"), rows)
 
 
-_PROCESS_HEADS = (
-    "Process",
-    "Command",
-    "Framework",
-    "Devices",
-    "Allocator peak",
-    "Held, NVML",
-    "OOMs",
-    "Steps/s",
-    "Ended in",
-)
-
-
 def _processes(run: Run) -> Table:
     """A row for each process; none if the program has only one, which the run describes."""
-    rows = tuple(_process(process) for process in run.processes) if len(run.processes) > 1 else ()
-    note = "A process without a command is known only from NVML." if any(not row[1] for row in rows) else ""
+    shown = run.processes if len(run.processes) > 1 else ()
+    silent = any(not process.command for process in shown)
     return Table(
         "Processes",
-        _PROCESS_HEADS,
-        rows,
-        frozenset({4, 5, 6, 7}),
-        note=note,
-        optional=(8, 2, 4),
-        shorter=((1, without_folder),),
+        *columns(map(_process, shown)),
+        right=("Allocator peak", "Held, NVML", "OOMs", "Steps/s"),
+        note="A process without a command is known only from NVML." if silent else "",
+        optional=("Ended in", "Framework", "Allocator peak"),
+        shorter={"Command": without_folder},
     )
 
 
-def _process(process: RunProcess) -> tuple[str, ...]:
+def _process(process: RunProcess) -> dict[str, str]:
     framework = process.framework
     peaks = " + ".join(size(peak) for peak in process.allocators.values() if peak)
     code = UNKNOWN if process.exit_code is None else f"exit code {process.exit_code}"
     held = " + ".join(size(amount) for amount in process.held_bytes.values())
-    return (
-        str(process.pid),
-        clean(process.command) if process.command else "",
-        f"{clean(framework.name)} {clean(framework.version)}" if framework is not None else UNKNOWN,
-        device_map(process),
-        peaks or UNKNOWN,
-        held or UNKNOWN,
-        str(process.ooms),
-        speed(process.throughput) if process.throughput is not None else UNKNOWN,
-        ", ".join(clean(error.type) for error in process.errors) or code,
-    )
+    return {
+        "Process": str(process.pid),
+        "Command": clean(process.command) if process.command else "",
+        "Framework": f"{clean(framework.name)} {clean(framework.version)}" if framework is not None else UNKNOWN,
+        "Devices": device_map(process),
+        "Allocator peak": peaks or UNKNOWN,
+        "Held, NVML": held or UNKNOWN,
+        "OOMs": str(process.ooms),
+        "Steps/s": speed(process.throughput),
+        "Ended in": ", ".join(clean(error.type) for error in process.errors) or code,
+    }

@@ -16,7 +16,7 @@ from gpuwatch.core.model.metrics import metric
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import FAILED_ITSELF, Device, Problem, Process, Snapshot
 from gpuwatch.machine.history.machine_event import gpus
-from gpuwatch.share.reports.content import SIMULATED_MACHINE, Content, Table, clean, clean_finding
+from gpuwatch.share.reports.content import SIMULATED_MACHINE, Content, Table, clean, clean_finding, columns
 
 _COMMAND = 120
 _SILENT = {"driver.missing": "no NVIDIA driver", "driver.mismatch": "the driver's library and kernel module differ"}
@@ -69,14 +69,16 @@ def device_tables(snapshot: Snapshot) -> tuple[Table, ...]:
 
 
 def _gpus(snapshot: Snapshot) -> Table:
-    rows = [_device_row(device, marked=device.simulated and not snapshot.simulated) for device in snapshot.devices]
-    heads: tuple[str, ...] = ("GPU", "Name", "Util", "Memory", "Power", "Temp", "SM clock", "State", "Why")
-    if not any(device.state_detail for device in snapshot.devices):
-        heads, rows = heads[:-1], [row[:-1] for row in rows]
-    below = 8 if len(heads) > 8 else None
-    return Table(
-        "GPUs", heads, tuple(rows), frozenset({0, 2, 3, 4, 5, 6}), keep=frozenset({1}), optional=(6, 4), below=below
+    cells = [_device_row(device, marked=device.simulated and not snapshot.simulated) for device in snapshot.devices]
+    table = Table(
+        "GPUs",
+        *columns(cells),
+        right=("GPU", "Util", "Memory", "Power", "Temp", "SM clock"),
+        keep=("Name",),
+        optional=("SM clock", "Power"),
+        below="Why",
     )
+    return table if any(device.state_detail for device in snapshot.devices) else table.without("Why")
 
 
 def _reservations(snapshot: Snapshot) -> Table:
@@ -95,7 +97,7 @@ def _reservations(snapshot: Snapshot) -> Table:
         )
         for found in sorted(snapshot.reservations, key=lambda reservation: names.get(reservation.uuid, ""))
     )
-    return Table("Reserved", ("GPU", "User", "PID", "Command"), rows, frozenset({0, 2}))
+    return Table("Reserved", ("GPU", "User", "PID", "Command"), rows, ("GPU", "PID"))
 
 
 def _power(devices: Sequence[Device]) -> str:
@@ -128,49 +130,49 @@ def _silence(snapshot: Snapshot) -> str:
     return next((_SILENT[problem.reason] for problem in snapshot.problems if problem.reason in _SILENT), silent)
 
 
-def _device_row(device: Device, *, marked: bool) -> tuple[str, ...]:
+def _device_row(device: Device, *, marked: bool) -> dict[str, str]:
     def show(metric_id: str) -> str:
         return reading(metric(metric_id), device.get(metric_id))
 
-    return (
-        str(device.index),
-        clean(device.name) + (" (simulated)" if marked else ""),
-        show("utilization.gpu_percent"),
-        _of(show("memory.used_bytes"), show("memory.total_bytes")),
-        _of(show("power.draw_watts"), show("power.limit_watts")),
-        show("temperature.gpu_celsius"),
-        show("clocks.sm_mhz"),
-        device.state,
-        clean(device.state_detail) if device.state_detail else "",
-    )
+    return {
+        "GPU": str(device.index),
+        "Name": clean(device.name) + (" (simulated)" if marked else ""),
+        "Util": show("utilization.gpu_percent"),
+        "Memory": _of(show("memory.used_bytes"), show("memory.total_bytes")),
+        "Power": _of(show("power.draw_watts"), show("power.limit_watts")),
+        "Temp": show("temperature.gpu_celsius"),
+        "SM clock": show("clocks.sm_mhz"),
+        "State": device.state,
+        "Why": clean(device.state_detail) if device.state_detail else "",
+    }
 
 
 def _mig_instances(snapshot: Snapshot) -> Table:
     """The MIG instances of GPUs; each is a CUDA device."""
-    rows: list[tuple[str, ...]] = []
+    rows: list[dict[str, str]] = []
+    heads = ("GPU", "GI/CI", "Profile", "Memory", "SMs", "active", "Processes", "UUID")
     active = any("activity.sm_percent" in part.readings for d in snapshot.devices for part in d.mig_instances)
     for device in snapshot.devices:
         count = device.get("mig.instances")
         if device.readings.get("mig.mode") == "enabled" and isinstance(count, Missing):
-            unknown = [UNKNOWN] * (6 if active else 5)
-            rows.append((str(device.index), *unknown, clean(count.detail or count.reason)))
+            unknown = dict.fromkeys(heads, UNKNOWN)
+            rows.append(unknown | {"GPU": str(device.index), "UUID": clean(count.detail or count.reason)})
         for part in device.mig_instances:
             users = [p for p in snapshot.processes if (p.device_uuid, p.mig_instance) == (device.uuid, part.id)]
             rows.append(
-                (
-                    str(device.index),
-                    part.id,
-                    clean(part.profile),
-                    _of(*(size(part.number(f"memory.{name}_bytes")) for name in ("used", "total"))),
-                    clean(part.multiprocessors),
-                    *([percent(part.number("activity.sm_percent"))] if active else []),
-                    clean(len({p.pid for p in users})),
-                    clean(part.uuid),
-                )
+                {
+                    "GPU": str(device.index),
+                    "GI/CI": part.id,
+                    "Profile": clean(part.profile),
+                    "Memory": _of(*(size(part.number(f"memory.{name}_bytes")) for name in ("used", "total"))),
+                    "SMs": clean(part.multiprocessors),
+                    "active": percent(part.number("activity.sm_percent")),
+                    "Processes": clean(len({p.pid for p in users})),
+                    "UUID": clean(part.uuid),
+                }
             )
-    heads = ("GPU", "GI/CI", "Profile", "Memory", "SMs", *(["active"] if active else []), "Processes", "UUID")
-    last = len(heads) - 1
-    return Table("MIG instances", heads, tuple(rows), frozenset({0, *range(3, last)}), keep=frozenset({last}))
+    table = Table("MIG instances", *columns(rows), right=("GPU", *heads[3:-1]), keep=("UUID",))
+    return table if active else table.without("active")
 
 
 def _of(part: str, whole: str) -> str:
@@ -187,70 +189,55 @@ def _processes(snapshot: Snapshot) -> Table:
         snapshot.processes,
         key=lambda p: (p.device_index if p.device_index is not None else 1 << 30, -(p.number("gpu_memory_bytes") or 0)),
     )
-    heads = ("GPU", "PID", "User", "Type", "Framework", "GPU mem", "SM", "CPU", "Host mem", "Time", "Command")
-    return Table(
+    return _process_table(
         "Processes",
-        heads,
-        tuple(_process_row(p, snapshot.taken_at.timestamp()) for p in processes),
-        frozenset({0, 1, 5, 6, 7, 8, 9}),
+        [_process_cells(process, snapshot) for process in processes],
+        optional=("Type", "Time", "Host mem", "CPU", "SM", "User", "Framework"),
+    )
+
+
+def _process_table(title: str, cells: Sequence[dict[str, str]], optional: tuple[str, ...], note: str = "") -> Table:
+    return Table(
+        title,
+        *columns(cells),
+        right=("GPU", "PID", "GPU mem", "SM", "CPU", "Host mem", "Time"),
+        note=note,
         one_line=True,
-        optional=(3, 9, 8, 7, 6, 2, 4),
-        shorter=((4, partial(short_framework, width=_BRIEF)), (10, without_folder)),
+        optional=optional,
+        shorter={"Framework": partial(short_framework, width=_BRIEF), "Command": without_folder},
     )
 
 
 def _busiest(snapshot: Snapshot) -> Table:
     """The busiest processes of a host without a GPU."""
-    at = snapshot.taken_at.timestamp()
-    rows = tuple(
-        (
-            str(process.pid),
-            clean(process.user),
-            percent(process.number("cpu_percent")),
-            size(process.number("host_memory_bytes")),
-            duration(process.run_seconds(at)),
-            clean(process.framework),
-            _command(process),
-        )
-        for process in snapshot.processes[:_BUSIEST]
-    )
+    heads = ("PID", "User", "CPU", "Host mem", "Time", "Framework", "Command")
+    rows = []
+    for process in snapshot.processes[:_BUSIEST]:
+        cells = _process_cells(process, snapshot) | {"User": clean(process.user)}
+        rows.append({head: cells[head] for head in heads})
     there, listed = snapshot.host_processes, len(snapshot.processes)
     note = "None of them uses a GPU." if snapshot.driver else "Which of them use a GPU is unknown."
     if there is not None and there > len(rows):
         note = f"The {len(rows)} busiest of {there} processes; --json has {min(listed, there)}. {note}"
-    return Table(
-        "Processes of the host",
-        ("PID", "User", "CPU", "Host mem", "Time", "Framework", "Command"),
-        rows,
-        frozenset({0, 2, 3, 4}),
-        note=note,
-        one_line=True,
-        optional=(4, 5, 3),
-        shorter=((5, partial(short_framework, width=_BRIEF)), (6, without_folder)),
-    )
+    return _process_table("Processes of the host", rows, ("Time", "Framework", "Host mem"), note)
 
 
-def _process_row(process: Process, at: float) -> tuple[str, ...]:
-    note = f" ({clean(process.note)})" if process.note else ""
+def _process_cells(process: Process, snapshot: Snapshot) -> dict[str, str]:
     where = clean(process.device_index)
-    return (
-        f"{where}:{clean(process.mig_instance)}" if process.mig_instance else where,
-        str(process.pid),
-        clean(process.user) + note,
-        clean(process.type),
-        clean(process.framework),
-        memory(process.number("gpu_memory_bytes")),
-        percent(process.number("sm_percent")),
-        percent(process.number("cpu_percent")),
-        size(process.number("host_memory_bytes")),
-        duration(process.run_seconds(at)),
-        _command(process),
-    )
-
-
-def _command(process: Process) -> str:
     command = process.command or process.name
-    return shorten(printable(command), _COMMAND) if command else UNKNOWN
+    return {
+        "GPU": f"{where}:{clean(process.mig_instance)}" if process.mig_instance else where,
+        "PID": str(process.pid),
+        "User": clean(process.user) + (f" ({clean(process.note)})" if process.note else ""),
+        "Type": clean(process.type),
+        "Framework": clean(process.framework),
+        "GPU mem": memory(process.number("gpu_memory_bytes")),
+        "SM": percent(process.number("sm_percent")),
+        "CPU": percent(process.number("cpu_percent")),
+        "Host mem": size(process.number("host_memory_bytes")),
+        "Time": duration(process.run_seconds(snapshot.taken_at.timestamp())),
+        "Command": shorten(printable(command), _COMMAND) if command else UNKNOWN,
+    }
 
 
 def _advised(found: Finding, snapshot: Snapshot) -> Finding:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from gpuwatch.core.formatting.units import UNKNOWN, percent, size
 from gpuwatch.core.model.findings import CAUSES
@@ -19,7 +19,7 @@ from gpuwatch.core.model.run import (
     RunProcess,
 )
 from gpuwatch.explain.logs.clean import device as _device_name
-from gpuwatch.share.reports.content import Table, clean
+from gpuwatch.share.reports.content import Table, clean, columns
 from gpuwatch.share.reports.ledger import expectation, expected
 
 _ROWS = 40
@@ -44,49 +44,47 @@ def mapping_text(mapping: DeviceMapping) -> str:
     return f"{short_device(mapping.framework_device)}→{clean(physical)}"
 
 
-def cut(rows: Sequence[tuple[str, ...]], columns: int) -> tuple[tuple[str, ...], ...]:
+def cut(rows: Sequence[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:
     """The first rows, and how many more there are."""
     if len(rows) <= _ROWS:
         return tuple(rows)
-    more = (f"… and {len(rows) - _ROWS} more", *[""] * (columns - 1))
-    return (*rows[:_ROWS], more)
+    return (*rows[:_ROWS], (f"… and {len(rows) - _ROWS} more", *[""] * (len(rows[0]) - 1)))
+
+
+def first_columns(cells: Iterable[Mapping[str, str]]) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
+    """:func:`columns`, with the first rows and how many more there are."""
+    heads, rows = columns(cells)
+    return heads, cut(rows)
 
 
 def device_map_table(mappings: Sequence[DeviceMapping], run: Run | None = None) -> Table:
     """Framework devices and their physical GPUs; with a run, the expected grants, and every process that has some."""
-    predicted = run is not None and bool(run.predicted)
     mapped = [process for process in run.processes if process.device_map] if run is not None else []
     several = len(mapped) > 1
     owned = (
         [(process.pid, m) for process in mapped for m in process.device_map] if several else [(0, m) for m in mappings]
     )
-    rows = [
-        (
-            *([str(pid)] if several else []),
-            short_device(m.framework_device),
-            clean(m.cuda_ordinal),
-            clean(m.physical_index),
-            clean(m.name),
-            clean(m.uuid),
-            clean(m.pci_bus_id),
-            clean(m.compute_capability),
-            size(m.granted_bytes),
-            *([expected(run, m.framework_device)] if run is not None and predicted else []),
-        )
+    cells = (
+        ({"Process": str(pid)} if several else {})
+        | {
+            "Framework": short_device(m.framework_device),
+            "CUDA": clean(m.cuda_ordinal),
+            "Physical": clean(m.physical_index),
+            "Name": clean(m.name),
+            "UUID": clean(m.uuid),
+            "PCI bus id": clean(m.pci_bus_id),
+            "Cap.": clean(m.compute_capability),
+            "Granted": size(m.granted_bytes),
+        }
+        | ({"Expected": expected(run, m.framework_device)} if run is not None and run.predicted else {})
         for pid, m in owned
-    ]
-    heads: tuple[str, ...] = ("Framework", "CUDA", "Physical", "Name", "UUID", "PCI bus id", "Cap.", "Granted")
-    first = int(several)
-    heads = ("Process", *heads) if several else heads
-    if predicted:
-        heads = (*heads, "Expected")
+    )
     return Table(
         "Device map",
-        heads,
-        tuple(rows),
-        frozenset(first + column for column in (1, 2, 7, 8)),
+        *columns(cells),
+        right=("CUDA", "Physical", "Granted", "Expected"),
         note=expectation(run) if run is not None else "",
-        optional=(first + 6, first + 5),
+        optional=("Cap.", "PCI bus id"),
     )
 
 
@@ -102,9 +100,9 @@ def copy_table(copies: Sequence[DeviceCopy]) -> Table:
     rows = [
         (clean(c.op), str(c.input), short_device(c.source), short_device(c.destination), str(c.count)) for c in copies
     ]
-    heads = ("Op", "Input", "From", "To", "Count")
     note = "Inputs of eager ops in the memory of another device, as far as they are known. Each copy takes time."
-    return Table("Automatic copies", heads, cut(rows, len(heads)), frozenset({4}), note=note if rows else "")
+    heads = ("Op", "Input", "From", "To", "Count")
+    return Table("Automatic copies", heads, cut(rows), ("Count",), note=note if rows else "")
 
 
 def placement_table(placements: Sequence[Placement], coverage: PlacementCoverage | None = None) -> Table:
@@ -119,35 +117,33 @@ def placement_table(placements: Sequence[Placement], coverage: PlacementCoverage
         )
         for p in placements
     ]
-    heads = ("Op", "Type", "Requested", "Ran on", "Count")
-    unclear = coverage is not None and coverage.unclear and rows
-    note = f"{coverage_text(coverage)}." if coverage is not None and unclear else ""
-    return Table("Placements", heads, cut(rows, len(heads)), frozenset({4}), note=note)
+    note = f"{coverage_text(coverage)}." if coverage is not None and coverage.unclear and rows else ""
+    return Table("Placements", ("Op", "Type", "Requested", "Ran on", "Count"), cut(rows), ("Count",), note=note)
 
 
 def fallback_table(fallbacks: Sequence[Fallback]) -> Table:
     """Ops that did not run where asked."""
-    rows = [
-        (
-            clean(f.op),
-            clean(f.dtype),
-            clean(f.requested),
-            clean(f.actual),
-            clean(f.reason),
-            clean(f.detail or CAUSES.get(f.reason)),
-            str(f.count),
-        )
+    cells = (
+        {
+            "Op": clean(f.op),
+            "Type": clean(f.dtype),
+            "Requested": clean(f.requested),
+            "Ran on": clean(f.actual),
+            "Reason": clean(f.reason),
+            "Detail": clean(f.detail or CAUSES.get(f.reason)),
+            "Count": str(f.count),
+        }
         for f in fallbacks
-    ]
-    heads = ("Op", "Type", "Requested", "Ran on", "Reason", "Detail", "Count")
-    return Table("Fallbacks", heads, cut(rows, len(heads)), frozenset({6}), below=5)
+    )
+    return Table("Fallbacks", *first_columns(cells), ("Count",), below="Detail")
 
 
 def said_once(table: Table) -> Table:
     """A sentence that all rows share as the note of the table, not as a column."""
-    if table.below is None or len(table.rows) < 2:
+    if table.below not in table.heads or len(table.rows) < 2:
         return table
-    sentences = {row[table.below] for row in table.rows if row[table.below]}
+    place = table.heads.index(table.below)
+    sentences = {row[place] for row in table.rows if row[place]}
     if len(sentences) != 1:
         return table
     note = f"{sentences.pop().rstrip('.')}. {table.note}".rstrip()
@@ -156,37 +152,33 @@ def said_once(table: Table) -> Table:
 
 def oom_table(ooms: Sequence[Oom], *, with_expected: bool = True) -> Table:
     """Out-of-memory failures with their numbers; only probes have expected ones."""
-    heads: tuple[str, ...] = ("Device", "Allocator", "Requested", "Limit", "In use", "Free", "Largest block", "Cause")
-    heads = (*heads, "Expected") if with_expected else heads
-    rows = [_oom_row(oom)[: len(heads)] for oom in ooms]
+    cells = (
+        {
+            "Device": clean(oom.device),
+            "Allocator": clean(oom.allocator),
+            "Requested": size(oom.requested_bytes),
+            "Limit": size(oom.limit_bytes),
+            "In use": size(oom.in_use_bytes),
+            "Free": f"{'~' if oom.rounded else ''}{size(oom.free_bytes)}",
+            "Largest block": size(oom.largest_free_bytes),
+            "Cause": clean(oom.verdict),
+            **({"Expected": clean(oom.expected)} if with_expected else {}),
+        }
+        for oom in ooms
+    )
     return Table(
         "Out of memory",
-        heads,
-        cut(rows, len(heads)),
-        frozenset({2, 3, 4, 5, 6}),
-        below=7,
-        optional=(1,),
+        *first_columns(cells),
+        right=("Requested", "Limit", "In use", "Free", "Largest block"),
+        below="Cause",
+        optional=("Allocator",),
         note="Free is limit minus in use (PyTorch: free on the device). A request larger than the largest block fails"
         " however much is free.",
     )
 
 
-def _oom_row(oom: Oom) -> tuple[str, ...]:
-    return (
-        clean(oom.device),
-        clean(oom.allocator),
-        size(oom.requested_bytes),
-        size(oom.limit_bytes),
-        size(oom.in_use_bytes),
-        f"{'~' if oom.rounded else ''}{size(oom.free_bytes)}",
-        size(oom.largest_free_bytes),
-        clean(oom.verdict),
-        clean(oom.expected),
-    )
-
-
 def error_table(errors: Sequence[RunError], *, with_expected: bool = True) -> Table:
     """Exceptions of the framework."""
-    heads = ("Type", "Message", "Expected")[: 3 if with_expected else 2]
-    rows = [(clean(error.type), clean(error.message)[:600], clean(error.expected))[: len(heads)] for error in errors]
-    return Table("Errors", heads, cut(rows, len(heads)), below=1)
+    rows = [(clean(error.type), clean(error.message)[:600], clean(error.expected)) for error in errors]
+    table = Table("Errors", ("Type", "Message", "Expected"), cut(rows), below="Message")
+    return table if with_expected else table.without("Expected")

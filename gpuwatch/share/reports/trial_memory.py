@@ -63,11 +63,11 @@ def _groups(tried: dict[str, Trial], profiles: dict[str, MemoryProfile]) -> Tabl
         "Who held the memory",
         heads,
         tuple(rows),
-        frozenset(range(1, len(heads) - 1)),
+        heads[1:-1],
         note="Bytes in use of the framework's allocator at its peak, recorded in one more run of each setting: the"
         " recorder slows a program down, so its speed is not compared.",
-        keep=frozenset({0}),
-        below=len(heads) - 1,
+        keep=("SETTING",),
+        below="LARGEST HOLDER",
         charts=(Bars("At the peak, by group", bars, float(top), "from 0 to the largest peak"),) if bars and top else (),
     )
 
@@ -122,7 +122,7 @@ def _holders(profiles: dict[str, MemoryProfile]) -> Table:
             )
             for (group, name), of in largest
         ),
-        frozenset(range(2, 2 + len(profiles))),
+        tuple(map(clean, profiles)),
         note="What has the same name is added up, whatever its shape.",
         folded=True,
         sortable=True,

@@ -15,7 +15,7 @@ from gpuwatch.experiment.trials.speed_spread import step_time
 from gpuwatch.experiment.trials.trial_summary import PASSED, SAME_MEMORY, Summary, slow_down, spread, summaries
 from gpuwatch.share.reports import charts, run_content
 from gpuwatch.share.reports.chart_data import Chart
-from gpuwatch.share.reports.content import EVERY_RUN, GLYPHS, Content, Table, clean
+from gpuwatch.share.reports.content import EVERY_RUN, GLYPHS, Content, Table, clean, columns
 from gpuwatch.share.reports.raw_lines import USUAL_LINES
 from gpuwatch.share.reports.run_content import setting_text, simulated_note
 from gpuwatch.share.reports.tables import device_map
@@ -23,7 +23,6 @@ from gpuwatch.share.reports.trial_memory import recorded_tables
 
 _DECISIVE = 3
 """Lines shown of a run that failed."""
-_HEADS = ("SETTING", "APPLIED", "GPU MEMORY", "ALLOCATOR", "DEVICE MAP", "STEP", "STEPS/S", "MEASURED", "VERDICT")
 _SPEEDS = ("STEP", "STEPS/S")
 _BY_THE_WAY = re.compile(
     r"(?:\d{4}-\d\d-\d\d [\d:.]+: )?[IW](?:\d{4} [\d:.]+ +\d+)? [\w./-]+:\d+\]|\s*\[\[\{\{|Hint: "
@@ -125,7 +124,7 @@ def _settings(document: Experiment, known: Sequence[Summary]) -> Table:
     simulated = any(run.simulated for summary in runs for run in summary.runs)
     # Values differ in what they need, which NVML does not show of a framework that takes all memory at its start.
     peaks = any(run.trials[0].values and run.allocator_peak is not None for run in runs)
-    rows = tuple(_row(run) for run in runs)
+    heads, rows = columns(map(_row, runs))
     notes = [
         f"Each run is measured {document.rule}{_OR_ITS_END if 'steps' in document.rule else ''}.",
         "Memory is NVML's peak of the steps that ran: what comes later can take more."
@@ -135,7 +134,7 @@ def _settings(document: Experiment, known: Sequence[Summary]) -> Table:
         if peaks
         else "",
         "± is half of the 95 % interval of the median step."
-        if any(" ±" in row[_HEADS.index("STEP")] for row in rows) and not simulated
+        if any(run.step_time is not None for run in runs) and not simulated
         else "",
         f"{_CHANGES} changes what the program computes." if any(run.changes_results for run in runs) else "",
         _CPU if simulated else "",
@@ -155,16 +154,16 @@ def _settings(document: Experiment, known: Sequence[Summary]) -> Table:
     left_out = (*(_SPEEDS if simulated else ()), *(() if peaks else ("ALLOCATOR",)))
     return Table(
         "Settings compared" if document.largest is None else "Values tried",
-        _HEADS,
+        heads,
         rows,
-        frozenset(map(_HEADS.index, ("GPU MEMORY", "ALLOCATOR", *_SPEEDS))),
+        ("GPU MEMORY", "ALLOCATOR", *_SPEEDS),
         note=" ".join(filter(None, notes)),
-        keep=frozenset({0}),
-        optional=tuple(map(_HEADS.index, ("DEVICE MAP", "STEPS/S"))),
+        keep=("SETTING",),
+        optional=("DEVICE MAP", "STEPS/S"),
         lines=3,
         sortable=True,
         charts=tuple(chart for chart in drawn if chart is not None),
-    ).without(*map(_HEADS.index, left_out))
+    ).without(*left_out)
 
 
 def _same_memory(runs: Sequence[Summary]) -> bool:
@@ -173,24 +172,24 @@ def _same_memory(runs: Sequence[Summary]) -> bool:
     return bool(held) and max(held) <= min(held) * (1 + SAME_MEMORY)
 
 
-def _row(summary: Summary) -> tuple[str, ...]:
+def _row(summary: Summary) -> dict[str, str]:
     run, time = summary.shown, summary.step_time
     mark = f" {_CHANGES}" if summary.changes_results else ""
     held = summary.memory
     memory = UNKNOWN if held is None else size(held[1])
     verdict = run.verdict if run is not None else UNKNOWN
     times = f" ×{len(summary.runs)}" if len(summary.runs) > 1 and summary.passed else ""
-    return (
-        f"{clean(summary.name)}{mark}",
-        _applied(summary),
-        memory,
-        size(summary.allocator_peak),
-        device_map(run) if run is not None else UNKNOWN,
-        _step(time),
-        per_second(1 / time.median_seconds) if time is not None and time.median_seconds > 0 else UNKNOWN,
-        clean(summary.furthest.covered).replace(" steps", "\u00a0steps"),
-        f"{GLYPHS.get(verdict, '•')}\u00a0{verdict}{times}",
-    )
+    return {
+        "SETTING": f"{clean(summary.name)}{mark}",
+        "APPLIED": _applied(summary),
+        "GPU MEMORY": memory,
+        "ALLOCATOR": size(summary.allocator_peak),
+        "DEVICE MAP": device_map(run) if run is not None else UNKNOWN,
+        "STEP": _step(time),
+        "STEPS/S": per_second(1 / time.median_seconds) if time is not None and time.median_seconds > 0 else UNKNOWN,
+        "MEASURED": clean(summary.furthest.covered).replace(" steps", "\u00a0steps"),
+        "VERDICT": f"{GLYPHS.get(verdict, '•')}\u00a0{verdict}{times}",
+    }
 
 
 def _applied(summary: Summary) -> str:
@@ -271,7 +270,7 @@ def _recover(document: Experiment) -> Table:
         for recovery in document.recover
     )
     note = "Verified: it passed, and then twice more, to the end of the program or past three times the failure."
-    return Table("What makes it pass", ("SETTING", "PASSES", "RUNS", "WHY NOT"), rows, frozenset({2}), note=note)
+    return Table("What makes it pass", ("SETTING", "PASSES", "RUNS", "WHY NOT"), rows, ("RUNS",), note=note)
 
 
 def _copies(trials: Sequence[Trial]) -> Table:
@@ -284,17 +283,17 @@ def _copies(trials: Sequence[Trial]) -> Table:
         alone = next((item.step_time for item in trials if item.name == trial.name and not item.copy), None)
         granted, slower = run_content.granted(run), slow_down(alone, [trial], simulated=run.simulated)
         rows.append(
-            (
-                clean(trial.name),
-                str(trial.copy),
-                granted,
-                size(run.memory.nvml_peak_bytes) if run.device_map else UNKNOWN,
-                UNKNOWN if slower is None else f"× {slower:.2f}",
-                f"{GLYPHS.get(run.verdict, '•')}\u00a0{run.verdict}",
-            )
+            {
+                "SETTING": clean(trial.name),
+                "COPY": str(trial.copy),
+                "GRANTED": granted,
+                "GPU MEMORY": size(run.memory.nvml_peak_bytes) if run.device_map else UNKNOWN,
+                "SLOWER BY": UNKNOWN if slower is None else f"× {slower:.2f}",
+                "VERDICT": f"{GLYPHS.get(run.verdict, '•')}\u00a0{run.verdict}",
+            }
         )
-    heads = ("SETTING", "COPY", "GRANTED", "GPU MEMORY", "SLOWER BY", "VERDICT")
-    return Table("Copies at once", heads, tuple(rows), frozenset({1, 2, 3, 4}), keep=frozenset({0}), optional=(2,))
+    heads, cells = columns(rows)
+    return Table("Copies at once", heads, cells, right=heads[1:5], keep=("SETTING",), optional=("GRANTED",))
 
 
 def _failures(trials: Sequence[Trial]) -> Table:
@@ -336,17 +335,15 @@ def _every_run(document: Experiment) -> Table:
     made = [trial for trial in document.trials if trial.run is not None]
     counted = dict.fromkeys(clean(trial.counted) for trial in made if trial.counted)
     simulated = any(trial.run is not None and trial.run.simulated for trial in made)
-    heads = ("Round", "Setting", "GPU memory", "Step", "Steps", "Ended by", "Verdict")
     table = Table(
         EVERY_RUN,
-        heads,
-        tuple(map(_trial_row, made)) if len(made) > 1 else (),
-        frozenset({0, 2, 3, 4}),
+        *columns(map(_trial_row, made if len(made) > 1 else ())),
+        right=("Round", "GPU memory", "Step", "Steps"),
         note=(f"Steps are {', '.join(counted)}. " if counted else "")
         + "A signal was sent only after the measurement; what the program did after it counts for nothing.",
         sortable=True,
     )
-    return table.without(heads.index("Step")) if simulated else table
+    return table.without("Step") if simulated else table
 
 
 def _signals(document: Experiment) -> list[str]:
@@ -360,15 +357,15 @@ def _signals(document: Experiment) -> list[str]:
     ]
 
 
-def _trial_row(trial: Trial) -> tuple[str, ...]:
+def _trial_row(trial: Trial) -> dict[str, str]:
     run = trial.run
     assert run is not None
-    return (
-        "memory" if trial.recorded else f"copy {trial.copy}" if trial.copy else str(trial.round),
-        clean(trial.name),
-        size(run.memory.nvml_peak_bytes) if run.device_map else UNKNOWN,
-        _step(trial.step_time),
-        clean(trial.steps),
-        clean(trial.ended_by),
-        f"{GLYPHS.get(run.verdict, '•')}\u00a0{run.verdict}",
-    )
+    return {
+        "Round": "memory" if trial.recorded else f"copy {trial.copy}" if trial.copy else str(trial.round),
+        "Setting": clean(trial.name),
+        "GPU memory": size(run.memory.nvml_peak_bytes) if run.device_map else UNKNOWN,
+        "Step": _step(trial.step_time),
+        "Steps": clean(trial.steps),
+        "Ended by": clean(trial.ended_by),
+        "Verdict": f"{GLYPHS.get(run.verdict, '•')}\u00a0{run.verdict}",
+    }

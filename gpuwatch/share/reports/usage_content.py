@@ -10,7 +10,7 @@ from gpuwatch.core.formatting.units import UNKNOWN, energy, percent, size
 from gpuwatch.core.model.usage import By, Usage, UsageGroup
 from gpuwatch.machine.history.machine_event import gpus
 from gpuwatch.share.reports.chart_data import Bars, Part, Row
-from gpuwatch.share.reports.content import SIMULATED_MACHINE, Content, Table, clean
+from gpuwatch.share.reports.content import SIMULATED_MACHINE, Content, Table, clean, columns
 
 Hours = Callable[[float | None], str]
 _PLACES = ((10.0, 1), (1.0, 2), (0.0, 3))
@@ -159,55 +159,44 @@ def _coverage(usage: Usage) -> str:
 def groups_table(usage: Usage) -> Table:
     """Held against used, by group, with bars."""
     by = usage.by
-    extra = by in ("job", "container", "process")  # those have an owner
     energies = any(group.energy_joules is not None for group in usage.groups)
-    rows = [_row(label(group, by), group, usage, extra=extra, energies=energies) for group in usage.groups]
-    if len(rows) > 1:
-        rows.append(_row("all", usage.total, usage, extra=extra, energies=energies))
-    heads = (
-        _HEADS[by],
-        *(("Owner",) if extra else ()),
-        *(("Program",) if by == "process" else ()),
-        *("Held", "Used", "SM avg", "SM max", "Peak memory"),
-        *(() if by == "process" else ("Processes",)),
-        "Process-hours",
-        *(("Energy",) if energies else ()),
-        "GPUs",
-    )
-    names = 1 + extra + (by == "process")
-    last = len(heads) - 1
-    optional = [heads.index(name) for name in ("Process-hours", "SM max", "Processes", "Owner") if name in heads]
+    groups = [(label(group, by), group) for group in usage.groups]
+    total = len(groups) > 1
+    groups += [("all", usage.total)] if total else []
+    left_out = [
+        *(() if by in ("job", "container", "process") else ("Owner",)),  # those have one
+        *(("Processes",) if by == "process" else ()),
+        *(() if energies else ("Energy",)),
+    ]
     return Table(
         f"GPU-hours by {by}",
-        heads,
-        tuple(rows),
-        frozenset(range(names, last)) | (frozenset({0}) if by == "process" else frozenset()),
+        *columns(_cells(name, group, usage) for name, group in groups),
+        right=("PID", "Held", "Used", "SM avg", "SM max", "Peak memory", "Processes", "Process-hours", "Energy"),
         note=" ".join(_explained(usage, energies=energies)),
-        keep=frozenset({last}) if len(rows) < 2 else frozenset(),
-        optional=(last, *optional),
+        keep=() if total else ("GPUs",),
+        optional=("GPUs", "Process-hours", "SM max", "Processes", "Owner"),
         charts=tuple(_bars(usage)),
         sortable=True,
-        total=len(rows) > 1,
-    )
+        total=total,
+    ).without(*left_out)
 
 
-def _row(name: str, group: UsageGroup, usage: Usage, *, extra: bool, energies: bool) -> tuple[str, ...]:
-    by, hours = usage.by, hours_in(usage)
-    total = name == "all"
-    return (
-        name,
-        *(("" if total else clean(group.user),) if extra else ()),
-        *(("" if total else clean(group.command),) if by == "process" else ()),
-        hours(group.gpu_hours_held),
-        _used(group, hours),
-        percent(group.sm_percent_mean),
-        percent(group.sm_percent_max),
-        size(group.memory_peak_bytes),
-        *(() if by == "process" else (str(group.processes),)),
-        hours(group.process_hours),
-        *((energy(group.energy_joules, usage.total.energy_joules),) if energies else ()),
-        gpus(group.gpus).removeprefix("GPUs ").removeprefix("GPU ") or UNKNOWN,
-    )
+def _cells(name: str, group: UsageGroup, usage: Usage) -> dict[str, str]:
+    hours, total = hours_in(usage), name == "all"
+    return {
+        _HEADS[usage.by]: name,
+        "Owner": "" if total else clean(group.user),
+        **({"Program": "" if total else clean(group.command)} if usage.by == "process" else {}),
+        "Held": hours(group.gpu_hours_held),
+        "Used": _used(group, hours),
+        "SM avg": percent(group.sm_percent_mean),
+        "SM max": percent(group.sm_percent_max),
+        "Peak memory": size(group.memory_peak_bytes),
+        "Processes": str(group.processes),
+        "Process-hours": hours(group.process_hours),
+        "Energy": energy(group.energy_joules, usage.total.energy_joules),
+        "GPUs": gpus(group.gpus).removeprefix("GPUs ").removeprefix("GPU ") or UNKNOWN,
+    }
 
 
 def _explained(usage: Usage, *, energies: bool) -> Iterator[str]:
@@ -271,29 +260,28 @@ def _bars(usage: Usage) -> Iterator[Bars]:
 def _devices(usage: Usage) -> Table:
     hours = hours_in(usage)
     most = max((device.energy_joules or 0.0 for device in usage.devices), default=0.0)
-    rows = [
-        (
-            str(device.index),
-            clean(device.name),
-            hours(device.hours_recorded),
-            hours(device.hours_held),
-            hours(device.hours_used),
-            hours(device.hours_held_idle) if device.hours_held_unknown < device.hours_held or not device.hours_held
-            else UNKNOWN,
-            hours(device.hours_free),
-            energy(device.energy_joules, most),
-            clean(device.uuid),
-        )
+    cells = [
+        {
+            "GPU": str(device.index),
+            "Name": clean(device.name),
+            "Recorded": hours(device.hours_recorded),
+            "Held": hours(device.hours_held),
+            "Used": hours(device.hours_used),
+            "Held but idle": hours(device.hours_held_idle)
+            if device.hours_held_unknown < device.hours_held or not device.hours_held else UNKNOWN,
+            "Held by nobody": hours(device.hours_free),
+            "Energy": energy(device.energy_joules, most),
+            "UUID": clean(device.uuid),
+        }
         for device in usage.devices
     ]  # fmt: skip
     return Table(
         "GPUs",
-        ("GPU", "Name", "Recorded", "Held", "Used", "Held but idle", "Held by nobody", "Energy", "UUID"),
-        tuple(rows),
-        frozenset({0, 2, 3, 4, 5, 6, 7}),
+        *columns(cells),
+        right=("GPU", "Recorded", "Held", "Used", "Held but idle", "Held by nobody", "Energy"),
         note="In hours. Idle: utilization of 1 % at most.",
-        keep=frozenset({1}),
-        optional=(8, 1, 7),
+        keep=("Name",),
+        optional=("UUID", "Name", "Energy"),
         sortable=True,
     )
 
@@ -302,4 +290,4 @@ def _gaps(usage: Usage) -> Table:
     rows = tuple(
         (moment(gap.begin), moment(gap.end), lasted((gap.end - gap.begin).total_seconds())) for gap in usage.gaps
     )
-    return Table("Not recorded", ("From", "To", "Lasted"), rows, frozenset({2}), keep=frozenset({0, 1}))
+    return Table("Not recorded", ("From", "To", "Lasted"), rows, ("Lasted",), keep=("From", "To"))

@@ -50,8 +50,8 @@ def _table(table: Table, width: int) -> Lines:
         rows = [(table.heads, "dim")] + [(row, "text") for row in table.rows]
         for row, ink in rows:
             cells = [
-                (right if number in table.right else left)(text, size)
-                for number, (text, size) in enumerate(zip(row, sizes, strict=True))
+                (right if head in table.right else left)(text, size)
+                for head, text, size in zip(table.heads, row, sizes, strict=True)
             ]
             lines.append([("  " + "  ".join(cells), ink)])
         return lines

@@ -44,7 +44,7 @@ def table_lines(table: Table, width: int, shorten: Callable[[str], str], *, elas
     ``elastic`` is for files: nothing is shortened or left out, so a line may be longer than ``width``.
     """
     if elastic:
-        table = dataclasses.replace(table, optional=(), shorter=(), lines=0, one_line=False)
+        table = dataclasses.replace(table, optional=(), shorter={}, lines=0, one_line=False)
     form = _form(table, width - len(_INDENT), None if elastic else shorten)
     shown = form.table
     if form.cards:
@@ -53,8 +53,8 @@ def table_lines(table: Table, width: int, shorten: Callable[[str], str], *, elas
     else:
         widths = _widths(shown, width - len(_INDENT))
         yield from _row(shown, shown.heads, widths, head=True)
-        if any(form.under) and table.below is not None:
-            yield from paragraph(table.heads[table.below], width, "    ", "    ")
+        if any(form.under):
+            yield from paragraph(table.below or "", width, "    ", "    ")
         for number, row in enumerate(shown.rows):
             yield from _row(shown, row, widths)
             if form.under and form.under[number]:
@@ -72,7 +72,7 @@ def natural_width(table: Table) -> int:
     for column, head in enumerate(table.heads):
         cells = [row[column] for row in table.rows]
         whole.append(max(map(cell_len, (head, *cells))))
-        solid = column in table.right or column in table.keep
+        solid = head in table.right or head in table.keep
         unbroken = max((cell_len(word) for cell in cells for word in cell.split()), default=0)
         folded = max(_SENTENCE, _least(table, column), min(unbroken, _PATH))
         widths.append(whole[-1] if solid else min(whole[-1], folded))
@@ -82,7 +82,7 @@ def natural_width(table: Table) -> int:
 
 def _form(table: Table, room: int, shorten: Callable[[str], str] | None) -> _Form:
     """The fullest form that fits."""
-    if _total(table) <= room and (table.below is None or _sentence_fits(table, room)):
+    if _total(table) <= room and _sentence_fits(table, room):
         return _Form(table)
     if shorten is not None:
         table = _shorter(table, shorten)
@@ -95,38 +95,37 @@ def _form(table: Table, room: int, shorten: Callable[[str], str] | None) -> _For
 
 def _fewer(table: Table, room: int) -> _Form | None:
     """With the sentences under their rows, or without optional columns; None if that is still too wide."""
-    for count in range(len(table.optional) + 1):
-        gone = table.optional[:count]
-        left_out = tuple(table.heads[i] for i in sorted(gone))
+    optional = [head for head in table.optional if head in table.heads]
+    for count in range(len(optional) + 1):
+        gone = optional[:count]
+        left_out = tuple(head for head in table.heads if head in gone)
         kept = table.without(*gone)
-        if _total(kept) <= room and (kept.below is None or _sentence_fits(kept, room)):
+        if _total(kept) <= room and _sentence_fits(kept, room):
             return _Form(kept, (), left_out)
-        if kept.below is not None:
-            rest = kept.without(kept.below)
+        if kept.below in kept.heads:
+            rest, place = kept.without(kept.below), kept.heads.index(kept.below)
             if _total(rest) <= room:
-                return _Form(rest, tuple(row[kept.below] for row in kept.rows), left_out)
+                return _Form(rest, tuple(row[place] for row in kept.rows), left_out)
     return None
 
 
 def _sentence_fits(table: Table, room: int) -> bool:
-    """Whether the column of sentences is wide enough to stay a column."""
-    assert table.below is not None
-    cells = [row[table.below] for row in (table.heads, *table.rows)]
+    """Whether the column of sentences, if there is one, is wide enough to stay a column."""
+    if table.below not in table.heads:
+        return True
+    place = table.heads.index(table.below)
+    cells = [row[place] for row in (table.heads, *table.rows)]
     # Paths are divided at slashes; other words stay whole.
     solid = max((cell_len(word) for cell in cells for word in words(cell) if "/" not in word), default=0)
     wanted = max(min(max(map(cell_len, cells)), _LEAST_SENTENCE), min(solid, room))
-    return _widths(table, room)[table.below] >= wanted
+    return _widths(table, room)[place] >= wanted
 
 
 def _shorter(table: Table, shorten: Callable[[str], str]) -> Table:
     """With ids and the columns of ``table.shorter`` in their short forms."""
-    brief = dict(table.shorter)
-    return dataclasses.replace(
-        table,
-        rows=tuple(
-            tuple(shorten(brief[i](cell) if i in brief else cell) for i, cell in enumerate(row)) for row in table.rows
-        ),
-    )
+    brief = [table.shorter.get(head, str) for head in table.heads]
+    rows = (tuple(shorten(short(cell)) for short, cell in zip(brief, row, strict=True)) for row in table.rows)
+    return dataclasses.replace(table, rows=tuple(rows))
 
 
 def _total(table: Table) -> int:
@@ -136,12 +135,13 @@ def _total(table: Table) -> int:
 
 def _least(table: Table, column: int) -> int:
     """Least width of a column: numbers whole, text and headings down to their words."""
-    head = least(table.heads[column])
+    name = table.heads[column]
+    head = least(name)
     cells = [row[column] for row in table.rows]
     whole = max(map(cell_len, cells), default=0)
     if table.one_line and column == len(table.heads) - 1:
         return max(head, min(whole, _LEAST_CUT))
-    if table.one_line or column in table.right or column in table.keep:
+    if table.one_line or name in table.right or name in table.keep:
         return max(head, whole)
     # One more cell for an ellipsis.
     return max(head, *(least(cell) + bool(table.lines and cell) for cell in cells))
@@ -158,7 +158,7 @@ def _widths(table: Table, room: int) -> list[int]:
             break
         widths[max(roomy, key=lambda i: widths[i])] -= 1
     # A folded heading narrows its column.
-    for i in (i for i in columns if i in table.right):
+    for i in (i for i in columns if table.heads[i] in table.right):
         lines = (*fold(table.heads[i], widths[i]), *(row[i] for row in table.rows))
         widths[i] = max(map(cell_len, lines))
     return widths
@@ -171,8 +171,8 @@ def _row(table: Table, row: tuple[str, ...], widths: list[int], *, head: bool = 
     ]
     for line in range(max(len(cell) for cell in cells)):
         parts = [
-            _cell(cell[line] if line < len(cell) else "", widths[i], right=i in table.right)
-            for i, cell in enumerate(cells)
+            _cell(cell[line] if line < len(cell) else "", size, right=head_of in table.right)
+            for head_of, size, cell in zip(table.heads, widths, cells, strict=True)
         ]
         yield _INDENT + _GAP.join(parts)
 
@@ -195,7 +195,7 @@ def _cell(text: str, width: int, *, right: bool) -> str:
 
 def _card(table: Table, row: tuple[str, ...], width: int) -> Iterator[str]:
     """A row without columns: its first value, then the others after their headings."""
-    first = f"{table.heads[0]} {row[0]}" if 0 in table.right else row[0]
+    first = f"{table.heads[0]} {row[0]}" if table.heads[0] in table.right else row[0]
     yield from paragraph(first, width, _INDENT, "    ")
     lines: list[str] = []
     for head, value in list(zip(table.heads, row, strict=True))[1:]:

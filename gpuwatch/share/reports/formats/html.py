@@ -113,6 +113,7 @@ def _template() -> Template:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    environment.globals["zip"] = zip
     environment.filters.update(breakable=_breakable, along=_along, anchor=_anchor, sign=_sign)
     environment.filters.update(timeline=memory_chart, areas=memory_areas, graphs=period_graphs)
     environment.filters.update(whole=_whole, code=_code, command=command, sentence=sentence_case)

@@ -143,7 +143,7 @@ def _table(table: Table, level: int, most: int) -> Iterator[str]:
         if isinstance(chart, Areas)
         for line in _fence(tuple(memory_layers.in_characters(chart, _GRAPH)))
     ]
-    body += list(_rows(table.heads, table.rows, table.right, most)) if table.rows else []
+    body += list(_rows(table, most)) if table.rows else []
     if table.note:
         body += [_text(table.note), ""]
     if table.folded or table.title in _FOLDED or len(table.rows) > _LONG:
@@ -154,15 +154,15 @@ def _table(table: Table, level: int, most: int) -> Iterator[str]:
     yield from body
 
 
-def _rows(heads: tuple[str, ...], rows: tuple[tuple[str, ...], ...], right: frozenset[int], most: int) -> Iterator[str]:
-    yield f"| {' | '.join(_text(sentence_case(head)) for head in heads)} |"
-    yield f"|{'|'.join('---:' if index in right else '---' for index in range(len(heads)))}|"
-    for row in rows[:most]:
+def _rows(table: Table, most: int) -> Iterator[str]:
+    yield f"| {' | '.join(_text(sentence_case(head)) for head in table.heads)} |"
+    yield f"|{'|'.join('---:' if head in table.right else '---' for head in table.heads)}|"
+    for row in table.rows[:most]:
         cells = " | ".join(_text(cell, bar="\\|") for cell in row)
         yield f"| {cells} |"
     yield ""
-    if len(rows) > most:
-        yield f"… and {len(rows) - most} more."
+    if len(table.rows) > most:
+        yield f"… and {len(table.rows) - most} more."
         yield ""
 
 
