@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from gpuwatch.core.model.run import Run
 from gpuwatch.explain.logs.clean import device as device_name
@@ -81,6 +81,15 @@ def gpus(run: Run) -> str:
     names = [match[1] if (match := _GPU.match(text)) else text for text in run.gpus]
     counts = {name: names.count(name) for name in names}
     return ", ".join(clean(name) if count == 1 else f"{count} × {clean(name)}" for name, count in counts.items()) or "–"
+
+
+TELLING_APART: tuple[Callable[[Run], str], ...] = (
+    framework,
+    lambda run: clean(run.host),
+    gpus,
+    lambda run: f"driver {clean(run.driver_version)}",
+)
+"""What tells runs of one configuration apart."""
 
 
 def comparable(runs: Sequence[Run]) -> tuple[int, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from gpuwatch.core.formatting.text import shorten
@@ -24,12 +24,6 @@ _COMMAND = 60
 """Characters of a command that are shown."""
 _ENDS = {"oom": "ran out of memory, as expected", "skipped": "{be} skipped", "interrupted": "{be} interrupted"}
 _VARY = "step times vary by more than 10 %"
-_TELLING_APART: tuple[Callable[[Run], str], ...] = (
-    comparable_runs.framework,
-    lambda run: clean(run.host),
-    comparable_runs.gpus,
-    lambda run: f"driver {clean(run.driver_version)}",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +71,7 @@ def _names(runs: Sequence[Run]) -> tuple[str, ...]:
     names = list(labels(runs))
     for index, run in enumerate(runs):
         alike = [other for other in runs if other.config == run.config]
-        facts = tuple(fact for fact in _TELLING_APART if len({fact(other) for other in alike}) > 1)
+        facts = tuple(fact for fact in comparable_runs.TELLING_APART if len({fact(other) for other in alike}) > 1)
         if facts and len({tuple(fact(other) for fact in facts) for other in alike}) == len(alike):
             names[index] = f"{clean(run.config)} ({', '.join(fact(run) for fact in facts)})"
     return tuple(names)

@@ -16,6 +16,7 @@ from gpuwatch.share.reports import comparable_runs, run_content
 from gpuwatch.share.reports.content import clean
 from gpuwatch.share.reports.tables import device_map
 
+_UNKNOWN = {UNKNOWN, f"driver {UNKNOWN}"}
 _LOG_CHARS = 110
 # Lines about devices and memory; not about loading, which depends on what was loaded before.
 _TELLING = re.compile(r"device|memory|cuInit|kernel|driver|cudnn|allocat", re.IGNORECASE)
@@ -77,18 +78,9 @@ def _difference(runs: Sequence[Run], index: int, before: int) -> Difference:
 
 
 def _who(run: Run, other: Run) -> list[str]:
-    facts = (
-        (comparable_runs.framework(run), comparable_runs.framework(other)),
-        (clean(run.host), clean(other.host)),
-        (comparable_runs.gpus(run), comparable_runs.gpus(other)),
-        (_driver(run), _driver(other)),
-    )
+    facts = ((fact(run), fact(other)) for fact in comparable_runs.TELLING_APART)
     # Only what is known of both can differ.
-    return [text for text, another in facts if text != another and UNKNOWN not in (text, another)]
-
-
-def _driver(run: Run) -> str:
-    return f"driver {clean(run.driver_version)}" if run.driver_version else UNKNOWN
+    return [text for text, another in facts if text != another and _UNKNOWN.isdisjoint((text, another))]
 
 
 def _changed(run: Run, other: Run) -> Iterator[str]:
