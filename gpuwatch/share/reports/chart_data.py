@@ -31,22 +31,26 @@ Kind = Literal[
     "workspace",
     "unattributed",
 ]
-GROUP_KINDS: dict[str, Kind] = {
-    "weights": "weights",
-    "weights and caches": "kept",
-    "caches": "kept",
-    "arrays": "weights",
-    "executables": "kept",
-    "optimizer state": "optimizer",
-    "other variables": "variables",
-    "inputs": "inputs",
-    "created": "inputs",
-    "activations": "activations",
-    "gradients": "gradients",
-    "workspace": "workspace",
-    "unattributed": "unattributed",
+MEMORY_GROUPS: dict[str, tuple[Kind, str]] = {
+    "weights": ("weights", "parameters of the model"),
+    "weights and caches": ("kept", "alive since before the recording began: parameters, buffers, caches"),
+    "caches": ("kept", "keys and values kept between steps"),
+    "arrays": ("weights", "arrays that the program has alive"),
+    "executables": ("kept", "compiled programs, which the device holds too"),
+    "optimizer state": ("optimizer", "what the optimizer keeps, such as momentum"),
+    "other variables": ("variables", "variables that are not of Keras, and those of Keras that are not trained"),
+    "inputs": ("inputs", "data copied to the GPU that has the shape of an input"),
+    "created": ("inputs", "tensors that the program makes outside of modules, such as torch.zeros"),
+    "activations": ("activations", "results of the layers' forward ops"),
+    "gradients": ("gradients", "results of the backward pass"),
+    "workspace": (
+        "workspace",
+        "buffers of kernels, such as what cuBLAS keeps in each thread, and of the optimizer's update",
+    ),
+    "unattributed": ("unattributed", "recorded, but its name does not tell what it was for"),
 }
-"""Kinds of the groups of a memory profile, in the order in which they are stacked: what lives long at the bottom."""
+"""The groups of a memory profile, in the order in which they are stacked, what lives long at the bottom: how each is
+drawn, and what it is."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,27 +9,13 @@ from gpuwatch.core.formatting.units import UNKNOWN, percent, size
 from gpuwatch.core.model.memory_profile import MemoryHolderOp, MemoryProfile
 from gpuwatch.explain.traces.held_most import held_most
 from gpuwatch.explain.traces.tensorflow_names import inside
-from gpuwatch.share.reports.chart_data import GROUP_KINDS, Areas, Bars, Part, Row
+from gpuwatch.share.reports.chart_data import MEMORY_GROUPS, Areas, Bars, Kind, Part, Row
 from gpuwatch.share.reports.content import Table, clean, columns
 
 PEAK, HOLDERS, ALL_HOLDERS = "Memory at the peak", "Largest holders at the peak", "More holders at the peak"
 _ALIVE, _LARGEST, _MORE = "Memory alive at the snapshot", "Largest holders at the snapshot", "More holders"
 _FIRST = 12
-_MEANINGS = {
-    "weights": "parameters of the model",
-    "weights and caches": "alive since before the recording began: parameters, buffers, caches",
-    "arrays": "arrays that the program has alive",
-    "executables": "compiled programs, which the device holds too",
-    "caches": "keys and values kept between steps",
-    "optimizer state": "what the optimizer keeps, such as momentum",
-    "other variables": "variables that are not of Keras, and those of Keras that are not trained",
-    "gradients": "results of the backward pass",
-    "activations": "results of the layers' forward ops",
-    "inputs": "data copied to the GPU that has the shape of an input",
-    "created": "tensors that the program makes outside of modules, such as torch.zeros",
-    "workspace": "buffers of kernels, such as what cuBLAS keeps in each thread, and of the optimizer's update",
-    "unattributed": "recorded, but its name does not tell what it was for",
-}
+_OTHER: tuple[Kind, str] = ("unattributed", "")
 _NOT_RECORDED = "allocated outside of what was recorded"
 _BEFORE = "in use of the allocator when the recording began: variables, the optimizer's state, kept results"
 _LEAST = 0.0005
@@ -86,7 +72,10 @@ def _segments(title: str, profile: MemoryProfile) -> Table:
 
 def _peak(title: str, profile: MemoryProfile) -> Table:
     large = {name: held for name, held in profile.groups.items() if held >= _LEAST * profile.peak_bytes}
-    rows = [(clean(name), size(held), _share(held, profile), _MEANINGS.get(name, "")) for name, held in large.items()]
+    rows = [
+        (clean(name), size(held), _share(held, profile), MEMORY_GROUPS.get(name, _OTHER)[1])
+        for name, held in large.items()
+    ]
     small = {name: held for name, held in profile.groups.items() if name not in large}
     if small:
         held = sum(small.values())
@@ -150,7 +139,7 @@ def _charts(profile: MemoryProfile) -> Iterator[Areas | Bars]:
         yield Areas(f"Memory in use by line, {clean(profile.device)}", profile, "line")
     if profile.groups and profile.peak_bytes:
         parts = [
-            Part(GROUP_KINDS.get(name, "unattributed"), name, held, size(held))
+            Part(MEMORY_GROUPS.get(name, _OTHER)[0], name, held, size(held))
             for name, held in profile.groups.items()
             if held >= _LEAST * profile.peak_bytes
         ]

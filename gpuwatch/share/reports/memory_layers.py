@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gpuwatch.core.formatting.text import shorten
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.memory_profile import MemoryMoment, MemoryProfile
-from gpuwatch.share.reports.chart_data import GROUP_KINDS, Areas
+from gpuwatch.share.reports.chart_data import MEMORY_GROUPS, Areas
 from gpuwatch.share.reports.content import clean
 from gpuwatch.share.reports.period_graphs import course
 
@@ -40,7 +40,7 @@ def layers(chart: Areas) -> list[Layer]:
 
 
 def _groups() -> Iterator[Layer]:
-    for name, kind in GROUP_KINDS.items():
+    for name, (kind, _) in MEMORY_GROUPS.items():
         yield Layer(name, kind, _of_group(name))
 
 

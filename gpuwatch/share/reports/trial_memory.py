@@ -10,7 +10,7 @@ from gpuwatch.core.model.trials import Trial
 from gpuwatch.experiment.trials.trial_summary import recorded_profiles
 from gpuwatch.explain.traces.held_most import who
 from gpuwatch.explain.traces.tensorflow_names import inside
-from gpuwatch.share.reports.chart_data import GROUP_KINDS, Bars, Part, Row
+from gpuwatch.share.reports.chart_data import MEMORY_GROUPS, Bars, Kind, Part, Row
 from gpuwatch.share.reports.content import Table, clean
 
 _LEAST = 0.0005
@@ -19,6 +19,7 @@ _HOLDERS = 15
 _SETTINGS = 6
 """Settings whose holders are shown side by side."""
 _MISSING = "not recorded"
+_FREE: tuple[Kind, str] = ("free", "")
 
 
 def recorded_tables(trials: Sequence[Trial]) -> Iterator[Table]:
@@ -37,7 +38,7 @@ def _groups(tried: dict[str, Trial], profiles: dict[str, MemoryProfile]) -> Tabl
     held = {name: _parts(profile) for name, profile in profiles.items()}
     columns = [
         group
-        for group in (*GROUP_KINDS, _MISSING)
+        for group in (*MEMORY_GROUPS, _MISSING)
         if any(parts.get(group, 0) >= max(_LEAST * top, 1) for parts in held.values())
     ]
     rows = [
@@ -50,7 +51,7 @@ def _groups(tried: dict[str, Trial], profiles: dict[str, MemoryProfile]) -> Tabl
         Row(
             clean(name),
             tuple(
-                Part(GROUP_KINDS.get(group, "free"), group, parts[group], size(parts[group]))
+                Part(MEMORY_GROUPS.get(group, _FREE)[0], group, parts[group], size(parts[group]))
                 for group in columns
                 if parts.get(group)
             ),

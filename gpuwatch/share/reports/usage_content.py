@@ -22,22 +22,15 @@ _BARS = 25
 _USED = Part("used", "used", 0.0, "")
 _UNUSED = Part("held", "held, not used", 0.0, "")
 _UNKNOWN = Part("unexplained", "held, use unknown", 0.0, "")
-_NONE: dict[By, str] = {
-    "user": "(unknown)",
-    "job": "(no job)",
-    "container": "(no container)",
-    "command": "(unknown)",
-    "framework": "(none recognised)",
-    "process": "(unknown)",
+_BY: dict[By, tuple[str, str]] = {
+    "user": ("User", "(unknown)"),
+    "job": ("Job", "(no job)"),
+    "container": ("Container", "(no container)"),
+    "command": ("Program", "(unknown)"),
+    "framework": ("Framework", "(none recognised)"),
+    "process": ("PID", "(unknown)"),
 }
-_HEADS: dict[By, str] = {
-    "user": "User",
-    "job": "Job",
-    "container": "Container",
-    "command": "Program",
-    "framework": "Framework",
-    "process": "PID",
-}
+"""Heading, and what stands for a group that is not named."""
 
 
 def usage_content(usage: Usage) -> Content:
@@ -67,7 +60,7 @@ def label(group: UsageGroup, by: By) -> str:
         return clean(group.pid)
     name = {"user": group.user, "command": group.command, "framework": group.framework}.get(by, group.container)
     if name is None:
-        return "(unknown)" if group.unreadable else _NONE[by]
+        return "(unknown)" if group.unreadable else _BY[by][1]
     return clean(name)
 
 
@@ -184,7 +177,7 @@ def groups_table(usage: Usage) -> Table:
 def _cells(name: str, group: UsageGroup, usage: Usage) -> dict[str, str]:
     hours, total = hours_in(usage), name == "all"
     return {
-        _HEADS[usage.by]: name,
+        _BY[usage.by][0]: name,
         "Owner": "" if total else clean(group.user),
         **({"Program": "" if total else clean(group.command)} if usage.by == "process" else {}),
         "Held": hours(group.gpu_hours_held),
