@@ -24,20 +24,20 @@ _OF_PROGRAMS = ("logs.topics", "logs.last_lines", "diagnosis.rules.driver", "dia
 @pytest.mark.parametrize(
     ("module", "forbidden"),
     [
-        ("gpuwatch.cli.main", {"textual", "pynvml", "tensorflow", "rich", "jinja2"}),
-        ("gpuwatch.cli.probe", {"textual", "pynvml", "tensorflow"}),
+        ("gpuwatch.cli.main", {"textual", "pynvml", "psutil", "tensorflow", "rich", "jinja2"}),
+        ("gpuwatch.cli.probe", {"textual", "pynvml", "psutil", "tensorflow"}),
         ("gpuwatch.cli.mcp", {"mcp", "pydantic", "textual"}),
         ("gpuwatch.cli.snapshot", {"textual", "tensorflow"}),
         ("gpuwatch.explain.diagnosis.engine", {f"gpuwatch.explain.{name}" for name in _OF_PROGRAMS}),
         ("gpuwatch.share.reports.formats.text", {"statistics", "gpuwatch.share.reports.run_content"}),
         ("gpuwatch.machine.collector.worker", {"textual", "click", "rich", "tensorflow", "jinja2"}),
-        ("gpuwatch.ui.app", {"pynvml", "tensorflow", "jinja2"}),
+        ("gpuwatch.ui.app", {"pynvml", "psutil", "tensorflow", "jinja2"}),
         (
             "gpuwatch.ui.startup.first_frame",
-            {"textual", "pynvml", "click", "asyncio", "subprocess", "tempfile"},
+            {"textual", "pynvml", "psutil", "click", "asyncio", "subprocess", "tempfile"},
         ),
-        ("gpuwatch.cli.dashboard_prestart", {"textual", "pynvml", "click", "rich", "msgspec", "threading"}),
-        ("gpuwatch.core.model.snapshot", {"textual", "pynvml", "click"}),
+        ("gpuwatch.cli.dashboard_prestart", {"textual", "pynvml", "psutil", "click", "rich", "msgspec", "threading"}),
+        ("gpuwatch.core.model.snapshot", {"textual", "pynvml", "psutil", "click"}),
     ],
 )
 def test_imports_stay_light(module: str, forbidden: set[str]) -> None:

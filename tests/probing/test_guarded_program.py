@@ -19,6 +19,7 @@ _LATER = (
     "gpuwatch.sim.machine",
     "importlib.metadata",
     "jinja2",
+    "psutil",
     "pynvml",
     "textual",
 )
