@@ -92,63 +92,59 @@ def _throttling_line(reason: str, known: Sequence[Episode], now: float) -> list[
 def limit_lines(device: Device) -> Lines:
     """Temperature, power, clock and PCIe link with their limits."""
     number = device.number
-    lines: Lines = []
-    celsius = number("temperature.gpu_celsius")
-    ends = [
-        (metric, text)
-        for metric, text in (
-            ("temperature.operating_max", "max operating"),
-            ("temperature.slowdown", "throttles at"),
-            ("temperature.shutdown", "shuts down at"),
-        )
-        if number(f"{metric}_celsius") is not None or number(f"{metric}_margin_celsius") is not None
-    ]
-    if celsius is not None or ends:
-        limits = []
-        for metric, text in ends:
-            at = number(f"{metric}_celsius")
-            margin = number(f"{metric}_margin_celsius")
-            limits.append(f"{text} {at:.0f} °C" if at is not None else f"{text} {margin:.0f} °C above now")
-        margin = number("temperature.margin_celsius")
-        if margin is not None:
-            limits.append(f"{margin:.0f} °C below throttling")
-        lines.append(_limit("Temperature", _value(celsius, "°C"), limits))
-    memory, most = number("temperature.memory_celsius"), number("temperature.memory_max_celsius")
-    if memory is not None or most is not None:
-        lines.append(_limit("Memory", _value(memory, "°C"), [f"max {most:.0f} °C"] if most is not None else []))
+    celsius, limits = number("temperature.gpu_celsius"), []
+    for metric, text in (
+        ("temperature.operating_max", "max operating"),
+        ("temperature.slowdown", "throttles at"),
+        ("temperature.shutdown", "shuts down at"),
+    ):
+        at, margin = number(f"{metric}_celsius"), number(f"{metric}_margin_celsius")
+        if at is not None:
+            limits.append(f"{text} {at:.0f} °C")
+        elif margin is not None:
+            limits.append(f"{text} {margin:.0f} °C above now")
+    margin = number("temperature.margin_celsius")
+    if margin is not None and (limits or celsius is not None):
+        limits.append(f"{margin:.0f} °C below throttling")
+    lines = _limit("Temperature", celsius, "°C", limits)
+    most = number("temperature.memory_max_celsius")
+    lines += _limit("Memory", number("temperature.memory_celsius"), "°C", _max(most, "°C"))
     draw, limit = number("power.draw_watts"), number("power.limit_watts")
     if draw is not None or limit is not None:
         limits = [f"limit {limit:.0f} W"] if limit is not None else []
-        usual, asked = number("power.default_limit_watts"), number("power.requested_limit_watts")
-        if usual is not None and limit is not None and round(usual) != round(limit):
-            limits.append(f"default {usual:.0f} W")
-        if asked is not None and limit is not None and round(asked) != round(limit):
-            limits.append(f"requested {asked:.0f} W")
+        for name, watts in (("default", "power.default_limit_watts"), ("requested", "power.requested_limit_watts")):
+            other = number(watts)
+            if other is not None and limit is not None and round(other) != round(limit):
+                limits.append(f"{name} {other:.0f} W")
         least, most = number("power.min_limit_watts"), number("power.max_limit_watts")
         if least is not None and most is not None:
             limits.append(f"settable from {least:.0f} to {most:.0f} W")
-        lines.append(_limit("Power", _value(draw, "W"), limits))
-    clock, most = number("clocks.sm_mhz"), number("clocks.sm_max_mhz")
-    if clock is not None or most is not None:
-        lines.append(_limit("SM clock", _value(clock, "MHz"), [f"max {most:.0f} MHz"] if most is not None else []))
+        lines += _limit("Power", draw, "W", limits)
+    lines += _limit("SM clock", number("clocks.sm_mhz"), "MHz", _max(number("clocks.sm_max_mhz"), "MHz"))
     generation, most = number("pcie.generation"), number("pcie.max_generation")
     if generation is not None:
-        wide, widest = number("pcie.width"), number("pcie.max_width")
-        now = f"gen {generation:.0f}" + (f" ×{wide:.0f}" if wide is not None else "")
-        limits = []
-        if most is not None:
-            limits.append(f"max gen {most:.0f}" + (f" ×{widest:.0f}" if widest is not None else ""))
-            if generation < most:
-                limits.append("an idle GPU lowers it")
-        lines.append(_limit("PCIe", now, limits))
+        limits = [f"max {_link(most, number('pcie.max_width'))}"] if most is not None else []
+        limits += ["an idle GPU lowers it"] if most is not None and generation < most else []
+        lines.append(_named("PCIe", _link(generation, number("pcie.width")), limits))
     return lines or [[(f"{UNKNOWN} this device reports none", "dim")]]
 
 
-def _value(value: float | None, unit: str) -> str:
-    return UNKNOWN if value is None else f"{value:.0f} {unit}"
+def _link(generation: float, width: float | None) -> str:
+    return f"gen {generation:.0f}" + (f" ×{width:.0f}" if width is not None else "")
 
 
-def _limit(name: str, now: str, limits: list[str]) -> list[Span]:
+def _max(value: float | None, unit: str) -> list[str]:
+    return [f"max {value:.0f} {unit}"] if value is not None else []
+
+
+def _limit(name: str, now: float | None, unit: str, limits: list[str]) -> Lines:
+    """A line; none if neither the value nor a limit is known."""
+    if now is None and not limits:
+        return []
+    return [_named(name, UNKNOWN if now is None else f"{now:.0f} {unit}", limits)]
+
+
+def _named(name: str, now: str, limits: list[str]) -> list[Span]:
     return [(f"{name:<12}", "dim"), (f"{now:<9}", "strong"), (" ", "text"), (" · ".join(limits), "text")]
 
 
