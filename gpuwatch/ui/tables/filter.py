@@ -42,10 +42,7 @@ def _gpu(wanted: str) -> Test:
 
 
 def _mig(wanted: str) -> Test:
-    return lambda process, at: (
-        (process.mig_instance or "").lower() == wanted
-        or (process.mig_instance is not None and process.mig_instance.lower().startswith(f"{wanted}/"))
-    )
+    return lambda process, at: f"{process.mig_instance or ''}/".lower().startswith(f"{wanted}/")
 
 
 _PAIR = re.compile(r"^(\d{1,18})(?:→|->|>)(\d{1,18})$")
@@ -62,10 +59,6 @@ def _sees(wanted: str) -> Test:
     return lambda process, at: any(mapping.index == index for mapping in process.device_map)
 
 
-def _visible(wanted: str) -> Test:
-    return lambda process, at: _lists(process.cuda_visible_devices, wanted)
-
-
 def _lists(visible: str | None, wanted: str) -> bool:
     """Whether CUDA_VISIBLE_DEVICES lists a device, by number or UUID prefix, or equals ``wanted``."""
     if visible is None:
@@ -76,7 +69,12 @@ def _lists(visible: str | None, wanted: str) -> bool:
     return visible.lower() == wanted or any(text.startswith(wanted) for text in named)
 
 
-_EXACT = {"gpu": _gpu, "mig": _mig, "sees": _sees, "visible": _visible}
+_EXACT = {
+    "gpu": _gpu,
+    "mig": _mig,
+    "sees": _sees,
+    "visible": lambda wanted: lambda process, at: _lists(process.cuda_visible_devices, wanted),
+}
 _SHORT = {"memory": "mem", "container": "job", "command": "cmd"}
 """Fields that are shorter than the ids of their columns, which are fields too."""
 _KINDS: dict[str, Kind] = {"GiB": "size", "%": "percent", "time": "time"}
