@@ -22,7 +22,7 @@ from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.panes.headline import top_line
 from gpuwatch.ui.settings.preferences import Preferences
 from gpuwatch.ui.settings.settings_file import Loaded
-from gpuwatch.ui.tables import gpu_graphs
+from gpuwatch.ui.tables.gpu_fields import GRAPHS
 from gpuwatch.ui.tables.load_levels import DEFAULT_THRESHOLDS, NORMAL, rank
 from gpuwatch.ui.widgets.paint import READABLE, Painted, contrast
 from tests.terminal import Terminal
@@ -148,7 +148,7 @@ def test_in_every_theme_alarms_stand_apart_quantities_differ_and_all_can_be_read
 
 
 def test_no_graph_has_the_ink_of_a_state() -> None:
-    inks = {graph.ink for graph in gpu_graphs.ALL}
+    inks = {field.graph.ink for field in GRAPHS.values()}
     assert not inks & {"warning", "error", "high", "full", "accent"}
 
 

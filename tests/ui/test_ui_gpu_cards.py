@@ -24,8 +24,7 @@ from gpuwatch.ui.panes.gpu_card import card_fields, fields_that_fit, ledger
 from gpuwatch.ui.panes.gpu_grid import gpu_lines
 from gpuwatch.ui.settings.preferences import Preferences
 from gpuwatch.ui.settings.settings_file import default_path, load, understood
-from gpuwatch.ui.tables.gpu_fields import ALL, DEFAULT_FIELDS, FIELDS, in_card, in_line, shown_fields
-from gpuwatch.ui.tables.gpu_graphs import GRAPHS
+from gpuwatch.ui.tables.gpu_fields import ALL, DEFAULT_FIELDS, FIELDS, GRAPHS, in_card, in_line, shown_fields
 from gpuwatch.ui.tables.gpu_order import GpuChoice
 from gpuwatch.ui.tables.load_levels import FULL, HIGH, NORMAL, Thresholds, rank
 from tests.ui import machines

@@ -25,8 +25,7 @@ from gpuwatch.ui.settings.preferences import SETTINGS, Preferences
 from gpuwatch.ui.settings.settings_file import Broken, Loaded, comment, load, save, understood
 from gpuwatch.ui.settings.tabs import TABS
 from gpuwatch.ui.tables.columns import BY_ID
-from gpuwatch.ui.tables.gpu_fields import FIELDS
-from gpuwatch.ui.tables.gpu_graphs import GRAPHS
+from gpuwatch.ui.tables.gpu_fields import FIELDS, GRAPHS
 from tests.ui.conftest import Stage
 
 EVERYTHING = """\

@@ -22,8 +22,7 @@ from gpuwatch.ui.drawing.trend import axis_of, axis_text, braille, recent
 from gpuwatch.ui.drawing.wrapping import shortened
 from gpuwatch.ui.panes.mig_line import part_pens
 from gpuwatch.ui.tables.device_facts import clock_note, finding_mark, holder_note, link, state_note, whole_number
-from gpuwatch.ui.tables.gpu_fields import FIELDS, LOADS, GpuField, in_card
-from gpuwatch.ui.tables.gpu_graphs import GRAPHS, GpuGraph
+from gpuwatch.ui.tables.gpu_fields import FIELDS, GRAPHS, LOADS, GpuField, in_card
 from gpuwatch.ui.tables.gpu_order import GpuChoice
 from gpuwatch.ui.tables.load_levels import bar_ink, rank
 
@@ -190,15 +189,14 @@ def _graphs(device: Device, view: View, inner: int, plan: Plan, choice: GpuChoic
 
 
 def _graph(
-    device: Device, view: View, graph: GpuGraph, width: int, height: int, choice: GpuChoice, shown: Sequence[str]
+    device: Device, view: View, field: GpuField, width: int, height: int, choice: GpuChoice, shown: Sequence[str]
 ) -> list[list[Span]]:
     """A caption with the number, then rows of dots; empty rows if the end of the axis is unknown."""
-    spec, why = BY_ID[graph.metric], device.get(graph.metric)
+    spec, why = BY_ID[field.metric], device.get(field.metric)
     ends = axis_of(spec, device, view.history)
     pen = Pen(width)
-    field = next((load for load in LOADS if load.id == graph.id), None) or FIELDS[graph.id]
     spans = in_card(field, device, choice.thresholds, sorted_by=choice.order)
-    span, columns = recent(view, view.history.times, view.history.series(device.uuid, graph.metric), width)
+    span, columns = recent(view, view.history.times, view.history.series(device.uuid, field.metric), width)
     end = f"{span}s"
     if isinstance(why, Missing):
         reason = f" {UNKNOWN} {why.reason.replace('_', ' ')}"
@@ -210,7 +208,7 @@ def _graph(
     if field.card is None:  # whose text names the end of the axis
         end = f"{axis_text(spec, ends)} {end}"
     seen = [value for value in columns if value is not None]
-    for note in _notes(device, graph, seen, shown):
+    for note in _notes(device, field, seen, shown):
         if pen.left >= len(note) + len(end) + 4:
             pen.add(f"  {note}", "faint")
     end = end if pen.left > len(end) else f"{span}s"
@@ -218,19 +216,19 @@ def _graph(
         pen.to(width - len(end)).add(end, "dim")
     rows = braille(columns, low=ends[0], high=ends[1], rows=height - 1)
     half = _half(height - 1)
-    ink = bar_ink(graph.ink, rank(field.load, device, choice.thresholds))
+    ink = bar_ink(field.graph.ink, rank(field.load, device, choice.thresholds))
     return [pen.spans, *([(row, ink)] if n != half[0] else ruled(row, ink, half[1]) for n, row in enumerate(rows))]
 
 
-def _notes(device: Device, graph: GpuGraph, seen: Sequence[float], shown: Sequence[str]) -> Iterator[str]:
+def _notes(device: Device, field: GpuField, seen: Sequence[float], shown: Sequence[str]) -> Iterator[str]:
     """What a caption says beside the number if there is room."""
     reserved = device.number("memory.reserved_bytes")
-    if graph.id == "utilization" and "bandwidth" not in shown:
+    if field.id == "utilization" and "bandwidth" not in shown:
         yield f"memory busy {whole_number(device.number('utilization.memory_percent'), 3)} %"
-    elif graph.id == "memory" and reserved is not None:
+    elif field.id == "memory" and reserved is not None:
         yield f"reserved {units.gib(reserved)}"
     if seen:
-        scale, form = (_GIB, ".1f") if BY_ID[graph.metric].unit is Unit.BYTES else (1, ".0f")
+        scale, form = (_GIB, ".1f") if BY_ID[field.metric].unit is Unit.BYTES else (1, ".0f")
         yield f"avg {sum(seen) / len(seen) / scale:{form}}  max {max(seen) / scale:{form}}"
 
 

@@ -15,7 +15,7 @@ from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.drawing.wrapping import Lines
 from gpuwatch.ui.screens.lines_modal import LinesModal, Sheet
 from gpuwatch.ui.tables import columns as rows
-from gpuwatch.ui.tables import gpu_fields, gpu_graphs
+from gpuwatch.ui.tables import gpu_fields
 from gpuwatch.ui.widgets.paint import Line, Span
 
 _NOTES = 2
@@ -59,7 +59,10 @@ def fields_of(snapshot: Snapshot | None, shown: Sequence[str], chosen: Sequence[
 def graphs_of(count: int, chosen: Sequence[str]) -> list[Choice]:
     """Every graph; ``count``: how many are visible at this size."""
     shown = chosen[:count]
-    return [Choice(graph.id, graph.id, graph.help, hidden=_hidden(graph.id, shown, chosen)) for graph in gpu_graphs.ALL]
+    return [
+        Choice(name, name, field.graph.help, hidden=_hidden(name, shown, chosen))
+        for name, field in gpu_fields.GRAPHS.items()
+    ]
 
 
 def _hidden(text: str, shown: Sequence[str], chosen: Sequence[str]) -> str:

@@ -17,8 +17,7 @@ from gpuwatch.ui.drawing.theme import DEFAULT, is_known, known_themes
 from gpuwatch.ui.settings.tabs import TABS
 from gpuwatch.ui.tables.columns import COLUMNS, DEFAULT_COLUMNS
 from gpuwatch.ui.tables.filter import FilterError, parse
-from gpuwatch.ui.tables.gpu_fields import DEFAULT_FIELDS, FIELDS
-from gpuwatch.ui.tables.gpu_graphs import DEFAULT_GRAPHS, GRAPHS
+from gpuwatch.ui.tables.gpu_fields import DEFAULT_FIELDS, DEFAULT_GRAPHS, FIELDS, GRAPHS
 from gpuwatch.ui.tables.gpu_order import ORDERS, GpuOrder
 from gpuwatch.ui.tables.load_levels import DEFAULT_THRESHOLDS, Thresholds
 
@@ -218,7 +217,7 @@ SETTINGS: tuple[Setting, ...] = (
         help=f"{', '.join(LAYOUTS)}; 16 GPUs and more are lines"),
     _one_of("gpus", "order", "gpu_order", "order", lambda: dict.fromkeys(ORDERS, ""),
         help=f"sorted by {', '.join(ORDERS)}"),
-    _some_of("gpus", "graphs", "graphs", "graph", lambda: {graph.id: graph.help for graph in GRAPHS.values()},
+    _some_of("gpus", "graphs", "graphs", "graph", lambda: {field.id: field.graph.help for field in GRAPHS.values()},
         help="graphs in cards, in order"),
     *(
         Setting("thresholds", load, f"{load}_thresholds", _thresholds, list, help=f"high and very high, % of {of}")

@@ -1,13 +1,14 @@
 """Fields of a GPU shown beside its bars, in lines and cards. Pure.
 
-To add a field, add an entry to :data:`ALL`; lines, cards, the chooser, the settings file and shell
-completion follow.
+To add a field, add an entry to :data:`ALL`; to add a graph, give its entry one. Lines, cards, the choosers, the
+settings file and shell completion follow.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.formatting.units import UNKNOWN, energy, gib, short_gib
@@ -16,6 +17,18 @@ from gpuwatch.core.model.snapshot import Device
 from gpuwatch.ui.drawing.lines import Span
 from gpuwatch.ui.tables.device_facts import PERMANENT, gigabytes, link, missing_text, whole_number
 from gpuwatch.ui.tables.load_levels import DEFAULT_THRESHOLDS, INKS, NORMAL, Load, Thresholds, mark, rank
+
+
+class GpuGraph(NamedTuple):
+    """How a field is drawn as a graph; without an ink it is not."""
+
+    caption: str = ""
+    """On the tab of the GPU, which has the graphs of loads."""
+    ink: str = ""
+    help: str = ""
+
+
+_NO_GRAPH = GpuGraph()
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +55,8 @@ class GpuField:
     """Text in a line, instead of the metric's number."""
     card: Callable[[Device], str] | None = None
     """Text in a card, instead of the metric's number."""
+    graph: GpuGraph = _NO_GRAPH
+    """Of a metric that has an axis and is in ``model.period.GRAPHED``."""
 
 
 def _power(device: Device, cells: int = 1) -> str:
@@ -131,11 +146,12 @@ ALL: tuple[GpuField, ...] = (
     GpuField("free", "FREE", "free GPU memory, in lines (cards have it)", metric="memory.free_bytes", width=7,
         text=lambda device: short_gib(device.number("memory.free_bytes"))),
     GpuField("power", "POWER", "power draw and limit", "W", "power.draw_watts", "PWR", cells=15, width=11, load="power",
-        text=_power, card=lambda device: f"{_power(device, 4)} W"),
+        text=_power, card=lambda device: f"{_power(device, 4)} W",
+        graph=GpuGraph("Power", "power", "power draw up to the limit")),
     GpuField("temperature", "TEMP", "GPU temperature", "°C", "temperature.gpu_celsius", "TEMP", cells=11, width=6,
-        load="temperature"),
+        load="temperature", graph=GpuGraph("Temperature", "temperature", "GPU temperature")),
     GpuField("clock", "SM", "SM clock; in cards with its maximum", "MHz", "clocks.sm_mhz", "SM", cells=16, width=8,
-        load="clock", card=_clock_card),
+        load="clock", card=_clock_card, graph=GpuGraph("SM clock", "clock", "SM clock up to its maximum")),
     GpuField("state", "ST", "performance state, P0 is the fastest", metric="performance.state", cells=3, width=4,
         text=_state, card=_state),
     GpuField("memory-temperature", "MTEMP", "memory temperature", "°C", "temperature.memory_celsius", "MTEMP", cells=12,
@@ -152,7 +168,8 @@ ALL: tuple[GpuField, ...] = (
     GpuField("fan", "FAN", "fan speed", "%", "fan.speed_percent", "FAN", cells=9, width=6),
     GpuField("memory-clock", "MEM CLK", "memory clock", "MHz", "clocks.memory_mhz", "MCLK", cells=14, width=9),
     GpuField("bandwidth", "BW", "share of time memory was read or written", "%", "utilization.memory_percent",
-        "MEM BUSY", cells=14, width=6, chosen=False),
+        "MEM BUSY", cells=14, width=6, chosen=False,
+        graph=GpuGraph("Memory busy", "memory", "share of time in which memory was read or written")),
     GpuField("encoder", "ENC", "video encoder utilization", "%", "utilization.encoder_percent", "ENC", cells=9, width=6,
         chosen=False),
     GpuField("decoder", "DEC", "video decoder utilization", "%", "utilization.decoder_percent", "DEC", cells=9, width=6,
@@ -161,14 +178,18 @@ ALL: tuple[GpuField, ...] = (
         metric="pcie.generation", width=19, chosen=False, text=lambda device: link(device, 1) or UNKNOWN),
     GpuField("trend", "UTIL", "utilization history, in lines"),
 )
-# fmt: on
 LOADS = (
-    GpuField("utilization", "UTIL", "", "%", "utilization.gpu_percent", "GPU", cells=9, load="utilization"),
-    GpuField("memory", "MEMORY", "", "", "memory.used_bytes", "MEM", cells=19, load="memory", card=_memory_card),
+    GpuField("utilization", "UTIL", "", "%", "utilization.gpu_percent", "GPU", cells=9, load="utilization",
+        graph=GpuGraph("GPU", "graph", "share of time in which the GPU was busy")),
+    GpuField("memory", "MEMORY", "", "", "memory.used_bytes", "MEM", cells=19, load="memory", card=_memory_card,
+        graph=GpuGraph("Memory", "memory", "GPU memory used")),
 )
 """What every card shows, whatever was chosen."""
+# fmt: on
 FIELDS = {field.id: field for field in ALL}
 DEFAULT_FIELDS = tuple(field.id for field in ALL if field.chosen)
+GRAPHS = {field.id: field for field in (*LOADS, *ALL) if field.graph.ink}
+DEFAULT_GRAPHS = tuple(GRAPHS)
 
 
 def unavailable(field: GpuField, devices: Sequence[Device]) -> str:

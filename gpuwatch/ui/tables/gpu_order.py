@@ -10,8 +10,7 @@ import msgspec
 
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.session.view import View
-from gpuwatch.ui.tables.gpu_fields import DEFAULT_FIELDS
-from gpuwatch.ui.tables.gpu_graphs import DEFAULT_GRAPHS, GRAPHS
+from gpuwatch.ui.tables.gpu_fields import DEFAULT_FIELDS, DEFAULT_GRAPHS, GRAPHS
 from gpuwatch.ui.tables.load_levels import DEFAULT_THRESHOLDS, Thresholds
 
 GpuOrder = Literal["index", "utilization", "memory", "temperature", "power"]

@@ -17,7 +17,7 @@ from gpuwatch.ui.drawing.cells import width_of
 from gpuwatch.ui.drawing.frame import frame
 from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.drawing.trend import axis_of, axis_text, braille, recent
-from gpuwatch.ui.tables.gpu_graphs import ALL
+from gpuwatch.ui.tables.gpu_fields import GRAPHS
 from gpuwatch.ui.tables.load_levels import Thresholds, bar_ink, mark, rank
 from gpuwatch.ui.widgets.paint import Line, Painted, Span
 
@@ -96,14 +96,14 @@ class Graphs(Painted):
 def device_graphs(device: Device, view: View, thresholds: Thresholds) -> list[Graph]:
     """Every graph of a device, each on its metric's axis."""
     found = []
-    for graph in ALL:
-        if graph.load:
-            spec, value, level = BY_ID[graph.metric], device.get(graph.metric), rank(graph.load, device, thresholds)
-            text = f"{mark(graph.load, level)} {units.reading(spec, value)}".strip()
+    for field in GRAPHS.values():
+        if field.load:
+            spec, value, level = BY_ID[field.metric], device.get(field.metric), rank(field.load, device, thresholds)
+            text = f"{mark(field.load, level)} {units.reading(spec, value)}".strip()
             current = (text, "dim" if isinstance(value, Missing) else bar_ink("strong", level))
-            values, axis = view.history.series(device.uuid, graph.metric), axis_of(spec, device, view.history)
+            values, axis = view.history.series(device.uuid, field.metric), axis_of(spec, device, view.history)
             note = axis_text(spec, axis) if axis is not None else "limit unknown"
-            found.append(Graph(graph.caption, current, bar_ink(graph.ink, level), values, axis, note))
+            found.append(Graph(field.graph.caption, current, bar_ink(field.graph.ink, level), values, axis, note))
     return found
 
 
