@@ -12,7 +12,8 @@ from textual.pilot import Pilot
 
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.ui.panes.gpu_line import columns_for
-from gpuwatch.ui.screens.chooser import ChoiceList, Chooser
+from gpuwatch.ui.screens.chooser import Chooser
+from gpuwatch.ui.screens.lines_modal import Sheet
 from gpuwatch.ui.screens.settings_sheet import BrokenFile
 from gpuwatch.ui.settings.preferences import Preferences
 from gpuwatch.ui.settings.settings_file import Loaded, default_path, load
@@ -383,7 +384,7 @@ async def test_the_chooser_can_be_walked_at_any_size(stage: Stage, size: tuple[i
         await settle(pilot)
         await pilot.press("c")
         await settle(pilot)
-        sheet = stage.app.screen.query_one("#sheet", ChoiceList)
+        sheet = stage.app.screen.query_one("#sheet", Sheet)
         for column in COLUMNS:
             lines = sheet.plain.splitlines()
             assert len(lines) <= sheet.size.height

@@ -18,8 +18,6 @@ from gpuwatch.ui.tables import columns as rows
 from gpuwatch.ui.tables import gpu_fields
 from gpuwatch.ui.widgets.paint import Line, Span
 
-_NOTES = 2
-"""Lines below the list."""
 _KEYS = "space on/off  Shift+↑↓ move  d default  Esc done"
 
 
@@ -95,7 +93,9 @@ class Chooser(LinesModal[None]):
         self._ids = [choice.id for choice in choices(self._chosen)]
         self._order = self._of(self._chosen)
         """Order of the lines: what is switched off keeps its place until the sheet closes."""
-        super().__init__(title, [], sheet=ChoiceList(self))
+        sheet = Sheet([], cursor=0, fold=self._lines, notes=self._help)
+        sheet.ending, sheet.insists = _KEYS, True
+        super().__init__(title, [], sheet=sheet)
 
     def _of(self, chosen: Sequence[str]) -> list[str]:
         """The choices that are on, in order, then the rest in the order of the table."""
@@ -153,32 +153,23 @@ class Chooser(LinesModal[None]):
         self.sheet.cursor = row
         self.action_switch()
 
+    # The sheet
 
-class ChoiceList(Sheet):
-    """The lines of a :class:`Chooser`, and the full help of the one under the cursor."""
-
-    def __init__(self, chooser: Chooser) -> None:
-        self._chooser = chooser
-        super().__init__([], cursor=0)
-        self.ending, self.insists = _KEYS, True
-
-    def get_content_height(self, container: object, viewport: object, width: int) -> int:
-        return super().get_content_height(container, viewport, width) + _NOTES
-
-    def _folded(self, width: int) -> Lines:
-        choices = self._chooser.choices
+    def _lines(self, width: int) -> Lines:
+        choices = self.choices
         title = max(width_of(choice.title) for choice in choices) + 2
         return [self._line(choice, title, width) for choice in choices]
 
-    def _notes(self, width: int) -> list[Line]:
-        under = self._chooser.choices[self.cursor or 0]
+    def _help(self, width: int) -> list[Line]:
+        """The full help of the choice under the cursor."""
+        under = self.choices[self.sheet.cursor or 0]
         text = under.hidden or under.help
         below = Pen(width).add(" " + cut(f"{under.title}: {text}", width - 2), "warning" if under.hidden else "dim")
         return [Line(()), below.line()]
 
     def _line(self, choice: Choice, title: int, width: int) -> list[Span]:
         pen = Pen(width)
-        on = choice.id in self._chooser.chosen
+        on = choice.id in self._chosen
         pen.add("  ").add("[", "dim").add("x" if on else " ", "accent").add("] ", "dim")
         pen.add(left(choice.title, title), "strong" if on and not choice.hidden else "dim")
         end = width - 1

@@ -49,10 +49,17 @@ class Modal(ModalScreen[Result], Generic[Result]):
 class Sheet(Painted, can_focus=True):
     """Scrolling lines; a menu also has a cursor, and its lines begin with a blank cell."""
 
-    def __init__(self, lines: Lines, *, cursor: int | None = None, fold: Callable[[int], Lines] | None = None) -> None:
-        """``fold``: makes the lines for a width, instead of wrapping them."""
+    def __init__(
+        self,
+        lines: Lines,
+        *,
+        cursor: int | None = None,
+        fold: Callable[[int], Lines] | None = None,
+        notes: Callable[[int], list[Line]] = lambda width: [],
+    ) -> None:
+        """``fold``: makes the lines for a width, instead of wrapping them; ``notes``: those that stay at the bottom."""
         super().__init__(id="sheet")
-        self._fold = fold
+        self._fold, self._notes = fold, notes
         self.content = lines
         self._all = lines
         self._top = 0
@@ -72,15 +79,11 @@ class Sheet(Painted, can_focus=True):
         return [part for line in self.content for part in wrapped(line, width)]
 
     def get_content_height(self, container: object, viewport: object, width: int) -> int:
-        return len(self._folded(width))
+        return len(self._folded(width)) + len(self._notes(width))
 
     def resized(self) -> None:
         self._all = self._folded(self.size.width)
         self.redraw()
-
-    def _notes(self, width: int) -> list[Line]:
-        """Lines that stay at the bottom."""
-        return []
 
     def _draw(self, width: int, height: int) -> None:
         notes = self._notes(width)
