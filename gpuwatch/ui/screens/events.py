@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from textwrap import wrap
 from typing import ClassVar
 
@@ -24,7 +23,7 @@ from gpuwatch.ui.screens.filterable import FilterableScreen
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.tables.filter_language import WordFilter
 from gpuwatch.ui.widgets.paint import Line
-from gpuwatch.ui.widgets.scroll_list import NO_MATCH, WAITING, ItemList, Text
+from gpuwatch.ui.widgets.scroll_list import NO_MATCH, WAITING, ItemList, LazyLines, Text
 
 _WIDE = 160
 """Columns of a terminal from which the event under the cursor stands beside the list."""
@@ -40,9 +39,6 @@ class EventList(ItemList[MachineEvent]):
         self._view: View | None = None
         self._new = 0
         self._wanted: WordFilter | None = None
-        self._drawn: dict[tuple[MachineEvent, bool], Line] = {}
-        """Lines by event; an event never changes."""
-        self._drawn_for: tuple[int, datetime.date] | None = None
 
     def show(self, view: View, new: int, wanted: WordFilter | None = None) -> None:
         """Shows the events that match a filter; the latest ``new`` of all are highlighted as unseen."""
@@ -64,15 +60,7 @@ class EventList(ItemList[MachineEvent]):
             self.note = f" {len(self.items)} of {self.total} "
         elif self.total >= EVENTS:
             self.note = f" the last {len(self.items)} "
-        form = (self.inner, datetime.datetime.fromtimestamp(view.now).date())
-        if form != self._drawn_for or len(self._drawn) > 4 * EVENTS:
-            self._drawn_for, self._drawn = form, {}
-        lines = []
-        for number, event in enumerate(self.items):
-            key = (event, number < self._new)
-            if key not in self._drawn:
-                self._drawn[key] = self._line(event, view, fresh=key[1])
-            lines.append(self._drawn[key])
+        lines = LazyLines(len(self.items), lambda place: self._line(self.items[place], view, fresh=place < self._new))
         self.set_lines(lines or _nothing(view, self.inner, filtered=self._wanted is not None), stale=view.stale)
 
     def on_click(self, event: events.Click) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import overload
+from collections.abc import Sequence
 
 from textual import events
 
@@ -14,29 +13,7 @@ from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.tables.fleet_columns import Placed, in_order, place
 from gpuwatch.ui.tables.fleet_filter import FleetFilter, matches
 from gpuwatch.ui.widgets.paint import Line
-from gpuwatch.ui.widgets.scroll_list import ItemList, filtered_title
-
-
-class _HostLines(Sequence[Line]):
-    """Lines that are drawn when they come into view."""
-
-    def __init__(self, hosts: Sequence[HostSummary], draw: Callable[[HostSummary], Line]) -> None:
-        self._hosts = hosts
-        self._draw = draw
-
-    def __len__(self) -> int:
-        return len(self._hosts)
-
-    @overload
-    def __getitem__(self, place: int) -> Line: ...
-
-    @overload
-    def __getitem__(self, place: slice) -> list[Line]: ...
-
-    def __getitem__(self, place: int | slice) -> Line | list[Line]:
-        if isinstance(place, slice):
-            return [self._draw(host) for host in self._hosts[place]]
-        return self._draw(self._hosts[place])
+from gpuwatch.ui.widgets.scroll_list import ItemList, LazyLines, filtered_title
 
 
 class HostTable(ItemList[HostSummary]):
@@ -83,7 +60,7 @@ class HostTable(ItemList[HostSummary]):
         typed = cut(self._wanted.text, max(self.inner // 2, 1)) if self._wanted is not None else None
         self.title = filtered_title("Hosts", typed)
         self.head = [header(placed, self.inner, self.sort, reverse=self.reverse)]
-        lines: Sequence[Line] = _HostLines(self.items, self._line)
+        lines: Sequence[Line] = LazyLines(count, lambda place: self._line(self.items[place]))
         stale = summary is not None and bool(summary.fleet.problem)
         self._drawn = {host.name: self._drawn[host.name] for host in self.items if host.name in self._drawn}
         self.set_lines(lines or [Line(((self._nothing(), "dim"),))], stale=stale)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, overload
 
 from textual import events
 
@@ -23,6 +23,27 @@ def filtered_title(title: str, typed: str | None) -> list[Span]:
     """The title of a list, with its filter as typed; None: it has none."""
     filtered: list[Span] = [] if typed is None else [(" ─ ", "border"), ("/ ", "key"), (typed, "strong")]
     return [(title, "title"), *filtered]
+
+
+class LazyLines(Sequence[Line]):
+    """Lines that are drawn when they come into view."""
+
+    def __init__(self, count: int, draw: Callable[[int], Line]) -> None:
+        self._places = range(count)
+        self._draw = draw
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    @overload
+    def __getitem__(self, place: int) -> Line: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[Line]: ...
+
+    def __getitem__(self, place: int | slice) -> Line | list[Line]:
+        found = self._places[place]
+        return self._draw(found) if isinstance(found, int) else [self._draw(number) for number in found]
 
 
 class ScrollList(Painted, can_focus=True):
