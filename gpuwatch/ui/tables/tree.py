@@ -6,7 +6,8 @@ ancestor of several.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from gpuwatch.core.model.snapshot import Process, Snapshot
@@ -52,7 +53,8 @@ def branches(rows: Sequence[Row], snapshot: Snapshot) -> list[Branch]:
             if pid not in pids:
                 # Not requested: not on a GPU, or filtered out.
                 node.rows.append(ancestor_row(ancestors[pid]) if pid in ancestors else hidden[pid])
-            above = _nearest(pid, snapshot.parents, shown & (pids | ancestors.keys() | hidden.keys()))
+            known = shown & (pids | ancestors.keys() | hidden.keys())
+            above = next((above for above in _above(pid, snapshot.parents) if above in known), None)
             (node_of(above) if above is not None else top).below.append(node)
         return node
 
@@ -70,27 +72,21 @@ def branches(rows: Sequence[Row], snapshot: Snapshot) -> list[Branch]:
     return found
 
 
-def _nearest(pid: int, parents: dict[int, int], wanted: set[int]) -> int | None:
-    """The nearest ancestor that is ``wanted``."""
+def _above(pid: int, parents: dict[int, int]) -> Iterator[int]:
+    """Every ancestor, the nearest first; each once, since pids are used again."""
     seen = {pid}
-    at = parents.get(pid)
-    while at is not None and at not in seen:
-        if at in wanted:
-            return at
-        seen.add(at)
-        at = parents.get(at)
-    return None
+    while (above := parents.get(pid)) is not None and above not in seen:
+        yield above
+        seen.add(above)
+        pid = above
 
 
 def _joining(pids: set[int], parents: dict[int, int]) -> set[int]:
     """Parents of ``pids``, and every ancestor where branches meet."""
     children: dict[int, set[int]] = {}
     for pid in pids:
-        seen, at = {pid}, pid
-        while (above := parents.get(at)) is not None and above not in seen:
-            children.setdefault(above, set()).add(at)
-            seen.add(above)
-            at = above
+        for child, above in pairwise((pid, *_above(pid, parents))):
+            children.setdefault(above, set()).add(child)
     meeting = {pid for pid, below in children.items() if len(below) > 1}
     return (meeting | {parents[pid] for pid in pids if pid in parents}) - pids
 
