@@ -239,11 +239,8 @@ def known_map(rows: tuple[Process, ...], numbers: DeviceNumbers, snapshot: Snaps
             for ordinal, uuid in sorted(numbers)
             if (device := snapshot.device(uuid)) is not None
         )
-        differs = {mapping.ordinal: mapping.uuid for mapping in by_environment} != {
-            mapping.ordinal: mapping.uuid for mapping in exact
-        }
         how = "fact: reported by the simulated driver"
-        if by_environment and differs and any(mapping.uuid not in dict(numbers).values() for mapping in by_environment):
+        if any(mapping.uuid not in dict(numbers).values() for mapping in by_environment):
             how += "; its environment alone suggests others"
         return Known(exact, how)
     if not by_environment:
