@@ -163,10 +163,7 @@ class GpuPane(Painted, can_focus=True):
 
     def _cursor(self) -> int:
         devices = self._view.devices if self._view is not None else ()
-        for number, device in enumerate(devices):
-            if device.uuid == self.cursor_uuid:
-                return number
-        return 0
+        return next((number for number, device in enumerate(devices) if device.uuid == self.cursor_uuid), 0)
 
     def _at(self, x: int, y: int) -> int | None:
         plan = self._plan
