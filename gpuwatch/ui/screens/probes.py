@@ -28,6 +28,7 @@ from gpuwatch.ui.tables.probe_rows import GROUP_WORDS, Config, Earlier, Group, r
 from gpuwatch.ui.widgets.paint import Line, Painted, Span
 from gpuwatch.ui.widgets.probe_live import ProbeDetails
 from gpuwatch.ui.widgets.probe_table import ProbeTable
+from gpuwatch.ui.widgets.strips import Strip
 
 _BAR = 12
 _TALL = 30
@@ -40,41 +41,13 @@ _MARKS = {
 }
 
 
-class ProbeHead(Painted):
-    """The subject of the next runs, and the progress of the current ones."""
-
-    _shown: tuple[ProbeRuns, View] | None = None
-
-    def show(self, probe_runs: ProbeRuns, view: View) -> None:
-        self._shown = (probe_runs, view)
-        self.redraw()
-
-    def _draw(self, width: int, height: int) -> None:
-        if self._shown is None:
-            return
-        probe_runs, view = self._shown
-        pen = Pen(width)
-        progress = self._progress(probe_runs)
-        reserve = sum(width_of(text) for text, _ in progress) + (_BAR + 3 if probe_runs.live is not None else 0)
-        parts = _subject(probe_runs, view)
-        for number, text in enumerate(parts):
-            if pen.left - reserve < width_of(text) + 5:
-                break
-            pen.add(" · " if number else " ", "faint").add(text, "strong" if not number else "dim")
-        pen.to(width - reserve)
-        pen.write(progress)
-        if probe_runs.live is not None:
-            pen.bar(probe_runs.live.done / max(len(probe_runs.live.configs), 1), _BAR, "accent")
-        self.paint((pen.to(width).line(),))
-
-    @staticmethod
-    def _progress(probe_runs: ProbeRuns) -> list[Span]:
-        live = probe_runs.live
-        if live is None:
-            ready = f"{len(probe_runs.chosen)} selected " if probe_runs.chosen else ""
-            return [(ready, "accent")]
-        what = "stopping" if live.stopping else live.config or doing(live)
-        return [(f"{live.done} of {len(live.configs)} done", "strong"), (f" · {cut(what, 24)}  ", "accent")]
+def _progress(probe_runs: ProbeRuns) -> list[Span]:
+    live = probe_runs.live
+    if live is None:
+        ready = f"{len(probe_runs.chosen)} selected " if probe_runs.chosen else ""
+        return [(ready, "accent")]
+    what = "stopping" if live.stopping else live.config or doing(live)
+    return [(f"{live.done} of {len(live.configs)} done", "strong"), (f" · {cut(what, 24)}  ", "accent")]
 
 
 def _subject(probe_runs: ProbeRuns, view: View) -> list[str]:
@@ -116,7 +89,7 @@ class ProbesScreen(TabScreen):
 
     def __init__(self) -> None:
         super().__init__()
-        self.head = ProbeHead(id="probe-head")
+        self.head = Strip(self._head, id="probe-head")
         self.table = ProbeTable(id="probes")
         self.below = ProbeDetails(id="below")
         self.with_earlier = False
@@ -143,11 +116,23 @@ class ProbesScreen(TabScreen):
         height = self.app.size.height
         self.table.framed = self.below.framed = self.framed
         self.below.styles.height = min(max(height // 4, 5), 16)
-        self.head.show(self.probe_runs, view)
+        self.head.show(view)
         self._draw_conclusion()
         self._draw_table(view)
         self._draw_bars()
         self._draw_below()
+
+    def _head(self, pen: Pen, view: View) -> None:
+        """The subject of the next runs, and the progress of the current ones."""
+        live, progress = self.probe_runs.live, _progress(self.probe_runs)
+        reserve = sum(width_of(text) for text, _ in progress) + (_BAR + 3 if live is not None else 0)
+        for number, text in enumerate(_subject(self.probe_runs, view)):
+            if pen.left - reserve < width_of(text) + 5:
+                break
+            pen.add(" · " if number else " ", "faint").add(text, "strong" if not number else "dim")
+        pen.to(pen.limit - reserve).write(progress)
+        if live is not None:
+            pen.bar(live.done / max(len(live.configs), 1), _BAR, "accent")
 
     def _draw_conclusion(self) -> None:
         document = self.document()
