@@ -64,22 +64,20 @@ def labels(active: str, room: int, unseen: int = 0) -> list[tuple[str, str, str]
 
     ``unseen``: number of new events.
     """
-    news = {"events": unseen}
     for style, beside in (("numbers", -_HOST), ("names", 0), ("folded", 0)):
-        shown = [
-            _label(number, tab, tab.id == active, style, news.get(tab.id, 0)) for number, tab in enumerate(TABS, 1)
-        ]
+        shown = [_label(number, tab, tab.id == active, style, unseen) for number, tab in enumerate(TABS, 1)]
         # Room for a counter is reserved, so that names do not jump when something happens.
-        coming = 0 if any(news.values()) else _NEWS
+        coming = 0 if unseen else _NEWS
         if sum(len(text) for _, text, _ in shown) + coming + beside <= room or style == "folded":
             return shown
     raise AssertionError("unreachable")
 
 
-def _label(number: int, tab: Tab, active: bool, style: str, new: int) -> tuple[str, str, str]:
+def _label(number: int, tab: Tab, active: bool, style: str, unseen: int) -> tuple[str, str, str]:
     text = f"{number} {tab.title}" if style == "numbers" else tab.title
     if style == "folded" and not active:
         text = str(number)
+    new = unseen > 0 and tab.id == "events"
     if new and not active:
-        text += f"+{new}" if new < 100 else "+99"
+        text += f"+{min(unseen, 99)}"
     return tab.id, f"[{text}]" if active else f" {text} ", "title" if active else "text" if new else "dim"
