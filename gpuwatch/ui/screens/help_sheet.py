@@ -18,7 +18,7 @@ class HelpSheet(LinesModal[None]):
     def __init__(self, tab: str, name: Callable[[str], str], *, replay: bool = False) -> None:
         """``name`` spells a key as the terminal can show it; ``replay``: whether a recording is shown."""
         found = groups(tab, name, replay=replay)
-        sheet = Sheet([], fold=partial(help_lines, found))
+        sheet = Sheet(help_lines(found, 0), fold=partial(help_lines, found))
         sheet.styles.width = "100%"
         sheet.styles.max_width = _WIDEST
         sheet.styles.max_height = "100%"
