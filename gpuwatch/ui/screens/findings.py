@@ -59,12 +59,10 @@ class FindingList(ItemList[Entry]):
 
     def show(self, view: View, wanted: WordFilter | None = None) -> None:
         """Shows the entries that match a filter; the cursor stays with its finding."""
-        before = _key(self.chosen) if self.chosen is not None else None
         every = entries_of(view)
         self._view, self._wanted, self.total = view, wanted, len(every)
-        self.items = every if wanted is None else [finding for finding in every if wanted(*_texts(finding, view))]
-        self.keep_cursor([_key(entry) for entry in self.items], before)
-        self.refill()
+        found = every if wanted is None else [finding for finding in every if wanted(*_texts(finding, view))]
+        self.fill(found, _key, follow_first=True)
 
     def refill(self) -> None:
         view = self._view

@@ -41,13 +41,10 @@ class HostTable(ItemList[HostSummary]):
 
     def _arrange(self) -> None:
         summary = self._summary
-        before = self.chosen.name if self.chosen is not None and self.cursor else None
         every = summary.hosts if summary is not None else ()
         self.total = len(every)
         found = [host for host in every if matches(self._wanted, host)]
-        self.items = in_order(found, self.sort, reverse=self.reverse)
-        self.keep_cursor([host.name for host in self.items], before)
-        self.refill()
+        self.fill(in_order(found, self.sort, reverse=self.reverse), lambda host: host.name)
 
     def refill(self) -> None:
         """Rebuilds the lines for the current width; unchanged hosts keep theirs."""

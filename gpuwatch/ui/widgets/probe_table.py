@@ -41,11 +41,9 @@ class ProbeTable(ItemList[Row]):
 
     def show(self, rows: list[Row], comparison: Comparison, *, doing: str, now: float) -> None:
         """Shows rows; the cursor stays with its row."""
-        before = _key(self.chosen) if self.chosen is not None else None
-        self.items, self._best, self._doing, self._now = rows, comparison.best, doing, now
+        self._best, self._doing, self._now = comparison.best, doing, now
         self._marks = {id(run): speed_marks(comparison, index) for index, run in enumerate(comparison.runs)}
-        self.keep_cursor([_key(row) for row in rows], before)
-        self.refill()
+        self.fill(rows, _key, follow_first=True)
 
     def follow(self, config: str) -> None:
         """Scrolls a configuration into view without moving the cursor."""

@@ -124,11 +124,6 @@ class ScrollList(Painted, can_focus=True):
         if self.cursor is not None:
             self.top = min(max(self.top, self.cursor - self.room + 1), self.cursor)
 
-    def keep_cursor(self, keys: Sequence[object], before: object) -> None:
-        """Moves the cursor to the line with the key it had ``before``; ``keys``: one for each line."""
-        if before is not None and before in keys:
-            self.cursor = keys.index(before)
-
     def jump_rows(self) -> list[JumpRow]:
         """The visible lines, if there is a cursor."""
         if self.cursor is None:
@@ -221,6 +216,15 @@ class ItemList(ScrollList, Generic[Item]):
     def chosen(self) -> Item | None:
         place = self.cursor or 0
         return self.items[place] if place < len(self.items) else None
+
+    def fill(self, items: list[Item], key: Callable[[Item], object], *, follow_first: bool = False) -> None:
+        """Replaces the items; the cursor stays with the item of its ``key``, or on the first line if it is there."""
+        before = self.chosen if self.cursor or follow_first else None
+        self.items = items
+        places = {key(item): place for place, item in reversed(list(enumerate(items)))}
+        if before is not None:
+            self.cursor = places.get(key(before), self.cursor)
+        self.refill()
 
     def marked(self, line: Line) -> Line:
         """The line under the cursor; no cursor while the list is empty."""

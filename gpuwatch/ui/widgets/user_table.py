@@ -61,17 +61,15 @@ class UserTable(ItemList[Total]):
 
     def show(self, view: View, wanted: Filter | None, *, framed: bool) -> None:
         """Sums up the processes of ``view`` that match a filter; the cursor stays with its user."""
-        before = self.chosen.name if self.chosen is not None and self.cursor else None
         self._view, self._filter, self.framed = view, wanted, framed
         rows = view.snapshot.processes if view.snapshot is not None else ()
         rows = tuple(row for row in rows if wanted is None or wanted(row, view.moment))
-        self.items = totals(rows, job_of if self.by_job else user_of)
+        sums = totals(rows, job_of if self.by_job else user_of)
         if wanted is None:
             nobody = unexplained_of(view.snapshot) if view.snapshot is not None else None
             if nobody is not None:
-                self.items.append(unexplained(nobody.parts))
-        self.keep_cursor([total.name for total in self.items], before)
-        self.refill()
+                sums.append(unexplained(nobody.parts))
+        self.fill(sums, lambda total: total.name)
 
     def refill(self) -> None:
         view = self._view
