@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar, cast
 
 from textual import events
-from textual.binding import BindingType
 
 from gpuwatch.session.view import View
 from gpuwatch.ui.screens.tab import TabScreen
@@ -120,7 +119,7 @@ class FilterBarScreen(TabScreen, Generic[Wanted]):
 class FilterableScreen(FilterBarScreen[WordFilter]):
     """A tab with one list to filter by words."""
 
-    BINDINGS: ClassVar[list[BindingType]] = bindings("filterable")
+    BINDINGS = bindings("filterable")
 
     def filter_title(self, title: str) -> list[tuple[str, str]]:
         return filtered_title(title, self.filter.text[:40] if self.filter is not None else None)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import ClassVar
 
 from textual import events
-from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 
 from gpuwatch.core.formatting.text import printable
@@ -50,7 +49,7 @@ def entries_of(view: View) -> list[Entry]:
 class FindingList(ItemList[Entry]):
     """One line per entry."""
 
-    BINDINGS: ClassVar[list[BindingType]] = bindings("findings")
+    BINDINGS = bindings("findings")
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__("Findings", id=id)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual.app import ComposeResult
-from textual.binding import BindingType
 
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.pen import Pen
@@ -26,7 +25,7 @@ _ABSENT = frozenset(name.partition("(")[0] for name in NOT_IN_FLEET)
 class FleetScreen(FilterBarScreen[FleetFilter]):
     """Which GPUs are free, who has the others, what is wrong; below, one line a host."""
 
-    BINDINGS: ClassVar[list[BindingType]] = bindings("fleet")
+    BINDINGS = bindings("fleet")
     AUTO_FOCUS = "#hosts"
     TAB = "fleet"
     EXAMPLES = EXAMPLES

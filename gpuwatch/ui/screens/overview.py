@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from textual.binding import BindingType
-
 from gpuwatch.core.model.snapshot import Device, Process
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.layout import LAYOUTS, Plan
@@ -31,7 +29,7 @@ if TYPE_CHECKING:
 class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
     """Everything at a glance."""
 
-    BINDINGS: ClassVar[list[BindingType]] = bindings("overview")
+    BINDINGS = bindings("overview")
     AUTO_FOCUS = "#processes"
     TAB = "overview"
     EXAMPLES = "words  user:alice  gpu:1  mem>2GiB  -xorg"

@@ -5,10 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import partial
-from typing import ClassVar
 
 from textual import events
-from textual.binding import BindingType
 
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.session.view import View
@@ -29,7 +27,7 @@ _MOVE_ON = 5.0
 class GpuPane(Painted, can_focus=True):
     """All GPUs."""
 
-    BINDINGS: ClassVar[list[BindingType]] = bindings("gpus")
+    BINDINGS = bindings("gpus")
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)

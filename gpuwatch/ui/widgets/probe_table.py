@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
-
-from textual.binding import BindingType
 
 from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.formatting.units import UNKNOWN
@@ -29,7 +26,7 @@ STATE_INKS = {"ok": "ok", "info": "text", "warning": "warning", "error": "error"
 class ProbeTable(ItemList[Row]):
     """Groups, configurations, earlier runs."""
 
-    BINDINGS: ClassVar[list[BindingType]] = bindings("probes")
+    BINDINGS = bindings("probes")
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__("Probes", id=id)

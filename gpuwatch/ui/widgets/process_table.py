@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 from textual import events
-from textual.binding import BindingType
 from textual.message import Message
 
 from gpuwatch.core.model.snapshot import Process, Snapshot
@@ -74,7 +73,7 @@ def _beside_processes(snapshot: Snapshot) -> list[object]:
 class ProcessTable(ItemList[Row]):
     """Processes of all devices."""
 
-    BINDINGS: ClassVar[list[BindingType]] = bindings("processes")
+    BINDINGS = bindings("processes")
 
     class Scrolled(Message):
         """Other rows are visible in a table without a frame, so the footer's note changes."""

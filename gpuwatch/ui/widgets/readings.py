@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from textwrap import wrap
-from typing import ClassVar
-
-from textual.binding import BindingType
 
 from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.formatting.units import memory, size
@@ -28,7 +25,7 @@ from gpuwatch.ui.widgets.scroll_list import ScrollList
 class Readings(ScrollList):
     """The readings of one device, in groups."""
 
-    BINDINGS: ClassVar[list[BindingType]] = bindings("readings")
+    BINDINGS = bindings("readings")
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__("Readings", id=id)

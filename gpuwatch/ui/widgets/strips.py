@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import ClassVar
 
 from textual import events
-from textual.binding import BindingType
 
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.pen import Pen
@@ -77,7 +75,7 @@ class TopLine(Strip):
 class AnswerStrip(Strip, can_focus=True):
     """Which GPUs are free, who holds memory idle, what is wrong: each is a place to go to."""
 
-    BINDINGS: ClassVar[list[BindingType]] = bindings("answer")
+    BINDINGS = bindings("answer")
 
     _places: Sequence[Place] = ()
     _chosen = ""

@@ -5,10 +5,8 @@ from __future__ import annotations
 import datetime
 import math
 from bisect import bisect_left
-from typing import ClassVar
 
 from textual import events
-from textual.binding import BindingType
 from textual.message import Message
 
 from gpuwatch.core.formatting.durations import ago, span
@@ -36,7 +34,7 @@ class TimelineStrip(Strip, can_focus=True):
     On a large terminal, names of what was wrong and times are below it.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = bindings("timeline")
+    BINDINGS = bindings("timeline")
 
     class Wanted(Message):
         """A click on the track."""
