@@ -141,7 +141,7 @@ def test_every_failure_of_every_call_is_a_reason(call: str, code: int) -> None:
     driver, one = Driver(**{"nvmlEventSetWait_v2": pynvml.NVML_ERROR_TIMEOUT, call: code}), device()
     xids = Xids(driver)
     for _ in range(2):
-        xids.register([one])
+        xids.register(one)
         xids.receive([one])
     waits = call == "nvmlEventSetWait_v2" and code == pynvml.NVML_ERROR_TIMEOUT
     assert (one.xids, one.xids_missing is None) == ((), waits)
@@ -157,7 +157,7 @@ def test_every_failure_of_every_call_is_a_reason(call: str, code: int) -> None:
 def test_a_gpu_that_the_kernel_may_suspend_is_left_alone() -> None:
     driver, one = Driver(nvmlEventSetWait_v2=pynvml.NVML_ERROR_TIMEOUT), device(may_sleep=True)
     xids = Xids(driver)
-    xids.register([one])
+    xids.register(one)
     xids.receive([one])
     assert driver.calls == []
     assert one.xids_missing is not None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from msgspec.structs import astuple
@@ -11,6 +11,7 @@ from gpuwatch.core.model.metrics import Lane
 from gpuwatch.core.model.snapshot import ASLEEP_AT, UNIDENTIFIED
 from gpuwatch.machine.sources.base import ASLEEP, SeenDevice
 from gpuwatch.machine.sources.nvidia import errors
+from gpuwatch.machine.sources.nvidia.adapters import maybe
 from gpuwatch.machine.sources.nvidia.decode import bus_id, decode, text_of
 from gpuwatch.machine.sources.nvidia.device import NvmlDevice
 from gpuwatch.machine.sources.runtime_pm import RuntimePm
@@ -106,10 +107,9 @@ class DeviceList:
 
     def _uuid_at(self, index: int) -> str | None:
         """UUID of the device that is at ``index`` now; None if it does not answer (a lost device)."""
-        try:
-            return decode(self._lib.nvmlDeviceGetUUID(self._lib.nvmlDeviceGetHandleByIndex(index)))
-        except self._lib.NVMLError:
-            return None
+        lib = self._lib
+        uuid = maybe(lib, lambda: lib.nvmlDeviceGetUUID(lib.nvmlDeviceGetHandleByIndex(index)))
+        return None if uuid is None else decode(uuid)
 
     def _sleeping(self, index: int, pci_bus_id: str, known: Mapping[str, NvmlDevice]) -> NvmlDevice:
         """A suspended device: the known one, or a placeholder for its PCI address."""
@@ -180,11 +180,3 @@ def _silent_ones(silent: list[int], places: Sequence[str], known: Sequence[NvmlD
         if len(some) == len(silent):
             return dict(zip(silent, some, strict=True))
     return {}
-
-
-def maybe(lib: Any, call: Callable[..., Any], *args: Any) -> Any:
-    """The answer, or None if NVML fails: for identity facts, which have no reason of their own."""
-    try:
-        return call(*args)
-    except lib.NVMLError:
-        return None

@@ -12,7 +12,7 @@ from gpuwatch.core.model.metrics import Lane
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.machine.sources.base import MissingReadings, Readings
 from gpuwatch.machine.sources.nvidia import errors
-from gpuwatch.machine.sources.nvidia.adapters import link_sum
+from gpuwatch.machine.sources.nvidia.adapters import link_sum, maybe
 from gpuwatch.machine.sources.nvidia.decode import field_value, number_or_name, pick
 from gpuwatch.machine.sources.nvidia.device import NvmlDevice
 from gpuwatch.machine.sources.nvidia.queries import FIELDS, FieldQuery, Query, field_query, link_query, queries
@@ -72,7 +72,8 @@ class MetricReader:
         missing: MissingReadings = {}
         if lane is Lane.ONCE and lane in device.kept:
             readings.update(device.kept[lane][0])
-        if lane is Lane.SLOW and _ECC in device.permanent and self._supports_ecc(device):
+        lib = self._lib
+        if lane is Lane.SLOW and _ECC in device.permanent and maybe(lib, lib.nvmlDeviceGetEccMode, device.handle):
             forget_permanent(device)  # ECC was switched on, and with it perhaps more
         for query in self._queries[lane]:
             if not all(spec.id in readings for spec in query.specs):
@@ -86,12 +87,6 @@ class MetricReader:
         return readings, missing
 
     # -- inside ---------------------------------------------------------------------------------
-
-    def _supports_ecc(self, device: NvmlDevice) -> bool:
-        try:
-            return bool(self._lib.nvmlDeviceGetEccMode(device.handle))
-        except self._lib.NVMLError:
-            return False
 
     def _ask(self, device: NvmlDevice, query: Query, readings: Readings, missing: MissingReadings) -> None:
         permanent = query.lack or device.permanent.get(query.name)

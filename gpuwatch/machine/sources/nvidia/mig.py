@@ -11,7 +11,7 @@ from gpuwatch.core.model.metrics import BY_ID
 from gpuwatch.core.model.reading import Missing, Value
 from gpuwatch.core.model.snapshot import MIG_READINGS, MigInstance
 from gpuwatch.machine.sources.nvidia import errors
-from gpuwatch.machine.sources.nvidia.adapters import memory_info, mig_handles
+from gpuwatch.machine.sources.nvidia.adapters import maybe, memory_info, mig_handles
 from gpuwatch.machine.sources.nvidia.decode import NOT_AVAILABLE, decode, number_or_name
 
 _NAMED = re.compile(r"\bMIG (\S+)$")
@@ -102,16 +102,11 @@ def _facts(lib: Any, index: int, handle: Any, total: int | None) -> MigInstance:
 
 def _name(lib: Any, handle: Any) -> str | None:
     """The profile from the instance's name, as newer drivers report it: ``NVIDIA H200 MIG 1g.18gb``."""
-    try:
-        found = _NAMED.search(decode(lib.nvmlDeviceGetName(handle)))
-    except lib.NVMLError:
-        return None
+    name = maybe(lib, lib.nvmlDeviceGetName, handle)
+    found = None if name is None else _NAMED.search(decode(name))
     return found and found[1]
 
 
 def _total(lib: Any, handle: Any) -> int | None:
-    try:
-        total: int = lib.nvmlDeviceGetMemoryInfo(handle).total
-    except lib.NVMLError:
-        return None
-    return None if total in NOT_AVAILABLE else total
+    memory = maybe(lib, lib.nvmlDeviceGetMemoryInfo, handle)
+    return None if memory is None or memory.total in NOT_AVAILABLE else memory.total

@@ -27,9 +27,10 @@ from gpuwatch.machine.sources.base import (
 )
 from gpuwatch.machine.sources.nvidia import errors, mig, nvml_binding
 from gpuwatch.machine.sources.nvidia.accounting import Accounting
+from gpuwatch.machine.sources.nvidia.adapters import maybe
 from gpuwatch.machine.sources.nvidia.decode import decode
 from gpuwatch.machine.sources.nvidia.device import NvmlDevice
-from gpuwatch.machine.sources.nvidia.device_list import DeviceList, maybe
+from gpuwatch.machine.sources.nvidia.device_list import DeviceList
 from gpuwatch.machine.sources.nvidia.gpm import TOO_OLD, Activity
 from gpuwatch.machine.sources.nvidia.guarded_nvml import Library
 from gpuwatch.machine.sources.nvidia.metric_reader import MetricReader, forget_permanent
@@ -165,7 +166,7 @@ class NvmlSource:
         found = self._sample(device, asked)
         device.mig_instances = self._mig_instances(device) if device.instances else ()
         if Lane.SLOW in asked and slow_before:  # not before the first frame
-            self._xids.register([device])
+            self._xids.register(device)
             self._accounting.look(device)
         if self.devices and device is self.devices[-1]:  # one set of events serves all devices
             self._xids.receive(self.devices)
@@ -209,10 +210,7 @@ class NvmlSource:
             device.handle = None  # NVML's handles end with their session
         self._activity.forget()
         self._xids.forget()
-        try:
-            _LIB.nvmlShutdown()
-        except _LIB.NVMLError:
-            return
+        maybe(_LIB, _LIB.nvmlShutdown)
 
     def _renew(self) -> None:
         """Lists the devices. A session that cannot is ended, so that the next :meth:`open` begins anew."""

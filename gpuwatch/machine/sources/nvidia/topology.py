@@ -50,14 +50,14 @@ def topology(lib: Any, members: Sequence[Member]) -> Topology:
 def _connection(lib: Any, a: Member, b: Member, links: dict[tuple[str, str], int]) -> Connection:
     # Both ends report a link; it counts also if only one of them does.
     count = max(links.get((a.uuid, b.uuid), 0), links.get((b.uuid, a.uuid), 0))
-    if a.handle is None or b.handle is None:
-        return Connection(first=a.uuid, second=b.uuid, level=None, nvlinks=count, missing=_UNASKED)
-    try:
-        level = lib.nvmlDeviceGetTopologyCommonAncestor(a.handle, b.handle)
-    except lib.NVMLError as error:
-        missing = errors.missing(lib, error.value, _ANCESTOR)
-        return Connection(first=a.uuid, second=b.uuid, level=None, nvlinks=count, missing=missing)
-    return Connection(first=a.uuid, second=b.uuid, level=_LEVELS.get(level, f"unknown ({level})"), nvlinks=count)
+    level, missing = None, _UNASKED if a.handle is None or b.handle is None else None
+    if missing is None:
+        try:
+            found = lib.nvmlDeviceGetTopologyCommonAncestor(a.handle, b.handle)
+            level = _LEVELS.get(found, f"unknown ({found})")
+        except lib.NVMLError as error:
+            missing = errors.missing(lib, error.value, _ANCESTOR)
+    return Connection(first=a.uuid, second=b.uuid, level=level, nvlinks=count, missing=missing)
 
 
 def _place(lib: Any, member: Member) -> Place:

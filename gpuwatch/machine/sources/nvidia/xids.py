@@ -12,6 +12,7 @@ from typing import Any
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.xids import UNKNOWN, Xid
 from gpuwatch.machine.sources.nvidia import errors
+from gpuwatch.machine.sources.nvidia.adapters import maybe
 from gpuwatch.machine.sources.nvidia.device import NvmlDevice
 
 _MOST = 8
@@ -36,18 +37,17 @@ class Xids:
         self._refused: dict[str, tuple[Any, Missing]] = {}
         self._received: dict[str, tuple[Xid, ...]] = dict(earlier or {})
 
-    def register(self, devices: Sequence[NvmlDevice]) -> None:
-        """Registers new devices for Xid events; sets ``xids_missing`` where that fails."""
-        for device in devices:
-            if device.handle is None or device.state != "ok" or self._registered.get(device.uuid) is device.handle:
-                continue
-            if device.may_sleep:
-                device.xids_missing = _SLEEPER
-                continue
-            handle, why = self._refused.get(device.uuid, (None, None))
-            if handle is not device.handle or why is None:
-                why = self._register(device)
-            device.xids_missing = why
+    def register(self, device: NvmlDevice) -> None:
+        """Registers a new device for Xid events; sets ``xids_missing`` where that fails."""
+        if device.handle is None or device.state != "ok" or self._registered.get(device.uuid) is device.handle:
+            return
+        if device.may_sleep:
+            device.xids_missing = _SLEEPER
+            return
+        handle, why = self._refused.get(device.uuid, (None, None))
+        if handle is not device.handle or why is None:
+            why = self._register(device)
+        device.xids_missing = why
 
     def _register(self, device: NvmlDevice) -> Missing | None:
         lib = self._lib
@@ -100,7 +100,4 @@ class Xids:
         self._registered.clear()
         self._refused.clear()
         if events is not None:
-            try:
-                self._lib.nvmlEventSetFree(events)
-            except self._lib.NVMLError:
-                return  # the session has ended, which freed the set
+            maybe(self._lib, self._lib.nvmlEventSetFree, events)  # freed already if the session has ended
