@@ -276,7 +276,7 @@ def test_whether_a_process_computes_by_its_own_samples(
         )
     timeline = Timeline(0.0)
     timeline.take(machine(gpus=1, busy=busy, processes=tuple(rows)), {"GPU-0": GIB}, 0, 1.0, {7})
-    assert [point.computes for point in timeline.points()] == [computes]
+    assert [point.computes for point in timeline.shown.points()] == [computes]
 
 
 def mirrored(peak: int, *, other: int = 40 << 20) -> Run:

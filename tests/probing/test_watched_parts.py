@@ -21,12 +21,11 @@ from hypothesis import strategies as st
 
 from gpuwatch.core.model.run import DeviceMapping, Devices, Outcome
 from gpuwatch.experiment.probing import termination, watch
-from gpuwatch.experiment.probing.backlog import MOST, Backlog
 from gpuwatch.experiment.probing.memory_timeline import MOST as POINTS
 from gpuwatch.experiment.probing.memory_timeline import Timeline
 from gpuwatch.experiment.probing.placed_ops import PlacedOps
 from gpuwatch.experiment.probing.run_builder import RunBuilder, RunDraft
-from gpuwatch.experiment.probing.streams import Lines, Streams
+from gpuwatch.experiment.probing.streams import MOST, Backlog, Lines, Streams
 from gpuwatch.experiment.probing.watch import Watch
 from gpuwatch.experiment.probing.watched_processes import WatchedProcesses
 from gpuwatch.explain.logs.log_parser import parse
@@ -84,8 +83,8 @@ def test_a_month_is_no_longer_than_an_hour_and_keeps_its_peak() -> None:
         held = 40 * machines.GIB if tick == 31_234 else machines.GIB
         timeline.take(machines.snapshot((device,), ()), {device.uuid: float(held)}, None, float(tick), set())
         if tick % 997 == 0:
-            assert len(timeline.points()) <= 2 * POINTS
-    points = timeline.points()
+            assert len(timeline.shown.points()) <= 2 * POINTS
+    points = timeline.shown.points()
     assert max(point.process_bytes or 0 for point in points) == 40 * machines.GIB
     gaps = {round(after.t - before.t) for before, after in pairwise(points[:-1])}
     assert len(gaps) == 1, "evenly spaced"

@@ -140,18 +140,15 @@ class ForkedProbe:
         self.pid = pid
         self._code: int | None = None
 
-    def poll(self) -> int | None:
-        """The exit code (negative: signal); None while it runs."""
-        return self._look(0.0)
-
     def wait(self) -> int:
         """Waits for the exit code of a process that has ended or been killed."""
-        code = self._look(10.0)
+        code = self.poll(10.0)
         if code is None:
             raise ForkServerLost("the fork server did not report the end of its probe")
         return code
 
-    def _look(self, timeout: float) -> int | None:
+    def poll(self, timeout: float = 0.0) -> int | None:
+        """The exit code (negative: signal); None while it runs."""
         if self._code is None:
             message = self._fork_server.receive(timeout)
             if message is not None and message["kind"] == "ended":

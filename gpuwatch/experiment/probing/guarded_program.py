@@ -77,7 +77,14 @@ class GuardedProgram:
         self.reports.bind("\0" + address)
         self.reports.listen(64)
         self.reports.setblocking(False)
-        self._recordings = _folder() if options.memory else None
+        self._recordings: tempfile.TemporaryDirectory[str] | None = None
+        """For what frameworks record."""
+        if options.memory:
+            from gpuwatch.experiment.probing.memory_records import (
+                recordings_folder,  # most programs are watched without
+            )
+
+            self._recordings = recordings_folder()
         self.environment = self._environment(address)
         self.channel = Channel(wanted=options.log, file=options.output)
         self.status_line = StatusLine(self.channel, command, line=options.line, speak=options.speak)
@@ -148,10 +155,3 @@ class GuardedProgram:
         """Sends the guard a command (see :mod:`gpuwatch.experiment.probing.guard`)."""
         with suppress(OSError):
             self.control.sendall(line.encode() + b"\n")
-
-
-def _folder() -> tempfile.TemporaryDirectory[str]:
-    """A folder for what frameworks record."""
-    from gpuwatch.experiment.probing.recordings_folder import recordings_folder  # most programs are watched without
-
-    return recordings_folder()

@@ -6,7 +6,12 @@ ended. Their readers are imported then: most programs are watched without.
 
 from __future__ import annotations
 
+import os
+import shutil
+import stat
+import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +20,7 @@ import msgspec
 from gpuwatch.core import reader_limits
 from gpuwatch.core.model.memory_profile import MemoryProfile
 
+_PREFIX = "gpuwatch-memory-"
 _MOST_FILES = 64
 _MOST_NAMES = 5000
 _MOST_NOTES = 20
@@ -37,6 +43,17 @@ class _File(msgspec.Struct, frozen=True):
     end: float = 0.0
     steps_begin: int = 0
     steps_end: int = 0
+
+
+def recordings_folder() -> tempfile.TemporaryDirectory[str]:
+    """A new private folder for recordings. Those of gpuwatch processes that were killed are removed first."""
+    for stale in Path(tempfile.gettempdir()).glob(f"{_PREFIX}[0-9]*-*"):
+        pid = stale.name.removeprefix(_PREFIX).partition("-")[0]
+        with suppress(OSError):
+            status = stale.lstat()
+            if stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not Path(f"/proc/{pid}").exists():
+                shutil.rmtree(stale, ignore_errors=True)
+    return tempfile.TemporaryDirectory(prefix=f"{_PREFIX}{os.getpid()}-")
 
 
 class MemoryRecords:

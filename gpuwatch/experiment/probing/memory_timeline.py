@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import TypeVar
 
 import msgspec
 
 from gpuwatch.core.model.run import MemoryPoint
 from gpuwatch.core.model.snapshot import Device, Snapshot
 
+N = TypeVar("N", int, float)
+
 MOST = 600
 """Points kept; at twice as many, pairs are merged."""
 
 
-class _Trace:
+class Trace:
     """Evenly spaced points of one device, each with the peak of its interval."""
 
     def __init__(self) -> None:
         self.process_peak: int | None = None
+        """Bytes of the run."""
         self.device_peak: int | None = None
+        """Bytes in use by all owners."""
         self._points: list[MemoryPoint] = []
         self._every = 1
         self._pending: MemoryPoint | None = None
@@ -47,7 +52,7 @@ class Timeline:
     def __init__(self, started: float) -> None:
         """``started``: monotonic time of the launch."""
         self._started = started
-        self._traces: dict[str, _Trace] = {}
+        self._traces: dict[str, Trace] = {}
         self._mapped: frozenset[str] = frozenset()
 
     def prefer(self, uuids: Collection[str]) -> None:
@@ -62,18 +67,9 @@ class Timeline:
         return max(mapped or held, key=lambda pair: pair[1])[0] if held else None
 
     @property
-    def _shown(self) -> _Trace:
-        return self._traces.get(self.device or "") or next(iter(self._traces.values()), _Trace())
-
-    @property
-    def process_peak(self) -> int | None:
-        """Peak of the run on that device, in bytes."""
-        return self._shown.process_peak
-
-    @property
-    def device_peak(self) -> int | None:
-        """Peak of memory in use on that device by all owners, in bytes."""
-        return self._shown.device_peak
+    def shown(self) -> Trace:
+        """That device's, else that of any."""
+        return self._traces.get(self.device or "") or next(iter(self._traces.values()), Trace())
 
     def take(
         self, snapshot: Snapshot, sizes: Mapping[str, float], inside: int | None, now: float, own: set[int]
@@ -81,7 +77,7 @@ class Timeline:
         """Adds a sample; ``sizes``: the run's bytes, by device; ``inside``: its allocator's; ``own``: its pids."""
         for device in snapshot.devices:
             used, held = device.number("memory.used_bytes"), sizes.get(device.uuid)
-            self._traces.setdefault(device.uuid, _Trace()).add(
+            self._traces.setdefault(device.uuid, Trace()).add(
                 MemoryPoint(
                     t=round(now - self._started, 3),
                     device_used_bytes=None if used is None else int(used),
@@ -91,10 +87,6 @@ class Timeline:
                     computes=_computes(device, snapshot, own),
                 )
             )
-
-    def points(self) -> tuple[MemoryPoint, ...]:
-        """The points of that device so far."""
-        return self._shown.points()
 
 
 def _computes(device: Device, snapshot: Snapshot, own: set[int]) -> bool | None:
@@ -113,19 +105,18 @@ def _computes(device: Device, snapshot: Snapshot, own: set[int]) -> bool | None:
 
 
 def _most(item: MemoryPoint, other: MemoryPoint) -> MemoryPoint:
-    percents = [point.gpu_percent for point in (item, other) if point.gpu_percent is not None]
     computed = [point.computes for point in (item, other)]
     return msgspec.structs.replace(
         item,
         device_used_bytes=larger(item.device_used_bytes, other.device_used_bytes),
         process_bytes=larger(item.process_bytes, other.process_bytes),
         allocator_bytes=larger(item.allocator_bytes, other.allocator_bytes),
-        gpu_percent=max(percents) if percents else None,
+        gpu_percent=larger(item.gpu_percent, other.gpu_percent),
         computes=True if True in computed else False if False in computed else None,
     )
 
 
-def larger(before: int | None, now: int | None) -> int | None:
+def larger(before: N | None, now: N | None) -> N | None:
     """The larger of two numbers, either of which may be unknown."""
     if before is None or now is None:
         return now if before is None else before

@@ -203,6 +203,7 @@ class RunBuilder:
         """The draft run; of a running program, what is known so far. ``account``: see :mod:`.printed_lines`."""
         state, timeline = self.state, self._timeline
         timeline.prefer(self._mapped_gpus(environment))
+        shown = timeline.shown
         if outcome.exit_code is not None or outcome.signal is not None:
             self._parser.close()
         facts = without_printed(self._parser.facts, account)
@@ -246,8 +247,8 @@ class RunBuilder:
             memory=Memory(
                 allocator_peak_bytes=max(state.allocators.values(), default=None),
                 allocator_limit_bytes=limit,
-                nvml_peak_bytes=None if missed else timeline.process_peak,
-                nvml_device_peak_bytes=None if missed else timeline.device_peak,
+                nvml_peak_bytes=None if missed else shown.process_peak,
+                nvml_device_peak_bytes=None if missed else shown.device_peak,
                 nvml_before_bytes=None if start is None else int(start),
                 device_total_bytes=None if total is None else int(total),
                 device_uuid=timeline.device,
@@ -256,7 +257,7 @@ class RunBuilder:
                 context_bytes=busiest.context_bytes if busiest else None,
                 devices=held,
                 allocators=state.allocators,
-                timeline=timeline.points(),
+                timeline=shown.points(),
             ),
             throughput=state.throughput,
             step_times=tuple(
@@ -309,7 +310,7 @@ class RunBuilder:
 
     def _missed(self, facts: LogFacts, seconds: float) -> str:
         """Why NVML's peak is unknown; empty if it is known. Without a sample the peak is not 0."""
-        allocated, seen = max(self.state.allocators.values(), default=None), self._timeline.process_peak
+        allocated, seen = max(self.state.allocators.values(), default=None), self._timeline.shown.process_peak
         if self._in_run is None or self._machine is None or self._machine.driver is None:
             return ""
         refused = self._samples < _FEW_SAMPLES and any(oom.allocator not in HOST_ALLOCATORS for oom in facts.ooms)

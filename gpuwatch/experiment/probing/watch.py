@@ -27,7 +27,6 @@ from gpuwatch.core.model.run import Outcome, Run
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.trials import EndedBy
 from gpuwatch.experiment.probing import guard
-from gpuwatch.experiment.probing.backlog import Backlog
 from gpuwatch.experiment.probing.ending import AFTER_SIGINT, Ending
 from gpuwatch.experiment.probing.environment_settings import environment_settings
 from gpuwatch.experiment.probing.event_state import Applied, EventState, StepCount
@@ -37,7 +36,7 @@ from gpuwatch.experiment.probing.probe_scripts import ProbeScript
 from gpuwatch.experiment.probing.profiler_lines import ProfilerLines
 from gpuwatch.experiment.probing.run_builder import RunBuilder, RunDraft
 from gpuwatch.experiment.probing.runner import SnapshotSource, kept_environment
-from gpuwatch.experiment.probing.streams import Lines
+from gpuwatch.experiment.probing.streams import Backlog, Lines
 from gpuwatch.experiment.probing.termination import Termination, judged, not_started
 from gpuwatch.experiment.probing.watched_processes import WatchedProcesses
 
@@ -191,12 +190,11 @@ class Watch:
         asked = datetime.datetime.now(datetime.UTC)
         until = time.monotonic() + _SAMPLE
         self._look_now()
-        while self._reports.status is None and time.monotonic() < until and not self._sampled_since(asked):
+        while self._reports.status is None and time.monotonic() < until:
+            if self._latest is not None and self._latest.taken_at >= asked:
+                return
             self._drain(0.02)
             self._look()
-
-    def _sampled_since(self, moment: datetime.datetime) -> bool:
-        return self._latest is not None and self._latest.taken_at >= moment
 
     def _about_to_end(self) -> bool:
         """Whether the program has ended, or is about to, though the guard has not said so yet: perhaps it failed."""
