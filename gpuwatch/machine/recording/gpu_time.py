@@ -85,8 +85,12 @@ class ProcessTime(msgspec.Struct, kw_only=True, omit_defaults=True):
         _add_numbers(self, other)
         self.sm_percent_max = _most(self.sm_percent_max, other.sm_percent_max)
         self.memory_peak_bytes = _most(self.memory_peak_bytes, other.memory_peak_bytes)
+        self.take_facts(other)
+
+    def take_facts(self, source: ProcessTime | Process) -> None:
+        """Takes what is known of it there."""
         for name in _FACTS:
-            setattr(self, name, getattr(other, name) or getattr(self, name))
+            setattr(self, name, getattr(source, name) or getattr(self, name))
 
 
 _FACTS = ("user", "command", "name", "framework", "container")
@@ -274,10 +278,8 @@ class GpuTimeMeter:
                 if percent is not None:
                     process.used_seconds += seconds * percent / 100
                     process.sm_percent_max = _most(process.sm_percent_max, percent)
-                    if is_own:
-                        process.own_seconds += seconds
-                    else:
-                        process.shared_seconds += seconds
+                    process.own_seconds += seconds if is_own else 0.0
+                    process.shared_seconds += 0.0 if is_own else seconds
         self._energy(hour, time, device, [key for key, _ in holders], seconds)
 
     def _see(self, hour: _Hour, key: Key, row: Process) -> None:
@@ -288,16 +290,15 @@ class GpuTimeMeter:
             process.memory_peak_bytes = _most(process.memory_peak_bytes, held)
         if self._rows.get(key) is not row:
             self._rows[key] = row
-            for name in _FACTS:
-                setattr(process, name, getattr(row, name) or getattr(process, name))
+            process.take_facts(row)
 
     def _process(self, hour: _Hour, key: Key, row: Process) -> ProcessTime:
         process = hour.processes.get(key)
         if process is None:
-            facts = {name: getattr(row, name) for name in _FACTS}
             process = hour.processes[key] = ProcessTime(
-                pid=key[0], create_time=key[1], device_uuid=key[2], mig_instance=key[3], **facts
+                pid=key[0], create_time=key[1], device_uuid=key[2], mig_instance=key[3]
             )
+            process.take_facts(row)
         return process
 
     def _energy(self, hour: _Hour, time: DeviceTime, device: Device, holders: list[Key], seconds: float) -> None:

@@ -56,12 +56,13 @@ OPEN = -1
 """Number of the samples that are not in a block yet."""
 
 
-class _Block(NamedTuple):
+class Block(NamedTuple):
+    """Consecutive samples that are stored together."""
+
     number: int
     begin: float
     end: float
     samples: int
-    """Samples that are not covered by a later recording."""
 
 
 class Recording(SampleStore):
@@ -81,12 +82,13 @@ class Recording(SampleStore):
         self._frames_of = lru_cache(_DECODED)(lambda number: decompressed(self._block(number)))
         """A block, decompressed."""
         self._times_of_block = lru_cache(_TIMES)(self._read_times)
-        self._blocks: list[_Block] = []
+        self._blocks: list[Block] = []
+        """Those of which some samples are shown: with how many no later recording covers."""
         self._firsts: list[int] = [0]
         """How many samples come before each block, and at the end the number of all."""
         self._begins: list[float] = []
-        self._sealed: list[tuple[int, float, float, int]] = []
-        """Number, begin, end and samples of every block, in the order of recording."""
+        self._sealed: list[Block] = []
+        """Every block, in the order of recording."""
         self._open = Samples()
         """The samples that are in no block yet."""
         self._decoder = ChunkReader()
@@ -127,7 +129,7 @@ class Recording(SampleStore):
             return self.refresh()
         self._take_open(frames)
         sealed = self._intact(entries)
-        kept = [row for row in self._sealed if row[0] >= first] if first is not None else []
+        kept = [block for block in self._sealed if block.number >= first] if first is not None else []
         changed = len(kept) != len(self._sealed) or bool(sealed)
         self._sealed = kept + sealed
         if changed or not self._extend():
@@ -147,13 +149,13 @@ class Recording(SampleStore):
                 why = str(error)
             self.damage.rows.setdefault(_OPEN_SAMPLE, {})[number] = why
 
-    def _intact(self, entries: list[tuple[Any, ...]]) -> list[tuple[int, float, float, int]]:
-        """Number, begin, end and samples of blocks; of a damaged entry, or one that is lost, as the block has them."""
-        found: dict[int, tuple[int, float, float, int]] = {}
+    def _intact(self, entries: list[tuple[Any, ...]]) -> list[Block]:
+        """The blocks of these entries; of a damaged entry, or one that is lost, as the block itself has it."""
+        found: dict[int, Block] = {}
         for number, run, begin, end, boot, samples, sum_ in entries:
             try:
                 if sum_ == checksum(run, begin, end, boot, samples):
-                    found[number] = (number, begin, end, samples)
+                    found[number] = Block(number, begin, end, samples)
             except DamagedData:
                 continue  # as the block has it
         here = [row[0] for row in entries]
@@ -162,13 +164,13 @@ class Recording(SampleStore):
         if here and len(found) <= max(here) - min(here):
             for number in range(min(here), min(max(here), min(here) + 2 * len(entries) + _LOST) + 1):
                 if number not in found and (times := self._decoded_times(number)):
-                    found[number] = (number, times[0], times[-1], len(times))
+                    found[number] = Block(number, times[0], times[-1], len(times))
         return [found[number] for number in sorted(found)]
 
-    def recorded_blocks(self) -> list[tuple[int, float, float, int]]:
-        """Number, begin, end and samples of every block, in the order of recording, also where times came twice."""
+    def recorded_blocks(self) -> list[Block]:
+        """Every block, in the order of recording, also where times came twice."""
         times = self._open.times
-        return [*self._sealed, (OPEN, times[0], times[-1], len(times))] if times else self._sealed
+        return [*self._sealed, Block(OPEN, times[0], times[-1], len(times))] if times else self._sealed
 
     def _extend(self) -> bool:
         """Takes in more open samples, if they follow what is there already."""
@@ -182,24 +184,24 @@ class Recording(SampleStore):
         begin = times[0]
         if self._blocks and self._blocks[-1].end >= begin:
             return False
-        self._blocks.append(_Block(OPEN, begin, times[-1], len(times)))
+        self._blocks.append(Block(OPEN, begin, times[-1], len(times)))
         self._begins.append(begin)
         self._firsts.append(self._firsts[-1] + len(times))
         return True
 
-    def _arrange(self, rows: Sequence[tuple[int, float, float, int]]) -> None:
+    def _arrange(self, blocks: Sequence[Block]) -> None:
         """Finds the part of each block that no later one covers."""
-        found: list[_Block] = []
+        found: list[Block] = []
         limit = float("inf")
         self.covered = 0
-        for number, begin, end, count in reversed(rows):
-            left = count
-            if end >= limit:
-                left = 0 if begin >= limit else sum(at < limit for at in self._times_of(number))
-                self.covered += count - left
+        for block in reversed(blocks):
+            left = block.samples
+            if block.end >= limit:
+                left = 0 if block.begin >= limit else sum(at < limit for at in self._times_of(block.number))
+                self.covered += block.samples - left
             if left:
-                found.append(_Block(number, begin, end, left))
-            limit = min(limit, begin)
+                found.append(block._replace(samples=left))
+            limit = min(limit, block.begin)
         self._blocks = found[::-1]
         self._begins = [block.begin for block in self._blocks]
         self._firsts = list(accumulate((block.samples for block in self._blocks), initial=0))
@@ -240,7 +242,7 @@ class Recording(SampleStore):
     @property
     def last_block(self) -> int:
         """Number of the last block, 0 without one: once another is written, what was begun to be read is elsewhere."""
-        return self._sealed[-1][0] if self._sealed else 0
+        return self._sealed[-1].number if self._sealed else 0
 
     def stretches(self, longer: float) -> list[tuple[float, float]]:
         """Begin and end of each time without a gap that is longer than so many seconds.
@@ -463,10 +465,10 @@ class Recording(SampleStore):
     def _note(self, number: int, error: DamagedData) -> None:
         """Notes that a block cannot be read, unless it was deleted because of the limits."""
         if self._db.salvaged or self._db.rows("SELECT 1 FROM minutes WHERE id = ?", (number,)):
-            entry = next((row[1:] for row in self._sealed if row[0] == number), (0.0, 0.0, 0))
+            entry = next((block[1:] for block in self._sealed if block.number == number), (0.0, 0.0, 0))
             self.damage.blocks[number] = DamagedBlock(*entry, str(error))
 
-    def _between(self, begin: float, end: float) -> Iterator[_Block]:
+    def _between(self, begin: float, end: float) -> Iterator[Block]:
         first = max(bisect_right(self._begins, begin) - 1, 0)
         for block in self._blocks[first:]:
             if block.begin > end:
