@@ -27,7 +27,6 @@ _TIMES = 3
 _LEAST_STEPS = 20
 _HEADROOM = 0.95
 """Share of the card that growth may take with a limit: the rest is for contexts and libraries."""
-_FRAGMENTED = frozenset({"memory.fragmented"})
 _MIB = 1 << 20
 _WAYS: dict[str, tuple[str, ...]] = {
     "tensorflow": ("growth", "async-allocator", "mixed-float16"),
@@ -112,7 +111,7 @@ def _ways(setup: TrialSetup, run: Run, *, share: bool) -> Iterator[Setting | Not
     total = run.memory.device_total_bytes
     if framework == "tensorflow" and total:
         names.insert(1, f"grow-to-limit={int(_HEADROOM * total) // _MIB}MiB")
-    if run.primary in _FRAGMENTED:
+    if run.primary == "memory.fragmented":
         names.sort(key=lambda name: name not in ("async-allocator", "expandable-segments"))
     ways: list[Setting] = [named(name) for name in names]
     ways[0:0] = _other_gpus(setup, run)  # costs nothing, neither speed nor precision

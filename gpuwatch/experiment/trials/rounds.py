@@ -134,9 +134,10 @@ def _run_rounds(
             trial = run_trial(setup, configuration, Goal(rule, found.steps, deadline), number)
             took[configuration.name] = time.monotonic() - began
             found.trials.append(trial)
-            if found.steps is None and _set_pace(trial):
+            passed = trial.run is not None and trial.run.verdict in PASSED
+            if passed and found.steps is None and trial.ended_by not in ("the program", "success"):
                 found.steps = trial.steps
-            if trial.run is not None and trial.run.verdict in PASSED and _shows_setting(trial):
+            if passed and _shows_setting(trial):
                 again.append(configuration)
         found.rounds = number
         if memory and number == 1:
@@ -163,8 +164,3 @@ def _record(
         found.trials.append(run_trial(setup, configuration, goal, record=True))
     if late:
         found.notes.append(f"No time was left within --budget to record the memory of {listed(late)}.")
-
-
-def _set_pace(trial: Trial) -> bool:
-    """Whether the others do as many steps as this run."""
-    return trial.run is not None and trial.run.verdict in PASSED and trial.ended_by not in ("the program", "success")
