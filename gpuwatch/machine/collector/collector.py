@@ -8,8 +8,7 @@ from __future__ import annotations
 import datetime
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from operator import is_
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -27,7 +26,7 @@ from gpuwatch.core.model.snapshot import (
     Topology,
 )
 from gpuwatch.machine.collector.programs_without_gpu import Bystanders
-from gpuwatch.machine.collector.rows import NO_EARLIER_SAMPLE, ProcessRows, unknown_row
+from gpuwatch.machine.collector.rows import NO_EARLIER_SAMPLE, ProcessRows, same, unknown_row
 from gpuwatch.machine.sources.base import DeviceSource, SeenDevice, SourceDevice, SourceUnavailable
 from gpuwatch.machine.sources.gpu_reservations import reservations
 from gpuwatch.machine.sources.host import HostReader, ProcessTable
@@ -42,8 +41,6 @@ _SLOW_LANES = (Lane.FAST, Lane.SLOW, Lane.ONCE)
 _ALL_LANES = (*_SLOW_LANES, Lane.ON_DEMAND)
 
 _RATES = tuple(spec for spec in METRICS if spec.rate_of)
-
-T = TypeVar("T")
 
 _WENT_BACK = Missing("no_sample", detail="its counter was reset; known after the next reading")
 
@@ -190,8 +187,8 @@ class Collector:
                 description = replace(description, accounted=device.accounted)
             made = self._made.get(device.uuid)
             unified = _is_unified(read, lacks)
-            same = made is not None and made.same(read, lacks, rows, description)
-            if made is not None and same and not device.mig_instances and not unified:
+            unchanged = made is not None and made.same(read, lacks, rows, description)
+            if made is not None and unchanged and not device.mig_instances and not unified:
                 devices.append(made.device)
                 processes.extend(rows)
                 continue
@@ -275,13 +272,6 @@ class _Connection:
         except SourceUnavailable as error:
             self.problem = error.problem
         return self.problem
-
-
-def same(before: tuple[T, ...], now: Sequence[T]) -> tuple[T, ...]:
-    """``now``; the very tuple of ``before`` where it has the same objects."""
-    if len(before) == len(now) and all(map(is_, before, now)):
-        return before
-    return tuple(now)
 
 
 class _Made(NamedTuple):

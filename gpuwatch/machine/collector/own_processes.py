@@ -9,9 +9,10 @@ import time
 
 from msgspec.structs import replace
 
-from gpuwatch.core.model.snapshot import Process, Snapshot
+from gpuwatch.core.model.snapshot import Device, Process, Snapshot
 from gpuwatch.machine.collector.programs_without_gpu import Bystanders
-from gpuwatch.machine.collector.rows import sees
+from gpuwatch.machine.collector.rows import same, sees
+from gpuwatch.machine.history.sample_chunks import MappedRows
 from gpuwatch.machine.sources.host import DENIED, ProcessTable
 from gpuwatch.machine.sources.missing_process import HIDDEN
 
@@ -25,35 +26,29 @@ class OwnProcesses:
     def __init__(self) -> None:
         self._table = ProcessTable()
         self._bystanders = Bystanders(self._table)
-        self._rows: dict[int, tuple[Process, Process]] = {}
-        """By identity: the rows of the last sample as they came and as they were completed."""
-        self._before: tuple[tuple[Process, ...], tuple[Process, ...]] = ((), ())
+        self._rows = MappedRows(self._completed)
+        self._shown: tuple[Process, ...] = ()
+        self._devices: tuple[Device, ...] = ()
+        self._now = 0.0
 
     def complete(self, snapshot: Snapshot) -> Snapshot:
         """The sample with what this user may read."""
-        now = time.monotonic()
-        rows: dict[int, tuple[Process, Process]] = {}
-        completed = []
-        for row in snapshot.processes:
-            known = self._rows.get(id(row)) or (row, self._completed(row, snapshot, now))
-            rows[id(row)] = known
-            completed.append(known[1])
-        self._rows = rows
-        own = self._bystanders.look(now, completed)
+        self._devices, self._now = snapshot.devices, time.monotonic()
+        completed = list(self._rows.of(snapshot.processes))
+        own = self._bystanders.look(self._now, completed)
         pids = {row.pid for row in own}
         self._table.forget_except({row.pid for row in completed} | self._bystanders.pids)
-        if self._before[0] is not snapshot.processes or list(self._before[1]) != completed:
-            self._before = (snapshot.processes, tuple(completed))
+        self._shown = same(self._shown, completed)
         others = tuple(row for row in snapshot.bystanders if row.pid not in pids)
-        return replace(snapshot, processes=self._before[1], bystanders=(*own, *others))
+        return replace(snapshot, processes=self._shown, bystanders=(*own, *others))
 
-    def _completed(self, row: Process, snapshot: Snapshot, now: float) -> Process:
+    def _completed(self, row: Process) -> Process:
         if not row.note.startswith(DENIED) or row.create_time is None:
             return row
-        facts = self._table.look(row.pid, now)
+        facts = self._table.look(row.pid, self._now)
         if facts is None or facts.environment is None or abs(facts.create_time - row.create_time) > _SAME_START:
             return row
-        mapped, note = sees(facts, snapshot.devices)
+        mapped, note = sees(facts, self._devices)
         return replace(
             row,
             framework=facts.framework,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from operator import is_
+from typing import NamedTuple, TypeVar
 
 from gpuwatch.core.model.activity import IDLE, is_idle
 from gpuwatch.core.model.reading import Missing, Reason, Value
@@ -29,6 +30,16 @@ _Made = tuple[tuple[object, ...], Process]
 """What a row was built from, and the row."""
 _Idle = tuple[int, float | None]
 """Since when a process does not compute, and its start."""
+
+
+T = TypeVar("T")
+
+
+def same(before: tuple[T, ...], now: Sequence[T]) -> tuple[T, ...]:
+    """``now``; the very tuple of ``before`` where it has the same objects."""
+    if len(before) == len(now) and all(map(is_, before, now)):
+        return before
+    return tuple(now)
 
 
 class _List(NamedTuple):
