@@ -49,8 +49,8 @@ def judged(run: Run, end: Termination) -> Run:
     """The run with its verdict: the program's own end takes precedence over its log."""
     outcome = end.outcome
     took = "an unknown time" if (total := run.phases.total_seconds) is None else lasted(total)
-    kills = oom_kills()
-    somebody = _oom_killed(end.kills, kills)
+    kills = _new_kills(end.kills, oom_kills())
+    somebody = (kills or 0) > 0
     killed = signal.SIGKILL in (outcome.signal, (outcome.exit_code or 0) - 128) and not end.asked
     worker = any(_WORKER in error.message for error in run.errors)
     child = any(child.signal == signal.SIGKILL for child in run.killed_children)
@@ -119,24 +119,21 @@ def not_started(name: str, code: int) -> NotStarted:
     return NotStarted(f"{name} cannot be started: {os.strerror(code)}", exit_code=126)
 
 
-def _host_memory(end: Termination, after: OomKills) -> HostMemory:
+def _host_memory(end: Termination, kills: int | None) -> HostMemory:
     """Evidence on who sent SIGKILL: mostly the kernel, out of host memory."""
-    before = end.kills
-    pairs = ((before.cgroup, after.cgroup), (before.machine, after.machine))
     return HostMemory(
         peak_bytes=end.peak_bytes,
-        limit_bytes=before.limit_bytes,
+        limit_bytes=end.kills.limit_bytes,
         total_bytes=end.total_bytes,
-        oom_kills=next((now - then for then, now in pairs if then is not None and now is not None), None),
+        oom_kills=kills,
         kernel_line=kernel_kill(end.pids),
     )
 
 
-def _oom_killed(before: OomKills, after: OomKills) -> bool:
-    """Whether the OOM killer killed a process in between, preferably by our control group's counter."""
-    if before.cgroup is not None and after.cgroup is not None:
-        return after.cgroup > before.cgroup
-    return before.machine is not None and after.machine is not None and after.machine > before.machine
+def _new_kills(before: OomKills, after: OomKills) -> int | None:
+    """How many processes the OOM killer killed in between, preferably by our control group's counter; None: unknown."""
+    pairs = ((before.cgroup, after.cgroup), (before.machine, after.machine))
+    return next((now - then for then, now in pairs if then is not None and now is not None), None)
 
 
 def _exception(run: Run) -> str:

@@ -15,6 +15,7 @@ from typing import Protocol
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.trials import Trial
 from gpuwatch.core.model.visibility import VisibleMap, visible_to
+from gpuwatch.experiment.probing.runner import SnapshotSource
 from gpuwatch.machine.collector.live_feed import LiveFeed
 
 _SAMPLE_SECONDS = 0.2
@@ -55,12 +56,8 @@ class Progress:
         """The experiment is over, or was interrupted."""
 
 
-class Feed(Protocol):
+class Feed(SnapshotSource, Protocol):
     """What a trial needs of a feed."""
-
-    def drain(self) -> list[Snapshot]:
-        """Every snapshot since the last call."""
-        ...
 
     def fresh(self, timeout: float) -> Snapshot | None:
         """A snapshot taken after this call."""

@@ -19,7 +19,7 @@ import msgspec
 
 from gpuwatch.core.model.snapshot import CPU_BUILD, Host, Problem
 from gpuwatch.machine.sources import procfs
-from gpuwatch.machine.sources.missing_process import MissingProcesses
+from gpuwatch.machine.sources.missing_process import ELSEWHERE, HIDDEN, exists, hiding_option
 from gpuwatch.machine.sources.procfs import TICKS, process_stat, user_name
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -49,6 +49,8 @@ _FRAMEWORKS = (
 )
 DENIED = "permission denied: "
 """Begin of the note on a process of which not everything may be read."""
+_HIDING_EVERY = 60.0
+"""Seconds between looks at how /proc is mounted."""
 _YOUNG_SECONDS = 120.0
 _RETRY_FRAMEWORK_YOUNG = 10.0
 _RETRY_FRAMEWORK_OLD = 120.0
@@ -117,8 +119,8 @@ class ProcessTable:
         self._known: dict[int, Facts] = {}
         self._ticks: dict[int, tuple[int, int]] = {}
         self._boot = _boot_time()
-        self.absent = MissingProcesses(proc).why
-        """Why nothing can be read about a pid, at a monotonic time."""
+        self._hiding = ""
+        self._hiding_read_at = float("-inf")
         self.counted = 0
         """How many processes :meth:`everyone` found last, without kernel threads."""
 
@@ -164,6 +166,12 @@ class ProcessTable:
         if before != _changing(facts):
             facts.changes += 1
         return facts
+
+    def absent(self, pid: int, now: float) -> str:
+        """Why nothing can be read about a pid, at monotonic time ``now``."""
+        if now - self._hiding_read_at >= _HIDING_EVERY:
+            self._hiding_read_at, self._hiding = now, hiding_option(self._proc)
+        return HIDDEN + self._hiding if self._hiding and exists(pid) else ELSEWHERE
 
     def unmoved(self, known: Iterable[tuple[int, Facts, int]], now: float) -> bool:
         """Whether none of these processes changed; each is given with its clock's id and its count of changes.

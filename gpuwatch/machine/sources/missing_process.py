@@ -8,25 +8,6 @@ ELSEWHERE = "in another PID namespace, or exited"
 HIDDEN = "hidden from this user: /proc is mounted with "
 """The option follows: ``hidepid=2``."""
 _OFF = ("0", "off")
-_AGAIN = 60.0
-
-
-class MissingProcesses:
-    """The reason why ``/proc`` does not show a pid."""
-
-    def __init__(self, proc: str = "/proc") -> None:
-        self._proc = proc
-        self._option = ""
-        self._read_at = float("-inf")
-
-    def why(self, pid: int, now: float) -> str:
-        """The reason at monotonic time ``now``.
-
-        Signal 0 reaches every process of this PID namespace, also one that ``/proc`` hides (kill(2)).
-        """
-        if now - self._read_at >= _AGAIN:
-            self._read_at, self._option = now, hiding_option(self._proc)
-        return HIDDEN + self._option if self._option and _exists(pid) else ELSEWHERE
 
 
 def hiding_option(proc: str = "/proc") -> str:
@@ -46,7 +27,8 @@ def hiding_option(proc: str = "/proc") -> str:
     return option
 
 
-def _exists(pid: int) -> bool:
+def exists(pid: int) -> bool:
+    """Whether there is such a process: signal 0 reaches all of this PID namespace, also those that ``/proc`` hides."""
     try:
         os.kill(pid, 0)
     except PermissionError:
