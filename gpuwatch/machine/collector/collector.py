@@ -25,7 +25,7 @@ from gpuwatch.core.model.snapshot import (
     Snapshot,
     Topology,
 )
-from gpuwatch.machine.collector.programs_without_gpu import Bystanders
+from gpuwatch.machine.collector.cpu_programs import CpuPrograms
 from gpuwatch.machine.collector.rows import NO_EARLIER_SAMPLE, ProcessRows, same, unknown_row
 from gpuwatch.machine.sources.base import DeviceSource, SeenDevice, SourceDevice, SourceUnavailable
 from gpuwatch.machine.sources.gpu_reservations import reservations
@@ -51,7 +51,7 @@ class Collector:
     def __init__(self, on_demand: bool = False, *, gpm: bool = False, seen: Sequence[SeenDevice] = ()) -> None:
         self._connections = [_Connection(source) for source in device_sources(seen)]
         self._table = ProcessTable()
-        self._bystanders = Bystanders(self._table)
+        self._cpu_programs = CpuPrograms(self._table)
         self._tree = ProcessTree(self._table)
         self._host = HostReader()
         self._slow_at = float("-inf")
@@ -100,10 +100,10 @@ class Collector:
             processes = [self._rows.host_row(facts) for facts in self._table.everyone(began)]
         bystanders: tuple[Process, ...] = ()
         if devices:
-            bystanders = self._bystanders.look(began, processes)
+            bystanders = self._cpu_programs.rows(began, processes)
         shown = {process.pid for process in processes}
         self._tree.look(began, shown)
-        self._table.forget_except(shown | self._bystanders.pids | self._tree.pids)
+        self._table.forget_except(shown | self._cpu_programs.pids | self._tree.pids)
         self._devices, self._shown = same(self._devices, devices), same(self._shown, processes)
         return Snapshot(
             taken_at=taken_at,

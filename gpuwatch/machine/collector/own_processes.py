@@ -10,7 +10,7 @@ import time
 from msgspec.structs import replace
 
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
-from gpuwatch.machine.collector.programs_without_gpu import Bystanders
+from gpuwatch.machine.collector.cpu_programs import CpuPrograms
 from gpuwatch.machine.collector.rows import same, sees
 from gpuwatch.machine.history.sample_chunks import MappedRows
 from gpuwatch.machine.sources.host import DENIED, ProcessTable
@@ -25,7 +25,7 @@ class OwnProcesses:
 
     def __init__(self) -> None:
         self._table = ProcessTable()
-        self._bystanders = Bystanders(self._table)
+        self._cpu_programs = CpuPrograms(self._table)
         self._rows = MappedRows(self._completed)
         self._shown: tuple[Process, ...] = ()
         self._devices: tuple[Device, ...] = ()
@@ -35,9 +35,9 @@ class OwnProcesses:
         """The sample with what this user may read."""
         self._devices, self._now = snapshot.devices, time.monotonic()
         completed = list(self._rows.of(snapshot.processes))
-        own = self._bystanders.look(self._now, completed)
+        own = self._cpu_programs.rows(self._now, completed)
         pids = {row.pid for row in own}
-        self._table.forget_except({row.pid for row in completed} | self._bystanders.pids)
+        self._table.forget_except({row.pid for row in completed} | self._cpu_programs.pids)
         self._shown = same(self._shown, completed)
         others = tuple(row for row in snapshot.bystanders if row.pid not in pids)
         return replace(snapshot, processes=self._shown, bystanders=(*own, *others))

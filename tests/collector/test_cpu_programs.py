@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.machine.collector.programs_without_gpu import Bystanders
-from gpuwatch.machine.sources import cpu_programs
-from gpuwatch.machine.sources.cpu_programs import CpuPrograms
+from gpuwatch.machine.collector import cpu_programs
+from gpuwatch.machine.collector.cpu_programs import CpuPrograms
 from gpuwatch.machine.sources.host import ProcessTable
 
 _PROGRAM = """
@@ -78,41 +77,28 @@ TORCH = "torch/lib/libtorch_cpu.so"
 def test_a_busy_program_with_a_framework_is_a_bystander(start: Start) -> None:
     process, _ = start(TORCH, CUDA_VISIBLE_DEVICES="-1")
     one = CpuPrograms(ProcessTable())
-    looked(one, set(), lambda: any(found.facts.pid == process.pid for found in one.bystanders))
-    (found,) = [found for found in one.bystanders if found.facts.pid == process.pid]
-    assert found.facts.framework == "torch"
-    assert found.facts.environment == {"CUDA_VISIBLE_DEVICES": "-1"}
-    assert found.cpu_percent > 5
+    looked(one, set(), lambda: any(found.pid == process.pid for found in one.bystanders))
+    (found,) = [found for found in one.bystanders if found.pid == process.pid]
+    assert found.framework == "torch"
+    assert (found.type, found.device_uuid, found.cuda_visible_devices) == ("H", None, "-1")
+    assert (found.number("cpu_percent") or 0) > 5
+    assert found.missing["gpu_memory_bytes"].detail == "the process uses no GPU"
     assert found.cuda_loaded is False
     assert process.pid in one.pids
-    (row,) = [row for row in _rows(process.pid) if row.pid == process.pid]
-    assert (row.type, row.device_uuid, row.cuda_visible_devices) == ("H", None, "-1")
-    assert (row.number("cpu_percent") or 0) > 5
-    assert row.missing["gpu_memory_bytes"].detail == "the process uses no GPU"
-
-
-def _rows(pid: int) -> list:  # type: ignore[type-arg]
-    bystanders = Bystanders(ProcessTable())
-    for _ in range(25):
-        rows = bystanders.look(time.monotonic(), [])
-        if any(row.pid == pid for row in rows):
-            return list(rows)
-        time.sleep(0.4)
-    raise AssertionError("never seen")
 
 
 def test_one_that_has_loaded_libcuda_is_told_apart(start: Start, tmp_path: Path) -> None:
     process, _ = start("torch/lib/libtorch/libcuda.so.1")
     one = CpuPrograms(ProcessTable())
-    looked(one, set(), lambda: any(found.facts.pid == process.pid for found in one.bystanders))
-    assert [found.cuda_loaded for found in one.bystanders if found.facts.pid == process.pid] == [True]
+    looked(one, set(), lambda: any(found.pid == process.pid for found in one.bystanders))
+    assert [found.cuda_loaded for found in one.bystanders if found.pid == process.pid] == [True]
 
 
 def test_workers_of_a_process_on_a_gpu_are_its_own_and_no_bystanders(start: Start) -> None:
     process, child = start(TORCH, "forks")
     one = CpuPrograms(ProcessTable())
     looked(one, {process.pid}, lambda: one.workers.get(process.pid, 0.0) > 5)
-    assert not any(found.facts.pid in (process.pid, child) for found in one.bystanders)
+    assert not any(found.pid in (process.pid, child) for found in one.bystanders)
 
 
 def test_a_busy_program_without_a_framework_is_nobody(start: Start) -> None:
@@ -121,7 +107,7 @@ def test_a_busy_program_without_a_framework_is_nobody(start: Start) -> None:
     for _ in range(4):
         one.look(time.monotonic(), set())
         time.sleep(0.4)
-    assert not any(found.facts.pid == process.pid for found in one.bystanders)
+    assert not any(found.pid == process.pid for found in one.bystanders)
 
 
 def test_it_looks_again_only_when_it_is_time_to() -> None:

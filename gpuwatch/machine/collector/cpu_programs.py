@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import os
 
-import msgspec
+from msgspec.structs import replace
 
+from gpuwatch.core.model.reading import Missing
+from gpuwatch.core.model.snapshot import Process
+from gpuwatch.machine.collector.rows import host_process
 from gpuwatch.machine.sources.host import Facts, ProcessTable, cpu_clock
 from gpuwatch.machine.sources.procfs import TICKS, parent, pids, process_stat
 
@@ -21,19 +24,11 @@ _STAYS = 5.0
 _RUNS = 1.0
 """Percent of one core from which a descendant counts as a worker."""
 _MOST = 8
-
-
-class Bystander(msgspec.Struct, frozen=True):
-    """A busy program with a GPU framework that uses no GPU."""
-
-    facts: Facts
-    cpu_percent: float
-    cuda_loaded: bool | None
-    """Whether libcuda is mapped; None where its maps may not be read."""
+_NOT_THERE = Missing("not_supported", detail="the process uses no GPU")
 
 
 class CpuPrograms:
-    """Compares CPU clocks between two looks; ``table`` has the other facts of a process."""
+    """Compares CPU clocks between two looks; ``table`` has the rest. Unchanged rows stay the same."""
 
     def __init__(self, table: ProcessTable) -> None:
         self._table = table
@@ -43,9 +38,28 @@ class CpuPrograms:
         self._cuda: dict[tuple[int, int], bool] = {}
         self.workers: dict[int, float] = {}
         """CPU percent of all descendants together, by pid of the GPU process."""
-        self.bystanders: tuple[Bystander, ...] = ()
+        self.bystanders: tuple[Process, ...] = ()
+        """Busy programs with a GPU framework that use no GPU."""
+        self._with_workers: dict[object, tuple[Process, Process]] = {}
+        """By process with workers: its row without and with their CPU percent."""
         self.pids: set[int] = set()
         """The processes of which ``table`` must keep what it knows."""
+
+    def rows(self, now: float, processes: list[Process]) -> tuple[Process, ...]:
+        """The bystanders; puts the CPU of their workers into ``processes``, those on GPUs. ``now`` is monotonic."""
+        self.look(now, {process.pid for process in processes})
+        kept: dict[object, tuple[Process, Process]] = {}
+        for number, process in enumerate(processes if self.workers else ()):
+            cpu = self.workers.get(process.pid)
+            if cpu is None:
+                continue
+            known = self._with_workers.get(process.key)
+            if known is None or known[0] is not process or known[1].workers_cpu_percent != cpu:
+                known = (process, replace(process, workers_cpu_percent=cpu))
+            kept[process.key] = known
+            processes[number] = known[1]
+        self._with_workers = kept
+        return self.bystanders
 
     def look(self, now: float, on_gpus: set[int]) -> bool:
         """Looks again when that is due; True if it did. ``on_gpus``: pids that use a GPU; ``now`` is monotonic."""
@@ -56,7 +70,7 @@ class CpuPrograms:
         self._parents = {}
         self.workers = {}
         busy: list[tuple[float, int]] = []
-        known = {bystander.facts.pid for bystander in self.bystanders}
+        known = {bystander.pid for bystander in self.bystanders}
         for pid in pids():
             spent = self._cpu(pid)
             if spent is None:
@@ -80,7 +94,7 @@ class CpuPrograms:
         for cpu, pid in busy:
             facts = self._table.look(pid, now)
             if facts is not None and facts.framework is not None:
-                found.append(Bystander(facts, -cpu, self._loads_cuda(facts)))
+                found.append(_row(facts, -cpu, self._loads_cuda(facts)))
         self._cuda = {key: loaded for key, loaded in self._cuda.items() if key[0] in self.pids}
         self.bystanders = tuple(found)
 
@@ -116,3 +130,14 @@ class CpuPrograms:
         if pid not in self._parents:
             self._parents[pid] = parent(pid)
         return self._parents[pid]
+
+
+def _row(facts: Facts, cpu: float, cuda_loaded: bool | None) -> Process:
+    process = host_process(facts)
+    missing = {
+        name: lack if name in process.readings or lack.reason != "not_supported" else _NOT_THERE
+        for name, lack in process.missing.items()
+        if name != "cpu_percent"
+    }
+    readings = {**process.readings, "cpu_percent": cpu}
+    return replace(process, readings=readings, missing=missing, state=facts.state, cuda_loaded=cuda_loaded)
