@@ -50,8 +50,7 @@ class Accounting:
                 return
             pids = set(getattr(lib, _PIDS)(device.handle))
         except lib.NVMLError as error:
-            if error.value in errors.PERMANENT:
-                device.permanent[_KEY] = errors.missing(lib, error.value, _MODE)
+            device.lack(lib, error.value, _MODE, _KEY)
             return
         except AttributeError:  # an nvidia-ml-py without these functions
             device.permanent[_KEY] = errors.missing(lib, lib.NVML_ERROR_FUNCTION_NOT_FOUND, _MODE)

@@ -9,7 +9,7 @@ import msgspec
 from gpuwatch.core.model.metrics import Lane
 from gpuwatch.core.model.reading import Missing, Value
 from gpuwatch.machine.sources.base import GpuProcess, MissingReadings, Readings, SourceDevice
-from gpuwatch.machine.sources.nvidia import mig
+from gpuwatch.machine.sources.nvidia import errors, mig
 
 ProcessList = list[tuple[int, int | None, int, int]]
 """Rows of NVML: pid, bytes, GPU instance, compute instance."""
@@ -42,6 +42,13 @@ class NvmlDevice(SourceDevice):
     """Whether MIG was on, or unknown, when :attr:`listed` was made."""
     last_utilization: int = 0
     """Microseconds since the epoch of the newest process utilization sample seen."""
+
+    def lack(self, lib: Any, code: int, call: str, *names: str) -> Missing:
+        """Why ``call`` gave nothing; kept under these names where that will not change."""
+        lack = errors.missing(lib, code, call, mig_on=bool(self.mig_on))
+        if code in errors.PERMANENT:
+            self.permanent.update(dict.fromkeys(names, lack))
+        return lack
 
     @property
     def lost(self) -> bool:

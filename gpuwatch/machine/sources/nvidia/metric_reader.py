@@ -97,15 +97,8 @@ class MetricReader:
         try:
             answer = query.call(device.handle)
         except self._lib.NVMLError as error:
-            code = error.value
-            lack = errors.missing(self._lib, code, query.specs[0].call, mig_on=bool(device.mig_on))
-            if code in errors.PERMANENT:
-                device.permanent[query.name] = lack
-            elif code in errors.ENDED:
-                self.session_ended = True
-            self._note_loss(device, code, lack)
-            for spec in query.specs:
-                missing[spec.id] = lack
+            lack = self._lack(device, error.value, query.specs[0].call, query.name)
+            missing.update((spec.id, lack) for spec in query.specs)
             return
         if type(answer) is int:
             kept = device.answers.get(query.name)
@@ -137,12 +130,8 @@ class MetricReader:
         try:
             values = self._lib.nvmlDeviceGetFieldValues(device.handle, [field for _, field in wanted])
         except self._lib.NVMLError as error:
-            lack = errors.missing(self._lib, error.value, FIELDS)
-            self._note_loss(device, error.value, lack)
-            for spec, _ in wanted:
-                missing[spec.id] = lack
-                if error.value in errors.PERMANENT:
-                    device.permanent[spec.id] = lack
+            lack = self._lack(device, error.value, FIELDS, *(spec.id for spec, _ in wanted))
+            missing.update((spec.id, lack) for spec, _ in wanted)
             return
         for (spec, _), value in zip(wanted, values, strict=True):
             found = field_value(spec, value)
@@ -170,10 +159,7 @@ class MetricReader:
                 try:
                     total = link_sum(self._lib, device.handle, fields, links)
                 except self._lib.NVMLError as error:
-                    lack = errors.missing(self._lib, error.value, f"{FIELDS} {spec.per_link[0]}")
-                    if lack.reason == "not_supported":
-                        device.permanent[name] = lack
-                    self._note_loss(device, error.value, lack)
+                    lack = self._lack(device, error.value, f"{FIELDS} {spec.per_link[0]}", name)
                 else:
                     found = number_or_name(spec, max(total, int(readings.get(spec.id, 0))))
                     if not isinstance(found, Missing):
@@ -183,6 +169,13 @@ class MetricReader:
                     lack = found
             if spec.id not in readings and (not spec.args or lack.reason != "not_supported"):
                 missing[spec.id] = lack
+
+    def _lack(self, device: NvmlDevice, code: int, call: str, *names: str) -> Missing:
+        """Why a call gave nothing; notes what that says of the device and the session."""
+        lack = device.lack(self._lib, code, call, *names)
+        self.session_ended = self.session_ended or code in errors.ENDED
+        self._note_loss(device, code, lack)
+        return lack
 
     @staticmethod
     def _note_loss(device: NvmlDevice, code: int, lack: Missing) -> None:

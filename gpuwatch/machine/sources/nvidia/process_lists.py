@@ -121,9 +121,7 @@ class ProcessLists:
             if code == errors.NO_PERMISSION and device.instances:
                 rows, code = self._running_on_instances(device, base)
             if code:
-                lack = errors.missing(self._lib, code, base)
-                if code in errors.PERMANENT:
-                    device.permanent[key] = lack
+                lack = device.lack(self._lib, code, base, key)
                 if kind == "C" or code not in errors.PERMANENT:
                     problems.append(lack)
                 continue
@@ -167,10 +165,7 @@ class ProcessLists:
                 return {}, Missing(
                     "no_sample", code=error.value, detail=f"{_UTILIZATION}: no sample since the last one"
                 )
-            lack = errors.missing(self._lib, error.value, _UTILIZATION, mig_on=bool(device.mig_on))
-            if error.value in errors.PERMANENT:
-                device.permanent["processes.utilization"] = lack
-            return {}, lack
+            return {}, device.lack(self._lib, error.value, _UTILIZATION, "processes.utilization")
         newest: dict[int, tuple[int, Utilization]] = {}
         latest = device.last_utilization
         for sample in samples:

@@ -277,8 +277,7 @@ class NvmlSource:
         try:
             on = bool(_LIB.nvmlDeviceGetMigMode(device.handle)[0])
         except _LIB.NVMLError as error:
-            if error.value in errors.PERMANENT:
-                device.permanent["mig"] = errors.missing(_LIB, error.value, "nvmlDeviceGetMigMode")
+            device.lack(_LIB, error.value, "nvmlDeviceGetMigMode", "mig")
             return
         if on != device.mig_on:
             if device.mig_on is not None:
