@@ -138,7 +138,6 @@ class Channel:
             self._file, self._room = -1, -1
 
     def close_write_end(self) -> None:
-        """Closes our copy of the write end, once the program has it."""
         if self.write >= 0:
             os.close(self.write)
             self.write = -1

@@ -49,7 +49,6 @@ class GuardReports:
             self._signals.witnessed(int(rest))
 
     def end_of_file(self) -> None:
-        """The guard has exited."""
         self.guard_gone = True
 
     @property
@@ -64,7 +63,6 @@ class GuardReports:
 
     @property
     def killed(self) -> bool:
-        """Whether a signal ended the program."""
         return self.status is not None and os.WIFSIGNALED(self.status)
 
     @property

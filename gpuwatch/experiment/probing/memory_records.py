@@ -74,7 +74,6 @@ class MemoryRecords:
         return self._began or bool(self._files or self._notes)
 
     def take(self, kind: str, data: dict[str, Any]) -> None:
-        """Takes an event whose kind begins with ``memory_``."""
         match kind:
             case "memory_begin":
                 self._began = True
@@ -97,7 +96,6 @@ class MemoryRecords:
         self._names[what] = [*known, *checked][:_MOST_NAMES]
 
     def profiles(self, pid: int) -> Iterator[MemoryProfile]:
-        """The memory profiles of the process."""
         from gpuwatch.explain.traces.plain_pickle import BrokenPickle
         from gpuwatch.explain.traces.wire import BrokenMessage
 

@@ -22,7 +22,6 @@ class ProfilerLines:
         self._kept = b""
 
     def put(self, chunk: bytes) -> None:
-        """Takes the next bytes of the program's output."""
         self._kept += chunk
 
     @property

@@ -181,7 +181,6 @@ class RunBuilder:
 
     @property
     def log(self) -> LogFacts:
-        """The facts from the log so far."""
         return self._parser.facts
 
     # -- what comes out -------------------------------------------------------------------------

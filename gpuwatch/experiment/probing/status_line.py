@@ -127,14 +127,12 @@ class StatusLine:
                 self.begin()
 
     def speak(self) -> None:
-        """Prints the queued findings."""
         if self._speak:
             for line in self._waiting:
                 self._channel.put(line.encode("utf-8", "replace") + b"\n")
         self._waiting.clear()
 
     def draw(self) -> None:
-        """Draws the line."""
         if not self._rows or not self._channel.between:
             return
         self._drawn = time.monotonic()

@@ -31,7 +31,6 @@ class Lines:
         self._size = 0
 
     def feed(self, chunk: bytes) -> None:
-        """Takes the next bytes."""
         first, newline, rest = chunk.partition(b"\n")
         self._rest.append(first)
         self._size += len(first)
@@ -73,11 +72,9 @@ class Backlog:
         """Bytes that were never parsed."""
 
     def __len__(self) -> int:
-        """Queued bytes."""
         return self._size
 
     def put(self, chunk: bytes) -> None:
-        """Queues the next bytes."""
         for start in range(0, len(chunk), _SLICE):
             self._chunks.append(chunk[start : start + _SLICE])
         self._size += len(chunk)
@@ -139,7 +136,6 @@ class Streams:
         return descriptor in self._selector.get_map()
 
     def __len__(self) -> int:
-        """Number of descriptors that are read."""
         return len(self._selector.get_map())
 
     def drain(self, timeout: float) -> bool:
@@ -169,5 +165,4 @@ class Streams:
         return got
 
     def close(self) -> None:
-        """Stops reading all of them."""
         self._selector.close()

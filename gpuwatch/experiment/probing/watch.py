@@ -277,7 +277,6 @@ class Watch:
     # What comes in
 
     def _drain(self, timeout: float, *, last: bool = False) -> bool:
-        """Reads what has come, and passes the output on."""
         came = self._streams.drain(timeout)
         if self._own is not None:
             if self._own.doubtful:
@@ -460,7 +459,6 @@ class Watch:
         return None if total is None else int(total)
 
     def _problems(self, run: Run) -> Iterator[str]:
-        """What could not be observed."""
         # A program that runs yet, or was killed, may not have got beyond its imports.
         ended = run.outcome.exit_code is not None
         if (named := self._builder.log.frameworks) and run.framework is None and ended:

@@ -87,7 +87,6 @@ class WatchedProcesses:
         streams.on_ready(self._socket.fileno(), self._accept)
 
     def close(self) -> None:
-        """Closes all connections."""
         for connection, lines in list(self._connections.values()):
             self._streams.remove(connection.fileno())
             lines.close()
@@ -100,7 +99,6 @@ class WatchedProcesses:
         self._streams.remove(self._socket.fileno())
 
     def belongs(self, pid: int) -> bool:
-        """Whether a process belongs to the program."""
         now = time.monotonic()
         known = self._answers.get(pid)
         if known is not None and now - known[1] < _FRESH:
@@ -185,7 +183,6 @@ class WatchedProcesses:
 
     @property
     def pids(self) -> set[int]:
-        """Pids of the known processes."""
         return set(self._members)
 
     @property

@@ -140,7 +140,6 @@ class _Port:
         ports.append(self)
 
     def drain(self) -> list[Snapshot]:
-        """Every snapshot since this copy's last call."""
         with self._lock:
             for snapshot in self._feed.drain():
                 for port in self._ports:
@@ -154,7 +153,6 @@ class _Port:
         return self._before
 
     def sample_now(self) -> None:
-        """Requests an extra snapshot."""
         self._feed.sample_now()
 
 

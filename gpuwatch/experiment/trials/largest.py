@@ -325,7 +325,6 @@ def _short(failing: int | None, runs: Sequence[tuple[int, Run]], line: Line | No
 
 
 def _sentence(span: Span, found: Largest, stopped: str) -> str:
-    """The answer in one sentence."""
     times = f"{TWICE} of {TWICE}"
     setting = f" with {found.asked}" if found.asked != "default" else ""
     unsure = f"; not confirmed: {stopped or 'runs of the same value differ'}"

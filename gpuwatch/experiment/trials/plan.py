@@ -73,7 +73,6 @@ class Configuration:
 
     @property
     def slug(self) -> str:
-        """The name as part of a file's name."""
         return re.sub(r"[^A-Za-z0-9._]+", "-", self.name).strip("-.")[:60] or "run"
 
 

@@ -253,7 +253,6 @@ def _finished(
     command: str,
     output: Path,
 ) -> Trial:
-    """The trial, with its run diagnosed."""
     draft, steps, applied = measured.draft, stop.counted(measured.steps), measured.applied
     run = draft.run
     verdict, reason = _verdict(run, stop, setup, steps.count, ended=measured.ended_by == "the program")

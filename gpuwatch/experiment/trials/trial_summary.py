@@ -29,7 +29,6 @@ class Summary:
 
     @property
     def runs(self) -> tuple[Run, ...]:
-        """The runs that were made."""
         return tuple(trial.run for trial in self.trials if trial.run is not None)
 
     @property
@@ -54,7 +53,6 @@ class Summary:
 
     @property
     def passed(self) -> bool:
-        """Whether all its runs passed."""
         return bool(self.runs) and self.failed is None
 
     @property
@@ -102,7 +100,6 @@ class Summary:
 
     @property
     def changes_results(self) -> bool:
-        """Whether the setting changes what the program computes."""
         return any(trial.changes_results for trial in self.trials)
 
 

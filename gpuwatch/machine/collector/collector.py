@@ -215,7 +215,6 @@ class Collector:
 
     @property
     def _driver(self) -> Driver | None:
-        """The driver of the first source that answers."""
         ready = (connection.source for connection in self._connections if connection.problem is None)
         return next((source.driver for source in ready if source.driver is not None), None)
 

@@ -54,7 +54,6 @@ class ForkedProcess:
         return code
 
     def kill(self) -> None:
-        """Sends SIGKILL, unless the process has exited."""
         if self.poll() is None:
             os.kill(self.pid, signal.SIGKILL)
 

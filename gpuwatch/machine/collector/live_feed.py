@@ -193,7 +193,6 @@ class LiveFeed:
         supervisor.start()
 
     def drain(self) -> list[Snapshot]:
-        """All snapshots since the last call, oldest first."""
         with self._lock:
             frames = list(self._frames)
             self._frames.clear()
@@ -275,7 +274,6 @@ class LiveFeed:
         self._pardoned = time.monotonic()
 
     def stop(self) -> None:
-        """Ends the process and the threads."""
         if self._stopping.is_set():
             return
         self._stopping.set()

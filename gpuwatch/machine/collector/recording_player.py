@@ -157,7 +157,6 @@ class RecordingPlayer:
     # Playing
 
     def now(self) -> float:
-        """The moment that is played."""
         if self._paused:
             return self._at
         return max(self._at, min(self._at + (self._clock() - self._since) * self._speed, self._until))
@@ -195,7 +194,6 @@ class RecordingPlayer:
 
     @property
     def ended(self) -> bool:
-        """Whether the last sample has been taken; more may follow."""
         return self._ended
 
     def seek(self, after: float, moment: float) -> None:

@@ -73,7 +73,6 @@ class SharedSamples:
 
     @property
     def name(self) -> str:
-        """How users know it: ``gpuwatch record (4711)``."""
         return f"gpuwatch record ({self._recorder.entry.pid})"
 
     @property

@@ -98,7 +98,6 @@ class EnergyMeter:
         forget_gone({device.uuid for device in snapshot.devices}, self._devices)
 
     def of(self, uuid: str) -> Energy | None:
-        """What a device has used; None if unknown."""
         counted = self._devices.get(uuid)
         return counted.energy if counted is not None else None
 

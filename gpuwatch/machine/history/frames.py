@@ -173,7 +173,6 @@ def _moved(now: Row, before: Row) -> _Readings | None:
 
 
 def _with(row: Row, moved: _Readings) -> Row:
-    """The row with its changed readings."""
     readings, others = _put(row.readings, moved)
     if not others:
         return replace(row, readings=readings)
@@ -310,7 +309,6 @@ class FrameDecoder:
             raise error if isinstance(error, DamagedData) else DamagedData(printable(str(error))) from error
 
     def begin(self, snapshot: Snapshot) -> None:
-        """Takes a snapshot, as a key frame has one."""
         self._last = snapshot
         self._devices, self._processes = snapshot.devices, snapshot.processes
         self._moved_devices, self._moved_processes = {}, {}

@@ -104,7 +104,6 @@ class Chunk:
         self.size = len(self._frames[0]) + self.PER_SAMPLE * len(self.times)
 
     def read(self) -> Iterator[Position]:
-        """Each sample in turn, oldest first; :class:`DamagedData`."""
         return ChunkReader().take(b"".join(self._frames))
 
 
@@ -118,7 +117,6 @@ class Samples:
 
     @property
     def times(self) -> list[float]:
-        """Their times, in seconds since the epoch."""
         return [kept.at for kept in self.kept]
 
     def read(self) -> Iterator[Position]:

@@ -121,7 +121,6 @@ class Timeline(SampleStore):
         return found
 
     def at(self, moment: float) -> Kept | None:
-        """The last sample not later than ``moment``, or the first one if all are later; None if there are none."""
         chosen: Chunk | None = None
         for chunk in self._every():
             if chosen is None or chunk.times[0] <= moment:
@@ -137,5 +136,4 @@ class Timeline(SampleStore):
                 yield zip(chunk.times, chunk.read(), strict=True)
 
     def events(self) -> Sequence[MachineEvent]:
-        """The events, oldest first: the live list, which grows."""
         return self._events

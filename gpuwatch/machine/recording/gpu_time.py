@@ -81,7 +81,6 @@ class ProcessTime(msgspec.Struct, kw_only=True, omit_defaults=True):
         return (self.pid, self.create_time, self.device_uuid, self.mig_instance)
 
     def merge(self, other: ProcessTime) -> None:
-        """Adds the time of another stretch."""
         _add_numbers(self, other)
         self.sm_percent_max = _most(self.sm_percent_max, other.sm_percent_max)
         self.memory_peak_bytes = _most(self.memory_peak_bytes, other.memory_peak_bytes)
@@ -123,7 +122,6 @@ class DeviceTime(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Seconds for which those held it."""
 
     def merge(self, other: DeviceTime) -> None:
-        """Adds the time of another stretch."""
         self.index, self.name = other.index, other.name
         _add_numbers(self, other)
 

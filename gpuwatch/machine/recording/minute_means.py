@@ -38,7 +38,6 @@ class Summary(NamedTuple):
     """Samples that had a number."""
 
     def with_(self, other: Summary) -> Summary:
-        """Both times together."""
         samples = self.samples + other.samples
         mean = (self.mean * self.samples + other.mean * other.samples) / samples
         return Summary(min(self.least, other.least), mean, max(self.most, other.most), samples)

@@ -210,7 +210,6 @@ class Recording(SampleStore):
 
     @property
     def runs(self) -> list[Run]:
-        """The runs of the recorder, oldest first."""
         rows = self._db.rows("SELECT id, began, ended, why, hostname, version, interval FROM runs ORDER BY id")
         return list(self.damage.readable("run", run_of, ((row[0], row) for row in rows)))
 
@@ -302,7 +301,6 @@ class Recording(SampleStore):
     # Samples
 
     def at(self, moment: float) -> Kept | None:
-        """The last sample not later than ``moment``, or the first one if all are later; None if there are none."""
         if not self._blocks:
             return None
         place = max(bisect_right(self._begins, moment) - 1, 0)
@@ -318,7 +316,6 @@ class Recording(SampleStore):
         return None
 
     def devices(self, begin: float, end: float) -> Iterator[tuple[float, tuple[Device, ...]]]:
-        """The devices of each sample from ``begin`` to ``end``."""
         for at, (decoder, _) in self.positions(begin, end):
             yield at, decoder.devices()
 
@@ -372,7 +369,6 @@ class Recording(SampleStore):
     # What happened
 
     def events(self) -> Sequence[MachineEvent]:
-        """The events, oldest first. The list may grow: do not change it."""
         rows = self._db.rows("SELECT id, at, event FROM events WHERE id > ? ORDER BY id", (self._last_event,))
         if rows:
             self._last_event = rows[-1][0]

@@ -31,7 +31,6 @@ class SampleRedactor:
     # Finding names
 
     def learn(self, kept: Kept) -> None:
-        """Finds what is private in a sample."""
         snapshot = kept.snapshot
         rows: tuple[Device | Process, ...] = (*snapshot.devices, *snapshot.processes, *snapshot.bystanders)
         new: list[msgspec.Struct] = [row for row in rows if self._is_new(_key(row))]
@@ -67,7 +66,6 @@ class SampleRedactor:
         return str(self._redactor.replaced(uuid, "uuid"))
 
     def part(self, part: _S) -> _S:
-        """A struct with other names."""
         return msgspec.convert(self._redactor.replaced(msgspec.to_builtins(part)), type(part))
 
     def findings(self, found: tuple[Finding, ...]) -> tuple[Finding, ...]:

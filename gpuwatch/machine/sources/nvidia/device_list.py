@@ -81,7 +81,6 @@ class DeviceList:
         self.woke = False
 
     def note_power_management(self, device: NvmlDevice) -> None:
-        """Updates ``device.may_sleep``."""
         device.may_sleep = self._runtime_pm.managed(device.pci_bus_id)
 
     def asleep(self, device: NvmlDevice) -> bool:
@@ -119,7 +118,6 @@ class DeviceList:
         return device
 
     def _ask(self, index: int) -> _Answer:
-        """Which device is at ``index``."""
         lib, handle, called = self._lib, None, "nvmlDeviceGetHandleByIndex"
         try:
             handle = lib.nvmlDeviceGetHandleByIndex(index)

@@ -87,7 +87,6 @@ class NvmlSource:
 
     @property
     def devices(self) -> Sequence[NvmlDevice]:
-        """The devices of the last :meth:`open` or :meth:`refresh`."""
         return self._list.devices
 
     @property
@@ -173,7 +172,6 @@ class NvmlSource:
         return found
 
     def processes(self, device: NvmlDevice) -> tuple[Sequence[GpuProcess], Sequence[Missing]] | None:
-        """Compute, graphics and MPS processes, each pid once."""
         if device.lost or device.state == ASLEEP or device.handle is None:
             return None
         before = device.listed
@@ -184,7 +182,6 @@ class NvmlSource:
         return found
 
     def utilization(self, device: NvmlDevice) -> tuple[Mapping[int, Utilization], Missing | None]:
-        """``nvmlDeviceGetProcessUtilization``: the newest sample of each pid since the last call."""
         return self._process_lists.utilization(device)
 
     def topology(self) -> Topology:
