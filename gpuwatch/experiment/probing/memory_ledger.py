@@ -56,7 +56,8 @@ class MemoryLedger:
             held = mine.get(device.uuid)
             entry = self._entry(device, None if held is None else int(held), others)
             if known is not None:
-                fuller = device.uuid in used and _fuller(entry, known)
+                held_now = (entry.process_bytes or 0, entry.used_bytes or 0)
+                fuller = device.uuid in used and held_now >= (known.process_bytes or 0, known.used_bytes or 0)
                 entry = msgspec.structs.replace(
                     entry if fuller else known,
                     others_start_bytes=known.others_start_bytes,
@@ -138,10 +139,6 @@ def _others(snapshot: Snapshot, device: Device, run: Collection[int]) -> int | N
     ]
     known = [amount for amount in held if amount is not None]
     return int(sum(known)) if len(known) == len(held) else None
-
-
-def _fuller(memory: DeviceMemory, other: DeviceMemory) -> bool:
-    return (memory.process_bytes or 0, memory.used_bytes or 0) >= (other.process_bytes or 0, other.used_bytes or 0)
 
 
 def _bytes(device: Device, metric: str) -> int | None:

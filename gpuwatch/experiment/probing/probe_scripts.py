@@ -107,20 +107,14 @@ def read_header(path: Path) -> ProbeScript:
     try:
         tree = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
         docstring = ast.get_docstring(tree) or ""
-        literals = {
-            target.id: ast.literal_eval(node.value)
-            for node in tree.body
-            if isinstance(node, ast.Assign)
-            for target in node.targets
-            if isinstance(target, ast.Name) and target.id in ("CONFIG", "ENVIRONMENT")
-        }
-        config: dict[str, Any] = literals["CONFIG"]
+        found = literals(tree, "CONFIG", "ENVIRONMENT")
+        config: dict[str, Any] = found["CONFIG"]
         _, _, rest = docstring.partition("\n\n")
         return msgspec.convert(
             {
                 **config,
                 "summary": " ".join(rest.partition("\n\n")[0].split()),
-                "environment": literals.get("ENVIRONMENT", {}),
+                "environment": found.get("ENVIRONMENT", {}),
                 "path": str(path),
             },
             ProbeScript,
@@ -128,3 +122,14 @@ def read_header(path: Path) -> ProbeScript:
         )
     except (OSError, SyntaxError, ValueError, KeyError, msgspec.ValidationError) as error:
         raise GpuwatchError(f"probe script {path.name} has no readable header: {error}") from error
+
+
+def literals(tree: ast.Module, *names: str) -> dict[str, Any]:
+    """The literals that a module assigns to these names; it is not run."""
+    return {
+        target.id: ast.literal_eval(node.value)
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name) and target.id in names
+    }

@@ -9,7 +9,7 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from gpuwatch.experiment.probing.probe_scripts import ProbeScript
+from gpuwatch.experiment.probing.probe_scripts import ProbeScript, literals
 
 _WIDTH = 98
 
@@ -35,8 +35,4 @@ def _python(value: object) -> str:
 
 
 def _literal(path: Path, name: str) -> Any:
-    """The literal that the module at ``path`` assigns to ``name``."""
-    for node in ast.parse(path.read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == name for t in node.targets):
-            return ast.literal_eval(node.value)
-    raise ValueError(f"{path.name} has no {name}")
+    return literals(ast.parse(path.read_text(encoding="utf-8")), name)[name]

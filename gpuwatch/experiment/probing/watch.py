@@ -428,7 +428,7 @@ class Watch:
                 asked=tuple(self._asked),
                 kills=self._guarded.kills_before,
                 peak_bytes=self._reports.resident,
-                total_bytes=self._host_bytes(),
+                total_bytes=None if self._latest is None else self._latest.host.memory_total_bytes,
                 pids=self._processes.pids | {self._reports.program or 0},
                 left=self._reports.left,
                 problems=tuple(self._problems(draft.run)),
@@ -453,10 +453,6 @@ class Watch:
             draft,
             run=msgspec.structs.replace(run, memory_profiles=profiles, problems=(*run.problems, *problems)),
         )
-
-    def _host_bytes(self) -> int | None:
-        total = self._latest.host.memory_total_bytes if self._latest is not None else None
-        return None if total is None else int(total)
 
     def _problems(self, run: Run) -> Iterator[str]:
         # A program that runs yet, or was killed, may not have got beyond its imports.

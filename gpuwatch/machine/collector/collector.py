@@ -199,7 +199,9 @@ class Collector:
                 description = replace(description, unified_memory=True)
             self._rates.add(device.uuid, device.counters_at, readings, missing)
             if not self._on_demand:
-                _not_asked(readings, missing)
+                for metric_id in _ON_DEMAND_IDS:
+                    if metric_id not in readings:
+                        missing.setdefault(metric_id, _ON_DEMAND)
             item = replace(description, readings=readings, missing=missing, mig_instances=device.mig_instances)
             if complete:
                 self._made[device.uuid] = _Made(read, lacks, rows, description, item)
@@ -359,12 +361,6 @@ _ON_DEMAND_IDS = tuple(spec.id for spec in METRICS if spec.lane is Lane.ON_DEMAN
 _ON_DEMAND = Missing(
     "no_sample", detail="only gpuwatch snapshot makes this call, which takes 20 ms; --gpm reads the mean"
 )
-
-
-def _not_asked(readings: dict[str, Value], missing: dict[str, Missing]) -> None:
-    for metric_id in _ON_DEMAND_IDS:
-        if metric_id not in readings:
-            missing.setdefault(metric_id, _ON_DEMAND)
 
 
 def _is_unified(readings: Mapping[str, Value], missing: Mapping[str, Missing]) -> bool:

@@ -86,7 +86,9 @@ class SharedSamples:
     def is_usable(self, seen: Mapping[str, SeenDevice]) -> bool:
         """Whether its first sample is new and has what a collector here would have."""
         first = self.first
-        if first is None or not _is_new(first, self.interval) or not _has(first, seen):
+        if first is None or not _has(first, seen):
+            return False
+        if abs(time.time() - first.taken_at.timestamp()) > 2 * self.interval + _FRESH + first.took_seconds:
             return False
         if self._own is None:
             return True
@@ -157,10 +159,6 @@ def find(interval: float, *, gpm: bool, seen: Mapping[str, SeenDevice]) -> Share
                 shared.close()
         recorder.close()
     return chosen
-
-
-def _is_new(snapshot: Snapshot, interval: float) -> bool:
-    return abs(time.time() - snapshot.taken_at.timestamp()) <= 2 * interval + _FRESH + snapshot.took_seconds
 
 
 def _has(snapshot: Snapshot, seen: Mapping[str, SeenDevice]) -> bool:
