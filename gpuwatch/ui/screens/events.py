@@ -34,11 +34,9 @@ class EventList(ItemList[MachineEvent]):
 
     BINDINGS = bindings("events")
 
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__("Events", id=id)
-        self._view: View | None = None
-        self._new = 0
-        self._wanted: WordFilter | None = None
+    _view: View | None = None
+    _new = 0
+    _wanted: WordFilter | None = None
 
     def show(self, view: View, new: int, wanted: WordFilter | None = None) -> None:
         """Shows the events that match a filter; the latest ``new`` of all are highlighted as unseen."""
@@ -106,7 +104,7 @@ class EventsScreen(FilterableScreen):
 
     def __init__(self) -> None:
         super().__init__()
-        self.event_list = EventList(id="event-list")
+        self.event_list = EventList("Events", id="event-list")
         self._new = 0
         self._count = 0
         self._since: float | None = None

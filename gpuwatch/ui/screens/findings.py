@@ -51,10 +51,8 @@ class FindingList(ItemList[Entry]):
 
     BINDINGS = bindings("findings")
 
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__("Findings", id=id)
-        self._view: View | None = None
-        self._wanted: WordFilter | None = None
+    _view: View | None = None
+    _wanted: WordFilter | None = None
 
     def show(self, view: View, wanted: WordFilter | None = None) -> None:
         """Shows the entries that match a filter; the cursor stays with its finding."""
@@ -159,7 +157,7 @@ class FindingsScreen(FilterableScreen):
 
     def __init__(self) -> None:
         super().__init__()
-        self.finding_list = FindingList(id="finding-list")
+        self.finding_list = FindingList("Findings", id="finding-list")
         self.evidence = Text("Evidence, and what to do", id="evidence")
         self.page = Text("Cause page", id="page")
         """The page of the selected finding's cause, beside it on a wide terminal."""

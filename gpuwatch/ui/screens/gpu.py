@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
@@ -55,10 +56,8 @@ def _since(at: float | None, now: float) -> str:
 class Identity(Painted):
     """The device's identity, and the other devices."""
 
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id)
-        self._shown: tuple[Device, View] | None = None
-        self._places: list[tuple[int, int, str]] = []
+    _shown: tuple[Device, View] | None = None
+    _places: Sequence[tuple[int, int, str]] = ()
 
     def show(self, device: Device, view: View) -> None:
         """Two lines: the list of devices, then UUID and PCI address."""
@@ -79,12 +78,13 @@ class Identity(Painted):
         device, view = self._shown
         pen = Pen(width)
         pen.add(" ◂ ", "key" if len(view.devices) > 1 else "faint")
-        self._places = []
+        places = []
         for other in view.devices:
             here = other.uuid == device.uuid
             text = f"[{other.index}]" if here else f" {other.index} "
-            self._places.append((pen.x, pen.x + width_of(text), other.uuid))
+            places.append((pen.x, pen.x + width_of(text), other.uuid))
             pen.add(text, "title" if here else "dim")
+        self._places = places
         pen.add(" ▸", "key" if len(view.devices) > 1 else "faint")
         if pen.left > _LEAST_NAME:
             pen.add("  ").add(printable(device.name), "strong")
@@ -135,7 +135,7 @@ class GpuScreen(FilterableScreen, ProcessRowsScreen):
     def __init__(self) -> None:
         super().__init__()
         self.identity = Identity(id="identity")
-        self.readings = Readings(id="readings")
+        self.readings = Readings("Readings", id="readings")
         self.graphs = Graphs(id="graphs")
         self.processes = ProcessTable(id="processes")
         self.about = About("About", id="about")

@@ -254,7 +254,7 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
         if self.users is None:
             from gpuwatch.ui.widgets.user_table import UserTable
 
-            self.users = UserTable(id="users")
+            self.users = UserTable("Users", id="users")
             self.users.add_class("-away")
             await self.mount(self.users, after=self.processes)
         self.users.by_job = False

@@ -23,9 +23,7 @@ _SAMPLE = 0.1
 class ProbeDetails(Text):
     """Lines beside a graph."""
 
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__("", id=id)
-        self.headed = True
+    headed = True
 
     def show_text(self, title: str, lines: Lines) -> None:
         self.title = [(title, "title")]

@@ -27,14 +27,11 @@ class Readings(ScrollList):
 
     BINDINGS = bindings("readings")
 
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__("Readings", id=id)
-        self._table: Table | None = None
-        self._device: Device | None = None
-        self._of: tuple[object, ...] = ()
-        self._stale = False
-        self.unfolded = False
-        """Whether readings that the device does not have are shown."""
+    unfolded = False
+    """Whether readings that the device does not have are shown."""
+    _table: Table | None = None
+    _device: Device | None = None
+    _of: tuple[object, ...] = ()
 
     @property
     def counts(self) -> tuple[int, int]:

@@ -52,19 +52,19 @@ class ScrollList(Painted, can_focus=True):
     Without a frame (on small terminals) there is no title, unless ``headed``.
     """
 
-    def __init__(self, title: str, *, id: str | None = None) -> None:
+    note = ""
+    framed = True
+    headed = False
+    """Whether the title gets its own line if there is no frame."""
+    top = 0
+    cursor: int | None = None
+    content: Sequence[Line] = ()
+    head: Sequence[Line] = ()
+    """Fixed lines above the list."""
+
+    def __init__(self, title: str = "", *, id: str | None = None) -> None:
         super().__init__(id=id)
         self.title: list[Span] = [(title, "title")]
-        self.note = ""
-        self.head: list[Line] = []
-        """Fixed lines above the list."""
-        self.content: Sequence[Line] = []
-        self.framed = True
-        self.headed = False
-        """Whether the title gets its own line if there is no frame."""
-        self.top = 0
-        self.cursor: int | None = None
-        self._stale = False
 
     @property
     def counts(self) -> tuple[int, int]:
@@ -77,7 +77,7 @@ class ScrollList(Painted, can_focus=True):
         return max(self.size.height - 2 * int(self.framed) - len(self._above), 1)
 
     @property
-    def _above(self) -> list[Line]:
+    def _above(self) -> Sequence[Line]:
         if self.framed or not self.headed:
             return self.head
         pen = Pen(self.inner)
@@ -201,12 +201,13 @@ class ScrollList(Painted, can_focus=True):
 class ItemList(ScrollList, Generic[Item]):
     """One line for each item, and a cursor; without items, a line that says why."""
 
+    cursor = 0
+    total = 0
+    """Number of items without a filter."""
+
     def __init__(self, title: str, *, id: str | None = None) -> None:
         super().__init__(title, id=id)
-        self.cursor = 0
         self.items: list[Item] = []
-        self.total = 0
-        """Number of items without a filter."""
 
     @property
     def counts(self) -> tuple[int, int]:

@@ -46,12 +46,9 @@ class UserTable(ItemList[Total]):
 
     BINDINGS = bindings("users")
 
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__("Users", id=id)
-        self._view: View | None = None
-        self._filter: Filter | None = None
-        self.by_job = False
-        self.headed = False
+    by_job = False
+    _view: View | None = None
+    _filter: Filter | None = None
 
     @property
     def chosen(self) -> Total | None:
