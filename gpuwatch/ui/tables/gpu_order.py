@@ -60,9 +60,6 @@ class SteadyOrder:
     def of(self, view: View, order: GpuOrder) -> tuple[Device, ...]:
         """The devices of ``view`` in an order that is a few seconds old at most."""
         devices = view.devices
-        if order == "index" or len(devices) < 2:
-            self._at = float("-inf")
-            return tuple(devices)
         of = (order, frozenset(device.uuid for device in devices))
         if of != self._of or not 0 <= view.moment - self._at < _AGAIN:
             self._of, self._at = of, view.moment
