@@ -190,16 +190,9 @@ class FindingsScreen(FilterableScreen):
         view, entry = self._view, self.finding_list.chosen
         if view is None:
             return
-        lines: Lines = []
-        if entry is None and self.filter is not None:
-            self.evidence.title = [("Evidence, and what to do", "title")]
-        elif entry is None:
-            self.evidence.title = [("What was checked", "title")]
-            lines = _looked_for(view)
-        else:
-            well = isinstance(entry, Finding) and entry.id == "healthy"
-            self.evidence.title = [("What was checked" if well else "Evidence, and what to do", "title")]
-            lines = entry_lines(entry, view.snapshot)
+        checked = self.filter is None if entry is None else isinstance(entry, Finding) and entry.id == "healthy"
+        self.evidence.title = [("What was checked" if checked else "Evidence, and what to do", "title")]
+        lines = entry_lines(entry, view.snapshot) if entry is not None else _looked_for(view) if checked else []
         room = max(self._left - 4, 10)
         folded = [part for line in lines for part in wrapped(line, room)]
         if self.page.display:
