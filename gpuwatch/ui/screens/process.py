@@ -9,7 +9,6 @@ from typing import ClassVar
 
 from textual import events
 from textual.containers import Horizontal
-from textual.message import Message
 
 from gpuwatch.core.model.snapshot import Process
 from gpuwatch.machine.collector.host_access import DeviceNumbers
@@ -31,16 +30,6 @@ from gpuwatch.ui.widgets.scroll_list import WAITING, Sections
 
 _AGAIN = 10.0
 """Seconds after which details are read again."""
-
-
-class ProcessRead(Message, bubble=False):
-    """Result of the thread that reads the details of a process."""
-
-    def __init__(self, who: Identity, details: Details, numbers: DeviceNumbers) -> None:
-        super().__init__()
-        self.who = who
-        self.details = details
-        self.numbers = numbers
 
 
 class Part(Sections):
@@ -207,29 +196,28 @@ class ProcessScreen(TabScreen):
                 numbers = host.device_numbers(who[0]) if not found.problem else ()
             except Exception as error:  # noqa: BLE001  (a thread that dies silently would look like a hang)
                 found = Details(problem=f"reading broke off: {type(error).__name__}: {error}")
-            self.post_message(ProcessRead(who, found, numbers))
+            self.call_later(self._take_details, who, found, numbers)  # a message, which any thread may send
 
         threading.Thread(target=work, name="gpuwatch-process", daemon=True).start()
 
-    def on_process_read(self, message: ProcessRead) -> None:
-        """Takes the details; another process may be shown by now."""
+    def _take_details(self, who: Identity, details: Details, numbers: DeviceNumbers) -> None:
+        """Takes what was read; another process may be shown by now."""
         self._asked, self._read_at, read_clock = None, time.monotonic(), self.gpuwatch.session.clock()
-        ended = message.details.problem and message.who[1] is not None and not self.gpuwatch.session.host.unreachable
-        self._ended = message.who if ended else None
-        if self._ended is None or self._details_of != message.who:
+        ended = details.problem and who[1] is not None and not self.gpuwatch.session.host.unreachable
+        self._ended = who if ended else None
+        if self._ended is None or self._details_of != who:
             # Details read before its exit stay on screen.
-            self._details_of, self.details, self.numbers = message.who, message.details, message.numbers
+            self._details_of, self.details, self.numbers = who, details, numbers
             self._read_clock = read_clock
-        if self._view is not None and self.gpuwatch.tab is self:
-            self.show(self._view)
+        if self.gpuwatch.tab is self:
+            self.show_again()
 
     # Actions
 
     def on_resize(self, event: events.Resize) -> None:
         """Wraps the lines again once the panes have their new width."""
         super().on_resize(event)
-        if self._view is not None:
-            self.call_after_refresh(self.show, self._view)
+        self.call_after_refresh(self.show_again)
 
     def action_move(self, where: str) -> None:
         people = self.people()
@@ -241,8 +229,7 @@ class ProcessScreen(TabScreen):
             number = people.index(who) + step if who in people else 0
             self.gpuwatch.chosen_process = people[number % len(people)]
             self.about.top = self.facts.top = 0
-            if self._view is not None:
-                self.show(self._view)
+            self.show_again()
 
     def action_environment(self) -> None:
         self.about.focus()
