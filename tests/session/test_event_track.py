@@ -83,6 +83,15 @@ def test_marks_and_incidents_are_drawn_with_the_worst_on_top() -> None:
     assert "The driver does not answer" in names
 
 
+def test_a_name_below_the_track_is_whole_where_there_is_room() -> None:
+    long = "bob's notebook.py (4242) holds 5320 MiB on idle GPU 3, and its parent is gone"
+    assert long in drawn(of_events([event(10, "idle-memory.began", long, "warning", "a", 1)]), 160)[1]
+    later = event(50, "throttle.began", HOT, "warning", "a", 2)
+    names = drawn(of_events([event(10, "idle-memory.began", long, "warning", "a", 1), later]), 120)[1]
+    assert "holds 5320 MiB on idle GPU 3 " not in names
+    assert HOT in names
+
+
 @pytest.mark.parametrize("width", [12, 13, 40, 79, 200])
 def test_any_width_is_filled(width: int) -> None:
     for happened in (Track(), of_events(EVENTS), of_events([event(at, "x.began", HOT, number=at) for at in range(90)])):

@@ -123,6 +123,16 @@ def test_a_narrow_line_keeps_what_is_wrong_and_says_the_rest_shorter(width: int)
     assert "✖ Wrong: GPU 0 lost" in line
 
 
+def test_what_is_shortened_leaves_its_room_to_the_rest() -> None:
+    """Of a long cause the first clause is shown; the cells of the others are the idle holder's and the advice's."""
+    long = replace(LOST, title="GPU 0 throttled (thermal) while its core is cool: " + "its memory or " * 5 + "a sensor")
+    line = said(machines.pair(), machines.HELD, replace(long, action="Look."), width=144)
+    assert "holds 130.4 GiB on 1, 14 min · ✖ Wrong: GPU 0 throttled (thermal) while its core is cool  → Look." in line
+    assert line.endswith("[f] why")
+    whole = said(machines.pair(), machines.HELD, long, width=240)
+    assert long.title in whole
+
+
 async def test_each_part_leads_to_what_it_is_about(stage: Stage) -> None:
     async with stage.app.run_test(size=(120, 40)) as pilot:
         overview = stage.app.overview

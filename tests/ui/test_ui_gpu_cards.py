@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from gpuwatch.core.model.findings import CAUSES
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Device
+from gpuwatch.explain.diagnosis.rules.hot_component import heat
 from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.machine.history.metric_series import History
 from gpuwatch.session.view import View
@@ -27,6 +29,7 @@ from gpuwatch.ui.settings.settings_file import default_path, load, understood
 from gpuwatch.ui.tables.gpu_fields import ALL, DEFAULT_FIELDS, FIELDS, GRAPHS, in_card, in_line, shown_fields
 from gpuwatch.ui.tables.gpu_order import GpuChoice
 from gpuwatch.ui.tables.load_levels import FULL, HIGH, NORMAL, Thresholds, rank
+from tests.diagnosis.test_every_cause import CASES
 from tests.ui import machines
 from tests.ui.conftest import Stage
 from tests.ui.waiting import until
@@ -382,6 +385,32 @@ def test_a_mark_in_a_line_stands_in_a_blank_before_the_number() -> None:
 )
 def test_a_sentence_loses_its_last_clauses_first(width: int, text: str) -> None:
     assert shortened("uncorrected ECC errors: 3 new (likely), 4 in total", width) == text
+
+
+def whole_parts(text: str) -> set[str]:
+    """What a sentence is shortened to without a sign that it was cut."""
+    return {short for width in range(1, len(text)) if not (short := shortened(text, width)).endswith("…")}
+
+
+def test_a_list_is_shown_whole_or_not_at_all() -> None:
+    """One or two of the things that it may be are not what it is."""
+    cool = "GPU 1 throttled (thermal) while its core is cool"
+    assert whole_parts(f"{cool}: its memory, its voltage regulators or a sensor") == {cool, "GPU 1 throttled (thermal)"}
+    assert whole_parts("lost: the cable, the slot, and the card") == {"lost"}
+    assert whole_parts("GPUs 0, 1, 5 lost, at once") == {"GPUs 0, 1, 5 lost"}
+    assert whole_parts("held by (alice, bob) in all") == set()
+    assert whole_parts("TensorFlow refused GPU 0, and with it its GPUs") == {"TensorFlow refused GPU 0"}
+
+
+@pytest.mark.parametrize("cause", CASES)
+def test_no_title_of_a_finding_is_cut_within_a_list(cause: str) -> None:
+    titles = {entry.title for entry in CASES[cause]()} | {heat(machines.device(), 40.0).title}
+    for title in titles | {CAUSES[cause]}:
+        for short in whole_parts(title):
+            rest, same = title.removeprefix(short).partition(": ")[0], short.rpartition(": ")[2]
+            assert short.count("(") == short.count(")")
+            assert not (rest.startswith(",") and re.search(r" n?or ", rest)), (title, short)
+            assert not (rest.startswith(",") and "," in same and re.search(r" and ", rest)), (title, short)
 
 
 @pytest.mark.parametrize("width", range(60, 250, 10))

@@ -59,13 +59,27 @@ _SEPARATORS = (re.compile(r"[/,;:=&|]"), re.compile(r"[_.-]"))
 """Behind which a word too long for a line breaks, the better ones first."""
 _BREAKS = re.compile(r": |, | while | and (?:has|is|was) | \([^)]*\)(?=$|[:,])")
 """Where a sentence may end: a colon, a comma, a clause, a note in brackets."""
+_LAST_OF_LIST = re.compile(r" (?:and|n?or) ")
+
+
+def _ends(text: str, at: int) -> bool:
+    """Whether ``text`` says the same up to ``at``: one or two of the causes in ``A, B or C`` are not all of them."""
+    head, tail = text[:at].rpartition(": ")[2], text[at:].partition(": ")[0]
+    if text[:at].count("(") != text[:at].count(")"):
+        return False
+    if not tail.startswith(", "):
+        return True
+    last = _LAST_OF_LIST.search(tail, 1)
+    clause = tail.startswith(", and ") and "," not in head  # ``…, and with it its GPUs``
+    return (last is None or clause) and not (head[-1:].isdigit() and tail[2:3].isdigit())
 
 
 def shortened(text: str, width: int) -> str:
     """``text`` in ``width`` cells without what its last clauses add; cut only if its first clause does not fit."""
     if width_of(text) <= width:
         return text
-    fitting = [part for found in _BREAKS.finditer(text) if width_of(part := text[: found.start()]) <= width]
+    parts = (text[: found.start()] for found in _BREAKS.finditer(text) if _ends(text, found.start()))
+    fitting = [part for part in parts if width_of(part) <= width]
     return fitting[-1] if fitting else cut(text, width)
 
 

@@ -86,16 +86,21 @@ def _of_finding(finding: Finding, snapshot: Snapshot, count: int) -> Wrong:
 def write_wrong(pen: Pen, wrong: Wrong, key: tuple[str, str]) -> None:
     """``✖ Wrong: GPU 1 lost  → reboot   1 of 3 [f] why``, up to the end of the line; ``key``: what shows the rest."""
     glyph, label, ink = SEVERITIES[wrong.severity]
-    more = f" 1 of {wrong.number}  " if wrong.number > 1 else " "
+    more = _count(wrong)
     pen.add(f"{glyph} {label}: ", ink).add(wrong.lead, "strong")
-    why = f" {key[1]} " if pen.x + width_of(wrong.text) + len(more + key[0] + key[1]) + 2 <= pen.limit else " "
-    room = Pen(pen.left - len(more + key[0] + why))
-    shown = shortened(wrong.text, room.left)
-    room.add(shown, "text")
-    if wrong.action and shown == wrong.text and room.left > 12:
-        room.add("  → ", ink).add(wrong.action, "dim")
-    end = pen.x + room.limit
-    pen.write(room.spans).to(end).add(more, "dim").add(key[0], "key").add(why, "dim")
+    room = pen.left - len(more + key[0]) - 1
+    shown = shortened(wrong.text, room)
+    why = f" {key[1]} " if width_of(shown) + len(key[1]) + 1 <= room else " "
+    text = Pen(room + 1 - len(why))
+    text.add(shown, "text")
+    if wrong.action and text.left > 12:
+        text.add("  → ", ink).add(wrong.action, "dim")
+    end = pen.x + text.limit
+    pen.write(text.spans).to(end).add(more, "dim").add(key[0], "key").add(why, "dim")
+
+
+def _count(wrong: Wrong) -> str:
+    return f" 1 of {wrong.number}  " if wrong.number > 1 else " "
 
 
 SEVERITIES = {
@@ -109,7 +114,10 @@ SEVERITIES = {
 def answer_line(pen: Pen, view: View, chosen: str = "") -> list[Place]:
     """Draws the line; returns its places (start, end, part). ``chosen``: the part under the cursor."""
     parts, wrong = parts_of(view), wrong_now(view)
-    least = min(_LEAST, width_of(wrong.lead + wrong.text) + len(" ▲ Wrong:  1 of 1  [f] ")) if wrong is not None else 0
+    least = 0
+    if wrong is not None:
+        around = width_of(wrong.lead + _count(wrong)) + len(f" ▲ {SEVERITIES[wrong.severity][1]}: [f] ")
+        least = min(_LEAST, width_of(shortened(wrong.text, max(_LEAST, pen.limit // 2) - around)) + around)
     texts = [part.forms[0] for part in parts]
     for number in range(max((len(part.forms) for part in parts), default=1)):
         for place, part in enumerate(parts):

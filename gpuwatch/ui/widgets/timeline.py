@@ -17,13 +17,14 @@ from gpuwatch.ui.drawing.cells import cut, width_of
 from gpuwatch.ui.drawing.clock import clock
 from gpuwatch.ui.drawing.lines import Line, Span
 from gpuwatch.ui.drawing.pen import Pen
+from gpuwatch.ui.drawing.wrapping import shortened
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.widgets.strips import Strip
 
 _LEAST = 12
 """Minimum cells of a track."""
-_NAME, _SHORTEST = 36, 14
-"""Most and fewest cells of a name below the track."""
+_SHORTEST = 14
+"""Fewest cells of a name below the track."""
 _CLOCKS = 18
 """Cells for each time below the track."""
 
@@ -182,17 +183,22 @@ def labels(past: PlayheadPosition, happened: Track, width: int) -> list[Span]:
     cells: list[Span] = [(" ", "text")] * width
 
     def put(at: float, text: str, ink: str, least: int) -> None:
-        place = max(int((at - begin) / value), 0)
-        free = next((x for x in range(place, width) if cells[x] != (" ", "text")), width) - place
-        free -= 1 if place + free < width else 0
+        place = cell(at)
+        others = starts - set(range(place + _SHORTEST + 1))
+        taken = (x for x in range(place, width) if x in others or cells[x] != (" ", "text"))
+        free = next(taken, width + 1) - place - 1
         if free >= least and (place == 0 or cells[place - 1] == (" ", "text")):
-            shown = cut(text, min(free, _NAME))
+            shown = shortened(text, free)
             cells[place : place + width_of(shown)] = [(shown, ink), *[("", ink)] * (width_of(shown) - 1)]
 
+    def cell(at: float) -> int:
+        return max(int((at - begin) / value), 0)
+
     named = [incident for incident in happened.incidents if incident.begin <= past.end and incident.end >= past.begin]
+    starts = {cell(incident.begin) for incident in named}
     for incident in sorted(named, key=lambda incident: (incident.severity != "error", incident.begin)):
         name = printable(incident.text)
-        put(max(incident.begin, past.begin), name, incident.severity, min(width_of(name), _SHORTEST))
+        put(incident.begin, name, incident.severity, min(width_of(name), _SHORTEST))
     for at, text in round_times(past.begin, past.end, max(width // _CLOCKS, 1)):
         put(at, text, "dim", len(text))
     return _joined(cells)
