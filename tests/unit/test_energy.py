@@ -30,25 +30,34 @@ def meter(*shots: tuple[Device, ...]) -> EnergyMeter:
     return made
 
 
-@given(st.lists(st.floats(0.0, 1000.0), min_size=1, max_size=20), st.integers(1, 5))
+@given(st.lists(st.floats(1.0, 1000.0), min_size=1, max_size=20), st.integers(1, 5))
 def test_the_counter_counts_whatever_the_power_says(steps: list[float], every: int) -> None:
-    """It is read every few seconds only, and keeps its value in between."""
+    """It is read every few seconds only, and keeps its value in between: from its first change to its last one."""
     counter, shots = 1e7, [(device(joules=1e7, watts=500.0),)]
-    changed = 0.0
-    for number, step in enumerate(steps):
+    for step in steps:
         counter += step
         shots += [(device(joules=counter, watts=500.0),)] * every
-        if counter > shots[number * every][0].readings["energy_joules"]:  # type: ignore[operator]
-            changed = number * every + 1.0
     used = meter(*shots).of(machines.uuid(0))
-    if counter == 1e7:
+    if len(steps) == 1:
         assert used is None
     else:
         assert used is not None
         assert not used.estimated
-        assert used.joules == pytest.approx(counter - 1e7)
-        assert used.seconds == pytest.approx(changed)
+        assert used.joules == pytest.approx(counter - 1e7 - steps[0])
+        assert used.seconds == (len(steps) - 1) * every
         assert used.mean_watts == pytest.approx(used.joules / used.seconds)
+
+
+@pytest.mark.parametrize("age", range(5))
+def test_the_mean_power_is_true_from_the_first_one_on(age: int) -> None:
+    """The first sample may hold a counter that another gpuwatch read seconds ago, which is read every five seconds."""
+    made, told = EnergyMeter(), []
+    for tick in range(40):
+        made.look(machines.snapshot((device(joules=1e6 + 140.0 * ((tick + age) // 5 * 5), watts=140.0),), tick=tick))
+        used = made.of(machines.uuid(0))
+        told += [used.mean_watts] if used is not None else []
+    assert told
+    assert set(told) == {140.0}
 
 
 @given(st.lists(st.one_of(st.none(), st.floats(0.0, 1000.0)), max_size=20))
@@ -65,7 +74,8 @@ def test_without_a_counter_it_is_integrated_and_said_to_be_estimated(watts: list
 
 
 def test_a_counter_that_starts_again_is_not_negative() -> None:
-    used = meter(*((device(joules=one, watts=1.0),) for one in (1e6, 1e6 + 50, 10.0, 40.0))).of(machines.uuid(0))
+    counted = (1e6 - 9, 1e6, 1e6 + 50, 10.0, 40.0)
+    used = meter(*((device(joules=one, watts=1.0),) for one in counted)).of(machines.uuid(0))
     assert used is not None
     assert (used.joules, used.seconds) == (80.0, 2.0)
 

@@ -40,8 +40,8 @@ class _Counted:
     """A device: its counter where it has one, and its power."""
 
     counter: float | None = None
-    counter_at: float = 0.0
-    """When the counter was last seen to change."""
+    counter_at: float | None = None
+    """When the counter was last seen to change; None before: the first value may have been read seconds earlier."""
     counted_joules: float = 0.0
     counted_seconds: float = 0.0
     has_counter: bool = False
@@ -62,10 +62,11 @@ class _Counted:
         self.has_counter = True
         if self.counter is not None and value == self.counter:
             return  # read every few seconds only
-        if self.counter is not None and value > self.counter:
+        if self.counter_at is not None and self.counter is not None and value > self.counter:
             self.counted_joules += value - self.counter
             self.counted_seconds += at - self.counter_at
-        self.counter, self.counter_at = value, at  # a lower one was reset with the driver
+        self.counter_at = at if self.counter is not None else None
+        self.counter = value  # a lower one was reset with the driver
 
     def _sample(self, watts: float | None, at: float) -> None:
         if watts is not None and self.watts is not None and 0 < at - self.watts_at <= UNOBSERVED:
@@ -75,7 +76,7 @@ class _Counted:
 
     @property
     def energy(self) -> Energy | None:
-        """None until two readings exist."""
+        """None until two readings exist whose times are known."""
         counted = self.has_counter
         joules = self.counted_joules if counted else self.sampled_joules
         seconds = self.counted_seconds if counted else self.sampled_seconds
