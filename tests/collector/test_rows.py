@@ -156,6 +156,47 @@ def test_a_row_has_since_when_its_process_is_idle(monkeypatch: pytest.MonkeyPatc
     assert rows.rows(both, device, {}, LACK, None)[0].missing["idle_since"] == LACK
 
 
+@pytest.mark.parametrize("interval", [0.25, 1.0])
+def test_another_process_s_activity_does_not_end_the_idle_time(
+    monkeypatch: pytest.MonkeyPatch, interval: float
+) -> None:
+    """The device's utilization is there before the first sample of who computes, and lingers when that one is gone."""
+    clock = [1000.0]
+    monkeypatch.setattr("gpuwatch.machine.collector.rows.time.time", lambda: clock[0])
+    rows = ProcessRows(ProcessTable())
+    device = SourceDevice(0, "GPU-0", "x", "0000:01:00.0", "9.0")
+    holder, probe = (GpuProcess(pid, "C", 1 << 30) for pid in (4_200_001, 4_200_002))
+
+    def look(busy: float, *entries: GpuProcess, lack: Missing = LACK, **used: int) -> list[float | None]:
+        clock[0] += interval
+        rows.begin(clock[0])
+        shares = {entries[0 if who == "holder" else 1].pid: Utilization(sm, 0, 0, 0) for who, sm in used.items()}
+        found = rows.rows(entries, device, shares, None if shares else lack, busy)
+        return [row.readings.get("idle_since") for row in found]  # type: ignore[misc]
+
+    began = look(0.0, holder, holder=40)[0]
+    assert began, "the driver's first sample is of any time before"
+    for _ in range(60):
+        look(0.0, holder)
+    assert look(8.0, holder, probe) == [began, None], "who of them is not told yet"
+    assert look(90.0, holder, probe, probe=90) == [began, 0]
+    assert look(90.0, holder, probe) == [began, 0], "nothing newer since the last sample"
+    assert look(40.0, holder) == [began], "the probe has ended"
+    assert look(0.0, holder) == [began]
+    assert look(40.0, holder, holder=40) == [0]
+    assert look(40.0, holder) == [0]
+    assert look(0.0, holder)[0] > began  # type: ignore[operator]
+    assert look(0.0, holder, holder=40) == [0], "a kernel between two samples"
+    told = [look(90.0, holder, probe)[0] for _ in range(40)]
+    assert told[0] is not None
+    assert told[-1] is None, "a driver that never has a sample does not tell"
+    unsupported = Missing("not_supported")
+    for alone in (look(0.0, holder, lack=unsupported)[0], look(0.0, holder, lack=unsupported)[0]):
+        assert alone
+    assert look(9.0, holder, lack=unsupported) == [0], "alone on it, it must be the one"
+    assert look(9.0, holder, probe, lack=unsupported) == [None, None]
+
+
 def test_a_document_says_for_how_long_a_process_is_idle() -> None:
     at = datetime.datetime(2026, 11, 20, 10, tzinfo=datetime.UTC)
     rows = [program(pid, gpu=0) for pid in (1, 2, 3)]

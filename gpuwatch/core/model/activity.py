@@ -13,6 +13,8 @@ def is_idle(busy: float | None, own: float | None, *, only_others: bool, alone: 
     ``only_others``: the driver has samples of other processes that compute there, and none of this one.
     ``alone``: no other process is on the GPU.
     """
+    if own is not None and own > IDLE:
+        return False  # also where the GPU rests at this moment: its utilization is that of a shorter time
     if busy is not None and busy <= IDLE:
         return True
     if own is not None:

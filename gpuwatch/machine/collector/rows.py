@@ -23,13 +23,17 @@ _NOT_TOLD = Missing("not_supported", detail="the driver does not tell which proc
 _FAILED = frozenset({"failed", "stale", "device_lost"})
 _MOST_FAILED = 3
 """Samples of a device that may fail until its processes may have computed unseen: their idle times begin again."""
+_NO_NEWER = 5.0
+"""Seconds without a sample of any process of a busy device after which its driver does not tell who computes. Up to
+then nobody's kernel was seen, whatever the device's own utilization says: that of a process that has ended lingers.
+"""
 _OF_GPUS = ("sm_percent", "memory_percent", "encoder_percent", "decoder_percent")
 
 _Key = tuple[int, str | None]
 _Made = tuple[tuple[object, ...], Process]
 """What a row was built from, and the row."""
 _Idle = tuple[int, float | None]
-"""Since when a process does not compute, and its start."""
+"""Since when a process does not compute, 0 if it does; and its start."""
 
 
 T = TypeVar("T")
@@ -69,6 +73,8 @@ class ProcessRows:
         self._idle: dict[str, dict[_Key, _Idle]] = {}
         self._told_in: dict[str, int] = {}
         """The last sample of each device that told who computes."""
+        self._told_at: dict[str, float] = {}
+        """When that was, not counting samples that failed."""
         self._sample = 0
         self._now = 0.0
 
@@ -94,8 +100,14 @@ class ProcessRows:
     ) -> list[Process]:
         """The rows of a device's processes; only changed rows are new objects. ``busy``: the device's utilization."""
         look, now, devices, uuid, index = self._look, self._now, self._devices, device.uuid, device.index
-        made_of_all = (index, utilization, lack, None if busy is None else busy <= IDLE)
-        failed = busy is None or (busy > IDLE and lack is not None and lack.reason in _FAILED)
+        still = busy is not None and busy <= IDLE
+        old = still and uuid not in self._told_in  # the driver's first samples may be of any time before
+        if utilization or still:
+            self._told_at[uuid] = now
+        no_newer = busy is not None and lack is not None and lack.reason == "no_sample"
+        no_newer = no_newer and not still and now - self._told_at.get(uuid, float("-inf")) <= _NO_NEWER
+        made_of_all = (index, utilization, lack, None if busy is None else still, no_newer, old)
+        failed = busy is None or (not still and lack is not None and lack.reason in _FAILED)
         was_idle = self._idle.get(uuid, {}) if self._sample - self._told_in.get(uuid, 0) <= _MOST_FAILED + 1 else {}
         if utilization or not failed:
             self._told_in[uuid] = self._sample
@@ -118,19 +130,26 @@ class ProcessRows:
             changes: int | str = self._absent(pid, now) if facts is None else facts.changes
             key = (pid, entry.mig_instance)
             kept = before.get(key)
-            idle = is_idle(
-                busy,
-                None if used is None else max(used.sm, used.memory),
-                only_others=used is None and working,
-                alone=len(entries) == 1,
-            )
             create_time = None if facts is None else facts.create_time
             was = was_idle.get(key)
             if was is not None and was[1] != create_time:  # another process has its pid
                 was = None
-            if idle or (idle is None and failed and was is not None):
-                idle_now[key] = was or (int(time.time()), create_time)
-            since = idle_now[key][0] if idle else 0 if idle is False else None
+            if no_newer and was is not None:
+                idle: bool | None = was[0] > 0
+            else:
+                idle = is_idle(
+                    busy,
+                    None if used is None or old else max(used.sm, used.memory),
+                    only_others=used is None and working,
+                    alone=len(entries) == 1,
+                )
+            since = None if idle is None else 0
+            if idle:
+                since = was[0] if was is not None and was[0] else int(time.time())
+            if since is not None:
+                idle_now[key] = since, create_time
+            elif failed and was is not None:
+                idle_now[key] = was
             if kept is not None:
                 made = kept[0]
                 same = made[4] is facts and made[3] == changes and (made[0] is entry or made[0] == entry)
