@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from gpuwatch.explain.diagnosis.condition_engine import Conditions
     from gpuwatch.explain.diagnosis.conditions.throttling import ClockEpisodes, Episode
     from gpuwatch.machine.recording.reader import Recording
+    from gpuwatch.session.joined_samples import Before
 
 
 class Judge(ABC):
@@ -49,6 +50,10 @@ class Judge(ABC):
         """Judges what has been taken so far, and from now on every sample."""
         return []
 
+    def precede(self, past: Before) -> None:
+        """Takes what was known before the first sample."""
+        raise NotImplementedError  # a recording is judged from its begin on
+
     def feed(self, status: FeedStatus, now: float) -> list[MachineEvent]:
         """Looks at the collector and the driver."""
         return []
@@ -64,6 +69,7 @@ class LiveJudge(Judge):
     def __init__(self, conditions: Conditions | None) -> None:
         self._conditions = conditions
         self._unjudged: list[Snapshot] = []
+        self._before: Before | None = None
         self._found: tuple[tuple[object, ...], tuple[Finding, ...]] | None = None
 
     @property
@@ -92,8 +98,15 @@ class LiveJudge(Judge):
             from gpuwatch.explain.diagnosis.condition_engine import Conditions
 
             self._conditions = Conditions()
+            if self._before is not None:
+                self._conditions.precede(*self._before)
         unjudged, self._unjudged = self._unjudged, []
         return [event for snapshot in unjudged for event in self._conditions.look(snapshot)]
+
+    def precede(self, past: Before) -> None:
+        self._before = past
+        if self._conditions is not None:
+            self._conditions.precede(*past)
 
     def feed(self, status: FeedStatus, now: float) -> list[MachineEvent]:
         judged: list[MachineEvent] = []

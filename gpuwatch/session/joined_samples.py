@@ -11,8 +11,12 @@ from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from gpuwatch.core.errors import GpuwatchError
-from gpuwatch.machine.history.machine_event import MachineEvent
+from gpuwatch.explain.diagnosis.conditions.throttling import ClockEpisodes
+from gpuwatch.machine.history.gaps import UNOBSERVED
+from gpuwatch.machine.history.machine_event import Begun, MachineEvent, lasting, onset_key
 from gpuwatch.machine.history.metric_series import History
 from gpuwatch.machine.history.sample_store import Kept, Placed, SampleStore, Times
 from gpuwatch.machine.history.timeline import EVENTS, THINNED, Timeline
@@ -24,6 +28,8 @@ _LOOK_EVERY = 0.5
 """Seconds between looks at a file that grows."""
 _STRETCHES_EVERY = 5.0
 """Seconds between two looks for gaps in all of the recording."""
+_THROTTLING_SECONDS = 3600.0
+"""How far back it is looked for throttling."""
 _NEAR = 2.5
 """A kept sample is used where the recording has none within so many seconds or intervals: the recorder did not run."""
 
@@ -50,6 +56,10 @@ class JoinedSamples(SampleStore):
         since = times[0] if times else time.time()
         self._earlier = [event for event in recording.events() if event.at < since]
         """Events from before the dashboard was started: it notices later ones itself."""
+        self._lasting = lasting(self._earlier)
+        self._until = times[-1] if times else since
+        self._numbers = max((event.occurrence for event in self._earlier), default=0)
+        """The numbers of occurrences that the recorder has used."""
         self._stretched = float("-inf")
         self._stretches: list[tuple[float, float]] = []
         self._events: list[MachineEvent] = []
@@ -115,9 +125,27 @@ class JoinedSamples(SampleStore):
         last = (len(kept), kept[-1] if kept else None)
         if last[0] != self._last_event[0] or last[1] is not self._last_event[1]:
             self._last_event = last
-            self._events = [*self._earlier, *kept]
+            self._events = [*self._earlier, *self._continued(kept)]
             self._latest = self._events[-EVENTS:]
         return self._events
+
+    def _continued(self, kept: Iterable[MachineEvent]) -> Iterator[MachineEvent]:
+        """What was noticed here, without the onsets of what the recorder had seen begin."""
+        lasting = {onset_key(begun.onset): begun.onset for begun in self._lasting}
+        numbers: dict[int, int] = {}
+        for event in kept:
+            if event.occurrence:
+                key = onset_key(event)
+                if key in lasting and (event.at if event.seen is None else event.seen) <= self._until:
+                    numbers[event.occurrence] = lasting.pop(key).occurrence
+                    continue
+                number = numbers.setdefault(event.occurrence, event.occurrence + self._numbers)
+                event = replace(event, occurrence=number)
+            yield event
+
+    def before(self, episodes: ClockEpisodes) -> Before:
+        """What the recorder knew when the first sample was taken here."""
+        return Before(self._lasting, self._until, episodes)
 
     @property
     def latest_events(self) -> Sequence[MachineEvent]:
@@ -126,11 +154,33 @@ class JoinedSamples(SampleStore):
         return self._latest
 
 
+class Before(NamedTuple):
+    """As :meth:`gpuwatch.explain.diagnosis.condition_engine.Conditions.precede` takes it."""
+
+    lasting: Sequence[Begun]
+    until: float
+    episodes: ClockEpisodes
+
+
 class Past(NamedTuple):
-    """A recording of this machine, open for one session, and its last minutes for the graphs."""
+    """A recording of this machine, open for one session, and what is shown of it without looking back."""
 
     recording: Recording
     history: History
+    episodes: ClockEpisodes
+    episodes_since: float
+
+
+def past_of(recording: Recording) -> Past:
+    """With what is read of it once. It has samples."""
+    end = recording.end
+    assert end is not None
+    begin = max(recording.stretches(UNOBSERVED)[-1][0], end - _THROTTLING_SECONDS)
+    episodes = ClockEpisodes()
+    for number, (at, devices) in enumerate(recording.devices(begin, end)):
+        for device in devices:
+            episodes.look(device, at, first=not number)
+    return Past(recording, recording.history(end, GRAPHED_SECONDS, GRAPHED), episodes, begin)
 
 
 def open_past(known: Path | None) -> Past | None:
@@ -145,8 +195,7 @@ def open_past(known: Path | None) -> Past | None:
         with suppress(GpuwatchError):
             recording = open_recording(path)
             recording.events()  # read once, here
-            assert recording.end is not None
-            return Past(recording, recording.history(recording.end, GRAPHED_SECONDS, GRAPHED))
+            return past_of(recording)
     return None
 
 

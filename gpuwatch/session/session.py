@@ -83,6 +83,8 @@ class Session:
             timeline = self._kept = Timeline()
         self.timeline: SampleStore = timeline
         self._past: JoinedSamples | None = None
+        self._episodes_since: float | None = None
+        """From when on throttling is known, if a recording says so."""
         self._earlier: History | None = None
         """Recorded numbers for the graphs, until there is a sample."""
         self.snapshot: Snapshot | None = None
@@ -158,6 +160,8 @@ class Session:
 
         before, self._past = self._past, JoinedSamples(self._kept, recording)
         self.timeline = self._past
+        self._judge.precede(self._past.before(past.episodes))
+        self._episodes_since = past.episodes_since
         if self.playhead is not None:
             self.playhead.timeline = self._past
         if before is not None:
@@ -354,7 +358,9 @@ class Session:
     def _since(self) -> Since:
         """From when on something is known of the moment that is shown: of a recording, since the last jump."""
         if self.player is None:
-            return SINCE_START
+            if self._past is None:
+                return SINCE_START
+            return Since(self._past.recording.begin, self._episodes_since)
         from gpuwatch.session.playhead import GRAPHED_SECONDS
 
         moved = self.playhead.moment if self.playhead is not None and self.playhead.moved else None

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import datetime
 import random
 from collections.abc import Iterator
 from itertools import pairwise
+from typing import Any
 
 import msgspec
 import pytest
@@ -13,13 +15,14 @@ from hypothesis import strategies as st
 
 from gpuwatch.core.formatting.durations import steady_span
 from gpuwatch.core.model.findings import Finding
-from gpuwatch.core.model.snapshot import Problem, Snapshot
+from gpuwatch.core.model.reading import Missing
+from gpuwatch.core.model.snapshot import Problem, Process, Snapshot
 from gpuwatch.core.model.xids import Xid
 from gpuwatch.explain.diagnosis.condition_engine import AGAIN, PAST, Conditions, over
 from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, condition, conditions
 from gpuwatch.explain.diagnosis.conditions.hysteresis import Occurrence, Sign
 from gpuwatch.explain.diagnosis.rule_registry import RULES, Rule
-from tests.diagnosis.watching import GIB, gpu, history, ids, of, program, sample, seconds, watched
+from tests.diagnosis.watching import BEGIN, GIB, gpu, history, ids, of, program, sample, seconds, watched
 
 HOT = {"clocks.event_reasons": "sw-thermal", "clocks.sm_mhz": 1200, "temperature.gpu_celsius": 88}
 CAPPED = {"clocks.event_reasons": "sw-power-cap", "clocks.sm_mhz": 1750, "power.draw_watts": 348.0}
@@ -377,6 +380,53 @@ def test_whether_a_process_is_idle_is_what_its_row_says(since: int) -> None:
     row = msgspec.structs.replace(row, readings={**row.readings, "idle_since": since})
     watch = watched(seconds(70, lambda s: sample(s, [gpu(used=21.0, busy=95.0 if since else 0.0)], [row])))
     assert bool(of(watch.findings, "idle.memory-held")) is bool(since)
+
+
+def idle_row(since: float, **changes: Any) -> Process:
+    """``since``: seconds after the beginning; a negative one: it computes."""
+    row = program(**changes)
+    known = int(BEGIN.timestamp() + since) if since >= 0 else 0
+    return msgspec.structs.replace(row, readings={**row.readings, "idle_since": known})
+
+
+def test_a_process_that_works_now_and_then_is_not_idle() -> None:
+    """One second of every seven, beside another one."""
+
+    def make(second: int) -> Snapshot:
+        works = second % 7 == 0
+        row = idle_row(-1 if works else second // 7 * 7 + 1, sm=60.0 if works else None)
+        return sample(second, [gpu(busy=70.0)], [row, program(8, sm=60.0)])
+
+    assert not any(history(seconds(700, make), "idle.memory-held"))
+    before = lambda s: idle_row(0 if s < 200 else -1 if s < 205 else 205)  # noqa: E731
+    watch = watched(seconds(240, lambda s: sample(s, [gpu()], [before(s)])))
+    assert not of(watch.findings, "idle.memory-held"), "what it had been before its work is over"
+    assert of(watch.past, "idle.memory-held")
+    watch = watched(seconds(400, lambda s: sample(s, [gpu()], [before(s)])))
+    (found,) = of(watch.findings, "idle.memory-held")
+    assert found.since == BEGIN + datetime.timedelta(seconds=205)
+
+
+def test_an_idle_time_that_began_anew_unseen_is_another_one() -> None:
+    def make(second: int) -> Snapshot:
+        row = idle_row(0 if second < 200 else 210)
+        if 200 <= second < 210:
+            row = program()
+            row.missing["idle_since"] = Missing("not_supported")
+        return sample(second, [gpu(busy=0.0 if not 200 <= second < 210 else 70.0)], [row, program(8, held=0.1)])
+
+    (found,) = of(watched(seconds(300, make)).findings, "idle.memory-held")
+    assert found.since == BEGIN + datetime.timedelta(seconds=210)
+
+
+def test_others_are_named_only_where_they_compute() -> None:
+    def said(others: float | None) -> str:
+        rows = [idle_row(0), program(8, held=0.1, sm=others)]
+        (found,) = of(watched(seconds(90, lambda s: sample(s, [gpu(busy=7.0)], rows))).findings, "idle.memory-held")
+        return " ".join(found.evidence)
+
+    assert "utilization 7 %, by others: the driver has no kernel sample" in said(7.0)
+    assert "by others" not in said(None)
 
 
 def test_what_a_sleeping_gpu_does_not_tell_is_not_over() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import time
 from pathlib import Path
 
@@ -9,7 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.machine.history.machine_event import MachineEvent
+from gpuwatch.explain.diagnosis.condition_engine import Conditions
+from gpuwatch.machine.history.machine_event import MachineEvent, lasting
 from gpuwatch.machine.history.timeline import EVENTS, Timeline
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.running_recorders import Announcement
@@ -18,6 +20,9 @@ from gpuwatch.machine.recording.writer import Clock, RecordingWriter
 from gpuwatch.session import joined_samples
 from gpuwatch.session.joined_samples import JoinedSamples, Past, open_past
 from gpuwatch.session.session import Session
+from tests.diagnosis.test_conditions import HOT
+from tests.diagnosis.watching import BEGIN, gpu, of, program, watched
+from tests.diagnosis.watching import sample as watching_sample
 from tests.recording.days import day
 from tests.ui.feed import FakeFeed
 
@@ -133,7 +138,7 @@ def test_events_from_before_the_start_are_those_of_the_recorder(tmp_path: Path) 
 
 def past_of(path: Path) -> Past:
     recording = Recording(path)
-    return Past(recording, recording.history(recording.end or 0.0, 600, METRICS))
+    return joined_samples.past_of(recording)._replace(history=recording.history(recording.end or 0.0, 600, METRICS))
 
 
 def test_a_session_goes_back_beyond_its_start(tmp_path: Path) -> None:
@@ -173,6 +178,66 @@ def test_a_session_goes_back_beyond_its_start(tmp_path: Path) -> None:
     session.look_back_into(after)
     with pytest.raises(Exception, match="closed"):
         after.recording.refresh()
+
+
+@pytest.mark.parametrize("found_after", [1, 40])
+def test_what_lasted_when_it_was_started_began_when_the_recorder_saw_it(tmp_path: Path, found_after: int) -> None:
+    """One fact, one beginning, one event: also where the recording is found after the first samples."""
+
+    def make(second: int) -> Snapshot:
+        hot = HOT if 20 <= second < 400 else {}
+        row = program(7, gpu=1)
+        row.readings["idle_since"] = int(BEGIN.timestamp())
+        return watching_sample(second, [gpu(busy=95.0, readings=hot), gpu(1, used=21.0)], [row])
+
+    recorded, recorder = Recorded(tmp_path / "a.gpuwatch"), Conditions()
+    for shot in (make(second) for second in range(300)):
+        events = tuple(recorder.look(shot))
+        recorded.add([shot], events)
+    feed = FakeFeed()
+    session = Session(feed, clock=lambda: recorded.now, looks_back=True)
+    session.start(lambda: None)
+
+    def show(begin: int, end: int) -> None:
+        for second in range(begin, end):
+            feed.push(make(second))
+            session.take()
+            session.diagnose()
+
+    show(290, 290 + found_after)
+    session.look_back_into(past_of(recorded.path))
+    show(290 + found_after, 380)
+    found = {one.id: one for one in session.findings}
+    hot, idle = found["throttle.thermal"], found["idle.memory-held"]
+    assert hot.since == BEGIN + datetime.timedelta(seconds=20)
+    local = hot.since.astimezone()
+    assert f"since {local:%H:%M:%S}, for 6 min" in hot.evidence[0]
+    assert not any("at least" in line for line in hot.evidence)
+    assert idle.since == BEGIN
+    assert idle.severity == "warning", "it has lasted long enough"
+    assert "for 6 min" in idle.evidence[1]
+    told = ["throttle.began", "idle-memory.began", "idle-memory.changed"]
+    assert [one.kind for one in session.events if one.cause] == told
+    (episode,) = session.throttling("GPU-0", recorded.now + 380)
+    assert (episode.began, episode.at_start) == (hot.since.timestamp(), False)
+    assert session.view().since.throttling == BEGIN.timestamp()
+    show(380, 440)
+    assert [one.kind for one in session.events if one.cause] == [*told, "throttle.ended"]
+    (incident,) = [one for one in session.track.drawn.incidents if one.uuids == ("GPU-0",)]
+    assert (incident.begin, incident.end) == (BEGIN.timestamp() + 20, BEGIN.timestamp() + 399)
+    session.stop()
+
+
+def test_what_the_recorder_found_at_its_own_start_began_at_least_then(tmp_path: Path) -> None:
+    make = lambda second: watching_sample(second, [gpu(busy=95.0, readings=HOT)])  # noqa: E731
+    alone = watched(make(second) for second in range(100))
+    assert of(alone.findings, "throttle.thermal")[0].evidence[0].startswith("at least since ")
+    later = watched(watching_sample(second, [gpu(readings=HOT if second > 5 else {})]) for second in range(100))
+    assert of(later.findings, "throttle.thermal")[0].evidence[0].startswith("since ")
+    onsets = [replace(event, seen=1.0, at=1.0) for event in alone.events if event.cause]
+    begun = lasting([MachineEvent(at=0.5, kind="recording.began", text=""), *onsets])
+    assert [(one.since, one.at_least) for one in begun] == [(1.0, True)]
+    assert not lasting([*onsets, MachineEvent(at=2.0, kind="recording.began", text="")])
 
 
 def test_the_recording_of_a_recorder_that_runs_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,14 +8,22 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from gpuwatch.core.formatting.openmetrics import PROCESS_IDLE
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Device, Reservation, Snapshot
+from gpuwatch.explain.diagnosis.condition_engine import Conditions
 from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.machine.history.metric_series import History
+from gpuwatch.session import free_gpus
 from gpuwatch.session.view import View, ranked
 from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.panes.answer_line import answer_line
 from gpuwatch.ui.screens.lines_modal import LinesModal
+from gpuwatch.ui.tables.columns import BY_ID, clock_text
+from tests.diagnosis.watching import BEGIN, gpu, program
+from tests.diagnosis.watching import sample as watching_sample
+from tests.exporter.machines import OPTIONS, one
+from tests.exporter.machines import found as exported_series
 from tests.ui import machines
 from tests.ui.conftest import Stage
 from tests.ui.test_ui_dashboard import settle
@@ -100,6 +108,36 @@ def test_the_idle_holder_is_named_once_and_with_its_time() -> None:
     assert "Idle" not in said(shot, over)
     gone = replace(machines.HELD, pid=4)
     assert "▲ Wrong: GPU 1: alice's python (48121)" in said(shot, gone), "its row is not there to go to"
+
+
+@pytest.mark.parametrize("idle_minutes", [None, 0, 7])
+def test_everybody_says_the_same_of_an_idle_process(idle_minutes: int | None) -> None:
+    """Finding, answer, column, exporter and pick; None: it computes."""
+    since = 0 if idle_minutes is None else int(BEGIN.timestamp()) - 60 * idle_minutes
+    row = program(7, held=20.0, sm=40.0 if idle_minutes is None else None)
+    row.readings["idle_since"] = since
+    watch = Conditions()
+    shots = [watching_sample(second, [gpu(busy=60.0 if idle_minutes is None else 0.0)], [row]) for second in range(8)]
+    for shot in shots:
+        watch.look(shot)
+    last = shots[-1].taken_at.timestamp()
+    held = [found for found in watch.findings if found.id == "idle.memory-held"]
+    line = said(shots[-1], *watch.findings)
+    column = clock_text(BY_ID["idle"], row, last)
+    exported = one(exported_series(shots[-1], OPTIONS._replace(processes=1)), PROCESS_IDLE)
+    picked = free_gpus.pick(shots[-1], free_gpus.Conditions(1, idle=True), {}, {}, watch.findings)
+    assert exported == since
+    assert not picked.chosen, "whoever is on it may go on at any time"
+    if idle_minutes is None:
+        assert (held, "Idle: " in line, column) == ([], False, "busy")
+    elif not idle_minutes:
+        assert (held, "Idle: " in line, column) == ([], False, "<1m"), "not for long enough"
+    else:
+        assert held[0].since is not None
+        assert held[0].since.timestamp() == since
+        assert any("for 7 min" in evidence for evidence in held[0].evidence)
+        assert (held[0].severity, column) == ("warning", "7m")
+        assert "Idle: alice 7 holds 20.0 GiB on 0, 7 min" in line
 
 
 def test_what_is_wrong_comes_before_what_should_be_known() -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from gpuwatch.core.formatting.durations import steady_span, utc
+from gpuwatch.core.formatting.durations import utc
 from gpuwatch.core.model.findings import SEVERITY_ORDER, Finding
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.explain.diagnosis.conditions import (
@@ -30,7 +30,7 @@ from gpuwatch.explain.diagnosis.conditions import (
     throttling,
     unreadable_gpus,
 )
-from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, conditions
+from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, conditions, looked_at, process_gone
 from gpuwatch.explain.diagnosis.conditions.driver_silence import DriverSilence, FeedState
 from gpuwatch.explain.diagnosis.conditions.duration_text import duration
 from gpuwatch.explain.diagnosis.conditions.hysteresis import Occurrence, Sign
@@ -41,7 +41,7 @@ from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import finding
 from gpuwatch.machine.history.device_events import DeviceEvents
 from gpuwatch.machine.history.gaps import UNOBSERVED, unobserved_limit
-from gpuwatch.machine.history.machine_event import MachineEvent
+from gpuwatch.machine.history.machine_event import Begun, MachineEvent, onset_key
 from gpuwatch.machine.history.process_events import ProcessEvents
 
 TOPICS = (
@@ -66,6 +66,9 @@ PAST = 1800.0
 """Seconds for which a past finding is listed."""
 _RESUMES = 10.0
 """A condition that ends without delay and returns within so many seconds is the same occurrence."""
+
+_NOW = 2.0
+"""Seconds: what began so shortly before the first sample may have begun at any time before."""
 
 _Key = tuple[object, ...]
 
@@ -131,6 +134,8 @@ class Conditions:
         self._healthy: Finding | None = None
         self._healthy_worded = float("-inf")
         self._healthy_since: float | None = None
+        self._earlier: dict[_Key, Begun] = {}
+        self._earlier_until = 0.0
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -162,6 +167,19 @@ class Conditions:
         return self._episodes.of(uuid, until)
 
     # -- input ----------------------------------------------------------------------------------
+
+    def precede(self, lasting: Iterable[Begun], until: float, episodes: ClockEpisodes) -> None:
+        """Takes what another gpuwatch saw to last at the first sample here, and its clock episodes.
+
+        What lasts on began when it says. ``until``: up to when samples were taken here before this was known.
+        """
+        self._earlier = {onset_key(begun.onset): begun for begun in lasting}
+        self._earlier_until = until
+        self._episodes.precede(episodes)
+        for entry in self._entries.values():
+            if entry.announced and self._continue(entry) and entry.finding is not None:
+                entry.worded = float("-inf")
+                entry.finding = replace(entry.finding, since=utc(entry.occurrence.since))
 
     def feed(self, status: FeedState, at: float) -> list[MachineEvent]:
         """Takes the state of the feed, also while no snapshots arrive."""
@@ -274,11 +292,13 @@ class Conditions:
             for sign in self._signs(condition, context):
                 key = (number, *sign.key)
                 entry = self._entries.get(key)
+                if entry is not None and entry.occurrence.interrupted(sign):
+                    found += self._end(key, entry, context)
+                    entry = None
                 if entry is None:
                     if not sign.holds:
                         continue
-                    occurrence = Occurrence(sign, context.at, context.at, condition.appears, condition.leaves)
-                    entry = self._entries[key] = _Entry(self._next(), occurrence, condition)
+                    entry = self._entries[key] = _Entry(self._next(), self._begun(sign, context, condition), condition)
                 seen.add(key)
                 entry.occurrence.add(sign, context.at, context.seconds, context.samples)
         for key, entry in list(self._entries.items()):
@@ -293,12 +313,34 @@ class Conditions:
             if (
                 occurrence.over
                 or occurrence.unknown > entry.condition.forgets
-                or _process_gone(occurrence.sign, context)
+                or process_gone(occurrence.sign, context)
             ):
                 found += self._end(key, entry, context)
             elif occurrence.reported:
                 found += self._course(entry, entry.condition, context)
         return found
+
+    def _begun(self, sign: Sign, context: SampleContext, condition: Condition) -> Occurrence:
+        at, since = context.at, context.at if sign.since is None else sign.since
+        occurrence = Occurrence(sign, at, at, condition.appears, condition.leaves)
+        if since < at:
+            occurrence.begin_at(since)
+        occurrence.at_least = self.samples == 1 and at - since < _NOW
+        return occurrence
+
+    def _continue(self, entry: _Entry) -> bool:
+        """Continues one that another gpuwatch saw begin, and not end."""
+        occurrence, found = entry.occurrence, entry.finding
+        name = entry.condition.name if entry.condition is not None else "finding"
+        key = (f"{name}.began", found.id, found.device_uuid, found.pid) if found is not None else ()
+        begun = self._earlier.get(key)
+        first = occurrence.since + occurrence.known
+        if begun is None or first > self._earlier_until + max(occurrence.leaves, _RESUMES):
+            return False
+        del self._earlier[key]
+        if begun.since < occurrence.since:
+            occurrence.begin_at(begun.since, at_least=begun.at_least)
+        return True
 
     def _course(self, entry: _Entry, condition: Condition, context: SampleContext) -> Iterator[MachineEvent]:
         """Rewords the finding when due; yields its onset event and later news."""
@@ -316,6 +358,8 @@ class Conditions:
             return
         if not entry.announced:
             self._resume(entry)
+            if self._continue(entry):
+                entry.finding = condition.finding(entry.occurrence, context) or entry.finding
         severity = entry.finding.severity
         if before is not None and SEVERITY_ORDER[before.severity] < SEVERITY_ORDER[severity]:
             severity = before.severity  # never lowered while it holds
@@ -330,11 +374,11 @@ class Conditions:
             phase = "changed"
 
     def _resume(self, entry: _Entry) -> None:
-        """Continues one that ended without delay and returns: one finding with two onsets."""
+        """Continues one that began and ended without delay and returns: one finding with two onsets."""
         for past in self.past:
             same = entry.finding is not None and _subject(past) == _subject(entry.finding)
-            ended_at_once = entry.occurrence.leaves <= 0
-            if same and ended_at_once and entry.occurrence.since - _moment(past.until) < _RESUMES:
+            at_once = entry.occurrence.leaves <= 0 and entry.occurrence.appears <= 0
+            if same and at_once and entry.occurrence.since - _moment(past.until) < _RESUMES:
                 self.past.remove(past)
                 entry.occurrence.since = _moment(past.since)
                 return
@@ -395,6 +439,7 @@ class Conditions:
                 occurrence = Occurrence(Sign(cause=item.id), at, at, appears=0.0, leaves=0.0)
                 entry = self._entries[key] = _Entry(self._next(), occurrence, None, item)
                 self._resume(entry)
+                self._continue(entry)
             entry.occurrence.add(Sign(cause=item.id), at, context.seconds)
             entry.finding = replace(item, since=utc(entry.occurrence.since))
             if not entry.announced:
@@ -408,36 +453,8 @@ class Conditions:
     # -- healthy --------------------------------------------------------------------------------
 
     def _nothing_wrong(self, snapshot: Snapshot, since: float) -> Finding:
-        found = finding("healthy", "info", "likely", evidence=self._looked_at(snapshot))
+        found = finding("healthy", "info", "likely", evidence=looked_at(snapshot, self.observed, self.unobserved))
         return replace(found, since=utc(since))
-
-    def _looked_at(self, snapshot: Snapshot) -> tuple[str, ...]:
-        """What was watched and for how long, what was looked for, and what could not be judged."""
-        gpus, programs = len(snapshot.devices), len({row.pid for row in snapshot.processes})
-        # Without processes, memory that no process explains is not known either.
-        listed = bool(programs) or not all("memory.unexplained_bytes" in d.missing for d in snapshot.devices)
-        listed = listed or not any("memory.used_bytes" in d.readings for d in snapshot.devices)
-        what = f"{gpus} GPU{'' if gpus == 1 else 's'}"
-        what += f" and {programs} process{'' if programs == 1 else 'es'}" if listed else ""
-        lines = [f"watched: {what}, for {steady_span(self.observed)}"]
-        if self.unobserved:
-            lines.append(f"not observed: {steady_span(self.unobserved)} without samples")
-        able, unable = [], []
-        for condition in filter(lambda condition: condition.looks_for, conditions()):
-            lacking = next(
-                (name for name in condition.needs if all(name not in d.readings for d in snapshot.devices)), ""
-            )
-            if condition.of_processes and not listed:
-                unable.append(f"not judged: {condition.looks_for} (processes are not reported)")
-            elif not lacking:
-                able.append(condition.looks_for)
-            elif snapshot.devices:
-                reason = next((d.missing[lacking].reason for d in snapshot.devices if lacking in d.missing), "")
-                why = f": {reason.replace('_', ' ')}" if reason else ""
-                unable.append(f"not judged: {condition.looks_for} ({lacking}{why})")
-        if able and snapshot.devices:
-            lines.append(f"looked for: {'; '.join((*able, 'GPUs in an exclusive or prohibited compute mode'))}")
-        return (*lines, *unable)
 
 
 def over(snapshots: Iterable[Snapshot]) -> tuple[Sequence[Finding], Sequence[Finding]]:
@@ -450,17 +467,6 @@ def over(snapshots: Iterable[Snapshot]) -> tuple[Sequence[Finding], Sequence[Fin
 
 def _subject(found: Finding) -> tuple[object, ...]:
     return (found.id, found.device_uuid, found.pid, found.title)
-
-
-def _process_gone(sign: Sign, context: SampleContext) -> bool:
-    """Whether the process has exited; a device that is away may come back, and says nothing meanwhile."""
-    process, device = sign.process, sign.device
-    if process is None or process.device_uuid is None:
-        return False
-    if device is not None and (device.uuid not in context.devices or context.devices[device.uuid].state == "asleep"):
-        return False
-    rows = context.of.get((process.pid, process.create_time), ())
-    return not rows if device is None else not any(row.device_uuid == device.uuid for row in rows)
 
 
 def _renumber(occurrence: Occurrence, context: SampleContext) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -22,6 +22,8 @@ ASLEEP = "asleep"
 _NAME = 24
 """Characters of a program: what happened stands after it, and must be seen at 80 columns."""
 _COMMAND = 60
+_AT_START = 5.0
+"""Seconds after the start of a recorder in which it notices what had begun earlier."""
 
 
 class MachineEvent(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,6 +50,38 @@ class MachineEvent(msgspec.Struct, frozen=True, kw_only=True):
 
     def concerns(self, uuid: str) -> bool:
         return uuid == self.device_uuid or uuid in self.device_uuids
+
+
+class Begun(NamedTuple):
+    """When something began that lasts, as another gpuwatch saw it."""
+
+    onset: MachineEvent
+    since: float
+    """Seconds since the epoch."""
+    at_least: bool
+    """Whether it may have begun earlier."""
+
+
+def onset_key(onset: MachineEvent) -> tuple[object, ...]:
+    """What makes an onset that of one subject's condition."""
+    return (onset.kind, onset.cause, onset.device_uuid, onset.pid)
+
+
+def lasting(events: Iterable[MachineEvent]) -> list[Begun]:
+    """What had begun and not ended after some events of recorders; each judges anew."""
+    found: dict[int, Begun] = {}
+    since = float("-inf")
+    for event in events:
+        phase = event.kind.rpartition(".")[2]
+        if event.kind == "recording.began":
+            found.clear()
+            since = event.at
+        elif phase == "began" and event.occurrence:
+            seen = event.at if event.seen is None else event.seen
+            found[event.occurrence] = Begun(event, seen, seen - since < _AT_START)
+        elif phase == "ended":
+            found.pop(event.occurrence, None)
+    return list(found.values())
 
 
 def of_device(device: Device, at: float, kind: str, text: str, severity: Severity) -> MachineEvent:

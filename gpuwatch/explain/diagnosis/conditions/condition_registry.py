@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar
 
+from gpuwatch.core.formatting.durations import steady_span
 from gpuwatch.core.model.findings import Certainty, Finding, Severity
+from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.explain.diagnosis.conditions.duration_text import duration
 from gpuwatch.explain.diagnosis.conditions.hysteresis import Occurrence, Sign
 from gpuwatch.explain.diagnosis.conditions.sample_context import SampleContext
@@ -84,3 +86,41 @@ def condition(declared: type[Condition]) -> type[Condition]:
 def conditions() -> list[Condition]:
     """All conditions, in the order of their declaration."""
     return [entry.find for entry in RULES["samples"]]
+
+
+def looked_at(snapshot: Snapshot, observed: float, unobserved: float) -> tuple[str, ...]:
+    """What was watched and for how long, what was looked for, and what could not be judged."""
+    gpus, programs = len(snapshot.devices), len({row.pid for row in snapshot.processes})
+    # Without processes, memory that no process explains is not known either.
+    listed = bool(programs) or not all("memory.unexplained_bytes" in d.missing for d in snapshot.devices)
+    listed = listed or not any("memory.used_bytes" in d.readings for d in snapshot.devices)
+    what = f"{gpus} GPU{'' if gpus == 1 else 's'}"
+    what += f" and {programs} process{'' if programs == 1 else 'es'}" if listed else ""
+    lines = [f"watched: {what}, for {steady_span(observed)}"]
+    if unobserved:
+        lines.append(f"not observed: {steady_span(unobserved)} without samples")
+    able, unable = [], []
+    for condition in filter(lambda condition: condition.looks_for, conditions()):
+        lacking = next((name for name in condition.needs if all(name not in d.readings for d in snapshot.devices)), "")
+        if condition.of_processes and not listed:
+            unable.append(f"not judged: {condition.looks_for} (processes are not reported)")
+        elif not lacking:
+            able.append(condition.looks_for)
+        elif snapshot.devices:
+            reason = next((d.missing[lacking].reason for d in snapshot.devices if lacking in d.missing), "")
+            why = f": {reason.replace('_', ' ')}" if reason else ""
+            unable.append(f"not judged: {condition.looks_for} ({lacking}{why})")
+    if able and snapshot.devices:
+        lines.append(f"looked for: {'; '.join((*able, 'GPUs in an exclusive or prohibited compute mode'))}")
+    return (*lines, *unable)
+
+
+def process_gone(sign: Sign, context: SampleContext) -> bool:
+    """Whether the process has exited; a device that is away may come back, and says nothing meanwhile."""
+    process, device = sign.process, sign.device
+    if process is None or process.device_uuid is None:
+        return False
+    if device is not None and (device.uuid not in context.devices or context.devices[device.uuid].state == "asleep"):
+        return False
+    rows = context.of.get((process.pid, process.create_time), ())
+    return not rows if device is None else not any(row.device_uuid == device.uuid for row in rows)

@@ -29,6 +29,8 @@ class Sign(msgspec.Struct, frozen=True, kw_only=True):
     process: Process | None = None
     about: str = ""
     """Distinguishes conditions of the same cause and subject."""
+    since: float | None = None
+    """When it began, in seconds since the epoch, if that is known better than by the first sample in which it holds."""
     numbers: dict[str, float | None] = {}
     """Averaged over the samples in which it holds, without those that are None."""
 
@@ -85,6 +87,10 @@ class Occurrence:
     """Seconds since the last sample from which it was known."""
     unobserved: float = 0.0
     """Seconds without samples since it began."""
+    known: float = 0.0
+    """Seconds from its begin to the first of its samples, if its begin is known otherwise."""
+    at_least: bool = False
+    """Whether it may have begun earlier: it held in the first sample of all."""
     samples: int = 0
     holding: int = 0
     figures: dict[str, Figure] = field(default_factory=dict)
@@ -117,6 +123,17 @@ class Occurrence:
     def share(self) -> float:
         """Share of its samples in which it held, 0 to 1."""
         return self.holding / self.samples if self.samples else 0.0
+
+    def interrupted(self, sign: Sign) -> bool:
+        """Whether ``sign`` says that it began anew, after samples from which it was not known whether it held."""
+        return bool(self.unknown) and sign.since is not None and sign.since > self.last
+
+    def begin_at(self, since: float, *, at_least: bool = False) -> None:
+        """Sets its begin, which was before its first sample; what held for so long already need not last again."""
+        self.known += self.since - since
+        self.since, self.at_least = since, at_least
+        if self.appears > 0:
+            self.level = min(1.0, self.level + self.known / self.appears)
 
     def figure(self, name: str) -> Figure | None:
         """A number of its signs; None if none of them had it."""

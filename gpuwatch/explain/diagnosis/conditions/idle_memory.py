@@ -35,7 +35,7 @@ class IdleMemory(Condition):
     looks_for = "processes that hold GPU memory while idle"
     needs = ("utilization.gpu_percent", "memory.total_bytes")
     appears = 60.0
-    leaves = 15.0
+    leaves = 0.0  # one kernel, and it is not idle
     one_sample = True
 
     def signs(self, context: SampleContext) -> Iterator[Sign]:
@@ -58,7 +58,11 @@ class IdleMemory(Condition):
                         cause="idle.memory-held",
                         device=device,
                         process=row,
+                        since=row.number(IDLE_SINCE),
                         numbers={
+                            "others": max(
+                                (other.number("sm_percent") or 0.0 for other in rows if other is not row), default=0.0
+                            ),
                             "held": held,
                             "busy": device.number("utilization.gpu_percent"),
                             "cpu": row.number("cpu_percent"),
@@ -84,7 +88,9 @@ class IdleMemory(Condition):
         if single and not alone:
             return None
         where = f"idle {seen_as(device)}" if alone else f"{seen_as(device)} and does not compute there"
-        whose = "" if alone else ", by others: the driver has no kernel sample of this process"
+        others = occurrence.figure("others")
+        whose = "" if alone else ", by others" * (others is not None and others.most > IDLE)
+        whose += "" if alone else ": the driver has no kernel sample of this process"
         return self.report(
             occurrence,
             "warning" if context.at - occurrence.since >= HELD_LONG else "info",

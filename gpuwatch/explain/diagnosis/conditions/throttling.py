@@ -234,6 +234,10 @@ class Episode(msgspec.Struct):
     """Whether it was already present in the first sample."""
 
 
+def _leaves(reason: str) -> float:
+    return PowerCap.leaves if reason == POWER_CAP else Thermal.leaves
+
+
 class ClockEpisodes:
     """When each clock event reason was active, on all devices: every reason except idling, including normal ones."""
 
@@ -254,10 +258,21 @@ class ClockEpisodes:
                 self._episodes.append(episode)
             episode.last = at
         for key, episode in list(self._lasting.items()):
-            leaves = PowerCap.leaves if episode.reason == POWER_CAP else Thermal.leaves
-            if key[0] == device.uuid and episode.reason not in reasons and at - episode.last >= leaves:
+            gone = key[0] == device.uuid and episode.reason not in reasons
+            if gone and at - episode.last >= _leaves(episode.reason):
                 episode.ended = at
                 del self._lasting[key]
+
+    def precede(self, earlier: ClockEpisodes) -> None:
+        """Takes the episodes of the time before; one that lasts is one with what was seen here."""
+        for key, before in earlier._lasting.items():
+            here = next((one for one in self._episodes if (one.uuid, one.reason) == key), None)
+            if here is not None and here.began - before.last < _leaves(before.reason):
+                here.began, here.at_start = before.began, before.at_start
+                earlier._episodes.remove(before)
+            elif here is None:
+                self._lasting[key] = before
+        self._episodes = deque((*earlier._episodes, *self._episodes), maxlen=_EPISODES)
 
     def of(self, uuid: str, until: float) -> list[Episode]:
         """Episodes of a device as known at a moment, the latest onset first."""
