@@ -28,6 +28,7 @@ from gpuwatch.core.model.period import (
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Device, Snapshot
+from gpuwatch.explain.diagnosis.conditions.unreadable_gpus import unread_keys
 from gpuwatch.explain.diagnosis.diagnostic import of_this_machine
 from gpuwatch.machine.history.gaps import INTERVALS, unobserved_limit
 from gpuwatch.machine.history.runs import RunStore
@@ -174,7 +175,7 @@ def period(
     step = _step(end - begin, interval)
     first = begin if step < minute_means.MINUTE else begin // step * step
     last = recording.at(end)
-    read = last is not None and begin <= last.at <= end
+    read = last is not None and begin <= last.at <= end and not any(map(unread_keys, last.snapshot.devices))
     devices = {} if last is None else {device.uuid: device for device in last.snapshot.devices}
     findings = tuple(_findings(recording, begin, end, () if last is None else last.findings))
     main = min(findings, key=lambda finding: finding.rank, default=None)

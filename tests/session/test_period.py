@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.model.codec import from_json, to_json
 from gpuwatch.core.model.period import GRAPHED, Period
-from gpuwatch.core.model.reading import Value
+from gpuwatch.core.model.reading import Missing, Value
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.history.runs import RunStore
 from gpuwatch.machine.recording.reader import Recording
@@ -112,6 +112,26 @@ def test_without_a_finding_nothing_is_told_of_causes(file: Path, tmp_path: Path)
     content = content_of(quiet)
     assert (content.state, content.verdict) == ("ok", "healthy")
     assert "What changed before" not in {table.title for table in content.tables}
+
+
+def test_nothing_is_called_well_where_too_little_can_be_read(tmp_path: Path) -> None:
+    """The driver fails in the last sample: for too short a time to be a finding."""
+
+    def shots() -> Iterator[Snapshot]:
+        *well, last = day(1, 1, 20)
+        yield from (replace(shot, processes=()) for shot in well)
+        (device,) = last.devices
+        failed = dict.fromkeys(("memory.used_bytes", "utilization.gpu_percent"), Missing("failed", code=999))
+        known = {name: value for name, value in device.readings.items() if name not in failed}
+        yield replace(last, devices=(replace(device, readings=known, missing=failed),), processes=())
+
+    with Recording(recorded(tmp_path / "short.gpuwatch", shots())) as recording:
+        begin, end = recording.extent()
+        whole = content_of(period(recording, begin, end, runs=RunStore(tmp_path)))
+        before = content_of(period(recording, begin, end - 1.5, runs=RunStore(tmp_path)))
+    assert (before.state, before.verdict) == ("ok", "healthy")
+    assert (whole.state, whole.verdict) == ("unknown", "unknown")
+    assert "too little" in whole.reason
 
 
 def test_saved_runs_of_this_machine_are_bands(file: Path, tmp_path: Path) -> None:

@@ -84,6 +84,8 @@ def _subtitle(period: Period) -> Iterator[str]:
 
 
 def _reason(period: Period, main: PeriodFinding | None) -> str:
+    if period.primary == "unknown" and period.usage.hours_recorded:
+        return "At the end of this time too little of its GPUs can be read to say that nothing is wrong."
     if period.primary == "unknown":
         return "No sample of this time can be read."
     if main is None:

@@ -6,6 +6,7 @@ from gpuwatch.core.formatting.links import file_url
 from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Problem, Snapshot
+from gpuwatch.explain.diagnosis.conditions.unreadable_gpus import unread_keys
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.inks import link_ink
 from gpuwatch.ui.drawing.lines import Span
@@ -106,6 +107,9 @@ def evidence(view: View) -> Lines:
         healthy = next(
             (finding for finding in view.findings if finding.id == "healthy" and finding.until is None), None
         )
+        unread = snapshot is not None and any(map(unread_keys, snapshot.devices))
+        if healthy is None and unread:
+            return [[("◌ ", "dim"), ("Not judged: of the GPUs too little can be read.", "dim")]]
         lines = [[("● ", "ok"), ("No problems found.", "text")]]
         lines += [[("  · ", "dim"), (line, "text")] for line in (healthy.evidence if healthy is not None else ())]
     return lines

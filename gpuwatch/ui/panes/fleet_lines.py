@@ -122,7 +122,9 @@ def wrong_line(pen: Pen, summary: FleetSummary | None) -> None:
     elif any(host.view.pending for host in summary.hosts):
         pen.add(" ◌ connecting…", "dim")
     elif summary.hosts:
-        pen.add(" ● ", "ok").add("no errors or warnings reported", "dim")
+        unread = sum(gpu.use == "unknown" for host in summary.hosts for gpu in host.gpus)
+        pen.add(*((" ◌ ", "dim") if unread else (" ● ", "ok"))).add("no errors or warnings reported", "dim")
+        pen.add(f"; of {unread} GPU{'s' * (unread > 1)} too little is known" if unread else "", "dim")
     else:
         pen.add(" – ", "dim").add("no GPUs reported", "dim")
 
