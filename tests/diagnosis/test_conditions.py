@@ -21,6 +21,8 @@ from gpuwatch.core.model.xids import Xid
 from gpuwatch.explain.diagnosis.condition_engine import AGAIN, PAST, Conditions, over
 from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, condition, conditions
 from gpuwatch.explain.diagnosis.conditions.hysteresis import Occurrence, Sign
+from gpuwatch.explain.diagnosis.engine import diagnose
+from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import RULES, Rule
 from tests.diagnosis.watching import BEGIN, GIB, gpu, history, ids, of, program, sample, seconds, watched
 
@@ -417,6 +419,20 @@ def test_an_idle_time_that_began_anew_unseen_is_another_one() -> None:
 
     (found,) = of(watched(seconds(300, make)).findings, "idle.memory-held")
     assert found.since == BEGIN + datetime.timedelta(seconds=210)
+
+
+def test_a_single_sample_that_says_since_when_is_judged_as_by_the_dashboard() -> None:
+    """One of a recorder's: the time is known."""
+
+    def judged(seconds_idle: float) -> list[tuple[str, bool]]:
+        shot = sample(900, [gpu(used=21.0)], [idle_row(900 - seconds_idle)])
+        found = of(diagnose(Evidence(snapshot=shot)), "idle.memory-held")
+        return [(one.severity, any("since " in line for line in one.evidence)) for one in found]
+
+    assert judged(0) == [("info", False)], "nobody looked before"
+    assert judged(30) == []
+    assert judged(90) == [("info", True)]
+    assert judged(400) == [("warning", True)]
 
 
 def test_others_are_named_only_where_they_compute() -> None:

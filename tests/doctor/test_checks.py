@@ -302,6 +302,18 @@ CAUSES_TABLE: list[tuple[str, str, Facts, str]] = [
 ]  # fmt: skip
 
 
+def test_a_gpu_that_others_use_is_a_note_while_another_one_has_room() -> None:
+    """As on the dashboard, where it is none; an idle holder is more."""
+    most = gpu(0, memory__free_bytes=9 * GIB)
+    for shot, severity in (
+        (snapshot(most, gpu(1), processes=(HELD,)), "info"),
+        (snapshot(most, processes=(HELD,)), "warning"),
+    ):
+        (found,) = [one for one in examined(machine(snapshot=shot)).findings if one.id == "memory.other-process"]
+        assert found.severity == severity, found.title
+        assert "others hold the rest" in found.title
+
+
 @pytest.mark.parametrize(
     ("cause", "severity", "facts", "action"), CAUSES_TABLE, ids=[f"{row[0]}-{row[3]}" for row in CAUSES_TABLE]
 )

@@ -67,8 +67,6 @@ PAST = 1800.0
 _RESUMES = 10.0
 """A condition that ends without delay and returns within so many seconds is the same occurrence."""
 
-_NOW = 2.0
-"""Seconds: what began so shortly before the first sample may have begun at any time before."""
 
 _Key = tuple[object, ...]
 
@@ -298,7 +296,9 @@ class Conditions:
                 if entry is None:
                     if not sign.holds:
                         continue
-                    entry = self._entries[key] = _Entry(self._next(), self._begun(sign, context, condition), condition)
+                    limits = (condition.appears, condition.leaves)
+                    began = Occurrence.first_seen(sign, context.at, *limits, first=self.samples == 1)
+                    entry = self._entries[key] = _Entry(self._next(), began, condition)
                 seen.add(key)
                 entry.occurrence.add(sign, context.at, context.seconds, context.samples)
         for key, entry in list(self._entries.items()):
@@ -319,14 +319,6 @@ class Conditions:
             elif occurrence.reported:
                 found += self._course(entry, entry.condition, context)
         return found
-
-    def _begun(self, sign: Sign, context: SampleContext, condition: Condition) -> Occurrence:
-        at, since = context.at, context.at if sign.since is None else sign.since
-        occurrence = Occurrence(sign, at, at, condition.appears, condition.leaves)
-        if since < at:
-            occurrence.begin_at(since)
-        occurrence.at_least = self.samples == 1 and at - since < _NOW
-        return occurrence
 
     def _continue(self, entry: _Entry) -> bool:
         """Continues one that another gpuwatch saw begin, and not end."""

@@ -17,6 +17,8 @@ from gpuwatch.core.model.snapshot import Device, Process
 LEAST_SAMPLES = 5
 """Samples in which a condition that needs time must have held, however far apart they are."""
 _ROUNDING = 1e-9
+_AT_ONCE = 2.0
+"""Seconds: what began so shortly before the first sample of all may have begun at any time before."""
 
 
 class Sign(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,6 +125,16 @@ class Occurrence:
     def share(self) -> float:
         """Share of its samples in which it held, 0 to 1."""
         return self.holding / self.samples if self.samples else 0.0
+
+    @classmethod
+    def first_seen(cls, sign: Sign, at: float, appears: float, leaves: float, *, first: bool) -> Occurrence:
+        """One that holds in a sample at ``at``; ``first``: the first of all, before which it may have begun."""
+        made = cls(sign, at, at, appears, leaves)
+        known = sign.since is not None and at - sign.since >= _AT_ONCE
+        if sign.since is not None and sign.since < at and (known or not first):
+            made.begin_at(sign.since)
+        made.at_least = first and not known
+        return made
 
     def interrupted(self, sign: Sign) -> bool:
         """Whether ``sign`` says that it began anew, after samples from which it was not known whether it held."""

@@ -72,7 +72,7 @@ class IdleMemory(Condition):
     def finding(self, occurrence: Occurrence, context: SampleContext) -> Finding | None:
         """A note at first, a warning after some minutes. A single sample counts only if the whole device is idle."""
         device, process = occurrence.device, occurrence.process
-        single = occurrence.samples < 2
+        single = occurrence.samples < 2 and not occurrence.known
         held, total = process.number("gpu_memory_bytes"), device.number("memory.total_bytes")
         rows = context.of.get((process.pid, process.create_time), [])
         elsewhere = [row for row in rows if row.device_uuid != device.uuid and (row.number("sm_percent") or 0) > IDLE]

@@ -44,7 +44,9 @@ def momentary_conditions(evidence: Evidence) -> Iterator[Finding]:
                 continue
             if used and sign.device is not None and sign.device.uuid not in used and not condition.dead_devices:
                 continue  # of the others only what may be why it did not get them
-            occurrence = Occurrence(sign, at, at, appears=0.0, leaves=0.0)
+            occurrence = Occurrence.first_seen(sign, at, appears=0.0, leaves=0.0, first=True)
+            if occurrence.known and occurrence.known < condition.appears:
+                continue  # since when is known, and that is too short
             occurrence.add(sign, at, 0.0)
             found = condition.finding(occurrence, context)
             if found is not None and condition.listed(occurrence, context):

@@ -11,8 +11,9 @@ from functools import partial
 
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.doctor import Library
-from gpuwatch.core.model.findings import CAUSES, Finding
+from gpuwatch.core.model.findings import CAUSES, Finding, Severity
 from gpuwatch.core.model.no_driver import GIVE_GPUS, JOIN_GROUP
+from gpuwatch.core.model.snapshot import Device
 from gpuwatch.explain.diagnosis.doctor import framework
 from gpuwatch.explain.diagnosis.doctor.devices import MOSTLY
 from gpuwatch.explain.diagnosis.doctor.driver import REBOOT, advice, driver_versions, start_action
@@ -251,24 +252,38 @@ def _without_simulation(facts: Facts) -> str | None:
 
 @_rule("memory.other-process")
 def full(facts: Facts) -> Iterator[Finding]:
-    """A GPU whose memory others mostly hold, perhaps so much that not even a context fits."""
-    for device in facts.gpus:
-        free, total = device.number("memory.free_bytes"), device.number("memory.total_bytes")
-        if free is None or facts.snapshot is None:
-            continue
-        tight = free < _TIGHT_BYTES
-        rows = [process for process in facts.snapshot.processes if process.device_uuid == device.uuid]
-        if not tight and (total is None or not rows or free >= MOSTLY * total):
-            continue
-        what = "a program may not even start there" if tight else "others hold the rest"
-        yield warning_of(
+    """A GPU whose memory others mostly hold, perhaps so much that not even a context fits.
+
+    A note if a program can start there and another one has room: that others work on a GPU is as it should be.
+    """
+    snapshot, full_ones = facts.snapshot, list(filter(None, map(partial(_fullness, facts), facts.gpus)))
+    nowhere = len(full_ones) == len(facts.gpus)
+    for device, title in full_ones:
+        severity: Severity = (
+            "warning" if nowhere or (device.number("memory.free_bytes") or 0) < _TIGHT_BYTES else "info"
+        )
+        assert snapshot is not None  # it has the devices
+        yield finding(
             "memory.other-process",
-            certainty="likely",
-            title=f"GPU {device.index} has only {size(int(free))} free: {what}",
-            evidence=[described(amount, process) for amount, process in holders(facts.snapshot, device)],
-            action=make_room(facts.snapshot, device),
+            severity,
+            "likely",
+            title=title,
+            evidence=[described(amount, process) for amount, process in holders(snapshot, device)],
+            action=make_room(snapshot, device),
             device_uuid=device.uuid,
         )
+
+
+def _fullness(facts: Facts, device: Device) -> tuple[Device, str] | None:
+    free, total = device.number("memory.free_bytes"), device.number("memory.total_bytes")
+    if free is None or facts.snapshot is None:
+        return None
+    tight = free < _TIGHT_BYTES
+    held = any(process.device_uuid == device.uuid for process in facts.snapshot.processes)
+    if not tight and (total is None or not held or free >= MOSTLY * total):
+        return None
+    what = "a program may not even start there" if tight else "others hold the rest"
+    return device, f"GPU {device.index} has only {size(int(free))} free: {what}"
 
 
 @_rule("hardware.fault")
