@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.core.model.metrics import METRICS
+from gpuwatch.core.model.metrics import METRICS, Lane, MetricSpec, Unit
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.machine.history.energy import Energy
 from gpuwatch.ui.drawing.cells import width_of
@@ -22,9 +22,18 @@ def test_every_metric_is_in_one_group() -> None:
     assert [group for group, _ in grouped()] == list(GROUPS)
     assert sorted(spec.id for _, specs in grouped() for spec in specs) == sorted(spec.id for spec in METRICS)
     assert all(specs for _, specs in grouped())
-    assert {group_of("nvlink.crc_errors"), group_of("pcie.replays"), group_of("ecc.mode")} == {"Errors"}
-    with pytest.raises(KeyError):
-        group_of("weather.rain")
+    ids = ("nvlink.crc_errors", "pcie.replays", "ecc.mode")
+    assert {group_of(spec) for spec in METRICS if spec.id in ids} == {"Errors"}
+    assert {group_of(spec) for spec in METRICS if spec.id.endswith("errors")} == {"Errors"}
+
+
+@pytest.mark.parametrize(
+    ("unit", "counter", "group"),
+    [(Unit.COUNT, True, "Errors"), (Unit.WATT, False, "Power and heat"), (Unit.NAME, False, "Identity")],
+)
+def test_a_metric_of_a_new_kind_has_a_group_too(unit: Unit, counter: bool, group: str) -> None:
+    assert group_of(MetricSpec("weather.rain", "Rain", "RAIN", unit, Lane.SLOW, counter=counter)) == group
+    assert {group_of(MetricSpec("weather.rain", "Rain", "RAIN", unit, Lane.SLOW)) for unit in Unit} <= set(GROUPS)
 
 
 def test_what_a_gpu_does_not_have_is_counted_and_what_failed_is_not_hidden() -> None:

@@ -1,7 +1,8 @@
 """The readings of a GPU in groups, in the order in which people look for them. Pure.
 
-A metric belongs to the group of the longest prefix of its id in :data:`_GROUPS`; within a group :data:`_FIRST` comes
-first, the rest in the order of the table of metrics.
+A total that counts is one of errors. Any other metric belongs to the group of the longest prefix of its id in
+:data:`_GROUPS`, one without a prefix to that of its unit. Within a group :data:`_FIRST` comes first, the rest in the
+order of the table of metrics.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from gpuwatch.core.formatting import units
 from gpuwatch.core.formatting.durations import lasted
 from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.formatting.units import UNKNOWN
-from gpuwatch.core.model.metrics import METRICS, Lane, MetricSpec
+from gpuwatch.core.model.metrics import METRICS, Lane, MetricSpec, Unit
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.machine.history.energy import Energy
@@ -29,13 +30,19 @@ _PREFIXES = {
     "Power and heat": ("power.", "energy_", "temperature.", "fan."),
     "Clocks": ("clocks.", "performance.", "events."),
     "Links": ("pcie.", "nvlink.", "fabric.", "activity.pcie", "activity.nvlink"),
-    "Errors": (
-        *("pcie.replays", "nvlink.crc", "nvlink.data_crc", "nvlink.ecc", "nvlink.replays", "nvlink.recoveries"),
-        *("nvlink.failed", "nvlink.receive_errors", "nvlink.effective"),
-        *("ecc.", "remapped_rows.", "retired_pages.", "health."),
-    ),
+    "Errors": ("ecc.", "remapped_rows.", "retired_pages.", "health."),
     "Identity": ("identity.", "mode.", "mig."),
 }
+_OF_UNITS = {
+    Unit.PERCENT: "Load",
+    Unit.BYTES: "Memory",
+    Unit.WATT: "Power and heat",
+    Unit.JOULE: "Power and heat",
+    Unit.CELSIUS: "Power and heat",
+    Unit.MEGAHERTZ: "Clocks",
+    Unit.BYTES_PER_SECOND: "Links",
+}
+"""What other units measure says nothing about what it is of: the name of a state, a number of parts."""
 GROUPS = tuple(_PREFIXES)
 _GROUPS = {prefix: group for group, prefixes in _PREFIXES.items() for prefix in prefixes}
 _FIRST = (
@@ -65,16 +72,19 @@ _ENERGY_AFTER = "power.limit_watts"
 """Energy since gpuwatch started comes after this metric."""
 
 
-def group_of(metric_id: str) -> str:
-    """The group of a metric; KeyError without one."""
-    return _GROUPS[max((prefix for prefix in _GROUPS if metric_id.startswith(prefix)), key=len, default=metric_id)]
+def group_of(spec: MetricSpec) -> str:
+    """The group of a metric."""
+    if spec.counter and spec.unit is Unit.COUNT:
+        return "Errors"
+    prefix = max((prefix for prefix in _GROUPS if spec.id.startswith(prefix)), key=len, default="")
+    return _GROUPS.get(prefix) or _OF_UNITS.get(spec.unit, "Identity")
 
 
 @lru_cache(maxsize=1)
 def grouped() -> tuple[tuple[str, tuple[MetricSpec, ...]], ...]:
     """Every metric, by group."""
     ordered = sorted(METRICS, key=lambda spec: _RANK.get(spec.id, len(_RANK)))
-    return tuple((group, tuple(spec for spec in ordered if group_of(spec.id) == group)) for group in GROUPS)
+    return tuple((group, tuple(spec for spec in ordered if group_of(spec) == group)) for group in GROUPS)
 
 
 @dataclass(frozen=True, slots=True)
