@@ -234,7 +234,7 @@ def _reason(run: Run, verdict: Verdict, findings: tuple[Finding, ...], main: str
     if expected_errors:
         error = expected_errors[0]
         meant = next((topic for topic in topics_of(error.message) if topic in CAUSES), main or "")
-        return f"Failed as expected with {error.type}: {CAUSES.get(meant, 'the subject of this probe')}."
+        return f"The expected error, {error.type}: {CAUSES.get(meant, 'the subject of this probe')}."
     warning = next((found for found in findings if found.severity in ("error", "warning")), None)
     if warning is not None:
         return f"Ran, with {'an error' if warning.severity == 'error' else 'a warning'}: {warning.title}."
