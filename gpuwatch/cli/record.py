@@ -98,6 +98,7 @@ def _to_file(ctx: click.Context, file: Path) -> None:
     metavar="DURATION",
     help="Delete samples older than this. Averages per minute are kept 3 times as long, per hour 12 times.",
 )
+@click.option("-o", "--output", type=click.Path(path_type=Path), shell_complete=files, hidden=True)
 @click.option("--print-unit", is_flag=True, help="Print a systemd unit that records with these options, and exit.")
 @alert_options
 @click.option("--notify", is_flag=True, help="Show it on the desktop, through the terminal (OSC 9 or 777).")
@@ -113,9 +114,12 @@ def record(ctx: click.Context, /, **options: Any) -> None:
     that one process queries the driver, and can go back to its start.
     """
     if ctx.invoked_subcommand in (None, _to_file.name):
+        output = options.pop("output")
         ctx.obj = options
         if ctx.invoked_subcommand is None:
-            _record(ctx, None, **options)
+            _record(ctx, output, **options)
+        elif output is not None:
+            raise UsageError("one file to record to: FILE, or -o FILE")
         return
     given = [
         param.opts[0]
