@@ -17,6 +17,7 @@ from gpuwatch.core.model.snapshot import Process, Snapshot
 from gpuwatch.machine.sources.host import ProcessTable
 from gpuwatch.ui.screens.lines_modal import LinesModal
 from gpuwatch.ui.screens.signal_sheet import SignalSheet
+from gpuwatch.ui.screens.sort_menu import SortMenu
 from gpuwatch.ui.tables.columns import COLUMNS
 from tests.ui import machines
 from tests.ui.conftest import Stage
@@ -133,6 +134,38 @@ async def test_the_mark_of_the_menu_is_at_what_will_be_sorted_by(stage: Stage, s
             await pilot.press("enter")
             await settle(pilot)
             assert stage.app.overview.processes.sort_column == column.id
+
+
+async def test_a_typed_name_goes_to_its_column(stage: Stage) -> None:
+    async with stage.app.run_test(size=(80, 24)) as pilot:
+        stage.push(machines.pair())
+        await settle(pilot)
+        for column in COLUMNS:
+            await pilot.press("s", *column.title.lower())
+            menu = stage.app.screen
+            assert isinstance(menu, SortMenu), column.id
+            assert column.help in menu.sheet.plain, "not cut"
+            await pilot.press("enter")
+            await settle(pilot)
+            assert stage.app.overview.processes.sort_column == column.id
+        await pilot.press("s", *"gpu", "enter")
+        await settle(pilot)
+        shown = [row.device_index for row in stage.app.overview.processes.items if isinstance(row, Process)]
+        assert shown == sorted(shown, key=lambda index: index or 0)
+
+
+async def test_a_word_for_a_filter_is_no_keys_of_a_sheet(stage: Stage) -> None:
+    async with stage.app.run_test(size=(80, 24)) as pilot:
+        stage.push(machines.pair())
+        await settle(pilot)
+        await pilot.press("question_mark", "slash", *"fqw4")
+        await settle(pilot)
+        sheet = stage.app.screen
+        assert isinstance(sheet, LinesModal)
+        assert "nothing to filter here" in sheet.sheet._border_subtitle.plain  # type: ignore[union-attr]
+        await pilot.press("escape")
+        await settle(pilot)
+        assert stage.app.screen is stage.app.overview
 
 
 async def test_tags_collect_processes_and_each_gets_it_once(stage: Stage, sleepers: list[Child]) -> None:

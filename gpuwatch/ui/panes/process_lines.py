@@ -227,7 +227,7 @@ def chosen_order(chosen: Preferences) -> tuple[str, bool] | None:
     """The preferred column to sort by, and whether largest first; None if none was chosen."""
     if chosen.sort not in BY_ID:
         return None
-    return chosen.sort, BY_ID[chosen.sort].number if chosen.descending is None else chosen.descending
+    return chosen.sort, BY_ID[chosen.sort].descends if chosen.descending is None else chosen.descending
 
 
 def first_table(view: View, chosen: Preferences, width: int, height: int, *, framed: bool) -> tuple[list[Line], str]:

@@ -18,7 +18,7 @@ from gpuwatch.ui.tables import columns as rows
 from gpuwatch.ui.tables import gpu_fields
 from gpuwatch.ui.widgets.paint import Line, Span
 
-_KEYS = "space on/off  Shift+↑↓ move  d default  Esc done"
+_KEYS = "space on/off  Shift+↑↓ move  D default  type a name  Esc done"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +71,11 @@ class Chooser(LinesModal[None]):
     """A line for each choice: first those that were on when it was opened, in order."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("c,f2", "close", "close", show=False),
+        Binding("f2", "close", "close", show=False),
         Binding("space,enter", "switch", "on or off", show=False),
         Binding("K,shift+up,left_square_bracket", "shift(-1)", "further left", show=False),
         Binding("J,shift+down,right_square_bracket", "shift(1)", "further right", show=False),
-        Binding("d", "default", "default", show=False),
+        Binding("d,D", "default", "default", show=False),
     ]
 
     def __init__(
@@ -109,6 +109,13 @@ class Chooser(LinesModal[None]):
     def choices(self) -> list[Choice]:
         place = {name: number for number, name in enumerate(self._order)}
         return sorted(self._choices(self._chosen), key=lambda choice: place[choice.id])
+
+    @property
+    def names(self) -> list[str]:
+        return [choice.title for choice in self.choices]
+
+    def _goes_to(self, char: str) -> bool:
+        return not char.isupper() and super()._goes_to(char)  # capitals are the keys of this sheet
 
     # Actions
 

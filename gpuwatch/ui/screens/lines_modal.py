@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, Generic, TypeVar
 
 from textual import events
@@ -141,6 +141,9 @@ class LinesModal(Modal[Result], Generic[Result]):
         """``to_copy``: what ``c`` copies to the terminal's clipboard; ``keys``: those that close it, with a result."""
         super().__init__()
         self._keys = dict(keys or {})
+        self._typed = ""
+        self._filters = False
+        """Whether somebody types a filter, which sheets do not have."""
         self.sheet = sheet or Sheet(lines, cursor=cursor)
         self.sheet.border_title = title.replace("[", r"\[")
         self._to_copy = to_copy
@@ -153,6 +156,13 @@ class LinesModal(Modal[Result], Generic[Result]):
         if event.key in self._keys:
             event.stop()
             self.dismiss(self._keys[event.key])
+        elif event.is_printable and event.character and self._goes_to(event.character):
+            event.stop()
+        elif event.character == "/" or (self._filters and event.is_printable):  # a word for a filter is no keys
+            event.stop()
+            self._filters = True
+            self.sheet.ending, self.sheet.insists = "nothing to filter here  Esc closes", True
+            self.sheet.redraw()
         elif event.key == "c" and self._to_copy:
             event.stop()
             self.app.copy_to_clipboard(self._to_copy)
@@ -165,7 +175,28 @@ class LinesModal(Modal[Result], Generic[Result]):
                 self.dismiss(None)
                 self.app.call_later(self.app.run_action, f"screen.show_tab('{TABS[number - 1].id}')")
 
+    @property
+    def names(self) -> Sequence[str]:
+        """Names of a menu's lines, to be typed."""
+        return ()
+
+    def _goes_to(self, char: str) -> bool:
+        """Puts the cursor on the line whose name begins with what was typed; False for a key without a name."""
+        names = [name.lower() for name in self.names]
+        here = (self.sheet.cursor or 0) + 1
+        behind = [*range(here, len(names)), *range(min(here, len(names)))]
+        for typed, order in ((self._typed + char.lower(), [*behind[-1:], *behind[:-1]]), (char.lower(), behind)):
+            found = (
+                names.index(typed) if typed in names else next((n for n in order if names[n].startswith(typed)), None)
+            )
+            if found is not None:
+                self._typed = typed
+                self.sheet.move(found + 1 - here)
+                return True
+        return False
+
     def action_move(self, rows: int) -> None:
+        self._typed = ""
         self.sheet.move(rows)
 
     def on_click(self, event: events.Click) -> None:

@@ -64,7 +64,7 @@ class Column:
     text: Callable[[Process, int], str] | None = None
     """Its text in so many cells; by default the value."""
     number: bool = True
-    """Numbers are right-aligned and sort largest first."""
+    """Numbers are right-aligned and sort largest first, but for those that name a GPU."""
     chosen: bool = True
     empty_reason: str = ""
     """Why it is hidden while no process has a value for it; empty: it is shown anyway."""
@@ -73,6 +73,11 @@ class Column:
     seconds: Callable[[Process, float], float | None] | None = None
     """Of a column that shows a time, which grows while the row stays the same: that time at a moment (seconds since the
     epoch)."""
+
+    @property
+    def descends(self) -> bool:
+        """Whether it sorts the largest first."""
+        return self.number and self.id != "gpu"
 
     def value_of(self, process: Process) -> Sortable:
         """The value a process sorts by; None if unknown."""
@@ -237,7 +242,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("mbw", "MBW%", 4, 4, "memory bandwidth: share of time it read or wrote GPU memory", "%", "memory_percent"),
     Column("enc", "ENC%", 4, 4, "video encoder utilization", "%", "encoder_percent", chosen=False),
     Column("dec", "DEC%", 4, 4, "video decoder utilization", "%", "decoder_percent", chosen=False),
-    Column("idle", "IDLE", 4, 4, "time since a kernel of it was seen, or since gpuwatch looks; busy: it computes",
+    Column("idle", "IDLE", 4, 4, "at least so long no kernel of it was seen; busy: it computes",
         "time", IDLE_SINCE, value=_idle_value, seconds=Process.idle_seconds),
     Column("cpu", "CPU%", 5, 6, "host CPU; 100 is one core", "%", "cpu_percent", text=_cpu),
     Column("host", "HOST", 6, 6, "host memory that it holds (RSS)", "GiB", "host_memory_bytes",

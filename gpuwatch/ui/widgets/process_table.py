@@ -92,6 +92,8 @@ class ProcessTable(ItemList[Row]):
         self._tags: set[Identity] = set()
         """Tagged processes; a process on two GPUs counts once."""
         self._shift = 0
+        self._most = 0.0
+        """The largest amount of GPU memory, of rows that a filter hides too: it decides the unit."""
         self._noted = ("", False)
         self.sort_column = "memory"
         self.sort_reverse = True
@@ -163,7 +165,7 @@ class ProcessTable(ItemList[Row]):
         Shows the first rows, and moves the cursor there unless its process is among them.
         """
         if reverse is None:
-            reverse = not self.sort_reverse if column == self.sort_column else BY_ID[column].number
+            reverse = not self.sort_reverse if column == self.sort_column else BY_ID[column].descends
         self.sort_column, self.sort_reverse = column, reverse
         self._sort_chosen = True
         self._collect()
@@ -187,7 +189,7 @@ class ProcessTable(ItemList[Row]):
         """Sort order and filter as fields of :class:`Preferences`; no order if none was chosen."""
         found: dict[str, Any] = {"filter": self.filter.text if self.filter is not None else "", "tree": self.as_tree}
         if self._sort_chosen:
-            usual = BY_ID[self.sort_column].number == self.sort_reverse
+            usual = BY_ID[self.sort_column].descends == self.sort_reverse
             found |= {"sort": self.sort_column, "descending": None if usual else self.sort_reverse}
         return found
 
@@ -241,7 +243,7 @@ class ProcessTable(ItemList[Row]):
         """The footer's note for a table without a frame, and whether a filter hides rows."""
         shown, total = self.counts
         if self.filter is not None:
-            return f"/{cut(self.filter.text, 16)} {shown} of {total}", True
+            return f"/{cut(self.filter.text, 16)} {shown} of {total} (Esc)", True
         return part(self.top, self.room, total), False
 
     # Moving
@@ -341,7 +343,7 @@ class ProcessTable(ItemList[Row]):
         if not self._sort_chosen:
             self.sort_column = "memory" if self._has_gpus else "cpu"
         rows = rows_of(view.snapshot, self.only_device)
-        self.total = process_count(rows)
+        self.total, self._most = process_count(rows), most_memory(rows)
         here = {identity(row) for row in rows if isinstance(row, Process)} if self._tags else set()
         rows = in_order(matching(rows, self.filter, view.moment), BY_ID[self.sort_column], reverse=self.sort_reverse)
         self.items, self._asked, self._branches = rows, process_count(rows), {}
@@ -377,7 +379,7 @@ class ProcessTable(ItemList[Row]):
             shift=self._shift,
             branches=self._branches,
             parts=parts_of(view.snapshot) if view is not None and view.snapshot is not None else {},
-            most=most_memory(self.items),
+            most=self._most,
             marks=marks_of(view.findings) if view is not None else {},
         )
 
