@@ -368,8 +368,8 @@ class GpuwatchApp(PreferencesApp):
         self.tab.show(self.session.view())
 
     def gathered(self) -> Preferences:
-        """The preferences as they would be saved now, with the state of the screen."""
-        gathered = replace(super().gathered(), tab=self.tab.TAB, **self.overview.processes.chosen_order)
+        """The preferences as they would be saved now, with the state of the screen; not the tab that is open."""
+        gathered = replace(super().gathered(), **self.overview.processes.chosen_order)
         if self.session.recorded:
             return gathered
         return replace(gathered, interval=self.session.feed.interval, read_only=self.session.read_only)

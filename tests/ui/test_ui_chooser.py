@@ -63,7 +63,7 @@ async def test_columns_are_switched_moved_and_reset_and_seen_at_once(stage: Stag
         await pilot.press("K")
         assert stage.app.preferences.columns.index("user") == DEFAULT_COLUMNS.index("user") + 2
         assert head(stage) != before
-        await pilot.press("d")
+        await pilot.press("D")
         assert head(stage) == before
         await pilot.press("escape")
         assert stage.app.screen is stage.app.overview
@@ -198,7 +198,7 @@ async def test_facts_of_gpus_are_chosen_too(stage: Stage) -> None:
         await pilot.press(*["down"] * at, "space")
         assert "ECC no errors" not in gpus.plain
         assert "TEMP" in gpus.plain
-        await pilot.press("d")
+        await pilot.press("D")
         assert "ECC no errors" in gpus.plain
 
 
@@ -268,7 +268,7 @@ async def test_w_saves_what_is_on_screen_and_the_next_start_shows_it(make_stage:
         stage.app.overview.processes.sort_by("pid")
         await pilot.press("t", "slash", *"torch", "enter", "minus", "w")
         await settle(pilot)
-        assert "saved to" in stage.app.overview.keys.plain
+        assert "saved, w again takes it back" in stage.app.overview.keys.plain
     assert saved(default_path()) == {
         "theme": "gpuwatch-contrast",
         "interval": 2.0,
@@ -284,6 +284,30 @@ async def test_w_saves_what_is_on_screen_and_the_next_start_shows_it(make_stage:
         assert (table.sort_column, table.sort_reverse) == ("pid", True)
         assert table.counts[0] == 1
         assert table.as_tree
+
+
+@pytest.mark.parametrize("before", ["# mine\n", None])
+async def test_w_again_takes_back_what_was_saved(stage: Stage, before: str | None) -> None:
+    path = default_path()
+    if before is not None:
+        path.write_text(before)
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.past(machines.pair, 5)
+        await settle(pilot)
+        await pilot.press("6", "t", "minus", "w")
+        await settle(pilot)
+        assert saved(path) == {"interval": 2.0}, "not the tab that happens to be open"
+        await pilot.press("w")
+        await settle(pilot)
+        assert "taken back" in stage.app.tab.keys.plain
+        assert (path.read_text() if path.exists() else None) == before
+        await pilot.press("w")
+        path.write_text("# changed since\n")
+        await pilot.press("w")
+        await settle(pilot)
+        assert "saved," in stage.app.tab.keys.plain
+    assert path.read_text().startswith("# changed since")
+    assert saved(path) == {"interval": 2.0}
 
 
 async def test_the_saved_tab_is_the_first_that_is_seen(make_stage: Callable[..., Stage]) -> None:

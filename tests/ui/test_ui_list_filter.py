@@ -1,4 +1,4 @@
-"""``/`` on the GPU, Findings and Events tabs: words filter the list, Enter keeps them, Esc clears them."""
+"""``/`` on the GPU, Process, Findings and Events tabs: words filter the list, Enter keeps them, Esc clears them."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from tests.ui import machines
 from tests.ui.conftest import Stage
 
 TABS = {
+    "3": ("train", "train.py", "RUSTUP"),
     "2": ("power", "Power draw", "Memory used"),
     "5": ("idle", "idle", "zzz"),
     "6": ("throttled", "throttled", "2284"),

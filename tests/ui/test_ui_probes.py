@@ -229,6 +229,27 @@ async def test_the_table_marks_scattered_steps_as_the_reports_do(make_stage: Mak
         assert "▲ its step times vary by more than 10 %" in plain(stage)
 
 
+@pytest.mark.parametrize("size", [(80, 24), (160, 45)])
+async def test_a_probe_is_found_by_its_name_and_run(make_stage: MakeStage, bench: Bench, size: tuple[int, int]) -> None:
+    stage = make_stage(probe_runs=bench.probe_runs)
+    async with stage.app.run_test(size=size) as pilot:
+        screen = await open_probes(stage, pilot)
+        total = len(bench.probe_runs.scripts)
+        await pilot.press("slash", *"growth")
+        await settle(pilot)
+        assert stage.app.tab is screen
+        assert 0 < screen.matches[0] < screen.matches[1] == total
+        await pilot.press("enter", "x", "y")
+        await until(pilot, lambda: bench.probe_runs.runs and bench.probe_runs.live is None)
+        assert set(bench.probe_runs.runs) == {"growth"}
+        await pilot.press("escape")
+        await settle(pilot)
+        assert screen.matches == (total, total)
+        await pilot.press("slash", *"zzzz")
+        await settle(pilot)
+        assert "no match; Esc clears it" in plain(stage)
+
+
 async def test_enter_folds_a_group(make_stage: MakeStage, bench: Bench) -> None:
     stage = make_stage(probe_runs=bench.probe_runs)
     async with stage.app.run_test(size=(120, 40)) as pilot:

@@ -32,13 +32,13 @@ TASKS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("sort", ("s", "c", "enter"), r"↓CPU%.*48014.*48012"),
     ("filter by user", ("u", "down", "enter"), r"/ ?user:dave.*1 of 5|48014 dave.*/user:dave 1 of 5"),
     ("idle holders", ("I",), r"Idle: maximilian\.m 48013.*▶▲2 +48013 maximi"),
-    ("the last ten minutes of GPU 2", ("2", "right", "right"), r"\[2\].*GPU 0 % .*10 min"),
+    ("the last ten minutes of GPU 2", ("number_sign", "2"), r"\[2\].*GPU 0 % .*last 10 min"),
     (
         "why GPU 1 is throttled",
         ("f",),
         r"GPU 1 throttled \(thermal\).*reasons: hw-thermal.*Improve the cooling",
     ),
-    ("run a probe", ("p", "x", "y"), r"GPU 2 NVIDIA H200.*growth +.*137\.9 GiB +341 MiB .* 406 .* ok"),
+    ("run a probe", ("p", "x", "y"), r"GPU 0 NVIDIA H200.*growth +.*137\.9 GiB +341 MiB .* 406 .* ok"),
     ("compare two runs", ("4", "c"), r"growth +.* 406 .*└ 12 min ago .* 406 .*└ 2\.2 h ago .* 406 "),
     ("write a report", ("r",), r"report written: .*\.html"),
 )
@@ -62,7 +62,7 @@ def four(tick: int) -> Snapshot:
     return machines.snapshot(tuple(devices), tuple(rows), tick=tick)
 
 
-_SIGNS = {"left": "◂", "right": "▸", "enter": "↵"}
+_SIGNS = {"number_sign": "#", "left": "◂", "right": "▸", "enter": "↵"}
 
 
 def named(key: str, shown: str) -> bool:

@@ -11,6 +11,7 @@ from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.inks import link_ink
 from gpuwatch.ui.drawing.lines import Span
 from gpuwatch.ui.drawing.wrapping import Lines
+from gpuwatch.ui.panes.headline import notes
 
 Entry = Finding | Problem
 
@@ -97,7 +98,8 @@ def evidence(view: View) -> Lines:
     """All findings and source problems, most important first."""
     lines: Lines = []
     snapshot = view.snapshot
-    for finding in view.wrong:
+    held = [finding for finding in view.findings if finding.id == "idle.memory-held" and finding.until is None]
+    for finding in dict.fromkeys((*view.wrong, *notes(view.findings), *held)):
         lines += [*lines_of(finding, snapshot), []]
     found = {finding.id for finding in view.wrong}
     for problem in snapshot.problems if snapshot is not None else ():

@@ -20,7 +20,7 @@ _HEADS = {
     "processes": "Process lists",
     "readings": "2 GPU, 3 Process",
     "process": "2 GPU, 3 Process",
-    "filterable": "2 GPU, 5 Findings, 6 Events",
+    "filterable": "2 GPU … 6 Events",
     "probes": "4 Probes",
     "findings": "5 Findings",
     "events": "6 Events",

@@ -177,7 +177,7 @@ def _free(view: View, snapshot: Snapshot) -> Part:
     if not known:
         return Part("free", (f"Free: {UNKNOWN}",), "dim")
     most = known[max(known)]
-    none = f"Free: none (most {size(max(known))} on {_name(most)})", "Free: none"
+    none = f"Free: no GPU (most {size(max(known))} on {_name(most)})", "Free: none"
     return Part("free", none, "dim", (most[0].uuid, 0, None))
 
 
@@ -223,6 +223,21 @@ def idle_holders(view: View, snapshot: Snapshot) -> list[tuple[float, Process, F
         if (row.pid, row.device_uuid) == (finding.pid, finding.device_uuid)
     ]
     return sorted(holders, key=lambda holder: -holder[0])
+
+
+def nobody_idle(view: View | None) -> str:
+    """That no process is judged an idle holder, and which one comes nearest."""
+    snapshot = view.snapshot if view is not None else None
+    resting = [
+        (seconds, row)
+        for row in (snapshot.processes if snapshot is not None else ())
+        if row.number("gpu_memory_bytes") and (seconds := row.idle_seconds(view.moment if view is not None else 0.0))
+    ]
+    if not resting:
+        return "no process holds memory idle"
+    seconds, row = max(resting, key=lambda found: found[0])
+    who = f"{printable(row.user or row.name or '')[:_WHO]} {row.pid}".strip()
+    return f"nobody idle for long; longest: {who}, {steady_span(seconds)}, {memory(row.number('gpu_memory_bytes'))}"
 
 
 def _idle(view: View, snapshot: Snapshot) -> list[Part]:

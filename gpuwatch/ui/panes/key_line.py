@@ -12,8 +12,8 @@ from gpuwatch.ui.settings.actions import Action, for_pane
 KEYS_BESIDE = 17
 """Cells that a message leaves for help and quit."""
 _FIRST = {
-    **dict.fromkeys(("processes", "gpus", "answer"), ("↵", "/", "s", "K", "I", "p", "r", "u")),
-    "readings": ("Esc", "← →", "K", "/", "r"),
+    **dict.fromkeys(("processes", "gpus", "answer"), ("↵", "/", "s", "#", "K", "I", "p", "r", "u")),
+    "readings": ("Esc", "← →", "[ ]", "#", "K", "/", "r"),
     "probes": ("x", "↵", "space", "p", "c", "o"),
 }
 """Keys of a pane that a narrow line names, too: what most people come for."""
@@ -28,24 +28,31 @@ def key_line(
     note: tuple[str, bool] = ("", False),
     message: Span = ("", "text"),
     replay: bool = False,
+    covered: bool = False,
     name: Callable[[str], str] = str,
 ) -> tuple[Line, list[tuple[int, int, Action]]]:
     """The line, and the place of each action in it.
 
     ``titles``: titles that differ from the table of actions, by action id; empty: the action is unavailable.
     ``note``: at the right, and whether it is a warning. ``message``: the result of the last action, with its ink; it
-    replaces keys. ``replay``: whether a recording is shown, which has keys of its own. ``name`` spells keys.
+    replaces keys. ``replay``: whether a recording is shown, which has keys of its own. ``covered``:
+    whether a sheet is open, so that none of these keys works. ``name`` spells keys.
     """
     pen = Pen(width)
     pen.add(" ")
     if message[0]:
         pen.add(cut(message[0], pen.limit - KEYS_BESIDE), message[1]).add("  ")
+    if covered:
+        return pen.to(pen.limit).line(), []
     actions = [a for a in for_pane(pane, tab, replay=replay) if a.footer]
     first = () if replay else _FIRST.get(pane, ())  # a replay's own keys come first
     actions.sort(key=lambda action: [*first, action.shown].index(action.shown))
     last = [a for a in actions if a.id in ("help", "quit")]
-    reserve = sum(len(name(a.shown)) + len(a.title) + 3 for a in last)
     text, hiding = note
+    named = [a for a in actions if a in last or a.shown in first]
+    room = pen.left - sum(len(name(a.shown)) + len(titles.get(a.id, a.title)) + 3 for a in named)
+    gap = 2 if message[0] or room >= (width_of(text) + 2 if text else 0) else 1  # closer, before a key is left out
+    reserve = sum(len(name(a.shown)) + len(a.title) + 1 + gap for a in last)
     reserve += width_of(text) + 2 if text else 0
     places = []
     for action in actions:
@@ -53,14 +60,14 @@ def key_line(
         if not title:
             continue
         key = name(action.shown)
-        need = len(key) + len(title) + 3
+        need = len(key) + len(title) + 1 + gap
         if action in last:
             reserve -= need
         elif pen.left - reserve < need:
             continue
-        places.append((pen.x, pen.x + need - 2, action))
+        places.append((pen.x, pen.x + need - gap, action))
         pen.add(key, "key").add(f" {title}", "dim")
-        pen.to(pen.x + 2, ink="dim")
+        pen.to(pen.x + gap, ink="dim")
     if pen.left >= width_of(text) + 1:
         pen.to(pen.limit - width_of(text) - 1).add(text, "warning" if hiding else "dim")
     return pen.to(pen.limit).line(), places

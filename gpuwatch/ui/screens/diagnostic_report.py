@@ -9,7 +9,7 @@ from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from gpuwatch.core.formatting.links import file_url
+from gpuwatch.core.formatting.links import file_url, home_short
 from gpuwatch.core.formatting.text import printable
 from gpuwatch.ui.drawing.inks import link_ink
 
@@ -38,7 +38,11 @@ async def write_diagnostic(say: Callable[[str, str], object], arguments: Sequenc
         if process.returncode is None:  # the dashboard ends
             process.kill()
     if process.returncode == 0:
-        say(f"● report written: {path.name}", link_ink(file_url(path), "ok"))
+        where = f"{path.name} in {home_short(path.parent)}"
+        say(
+            f"● report written: {where}; holds names: gpuwatch report --redact hides them",
+            link_ink(file_url(path), "ok"),
+        )
         return
     lines = errors.decode("utf-8", "replace").strip().splitlines()
     why = lines[-1].removeprefix("gpuwatch: ") if lines else f"exit code {process.returncode}"

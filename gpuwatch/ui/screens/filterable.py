@@ -1,4 +1,4 @@
-"""The bases of tabs with a list that ``/`` filters."""
+"""The bases of the tabs: on each of them ``/`` filters its list."""
 
 from __future__ import annotations
 

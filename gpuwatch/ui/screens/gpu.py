@@ -216,7 +216,9 @@ class GpuScreen(FilterableScreen, ProcessRowsScreen):
     def titles(self) -> dict[str, str]:
         """The key that folds says what it does; without a GPU, keys about it are hidden."""
         if self.device is None:
-            return super().titles() | dict.fromkeys(("unfold", "move('left')", "missing_device", "filter"), "")
+            return super().titles() | dict.fromkeys(
+                ("unfold", "move('left')", "missing_device", "filter", "signal"), ""
+            )
         return super().titles() | ({"unfold": "fold"} if self.readings.unfolded else {})
 
     def action_unfold(self) -> None:

@@ -17,6 +17,7 @@ from gpuwatch.ui.screens.lines_modal import Modal
 from gpuwatch.ui.widgets.paint import Painted
 
 if TYPE_CHECKING:
+    from gpuwatch.core.model.snapshot import Device
     from gpuwatch.ui.screens.tab import TabScreen
 
 _LETTERS = "asdfghjklqwertyuiopzxcvbnm"
@@ -54,6 +55,17 @@ def targets_of(screen: TabScreen) -> list[Target]:
     return found
 
 
+def gpu_numbers(screen: TabScreen, devices: Sequence[Device]) -> Jump:
+    """The GPUs by their numbers, all of as many digits."""
+    digits = max(len(str(device.index)) for device in devices)
+    targets = [
+        Target(-1, 0, lambda opens, uuid=device.uuid: screen.go_to_gpu(uuid), str(device.index).zfill(digits))  # type: ignore[misc]
+        for device in devices
+    ]
+    first, last = targets[0].label, targets[-1].label
+    return Jump(targets, f" number of the GPU, {first} to {last}   Esc leaves ")
+
+
 def _of_pane(screen: TabScreen, pane: Painted, region: Region) -> Iterable[Target]:
     if not any(y == 0 for _, y, _ in pane.jump_rows()):  # what begins there focuses the pane, too
 
@@ -74,8 +86,10 @@ def _of_pane(screen: TabScreen, pane: Painted, region: Region) -> Iterable[Targe
 class Jump(Modal[None]):
     """Transparent: only the labels and a hint are drawn over the screen."""
 
-    def __init__(self, targets: Sequence[Target]) -> None:
+    def __init__(self, targets: Sequence[Target], hint: str = _HINT) -> None:
+        """A target left of the screen has no label there; ``hint``: the last line."""
         super().__init__()
+        self._hint = hint
         names = iter(labels(sum(not target.label for target in targets)))
         self.targets = {target.label or next(names): target for target in targets}
         self._typed = ""
@@ -84,11 +98,13 @@ class Jump(Modal[None]):
 
     def compose(self) -> ComposeResult:
         for label, target in self.targets.items():
+            if target.x < 0:
+                continue
             item = Static(Content(label), classes="jump")
             item.styles.offset = (target.x, target.y)
             self._shown[label] = item
             yield item
-        hint = Static(Content(_HINT), classes="jump-hint")
+        hint = Static(Content(self._hint), classes="jump-hint")
         hint.styles.offset = (0, self.app.size.height - 1)
         yield hint
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from gpuwatch.core.model.snapshot import Device, Process
+from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.formatting.units import size
+from gpuwatch.core.model.snapshot import Device
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.layout import LAYOUTS, Plan
-from gpuwatch.ui.panes.answer_line import idle_holders
+from gpuwatch.ui.panes.answer_line import idle_holders, nobody_idle, parts_of
 from gpuwatch.ui.panes.gpu_grid import planned
 from gpuwatch.ui.panes.headline import host_line
 from gpuwatch.ui.panes.no_gpu import SHAPE, no_gpu_height, offers_simulation
 from gpuwatch.ui.screens.filterable import FilterBarScreen
 from gpuwatch.ui.screens.process_rows import ProcessRowsScreen
+from gpuwatch.ui.screens.tab import TabScreen
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.tables.columns import COLUMNS
 from gpuwatch.ui.tables.filter import Filter, field, parse
@@ -278,7 +281,8 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
     def titles(self) -> dict[str, str]:
         """The key of the totals says what comes next."""
         jobs_next = self.users is not None and self.by_user and not self.users.by_job and self._has_jobs
-        return super().titles() | ({"users": "by job"} if jobs_next else {})
+        nothing = {} if self._view is None or self._view.devices else dict.fromkeys(("idle", "probe_gpu"), "")
+        return super().titles() | nothing | ({"users": "by job"} if jobs_next else {})
 
     async def action_open_user(self) -> None:
         """Shows the processes of the user or job under the cursor; without totals on screen, shows them first."""
@@ -304,14 +308,19 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
             await self.gpuwatch.show_tab("gpu")
 
     async def action_probe_gpu(self) -> None:
-        """Opens the Probes tab for the GPU of the selected process, or else for the selected GPU."""
-        row = self.processes.chosen if self.focused_pane == "processes" else None
-        device = self.gpus.selected
-        of_row = row.device_uuid if isinstance(row, Process) else None
-        uuid = of_row or (device.uuid if device is not None else None)
-        if uuid is not None:
-            self.gpuwatch.probe_runs.choose_gpu(uuid)
-            await self.gpuwatch.show_tab("probes")
+        """Opens the Probes tab for the selected GPU; from the processes, for the freest."""
+        view, device = self._view, self.gpus.selected
+        if view is None or device is None:
+            return
+        freest = next((part.target for part in parts_of(view) if part.id == "free"), None)
+        by_itself = self.focused_pane != "gpus" and freest is not None
+        uuid = freest[0] if by_itself and freest is not None and freest[0] else device.uuid
+        self.gpuwatch.probe_runs.choose_gpu(uuid)
+        await self.gpuwatch.show_tab("probes")
+        chosen = next((other for other in view.devices if other.uuid == uuid), device)
+        if by_itself and isinstance(self.gpuwatch.tab, TabScreen):
+            free = size(chosen.number("memory.free_bytes"))
+            self.gpuwatch.tab.say(f"on GPU {chosen.index}, the freest ({free} free); p chooses another", "text")
 
     @property
     def device(self) -> Device | None:
@@ -330,13 +339,16 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
         view = self._view
         holders = idle_holders(view, view.snapshot) if view is not None and view.snapshot is not None else []
         if not holders:
-            self.say("no process holds much memory idle", "text")
+            self.say(nobody_idle(view), "text")
             return
         rows = [row for _, row, _ in holders]
         here = self.processes.chosen
-        after = rows.index(here) + 1 if here in rows else 0
+        place = (rows.index(here) + 1 if here in rows else 0) % len(rows)
         self.action_leave_users()
-        self.processes.go_to(rows[after % len(rows)].key)
+        self.processes.go_to(rows[place].key)
+        held, row, _ = holders[place]
+        which = "the only idle holder" if len(rows) == 1 else f"idle holder {place + 1} of {len(rows)}"
+        self.say(f"{which}: {printable(row.user or row.name or '')} {row.pid}, {size(held)}", "accent")
 
     def action_answer(self) -> None:
         """Goes to what the part of the answer line under the cursor is about."""

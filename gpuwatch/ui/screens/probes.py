@@ -22,7 +22,8 @@ from gpuwatch.ui.drawing.cells import cut, width_of
 from gpuwatch.ui.drawing.inks import link_ink
 from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.drawing.wrapping import wrapped
-from gpuwatch.ui.screens.tab import TabScreen
+from gpuwatch.ui.screens.filterable import FilterableScreen
+from gpuwatch.ui.tables.filter_language import WordFilter
 from gpuwatch.ui.tables.probe_bars import bar_lines
 from gpuwatch.ui.tables.probe_rows import GROUP_WORDS, Config, Earlier, Group, rows_of
 from gpuwatch.ui.widgets.paint import Line, Painted, Span
@@ -80,7 +81,7 @@ def _subject(probe_runs: ProbeRuns, view: View) -> list[str]:
     return parts + [text.format(value) for value, text in given if value not in (None, "")]
 
 
-class ProbesScreen(TabScreen):
+class ProbesScreen(FilterableScreen):
     """The catalogue as a table that fills with results."""
 
     AUTO_FOCUS = "#probes"
@@ -93,6 +94,8 @@ class ProbesScreen(TabScreen):
         self.table = ProbeTable(id="probes")
         self.below = ProbeDetails(id="below")
         self.with_earlier = False
+        self._compared: frozenset[str] = frozenset()
+        """The only configurations shown, side by side; empty: all."""
         self.folded: set[str] = set()
         """Groups that show only their heading."""
         self._message: Span = ("", "text")
@@ -166,20 +169,27 @@ class ProbesScreen(TabScreen):
     def _draw_table(self, view: View) -> None:
         probe_runs, live = self.probe_runs, self.probe_runs.live
         rows = rows_of(
-            probe_runs.scripts,
+            {
+                name: script
+                for name, script in probe_runs.scripts.items()
+                if name in (self._compared or probe_runs.scripts)
+            },
             probe_runs.runs,
             probe_runs.earlier,
             chosen=probe_runs.chosen,
             running=live.config if live is not None else "",
             waiting=live.waiting if live is not None else frozenset(),
-            with_earlier=self.with_earlier,
+            with_earlier=self.with_earlier and not self._compared,
             folded=self.folded,
+            wanted=self.filter,
         )
+        self.table.title, self.table.total = self.filter_title("Probes"), len(probe_runs.scripts)
         if not self.with_earlier and probe_runs.earlier:
             self.table.note = f" {len(probe_runs.earlier)} earlier: c "
         else:
             self.table.note = f" {len(probe_runs.scripts)} configurations "
-        self.table.show(rows, self.document(), doing=doing(live) if live is not None else "", now=view.now)
+        what = doing(live) if live is not None else ""
+        self.table.show(rows, self.document(), doing=what, now=view.now)
         if live is not None and live.config != self._followed:
             self._followed = live.config
             self.table.follow(live.config)
@@ -232,12 +242,36 @@ class ProbesScreen(TabScreen):
         return [[(f"{mark} ", "warning"), (_MARKS[mark], "text")] for mark in marks]
 
     def titles(self) -> dict[str, str]:
-        return super().titles() | ({"run_probes": "stop"} if self.probe_runs.live is not None else {})
+        found = {"run_probes": "stop"} if self.probe_runs.live is not None else {}
+        marked = len(self._marked)
+        if self._compared:
+            found["earlier"] = "show all"
+        elif marked > 1:
+            found["earlier"] = f"compare {marked}"
+        elif self.with_earlier:
+            found["earlier"] = "hide earlier"
+        return super().titles() | found
+
+    @property
+    def _marked(self) -> frozenset[str]:
+        """Selected configurations that have run."""
+        return frozenset(self.probe_runs.chosen & self.probe_runs.runs.keys())
 
     def probe_runs_changed(self) -> None:
         if self._view is not None:
             self.draw(self._view)
             self.show_keys()
+
+    @property
+    def filtered(self) -> ProbeTable:
+        return self.table
+
+    def use(self, wanted: WordFilter | None) -> None:
+        """Also goes to what was found, so that it can be run."""
+        super().use(wanted)
+        if wanted is not None:
+            self.table.go_to_name(wanted.text.lower())
+            self.cursor_moved()
 
     def say(self, text: str, ink: str = "text") -> None:
         """Shows a message below the table until the cursor moves."""
@@ -245,8 +279,9 @@ class ProbesScreen(TabScreen):
         self._draw_below()
 
     def document(self) -> Comparison:
-        runs = [run for script in self.probe_runs.scripts if (run := self.probe_runs.runs.get(script)) is not None]
-        if self.with_earlier:
+        shown = self._compared or self.probe_runs.scripts.keys()
+        runs = [run for name in self.probe_runs.scripts if name in shown and (run := self.probe_runs.runs.get(name))]
+        if self.with_earlier and not self._compared:
             runs += self.probe_runs.earlier
         return compare(runs)
 
@@ -385,9 +420,13 @@ class ProbesScreen(TabScreen):
         self.app.push_screen(CodeModal(config, recipe(script, options)))
 
     def action_earlier(self) -> None:
-        self.with_earlier = not self.with_earlier
-        if self.with_earlier and not self.probe_runs.earlier:
-            self.say("no earlier runs yet")
+        """With several runs selected, shows only those, side by side; else the earlier runs below the latest."""
+        if self._compared or len(self._marked) > 1:
+            self._compared = frozenset() if self._compared else self._marked
+        else:
+            self.with_earlier = not self.with_earlier
+            if self.with_earlier and not self.probe_runs.earlier:
+                self.say("no earlier runs yet; space selects runs, and c compares those that are selected")
         self.probe_runs_changed()
 
     def action_report(self) -> None:

@@ -19,8 +19,8 @@ from gpuwatch.ui.details import process_sections as facts
 from gpuwatch.ui.drawing.clock import clock
 from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.drawing.wrapping import Lines
+from gpuwatch.ui.screens.filterable import FilterableScreen
 from gpuwatch.ui.screens.process_rows import ask_signal
-from gpuwatch.ui.screens.tab import TabScreen
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.settings.tabs import number_of
 from gpuwatch.ui.tables.columns import BY_ID, in_order, on_cpu
@@ -38,7 +38,7 @@ class Part(Sections):
     BINDINGS = bindings("process")
 
 
-class ProcessScreen(TabScreen):
+class ProcessScreen(FilterableScreen):
     """The process selected in a table; left and right switch to others."""
 
     AUTO_FOCUS = "#about"
@@ -147,7 +147,8 @@ class ProcessScreen(TabScreen):
                 of = [(f"set when the process started, at {start}: after this moment", "warning")]
             environment = [of, *environment]
         sections.append(("Environment", environment))
-        self.about.show_sections(sections, stale=view.stale)
+        self.about.title = self.filter_title("Findings, process tree, environment")
+        self.about.show_sections(sections, stale=view.stale, wanted=self.filter)
 
     def _draw_who(self, who: Identity, rows: tuple[Process, ...], details: Details | None, view: View) -> None:
         note: Span = ("", "text")
@@ -230,6 +231,10 @@ class ProcessScreen(TabScreen):
             self.gpuwatch.chosen_process = people[number % len(people)]
             self.about.top = self.facts.top = 0
             self.show_again()
+
+    @property
+    def filtered(self) -> Part:
+        return self.about
 
     def action_environment(self) -> None:
         self.about.focus()

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from gpuwatch.core.errors import GpuwatchError
+from gpuwatch.core.formatting.links import home_short
 from gpuwatch.core.formatting.text import printable
 from gpuwatch.ui.drawing.wrapping import Lines
 from gpuwatch.ui.screens.lines_modal import LinesModal
@@ -14,10 +15,18 @@ from gpuwatch.ui.widgets.preferences_app import PreferencesApp
 
 
 def save_settings(app: PreferencesApp, say: Callable[[str, str], object], path: Path | None = None) -> None:
-    """Saves the current preferences to ``path`` or the settings file, and reports the result."""
-    path = path or app.settings_path
+    """Saves the current preferences to ``path`` or the settings file, and reports the result.
+
+    Where that is what was saved last, the file gets back what it held before.
+    """
+    path, wanted = path or app.settings_path, app.gathered()
+    shown = printable(home_short(path))
     try:
-        settings_file.save(app.gathered(), path)
+        last, app.saved = app.saved, None
+        if last is not None and (last.path, last.preferences) == (path, wanted) and settings_file.take_back(last):
+            say(f"taken back: {shown} is {'as before' if last.before is not None else 'gone again'}", "ok")
+            return
+        app.saved = settings_file.save(wanted, path)
     except settings_file.Broken:
         broken = settings_file.load(path)
         other = settings_file.beside(path)
@@ -30,7 +39,7 @@ def save_settings(app: PreferencesApp, say: Callable[[str, str], object], path: 
     except GpuwatchError as error:
         say(f"{error.message}" + (f": {error.hint}" if error.hint else ""), "warning")
     else:
-        say(f"saved to {printable(str(path))}", "ok")
+        say(f"saved, w again takes it back: {shown}", "ok")
 
 
 class BrokenFile(LinesModal[bool]):

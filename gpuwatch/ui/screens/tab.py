@@ -11,7 +11,7 @@ from textual import events
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.message import Message
-from textual.screen import Screen
+from textual.screen import ModalScreen, Screen
 from textual.widget import Widget
 
 from gpuwatch.core.formatting.text import printable
@@ -172,9 +172,15 @@ class TabScreen(Screen[None]):
                 note=note,
                 message=self.footer_message,
                 replay=self.gpuwatch.session.recorded,
+                covered=isinstance(self.app.screen, ModalScreen),
                 name=self.gpuwatch.key_name,
             )
         )
+
+    def on_screen_suspend(self) -> None:
+        """The keys of what a sheet covers do nothing."""
+        if self.is_attached:
+            self.show_keys()
 
     @property
     def footer_message(self) -> tuple[str, str]:
@@ -282,7 +288,7 @@ class TabScreen(Screen[None]):
     def _write_report(self, what: str, arguments: list[str]) -> None:
         from gpuwatch.ui.screens.diagnostic_report import write_diagnostic
 
-        self.say(f"◌ writing a report on {what}…", "accent")
+        self.say(f"◌ writing a report on {what}: secrets masked, names not", "accent")
 
         def written(text: str, ink: str) -> None:
             here = self.gpuwatch.tab
@@ -298,6 +304,24 @@ class TabScreen(Screen[None]):
         from gpuwatch.ui.screens.jump import Jump, targets_of
 
         self.app.push_screen(Jump(targets_of(self)))
+
+    async def action_gpu_number(self) -> None:
+        """Asks for the number of a GPU and opens its tab."""
+        devices = self._view.devices if self._view is not None else ()
+        if len(devices) > 1:
+            from gpuwatch.ui.screens.jump import gpu_numbers
+
+            self.app.push_screen(gpu_numbers(self, devices))
+        elif devices:
+            await self.go_to_gpu(devices[0].uuid)
+        else:
+            self.say("there is no GPU here", "warning")
+
+    async def go_to_gpu(self, uuid: str) -> None:
+        """Opens the tab of a GPU."""
+        self.gpuwatch.chosen_gpu = uuid
+        await self.go("gpu")
+        self.gpuwatch.tab.show(self.gpuwatch.session.view())
 
     def action_no_signal(self) -> None:
         """The signal key while the timeline is focused."""

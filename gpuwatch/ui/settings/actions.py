@@ -37,6 +37,7 @@ _SHOWN = {
     "end": "End",
     "full_stop": ".",
     "comma": ",",
+    "number_sign": "#",
 }
 """Keys as shown to the user, if Textual names them otherwise."""
 
@@ -101,7 +102,7 @@ ACTIONS: dict[str, tuple[Action, ...]] = {
         _hidden("layout", "L", "layout", "", name="Layout of the GPUs"),
         _hidden("findings", "f", "findings", "All findings, with evidence", name="Findings"),
         Action("idle", "I", "idle", "To the next process that holds memory idle",
-            pair="All findings; next process that holds memory idle", name="Idle holders"),
+            pair="All findings; next idle holder (▲ or ●)", name="Idle holders"),
         _hidden("doctor", "d", "doctor", ""),
         Action("probe_gpu", "p", "probe", ""),
         _hidden("clear", "escape", "clear", "Clear filter, tags, selection; back to now", name="Clear the filter"),
@@ -141,6 +142,7 @@ ACTIONS: dict[str, tuple[Action, ...]] = {
         Action("unfold", "enter,space", "unsupported", "Show what is not supported"),
         Action("back", "escape", "back", "Back to the previous tab"),
         Action("move('left')", "left", "switch GPU", "Previous or next GPU or process", label="← →"),
+        Action("past(-1)", "left_square_bracket", "back in time", "", label="[ ]"),
         Action("missing_device", "i", "missing values", "Why values here are missing"),
         Action("signal", "K,f9", "signal", "Signal it, or the tagged ones; asks first"),
     ),
@@ -162,7 +164,8 @@ ACTIONS: dict[str, tuple[Action, ...]] = {
         Action("options", "p", "parameters", "Workload, time, limit, GPU, interpreter", name="Probe parameters"),
         Action("code", "e", "as code", "Show the settings as code to paste", name="Settings as code"),
         Action("report", "o", "HTML", "Write an HTML report into this folder", name="HTML report"),
-        Action("earlier", "c", "compare", "Show earlier runs below the latest ones", name="Compare with earlier runs"),
+        Action("earlier", "c", "earlier runs", "Earlier runs; of several selected: compare",
+            name="Compare selected or earlier runs"),
         _hidden("cancel", "escape", "stop", ""),
     ),
     "findings": (
@@ -206,8 +209,11 @@ ACTIONS: dict[str, tuple[Action, ...]] = {
         _hidden("change_interval(-1)", "plus,equals_sign", "faster", "Sample more often", name="Sample more often"),
         _hidden("change_interval(1)", "minus", "slower", "Sample less often", name="Sample less often",
             pair="Sample more or less often"),
-        _hidden("save_settings", "w,f12", "save", "Save all settings, with the layout", name="Save settings"),
+        _hidden("save_settings", "w,f12", "save", "Save all settings; again: take back",
+            name="Save settings"),
         _hidden("back", "escape", "back", "Back to the previous tab", name="Previous tab"),
+        Action("gpu_number", "number_sign", "GPU", "A GPU by its number", name="GPU by number…",
+            pair="Back to the previous tab; a GPU by its number"),
         *(
             _hidden(f"show_tab('{tab.id}')", str(number), tab.title, tab.help, name=f"Tab {number}: {tab.title}")
             for number, tab in enumerate(TABS, 1)
@@ -264,6 +270,7 @@ NOT_IN_FLEET = frozenset(
         "pause",
         "diagnostic",
         "jump",
+        "gpu_number",
         *(action.id for action in ACTIONS["everywhere"] if action.id.startswith(("past", "show_tab"))),
     }
 )
@@ -276,9 +283,7 @@ def for_pane(pane: str, tab: str, *, replay: bool = False) -> tuple[Action, ...]
     ``replay``: those of a replay, which come first.
     """
     found: list[Action] = [*REPLAY] if replay else []
-    places = {"overview": ("overview",), "gpu": ("filterable",), "findings": ("filterable",), "events": ("filterable",)}
-    places["fleet"] = ("fleet",)
-    for place in (pane, *places.get(tab, ()), "everywhere"):
+    for place in (pane, tab if tab in ("overview", "fleet") else "filterable", "everywhere"):
         # A pane's key hides the same key elsewhere.
         taken = {key for action in found for key in action.keys.split(",")}
         found += [action for action in ACTIONS.get(place, ()) if not taken & set(action.keys.split(","))]

@@ -229,7 +229,18 @@ class Broken(GpuwatchError):
     """The file is invalid and is not overwritten, because its content would be lost."""
 
 
-def save(preferences: Preferences, path: Path) -> None:
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """What was saved last, and what it replaced."""
+
+    preferences: Preferences
+    path: Path
+    before: str | None
+    """None: there was no file."""
+    after: str
+
+
+def save(preferences: Preferences, path: Path) -> Saved:
     """Writes the file atomically; existing comments, order and layout are kept.
 
     Raises :class:`Broken` if the existing file is invalid, :class:`GpuwatchError` if it is read-only
@@ -246,12 +257,31 @@ def save(preferences: Preferences, path: Path) -> None:
                 f"not saved: {printable(path.name)} is read-only", hint=f"chmod u+w {printable(path.name)} unlocks it"
             )
         # Bytes, so that its line endings stay.
-        text = target.read_bytes().decode("utf-8") if target.exists() else ""
-        new = _with(text, preferences)
+        text = target.read_bytes().decode("utf-8") if target.exists() else None
+        new = _with(text or "", preferences)
         target.parent.mkdir(parents=True, exist_ok=True)
         _replace(target, new)
+        return Saved(preferences, path, text, new)
     except OSError as error:
         raise GpuwatchError(f"cannot save to {printable(str(path))}: {error.strerror}") from error
+
+
+def take_back(saved: Saved) -> bool:
+    """Gives the file back what it held before it was saved; False if it has changed since.
+
+    Raises :class:`GpuwatchError` if it cannot be written.
+    """
+    target = Path(os.path.realpath(saved.path))
+    try:
+        if not target.exists() or target.read_bytes() != saved.after.encode():
+            return False
+        if saved.before is None:
+            target.unlink()
+        else:
+            _replace(target, saved.before)
+    except OSError as error:
+        raise GpuwatchError(f"cannot save to {printable(str(saved.path))}: {error.strerror}") from error
+    return True
 
 
 def beside(path: Path) -> Path:

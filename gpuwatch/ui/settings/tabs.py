@@ -33,8 +33,14 @@ TABS = (
         "One GPU: readings, graphs, processes, limits, events",
         ("filterable", "readings", "processes", "timeline"),
     ),
-    Tab("process", "Process", "One process: its GPUs, settings, history, tree", ("process", "timeline")),
-    Tab("probes", "Probes", "Run memory and placement settings and compare them", ("probes",), prepared=False),
+    Tab("process", "Process", "One process: its GPUs, settings, history, tree", ("filterable", "process", "timeline")),
+    Tab(
+        "probes",
+        "Probes",
+        "Run memory and placement settings and compare them",
+        ("filterable", "probes"),
+        prepared=False,
+    ),
     Tab("findings", "Findings", "All findings, with evidence and what to do", ("filterable", "findings", "timeline")),
     Tab("events", "Events", "What happened since gpuwatch started", ("filterable", "events", "timeline")),
 )

@@ -18,6 +18,7 @@ from gpuwatch.core.model.run import Run
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript
 from gpuwatch.share.reports.runs_side_by_side import COLUMNS, RIGHT
 from gpuwatch.ui.drawing.cells import cut, width_of
+from gpuwatch.ui.tables.filter_language import WordFilter
 
 _GPU_BEFORE_ARROW = re.compile(r"GPU:(\d+)→")
 _UNIT_BEHIND = re.compile(r"(?<=\d) ([KMGT])iB\b")
@@ -114,11 +115,15 @@ def rows_of(
     waiting: frozenset[str],
     with_earlier: bool,
     folded: Set[str] = frozenset(),
+    wanted: WordFilter | None = None,
 ) -> list[Row]:
     """Groups, their configurations and, if ``with_earlier``, the earlier runs of each.
 
-    ``folded``: groups that show only their heading.
+    ``folded``: groups that show only their heading; a filter (``wanted``, by name, title and group) opens them.
     """
+    if wanted is not None:
+        scripts = {name: script for name, script in scripts.items() if wanted(name, script.title, script.group)}
+        folded = frozenset()
     old: dict[str, list[Run]] = {}
     for run in earlier:
         if run.group != _PROGRAMS:
@@ -138,6 +143,7 @@ def rows_of(
     if with_earlier:
         # Runs of configurations that were removed from the catalogue are still results.
         gone = [run for run in earlier if run.config not in scripts or run.group == _PROGRAMS]
+        gone = gone if wanted is None else []
         if gone:
             rows += [Group("no longer in the catalogue", len(gone), 0, len(gone)), *map(Earlier, gone)]
     return rows
@@ -158,8 +164,11 @@ class Placed:
 
 
 @lru_cache(maxsize=32)
-def place(width: int, *, moved: bool = True) -> tuple[Placed, ...]:
-    """Columns that fit into ``width`` cells; ``moved``: whether any run fell back, else that column leaves first."""
+def place(width: int, *, moved: bool = True, wants: tuple[tuple[str, int], ...] = ()) -> tuple[Placed, ...]:
+    """Columns that fit into ``width`` cells; ``moved``: whether any run fell back, else that column leaves first.
+
+    ``wants``: cells of the longest text of columns, which get what the verdict does not need.
+    """
     size = int(width >= 190)
     widths = {name: both[size] for name, both in _WIDTHS.items()}
     names = list(_HEADS)
@@ -176,6 +185,11 @@ def place(width: int, *, moved: bool = True) -> tuple[Placed, ...]:
     while folding and need() > width:
         gone = folding.pop(0)
         names = [name for name in names if name != gone]
+    spare = width - need() + widths["verdict"] - max(dict(wants).get("verdict", 0), widths["verdict"])
+    for name, cells in wants:
+        if name in names and name != "verdict" and widths[name] < cells and spare > 0:
+            more = min(cells - widths[name], spare)
+            widths[name], spare = widths[name] + more, spare - more
     placed: list[Placed] = []
     x = MARKS
     for name in names:

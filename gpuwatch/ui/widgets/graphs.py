@@ -31,6 +31,8 @@ _OF_PROCESS = (
     ("host_memory_bytes", "Host memory", "HOST", "memory"),
 )
 """Reading, caption, short caption and ink."""
+_LAST = "   last "
+"""Before the time that a graph spans, where there is room."""
 
 
 class Graph(NamedTuple):
@@ -50,8 +52,9 @@ class Graph(NamedTuple):
         """The caption, and ``rows`` lines of dots, two for each cell: :attr:`values` as they are."""
         caption = self.short if self.short and width < _NARROW else self.caption
         pen = Pen(width).add(f"{caption} ", "dim").add(*self.current)
-        if pen.left >= width_of(self.note) + 2:
-            pen.to(width - width_of(self.note)).add(self.note, "dim")
+        note = self.note if pen.left >= width_of(self.note) + 2 else self.note.replace(_LAST, "   ")
+        if pen.left >= width_of(note) + 2:
+            pen.to(width - width_of(note)).add(note, "dim")
         dots = [""] * rows
         if self.axis is not None:
             dots = braille(self.values, low=self.axis[0], high=self.axis[1], rows=rows)
@@ -62,7 +65,7 @@ class Graph(NamedTuple):
         if self.axis is None:
             return self
         span, series = recent(view, times, self.values, width, whole=True)
-        return self._replace(values=series, note=f"{self.note}   {durations.span(span)}")
+        return self._replace(values=series, note=f"{self.note}{_LAST}{durations.span(span)}")
 
 
 class Graphs(Painted):

@@ -15,7 +15,7 @@ from textual.widget import Widget
 from gpuwatch.ui.drawing import theme
 from gpuwatch.ui.drawing.glyphs import spelled, to_ascii
 from gpuwatch.ui.settings.preferences import Preferences
-from gpuwatch.ui.settings.settings_file import Loaded, default_path
+from gpuwatch.ui.settings.settings_file import Loaded, Saved, default_path
 
 
 class AsciiFilter(LineFilter):
@@ -43,6 +43,8 @@ class PreferencesApp(App[None]):
         """The preferences so far; :meth:`gathered` adds the state of the screen."""
         self.settings_file = settings
         """The settings file as it was read, with its problems."""
+        self.saved: Saved | None = None
+        """What was saved last, while it may be taken back."""
         self._ascii_filter = AsciiFilter()
         for item in theme.textual_themes():
             self.register_theme(item)

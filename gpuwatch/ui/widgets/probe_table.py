@@ -17,10 +17,13 @@ from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.tables.probe_rows import MARKS, Config, Earlier, Group, Placed, Row, age, fitted, place
 from gpuwatch.ui.widgets.paint import Line
-from gpuwatch.ui.widgets.scroll_list import ItemList
+from gpuwatch.ui.widgets.scroll_list import NO_MATCH, ItemList
 
 STATE_INKS = {"ok": "ok", "info": "text", "warning": "warning", "error": "error", "skipped": "dim"}
 """Ink of a run by its state (:func:`gpuwatch.share.reports.run_content.state_of`)."""
+
+_WIDENED = ("verdict", "asked", "granted", "device_map", "fell_back")
+"""Columns that get the cells that are left, the first ones first."""
 
 
 class ProbeTable(ItemList[Row]):
@@ -42,6 +45,19 @@ class ProbeTable(ItemList[Row]):
         self._marks = {id(run): speed_marks(comparison, index) for index, run in enumerate(comparison.runs)}
         self.fill(rows, _key, follow_first=True)
 
+    @property
+    def counts(self) -> tuple[int, int]:
+        """Configurations, not their headings."""
+        return sum(isinstance(row, Config) for row in self.items), self.total
+
+    def go_to_name(self, typed: str) -> None:
+        """Puts the cursor on the configuration of this name, else on the first that begins so, else on the first."""
+        names = {row.script.name: number for number, row in enumerate(self.items) if isinstance(row, Config)}
+        begun = [name for name in names if name.startswith(typed)]
+        if names:
+            self.put_cursor(names[typed if typed in names else next(iter(begun or names))])
+            self.redraw()
+
     def follow(self, config: str) -> None:
         """Scrolls a configuration into view without moving the cursor."""
         for number, row in enumerate(self.items):
@@ -49,15 +65,17 @@ class ProbeTable(ItemList[Row]):
                 self.top = min(max(self.top, number - self.room + 3), max(number - 1, 0))
 
     def refill(self) -> None:
-        runs = (row.run for row in self.items if not isinstance(row, Group) and row.run is not None)
-        columns = place(self.inner, moved=any(fell_back(run) != UNKNOWN for run in runs))
+        runs = [row.run for row in self.items if not isinstance(row, Group) and row.run is not None]
+        texts = [cells(run) for run in runs]
+        wants = tuple((name, max((width_of(text[name]) for text in texts), default=0) + 2) for name in _WIDENED)
+        columns = place(self.inner, moved=any(fell_back(run) != UNKNOWN for run in runs), wants=wants)
         head = Pen(self.inner)
         head.to(MARKS, ink="header")
         for placed in columns:
             head.to(placed.start, ink="header")
             head.add((right if placed.at_right else left)(placed.title, placed.width), "header")
         self.head = [head.to(self.inner, ink="header").line()]
-        self.set_lines([self._line(row, columns) for row in self.items])
+        self.set_lines([self._line(row, columns) for row in self.items] or [NO_MATCH])
 
     def _line(self, row: Row, columns: tuple[Placed, ...]) -> Line:
         pen = Pen(self.inner)

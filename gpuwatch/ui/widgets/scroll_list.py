@@ -12,6 +12,7 @@ from gpuwatch.ui.drawing.cells import width_of
 from gpuwatch.ui.drawing.frame import frame, thumb
 from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.drawing.wrapping import Lines, wrapped
+from gpuwatch.ui.tables.filter_language import WordFilter
 from gpuwatch.ui.widgets.paint import JumpRow, Line, Painted, Span
 
 Item = TypeVar("Item")
@@ -242,7 +243,24 @@ class Text(ScrollList, can_focus=False):
 class Sections(ScrollList):
     """Titled sections."""
 
-    def show_sections(self, sections: list[tuple[str, Lines]], *, stale: bool) -> None:
+    _counts = (0, 0)
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        return self._counts
+
+    def show_sections(
+        self, sections: list[tuple[str, Lines]], *, stale: bool, wanted: WordFilter | None = None
+    ) -> None:
+        """Shows sections, each under its title; ``wanted``: only lines that match, and their titles."""
+        every = sum(len(lines) for _, lines in sections)
+        if wanted is not None:
+            sections = [
+                (title, [line for line in lines if wanted("".join(text for text, _ in line))])
+                for title, lines in sections
+            ]
+            sections = [section for section in sections if section[1]]
+        self._counts = sum(len(lines) for _, lines in sections), every
         room = max(self.inner - 2, 10)
         text: Lines = []
         for title, lines in sections:
@@ -250,7 +268,7 @@ class Sections(ScrollList):
                 text.append([])
             text.append([(title, "title")])
             text += [part for line in lines for part in wrapped(line, room)]
-        self.set_lines([Pen(self.inner).add(" ").write(line).line() for line in text], stale=stale)
+        self.set_lines([Pen(self.inner).add(" ").write(line).line() for line in text] or [NO_MATCH], stale=stale)
 
     def go(self, title: str) -> None:
         self.top = next((number for number, line in enumerate(self.content) if (title, "title") in line.spans), 0)

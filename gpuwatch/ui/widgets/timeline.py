@@ -115,7 +115,7 @@ class TimelineStrip(Strip, can_focus=True):
         if past.played is not None:
             begin, end = f"  {_time(past.begin, past.end)} ", f" {_time(past.end, past.begin)} "
         else:
-            begin = f"  {span(view.now - past.begin)} "
+            begin = f"  kept {span(view.now - past.begin)} "
             end = " now " if view.now - past.end < 60 else " end "
         room = limit - pen.x - len(begin) - max(len(end), 6)
         if room < _LEAST or past.end <= past.begin:
