@@ -405,7 +405,7 @@ def _possible(text: str, setup: TrialSetup) -> Setting:
 
 def _check_free(setup: TrialSetup, asked: _Asked, variables: Mapping[str, str]) -> None:
     """Raises UsageError if others use the GPUs that the program would see, without ``--share``."""
-    from gpuwatch.experiment.trials.occupied import occupied
+    from gpuwatch.experiment.trials.trial_setup import occupied
 
     if not asked.share and (taken := occupied(setup, variables)):
         raise UsageError(taken, hint=_ELSEWHERE)

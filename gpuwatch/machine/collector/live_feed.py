@@ -394,7 +394,7 @@ class LiveFeed:
 
     def _look_at_host(self) -> None:
         """Reads the host here, without the driver, while the driver blocks the collector."""
-        from gpuwatch.machine.collector.host_fallback import host_snapshot  # most dashboards never need it
+        from gpuwatch.machine.collector.rows import host_snapshot  # most dashboards never need it
         from gpuwatch.machine.sources.host import HostReader, ProcessTable
 
         if self._host is None:

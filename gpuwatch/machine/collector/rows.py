@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import time
 from collections.abc import Callable, Mapping, Sequence
 from operator import is_
@@ -9,10 +10,10 @@ from typing import NamedTuple, TypeVar
 
 from gpuwatch.core.model.activity import IDLE, is_idle
 from gpuwatch.core.model.reading import Missing, Reason, Value
-from gpuwatch.core.model.snapshot import IDLE_SINCE, RUN_SECONDS, Device, Mapped, Process
+from gpuwatch.core.model.snapshot import IDLE_SINCE, RUN_SECONDS, Device, Mapped, Process, Snapshot
 from gpuwatch.core.model.visibility import visible_to
 from gpuwatch.machine.sources.base import GpuProcess, SourceDevice, Utilization
-from gpuwatch.machine.sources.host import Facts, ProcessTable, clock_of
+from gpuwatch.machine.sources.host import Facts, HostReader, ProcessTable, clock_of
 from gpuwatch.machine.sources.missing_process import HIDDEN
 
 NO_EARLIER_SAMPLE = Missing("no_sample", detail="needs two samples; this is the first")
@@ -293,4 +294,24 @@ def host_process(facts: Facts) -> Process:
         note=facts.note,
         readings=readings,
         missing=missing,
+    )
+
+
+def host_snapshot(reader: HostReader, table: ProcessTable) -> Snapshot:
+    """Host and processes alone, for while the driver blocks the collector: a screen without them would stay empty."""
+    taken_at = datetime.datetime.now(datetime.UTC)
+    began = time.monotonic()
+    host, problems = reader.read()
+    processes = tuple(map(host_process, table.everyone(began)))
+    table.forget_except({process.pid for process in processes})
+    return Snapshot(
+        taken_at=taken_at,
+        took_seconds=time.monotonic() - began,
+        simulated=False,
+        driver=None,
+        devices=(),
+        processes=processes,
+        host=host,
+        problems=tuple(problems),
+        host_processes=table.counted,
     )
