@@ -171,15 +171,11 @@ def _missing(framework: str, python: str, problem: str) -> GpuwatchError:
 
 
 def _candidates() -> Iterator[str]:
-    seen: set[str] = set()
     named = [sys.executable]
     roots = [os.environ.get(key) for key in ("VIRTUAL_ENV", "CONDA_PREFIX")]
     named += [str(Path(root) / "bin" / "python") for root in roots if root]
     named += [path for name in ("python3", "python") if (path := shutil.which(name))]
-    for candidate in named:
-        if candidate not in seen and os.path.isfile(candidate):  # noqa: PTH113  # which raises nothing
-            seen.add(candidate)
-            yield candidate
+    yield from filter(os.path.isfile, dict.fromkeys(named))
 
 
 def _look(python: str, framework: str) -> Interpreter | str:

@@ -108,13 +108,17 @@ def split(data: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def inflated(data: bytes) -> bytes:
-    """What zlib compressed; :class:`DamagedData`, also for more than a recording's reader takes."""
-    unzip = zlib.decompressobj()
+    """What zlib compressed; :class:`DamagedData`."""
+    return unpacked(zlib.decompressobj(), data, zlib.error, TypeError)  # a database may have anything anywhere
+
+
+def unpacked(unpack: Any, data: bytes, *errors: type[Exception]) -> bytes:
+    """What a decompressor makes of it; :class:`DamagedData`, also for more than a recording's reader takes."""
     try:
-        plain = unzip.decompress(data, reader_limits.RECORDING.bytes)
-    except (zlib.error, TypeError) as error:  # a database may have anything anywhere
+        plain: bytes = unpack.decompress(data, reader_limits.RECORDING.bytes)
+    except errors as error:
         raise DamagedData(str(error)) from error
-    if not unzip.eof:
+    if not unpack.eof:
         raise DamagedData("truncated, or too large")
     return plain
 

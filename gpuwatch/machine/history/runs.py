@@ -96,8 +96,7 @@ class RunStore:
             try:
                 kept = from_json(ownership.read_own(path, reader_limits.DOCUMENT.bytes + 1))
             except (OSError, NotADocument):
-                self.unreadable += 1
-                continue
+                kept = None
             if not isinstance(kept, Run | Experiment):
                 self.unreadable += 1
                 continue

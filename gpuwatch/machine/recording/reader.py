@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import accumulate, chain, islice
+from itertools import accumulate, chain, islice, pairwise
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -254,26 +254,24 @@ class Recording(SampleStore):
         return self._stretches[1]
 
     def _found_stretches(self, longer: float) -> list[tuple[float, float]]:
+        spans: Iterable[tuple[float, float]] = ((block.begin, block.end) for block in self._blocks)
         if len(self._blocks) <= _TIMES // 2:
-            edges = [edge for gap in self.gaps(longer) for edge in gap]
-            every = [self.times[0], *edges, self.times[-1]] if self._blocks else []
-            return list(zip(every[::2], every[1::2], strict=True))
+            spans = ((at, at) for at in self._every_time())
         found: list[tuple[float, float]] = []
-        for block in self._blocks:
-            if found and block.begin - found[-1][1] <= longer:
-                found[-1] = (found[-1][0], block.end)
+        for begin, end in spans:
+            if found and begin - found[-1][1] <= longer:
+                found[-1] = (found[-1][0], end)
             else:
-                found.append((block.begin, block.end))
+                found.append((begin, end))
         return found
+
+    def _every_time(self) -> Iterator[float]:
+        for block in self._blocks:
+            yield from self._times_of(block.number)[: block.samples]
 
     def gaps(self, longer: float) -> Iterator[tuple[float, float]]:
         """Begin and end of each time between samples that is longer than so many seconds."""
-        last: float | None = None
-        for block in self._blocks:
-            for at in self._times_of(block.number)[: block.samples]:
-                if last is not None and at - last > longer:
-                    yield last, at
-                last = at
+        return ((before, at) for before, at in pairwise(self._every_time()) if at - before > longer)
 
     def gaps_of_blocks(self, begin: float, end: float) -> Iterator[tuple[float, float]]:
         """Begin and end of each time from ``begin`` to ``end`` between blocks, or that no block has."""

@@ -12,8 +12,7 @@ from itertools import accumulate, pairwise
 
 import msgspec
 
-from gpuwatch.core import reader_limits
-from gpuwatch.machine.history.frames import DamagedData, decoded, encoded, inflated
+from gpuwatch.machine.history.frames import DamagedData, decoded, encoded, inflated, unpacked
 
 try:
     import lzma
@@ -84,11 +83,4 @@ def decompressed(data: object) -> bytes:
         return inflated(body)
     if lzma is None:
         raise DamagedData("compressed with xz, which this Python was built without")
-    unpack = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_MEMORY)
-    try:
-        plain = unpack.decompress(body, reader_limits.RECORDING.bytes)
-    except lzma.LZMAError as error:
-        raise DamagedData(str(error)) from error
-    if not unpack.eof:
-        raise DamagedData("truncated, or too large")
-    return plain
+    return unpacked(lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_MEMORY), body, lzma.LZMAError)

@@ -9,6 +9,7 @@ from gpuwatch.core.model.metrics import BY_ID as METRICS
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.machine.sources.base import GpuProcess, Utilization
 from gpuwatch.machine.sources.nvidia import errors
+from gpuwatch.machine.sources.nvidia.adapters import maybe
 from gpuwatch.machine.sources.nvidia.device import NvmlDevice, ProcessList
 
 NO_INSTANCE = 0xFFFFFFFF
@@ -51,7 +52,9 @@ class RunningProcesses:
         """
         lib = self._lib
         if base not in self._symbols:
-            self._symbols[base] = self._newest(base)
+            names = (base + suffix for suffix in ("_v3", "_v2", ""))
+            there = (name for name in names if maybe(lib, lib._nvmlGetFunctionPointer, name) is not None)
+            self._symbols[base] = next(there, None)
         symbol = self._symbols[base]
         if symbol is None:
             return [], lib.NVML_ERROR_FUNCTION_NOT_FOUND
@@ -91,15 +94,6 @@ class RunningProcesses:
             self._kept.clear()
         self._kept[key] = (raw, found)
         return found, 0
-
-    def _newest(self, base: str) -> str | None:
-        for suffix in ("_v3", "_v2", ""):
-            try:
-                self._lib._nvmlGetFunctionPointer(base + suffix)
-            except self._lib.NVMLError:
-                continue
-            return base + suffix
-        return None
 
 
 class ProcessLists:
