@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from gpuwatch.core.formatting.openmetrics import PROCESS_IDLE
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Device, Reservation, Snapshot
 from gpuwatch.explain.diagnosis.condition_engine import Conditions
@@ -16,6 +15,7 @@ from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.machine.history.metric_series import History
 from gpuwatch.session import free_gpus
 from gpuwatch.session.view import View, ranked
+from gpuwatch.share.openmetrics import PROCESS_IDLE
 from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.panes.answer_line import answer_line
 from gpuwatch.ui.screens.lines_modal import LinesModal
