@@ -209,6 +209,27 @@ def labels(values: Mapping[str, object]) -> str:
     return f"{{{pairs}}}"
 
 
+class SampleLines:
+    """Lines of samples of one host by family: the formats want all samples of one together."""
+
+    def __init__(self, host: str) -> None:
+        self.host = host
+        self.lines: dict[Family, list[str]] = {}
+
+    def labels(self, device: Device, **more: object) -> str:
+        """The labels of a GPU with others of one series."""
+        return labels(gpu_labels(device, self.host) | more)
+
+    def add(self, family: Family, own: str, number: float | None) -> None:
+        """A sample; ``own``: its labels as text. None: there is no such sample."""
+        if number is not None:
+            self.lines.setdefault(family, []).append(f"{family.sample}{own} {value(float(number))}\n")
+
+    @property
+    def count(self) -> int:
+        return sum(map(len, self.lines.values()))
+
+
 def value(number: float) -> str:
     """A value; whole ones without a point."""
     return str(int(number)) if number.is_integer() and abs(number) < 1e16 else repr(number)

@@ -11,9 +11,8 @@ from gpuwatch.core.model.metrics import METRICS, Lane, Unit
 from gpuwatch.core.model.reading import Missing, Value
 from gpuwatch.core.model.snapshot import Device, Driver, Host, MigInstance, Process, Snapshot
 from gpuwatch.core.model.xids import Xid
-from gpuwatch.share.exporter.sample_lines import SampleLines
 from gpuwatch.share.exporter.series import Content, Options, series
-from gpuwatch.share.openmetrics import Family
+from gpuwatch.share.openmetrics import Family, SampleLines
 
 GIB = 1 << 30
 AT = datetime.datetime(2026, 11, 22, 12, tzinfo=datetime.UTC)

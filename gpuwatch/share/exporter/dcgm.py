@@ -16,8 +16,7 @@ from gpuwatch.core.model.reading import Value
 from gpuwatch.core.model.snapshot import Device, MigInstance, Snapshot
 from gpuwatch.core.model.visibility import divided
 from gpuwatch.share.exporter.owners import Owner
-from gpuwatch.share.exporter.sample_lines import SampleLines
-from gpuwatch.share.openmetrics import Family, labels
+from gpuwatch.share.openmetrics import Family, SampleLines, labels
 
 JOBS_LISTED = 8
 """Jobs on one GPU that get series of their own."""
@@ -135,11 +134,9 @@ METRICS = (
 _XID = DcgmFamily("DCGM_FI_DEV_XID_ERRORS", "gauge", "", "Value of the last XID error encountered.")
 
 
-def add(
-    found: SampleLines, device: Device, snapshot: Snapshot, owners: Iterable[Owner], host: str, *, everything: bool
-) -> None:
+def add(found: SampleLines, device: Device, snapshot: Snapshot, owners: Iterable[Owner], *, everything: bool) -> None:
     """The series of a GPU; ``everything``: also those that dcgm-exporter only has if its file is changed."""
-    about = _labels(device, snapshot, host)
+    about = _labels(device, snapshot, found.host)
     attributes = list(_attributes(owners))
     own = [labels(about | more) for more in attributes]
     mig = divided(device) and bool(device.mig_instances)

@@ -10,14 +10,15 @@ from gpuwatch.core.formatting.text import shorten
 from gpuwatch.core.masking.secrets import mask_text
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.metrics import BY_ID, METRICS, Lane, MetricSpec
-from gpuwatch.core.model.snapshot import BAD_STATES, MIG_READINGS, UNLISTED, Device, MigInstance, Process, Snapshot
+from gpuwatch.core.model.reading import Value
+from gpuwatch.core.model.snapshot import BAD_STATES, MIG_READINGS, UNLISTED, Device, Process, Snapshot
 from gpuwatch.core.model.visibility import divided
 from gpuwatch.machine.sources.gpu_reservations import reserved
 from gpuwatch.session.free_gpus import unused
 from gpuwatch.share import openmetrics as names
 from gpuwatch.share.exporter import dcgm
 from gpuwatch.share.exporter.owners import owner_of, shares
-from gpuwatch.share.exporter.sample_lines import SampleLines
+from gpuwatch.share.openmetrics import SampleLines
 
 CORE = (
     "utilization.gpu_percent",
@@ -60,6 +61,7 @@ _REASONS = "clocks.event_reasons"
 _MODES = tuple(spec for spec in METRICS if not spec.rate_of and not _is_series(spec) and spec.id != _REASONS)
 """The metrics that are labels of :data:`names.MODES`."""
 _CHOSEN = {"core": tuple(BY_ID[metric_id] for metric_id in CORE), "all": ALL}
+_Families = tuple[tuple[MetricSpec, names.Family], ...]
 _FAMILIES = {choice: tuple((spec, names.device_family(spec)) for spec in specs) for choice, specs in _CHOSEN.items()}
 _MIG_FAMILIES = {
     choice: tuple((spec, names.mig_family(spec)) for spec in specs if spec.id in MIG_READINGS or spec.lane is Lane.GPM)
@@ -98,48 +100,34 @@ class Content(NamedTuple):
 
 def series(content: Content, options: Options) -> SampleLines:
     """All series but the snapshot's age."""
-    found = SampleLines()
+    found = SampleLines(options.host)
     host = names.labels({"host": options.host})
-    about = {
-        "version": __version__,
-        "metrics": options.metrics,
-        "interval_seconds": f"{options.interval:g}",
-        "host": options.host,
-    }
-    found.add(names.BUILD, names.labels(about), 1)
+    about = {"version": __version__, "metrics": options.metrics, "interval_seconds": f"{options.interval:g}"}
+    found.add(names.BUILD, names.labels(about | {"host": options.host}), 1)
     found.add(names.ANSWERING, host, None if content.answering is None else float(content.answering))
     found.add(names.REPLACED, host, content.replaced)
     snapshot = content.snapshot
     if snapshot is None:
-        _findings(found, content, options)
+        _findings(found, content)
         return found
     found.add(names.SNAPSHOT_TOOK, host, snapshot.took_seconds)
-    if snapshot.driver is not None:
-        found.add(names.DRIVER, names.labels(_driver(snapshot) | {"host": options.host}), 1)
-    _findings(found, content, options)
-    own = {device.uuid: names.labels(names.gpu_labels(device, options.host)) for device in snapshot.devices}
+    if (driver := snapshot.driver) is not None:
+        versions = {"version": driver.version, "cuda_version": driver.cuda_version, "nvml_version": driver.nvml_version}
+        found.add(names.DRIVER, names.labels(versions | {"host": options.host}), 1)
+    _findings(found, content)
+    own = {device.uuid: found.labels(device) for device in snapshot.devices}
     for device in snapshot.devices:
-        found.add(
-            names.INFO,
-            names.labels(names.gpu_labels(device, options.host) | names.gpu_identity(device, snapshot.driver)),
-            1,
-        )
+        found.add(names.INFO, found.labels(device, **names.gpu_identity(device, driver)), 1)
     for device in snapshot.devices:
-        _xids(found, device, content, options, own[device.uuid])
+        counts = content.xids.get(device.uuid, {})
+        if device.xids_missing is None or counts:
+            found.add(names.XIDS, own[device.uuid], sum(counts.values()))
+        for xid, count in counts.items():
+            found.add(names.XID_ERRORS, found.labels(device, xid=xid), count)
     if content.current:
         _host(found, snapshot, host)
         _gpus(found, snapshot, content, options, own)
     return found
-
-
-def _driver(snapshot: Snapshot) -> dict[str, object]:
-    driver = snapshot.driver
-    assert driver is not None
-    return {
-        "version": driver.version,
-        "cuda_version": driver.cuda_version,
-        "nvml_version": driver.nvml_version,
-    }
 
 
 def _host(found: SampleLines, snapshot: Snapshot, host: str) -> None:
@@ -152,105 +140,81 @@ def _host(found: SampleLines, snapshot: Snapshot, host: str) -> None:
     found.add(names.HOST_LOAD, host, machine.load[0] if machine.load is not None else None)
 
 
-def _findings(found: SampleLines, content: Content, options: Options) -> None:
+def _findings(found: SampleLines, content: Content) -> None:
     certain: dict[tuple[str, str, str | None], bool] = {}
     for finding in content.findings:  # several processes may have the same problem on one GPU
         key = (finding.id, finding.severity, finding.device_uuid)
         certain[key] = certain.get(key, False) or finding.certainty == "fact"
     for (cause, severity, uuid), fact in certain.items():
-        about: dict[str, object] = {
-            "cause": cause,
-            "severity": severity,
-            "certainty": "fact" if fact else "likely",
-        }
+        about: dict[str, object] = {"cause": cause, "severity": severity, "certainty": "fact" if fact else "likely"}
         device = content.snapshot.device(uuid) if content.snapshot is not None else None
-        about |= names.gpu_labels(device, options.host) if device is not None else {"uuid": uuid, "host": options.host}
-        found.add(names.FINDING, names.labels(about), 1)
-
-
-def _xids(found: SampleLines, device: Device, content: Content, options: Options, own: str) -> None:
-    counts = content.xids.get(device.uuid, {})
-    if device.xids_missing is None or counts:
-        found.add(names.XIDS, own, sum(counts.values()))
-    for xid, count in counts.items():
-        found.add(names.XID_ERRORS, names.labels(names.gpu_labels(device, options.host) | {"xid": xid}), count)
+        of = names.gpu_labels(device, found.host) if device is not None else {"uuid": uuid, "host": found.host}
+        found.add(names.FINDING, names.labels(about | of), 1)
 
 
 def _gpus(found: SampleLines, snapshot: Snapshot, content: Content, options: Options, own: Mapping[str, str]) -> None:
-    by_device: dict[str, list[Process]] = {}
+    by_device: dict[str, list[Process]] = {uuid: [] for uuid in own}
     for row in snapshot.processes:
         if row.device_uuid is not None and row.device_uuid in own:
-            by_device.setdefault(row.device_uuid, []).append(row)
+            by_device[row.device_uuid].append(row)
     readable = [device for device in snapshot.devices if device.state not in BAD_STATES]
+    everything = options.metrics == "all"
     for device in snapshot.devices:
-        found.add(names.STATE, names.labels(names.gpu_labels(device, options.host) | {"state": device.state}), 1)
+        found.add(names.STATE, found.labels(device, state=device.state), 1)
     # While the driver is silent nobody knows what is free, and a scheduler acts upon it at once.
     for device, instance, free in unused(snapshot, reserved(), content.findings) if content.answering else ():
         if instance is not None:
-            found.add(names.MIG_FREE, names.labels(_mig(device, instance, options)), float(free))
+            found.add(names.MIG_FREE, found.labels(device, mig_instance=instance.id), float(free))
         elif not divided(device):
             found.add(names.FREE, own[device.uuid], float(free))
     for device in readable:
-        rows = by_device.get(device.uuid, [])
-        _owners(found, device, [row for row in rows if row.type != "G"], options, own[device.uuid])
+        _owners(found, device, [row for row in by_device[device.uuid] if row.type != "G"], own[device.uuid])
     if options.dcgm:
         for device in readable:
-            jobs = [owner_of(row) for row in by_device.get(device.uuid, [])]
-            dcgm.add(found, device, snapshot, jobs, options.host, everything=options.metrics == "all")
+            jobs = map(owner_of, by_device[device.uuid])
+            dcgm.add(found, device, snapshot, jobs, everything=everything)
     else:
         for device in readable:
-            _readings(found, device, options, own[device.uuid])
+            _readings(found, _FAMILIES[options.metrics], device.readings, own[device.uuid])
         for device in readable:
             for instance in device.mig_instances:
-                _mig_readings(found, device, instance, options)
-    if options.metrics == "all":
-        for device in readable:
-            _names(found, device, options)
+                about: dict[str, object] = {"mig_instance": instance.id}
+                identity = {"mig_uuid": instance.uuid, "profile": instance.profile}
+                found.add(names.MIG_INFO, found.labels(device, **about, **identity), 1)
+                _readings(found, _MIG_FAMILIES[options.metrics], instance.readings, found.labels(device, **about))
+    for device in readable if everything else ():
+        _names(found, device)
     if options.processes:
         _processes(found, by_device, snapshot, options)
 
 
-def _readings(found: SampleLines, device: Device, options: Options, own: str) -> None:
-    for spec, family in _FAMILIES[options.metrics]:
-        reading = device.readings.get(spec.id)
+def _readings(found: SampleLines, families: _Families, readings: Mapping[str, Value], own: str) -> None:
+    for spec, family in families:
+        reading = readings.get(spec.id)
         if reading is not None:
             found.add(family, own, names.as_number(spec, reading))
 
 
-def _names(found: SampleLines, device: Device, options: Options) -> None:
+def _names(found: SampleLines, device: Device) -> None:
     """What is no number."""
     modes = {spec.id.replace(".", "_"): device.readings.get(spec.id) for spec in _MODES}
-    found.add(names.MODES, names.labels(names.gpu_labels(device, options.host) | modes), 1)
+    found.add(names.MODES, found.labels(device, **modes), 1)
     reasons = device.readings.get(_REASONS)
     if isinstance(reasons, str) and reasons != "none":
         for reason in reasons.split("+"):
-            found.add(names.CLOCK_REASON, names.labels(names.gpu_labels(device, options.host) | {"reason": reason}), 1)
+            found.add(names.CLOCK_REASON, found.labels(device, reason=reason), 1)
 
 
-def _owners(found: SampleLines, device: Device, rows: list[Process], options: Options, own: str) -> None:
+def _owners(found: SampleLines, device: Device, rows: list[Process], own: str) -> None:
     if device.missing.get("memory.unexplained_bytes") == UNLISTED:
         return
     found.add(names.PROCESSES, own, len(rows))
     owners = shares(rows)
     found.add(names.OWNERS, own, len(owners))
     for share in owners[:OWNERS_LISTED]:
-        about = names.labels(names.gpu_labels(device, options.host) | share.owner._asdict())
+        about = found.labels(device, **share.owner._asdict())
         found.add(names.OWNER_PROCESSES, about, share.processes)
         found.add(names.OWNER_MEMORY, about, share.memory_bytes)
-
-
-def _mig(device: Device, instance: MigInstance, options: Options) -> dict[str, object]:
-    return names.gpu_labels(device, options.host) | {"mig_instance": instance.id}
-
-
-def _mig_readings(found: SampleLines, device: Device, instance: MigInstance, options: Options) -> None:
-    about = _mig(device, instance, options)
-    found.add(names.MIG_INFO, names.labels(about | {"mig_uuid": instance.uuid, "profile": instance.profile}), 1)
-    own = names.labels(about)
-    for spec, family in _MIG_FAMILIES[options.metrics]:
-        reading = instance.readings.get(spec.id)
-        if reading is not None:
-            found.add(family, own, names.as_number(spec, reading))
 
 
 def _processes(
@@ -262,12 +226,11 @@ def _processes(
     found.add(names.LEFT_OUT, names.labels({"host": options.host}), len(rows) - len(shown))
     devices = {device.uuid: device for device in snapshot.devices}
     for row in shown:
-        device = devices[row.device_uuid or ""]
-        about = names.gpu_labels(device, options.host) | names.process_labels(row)
+        device, about = devices[row.device_uuid or ""], names.process_labels(row)
         command = shorten(mask_text(row.command), _COMMAND) if options.commands and row.command else None
         details = {"name": row.name, "type": row.type, "framework": row.framework, "command": command}
-        found.add(names.PROCESS_INFO, names.labels(about | owner_of(row)._asdict() | details), 1)
-        own = names.labels(about)
+        own = found.labels(device, **about)
+        found.add(names.PROCESS_INFO, found.labels(device, **about | owner_of(row)._asdict() | details), 1)
         for family, reading, scale in names.PROCESS_FAMILIES:
             number = row.number(reading)
             found.add(family, own, None if number is None else round(number * scale, 9))
