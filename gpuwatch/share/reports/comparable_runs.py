@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from gpuwatch.core.model.run import Run
+from gpuwatch.experiment.trials.speed_spread import unproven
 from gpuwatch.explain.logs.clean import device as device_name
 from gpuwatch.share.reports.content import clean
 
@@ -69,6 +70,15 @@ def _device(run: Run) -> tuple[str, str]:
 def same_work(run: Run, other: Run) -> bool:
     """Whether the speeds of two runs can be compared: another command may do another amount of work in a step."""
     return workload(run) == workload(other) and _device(run) == _device(other)
+
+
+def alike(run: Run, other: Run) -> str:
+    """Why their speeds do not differ; empty if they do."""
+    if run is other:
+        return "same speed within noise"
+    if run.throughput is None or other.throughput is None:
+        return "no speed measured"
+    return unproven(run.throughput, other.throughput, simulated=run.simulated or other.simulated)
 
 
 def framework(run: Run) -> str:

@@ -11,7 +11,7 @@ from gpuwatch.core.model.comparison import Comparison
 from gpuwatch.core.model.findings import CAUSES
 from gpuwatch.core.model.run import Run
 from gpuwatch.experiment.trials.best_setting import listed, small
-from gpuwatch.experiment.trials.speed_spread import speed, unproven, wide
+from gpuwatch.experiment.trials.speed_spread import speed, wide
 from gpuwatch.experiment.trials.trial_summary import SAME_MEMORY
 from gpuwatch.share.reports import comparable_runs
 from gpuwatch.share.reports.content import clean
@@ -214,12 +214,12 @@ def _compared(runs: Sequence[Run], names: Sequence[str], group: Sequence[int]) -
             f"{_of(runs, names, fast, several)}{f', in the same memory ({memory})' if memory else ''}"
         )
     who = _who(runs, names, group)
-    reasons = _unproven(runs, group)
     if any(runs[index].simulated for index in group):
         held = f"the same memory ({memory}); " if memory else ""
         return f"{who}: {held}no speeds to compare on simulated GPUs"
     held = f"the same memory ({memory}), " if memory else ""
-    return f"{who} cannot be told apart: {held}{reasons}"
+    unsteady = any(wide(runs[index].throughput) for index in group)
+    return f"{who} cannot be told apart: {held}{_VARY if unsteady else 'same speed within noise'}"
 
 
 def _of(runs: Sequence[Run], names: Sequence[str], better: _Better, shown: bool) -> str:
@@ -250,11 +250,11 @@ def _fastest(runs: Sequence[Run], group: Sequence[int]) -> _Better | None:
     if len(steady) < len(speeds) or not steady:
         return None  # an unsteady run may be faster than any other
     top = max(steady, key=lambda index: speeds[index])
-    slower = [index for index in steady if not _noise(runs[top], runs[index])]
+    slower = [index for index in steady if not comparable_runs.alike(runs[top], runs[index])]
     if not slower:
         return None
     reference = _reference(runs, slower, min(slower, key=lambda index: speeds[index]))
-    winners = [i for i in steady if i not in slower and not _noise(runs[i], runs[reference])]
+    winners = [i for i in steady if i not in slower and not comparable_runs.alike(runs[i], runs[reference])]
     best = dict.fromkeys(per_second(speeds[index]) for index in sorted(winners, key=lambda index: speeds[index]))
     against = per_second(speeds[reference])
     alike = _alike(runs, reference, [index for index in slower if per_second(speeds[index]) == against])
@@ -276,21 +276,6 @@ def _range(shown: Sequence[str]) -> str:
     return shown[0] if len(shown) == 1 else f"{shown[0]} to {shown[-1]}"
 
 
-def _noise(run: Run, other: Run) -> str:
-    """Why their speeds do not differ; empty if they do."""
-    if run is other:
-        return "same speed within noise"
-    if run.throughput is None or other.throughput is None:
-        return "no speed measured"
-    return unproven(run.throughput, other.throughput, simulated=run.simulated or other.simulated)
-
-
-def _unproven(runs: Sequence[Run], group: Sequence[int]) -> str:
-    if any(wide(runs[index].throughput) for index in group):
-        return _VARY
-    return "same speed within noise"
-
-
 def _speed_of(runs: Sequence[Run], less: _Better) -> str:
     """How fast the runs that held least were; their speeds may be what the memory cost."""
     against = runs[less.reference]
@@ -298,7 +283,7 @@ def _speed_of(runs: Sequence[Run], less: _Better) -> str:
         return ""
     if wide(against.throughput) or any(wide(runs[index].throughput) for index in less.winners):
         return f"; speeds cannot be told apart: {_VARY}"
-    if all(_noise(runs[index], against) for index in less.winners):
+    if all(comparable_runs.alike(runs[index], against) for index in less.winners):
         return ", at the same speed within noise"
     if len(less.winners) > 1:
         return "; their speeds differ"

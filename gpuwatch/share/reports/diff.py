@@ -10,7 +10,7 @@ from gpuwatch.core.model.diff import Change, Diff, FactChange, FindingChange, Nu
 from gpuwatch.core.model.findings import CAUSES, SEVERITY_ORDER
 from gpuwatch.core.model.metrics import Unit
 from gpuwatch.core.model.run import Run
-from gpuwatch.experiment.trials.speed_spread import step_time, unproven
+from gpuwatch.experiment.trials.speed_spread import step_time
 from gpuwatch.experiment.trials.trial_summary import SAME_MEMORY
 from gpuwatch.share.reports import comparable_runs, diff_memory
 from gpuwatch.share.reports.content import SIMULATED_MACHINE, Content, Table, clean
@@ -104,7 +104,10 @@ def _number(
     if metric in _COUNTED:
         least = max(min(spread.median, two.median) * (_MANY_TIMES - 1), 1e-9)
     elif metric == "median_step_seconds":
-        if not _slower_or_faster(runs):
+        run, other = runs
+        if run is None or other is None or comparable_runs.alike(run, other):
+            return None
+        if not comparable_runs.same_work(run, other):
             return None
         least = 0.0
     elif spec is None:
@@ -119,14 +122,6 @@ def _number(
         name += ", per hour"
     unit = spec.unit.value if spec is not None else "s" if metric == "median_step_seconds" else "B"
     return NumberChange(part=part, name=name, metric=metric, unit=unit, values=(spread, two), threshold=least)
-
-
-def _slower_or_faster(runs: tuple[Run | None, Run | None]) -> bool:
-    run, two = runs
-    if run is None or two is None or run.throughput is None or two.throughput is None:
-        return False
-    proven = not unproven(run.throughput, two.throughput, simulated=run.simulated or two.simulated)
-    return proven and comparable_runs.same_work(run, two)
 
 
 def _importance(change: NumberChange) -> float:

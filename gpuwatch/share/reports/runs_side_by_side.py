@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from gpuwatch.core.formatting.units import UNKNOWN, percent, size
 from gpuwatch.core.model.comparison import Comparison
 from gpuwatch.core.model.run import Run
-from gpuwatch.experiment.trials.speed_spread import speed, unproven, wide
+from gpuwatch.experiment.trials.speed_spread import speed, wide
 from gpuwatch.share.reports import comparable_runs, run_content
 from gpuwatch.share.reports.content import clean
 from gpuwatch.share.reports.run_differences import differences
@@ -65,9 +65,9 @@ def compare(runs: Sequence[Run]) -> Comparison:
     speeds = {index: t.steps_per_second for index in group if (t := runs[index].throughput) is not None}
     timed = sorted(group, key=lambda index: -speeds.get(index, 0.0))
     if len(timed) > 1:
-        if all(_proven(runs[timed[0]], runs[index]) for index in timed[1:]):
+        if not any(comparable_runs.alike(runs[timed[0]], runs[index]) for index in timed[1:]):
             best["steps_per_second"] = timed[0]
-        if all(_proven(runs[timed[-1]], runs[index]) for index in timed[:-1]):
+        if not any(comparable_runs.alike(runs[timed[-1]], runs[index]) for index in timed[:-1]):
             worst["steps_per_second"] = timed[-1]
     # A run without a GPU holds no GPU memory and would always win.
     held = [index for index in group if runs[index].memory.nvml_peak_bytes and runs[index].device_map]
@@ -174,13 +174,6 @@ def _listed(names: Iterable[str]) -> str:
     known = list(dict.fromkeys(names))
     rest = len(known) - _NAMED
     return ", ".join(known[:_NAMED]) + (f" and {rest} more" if rest > 0 else "")
-
-
-def _proven(run: Run, other: Run) -> bool:
-    """Whether their speeds differ by more than noise; the sentences about them follow the same rule."""
-    if run.throughput is None or other.throughput is None:
-        return False
-    return not unproven(run.throughput, other.throughput, simulated=run.simulated or other.simulated)
 
 
 def cells(run: Run, columns: Sequence[Column] = COLUMNS) -> dict[str, str]:
