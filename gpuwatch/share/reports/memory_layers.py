@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from gpuwatch.core.formatting.text import shorten
 from gpuwatch.core.formatting.units import size
-from gpuwatch.core.model.memory_profile import MemoryMoment, MemoryProfile
+from gpuwatch.core.model.memory_profile import MemoryMoment
 from gpuwatch.share.reports.chart_data import MEMORY_GROUPS, Areas
 from gpuwatch.share.reports.content import clean
 from gpuwatch.share.reports.period_graphs import course
@@ -34,28 +35,22 @@ def layers(chart: Areas) -> list[Layer]:
     """Those that can be seen, what lives long at the bottom; lines as they are in the profile."""
     profile = chart.profile
     top = max((moment.in_use_bytes for moment in profile.moments), default=0)
-    found = list(_lines(profile) if chart.by == "line" else _groups())
+    if chart.by == "line":
+        found = [Layer("others", "workspace", lambda moment: max(moment.in_use_bytes - sum(moment.lines), 0))]
+        named = reversed(list(enumerate(profile.lines)))
+        found += [Layer(clean(name), f"c{place}", partial(_of_line, place)) for place, name in named]
+    else:
+        found = [Layer(name, kind, partial(_of_group, name)) for name, (kind, _) in MEMORY_GROUPS.items()]
     most = ((layer, max((layer.held(moment) for moment in profile.moments), default=0)) for layer in found)
     return [layer for layer, held in most if held > _SMALL * top]
 
 
-def _groups() -> Iterator[Layer]:
-    for name, (kind, _) in MEMORY_GROUPS.items():
-        yield Layer(name, kind, _of_group(name))
+def _of_group(name: str, moment: MemoryMoment) -> int:
+    return moment.groups.get(name, 0)
 
 
-def _lines(profile: MemoryProfile) -> Iterator[Layer]:
-    yield Layer("others", "workspace", lambda moment: max(moment.in_use_bytes - sum(moment.lines), 0))
-    for place, name in reversed(list(enumerate(profile.lines))):
-        yield Layer(clean(name), f"c{place}", _of_line(place))
-
-
-def _of_group(name: str) -> Callable[[MemoryMoment], int]:
-    return lambda moment: moment.groups.get(name, 0)
-
-
-def _of_line(place: int) -> Callable[[MemoryMoment], int]:
-    return lambda moment: moment.lines[place] if place < len(moment.lines) else 0
+def _of_line(place: int, moment: MemoryMoment) -> int:
+    return moment.lines[place] if place < len(moment.lines) else 0
 
 
 def in_characters(chart: Areas, width: int) -> Iterator[str]:
