@@ -11,7 +11,7 @@ from gpuwatch.experiment.trials.trial_summary import recorded_profiles
 from gpuwatch.explain.traces.held_most import who
 from gpuwatch.explain.traces.tensorflow_names import inside
 from gpuwatch.share.reports.chart_data import MEMORY_GROUPS, Bars, Kind, Part, Row
-from gpuwatch.share.reports.content import Table, clean
+from gpuwatch.share.reports.content import Table, clean, columns
 
 _LEAST = 0.0005
 """Share of the largest peak below which a group has no column."""
@@ -36,50 +36,45 @@ def recorded_tables(trials: Sequence[Trial]) -> Iterator[Table]:
 def _groups(tried: dict[str, Trial], profiles: dict[str, MemoryProfile]) -> Table:
     top = max((profile.peak_bytes for profile in profiles.values()), default=0)
     held = {name: _parts(profile) for name, profile in profiles.items()}
-    columns = [
+    groups = [
         group
         for group in (*MEMORY_GROUPS, _MISSING)
         if any(parts.get(group, 0) >= max(_LEAST * top, 1) for parts in held.values())
     ]
-    rows = [
-        _row(name, profiles[name], columns)
-        if name in profiles
-        else (clean(name), *(UNKNOWN for _ in ("peak", *columns)), _why_not(trial))
-        for name, trial in tried.items()
-    ]
+    cells = []
+    for name, trial in tried.items():
+        profile, parts = profiles.get(name), held.get(name, {})
+        cells.append(
+            {
+                "SETTING": clean(name),
+                "PEAK": size(profile.peak_bytes) if profile is not None else UNKNOWN,
+                **{group.upper(): size(parts[group]) if parts.get(group) else UNKNOWN for group in groups},
+                "LARGEST HOLDER": _why_not(trial) if profile is None else _largest(profile),
+            }
+        )
+    heads, rows = columns(cells)
     bars = tuple(
         Row(
             clean(name),
             tuple(
                 Part(MEMORY_GROUPS.get(group, _FREE)[0], group, parts[group], size(parts[group]))
-                for group in columns
+                for group in groups
                 if parts.get(group)
             ),
             size(profiles[name].peak_bytes),
         )
         for name, parts in held.items()
     )
-    heads = ("SETTING", "PEAK", *(group.upper() for group in columns), "LARGEST HOLDER")
     return Table(
         "Who held the memory",
         heads,
-        tuple(rows),
+        rows,
         heads[1:-1],
         note="Bytes in use of the framework's allocator at its peak, recorded in one more run of each setting: the"
         " recorder slows a program down, so its speed is not compared.",
         keep=("SETTING",),
         below="LARGEST HOLDER",
         charts=(Bars("At the peak, by group", bars, float(top), "from 0 to the largest peak"),) if bars and top else (),
-    )
-
-
-def _row(name: str, profile: MemoryProfile, columns: Sequence[str]) -> tuple[str, ...]:
-    parts = _parts(profile)
-    return (
-        clean(name),
-        size(profile.peak_bytes),
-        *(size(parts[group]) if parts.get(group) else "–" for group in columns),
-        _largest(profile),
     )
 
 
