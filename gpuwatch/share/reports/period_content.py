@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from operator import attrgetter
 
 from msgspec.structs import replace
@@ -16,7 +17,7 @@ from gpuwatch.core.model.period import GRAPHED, Period, PeriodDevice, PeriodFind
 from gpuwatch.share.reports.chart_data import Graphs
 from gpuwatch.share.reports.content import GLYPHS, SIMULATED_MACHINE, STATES, Content, Table, clean, clean_finding
 from gpuwatch.share.reports.period_graphs import NAMES, shown
-from gpuwatch.share.reports.usage_content import groups_table, hours_in
+from gpuwatch.share.reports.usage_content import gaps_table, groups_table, hours_in
 
 _ROWS = 200
 """Events in the table; the last ones."""
@@ -36,7 +37,7 @@ def period_content(period: Period) -> Content:
         _findings(period),
         _runs(period),
         _events(period),
-        _gaps(period),
+        gaps_table(period.gaps, partial(_time, period)),
     )
     bad = main is not None and main.finding.severity != "info"
     read = period.primary != "unknown"
@@ -198,14 +199,6 @@ def _events(period: Period) -> Table:
     note = f"{left_out} earlier ones are left out; JSON has them all." if left_out else ""
     heads = ("When", "Severity", "Event")
     return Table("Events", heads, rows, note=note, keep=heads[:2], folded=len(rows) > _LONG)
-
-
-def _gaps(period: Period) -> Table:
-    rows = tuple(
-        (_time(period, gap.begin), _time(period, gap.end), lasted((gap.end - gap.begin).total_seconds()))
-        for gap in period.gaps
-    )
-    return Table("Not recorded", ("From", "To", "Lasted"), rows, ("Lasted",), keep=("From", "To"))
 
 
 def _at(at: datetime.datetime) -> str:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from gpuwatch.core.formatting.durations import lasted
 from gpuwatch.core.formatting.units import UNKNOWN, energy, percent, size
-from gpuwatch.core.model.usage import By, Usage, UsageGroup
+from gpuwatch.core.model.usage import By, Usage, UsageGap, UsageGroup
 from gpuwatch.machine.history.machine_event import gpus
 from gpuwatch.share.reports.chart_data import Bars, Part, Row
 from gpuwatch.share.reports.content import SIMULATED_MACHINE, Content, Table, clean, columns
@@ -40,7 +40,7 @@ def usage_content(usage: Usage) -> Content:
     recorded = sum(device.hours_recorded for device in usage.devices)
     used = _used(usage.total, hours)
     reason = f"{hours(held)} of {hours(recorded)} GPU-hours held, {used} used"
-    tables = (groups_table(usage), _devices(usage), _gaps(usage))
+    tables = (groups_table(usage), _devices(usage), gaps_table(usage.gaps, moment))
     return Content(
         title=f"GPU usage by {usage.by}",
         subtitle=" · ".join(_subtitle(usage)),
@@ -279,8 +279,7 @@ def _devices(usage: Usage) -> Table:
     )
 
 
-def _gaps(usage: Usage) -> Table:
-    rows = tuple(
-        (moment(gap.begin), moment(gap.end), lasted((gap.end - gap.begin).total_seconds())) for gap in usage.gaps
-    )
+def gaps_table(gaps: Iterable[UsageGap], shown: Callable[[datetime.datetime], str]) -> Table:
+    """The times that were not recorded; ``shown``: how a time is written."""
+    rows = tuple((shown(gap.begin), shown(gap.end), lasted((gap.end - gap.begin).total_seconds())) for gap in gaps)
     return Table("Not recorded", ("From", "To", "Lasted"), rows, ("Lasted",), keep=("From", "To"))
