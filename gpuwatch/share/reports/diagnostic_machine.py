@@ -7,7 +7,7 @@ from gpuwatch.core.formatting.units import UNKNOWN, memory, percent, size
 from gpuwatch.core.model.diagnostic import Diagnostic
 from gpuwatch.core.model.doctor import STATE_ORDER, Check, Doctor
 from gpuwatch.core.model.run import DeviceMapping, Run
-from gpuwatch.core.model.snapshot import Process, Snapshot
+from gpuwatch.core.model.snapshot import Device, Process, Snapshot
 from gpuwatch.share.reports import charts
 from gpuwatch.share.reports.content import Table, clean, columns, variable_value
 from gpuwatch.share.reports.diagnostic_story import name_of, nvml_silent, short_command, utc
@@ -56,6 +56,7 @@ def device_map(document: Diagnostic) -> Table:
             )
             for device in snapshot.devices
         ]
+    devices = {device.uuid: device for device in snapshot.devices} if snapshot is not None else {}
     program = _latest(document)
     asked = doctor is not None and doctor.framework is not None
     cells = (
@@ -63,15 +64,16 @@ def device_map(document: Diagnostic) -> Table:
             "Framework": short_device(entry.framework_device or "no device") if asked else UNKNOWN,
             "CUDA": clean(entry.cuda_ordinal),
             "NVML": clean(entry.physical_index),
-            "Name": _name(entry, snapshot),
+            # NVML's name: plugins give every device the same.
+            "Name": clean((device.name if device is not None else "") or entry.name),
             "Capability": clean(entry.compute_capability),
             "PCI bus id": clean(entry.pci_bus_id),
             "Doctor got": size(entry.granted_bytes),
             "Program got": _granted(program, entry) if program is not None else UNKNOWN,
-            "In use": _now(entry, snapshot),
+            "In use": _now(device),
             "UUID": clean(entry.uuid),
         }
-        for entry in entries
+        for entry, device in ((entry, devices.get(entry.uuid or "")) for entry in entries)
     )
     who = ["the doctor's own run"] + ([name_of(program)] if program is not None else [])
     if not entries:
@@ -123,14 +125,7 @@ def _granted(run: Run, entry: DeviceMapping) -> str:
     return " + ".join(map(size, found)) or UNKNOWN
 
 
-def _name(entry: DeviceMapping, snapshot: Snapshot | None) -> str:
-    """NVML's name: plugins give every device the same."""
-    device = snapshot.device(entry.uuid) if snapshot is not None else None
-    return clean(device.name if device is not None and device.name else entry.name)
-
-
-def _now(entry: DeviceMapping, snapshot: Snapshot | None) -> str:
-    device = snapshot.device(entry.uuid) if snapshot is not None else None
+def _now(device: Device | None) -> str:
     if device is None:
         return UNKNOWN
     if device.state != "ok":

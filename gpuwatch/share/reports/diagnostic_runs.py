@@ -10,7 +10,7 @@ from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.formatting.units import UNKNOWN, size
 from gpuwatch.core.model.comparison import Comparison
 from gpuwatch.core.model.diagnostic import Diagnostic, SourcedFinding
-from gpuwatch.core.model.run import Oom, Run
+from gpuwatch.core.model.run import Run
 from gpuwatch.share.reports import charts, run_content
 from gpuwatch.share.reports.chart_data import Timeline
 from gpuwatch.share.reports.comparison_content import comparison_table
@@ -53,18 +53,18 @@ def _held(run: Run) -> str:
 
 def ooms(document: Diagnostic) -> Table:
     """Each failure with its numbers; one without numbers is left out if its run has others."""
-    table = _by_run(document, lambda run: oom_table(sorted(_telling(run.ooms), key=lambda oom: oom.expected)[:3]))
+
+    def shown(run: Run) -> Table:
+        numbers = [oom for oom in run.ooms if oom.requested_bytes is not None or oom.limit_bytes is not None]
+        return oom_table(sorted(numbers or run.ooms, key=lambda oom: oom.expected)[:3])
+
+    table = _by_run(document, shown)
     notes = [table.note]
     if any(oom.expected for run in _runs(document) for oom in run.ooms):
         notes.append("Expected: the probe provokes it, and may catch it.")
     if any(run.workers and run.ooms for run in _runs(document)):
         notes.append("Limit and in use are those of the process that failed.")
     return dataclasses.replace(table, note=" ".join(notes) if table.rows else "")
-
-
-def _telling(found: Sequence[Oom]) -> list[Oom]:
-    numbers = [oom for oom in found if oom.requested_bytes is not None or oom.limit_bytes is not None]
-    return numbers or list(found)
 
 
 def fallbacks(document: Diagnostic) -> Table:

@@ -116,13 +116,9 @@ def _machine(document: Diagnostic) -> str:
 def _when(run: Run, now: datetime.datetime) -> str:
     """When it started and ended, in UTC, and how long ago that was."""
     before = f", {age(run, now)} when this was written"
-    over = utc(over_at(run))
-    return f"started {utc(run.started_at)}, ended {over.partition(' ')[2] if _same_day(run) else over}{before}"
-
-
-def _same_day(run: Run) -> bool:
-    start, end = (moment.astimezone(datetime.UTC).date() for moment in (run.started_at, over_at(run)))
-    return start == end
+    start, over = utc(run.started_at), utc(over_at(run))
+    same_day = start.partition(" ")[0] == over.partition(" ")[0]
+    return f"started {start}, ended {over.partition(' ')[2] if same_day else over}{before}"
 
 
 def over_at(run: Run) -> datetime.datetime:
