@@ -97,6 +97,9 @@ class _Bar:
         begin, end = (at - wide, at) if anchor == "end" else (at, at + wide if anchor else at)
         return min(self.left, begin), max(self.right, end)
 
+    def meets(self, other: _Bar) -> bool:
+        return self.ends[0] < other.ends[1] + 6 and other.ends[0] < self.ends[1] + 6
+
     def drawn(self, y: float) -> str:
         """The bar in a row that begins at ``y``."""
         at, anchor = self.place
@@ -130,16 +133,12 @@ def _rows(period: Period, device: PeriodDevice, track: Track, x: X) -> list[list
     for incident in sorted(track.incidents, key=lambda incident: (incident.severity != "error", incident.begin)):
         name = clean(incident.text)
         new = bar(incident.begin, incident.end, name, name, f"band {incident.severity}")
-        row = next((row for row in told if not any(_meet(new, other) for other in row)), None)
+        row = next((row for row in told if not any(new.meets(other) for other in row)), None)
         if row is not None:
             row.append(new)
         elif len(told) < _INCIDENTS:
             told.append([new])
     return rows + told
-
-
-def _meet(bar: _Bar, other: _Bar) -> bool:
-    return bar.ends[0] < other.ends[1] + 6 and other.ends[0] < bar.ends[1] + 6
 
 
 def _name(process: PeriodProcess) -> str:

@@ -67,20 +67,16 @@ def _part(name: str) -> str:
 
 def _breakable(text: str) -> Markup:
     """Lets browsers break long names at separators, and commands nowhere; everything is escaped."""
-    pieces = parts(_whole(text) if len(text) <= _SHORT else text)
+    return _code(_whole(text) if len(text) <= _SHORT else text, least=" ")
+
+
+def _code(text: str, least: str = "") -> Markup:
+    """Commands and settings with ``least`` in them as code, other text breakable at separators; everything escaped."""
     return Markup("").join(
-        Markup("<code>{}</code>").format(piece) if code and " " in piece else _split(piece) for piece, code in pieces
-    )
-
-
-def _split(text: str) -> Markup:
-    return Markup("<wbr>").join(_BREAKS.split(text))
-
-
-def _code(text: str) -> Markup:
-    """Commands and settings as code, other text breakable at separators; everything is escaped."""
-    return Markup("").join(
-        Markup("<code>{}</code>").format(piece) if code else _split(piece) for piece, code in parts(text)
+        Markup("<code>{}</code>").format(piece)
+        if code and least in piece
+        else Markup("<wbr>").join(_BREAKS.split(piece))
+        for piece, code in parts(text)
     )
 
 

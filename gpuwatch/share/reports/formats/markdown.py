@@ -135,14 +135,14 @@ def _findings(findings: tuple[Finding, ...], level: int) -> Iterator[str]:
 
 
 def _table(table: Table, level: int, most: int) -> Iterator[str]:
-    body = [line for chart in table.charts if isinstance(chart, Timeline) for line in _timeline(chart)]
-    body += [line for chart in table.charts if isinstance(chart, Graphs) for line in _graphs(chart)]
-    body += [
-        line
-        for chart in table.charts
-        if isinstance(chart, Areas)
-        for line in _fence(tuple(memory_layers.in_characters(chart, _GRAPH)))
-    ]
+    body = list[str]()
+    for chart in table.charts:
+        if isinstance(chart, Timeline) and (words := in_words(chart.run)):
+            body += [f"{_text(chart.title)}: {_text(words)}.", ""]
+        elif isinstance(chart, Graphs):
+            body += [*_fence(tuple(in_characters(chart.device, _GRAPH))), ""]
+        elif isinstance(chart, Areas):
+            body += _fence(tuple(memory_layers.in_characters(chart, _GRAPH)))
     body += list(_rows(table, most)) if table.rows else []
     if table.note:
         body += [_text(table.note), ""]
@@ -179,18 +179,6 @@ def _fence(lines: tuple[str, ...]) -> list[str]:
     longest = max((len(run) for line in lines for run in re.findall(r"`+", line)), default=0)
     fence = "`" * max(3, longest + 1)
     return [fence, *lines, fence, ""]
-
-
-def _timeline(chart: Timeline) -> Iterator[str]:
-    words = in_words(chart.run)
-    if words:
-        yield f"{_text(chart.title)}: {_text(words)}."
-        yield ""
-
-
-def _graphs(chart: Graphs) -> Iterator[str]:
-    yield from _fence(tuple(in_characters(chart.device, _GRAPH)))
-    yield ""
 
 
 def _text(text: str, bar: str = "|") -> str:
