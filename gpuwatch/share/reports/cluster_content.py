@@ -26,11 +26,6 @@ _NAMES = 3
 _EVERY = {1: "The node", 2: "Both nodes"}
 
 
-def is_cluster(document: Comparison) -> bool:
-    """Whether the comparison is one of nodes."""
-    return bool(document.nodes or document.odd)
-
-
 def lost(document: Comparison) -> tuple[Node, ...]:
     """The nodes that brought nothing home."""
     return tuple(node for node in document.nodes if node.state not in ("ok", "finding"))

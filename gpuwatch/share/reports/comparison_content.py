@@ -62,7 +62,7 @@ def comparison_content(document: Comparison) -> Content:
     state, verdict = _verdict(document.runs, bad)
     title = conclusion(document)
     subject = [f"{count} run{'' if count == 1 else 's'} compared"] if document.runs or not document.nodes else []
-    if cluster_content.is_cluster(document):
+    if document.nodes or document.odd:
         # Which node differs is asked first; without runs, there is nothing else to say.
         title = "; ".join(
             filter(

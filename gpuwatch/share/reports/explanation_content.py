@@ -78,14 +78,11 @@ def _reason(document: Explanation, main: Finding | None) -> str:
     if document.memory_profiles and main is None:
         return clean(f"{held_most(document.memory_profiles[0])}.")
     if _tells_nothing(document):
-        return f"gpuwatch recognises nothing in it that tells whether its program worked{_last_line(document)}."
+        last = next((line for found in document.findings for line in found.evidence), "")
+        shown = f"; last line: {clean(shorten(last, _SHOWN))}" if last else ""
+        return f"gpuwatch recognises nothing in it that tells whether its program worked{shown}."
     title = main.title if main is not None else CAUSES.get(document.primary or "healthy", "")
     return clean(title).rstrip(".") + "."
-
-
-def _last_line(document: Explanation) -> str:
-    last = next((line for found in document.findings for line in found.evidence), "")
-    return f"; last line: {clean(shorten(last, _SHOWN))}" if last else ""
 
 
 def _tells_nothing(document: Explanation) -> bool:

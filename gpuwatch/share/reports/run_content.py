@@ -153,12 +153,9 @@ def on_gpu(run: Run) -> float | None:
     total = sum(placement.count for placement in run.placements if placement.actual)
     if not total:
         return None
-    return 100 * sum(placement.count for placement in run.placements if is_gpu(placement.actual)) / total
-
-
-def is_gpu(device: str) -> bool:
-    """``/device:GPU:0`` of TensorFlow, ``cuda:0`` of PyTorch."""
-    return "GPU" in device or device.startswith("cuda")
+    # ``/device:GPU:0`` of TensorFlow, ``cuda:0`` of PyTorch
+    on_gpus = (p.count for p in run.placements if "GPU" in p.actual or p.actual.startswith("cuda"))
+    return 100 * sum(on_gpus) / total
 
 
 def fell_back(run: Run) -> str:
