@@ -19,11 +19,12 @@ from typing import NamedTuple
 
 from gpuwatch.core.formatting.short_names import program_of
 from gpuwatch.core.formatting.text import printable
-from gpuwatch.core.model.metrics import MetricSpec, Unit
+from gpuwatch.core.model.metrics import BY_ID, Unit
 from gpuwatch.core.model.run import Run
 from gpuwatch.machine.history.gaps import UNOBSERVED
+from gpuwatch.machine.recording.minute_means import Key
 from gpuwatch.share.exports.protobuf import double, message, number, text, varint
-from gpuwatch.share.exports.stretch import NUMBERS, Stretch
+from gpuwatch.share.exports.stretch import Stretch
 
 REALTIME = 1
 """BuiltinClock of clock_snapshot.proto."""
@@ -71,6 +72,7 @@ class _Writer:
         self._next = int.from_bytes(seed[:4], "big") << 16
         self._gpus: dict[str, int] = {}
         """Tracks by UUID."""
+        self._counters: dict[Key, int] = {}
 
     def pieces(self, runs: list[Run]) -> Iterator[bytes]:
         stretch = self._stretch
@@ -116,45 +118,38 @@ class _Writer:
 
     # Counters
 
-    def _counter(self, uuid: str, spec: MetricSpec) -> tuple[int, bytes]:
-        track = self._new_track()
-        unit = _UNITS.get(spec.unit) or text(6, spec.unit.value)
-        return track, self._track(track, spec.title, self._gpus[uuid], unit)
+    def _counter(self, key: Key) -> Iterator[bytes]:
+        """The track of a metric of a GPU, described where it is first needed."""
+        if key not in self._counters:
+            yield from self._gpu(key[0])
+            spec = BY_ID[key[1]]
+            self._counters[key] = self._new_track()
+            unit = _UNITS.get(spec.unit) or text(6, spec.unit.value)
+            yield self._track(self._counters[key], spec.title, self._gpus[key[0]], unit)
 
     def _samples(self) -> Iterator[bytes]:
-        tracks: dict[tuple[str, str], int] = {}
-        last: dict[tuple[str, str], tuple[float, float]] = {}
+        last: dict[Key, tuple[float, float]] = {}
         """Time and value that each counter was given last."""
-        before: dict[tuple[str, str], float] = {}
+        before: dict[Key, float] = {}
         """When each counter had a value last."""
-        specs = {spec.id: spec for spec in NUMBERS}
         for times, columns in self._stretch.numbers():
             heads = [_head(at) for at in times]
             for key in sorted(columns):
                 values = columns[key]
-                if key not in tracks:
-                    if all(value is None for value in values):
-                        continue
-                    yield from self._gpu(key[0])
-                    tracks[key], described = self._counter(key[0], specs[key[1]])
-                    yield described
-                yield b"".join(_changes(tracks[key], times, heads, values, key, last, before))
+                if key not in self._counters and all(value is None for value in values):
+                    continue
+                yield from self._counter(key)
+                yield b"".join(_changes(self._counters[key], times, heads, values, key, last, before))
         for key, at in before.items():
             if at > last[key][0]:
-                yield _value(tracks[key], _head(at), last[key][1])
+                yield _value(self._counters[key], _head(at), last[key][1])
 
     def _means(self) -> Iterator[bytes]:
-        tracks: dict[tuple[str, str], int] = {}
-        specs = {spec.id: spec for spec in NUMBERS}
         for at, device, metrics in self._stretch.means():
-            yield from self._gpu(device.uuid)
             for name, summary in metrics.items():
-                spec = specs[name]
                 key = (device.uuid, name)
-                if key not in tracks:
-                    tracks[key], described = self._counter(device.uuid, spec)
-                    yield described
-                yield _value(tracks[key], _head(at), summary.most if spec.counter else summary.mean)
+                yield from self._counter(key)
+                yield _value(self._counters[key], _head(at), summary.most if BY_ID[name].counter else summary.mean)
 
     # Slices and instants
 
@@ -349,9 +344,9 @@ def _changes(
     times: Sequence[float],
     heads: Sequence[bytes],
     values: Sequence[float | None],
-    key: tuple[str, str],
-    last: dict[tuple[str, str], tuple[float, float]],
-    before: dict[tuple[str, str], float],
+    key: Key,
+    last: dict[Key, tuple[float, float]],
+    before: dict[Key, float],
 ) -> Iterator[bytes]:
     """The packets of a counter where it changed, and of its last value before a time without values."""
     written, had = last.get(key), before.get(key)
