@@ -59,7 +59,7 @@ def _means(stretch: Stretch) -> Iterator[tuple[float, msgspec.Struct]]:
             host=host,
             simulated=simulated,
             device_uuid=device.uuid,
-            device_index=device.index if device.index >= 0 else None,
+            device_index=stretch.index(device.uuid, at),
             metrics={
                 name: Statistics(
                     minimum=summary.least, mean=summary.mean, maximum=summary.most, samples=summary.samples

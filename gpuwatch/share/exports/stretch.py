@@ -111,6 +111,11 @@ class Stretch:
             self._devices[uuid] = known
         return known
 
+    def index(self, uuid: str | None, at: float) -> int | None:
+        """NVML's index of a device; None if it is not known."""
+        index = -1 if uuid is None else self.device(uuid, at).index
+        return index if index >= 0 else None
+
     def events(self) -> list[MachineEvent]:
         found = [event for event in self.recording.events() if self.begin <= event.at <= self.end]
         return sorted(found, key=lambda event: event.at)

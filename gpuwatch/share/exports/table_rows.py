@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.model.metrics import METRICS, Unit
-from gpuwatch.core.model.reading import Value
 from gpuwatch.core.model.snapshot import PROCESS_READINGS
 from gpuwatch.share.exports.stretch import NUMBERS, Stretch
 
@@ -115,7 +114,7 @@ def _device_means(stretch: Stretch) -> Iterator[Row]:
     ids = [spec.id for spec in NUMBERS]
     host = stretch.host
     for at, device, metrics in stretch.means():
-        row: Row = [float(at), host, device.index if device.index >= 0 else None, device.uuid, device.name or None]
+        row: Row = [float(at), host, stretch.index(device.uuid, at), device.uuid, device.name or None]
         row += [None, device.simulated]  # the state is not kept
         for name in ids:
             row += metrics.get(name) or (None, None, None, None)
@@ -129,13 +128,9 @@ def _processes(stretch: Stretch) -> Iterator[Row]:
             yield [
                 *(at, host, row.device_index, row.device_uuid, row.pid, row.create_time, _text(row.user)),
                 *(_text(row.command or row.name), row.type, row.framework, row.container, row.mig_instance),
-                *(_number(row.readings.get(name)) for name in PROCESS_READINGS),
+                # Numbers, whatever a damaged file says.
+                *(None if type(value := row.readings.get(name)) is str else value for name in PROCESS_READINGS),
             ]
-
-
-def _number(value: Value | None) -> Value | None:
-    """The value if it is a number, as a damaged file may not have it."""
-    return None if type(value) is str else value
 
 
 def _host(stretch: Stretch) -> Iterator[Row]:
@@ -150,16 +145,8 @@ def _lives(stretch: Stretch) -> Iterator[Row]:
     measured = attrgetter(*_LIFE_NUMBERS)
     for life in stretch.lives():
         yield [
-            *(
-                life.first,
-                life.last,
-                host,
-                life.device_index,
-                life.device_uuid,
-                life.pid,
-                life.create_time,
-                _text(life.user),
-            ),
+            *(life.first, life.last, host, life.device_index, life.device_uuid),
+            *(life.pid, life.create_time, _text(life.user)),
             *(_text(life.command or life.name), life.type, life.framework, life.container, life.mig_instance),
             *measured(life),
             life.sm_percent_seconds / life.sm_seconds if life.sm_seconds else None,
@@ -172,26 +159,18 @@ _LIFE_NUMBERS = {"held_seconds": "s", "memory_peak_bytes": "B", "sm_seconds": "s
 def _events(stretch: Stretch) -> Iterator[Row]:
     host = stretch.host
     for event in stretch.events():
-        index = None if event.device_uuid is None else stretch.device(event.device_uuid, event.at).index
         yield [
-            *(event.at, host, index if index is not None and index >= 0 else None, event.device_uuid, event.kind),
-            *(
-                event.severity,
-                event.certainty,
-                _text(event.text),
-                event.pid,
-                event.cause or None,
-                event.occurrence or None,
-            ),
+            *(event.at, host, stretch.index(event.device_uuid, event.at), event.device_uuid, event.kind),
+            *(event.severity, event.certainty, _text(event.text), event.pid),
+            *(event.cause or None, event.occurrence or None),
         ]
 
 
 def _findings(stretch: Stretch) -> Iterator[Row]:
     host = stretch.host
     for since, until, finding in stretch.findings():
-        index = None if finding.device_uuid is None else stretch.device(finding.device_uuid, since).index
         yield [
-            *(since, until, host, index if index is not None and index >= 0 else None, finding.device_uuid, finding.id),
+            *(since, until, host, stretch.index(finding.device_uuid, since), finding.device_uuid, finding.id),
             *(finding.severity, finding.certainty, _text(finding.title), _text(" / ".join(finding.evidence))),
             *(_text(finding.action), finding.pid),
         ]
