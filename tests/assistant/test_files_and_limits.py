@@ -27,7 +27,7 @@ from gpuwatch.share.assistant.kept_collector import Machine
 from gpuwatch.share.assistant.log_files import open_document, open_log
 from gpuwatch.share.assistant.server import _listed
 from gpuwatch.share.assistant.tool_results import MOST_BYTES, bounded, output_schema, plain
-from gpuwatch.share.assistant.tools import BY_NAME, TOOLS, Tools
+from gpuwatch.share.assistant.tools import BY_NAME, Tools
 from gpuwatch.share.reports.runs_side_by_side import compare
 from tests.reports.documents import full_run
 from tests.ui import machines
@@ -203,12 +203,14 @@ async def test_reasons_are_redacted_with_the_names_of_the_snapshot(redact: bool)
     assert ("alice7391" in json.dumps(found)) is not redact
 
 
-names = st.sampled_from([tool.name for tool in TOOLS if tool.name not in ("snapshot", "find_free_gpus")])
+names = st.sampled_from([tool.name for tool in BY_NAME.values() if tool.name not in ("snapshot", "find_free_gpus")])
 words = st.text(max_size=60) | st.sampled_from(
     ["\ud800", "-x", "--json", "--", "--output=/tmp/x", "$(id)", "a\0b", "../..", ""]
 )
 values = words | st.integers() | st.floats() | st.booleans() | st.none() | st.lists(words, max_size=30)
-fields = st.sampled_from(sorted({name for tool in TOOLS for name in tool.arguments.__struct_fields__} | {"x", "-o"}))
+fields = st.sampled_from(
+    sorted({name for tool in BY_NAME.values() for name in tool.arguments.__struct_fields__} | {"x", "-o"})
+)
 
 
 @settings(max_examples=400, deadline=None)
@@ -239,13 +241,13 @@ def test_no_argument_becomes_an_option(name: str, given: Any) -> None:
 
 
 def test_the_list_of_tools_is_small() -> None:
-    listed = [_listed(tool).model_dump(by_alias=True, exclude_none=True) for tool in TOOLS]
+    listed = [_listed(tool).model_dump(by_alias=True, exclude_none=True) for tool in BY_NAME.values()]
     assert len(json.dumps(listed)) <= 20_000
     assert "schema" in listed[0]["outputSchema"]["required"]
 
 
 def test_schemas_of_arguments_are_objects_without_more() -> None:
-    for tool in TOOLS:
+    for tool in BY_NAME.values():
         schema = kinds.input_schema(tool.arguments)
         assert schema["type"] == "object"
         assert schema["additionalProperties"] is False

@@ -22,11 +22,7 @@ Workload = Literal["matmul", "mlp", "conv", "lstm", "copy"]
 
 
 class Arguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Base of the arguments of a tool."""
-
-
-class NoArguments(Arguments, frozen=True):
-    """A tool without arguments."""
+    """The arguments of a tool; as it is, of one that takes none."""
 
 
 class SnapshotArguments(Arguments, frozen=True):

@@ -33,7 +33,7 @@ from gpuwatch.share.assistant.arguments import input_schema
 from gpuwatch.share.assistant.commands import Commands
 from gpuwatch.share.assistant.kept_collector import Machine
 from gpuwatch.share.assistant.tool_results import output_schema
-from gpuwatch.share.assistant.tools import BY_NAME, INSTRUCTIONS, TOOLS, Tool, Tools
+from gpuwatch.share.assistant.tools import BY_NAME, INSTRUCTIONS, Tool, Tools
 
 _CHUNK = 1 << 16
 _HEARTBEAT = 5.0
@@ -170,7 +170,7 @@ def _stand_in(start: bytes, end: bytes) -> str:
 
 def made(tools: Tools, *, allow_work: bool) -> Server[dict[str, Any]]:
     """The server with its tools; ``allow_work``: also those that run programs."""
-    offered = [tool for tool in TOOLS if allow_work or not tool.works]
+    offered = [tool for tool in BY_NAME.values() if allow_work or not tool.works]
     listed = [_listed(tool) for tool in offered]
 
     async def list_tools(

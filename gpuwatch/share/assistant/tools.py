@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import anyio.to_thread
 import msgspec
@@ -38,7 +38,6 @@ from gpuwatch.share.assistant.arguments import (
     DoctorArguments,
     ExplainArguments,
     FreeGpusArguments,
-    NoArguments,
     ProbeArguments,
     SnapshotArguments,
     TryArguments,
@@ -136,7 +135,45 @@ class Tool:
     """Whether it runs programs on the GPUs for a while: only offered if the user allows it."""
 
 
+BY_NAME: dict[str, Tool] = {}
+"""The tools, in the order in which clients list them."""
+_Answer = Callable[[Tools, Any], Awaitable[dict[str, Any]]]
+
+
+def _tool(title: str, *documents: type[msgspec.Struct], works: bool = False) -> Callable[[_Answer], _Answer]:
+    """A tool of the function's name, with its docstring as description and the arguments of its second parameter."""
+
+    def added(answer: _Answer) -> _Answer:
+        name, described = answer.__name__.removeprefix("_"), " ".join((answer.__doc__ or "").split())
+        BY_NAME[name] = Tool(name, title, described, get_type_hints(answer)["asked"], answer, documents, works)
+        return answer
+
+    return added
+
+
+def _python(tools: Tools) -> list[str]:
+    return [f"--python={tools.python}"] if tools.python is not None else []
+
+
+def _option(name: str, asked: Arguments) -> list[str]:
+    """``--name=value``, so that no value is taken for an option; nothing for None."""
+    value = getattr(asked, name)
+    return [] if value is None else [f"--{name}={value}"]
+
+
+async def _opened(how: Callable[[str, tuple[Path, ...]], int], path: str, folders: tuple[Path, ...]) -> int:
+    """Opens a file in a thread: a network drive may hang."""
+    with anyio.move_on_after(10.0):
+        return await anyio.to_thread.run_sync(how, path, folders, abandon_on_cancel=True)
+    raise GpuwatchError(f"{file_name(Path(path))} could not be opened within 10 s")
+
+
+@_tool("GPUs now", Snapshot)
 async def _snapshot(tools: Tools, asked: SnapshotArguments) -> dict[str, Any]:
+    """The GPUs of this machine now: load, memory, temperature, clocks, MIG, who uses them (processes with user,
+    framework, memory, CUDA_VISIBLE_DEVICES), and findings: what is wrong, with evidence. Use it for any question about
+    the current state. Answers within 10 s even if the driver hangs, and then says so.
+    """
     taken = await anyio.to_thread.run_sync(tools.machine.snapshot, abandon_on_cancel=True)
     return bounded(*_small(tools, taken, asked))
 
@@ -174,7 +211,56 @@ def _small(tools: Tools, taken: Snapshot, asked: SnapshotArguments) -> tuple[dic
     return tools.plain(small), notes
 
 
+@_tool("Can TensorFlow or PyTorch use the GPUs?", Doctor)
+async def _doctor(tools: Tools, asked: DoctorArguments) -> dict[str, Any]:
+    """Checks driver, devices, environment and framework, and names the cause if GPUs cannot be used. Use it when a
+    framework finds no GPU or silently runs on the CPU. Imports the framework in a separate process and runs one small
+    op on each GPU: takes 5 to 60 s.
+    """
+    return bounded(await tools.commands.document(["doctor", *_python(tools), *_option("framework", asked)], 180.0))
+
+
+@_tool("Why did it fail?", Explanation)
+async def _explain_log(tools: Tools, asked: ExplainArguments) -> dict[str, Any]:
+    """Reads a log of TensorFlow, PyTorch or CUDA and tells what happened, why, and what to do: out of memory, no GPU
+    found, missing libraries, ops on the wrong device, NCCL and driver errors. Use it whenever a GPU program failed.
+    Give the whole log as text, or its path if it is a file on this machine.
+    """
+    if (asked.text is None) == (asked.path is None):
+        raise UsageError("give either text or path")
+    if asked.text is not None:
+        content = asked.text.encode("utf-8", "backslashreplace")
+        return bounded(await tools.commands.document(["explain", "-"], 60.0, stdin=content) | {"source": None})
+    assert asked.path is not None
+    descriptor = await _opened(open_log, asked.path, tools.folders)
+    try:
+        document = await tools.commands.document(["explain", "-"], 60.0, stdin=descriptor)
+    finally:
+        os.close(descriptor)
+    return bounded(document | {"source": None if tools.redact else file_name(Path(asked.path))})
+
+
+@_tool("All causes", CauseList)
+async def _list_causes(tools: Tools, asked: Arguments) -> dict[str, Any]:
+    """The ids and titles of all causes that gpuwatch can name. Use it to find the id of a problem in words."""
+    return bounded(tools.plain(CauseList(causes=tuple(CauseName(id=cause, title=CAUSES[cause]) for cause in CAUSES))))
+
+
+@_tool("What a cause means", CausePage)
+async def _cause(tools: Tools, asked: CauseArguments) -> dict[str, Any]:
+    """The page of a cause id from a finding: what it is, how it is recognised, what to do, with code."""
+    if asked.id not in CAUSES:
+        raise UsageError(f"no such cause: {asked.id!r}{meant(near(asked.id))}", hint="list_causes lists them all")
+    return bounded(tools.plain(CausePage(id=asked.id, title=CAUSES[asked.id], markdown=page(asked.id))))
+
+
+@_tool("Free GPUs", Pick)
 async def _find_free_gpus(tools: Tools, asked: FreeGpusArguments) -> dict[str, Any]:
+    """Which GPUs a new program should use, as UUIDs for CUDA_VISIBLE_DEVICES, and why the others were refused. Use it
+    before starting work on a shared machine. chosen is empty if fewer than count fit. Reserves nothing: `gpuwatch pick
+    --reserve -- COMMAND` does.
+    """
+
     def found() -> dict[str, Any]:
         taken = tools.machine.snapshot()
         if taken.driver is None or not taken.devices:
@@ -195,48 +281,20 @@ def no_gpus(taken: Snapshot) -> GpuwatchError:
     return GpuwatchError(taken.problems[0].detail, hint=taken.problems[0].hint)
 
 
-async def _doctor(tools: Tools, asked: DoctorArguments) -> dict[str, Any]:
-    return bounded(await tools.commands.document(["doctor", *_python(tools), *_option("framework", asked)], 180.0))
-
-
-async def _explain_log(tools: Tools, asked: ExplainArguments) -> dict[str, Any]:
-    if (asked.text is None) == (asked.path is None):
-        raise UsageError("give either text or path")
-    if asked.text is not None:
-        content = asked.text.encode("utf-8", "backslashreplace")
-        return bounded(await tools.commands.document(["explain", "-"], 60.0, stdin=content) | {"source": None})
-    assert asked.path is not None
-    descriptor = await _opened(open_log, asked.path, tools.folders)
-    try:
-        document = await tools.commands.document(["explain", "-"], 60.0, stdin=descriptor)
-    finally:
-        os.close(descriptor)
-    return bounded(document | {"source": None if tools.redact else file_name(Path(asked.path))})
-
-
-async def _opened(how: Callable[[str, tuple[Path, ...]], int], path: str, folders: tuple[Path, ...]) -> int:
-    """Opens a file in a thread: a network drive may hang."""
-    with anyio.move_on_after(10.0):
-        return await anyio.to_thread.run_sync(how, path, folders, abandon_on_cancel=True)
-    raise GpuwatchError(f"{file_name(Path(path))} could not be opened within 10 s")
-
-
-async def _list_causes(tools: Tools, asked: NoArguments) -> dict[str, Any]:
-    return bounded(tools.plain(CauseList(causes=tuple(CauseName(id=cause, title=CAUSES[cause]) for cause in CAUSES))))
-
-
-async def _cause(tools: Tools, asked: CauseArguments) -> dict[str, Any]:
-    if asked.id not in CAUSES:
-        raise UsageError(f"no such cause: {asked.id!r}{meant(near(asked.id))}", hint="list_causes lists them all")
-    return bounded(tools.plain(CausePage(id=asked.id, title=CAUSES[asked.id], markdown=page(asked.id))))
-
-
+@_tool("Who used the GPUs", Usage)
 async def _usage(tools: Tools, asked: UsageArguments) -> dict[str, Any]:
+    """GPU-hours held and used by user, job, container, program, framework or process, from the recording of this
+    machine (gpuwatch record). Use it for questions about the past: who held GPUs idle, how well they were used.
+    """
     options = [*_option("since", asked), *_option("until", asked), f"--by={asked.by}"]
     return bounded(await tools.commands.document(["usage", *options], 120.0))
 
 
+@_tool("Why here and not there?", Comparison)
 async def _compare(tools: Tools, asked: CompareArguments) -> dict[str, Any]:
+    """Compares saved runs (of gpuwatch probe, run and try) side by side: what was asked, granted, how fast, and why
+    they differ. With paths it compares JSON documents. The newest runs without arguments.
+    """
     if asked.paths:
         if asked.configs:
             raise UsageError("give either configs or paths")
@@ -287,7 +345,12 @@ def _runs(asked: CompareArguments) -> list[Run]:
     return chosen
 
 
+@_tool("What does a setting do here?", Run, Comparison, works=True)
 async def _probe(tools: Tools, asked: ProbeArguments) -> dict[str, Any]:
+    """Runs small TensorFlow or PyTorch workloads on the GPUs, one for each configuration, and reports what memory was
+    granted, what ran where, what failed, how fast. Use it to see what a memory or placement setting does on this
+    machine. Takes 5 to 60 s for each configuration and GPU memory while it runs.
+    """
     options = [f"--config={name}" for name in asked.configs] + [f"--seconds={asked.seconds:g}"]
     for name in ("workload", "fraction"):
         options += _option(name, asked)
@@ -297,7 +360,12 @@ async def _probe(tools: Tools, asked: ProbeArguments) -> dict[str, Any]:
     return bounded(await tools.commands.document(["probe", *_python(tools), *options], deadline))
 
 
+@_tool("Which setting helps my program?", Experiment, works=True)
 async def _try(tools: Tools, asked: TryArguments) -> dict[str, Any]:
+    """Runs a program of the user's several times, under several settings, and compares speed, memory and failures: find
+    the setting that makes it fit or run faster, or the largest batch. The program is really run, with all that it
+    writes. Ask the user first. Takes minutes.
+    """
     folder = Path(asked.folder) if asked.folder is not None else None
     if folder is not None and not os.path.isdir(folder):  # noqa: PTH112 # does not raise for a name with a NUL
         raise UsageError(f"{file_name(folder)} is no folder")
@@ -306,114 +374,3 @@ async def _try(tools: Tools, asked: TryArguments) -> dict[str, Any]:
     options += [f"--rounds={asked.rounds}", f"--budget={asked.budget_seconds}s"]
     deadline = asked.budget_seconds + 2 * _START_SECONDS
     return bounded(await tools.commands.document(["try", *options], deadline, program=asked.command, folder=folder))
-
-
-def _python(tools: Tools) -> list[str]:
-    return [f"--python={tools.python}"] if tools.python is not None else []
-
-
-def _option(name: str, asked: Arguments) -> list[str]:
-    """``--name=value``, so that no value is taken for an option; nothing for None."""
-    value = getattr(asked, name)
-    return [] if value is None else [f"--{name}={value}"]
-
-
-TOOLS: tuple[Tool, ...] = (
-    Tool(
-        "snapshot",
-        "GPUs now",
-        "The GPUs of this machine now: load, memory, temperature, clocks, MIG, who uses them (processes with user, "
-        "framework, memory, CUDA_VISIBLE_DEVICES), and findings: what is wrong, with evidence. Use it for any question "
-        "about the current state. Answers within 10 s even if the driver hangs, and then says so.",
-        SnapshotArguments,
-        _snapshot,
-        (Snapshot,),
-    ),
-    Tool(
-        "doctor",
-        "Can TensorFlow or PyTorch use the GPUs?",
-        "Checks driver, devices, environment and framework, and names the cause if GPUs cannot be used. Use it when a "
-        "framework finds no GPU or silently runs on the CPU. Imports the framework in a separate process and runs one "
-        "small op on each GPU: takes 5 to 60 s.",
-        DoctorArguments,
-        _doctor,
-        (Doctor,),
-    ),
-    Tool(
-        "explain_log",
-        "Why did it fail?",
-        "Reads a log of TensorFlow, PyTorch or CUDA and tells what happened, why, and what to do: out of memory, no "
-        "GPU found, missing libraries, ops on the wrong device, NCCL and driver errors. Use it whenever a GPU program "
-        "failed. Give the whole log as text, or its path if it is a file on this machine.",
-        ExplainArguments,
-        _explain_log,
-        (Explanation,),
-    ),
-    Tool(
-        "list_causes",
-        "All causes",
-        "The ids and titles of all causes that gpuwatch can name. Use it to find the id of a problem in words.",
-        NoArguments,
-        _list_causes,
-        (CauseList,),
-    ),
-    Tool(
-        "cause",
-        "What a cause means",
-        "The page of a cause id from a finding: what it is, how it is recognised, what to do, with code.",
-        CauseArguments,
-        _cause,
-        (CausePage,),
-    ),
-    Tool(
-        "find_free_gpus",
-        "Free GPUs",
-        "Which GPUs a new program should use, as UUIDs for CUDA_VISIBLE_DEVICES, and why the others were refused. Use "
-        "it before starting work on a shared machine. chosen is empty if fewer than count fit. Reserves nothing: "
-        "`gpuwatch pick --reserve -- COMMAND` does.",
-        FreeGpusArguments,
-        _find_free_gpus,
-        (Pick,),
-    ),
-    Tool(
-        "usage",
-        "Who used the GPUs",
-        "GPU-hours held and used by user, job, container, program, framework or process, from the recording of this "
-        "machine (gpuwatch record). Use it for questions about the past: who held GPUs idle, how well they were used.",
-        UsageArguments,
-        _usage,
-        (Usage,),
-    ),
-    Tool(
-        "compare",
-        "Why here and not there?",
-        "Compares saved runs (of gpuwatch probe, run and try) side by side: what was asked, granted, how fast, and why "
-        "they differ. With paths it compares JSON documents. The newest runs without arguments.",
-        CompareArguments,
-        _compare,
-        (Comparison,),
-    ),
-    Tool(
-        "probe",
-        "What does a setting do here?",
-        "Runs small TensorFlow or PyTorch workloads on the GPUs, one for each configuration, and reports what memory "
-        "was granted, what ran where, what failed, how fast. Use it to see what a memory or placement setting does on "
-        "this machine. Takes 5 to 60 s for each configuration and GPU memory while it runs.",
-        ProbeArguments,
-        _probe,
-        (Run, Comparison),
-        works=True,
-    ),
-    Tool(
-        "try",
-        "Which setting helps my program?",
-        "Runs a program of the user's several times, under several settings, and compares speed, memory and failures: "
-        "find the setting that makes it fit or run faster, or the largest batch. The program is really run, with all "
-        "that it writes. Ask the user first. Takes minutes.",
-        TryArguments,
-        _try,
-        (Experiment,),
-        works=True,
-    ),
-)
-BY_NAME: Mapping[str, Tool] = {tool.name: tool for tool in TOOLS}
