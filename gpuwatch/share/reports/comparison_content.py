@@ -57,6 +57,7 @@ _WHOLE = ("config", "node", "started")
 def comparison_content(document: Comparison) -> Content:
     """The table, the differences, and every run."""
     table = comparison_table(document, "Comparison")
+    differences = ((clean(entry.text),) for entry in document.differences if entry.effects or entry.changed)
     bad = sum(map(failed, document.runs))
     count = len(document.runs)
     state, verdict = _verdict(document.runs, bad)
@@ -89,7 +90,7 @@ def comparison_content(document: Comparison) -> Content:
                 table,
                 _skipped(document),
                 _machines(document),
-                _differences(document),
+                Table("Differences explained", ("Each run against its neighbour",), tuple(differences)),
                 _findings(document),
             )
             if part.rows
@@ -250,11 +251,6 @@ def _machines(document: Comparison) -> Table:
     # One machine needs no table: it is in the subtitle.
     rows = tuple(hosts) if len(hosts) > 1 else ()
     return Table("Machines", ("Host", "Driver", "GPUs"), rows)
-
-
-def _differences(document: Comparison) -> Table:
-    rows = tuple((clean(entry.text),) for entry in document.differences if entry.effects or entry.changed)
-    return Table("Differences explained", ("Each run against its neighbour",), rows)
 
 
 def _findings(document: Comparison) -> Table:

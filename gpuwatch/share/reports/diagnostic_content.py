@@ -31,6 +31,7 @@ def diagnostic_content(document: Diagnostic) -> Content:
     """The whole report."""
     main = document.findings[0] if document.findings and document.findings[0].id == document.primary else None
     doctor, snapshot, probes = document.doctor, document.snapshot, document.probes
+    watch = _WATCH if document.primary == "healthy" and not document.programs else ""
     tables = (
         machine.device_map(document),
         machine.checks(document, doctor) if doctor is not None else None,
@@ -55,7 +56,7 @@ def diagnostic_content(document: Diagnostic) -> Content:
         simulated=_simulated(document),
         facts=tuple(story(document, main)),
         tables=tuple(table for table in tables if table is not None and (table.rows or table.charts or table.note)),
-        action=_action(document, main),
+        action=printable(main.action) if main is not None and main.action else watch,
         evidence=tuple(clean(line) for line in main.evidence[:_EVIDENCE]) if main is not None else (),
         findings=tuple(clean_finding(found) for found in document.findings if found is not main),
         raw=tuple(runs.raw(document)),
@@ -93,12 +94,6 @@ def _reason(document: Diagnostic, main: SourcedFinding | None) -> str:
         )
     harm = consequence(document, main)
     return f"{f'{harm}: ' if harm else ''}{clean(main.title).rstrip('.')}."
-
-
-def _action(document: Diagnostic, main: SourcedFinding | None) -> str:
-    if main is not None and main.action:
-        return printable(main.action)
-    return _WATCH if document.primary == "healthy" and not document.programs else ""
 
 
 def _usable(doctor: Doctor | None) -> str:

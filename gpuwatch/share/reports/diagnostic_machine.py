@@ -58,6 +58,8 @@ def device_map(document: Diagnostic) -> Table:
         ]
     devices = {device.uuid: device for device in snapshot.devices} if snapshot is not None else {}
     program = _latest(document)
+    maps = program.device_map if program is not None else ()
+    granted = [(own.uuid, own.granted_bytes) for own in maps if own.uuid and own.granted_bytes]
     asked = doctor is not None and doctor.framework is not None
     cells = (
         {
@@ -69,7 +71,7 @@ def device_map(document: Diagnostic) -> Table:
             "Capability": clean(entry.compute_capability),
             "PCI bus id": clean(entry.pci_bus_id),
             "Doctor got": size(entry.granted_bytes),
-            "Program got": _granted(program, entry) if program is not None else UNKNOWN,
+            "Program got": " + ".join(size(got) for uuid, got in granted if uuid == entry.uuid) or UNKNOWN,
             "In use": _now(device),
             "UUID": clean(entry.uuid),
         }
@@ -78,11 +80,11 @@ def device_map(document: Diagnostic) -> Table:
     who = ["the doctor's own run"] + ([name_of(program)] if program is not None else [])
     if not entries:
         return Table("Which device is which GPU", (), (), note=_unmapped(document))
-    granted = program is not None or any(entry.granted_bytes for entry in entries)
+    some = program is not None or any(entry.granted_bytes for entry in entries)
     note = (
         f"Got: the limit of the framework's allocator in {' and '.join(who)}: what the program set, or what was free at"
         " its start minus a CUDA context and a reserve."
-        if granted
+        if some
         else ""
     )
     if snapshot is not None:
@@ -118,11 +120,6 @@ def _latest(document: Diagnostic) -> Run | None:
     """The latest program, if it was granted GPU memory."""
     run = document.programs[0] if document.programs else None
     return run if run is not None and any(entry.granted_bytes for entry in run.device_map) else None
-
-
-def _granted(run: Run, entry: DeviceMapping) -> str:
-    found = [own.granted_bytes for own in run.device_map if own.uuid and own.uuid == entry.uuid and own.granted_bytes]
-    return " + ".join(map(size, found)) or UNKNOWN
 
 
 def _now(device: Device | None) -> str:

@@ -25,13 +25,14 @@ def doctor_content(document: Doctor) -> Content:
     """Everything that the doctor found."""
     main = next((found for found in document.findings if found.id == document.primary), None)
     ordered = sorted(document.findings, key=lambda found: found is not main)
-    groups = list(dict.fromkeys(check.group for check in document.checks))
+    groups = dict.fromkeys(check.group for check in document.checks)
     tables = [_checks(group, [c for c in document.checks if c.group == group]) for group in groups]
+    variables = ((clean(name), clean(value)) for name, value in document.environment.items())
     tables += [
         libraries_table(document),
         device_map_table(document.device_map),
         packages_table(document),
-        _variables(document),
+        Table("Variables that are set", ("Name", "Value"), tuple(variables)),
     ]
     return Content(
         title="gpuwatch doctor",
@@ -121,8 +122,3 @@ def packages_table(document: Doctor) -> Table:
     """The packages in the framework's environment."""
     rows = tuple((clean(entry.name), clean(entry.version)) for entry in document.distributions)
     return Table("Installed distributions", ("Name", "Version"), rows, folded=True)
-
-
-def _variables(document: Doctor) -> Table:
-    rows = tuple((clean(name), clean(value)) for name, value in document.environment.items())
-    return Table("Variables that are set", ("Name", "Value"), rows)

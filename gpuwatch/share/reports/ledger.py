@@ -300,19 +300,11 @@ def slow_down(worker: Worker, *, simulated: bool) -> str:
 
 def results_table(run: Run) -> Table:
     """The results of the configuration; not what a finding tells in words."""
-    rows = tuple(
-        (_title(name), _result(name, value)) for name, value in run.results.items() if name not in _TOLD_BY_FINDINGS
-    )
-    return Table("Results", ("What", "Value"), rows)
-
-
-def _title(name: str) -> str:
-    """``largest_batch`` as a heading: ``Largest batch``; the unit is in the value. Devices, ``cuda:0``, stay."""
-    text = clean(name.removesuffix("_bytes")).replace("_", " ")
-    return text if ":" in text else text[:1].upper() + text[1:]
-
-
-def _result(name: str, value: object) -> str:
-    if name.endswith("_bytes") and isinstance(value, (int, float)):
-        return size(value)
-    return clean(value)
+    rows = []
+    for name, value in run.results.items():
+        if name not in _TOLD_BY_FINDINGS:
+            # Words as in a heading, with the unit in the value; devices, ``cuda:0``, stay.
+            title = clean(name.removesuffix("_bytes")).replace("_", " ")
+            amount = size(value) if name.endswith("_bytes") and isinstance(value, (int, float)) else clean(value)
+            rows.append((title if ":" in title else title[:1].upper() + title[1:], amount))
+    return Table("Results", ("What", "Value"), tuple(rows))

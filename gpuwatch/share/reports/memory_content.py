@@ -35,8 +35,10 @@ def held_most_fact(profiles: Sequence[MemoryProfile]) -> Iterator[tuple[str, str
 
 def memory_profile_tables(profiles: Sequence[MemoryProfile]) -> Iterator[Table]:
     """For each profile what was alive at its peak, by group and by holder."""
+    several = len({profile.pid for profile in profiles}) > 1
     for number, profile in enumerate(profiles[: 1 + _OF_SEVERAL]):
-        of = f", {_whose(profile, profiles)}" if number else ""
+        process = f" of process {profile.pid}" if several and profile.pid is not None else ""
+        of = f", {clean(profile.device)}{process}" if number else ""
         peak, largest, more = (PEAK, HOLDERS, ALL_HOLDERS) if profile.has_history else (_ALIVE, _LARGEST, _MORE)
         yield _peak(f"{peak}{of}", profile)
         large = [holder for holder in profile.holders if holder.allocated_bytes >= _LEAST * profile.peak_bytes]
@@ -46,12 +48,6 @@ def memory_profile_tables(profiles: Sequence[MemoryProfile]) -> Iterator[Table]:
             yield _holders(f"{more}{of}", profile, large[_FIRST:], folded=True)
         if profile.segments:
             yield _segments(f"Segments at the snapshot{of}", profile)
-
-
-def _whose(profile: MemoryProfile, profiles: Sequence[MemoryProfile]) -> str:
-    several = len({profile.pid for profile in profiles}) > 1
-    of = f" of process {profile.pid}" if several and profile.pid is not None else ""
-    return f"{clean(profile.device)}{of}"
 
 
 def _segments(title: str, profile: MemoryProfile) -> Table:

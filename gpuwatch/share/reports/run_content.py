@@ -54,6 +54,7 @@ _STATES = {"ok": "ok", "fallback": "warning", "skipped": "skipped", "interrupted
 
 def run_content(run: Run) -> Content:
     """Everything that is known of a run."""
+    environment = ((clean(name), variable_value(value)) for name, value in sorted(run.environment.items()))
     tables = (
         device_map_table(run.device_map, run),
         _processes(run),
@@ -70,7 +71,7 @@ def run_content(run: Run) -> Content:
         _speed(run),
         _phases(run),
         _machine(run),
-        _environment(run),
+        Table("Environment", ("Variable", "Value"), tuple(environment)),
         Table("Not observed", ("What and why",), tuple((clean(text),) for text in run.problems)),
     )
     started = run.started_at.strftime("%Y-%m-%d %H:%M:%S %Z").strip()
@@ -433,11 +434,6 @@ def _machine(run: Run) -> Table:
     )
     known = tuple((name, str(value)) for name, value in rows if value)
     return Table("Machine and process", ("What", "Value"), known)
-
-
-def _environment(run: Run) -> Table:
-    rows = tuple((clean(name), variable_value(value)) for name, value in sorted(run.environment.items()))
-    return Table("Environment", ("Variable", "Value"), rows)
 
 
 def _processes(run: Run) -> Table:

@@ -119,7 +119,8 @@ def _effects(run: Run, other: Run) -> Iterator[str]:
         yield f"device map {device_map(run)} instead of {device_map(other)}"
     granted, before = run_content.granted(run), run_content.granted(other)
     if granted != before:
-        how = _how(run) if run.predicted and granted != "–" else ""
+        ways = dict.fromkeys(clean(entry.how) for entry in run.predicted or ())
+        how = f" ({'; '.join(ways)})" if ways and granted != "–" else ""
         yield f"granted {granted} instead of {before}{how}"
     elif run.config == other.config and granted != "–":
         yield f"granted the same, {granted}"
@@ -131,11 +132,6 @@ def _effects(run: Run, other: Run) -> Iterator[str]:
     yield from _speeds(run, other)
     if run.config == other.config:
         yield from _log_wording(run, other)
-
-
-def _how(run: Run) -> str:
-    ways = dict.fromkeys(clean(entry.how) for entry in run.predicted or ())
-    return f" ({'; '.join(ways)})"
 
 
 def _speeds(run: Run, other: Run) -> Iterator[str]:

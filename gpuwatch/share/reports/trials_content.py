@@ -40,9 +40,9 @@ def trials_content(document: Experiment) -> Content:
     """The settings side by side, then every run."""
     known = summaries(document.trials)
     state, verdict = _verdict(document, known)
+    not_tried = ((clean(summary.name), clean(summary.not_tried)) for summary in known if summary.not_tried)
     answer = document.answer
-    runs = [trial for trial in document.trials if trial.run is not None]
-    shown = [trial.run for trial in runs if trial.run is not None]
+    runs = [(trial, trial.run) for trial in document.trials if trial.run is not None]
     code = tuple(printable(line) for line in answer.code)
     return Content(
         title=clean(answer.sentence),
@@ -50,7 +50,7 @@ def trials_content(document: Experiment) -> Content:
         state=state,
         verdict=verdict,
         reason="",
-        simulated=simulated_note(shown),
+        simulated=simulated_note(run for _, run in runs),
         facts=(),
         tables=tuple(
             table
@@ -62,7 +62,7 @@ def trials_content(document: Experiment) -> Content:
                 _settings(document, known),
                 *recorded_tables(document.trials),
                 _failures([trial for trial in document.trials if _unexpected(document, trial)]),
-                _not_tried(known),
+                Table("Not tried", ("Setting", "Why"), tuple(not_tried)),
                 _every_run(document),
             )
             if table.rows
@@ -70,11 +70,7 @@ def trials_content(document: Experiment) -> Content:
         action=f"To keep {clean(answer.best)}:" if code else "",
         code=code,
         footer="gpuwatch",
-        parts=tuple(
-            dataclasses.replace(run_content.run_content(trial.run), title=_titled(trial))
-            for trial in runs
-            if trial.run is not None
-        ),
+        parts=tuple(dataclasses.replace(run_content.run_content(run), title=_titled(trial)) for trial, run in runs),
     )
 
 
@@ -324,11 +320,6 @@ def _decisive(run: Run) -> list[str]:
     lines = [line for line in run.log_tail if line.strip()]
     telling = [line for line in lines if not _BY_THE_WAY.match(line) and not USUAL_LINES.search(line)]
     return [clean(line) for line in telling[-_DECISIVE:]]
-
-
-def _not_tried(known: Sequence[Summary]) -> Table:
-    rows = tuple((clean(summary.name), clean(summary.not_tried)) for summary in known if summary.not_tried)
-    return Table("Not tried", ("Setting", "Why"), rows)
 
 
 def _every_run(document: Experiment) -> Table:

@@ -48,13 +48,11 @@ def paragraph(text: str, width: int, first: str = "", rest: str = "", most: int 
     room = max(width - max(len(first), len(rest)) - len(lead), 20)
     lines = fold(text, room)
     if most and len(lines) > most:
-        lines = [*lines[: most - 1], _cut(lines[most - 1], room - 2) + " …"]
+        last = lines[most - 1]
+        if cell_len(last) > room - 2 and " " in last:
+            last = last.rpartition(" ")[0]
+        lines = [*lines[: most - 1], f"{last} …"]
     return [(rest if number else first) + lead + line for number, line in enumerate(lines)]
-
-
-def _cut(line: str, room: int) -> str:
-    """The line without its last word if it is too long."""
-    return line if cell_len(line) <= room or " " not in line else line.rpartition(" ")[0]
 
 
 def least(text: str) -> int:

@@ -233,11 +233,11 @@ def _columns(period: Period, device: PeriodDevice, track: Track, begin: float, e
     for first in range(0, count, step):
         last = min(first + step, count)
         at = period.begin.timestamp() + first * period.step_seconds
-        values = [
-            f"{NAMES[metric]} {shown(metric, value)}"
-            for metric in NAMES
-            if metric in device.series and (value := _mean(device.series[metric], first, last)) is not None
-        ]
+        values = []
+        for metric in NAMES:
+            means = device.series[metric].mean[first:last] if metric in device.series else ()
+            if known := [value for value in means if value is not None]:
+                values.append(f"{NAMES[metric]} {shown(metric, sum(known) / len(known))}")
         until = at + step * period.step_seconds
         wrong = [clean(incident.text) for incident in track.incidents if incident.begin <= until and incident.end >= at]
         also = f"; {'; '.join(dict.fromkeys(wrong))}" if wrong else ""
@@ -246,11 +246,6 @@ def _columns(period: Period, device: PeriodDevice, track: Track, begin: float, e
             f'<rect class="at" x="{_LEFT + first * width:.1f}" y="{begin}" width="{(last - first) * width:.1f}"'
             f' height="{end - begin}"><title>{escape(title)}</title></rect>'
         )
-
-
-def _mean(series: PeriodSeries, first: int, last: int) -> float | None:
-    known = [value for value in series.mean[first:last] if value is not None]
-    return sum(known) / len(known) if known else None
 
 
 def _ticks(begin: float, end: float, x: X, top: float, height: float) -> Iterator[str]:

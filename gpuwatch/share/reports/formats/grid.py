@@ -85,7 +85,9 @@ def _form(table: Table, room: int, shorten: Callable[[str], str] | None) -> _For
     if _total(table) <= room and _sentence_fits(table, room):
         return _Form(table)
     if shorten is not None:
-        table = _shorter(table, shorten)
+        brief = [table.shorter.get(head, str) for head in table.heads]
+        rows = (tuple(shorten(short(cell)) for short, cell in zip(brief, row, strict=True)) for row in table.rows)
+        table = dataclasses.replace(table, rows=tuple(rows))
     for kept in (table, dataclasses.replace(table, keep=frozenset())):
         form = _fewer(kept, room)
         if form is not None:
@@ -119,13 +121,6 @@ def _sentence_fits(table: Table, room: int) -> bool:
     solid = max((cell_len(word) for cell in cells for word in words(cell) if "/" not in word), default=0)
     wanted = max(min(max(map(cell_len, cells)), _LEAST_SENTENCE), min(solid, room))
     return _widths(table, room)[place] >= wanted
-
-
-def _shorter(table: Table, shorten: Callable[[str], str]) -> Table:
-    """With ids and the columns of ``table.shorter`` in their short forms."""
-    brief = [table.shorter.get(head, str) for head in table.heads]
-    rows = (tuple(shorten(short(cell)) for short, cell in zip(brief, row, strict=True)) for row in table.rows)
-    return dataclasses.replace(table, rows=tuple(rows))
 
 
 def _total(table: Table) -> int:
