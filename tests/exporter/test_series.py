@@ -19,8 +19,8 @@ from gpuwatch.core.model.snapshot import MIG_READINGS, UNLISTED, Snapshot
 from gpuwatch.core.model.xids import Xid
 from gpuwatch.share import openmetrics as names
 from gpuwatch.share.exporter.page import Page
+from gpuwatch.share.exporter.publisher import XidCounts
 from gpuwatch.share.exporter.series import ALL, CORE, OWNERS_LISTED, Content, Options, series
-from gpuwatch.share.exporter.xid_counts import XidCounts
 from tests.exporter.machines import (
     GIB,
     OPTIONS,

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.core.model.xids import Xid
 from gpuwatch.explain.diagnosis.condition_engine import Conditions
 from gpuwatch.machine.collector.feed import Feed
+from gpuwatch.machine.history.gone_devices import forget_gone
 from gpuwatch.session.current_findings import all_findings
 from gpuwatch.share.exporter.job_map import JobMap
 from gpuwatch.share.exporter.page import Page
 from gpuwatch.share.exporter.series import Content, Options
-from gpuwatch.share.exporter.xid_counts import XidCounts
 
 STALE = 60.0
 """Age in seconds from which a sample is no longer shown as the state of now: its readings are left out."""
 _LOOK = 1.0
 """Seconds between looks at a feed that delivers nothing."""
+_ALIKE = 5.0
+"""Seconds by which the times may differ at which two collectors received the same error."""
 
 
 class Publisher:
@@ -111,3 +114,50 @@ class Publisher:
         if error and error != self._map_error:
             self._say(f"gpuwatch: cannot write the job map: {error}")
         self._map_error = error
+
+
+class XidCounts:
+    """Counts by UUID and Xid since a moment, in seconds since the epoch.
+
+    Samples may come from a recorder's collector for a while, whose list is another one: what both received counts once.
+    """
+
+    def __init__(self, since: float) -> None:
+        self._since = since
+        self._latest: dict[str, tuple[Xid, ...]] = {}
+        self._until: dict[str, float] = {}
+        """When the latest that was counted had been received."""
+        self.counts: dict[str, dict[str, int]] = {}
+        """By UUID, then by Xid (``unknown`` if the driver does not know it); replaced when something is counted."""
+
+    def look(self, snapshot: Snapshot) -> None:
+        for device in snapshot.devices:
+            before = self._latest.get(device.uuid, ())
+            if device.xids is before:
+                continue
+            self._latest[device.uuid] = device.xids
+            new = self._new(device.uuid, before, device.xids)
+            if not new:
+                continue
+            self._until[device.uuid] = max(xid.at for xid in new)
+            counts = dict(self.counts.get(device.uuid, {}))
+            for xid in new:
+                name = "unknown" if xid.code is None else str(xid.code)
+                counts[name] = counts.get(name, 0) + 1
+            self.counts = self.counts | {device.uuid: counts}
+        forget_gone({device.uuid for device in snapshot.devices}, self._latest, self._until, self.counts)
+
+    def _new(self, uuid: str, before: Sequence[Xid], now: Sequence[Xid]) -> Sequence[Xid]:
+        common = _common(before, now)
+        if common:
+            return now[common:]
+        counted = self._until.get(uuid)
+        return [xid for xid in now if xid.at > (self._since if counted is None else counted + _ALIKE)]
+
+
+def _common(before: Sequence[Xid], now: Sequence[Xid]) -> int:
+    """How many of ``now`` were there before: the list grows at its end, and its oldest are dropped."""
+    for count in range(min(len(before), len(now)), 0, -1):
+        if before[len(before) - count :] == now[:count]:
+            return count
+    return 0

@@ -127,7 +127,9 @@ class MetricsServer(socketserver.ThreadingTCPServer):
     def url(self) -> str:
         scheme = "https" if self.web.settings.context is not None else "http"
         host, port = str(self.server_address[0]), self.server_address[1]
-        return f"{scheme}://{shown_address((_name() if host in ('0.0.0.0', '::') else host, port))}/metrics"  # noqa: S104  # compared with
+        if host in ("0.0.0.0", "::"):  # noqa: S104  # compared with: it listens on all addresses of this machine
+            host = socket.gethostname() or "localhost"
+        return f"{scheme}://{shown_address((host, port))}/metrics"
 
     def start(self) -> None:
         """Serves in a thread, until :meth:`stop`."""
@@ -246,8 +248,10 @@ class _Handler(BaseHTTPRequestHandler):
             return
         path = self.path.partition("?")[0]
         if path == "/metrics":
-            wanted = self.headers.get("Accept", "")
-            form: Form = "openmetrics" if _openmetrics(wanted) and not self.server.plain_only else "plain"
+            accepted = self.headers.get("Accept", "")
+            wanted = _accepts(accepted, "application/openmetrics-text")
+            better = wanted > 0 and wanted >= _accepts(accepted, "text/plain")
+            form: Form = "openmetrics" if better and not self.server.plain_only else "plain"
             gzip = _accepts(self.headers.get("Accept-Encoding", ""), "gzip") > 0
             try:
                 body = self.server.page().body(form, gzip=gzip)
@@ -296,11 +300,6 @@ class _Handler(BaseHTTPRequestHandler):
         """Says nothing: a scrape is no news."""
 
 
-def _name() -> str:
-    """What to call this machine where it listens on all of its addresses."""
-    return socket.gethostname() or "localhost"
-
-
 def shown_address(address: Any) -> str:
     """``127.0.0.1:9836``, ``[::1]:9836``."""
     host, port = address[:2]
@@ -312,11 +311,6 @@ def _names(connection: ssl.SSLSocket) -> set[str]:
     certificate = connection.getpeercert() or {}
     listed = cast("tuple[tuple[str, str], ...]", certificate.get("subjectAltName", ()))
     return {name for _, name in listed}
-
-
-def _openmetrics(accept: str) -> bool:
-    wanted = _accepts(accept, "application/openmetrics-text")
-    return wanted > 0 and wanted >= _accepts(accept, "text/plain")
 
 
 def _accepts(header: str, name: str) -> float:
