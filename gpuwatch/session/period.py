@@ -26,7 +26,6 @@ from gpuwatch.core.model.period import (
     PeriodSeries,
 )
 from gpuwatch.core.model.reading import Missing
-from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Device, Snapshot
 from gpuwatch.explain.diagnosis.conditions.unreadable_gpus import unread_keys
 from gpuwatch.explain.diagnosis.diagnostic import of_this_machine
@@ -159,7 +158,6 @@ _MOST_LIVES = 3
 """Processes of a lost GPU at whose ends it is looked for."""
 _WATCHED = "run"
 """The group of runs of the user's own programs."""
-_QUIET = ("healthy",)
 
 
 def period(
@@ -222,7 +220,7 @@ def _step(seconds: float, interval: float) -> float:
 def _findings(recording: Recording, begin: float, end: float, last: tuple[Finding, ...]) -> Iterator[PeriodFinding]:
     """The earliest onset first. ``last``: those of the last sample."""
     active = {(finding.id, finding.device_uuid, finding.pid) for finding in last if not (finding.until or finding.last)}
-    kept = [finding for finding in recording.findings(begin, end) if finding.finding.id not in _QUIET]
+    kept = [finding for finding in recording.findings(begin, end) if finding.finding.id != "healthy"]
     latest = {(finding.finding.id, finding.finding.device_uuid, finding.finding.pid): finding for finding in kept}
     for finding in kept:
         whose = (finding.finding.id, finding.finding.device_uuid, finding.finding.pid)
@@ -322,26 +320,13 @@ def _runs(store: RunStore, begin: float, end: float, host: str | None, *, simula
     for run in sorted(kept, key=lambda run: run.started_at):
         took = run.phases.total_seconds
         started = run.started_at.timestamp()
+        mapped = (mapping.uuid for mapping in run.device_map)
+        seen = [run.memory.device_uuid, *(device.uuid for device in run.memory.devices), *mapped]
         if started <= end and started + (took or 0.0) >= begin:
             yield PeriodRun(
-                name=_name(run),
+                name=program_of(printable(run.title)) or run.config if run.group == _WATCHED else f"probe {run.config}",
                 verdict=run.verdict,
                 begin=run.started_at,
                 end=None if took is None else run.started_at + datetime.timedelta(seconds=took),
-                device_uuids=_gpus_of(run),
+                device_uuids=tuple(dict.fromkeys(uuid for uuid in seen if uuid)),
             )
-
-
-def _name(run: Run) -> str:
-    if run.group != _WATCHED:
-        return f"probe {run.config}"
-    return program_of(printable(run.title)) or run.config
-
-
-def _gpus_of(run: Run) -> tuple[str, ...]:
-    seen = [
-        run.memory.device_uuid,
-        *(device.uuid for device in run.memory.devices),
-        *(mapping.uuid for mapping in run.device_map),
-    ]
-    return tuple(dict.fromkeys(uuid for uuid in seen if uuid))
