@@ -190,9 +190,9 @@ def _cell(document: Comparison, index: int, run: Run, name: str, text: str) -> s
         return f"{GLYPHS[state_of(run)]}\u00a0{text}{expected}"
     if name == "steps_per_second":
         text = "\u00a0".join((text, *speed_marks(document, index)))
-    if _is(document.best_run, document.best, name, index, run):
+    if document.best_run.get(name) == index:
         return f"{BEST} {text}"
-    if _is(document.worst_run, document.worst, name, index, run):
+    if document.worst_run.get(name) == index:
         return f"{WORST} {text}"
     return text
 
@@ -206,18 +206,11 @@ def speed_marks(document: Comparison, index: int) -> tuple[str, ...]:
     return (*((SCATTERED,) if wide(run.throughput) else ()), *((APART,) if apart else ()))
 
 
-def _is(by_index: dict[str, int], by_config: dict[str, str], name: str, index: int, run: Run) -> bool:
-    """By index; by name in documents of versions that had no index."""
-    if by_index:
-        return by_index.get(name) == index
-    return by_config.get(name) == run.config
-
-
 def _legend(document: Comparison, rows: list[tuple[str, ...]]) -> str:
     text = " ".join(cell for row in rows for cell in row[1:])
     meanings = (
-        f"{BEST} best in its column" if document.best else "",
-        f"{WORST} worst" if document.worst else "",
+        f"{BEST} best in its column" if document.best_run else "",
+        f"{WORST} worst" if document.worst_run else "",
         f"{SCATTERED} step times vary by more than 10 %" if any(wide(run.throughput) for run in document.runs) else "",
         f"{APART} not comparable with the others" if APART in text else "",
         "± half the range from p10 to p90" if " ±" in text else "",
