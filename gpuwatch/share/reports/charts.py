@@ -95,22 +95,20 @@ def speeds(runs: Sequence[tuple[str, Run]]) -> Bars | None:
     if len(timed) < 2:
         return None
     timed.sort(key=lambda entry: -entry[1].steps_per_second)
-    rows = tuple(_speed(name, throughput) for name, throughput in timed[:_ROWS])
+    rows = []
+    for name, t in timed[:_ROWS]:
+        low = 1 / t.p90_step_seconds if t.p90_step_seconds > 0 else None
+        high = 1 / t.p10_step_seconds if t.p10_step_seconds > 0 else None
+        rows.append(_measured(name, t, t.steps_per_second, speed(t), low, high, per_second))
     top = max(row.high or row.parts[0].amount for row in rows)
     return Bars(
         "Steps per second",
-        rows,
+        tuple(rows),
         top,
         "from 0",
         whisker="p10 to p90; ▲ steps vary by more than 10 %",
         more=_left_out(len(timed)),
     )
-
-
-def _speed(label: str, t: Throughput) -> Row:
-    low = 1 / t.p90_step_seconds if t.p90_step_seconds > 0 else None
-    high = 1 / t.p10_step_seconds if t.p10_step_seconds > 0 else None
-    return _measured(label, t, t.steps_per_second, speed(t), low, high, per_second)
 
 
 def _step(label: str, t: Throughput) -> Row:
