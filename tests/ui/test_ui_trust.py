@@ -6,10 +6,17 @@ import msgspec
 import pytest
 
 from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.fleet import Fleet, HostView
+from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Problem, Snapshot
+from gpuwatch.fleet.summary import Summaries
 from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.machine.history.metric_series import History
 from gpuwatch.session.view import View, ranked
+from gpuwatch.share.reports.document import content_of
+from gpuwatch.ui.details.finding_lines import evidence
+from gpuwatch.ui.drawing.pen import Pen
+from gpuwatch.ui.panes.fleet_lines import wrong_line
 from gpuwatch.ui.panes.headline import verdict
 from tests.ui import machines
 from tests.ui.conftest import Stage
@@ -303,3 +310,22 @@ def test_the_top_line_is_not_green_above_an_error(status: FeedStatus, changes: d
     found = (lost,) if changes else (well,)
     view = View(shot, History(), status, at, 1.0, findings=found, wrong=ranked(found))
     assert verdict(view)[0] == expected
+
+
+def test_what_cannot_be_read_is_not_called_well_anywhere() -> None:
+    """In the list of hosts, and where a machine's findings are listed."""
+    failed = dict.fromkeys(("memory.used_bytes", "utilization.gpu_percent"), Missing("failed", code=999))
+    for missing, well in (({}, True), (failed, False)):
+        device = machines.device(0, busy=0, readings={"memory.used_bytes": 0}, missing=missing)
+        shot = machines.snapshot((device,))
+        pen = Pen(120)
+        hosts = (HostView(name="a", snapshot=shot),)
+        wrong_line(pen, Summaries().of(Fleet(taken_at=0.0, source="x", hosts=hosts)))
+        line = "".join(text for text, _ in pen.spans)
+        assert ("●" in line) is well
+        assert ("too little is known" in line) is not well
+        view = View(shot, History(), FeedStatus("ok", 0.0), shot.taken_at.timestamp(), 1.0)
+        assert (content_of(shot).state == "ok") is well, "a sample of a recording"
+        told = str(evidence(view))
+        assert ("No problems found" in told) is well
+        assert ("Not judged" in told) is not well

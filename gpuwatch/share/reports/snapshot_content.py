@@ -15,6 +15,7 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.metrics import metric
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import FAILED_ITSELF, Device, Problem, Process, Snapshot
+from gpuwatch.explain.diagnosis.conditions.unreadable_gpus import unread_keys
 from gpuwatch.machine.history.machine_event import gpus
 from gpuwatch.share.reports.content import SIMULATED_MACHINE, Content, Table, clean, clean_finding, columns
 
@@ -49,10 +50,12 @@ def snapshot_content(snapshot: Snapshot) -> Content:
     count = len(snapshot.devices)
     severities = {found.severity for found in snapshot.findings}
     worst = "error" in severities or any(device.state not in ("ok", "asleep") for device in snapshot.devices)
+    # Of a recording, what cannot be read may not be a finding yet.
+    doubtful = snapshot.problems or "warning" in severities or any(map(unread_keys, snapshot.devices))
     return Content(
         title=clean(host.hostname) if host.hostname else "snapshot",
         subtitle=snapshot.taken_at.strftime("%Y-%m-%d %H:%M:%S %Z").strip(),
-        state="error" if worst else "warning" if snapshot.problems or "warning" in severities else "ok",
+        state="error" if worst else "warning" if doubtful else "ok",
         verdict=f"{count} GPU{'' if count == 1 else 's'}" if snapshot.driver else "GPUs unknown",
         reason=_silence(snapshot),
         simulated=SIMULATED_MACHINE if snapshot.simulated else "",
