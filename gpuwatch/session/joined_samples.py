@@ -129,6 +129,11 @@ class JoinedSamples(SampleStore):
             self._latest = self._events[-EVENTS:]
         return self._events
 
+    @property
+    def repeated(self) -> int:
+        """How many events of the dashboard the recorder had told before."""
+        return len(self._earlier) + len(self._kept.events()) - len(self.events())
+
     def _continued(self, kept: Iterable[MachineEvent]) -> Iterator[MachineEvent]:
         """What was noticed here, without the onsets of what the recorder had seen begin."""
         lasting = {onset_key(begun.onset): begun.onset for begun in self._lasting}

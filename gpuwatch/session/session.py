@@ -264,7 +264,9 @@ class Session:
     @property
     def event_count(self) -> int:
         """Number of all events so far; :meth:`SampleStore.events` drops the oldest."""
-        return self.track.count(self.clock()) if self.recorded else self._judge.count
+        if self.recorded:
+            return self.track.count(self.clock())
+        return self._judge.count - (self._past.repeated if self._past is not None else 0)
 
     @cached_property
     def _track(self) -> EventTrack:
@@ -280,7 +282,7 @@ class Session:
     @property
     def unseen_events(self) -> int:
         """Number of events since :meth:`see_events`, or since the last jump in a recording."""
-        return 0 if self._jumped else self.event_count - self._seen_events
+        return 0 if self._jumped else max(self.event_count - self._seen_events, 0)
 
     def see_events(self) -> None:
         self._seen_events = self.event_count

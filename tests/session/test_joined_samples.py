@@ -218,6 +218,7 @@ def test_what_lasted_when_it_was_started_began_when_the_recorder_saw_it(tmp_path
     assert "for 6 min" in idle.evidence[1]
     told = ["throttle.began", "idle-memory.began", "idle-memory.changed"]
     assert [one.kind for one in session.events if one.cause] == told
+    assert session.unseen_events == 1, "what the recorder had told is not new"
     (episode,) = session.throttling("GPU-0", recorded.now + 380)
     assert (episode.began, episode.at_start) == (hot.since.timestamp(), False)
     assert session.view().since.throttling == BEGIN.timestamp()
