@@ -209,6 +209,7 @@ async def test_a_key_goes_through_the_idle_holders_which_are_marked_from_the_fir
         assert [row[2] for row in rows.values()] == ["▲", "●", " "]
         await pilot.press("I")
         assert table.chosen.pid == 51877  # type: ignore[union-attr]
+        assert "idle holder 2 of 2: bob 51877, " in stage.app.overview.keys.plain
         stage.push(replace(machines.pair(2), findings=()))
         await settle(pilot)
         assert "▲" not in table.plain

@@ -146,3 +146,19 @@ async def test_a_jump_ends_when_the_terminal_changes_its_size(stage: Stage) -> N
         await pilot.resize_terminal(100, 30)
         await settle(pilot)
         assert stage.app.screen is stage.app.overview
+
+
+@pytest.mark.parametrize(("gpus", "keys"), [(4, "2"), (12, "02"), (12, "11"), (1, "")])
+async def test_a_gpu_is_opened_by_its_number_from_every_tab(stage: Stage, gpus: int, keys: str) -> None:
+    async with stage.app.run_test(size=(80, 24)) as pilot:
+        stage.push(machines.many(gpus, 3))
+        await settle(pilot)
+        assert "# GPU" in stage.app.overview.keys.plain
+        for tab in "126":
+            await pilot.press(tab)
+            await settle(pilot)
+            await pilot.press("number_sign", *keys)
+            await settle(pilot)
+            assert stage.app.tab.TAB == "gpu"
+            assert stage.app.chosen_gpu == machines.uuid(int(keys or 0))
+            assert stage.app.tab.device.index == int(keys or 0)  # type: ignore[attr-defined]

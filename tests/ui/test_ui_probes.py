@@ -239,7 +239,10 @@ async def test_a_probe_is_found_by_its_name_and_run(make_stage: MakeStage, bench
         await settle(pilot)
         assert stage.app.tab is screen
         assert 0 < screen.matches[0] < screen.matches[1] == total
-        await pilot.press("enter", "x", "y")
+        await pilot.press("enter")
+        await settle(pilot)
+        assert screen.framed or re.search(r"/growth \d+ of \d+ \(Esc\)", screen.keys.plain)
+        await pilot.press("x", "y")
         await until(pilot, lambda: bench.probe_runs.runs and bench.probe_runs.live is None)
         assert set(bench.probe_runs.runs) == {"growth"}
         await pilot.press("escape")
@@ -248,6 +251,44 @@ async def test_a_probe_is_found_by_its_name_and_run(make_stage: MakeStage, bench
         await pilot.press("slash", *"zzzz")
         await settle(pilot)
         assert "no match; Esc clears it" in plain(stage)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (160, 45)])
+async def test_selected_runs_are_compared_side_by_side(
+    make_stage: MakeStage, bench: Bench, size: tuple[int, int]
+) -> None:
+    for name in ("growth", "default", "limit"):
+        bench.probe_runs.runs[name] = run_of(bench.probe_runs.scripts[name])
+    stage = make_stage(probe_runs=bench.probe_runs)
+    async with stage.app.run_test(size=size) as pilot:
+        screen = await open_probes(stage, pilot)
+        assert "c earlier" in screen.keys.plain
+        await pilot.press("c")
+        await settle(pilot)
+        assert "no earlier runs yet; space selects runs" in screen.below.plain
+        await pilot.press("c")
+        for name in ("growth", "limit"):
+            put_cursor(screen, name)
+            await pilot.press("space")
+        await settle(pilot)
+        assert "c compare 2" in screen.keys.plain
+        await pilot.press("c")
+        await settle(pilot)
+        assert [row.script.name for row in screen.table.items if isinstance(row, Config)] == ["growth", "limit"]
+        assert len(screen.document().runs) == 2
+        assert "c show all" in screen.keys.plain
+        await pilot.press("c")
+        await settle(pilot)
+        assert len(screen.document().runs) == 3
+
+
+def test_what_the_verdict_leaves_goes_to_cut_columns() -> None:
+    before = {placed.id: placed.width for placed in place(150)}
+    wide = {placed.id: placed.width for placed in place(150, wants=(("verdict", 20), ("asked", 40)))}
+    assert wide["asked"] > before["asked"]
+    assert wide["verdict"] >= 20
+    assert sum(wide.values()) == sum(before.values())
+    assert place(150, wants=(("verdict", 90), ("asked", 40))) == place(150), "the verdict needs them"
 
 
 async def test_enter_folds_a_group(make_stage: MakeStage, bench: Bench) -> None:

@@ -14,7 +14,7 @@ KEYS_BESIDE = 17
 _FIRST = {
     **dict.fromkeys(("processes", "gpus", "answer"), ("↵", "/", "s", "#", "K", "I", "p", "r", "u")),
     "readings": ("Esc", "← →", "[ ]", "#", "K", "/", "r"),
-    "probes": ("x", "↵", "space", "p", "c", "o"),
+    "probes": ("x", "↵", "space", "/", "p", "c", "o"),
 }
 """Keys of a pane that a narrow line names, too: what most people come for."""
 

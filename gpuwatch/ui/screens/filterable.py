@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar, cast
 from textual import events
 
 from gpuwatch.session.view import View
+from gpuwatch.ui.drawing.cells import cut
 from gpuwatch.ui.screens.tab import TabScreen
 from gpuwatch.ui.settings.actions import ACTIONS, bindings
 from gpuwatch.ui.tables.filter_language import Filter, FilterError, WordFilter, parse_words
@@ -123,6 +124,13 @@ class FilterableScreen(FilterBarScreen[WordFilter]):
 
     def filter_title(self, title: str) -> list[tuple[str, str]]:
         return filtered_title(title, self.filter.text[:40] if self.filter is not None else None)
+
+    def show_keys(self, note: tuple[str, bool] = ("", False)) -> None:
+        """A list without a frame has no title: the footer says what it is filtered by."""
+        if self.filter is not None and not self.framed and not self.footer_message[0]:
+            shown, total = self.matches
+            note = f"/{cut(self.filter.text, 16)} {shown} of {total} (Esc)", True
+        super().show_keys(note)
 
     def parsed(self, text: str) -> WordFilter | None:
         return parse_words(text)
