@@ -231,6 +231,18 @@ async def test_one_key_probes_a_gpu_from_each_pane(stage: Stage, pane: str, keys
         assert (said in stage.app.screen.below.plain) is (pane != "gpus")  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize("severity", ["info", "warning"])
+async def test_f_shows_all_that_the_line_names(stage: Stage, severity: str) -> None:
+    held = replace(machines.HELD, severity=severity)
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(replace(machines.pair(), findings=(held,)))
+        await settle(pilot)
+        assert "Idle: alice 48121" in stage.app.overview.answer.plain
+        await pilot.press("f")
+        await settle(pilot)
+        assert held.title in stage.app.screen.sheet.plain  # type: ignore[attr-defined]
+
+
 async def test_it_is_the_second_line_at_every_size(stage: Stage) -> None:
     for size in ((60, 12), (80, 24), (120, 40), (200, 60)):
         stage = Stage()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -767,3 +768,42 @@ def test_the_mark_of_a_line_is_as_bad_as_its_finding() -> None:
     assert attention(well, finding="error") == ("✖", "error")
     assert attention(well, finding="warning") == ("▲", "warning")
     assert attention(well, finding="")[0] == " "
+
+
+async def test_a_filter_keeps_the_unit_of_memory(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        held = (40 * machines.GIB, 700 << 20)
+        rows = [machines.process(n, pid=7000 + n, readings={"gpu_memory_bytes": held[n]}) for n in range(2)]
+        stage.push(machines.snapshot((machines.device(0),), tuple(rows)))
+        await settle(pilot)
+        table = stage.app.overview.processes
+        (before,) = (line for line in table.plain.splitlines() if " 7001 " in line)
+        await pilot.press("slash", *"pid:7001", "enter")
+        await settle(pilot)
+        assert table.counts == (1, 2)
+        (after,) = (line for line in table.plain.splitlines() if " 7001 " in line)
+        assert re.findall(r"[\d.]+ [GM]iB", after) == re.findall(r"[\d.]+ [GM]iB", before) != []
+
+
+async def test_keys_below_a_sheet_are_not_offered(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(machines.pair())
+        await settle(pilot)
+        keys = stage.app.overview.keys
+        assert "K signal" in keys.plain
+        await pilot.press("s")
+        await settle(pilot)
+        assert not keys.plain.strip()
+        await pilot.press("escape")
+        await settle(pilot)
+        assert "K signal" in keys.plain
+
+
+async def test_keys_about_processes_are_not_offered_without_a_driver(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(machines.no_driver())
+        await settle(pilot)
+        assert "I idle" not in stage.app.overview.keys.plain
+        await pilot.press("2")
+        await settle(pilot)
+        assert "K signal" not in stage.app.tab.keys.plain
