@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from gpuwatch.core.model.findings import CAUSES, SEVERITY_ORDER, Finding
 from gpuwatch.explain.diagnosis.conditions import snapshot_rule
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.rule_registry import RULES, Rule, finding
+from gpuwatch.explain.diagnosis.rule_registry import RULES, Rule, finding, note_of, warning_of
 from gpuwatch.explain.diagnosis.rules import compute_mode, partition
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def _weighed(results: Iterable[Finding], evidence: Evidence) -> list[Finding]:
 def _nothing(evidence: Evidence, others: Iterable[Finding]) -> Finding:
     """The finding if no rule finds anything; a log alone allows a weaker claim than a run or a machine."""
     if evidence.log is None or evidence.run is not None or evidence.snapshot is not None:
-        return finding("healthy", "info", "likely")
+        return note_of("healthy", certainty="likely")
     from gpuwatch.explain.diagnosis.no_finding import nothing_found
 
     return nothing_found(evidence.log, others)
@@ -206,10 +206,8 @@ def _order(found: Finding) -> tuple[int, bool, int, str, str, int]:
 
 def broken(name: str, causes: Iterable[str], error: Exception) -> Finding:
     """The finding for a rule that failed."""
-    return finding(
+    return warning_of(
         "unknown",
-        "warning",
-        "fact",
         title=f"gpuwatch's own rule {name} failed",
         evidence=(f"{type(error).__name__}: {error}", f"causes it checks: {', '.join(causes)}"),
         action="Report this as a bug of gpuwatch; the other findings are complete.",

@@ -15,7 +15,7 @@ from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.memory.oom_facts import judged
 from gpuwatch.explain.diagnosis.no_finding import of_a_part, shows_nothing
 from gpuwatch.explain.diagnosis.outlived_failures import ranked, that_count
-from gpuwatch.explain.diagnosis.rule_registry import finding
+from gpuwatch.explain.diagnosis.rule_registry import note_of
 from gpuwatch.explain.diagnosis.runs.fallbacks import moved_by_placer
 from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.last_lines import KERAS, WORKED
@@ -82,7 +82,7 @@ def _with_earlier(last: Explanation, earlier: LogFacts, reader: LogReader) -> Ex
         title = f"The log is of {count} starts or more; this is about the last, from line {first} on"
         how = next((found.title for found in before.findings if found.id == before.primary), "")
         told, shown = [f"before that: {how}"], last
-    note = finding("unknown", "info", "fact", title=title, evidence=tuple(told))
+    note = note_of("unknown", title=title, evidence=tuple(told))
     return replace(shown, lines=last.lines, findings=(*shown.findings, note))
 
 

@@ -12,7 +12,7 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.memory_profile import MemoryProfile
 from gpuwatch.core.model.run import Oom
 from gpuwatch.explain.diagnosis.explain import explanation
-from gpuwatch.explain.diagnosis.rule_registry import finding
+from gpuwatch.explain.diagnosis.rule_registry import error_of, note_of, warning_of
 from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.traces import dcgm_diagnostic, plain_pickle, pprof, torch_timeline, xplane
 from gpuwatch.explain.traces.held_most import held_most
@@ -127,10 +127,8 @@ def _judged(result: dcgm_diagnostic.Diagnostic) -> Iterator[Finding]:
     passed = sum(test.status == "pass" for test in result.tests)
     skipped = sum(test.status == "skip" for test in result.tests)
     if hardware:
-        yield finding(
+        yield error_of(
             "hardware.fault",
-            "error",
-            "fact",
             title=f"dcgmi diag: {_listed(hardware)} failed",
             evidence=_evidence(hardware),
             action="Take the GPU out of use and repeat the test alone on it (dcgmi diag -r 3); if it fails again, have"
@@ -138,19 +136,15 @@ def _judged(result: dcgm_diagnostic.Diagnostic) -> Iterator[Finding]:
         )
     if software or result.error:
         title = f"{_listed(software)} failed, which tests the software" if software else "the tests could not be run"
-        yield finding(
+        yield error_of(
             "unknown",
-            "error",
-            "fact",
             title=f"dcgmi diag: {title}",
             evidence=(*([result.error] if result.error else []), *_evidence(software)),
             action="Correct what the test names, and run dcgmi diag again.",
         )
     if warned:
-        yield finding(
+        yield warning_of(
             "hardware.fault" if any(test.category.lower() not in _SOFTWARE for test in warned) else "unknown",
-            "warning",
-            "fact",
             title=f"dcgmi diag: {_listed(warned)} ended with a warning",
             evidence=_evidence(warned),
             action="Read the warnings; run dcgmi diag -r 3 for longer tests.",
@@ -158,9 +152,9 @@ def _judged(result: dcgm_diagnostic.Diagnostic) -> Iterator[Finding]:
     if not failed and not warned and not result.error:
         left_out = f", {skipped} skipped" if skipped else ""
         if passed:
-            yield finding("healthy", "info", "fact", title=f"dcgmi diag: {passed} results passed{left_out}")
+            yield note_of("healthy", title=f"dcgmi diag: {passed} results passed{left_out}")
         else:
-            yield finding("unknown", "warning", "fact", title=f"dcgmi diag: nothing was tested{left_out}")
+            yield warning_of("unknown", title=f"dcgmi diag: nothing was tested{left_out}")
 
 
 def _listed(tests: list[GpuTest]) -> str:

@@ -12,7 +12,6 @@ from gpuwatch.core.model.findings import CAUSES, Certainty, Finding, Severity
 
 Input = Literal["evidence", "machine", "samples"]
 """What a rule looks at: :class:`.evidence.Evidence`, the doctor's :class:`.doctor.facts.Facts`, samples over time."""
-"""The end of the title of a failure that no rule recognises."""
 _F = TypeVar("_F", bound=Callable[[Any], Iterable[Finding]])
 
 
@@ -58,7 +57,7 @@ def rule(
 def finding(
     cause: str,
     severity: Severity,
-    certainty: Certainty,
+    certainty: Certainty = "fact",
     *,
     title: str = "",
     evidence: Iterable[str] = (),
@@ -66,7 +65,7 @@ def finding(
     device_uuid: str | None = None,
     pid: int | None = None,
 ) -> Finding:
-    """A finding of a known cause, with the cause's title unless another one is given."""
+    """A finding of a known cause, by default a fact, with the cause's title unless another one is given."""
     return Finding(
         id=cause,
         severity=severity,
@@ -79,7 +78,7 @@ def finding(
     )
 
 
-note_of = partial(finding, severity="info", certainty="fact")
-warning_of = partial(finding, severity="warning", certainty="fact")
-error_of = partial(finding, severity="error", certainty="fact")
-"""Findings of a cause by their severity; facts, unless another ``certainty`` is given."""
+note_of = partial(finding, severity="info")
+warning_of = partial(finding, severity="warning")
+error_of = partial(finding, severity="error")
+"""Findings of a cause by their severity."""

@@ -48,7 +48,9 @@ class Condition:
         """The finding, whose title is also the text of the event; None if it is not worth reporting."""
         raise NotImplementedError
 
-    def report(self, occurrence: Occurrence, severity: Severity, certainty: Certainty, **fields: Any) -> Finding:
+    def report(
+        self, occurrence: Occurrence, severity: Severity, certainty: Certainty = "fact", **fields: Any
+    ) -> Finding:
         """A finding with the cause, device and process of the occurrence; ``fields`` as in :func:`finding`."""
         sign = occurrence.sign
         subject = {

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from gpuwatch.core.formatting.durations import span, utc
 from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.model.findings import Finding
-from gpuwatch.explain.diagnosis.rule_registry import finding
+from gpuwatch.explain.diagnosis.rule_registry import error_of, warning_of
 from gpuwatch.machine.history.machine_event import MachineEvent
 
 _OLD = "the data shown is older, and nothing is judged meanwhile"
@@ -101,10 +101,8 @@ def _event(at: float, kind: str, found: Finding, ended: str = "") -> MachineEven
 
 
 def _replacement(status: FeedState, at: float) -> Finding:
-    found = finding(
+    found = warning_of(
         "unknown",
-        "warning",
-        "fact",
         title=printable(status.detail) or "the collector did not answer and was replaced",
         evidence=("gpuwatch queries the driver in a separate process; no sample arrived until another one started",),
         action="The Events tab shows what happened before.",
@@ -114,10 +112,8 @@ def _replacement(status: FeedState, at: float) -> Finding:
 
 def _not_working(status: FeedState, since: datetime.datetime) -> Finding:
     """The collector is to blame."""
-    found = finding(
+    found = error_of(
         "unknown",
-        "error",
-        "fact",
         title=f"The collector, which queries the driver, {printable(status.blame)}",
         evidence=("the collector is a process of gpuwatch itself", printable(status.detail), _waited(since)),
         action="Wait: gpuwatch replaces it. If it is an error in gpuwatch, report it with its traceback.",
@@ -127,10 +123,9 @@ def _not_working(status: FeedState, since: datetime.datetime) -> Finding:
 
 def _silent(status: FeedState, since: datetime.datetime) -> Finding:
     times = "once" if status.replaced == 1 else f"{status.replaced} times"
-    found = finding(
+    found = error_of(
         "driver.bad-state",
-        "error",
-        "likely",
+        certainty="likely",
         title="The driver does not answer",
         evidence=(
             _waited(since),

@@ -78,7 +78,6 @@ class Counters(Condition):
         return self.report(
             occurrence,
             severity,
-            "fact",
             title=self._line(device, metric, count.now - count.base, count.now),
             evidence=(
                 *(

@@ -52,7 +52,6 @@ class Lost(Condition):
         return self.report(
             occurrence,
             "error",
-            "fact",
             title=f"{seen_as(device)} {_FAULTS[device.state] if listed else 'is no longer listed'}",
             evidence=(f"{device.state}{detail}" if listed else "", *_xid_lines(device, context), _which(device)),
             action=Xid(at=0.0, code=OFF_THE_BUS).action
@@ -96,7 +95,6 @@ class HardwareXid(Condition):
         return self.report(
             occurrence,
             "error" if recent else "warning",
-            "fact",
             title=_reported(device, xids[-1].text) + ("" if recent else ", an hour ago or longer"),
             evidence=(*_xid_lines(device, context), "" if recent else f"none for {hours:.0f} h since", _which(device)),
             action=xids[-1].action,

@@ -113,7 +113,6 @@ class HealthFlag(Condition):
         return self.report(
             occurrence,
             severity,
-            "fact",
             title=f"{seen_as(device)} {flag.title.format(words)}",
             evidence=(occurrence.sign.about, more, lasted(occurrence, context.at)),
             action=flag.action.format(words),

@@ -170,9 +170,7 @@ class NearlyFull(Condition):
         """Only its title is used, for the event."""
         device = occurrence.device
         used, total = (size(device.number(f"memory.{name}_bytes")) for name in ("used", "total"))
-        return self.report(
-            occurrence, "info", "fact", title=f"{seen_as(device)} memory is nearly full: {used} of {total}"
-        )
+        return self.report(occurrence, "info", title=f"{seen_as(device)} memory is nearly full: {used} of {total}")
 
     def listed(self, occurrence: Occurrence, context: SampleContext) -> bool:
         """Never a finding."""

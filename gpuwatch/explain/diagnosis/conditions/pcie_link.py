@@ -52,7 +52,6 @@ class PcieLink(Condition):
         return self.report(
             occurrence,
             "info" if share is not None and share >= _HALF else "warning",
-            "fact",
             title=f"{seen_as(device)}'s PCIe link runs below its maximum",
             evidence=(
                 f"generation {generation:.0f} x{width:.0f}, card and slot support {most:.0f} x{widest:.0f}",

@@ -108,7 +108,6 @@ class Thermal(_Throttled):
         return self.report(
             occurrence,
             "warning",
-            "fact",
             title=hot.title,
             evidence=(
                 lasted(occurrence, context.at),
@@ -148,7 +147,6 @@ class PowerBrake(_Throttled):
         return self.report(
             occurrence,
             "warning",
-            "fact",
             title=f"{seen_as(device)} throttled ({self.reason(device)})",
             evidence=_power_evidence(occurrence, context, BRAKE),
             action=action,
@@ -194,7 +192,6 @@ class PowerCap(_Throttled):
         return self.report(
             occurrence,
             severity,
-            "fact",
             title=title,
             evidence=(
                 *_power_evidence(occurrence, context, frozenset({POWER_CAP})),

@@ -39,7 +39,6 @@ class UnreadGpu(Condition):
         return self.report(
             occurrence,
             "warning",
-            "fact",
             title=f"{seen_as(device)}: {what} cannot be read",
             evidence=(*dict.fromkeys(why), lasted(occurrence, context.at)),
             action="Compare nvidia-smi. If it fails too: look for Xid or NVRM lines in dmesg.",

@@ -56,7 +56,7 @@ def no_driver(facts: Facts) -> Iterator[Finding]:
     if system.kernel_module is None and not system.wsl:
         lines.append("/proc/driver/nvidia/version does not exist: the kernel module is not loaded")
     if lines:
-        yield finding("driver.missing", "error", "fact", title=title, evidence=lines, action=advice(facts))
+        yield error_of("driver.missing", title=title, evidence=lines, action=advice(facts))
 
 
 @_rule("driver.mismatch")
@@ -81,7 +81,7 @@ def does_not_start(facts: Facts) -> Iterator[Finding]:
         return
     line = f"cuInit returns {code}: {CUDA_ERRORS.get(code, 'see CUresult in cuda.h')}"
     if code in _MISMATCH:
-        yield finding("driver.mismatch", "error", "fact", evidence=[line], action=start_action(code))
+        yield error_of("driver.mismatch", evidence=[line], action=start_action(code))
     elif code not in _NO_DEVICE:
         yield error_of(
             "driver.bad-state",
@@ -109,7 +109,6 @@ def half_a_driver(facts: Facts) -> Iterator[Finding]:
         yield finding(
             "driver.missing",
             "warning" if facts.usable else "error",
-            "fact",
             title="CUDA starts but NVML is missing: TensorFlow since 2.21 then has no GPU, without a message",
             evidence=[answer.nvml.error],
             action=HALF_ACTION,
@@ -176,7 +175,6 @@ def libraries(facts: Facts) -> Iterator[Finding]:
         yield finding(
             "cuda.libraries-missing",
             "warning" if facts.usable else "error",
-            "fact",
             title=f"CUDA libraries cannot be loaded: {', '.join(library.name for library in bad)}",
             evidence=[_why(library) for library in bad],
             action=framework.install_libraries(facts, [library.name for library in bad]),
@@ -208,7 +206,6 @@ def not_installed(facts: Facts) -> Iterator[Finding]:
         yield finding(
             "unknown",
             "error" if facts.asked else "warning",
-            "fact",
             title=look.missing,
             action=framework.INSTALL_IT,
         )
@@ -231,9 +228,7 @@ def pytorch(facts: Facts) -> Iterator[Finding]:
     if facts.look is None or facts.look.name != "torch" or facts.look.missing:
         return
     if facts.look.gpu_build is False:
-        yield finding(
-            "build.cpu-only", "error" if facts.nvml_answers else "warning", "fact", action=framework.TORCH_BUILD
-        )
+        yield finding("build.cpu-only", "error" if facts.nvml_answers else "warning", action=framework.TORCH_BUILD)
     elif obstacle := _without_simulation(facts):
         yield warning_of(
             "unknown",
@@ -320,7 +315,6 @@ def in_the_way(facts: Facts) -> Iterator[Finding]:
         yield finding(
             "unknown",
             "error" if everywhere else "warning",
-            "fact",
             title=f"{path} shadows the package {name}: import {name} loads it in {programs}",
             evidence=[path],
             action=f"Rename it (and remove __pycache__/{name}.*.pyc), or start programs in another folder.",

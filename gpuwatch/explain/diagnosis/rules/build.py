@@ -228,10 +228,8 @@ def gpu_unsupported(evidence: Evidence) -> Iterator[Finding]:
             action=_OTHER_BUILD,
         )
     elif "build.gpu-jit" in log.topics:
-        yield finding(
+        yield warning_of(
             "build.gpu-unsupported",
-            "warning",
-            "fact",
             title="This build has no native code for this GPU: kernels are compiled at the first start",
             evidence=lines,
             action="Use a newer build; until then raise CUDA_CACHE_MAXSIZE so that it compiles only once.",
@@ -317,7 +315,6 @@ def left_out(evidence: Evidence) -> Iterator[Finding]:
         yield finding(
             "build.gpu-unsupported",
             severity,
-            "fact",
             title=f"{setting} makes TensorFlow ignore "
             + (names if evidence.gpu_usable else f"every GPU: {names}")
             + f"; {they_have} fewer multiprocessors",

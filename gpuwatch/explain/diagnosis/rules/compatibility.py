@@ -148,7 +148,6 @@ def card_outside_the_build(evidence: Evidence) -> Iterator[Finding]:
             yield finding(
                 "build.gpu-unsupported",
                 "warning" if evidence.gpu_usable else "error",
-                "fact",
                 title=f"{framework.name} {framework.version} has no code for GPU {device.index}",
                 evidence=lines,
                 action="Use a build that was made for this GPU's compute capability, or another GPU.",

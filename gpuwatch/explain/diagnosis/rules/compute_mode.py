@@ -18,7 +18,6 @@ def closed_mode(evidence: Evidence) -> Iterator[Finding]:
             yield finding(
                 "mode.exclusive",
                 "warning" if mode == "prohibited" else "info",
-                "fact",
                 title=f"GPU {device.index} is in compute mode {mode}",
                 evidence=[f"NVML: compute mode {mode} on {device.uuid}"],
                 action="nvidia-smi -c 0 sets the default mode, in which several programs may share the GPU.",

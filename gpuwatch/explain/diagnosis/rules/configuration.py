@@ -42,7 +42,6 @@ def not_in_effect(evidence: Evidence) -> Iterator[Finding]:
         yield finding(
             "config.too-late",
             "error" if failed else "warning",
-            "fact",
             title=f"Set too late, and not in effect: {', '.join(late)}",
             evidence=[*(_compared(name, setting) for name, setting in late.items()), *stated],
             action=_remedy(late),

@@ -179,7 +179,7 @@ def driver_missing(evidence: Evidence) -> Iterator[Finding]:
     if refused is not None and not evidence.visibility_on_purpose:
         # The library is there and says no: that is not a missing driver.
         cause, action = refused.reason, refused.hint
-        yield finding(cause, "error", "likely", title=refused.detail, evidence=lines, action=action)
+        yield error_of(cause, certainty="likely", title=refused.detail, evidence=lines, action=action)
         return
     value = evidence.visible_devices
     on_purpose = evidence.visibility_on_purpose and value is not None and read_visible(value, None).on_purpose
@@ -253,7 +253,7 @@ def other_kernel_module(evidence: Evidence) -> Iterator[Finding]:
     if claim is None or any(True for _ in driver_missing(evidence)):
         return
     title, remedy, lines = claim
-    yield finding("driver.missing", "error", "likely", title=title, evidence=lines, action=remedy)
+    yield error_of("driver.missing", certainty="likely", title=title, evidence=lines, action=remedy)
 
 
 def _claim(evidence: Evidence) -> tuple[str, str, tuple[str, ...]] | None:

@@ -96,7 +96,6 @@ def fault_in_a_kernel(evidence: Evidence) -> Iterator[Finding]:
     yield finding(
         "unknown",
         severity,
-        "fact",
         title="A kernel made an illegal memory access: usually an index out of range or a bug in the kernel"
         if code in _OUT_OF_BOUNDS
         else _CRASHED,

@@ -45,7 +45,6 @@ def child_killed(evidence: Evidence) -> Iterator[Finding]:
     yield finding(
         "unknown",
         "error" if broke else "warning",
-        "fact",
         title=f"{DESPITE_ERROR} {what}" if succeeded else f"{what[:1].upper()}{what[1:]}",
         evidence=(
             *broke,
@@ -99,7 +98,6 @@ def child_out_of_memory(evidence: Evidence) -> Iterator[Finding]:
                 yield finding(
                     "memory.request-too-large",
                     "info" if run.outcome.exit_code == 0 else "warning",
-                    "fact",
                     title=f"Out of memory: process {process.pid} asked for {size(asked)} at once,"
                     f" its limit is {size(limit)}",
                     evidence=(

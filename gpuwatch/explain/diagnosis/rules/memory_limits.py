@@ -50,7 +50,6 @@ def driver_refuses(evidence: Evidence) -> Iterator[Finding]:
             yield finding(
                 "config.inconsistent",
                 severity,
-                "fact",
                 title=_too_much(want),
                 evidence=(what, want.arithmetic, *lines),
                 action="Set limits below what is free on the GPU, with room for a CUDA context, or none: TensorFlow"
@@ -76,7 +75,6 @@ def driver_refuses(evidence: Evidence) -> Iterator[Finding]:
         yield finding(
             "unknown",
             severity,
-            "fact",
             title=REFUSED,
             evidence=(what, *(want.arithmetic for want in wants), *lines),
             action=WHAT_WOULD_TELL,

@@ -36,7 +36,6 @@ def instances(evidence: Evidence) -> Iterator[Finding]:
         yield finding(
             "mig.misuse",
             severity,
-            "fact",
             title=f"{len(named)} MIG instances are listed, but CUDA gives a process only the first",
             evidence=[shown, f"never used: {', '.join(named[1:])}"],
             action="Start one process per MIG instance, each with its UUID in CUDA_VISIBLE_DEVICES.",
@@ -45,7 +44,6 @@ def instances(evidence: Evidence) -> Iterator[Finding]:
         yield finding(
             "mig.misuse",
             severity,
-            "fact",
             title="MIG instances and whole GPUs are listed together, which CUDA does not support",
             evidence=[shown],
             action="List one MIG instance, or whole GPUs without MIG.",

@@ -114,7 +114,6 @@ def device_missing(evidence: Evidence) -> Iterator[Finding]:
         yield finding(
             cause,
             "info" if survived else "warning",
-            "fact",
             title=printable(f"{asked} was requested and does not exist"),
             evidence=[
                 printable(f"{placement.scope}: {placement.op} requested {device(placement.requested or '')}; ")
@@ -165,7 +164,7 @@ def no_kernel(evidence: Evidence) -> Iterator[Finding]:
         action = next(iter(_by_advice(fell)), _KERNEL_ACTION)
         if not moved and evidence.run is not None:
             action = _REFUSED_ACTION + (_OTHER_TYPE if _other_type_helps(evidence.run, cause) else "")
-        yield finding(cause, severity, "fact", title=title, evidence=lines, action=action)
+        yield finding(cause, severity, title=title, evidence=lines, action=action)
     else:
         for action, alike in _by_advice(fell).items():
             yield from _fell_back(evidence, cause, action, alike)
@@ -241,7 +240,6 @@ def refused_and_caught(evidence: Evidence) -> Iterator[Finding]:
         yield finding(
             "placement.no-kernel",
             "warning" if run.verdict == "error" else "info",
-            "fact",
             title=f"{known[0].op}{more} requested {known[0].requested} and did not run: no GPU kernel, and soft"
             " placement is off",
             evidence=[
@@ -430,7 +428,7 @@ def _fell_back(evidence: Evidence, cause: str, action: str, entries: list[Fallba
         title = printable(f"{asked} was requested and does not exist: {entries[0].detail}")
     lines = list(_by_scope(entries))
     severity: Severity = "info" if named and cause != "unknown" else "warning"
-    yield finding(cause, severity, "fact", title=title, evidence=lines, action=action)
+    yield finding(cause, severity, title=title, evidence=lines, action=action)
 
 
 def _by_scope(entries: list[Fallback]) -> Iterator[str]:

@@ -53,7 +53,6 @@ def refused(evidence: Evidence) -> Iterator[Finding]:
         yield finding(
             _LIMIT,
             "info" if expected else "error",
-            "fact",
             title="Only on these simulated GPUs: the simulated driver lacks what the program needs",
             evidence=lines,
             action=f"Nothing to do for a real GPU. {_OF_TORCH if framework_of(evidence) == TORCH else _OF_OTHERS}",
@@ -69,7 +68,6 @@ def pytorch_without_a_driver(evidence: Evidence) -> Iterator[Finding]:
         yield finding(
             _LIMIT,
             "error" if run.verdict == "error" else "info",
-            "fact",
             title="PyTorch has no GPU here, whatever its message about a driver: these GPUs are simulated",
             evidence=[reason, *(f"{error.type}: {error.message}"[:300] for error in run.errors)],
             action="Use a build for CUDA 12 or 13 with --sim-tier driver: it has its device map, memory, copies and"

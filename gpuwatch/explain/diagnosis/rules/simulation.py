@@ -43,7 +43,7 @@ def not_honoured(evidence: Evidence) -> Iterator[Finding]:
     action = "Check its effect on a real GPU; --sim-tier driver has CUDA's own allocators too."
     if any(limit.startswith(NOT_CARRIED.removeprefix("gpuwatch: ")) for limit in limits):
         action = "Start its Python without -I, -E and -S: the simulation needs PYTHONPATH to carry settings over."
-    yield finding(CAUSE, "warning", "fact", title=title, evidence=limits, action=action)
+    yield warning_of(CAUSE, title=title, evidence=limits, action=action)
 
 
 @rule(CAUSE)
@@ -60,7 +60,6 @@ def no_compiler(evidence: Evidence) -> Iterator[Finding]:
         yield finding(
             CAUSE,
             "error" if run.verdict == "error" else "warning",
-            "fact",
             title="jit_compile=True was requested, but simulated GPUs have no XLA",
             evidence=found[:3],
             action="Omit jit_compile=True on simulated GPUs, or set it to False; a real GPU has XLA.",

@@ -37,7 +37,6 @@ def error_despite_success(evidence: Evidence) -> Iterator[Finding]:
     yield finding(
         "unknown",
         "warning" if at_end or log.last_error_in else "info",
-        "fact",
         title=title,
         evidence=(line_of(error), *raised_at(log, error)),
         action="If the program does not handle this error on purpose, let it exit with another code (sys.exit(1)), so"

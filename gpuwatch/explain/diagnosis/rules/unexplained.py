@@ -11,7 +11,7 @@ from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.findings import Certainty, Finding, Severity
 from gpuwatch.core.model.run import Run, RunError
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.rule_registry import finding, rule, warning_of
+from gpuwatch.explain.diagnosis.rule_registry import finding, note_of, rule, warning_of
 from gpuwatch.explain.diagnosis.rules import program_messages
 from gpuwatch.explain.diagnosis.rules.ending_words import (
     ENDINGS,
@@ -124,7 +124,7 @@ def refused_requests(evidence: Evidence) -> Iterator[Finding]:
     for line in log.lines_of("server.refused") if log is not None and log.last_lines_tell == WORKED else ():
         told = any(error.message and error.message in line for error in log.errors) if log is not None else False
         if not told and (known := program_messages.meaning(line)) is not None:
-            yield finding("unknown", "info", "fact", title=known.title, evidence=(line,), action=known.action)
+            yield note_of("unknown", title=known.title, evidence=(line,), action=known.action)
 
 
 def _end_of_run(run: Run, log: LogFacts | None, lines: list[str]) -> _End | None:

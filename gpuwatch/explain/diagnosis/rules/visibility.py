@@ -83,7 +83,6 @@ def environment_hides(evidence: Evidence) -> Iterator[Finding]:
         yield finding(
             "visibility.hidden",
             severity,
-            "fact",
             evidence=lines,
             action=f"Unset CUDA_VISIBLE_DEVICES{_where_set(evidence)}, or set it to the GPUs that it should use"
             " (0, or a UUID).",
@@ -293,7 +292,6 @@ def _own_choice(evidence: Evidence, how: str, lines: Iterable[str]) -> Finding:
     return finding(
         "visibility.hidden",
         "warning" if fell else "info",
-        "fact",
         title=f"The program hides every GPU from itself: {how}",
         evidence=lines,
         action="Remove that line, or name the GPUs to use there: the program requests one."
