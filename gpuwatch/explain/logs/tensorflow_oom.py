@@ -8,6 +8,8 @@ error(s)"), which become one :class:`Oom`. Formats of 1.0 to 2.21: 2.21 writes `
 from __future__ import annotations
 
 import re
+from operator import attrgetter
+from typing import Any
 
 import msgspec
 
@@ -87,37 +89,31 @@ _DUMP_STARTS = (
 )  # fmt: skip
 
 
-class Draft(msgspec.Struct, kw_only=True):
+_NUMBERS = attrgetter("allocator", "requested_bytes", "limit_bytes", "in_use_bytes")
+"""Two dumps with the same are of one failure."""
+
+
+class Draft(msgspec.Struct):
     """A failure whose lines are being read."""
 
-    allocator: str | None = None
-    device: str | None = None
-    requested: int | None = None
+    oom: Oom = Oom()
     exact: bool = False
-    limit: int | None = None
-    in_use: int | None = None
-    largest_free: int | None = None
     free_listed: bool = False
     """Whether free chunks were listed one by one."""
-    pool: int | None = None
-    """Bytes that the allocator had got from the driver."""
     regions: int = 0
     chunks: int = 0
     """Sums in bytes of the listed regions and chunks: exact, while the dump's totals are rounded to three digits."""
-    alike: int | None = None
-    """Number of chunks in use of the requested size."""
-    equal: tuple[int, int] | None = None
-    """Number and size of the chunks of one size that together hold most."""
     writer: str | None = None
     """The thread that writes the dump (2.17 and later); empty if its lines do not name it."""
-    verdict: str | None = None
-    whole: Oom | None = None
-    """A failure that was reported with all its numbers."""
 
     @property
     def numbered(self) -> bool:
         """Whether a size is known, even of an empty tensor."""
-        return self.requested is not None or self.limit is not None
+        return self.oom.requested_bytes is not None or self.oom.limit_bytes is not None
+
+    def set(self, **changes: Any) -> None:
+        """Changes fields of the failure."""
+        self.oom = msgspec.structs.replace(self.oom, **changes)
 
 
 class OomCollector:
@@ -153,7 +149,9 @@ class OomCollector:
             self._beside = [*self._beside[-_MOST_BESIDE:], self._open]
         else:
             self._finish()
-        self._open = Draft(allocator=match[1], device=_allocator_device(match[1]), requested=requested, writer=writer)
+        self._open = Draft(
+            Oom(allocator=match[1], device=_allocator_device(match[1]), requested_bytes=requested), writer=writer
+        )
         return True
 
     def orphan(self, writer: str | None = None) -> bool:
@@ -165,18 +163,7 @@ class OomCollector:
 
     def reported(self, oom: Oom) -> None:
         """A failure that was reported with all its numbers (PyTorch)."""
-        self._add_once(
-            Draft(
-                allocator=oom.allocator,
-                device=oom.device,
-                requested=oom.requested_bytes,
-                exact=True,
-                limit=oom.limit_bytes,
-                in_use=oom.in_use_bytes,
-                verdict=oom.verdict,
-                whole=oom if oom.device_total_bytes is not None else None,
-            )
-        )
+        self._add_once(Draft(oom, exact=True))
 
     def dump_line(self, message: str, writer: str | None = None) -> None:
         """A line of ``bfc_allocator.cc``, or of the Stats block, which has no prefix (``writer`` None)."""
@@ -190,37 +177,41 @@ class OomCollector:
             return
         if match := _FREE.search(message):
             # Exact; the bins before it were rounded to three digits.
-            draft.largest_free = max((draft.largest_free or 0) if draft.free_listed else 0, int(match[1]))
+            draft.set(
+                largest_free_bytes=max((draft.oom.largest_free_bytes or 0) if draft.free_listed else 0, int(match[1]))
+            )
             draft.free_listed = True
         elif match := _FREE_IN_BIN.search(message):
             if not draft.free_listed:
-                draft.largest_free = max(draft.largest_free or 0, size_bytes(match[1]) or 0)
+                draft.set(largest_free_bytes=max(draft.oom.largest_free_bytes or 0, size_bytes(match[1]) or 0))
         elif match := _REGION.search(message):
             draft.regions += int(match[1])
         elif match := _CHUNKS.search(message):
-            group = int(match[1]), int(match[2])
-            draft.chunks += group[0] * group[1]
-            if draft.equal is None or group[0] * group[1] > draft.equal[0] * draft.equal[1]:
-                draft.equal = group
-            if draft.requested is not None and 0 <= int(match[2]) - draft.requested < _ALIGNMENT:
-                draft.alike = int(match[1])
+            count, each = int(match[1]), int(match[2])
+            draft.chunks += count * each
+            if count * each > (draft.oom.equal_blocks or 0) * (draft.oom.equal_block_bytes or 0):
+                draft.set(equal_blocks=count, equal_block_bytes=each)
+            if draft.oom.requested_bytes is not None and 0 <= each - draft.oom.requested_bytes < _ALIGNMENT:
+                draft.set(alike_blocks=count)
         elif match := _TOTAL_IN_USE.search(message):
-            draft.in_use = _exact(draft.chunks, match[1])
+            draft.set(in_use_bytes=_exact(draft.chunks, match[1]))
         elif match := _POOL.search(message):
             room = _ROOM.search(message)
             left = size_bytes(room[1]) if room is not None else None
-            draft.limit = _exact(draft.regions + left if left is not None else 0, match[1]) or draft.limit
-            if left is not None and draft.limit is not None:
-                draft.pool = draft.limit - left
-            if draft.largest_free is None:
-                draft.largest_free = 0
+            draft.set(
+                limit_bytes=_exact(draft.regions + left if left is not None else 0, match[1]) or draft.oom.limit_bytes
+            )
+            if left is not None and draft.oom.limit_bytes is not None:
+                draft.set(pool_bytes=draft.oom.limit_bytes - left)
+            if draft.oom.largest_free_bytes is None:
+                draft.set(largest_free_bytes=0)
         elif match := _STAT.search(message):
             amount = size_bytes(match[2])
             if match[1] == "Limit":
                 # The pool line's memory_limit_ is exact; Limit may be 2^64 or rounded.
-                draft.limit = draft.limit or amount
+                draft.set(limit_bytes=draft.oom.limit_bytes or amount)
             elif match[1] == "InUse":
-                draft.in_use = _exact(draft.chunks, match[2])
+                draft.set(in_use_bytes=_exact(draft.chunks, match[2]))
 
     def tensor(self, message: str) -> bool:
         """``OOM when allocating tensor with shape``: a new failure, or part of the last dump's."""
@@ -228,7 +219,7 @@ class OomCollector:
         if match is None:
             if first := _FIRST.search(message):
                 shape = ",".join(re.findall(r"\d+", first[0]))
-                self._add_once(Draft(requested=tensor_bytes(shape, None), exact=True))
+                self._add_once(Draft(Oom(requested_bytes=tensor_bytes(shape, None)), exact=True))
             elif _NO_SHAPE.search(message):
                 if not self.drafts and self._open is None:
                     self._add_once(Draft())
@@ -254,7 +245,7 @@ class OomCollector:
                 self._merge(draft, allocator, where, exact)
                 return True
         self._finish()
-        self._add(Draft(allocator=allocator, device=where, requested=exact, exact=True))
+        self._add(Draft(Oom(allocator=allocator, device=where, requested_bytes=exact), exact=True))
         return True
 
     def other(self, message: str) -> bool:
@@ -262,8 +253,13 @@ class OomCollector:
         draft = _without_dump(message)
         if draft is not None:
             allocator, asked = self._asked
-            if draft.device is None and asked and draft.requested and _near(asked, draft.requested):
-                draft.allocator, draft.device = allocator, _allocator_device(allocator)
+            if (
+                draft.oom.device is None
+                and asked
+                and draft.oom.requested_bytes
+                and _near(asked, draft.oom.requested_bytes)
+            ):
+                draft.set(allocator=allocator, device=_allocator_device(allocator))
             self._add_once(draft)
         return draft is not None
 
@@ -278,25 +274,8 @@ class OomCollector:
         """The failures so far; an unfinished dump counts."""
         drafts = [*self.drafts, *self._beside, *([] if self._open is None else [self._open])]
         # An exception without numbers passes on a failure that was already reported.
-        drafts = [draft for draft in drafts if draft.numbered or draft.verdict] or drafts
-        return [
-            msgspec.structs.replace(draft.whole, device=draft.device)
-            if draft.whole is not None
-            else Oom(
-                device=draft.device,
-                allocator=draft.allocator,
-                requested_bytes=draft.requested,
-                limit_bytes=draft.limit,
-                in_use_bytes=draft.in_use,
-                largest_free_bytes=draft.largest_free,
-                pool_bytes=draft.pool,
-                alike_blocks=draft.alike,
-                equal_blocks=draft.equal[0] if draft.equal is not None else None,
-                equal_block_bytes=draft.equal[1] if draft.equal is not None else None,
-                verdict=draft.verdict,
-            )
-            for draft in drafts
-        ]
+        drafts = [draft for draft in drafts if draft.numbered or draft.oom.verdict] or drafts
+        return [draft.oom for draft in drafts]
 
     def _finish(self) -> None:
         if self._open is not None:
@@ -305,15 +284,8 @@ class OomCollector:
 
     def _keep_new(self, draft: Draft) -> None:
         """Keeps a complete dump, unless it is a duplicate."""
-        for known in self.drafts:
-            if (known.allocator, known.requested, known.limit, known.in_use) == (
-                draft.allocator,
-                draft.requested,
-                draft.limit,
-                draft.in_use,
-            ):
-                return
-        self._add(draft)
+        if all(_NUMBERS(known.oom) != _NUMBERS(draft.oom) for known in self.drafts):
+            self._add(draft)
 
     def _add(self, draft: Draft) -> None:
         if len(self.drafts) < MAX_OOMS:
@@ -321,53 +293,59 @@ class OomCollector:
 
     def _add_once(self, draft: Draft) -> None:
         self._finish()
+        new = draft.oom
         for known in self.drafts:
+            old, asked = known.oom, new.requested_bytes
             if (
-                known.verdict == draft.verdict
-                and (known.whole is None) == (draft.whole is None)
-                and (known.requested is None) == (draft.requested is None)
-                and (known.requested == draft.requested if draft.exact else _near(draft.requested, known.requested))
-                and (known.device == draft.device or None in (known.device, draft.device))
+                old.verdict == new.verdict
+                and (old.device_total_bytes is None) == (new.device_total_bytes is None)
+                and (old.requested_bytes is None) == (asked is None)
+                and (old.requested_bytes == asked if draft.exact else _near(asked, old.requested_bytes))
+                and (old.device == new.device or None in (old.device, new.device))
             ):
-                known.device = known.device or draft.device
+                known.set(device=old.device or new.device)
                 return
         self._add(draft)
 
     @staticmethod
     def _merge(draft: Draft, allocator: str | None, where: str | None, exact: int | None) -> None:
-        draft.allocator = draft.allocator or allocator
-        draft.device = where or draft.device
+        draft.set(allocator=draft.oom.allocator or allocator, device=where or draft.oom.device)
         if exact is not None:
-            draft.requested, draft.exact = exact, True
+            draft.set(requested_bytes=exact)
+            draft.exact = True
 
 
 def _without_dump(message: str) -> Draft | None:
     if any(text in message for text in _CONTEXT):
         ordinal = _ORDINAL.search(message)
-        return Draft(device=f"GPU:{ordinal[1]}" if ordinal else None, verdict="memory.context-failed")
+        return Draft(Oom(device=f"GPU:{ordinal[1]}" if ordinal else None, verdict="memory.context-failed"))
     if match := _ASYNC.search(message):
-        return Draft(allocator=match[1], device=_allocator_device(match[1]), requested=int(match[2]), exact=True)
+        return Draft(
+            Oom(allocator=match[1], device=_allocator_device(match[1]), requested_bytes=int(match[2])), exact=True
+        )
     if match := _XLA.search(message):
         asked, limit, used = (None if part is None else part.replace(",", "") for part in match.group(1, 6, 5))
         return Draft(
-            allocator=match[3] or ("cupy" if used else None),
-            device=f"GPU:{match[4]}" if match[4] else None,
-            requested=size_bytes(f"{asked} {match[2]}"),
+            Oom(
+                allocator=match[3] or ("cupy" if used else None),
+                device=f"GPU:{match[4]}" if match[4] else None,
+                requested_bytes=size_bytes(f"{asked} {match[2]}"),
+                limit_bytes=int(limit) if limit else None,
+                in_use_bytes=int(used) if used else None,
+            ),
             exact=match[2] in ("bytes", "B"),
-            limit=int(limit) if limit else None,
-            in_use=int(used) if used else None,
         )
     if match := _HOST.search(message):
         amount = int(match[1]) if match[1] else size_bytes(match[2])
-        return Draft(requested=amount, device="CPU:0", allocator="cpu")
+        return Draft(Oom(requested_bytes=amount, device="CPU:0", allocator="cpu"))
     if match := _OTHERS.search(message):
         where = f"GPU:{int(match[3])}" if match[3] else None
-        return Draft(requested=int(match[1]) if match[1] else size_bytes(match[2]), device=where)
+        return Draft(Oom(requested_bytes=int(match[1]) if match[1] else size_bytes(match[2]), device=where))
     if match := _REQUEST.search(message):
-        return Draft(requested=int(match[1]), exact=True, device=f"GPU:{match[2]}")
+        return Draft(Oom(requested_bytes=int(match[1]), device=f"GPU:{match[2]}"), exact=True)
     if "Dst tensor is not initialized" in message:
         copy = _COPY.search(message)
-        return Draft(device=device(copy[1]) if copy else None)
+        return Draft(Oom(device=device(copy[1]) if copy else None))
     if "failed to query event: CUDA_ERROR_OUT_OF_MEMORY" in message or elsewhere(message):
         return Draft()
     return None
@@ -376,7 +354,7 @@ def _without_dump(message: str) -> Draft | None:
 def ran_out(message: str) -> bool:
     """Whether an exception's message says by itself that a GPU's memory ran out."""
     draft = _without_dump(message)
-    return _TENSOR.search(message) is not None or (draft is not None and draft.device != "CPU:0")
+    return _TENSOR.search(message) is not None or (draft is not None and draft.oom.device != "CPU:0")
 
 
 def _near(named: int | None, requested: int | None) -> bool:
@@ -440,14 +418,14 @@ def _allocator_device(allocator: str | None) -> str | None:
 
 
 def _same(draft: Draft, allocator: str | None, where: str | None, exact: int | None) -> bool:
-    if draft.verdict is not None:
+    if draft.oom.verdict is not None:
         return False
     # The name may be cut off.
-    if allocator and draft.allocator and not draft.allocator.startswith(allocator):
+    if allocator and draft.oom.allocator and not draft.oom.allocator.startswith(allocator):
         return False
-    if where and draft.device and where != draft.device:
+    if where and draft.oom.device and where != draft.oom.device:
         return False
-    if draft.exact and None not in (exact, draft.requested):
-        return exact == draft.requested
+    if draft.exact and None not in (exact, draft.oom.requested_bytes):
+        return exact == draft.oom.requested_bytes
     # Without "(rounded to N)", the head is rounded to three digits: 2.25GiB.
-    return _near(exact, draft.requested)
+    return _near(exact, draft.oom.requested_bytes)
