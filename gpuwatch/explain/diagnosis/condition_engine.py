@@ -12,6 +12,7 @@ import datetime
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -31,7 +32,7 @@ from gpuwatch.explain.diagnosis.conditions import (
     unreadable_gpus,
 )
 from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, conditions, looked_at, process_gone
-from gpuwatch.explain.diagnosis.conditions.driver_silence import DriverSilence, FeedState
+from gpuwatch.explain.diagnosis.conditions.driver_silence import DriverSilence
 from gpuwatch.explain.diagnosis.conditions.duration_text import duration
 from gpuwatch.explain.diagnosis.conditions.hysteresis import Occurrence, Sign
 from gpuwatch.explain.diagnosis.conditions.sample_context import Memory, SampleContext
@@ -43,6 +44,9 @@ from gpuwatch.machine.history.device_events import DeviceEvents
 from gpuwatch.machine.history.gaps import UNOBSERVED, unobserved_limit
 from gpuwatch.machine.history.machine_event import Begun, MachineEvent, onset_key
 from gpuwatch.machine.history.process_events import ProcessEvents
+
+if TYPE_CHECKING:
+    from gpuwatch.machine.collector.feed import FeedStatus
 
 TOPICS = (
     gpu_faults,
@@ -179,7 +183,7 @@ class Conditions:
                 entry.worded = float("-inf")
                 entry.finding = replace(entry.finding, since=utc(entry.occurrence.since))
 
-    def feed(self, status: FeedState, at: float) -> list[MachineEvent]:
+    def feed(self, status: FeedStatus, at: float) -> list[MachineEvent]:
         """Takes the state of the feed, also while no snapshots arrive."""
         found = self._silence.look(status, at)
         if self._silence.silence is not None:

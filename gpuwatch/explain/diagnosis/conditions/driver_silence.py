@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -13,35 +13,10 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.explain.diagnosis.rule_registry import error_of, warning_of
 from gpuwatch.machine.history.machine_event import MachineEvent
 
+if TYPE_CHECKING:
+    from gpuwatch.machine.collector.feed import FeedStatus
+
 _OLD = "the data shown is older, and nothing is judged meanwhile"
-
-
-class FeedState(Protocol):
-    """The state of a feed, as in :class:`gpuwatch.machine.collector.feed.FeedStatus`."""
-
-    @property
-    def state(self) -> str:
-        """Only ``not-answering`` and ``ok`` matter here."""
-
-    @property
-    def waiting_seconds(self) -> float:
-        """How long the next snapshot has been overdue."""
-
-    @property
-    def replaced(self) -> int:
-        """How often the collector was replaced."""
-
-    @property
-    def detail(self) -> str:
-        """Why."""
-
-    @property
-    def blame(self) -> str:
-        """What is wrong with the collector itself; empty while waiting for the driver."""
-
-    @property
-    def source_note(self) -> str:
-        """The last change of where the samples come from, for the user."""
 
 
 class DriverSilence:
@@ -61,7 +36,7 @@ class DriverSilence:
         found = self.silence or self.replaced
         return (found,) if found is not None else ()
 
-    def look(self, status: FeedState, at: float) -> list[MachineEvent]:
+    def look(self, status: FeedStatus, at: float) -> list[MachineEvent]:
         """Takes the state of the feed at ``at`` (seconds since the epoch); the events since the last call."""
         found: list[MachineEvent] = []
         if status.source_note and status.source_note != self._source_note:
@@ -100,7 +75,7 @@ def _event(at: float, kind: str, found: Finding, ended: str = "") -> MachineEven
     )
 
 
-def _replacement(status: FeedState, at: float) -> Finding:
+def _replacement(status: FeedStatus, at: float) -> Finding:
     found = warning_of(
         "unknown",
         title=printable(status.detail) or "the collector did not answer and was replaced",
@@ -110,7 +85,7 @@ def _replacement(status: FeedState, at: float) -> Finding:
     return replace(found, since=utc(at))
 
 
-def _not_working(status: FeedState, since: datetime.datetime) -> Finding:
+def _not_working(status: FeedStatus, since: datetime.datetime) -> Finding:
     """The collector is to blame."""
     found = error_of(
         "unknown",
@@ -121,7 +96,7 @@ def _not_working(status: FeedState, since: datetime.datetime) -> Finding:
     return replace(found, since=since)
 
 
-def _silent(status: FeedState, since: datetime.datetime) -> Finding:
+def _silent(status: FeedStatus, since: datetime.datetime) -> Finding:
     times = "once" if status.replaced == 1 else f"{status.replaced} times"
     found = error_of(
         "driver.bad-state",
