@@ -33,7 +33,6 @@ from gpuwatch.explain.diagnosis.conditions import (
 )
 from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, conditions, looked_at, process_gone
 from gpuwatch.explain.diagnosis.conditions.driver_silence import DriverSilence
-from gpuwatch.explain.diagnosis.conditions.duration_text import duration
 from gpuwatch.explain.diagnosis.conditions.hysteresis import Occurrence, Sign
 from gpuwatch.explain.diagnosis.conditions.sample_context import Memory, SampleContext
 from gpuwatch.explain.diagnosis.conditions.throttling import ClockEpisodes, Episode
@@ -398,7 +397,7 @@ class Conditions:
         if entry.listed:
             self.past.append(replace(ended, last=None, until=utc(entry.occurrence.last)))
         if entry.condition is None:
-            name, text = "finding", f"no longer: {ended.title} ({duration(entry.occurrence)})"
+            name, text = "finding", f"no longer: {ended.title} ({entry.occurrence.duration})"
         else:
             name, text = entry.condition.name, entry.condition.ended(entry.occurrence, ended, context)
         if text:

@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 from gpuwatch.core.formatting.durations import steady_span
 from gpuwatch.core.model.findings import Certainty, Finding, Severity
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.explain.diagnosis.conditions.duration_text import duration
 from gpuwatch.explain.diagnosis.conditions.hysteresis import Occurrence, Sign
 from gpuwatch.explain.diagnosis.conditions.sample_context import SampleContext
 from gpuwatch.explain.diagnosis.rule_registry import RULES, Rule, finding, register
@@ -76,7 +75,7 @@ class Condition:
 
     def ended(self, occurrence: Occurrence, finding: Finding, context: SampleContext) -> str:
         """The text of the event at its end; empty for none."""
-        return f"no longer: {finding.title} ({duration(occurrence)})"
+        return f"no longer: {finding.title} ({occurrence.duration})"
 
 
 def condition(declared: type[Condition]) -> type[Condition]:

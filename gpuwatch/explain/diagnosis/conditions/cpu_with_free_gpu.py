@@ -9,7 +9,6 @@ from gpuwatch.core.model.activity import IDLE
 from gpuwatch.core.model.findings import Finding, Severity
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, condition
-from gpuwatch.explain.diagnosis.conditions.duration_text import lasted, mean
 from gpuwatch.explain.diagnosis.conditions.hysteresis import Occurrence, Sign
 from gpuwatch.explain.diagnosis.conditions.program_on_cpu import cpu_reason, may_be_on_gpu
 from gpuwatch.explain.diagnosis.conditions.sample_context import SampleContext
@@ -75,7 +74,7 @@ class CpuWithFreeGpu(Condition):
             "likely",
             title=f"{who(process)} computes on the CPU with {printable(process.framework or '')} while GPUs are free",
             evidence=(
-                f"{mean(occurrence, 'cpu', '%')} of a CPU core {lasted(occurrence, context.at)}; it uses no GPU",
+                f"{occurrence.mean('cpu', '%')} of a CPU core {occurrence.lasted(context.at)}; it uses no GPU",
                 occurrence.sign.about,
                 f"free: GPU {free}" if free else "",
                 command(process),

@@ -9,7 +9,6 @@ from gpuwatch.core.model.findings import SEVERITY_ORDER, Finding, Severity
 from gpuwatch.core.model.reading import number
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, condition
-from gpuwatch.explain.diagnosis.conditions.duration_text import lasted
 from gpuwatch.explain.diagnosis.conditions.hysteresis import Occurrence, Sign
 from gpuwatch.explain.diagnosis.conditions.sample_context import Count, SampleContext
 from gpuwatch.explain.diagnosis.rules.phrasing import seen_as
@@ -84,7 +83,7 @@ class Counters(Condition):
                     f"{text}: {each.now:.0f}" + (f", {each.now - each.base:.0f} of them new" * (each.now > each.base))
                     for text, each in bad
                 ),
-                lasted(occurrence, context.at),
+                occurrence.lasted(context.at),
             ),
             action=self.action if severity != "info" else self.action_of_note,
         )

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from gpuwatch.core.model.findings import Finding, Severity
 from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, condition
-from gpuwatch.explain.diagnosis.conditions.duration_text import lasted
 from gpuwatch.explain.diagnosis.conditions.hysteresis import Occurrence, Sign
 from gpuwatch.explain.diagnosis.conditions.sample_context import SampleContext
 from gpuwatch.explain.diagnosis.rules.phrasing import seen_as
@@ -114,6 +113,6 @@ class HealthFlag(Condition):
             occurrence,
             severity,
             title=f"{seen_as(device)} {flag.title.format(words)}",
-            evidence=(occurrence.sign.about, more, lasted(occurrence, context.at)),
+            evidence=(occurrence.sign.about, more, occurrence.lasted(context.at)),
             action=flag.action.format(words),
         )

@@ -1,4 +1,4 @@
-"""How long a condition has held, and when that is long enough to report it.
+"""How long a condition has held, in words too, and when that is long enough to report it.
 
 An occurrence has a level between 0 and 1 that rises while the condition holds and falls while it does not. It is
 reported when the level reaches 1, and ends when it is 0 again. So a condition must hold for some time before it is
@@ -8,10 +8,12 @@ Unobserved time changes nothing.
 
 from __future__ import annotations
 
+import datetime
 from dataclasses import dataclass, field
 
 import msgspec
 
+from gpuwatch.core.formatting.durations import span, steady_span
 from gpuwatch.core.model.snapshot import Device, Process
 
 LEAST_SAMPLES = 5
@@ -151,6 +153,38 @@ class Occurrence:
         """A number of its signs; None if none of them had it."""
         return self.figures.get(name)
 
+    def mean(self, name: str, unit: str) -> str:
+        """``1410 MHz``: the mean of a number while it held; empty if it was never read."""
+        figure = self.figure(name)
+        return f"{figure.mean:.0f} {unit}" if figure is not None else ""
+
+    @property
+    def duration(self) -> str:
+        """``3 min``, from the first to the last sample in which it held; for events."""
+        return span(self.last - self.since)
+
+    def lasted(self, at: float) -> str:
+        """``since 10:02:31, for 4 min: in 80 % of the samples, 3 min in all``, and how much was not observed.
+
+        Coarse, so that the line of a finding seldom changes. ``at least since``: it held in the first sample, and
+        nothing is known of the time before.
+        """
+        if self.samples < 2 and not self.known:
+            return "seen in one sample so far"
+        whole = (self.last if self.leaving else at) - self.since
+        text = f"{'at least ' * self.at_least}since {_clock(self.since)}, for {steady_span(whole)}"
+        if self.leaving:
+            text = f"from {_clock(self.since)} to {_clock(self.last)}, for {span(whole)}"
+        if self.share < 0.95:
+            text += f": in {self.share * 100:.0f} % of the samples"
+            first = self.since + self.known
+            text += f" since {_clock(first)}" if self.known else f", {steady_span(self.held)} in all"
+        elif self.observed + self.known < 0.8 * (whole - self.unobserved):
+            text += f", {steady_span(self.observed + self.known)} of which could be judged"
+        if self.unobserved:
+            text += f"; not observed for {steady_span(self.unobserved)} of it"
+        return text
+
     def add(self, sign: Sign | None, at: float, seconds: float, samples: int = 1) -> None:
         """Adds a sample at ``at``, ``seconds`` of observed time after the previous one; it stands for ``samples``.
 
@@ -184,3 +218,7 @@ class Occurrence:
             self.level = 0.0 if self.leaves <= 0 else max(0.0, self.level - seconds / self.leaves)
         if self.level >= 1.0 - _ROUNDING and (self.holding >= LEAST_SAMPLES or self.appears <= 0):
             self.reported = True
+
+
+def _clock(at: float) -> str:
+    return datetime.datetime.fromtimestamp(at).strftime("%H:%M:%S")

@@ -12,7 +12,6 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.reading import number
 from gpuwatch.core.model.snapshot import IDLE_SINCE, WSL, Device, Process
 from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, condition
-from gpuwatch.explain.diagnosis.conditions.duration_text import lasted, mean
 from gpuwatch.explain.diagnosis.conditions.hysteresis import Occurrence, Sign
 from gpuwatch.explain.diagnosis.conditions.sample_context import SampleContext
 from gpuwatch.explain.diagnosis.idle_limits import HELD_LEAST, HELD_LONG, HELD_SHARE
@@ -98,7 +97,7 @@ class IdleMemory(Condition):
             title=f"{who(process)} holds {memory(held)} on {where}",
             evidence=(
                 f"process {process.pid} holds {memory(held)} of {size(total)}",
-                f"idle {lasted(occurrence, context.at)} (utilization {mean(occurrence, 'busy', '%')}{whose})",
+                f"idle {occurrence.lasted(context.at)} (utilization {occurrence.mean('busy', '%')}{whose})",
                 f"running for {steady_span(age)}" if age is not None else "",
                 f"framework: {printable(process.framework)}" if process.framework else "",
                 _instead(occurrence),
@@ -170,7 +169,7 @@ class UnexplainedMemory(Condition):
         amount = size(sum(held for _, held in parts))
         where = seen_as(parts[0][0]) if len(parts) == 1 else f"{len(parts)} GPUs"
         uuid = parts[0][0].uuid if len(parts) == 1 else None
-        lines = (*(_against(device, held, context) for device, held in parts), lasted(occurrence, context.at))
+        lines = (*(_against(device, held, context) for device, held in parts), occurrence.lasted(context.at))
         if host.container:
             windows = host.container == WSL
             where = "Linux under Windows" if windows else f"a container ({host.container})"

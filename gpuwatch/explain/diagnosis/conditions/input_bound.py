@@ -8,7 +8,6 @@ from gpuwatch.core.formatting.durations import steady_span
 from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, condition
-from gpuwatch.explain.diagnosis.conditions.duration_text import lasted, mean
 from gpuwatch.explain.diagnosis.conditions.hysteresis import Occurrence, Sign
 from gpuwatch.explain.diagnosis.conditions.sample_context import BUCKET, RESTING, Bucket, SampleContext, Series
 from gpuwatch.explain.diagnosis.idle_limits import STARVED, faster_input
@@ -104,7 +103,7 @@ class InputBound(Condition):
             "likely",
             title=f"GPU {gpus} is starved for input by {who(process)}",
             evidence=(
-                f"utilization {mean(occurrence, 'busy', '%')} on average {lasted(occurrence, context.at)}",
+                f"utilization {occurrence.mean('busy', '%')} on average {occurrence.lasted(context.at)}",
                 teeth,
                 f"the process and its workers use {cpu.mean:.0f} % of a CPU core" if cpu is not None else "",
                 f"it waited for a disk in {disk.mean:.0f} % of the samples"

@@ -10,7 +10,6 @@ from gpuwatch.core.formatting.units import memory, size
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Process
 from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, condition
-from gpuwatch.explain.diagnosis.conditions.duration_text import duration, lasted
 from gpuwatch.explain.diagnosis.conditions.hysteresis import Occurrence, Sign
 from gpuwatch.explain.diagnosis.conditions.sample_context import MEMORY_WINDOW, SampleContext
 from gpuwatch.explain.diagnosis.rules.phrasing import seen_as, who
@@ -133,7 +132,7 @@ class Filling(Condition):
             title=f"{seen_as(device)} memory is filling up: full in about {steady_span(left.last)} at this rate",
             evidence=(
                 f"{size(used.last)} of {size(device.number('memory.total_bytes'))} used",
-                f"it grows by {size(rate.last * 60)} a minute; {lasted(occurrence, context.at)}",
+                f"it grows by {size(rate.last * 60)} a minute; {occurrence.lasted(context.at)}",
                 f"{who(first)} holds most: {memory(first.number('gpu_memory_bytes'))}" if first is not None else "",
             ),
             action="Look for tensors kept alive between steps (lists of losses, growing shapes).",
@@ -142,7 +141,7 @@ class Filling(Condition):
 
     def ended(self, occurrence: Occurrence, finding: Finding, context: SampleContext) -> str:
         """``GPU 0 memory no longer grows (3 min)``."""
-        return f"{seen_as(occurrence.device)} memory no longer grows ({duration(occurrence)})"
+        return f"{seen_as(occurrence.device)} memory no longer grows ({occurrence.duration})"
 
 
 @condition
@@ -178,4 +177,4 @@ class NearlyFull(Condition):
 
     def ended(self, occurrence: Occurrence, finding: Finding, context: SampleContext) -> str:
         """``GPU 0 memory is no longer full (3 min)``."""
-        return f"{seen_as(occurrence.device)} memory is no longer full ({duration(occurrence)})"
+        return f"{seen_as(occurrence.device)} memory is no longer full ({occurrence.duration})"

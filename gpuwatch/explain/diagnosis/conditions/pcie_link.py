@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, condition
-from gpuwatch.explain.diagnosis.conditions.duration_text import lasted, mean
 from gpuwatch.explain.diagnosis.conditions.hysteresis import Occurrence, Sign
 from gpuwatch.explain.diagnosis.conditions.sample_context import UNDER_LOAD, SampleContext
 from gpuwatch.explain.diagnosis.rules.phrasing import seen_as
@@ -56,8 +55,8 @@ class PcieLink(Condition):
             evidence=(
                 f"generation {generation:.0f} x{width:.0f}, card and slot support {most:.0f} x{widest:.0f}",
                 f"about {lane * width / 1e9:.1f} of {best * widest / 1e9:.1f} GB/s" if lane and best else "",
-                f"under load {lasted(occurrence, context.at)}",
-                f"utilization {mean(occurrence, 'busy', '%')} meanwhile: an idle link would be slow by design",
+                f"under load {occurrence.lasted(context.at)}",
+                f"utilization {occurrence.mean('busy', '%')} meanwhile: an idle link would be slow by design",
             ),
             action="Reseat the card; check the riser and the slot's lanes in the firmware settings.",
         )

@@ -13,7 +13,6 @@ from gpuwatch.core.model.clock_reasons import BRAKE, NAMES, POWER_CAP, THERMAL, 
 from gpuwatch.core.model.findings import Finding, Severity
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, condition
-from gpuwatch.explain.diagnosis.conditions.duration_text import duration, lasted, mean
 from gpuwatch.explain.diagnosis.conditions.hysteresis import Occurrence, Sign
 from gpuwatch.explain.diagnosis.conditions.sample_context import UNDER_LOAD, SampleContext
 from gpuwatch.explain.diagnosis.rules.hot_component import heat
@@ -78,7 +77,7 @@ class _Throttled(Condition):
     def ended(self, occurrence: Occurrence, finding: Finding, context: SampleContext) -> str:
         """``GPU 0 no longer throttled (thermal, 3 min)``."""
         device = occurrence.device
-        return f"{seen_as(device)} no longer throttled ({self.reason(device)}, {duration(occurrence)})"
+        return f"{seen_as(device)} no longer throttled ({self.reason(device)}, {occurrence.duration})"
 
 
 @condition
@@ -110,7 +109,7 @@ class Thermal(_Throttled):
             "warning",
             title=hot.title,
             evidence=(
-                lasted(occurrence, context.at),
+                occurrence.lasted(context.at),
                 f"the driver's reasons: {'+'.join(sorted(reasons & THERMAL))}",
                 _lost(occurrence, context)[1],
                 hot.evidence,
@@ -202,18 +201,18 @@ class PowerCap(_Throttled):
 
     def ended(self, occurrence: Occurrence, finding: Finding, context: SampleContext) -> str:
         """``GPU 0 no longer at its power limit (3 min)``."""
-        return f"{seen_as(occurrence.device)} no longer at its power limit ({duration(occurrence)})"
+        return f"{seen_as(occurrence.device)} no longer at its power limit ({occurrence.duration})"
 
 
 def _power_evidence(occurrence: Occurrence, context: SampleContext, of: frozenset[str]) -> tuple[str, ...]:
     device = occurrence.device
-    limit, draw = device.number("power.limit_watts"), mean(occurrence, "draw", "W")
+    limit, draw = device.number("power.limit_watts"), occurrence.mean("draw", "W")
     return (
-        lasted(occurrence, context.at),
+        occurrence.lasted(context.at),
         f"the driver's reasons: {'+'.join(sorted((clock_reasons(device) or frozenset()) & of))}",
         f"{draw} on average of {limit:.0f} W" if draw and limit else "",
         _lost(occurrence, context)[1],
-        f"utilization {mean(occurrence, 'busy', '%')}" if occurrence.figure("busy") else "",
+        f"utilization {occurrence.mean('busy', '%')}" if occurrence.figure("busy") else "",
     )
 
 

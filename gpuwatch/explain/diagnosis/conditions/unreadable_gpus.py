@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, condition
-from gpuwatch.explain.diagnosis.conditions.duration_text import lasted
 from gpuwatch.explain.diagnosis.conditions.hysteresis import Occurrence, Sign
 from gpuwatch.explain.diagnosis.conditions.sample_context import SampleContext
 from gpuwatch.explain.diagnosis.rules.phrasing import seen_as
@@ -40,7 +39,7 @@ class UnreadGpu(Condition):
             occurrence,
             "warning",
             title=f"{seen_as(device)}: {what} cannot be read",
-            evidence=(*dict.fromkeys(why), lasted(occurrence, context.at)),
+            evidence=(*dict.fromkeys(why), occurrence.lasted(context.at)),
             action="Compare nvidia-smi. If it fails too: look for Xid or NVRM lines in dmesg.",
         )
 
