@@ -27,7 +27,7 @@ from gpuwatch.core.model.period import (
 )
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Device, Snapshot
-from gpuwatch.explain.diagnosis.conditions.unreadable_gpus import unread_keys
+from gpuwatch.explain.diagnosis.conditions.gpu_faults import unread_keys
 from gpuwatch.explain.diagnosis.diagnostic import of_this_machine
 from gpuwatch.machine.history.gaps import INTERVALS, unobserved_limit
 from gpuwatch.machine.history.runs import RunStore

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pytest
 
 from gpuwatch.explain.diagnosis.explain import explain
-from gpuwatch.explain.diagnosis.reference.advice_table import TABLE, Advice, compiled
+from gpuwatch.explain.diagnosis.reference.advice import TABLE, Advice, compiled
 
 _NO_DRIVER = "RuntimeError: Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU"
 _DSO = "E tensorflow/stream_executor/cuda/cuda_diagnostics.cc:313] kernel version 455.32.0 does not match DSO version 460.73.1 -- cannot find working devices"

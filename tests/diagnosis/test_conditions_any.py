@@ -15,7 +15,7 @@ from gpuwatch.core.model.metrics import METRICS
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Device, Problem, Process, Snapshot
 from gpuwatch.explain.diagnosis.condition_engine import Conditions, over
-from gpuwatch.explain.diagnosis.conditions.unreadable_gpus import unread_keys
+from gpuwatch.explain.diagnosis.conditions.gpu_faults import unread_keys
 from gpuwatch.machine.history.machine_event import MachineEvent
 from tests.diagnosis.watching import GIB, gpu, program, sample
 

@@ -14,7 +14,7 @@ from msgspec import structs
 from gpuwatch.core.model.findings import CAUSES
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Device
-from gpuwatch.explain.diagnosis.rules.hot_component import heat
+from gpuwatch.explain.diagnosis.conditions.throttling import heat
 from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.machine.history.metric_series import History
 from gpuwatch.session.view import View

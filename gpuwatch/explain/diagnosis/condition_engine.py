@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from gpuwatch.core.formatting.durations import utc
 from gpuwatch.core.model.findings import SEVERITY_ORDER, Finding
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.explain.diagnosis.conditions import (
+from gpuwatch.explain.diagnosis.conditions import (  # noqa: F401 - they declare the conditions; to add one: one name here
     cpu_with_free_gpu,
     error_counters,
     gpu_faults,
@@ -29,7 +29,6 @@ from gpuwatch.explain.diagnosis.conditions import (
     memory_filling,
     pcie_link,
     throttling,
-    unreadable_gpus,
 )
 from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, conditions, looked_at, process_gone
 from gpuwatch.explain.diagnosis.conditions.driver_silence import DriverSilence
@@ -46,20 +45,6 @@ from gpuwatch.machine.history.process_events import ProcessEvents
 
 if TYPE_CHECKING:
     from gpuwatch.machine.collector.feed import FeedStatus
-
-TOPICS = (
-    gpu_faults,
-    throttling,
-    pcie_link,
-    idle_memory,
-    input_bound,
-    memory_filling,
-    error_counters,
-    health_flags,
-    unreadable_gpus,
-    cpu_with_free_gpu,
-)
-"""The modules whose conditions are judged. To add one: one import above, one name here."""
 
 CAPACITY = 1000
 """Events kept."""
@@ -271,7 +256,7 @@ class Conditions:
         ]
         now += self._broken.values()
         # What cannot be read is a finding only when it lasts, but at no time is it well.
-        unread = any(map(unreadable_gpus.unread_keys, snapshot.devices))
+        unread = any(map(gpu_faults.unread_keys, snapshot.devices))
         wrong = unread or any(found.severity != "info" for found in now)
         if gap or wrong:
             self._healthy_since, self._healthy = None, None  # a gap may have hidden a problem

@@ -15,7 +15,7 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.metrics import metric
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import FAILED_ITSELF, Device, Problem, Process, Snapshot
-from gpuwatch.explain.diagnosis.conditions.unreadable_gpus import unread_keys
+from gpuwatch.explain.diagnosis.conditions.gpu_faults import unread_keys
 from gpuwatch.machine.history.machine_event import gpus
 from gpuwatch.share.reports.content import SIMULATED_MACHINE, Content, Table, clean, clean_finding, columns
 

@@ -6,7 +6,7 @@ from gpuwatch.core.formatting.links import file_url
 from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Problem, Snapshot
-from gpuwatch.explain.diagnosis.conditions.unreadable_gpus import unread_keys
+from gpuwatch.explain.diagnosis.conditions.gpu_faults import unread_keys
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.inks import link_ink
 from gpuwatch.ui.drawing.lines import Span

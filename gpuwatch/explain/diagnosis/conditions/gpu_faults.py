@@ -1,4 +1,4 @@
-"""A GPU that does not answer or is no longer listed, and hardware errors (Xids) that the driver reported."""
+"""A GPU that does not answer, is no longer listed or cannot be read, and the hardware errors (Xids) of the driver."""
 
 from __future__ import annotations
 
@@ -133,3 +133,43 @@ def _which(device: Device) -> str:
     if not device.pci_bus_id:  # it did not answer when it was listed
         return f"NVML only knows its position: number {device.index} of the list"
     return f"{device.name} {device.uuid} at {device.pci_bus_id}"
+
+
+_KEYS = {"memory.used_bytes": "memory", "utilization.gpu_percent": "utilization"}
+_UNANSWERED = ("failed", "implausible", "permission_denied")
+
+
+@condition
+class UnreadGpu(Condition):
+    """The driver fails where every GPU has an answer."""
+
+    name = "unread"
+    causes = ("driver.bad-state",)
+    appears = 3.0
+    leaves = 3.0
+    one_sample = True
+    dead_devices = True  # of a lost one nothing can be read, which is told already
+
+    def signs(self, context: SampleContext) -> Iterator[Sign]:
+        """One for each GPU that is listed as working."""
+        for device in context.devices.values():
+            if unread := unread_keys(device):
+                yield Sign(cause="driver.bad-state", device=device, about=" and ".join(map(_KEYS.__getitem__, unread)))
+
+    def finding(self, occurrence: Occurrence, context: SampleContext) -> Finding | None:
+        device, what = occurrence.device, occurrence.sign.about
+        why = (device.missing[key].detail for key in unread_keys(device))
+        return self.report(
+            occurrence,
+            "warning",
+            title=f"{seen_as(device)}: {what} cannot be read",
+            evidence=(*dict.fromkeys(why), occurrence.lasted(context.at)),
+            action="Compare nvidia-smi. If it fails too: look for Xid or NVRM lines in dmesg.",
+        )
+
+
+def unread_keys(device: Device) -> list[str]:
+    """The metrics that the driver fails to answer of a GPU that is listed as working."""
+    if device.state != "ok":
+        return []
+    return [key for key in _KEYS if key in device.missing and device.missing[key].reason in _UNANSWERED]

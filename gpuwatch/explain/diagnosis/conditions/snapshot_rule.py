@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpuwatch.core.model.findings import Finding
-from gpuwatch.explain.diagnosis.conditions import (
+from gpuwatch.explain.diagnosis.conditions import (  # noqa: F401 - they declare such conditions
     error_counters,
     gpu_faults,
     health_flags,
     idle_memory,
     throttling,
-    unreadable_gpus,
 )
 from gpuwatch.explain.diagnosis.conditions.condition_registry import conditions
 from gpuwatch.explain.diagnosis.conditions.hysteresis import Occurrence
@@ -19,8 +18,6 @@ from gpuwatch.explain.diagnosis.conditions.sample_context import Memory, SampleC
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import rule
 
-TOPICS = (gpu_faults, throttling, error_counters, health_flags, idle_memory, unreadable_gpus)
-"""The modules that have such conditions."""
 _CONDITIONS = tuple(condition for condition in conditions() if condition.one_sample)
 
 

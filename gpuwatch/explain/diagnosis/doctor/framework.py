@@ -13,11 +13,11 @@ from gpuwatch.core.model.doctor import Distribution, Library
 from gpuwatch.core.model.run import RunError
 from gpuwatch.explain.diagnosis.doctor.check_registry import Answer, check, fail, ok, skip, warn
 from gpuwatch.explain.diagnosis.doctor.facts import Facts, cuda_version, several, took
-from gpuwatch.explain.diagnosis.reference.advice_table import TENSORFLOW, TORCH
+from gpuwatch.explain.diagnosis.reference.advice import TENSORFLOW, TORCH
 from gpuwatch.explain.diagnosis.reference.compute_capability import built_for, capability, support
 from gpuwatch.explain.diagnosis.reference.cuda_libraries import install
 from gpuwatch.explain.diagnosis.reference.driver_releases import update
-from gpuwatch.explain.diagnosis.rules.ending_words import SIGNALS
+from gpuwatch.explain.diagnosis.rules.meanings import SIGNALS
 from gpuwatch.explain.diagnosis.rules.signals import ended_by
 from gpuwatch.explain.logs.clean import device as device_name
 

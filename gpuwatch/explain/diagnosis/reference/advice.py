@@ -5,14 +5,59 @@ A TensorFlow setting does not help a JAX program, and nobody needs to be told wh
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from gpuwatch.core.model.findings import CAUSES, Finding
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.reference.advice_table import JAX, TABLE, TENSORFLOW, TORCH, compiled
 from gpuwatch.explain.logs.framework_words import FRAMEWORK_WORDS
+
+TENSORFLOW, TORCH, JAX = "tensorflow", "pytorch", "jax"
+
+
+class Advice(NamedTuple):
+    """One cell. The first that fits wins: those of a line stand before those of an environment or framework."""
+
+    action: str
+    """With the named groups of ``says`` in braces, where it has any."""
+    says: str = ""
+    """What one of the finding's lines says (a regular expression, in any case); empty: whatever it says."""
+    environment: str = ""
+    """As in the topics ``environment.*``; empty: any."""
+    framework: str = ""
+    """Empty: any."""
+    done: str = ""
+    """How the log shows that this was done already (a regular expression): then the next cell is tried."""
+
+
+def _read() -> dict[str, tuple[Advice, ...]]:
+    table: dict[str, list[Advice]] = {}
+    causes: list[str] = []
+    for line in Path(__file__).with_name("advice.txt").read_text("utf-8").splitlines():
+        if line.startswith("["):
+            causes = line.strip("[]").split()
+        elif line.startswith("    "):
+            name, _, value = line.strip().partition(" ")
+            for cause in causes:
+                table[cause][-1] = table[cause][-1]._replace(**{name: value})
+        elif line and not line.startswith("#"):
+            for cause in causes:
+                table.setdefault(cause, []).append(Advice(line))
+    return {cause: tuple(cells) for cause, cells in table.items()}
+
+
+TABLE = _read()
+"""By cause: the cells of ``advice.txt``."""
+
+
+def compiled(pattern: str) -> re.Pattern[str]:
+    """A cell's expression, which no letter case changes."""
+    return re.compile(pattern, re.IGNORECASE)
+
 
 _ORDER = (
     "bitsandbytes", "onnxruntime", "cupy", "numba", "comfyui", "sglang", "vllm", "text-generation-inference",

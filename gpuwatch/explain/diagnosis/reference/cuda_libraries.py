@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from gpuwatch.explain.diagnosis.reference.advice import libraries_action
-from gpuwatch.explain.diagnosis.reference.advice_table import TENSORFLOW
+from gpuwatch.explain.diagnosis.reference.advice import TENSORFLOW, libraries_action
 from gpuwatch.explain.logs.devices import LIBDEVICE
 
 _WHEEL = 'pip install "tensorflow[and-cuda]"'

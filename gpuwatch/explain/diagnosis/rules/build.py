@@ -7,12 +7,11 @@ from collections.abc import Iterable, Iterator
 
 from gpuwatch.core.model.findings import Finding, Severity
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.reference.advice import framework_of, gpu_build
-from gpuwatch.explain.diagnosis.reference.advice_table import JAX, TENSORFLOW
+from gpuwatch.explain.diagnosis.reference.advice import JAX, TENSORFLOW, framework_of, gpu_build
 from gpuwatch.explain.diagnosis.reference.compute_capability import capability
 from gpuwatch.explain.diagnosis.reference.cuda_libraries import install
 from gpuwatch.explain.diagnosis.rule_registry import error_of, finding, rule, warning_of
-from gpuwatch.explain.diagnosis.rules.stated_errors import error_lines
+from gpuwatch.explain.diagnosis.rules.program_errors import NO_NCCL, error_lines
 from gpuwatch.explain.logs.devices import LIBDEVICE
 from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.last_lines import WORKED
@@ -43,10 +42,6 @@ _NOT_FOR = re.compile(r"compatible with compute capability (\d+\.\d+)")
 _COUNT = re.compile(r"count: (\d+)")
 _PTX = (8, 0)
 """The oldest GPU that can compile the PTX in TensorFlow's own wheels (2.10: compute_80, 2.16: compute_90)."""
-
-
-NO_NCCL = "cuda.nccl-missing"
-"""The topic of TensorFlow's error when a collective operation needs NCCL and it is missing."""
 
 
 @rule("cuda.libraries-missing", "simulation.limit")

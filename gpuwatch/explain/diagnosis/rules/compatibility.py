@@ -24,8 +24,8 @@ from gpuwatch.explain.diagnosis.reference.driver_releases import (
     update_from_log,
 )
 from gpuwatch.explain.diagnosis.rule_registry import finding, rule, warning_of
-from gpuwatch.explain.diagnosis.rules.simulated_driver import says_limit
-from gpuwatch.explain.diagnosis.rules.stated_errors import error_lines
+from gpuwatch.explain.diagnosis.rules.program_errors import error_lines
+from gpuwatch.explain.diagnosis.rules.simulation import says_limit
 
 _OTHER_LIBCUDA = (
     "Find which libcuda.so.1 is loaded (gpuwatch doctor shows its file), and remove that copy (of cuda-compat, or of an"

@@ -6,13 +6,12 @@ from __future__ import annotations
 
 from gpuwatch.explain.diagnosis.rules import (
     build,
+    child_processes,
     compatibility,
     configuration,
     driver,
-    forked_after_start,
     idle,
     kernels,
-    killed_children,
     log_statements,
     memory,
     memory_limits,
@@ -21,7 +20,6 @@ from gpuwatch.explain.diagnosis.rules import (
     predicted,
     retracing,
     shared_gpu,
-    simulated_driver,
     simulation,
     standstill,
     survived_error,

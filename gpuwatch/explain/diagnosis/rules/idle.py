@@ -12,8 +12,7 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import DeviceMapping, DeviceMemory, Run, RunProcess
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.memory.others_memory import at_once, trifling
-from gpuwatch.explain.diagnosis.reference.advice import framework_of
-from gpuwatch.explain.diagnosis.reference.advice_table import TENSORFLOW
+from gpuwatch.explain.diagnosis.reference.advice import TENSORFLOW, framework_of
 from gpuwatch.explain.diagnosis.rule_registry import note_of, rule, warning_of
 from gpuwatch.explain.diagnosis.rules.placement import REPLICAS
 from gpuwatch.explain.logs.clean import device as device_name

@@ -11,13 +11,11 @@ from itertools import chain
 
 from gpuwatch.core.model.findings import Certainty, Finding, Severity
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.reference.advice import framework_of, libraries_action
-from gpuwatch.explain.diagnosis.reference.advice_table import TENSORFLOW
+from gpuwatch.explain.diagnosis.reference.advice import TENSORFLOW, framework_of, libraries_action
 from gpuwatch.explain.diagnosis.rule_registry import finding, rule
 from gpuwatch.explain.diagnosis.rules.driver import STATE_ADVICE
 from gpuwatch.explain.diagnosis.rules.meanings import table
-from gpuwatch.explain.diagnosis.rules.program_errors import line_of, raised_at
-from gpuwatch.explain.diagnosis.rules.stated_errors import error_lines
+from gpuwatch.explain.diagnosis.rules.program_errors import error_lines, line_of, raised_at
 from gpuwatch.explain.logs import cuda_errors, last_lines
 from gpuwatch.explain.logs.removed_api import removed
 from gpuwatch.explain.logs.topics import outright

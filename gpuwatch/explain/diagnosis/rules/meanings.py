@@ -11,10 +11,13 @@ its own is in :mod:`gpuwatch.explain.logs.topics`.
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
+
+from gpuwatch.explain.logs import reported_ends
 
 
 class Meaning(NamedTuple):
@@ -96,3 +99,16 @@ def first(rows: Iterable[Meaning], error: str) -> Meaning | None:
                 of = [group[:120] for group in match.groups() if group]
                 return row._replace(title=row.title.format(*of), action=row.action.format(*of))
     return None
+
+
+PEER = "ended.peer"
+WAITED = "ended.nccl-timeout"
+NCCL_INTERNAL = "ended.nccl-internal"
+"""NCCL's "internal error", as it also calls a connection that another rank closed."""
+HOST_MEMORY = reported_ends.HOST_MEMORY
+WORKER = "ended.worker"
+TENSORRT = "ended.tensorrt"
+ENDINGS: dict[str, Meaning] = by_key("ends")
+"""By topic, for failures with a log line of their own: of several in a log the first tells most."""
+SIGNALS: dict[signal.Signals, Meaning] = {signal.Signals[name]: row for name, row in by_key("signals").items()}
+"""Signals that end programs."""

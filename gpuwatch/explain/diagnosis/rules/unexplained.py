@@ -13,7 +13,8 @@ from gpuwatch.core.model.run import Run, RunError
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import finding, note_of, rule, warning_of
 from gpuwatch.explain.diagnosis.rules import program_messages
-from gpuwatch.explain.diagnosis.rules.ending_words import (
+from gpuwatch.explain.diagnosis.rules.child_processes import broken_pool
+from gpuwatch.explain.diagnosis.rules.meanings import (
     ENDINGS,
     HOST_MEMORY,
     NCCL_INTERNAL,
@@ -21,9 +22,10 @@ from gpuwatch.explain.diagnosis.rules.ending_words import (
     TENSORRT,
     WAITED,
     WORKER,
+    Meaning,
+    first,
+    named,
 )
-from gpuwatch.explain.diagnosis.rules.killed_children import broken_pool
-from gpuwatch.explain.diagnosis.rules.meanings import Meaning, first, named
 from gpuwatch.explain.diagnosis.rules.memory import ADDRESS_SPACE
 from gpuwatch.explain.diagnosis.rules.missing_gpu import requires_a_gpu
 from gpuwatch.explain.diagnosis.rules.other_processes import (
@@ -44,8 +46,7 @@ from gpuwatch.explain.diagnosis.rules.program_errors import (
     raised_first,
 )
 from gpuwatch.explain.diagnosis.rules.signals import crash, ended_by, host_evidence, of_signal, of_worker
-from gpuwatch.explain.diagnosis.rules.simulated_driver import unreached
-from gpuwatch.explain.diagnosis.rules.simulation import lacks_compiler
+from gpuwatch.explain.diagnosis.rules.simulation import lacks_compiler, unreached
 from gpuwatch.explain.logs import reported_ends
 from gpuwatch.explain.logs.exceptions import telling
 from gpuwatch.explain.logs.facts import LogFacts

@@ -13,7 +13,7 @@ from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import error_of, finding, note_of, rule, warning_of
 from gpuwatch.explain.diagnosis.rules.build import complains
 from gpuwatch.explain.diagnosis.rules.driver import blames_script, blames_visibility
-from gpuwatch.explain.diagnosis.rules.stated_errors import stated_error
+from gpuwatch.explain.diagnosis.rules.program_errors import stated_error
 
 KNOWN_VARIABLES = (
     "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_LAUNCH_BLOCKING", "CUDA_CACHE_MAXSIZE", "CUDA_CACHE_PATH",

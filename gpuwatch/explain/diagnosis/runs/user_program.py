@@ -12,8 +12,8 @@ from gpuwatch.core.model.run import Run, Verdict
 from gpuwatch.explain.diagnosis.engine import NO_GPU, in_order
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.memory.oom_arithmetic import UNEXPLAINED
-from gpuwatch.explain.diagnosis.rules.ending_words import ENDINGS
 from gpuwatch.explain.diagnosis.rules.idle import BY_SCOPE
+from gpuwatch.explain.diagnosis.rules.meanings import ENDINGS
 from gpuwatch.explain.diagnosis.rules.placement import LIMIT
 from gpuwatch.explain.diagnosis.rules.signals import ended_by
 from gpuwatch.explain.diagnosis.rules.survived_error import DESPITE_ERROR, WENT_ON

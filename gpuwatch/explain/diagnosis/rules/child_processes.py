@@ -1,4 +1,4 @@
-"""Processes of a program that failed, or that a crash or SIGKILL ended, while the program itself may exit with 0."""
+"""Processes of a program that failed or were ended while it may exit with 0, or forked after TensorFlow had started."""
 
 from __future__ import annotations
 
@@ -107,3 +107,22 @@ def child_out_of_memory(evidence: Evidence) -> Iterator[Finding]:
                     action="Raise the process's memory limit, or ask for less at once (a smaller batch).",
                     pid=process.pid,
                 )
+
+
+_FORKS = "forks_after_start"
+"""Name of the watcher's result with their number (_gpuwatch_forks.py)."""
+
+
+@rule("program.forked")
+def forked_after_start(evidence: Evidence) -> Iterator[Finding]:
+    """By multiprocessing; what such a process does is not known, so that this is a note."""
+    count = evidence.run.results.get(_FORKS) if evidence.run is not None else None
+    if isinstance(count, int) and count > 0:
+        processes = "1 process was" if count == 1 else f"{count} processes were"
+        yield note_of(
+            "program.forked",
+            title=f"{processes} forked after TensorFlow had started its GPUs",
+            evidence=[f"multiprocessing forked {count} times while TensorFlow had logical GPUs"],
+            action="Use no TensorFlow in them. Start them before its first op, or with"
+            " multiprocessing.get_context('spawn').",
+        )
