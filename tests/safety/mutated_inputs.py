@@ -31,11 +31,9 @@ from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.model.codec import NotADocument, embedded, from_json, to_json
 from gpuwatch.core.model.events import decode_event
 from gpuwatch.explain.traces import dcgm_diagnostic, pprof, torch_timeline
+from gpuwatch.explain.traces.broken_recording import BrokenRecording
 from gpuwatch.explain.traces.memory_profiles import of_tensorflow, of_torch
-from gpuwatch.explain.traces.plain_pickle import BrokenPickle
 from gpuwatch.explain.traces.smi_query import SmiQueryReader
-from gpuwatch.explain.traces.torch_timeline import BrokenTimeline
-from gpuwatch.explain.traces.wire import BrokenMessage
 from gpuwatch.fleet.cluster.node_lines import Decoder, encoded
 from gpuwatch.fleet.cluster.ssh import parse_hosts
 from gpuwatch.fleet.prometheus_api import _answer
@@ -104,7 +102,7 @@ def _frames() -> list[bytes]:
 
 def _gpu_time() -> gpu_time.GpuTime:
     """Of a GPU with three processes over two minutes."""
-    meter = gpu_time.GpuTimeMeter(1.0)
+    meter = gpu_time.GpuTimeMeter()
     for tick in range(120):
         meter.look(machines.many(1, 3, tick=tick))
     return gpu_time.merged(meter.taken().values())
@@ -152,14 +150,14 @@ sort = "host"
 hidden = ["a.b", 'c']
 """
 READERS = {
-    "allocator snapshot": Reader(lambda: [SNAPSHOT[:1500]], of_torch, (BrokenPickle,)),
-    "TensorFlow profile": Reader(lambda: [PROFILE], lambda data: of_tensorflow([(data, 0.0, None)]), (BrokenMessage,)),
-    "JAX profile": Reader(lambda: [profile(*SAMPLES)], pprof.profiles, (BrokenMessage,)),
-    "memory timeline": Reader(lambda: [_TIMELINE], torch_timeline.profile, (BrokenTimeline,)),
+    "allocator snapshot": Reader(lambda: [SNAPSHOT[:1500]], of_torch, (BrokenRecording,)),
+    "TensorFlow profile": Reader(
+        lambda: [PROFILE], lambda data: of_tensorflow([(data, 0.0, None)]), (BrokenRecording,)
+    ),
+    "JAX profile": Reader(lambda: [profile(*SAMPLES)], pprof.profiles, (BrokenRecording,)),
+    "memory timeline": Reader(lambda: [_TIMELINE], torch_timeline.profile, (BrokenRecording,)),
     "dcgmi diag": Reader(
-        lambda: [json.dumps(one).encode() for one in (FOUR, THREE)],
-        dcgm_diagnostic.read,
-        (dcgm_diagnostic.BrokenDiagnostic,),
+        lambda: [json.dumps(one).encode() for one in (FOUR, THREE)], dcgm_diagnostic.read, (BrokenRecording,)
     ),
     "nvidia-smi -q": Reader(
         lambda: [TEXT.format(thermal="Active", failed="No").encode()[:3000], XML.encode()], _text(_smi)

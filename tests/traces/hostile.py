@@ -10,8 +10,9 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from gpuwatch.explain.traces.broken_recording import BrokenRecording
 from gpuwatch.explain.traces.memory_profiles import of_torch
-from gpuwatch.explain.traces.plain_pickle import BrokenPickle, load
+from gpuwatch.explain.traces.plain_pickle import load
 from tests.traces.profiles import encoded
 
 SNAPSHOT = (Path(__file__).parent / "fixtures/torch-2.15.pickle").read_bytes()
@@ -97,7 +98,7 @@ def problem(data: bytes) -> str:
     try:
         load(data)
         of_torch(data)
-    except BrokenPickle as error:
+    except BrokenRecording as error:
         if len(str(error)) > 200 or "\n" in str(error):
             return f"a message that is not a line: {error}"
     except Exception:  # noqa: BLE001 - whatever it is, it is reported

@@ -8,8 +8,9 @@ import sys
 
 import pytest
 
+from gpuwatch.explain.traces.broken_recording import BrokenRecording
 from gpuwatch.explain.traces.memory_profiles import of_torch
-from gpuwatch.explain.traces.plain_pickle import BrokenPickle, is_pickle, load
+from gpuwatch.explain.traces.plain_pickle import is_pickle, load
 from tests.traces.hostile import SNAPSHOT, Watched, handmade, problem
 
 WATCHED = Watched()
@@ -30,7 +31,7 @@ def test_a_hostile_pickle_is_refused_or_harmless(name: str) -> None:
 
 @pytest.mark.parametrize("name", RUN_CODE)
 def test_what_wants_code_to_be_run_is_said(name: str) -> None:
-    with pytest.raises(BrokenPickle, match=r"wants code to be run \(\w+\), which this reader never does"):
+    with pytest.raises(BrokenRecording, match=r"wants code to be run \(\w+\), which this reader never does"):
         load(handmade()[name])
 
 
@@ -57,5 +58,5 @@ def test_a_snapshot_is_known_by_its_first_bytes() -> None:
     assert is_pickle(SNAPSHOT)
     assert not is_pickle(b"\x80\x04")
     assert not is_pickle(b"2026-01-01 a log line")
-    with pytest.raises(BrokenPickle, match="no snapshot"):
+    with pytest.raises(BrokenRecording, match="no snapshot"):
         of_torch(pickle.dumps({"a": 1}, 4))

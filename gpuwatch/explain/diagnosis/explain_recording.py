@@ -15,11 +15,9 @@ from gpuwatch.explain.diagnosis.explain import explanation
 from gpuwatch.explain.diagnosis.rule_registry import error_of, note_of, warning_of
 from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.traces import dcgm_diagnostic, plain_pickle, pprof, torch_timeline, xplane
+from gpuwatch.explain.traces.broken_recording import BrokenRecording
 from gpuwatch.explain.traces.held_most import held_most
 from gpuwatch.explain.traces.memory_profiles import of_tensorflow, of_torch
-from gpuwatch.explain.traces.plain_pickle import BrokenPickle
-from gpuwatch.explain.traces.torch_timeline import BrokenTimeline
-from gpuwatch.explain.traces.wire import BrokenMessage
 
 START_BYTES = 1 << 16
 """What is enough of a file to recognise it."""
@@ -34,39 +32,27 @@ _SOFTWARE = frozenset({"deployment", "software"})
 """DCGM's categories of tests that say nothing of the hardware."""
 
 
-class BrokenRecording(ValueError):
-    """The file begins as a recording but cannot be read; the message says why."""
+_KINDS: dict[FileKind, tuple[Callable[[bytes], bool], Callable[[bytes], Iterable[MemoryProfile]] | None]] = {
+    "TensorFlow profile": (xplane.is_xplane, lambda content: of_tensorflow([(content, 0.0, None)])),
+    "PyTorch snapshot": (plain_pickle.is_pickle, of_torch),
+    "PyTorch memory timeline": (torch_timeline.is_timeline, lambda content: [torch_timeline.profile(content)]),
+    "JAX memory profile": (pprof.is_pprof, pprof.profiles),
+    "DCGM diagnostic": (dcgm_diagnostic.is_diagnostic, None),
+}
+"""How each kind is recognised, and read if it is of memory."""
 
 
 def kind_of(start: bytes) -> FileKind | None:
     """What a file is by its first :data:`START_BYTES`; None for a log."""
-    if xplane.is_xplane(start):
-        return "TensorFlow profile"
-    if plain_pickle.is_pickle(start):
-        return "PyTorch snapshot"
-    if torch_timeline.is_timeline(start):
-        return "PyTorch memory timeline"
-    if pprof.is_pprof(start):
-        return "JAX memory profile"
-    return "DCGM diagnostic" if dcgm_diagnostic.is_diagnostic(start) else None
-
-
-_PROFILES: dict[FileKind, Callable[[bytes], Iterable[MemoryProfile]]] = {
-    "TensorFlow profile": lambda content: of_tensorflow([(content, 0.0, None)]),
-    "PyTorch snapshot": of_torch,
-    "PyTorch memory timeline": lambda content: [torch_timeline.profile(content)],
-    "JAX memory profile": pprof.profiles,
-}
+    return next((kind for kind, (begins, _) in _KINDS.items() if begins(start)), None)
 
 
 def explain_recording(kind: FileKind, content: bytes, source: str) -> Explanation:
     """The explanation of a whole file; :class:`BrokenRecording` if it cannot be read."""
-    try:
-        if kind == "DCGM diagnostic":
-            return _of_tests(dcgm_diagnostic.read(content), source)
-        profiles = tuple(_PROFILES[kind](content))
-    except (BrokenMessage, BrokenPickle, BrokenTimeline, dcgm_diagnostic.BrokenDiagnostic) as error:
-        raise BrokenRecording(str(error)) from error
+    _, read = _KINDS[kind]
+    if read is None:
+        return _of_tests(dcgm_diagnostic.read(content), source)
+    profiles = tuple(read(content))
     if not profiles:
         raise BrokenRecording("it has no allocations: nothing used memory while it was recorded")
     found = _failures(profiles, source)

@@ -8,21 +8,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any, NamedTuple
 
 import msgspec
 
 from gpuwatch.core.model.explanation import GpuTest, TestStatus
+from gpuwatch.explain.traces.broken_recording import BrokenRecording
 
 _MOST_TESTS = 2000
 _MOST_MESSAGES = 8
 _LONGEST = 500
 _HEAD = re.compile(rb'"DCGM (?:GPU )?Diagnostic"\s*:')
 _STATUSES: dict[str, TestStatus] = {"pass": "pass", "fail": "fail", "warn": "warn", "skip": "skip", "skipped": "skip"}
-
-
-class BrokenDiagnostic(ValueError):
-    """The text is no result of dcgmi diag; the message says why."""
 
 
 class Diagnostic(NamedTuple):
@@ -41,23 +39,18 @@ def is_diagnostic(start: bytes) -> bool:
 
 
 def read(data: bytes) -> Diagnostic:
-    """The tests; :class:`BrokenDiagnostic` for anything else."""
+    """The tests; :class:`BrokenRecording` for anything else."""
     begin, end = data.find(b"{"), data.rfind(b"}") + 1
     try:
         value = msgspec.json.decode(data[max(begin, 0) : end])
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise BrokenDiagnostic(f"it is no JSON: {str(error)[:100]}") from None
+        raise BrokenRecording(f"it is no JSON: {str(error)[:100]}") from None
     top = _named(value, "DCGM Diagnostic") or _named(value, "DCGM GPU Diagnostic")
     if not top:
-        raise BrokenDiagnostic('it has no part "DCGM Diagnostic"')
+        raise BrokenRecording('it has no part "DCGM Diagnostic"')
     known = {**_named(value, "metadata"), **top}
-    tests: list[GpuTest] = []
-    for test in _tests(top):
-        if len(tests) == _MOST_TESTS:
-            break
-        tests.append(test)
     return Diagnostic(
-        tuple(tests),
+        tuple(islice(_tests(top), _MOST_TESTS)),
         _text(known.get("version")),
         _text(known.get("Driver Version Detected") or known.get("driver_version")),
         _text(known.get("runtime_error") or known.get("Runtime Error")),
@@ -75,7 +68,7 @@ def _tests(top: dict[str, Any]) -> Iterator[GpuTest]:
                     gpus=_gpus(result),
                     # Whatever else it is, such as "Not Run", it has not passed.
                     status=_STATUSES.get(status, "skip"),
-                    messages=tuple(_messages(result)),
+                    messages=tuple(islice(_messages(result), _MOST_MESSAGES)),
                 )
 
 
@@ -90,13 +83,10 @@ def _gpus(result: dict[str, Any]) -> str:
 
 
 def _messages(result: dict[str, Any]) -> Iterator[str]:
-    found = 0
     for name in ("warnings", "info"):
         given = result.get(name)
         for item in given if isinstance(given, list) else [given]:
-            text = _text(item.get("warning") if isinstance(item, dict) else item)
-            if text and found < _MOST_MESSAGES:
-                found += 1
+            if text := _text(item.get("warning") if isinstance(item, dict) else item):
                 yield text
 
 

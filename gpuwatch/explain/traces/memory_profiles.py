@@ -33,7 +33,7 @@ def of_tensorflow(
     """The profiles of the allocators in TensorFlow's files, GPUs first.
 
     ``windows``: each file's content, when it began in seconds, and the steps counted at its start and end.
-    :class:`~gpuwatch.explain.traces.wire.BrokenMessage` if one is not a profile.
+    :class:`~gpuwatch.explain.traces.broken_recording.BrokenRecording` if one is not a profile.
     """
     names = names or Names()
     by_allocator: dict[str, list[Window]] = {}
@@ -55,7 +55,7 @@ def of_tensorflow(
 def of_torch(content: bytes, *, pid: int | None = None, notes: Iterable[str] = ()) -> list[MemoryProfile]:
     """The profiles of the devices in a snapshot of PyTorch's allocator, the fullest first.
 
-    Raises :class:`~gpuwatch.explain.traces.plain_pickle.BrokenPickle`.
+    Raises :class:`~gpuwatch.explain.traces.broken_recording.BrokenRecording`.
     """
     remarks = list(notes)
     found = [_of_device(device, pid, remarks) for device in torch_snapshot.read(content)]

@@ -19,6 +19,7 @@ import struct
 from typing import Any
 
 from gpuwatch.core import reader_limits
+from gpuwatch.explain.traces.broken_recording import BrokenRecording
 
 MOST_VALUES = 12_000_000
 """Values of a file: about 1.2 GB in the worst case. A snapshot has some fifty for each allocation of its history."""
@@ -31,10 +32,6 @@ _LONGEST_NUMBER = 16
 _LONGEST_LINE = 1 << 16
 
 _U16, _I32, _U32, _U64, _F64 = (struct.Struct(form).unpack_from for form in ("<H", "<i", "<I", "<Q", ">d"))
-
-
-class BrokenPickle(ValueError):
-    """The bytes are not a pickle of plain data within the limits; the message says why."""
 
 
 class _Memo:
@@ -52,13 +49,13 @@ class _Memo:
         elif len(self._far) < _MOST_FAR:
             self._far[number] = value
         else:
-            raise BrokenPickle(f"its memo has more than {_MOST_FAR:,} gaps")
+            raise BrokenRecording(f"its memo has more than {_MOST_FAR:,} gaps")
 
     def get(self, number: int) -> Any:
         if 0 <= number < len(self.values):
             return self.values[number]
         if number not in self._far:
-            raise BrokenPickle("it refers to a value that it does not have")
+            raise BrokenRecording("it refers to a value that it does not have")
         return self._far[number]
 
 
@@ -68,11 +65,11 @@ def is_pickle(start: bytes) -> bool:
 
 
 def load(data: bytes) -> Any:
-    """The value; :class:`BrokenPickle` for anything but plain data."""
+    """The value; :class:`BrokenRecording` for anything but plain data."""
     try:
         return _load(data)
     except (IndexError, struct.error):
-        raise BrokenPickle("it is cut off, or takes values that are not there") from None
+        raise BrokenRecording("it is cut off, or takes values that are not there") from None
 
 
 def _load(data: bytes) -> Any:  # one loop: a call for each of a million instructions would double its time
@@ -92,7 +89,7 @@ def _load(data: bytes) -> Any:  # one loop: a call for each of a million instruc
             known.append(stack[-1])
             continue
         if len(stack) > _MOST_STACK:
-            raise BrokenPickle(f"its stack is deeper than {_MOST_STACK:,}")
+            raise BrokenRecording(f"its stack is deeper than {_MOST_STACK:,}")
         if code == 0x68:  # BINGET
             push(memo.get(data[at]))
             at += 1
@@ -103,7 +100,7 @@ def _load(data: bytes) -> Any:  # one loop: a call for each of a million instruc
             continue
         made += 1
         if made > MOST_VALUES:
-            raise BrokenPickle(f"it has more than {MOST_VALUES:,} values")
+            raise BrokenRecording(f"it has more than {MOST_VALUES:,} values")
         if code == 0x4A:  # BININT
             push(_I32(data, at)[0])
             at += 4
@@ -149,7 +146,7 @@ def _load(data: bytes) -> Any:  # one loop: a call for each of a million instruc
                 _a_list(stack[-1]).extend(items)
         elif code == 0x28:  # MARK
             if len(marks) >= limit.depth:
-                raise BrokenPickle(limit.too_deep)
+                raise BrokenRecording(limit.too_deep)
             marks.append(len(stack))
         elif code == 0x7D:  # EMPTY_DICT
             push({})
@@ -206,7 +203,7 @@ def _load(data: bytes) -> Any:  # one loop: a call for each of a million instruc
             at += 8
         elif code == 0x80:  # PROTO
             if data[at] > 5:
-                raise BrokenPickle(f"its protocol {data[at]} is unknown")
+                raise BrokenRecording(f"its protocol {data[at]} is unknown")
             at += 1
         elif code == 0x2E:  # STOP
             return stack.pop()
@@ -222,12 +219,12 @@ def _load(data: bytes) -> Any:  # one loop: a call for each of a million instruc
         elif code in _LINES:
             line_end = data.find(b"\n", at, at + _LONGEST_LINE)
             if line_end < 0:
-                raise BrokenPickle("a line has no end")
+                raise BrokenRecording("a line has no end")
             _of_line(code, data[at:line_end], stack, memo)
             at = line_end + 1
         else:
-            raise BrokenPickle(_refused(code))
-    raise BrokenPickle(f"it has more than {_MOST_STEPS:,} instructions")
+            raise BrokenRecording(_refused(code))
+    raise BrokenRecording(f"it has more than {_MOST_STEPS:,} instructions")
 
 
 _LINES = frozenset(b"ILFVpg")
@@ -254,7 +251,7 @@ def _of_line(code: int, line: bytes, stack: list[Any], memo: _Memo) -> None:
             stack.append(line == b"01")
         else:
             if len(line) > 2 * _LONGEST_NUMBER:
-                raise BrokenPickle("it has a number of too many digits")
+                raise BrokenRecording("it has a number of too many digits")
             number = int(line.rstrip(b"L"))
             if code == 0x70:  # PUT
                 memo.put(number, stack[-1])
@@ -263,21 +260,21 @@ def _of_line(code: int, line: bytes, stack: list[Any], memo: _Memo) -> None:
             else:
                 stack.append(number)
     except ValueError as error:
-        if isinstance(error, BrokenPickle):
+        if isinstance(error, BrokenRecording):
             raise
-        raise BrokenPickle("it has a number that is none") from None
+        raise BrokenRecording("it has a number that is none") from None
 
 
 def _number(data: bytes, at: int, size: int) -> int:
     if not 0 <= size <= _LONGEST_NUMBER:
-        raise BrokenPickle(f"it has a whole number of {size} bytes")
+        raise BrokenRecording(f"it has a whole number of {size} bytes")
     _whole(size, at, len(data))
     return int.from_bytes(data[at : at + size], "little", signed=True)
 
 
 def _whole(size: int, at: int, end: int) -> None:
     if size > end - at:
-        raise BrokenPickle("a value is cut off")
+        raise BrokenRecording("a value is cut off")
 
 
 def _above(stack: list[Any], mark: int) -> list[Any]:
@@ -290,18 +287,18 @@ def _above(stack: list[Any], mark: int) -> list[Any]:
 
 def _a_list(value: Any) -> list[Any]:
     if type(value) is not list:
-        raise BrokenPickle("it adds items to what is no list")
+        raise BrokenRecording("it adds items to what is no list")
     return value
 
 
 def _fill(target: Any, stack: list[Any], mark: int, *, end_of: bool) -> None:
     """Moves the pairs above ``mark`` into a dictionary. Other keys than texts could be made to collide."""
     if type(target) is not dict or (end_of and mark < 1):
-        raise BrokenPickle("it sets items of what is no dictionary")
+        raise BrokenRecording("it sets items of what is no dictionary")
     items = _above(stack, mark)
     if len(items) % 2:
-        raise BrokenPickle("it sets an item without a value")
+        raise BrokenRecording("it sets an item without a value")
     for key in items[::2]:
         if type(key) is not str:
-            raise BrokenPickle("it has a dictionary whose keys are no texts")
+            raise BrokenRecording("it has a dictionary whose keys are no texts")
     target.update(zip(items[::2], items[1::2], strict=True))

@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 
 from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.model.memory_profile import Group, MemoryHolderOp, MemoryProfile
+from gpuwatch.explain.traces.broken_recording import BrokenRecording
 from gpuwatch.explain.traces.torch_stacks import MOST_FRAMES, Stacks
-from gpuwatch.explain.traces.wire import BYTES, VARINT, BrokenMessage, fields, signed, text, varint
+from gpuwatch.explain.traces.wire import BYTES, VARINT, fields, signed, text, varint
 
 MOST_SAMPLES = 500_000
 _MOST_FRAMES_READ = 20_000_000
@@ -54,7 +55,7 @@ def is_pprof(start: bytes) -> bool:
 
 
 def read(data: bytes) -> Profile:
-    """The samples of a profile; :class:`BrokenMessage` if it is cut off or is no profile of memory."""
+    """The samples of a profile; :class:`BrokenRecording` if it is cut off or is no profile of memory."""
     strings: list[str] = []
     kinds: list[tuple[int, int]] = []
     samples: list[tuple[int, int]] = []
@@ -72,7 +73,7 @@ def read(data: bytes) -> Profile:
             kinds.append(_numbers(data, start, end, 1, 2))
         elif number == 2:
             if len(samples) >= MOST_SAMPLES:
-                raise BrokenMessage(f"it has more than {MOST_SAMPLES:,} samples")
+                raise BrokenRecording(f"it has more than {MOST_SAMPLES:,} samples")
             samples.append((start, end))
         elif number == 4:
             key, _ = _numbers(data, start, end, 1, 3)
@@ -87,7 +88,7 @@ def read(data: bytes) -> Profile:
     values = {named(name): place for place, (name, _) in enumerate(kinds)}
     if "space" not in values:
         shown = ", ".join(name for name in values if name) or "nothing"
-        raise BrokenMessage(f"it is a pprof profile of {printable(shown[:80])}, not of a device's memory")
+        raise BrokenRecording(f"it is a pprof profile of {printable(shown[:80])}, not of a device's memory")
     frames: dict[int, list[dict[str, Any]]] = {}
     for key, (start, end) in locations.items():
         frames[key] = [
@@ -102,7 +103,7 @@ def read(data: bytes) -> Profile:
         stack = [frame for key in keys[:MOST_FRAMES] for frame in frames.get(key, ())][:MOST_FRAMES]
         left -= len(stack)
         if left < 0:
-            raise BrokenMessage(f"its stacks have more than {_MOST_FRAMES_READ:,} frames")
+            raise BrokenRecording(f"its stacks have more than {_MOST_FRAMES_READ:,} frames")
         told = {named(key): named(value) for key, value in labels}
         line = stacks.read(stack).line
         by_name = {name: amounts[place] for name, place in values.items() if place < len(amounts)}
@@ -112,7 +113,7 @@ def read(data: bytes) -> Profile:
 
 
 def profiles(data: bytes) -> list[MemoryProfile]:
-    """What was alive on each device, the fullest first; :class:`BrokenMessage` as in :func:`read`."""
+    """What was alive on each device, the fullest first; :class:`BrokenRecording` as in :func:`read`."""
     found = read(data)
     devices = {sample.device for sample in found.samples if sample.device}
     alone = next(iter(devices)) if len(devices) == 1 else "all devices"

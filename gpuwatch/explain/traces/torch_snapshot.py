@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpuwatch.core.model.memory_profile import Group
-from gpuwatch.explain.traces.plain_pickle import BrokenPickle, load
+from gpuwatch.explain.traces.broken_recording import BrokenRecording
+from gpuwatch.explain.traces.plain_pickle import load
 from gpuwatch.explain.traces.torch_groups import Change, find_groups
 from gpuwatch.explain.traces.torch_stacks import NO_STACK, Stack, Stacks
 from gpuwatch.explain.traces.xplane import Event
@@ -88,12 +89,12 @@ class DeviceHistory:
 
 
 def read(data: bytes) -> list[DeviceHistory]:
-    """The devices of a snapshot that hold or held memory; :class:`BrokenPickle` for anything else."""
+    """The devices of a snapshot that hold or held memory; :class:`BrokenRecording` for anything else."""
     value = load(data)
     if isinstance(value, list) and any(isinstance(entry, dict) and "blocks" in entry for entry in value[:1]):
         value = {"segments": value, "device_traces": []}  # torch.cuda.memory_snapshot()
     if not is_snapshot(value):
-        raise BrokenPickle("it is no snapshot of PyTorch's allocator")
+        raise BrokenRecording("it is no snapshot of PyTorch's allocator")
     return _devices(value)
 
 
@@ -122,7 +123,7 @@ class _Reader:
         for item in value if isinstance(value, (list, tuple)) else ():
             self._left -= 1
             if self._left < 0:
-                raise BrokenPickle(f"it has more than {MOST_ENTRIES:,} entries")
+                raise BrokenRecording(f"it has more than {MOST_ENTRIES:,} entries")
             if isinstance(item, dict):
                 yield item
 

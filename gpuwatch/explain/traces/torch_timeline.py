@@ -12,6 +12,7 @@ import re
 import msgspec
 
 from gpuwatch.core.model.memory_profile import Group, MemoryMoment, MemoryProfile
+from gpuwatch.explain.traces.broken_recording import BrokenRecording
 
 _MOST_MOMENTS = 300
 _MOST_NUMBER = 1 << 62
@@ -20,10 +21,6 @@ _CATEGORIES: tuple[Group, ...] = (
 )  # fmt: skip
 """In the order of PyTorch's numbers; its "temporary" and "autograd detail" are workspace."""
 _BEGINS = re.compile(rb"\s*\[\s*\[\s*-?\d{1,19}\s*,\s*[1-4]\s*,\s*-?\d{1,19}\s*,\s*[0-7]\s*\]")
-
-
-class BrokenTimeline(ValueError):
-    """The content is no timeline; the message says why."""
 
 
 def is_timeline(start: bytes) -> bool:
@@ -36,9 +33,9 @@ def profile(content: bytes) -> MemoryProfile:
     try:
         entries = msgspec.json.decode(content, type=list[tuple[int, int, int, int]])
     except msgspec.DecodeError as error:
-        raise BrokenTimeline(str(error)) from None
+        raise BrokenRecording(str(error)) from None
     if any(not -_MOST_NUMBER < number < _MOST_NUMBER for entry in entries for number in entry):
-        raise BrokenTimeline("it has a number that is too large")
+        raise BrokenRecording("it has a number that is too large")
     begin = min((at for at, *_ in entries if at > 0), default=0)
     end = max((at for at, *_ in entries), default=0)
     held: dict[str, int] = {}

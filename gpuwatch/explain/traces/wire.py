@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gpuwatch.explain.traces.broken_recording import BrokenRecording
+
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
-
-
-class BrokenMessage(ValueError):
-    """The bytes are not a message of protobuf, or it is cut off."""
 
 
 def varint(data: bytes, at: int, end: int) -> tuple[int, int]:
@@ -20,7 +18,7 @@ def varint(data: bytes, at: int, end: int) -> tuple[int, int]:
     number = shift = 0
     while True:
         if at >= end or shift > 63:
-            raise BrokenMessage("a number is cut off" if at >= end else "a number has more than 64 bits")
+            raise BrokenRecording("a number is cut off" if at >= end else "a number has more than 64 bits")
         byte = data[at]
         at += 1
         number |= (byte & 0x7F) << shift
@@ -53,9 +51,9 @@ def fields(data: bytes, at: int, end: int) -> Iterator[tuple[int, int, int, int]
         elif kind == FIXED32:
             size = 4
         else:
-            raise BrokenMessage(f"unknown wire type {kind}")
+            raise BrokenRecording(f"unknown wire type {kind}")
         if size > end - at:
-            raise BrokenMessage("a value is cut off")
+            raise BrokenRecording("a value is cut off")
         yield key >> 3, kind, at, at + size
         at += size
 
