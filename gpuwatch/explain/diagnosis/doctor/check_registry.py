@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 
 import msgspec
 
-from gpuwatch.core.model.doctor import Check, State
+from gpuwatch.core.model.doctor import Check, FrameworkLook, State
 from gpuwatch.explain.diagnosis.doctor.facts import Facts
 
 
@@ -19,6 +20,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 Ask = Callable[[Facts], Answer | None]
+_AskOfFramework = Callable[[Facts, FrameworkLook], Answer | None]
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -44,10 +46,20 @@ def check(check_id: str, title: str) -> Callable[[Ask], Ask]:
     return declare
 
 
-def ask_all(facts: Facts, entries: list[Entry] | None = None) -> tuple[Check, ...]:
-    """Every check's answer. A check that raises is reported as failed; the others still run."""
+def check_of_framework(check_id: str, title: str) -> Callable[[_AskOfFramework], _AskOfFramework]:
+    """Declares a check that applies if the framework is installed, which it is asked about."""
+
+    def declare(function: _AskOfFramework) -> _AskOfFramework:
+        check(check_id, title)(lambda facts: function(facts, facts.installed) if facts.installed is not None else None)
+        return function
+
+    return declare
+
+
+def ask_all(facts: Facts, entries: Iterable[Entry]) -> tuple[Check, ...]:
+    """The answer of each check. A check that raises is reported as failed; the others still run."""
     found = []
-    for entry in CHECKS if entries is None else entries:
+    for entry in entries:
         try:
             answer = entry.ask(facts)
         except Exception as error:  # noqa: BLE001 - reported as the check's answer, see above
@@ -63,21 +75,11 @@ def ask_all(facts: Facts, entries: list[Entry] | None = None) -> tuple[Check, ..
     return tuple(found)
 
 
-def ok(detail: str) -> Answer:
-    """Checked, without problems."""
-    return Answer("pass", detail)
-
-
-def warn(detail: str, action: str) -> Answer:
-    """Works, but not as expected, or not permanently."""
-    return Answer("warn", detail, action)
-
-
-def fail(detail: str, action: str) -> Answer:
-    """Keeps the framework from using its GPUs."""
-    return Answer("fail", detail, action)
-
-
-def skip(detail: str, action: str = "") -> Answer:
-    """Could not be checked, for this reason."""
-    return Answer("skip", detail, action)
+ok = partial(Answer, "pass")
+"""Checked, without problems."""
+warn = partial(Answer, "warn")
+"""Works, but not as expected, or not permanently."""
+fail = partial(Answer, "fail")
+"""Keeps the framework from using its GPUs."""
+skip = partial(Answer, "skip")
+"""Could not be checked, for this reason."""

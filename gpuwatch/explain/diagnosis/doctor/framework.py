@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gpuwatch.core.formatting.text import whole_number
-from gpuwatch.core.model.doctor import Distribution, Library
+from gpuwatch.core.model.doctor import Distribution, FrameworkLook, Library
 from gpuwatch.core.model.run import RunError
-from gpuwatch.explain.diagnosis.doctor.check_registry import Answer, check, fail, ok, skip, warn
+from gpuwatch.explain.diagnosis.doctor.check_registry import Answer, check, check_of_framework, fail, ok, skip, warn
 from gpuwatch.explain.diagnosis.doctor.facts import Facts, cuda_version, several, took
 from gpuwatch.explain.diagnosis.reference.advice import TENSORFLOW, TORCH
 from gpuwatch.explain.diagnosis.reference.compute_capability import built_for, capability, support
@@ -49,12 +49,9 @@ def interpreter(facts: Facts) -> Answer | None:
     return ok(f"{facts.look.interpreter}")
 
 
-@check("framework.distributions", "Distributions")
-def distributions(facts: Facts) -> Answer | None:
+@check_of_framework("framework.distributions", "Distributions")
+def distributions(facts: Facts, look: FrameworkLook) -> Answer | None:
     """Two distributions in the same folder overwrite each other's files."""
-    look = facts.installed
-    if look is None:
-        return None
     if look.distributions is None:
         return skip(_cut_off(look.search_late) or "; ".join(look.problems) or "not checked")
     names = {entry.name: entry.version for entry in look.distributions}
@@ -85,12 +82,10 @@ def in_the_way(facts: Facts) -> Answer | None:
     return warn(", ".join(path for path, _ in found), "Rename them, or start programs in another folder.")
 
 
-@check("framework.import", "Import")
-def imported(facts: Facts) -> Answer | None:
+@check_of_framework("framework.import", "Import")
+def imported(facts: Facts, look: FrameworkLook) -> Answer | None:
     """In a child process, never in gpuwatch's own."""
-    look, run = facts.installed, facts.run
-    if look is None:
-        return None
+    run = facts.run
     if run is None:
         return skip("; ".join(look.problems) or _NOT_IMPORTED)
     if run.framework is None:
@@ -106,12 +101,10 @@ def imported(facts: Facts) -> Answer | None:
     return ok(f"{facts.product}{took}{python}")
 
 
-@check("framework.build", "Build")
-def build(facts: Facts) -> Answer | None:
+@check_of_framework("framework.build", "Build")
+def build(facts: Facts, look: FrameworkLook) -> Answer | None:
     """Whether it is built with CUDA, and which."""
-    look, framework = facts.installed, facts.framework
-    if look is None:
-        return None
+    framework = facts.framework
     gpu_build = framework.gpu_build if framework is not None else look.gpu_build
     if gpu_build is None:
         return skip(_NOT_IMPORTED)
@@ -127,11 +120,9 @@ def build(facts: Facts) -> Answer | None:
     return ok(f"built for {', '.join(needs)}" if needs else "built with CUDA")
 
 
-@check("framework.cuda-version", "Driver and the build's CUDA")
-def cuda(facts: Facts) -> Answer | None:
+@check_of_framework("framework.cuda-version", "Driver and the build's CUDA")
+def cuda(facts: Facts, look: FrameworkLook) -> Answer | None:
     """The driver must support the build's major CUDA version."""
-    if facts.installed is None:
-        return None
     wants = facts.framework.build.get("cuda_version") if facts.framework is not None else None
     driver = facts.snapshot.driver if facts.snapshot is not None else None
     offers, whose = "", ""
@@ -145,7 +136,7 @@ def cuda(facts: Facts) -> Answer | None:
     has, needs = _numbers(offers), _numbers(str(wants))
     versions = f"{whose} supports CUDA {offers}, the build needs {wants}"
     if has[0] < needs[0]:
-        return fail(versions, update(needs[0], has[0], facts.installed.name))
+        return fail(versions, update(needs[0], has[0], look.name))
     if has < needs:
         return ok(f"{versions}: it runs (minor version compatibility), but its PTX cannot be compiled")
     return ok(versions)
@@ -155,11 +146,9 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(number for part in version.split(".")[:2] if (number := whole_number(part)) is not None)
 
 
-@check("framework.capability", "Build and compute capability")
-def capabilities(facts: Facts) -> Answer | None:
+@check_of_framework("framework.capability", "Build and compute capability")
+def capabilities(facts: Facts, look: FrameworkLook) -> Answer | None:
     """Whether the build has native code for the cards, compiles it at the first start, or has none."""
-    if facts.installed is None:
-        return None
     built = built_for(facts.framework.build) if facts.framework is not None else ()
     if not built or not facts.gpus:
         return skip(f"the compute capability of the {'cards' if built else 'build'} is unknown")
@@ -178,11 +167,10 @@ def capabilities(facts: Facts) -> Answer | None:
     return ok(", ".join(cards))
 
 
-@check("framework.libraries", "CUDA libraries")
-def libraries(facts: Facts) -> Answer | None:
+@check_of_framework("framework.libraries", "CUDA libraries")
+def libraries(facts: Facts, look: FrameworkLook) -> Answer | None:
     """Each is opened in the loader's order; if one is missing, TensorFlow uses no GPU."""
-    look = facts.installed
-    if look is None or look.gpu_build is False:
+    if look.gpu_build is False:
         return None
     if look.libraries is None:
         return skip(_cut_off(look.search_late) or "; ".join(look.problems) or "not checked")
@@ -222,11 +210,11 @@ _CUDNN_NEEDED = {
 the same major version does not start."""
 
 
-@check("framework.cudnn", "cuDNN version")
-def cudnn(facts: Facts) -> Answer | None:
+@check_of_framework("framework.cudnn", "cuDNN version")
+def cudnn(facts: Facts, look: FrameworkLook) -> Answer | None:
     """The library's name has the major version; the minor one is from its file or its wheel."""
-    look, framework = facts.installed, facts.framework
-    if look is None or look.name != "tensorflow" or framework is None or not look.libraries:
+    framework = facts.framework
+    if look.name != "tensorflow" or framework is None or not look.libraries:
         return None
     needs = _CUDNN_NEEDED.get(".".join((framework.version or "").split(".")[:2]))
     library = next((entry for entry in look.libraries if entry.name.startswith("libcudnn.so")), None)
@@ -254,12 +242,10 @@ def cudnn_version(library: Library, distributions: Iterable[Distribution]) -> st
     return next((entry.version for entry in distributions if entry.name.startswith("nvidia-cudnn")), None)
 
 
-@check("framework.devices", "Framework devices")
-def devices(facts: Facts) -> Answer | None:
+@check_of_framework("framework.devices", "Framework devices")
+def devices(facts: Facts, look: FrameworkLook) -> Answer | None:
     """The devices that the framework lists."""
-    look, run = facts.installed, facts.run
-    if look is None:
-        return None
+    run = facts.run
     if run is None or run.framework is None:
         return skip(_NOT_IMPORTED)
     if not run.devices.logical:
@@ -280,12 +266,9 @@ def devices(facts: Facts) -> Answer | None:
     return ok(f"{several(len(gpus), 'GPU')}: {', '.join(name.removeprefix('/device:') for name in gpus)}")
 
 
-@check("framework.op", "One op on each device")
-def op(facts: Facts) -> Answer | None:
+@check_of_framework("framework.op", "One op on each device")
+def op(facts: Facts, look: FrameworkLook) -> Answer | None:
     """A matrix product, whose result is checked."""
-    look = facts.installed
-    if look is None:
-        return None
     if not look.tests:
         return skip(_cut_off(look.late) or "no device was reached")
     bad = [test for test in look.tests if test.error is not None]
@@ -300,11 +283,9 @@ def op(facts: Facts) -> Answer | None:
     return ok(results)
 
 
-@check("framework.log", "Framework log")
-def log(facts: Facts) -> Answer | None:
+@check_of_framework("framework.log", "Framework log")
+def log(facts: Facts, look: FrameworkLook) -> Answer | None:
     """The log of the framework's GPU code, parsed as in ``explain``."""
-    if facts.installed is None:
-        return None
     found = facts.log
     if found is None:
         return skip(_NOT_IMPORTED)
