@@ -20,7 +20,6 @@ from gpuwatch.core.formatting.durations import utc
 from gpuwatch.core.model.findings import SEVERITY_ORDER, Finding
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.explain.diagnosis.conditions import (  # noqa: F401 - they declare the conditions; to add one: one name here
-    cpu_with_free_gpu,
     error_counters,
     gpu_faults,
     health_flags,
@@ -28,6 +27,7 @@ from gpuwatch.explain.diagnosis.conditions import (  # noqa: F401 - they declare
     input_bound,
     memory_filling,
     pcie_link,
+    program_on_cpu,
     throttling,
 )
 from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, conditions, looked_at, process_gone

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 
+from msgspec.structs import replace
+
 from gpuwatch.explain.logs.clean import pci_address
 from gpuwatch.explain.logs.facts import SeenCard, SmiProcess
 
@@ -55,13 +57,6 @@ class SmiReader:
             self._card = SeenCard(name=match[1].strip(), pci_bus_id=pci_address(match[2]))
         elif self._card is not None and (match := _MEMORY.search(line)):
             used, total = int(match[1]) * _MIB, int(match[2]) * _MIB
-            self.cards.append(
-                SeenCard(
-                    name=self._card.name,
-                    pci_bus_id=self._card.pci_bus_id,
-                    total_bytes=total,
-                    free_bytes=max(total - used, 0),
-                )
-            )
+            self.cards.append(replace(self._card, total_bytes=total, free_bytes=max(total - used, 0)))
             self._card = None
         return True

@@ -10,9 +10,8 @@ from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import finding, note_of, rule
-from gpuwatch.explain.diagnosis.rules.program_errors import line_of, raised_at
+from gpuwatch.explain.diagnosis.rules.program_errors import DESPITE_ERROR, line_of, raised_at
 from gpuwatch.explain.diagnosis.rules.signals import host_evidence, of_signal
-from gpuwatch.explain.diagnosis.rules.survived_error import DESPITE_ERROR
 from gpuwatch.explain.logs.clean import device
 from gpuwatch.explain.logs.log_parser import parse
 

@@ -15,8 +15,8 @@ from gpuwatch.explain.diagnosis.memory.oom_arithmetic import UNEXPLAINED
 from gpuwatch.explain.diagnosis.rules.idle import BY_SCOPE
 from gpuwatch.explain.diagnosis.rules.meanings import ENDINGS
 from gpuwatch.explain.diagnosis.rules.placement import LIMIT
+from gpuwatch.explain.diagnosis.rules.program_errors import DESPITE_ERROR, WENT_ON
 from gpuwatch.explain.diagnosis.rules.signals import ended_by
-from gpuwatch.explain.diagnosis.rules.survived_error import DESPITE_ERROR, WENT_ON
 from gpuwatch.explain.diagnosis.rules.visibility import hides_its_gpus
 from gpuwatch.explain.logs.facts import LogFacts
 
