@@ -64,13 +64,40 @@ class _Entry:
     number: int
     """The number of the occurrence in its events."""
     occurrence: Occurrence
-    condition: Condition | None
-    """None: ``finding`` is from a single-sample rule."""
+    condition: Condition
     finding: Finding | None = None
     listed: bool = True
     worded: float = float("-inf")
     announced: bool = False
     """Whether its onset event was sent."""
+
+
+class _SingleLooks(Condition):
+    """What rules find in a single snapshot, while they do: asked when it changed, else every few seconds."""
+
+    name = "finding"
+    causes = ()
+    appears = 0.0
+    leaves = 0.0
+
+    def __init__(self) -> None:
+        self._found: dict[str, Finding] = {}
+        self._asked = float("-inf")
+        self._state: object = None
+
+    def signs(self, context: SampleContext) -> Iterator[Sign]:
+        snapshot, at = context.snapshot, context.at
+        state = (tuple(device.state for device in snapshot.devices), snapshot.problems, snapshot.driver is None)
+        if state != self._state or at - self._asked >= AGAIN:
+            self._state, self._asked = state, at
+            evidence = Evidence(snapshot=snapshot)
+            found = diagnose(evidence, [rule for rule in rules_for(evidence) if not rule.single_look])
+            self._found = {repr(_subject(item)): item for item in found if item.id != "healthy"}
+        for subject, item in self._found.items():
+            yield Sign(cause=item.id, about=subject)
+
+    def finding(self, occurrence: Occurrence, context: SampleContext) -> Finding | None:
+        return self._found[occurrence.sign.about]
 
 
 class Conditions:
@@ -113,9 +140,7 @@ class Conditions:
         self._steps: deque[float] = deque(maxlen=8)
         """Seconds between the latest samples."""
         self._entries: dict[_Key, _Entry] = {}
-        self._momentary: tuple[Finding, ...] = ()
-        self._asked = float("-inf")
-        self._state: object = None
+        self._single_looks = _SingleLooks()
         self._broken: dict[str, Finding] = {}
         self._healthy: Finding | None = None
         self._healthy_worded = float("-inf")
@@ -228,17 +253,17 @@ class Conditions:
         seconds, self._unjudged, self._judged = self._unjudged, 0.0, at
         samples, self._skipped = self._skipped or 1, 0
         context = SampleContext(snapshot, at, seconds, self._memory, samples)
+        came_and_went: list[MachineEvent] = []
+        found: list[MachineEvent] = []
         if snapshot.driver is not None:
             came_and_went, freed = self._processes.look(snapshot, at)
             context.remember()
             for device in snapshot.devices:
                 self._episodes.look(device, at, first=first)
             found = self._devices.look(snapshot, at, freed)
-            found += self._lasting(context)
-            found += came_and_went
-        else:
-            found = self._unseen(context)
-        found += self._once(context)
+        found += self._lasting(conditions(), context, blind=snapshot.driver is None)
+        found += came_and_went
+        found += self._lasting([self._single_looks], context)
         while self.past and at - _moment(self.past[0].until) > PAST:
             self.past.popleft()
         self._word(snapshot, at, gap=bool(gap))
@@ -252,7 +277,7 @@ class Conditions:
             if entry.announced
             and entry.finding is not None
             and entry.listed
-            and (entry.condition is None or snapshot.driver is not None)
+            and (entry.condition is self._single_looks or snapshot.driver is not None)
         ]
         now += self._broken.values()
         # What cannot be read is a finding only when it lasts, but at no time is it well.
@@ -271,12 +296,15 @@ class Conditions:
 
     # -- conditions -----------------------------------------------------------------------------
 
-    def _lasting(self, context: SampleContext) -> list[MachineEvent]:
+    def _lasting(
+        self, judged: Sequence[Condition], context: SampleContext, *, blind: bool = False
+    ) -> list[MachineEvent]:
+        """``blind``: they are neither present nor over, until they are forgotten."""
         found: list[MachineEvent] = []
         seen: set[_Key] = set()
-        for number, condition in enumerate(conditions()):
+        for condition in () if blind else judged:
             for sign in self._signs(condition, context):
-                key = (number, *sign.key)
+                key = (condition.name, *sign.key)
                 entry = self._entries.get(key)
                 if entry is not None and entry.occurrence.interrupted(sign):
                     found += self._end(key, entry, context)
@@ -290,29 +318,25 @@ class Conditions:
                 seen.add(key)
                 entry.occurrence.add(sign, context.at, context.seconds, context.samples)
         for key, entry in list(self._entries.items()):
-            if entry.condition is None:
+            condition, occurrence = entry.condition, entry.occurrence
+            if condition not in judged:
                 continue
-            occurrence = entry.occurrence
             _renumber(occurrence, context)
             if key not in seen:
-                unknown = entry.condition.unknown(occurrence.sign, context)
+                unknown = blind or condition.unknown(occurrence.sign, context)
                 sign_ = Sign(cause=occurrence.sign.cause, holds=None) if unknown else None
                 occurrence.add(sign_, context.at, context.seconds, context.samples)
-            if (
-                occurrence.over
-                or occurrence.unknown > entry.condition.forgets
-                or process_gone(occurrence.sign, context)
-            ):
+            gone = occurrence.over or process_gone(occurrence.sign, context)
+            if (gone and not blind) or occurrence.unknown > condition.forgets:
                 found += self._end(key, entry, context)
-            elif occurrence.reported:
-                found += self._course(entry, entry.condition, context)
+            elif occurrence.reported and not blind:
+                found += self._course(entry, context)
         return found
 
     def _continue(self, entry: _Entry) -> bool:
         """Continues one that another gpuwatch saw begin, and not end."""
         occurrence, found = entry.occurrence, entry.finding
-        name = entry.condition.name if entry.condition is not None else "finding"
-        key = (f"{name}.began", found.id, found.device_uuid, found.pid) if found is not None else ()
+        key = (f"{entry.condition.name}.began", found.id, found.device_uuid, found.pid) if found is not None else ()
         begun = self._earlier.get(key)
         first = occurrence.since + occurrence.known
         if begun is None or first > self._earlier_until + max(occurrence.leaves, _RESUMES):
@@ -322,9 +346,9 @@ class Conditions:
             occurrence.begin_at(begun.since, at_least=begun.at_least)
         return True
 
-    def _course(self, entry: _Entry, condition: Condition, context: SampleContext) -> Iterator[MachineEvent]:
+    def _course(self, entry: _Entry, context: SampleContext) -> Iterator[MachineEvent]:
         """Rewords the finding when due; yields its onset event and later news."""
-        at, before = context.at, entry.finding
+        at, before, condition = context.at, entry.finding, entry.condition
         try:
             news = list(condition.news(entry.occurrence, context))
             if news or at - entry.worded >= AGAIN:
@@ -363,17 +387,6 @@ class Conditions:
                 entry.occurrence.since = _moment(past.since)
                 return
 
-    def _unseen(self, context: SampleContext) -> list[MachineEvent]:
-        """Without the driver, conditions are neither present nor over, until they are forgotten."""
-        found: list[MachineEvent] = []
-        for key, entry in list(self._entries.items()):
-            if entry.condition is not None:
-                unknown = Sign(cause=entry.occurrence.sign.cause, holds=None)
-                entry.occurrence.add(unknown, context.at, context.seconds)
-                if entry.occurrence.unknown > entry.condition.forgets:
-                    found += self._end(key, entry, context)
-        return found
-
     def _end(self, key: _Key, entry: _Entry, context: SampleContext) -> Iterator[MachineEvent]:
         del self._entries[key]
         ended = entry.finding
@@ -381,12 +394,8 @@ class Conditions:
             return
         if entry.listed:
             self.past.append(replace(ended, last=None, until=utc(entry.occurrence.last)))
-        if entry.condition is None:
-            name, text = "finding", f"no longer: {ended.title} ({entry.occurrence.duration})"
-        else:
-            name, text = entry.condition.name, entry.condition.ended(entry.occurrence, ended, context)
-        if text:
-            yield _event(context.at, f"{name}.ended", text, ended, entry, good=True)
+        if text := entry.condition.ended(entry.occurrence, ended, context):
+            yield _event(context.at, f"{entry.condition.name}.ended", text, ended, entry, good=True)
 
     def _signs(self, condition: Condition, context: SampleContext) -> tuple[Sign, ...]:
         try:
@@ -398,37 +407,6 @@ class Conditions:
     def _break(self, condition: Condition, error: Exception, at: float) -> None:
         name = type(condition).__name__
         self._broken.setdefault(name, replace(broken(name, condition.causes, error), since=utc(at)))
-
-    # -- single-sample rules --------------------------------------------------------------------
-
-    def _once(self, context: SampleContext) -> Iterator[MachineEvent]:
-        """Runs the single-sample rules when the machine changed, else every few seconds."""
-        snapshot, at = context.snapshot, context.at
-        state = (tuple(device.state for device in snapshot.devices), snapshot.problems, snapshot.driver is None)
-        if state != self._state or at - self._asked >= AGAIN:
-            self._state, self._asked = state, at
-            evidence = Evidence(snapshot=snapshot)
-            found = diagnose(evidence, [rule for rule in rules_for(evidence) if not rule.single_look])
-            self._momentary = tuple(item for item in found if item.id != "healthy")
-        seen: set[_Key] = set()
-        for item in self._momentary:
-            key: _Key = (-1, *_subject(item))
-            seen.add(key)
-            entry = self._entries.get(key)
-            if entry is None:
-                occurrence = Occurrence(Sign(cause=item.id), at, at, appears=0.0, leaves=0.0)
-                entry = self._entries[key] = _Entry(self._next(), occurrence, None, item)
-                self._resume(entry)
-                self._continue(entry)
-            entry.occurrence.add(Sign(cause=item.id), at, context.seconds)
-            entry.finding = replace(item, since=utc(entry.occurrence.since))
-            if not entry.announced:
-                entry.announced = True
-                yield _event(at, "finding.began", item.title, item, entry)
-        for key, entry in list(self._entries.items()):
-            if entry.condition is None and key not in seen:
-                entry.occurrence.add(None, at, context.seconds)
-                yield from self._end(key, entry, context)
 
     # -- healthy --------------------------------------------------------------------------------
 
