@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from gpuwatch.core.model.run import DeviceMapping, Run
 from gpuwatch.core.model.snapshot import FAILED_ITSELF, Device, Snapshot, pci_slot
@@ -12,6 +12,8 @@ from gpuwatch.explain.logs.clean import device as device_name
 
 if TYPE_CHECKING:
     from gpuwatch.explain.logs.facts import LogFacts
+
+_Result = TypeVar("_Result", int, list[Any], dict[str, Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,20 @@ class Evidence:
             return True
         logical = self.run.devices.logical if self.run is not None else ()
         return any("GPU" in name or name.startswith(("cuda:", "rocm:")) for name in logical)
+
+    @property
+    def program(self) -> Run | None:
+        """The run, if it is of a user's program, not of a probe."""
+        return self.run if self.run is not None and self.run.group == "run" else None
+
+    def result(self, name: str, kind: type[_Result]) -> _Result:
+        """What the watcher found, by its name; an empty one of this kind if it found nothing."""
+        found = self.run.results.get(name) if self.run is not None else None
+        return found if isinstance(found, kind) else kind()
+
+    def told(self, *topics: str) -> tuple[str, ...]:
+        """The log's lines of these topics; none without a log."""
+        return self.log.lines_of(*topics) if self.log is not None else ()
 
     def variable(self, name: str) -> str | None:
         """An environment variable as the program saw it."""

@@ -152,8 +152,7 @@ def cpu_only(evidence: Evidence) -> Iterator[Finding]:
     lines: list[str] = []
     if stated and run is not None and run.framework is not None and run.simulation != "plugin":
         lines.append(f"{run.framework.name} {run.framework.version or ''} reports: not built with CUDA")
-    if evidence.log is not None and not evidence.gpu_usable:
-        lines += evidence.log.lines_of("build.cpu-only")
+    lines += evidence.told("build.cpu-only") if not evidence.gpu_usable else ()
     if not lines:
         return
     if (of_package := [line for line in lines if _NOT_FOR_GPUS.search(line)]) and not stated and evidence.log:

@@ -115,8 +115,7 @@ _FORKS = "forks_after_start"
 @rule("program.forked")
 def forked_after_start(evidence: Evidence) -> Iterator[Finding]:
     """By multiprocessing; what such a process does is not known, so that this is a note."""
-    count = evidence.run.results.get(_FORKS) if evidence.run is not None else None
-    if isinstance(count, int) and count > 0:
+    if (count := evidence.result(_FORKS, int)) > 0:
         processes = "1 process was" if count == 1 else f"{count} processes were"
         yield note_of(
             "program.forked",

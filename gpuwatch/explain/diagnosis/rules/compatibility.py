@@ -72,7 +72,7 @@ def _wants(framework: Framework, *, stated: bool) -> str | None:
 
 def _by_log(evidence: Evidence, stated: list[str]) -> str:
     """Advice with the CUDA versions that the log names."""
-    text = "\n".join((*stated, *(evidence.log.lines_of("environment.setting") if evidence.log is not None else ())))
+    text = "\n".join((*stated, *evidence.told("environment.setting")))
     has, needs = _FOUND.search(text), _NEEDED.search(text)
     wheel = _WHEEL.search(text) if needs is None else None
     return update_from_log(

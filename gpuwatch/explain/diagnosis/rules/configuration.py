@@ -31,8 +31,8 @@ _TOO_LATE, _OVERRIDDEN, _REFUSED, _UNUSED = "too late", "overridden by ", "refus
 @rule("config.too-late", "config.inconsistent")
 def not_in_effect(evidence: Evidence) -> Iterator[Finding]:
     """A program asked for a setting that TensorFlow does not have, also if it caught the error."""
-    run = evidence.run
-    settings = run.settings if run is not None and run.group == "run" else {}
+    run = evidence.program
+    settings = run.settings if run is not None else {}
     lost = {name: setting for name, setting in settings.items() if _lost(name, setting)}
     forced = {name: setting for name, setting in lost.items() if setting.note.startswith(_OVERRIDDEN)}
     late = {name: setting for name, setting in lost.items() if name not in forced}
@@ -123,7 +123,7 @@ def inconsistent(evidence: Evidence) -> Iterator[Finding]:
         message, field = unknown["message"], unknown["field"]
         title = f"{message} has no field {field}{_meant(message, field)}"
         action = "Correct the name of the field where the program sets it."
-    settings = evidence.run.settings if evidence.run is not None and evidence.run.group == "run" else {}
+    settings = evidence.program.settings if evidence.program is not None else {}
     refused = {name: setting for name, setting in settings.items() if setting.note.startswith(_REFUSED)}
     if refused and not lines:
         yield warning_of(

@@ -63,9 +63,7 @@ STATE_ADVICE = {int(row.key): row.action for row in table("state")}
 
 
 def _log_lines(evidence: Evidence) -> tuple[str, ...]:
-    if evidence.log is None:
-        return ()
-    return evidence.log.lines_of("driver.cuinit", "driver.not-running", "driver.no-device-node", "driver.mismatch")
+    return evidence.told("driver.cuinit", "driver.not-running", "driver.no-device-node", "driver.mismatch")
 
 
 def _problem_lines(evidence: Evidence) -> list[str]:
@@ -185,9 +183,8 @@ def driver_missing(evidence: Evidence) -> Iterator[Finding]:
     on_purpose = evidence.visibility_on_purpose and value is not None and read_visible(value, None).on_purpose
     # A build without CUDA asks no driver for anything, so that is not why it ended.
     severity: Severity = "info" if on_purpose else "warning" if ended_the_work(evidence) else "error"
-    if log is not None:
-        lines += log.lines_of("cuda.missing-library")
-    stated = log.lines_of("driver.not-running") if log is not None and evidence.driver_answers is None else ()
+    lines += evidence.told("cuda.missing-library")
+    stated = evidence.told("driver.not-running") if evidence.driver_answers is None else ()
     title = next((title for form, title in _TITLES if any(map(form.search, stated))), "")
     claim = _claim(evidence)
     if claim is not None:
@@ -287,8 +284,8 @@ def driver_mismatch(evidence: Evidence) -> Iterator[Finding]:
     if not says_mismatch(evidence):
         return
     code = evidence.log.cuinit_error.code if evidence.log is not None and evidence.log.cuinit_error else None
-    if code is None and evidence.log is not None:
-        code = next(filter(None, map(cuda_errors.number, evidence.log.lines_of("driver.mismatch"))), None)
+    if code is None:
+        code = next(filter(None, map(cuda_errors.number, evidence.told("driver.mismatch"))), None)
     lines = [*_problem_lines(evidence), *_log_lines(evidence)]
     action = advice("driver.mismatch", "", lines, evidence, "says")
     if not action:
@@ -303,7 +300,7 @@ def driver_mismatch(evidence: Evidence) -> Iterator[Finding]:
         if evidence.snapshot is not None and evidence.snapshot.simulated and any(hints):
             action = next(filter(None, hints))
             action = action[0].upper() + action[1:]
-    stated = evidence.log.lines_of("driver.mismatch") if evidence.log is not None else ()
+    stated = evidence.told("driver.mismatch")
     known = bool(_problem_lines(evidence)) or code in _MISMATCH_CODES
     certain = known or any(outright(line, "driver.mismatch") or cuda_errors.number(line) for line in stated)
     yield finding("driver.mismatch", "error", "fact" if certain else "likely", evidence=lines, action=action)

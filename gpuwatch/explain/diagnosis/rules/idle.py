@@ -96,10 +96,10 @@ def leaves_gpus_idle(evidence: Evidence) -> Iterator[Finding]:
 
     By the peaks of its allocators; of a TF1 session, whose allocators nobody can read, by NVML's utilization.
     """
-    run = evidence.run
-    if run is None or run.group != "run" or run.workers or len(run.processes) > 1 or run.ooms:
+    run = evidence.program
+    if run is None or run.workers or len(run.processes) > 1 or run.ooms:
         return
-    replicas = _replicas(run)
+    replicas = _replicas(evidence)
     stepped = run.throughput is not None and run.throughput.steps >= _STEPS
     least = 1.0 if stepped or replicas else _HELD_SECONDS
     held = {device.uuid: device for device in run.memory.devices if _held_seconds(device) >= least}
@@ -132,8 +132,8 @@ def leaves_gpus_idle(evidence: Evidence) -> Iterator[Finding]:
 @rule("idle.memory-held")
 def shares_beside_an_idle_gpu(evidence: Evidence) -> Iterator[Finding]:
     """Processes of one program on the same GPU at once, each of which saw another one that no process of it used."""
-    run = evidence.run
-    if run is None or run.group != "run":
+    run = evidence.program
+    if run is None:
         return
     used = {mapping.uuid for process in run.processes for mapping in process.device_map}
     for entry in run.memory.devices:
@@ -192,8 +192,8 @@ def steps_without_the_gpu(evidence: Evidence) -> Iterator[Finding]:
 
     A framework with tensors on the GPU may run kernels too short for NVML's samples, so that these alone are likely.
     """
-    run = evidence.run
-    if run is None or run.group != "run" or len(run.processes) > 1 or not run.step_times or not run.memory.devices:
+    run = evidence.program
+    if run is None or len(run.processes) > 1 or not run.step_times or not run.memory.devices:
         return
     first, last = run.step_times[0], run.step_times[-1]
     begin = first.t - first.seconds
@@ -229,8 +229,8 @@ def steps_in_a_cpu_scope(evidence: Evidence) -> Iterator[Finding]:
 
     Not where the steps were seen for long enough to be told without that.
     """
-    run = evidence.run
-    if run is None or run.group != "run" or len(run.processes) > 1 or not evidence.gpu_usable or not run.device_map:
+    run = evidence.program
+    if run is None or len(run.processes) > 1 or not evidence.gpu_usable or not run.device_map:
         return
     steps, peaks = run.throughput.steps if run.throughput is not None else 0, run.memory.allocators.values()
     if steps < _STEPS or not peaks or max(peaks) > _UNTOUCHED or any(steps_without_the_gpu(evidence)):
@@ -288,7 +288,7 @@ def _unused(
     asked = any(name in evidence.run.settings for name in _CHOICES) if evidence.run is not None else False
     known = evidence.visible_devices is None and not asked and "None" not in only
     hide = f" (CUDA_VISIBLE_DEVICES={only})" if known else ""
-    if _replicas(evidence.run).issuperset(_device(mapping) for mapping, _ in idle):
+    if _replicas(evidence).issuperset(_device(mapping) for mapping, _ in idle):
         return note_of(
             "idle.memory-held",
             certainty="likely",
@@ -322,8 +322,6 @@ def _name(evidence: Evidence) -> str:
     return "TensorFlow" if framework_of(evidence) == TENSORFLOW else "The program"
 
 
-def _replicas(run: Run | None) -> set[str]:
+def _replicas(evidence: Evidence) -> set[str]:
     """The devices of a MirroredStrategy: each does its share, however small the model is."""
-    found = run.results.get(REPLICAS) if run is not None else None
-    names = found.get("devices") if isinstance(found, dict) else None
-    return {device_name(str(name)) for name in names or ()}
+    return {device_name(str(name)) for name in evidence.result(REPLICAS, dict).get("devices") or ()}

@@ -61,9 +61,9 @@ def stated_by_the_log(evidence: Evidence) -> Iterator[Finding]:
 
 def _of_the_toolkit(evidence: Evidence, lines: list[str]) -> bool:
     """Whether the container toolkit only says that it could not ask the driver, and its own log says why."""
-    log = evidence.log
-    why = log.lines_of("driver.not-running") if log is not None else ()
-    return any("nvc.c:" in line for line in why) and all("driver error: failed to process" in line for line in lines)
+    return any("nvc.c:" in line for line in evidence.told("driver.not-running")) and all(
+        "driver error: failed to process" in line for line in lines
+    )
 
 
 def _worked(evidence: Evidence) -> bool:

@@ -137,10 +137,7 @@ def out_of_memory(evidence: Evidence) -> Iterator[Finding]:
                 title, action = copied, _KEEP_ON_CPU
             lines = [*grown, *_own_line(evidence), *lines, *_alike(evidence, failures), *_unused(evidence, failures)]
             lines += filter(None, [_recorded(evidence, failures[0][0])])
-        if evidence.log is not None:
-            lines += _in_log(
-                evidence.log.lines_of("memory.oom"), [oom for oom, _ in failures], several=len(by_cause) > 1
-            )
+        lines += _in_log(evidence.told("memory.oom"), [oom for oom, _ in failures], several=len(by_cause) > 1)
         if of_host:
             title = "Out of host memory (a CPU allocator), not of GPU memory"
             action = "Make the batch or the data kept in host memory smaller, or give the work more RAM."
@@ -170,8 +167,9 @@ def _handled(log: LogFacts) -> Finding:
 def _whatever_the_batch(evidence: Evidence, oom: Oom, cause: str) -> str:
     """What helps where the numbers show that no smaller batch does; else empty."""
     if cause == "memory.request-too-large":
-        lines = evidence.log.lines_of("memory.oom") if evidence.log is not None else ()
-        shapes = (_SHAPE.search(line) for line in lines if same_request(line, oom.requested_bytes))
+        shapes = (
+            _SHAPE.search(line) for line in evidence.told("memory.oom") if same_request(line, oom.requested_bytes)
+        )
         shape = next((found[1].split(",") for found in shapes if found), [])
         return _SPLIT.format(max(map(int, shape))) if shape[:1] == ["1"] and len(shape) > 1 else ""
     own, _ = _profile_of(evidence, oom)
@@ -223,7 +221,7 @@ def _copied(evidence: Evidence, oom: Oom) -> str:
     if oom.requested_bytes is not None and oom.requested_bytes < _NOTABLE * (oom.limit_bytes or 0):
         return ""
     measured = [error.message for error in evidence.run.errors] if evidence.run is not None else []
-    measured += evidence.log.lines_of("memory.oom") if evidence.log is not None else ()
+    measured += evidence.told("memory.oom")
     line = next((line for line in measured if _COPY in line), None)
     if line is None:
         return ""

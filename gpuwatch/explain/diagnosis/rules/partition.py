@@ -63,7 +63,7 @@ def instances(evidence: Evidence) -> Iterator[Finding]:
             severity,
             "likely",
             title="A MIG instance is requested, but CUDA finds no device: no GPU has such an instance",
-            evidence=[shown, *(evidence.log.lines_of("driver.cuinit") if evidence.log is not None else ())],
+            evidence=[shown, *evidence.told("driver.cuinit")],
             action="Use an existing instance (nvidia-smi -L), or the UUID of a GPU without MIG.",
         )
     for entry in entries:

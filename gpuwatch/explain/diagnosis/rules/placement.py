@@ -208,8 +208,7 @@ def _advice(fallback: Fallback) -> str:
 @rule("placement.no-kernel")
 def hops_to_the_cpu(evidence: Evidence) -> Iterator[Finding]:
     """Functions whose every call leaves the GPU for ops that no GPU can compute, and goes back with their results."""
-    result = evidence.run.results.get(HOPS) if evidence.run is not None else None
-    for function, calls, ops in result if isinstance(result, list) and evidence.gpu_usable else ():
+    for function, calls, ops in evidence.result(HOPS, list) if evidence.gpu_usable else ():
         if calls < _HOP_CALLS:
             continue
         first, more = next(iter(ops)), f" and {len(ops) - 1} more, which have" if len(ops) > 1 else ", which has"
@@ -314,8 +313,8 @@ def simulated_limit(evidence: Evidence) -> Iterator[Finding]:
 
 def _simulated_only(evidence: Evidence, *, moved: bool) -> str | None:
     """What the simulated GPU lacks, as text; None if real GPUs have no kernel either, or nothing failed."""
-    run = evidence.run
-    if run is None or run.group != "run" or run.simulation != "plugin":
+    run = evidence.program
+    if run is None or run.simulation != "plugin":
         return None
     if moved:
         return "" if not any(entry.reason == "placement.no-kernel" for entry in run.fallbacks) else None
@@ -343,9 +342,8 @@ def _simulated_only(evidence: Evidence, *, moved: bool) -> str | None:
         if listed:
             return _has_kernels(unregistered[1], list(dict.fromkeys(listed)))
         return None if cuda_build else f"{_no_kernel_here(unregistered[1])} is not known"
-    result = run.results.get("kernels")
-    op = _EAGER_OP.search(message)
-    if op is None or not isinstance(result, dict) or result.get("op") != op[1] or result.get("cuda") is None:
+    result, op = evidence.result("kernels", dict), _EAGER_OP.search(message)
+    if op is None or result.get("op") != op[1] or result.get("cuda") is None:
         return f"{_no_kernel_here(op[1] if op is not None else 'the op')} is not known"
     if not result["cuda"]:
         return None
@@ -464,11 +462,9 @@ _NONE_SEEN = (
 @rule("distribution.devices-missing")
 def strategy_devices_missing(evidence: Evidence) -> Iterator[Finding]:
     """MirroredStrategy on devices that do not exist: it creates replicas anyway, since 2.15 without a message."""
-    run = evidence.run
-    result = run.results.get(REPLICAS) if run is not None else None
-    missing = result.get("missing") if isinstance(result, dict) else None
-    if run is None or not isinstance(result, dict) or not missing:
-        none = evidence.log is not None and any(_HAS_NONE in line for line in evidence.log.lines_of("gpu.none"))
+    run, result = evidence.run, evidence.result(REPLICAS, dict)
+    if run is None or not (missing := result.get("missing")):
+        none = any(_HAS_NONE in line for line in evidence.told("gpu.none"))
         title = "The program asks for GPUs, and the process sees none" if none else ""
         yield from stated_error(evidence, "distribution.devices-missing", _NONE_SEEN if none else _FEWER, title)
         return
@@ -476,7 +472,6 @@ def strategy_devices_missing(evidence: Evidence) -> Iterator[Finding]:
     yield finding(
         "distribution.devices-missing",
         "error" if evidence.gpu_usable else "warning",  # without any GPU, why there is none comes first
-        "fact",
         title=f"The strategy has replicas on {listed}, which do not exist: they run on other devices",
         evidence=(
             f"the strategy's devices: {', '.join(map(str, result.get('devices', ())))}",

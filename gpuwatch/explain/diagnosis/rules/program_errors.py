@@ -107,8 +107,8 @@ WENT_ON = "It went on after"
 @rule("unknown")
 def error_despite_success(evidence: Evidence) -> Iterator[Finding]:
     """The program exited with 0, but its log shows an exception with its traceback: it need not have done its work."""
-    run, log = evidence.run, evidence.log
-    if run is None or log is None or run.group != "run" or run.verdict != "ok" or run.outcome.exit_code != 0:
+    run, log = evidence.program, evidence.log
+    if run is None or log is None or run.verdict != "ok" or run.outcome.exit_code != 0:
         return
     if not log.errors or not log.last_error_has_traceback or run.ooms or log.last_error_line is None:
         return

@@ -59,15 +59,9 @@ def traced_again(evidence: Evidence) -> Iterator[Finding]:
 @rule("function.eager")
 def run_eagerly(evidence: Evidence) -> Iterator[Finding]:
     """tf.functions that ran eagerly in most of their calls: TensorFlow does so only if it is told to."""
-    result = evidence.run.results.get(_EAGER) if evidence.run is not None else None
-    counts = (
-        {str(name): value for name, value in result.items() if isinstance(value, dict)}
-        if isinstance(result, dict)
-        else {}
-    )
     told = {
         name: (int(value["eager"]), int(value["graph"]))
-        for name, value in counts.items()
+        for name, value in evidence.result(_EAGER, dict).items()
         if int(value["eager"]) >= _EAGER_CALLS and int(value["eager"]) > int(value["graph"])
     }
     if told:
@@ -87,8 +81,8 @@ def run_eagerly(evidence: Evidence) -> Iterator[Finding]:
 def loops_eagerly(evidence: Evidence) -> Iterator[Finding]:
     """A training loop whose steps are many small eager ops, in no tf.function: their overhead is the step."""
     run = evidence.run
-    result = run.results.get("eager_loop") if run is not None else None
-    if run is None or not isinstance(result, dict) or run.results.get(_EAGER) or not evidence.gpu_usable:
+    result = evidence.result("eager_loop", dict)
+    if run is None or not result or run.results.get(_EAGER) or not evidence.gpu_usable:
         return
     if run.throughput is None:
         yield from _eager_ops(run, int(result["ops"]), float(result.get("seconds", 0)))
@@ -125,8 +119,7 @@ def _eager_ops(run: Run, ops: int, seconds: float) -> Iterator[Finding]:
 @rule("function.retraced")
 def growing_graph(evidence: Evidence) -> Iterator[Finding]:
     """A TF1 loop that makes ops: the session prepares the whole graph anew for each run of a new one."""
-    result = evidence.run.results.get("graph_growth") if evidence.run is not None else None
-    runs, grown, first, last, line = result if isinstance(result, list) else (0, 0, 0, 0, "")
+    runs, grown, first, last, line = evidence.result("graph_growth", list) or (0, 0, 0, 0, "")
     if not grown or grown < _GROWING * runs:
         return
     yield warning_of(
@@ -142,8 +135,7 @@ def growing_graph(evidence: Evidence) -> Iterator[Finding]:
 @rule("function.constant")
 def large_constants(evidence: Evidence) -> Iterator[Finding]:
     """NumPy arrays that a tf.function closes over: each becomes part of the graph, once a trace."""
-    result = evidence.run.results.get("large_constants") if evidence.run is not None else None
-    for function, line, dtype, shape, each, graphs in result if isinstance(result, list) else ():
+    for function, line, dtype, shape, each, graphs in evidence.result("large_constants", list):
         yield note_of(
             "function.constant",
             title=printable(f"{size(each)} are a constant of the graph of {function}: {dtype} {shape}"),

@@ -34,8 +34,8 @@ class _Tenant(NamedTuple):
 @rule("memory.other-process")
 def left_by_the_first(evidence: Evidence) -> Iterator[Finding]:
     """Not told of limits that the program set, nor of processes one after another, nor if memory ran out."""
-    run = evidence.run
-    if run is None or run.group != "run" or run.ooms:
+    run = evidence.program
+    if run is None or run.ooms:
         return
     for entry in run.memory.devices:
         tenants = sorted(_tenants(run, entry), key=_began)

@@ -121,9 +121,11 @@ def unrecognised_error(evidence: Evidence) -> Iterator[Finding]:
 @rule("unknown")
 def refused_requests(evidence: Evidence) -> Iterator[Finding]:
     """Requests that a server which works on could not fulfil."""
-    log = evidence.log if evidence.run is None else None
-    for line in log.lines_of("server.refused") if log is not None and log.last_lines_tell == WORKED else ():
-        told = any(error.message and error.message in line for error in log.errors) if log is not None else False
+    log = evidence.log
+    if log is None or evidence.run is not None or log.last_lines_tell != WORKED:
+        return
+    for line in log.lines_of("server.refused"):
+        told = any(error.message and error.message in line for error in log.errors)
         if not told and (known := program_messages.meaning(line)) is not None:
             yield note_of("unknown", title=known.title, evidence=(line,), action=known.action)
 

@@ -64,10 +64,8 @@ def environment_hides(evidence: Evidence) -> Iterator[Finding]:
         return  # it was set too late to have an effect: the GPUs are there
     # An empty value looks like one that was cut off.
     lines = ["CUDA_VISIBLE_DEVICES=" + (value if value.strip() else '""')]
-    if evidence.log is not None:
-        lines += evidence.log.lines_of("visibility.hidden", "environment.visible-devices")
-        if not evidence.gpu_usable and evidence.log.cuinit_error is not None:
-            lines += evidence.log.lines_of("driver.cuinit")
+    lines += evidence.told("visibility.hidden", "environment.visible-devices")
+    lines += evidence.told("driver.cuinit") if not evidence.gpu_usable else ()
     severity: Severity = "error"
     if evidence.gpu_usable or evidence.visibility_on_purpose:
         severity = "info" if evidence.visibility_on_purpose else "warning"
@@ -154,15 +152,12 @@ def _where_set(evidence: Evidence) -> str:
     """Where it was set: a watched program may have set it itself."""
     if place := _place(evidence):
         return f" at {place}"
-    watched = evidence.run is not None and evidence.run.group == "run"
-    return " where it was set (the shell, a job script, or the program itself)" if watched else ""
+    return " where it was set (the shell, a job script, or the program itself)" if evidence.program is not None else ""
 
 
 def _place(evidence: Evidence) -> str:
     """The line of a watched program that set it; empty if its parent did."""
-    if evidence.run is None or evidence.run.group != "run":
-        return ""
-    setting = evidence.run.settings.get("CUDA_VISIBLE_DEVICES")
+    setting = evidence.program.settings.get("CUDA_VISIBLE_DEVICES") if evidence.program is not None else None
     return setting.source if setting is not None and setting.source != INHERITED else ""
 
 
@@ -270,7 +265,7 @@ def program_hides(evidence: Evidence) -> Iterator[Finding]:
 
 def hides_its_gpus(evidence: Evidence) -> bool:
     """Whether a watched program itself hides every GPU from itself: it is on the CPU by its own choice."""
-    if evidence.run is None or evidence.run.group != "run" or evidence.gpu_usable or evidence.driver_answers is False:
+    if evidence.program is None or evidence.gpu_usable or evidence.driver_answers is False:
         return False
     value = evidence.visible_devices if _place(evidence) else None
     return _disables(evidence) or (value is not None and read_visible(value, None).on_purpose)
@@ -343,9 +338,9 @@ def misspelt(evidence: Evidence) -> Iterator[Finding]:
 
 def _effect(evidence: Evidence) -> tuple[str, tuple[str, ...]]:
     """Which GPUs a program got although it meant to choose some, and how much of each it held."""
-    run = evidence.run
+    run = evidence.program
     got = sorted({entry.physical_index for entry in evidence.device_map if entry.physical_index is not None})
-    if run is None or run.group != "run" or not got:
+    if run is None or not got:
         return "", ()
     listed = " and ".join(filter(None, [", ".join(map(str, got[:-1])), str(got[-1])]))
     seen = f", so that the program got GPU{'' if len(got) == 1 else 's'} {listed}"
@@ -364,7 +359,7 @@ _GROWTH = "TF_FORCE_GPU_ALLOW_GROWTH"
 def growth_not_understood(evidence: Evidence) -> Iterator[Finding]:
     """TensorFlow accepts only "true" and "false" and ignores all other values."""
     value = evidence.variable(_GROWTH)
-    lines = evidence.log.lines_of("environment.growth-unread") if evidence.log is not None else ()
+    lines = evidence.told("environment.growth-unread")
     if not lines and (value is None or value in ("true", "false")):
         return
     shown = f"{_GROWTH}={value}" if value is not None else _GROWTH

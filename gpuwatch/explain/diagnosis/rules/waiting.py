@@ -93,9 +93,8 @@ def calls_keras_for_few_batches(evidence: Evidence) -> Iterator[Finding]:
 
     By the median call and the time in its batches, against the time from the first call to the end of the last.
     """
-    run = evidence.run
-    result = run.results.get("keras_calls") if run is not None else None
-    if not isinstance(result, dict) or not evidence.gpu_usable:
+    result = evidence.result("keras_calls", dict)
+    if not result or not evidence.gpu_usable:
         return
     few = {
         name: (count, batches, line, each, inside)
