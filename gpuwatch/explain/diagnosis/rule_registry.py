@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import partial
+from functools import partial, wraps
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -12,7 +12,9 @@ from gpuwatch.core.model.findings import CAUSES, Certainty, Finding, Severity
 
 Input = Literal["evidence", "machine", "samples"]
 """What a rule looks at: :class:`.evidence.Evidence`, the doctor's :class:`.doctor.facts.Facts`, samples over time."""
-_F = TypeVar("_F", bound=Callable[[Any], Iterable[Finding]])
+Needs = Literal["log", "run", "program"]
+"""A part of :class:`.evidence.Evidence`, by its name there."""
+_F = TypeVar("_F", bound=Callable[..., Iterable[Finding]])
 
 
 class Rule(msgspec.Struct, frozen=True):
@@ -43,12 +45,24 @@ def register(entry: Rule) -> None:
 
 
 def rule(
-    *causes: str, takes: Input = "evidence", single_look: bool = False, unless: tuple[str, ...] | None = None
+    *causes: str,
+    takes: Input = "evidence",
+    needs: Needs | None = None,
+    single_look: bool = False,
+    unless: tuple[str, ...] | None = None,
 ) -> Callable[[_F], _F]:
-    """Declares a function as a rule, with the fields of :class:`Rule`."""
+    """Declares a function as a rule, with the fields of :class:`Rule`.
+
+    ``needs``: what the function takes too; without that it is not asked.
+    """
 
     def declare(function: _F) -> _F:
-        register(Rule(function.__name__, causes, function, takes, single_look, unless))
+        @wraps(function)
+        def find(evidence: Any) -> Iterable[Finding]:
+            part = getattr(evidence, needs or "")
+            return function(evidence, part) if part is not None else ()
+
+        register(Rule(function.__name__, causes, find if needs else function, takes, single_look, unless))
         return function
 
     return declare

@@ -44,11 +44,10 @@ _PTX = (8, 0)
 """The oldest GPU that can compile the PTX in TensorFlow's own wheels (2.10: compute_80, 2.16: compute_90)."""
 
 
-@rule("cuda.libraries-missing", "simulation.limit")
-def libraries_missing(evidence: Evidence) -> Iterator[Finding]:
+@rule("cuda.libraries-missing", "simulation.limit", needs="log")
+def libraries_missing(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
     """The driver works, but a CUDA library cannot be loaded: TensorFlow then uses no GPU."""
-    log = evidence.log
-    if log is None or (evidence.driver_answers is False and not log.libraries_skipped):
+    if evidence.driver_answers is False and not log.libraries_skipped:
         return
     if evidence.run is not None and evidence.run.simulation == "plugin":
         return  # a PluggableDevice needs none of them
@@ -191,12 +190,9 @@ def _build_action(evidence: Evidence, lines: Iterable[str]) -> str:
     return gpu_build(framework_of(evidence, lines) or TENSORFLOW)
 
 
-@rule("build.gpu-unsupported")
-def gpu_unsupported(evidence: Evidence) -> Iterator[Finding]:
+@rule("build.gpu-unsupported", needs="log")
+def gpu_unsupported(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
     """The build has no code for this GPU, which is too old or too new for it."""
-    log = evidence.log
-    if log is None:
-        return
     old = [gpu for gpu in log.ignored_gpus if gpu.reason == "capability"]
     lines = log.lines_of("build.gpu-unsupported", "build.gpu-jit", "device.ignored")
     if old or "build.gpu-unsupported" in log.topics:
@@ -290,12 +286,11 @@ _DEFAULT_LEAST = 8
 """TensorFlow's default minimum (``gpu_device.cc``), or the count of the best GPU if that is smaller."""
 
 
-@rule("build.gpu-unsupported")
-def left_out(evidence: Evidence) -> Iterator[Finding]:
+@rule("build.gpu-unsupported", needs="log")
+def left_out(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
     """TensorFlow ignores a GPU with few multiprocessors beside a larger one; a variable can make it ignore all."""
-    log = evidence.log
-    weak = [gpu for gpu in log.ignored_gpus if gpu.reason == "core-count"] if log is not None else []
-    if log is None or not weak:
+    weak = [gpu for gpu in log.ignored_gpus if gpu.reason == "core-count"]
+    if not weak:
         return
     names = ", ".join(dict.fromkeys(f"{gpu.name or 'a GPU'} ({gpu.pci_bus_id or 'no address'})" for gpu in weak))
     they_have = "it has" if len(weak) == 1 else "they have"

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from gpuwatch.core.formatting.text import printable, shorten
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.run import Run
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import finding, note_of, rule
 from gpuwatch.explain.diagnosis.rules.program_errors import DESPITE_ERROR, line_of, raised_at
@@ -28,11 +29,10 @@ def broken_pool(evidence: Evidence) -> tuple[str, ...]:
     return (line_of(error), *raised_at(log, error)) if error.type == "BrokenProcessPool" else ()
 
 
-@rule("unknown")
-def child_killed(evidence: Evidence) -> Iterator[Finding]:
+@rule("unknown", needs="run")
+def child_killed(evidence: Evidence, run: Run) -> Iterator[Finding]:
     """By the signal that the parent was told; SIGTERM and the parent's own kill() are no surprise."""
-    run = evidence.run
-    if run is None or not run.killed_children or run.verdict == "interrupted":
+    if not run.killed_children or run.verdict == "interrupted":
         return
     first = run.killed_children[0]
     number = signal.Signals(first.signal)
@@ -59,11 +59,10 @@ def child_killed(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-@rule("unknown")
-def child_failed(evidence: Evidence) -> Iterator[Finding]:
+@rule("unknown", needs="run")
+def child_failed(evidence: Evidence, run: Run) -> Iterator[Finding]:
     """By its exit code, which the parent was told and may have meant."""
-    run = evidence.run
-    if run is None or run.outcome.exit_code != 0:
+    if run.outcome.exit_code != 0:
         return
     failed = [process for process in run.processes if process.exit_code is not None and process.exit_code > 0]
     if failed:
@@ -81,11 +80,10 @@ def child_failed(evidence: Evidence) -> Iterator[Finding]:
         )
 
 
-@rule("memory.request-too-large")
-def child_out_of_memory(evidence: Evidence) -> Iterator[Finding]:
+@rule("memory.request-too-large", needs="run")
+def child_out_of_memory(evidence: Evidence, run: Run) -> Iterator[Finding]:
     """A child that asked for more at once than its own limit: its parent has its output, and gpuwatch its exception."""
-    run = evidence.run
-    if run is None or run.ooms:
+    if run.ooms:
         return
     for process in [process for process in run.processes if process.exit_code and process.errors][:_MOST]:
         granted = {device(entry.framework_device): entry.granted_bytes for entry in process.device_map}

@@ -201,11 +201,10 @@ def driver_missing(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-@rule("driver.missing")
-def half_a_driver(evidence: Evidence) -> Iterator[Finding]:
+@rule("driver.missing", needs="log")
+def half_a_driver(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
     """Only one of the driver's two libraries is present: a container that got only a part of the driver."""
-    log = evidence.log
-    if log is None or evidence.gpu_usable or evidence.driver_answers is False:
+    if evidence.gpu_usable or evidence.driver_answers is False:
         return
     error = log.cuinit_error
     if evidence.driver_answers and error is not None and error.code == 303:
@@ -306,11 +305,10 @@ def driver_mismatch(evidence: Evidence) -> Iterator[Finding]:
     yield finding("driver.mismatch", "error", "fact" if certain else "likely", evidence=lines, action=action)
 
 
-@rule("driver.bad-state", "container.lost-devices")
-def driver_bad_state(evidence: Evidence) -> Iterator[Finding]:
+@rule("driver.bad-state", "container.lost-devices", needs="log")
+def driver_bad_state(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
     """cuInit failed with an error that means neither a missing nor a mismatched driver."""
-    log = evidence.log
-    if log is None or log.cuinit_error is None or evidence.gpu_usable:
+    if log.cuinit_error is None or evidence.gpu_usable:
         return
     error = log.cuinit_error
     if error.code in _MISMATCH_CODES or says_mismatch(evidence):

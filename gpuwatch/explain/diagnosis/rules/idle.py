@@ -56,11 +56,10 @@ GROWTH = (
 _NEUTRAL = "Nothing to do if the GPU is the program's alone; else lower what it allocates at its start."
 
 
-@rule("idle.memory-held")
-def mapped_by_default(evidence: Evidence) -> Iterator[Finding]:
+@rule("idle.memory-held", needs="run")
+def mapped_by_default(evidence: Evidence, run: Run) -> Iterator[Finding]:
     """TensorFlow allocated nearly the whole device and used little of it."""
-    run = evidence.run
-    if run is None or (run.group == "run" and len(run.processes) > 1):
+    if run.group == "run" and len(run.processes) > 1:
         return  # NVML's sum over processes, beside the peak of one
     if run.group == "run" and not _matters(run):
         return
@@ -90,14 +89,13 @@ def _matters(run: Run) -> bool:
     return not trifling(own.others_peak_bytes or 0, own.total_bytes) or _held_seconds(own) >= _HELD_LONG
 
 
-@rule("idle.memory-held")
-def leaves_gpus_idle(evidence: Evidence) -> Iterator[Finding]:
+@rule("idle.memory-held", needs="program")
+def leaves_gpus_idle(evidence: Evidence, run: Run) -> Iterator[Finding]:
     """A program with one process held several GPUs and used some: the others are blocked for everybody else.
 
     By the peaks of its allocators; of a TF1 session, whose allocators nobody can read, by NVML's utilization.
     """
-    run = evidence.program
-    if run is None or run.workers or len(run.processes) > 1 or run.ooms:
+    if run.workers or len(run.processes) > 1 or run.ooms:
         return
     replicas = _replicas(evidence)
     stepped = run.throughput is not None and run.throughput.steps >= _STEPS
@@ -129,12 +127,9 @@ def leaves_gpus_idle(evidence: Evidence) -> Iterator[Finding]:
         yield _unused(evidence, idle, used, worth=max(map(_held_seconds, held.values())) >= _HELD_LONG)
 
 
-@rule("idle.memory-held")
-def shares_beside_an_idle_gpu(evidence: Evidence) -> Iterator[Finding]:
+@rule("idle.memory-held", needs="program")
+def shares_beside_an_idle_gpu(evidence: Evidence, run: Run) -> Iterator[Finding]:
     """Processes of one program on the same GPU at once, each of which saw another one that no process of it used."""
-    run = evidence.program
-    if run is None:
-        return
     used = {mapping.uuid for process in run.processes for mapping in process.device_map}
     for entry in run.memory.devices:
         there = [
@@ -185,15 +180,14 @@ def _others_free(evidence: Evidence, used: Collection[str | None]) -> bool:
     )
 
 
-@rule("idle.memory-held")
-def steps_without_the_gpu(evidence: Evidence) -> Iterator[Finding]:
+@rule("idle.memory-held", needs="program")
+def steps_without_the_gpu(evidence: Evidence, run: Run) -> Iterator[Finding]:
     """A program took a GPU and makes its steps elsewhere: its framework holds nothing there meanwhile, or always the
     same, and NVML sees no kernel of it.
 
     A framework with tensors on the GPU may run kernels too short for NVML's samples, so that these alone are likely.
     """
-    run = evidence.program
-    if run is None or len(run.processes) > 1 or not run.step_times or not run.memory.devices:
+    if len(run.processes) > 1 or not run.step_times or not run.memory.devices:
         return
     first, last = run.step_times[0], run.step_times[-1]
     begin = first.t - first.seconds
@@ -223,17 +217,16 @@ def steps_without_the_gpu(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-@rule("idle.memory-held")
-def steps_in_a_cpu_scope(evidence: Evidence) -> Iterator[Finding]:
+@rule("idle.memory-held", needs="program")
+def steps_in_a_cpu_scope(evidence: Evidence, run: Run) -> Iterator[Finding]:
     """With --placement: one ``with tf.device`` holds all of the steps' ops on the CPU, and the GPU's memory is unused.
 
     Not where the steps were seen for long enough to be told without that.
     """
-    run = evidence.program
-    if run is None or len(run.processes) > 1 or not evidence.gpu_usable or not run.device_map:
+    if len(run.processes) > 1 or not evidence.gpu_usable or not run.device_map:
         return
     steps, peaks = run.throughput.steps if run.throughput is not None else 0, run.memory.allocators.values()
-    if steps < _STEPS or not peaks or max(peaks) > _UNTOUCHED or any(steps_without_the_gpu(evidence)):
+    if steps < _STEPS or not peaks or max(peaks) > _UNTOUCHED or any(steps_without_the_gpu(evidence, run)):
         return
     coverage = run.placement_coverage
     asked: Counter[str | None] = Counter()

@@ -355,11 +355,10 @@ def _beside(evidence: Evidence, oom: Oom | None = None) -> list[str]:
     return lines
 
 
-@rule("memory.masked", "unknown")
-def library_did_not_start(evidence: Evidence) -> Iterator[Finding]:
+@rule("memory.masked", "unknown", needs="log")
+def library_did_not_start(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
     """cuDNN or cuBLAS that fails to start is usually out of memory, unless its version is wrong."""
-    log = evidence.log
-    if log is None or {"cuda.version-mismatch", "simulation.limit"} & set(log.topics):
+    if {"cuda.version-mismatch", "simulation.limit"} & set(log.topics):
         return
     # What failed may as well be the victim of a kernel that crashed.
     if _CRASHES.intersection(log.topics) or not {"memory.library-failed", "memory.masked"}.intersection(log.topics):

@@ -22,21 +22,21 @@ from gpuwatch.explain.diagnosis.memory.oom_facts import is_limited, ooms_of
 from gpuwatch.explain.diagnosis.memory.others_memory import entry_of, others_memory
 from gpuwatch.explain.diagnosis.reference.advice import TENSORFLOW
 from gpuwatch.explain.diagnosis.rule_registry import finding, rule, warning_of
+from gpuwatch.explain.logs.facts import LogFacts
 
 _ON_PURPOSE = "To share it on purpose: a memory_limit for each, with TF_FORCE_GPU_ALLOW_GROWTH=true."
 _NOTICED = 0.1
 """Share of a device that others must hold to be worth a warning."""
 
 
-@rule("memory.other-process", "config.inconsistent", "unknown")
-def driver_refuses(evidence: Evidence) -> Iterator[Finding]:
+@rule("memory.other-process", "config.inconsistent", "unknown", needs="log")
+def driver_refuses(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
     """The driver had less memory than TensorFlow requested, by the request, the device's size and what others held.
 
     A series that shrinks by a tenth each time is the allocator's back-off, which may still succeed; the same size
     refused again and again means that nothing is left. Limits above the device's size must be refused.
     """
-    log = evidence.log
-    if log is None or not log.refusals.count or any(oom.requested_bytes for oom in ooms_of(evidence)):
+    if not log.refusals.count or any(oom.requested_bytes for oom in ooms_of(evidence)):
         return
     refusals = log.refusals
     severity: Severity = "error" if refusals.constant_bytes is not None else "warning"

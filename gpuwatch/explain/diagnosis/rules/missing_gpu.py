@@ -26,11 +26,10 @@ def requires_a_gpu(log: LogFacts) -> bool:
     return bool(log.errors) and _NO_GPU in topics_of(line_of(log.errors[-1]))
 
 
-@rule("unknown", "build.cpu-only")
-def no_gpu_without_why(evidence: Evidence) -> Iterator[Finding]:
+@rule("unknown", "build.cpu-only", needs="log")
+def no_gpu_without_why(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
     """The framework reports no GPU, and nothing in the log says why."""
-    log = evidence.log
-    if log is None or evidence.gpu_usable or evidence.run is not None:
+    if evidence.gpu_usable or evidence.run is not None:
         return
     lines = log.lines_of(_NO_GPU)
     if "device.used" not in log.topics and "devices.xla-gpu" not in log.topics:
@@ -60,11 +59,10 @@ def no_gpu_without_why(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-@rule("unknown")
-def gpu_not_used(evidence: Evidence) -> Iterator[Finding]:
+@rule("unknown", needs="log")
+def gpu_not_used(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
     """The framework says itself that it found a GPU and leaves it."""
-    log = evidence.log
-    if log is not None and evidence.run is None and (lines := log.lines_of(_UNUSED_GPU)):
+    if evidence.run is None and (lines := log.lines_of(_UNUSED_GPU)):
         yield warning_of(
             "unknown",
             title="The program found a GPU and does not use it",

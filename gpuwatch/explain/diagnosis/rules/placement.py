@@ -224,12 +224,9 @@ def hops_to_the_cpu(evidence: Evidence) -> Iterator[Finding]:
         )
 
 
-@rule("placement.no-kernel")
-def refused_and_caught(evidence: Evidence) -> Iterator[Finding]:
+@rule("placement.no-kernel", needs="run")
+def refused_and_caught(evidence: Evidence, run: Run) -> Iterator[Finding]:
     """Without soft placement, ops that a GPU has no kernel for, in a program that caught the errors."""
-    run = evidence.run
-    if run is None:
-        return
     ended = " ".join(error_lines(evidence, "placement.no-kernel")[0])
     # A GPU that is simulated as a plug-in lacks kernels that real ones have.
     known = [placement for placement in run.placements if placement.why == REFUSED and placement.op not in ended]
@@ -278,12 +275,9 @@ def moved_for_an_unknown_reason(evidence: Evidence) -> Iterator[Finding]:
     yield from _fell_back(evidence, "unknown", _UNKNOWN_ACTION if evidence.gpu_usable else _NO_GPU_ACTION)
 
 
-@rule("simulation.limit")
-def simulated_limit(evidence: Evidence) -> Iterator[Finding]:
+@rule("simulation.limit", needs="run")
+def simulated_limit(evidence: Evidence, run: Run) -> Iterator[Finding]:
     """Ops without a kernel on GPUs simulated as a plugin, which says nothing about real GPUs."""
-    run = evidence.run
-    if run is None:
-        return
     limits = [entry for entry in run.fallbacks if entry.reason == LIMIT]
     if limits:
         first = limits[0]

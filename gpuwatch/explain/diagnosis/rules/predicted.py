@@ -16,11 +16,10 @@ from gpuwatch.explain.logs.clean import device as device_name
 _MIB = 1 << 20
 
 
-@rule("memory.other-process", "unknown")
-def against_prediction(evidence: Evidence) -> Iterator[Finding]:
+@rule("memory.other-process", "unknown", needs="run")
+def against_prediction(evidence: Evidence, run: Run) -> Iterator[Finding]:
     """Another GPU than expected, or another amount of memory."""
-    run = evidence.run
-    if run is None or run.predicted is None or run.workers or run.verdict in ("skipped", "timeout"):
+    if run.predicted is None or run.workers or run.verdict in ("skipped", "timeout"):
         return
     if not run.device_map:
         if run.predicted and not _explained(evidence, run):

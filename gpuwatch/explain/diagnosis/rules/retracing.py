@@ -34,11 +34,10 @@ _SMALL_OP = 0.001
 _NUMBERS = ("Python int", "Python float", "Python bool")
 
 
-@rule("function.retraced")
-def traced_again(evidence: Evidence) -> Iterator[Finding]:
+@rule("function.retraced", needs="run")
+def traced_again(evidence: Evidence, run: Run) -> Iterator[Finding]:
     """A function of a watched program with ten traces or more, in three calls of ten or more."""
-    run = evidence.run
-    worst = sorted(run.retraced if run is not None else (), key=lambda retraced: -retraced.traces)
+    worst = sorted(run.retraced, key=lambda retraced: -retraced.traces)
     for retraced in [
         retraced for retraced in worst if retraced.traces >= _LEAST and retraced.traces >= _SHARE * retraced.calls
     ][:_MOST]:
@@ -77,12 +76,11 @@ def run_eagerly(evidence: Evidence) -> Iterator[Finding]:
         )
 
 
-@rule("function.eager")
-def loops_eagerly(evidence: Evidence) -> Iterator[Finding]:
+@rule("function.eager", needs="run")
+def loops_eagerly(evidence: Evidence, run: Run) -> Iterator[Finding]:
     """A training loop whose steps are many small eager ops, in no tf.function: their overhead is the step."""
-    run = evidence.run
     result = evidence.result("eager_loop", dict)
-    if run is None or not result or run.results.get(_EAGER) or not evidence.gpu_usable:
+    if not result or run.results.get(_EAGER) or not evidence.gpu_usable:
         return
     if run.throughput is None:
         yield from _eager_ops(run, int(result["ops"]), float(result.get("seconds", 0)))

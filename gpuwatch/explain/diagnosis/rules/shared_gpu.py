@@ -31,11 +31,10 @@ class _Tenant(NamedTuple):
     command: str
 
 
-@rule("memory.other-process")
-def left_by_the_first(evidence: Evidence) -> Iterator[Finding]:
+@rule("memory.other-process", needs="program")
+def left_by_the_first(evidence: Evidence, run: Run) -> Iterator[Finding]:
     """Not told of limits that the program set, nor of processes one after another, nor if memory ran out."""
-    run = evidence.program
-    if run is None or run.ooms:
+    if run.ooms:
         return
     for entry in run.memory.devices:
         tenants = sorted(_tenants(run, entry), key=_began)

@@ -26,11 +26,10 @@ def lacks_compiler(message: str) -> bool:
     return _NO_COMPILER.search(message) is not None
 
 
-@rule(CAUSE)
-def not_honoured(evidence: Evidence) -> Iterator[Finding]:
+@rule(CAUSE, needs="run")
+def not_honoured(evidence: Evidence, run: Run) -> Iterator[Finding]:
     """Settings that the simulated GPUs ignore, and numbers that they do not compute."""
-    run = evidence.run
-    if run is None or not run.simulation_limits:
+    if not run.simulation_limits:
         return
     if not computes(run.simulation_limits):
         yield warning_of(
@@ -50,11 +49,10 @@ def not_honoured(evidence: Evidence) -> Iterator[Finding]:
     yield warning_of(CAUSE, title=title, evidence=limits, action=action)
 
 
-@rule(CAUSE)
-def no_compiler(evidence: Evidence) -> Iterator[Finding]:
+@rule(CAUSE, needs="run")
+def no_compiler(evidence: Evidence, run: Run) -> Iterator[Finding]:
     """The program requested XLA (``jit_compile=True``), which has no compiler for simulated GPUs that compute."""
-    run = evidence.run
-    if run is None or run.simulation != "plugin":
+    if run.simulation != "plugin":
         return
     messages = [f"{error.type}: {error.message}" for error in run.errors]
     lines = [line.strip() for text in (*messages, *run.log_tail) for line in text.splitlines()]
@@ -115,12 +113,10 @@ def refused(evidence: Evidence) -> Iterator[Finding]:
         )
 
 
-@rule(CAUSE)
-def pytorch_without_a_driver(evidence: Evidence) -> Iterator[Finding]:
+@rule(CAUSE, needs="run")
+def pytorch_without_a_driver(evidence: Evidence, run: Run) -> Iterator[Finding]:
     """PyTorch on a machine whose simulated GPUs it cannot use."""
-    run = evidence.run
-    reason = unreached(run) if run is not None else None
-    if run is not None and reason:
+    if reason := unreached(run):
         yield finding(
             CAUSE,
             "error" if run.verdict == "error" else "info",

@@ -32,12 +32,11 @@ _DUMP = ("  ", "Thread 0x", "Current thread 0x")
 """Beginnings of the lines of faulthandler's dump after that (CPython's Modules/faulthandler.c)."""
 
 
-@rule("program.stalled")
-def no_more_steps(evidence: Evidence) -> Iterator[Finding]:
+@rule("program.stalled", needs="run")
+def no_more_steps(evidence: Evidence, run: Run) -> Iterator[Finding]:
     """Not of a program that ended by itself, nor of one that computes: it may evaluate, save or make one long step."""
-    run = evidence.run
-    found = run.standstill if run is not None else None
-    if run is None or found is None:
+    found = run.standstill
+    if found is None:
         return
     limit = _own_limit(run)
     if not (limit or run.verdict == "interrupted" or run.outcome.signal is not None):
@@ -67,14 +66,13 @@ def no_more_steps(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-@rule("program.stalled")
-def cluster_incomplete(evidence: Evidence) -> Iterator[Finding]:
+@rule("program.stalled", needs="run")
+def cluster_incomplete(evidence: Evidence, run: Run) -> Iterator[Finding]:
     """TensorFlow's coordination service waits for a task of the cluster that never connected.
 
     From its own lines: each task that connects is logged, and after that how many are still missing.
     """
-    run = evidence.run
-    if run is None or run.verdict in ("ok", "fallback") or run.throughput is not None or run.step_times:
+    if run.verdict in ("ok", "fallback") or run.throughput is not None or run.step_times:
         return
     lines = run.log_tail
     begin = max((at + 1 for at, line in enumerate(lines) if line.startswith("… ")), default=0)

@@ -118,11 +118,10 @@ def unrecognised_error(evidence: Evidence) -> Iterator[Finding]:
     yield finding(end.cause, severity, end.certainty, title=end.title, evidence=lines, action=action)
 
 
-@rule("unknown")
-def refused_requests(evidence: Evidence) -> Iterator[Finding]:
+@rule("unknown", needs="log")
+def refused_requests(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
     """Requests that a server which works on could not fulfil."""
-    log = evidence.log
-    if log is None or evidence.run is not None or log.last_lines_tell != WORKED:
+    if evidence.run is not None or log.last_lines_tell != WORKED:
         return
     for line in log.lines_of("server.refused"):
         told = any(error.message and error.message in line for error in log.errors)

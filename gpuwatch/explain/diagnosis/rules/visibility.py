@@ -14,6 +14,7 @@ from gpuwatch.explain.diagnosis.rule_registry import error_of, finding, note_of,
 from gpuwatch.explain.diagnosis.rules.build import complains
 from gpuwatch.explain.diagnosis.rules.driver import blames_script, blames_visibility
 from gpuwatch.explain.diagnosis.rules.program_errors import stated_error
+from gpuwatch.explain.logs.facts import LogFacts
 
 KNOWN_VARIABLES = (
     "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_LAUNCH_BLOCKING", "CUDA_CACHE_MAXSIZE", "CUDA_CACHE_PATH",
@@ -190,11 +191,10 @@ _JAX_NONE = ("No visible GPU devices", "no supported devices found for platform 
 """Printed whether or not the driver answers."""
 
 
-@rule("visibility.hidden")
-def no_gpu_left(evidence: Evidence) -> Iterator[Finding]:
+@rule("visibility.hidden", needs="log")
+def no_gpu_left(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
     """PyTorch or JAX found the driver but no GPU: hidden, unless the environment is known to hide none."""
-    log = evidence.log
-    if log is None or evidence.gpu_usable or evidence.driver_answers is False or evidence.visible_devices is not None:
+    if evidence.gpu_usable or evidence.driver_answers is False or evidence.visible_devices is not None:
         return
     lines = log.lines_of("visibility.none-available")
     if lines and not complains(log) and not blames_script(evidence):
@@ -219,11 +219,10 @@ def no_gpu_left(evidence: Evidence) -> Iterator[Finding]:
         )
 
 
-@rule("visibility.hidden", "visibility.bad-ordinal")
-def script_hides(evidence: Evidence) -> Iterator[Finding]:
+@rule("visibility.hidden", "visibility.bad-ordinal", needs="log")
+def script_hides(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
     """The log shows the line that sets CUDA_VISIBLE_DEVICES, and then CUDA found no device."""
-    log = evidence.log
-    if log is None or not blames_script(evidence):
+    if not blames_script(evidence):
         return
     value = log.assigned_devices or ""
     lines = log.lines_of("environment.assigned", "driver.cuinit", "visibility.none-available")

@@ -36,15 +36,14 @@ _BUSY_STAGE = 0.9
 """Share in which a stage of a dataset works: it then makes every batch later than it is asked for."""
 
 
-@rule("input.bound")
-def waits_for_input(evidence: Evidence) -> Iterator[Finding]:
+@rule("input.bound", needs="run")
+def waits_for_input(evidence: Evidence, run: Run) -> Iterator[Finding]:
     """Time at the input against all time between the first and the last step, with a GPU that has time.
 
     Evaluations, checkpoints, prints and compilations are other time: they make the share smaller. Other code of the
     program between steps may be its input only if each step waits for it.
     """
-    run = evidence.run
-    if run is None or run.waiting is None or not evidence.gpu_usable:
+    if run.waiting is None or not evidence.gpu_usable:
         return
     looked, by = run.waiting.looked_seconds, "up to the last step, by looks at its threads"
     seen, steps = run.waiting, run.throughput.steps if run.throughput is not None else 0
