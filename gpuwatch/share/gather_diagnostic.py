@@ -15,7 +15,7 @@ from gpuwatch.core.model.diagnostic import Diagnostic, Excerpt, Gap
 from gpuwatch.core.model.doctor import Doctor
 from gpuwatch.core.model.explanation import Explanation
 from gpuwatch.core.model.run import Run
-from gpuwatch.explain.diagnosis.diagnostic import Looks, diagnostic, newest, of_this_machine
+from gpuwatch.explain.diagnosis.diagnostic import diagnostic, newest, of_this_machine
 from gpuwatch.machine.history.runs import RunStore
 from gpuwatch.machine.sources.system_facts import surroundings
 from gpuwatch.machine.sources.tool_output import kernel_log, nvidia_smi
@@ -63,22 +63,20 @@ def gather(
     programs, probes = _runs(taken_at, host, simulated=simulated, missing=missing)
     around, excerpts = surroundings(os.environ), _excerpts(missing, progress, simulated=simulated)
     progress("")
-    looks = Looks(
+    gathered = Diagnostic(
         taken_at=taken_at,
         took_seconds=time.monotonic() - started,
-        version=__version__,
+        gpuwatch_version=__version__,
         snapshot=snapshot if answered else None,
-        silent="" if answered else snapshot.problems[0].detail,
         doctor=doctor,
         programs=programs,
         probes=compare(probes) if probes else None,
         surroundings=around,
         excerpts=(*excerpts, *(_of_file(*each) for each in files)),
-        files=files,
         missing=tuple(missing),
         simulated=simulated,
     )
-    return diagnostic(looks)
+    return diagnostic(gathered, silent="" if answered else snapshot.problems[0].detail, files=files)
 
 
 def _doctor(

@@ -11,7 +11,7 @@ from gpuwatch.core.model.diagnostic import Diagnostic, Gap
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Device, Snapshot
-from gpuwatch.explain.diagnosis.diagnostic import Looks, diagnostic
+from gpuwatch.explain.diagnosis.diagnostic import diagnostic
 from gpuwatch.explain.diagnosis.engine import diagnose
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.share.reports.runs_side_by_side import compare
@@ -33,18 +33,19 @@ def gpu(index: int) -> Device:
     return replace(made, readings={**made.readings, **held})
 
 
-def looks(**changes: Any) -> Looks:
+def looks(**changes: Any) -> Diagnostic:
     """A healthy machine with two GPUs, its doctor, and two probes that ended well."""
     snapshot = machines.snapshot(gpu(0), gpu(1))
     fields: dict[str, Any] = {
         "taken_at": NOW,
         "took_seconds": 3.2,
-        "version": "1.2.3",
+        "gpuwatch_version": "1.2.3",
+        "simulated": False,
         "snapshot": judged(snapshot),
         "doctor": machines.examined(machines.machine(snapshot=snapshot)),
         "probes": compare([probe("default", 400), probe("growth", 300)]),
     }
-    return Looks(**{**fields, **changes})
+    return Diagnostic(**{**fields, **changes})
 
 
 def probe(config: str, rate: float, **changes: Any) -> Run:

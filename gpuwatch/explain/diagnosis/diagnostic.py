@@ -9,18 +9,15 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 
 import msgspec
 
-from gpuwatch.core.model.comparison import Comparison
 from gpuwatch.core.model.diagnostic import MACHINE as MACHINE
-from gpuwatch.core.model.diagnostic import Diagnostic, Effect, Excerpt, Gap, SourcedFinding, Variable
+from gpuwatch.core.model.diagnostic import Diagnostic, Effect, SourcedFinding, Variable
 from gpuwatch.core.model.doctor import Doctor
 from gpuwatch.core.model.explanation import Explanation
 from gpuwatch.core.model.findings import CAUSES, SEVERITY_ORDER, Finding
 from gpuwatch.core.model.run import Run
-from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.explain.diagnosis.engine import ENDED_WORK, NO_GPU
 from gpuwatch.explain.diagnosis.rules.visibility import KNOWN_VARIABLES, meant_by
 
@@ -59,56 +56,27 @@ _PROGRAM, _DOCTOR, _MACHINE, _EARLIER, _PROBE = range(5)
 _CAUSES = (*ENDED_WORK, *NO_GPU)
 
 
-@dataclass(frozen=True, slots=True)
-class Looks:
-    """Everything gathered for the report; ``missing`` names what could not be."""
+def diagnostic(gathered: Diagnostic, *, silent: str = "", files: Iterable[tuple[str, Explanation]] = ()) -> Diagnostic:
+    """The report from its gathered parts: what they tell together.
 
-    taken_at: datetime.datetime
-    took_seconds: float
-    version: str
-    snapshot: Snapshot | None = None
-    silent: str = ""
-    """Why there is no snapshot, if the driver did not answer."""
-    doctor: Doctor | None = None
-    programs: tuple[Run, ...] = ()
-    probes: Comparison | None = None
-    missing: tuple[Gap, ...] = field(default=())
-    surroundings: Mapping[str, str] = field(default_factory=dict)
-    excerpts: tuple[Excerpt, ...] = ()
-    files: tuple[tuple[str, Explanation], ...] = ()
-    """What files that were given tell, each with its name."""
-    simulated: bool = False
-    """Whether simulated GPUs were requested, which is unknown from a driver that does not answer."""
-
-
-def diagnostic(looks: Looks) -> Diagnostic:
-    """The report."""
-    found = tuple(_where_it_was_set(entry, looks) for entry in _joined(_findings(looks)))
-    main = _main(found, looks)
+    ``silent``: why there is no snapshot, if the driver did not answer. ``files``: what files that were given tell, each
+    with its name.
+    """
+    snapshot, doctor = gathered.snapshot, gathered.doctor
+    found = tuple(_where_it_was_set(entry, gathered) for entry in _joined(_findings(gathered, silent, files)))
+    main = _main(found, gathered)
     if main == "healthy" and all(entry.id != main for entry in found):
         found = (_healthy(), *found)
-    simulated = bool(
-        looks.simulated
-        or (looks.snapshot is not None and looks.snapshot.simulated)
-        or (looks.doctor is not None and looks.doctor.simulated)
-    )
-    host = looks.snapshot.host.hostname if looks.snapshot is not None else None
-    return Diagnostic(
-        taken_at=looks.taken_at,
-        took_seconds=round(looks.took_seconds, 3),
-        gpuwatch_version=looks.version,
-        simulated=simulated,
-        host=host or (looks.doctor.host if looks.doctor is not None else None),
+    parts = [part for part in (snapshot, doctor) if part is not None]
+    host = snapshot.host.hostname if snapshot is not None else None
+    return msgspec.structs.replace(
+        gathered,
+        took_seconds=round(gathered.took_seconds, 3),
+        simulated=gathered.simulated or any(part.simulated for part in parts),
+        host=host or (doctor.host if doctor is not None else None),
         primary=main,
         findings=found,
-        snapshot=looks.snapshot,
-        doctor=looks.doctor,
-        variables=variables(looks.doctor, looks.programs),
-        programs=looks.programs,
-        probes=looks.probes,
-        surroundings=dict(looks.surroundings),
-        excerpts=looks.excerpts,
-        missing=looks.missing,
+        variables=variables(doctor, gathered.programs),
     )
 
 
@@ -155,31 +123,33 @@ def _provoked(run: Run, found: Finding) -> bool:
     )
 
 
-def _findings(looks: Looks) -> Iterator[tuple[int, Finding, str]]:
+def _findings(
+    gathered: Diagnostic, silent: str, files: Iterable[tuple[str, Explanation]]
+) -> Iterator[tuple[int, Finding, str]]:
     """Findings with their rank (lower comes first) and source."""
-    for number, run in enumerate(looks.programs):
-        rank = _PROGRAM if number == 0 and looks.taken_at - run.started_at <= RECENT else _EARLIER
+    for number, run in enumerate(gathered.programs):
+        rank = _PROGRAM if number == 0 and gathered.taken_at - run.started_at <= RECENT else _EARLIER
         yield from ((rank, _of_program_alone(run, found), source_of(run)) for found in run.findings)
-    for name, told in looks.files:
+    for name, told in files:
         yield from ((_PROGRAM, found, name) for found in told.findings)
-    if looks.doctor is not None:
-        yield from ((_DOCTOR, found, DOCTOR) for found in looks.doctor.findings)
-    if looks.snapshot is not None:
-        yield from ((_MACHINE, found, MACHINE) for found in looks.snapshot.findings)
-    if looks.silent:
-        yield _MACHINE, _silent(looks.silent), MACHINE
-    for run in looks.probes.runs if looks.probes is not None else ():
+    if gathered.doctor is not None:
+        yield from ((_DOCTOR, found, DOCTOR) for found in gathered.doctor.findings)
+    if gathered.snapshot is not None:
+        yield from ((_MACHINE, found, MACHINE) for found in gathered.snapshot.findings)
+    if silent:
+        yield _MACHINE, _silent(silent), MACHINE
+    for run in gathered.probes.runs if gathered.probes is not None else ():
         yield from (
             (_PROBE, _of_probe(run, found), source_of(run)) for found in run.findings if not on_purpose(run, found)
         )
 
 
-def _where_it_was_set(found: SourcedFinding, looks: Looks) -> SourcedFinding:
+def _where_it_was_set(found: SourcedFinding, gathered: Diagnostic) -> SourcedFinding:
     """Corrects the advice if the variable is not set in this shell but for the program only."""
-    doctor = looks.doctor
+    doctor = gathered.doctor
     if found.id != "visibility.hidden" or doctor is None or _VISIBLE in doctor.environment:
         return found
-    if not any(source_of(run) in found.sources and _VISIBLE in run.environment for run in looks.programs):
+    if not any(source_of(run) in found.sources and _VISIBLE in run.environment for run in gathered.programs):
         return found
     return msgspec.structs.replace(found, action=_SET_FOR_PROGRAM)
 
@@ -236,11 +206,11 @@ def _order(entry: tuple[int, Finding, str]) -> tuple[int, int, int]:
     return group, rank, _CAUSES.index(found.id) if found.id in _CAUSES else len(_CAUSES)
 
 
-def _main(found: Sequence[SourcedFinding], looks: Looks) -> str | None:
+def _main(found: Sequence[SourcedFinding], gathered: Diagnostic) -> str | None:
     """The primary cause; notes alone are none."""
     if found and found[0].severity != "info":
         return found[0].id
-    return "healthy" if looks.doctor is not None or looks.snapshot is not None else None
+    return "healthy" if gathered.doctor is not None or gathered.snapshot is not None else None
 
 
 def _silent(why: str) -> Finding:
