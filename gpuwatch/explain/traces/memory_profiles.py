@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
@@ -66,14 +67,13 @@ def _of_device(device: torch_snapshot.DeviceHistory, pid: int | None, notes: lis
     replay = Replay([Window(device.events)])
     live = replay.peak
 
-    groups: dict[str, int] = {}
-    of_lines: dict[str, int] = {}
+    groups, of_lines = Counter[str](), Counter[str]()
     for allocation in live:
         holder = device.holders[allocation.event.op]
-        groups[holder.group] = groups.get(holder.group, 0) + allocation.event.size
+        groups[holder.group] += allocation.event.size
         if holder.line:
-            of_lines[holder.line] = of_lines.get(holder.line, 0) + allocation.event.size
-    lines = tuple(sorted(of_lines, key=lambda line: -of_lines[line])[:_LINES])
+            of_lines[holder.line] += allocation.event.size
+    lines = tuple(line for line, _ in of_lines.most_common(_LINES))
     known = {id(allocation): device.holders[allocation.event.op] for allocation in live}
     holders, ending = _of_lines(live, device), _of_lines(replay.left, device)
     named = sum(allocation.event.size for allocation in live if known[id(allocation)].line)
@@ -99,7 +99,7 @@ def _of_device(device: torch_snapshot.DeviceHistory, pid: int | None, notes: lis
         device_free_bytes=device.device_free,
         holders=tuple(holders[:MOST_HOLDERS]),
         more_bytes=sum(holder.allocated_bytes for holder in holders[MOST_HOLDERS:]),
-        groups=dict(sorted(groups.items(), key=lambda item: -item[1])),
+        groups=dict(groups.most_common()),
         lines=lines,
         moments=tuple(_torch_moments(replay, device, lines)) if device.recorded else (),
         recorded_seconds=(end - first) / _PICO,
@@ -188,10 +188,9 @@ def _profile(allocator: str, windows: list[Window], names: Names, pid: int | Non
     live = replay.peak
     names.end = replay.end
     meanings = names.meanings(live)
-    groups: dict[str, int] = {}
+    groups: Counter[str] = Counter()
     for allocation in live:
-        group = meanings[id(allocation)].group
-        groups[group] = groups.get(group, 0) + allocation.event.size
+        groups[meanings[id(allocation)].group] += allocation.event.size
     by_op: dict[tuple[str, str], Meaning] = {}
 
     def group_of(allocation: Allocation) -> str:
@@ -239,7 +238,7 @@ def _profile(allocator: str, windows: list[Window], names: Names, pid: int | Non
         fragmentation=fragmentation,
         holders=tuple(shown),
         more_bytes=sum(holder.allocated_bytes for holder in holders[MOST_HOLDERS:]),
-        groups=dict(sorted(groups.items(), key=lambda item: -item[1])),
+        groups=dict(groups.most_common()),
         moments=tuple(moments),
         recorded_seconds=sum(w.events[-1].at - w.events[0].at for w in windows) / _PICO,
         windows=len(windows),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -141,10 +142,10 @@ def _profile(
         for (line, called, kind), ones in samples.items()
     ]
     holders.sort(key=lambda op: (-op.allocated_bytes, op.source))
-    groups: dict[str, int] = {}
+    groups: Counter[str] = Counter()
     for holder in holders:
-        groups[holder.group] = groups.get(holder.group, 0) + holder.allocated_bytes
-    total = sum(groups.values())
+        groups[holder.group] += holder.allocated_bytes
+    total = groups.total()
     return MemoryProfile(
         tool="jax",
         device=device,
@@ -156,7 +157,7 @@ def _profile(
         named_bytes=sum(holder.allocated_bytes for holder in holders if holder.source),
         holders=tuple(holders[:_MOST_HOLDERS]),
         more_bytes=sum(holder.allocated_bytes for holder in holders[_MOST_HOLDERS:]),
-        groups=dict(sorted(groups.items(), key=lambda item: -item[1])),
+        groups=dict(groups.most_common()),
         has_history=False,
         timed=False,
         ended_at=at,

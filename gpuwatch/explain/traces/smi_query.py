@@ -8,6 +8,7 @@ Layouts: drivers 515 to 610.
 from __future__ import annotations
 
 import datetime
+import html
 import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
@@ -34,8 +35,6 @@ _LACKS = Missing("not_supported", detail="nvidia-smi says N/A")
 _NOT_PRINTED = Missing("unknown", detail="not in the output of nvidia-smi -q")
 _NOTHING = frozenset({"", "n/a", "[n/a]", "none yet", "not supported", "[not supported]"})
 _DEPRECATED = "requested functionality"
-_ENTITIES = {"&lt;": "<", "&gt;": ">", "&quot;": '"', "&apos;": "'", "&amp;": "&"}
-_ENTITY = re.compile("|".join(_ENTITIES))
 
 
 class SmiQueryReader:
@@ -83,7 +82,7 @@ class SmiQueryReader:
             if self._inside is None:
                 self._inside = _below_gpu(path)
             if text := leaf[2].strip():
-                self._tree.put([*self._inside, leaf[1]], _unescaped(text))
+                self._tree.put([*self._inside, leaf[1]], html.unescape(text))
             return True
         self._inside = None
         for match in _TAG.finditer(line):
@@ -103,9 +102,9 @@ class SmiQueryReader:
                 path.append(name)
             inside = _below_gpu(path)
             if inside == ["processes", "process_info"]:
-                self._tree.row("processes")
+                self._tree.row()
             if inside and text.strip():
-                self._tree.put(inside, _unescaped(text))
+                self._tree.put(inside, html.unescape(text))
         return True
 
     def _text_line(self, line: str) -> bool:
@@ -152,10 +151,6 @@ def _below_gpu(path: list[str]) -> list[str]:
     return path[path.index("gpu") + 1 :] if "gpu" in path else path[1:]
 
 
-def _unescaped(text: str) -> str:
-    return _ENTITY.sub(lambda match: _ENTITIES[match[0]], text)
-
-
 class _Gpu:
     def __init__(self, bus: str) -> None:
         self.bus = bus
@@ -175,7 +170,7 @@ class _Tree:
         if len(self.gpus) < _MOST_GPUS:
             self.gpus.append(_Gpu(bus[:_LONGEST]))
 
-    def row(self, part: str) -> None:
+    def row(self) -> None:
         if self.gpus and len(self.gpus[-1].processes) < _MOST_ROWS:
             self.gpus[-1].processes.append({})
 
@@ -188,7 +183,7 @@ class _Tree:
         if path[0] == "processes":
             # Text has no row of its own: the instance's numbers precede the process.
             if (last == "gpu_instance_id" and len(path) == 2) or not gpu.processes:
-                self.row("processes")
+                self.row()
             if gpu.processes:
                 gpu.processes[-1].setdefault("pid" if last == "process_id" else last, value)
         elif path[0] in ("mig_device", "mig_devices"):

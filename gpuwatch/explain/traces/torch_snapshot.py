@@ -103,14 +103,6 @@ def is_snapshot(value: Any) -> bool:
     return isinstance(value, dict) and isinstance(value.get("segments"), list) and "device_traces" in value
 
 
-@dataclass(frozen=True, slots=True)
-class _Block:
-    address: int
-    size: int
-    requested: int
-    stack: Stack
-
-
 class _Reader:
     """Walks a snapshot, with a bounded number of steps."""
 
@@ -131,7 +123,7 @@ class _Reader:
 def _devices(value: dict[str, Any]) -> list[DeviceHistory]:
     reader = _Reader()
     found: dict[int, DeviceHistory] = {}
-    blocks: dict[int, dict[int, _Block]] = {}
+    blocks: dict[int, dict[int, Change]] = {}
     for segment in reader.each(value["segments"]):
         device = _device(segment, found)
         if device is None:
@@ -175,11 +167,12 @@ def _take_segment(device: DeviceHistory, segment: Mapping[str, Any], in_use: int
     device.segments[key] = count + 1, reserved, allocated + in_use, max(free, largest)
 
 
-def _block(at: int, size: int, block: Mapping[str, Any], reader: _Reader) -> _Block:
+def _block(at: int, size: int, block: Mapping[str, Any], reader: _Reader) -> Change:
     history = block.get("history")  # PyTorch 2.0
     last = history[0] if isinstance(history, list) and history and isinstance(history[0], dict) else {}
     requested = _whole(block.get("requested_size")) or _whole(last.get("real_size")) or size
-    return _Block(at, size, requested, reader.stacks.read(block.get("frames") or last.get("frames")))
+    stack = reader.stacks.read(block.get("frames") or last.get("frames"))
+    return Change(0, False, at, size, requested, stack, before=True)
 
 
 def _device(entry: Mapping[str, Any], found: dict[int, DeviceHistory]) -> DeviceHistory | None:
@@ -190,7 +183,7 @@ def _device(entry: Mapping[str, Any], found: dict[int, DeviceHistory]) -> Device
 
 
 def _history(
-    device: DeviceHistory, entries: list[Mapping[str, Any]], blocks: Mapping[int, _Block], reader: _Reader
+    device: DeviceHistory, entries: list[Mapping[str, Any]], blocks: Mapping[int, Change], reader: _Reader
 ) -> None:
     """The events of a device: first what was alive before its history begins, then the history."""
     started = min((_whole(entry.get("time_us")) for entry in entries if entry.get("time_us")), default=0)
@@ -224,7 +217,7 @@ def _history(
             device.failed_at = reader.stacks.read(entry.get("frames")).line
     for address, block in blocks.items():
         if address not in live:
-            before[address] = Change(0, False, address, block.size, block.requested, block.stack, before=True)
+            before[address] = block
     device.recorded = bool(changes)
     changes = [*before.values(), *changes]
     if device.failed_at:
