@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pytest
 
 from gpuwatch.explain.diagnosis.explain import explain
-from gpuwatch.explain.diagnosis.reference.advice import TABLE, Advice, compiled
+from gpuwatch.explain.diagnosis.reference.advice import TABLE, Advice
 
 _NO_DRIVER = "RuntimeError: Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU"
 _DSO = "E tensorflow/stream_executor/cuda/cuda_diagnostics.cc:313] kernel version 455.32.0 does not match DSO version 460.73.1 -- cannot find working devices"
@@ -156,7 +156,7 @@ def test_nothing_is_advised_that_was_done_already(sample: Sample) -> None:
     assert again.action != first.action
     assert sample.then in again.action
     for cell in TABLE.get(again.id, ()):
-        if cell.done and compiled(cell.done).search(sample.done):
+        if cell.done and cell.done.search(sample.done):
             assert not _is(cell, again.action)
 
 

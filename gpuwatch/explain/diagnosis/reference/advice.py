@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -24,14 +24,14 @@ class Advice(NamedTuple):
 
     action: str
     """With the named groups of ``says`` in braces, where it has any."""
-    says: str = ""
-    """What one of the finding's lines says (a regular expression, in any case); empty: whatever it says."""
+    says: re.Pattern[str] | None = None
+    """What one of the finding's lines says, in any case; None: whatever it says."""
     environment: str = ""
     """As in the topics ``environment.*``; empty: any."""
     framework: str = ""
     """Empty: any."""
-    done: str = ""
-    """How the log shows that this was done already (a regular expression): then the next cell is tried."""
+    done: re.Pattern[str] | None = None
+    """How the log shows that this was done already: then the next cell is tried."""
 
 
 def _read() -> dict[str, tuple[Advice, ...]]:
@@ -42,8 +42,9 @@ def _read() -> dict[str, tuple[Advice, ...]]:
             causes = line.strip("[]").split()
         elif line.startswith("    "):
             name, _, value = line.strip().partition(" ")
+            part: Any = re.compile(value, re.IGNORECASE) if name in ("says", "done") else value
             for cause in causes:
-                table[cause][-1] = table[cause][-1]._replace(**{name: value})
+                table[cause][-1] = table[cause][-1]._replace(**{name: part})
         elif line and not line.startswith("#"):
             for cause in causes:
                 table.setdefault(cause, []).append(Advice(line))
@@ -52,11 +53,6 @@ def _read() -> dict[str, tuple[Advice, ...]]:
 
 TABLE = _read()
 """By cause: the cells of ``advice.txt``."""
-
-
-def compiled(pattern: str) -> re.Pattern[str]:
-    """A cell's expression, which no letter case changes."""
-    return re.compile(pattern, re.IGNORECASE)
 
 
 _ORDER = (
@@ -76,12 +72,6 @@ _NEUTRAL = (
     " LD_LIBRARY_PATH (PATH on Windows)."
 )
 _ENVIRONMENT = "environment."
-_CELLS = {
-    cause: [
-        (cell, compiled(cell.says) if cell.says else None, compiled(cell.done) if cell.done else None) for cell in row
-    ]
-    for cause, row in TABLE.items()
-}
 
 
 def framework_of(evidence: Evidence, lines: Iterable[str] = ()) -> str:
@@ -110,15 +100,15 @@ def advice(
     said = list(lines)
     shown = "\n".join(line for kept in (log.evidence.values() if log is not None else ()) for line in kept)
     for name in (framework, TORCH) if framework in _ON_TORCH else (framework,):
-        for cell, says, done in _CELLS.get(cause, ()):
+        for cell in TABLE.get(cause, ()):
             if cell.framework not in ("", name):
                 continue
             if cell.environment and cell.environment not in environments:
                 continue
-            if least and says is None and not (cell.environment and least == "environment"):
+            if least and cell.says is None and not (cell.environment and least == "environment"):
                 continue
-            match = next(filter(None, map(says.search, said)), None) if says is not None else None
-            if (says is not None and match is None) or (done is not None and done.search(shown)):
+            match = next(filter(None, map(cell.says.search, said)), None) if cell.says is not None else None
+            if (cell.says is not None and match is None) or (cell.done is not None and cell.done.search(shown)):
                 continue
             return cell.action.format(**match.groupdict()) if match is not None and match.groupdict() else cell.action
     return ""
