@@ -37,7 +37,7 @@ from gpuwatch.explain.diagnosis.conditions.sample_context import Memory, SampleC
 from gpuwatch.explain.diagnosis.conditions.throttling import ClockEpisodes, Episode
 from gpuwatch.explain.diagnosis.engine import broken, diagnose, in_order, rules_for
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.rule_registry import note_of
+from gpuwatch.explain.diagnosis.rule_registry import no_problem
 from gpuwatch.machine.history.device_events import DeviceEvents
 from gpuwatch.machine.history.gaps import UNOBSERVED, unobserved_limit
 from gpuwatch.machine.history.machine_event import Begun, MachineEvent, onset_key
@@ -411,7 +411,7 @@ class Conditions:
     # -- healthy --------------------------------------------------------------------------------
 
     def _nothing_wrong(self, snapshot: Snapshot, since: float) -> Finding:
-        found = note_of("healthy", certainty="likely", evidence=looked_at(snapshot, self.observed, self.unobserved))
+        found = no_problem(evidence=looked_at(snapshot, self.observed, self.unobserved))
         return replace(found, since=utc(since))
 
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from gpuwatch.core.model.findings import CAUSES, SEVERITY_ORDER, Finding
 from gpuwatch.explain.diagnosis.conditions import snapshot_rule
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.rule_registry import RULES, Rule, finding, note_of, warning_of
+from gpuwatch.explain.diagnosis.rule_registry import RULES, Rule, finding, no_problem, warning_of
 from gpuwatch.explain.diagnosis.rules import compute_mode, partition
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def _weighed(results: Iterable[Finding], evidence: Evidence) -> list[Finding]:
 def _nothing(evidence: Evidence, others: Iterable[Finding]) -> Finding:
     """The finding if no rule finds anything; a log alone allows a weaker claim than a run or a machine."""
     if evidence.log is None or evidence.run is not None or evidence.snapshot is not None:
-        return note_of("healthy", certainty="likely")
+        return no_problem()
     from gpuwatch.explain.diagnosis.no_finding import nothing_found
 
     return nothing_found(evidence.log, others)

@@ -9,7 +9,7 @@ from itertools import takewhile
 from gpuwatch.core.formatting.text import printable, shorten
 from gpuwatch.core.masking.secrets import mask_text
 from gpuwatch.core.model.findings import Certainty, Finding
-from gpuwatch.explain.diagnosis.rule_registry import finding, note_of, warning_of
+from gpuwatch.explain.diagnosis.rule_registry import finding, no_problem, note_of, warning_of
 from gpuwatch.explain.diagnosis.rules.meanings import Meaning, named
 from gpuwatch.explain.diagnosis.rules.program_messages import meaning, of_a_kind, way_out
 from gpuwatch.explain.logs import interrupts, last_lines
@@ -109,19 +109,17 @@ def nothing_found(log: LogFacts, others: Iterable[Finding] = ()) -> Finding:
         where = "last line" if log.last_line_tells else "near its end" if near else "before its last lines"
         beginning = _at_its_end(log) or "No failure in it"
         title = f"{beginning}; {where}: {shorten(mask_text(printable(line)), _SHOWN)}"
-        return note_of("healthy", certainty="likely", title=title, evidence=(line, log.logged_error))
+        return no_problem(title=title, evidence=(line, log.logged_error))
     if names_a_gpu:
-        return note_of("healthy", certainty="likely")
+        return no_problem()
     if not on_cpu:
         if log.last_warning:
-            return note_of("healthy", certainty="likely", title=_ONLY_WARNED, evidence=(log.last_warning,))
+            return no_problem(title=_ONLY_WARNED, evidence=(log.last_warning,))
         if log.plain_last_line:
             beginning, action = ("No failure in it; last line", "") if log.frameworks else (_NO_FRAMEWORK, _WHAT_TELLS)
             beginning = f"{past}; last line" if (past := _at_its_end(log)) else beginning
             title = f"{beginning}: {shorten(mask_text(printable(log.plain_last_line)), _SHOWN)}"
-            return note_of(
-                "healthy",
-                certainty="likely",
+            return no_problem(
                 title=title,
                 evidence=(log.plain_last_line, log.logged_error),
                 action=action,
@@ -130,11 +128,9 @@ def nothing_found(log: LogFacts, others: Iterable[Finding] = ()) -> Finding:
             return note_of(
                 "unknown", certainty="likely", title=NOTHING_KNOWN, evidence=(log.last_line,), action=_WHAT_TELLS
             )
-        return note_of("healthy", certainty="likely", title=_ERRORS_BEFORE if log.errors else _DEVICE_UNKNOWN)
+        return no_problem(title=_ERRORS_BEFORE if log.errors else _DEVICE_UNKNOWN)
     placed = sum(placement.count for placement in log.placements)
-    return note_of(
-        "healthy",
-        certainty="likely",
+    return no_problem(
         title=NO_GPU_NAMED,
         evidence=(
             *log.lines_of("tensorflow.started")[-1:],
@@ -167,12 +163,12 @@ def _stopped(log: LogFacts) -> Finding | None:
     told = log.told_interrupt or (f"{last.type}: {last.message}".rstrip(": ") if last is not None else "")
     if not told or "server.started" in log.topics:
         by_a_person = bool(told) and interrupts.of_keyboard(log.told_interrupt) and not log.doubt
-        told_so = note_of("healthy", certainty="likely", title=_SERVER_STOPPED, evidence=(told,))
+        told_so = no_problem(title=_SERVER_STOPPED, evidence=(told,))
         return told_so if by_a_person and log.last_lines_tell != last_lines.FAILED else None
     if last is None and _TIME_LIMIT.search(told) is not None:
-        return note_of("healthy", certainty="likely", title=_AT_ITS_LIMIT, evidence=(told,))
+        return no_problem(title=_AT_ITS_LIMIT, evidence=(told,))
     if last is not None and last_lines.did_it_all(log.telling_last_line):
-        return note_of("healthy", certainty="likely", title=_AFTER_WORK, evidence=(log.telling_last_line,))
+        return no_problem(title=_AFTER_WORK, evidence=(log.telling_last_line,))
     while_started = last is not None and last.message == "terminated"
     how = "interrupted (Ctrl+C, SIGINT)" if last is not None or interrupts.of_sigint(told) else "stopped from outside"
     title, action = f"It was {how}; until then the log shows no failure", ""

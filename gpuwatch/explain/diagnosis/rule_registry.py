@@ -96,3 +96,5 @@ note_of = partial(finding, severity="info")
 warning_of = partial(finding, severity="warning")
 error_of = partial(finding, severity="error")
 """Findings of a cause by their severity."""
+no_problem = partial(note_of, "healthy", certainty="likely")
+"""The finding that nothing is wrong."""

@@ -27,7 +27,7 @@ from gpuwatch.explain.diagnosis.memory.oom_arithmetic import OTHERS_UNKNOWN, WHO
 from gpuwatch.explain.diagnosis.memory.oom_facts import full_device, growth_of, judgement, on_host, ooms_of
 from gpuwatch.explain.diagnosis.memory.others_memory import beside, entry_of, trifling
 from gpuwatch.explain.diagnosis.reference.advice import framework_of, memory_action
-from gpuwatch.explain.diagnosis.rule_registry import error_of, finding, note_of, rule
+from gpuwatch.explain.diagnosis.rule_registry import error_of, finding, no_problem, rule
 from gpuwatch.explain.diagnosis.rules.meanings import named, table
 from gpuwatch.explain.diagnosis.rules.phrasing import at
 from gpuwatch.explain.logs.clean import device as device_name
@@ -161,7 +161,7 @@ def _handled(log: LogFacts) -> Finding:
     """A failure that the program handled: it worked on, by its own later lines."""
     lines = (*log.lines_of("memory.oom"), *log.lines_of("memory.retried"), log.telling_last_line)
     title = "Memory ran out, and the program went on: no failure in it"
-    return note_of("healthy", certainty="likely", title=title, evidence=lines)
+    return no_problem(title=title, evidence=lines)
 
 
 def _whatever_the_batch(evidence: Evidence, oom: Oom, cause: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.reference.advice import framework_of, gpu_build
-from gpuwatch.explain.diagnosis.rule_registry import finding, note_of, rule, warning_of
+from gpuwatch.explain.diagnosis.rule_registry import finding, no_problem, rule, warning_of
 from gpuwatch.explain.diagnosis.rules.program_errors import line_of, names_cause
 from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.last_lines import finished
@@ -46,7 +46,7 @@ def no_gpu_without_why(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
         return
     if finished(log.telling_last_line):
         told = (log.telling_last_line, *lines)
-        yield note_of("healthy", certainty="likely", title="The program finished, without a GPU", evidence=told)
+        yield no_problem(title="The program finished, without a GPU", evidence=told)
         return
     ended = requires_a_gpu(log)
     yield finding(
