@@ -47,10 +47,6 @@ _STAMP = re.compile(r"^[IWEF]\d{4} [\d:.]+\s+\d+ ")
 _OWN = "GPUWATCH_"
 _SIMULATION = frozenset({"LD_LIBRARY_PATH", "LD_PRELOAD", "TF_PLUGGABLE_DEVICE_LIBRARY_PATH"})
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
-_SET_FOR_PROGRAM = (
-    f"{_VISIBLE} is not set in this shell: it was set for this program only (before its command, in a job script, or"
-    " in the program itself). Remove it there, or set it to the GPUs to use (0, or a UUID)."
-)
 # Sources, the first one first.
 _PROGRAM, _DOCTOR, _MACHINE, _EARLIER, _PROBE = range(5)
 _CAUSES = (*ENDED_WORK, *NO_GPU)
@@ -151,7 +147,11 @@ def _where_it_was_set(found: SourcedFinding, gathered: Diagnostic) -> SourcedFin
         return found
     if not any(source_of(run) in found.sources and _VISIBLE in run.environment for run in gathered.programs):
         return found
-    return msgspec.structs.replace(found, action=_SET_FOR_PROGRAM)
+    return msgspec.structs.replace(
+        found,
+        action=f"{_VISIBLE} is not set in this shell: it was set for this program only (before its command, in a job"
+        " script, or in the program itself). Remove it there, or set it to the GPUs to use (0, or a UUID).",
+    )
 
 
 def _joined(listed: Iterable[tuple[int, Finding, str]]) -> list[SourcedFinding]:

@@ -18,12 +18,6 @@ _PAUSE = 60.0
 _RETRANSMITTED = frozenset({"nvlink.crc_errors", "nvlink.receive_errors"})
 """Errors that the link retransmits. By NVIDIA they matter from 100 a second (``dcgm_gpu_hardware_limits.h`` of DCGM,
 DCGM_LIMIT_MAX_NVLINK_CRC_ERROR); a count since the reset is not a rate, however large."""
-_CHECK_LINKS = (
-    "Check nvidia-smi nvlink -e, and dmesg for Xid 74; reset the GPUs (nvidia-smi -r), and have bridge, cable or "
-    "NVSwitch checked if the counter grows again."
-)
-_WATCH_LINKS = "Nothing to do while the count does not grow: the link retransmitted. From 100 a second it is faulty."
-_RESET = "End the work on this GPU and reset it (nvidia-smi -r); look for Xid 48, 63, 64, 94 or 95 in dmesg."
 
 
 class Counters(Condition):
@@ -134,7 +128,7 @@ class MemoryErrors(Counters):
     looks_for = "uncorrected memory errors (ECC)"
     needs = ("ecc.uncorrected",)
     one_sample = True
-    action = _RESET
+    action = "End the work on this GPU and reset it (nvidia-smi -r); look for Xid 48, 63, 64, 94 or 95 in dmesg."
     words: ClassVar[Mapping[str, str]] = {
         "ecc.uncorrected": "uncorrected ECC errors",
         "ecc.sram_uncorrected": "uncorrected SRAM errors",
@@ -171,8 +165,13 @@ class LinkErrors(Counters):
     name = "nvlink-errors"
     looks_for = "NVLink errors"
     one_sample = True
-    action = _CHECK_LINKS
-    action_of_note = _WATCH_LINKS
+    action = (
+        "Check nvidia-smi nvlink -e, and dmesg for Xid 74; reset the GPUs (nvidia-smi -r), and have bridge, cable or "
+        "NVSwitch checked if the counter grows again."
+    )
+    action_of_note = (
+        "Nothing to do while the count does not grow: the link retransmitted. From 100 a second it is faulty."
+    )
     words: ClassVar[Mapping[str, str]] = {
         "nvlink.failed_recoveries": "failed NVLink recoveries",
         "nvlink.recoveries": "NVLink recoveries",

@@ -33,9 +33,8 @@ class CpuReason(NamedTuple):
     action: str
 
 
-_UNHIDE = "If not intended: unset CUDA_VISIBLE_DEVICES and restart the program."
 _ACTIONS = {
-    "visibility.hidden": _UNHIDE,
+    "visibility.hidden": "If not intended: unset CUDA_VISIBLE_DEVICES and restart the program.",
     "visibility.bad-ordinal": "Set CUDA_VISIBLE_DEVICES to GPUs that exist (nvidia-smi -L) and restart the program.",
     "build.cpu-only": "Install the CUDA build of the framework in its environment.",
     "unknown": "Run gpuwatch doctor --python with this process's interpreter: it says what keeps it from the GPUs.",

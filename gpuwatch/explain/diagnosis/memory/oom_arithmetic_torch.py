@@ -27,10 +27,6 @@ _WHO_ELSE = (
     "See in nvidia-smi who holds the {} beside this process: if another program does, end it or use another GPU"
     " (CUDA_VISIBLE_DEVICES). Else {}."
 )
-_REFUSED = (
-    "Restart the program, then the driver (reboot) if it keeps refusing memory that it reports as free;"
-    " on Windows, enlarge the paging file, which must cover GPU memory too."
-)
 
 
 def judge_torch(oom: Oom) -> tuple[str, str, bool, str] | None:
@@ -76,7 +72,8 @@ def judge_torch(oom: Oom) -> tuple[str, str, bool, str] | None:
             "driver.bad-state",
             f"{beyond}, of which this process held {size(own)}: no other process explains it",
             False,
-            _REFUSED,
+            "Restart the program, then the driver (reboot) if it keeps refusing memory that it reports as free;"
+            " on Windows, enlarge the paging file, which must cover GPU memory too.",
         )
     if not room and (own + free < _MOSTLY * total or (own < _MOSTLY * total and held > own)):
         return (

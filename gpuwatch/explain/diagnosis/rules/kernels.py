@@ -18,16 +18,10 @@ from gpuwatch.explain.logs.topics import outright
 
 _OUT_OF_BOUNDS = frozenset({700, 716})
 
-_FIND_THE_OP = (
-    "Run it again with CUDA_LAUNCH_BLOCKING=1, which shows the op, or the step on the CPU, which names a wrong index;"
-    " compute-sanitizer names the kernel. Suspect the card only if other programs fail on it too, or if dmesg has"
-    " Xid 48, 74 or 79."
-)
 _RESET = "Drain the GPU and reset it (nvidia-smi -r), and try another one; the kernel's log (dmesg) may say more."
 _OFF_THE_BUS = Xid(at=0.0, code=OFF_THE_BUS)
 _RECOVERY = 154
 """The driver tells which reset the GPU needs: of no program, though of no card for certain."""
-_CRASHED = "A kernel crashed: usually a bug in it, or an index out of range"
 
 
 @rule("hardware.fault", "unknown")
@@ -98,9 +92,11 @@ def fault_in_a_kernel(evidence: Evidence) -> Iterator[Finding]:
         severity,
         title="A kernel made an illegal memory access: usually an index out of range or a bug in the kernel"
         if code in _OUT_OF_BOUNDS
-        else _CRASHED,
+        else "A kernel crashed: usually a bug in it, or an index out of range",
         evidence=lines,
-        action=_FIND_THE_OP,
+        action="Run it again with CUDA_LAUNCH_BLOCKING=1, which shows the op, or the step on the CPU, which names a"
+        " wrong index; compute-sanitizer names the kernel. Suspect the card only if other programs fail on it too, or"
+        " if dmesg has Xid 48, 74 or 79.",
     )
 
 

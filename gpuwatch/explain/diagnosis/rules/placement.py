@@ -441,7 +441,6 @@ def _called(fallback: Fallback) -> str:
     return f"{fallback.kind} ({fallback.line})" if fallback.line and fallback.line != fallback.scope else fallback.kind
 
 
-_REPLICAS = "Pass the strategy only devices of tf.config.list_logical_devices('GPU')."
 _FEWER = (
     "Start no more processes than there are GPUs (torchrun --nproc-per-node, the tensor-parallel size; a strategy: only"
     " devices of tf.config.list_logical_devices('GPU')), or request more from the scheduler (Slurm: --gres=gpu:N)."
@@ -471,5 +470,5 @@ def strategy_devices_missing(evidence: Evidence) -> Iterator[Finding]:
             f"the strategy's devices: {', '.join(map(str, result.get('devices', ())))}",
             f"logical devices: {', '.join(run.devices.logical)}",
         ),
-        action=_REPLICAS,
+        action="Pass the strategy only devices of tf.config.list_logical_devices('GPU').",
     )
