@@ -94,7 +94,7 @@ class _End:
 @rule("unknown", program_messages.CAUSE)
 def unrecognised_error(evidence: Evidence) -> Iterator[Finding]:
     """The program ended with an unrecognised error, reported so that it does not look healthy."""
-    run, log = evidence.run, evidence.log
+    run, log = evidence.run, evidence.log if evidence.log is not None else LogFacts()
     if run is not None and (unreached(run) or (run.outcome.exit_code and broken_pool(evidence))):
         return  # reported as a limit of the simulation; with the process that was lost
     lines = _run_ended(run, log) if run is not None else _log_ended(log)
@@ -108,7 +108,7 @@ def unrecognised_error(evidence: Evidence) -> Iterator[Finding]:
         title = f"{_how_it_ended(run, log)} {shorten(lines[0], _IN_A_TITLE)}" if name.isidentifier() else ""
         end = _End(title, _READ_THE_END, lines)
     lines, action = end.lines, end.action
-    if log is not None and log.errors and lines and _is_about(lines[0], log.errors[-1]):
+    if log.errors and lines and _is_about(lines[0], log.errors[-1]):
         where = raised_at(log, log.errors[-1])
         lines = [lines[0], *where, *lines[1:]]
         if action == _READ_THE_END:
@@ -129,7 +129,7 @@ def refused_requests(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
             yield note_of("unknown", title=known.title, evidence=(line,), action=known.action)
 
 
-def _end_of_run(run: Run, log: LogFacts | None, lines: list[str]) -> _End | None:
+def _end_of_run(run: Run, log: LogFacts, lines: list[str]) -> _End | None:
     """The end of a program that was observed; None if nothing is known of it."""
     if (limited := _address_space(run, log, lines)) is not None:
         return limited
@@ -141,12 +141,12 @@ def _end_of_run(run: Run, log: LogFacts | None, lines: list[str]) -> _End | None
     return _by_topic(run, log, topic, lines)
 
 
-def _address_space(run: Run, log: LogFacts | None, lines: list[str]) -> _End | None:
+def _address_space(run: Run, log: LogFacts, lines: list[str]) -> _End | None:
     """The end by the limit of the address space, if there is one, not far away, and the system refused memory."""
     limit, peak = (run.results.get(name) for name in ADDRESS_SPACE)
     if not isinstance(limit, int) or limit - (peak if isinstance(peak, int) else 0) > _NEAR:
         return None
-    told = _once(lines, log.lines_of(reported_ends.FATAL, HOST_MEMORY) if log is not None else ())
+    told = _once(lines, log.lines_of(reported_ends.FATAL, HOST_MEMORY))
     refused = first(program_messages.SYSTEM, "\n".join(told))
     if refused is None or refused.key not in _OF_ADDRESS_SPACE:
         return None
@@ -154,10 +154,8 @@ def _address_space(run: Run, log: LogFacts | None, lines: list[str]) -> _End | N
     return _End(*named("address-space")[:2], [f"limit of its address space: {size(limit)}{measured}", *told], "likely")
 
 
-def _end_of_log(log: LogFacts | None, lines: list[str]) -> _End | None:
+def _end_of_log(log: LogFacts, lines: list[str]) -> _End | None:
     """The end that a log shows; None if nothing is known of it."""
-    if log is None:
-        return None
     topic = next(_endings(log), None)
     if topic == HOST_MEMORY and ends_log(log) and died_of_its_own(log):
         # The kernel may have killed another program.
@@ -185,10 +183,10 @@ def _endings(log: LogFacts) -> Iterator[str]:
             yield topic
 
 
-def _by_topic(run: Run | None, log: LogFacts | None, topic: str | None, lines: list[str]) -> _End | None:
+def _by_topic(run: Run | None, log: LogFacts, topic: str | None, lines: list[str]) -> _End | None:
     """What a topic of the log, the launcher's report or the last error says."""
-    told = log.lines_of(topic) if log is not None and topic is not None else ()
-    if log is not None and topic == TENSORRT:
+    told = log.lines_of(topic) if topic is not None else ()
+    if topic == TENSORRT:
         told = (*log.lines_of("tensorrt.message")[:1], *told)
     if topic == WORKER:
         lines = _once(told, lines)
@@ -197,7 +195,7 @@ def _by_topic(run: Run | None, log: LogFacts | None, topic: str | None, lines: l
     if topic is not None:
         reports = told or lines
         known = _meaning(["\n".join(reports), *reports]) if topic in _WITH_A_ROW else None
-        said = log.lines_of("ended.told") if log is not None and topic in _TOLD_BELOW else ()
+        said = log.lines_of("ended.told") if topic in _TOLD_BELOW else ()
         known = _meaning(said) or known
         if known is None:
             known = crash([" ".join((*lines, *said))]) if topic == reported_ends.CRASH else ENDINGS[topic]
@@ -206,7 +204,7 @@ def _by_topic(run: Run | None, log: LogFacts | None, topic: str | None, lines: l
         if topic == reported_ends.CRASH and (text := " ".join(said).partition("what():")[2].strip()):
             known = known._replace(title=f"A C++ exception was not caught: {shorten(text, _IN_A_TITLE)}")
         return _ended(known, _once(built, told, lines, said))
-    if log is not None and (report := reported(log))[0]:
+    if (report := reported(log))[0]:
         own = own_error(log)
         lines = _once(own_lines(log), raised_at(log, own) if own else (), report[1:], lines)
         built = [*filter(program_messages.meaning, log.lines_of(_ALSO_SAID[0]))][:1] if own is None else []
@@ -218,23 +216,22 @@ def _by_topic(run: Run | None, log: LogFacts | None, topic: str | None, lines: l
         if known is None and own is not None:
             return _End(in_a_process(log)[0], program_messages.what_to_do(own, log), lines)
         return _ended(known, lines) if known is not None else _End(*in_a_process(log), lines)
-    of_frame = program_messages.of_the_frame(log.errors[-1], log) if log is not None and log.errors else None
-    first_of_all = raised_first(log, log.errors[-1]) if log is not None and log.errors else ""
+    of_frame = program_messages.of_the_frame(log.errors[-1], log) if log.errors else None
+    first_of_all = raised_first(log, log.errors[-1]) if log.errors else ""
     if known := of_frame or _known(lines) or (program_messages.meaning(first_of_all) if first_of_all else None):
-        where = raised_at(log, log.errors[-1]) if log is not None and log.errors else ()
+        where = raised_at(log, log.errors[-1]) if log.errors else ()
         built = _built(known, log)
         return _ended(
             _meaning(built) or known,
-            _once(built, lines[:1], where, lines[1:], log.lines_of(*_ALSO_SAID) if log else ()),
+            _once(built, lines[:1], where, lines[1:], log.lines_of(*_ALSO_SAID)),
         )
     if (
-        log is not None
-        and log.errors
+        log.errors
         and _is_about(lines[0], error := log.errors[-1])
         and (known := _by_type(run, log, error, _how_it_ended(run, log))) is not None
     ):
         return _ended(known, _once(lines[:1], raised_at(log, error), lines[1:]))
-    if lines == [_CUT] and log is not None:
+    if lines == [_CUT]:
         title = (
             f"The log ends within the traceback of {name}, before its message"
             if (name := log.open_traceback_of)
@@ -250,9 +247,9 @@ def _by_topic(run: Run | None, log: LogFacts | None, topic: str | None, lines: l
     return None
 
 
-def _built(known: Meaning | None, log: LogFacts | None) -> list[str]:
+def _built(known: Meaning | None, log: LogFacts) -> list[str]:
     """What the compiler itself said, if all that is known is that it failed; the first line that has a meaning."""
-    if log is None or known is None or known.key not in ("compile", reported_ends.NOT_COMPILED):
+    if known is None or known.key not in ("compile", reported_ends.NOT_COMPILED):
         return []
     return [*filter(program_messages.meaning, log.lines_of(_ALSO_SAID[0]))][:1]
 
@@ -270,10 +267,8 @@ def _ended(known: Meaning, lines: list[str]) -> _End:
     return _End(known.title, known.action, lines, cause=known.cause)
 
 
-def _topic(log: LogFacts | None) -> str | None:
+def _topic(log: LogFacts) -> str | None:
     """The topic of the end that the log shows, else the one that a launcher reports."""
-    if log is None:
-        return None
     return next((topic for topic in ENDINGS if topic in log.topics), None) or _reported_topic(log)
 
 
@@ -292,11 +287,11 @@ def _is_about(line: str, error: RunError) -> bool:
     return line.startswith(error.type) or (len(said) >= _TELLING and said in line)
 
 
-def _how_it_ended(run: Run | None, log: LogFacts | None) -> str:
+def _how_it_ended(run: Run | None, log: LogFacts) -> str:
     """What is certain of the last exception: without a traceback it may have been handled and only printed."""
     if run is not None and run.verdict == "interrupted":
         return "Before it was interrupted, it raised"
-    if run is not None or log is None:
+    if run is not None:
         return "It ended in"
     if log.last_error_in:
         return f"A {log.last_error_in} of the program ended in"
@@ -318,7 +313,7 @@ def _known(lines: list[str]) -> Meaning | None:
     return program_messages.meaning(last) or compiler
 
 
-def _run_ended(run: Run, log: LogFacts | None) -> list[str]:
+def _run_ended(run: Run, log: LogFacts) -> list[str]:
     """The finding about a run's end that nothing else explains."""
     if run.ooms:
         return []
@@ -337,7 +332,7 @@ def _run_ended(run: Run, log: LogFacts | None) -> list[str]:
     named = f" ({number.name})" if number is not None else ""
     ending = f"killed by signal {run.outcome.signal}" if run.outcome.signal else f"exit code {run.outcome.exit_code}"
     ending += named
-    last = log.errors[-1:] if log is not None else []
+    last = log.errors[-1:]
     return [*map(line_of, last), ending]
 
 
@@ -362,10 +357,8 @@ def _deadline(run: Run) -> Finding:
     )
 
 
-def _log_ended(log: LogFacts | None) -> list[str]:
+def _log_ended(log: LogFacts) -> list[str]:
     """The failure at the end of a log that nothing else explains."""
-    if log is None:
-        return []
     if _explains(log):
         return []
     passed = of_keyboard(log.told_interrupt) and not ends_log(log) and not log.reported_end
@@ -408,10 +401,8 @@ def _nothing_after(log: LogFacts) -> bool:
     return raised and (near or log.another_worked) and not log.printed_after_error and not log.last_error_went_on
 
 
-def _explains(log: LogFacts | None) -> bool:
+def _explains(log: LogFacts) -> bool:
     """Whether a log names a cause that can end the program."""
-    if log is None:
-        return False
     ran_out = bool(log.ooms) and not log.oom_survived
     without = {"memory.masked"} if "ended.assert" in log.topics else set()
     return ran_out or names_cause(log.topics.keys() - without)
