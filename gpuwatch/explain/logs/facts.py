@@ -232,11 +232,6 @@ class LogFacts(msgspec.Struct, kw_only=True):
     unrecognised: list[str] = []
     """Lines of TensorFlow's GPU sources that no rule knows: they show when formats change."""
 
-    @property
-    def colocation(self) -> Colocation | None:
-        """The last colocation report."""
-        return self.colocations[-1] if self.colocations else None
-
     def note(self, topic: str, line: str) -> None:
         """Counts ``topic`` and keeps its first distinct lines."""
         self.topics[topic] = self.topics.get(topic, 0) + 1

@@ -98,6 +98,7 @@ class Occurrence:
     samples: int = 0
     holding: int = 0
     figures: dict[str, Figure] = field(default_factory=dict)
+    """The numbers of its signs; none for one that none of them had."""
     _after: tuple[int, float] = (0, 0.0)
     """Samples since it last held, and seconds: they belong to it if it holds again."""
     _held_before: bool | None = None
@@ -149,13 +150,9 @@ class Occurrence:
         if self.appears > 0:
             self.level = min(1.0, self.level + self.known / self.appears)
 
-    def figure(self, name: str) -> Figure | None:
-        """A number of its signs; None if none of them had it."""
-        return self.figures.get(name)
-
     def mean(self, name: str, unit: str) -> str:
         """``1410 MHz``: the mean of a number while it held; empty if it was never read."""
-        figure = self.figure(name)
+        figure = self.figures.get(name)
         return f"{figure.mean:.0f} {unit}" if figure is not None else ""
 
     @property

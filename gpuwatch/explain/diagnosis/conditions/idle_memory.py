@@ -82,12 +82,12 @@ class IdleMemory(Condition):
             used = ", ".join(str(row.device_index) for row in elsewhere)
             action = f"It only computes on GPU {used}: start it with CUDA_VISIBLE_DEVICES={used} to keep this one free."
         age = process.run_seconds(context.at)
-        busy = occurrence.figure("busy")
+        busy = occurrence.figures.get("busy")
         alone = busy is not None and busy.mean <= IDLE
         if single and not alone:
             return None
         where = f"idle {seen_as(device)}" if alone else f"{seen_as(device)} and does not compute there"
-        others = occurrence.figure("others")
+        others = occurrence.figures.get("others")
         whose = "" if alone else ", by others" * (others is not None and others.most > IDLE)
         whose += "" if alone else ": the driver has no kernel sample of this process"
         return self.report(
@@ -109,7 +109,7 @@ class IdleMemory(Condition):
 
 def _instead(occurrence: Occurrence) -> str:
     """A process that computes meanwhile has its ops elsewhere: silent soft placement looks like this from outside."""
-    cpu = occurrence.figure("cpu")
+    cpu = occurrence.figures.get("cpu")
     if cpu is None or cpu.mean < _WORKS:
         return ""
     return (

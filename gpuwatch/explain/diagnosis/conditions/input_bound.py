@@ -88,8 +88,8 @@ class InputBound(Condition):
     def finding(self, occurrence: Occurrence, context: SampleContext) -> Finding | None:
         """Inferred, so ``likely``: a program that launches very small kernels looks the same from outside."""
         process = occurrence.process
-        low, high, rises = (occurrence.figure(name) for name in ("least", "most", "rises"))
-        cpu, disk = occurrence.figure("cpu"), occurrence.figure("disk")
+        low, high, rises = (occurrence.figures.get(name) for name in ("least", "most", "rises"))
+        cpu, disk = occurrence.figures.get("cpu"), occurrence.figures.get("disk")
         framework = (process.framework or "").partition(" ")[0]
         teeth = ""
         if rises is not None and low is not None and high is not None and rises.mean >= _WINDOW / 2:

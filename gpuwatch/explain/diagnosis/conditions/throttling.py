@@ -93,7 +93,7 @@ def _numbers(device: Device) -> dict[str, float | None]:
 
 def _lost(occurrence: Occurrence, context: SampleContext) -> tuple[float | None, str]:
     """The share of the clock that was lost, and a line with the loss in MHz."""
-    device, clock = occurrence.device, occurrence.figure("clock")
+    device, clock = occurrence.device, occurrence.figures.get("clock")
     if clock is None:
         return None, ""
     free = context.memory.free_clock.get(device.uuid)
@@ -160,7 +160,7 @@ class Thermal(_Throttled):
         """A warning, however little is lost: what one sample shows, a longer time does not take back."""
         device = occurrence.device
         reasons = clock_reasons(device) or frozenset()
-        measured = occurrence.figure("temperature")
+        measured = occurrence.figures.get("temperature")
         hot = heat(device, measured.mean if measured is not None else None)
         counted = device.number("events.thermal_percent")
         return self.report(
@@ -271,7 +271,7 @@ def _power_evidence(occurrence: Occurrence, context: SampleContext, of: frozense
         f"the driver's reasons: {'+'.join(sorted((clock_reasons(device) or frozenset()) & of))}",
         f"{draw} on average of {limit:.0f} W" if draw and limit else "",
         _lost(occurrence, context)[1],
-        f"utilization {occurrence.mean('busy', '%')}" if occurrence.figure("busy") else "",
+        f"utilization {occurrence.mean('busy', '%')}" if occurrence.figures.get("busy") else "",
     )
 
 
