@@ -64,9 +64,7 @@ class Evidence:
 
     def variable(self, name: str) -> str | None:
         """An environment variable as the program saw it."""
-        if self.run is not None and name in self.run.environment:
-            return self.run.environment[name]
-        return self.environment.get(name)
+        return self.variables.get(name)
 
     @property
     def variables(self) -> dict[str, str]:

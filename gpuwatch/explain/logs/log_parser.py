@@ -16,7 +16,6 @@ from gpuwatch.core.formatting.text import bounded
 from gpuwatch.core.model.run import Oom
 from gpuwatch.explain.logs import dcgm_metrics, last_lines, nvidia_smi, pytorch, tensorflow_oom, topics
 from gpuwatch.explain.logs.clean import apart, in_words, json_text, rank_of, source_message, undecorated, unwrapped
-from gpuwatch.explain.logs.ended_program import EndedProgram
 from gpuwatch.explain.logs.exceptions import TRACEBACK, ExceptionFinder, is_error
 from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.failed_items import FailedItems
@@ -24,8 +23,8 @@ from gpuwatch.explain.logs.failure_lines import of_the_program
 from gpuwatch.explain.logs.framework_words import leave_out_unused, only_imported_tensorflow
 from gpuwatch.explain.logs.message_reader import GPU_SOURCES, MessageReader, writer
 from gpuwatch.explain.logs.multiline_units import OpenUnits
+from gpuwatch.explain.logs.new_starts import EndedProgram, ProgramStartLines, not_compiled
 from gpuwatch.explain.logs.placement import PlacementCounter
-from gpuwatch.explain.logs.program_start_lines import ProgramStartLines, not_compiled
 from gpuwatch.explain.logs.reported_ends import ReportedEnds
 from gpuwatch.explain.logs.tracebacks import FrameFinder, of_one_line
 from gpuwatch.explain.logs.work_after_error import MANY_STEPS, WorkAfterError
