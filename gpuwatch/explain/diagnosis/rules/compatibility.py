@@ -23,7 +23,7 @@ from gpuwatch.explain.diagnosis.reference.driver_releases import (
     update,
     update_from_log,
 )
-from gpuwatch.explain.diagnosis.rule_registry import finding, rule, warning_of
+from gpuwatch.explain.diagnosis.rule_registry import finding, rule
 from gpuwatch.explain.diagnosis.rules.program_errors import error_lines
 from gpuwatch.explain.diagnosis.rules.simulation import says_limit
 
@@ -144,20 +144,12 @@ def card_outside_the_build(evidence: Evidence) -> Iterator[Finding]:
             f"GPU {device.index} {device.name}: compute capability {device.compute_capability}",
             f"{framework.name} {framework.version} was built for {listed}",
         )
+        severity: Severity = "error" if can == "no" and not evidence.gpu_usable else "warning"
+        title = f"No native code for GPU {device.index}: kernels are compiled at the first start"
+        action = "Use a newer build; until then raise CUDA_CACHE_MAXSIZE so that it compiles only once."
         if can == "no":
-            yield finding(
-                "build.gpu-unsupported",
-                "warning" if evidence.gpu_usable else "error",
-                title=f"{framework.name} {framework.version} has no code for GPU {device.index}",
-                evidence=lines,
-                action="Use a build that was made for this GPU's compute capability, or another GPU.",
-                device_uuid=device.uuid,
-            )
-        else:
-            yield warning_of(
-                "build.gpu-unsupported",
-                title=f"No native code for GPU {device.index}: kernels are compiled at the first start",
-                evidence=lines,
-                action="Use a newer build; until then raise CUDA_CACHE_MAXSIZE so that it compiles only once.",
-                device_uuid=device.uuid,
-            )
+            title = f"{framework.name} {framework.version} has no code for GPU {device.index}"
+            action = "Use a build that was made for this GPU's compute capability, or another GPU."
+        yield finding(
+            "build.gpu-unsupported", severity, title=title, evidence=lines, action=action, device_uuid=device.uuid
+        )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from gpuwatch.core.model.findings import Finding, Severity
+from gpuwatch.core.model.findings import Certainty, Finding, Severity
 from gpuwatch.core.model.no_driver import SIMULATE, missing_driver_action
 from gpuwatch.core.model.snapshot import Problem
 from gpuwatch.core.model.visibility import read_visible
@@ -206,30 +206,18 @@ def half_a_driver(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
     """Only one of the driver's two libraries is present: a container that got only a part of the driver."""
     if evidence.gpu_usable or evidence.driver_answers is False:
         return
-    error = log.cuinit_error
+    error, lines = log.cuinit_error, log.lines_of("cuda.missing-library")
+    certainty: Certainty = "likely"
+    title, action = "", HALF_ACTION
     if evidence.driver_answers and error is not None and error.code == 303:
-        yield error_of(
-            "driver.missing",
-            title="NVML answers but libcuda.so.1 is missing: no program can use CUDA",
-            evidence=[*_log_lines(evidence), *log.lines_of("cuda.missing-library")],
-            action=HALF_ACTION,
-        )
+        title = "NVML answers but libcuda.so.1 is missing: no program can use CUDA"
+        certainty, lines = "fact", (*_log_lines(evidence), *lines)
     elif error is None and not evidence.driver_answers and _only(log.missing_libraries, "libcuda.so"):
-        yield error_of(
-            "driver.missing",
-            certainty="likely",
-            title="libcuda.so.1, which comes with the driver, cannot be loaded",
-            evidence=log.lines_of("cuda.missing-library"),
-            action=_advice(evidence),
-        )
+        title, action = "libcuda.so.1, which comes with the driver, cannot be loaded", _advice(evidence)
     elif error is None and not log.libraries_skipped and _only_nvml_missing(log.missing_libraries):
-        yield error_of(
-            "driver.missing",
-            certainty="likely",
-            title="NVML (libnvidia-ml.so.1) cannot be loaded: TensorFlow since 2.21 then has no GPU, without a message",
-            evidence=log.lines_of("cuda.missing-library"),
-            action=HALF_ACTION,
-        )
+        title = "NVML (libnvidia-ml.so.1) cannot be loaded: TensorFlow since 2.21 then has no GPU, without a message"
+    if title:
+        yield error_of("driver.missing", certainty=certainty, title=title, evidence=lines, action=action)
 
 
 def _only(names: list[str], start: str) -> bool:

@@ -281,26 +281,24 @@ def _unused(
     asked = any(name in evidence.run.settings for name in _CHOICES) if evidence.run is not None else False
     known = evidence.visible_devices is None and not asked and "None" not in only
     hide = f" (CUDA_VISIBLE_DEVICES={only})" if known else ""
-    if _replicas(evidence).issuperset(_device(mapping) for mapping, _ in idle):
-        return note_of(
-            "idle.memory-held",
-            certainty="likely",
-            title=f"The strategy has replicas on {len(idle) + len(used)} GPUs, and {names} had no part of the model",
-            evidence=[*(line for _, line in idle), *used.values()][:8],
-            action="Make the model and its optimizer within strategy.scope(), and run each step with strategy.run() (or"
-            " model.fit): a strategy alone distributes nothing.",
-            device_uuid=idle[0][0].uuid,
-        )
+    title = f"The program used {len(used)} of the {len(idle) + len(used)} GPUs that it allocated: not {names}"
     strategy = (
         ", or let it use all of them: a distribution strategy (tf.distribute.MirroredStrategy; in PyTorch"
         " DistributedDataParallel)"
     )
+    action = f"Hide unused GPUs{hide}{strategy if worth else ''}."
+    if _replicas(evidence).issuperset(_device(mapping) for mapping, _ in idle):
+        title = f"The strategy has replicas on {len(idle) + len(used)} GPUs, and {names} had no part of the model"
+        action = (
+            "Make the model and its optimizer within strategy.scope(), and run each step with strategy.run() (or"
+            " model.fit): a strategy alone distributes nothing."
+        )
     return note_of(
         "idle.memory-held",
         certainty="likely",
-        title=f"The program used {len(used)} of the {len(idle) + len(used)} GPUs that it allocated: not {names}",
+        title=title,
         evidence=[*(line for _, line in idle), *used.values()][:8],
-        action=f"Hide unused GPUs{hide}{strategy if worth else ''}.",
+        action=action,
         device_uuid=idle[0][0].uuid,
     )
 

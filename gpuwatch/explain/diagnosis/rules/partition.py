@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpuwatch.core.formatting.units import size
-from gpuwatch.core.model.findings import Finding, Severity
+from gpuwatch.core.model.findings import Certainty, Finding, Severity
 from gpuwatch.core.model.snapshot import Device, Snapshot
 from gpuwatch.core.model.visibility import MIG_PREFIX, divided
 from gpuwatch.explain.diagnosis.evidence import Evidence
@@ -32,40 +32,24 @@ def instances(evidence: Evidence) -> Iterator[Finding]:
     devices = evidence.snapshot.devices if evidence.snapshot is not None else ()
     parted = {str(device.index): device for device in devices if divided(device)}
     shown = f"CUDA_VISIBLE_DEVICES={value}"
+    certainty: Certainty = "fact" if len(entries) > 1 else "likely"
+    title, lines = "", [shown]
     if len(named) > 1:
-        yield finding(
-            "mig.misuse",
-            severity,
-            title=f"{len(named)} MIG instances are listed, but CUDA gives a process only the first",
-            evidence=[shown, f"never used: {', '.join(named[1:])}"],
-            action="Start one process per MIG instance, each with its UUID in CUDA_VISIBLE_DEVICES.",
-        )
+        title = f"{len(named)} MIG instances are listed, but CUDA gives a process only the first"
+        lines.append(f"never used: {', '.join(named[1:])}")
+        action = "Start one process per MIG instance, each with its UUID in CUDA_VISIBLE_DEVICES."
     elif named and len(entries) > 1:
-        yield finding(
-            "mig.misuse",
-            severity,
-            title="MIG instances and whole GPUs are listed together, which CUDA does not support",
-            evidence=[shown],
-            action="List one MIG instance, or whole GPUs without MIG.",
-        )
+        title = "MIG instances and whole GPUs are listed together, which CUDA does not support"
+        action = "List one MIG instance, or whole GPUs without MIG."
     elif named and devices and not any(divided(device) for device in devices):
-        yield finding(
-            "mig.misuse",
-            severity,
-            "likely",
-            title="A MIG instance is requested, but no GPU of this machine has MIG on",
-            evidence=[shown],
-            action="Name a GPU by its UUID (nvidia-smi -L), or enable MIG and create the instance.",
-        )
+        title = "A MIG instance is requested, but no GPU of this machine has MIG on"
+        action = "Name a GPU by its UUID (nvidia-smi -L), or enable MIG and create the instance."
     elif named and not devices and not evidence.gpu_usable and _no_device(evidence):
-        yield finding(
-            "mig.misuse",
-            severity,
-            "likely",
-            title="A MIG instance is requested, but CUDA finds no device: no GPU has such an instance",
-            evidence=[shown, *evidence.told("driver.cuinit")],
-            action="Use an existing instance (nvidia-smi -L), or the UUID of a GPU without MIG.",
-        )
+        title = "A MIG instance is requested, but CUDA finds no device: no GPU has such an instance"
+        lines += evidence.told("driver.cuinit")
+        action = "Use an existing instance (nvidia-smi -L), or the UUID of a GPU without MIG."
+    if title:
+        yield finding("mig.misuse", severity, certainty, title=title, evidence=lines, action=action)
     for entry in entries:
         if entry in parted:
             device = parted[entry]

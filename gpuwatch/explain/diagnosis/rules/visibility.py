@@ -197,26 +197,21 @@ def no_gpu_left(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
     if evidence.gpu_usable or evidence.driver_answers is False or evidence.visible_devices is not None:
         return
     lines = log.lines_of("visibility.none-available")
-    if lines and not complains(log) and not blames_script(evidence):
-        if all(any(text in line for text in _JAX_NONE) for line in lines):
-            yield error_of(
-                "visibility.hidden",
-                certainty="likely",
-                title="JAX finds no GPU: CUDA_VISIBLE_DEVICES hides them, or the container has none",
-                evidence=lines,
-                action="Check that nvidia-smi lists the GPU there; then unset CUDA_VISIBLE_DEVICES (it may be empty or"
-                " -1), or start the container with --gpus all.",
-            )
-            return
-        yield error_of(
-            "visibility.hidden",
-            certainty="likely",
-            title="The driver's library shows no GPU: CUDA_VISIBLE_DEVICES hides them, or there is none here",
-            evidence=lines,
-            action="See whether nvidia-smi lists a GPU there. If so, unset CUDA_VISIBLE_DEVICES (it may be empty or"
-            " -1). If not: in a container, start it with --gpus all; elsewhere the kernel module is not loaded, or"
-            " there is no NVIDIA GPU (lspci | grep -i nvidia).",
+    if not lines or complains(log) or blames_script(evidence):
+        return
+    title = "The driver's library shows no GPU: CUDA_VISIBLE_DEVICES hides them, or there is none here"
+    action = (
+        "See whether nvidia-smi lists a GPU there. If so, unset CUDA_VISIBLE_DEVICES (it may be empty or -1). If not:"
+        " in a container, start it with --gpus all; elsewhere the kernel module is not loaded, or there is no NVIDIA"
+        " GPU (lspci | grep -i nvidia)."
+    )
+    if all(any(text in line for text in _JAX_NONE) for line in lines):
+        title = "JAX finds no GPU: CUDA_VISIBLE_DEVICES hides them, or the container has none"
+        action = (
+            "Check that nvidia-smi lists the GPU there; then unset CUDA_VISIBLE_DEVICES (it may be empty or -1), or"
+            " start the container with --gpus all."
         )
+    yield error_of("visibility.hidden", certainty="likely", title=title, evidence=lines, action=action)
 
 
 @rule("visibility.hidden", "visibility.bad-ordinal", needs="log")
