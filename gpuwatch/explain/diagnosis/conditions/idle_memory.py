@@ -8,7 +8,7 @@ from gpuwatch.core.formatting.durations import steady_span
 from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.formatting.units import memory, size
 from gpuwatch.core.model.activity import IDLE, is_idle
-from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.findings import Finding, Severity
 from gpuwatch.core.model.reading import number
 from gpuwatch.core.model.snapshot import IDLE_SINCE, WSL, Device, Process
 from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, condition
@@ -168,32 +168,29 @@ class UnexplainedMemory(Condition):
         host = context.snapshot.host
         amount = size(sum(held for _, held in parts))
         where = seen_as(parts[0][0]) if len(parts) == 1 else f"{len(parts)} GPUs"
-        uuid = parts[0][0].uuid if len(parts) == 1 else None
-        lines = (*(_against(device, held, context) for device, held in parts), occurrence.lasted(context.at))
+        severity: Severity = "warning"
+        whose, why = (
+            "no listed process",
+            "possibly a worker whose parent was killed, a container's process, or an MPS client",
+        )
+        nodes = " ".join(f"/dev/nvidia{device.index}" for device, _ in parts)
+        action = f"As root: fuser -v {nodes} shows who has the devices open; end leftover processes."
         if host.container:
             windows = host.container == WSL
+            severity, whose = "info", "processes that are not visible here"
             where = "Linux under Windows" if windows else f"a container ({host.container})"
+            why = f"this is {where}, which does not list processes outside of it"
             action = "Look on the host (nvidia-smi, or gpuwatch there), or start this container with --pid=host."
             if windows:
                 action = "Look in the Task Manager of Windows (Details, column Dedicated GPU memory)."
-            return self.report(
-                occurrence,
-                "info",
-                "likely",
-                title=f"{amount} on {where} held by processes that are not visible here",
-                evidence=(*lines, f"this is {where}, which does not list processes outside of it"),
-                action=action,
-                device_uuid=uuid,
-            )
-        nodes = " ".join(f"/dev/nvidia{device.index}" for device, _ in parts)
         return self.report(
             occurrence,
-            "warning",
+            severity,
             "likely",
-            title=f"{amount} on {where} held by no listed process",
-            evidence=(*lines, "possibly a worker whose parent was killed, a container's process, or an MPS client"),
-            action=f"As root: fuser -v {nodes} shows who has the devices open; end leftover processes.",
-            device_uuid=uuid,
+            title=f"{amount} on {where} held by {whose}",
+            evidence=(*(_against(device, held, context) for device, held in parts), occurrence.lasted(context.at), why),
+            action=action,
+            device_uuid=parts[0][0].uuid if len(parts) == 1 else None,
         )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gpuwatch.core.formatting.units import size
-from gpuwatch.core.model.findings import Finding, Severity
+from gpuwatch.core.model.findings import Certainty, Finding, Severity
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.explain.diagnosis.evidence import Evidence, device_behind
 from gpuwatch.explain.diagnosis.memory.memory_holders import (
@@ -45,48 +45,30 @@ def driver_refuses(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
     what = f"the driver refused {times}{span or f' of {size(refusals.first_bytes)}'}"
     lines = log.lines_of("memory.refused")
     wants = list(_wanted(evidence))
-    for want in wants:
-        if want.alone_bytes > want.total:
-            yield finding(
-                "config.inconsistent",
-                severity,
-                title=_too_much(want),
-                evidence=(what, want.arithmetic, *lines),
-                action="Set limits below what is free on the GPU, with room for a CUDA context, or none: TensorFlow"
-                " allocates nearly all memory by default.",
-                device_uuid=want.device.uuid,
-            )
-            return
+    too_much = next((want for want in wants if want.alone_bytes > want.total), None)
     crowded = next((want for want in wants if want.others and want.alone_bytes + want.others > want.total), None)
-    if crowded is not None and evidence.snapshot is not None:
-        snapshot = beside_it(evidence.snapshot, entry_of(evidence.run, crowded.device))
+    cause, uuid = "memory.other-process", None
+    certainty: Certainty = "likely"
+    title, action = "The driver has less free memory than TensorFlow requests", ANYWHERE
+    why: list[str] = []
+    if too_much is not None:
+        cause, certainty, uuid = "config.inconsistent", "fact", too_much.device.uuid
+        title, why = _too_much(too_much), [too_much.arithmetic]
+        action = (
+            "Set limits below what is free on the GPU, with room for a CUDA context, or none: TensorFlow allocates"
+            " nearly all memory by default."
+        )
+    elif crowded is not None and evidence.snapshot is not None:
+        snapshot, uuid = beside_it(evidence.snapshot, entry_of(evidence.run, crowded.device)), crowded.device.uuid
         named, held = headline(snapshot, crowded.device), holders(snapshot, crowded.device)
-        yield finding(
-            "memory.other-process",
-            severity,
-            "likely",
-            title=f"{named or f'Others held {size(crowded.others)}'}: {size(crowded.granted)} were not free",
-            evidence=(what, crowded.arithmetic, *(described(amount, process) for amount, process in held[:3]), *lines),
-            action=make_room(snapshot, crowded.device, crowded.granted),
-            device_uuid=crowded.device.uuid,
-        )
-        return
-    if evidence.run is not None and wants and all(want.others is not None for want in wants):
-        yield finding(
-            "unknown",
-            severity,
-            title=REFUSED,
-            evidence=(what, *(want.arithmetic for want in wants), *lines),
-            action=WHAT_WOULD_TELL,
-        )
-        return
+        title = f"{named or f'Others held {size(crowded.others)}'}: {size(crowded.granted)} were not free"
+        why = [crowded.arithmetic, *(described(amount, process) for amount, process in held[:3])]
+        action = make_room(snapshot, crowded.device, crowded.granted)
+    elif evidence.run is not None and wants and all(want.others is not None for want in wants):
+        cause, certainty, title, action = "unknown", "fact", REFUSED, WHAT_WOULD_TELL
+        why = [want.arithmetic for want in wants]
     yield finding(
-        "memory.other-process",
-        severity,
-        "likely",
-        title="The driver has less free memory than TensorFlow requests",
-        evidence=(what, *lines),
-        action=ANYWHERE,
+        cause, severity, certainty, title=title, evidence=(what, *why, *lines), action=action, device_uuid=uuid
     )
 
 

@@ -10,7 +10,7 @@ from gpuwatch.core.model.run import DeviceMapping, DeviceMemory, Holding, Predic
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.explain.diagnosis.evidence import Evidence, device_behind
 from gpuwatch.explain.diagnosis.memory.others_memory import others_memory
-from gpuwatch.explain.diagnosis.rule_registry import note_of, rule, warning_of
+from gpuwatch.explain.diagnosis.rule_registry import finding, rule, warning_of
 from gpuwatch.explain.logs.clean import device as device_name
 
 _MIB = 1 << 20
@@ -81,40 +81,29 @@ def _amount(
     lines = [f"expected {_expected(expected)}", f"granted {_mib(observed.granted_bytes)}"]
     entry = next((entry for entry in run.memory.devices if entry.uuid == expected.uuid), None)
     taken = _taken_meanwhile(entry)
-    if missing > 0 and taken is not None and taken >= missing / 2:
-        lines.append(f"NVML: other processes allocated {size(taken)} between the prediction and the end of the run")
-        yield warning_of(
-            "memory.other-process",
-            certainty="likely",
-            title=f"{name} was granted {size(missing)} less than was free: another process allocated memory meanwhile",
-            evidence=lines,
-            action="Compare runs only while nobody else starts on this GPU; run this one again.",
-            device_uuid=expected.uuid,
-        )
-        return
     held = others_memory(device_behind(observed, snapshot) if snapshot is not None else None, entry, run)
     left = held.before - held.start if held.before is not None and held.start is not None else 0
-    if missing < 0 and left >= -missing / 2:
-        gone = [f"process {holding.pid} held {memory(holding.before_bytes)} and exited" for holding in _gone(entry)]
-        yield note_of(
-            "memory.other-process",
-            certainty="likely",
-            title=f"{name} was granted {size(-missing)} more than was free at first: another process exited meanwhile",
-            evidence=[
-                *lines,
-                f"NVML: others held {size(held.before)} at the prediction, {size(held.start)} at the start",
-                *gone,
-            ],
-            action="Nothing to do: the measurement was made without that process.",
-            device_uuid=expected.uuid,
-        )
-        return
-    more_or_less = "less" if missing > 0 else "more"
-    yield warning_of(
-        "unknown",
-        title=f"{name} was granted {size(abs(missing))} {more_or_less} than expected",
+    cause = "memory.other-process"
+    if missing > 0 and taken is not None and taken >= missing / 2:
+        lines.append(f"NVML: other processes allocated {size(taken)} between the prediction and the end of the run")
+        title = f"{name} was granted {size(missing)} less than was free: another process allocated memory meanwhile"
+        action = "Compare runs only while nobody else starts on this GPU; run this one again."
+    elif missing < 0 and left >= -missing / 2:
+        lines.append(f"NVML: others held {size(held.before)} at the prediction, {size(held.start)} at the start")
+        lines += (f"process {holding.pid} held {memory(holding.before_bytes)} and exited" for holding in _gone(entry))
+        title = f"{name} was granted {size(-missing)} more than was free at first: another process exited meanwhile"
+        action = "Nothing to do: the measurement was made without that process."
+    else:
+        cause = "unknown"
+        title = f"{name} was granted {size(abs(missing))} {'less' if missing > 0 else 'more'} than expected"
+        action = "Check whether another program used this GPU at the start, or a variable changes the reserve."
+    yield finding(
+        cause,
+        "info" if cause != "unknown" and missing < 0 else "warning",
+        "fact" if cause == "unknown" else "likely",
+        title=title,
         evidence=lines,
-        action="Check whether another program used this GPU at the start, or a variable changes the reserve.",
+        action=action,
         device_uuid=expected.uuid,
     )
 
