@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from gpuwatch.core.model.findings import Finding, Severity
+from gpuwatch.core.model.findings import Certainty, Finding, Severity
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.reference.advice import JAX, TENSORFLOW, framework_of, gpu_build
 from gpuwatch.explain.diagnosis.reference.compute_capability import capability
@@ -195,35 +195,26 @@ def gpu_unsupported(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
     """The build has no code for this GPU, which is too old or too new for it."""
     old = [gpu for gpu in log.ignored_gpus if gpu.reason == "capability"]
     lines = log.lines_of("build.gpu-unsupported", "build.gpu-jit", "device.ignored")
-    if old or "build.gpu-unsupported" in log.topics:
-        needs = next((row for row in _NOT_ON_THIS_GPU if lines and all(map(row[0].search, lines))), None)
-        yield finding(
-            "build.gpu-unsupported",
-            "warning" if (evidence.gpu_usable and old) or log.last_lines_tell == WORKED else "error",
-            "fact" if old or any(outright(line, "build.gpu-unsupported") for line in lines) else "likely",
-            title=needs[1] if needs is not None else "",
-            evidence=lines,
-            action=needs[2] if needs is not None else _for_this_gpu(evidence, lines),
-        )
-        return
     versions = {match[1] for line in log.lines_of("build.gpu-jit") if (match := _NOT_FOR.search(line))}
     too_old = sorted(version for version in versions if (capability(version) or _PTX) < _PTX)
-    if too_old:
-        yield finding(
-            "build.gpu-unsupported",
-            "warning" if evidence.gpu_usable else "error",
-            "likely",
-            title=f"This build has no code for a GPU of compute capability {too_old[0]}: its kernels will fail",
-            evidence=[*lines, "TensorFlow's own builds bring PTX for 8.0 or 9.0, which only newer GPUs can compile"],
-            action=_OTHER_BUILD,
-        )
+    severity: Severity = "warning" if evidence.gpu_usable else "error"
+    certainty: Certainty = "likely"
+    if old or "build.gpu-unsupported" in log.topics:
+        needs = next((row for row in _NOT_ON_THIS_GPU if lines and all(map(row[0].search, lines))), None)
+        severity = "warning" if (evidence.gpu_usable and old) or log.last_lines_tell == WORKED else "error"
+        certainty = "fact" if old or any(outright(line, "build.gpu-unsupported") for line in lines) else "likely"
+        title, action = needs[1:] if needs is not None else ("", _for_this_gpu(evidence, lines))
+    elif too_old:
+        title = f"This build has no code for a GPU of compute capability {too_old[0]}: its kernels will fail"
+        lines += ("TensorFlow's own builds bring PTX for 8.0 or 9.0, which only newer GPUs can compile",)
+        action = _OTHER_BUILD
     elif "build.gpu-jit" in log.topics:
-        yield warning_of(
-            "build.gpu-unsupported",
-            title="This build has no native code for this GPU: kernels are compiled at the first start",
-            evidence=lines,
-            action="Use a newer build; until then raise CUDA_CACHE_MAXSIZE so that it compiles only once.",
-        )
+        severity, certainty = "warning", "fact"
+        title = "This build has no native code for this GPU: kernels are compiled at the first start"
+        action = "Use a newer build; until then raise CUDA_CACHE_MAXSIZE so that it compiles only once."
+    else:
+        return
+    yield finding("build.gpu-unsupported", severity, certainty, title=title, evidence=lines, action=action)
 
 
 _OTHER_ATTENTION = (
