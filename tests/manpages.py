@@ -1,4 +1,6 @@
-"""The man pages in ``gpuwatch/docs/man``, written from the commands themselves: ``python -m tests.manpages``."""
+"""The man pages in ``gpuwatch/docs/man``, written from the commands, and the index of the pages of causes, from their
+table: ``python -m tests.manpages``.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,10 @@ from click_man.core import generate_man_page
 
 from gpuwatch import __version__
 from gpuwatch.cli.main import cli
+from gpuwatch.explain.diagnosis.reference import cause_pages
 
 FOLDER = Path(__file__).resolve().parents[1] / "gpuwatch/docs/man"
+INDEX = FOLDER.parents[1] / cause_pages.FOLDER / "README.md"
 ONE_PAGE = {"gpuwatch-sim-fault"}
 """Groups whose commands are too small for pages of their own."""
 
@@ -72,6 +76,7 @@ def main() -> None:
             path.unlink()
     for name, text in written.items():
         (FOLDER / name).write_text(text)
+    INDEX.write_text(cause_pages.index(), encoding="utf-8")
 
 
 if __name__ == "__main__":

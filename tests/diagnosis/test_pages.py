@@ -13,6 +13,7 @@ from gpuwatch.core.model.findings import CAUSES
 from gpuwatch.experiment.probing.probe_scripts import find_probes
 from gpuwatch.explain.diagnosis.reference import cause_pages as pages
 from tests.forked import forked
+from tests.manpages import INDEX
 from tests.probing.test_recipe import undefined
 
 FOLDER = Path(pages.__file__).parents[3] / pages.FOLDER
@@ -25,12 +26,15 @@ def test_there_is_one_page_for_each_cause_and_no_other() -> None:
 
 
 def test_the_index_is_the_one_that_the_table_of_causes_gives() -> None:
-    assert (FOLDER / "README.md").read_text(encoding="utf-8") == pages.index()
+    assert INDEX.read_text(encoding="utf-8") == pages.index(), "python -m tests.manpages"
 
 
-def test_every_cause_stands_below_one_heading() -> None:
+@pytest.mark.parametrize("new", [{}, {"weather.rain": "It rains"}])
+def test_every_cause_stands_below_one_heading(new: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pages, "CAUSES", CAUSES | new)
     listed = [cause for _, causes in pages.grouped() for cause in causes]
-    assert sorted(listed) == sorted(CAUSES)
+    assert sorted(listed) == sorted([*CAUSES, *new])
+    assert all(causes for _, causes in pages.grouped())
 
 
 @pytest.mark.parametrize("cause", CAUSES)

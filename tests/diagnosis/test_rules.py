@@ -10,14 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuwatch.core.model.findings import CAUSES, Finding
+from gpuwatch.core.model.findings import CAUSES, ENDED_WORK, NO_GPU, Finding
 from gpuwatch.core.model.run import Framework, Memory, Oom
 from gpuwatch.core.model.snapshot import Problem
 from gpuwatch.core.model.visibility import read_visible, visible_devices
-from gpuwatch.explain.diagnosis.engine import ENDED_WORK, NO_GPU, diagnose, primary, rules_for
+from gpuwatch.explain.diagnosis.engine import diagnose, primary, rules_for
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.memory.oom_arithmetic import OomFacts, judge
 from gpuwatch.explain.diagnosis.rule_registry import RULES, Rule, finding, rule
+from gpuwatch.explain.diagnosis.rules.log_statements import STATED, stated_by_the_log
 from gpuwatch.explain.diagnosis.rules.visibility import KNOWN_VARIABLES, distance
 from gpuwatch.explain.logs.facts import CuInitError, LogFacts
 from gpuwatch.explain.logs.log_parser import parse
@@ -540,7 +541,18 @@ def test_a_reason_why_there_is_no_gpu_comes_before_the_error_of_an_import() -> N
     assert primary(found) == "cuda.libraries-missing"
 
 
-def test_the_order_of_causes_names_each_cause_once_and_only_known_ones() -> None:
+def test_the_order_of_the_table_of_causes_is_the_order_of_primary_causes() -> None:
     order = [*ENDED_WORK, *NO_GPU]
-    assert len(order) == len(set(order))
-    assert set(order) <= set(CAUSES)
+    assert list(CAUSES)[: len(order)] == order
+
+
+@pytest.mark.parametrize("cause", STATED)
+def test_a_cause_that_a_log_states_is_an_error_unless_it_ends_nothing(cause: str) -> None:
+    """One that ended something comes before the error of the program; what says nothing would come after it."""
+    (found,) = stated_by_the_log(Evidence(log=LogFacts(evidence={cause: ["a line that states it"]})))
+    assert found.id == cause
+    ranked = cause in (*ENDED_WORK, *NO_GPU)
+    assert found.severity == ("error" if ranked else "warning")
+    assert found.action
+    own = finding("program.error", "error", "fact")
+    assert primary([own, found]) == (cause if ranked else "program.error")

@@ -16,9 +16,8 @@ from gpuwatch.core.model.diagnostic import MACHINE as MACHINE
 from gpuwatch.core.model.diagnostic import Diagnostic, Effect, SourcedFinding, Variable
 from gpuwatch.core.model.doctor import Doctor
 from gpuwatch.core.model.explanation import Explanation
-from gpuwatch.core.model.findings import CAUSES, SEVERITY_ORDER, Finding
+from gpuwatch.core.model.findings import CAUSES, ENDED_WORK, NO_GPU, SEVERITY_ORDER, Finding
 from gpuwatch.core.model.run import Run
-from gpuwatch.explain.diagnosis.engine import ENDED_WORK, NO_GPU
 from gpuwatch.explain.diagnosis.rules.visibility import KNOWN_VARIABLES, meant_by
 
 RECENT = datetime.timedelta(days=1)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from gpuwatch.core.model.findings import CAUSES, SEVERITY_ORDER, Finding
+from gpuwatch.core.model.findings import CAUSES, ENDED_WORK, NO_GPU, SEVERITY_ORDER, Finding
 from gpuwatch.explain.diagnosis.conditions import snapshot_rule
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import RULES, Rule, finding, no_problem, warning_of
@@ -20,19 +20,6 @@ WORKING_MACHINE = (partition, snapshot_rule, compute_mode)
 """The modules whose rules say something about GPUs that answer. Those of programs, logs and silent drivers are in
 :mod:`.rules.every_rule`, which is imported where there are such: it takes longer than a snapshot."""
 
-# The order of primary causes. What ended the work:
-ENDED_WORK = (
-    "memory.context-failed", "memory.fragmented", "memory.other-process", "memory.limit-too-small",
-    "memory.request-too-large", "memory.growing", "memory.model-too-large", "memory.masked", "placement.no-kernel",
-    "placement.device-missing", "config.too-late", "config.inconsistent", "distribution.devices-missing",
-    "api.removed", "hardware.fault",
-)  # fmt: skip
-# Otherwise, why no GPU was usable:
-NO_GPU = (
-    "visibility.hidden", "visibility.bad-ordinal", "driver.missing", "driver.mismatch", "driver.too-old",
-    "driver.bad-state", "container.lost-devices", "cuda.libraries-missing", "cuda.version-mismatch", "build.cpu-only",
-    "build.gpu-unsupported", "mode.exclusive", "mig.misuse",
-)  # fmt: skip
 _HIDES = ("visibility.hidden", "visibility.bad-ordinal")
 _Key = tuple[str, str | None, int | None, str]
 _IN_A_TITLE = 60

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from gpuwatch.core.model.findings import CAUSES, Finding
-from gpuwatch.explain.diagnosis.engine import NO_GPU, in_order
+from gpuwatch.core.model.findings import CAUSES, NO_GPU, Finding
+from gpuwatch.explain.diagnosis.engine import in_order
 from gpuwatch.explain.diagnosis.rules.missing_gpu import NOT_WHY
 from gpuwatch.explain.diagnosis.rules.other_processes import died_of_its_own, follows_from_another
 from gpuwatch.explain.diagnosis.rules.program_errors import END, ON_PURPOSE, ends_log, line_of, names_cause

@@ -11,14 +11,14 @@ from functools import partial
 
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.doctor import Library
-from gpuwatch.core.model.findings import CAUSES, Finding, Severity
+from gpuwatch.core.model.findings import CAUSES, NO_GPU, Finding, Severity
 from gpuwatch.core.model.no_driver import GIVE_GPUS, JOIN_GROUP
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.explain.diagnosis.doctor import framework
 from gpuwatch.explain.diagnosis.doctor.devices import MOSTLY
 from gpuwatch.explain.diagnosis.doctor.driver import REBOOT, advice, driver_versions, start_action
 from gpuwatch.explain.diagnosis.doctor.facts import CUDA_ERRORS, Facts
-from gpuwatch.explain.diagnosis.engine import NO_GPU, diagnose
+from gpuwatch.explain.diagnosis.engine import diagnose
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.memory.memory_holders import described, holders, make_room
 from gpuwatch.explain.diagnosis.rule_registry import error_of, finding, rule, warning_of

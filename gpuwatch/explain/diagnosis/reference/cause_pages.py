@@ -27,8 +27,10 @@ GROUPS = (
 
 
 def grouped() -> list[tuple[str, list[str]]]:
-    """Every cause id by heading, in the order of :data:`CAUSES`."""
-    return [(title, [cause for cause in CAUSES if cause.startswith(begins)]) for title, begins in GROUPS]
+    """Every cause id by heading, in the order of :data:`CAUSES`; those without a heading come last."""
+    found = [(title, [cause for cause in CAUSES if cause.startswith(begins)]) for title, begins in GROUPS]
+    others = [cause for cause in CAUSES if not any(cause.startswith(begins) for _, begins in GROUPS)]
+    return [*found, ("Others", others)] if others else found
 
 
 def page(cause: str) -> str:

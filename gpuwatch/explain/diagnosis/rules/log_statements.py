@@ -1,6 +1,6 @@
 """Causes that a log line states directly: the topic is the cause.
 
-To add one: its text in :mod:`gpuwatch.explain.logs.topics`, and a row in the section "stated" of ``messages.txt``.
+To add one: its row in :mod:`gpuwatch.core.model.findings`, and its text in :mod:`gpuwatch.explain.logs.topic_texts`.
 """
 
 from __future__ import annotations
@@ -9,27 +9,24 @@ import re
 from collections.abc import Iterator
 from itertools import chain
 
-from gpuwatch.core.model.findings import Certainty, Finding, Severity
+from gpuwatch.core.model.findings import TABLE, Certainty, Finding, Severity
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.reference.advice import TENSORFLOW, framework_of, libraries_action
 from gpuwatch.explain.diagnosis.rule_registry import finding, rule
 from gpuwatch.explain.diagnosis.rules.driver import STATE_ADVICE
-from gpuwatch.explain.diagnosis.rules.meanings import table
 from gpuwatch.explain.diagnosis.rules.program_errors import error_lines, line_of, raised_at
 from gpuwatch.explain.logs import cuda_errors, last_lines
 from gpuwatch.explain.logs.removed_api import removed
 from gpuwatch.explain.logs.topics import outright
 
-STATED: tuple[tuple[str, Certainty, str], ...] = tuple(
-    (row.key, "fact" if row.title == "fact" else "likely", row.action) for row in table("stated")
-)
+STATED = {cause: row for cause, row in TABLE.items() if row.stated is not None}
 _WARNING_WHEN_MAPPED = frozenset({"cuda.version-mismatch"})
 
 
-@rule(*(cause for cause, _, _ in STATED))
+@rule(*STATED)
 def stated_by_the_log(evidence: Evidence) -> Iterator[Finding]:
     """One finding for each cause that the log states."""
-    for cause, certainty, action in STATED:
+    for cause, row in STATED.items():
         lines, expected = error_lines(evidence, cause)
         if not lines:
             continue
@@ -45,18 +42,17 @@ def stated_by_the_log(evidence: Evidence) -> Iterator[Finding]:
             continue
         if _worked(evidence) and all("xformers" in line.lower() or "E. Process |" in line for line in lines):
             continue  # PyTorch's own attention was used; a mode that a table only shows kept nothing out
-        severity: Severity = "warning" if cause.startswith("throttle.") else "error"
+        severity: Severity = "warning" if row.ends == "nothing" else "error"
         if expected:
             severity = "info"
         elif cause in _WARNING_WHEN_MAPPED and evidence.gpu_usable:
             severity = "warning"
-        if not certain and not cause.startswith("throttle."):
-            certainty = "likely"
+        certainty: Certainty = "fact" if row.stated == "fact" and (certain or row.ends == "nothing") else "likely"
         title, better = _finding_text(evidence, cause, lines)
         if cause == "api.removed" and evidence.log is not None:
             named = (error for error in evidence.log.errors if removed(line_of(error)) is not None)
             lines = [*lines, *chain.from_iterable(raised_at(evidence.log, error) for error in named)]
-        yield finding(cause, severity, certainty, title=title, evidence=lines, action=better or action)
+        yield finding(cause, severity, certainty, title=title, evidence=lines, action=better or row.action)
 
 
 def _of_the_toolkit(evidence: Evidence, lines: list[str]) -> bool:

@@ -6,9 +6,8 @@ import re
 
 import msgspec
 
-from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.findings import NO_GPU, Finding
 from gpuwatch.core.model.run import Fallback, Placement, Run
-from gpuwatch.explain.diagnosis.engine import NO_GPU
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rules.placement import ITS_PROCESS, LIMIT, MADE_THERE
 from gpuwatch.explain.diagnosis.rules.visibility import hides_its_gpus

@@ -6,10 +6,10 @@ import re
 
 from msgspec.structs import replace
 
-from gpuwatch.core.model.findings import CAUSES, Finding
+from gpuwatch.core.model.findings import CAUSES, NO_GPU, Finding
 from gpuwatch.core.model.program_end import ended_apart
 from gpuwatch.core.model.run import Run, Verdict
-from gpuwatch.explain.diagnosis.engine import NO_GPU, in_order
+from gpuwatch.explain.diagnosis.engine import in_order
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.memory.oom_arithmetic import UNEXPLAINED
 from gpuwatch.explain.diagnosis.rules.idle import BY_SCOPE
