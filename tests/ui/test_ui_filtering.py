@@ -8,9 +8,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gpuwatch.core.model.snapshot import Mapped, Process
-from gpuwatch.ui.details.key_help import _FILTER, groups
+from gpuwatch.ui.details.key_help import groups
 from gpuwatch.ui.tables.columns import BY_ID, COLUMNS, Column, clock_text, in_order, matching
-from gpuwatch.ui.tables.filter import FIELDS, SIGNS, FilterError, parse
+from gpuwatch.ui.tables.filter import EXAMPLES, FIELDS, SIGNS, FilterError, _amount, parse
 from gpuwatch.ui.tables.filter_language import _words
 from tests.ui import machines
 
@@ -184,9 +184,19 @@ def test_every_column_is_a_field_by_its_id_and_by_its_head(column: Column) -> No
         for sign in (":1", ">1"):
             message = message_of(f"{name}{sign}")
             assert not message or "write" in message, message  # it takes one of the two signs
+            if not message:
+                kept(f"{name}{sign}")
 
 
-@pytest.mark.parametrize("word", [word for word, _ in _FILTER])
+def test_a_number_that_is_no_reading_is_compared_as_the_table_sorts_it() -> None:
+    def held(process: Process) -> float | None:
+        return float(len(process.device_map)) if process.pid == ALICE.pid else None
+
+    get = _amount(Column("devices", "DEVICES", 7, 7, "how many GPUs it sees", value=held)).get
+    assert (get(ALICE, AT), get(BOB, AT)) == (2, None)
+
+
+@pytest.mark.parametrize("word", [word for word, _ in EXAMPLES])
 def test_help_names_words_that_are_understood(word: str) -> None:
     assert message_of(word) == ""
 
@@ -198,7 +208,7 @@ def test_help_spells_out_the_headings_that_are_short() -> None:
 
 
 def test_help_names_every_field() -> None:
-    help_text = " ".join(part for entry in _FILTER for part in entry)
+    help_text = " ".join(part for entry in EXAMPLES for part in entry)
     assert all(name in help_text for name in FIELDS)
 
 

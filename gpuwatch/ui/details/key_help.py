@@ -11,6 +11,7 @@ from gpuwatch.ui.drawing.lines import Span
 from gpuwatch.ui.drawing.wrapping import Lines, wrapped
 from gpuwatch.ui.settings.actions import ACTIONS, NOT_IN_FLEET, NOT_IN_REPLAY, REPLAY, Action
 from gpuwatch.ui.settings.tabs import FLEET, TABS, panes_of
+from gpuwatch.ui.tables.filter import EXAMPLES
 
 _HEADS = {
     "overview": "1 Overview",
@@ -34,14 +35,6 @@ _FIRST = "First"
 _MOST = frozenset({"open_process", "filter", "sort", "signal", "users", "findings", "pause", "jump", "help", "quit"})
 """Actions that a machine's help begins with, wherever they work."""
 _ORDER = "↵/sKufP;?q"
-_FILTER = (
-    ("python train", "both words, anywhere"),
-    ('"a b"', "this exact text, with blanks and signs"),
-    ("user:al", "contains; type, job, framework, cmd"),
-    ("gpu:1", "equals; pid, mig; in: visible, sees"),
-    ("mem>2GiB", "< = >= <=; sm mbw enc dec cpu host threads, time idle>1m"),
-    ("-xorg", "does not match; works with all of these"),
-)
 _FLEET_FILTER = (
     ("n04 h100", "both words, anywhere"),
     ("free", "has a free GPU; used, wrong, silent"),
@@ -128,7 +121,7 @@ def groups(tab: str, name: Callable[[str], str] = str, *, replay: bool = False) 
             _list(action, into, name)
     most.sort(key=lambda row: _ORDER.find(row[0].split()[0]))
     keys = [Group(title, tuple(rows)) for title, rows in found.items() if rows]
-    words, symbols = (_FLEET_FILTER, _FLEET_SYMBOLS) if fleet else (_FILTER, _SYMBOLS)
+    words, symbols = (_FLEET_FILTER, _FLEET_SYMBOLS) if fleet else (EXAMPLES, _SYMBOLS)
     return [*keys, Group("Filter", words, "strong"), Group("Symbols", symbols, "strong")]
 
 

@@ -1,7 +1,7 @@
 """Rows and columns of the process table: each column's text, sort value and width.
 
 Pure: no widget, no terminal. To add a column, add an entry to :data:`COLUMNS`; the table, the column chooser,
-the sort menu, the settings file and shell completion follow.
+the sort menu, the filter and its help, the settings file and shell completion follow.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from gpuwatch.ui.tables import filter_language as language
 from gpuwatch.ui.tables.columns import COLUMNS, Column, on_cpu
 from gpuwatch.ui.tables.filter_language import Amount, Fields, FilterError, Kind, whole
 
-__all__ = ["FIELDS", "SIGNS", "Filter", "FilterError", "Test", "field", "parse"]
+__all__ = ["EXAMPLES", "FIELDS", "SIGNS", "Filter", "FilterError", "Test", "field", "parse"]
 
 Test = Callable[[Process, float], bool]
 """Of a process at a moment, in seconds since the epoch."""
@@ -104,7 +104,10 @@ def _text(column: Column) -> Callable[[Process, float], str]:
 
 def _amount(column: Column) -> Amount[[Process, float]]:
     def get(process: Process, at: float) -> float | None:
-        return column.seconds(process, at) if column.seconds is not None else process.number(column.reading)
+        if column.seconds is not None:
+            return column.seconds(process, at)
+        value = column.value_of(process)
+        return None if value is None else float(value)
 
     return Amount(get, _KINDS.get(column.unit, "count"), _SHOWN.get(column.id, round))
 
@@ -138,6 +141,17 @@ _FIELDS: Fields[[Process, float]] = Fields(
 FIELDS = tuple(map(_name, COLUMNS))
 SIGNS = {field: ">" if field in _FIELDS.amounts else ":" for field in FIELDS}
 """The operator between a field and its value."""
+_NUMBERS = [name for name, amount in _FIELDS.amounts.items() if amount.kind != "time" and name != "mem"]
+_TIMES = [name for name, amount in _FIELDS.amounts.items() if amount.kind == "time"]
+EXAMPLES = (
+    ("python train", "both words, anywhere"),
+    ('"a b"', "this exact text, with blanks and signs"),
+    ("user:al", f"contains; {', '.join(name for name in _TEXTS if name != 'user')}"),
+    ("gpu:1", "equals; pid, mig; in: visible, sees"),
+    ("mem>2GiB", f"< = >= <=; {' '.join(_NUMBERS)}, {' '.join(reversed(_TIMES))}>1m"),
+    ("-xorg", "does not match; works with all of these"),
+)
+"""Words of a filter and what they do, which name every field."""
 
 
 def field(name: str, wanted: str) -> str:
