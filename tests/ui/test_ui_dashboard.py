@@ -804,6 +804,8 @@ async def test_keys_about_processes_are_not_offered_without_a_driver(stage: Stag
         stage.push(machines.no_driver())
         await settle(pilot)
         assert "I idle" not in stage.app.overview.keys.plain
+        assert "# GPU" not in stage.app.overview.keys.plain
         await pilot.press("2")
         await settle(pilot)
         assert "K signal" not in stage.app.tab.keys.plain
+        assert "# GPU" not in stage.app.tab.keys.plain

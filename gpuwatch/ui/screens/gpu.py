@@ -217,7 +217,7 @@ class GpuScreen(FilterableScreen, ProcessRowsScreen):
         """The key that folds says what it does; without a GPU, keys about it are hidden."""
         if self.device is None:
             return super().titles() | dict.fromkeys(
-                ("unfold", "move('left')", "missing_device", "filter", "signal"), ""
+                ("unfold", "move('left')", "missing_device", "filter", "signal", "gpu_number", "past(-1)"), ""
             )
         return super().titles() | ({"unfold": "fold"} if self.readings.unfolded else {})
 

@@ -281,7 +281,9 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
     def titles(self) -> dict[str, str]:
         """The key of the totals says what comes next."""
         jobs_next = self.users is not None and self.by_user and not self.users.by_job and self._has_jobs
-        nothing = {} if self._view is None or self._view.devices else dict.fromkeys(("idle", "probe_gpu"), "")
+        nothing = (
+            {} if self._view is None or self._view.devices else dict.fromkeys(("idle", "probe_gpu", "gpu_number"), "")
+        )
         return super().titles() | nothing | ({"users": "by job"} if jobs_next else {})
 
     async def action_open_user(self) -> None:
