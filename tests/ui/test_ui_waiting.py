@@ -11,6 +11,7 @@ from textual.pilot import Pilot
 
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.collector.feed import FeedStatus
+from gpuwatch.ui.widgets.scroll_list import ScrollList
 from tests.ui import machines
 from tests.ui.conftest import Stage
 
@@ -96,6 +97,24 @@ async def test_the_other_tabs_say_what_is_waited_for(stage: Stage) -> None:
             assert "all well" not in lines_of(stage)
         await pilot.press("5")
         assert "The driver does not answer" in lines_of(stage)
+
+
+@pytest.mark.parametrize("key", ["2", "5", "6"])
+async def test_lists_fade_with_the_data_that_they_show(stage: Stage, key: str) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(machines.pair(0))
+        await pilot.press(key)
+        await pilot.pause()
+        shown = [pane for pane in stage.app.screen.query(ScrollList) if pane.content]
+        assert shown
+        before = {id(pane): str(pane.ink("text")) for pane in shown}
+        stage.feed.state = FeedStatus("not-answering", 30.0, 29.0, replaced=1, machine=host_alone(30))
+        stage.now = host_alone(30).taken_at.timestamp()
+        stage.app._last_data = float("-inf")
+        stage.app._tick()
+        await pilot.pause()
+        assert stage.app.session.live_view().stale
+        assert all(str(pane.ink("text")) != before[id(pane)] for pane in shown)
 
 
 async def test_the_host_goes_on_while_the_gpus_stand_still(stage: Stage) -> None:

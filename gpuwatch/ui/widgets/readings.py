@@ -43,7 +43,7 @@ class Readings(ScrollList):
             return
         self._device, self._of = device, of
         self._table = table_of(device, wanted, unfolded=self.unfolded, energy=energy)
-        self._stale = stale
+        self.content_stale = stale
         self.refill()
 
     def refill(self) -> None:
@@ -65,7 +65,7 @@ class Readings(ScrollList):
                 if place < len(lines):
                     pen.to(column * width + 1).write(list(lines[place]))
             merged.append(pen.line())
-        self.set_lines(merged, stale=self._stale)
+        self.set_lines(merged, stale=self.content_stale)
 
     def _column(self, table: Table, width: int) -> list[tuple[Span, ...]]:
         lines: list[tuple[Span, ...]] = []

@@ -60,6 +60,8 @@ class ScrollList(Painted, can_focus=True):
     top = 0
     cursor: int | None = None
     content: Sequence[Line] = ()
+    content_stale = False
+    """Whether the lines are of data that get old: not yet what is painted, so that a change of it shows."""
     head: Sequence[Line] = ()
     """Fixed lines above the list."""
 
@@ -95,7 +97,7 @@ class ScrollList(Painted, can_focus=True):
 
     def set_lines(self, content: Sequence[Line], *, stale: bool = False) -> None:
         """Shows lines; keeps cursor and scroll position."""
-        self.content, self._stale = content, stale
+        self.content, self.content_stale = content, stale
         if self.cursor is not None:
             self.cursor = min(self.cursor, max(len(content) - 1, 0))
         self.redraw()
@@ -161,7 +163,7 @@ class ScrollList(Painted, can_focus=True):
                 bar=bar,
                 bar_from=len(self._above),
             )
-        self.paint(lines, stale=self._stale)
+        self.paint(lines, stale=self.content_stale)
 
     def marked(self, line: Line) -> Line:
         """The line under the cursor; its first two cells hold the mark."""
