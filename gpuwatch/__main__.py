@@ -1,6 +1,6 @@
 """``python -m gpuwatch``."""
 
-from gpuwatch.cli.start import main
+from gpuwatch.cli.entry_point import main
 
 if __name__ == "__main__":
     main()

@@ -8,7 +8,7 @@ import sys
 import click
 
 from gpuwatch.cli.completion import names
-from gpuwatch.cli.output import data, with_links
+from gpuwatch.cli.output import print_document, with_links
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.suggest import meant
 from gpuwatch.core.model.cause_list import CauseList, CauseName, CausePage
@@ -30,7 +30,9 @@ def cause(cause_id: str | None, as_json: bool) -> None:
     """
     if cause_id is None:
         if as_json:
-            data(to_json(CauseList(causes=tuple(CauseName(id=text, title=title) for text, title in CAUSES.items()))))
+            print_document(
+                to_json(CauseList(causes=tuple(CauseName(id=text, title=title) for text, title in CAUSES.items())))
+            )
         else:
             click.echo(with_links(_list(), sys.stdout), nl=False)
         return
@@ -38,7 +40,7 @@ def cause(cause_id: str | None, as_json: bool) -> None:
         raise UsageError(f"no such cause: {cause_id!r}{meant(near(cause_id))}", hint="gpuwatch cause lists them all")
     text = page(cause_id)
     if as_json:
-        data(to_json(CausePage(id=cause_id, title=CAUSES[cause_id], markdown=text)))
+        print_document(to_json(CausePage(id=cause_id, title=CAUSES[cause_id], markdown=text)))
     elif sys.stdout.isatty():
         _set(text)
     else:

@@ -22,7 +22,7 @@ from typing import IO, TYPE_CHECKING
 if TYPE_CHECKING:
     from subprocess import Popen
 
-    from gpuwatch.machine.collector.fork import ForkedProcess
+    from gpuwatch.machine.collector.forked_collector import ForkedProcess
     from gpuwatch.ui.settings.preferences import Preferences
     from gpuwatch.ui.startup.first_frame import Picture
 
@@ -198,15 +198,15 @@ def _begin_snapshot() -> None:
     with suppress(OSError):  # a closed stdin or stdout, whose number a pipe would get
         for number in (0, 1, 2):
             os.fstat(number)
-        from gpuwatch.machine.collector.fork import BETWEEN
+        from gpuwatch.machine.collector.forked_collector import SAMPLE_GAP_SECONDS
 
-        _begun = _fork(BETWEEN, on_demand=True)
+        _begun = _fork(SAMPLE_GAP_SECONDS, on_demand=True)
 
 
 def _fork(interval: float, *, share: bool = False, on_demand: bool = False) -> Start | None:
     # Import what both processes need before there are two.
     import gpuwatch.machine.collector.wire  # noqa: F401
-    from gpuwatch.machine.collector.fork import fork
+    from gpuwatch.machine.collector.forked_collector import fork
 
     try:
         return Start(fork(interval, share=share, on_demand=on_demand))

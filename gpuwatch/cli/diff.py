@@ -26,7 +26,7 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.time_expressions import moment, shown
 from gpuwatch.share.reports.diff import diff as compared
-from gpuwatch.share.reports.diff_memory import of_profiles
+from gpuwatch.share.reports.diff_memory import side_of_profiles
 from gpuwatch.share.reports.diff_sides import Comparable, Facts, last_of, of_document, of_recording, step_for
 
 _EXAMPLES = """\b
@@ -155,7 +155,7 @@ def _opened(source: _Source, redact: bool) -> Iterator[_Source]:
 def _sides(item: _Source, two: _Source) -> tuple[Facts, Facts]:
     if item.memory is not None and two.memory is not None:
         names = ("A", "B") if item.path.name == two.path.name else (item.path.name, two.path.name)
-        return of_profiles(item.memory, names[0]), of_profiles(two.memory, names[1])
+        return side_of_profiles(item.memory, names[0]), side_of_profiles(two.memory, names[1])
     for source, other in ((item, two), (two, item)):
         if source.memory is not None:
             raise UsageError(f"{file_name(source.path)} is a {source.memory.kind}, {file_name(other.path)} is none")

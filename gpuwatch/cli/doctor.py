@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from gpuwatch.cli.cluster_options import NodeCommand, nodes_options, on_nodes, wants_nodes
+from gpuwatch.cli.node_options import NodeCommand, nodes_options, on_nodes, wants_nodes
 from gpuwatch.cli.options import enter_simulation, framework_option, offer_simulation, python_option, sim_option
 from gpuwatch.cli.output import check_output, output_option, publish, redact_option
 from gpuwatch.cli.progress import progress

@@ -167,7 +167,7 @@ def _runs(documents: tuple[Path, ...], stretch: Stretch) -> list[Run]:
     from gpuwatch.core.model.codec import runs_in
     from gpuwatch.core.model.comparison import Comparison
     from gpuwatch.core.model.trials import Experiment
-    from gpuwatch.machine.history.runs import RunStore
+    from gpuwatch.machine.history.run_store import RunStore
     from gpuwatch.share.exports.perfetto_trace import overlaps
 
     if not documents:

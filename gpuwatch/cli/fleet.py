@@ -106,9 +106,9 @@ class Asked:
             from gpuwatch.fleet.prometheus_source import PrometheusSource
 
             return PrometheusSource(self.server)
-        from gpuwatch.fleet.ssh_source import HostsSource
+        from gpuwatch.fleet.ssh_source import SshSource
 
-        return HostsSource(self.hosts, interval, command=self.command, options=self.options)
+        return SshSource(self.hosts, interval, command=self.command, options=self.options)
 
 
 def asked_fleet(
@@ -224,9 +224,9 @@ def run(settings: Loaded, interval: float | None, asked: Asked, listed: Listed) 
 
             assert isinstance(source, PrometheusSource)
             return PrometheusFeed(asked.server, source, name, seconds)
-        from gpuwatch.fleet.ssh_source import HostFeed
+        from gpuwatch.fleet.ssh_source import SshHostFeed
 
-        return HostFeed(name, settings.preferences.interval, command=asked.command, options=asked.options)
+        return SshHostFeed(name, settings.preferences.interval, command=asked.command, options=asked.options)
 
     app = FleetApp(
         FleetWatch(source, seconds),

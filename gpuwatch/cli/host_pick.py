@@ -10,7 +10,7 @@ import time
 import click
 
 from gpuwatch.cli.fleet import Asked
-from gpuwatch.cli.output import data, say
+from gpuwatch.cli.output import print_document, say
 from gpuwatch.cli.progress import progress
 from gpuwatch.core.errors import EXIT_FAILED, GpuwatchError
 from gpuwatch.core.formatting.text import printable
@@ -41,7 +41,7 @@ def pick_on_hosts(
         source.stop()
     progress("")
     if as_json:
-        data(to_json(picked))
+        print_document(to_json(picked))
         ctx.exit(0 if picked.host is not None else EXIT_FAILED)
     if picked.host is None:
         why = reasons(picked)

@@ -125,7 +125,7 @@ def say_redacted() -> None:
     say(NOTE)
 
 
-def data(text: str) -> None:
+def print_document(text: str) -> None:
     """Prints a document for programs to stdout: always UTF-8."""
     click.echo(text.encode("utf-8", "backslashreplace"), nl=False)
 
@@ -153,4 +153,4 @@ def publish(
         # A link names this host and a path: not where both are redacted.
         click.echo(rendered if redact else with_links(rendered, sys.stdout), nl=False)
     else:
-        data(rendered)
+        print_document(rendered)

@@ -17,7 +17,7 @@ from gpuwatch.cli.completion import files
 from gpuwatch.cli.fleet import asked_fleet, fleet_options
 from gpuwatch.cli.option_types import Duration, Size
 from gpuwatch.cli.options import SIM_NAME, asked_shape, enter_simulation, sim_option, simulated_environment
-from gpuwatch.cli.output import data, say
+from gpuwatch.cli.output import print_document, say
 from gpuwatch.cli.progress import progress
 from gpuwatch.core.errors import EXIT_FAILED, GpuwatchError, UsageError
 from gpuwatch.core.formatting.units import size
@@ -38,11 +38,11 @@ Examples:
   gpuwatch pick --free 20GiB --json
   ssh $(gpuwatch pick -n 4 --idle --hosts n[01-16])
 """
-_LOOK = 5.0
+_POLL_SECONDS = 5.0
 """Seconds between looks while waiting."""
 _TRIES = 10
 """Attempts to reserve, where others are faster each time."""
-_MOMENT = 0.1
+_RETRY_SECONDS = 0.1
 """Seconds within which a reservation that failed is given back."""
 _LONGEST = 30 * 86_400.0
 
@@ -120,7 +120,7 @@ def pick(
     enter_simulation(ctx, command=command)
     picked, reservation = _picked(conditions, deadline, wait or 0.0, keep=keep)
     if as_json:
-        data(to_json(picked))
+        print_document(to_json(picked))
         ctx.exit(0 if picked.chosen else EXIT_FAILED)
     if not picked.chosen:
         raise GpuwatchError(_too_few(picked, conditions), hint="" if wait else "--wait 1h waits for them")
@@ -181,7 +181,7 @@ def _picked(conditions: Conditions, deadline: float, wait: float, *, keep: bool)
             progress("")
             return picked, None
         progress(f"waiting for {conditions}; {reasons(picked)}"[: shutil.get_terminal_size().columns - 3])
-        time.sleep(min(_LOOK, left))
+        time.sleep(min(_POLL_SECONDS, left))
 
 
 def _chosen(machine: Snapshot, conditions: Conditions) -> Pick:
@@ -190,7 +190,7 @@ def _chosen(machine: Snapshot, conditions: Conditions) -> Pick:
     picked = pick_from(machine, conditions, os.environ, holders, found)
     if picked.chosen or not holders:
         return picked
-    time.sleep(_MOMENT)
+    time.sleep(_RETRY_SECONDS)
     return pick_from(machine, conditions, os.environ, reserved(), found)
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import click
 import msgspec
 
-from gpuwatch.cli.cluster_options import NodeCommand, nodes_options, on_nodes, refuse_with_nodes, wants_nodes
 from gpuwatch.cli.completion import names
+from gpuwatch.cli.node_options import NodeCommand, nodes_options, on_nodes, refuse_with_nodes, wants_nodes
 from gpuwatch.cli.option_types import Choice
 from gpuwatch.cli.options import (
     FiniteRange,
@@ -24,7 +24,7 @@ from gpuwatch.cli.options import (
     sim_tier_option,
     visible_gpus,
 )
-from gpuwatch.cli.output import check_output, data, no_save_option, output_option, publish, redact_option, say
+from gpuwatch.cli.output import check_output, no_save_option, output_option, print_document, publish, redact_option, say
 from gpuwatch.cli.progress import compile_notice, progress, progress_wanted
 from gpuwatch.core.errors import EXIT_FINDING, EXIT_OK, EXIT_PROBE_BROKEN, UsageError
 from gpuwatch.core.model.codec import to_json
@@ -43,7 +43,7 @@ from gpuwatch.experiment.probing.probe_scripts import (
     find_probes,
 )
 from gpuwatch.experiment.probing.runner import ProbeOptions
-from gpuwatch.machine.history.runs import RunStore
+from gpuwatch.machine.history.run_store import RunStore
 from gpuwatch.session.preflight import preflight
 from gpuwatch.session.probe_batch import WORKLOADS, ProbeBatch, interpreters_for
 
@@ -159,7 +159,7 @@ def probe(
 
         recipes = {script.name: recipe(script, own) for script in scripts}
         if as_json:
-            data(to_json(RecipeList(recipes=recipes)))
+            print_document(to_json(RecipeList(recipes=recipes)))
         else:
             click.echo("\n\n".join(recipes.values()), nl=False)
         return
@@ -175,7 +175,7 @@ def probe(
         interpreters = interpreters_for(scripts, python)
     except FrameworkMissing as error:
         if as_json:
-            data(to_json(_not_run(scripts[0], error)))
+            print_document(to_json(_not_run(scripts[0], error)))
         raise
     # A template interpreter does not pay for one configuration.
     options = ProbeOptions(
@@ -222,7 +222,7 @@ def _list(as_json: bool) -> None:
             ProbeEntry(config=s.name, group=s.group, framework=s.framework, title=s.title, summary=s.summary)
             for s in find_probes().values()
         )
-        data(to_json(ProbeList(probes=entries)))
+        print_document(to_json(ProbeList(probes=entries)))
         return
     for script in find_probes().values():
         click.echo(f"{script.name:<22} {script.group:<12} {script.title}")

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from gpuwatch.cli.completion import files
-from gpuwatch.cli.output import data, redact_option, say, say_redacted
+from gpuwatch.cli.output import print_document, redact_option, say, say_redacted
 from gpuwatch.cli.progress import progress
 from gpuwatch.cli.recording_input import recording_of
 from gpuwatch.core.errors import EXIT_FAILED, UsageError
@@ -41,7 +41,7 @@ def info(file: Path, as_json: bool) -> None:
         found = look_at(recording)
         progress("")
         if as_json:
-            data(to_json(found))
+            print_document(to_json(found))
         else:
             click.echo(harmless("\n".join(overview(found)) + "\n"), nl=False)
 
@@ -61,7 +61,7 @@ def check(ctx: click.Context, file: Path, as_json: bool) -> None:
     report = checked(file)
     progress("")
     if as_json:
-        data(to_json(report))
+        print_document(to_json(report))
     else:
         click.echo(harmless("\n".join(check_lines(report)) + "\n"), nl=False)
     ctx.exit(0 if report.whole else EXIT_FAILED)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpuwatch.cli.cluster_options import NodeCommand, nodes_options, on_nodes, refuse_with_nodes, wants_nodes
+from gpuwatch.cli.node_options import NodeCommand, nodes_options, on_nodes, refuse_with_nodes, wants_nodes
 from gpuwatch.cli.options import asked_shape, enter_simulation, framework_option, python_option, sim_option
 from gpuwatch.cli.output import check_output, format_option, output_option, publish, redact_option
 from gpuwatch.cli.progress import progress

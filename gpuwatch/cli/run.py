@@ -17,7 +17,7 @@ from gpuwatch.cli.completion import files
 from gpuwatch.cli.options import FiniteRange, enter_simulation, sim_option, sim_tier_option
 from gpuwatch.cli.output import check_output, no_save_option, redact_option, say, say_written, to_stdout, with_links
 from gpuwatch.core.errors import GpuwatchError, UsageError
-from gpuwatch.machine.collector.fork import fork
+from gpuwatch.machine.collector.forked_collector import fork
 from gpuwatch.machine.collector.live_feed import LiveFeed
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ class _Keeper:
     """Finishes runs and writes them to ``-o`` and to the user's folder."""
 
     def __init__(self, output: Path | None, as_json: bool, *, keep: bool, redact: bool) -> None:
-        from gpuwatch.machine.history.runs import RunStore
+        from gpuwatch.machine.history.run_store import RunStore
         from gpuwatch.share.reports.writing import is_special
 
         importlib.import_module("gpuwatch.explain.diagnosis.runs.finish_run")

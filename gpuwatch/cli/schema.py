@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from gpuwatch.cli.option_types import Choice
-from gpuwatch.cli.output import data
+from gpuwatch.cli.output import print_document
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.model.codec import DOCUMENTS, PRINTED, schema_of
 
@@ -19,6 +19,6 @@ def schema(name: str) -> None:
     import msgspec
 
     try:
-        data(msgspec.json.format(msgspec.json.encode(schema_of(name)), indent=2).decode() + "\n")
+        print_document(msgspec.json.format(msgspec.json.encode(schema_of(name)), indent=2).decode() + "\n")
     except TypeError as error:
         raise GpuwatchError(f"cannot write the schema of {name}: {error}") from error

@@ -10,10 +10,10 @@ import click
 import msgspec
 
 from gpuwatch.cli import dashboard_prestart as prestart
-from gpuwatch.cli.cluster_options import NodeCommand, nodes_options, on_nodes, refuse_with_nodes, wants_nodes
+from gpuwatch.cli.node_options import NodeCommand, nodes_options, on_nodes, refuse_with_nodes, wants_nodes
 from gpuwatch.cli.option_types import Duration
 from gpuwatch.cli.options import FiniteRange, asked_gpm, enter_simulation, gpm_option, sim_option
-from gpuwatch.cli.output import check_output, data, output_option, publish, redact_option, say
+from gpuwatch.cli.output import check_output, output_option, print_document, publish, redact_option, say
 from gpuwatch.cli.progress import progress
 from gpuwatch.core.errors import EXIT_FAILED, EXIT_OK, UsageError
 from gpuwatch.core.formatting.text import harmless
@@ -103,7 +103,7 @@ def _follow(interval: float, *, gpm: bool, redact: bool) -> NoReturn:
     from gpuwatch.session.snapshot_stream import stream
 
     for taken in stream(interval, gpm=gpm):
-        data(to_json(sendable(taken, redact=redact), indent=0))
+        print_document(to_json(sendable(taken, redact=redact), indent=0))
         sys.stdout.flush()
     raise AssertionError("the stream has no end")
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpuwatch.cli.cluster_options import NodeCommand, nodes_options, on_nodes, refuse_with_nodes, wants_nodes
 from gpuwatch.cli.completion import files
+from gpuwatch.cli.node_options import NodeCommand, nodes_options, on_nodes, refuse_with_nodes, wants_nodes
 from gpuwatch.cli.options import check_gpus, enter_simulation, sim_option, sim_tier_option, visible_gpus
 from gpuwatch.cli.output import check_output, no_save_option, output_option, publish, redact_option, say
 from gpuwatch.cli.run import simulation_tier
@@ -22,8 +22,8 @@ from gpuwatch.core.masking.secrets import mask_command
 
 if TYPE_CHECKING:
     from gpuwatch.core.model.trials import Experiment, Trial
-    from gpuwatch.experiment.trials.first_start import FirstStart
     from gpuwatch.experiment.trials.largest import Span
+    from gpuwatch.experiment.trials.pilot_run import PilotRun
     from gpuwatch.experiment.trials.plan import Configuration, Rule
     from gpuwatch.experiment.trials.result import ExperimentResult
     from gpuwatch.experiment.trials.settings import NotTried, Setting
@@ -411,16 +411,16 @@ def _check_free(setup: TrialSetup, asked: _Asked, variables: Mapping[str, str]) 
         raise UsageError(taken, hint=_ELSEWHERE)
 
 
-def _first_start(setup: TrialSetup, asked: _Asked) -> FirstStart:
-    from gpuwatch.experiment.trials.first_start import first_start
+def _first_start(setup: TrialSetup, asked: _Asked) -> PilotRun:
+    from gpuwatch.experiment.trials.pilot_run import run_pilot
 
     _check_free(setup, asked, {})
     if not asked.quiet:
         say(f"gpuwatch: a first start of {mask_command(asked.command)}, to see which framework it loads")
-    return first_start(setup, asked.budget)
+    return run_pilot(setup, asked.budget)
 
 
-def _announce(asked: _Asked, times: int, settings: int, rule: Rule, start: FirstStart | None) -> None:
+def _announce(asked: _Asked, times: int, settings: int, rule: Rule, start: PilotRun | None) -> None:
     """Says how often the program will run, before it does."""
     from gpuwatch.core.formatting.durations import lasted
 
@@ -443,7 +443,7 @@ def _times(settings: int, rounds: int, times: int, *, memory: bool = False) -> s
     return f"{times} times ({settings} setting{'' if settings == 1 else 's'}{in_rounds}{recorded})"
 
 
-def _expected(times: int, rule: Rule, start: FirstStart | None) -> str:
+def _expected(times: int, rule: Rule, start: PilotRun | None) -> str:
     """``2 min to 9 min``; empty if that is not known."""
     from gpuwatch.core.formatting.durations import lasted
 
@@ -455,7 +455,7 @@ def _expected(times: int, rule: Rule, start: FirstStart | None) -> str:
 
 
 def _plan(
-    asked: _Asked, chosen: Sequence[Configuration], missing: Sequence[NotTried], rule: Rule, start: FirstStart
+    asked: _Asked, chosen: Sequence[Configuration], missing: Sequence[NotTried], rule: Rule, start: PilotRun
 ) -> str:
     """What would be run, and how long that would take."""
     from gpuwatch.core.formatting.durations import lasted
@@ -481,7 +481,7 @@ def _plan(
 
 def _save(document: Experiment) -> None:
     """Saves the experiment with its runs; if that fails, prints one line and continues."""
-    from gpuwatch.machine.history.runs import RunStore
+    from gpuwatch.machine.history.run_store import RunStore
 
     store = RunStore()
     try:

@@ -28,7 +28,7 @@ from gpuwatch.core.formatting.text import printable, shorten
 ANSWER_SECONDS = 10.0
 """How long the server has for an answer."""
 _CHUNK = 1 << 18
-_QUOTED = 160
+_MAX_QUOTED = 160
 """Characters of a server's own message that are shown."""
 
 
@@ -213,7 +213,7 @@ def _address(url: str, password: str) -> tuple[str, str, str]:
 
 
 def _brief(text: str) -> str:
-    return printable(shorten(" ".join(text.split()), _QUOTED))
+    return printable(shorten(" ".join(text.split()), _MAX_QUOTED))
 
 
 def _reason(error: Exception) -> str:

@@ -25,10 +25,10 @@ class PrometheusSource:
         self.name = server.name
         self._clock = clock
         self._identity: list[Mapping[str, str]] = []
-        self._owned: list[Mapping[str, str]] = []
-        self._known: dict[str, str] = {}
+        self._owner_labels: list[Mapping[str, str]] = []
+        self._target_of_host: dict[str, str] = {}
         """The target of each host of the last hour: ``job instance``."""
-        self._asked = float("-inf")
+        self._known_at = float("-inf")
         self._last: dict[str, HostView] = {}
 
     def start(self, news: Callable[[], None]) -> None:
@@ -53,29 +53,29 @@ class PrometheusSource:
         return Fleet(taken_at=at, source=self.name, hosts=tuple(hosts.values()))
 
     def _read(self, at: float) -> dict[str, HostView]:
-        if at - self._asked >= _KNOWN_EVERY:
+        if at - self._known_at >= _KNOWN_EVERY:
             self._ask_known()
-            self._asked = at
+            self._known_at = at
         collected = Collected()
         for sample in self.server.query(queries.VALUES):
             collected.value(sample)
         for sample in self.server.query(queries.BESIDE):
             collected.beside(sample)
         self.add_identities(collected)
-        for labels in self._owned:
+        for labels in self._owner_labels:
             collected.given(labels)
         hosts = collected.hosts(at)
         silent = [
             name
-            for name in {**self._known, **self._last}
+            for name in {**self._target_of_host, **self._last}
             # A GPU may be known under the better name that another exporter gives its host.
-            if name not in hosts and self._known.get(name) not in collected.targets
+            if name not in hosts and self._target_of_host.get(name) not in collected.targets
         ]
         if silent:
             down = {target_of(sample.metric) for sample in self.server.query(queries.DOWN)}
             for name in silent:
                 before = self._last.get(name)
-                known = self._known.get(name)
+                known = self._target_of_host.get(name)
                 if known is None and before is None:
                     continue
                 why = collected.late([known] if known is not None else [])
@@ -116,17 +116,17 @@ class PrometheusSource:
     def _ask_known(self) -> None:
         self._identity = [*self._labels(queries.IDENTITY), *self._labels(queries.INFO)]
         own = {(labels.get("namespace"), labels.get("pod")) for labels in self._labels(queries.EXPORTERS)}
-        self._owned = [
+        self._owner_labels = [
             labels
             for labels in self._labels(queries.OWNED)
             if labels.get("exported_pod")
             or own_label(labels, "hpc_job")
             or (labels.get("namespace"), labels.get("pod")) not in own
         ]
-        self._known = {}
+        self._target_of_host = {}
         places = {place_of(labels): host_of(labels) for labels in self._identity}
         for sample in self.server.query(queries.LISTED_HOSTS):
             rank, name = host_of(sample.metric)
             if rank and (better := places.get(name)) is not None:
                 name = better[1]
-            self._known[name] = target_of(sample.metric)
+            self._target_of_host[name] = target_of(sample.metric)

@@ -12,11 +12,11 @@ from gpuwatch.fleet.ssh_streams import CONNECTING, GPUWATCH, RemoteStreams, Stre
 from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.machine.collector.host_access import HostAccess
 
-_TOGETHER = 0.3
+_COALESCE_SECONDS = 0.3
 """Seconds for which news are collected before they are shown."""
 
 
-class HostsSource:
+class SshSource:
     """The hosts of ``--hosts``; :meth:`read` never waits."""
 
     name = "ssh"
@@ -25,7 +25,7 @@ class HostsSource:
         self, hosts: Sequence[str], interval: float, *, command: Sequence[str] = GPUWATCH, options: Sequence[str] = ()
     ) -> None:
         """``command``: how gpuwatch is called there; ``options``: further arguments of ``ssh``."""
-        self._streams = RemoteStreams(hosts, interval, self._news, command=command, options=options)
+        self._streams = RemoteStreams(hosts, interval, self._on_change, command=command, options=options)
         self._views = {host: HostView(name=host, reason=CONNECTING, pending=True) for host in hosts}
         self._seen: dict[str, tuple[Snapshot | None, str]] = {}
         self._wake: Callable[[], None] = lambda: None
@@ -56,23 +56,23 @@ class HostsSource:
                 self._views[host] = HostView(name=host, snapshot=now[0], reason=now[1], pending=now[1] == CONNECTING)
         return Fleet(taken_at=time.time(), source=self.name, hosts=tuple(self._views.values()))
 
-    def _news(self, stream: Stream) -> None:
+    def _on_change(self, stream: Stream) -> None:
         """Shows a host that answers, or does no longer; more samples of it wait for the interval."""
         before = self._seen.get(stream.host)
         if (before is None or before[1] != stream.reason) and (self._timer is None or not self._timer.is_alive()):
-            self._timer = threading.Timer(_TOGETHER, self._wake)
+            self._timer = threading.Timer(_COALESCE_SECONDS, self._wake)
             self._timer.daemon = True
             self._timer.start()
 
 
-class HostFeed:
+class SshHostFeed:
     """One host over a connection of its own; implements :class:`gpuwatch.machine.collector.feed.Feed`."""
 
     def __init__(
         self, host: str, interval: float, *, command: Sequence[str] = GPUWATCH, options: Sequence[str] = ()
     ) -> None:
         self.host = HostAccess(host)
-        self._streams = RemoteStreams([host], interval, self._came, command=command, options=options)
+        self._streams = RemoteStreams([host], interval, self._on_sample, command=command, options=options)
         self._stream = self._streams.streams[host]
         self._wake: Callable[[], None] | None = None
         self._lock = threading.Lock()
@@ -110,7 +110,7 @@ class HostFeed:
     def stop(self) -> None:
         self._streams.stop()
 
-    def _came(self, stream: Stream) -> None:
+    def _on_sample(self, stream: Stream) -> None:
         with self._lock:
             if stream.snapshot is not None and stream.snapshot is not self._last:
                 self._last = stream.snapshot

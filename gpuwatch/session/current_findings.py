@@ -1,4 +1,4 @@
-"""Who says what was wrong at the moment of a sample: conditions that look at what comes, or what was recorded."""
+"""Findings at a sample: judged live, or read from a recording."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gpuwatch.session.joined_samples import Before
 
 
-class Judge(ABC):
+class FindingSource(ABC):
     """Judges the samples of a session, in the order in which they are shown."""
 
     @property
@@ -36,8 +36,8 @@ class Judge(ABC):
         return None
 
     @abstractmethod
-    def look(self, snapshot: Snapshot, *, follows: bool) -> list[MachineEvent]:
-        """Takes a sample; what happened. ``follows``: whether it is the one after the last."""
+    def take(self, snapshot: Snapshot, *, consecutive: bool) -> list[MachineEvent]:
+        """Takes a sample; what happened. ``consecutive``: whether it is the one after the last."""
 
     @abstractmethod
     def throttling(self, uuid: str, since: float | None, until: float) -> list[Episode]:
@@ -54,7 +54,7 @@ class Judge(ABC):
         """Takes what was known before the first sample."""
         raise NotImplementedError  # a recording is judged from its begin on
 
-    def feed(self, status: FeedStatus, now: float) -> list[MachineEvent]:
+    def check_feed(self, status: FeedStatus, now: float) -> list[MachineEvent]:
         """Looks at the collector and the driver."""
         return []
 
@@ -63,7 +63,7 @@ class Judge(ABC):
         return given
 
 
-class LiveJudge(Judge):
+class LiveFindings(FindingSource):
     """The condition engine, which is imported when it is started: the rules are slow to import."""
 
     def __init__(self, conditions: Conditions | None) -> None:
@@ -84,7 +84,7 @@ class LiveJudge(Judge):
     def silence(self) -> Finding | None:
         return self._conditions.silence if self._conditions is not None else None
 
-    def look(self, snapshot: Snapshot, *, follows: bool) -> list[MachineEvent]:
+    def take(self, snapshot: Snapshot, *, consecutive: bool) -> list[MachineEvent]:
         if self._conditions is None:
             self._unjudged.append(snapshot)
             return []
@@ -108,7 +108,7 @@ class LiveJudge(Judge):
         if self._conditions is not None:
             self._conditions.precede(*past)
 
-    def feed(self, status: FeedStatus, now: float) -> list[MachineEvent]:
+    def check_feed(self, status: FeedStatus, now: float) -> list[MachineEvent]:
         judged: list[MachineEvent] = []
         if status.replaced or status.state == "not-answering":
             judged = self.start()
@@ -125,17 +125,17 @@ class LiveJudge(Judge):
         return self._found[1]
 
 
-class RecordedJudge(Judge):
+class RecordedFindings(FindingSource):
     """The findings that samples were recorded with; throttling alone is found again, while a GPU is looked at."""
 
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
         self._episodes: ClockEpisodes | None = None
         self._known: tuple[float | None, float] = (None, float("-inf"))
-        """The time that they are of."""
+        """Start and end of the time that ``_episodes`` covers."""
 
-    def look(self, snapshot: Snapshot, *, follows: bool) -> list[MachineEvent]:
-        if not follows:
+    def take(self, snapshot: Snapshot, *, consecutive: bool) -> list[MachineEvent]:
+        if not consecutive:
             self._episodes = None
         if self._episodes is not None:
             self._known = (self._known[0], snapshot.taken_at.timestamp())

@@ -30,10 +30,10 @@ from gpuwatch.core.model.snapshot import Device, Snapshot
 from gpuwatch.explain.diagnosis.conditions.gpu_faults import unread_keys
 from gpuwatch.explain.diagnosis.diagnostic import of_this_machine
 from gpuwatch.machine.history.gaps import INTERVALS, unobserved_limit
-from gpuwatch.machine.history.runs import RunStore
+from gpuwatch.machine.history.run_store import RunStore
 from gpuwatch.machine.recording import minute_means
+from gpuwatch.machine.recording.gpu_usage import usage
 from gpuwatch.machine.recording.reader import Recording
-from gpuwatch.machine.recording.usage import usage
 
 LOOK_BACK = 600.0
 """Seconds before the moment that are looked at."""

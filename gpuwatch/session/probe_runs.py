@@ -20,7 +20,7 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.experiment.probing.interpreter import Interpreter, choose_interpreter
 from gpuwatch.experiment.probing.probe_scripts import SECONDS, ProbeScript, ample_deadline, find_probes
 from gpuwatch.machine.collector.live_feed import LiveFeed
-from gpuwatch.machine.history.runs import RunStore
+from gpuwatch.machine.history.run_store import RunStore
 from gpuwatch.session.probe_batch import Choose, MakeRunner, ProbeBatch, interpreters_for, make_feed, make_runner
 
 _EVENTS = 200

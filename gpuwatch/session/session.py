@@ -19,7 +19,7 @@ from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.metric_series import History
 from gpuwatch.machine.history.sample_store import Gap, SampleStore
 from gpuwatch.machine.history.timeline import Timeline
-from gpuwatch.session.current_findings import Judge, LiveJudge, RecordedJudge
+from gpuwatch.session.current_findings import FindingSource, LiveFindings, RecordedFindings
 from gpuwatch.session.process_history import Identity, ProcessHistories, ProcessHistory
 from gpuwatch.session.view import SINCE_START, Played, PlayheadPosition, Since, View, ranked
 
@@ -46,7 +46,7 @@ def stepped(choices: Sequence[float], value: float, step: int) -> float:
 class Session:
     """A feed, and what is known about its machine over time. Used by one thread.
 
-    ``player``: the feed if it plays a recording, which is judged by ``judge``. Without one, the samples of the last
+    ``player``: the feed if it plays a recording, which is judged by ``findings``. Without one, the samples of the last
     hour are kept here, and judged by ``conditions``, which are created when they are first needed. ``timeline``: of
     another host. ``looks_back``: whether a recording of this machine may continue the past.
     """
@@ -62,7 +62,7 @@ class Session:
         looks_back: bool = False,
         alerts: Alerts | None = None,
         player: RecordingPlayer | None = None,
-        judge: Judge | None = None,
+        findings: FindingSource | None = None,
     ) -> None:
         self.feed = feed
         self.player = player
@@ -91,7 +91,7 @@ class Session:
         """The newest snapshot; of a recording, that of the moment that is played."""
         self.playhead: Playhead | None = None
         """The moment that is shown while paused; None while live, or while a recording is played."""
-        self._judge: Judge = judge if judge is not None else LiveJudge(conditions)
+        self._finding_source: FindingSource = findings if findings is not None else LiveFindings(conditions)
         self._process_histories = ProcessHistories()
         self._seen_events = 0
         self._wrong: tuple[tuple[Finding, ...], tuple[Finding, ...]] | None = None
@@ -160,7 +160,7 @@ class Session:
 
         before, self._past = self._past, JoinedSamples(self._kept, recording)
         self.timeline = self._past
-        self._judge.precede(self._past.before(past.episodes))
+        self._finding_source.precede(self._past.before(past.episodes))
         self._episodes_since = past.episodes_since
         if self.playhead is not None:
             self.playhead.timeline = self._past
@@ -194,7 +194,7 @@ class Session:
                 self._go_on(snapshot)  # the clock was set back while it was recorded
                 continue
             self._show(snapshot)
-            if self.alerts is not None and self._judge.started:
+            if self.alerts is not None and self._finding_source.started:
                 self.alerts.look(self.findings, snapshot)
             if self._kept is not None:
                 self._kept.add(snapshot, self.findings)
@@ -202,13 +202,13 @@ class Session:
         self.look_at_feed()
         return arrived
 
-    def _show(self, snapshot: Snapshot, *, follows: bool = True) -> None:
-        if follows:
+    def _show(self, snapshot: Snapshot, *, consecutive: bool = True) -> None:
+        if consecutive:
             self.history.add(snapshot)
         self._energy.look(snapshot)
         self._process_histories.add(snapshot)
         self.snapshot = snapshot
-        self._record(self._judge.look(snapshot, follows=follows))
+        self._record(self._finding_source.take(snapshot, consecutive=consecutive))
 
     def _go_on(self, snapshot: Snapshot, graphs: History | None = None) -> None:
         """Shows a recorded sample that does not follow the last one; ``graphs``: the minutes up to it, if known."""
@@ -217,17 +217,17 @@ class Session:
         self._begun = snapshot.taken_at.timestamp()
         self.history = graphs if graphs is not None else graphs_of(self.timeline, snapshot)
         self._energy, self._process_histories = EnergyMeter(), ProcessHistories()
-        self._show(snapshot, follows=False)
+        self._show(snapshot, consecutive=False)
 
     def diagnose(self) -> None:
         """Diagnoses the samples so far, and from now on every new one."""
-        self._record(self._judge.start())
+        self._record(self._finding_source.start())
 
     def look_at_feed(self) -> None:
         """Checks the collector and the driver; call it regularly while no snapshots come."""
         if self.alerts is not None:
             self._record(self.alerts.events())
-        self._record(self._judge.feed(self.feed.status(), self.clock()))
+        self._record(self._finding_source.check_feed(self.feed.status(), self.clock()))
 
     def take_gaps(self) -> Sequence[Gap]:
         """The gaps that were passed over since the last call, or that the last jump led to."""
@@ -244,7 +244,7 @@ class Session:
     @property
     def findings(self) -> tuple[Finding, ...]:
         """Current findings, then past ones, newest first."""
-        return self._judge.findings(self.snapshot.findings if self.snapshot is not None else ())
+        return self._finding_source.findings(self.snapshot.findings if self.snapshot is not None else ())
 
     @property
     def wrong(self) -> tuple[Finding, ...]:
@@ -266,7 +266,7 @@ class Session:
         """Number of all events so far; :meth:`SampleStore.events` drops the oldest."""
         if self.recorded:
             return self.track.count(self.clock())
-        return self._judge.count - (self._past.repeated if self._past is not None else 0)
+        return self._finding_source.count - (self._past.repeated if self._past is not None else 0)
 
     @cached_property
     def _track(self) -> EventTrack:
@@ -294,7 +294,7 @@ class Session:
 
     def throttling(self, uuid: str, until: float) -> list[Episode]:
         """Throttling episodes of a device, as known at the moment of a sample; the latest onset first."""
-        return self._judge.throttling(uuid, self._since().throttling, until)
+        return self._finding_source.throttling(uuid, self._since().throttling, until)
 
     def process_history(self, who: Identity) -> ProcessHistory:
         """The last minutes of a process, before the playhead's moment if paused."""
@@ -339,7 +339,7 @@ class Session:
             own_machine=self.looks_back,
             until=snapshot.taken_at.timestamp() if snapshot is not None else None,
             wrong=self.wrong,
-            silence=self._judge.silence,
+            silence=self._finding_source.silence,
             troubled=self._troubled,
             events=self.events,
             unseen=self.unseen_events,
@@ -434,7 +434,12 @@ def replay(feed: RecordingPlayer, moment: float | None = None) -> Session:
     """
     recording = feed.recording
     session = Session(
-        feed, clock=feed.now, timeline=recording, read_only=True, player=feed, judge=RecordedJudge(recording)
+        feed,
+        clock=feed.now,
+        timeline=recording,
+        read_only=True,
+        player=feed,
+        findings=RecordedFindings(recording),
     )
     playhead = session.pause()
     playhead.go(recording.times[0] if moment is None else moment)

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import FAILED_ITSELF, Host, Problem, Snapshot
-from gpuwatch.machine.collector.fork import BETWEEN, ForkedProcess
+from gpuwatch.machine.collector.forked_collector import SAMPLE_GAP_SECONDS, ForkedProcess
 from gpuwatch.machine.collector.live_feed import LiveFeed
 from gpuwatch.machine.sources.host import HostReader
 from gpuwatch.sim.sysfs import ENV_STATE
@@ -51,7 +51,7 @@ def samples(
     The driver has ``deadline`` seconds; those in which the collector waits for a CPU of a busy machine do not count.
     ``first``: a collector that is running already.
     """
-    feed = LiveFeed(BETWEEN, on_demand=on_demand, gpm=gpm, first=first)
+    feed = LiveFeed(SAMPLE_GAP_SECONDS, on_demand=on_demand, gpm=gpm, first=first)
     feed.start()
     try:
         # While the driver starts, and rates need a second sample: the first use of these takes as long.
@@ -116,7 +116,7 @@ def _host() -> tuple[Host, list[Problem]]:
     """The host, which can be read although the driver does not answer."""
     reader = HostReader()
     reader.read()
-    time.sleep(BETWEEN)
+    time.sleep(SAMPLE_GAP_SECONDS)
     return reader.read()
 
 

@@ -16,7 +16,7 @@ from gpuwatch.core.model.doctor import Doctor
 from gpuwatch.core.model.explanation import Explanation
 from gpuwatch.core.model.run import Run
 from gpuwatch.explain.diagnosis.diagnostic import diagnostic, newest, of_this_machine
-from gpuwatch.machine.history.runs import RunStore
+from gpuwatch.machine.history.run_store import RunStore
 from gpuwatch.machine.sources.system_facts import surroundings
 from gpuwatch.machine.sources.tool_output import kernel_log, nvidia_smi
 from gpuwatch.session.doctor import examined

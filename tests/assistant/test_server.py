@@ -27,7 +27,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 
 from gpuwatch.core import reader_limits
 from gpuwatch.core.model.findings import CAUSES
-from gpuwatch.machine.history.runs import RunStore
+from gpuwatch.machine.history.run_store import RunStore
 from gpuwatch.share.assistant.tool_results import MOST_BYTES
 from gpuwatch.sim import faults
 from gpuwatch.sim.machine import SimMachine

@@ -21,9 +21,9 @@ import msgspec
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.collector.recording_player import RecordingPlayer
 from gpuwatch.machine.recording import gpu_time
+from gpuwatch.machine.recording.gpu_usage import usage
 from gpuwatch.machine.recording.reader import Recording, open_recording
 from gpuwatch.machine.recording.stored_data import checksum, pack_times, unpack_times
-from gpuwatch.machine.recording.usage import usage
 from gpuwatch.machine.recording.writer import Clock, RecordingWriter
 from gpuwatch.session.session import replay
 from tests.benchmarks.history_hour import noisy

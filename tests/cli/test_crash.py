@@ -27,7 +27,7 @@ def fails(*args, **kwargs):
     raise KeyError("password={_SECRET}")
 
 setattr({"module." + owner if owner else "module"}, {name!r}, fails)
-from gpuwatch.cli.start import main
+from gpuwatch.cli.entry_point import main
 main()
 """
     )

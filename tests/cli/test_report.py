@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.core.model.codec import to_json
-from gpuwatch.machine.history.runs import RunStore
+from gpuwatch.machine.history.run_store import RunStore
 from gpuwatch.machine.recording.writer import RecordingWriter
 from gpuwatch.sim.machine import SimMachine
 from gpuwatch.sim.shape import SimShape

@@ -19,7 +19,7 @@ import pytest
 from msgspec.structs import replace
 
 from gpuwatch import __version__
-from gpuwatch.cli.cluster_options import arguments
+from gpuwatch.cli.node_options import arguments
 from gpuwatch.cli.probe import probe
 from gpuwatch.cli.snapshot import snapshot
 from gpuwatch.cli.try_command import experiment

@@ -57,7 +57,7 @@ def test_mistakes(
 
 def test_an_extra_that_is_not_installed(file: Path, tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text("import sys; sys.modules['pyarrow'] = None\n")
-    code = "import sys; from gpuwatch.cli.start import main; sys.argv[0] = 'gpuwatch'; main()"
+    code = "import sys; from gpuwatch.cli.entry_point import main; sys.argv[0] = 'gpuwatch'; main()"
     done = subprocess.run(
         [sys.executable, "-c", code, "export", str(file), "-o", str(tmp_path / "x.parquet")],
         env=os.environ | {"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, check=False,
@@ -92,7 +92,7 @@ def test_a_signal_leaves_no_half_file(file: Path, tmp_path: Path, number: int) -
     slow = (
         "import time, gpuwatch.share.exports.csv_table as c; old = c.write\n"
         "def write(*a):\n for piece in old(*a):\n  yield piece\n  print('piece', flush=True); time.sleep(60)\n"
-        "c.write = write; import sys; from gpuwatch.cli.start import main; main()"
+        "c.write = write; import sys; from gpuwatch.cli.entry_point import main; main()"
     )
     target = tmp_path / "x.csv"
     target.write_text("the old one")

@@ -19,7 +19,7 @@ from gpuwatch.core.model.codec import to_json
 from gpuwatch.core.model.fleet import HostView
 from gpuwatch.core.model.snapshot import Problem
 from gpuwatch.fleet import ssh_streams
-from gpuwatch.fleet.ssh_source import HostFeed, HostsSource
+from gpuwatch.fleet.ssh_source import SshHostFeed, SshSource
 from gpuwatch.fleet.summary import summary
 from gpuwatch.fleet.watch import FleetWatch
 from gpuwatch.ui.fleet_app import FleetApp
@@ -66,11 +66,11 @@ def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def open_source() -> Iterator[Callable[..., HostsSource]]:
-    opened: list[HostsSource] = []
+def open_source() -> Iterator[Callable[..., SshSource]]:
+    opened: list[SshSource] = []
 
-    def start(*hosts: str, **options: object) -> HostsSource:
-        source = HostsSource(hosts, 0.25, **options)  # type: ignore[arg-type]
+    def start(*hosts: str, **options: object) -> SshSource:
+        source = SshSource(hosts, 0.25, **options)  # type: ignore[arg-type]
         opened.append(source)
         source.start(lambda: None)
         return source
@@ -80,7 +80,7 @@ def open_source() -> Iterator[Callable[..., HostsSource]]:
         source.stop()
 
 
-def views(source: HostsSource) -> dict[str, HostView]:
+def views(source: SshSource) -> dict[str, HostView]:
     return {host.name: host for host in source.read().hosts}
 
 
@@ -104,7 +104,7 @@ def until(done: Callable[[], object], seconds: float = 60.0) -> None:
 )
 def test_why_a_host_does_not_answer(
     ssh: Path,
-    open_source: Callable[..., HostsSource],
+    open_source: Callable[..., SshSource],
     host: str,
     reason: str,
     monkeypatch: pytest.MonkeyPatch,
@@ -117,7 +117,7 @@ def test_why_a_host_does_not_answer(
 
 
 def test_a_host_that_answers_with_something_else(
-    ssh: Path, open_source: Callable[..., HostsSource], monkeypatch: pytest.MonkeyPatch
+    ssh: Path, open_source: Callable[..., SshSource], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ssh_streams, "_START_SECONDS", 0.5)
     source = open_source("newer", "mute")
@@ -130,7 +130,7 @@ def test_a_host_that_answers_with_something_else(
 
 
 def test_a_host_that_stops_and_comes_back(
-    ssh: Path, open_source: Callable[..., HostsSource], monkeypatch: pytest.MonkeyPatch
+    ssh: Path, open_source: Callable[..., SshSource], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ssh_streams, "_LATE", 0.3)
     source = open_source("once1", "stops")
@@ -141,9 +141,7 @@ def test_a_host_that_stops_and_comes_back(
     until(lambda: seen.add(views(source)["once1"].answered) or len(seen) == 2)
 
 
-def test_a_driver_that_hangs_is_told_from_a_host_that_is_gone(
-    ssh: Path, open_source: Callable[..., HostsSource]
-) -> None:
+def test_a_driver_that_hangs_is_told_from_a_host_that_is_gone(ssh: Path, open_source: Callable[..., SshSource]) -> None:
     source = open_source("hangs")
     until(lambda: not views(source)["hangs"].pending)
     assert views(source)["hangs"].reason == "no answer from the driver for 12 s"
@@ -151,7 +149,7 @@ def test_a_driver_that_hangs_is_told_from_a_host_that_is_gone(
 
 
 def test_nothing_is_left_behind(ssh: Path) -> None:
-    source = HostsSource(["good", "mute"], 0.25)
+    source = SshSource(["good", "mute"], 0.25)
     source.start(lambda: None)
     until(lambda: views(source)["good"].answered)
     processes = [stream.process for stream in source._streams.streams.values()]
@@ -161,7 +159,7 @@ def test_nothing_is_left_behind(ssh: Path) -> None:
 
 
 def test_a_feed_of_one_host(ssh: Path) -> None:
-    feed = HostFeed("good", 0.25)
+    feed = SshHostFeed("good", 0.25)
     assert feed.host.unreachable.startswith("good is another host")
     woken: list[None] = []
     feed.start(lambda: woken.append(None))
@@ -176,7 +174,7 @@ def test_a_feed_of_one_host(ssh: Path) -> None:
 
 
 def test_a_feed_of_a_host_that_is_gone(ssh: Path) -> None:
-    feed = HostFeed("gone", 0.25)
+    feed = SshHostFeed("gone", 0.25)
     feed.start()
     try:
         until(lambda: feed.status().state == "stopped")
@@ -186,7 +184,7 @@ def test_a_feed_of_a_host_that_is_gone(ssh: Path) -> None:
 
 
 async def test_the_list_and_an_open_host(ssh: Path) -> None:
-    app = FleetApp(FleetWatch(HostsSource(["a1", "a2", "gone"], 0.25), 0.25), lambda name: HostFeed(name, 0.25))
+    app = FleetApp(FleetWatch(SshSource(["a1", "a2", "gone"], 0.25), 0.25), lambda name: SshHostFeed(name, 0.25))
     async with app.run_test(size=(120, 40)) as pilot:
         await wait_for(pilot, lambda: "2 of 3 hosts answered" in text_of(app))
         assert "✖ refuses ssh connections" in text_of(app)
@@ -248,7 +246,7 @@ def test_bad_options_are_one_line(ssh: Path, arguments: tuple[str, ...], message
 
 
 @pytest.mark.slow
-def test_real_gpuwatch_on_simulated_gpus(ssh: Path, open_source: Callable[..., HostsSource]) -> None:
+def test_real_gpuwatch_on_simulated_gpus(ssh: Path, open_source: Callable[..., SshSource]) -> None:
     source = open_source("real1", command=(sys.executable, "-m", "gpuwatch"))
     until(lambda: views(source)["real1"].answered, 60)
     host = summary(views(source)["real1"])

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.fleet import ssh_streams
-from gpuwatch.fleet.ssh_source import HostsSource
+from gpuwatch.fleet.ssh_source import SshSource
 from gpuwatch.fleet.summary import summary
 from tests.cluster.nodes import await_none, running
 from tests.cluster.test_sshd import Server, pytestmark, server  # noqa: F401
@@ -23,7 +23,7 @@ THERE = ("sh", "-c", f'exec {shlex.quote(sys.executable)} -m gpuwatch "$@" --sim
 def test_a_host_answers_comes_back_and_is_left_clean(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
     monkeypatch.setattr(ssh_streams, "_PAUSES", (0.5,))
     host, interval = f"127.0.0.1:{server.port}", 0.613
-    source = HostsSource([host, "127.0.0.1:1"], interval, command=THERE, options=shlex.split(server.options))
+    source = SshSource([host, "127.0.0.1:1"], interval, command=THERE, options=shlex.split(server.options))
     source.start(lambda: None)
     try:
         until(lambda: views(source)[host].answered, 60)

@@ -255,7 +255,7 @@ def test_a_server_that_a_person_stopped_did_not_end_in_its_last_error() -> None:
 @pytest.mark.parametrize(
     ("item", "end"),
     [
-        ("Sample {0}/20\n[ERROR] Judge error: Failed to reach the model", ["Total samples evaluated: 20"]),
+        ("Sample {0}/20\n[ERROR] FindingSource error: Failed to reach the model", ["Total samples evaluated: 20"]),
         ("2025-01-02 10:00:00,{0} - ERROR - Request {0} failed: Max retries exceeded", ["20 requests sent"]),
         ("Processing a{0}.png\nError processing a{0}.png: no such codec", ["Done! Processed 20 files"]),
     ],

@@ -30,7 +30,7 @@ from gpuwatch.machine.recording.overview import check_lines, checked, look_at, o
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.rows import event_of, finding_of, life_of
 from gpuwatch.machine.recording.storable_snapshot import Storable
-from gpuwatch.machine.recording.stored_data import stamped
+from gpuwatch.machine.recording.stored_data import with_checksum
 from gpuwatch.machine.recording.writer import Clock, RecordingStopped, RecordingWriter
 from tests.recording.days import NOON, day
 from tests.ui import machines
@@ -564,9 +564,9 @@ DEEP = b"\x81\xa1?" + b"\x91" * 50_000 + b"\xc0"
     [
         lambda: gpu_time.unpack(zlib.compress(DEEP)),
         lambda: minute_means.unpack_points(zlib.compress(DEEP)),
-        lambda: event_of((1.0, stamped(DEEP, 1.0))),
-        lambda: finding_of((1.0, 2.0, stamped(DEEP, 1.0, 2.0))),
-        lambda: life_of((1.0, 2.0, stamped(DEEP, 1.0, 2.0))),
+        lambda: event_of((1.0, with_checksum(DEEP, 1.0))),
+        lambda: finding_of((1.0, 2.0, with_checksum(DEEP, 1.0, 2.0))),
+        lambda: life_of((1.0, 2.0, with_checksum(DEEP, 1.0, 2.0))),
         lambda: list(ChunkReader().take(framed(KEY, DEEP))),
         lambda: list(ChunkReader().take(framed(FINDINGS, b"\x91" + DEEP))),
     ],

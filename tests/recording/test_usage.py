@@ -16,8 +16,8 @@ from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.usage import By, Usage, UsageGroup
 from gpuwatch.machine.recording.gpu_time import GpuTime, GpuTimeMeter, bounded, merged
+from gpuwatch.machine.recording.gpu_usage import usage
 from gpuwatch.machine.recording.reader import Recording
-from gpuwatch.machine.recording.usage import usage
 from gpuwatch.machine.recording.writer import RecordingWriter
 from tests.recording import week
 from tests.recording.week import BEGIN, GIB, HOUR

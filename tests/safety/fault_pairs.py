@@ -31,7 +31,7 @@ from gpuwatch.machine.collector.recording_player import RecordingPlayer
 from gpuwatch.machine.collector.wire import note
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.metric_series import History
-from gpuwatch.machine.history.runs import RunStore
+from gpuwatch.machine.history.run_store import RunStore
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.writer import Clock, RecordingWriter
 from gpuwatch.machine.sources.base import SeenDevice

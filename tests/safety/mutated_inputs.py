@@ -41,7 +41,7 @@ from gpuwatch.machine.history.frames import DamagedData
 from gpuwatch.machine.history.sample_chunks import ChunkReader
 from gpuwatch.machine.recording import gpu_time, minute_means
 from gpuwatch.machine.recording.stored_data import decompressed as block
-from gpuwatch.machine.recording.stored_data import unstamped
+from gpuwatch.machine.recording.stored_data import without_checksum
 from gpuwatch.share.exporter.web_config import WebConfig
 from gpuwatch.ui.settings.settings_file import understood
 from gpuwatch.ui.tables import filter as process_filter
@@ -102,7 +102,7 @@ def _frames() -> list[bytes]:
 
 def _gpu_time() -> gpu_time.GpuTime:
     """Of a GPU with three processes over two minutes."""
-    meter = gpu_time.GpuTimeMeter()
+    meter = gpu_time.GpuTimeMeter(1.0)
     for tick in range(120):
         meter.look(machines.many(1, 3, tick=tick))
     return gpu_time.merged(meter.taken().values())
@@ -170,7 +170,9 @@ READERS = {
         lambda data: _drained(decompressed(iter([data[:20], data[20:]]), "train.log")),
         (GpuwatchError,),
     ),
-    "recording: stored": Reader(lambda: list(_blocks()[:6]), lambda data: block(unstamped(data)), (DamagedData,)),
+    "recording: stored": Reader(
+        lambda: list(_blocks()[:6]), lambda data: block(without_checksum(data)), (DamagedData,)
+    ),
     "recording: frames": Reader(_frames, lambda data: list(ChunkReader().take(data)), (DamagedData,)),
     "recording: GPU time": Reader(
         lambda: [zlib.decompress(gpu_time.pack(_gpu_time()))],

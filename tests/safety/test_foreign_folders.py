@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.core.ownership import ENV_PRIVATE, distrust, own_folder
-from gpuwatch.machine.history.runs import RunStore
+from gpuwatch.machine.history.run_store import RunStore
 from gpuwatch.sim import build, libraries
 from gpuwatch.sim.control import load_control
 from gpuwatch.sim.machine import SimMachine

@@ -106,7 +106,7 @@ def recording(path: Path) -> str:
     plain = zlib.compress(bytes(2 * SMALL))
     errors = (
         said(frames.DamagedData, lambda: list(frames.split(frames.packed(bytes(2 * SMALL))))),
-        said(stored_data.DamagedData, lambda: stored_data.decompressed(stored_data.stamped(plain))),
+        said(stored_data.DamagedData, lambda: stored_data.decompressed(stored_data.with_checksum(plain))),
         said(ValueError, lambda: gpu_time.unpack(plain)),
     )
     assert all("truncated" in error for error in errors), errors

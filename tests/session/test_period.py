@@ -16,7 +16,7 @@ from gpuwatch.core.model.codec import from_json, to_json
 from gpuwatch.core.model.period import GRAPHED, Period
 from gpuwatch.core.model.reading import Missing, Value
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.machine.history.runs import RunStore
+from gpuwatch.machine.history.run_store import RunStore
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.session.period import period
 from gpuwatch.share.reports.document import content_of

@@ -231,7 +231,7 @@ def paint(self, snapshot, whole=False):
     time.sleep(PAUSE)
     return done
 first.Picture.paint = paint
-from gpuwatch.cli.start import main
+from gpuwatch.cli.entry_point import main
 sys.argv[:] = ["gpuwatch"]
 main()
 """

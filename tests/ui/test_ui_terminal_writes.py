@@ -300,7 +300,7 @@ textual_internals.internal = lambda owner, name, kind: None
 import gpuwatch.ui.startup.terminal_driver as driver
 del sys.modules["textual._parser"], sys.modules["textual._xterm_parser"]
 assert driver.XTermParser is None
-from gpuwatch.cli.start import main
+from gpuwatch.cli.entry_point import main
 sys.argv = ["gpuwatch"]
 main()
 """

@@ -10,7 +10,7 @@ _NUMBER = re.compile(r"-?\d{1,300}(?:\.\d{1,300})?(?:[eE][+-]?\d{1,3})?")
 _FORMULA = frozenset("=+-@＝＋－＠|%")
 
 
-def cell(value: object) -> object:
+def safe_cell(value: object) -> object:
     """The value of a cell: no text of it is run as a formula."""
     if isinstance(value, bool):
         return "true" if value else "false"

@@ -81,7 +81,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
 Stop = Callable[[EventState, float, Callable[[], bool]], bool]
 """Whether a measurement ends: asked with what the stepping process reported, the seconds since the start, and whether
 other processes of the program may still be on their way to their first steps."""
-Judge = Callable[[RunDraft], Run]
+FindingSource = Callable[[RunDraft], Run]
 """Diagnoses a draft and saves the run."""
 
 
@@ -91,7 +91,7 @@ class Watch:
     def __init__(
         self,
         program: GuardedProgram,
-        judge: Judge,
+        judge: FindingSource,
         *,
         source: SnapshotSource,
         before: Snapshot | None,

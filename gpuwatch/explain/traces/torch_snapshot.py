@@ -14,7 +14,7 @@ from typing import Any
 from gpuwatch.core.model.memory_profile import Group
 from gpuwatch.explain.traces.broken_recording import BrokenRecording
 from gpuwatch.explain.traces.plain_pickle import load
-from gpuwatch.explain.traces.torch_groups import Change, find_groups
+from gpuwatch.explain.traces.torch_memory_groups import Change, find_groups
 from gpuwatch.explain.traces.torch_stacks import NO_STACK, Stack, Stacks
 from gpuwatch.explain.traces.xplane import Event
 
@@ -23,7 +23,8 @@ MOST_ENTRIES = 2_000_000
 _MOST_DEVICES = 64
 _BLOCK = 512
 """PyTorch rounds requests up to this (``kMinBlockSize``); its requests to the driver: ``oom_arithmetic_torch.py``."""
-_PICO = 1_000_000
+_PS_PER_US = 1_000_000
+"""Picoseconds in a microsecond."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +71,14 @@ class DeviceHistory:
         """The key in :attr:`holders` of an allocation."""
         stack = change.stack
         line, ends = stack.line, False
-        if not line and change.before and change.freed_by.line:
+        if not line and change.before_history and change.freed_by.line:
             line, ends = change.freed_by.line, True
         holder = Holder(
             stacks.short(line) + (", which frees it" if ends else "") if line else "",
             stacks.short(stack.through) if stack.through else "",
             stack.op,
             change.group,
-            change.before,
+            change.before_history,
         )
         key = repr((holder.line, holder.through, holder.op, holder.group, holder.before))
         self.holders.setdefault(key, holder)
@@ -128,11 +129,11 @@ def _devices(value: dict[str, Any]) -> list[DeviceHistory]:
         device = _device(segment, found)
         if device is None:
             continue
-        device.pool_now += _whole(segment.get("total_size"))
-        at, in_use, largest = _whole(segment.get("address")), 0, 0
+        device.pool_now += _unsigned(segment.get("total_size"))
+        at, in_use, largest = _unsigned(segment.get("address")), 0, 0
         for block in reader.each(segment.get("blocks")):
-            size = _whole(block.get("size"))
-            at = _whole(block.get("address")) or at  # older snapshots have only the sizes, one after another
+            size = _unsigned(block.get("size"))
+            at = _unsigned(block.get("address")) or at  # older snapshots have only the sizes, one after another
             state = block.get("state")
             if state == "inactive":
                 device.free_now += size
@@ -160,19 +161,19 @@ def _take_segment(device: DeviceHistory, segment: Mapping[str, Any], in_use: int
     kind = "expandable" if segment.get("is_expandable") is True else kind
     pool = segment.get("segment_pool_id")
     numbers = pool[:2] if isinstance(pool, (list, tuple)) else ()
-    private = ".".join(str(_whole(part)) for part in numbers) if any(map(_whole, numbers)) else ""
-    key = kind, private, _whole(segment.get("stream"))
+    private = ".".join(str(_unsigned(part)) for part in numbers) if any(map(_unsigned, numbers)) else ""
+    key = kind, private, _unsigned(segment.get("stream"))
     count, reserved, allocated, free = device.segments.get(key, (0, 0, 0, 0))
-    reserved += _whole(segment.get("total_size"))
+    reserved += _unsigned(segment.get("total_size"))
     device.segments[key] = count + 1, reserved, allocated + in_use, max(free, largest)
 
 
 def _block(at: int, size: int, block: Mapping[str, Any], reader: _Reader) -> Change:
     history = block.get("history")  # PyTorch 2.0
     last = history[0] if isinstance(history, list) and history and isinstance(history[0], dict) else {}
-    requested = _whole(block.get("requested_size")) or _whole(last.get("real_size")) or size
+    requested = _unsigned(block.get("requested_size")) or _unsigned(last.get("real_size")) or size
     stack = reader.stacks.read(block.get("frames") or last.get("frames"))
-    return Change(0, False, at, size, requested, stack, before=True)
+    return Change(0, False, at, size, requested, stack, before_history=True)
 
 
 def _device(entry: Mapping[str, Any], found: dict[int, DeviceHistory]) -> DeviceHistory | None:
@@ -186,16 +187,16 @@ def _history(
     device: DeviceHistory, entries: list[Mapping[str, Any]], blocks: Mapping[int, Change], reader: _Reader
 ) -> None:
     """The events of a device: first what was alive before its history begins, then the history."""
-    started = min((_whole(entry.get("time_us")) for entry in entries if entry.get("time_us")), default=0)
+    started = min((_unsigned(entry.get("time_us")) for entry in entries if entry.get("time_us")), default=0)
     device.began = started
     changes: list[Change] = []
     before: dict[int, Change] = {}
     live: set[int] = set()
     freeing: dict[int, Stack] = {}
     for entry in entries:
-        action, address = entry.get("action"), _whole(entry.get("addr"))
-        at = max(_whole(entry.get("time_us")) - started, 0) * _PICO
-        size = _whole(entry.get("size"))
+        action, address = entry.get("action"), _unsigned(entry.get("addr"))
+        at = max(_unsigned(entry.get("time_us")) - started, 0) * _PS_PER_US
+        size = _unsigned(entry.get("size"))
         if action == "alloc":
             live.add(address)
             changes.append(Change(at, False, address, _rounded(size), size, reader.stacks.read(entry.get("frames"))))
@@ -205,7 +206,9 @@ def _history(
             if address in live:
                 live.discard(address)
             else:
-                before.setdefault(address, Change(0, False, address, _rounded(size), size, NO_STACK, before=True))
+                before.setdefault(
+                    address, Change(0, False, address, _rounded(size), size, NO_STACK, before_history=True)
+                )
             by = freeing.pop(address, NO_STACK)
             changes.append(Change(at, True, address, 0, size, by))
         elif action in ("segment_alloc", "segment_map"):
@@ -213,7 +216,7 @@ def _history(
         elif action in ("segment_free", "segment_unmap"):
             device.pool_changes.append((at, -size))
         elif action == "oom":
-            device.failed, device.device_free = size, _whole(entry.get("device_free"))
+            device.failed, device.device_free = size, _unsigned(entry.get("device_free"))
             device.failed_at = reader.stacks.read(entry.get("frames")).line
     for address, block in blocks.items():
         if address not in live:
@@ -228,14 +231,26 @@ def _history(
     for change in changes:
         size = sizes.pop(change.address, 0)
         in_use -= size
-        if not change.frees:
+        if not change.is_free:
             size = sizes[change.address] = change.size
             in_use += size
         peak = max(peak, in_use)
-        key = "" if change.frees else device.holder(change, reader.stacks)
+        key = "" if change.is_free else device.holder(change, reader.stacks)
         device.events.append(
             Event(
-                change.at, change.frees, change.address, size, change.requested, in_use, 0, peak, -1.0, key, "", "", ""
+                change.at,
+                change.is_free,
+                change.address,
+                size,
+                change.requested,
+                in_use,
+                0,
+                peak,
+                -1.0,
+                key,
+                "",
+                "",
+                "",
             )
         )
 
@@ -244,5 +259,5 @@ def _rounded(size: int) -> int:
     return -(-size // _BLOCK) * _BLOCK
 
 
-def _whole(value: Any) -> int:
+def _unsigned(value: Any) -> int:
     return value if type(value) is int and 0 <= value < 1 << 63 else 0

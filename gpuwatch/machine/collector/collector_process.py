@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
-from gpuwatch.machine.collector.fork import ForkedProcess
+from gpuwatch.machine.collector.forked_collector import ForkedProcess
 from gpuwatch.machine.history.frames import HEAD_BYTES, head
 from gpuwatch.machine.sources import procfs
 from gpuwatch.machine.sources.driver_calls import Call, CallPage, LeftOut

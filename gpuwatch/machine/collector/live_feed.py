@@ -33,7 +33,7 @@ from gpuwatch.machine.collector.collector_process import (
     frames_of,
 )
 from gpuwatch.machine.collector.feed import FeedStatus
-from gpuwatch.machine.collector.fork import ForkedProcess
+from gpuwatch.machine.collector.forked_collector import ForkedProcess
 from gpuwatch.machine.collector.host_access import LocalHost
 from gpuwatch.machine.collector.wire import FAILURE, PREVIEW, SOURCE, Receiver, Settings, Source, note, source_of
 from gpuwatch.machine.sources import procfs

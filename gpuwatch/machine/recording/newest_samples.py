@@ -10,7 +10,7 @@ from typing import Any
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.history.frames import DamagedData
 from gpuwatch.machine.history.sample_chunks import ChunkReader
-from gpuwatch.machine.recording.stored_data import decompressed, unstamped
+from gpuwatch.machine.recording.stored_data import decompressed, without_checksum
 from gpuwatch.machine.recording.tables import DATABASE_ERRORS, open_to_read, unreadable
 
 _MOST_BLOCKS = 3
@@ -65,7 +65,7 @@ class NewestSamples:
             self._block, self._frame, self._taken, self._reader = newest, 0, 0, ChunkReader()
         for number, data in frames:
             self._frame = number
-            for decoder, _ in self._reader.take(unstamped(data)):
+            for decoder, _ in self._reader.take(without_checksum(data)):
                 self._taken += 1
                 found.append(decoder.snapshot())
         if not self._began:

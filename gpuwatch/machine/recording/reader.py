@@ -23,7 +23,7 @@ from gpuwatch.machine.history.sample_chunks import ChunkReader, Kept, Position, 
 from gpuwatch.machine.history.sample_store import Placed, SampleStore, Times
 from gpuwatch.machine.recording import minute_means
 from gpuwatch.machine.recording.damage import Damage, DamagedBlock
-from gpuwatch.machine.recording.database import Database
+from gpuwatch.machine.recording.database_reader import Database
 from gpuwatch.machine.recording.gpu_time import HOUR, GpuTime, hour_of
 from gpuwatch.machine.recording.process_lives import ProcessLife
 from gpuwatch.machine.recording.rows import (
@@ -37,7 +37,7 @@ from gpuwatch.machine.recording.rows import (
     life_of,
     run_of,
 )
-from gpuwatch.machine.recording.stored_data import checksum, decompressed, unpack_times, unstamped
+from gpuwatch.machine.recording.stored_data import checksum, decompressed, unpack_times, without_checksum
 
 _OPEN_SAMPLE = "sample of the last minute"
 """What is damaged where a sample that is in no block is."""
@@ -119,7 +119,7 @@ class Recording(SampleStore):
             self._sealed, self._newest, self._open, self._decoder = [], 0, Samples(), ChunkReader()
         self._version = version
         last = self.last_block
-        with self._db.one_moment():
+        with self._db.read_transaction():
             first = self._db.rows("SELECT min(id) FROM minutes")[0][0]
             entries = self._db.rows(f"SELECT id, {_ENTRY} FROM minutes WHERE id > ? ORDER BY id", (last,))  # noqa: S608  # columns of ours
             if entries:  # with all that was open
@@ -142,7 +142,7 @@ class Recording(SampleStore):
             self._newest = number
             try:
                 if _OPEN_SAMPLE not in self.damage.rows:
-                    self._open.kept += whole(self._decoder.take(unstamped(data)))
+                    self._open.kept += whole(self._decoder.take(without_checksum(data)))
                     continue
                 why = "an earlier one is damaged"
             except ValueError as error:
@@ -357,7 +357,7 @@ class Recording(SampleStore):
         while True:
             self.refresh()
             until = end if self.end is None or end < self.end else float("inf")
-            with self._db.one_moment():
+            with self._db.read_transaction():
                 rows = self._db.rows(query, (begin, HOUR, until))
                 last = self._db.rows("SELECT max(id) FROM minutes")[0][0]
             if last == before or (self._sealed and last == self.last_block):
@@ -398,7 +398,7 @@ class Recording(SampleStore):
         """Notes in :attr:`damage` what is damaged, by checksums; ``decode``: blocks and their entries are read, too."""
         for number, begin, end, samples in self._sealed:
             try:
-                unstamped(self._block(number))
+                without_checksum(self._block(number))
             except DamagedData as error:
                 self._note(number, error)
                 continue

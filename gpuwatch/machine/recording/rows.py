@@ -13,7 +13,7 @@ from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.recording.gpu_time import GpuTime
 from gpuwatch.machine.recording.gpu_time import unpack as unpack_time
 from gpuwatch.machine.recording.process_lives import ProcessLife
-from gpuwatch.machine.recording.stored_data import checksum, unpack_times, unstamped
+from gpuwatch.machine.recording.stored_data import checksum, unpack_times, without_checksum
 
 _BEFORE = "SELECT max(since) FROM findings WHERE cause = ? AND device = ? AND pid = ? AND until >= ?"
 _REPEATED = 60.0
@@ -81,18 +81,18 @@ def held(
 
 def event_of(row: tuple[float, bytes]) -> MachineEvent:
     """An event, of its time and data."""
-    return decoded(_event, unstamped(row[1], row[0]))
+    return decoded(_event, without_checksum(row[1], row[0]))
 
 
 def finding_of(row: tuple[float, float, bytes]) -> RecordedFinding:
     """Begin, end and data of a finding."""
     since, until, data = row
-    return RecordedFinding(since, until, decoded(_finding, unstamped(data, since, until)))
+    return RecordedFinding(since, until, decoded(_finding, without_checksum(data, since, until)))
 
 
 def life_of(row: tuple[float, float, bytes]) -> ProcessLife:
     """First and last time, and data, of a process."""
-    return decoded(_life, unstamped(row[2], row[0], row[1]))
+    return decoded(_life, without_checksum(row[2], row[0], row[1]))
 
 
 def gpu_time_of(row: tuple[int, bytes]) -> tuple[int, GpuTime]:

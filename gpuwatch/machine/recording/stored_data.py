@@ -24,7 +24,7 @@ _DICTIONARY = 1 << 20
 """Bytes: more than most blocks have. The preset's own takes 94 MB of memory."""
 _MEMORY = 64 << 20
 _NUMBERS = tuple(struct.Struct(f"<{count}d") for count in range(6))
-_SUM = struct.Struct(">I")
+_CHECKSUM = struct.Struct(">I")
 _MICROSECOND = 1e6
 _steps = msgspec.msgpack.Decoder(list[int]).decode
 
@@ -37,24 +37,24 @@ def checksum(*numbers: float, data: bytes = b"") -> int:
         raise DamagedData(str(error)) from error
 
 
-def stamped(data: bytes, *numbers: float) -> bytes:
+def with_checksum(data: bytes, *numbers: float) -> bytes:
     """The data with a checksum, also of numbers that are stored beside it."""
-    return data + _SUM.pack(checksum(*numbers, data=data))
+    return data + _CHECKSUM.pack(checksum(*numbers, data=data))
 
 
-def unstamped(data: object, *numbers: float) -> bytes:
+def without_checksum(data: object, *numbers: float) -> bytes:
     """The data again; :class:`DamagedData`."""
     if not isinstance(data, bytes):  # a database may have anything anywhere
         raise DamagedData("not bytes")
-    body = data[: -_SUM.size]
-    if data[-_SUM.size :] != _SUM.pack(checksum(*numbers, data=body)):
+    body = data[: -_CHECKSUM.size]
+    if data[-_CHECKSUM.size :] != _CHECKSUM.pack(checksum(*numbers, data=body)):
         raise DamagedData("wrong checksum")
     return body
 
 
 def stored(what: object, *numbers: float) -> bytes:
     """A document as it is stored."""
-    return stamped(encoded(what), *numbers)
+    return with_checksum(encoded(what), *numbers)
 
 
 def pack_times(times: Sequence[float]) -> bytes:
@@ -65,20 +65,20 @@ def pack_times(times: Sequence[float]) -> bytes:
 
 def unpack_times(data: object) -> list[float]:
     """The times again; :class:`DamagedData`."""
-    return [micros / _MICROSECOND for micros in accumulate(decoded(_steps, unstamped(data)))]
+    return [micros / _MICROSECOND for micros in accumulate(decoded(_steps, without_checksum(data)))]
 
 
 def compressed(data: bytes) -> bytes:
     """The data by xz, a quarter smaller than by zlib; by zlib where Python was built without xz."""
     if lzma is None:
-        return stamped(zlib.compress(data, 6))
+        return with_checksum(zlib.compress(data, 6))
     filters = [{"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": _DICTIONARY}]
-    return stamped(lzma.compress(data, check=lzma.CHECK_NONE, filters=filters))
+    return with_checksum(lzma.compress(data, check=lzma.CHECK_NONE, filters=filters))
 
 
 def decompressed(data: object) -> bytes:
     """The data again; :class:`DamagedData`."""
-    body = unstamped(data)
+    body = without_checksum(data)
     if not body.startswith(_XZ):
         return inflated(body)
     if lzma is None:

@@ -27,7 +27,7 @@ from gpuwatch.machine.history.sample_chunks import ChunkReader, ChunkWriter, who
 from gpuwatch.machine.recording import minute_means, retention
 from gpuwatch.machine.recording.sealing import Sample, Sealer, write_events
 from gpuwatch.machine.recording.storable_snapshot import Storable
-from gpuwatch.machine.recording.stored_data import stamped, unstamped
+from gpuwatch.machine.recording.stored_data import with_checksum, without_checksum
 from gpuwatch.machine.recording.tables import created, looked_at
 from gpuwatch.machine.sources.procfs import boot_id
 
@@ -129,7 +129,7 @@ class RecordingWriter:
         reader = ChunkReader()
         with suppress(ValueError):  # what follows a damaged frame needs it
             for _, data in rows:
-                frames = unstamped(data)
+                frames = without_checksum(data)
                 self._open += [(kept.snapshot, kept.findings) for kept in whole(reader.take(frames))]
                 self._frames.append(frames)
         if self._open:
@@ -174,7 +174,7 @@ class RecordingWriter:
             self._take(findings)
             frames = self._chunk.frames(stored, self._findings[1])
             with self._transaction():
-                row = (at, self._now[1], stamped(frames))
+                row = (at, self._now[1], with_checksum(frames))
                 self._db.execute("INSERT INTO open_frames (at, boot, frame) VALUES (?, ?, ?)", row)
                 write_events(self._db, [*noticed, *map(masked, events)])
             self._open.append((stored, self._findings[1]))

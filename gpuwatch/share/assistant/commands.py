@@ -32,7 +32,7 @@ _PATIENCE = 5.0
 """Seconds for a command to end what it started, after SIGTERM."""
 _QUOTED = 500
 # Finds the package at its current place without putting the working directory on the path.
-_START = "import sys; sys.path.append(sys.argv.pop(1)); from gpuwatch.cli.start import main; main()"
+_START = "import sys; sys.path.append(sys.argv.pop(1)); from gpuwatch.cli.entry_point import main; main()"
 
 
 class Commands:

@@ -27,7 +27,7 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.trials import Experiment
 from gpuwatch.core.model.usage import Usage
 from gpuwatch.explain.diagnosis.reference.cause_pages import near, page
-from gpuwatch.machine.history.runs import RunStore
+from gpuwatch.machine.history.run_store import RunStore
 from gpuwatch.machine.sources.gpu_reservations import reserved
 from gpuwatch.session.free_gpus import Conditions, impossible, pick
 from gpuwatch.session.single_snapshot import findings

@@ -7,7 +7,7 @@ import datetime
 import io
 from collections.abc import Iterator
 
-from gpuwatch.core.formatting.spreadsheet import cell
+from gpuwatch.core.formatting.spreadsheet import safe_cell
 from gpuwatch.share.exports.stretch import Stretch
 from gpuwatch.share.exports.table_rows import Kind, Table
 
@@ -26,7 +26,7 @@ def write(stretch: Stretch, table: Table) -> Iterator[bytes]:
         for place in moments:
             row[place] = _moment(row[place])
         for place in texts:
-            row[place] = cell(row[place])
+            row[place] = safe_cell(row[place])
         writer.writerow(row)
         if count % _AT_ONCE == 0:
             yield out.getvalue().encode("utf-8", "backslashreplace")

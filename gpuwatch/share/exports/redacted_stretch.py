@@ -32,9 +32,9 @@ class RedactedStretch(Stretch):
         self.runs = [masked(run) for run in runs]
         private.learn_parts(self.runs)
         self.runs = [private.part(run) for run in self.runs]
-        self._real: dict[str, str] = {}
+        self._original_uuid: dict[str, str] = {}
         """UUIDs of devices by those that stand for them."""
-        self._other: dict[str, str] = {}
+        self._redacted_uuid: dict[str, str] = {}
         self._redacted: dict[str, Device] = {}
         self._host = super().host
         for device in self.last.devices:
@@ -49,10 +49,10 @@ class RedactedStretch(Stretch):
         self.last = private.snapshot(self.last)
 
     def _uuid(self, uuid: str) -> str:
-        known = self._other.get(uuid)
+        known = self._redacted_uuid.get(uuid)
         if known is None:
-            known = self._other[uuid] = self._private.uuid(uuid)
-            self._real[known] = uuid
+            known = self._redacted_uuid[uuid] = self._private.uuid(uuid)
+            self._original_uuid[known] = uuid
         return known
 
     @property
@@ -75,7 +75,7 @@ class RedactedStretch(Stretch):
     def device(self, uuid: str, at: float) -> Device:
         known = self._redacted.get(uuid)
         if known is None:
-            known = self._redacted[uuid] = self._private.part(super().device(self._real.get(uuid, uuid), at))
+            known = self._redacted[uuid] = self._private.part(super().device(self._original_uuid.get(uuid, uuid), at))
         return known
 
     def events(self) -> list[MachineEvent]:

@@ -16,7 +16,7 @@ _SHOWN = 25
 NAMES = {"alive_bytes": "in use when taken", "peak_bytes": "in use at the peak", "pool_bytes": "taken from the driver"}
 
 
-def of_profiles(document: Explanation, name: str) -> Facts:
+def side_of_profiles(document: Explanation, name: str) -> Facts:
     """One side: the memory of each device, and its holders."""
     ends = [profile.ended_at for profile in document.memory_profiles if profile.ended_at is not None]
     at = max(ends, default=None)

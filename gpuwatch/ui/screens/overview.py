@@ -21,7 +21,7 @@ from gpuwatch.ui.tables.columns import COLUMNS
 from gpuwatch.ui.tables.filter import Filter, field, parse
 from gpuwatch.ui.tables.gpu_order import ORDERS
 from gpuwatch.ui.tables.totals import NO_JOB, job_of, user_of
-from gpuwatch.ui.widgets.gpus import GpuPane
+from gpuwatch.ui.widgets.gpu_pane import GpuPane
 from gpuwatch.ui.widgets.process_table import ProcessTable
 from gpuwatch.ui.widgets.strips import AnswerStrip, Strip
 

@@ -36,12 +36,12 @@ class ProbeTable(ItemList[Row]):
         self._best: Mapping[str, str] = {}
         self._marks: dict[int, tuple[str, ...]] = {}
         """Marks beside the speed of a run, by ``id(run)``."""
-        self._doing = ""
+        self._activity = ""
         self._now = 0.0
 
     def show(self, rows: list[Row], comparison: Comparison, *, doing: str, now: float) -> None:
         """Shows rows; the cursor stays with its row."""
-        self._best, self._doing, self._now = comparison.best, doing, now
+        self._best, self._activity, self._now = comparison.best, doing, now
         self._marks = {id(run): speed_marks(comparison, index) for index, run in enumerate(comparison.runs)}
         self.fill(rows, _key, follow_first=True)
 
@@ -94,7 +94,7 @@ class ProbeTable(ItemList[Row]):
             return self._cells(pen, row.run, cells(row.run), columns)
         pen.add(left(name, columns[0].width), "strong" if row.state == "running" else "text").add(" ")
         if row.state == "running":
-            return pen.add("▸ ", "accent").add(printable(self._doing), "accent").line()
+            return pen.add("▸ ", "accent").add(printable(self._activity), "accent").line()
         if row.state == "waiting":
             return pen.add("· queued", "dim").line()
         return pen.add(printable(row.script.title), "dim").line()

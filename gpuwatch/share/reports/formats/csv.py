@@ -12,7 +12,7 @@ import io
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 
-from gpuwatch.core.formatting.spreadsheet import cell
+from gpuwatch.core.formatting.spreadsheet import safe_cell
 from gpuwatch.core.model.codec import Document
 from gpuwatch.core.model.comparison import Comparison, Node
 from gpuwatch.core.model.diagnostic import Diagnostic
@@ -202,7 +202,7 @@ def _granted(run: Run) -> int | None:
 def _table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([cell(head) for head in heads])
+    writer.writerow([safe_cell(head) for head in heads])
     for row in rows:
-        writer.writerow([cell(value) for value in row])
+        writer.writerow([safe_cell(value) for value in row])
     return out.getvalue()

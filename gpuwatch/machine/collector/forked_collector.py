@@ -12,7 +12,7 @@ import select
 import signal
 from typing import BinaryIO
 
-BETWEEN = 0.25
+SAMPLE_GAP_SECONDS = 0.25
 """Seconds between the two samples of a snapshot: CPU and rates need two."""
 
 

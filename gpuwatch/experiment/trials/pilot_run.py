@@ -1,4 +1,4 @@
-"""A first short start of the program: which framework it loads, and how long a start takes."""
+"""A short pilot run of the program: which framework it loads, and how long a run takes."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from gpuwatch.experiment.trials.trial import Goal, run_trial, used_no_gpu
 from gpuwatch.experiment.trials.trial_setup import TrialSetup
 
 _STEPS = 10
-_UNCOUNTED = 10.0
-"""Seconds on a GPU after which a start is ended in which no step was counted."""
-_LONGEST = 60.0
-"""Seconds after which a start is ended in which no step was counted."""
+_NO_STEPS_ON_GPU_SECONDS = 10.0
+"""A run that uses a GPU and counts no step is ended after this time."""
+_NO_STEPS_SECONDS = 60.0
+"""Any run that counts no step is ended after this time."""
 
 
 @dataclass(frozen=True, slots=True)
-class FirstStart:
-    """What the first start showed."""
+class PilotRun:
+    """What the pilot run showed."""
 
     trial: Trial
     took: float
@@ -51,7 +51,7 @@ class FirstStart:
         if trial.ended_by == "the program":
             return self.took, self.took
         if not trial.steps and rule.uncounted is not None:
-            return (self.took + rule.uncounted - _UNCOUNTED,) * 2
+            return (self.took + rule.uncounted - _NO_STEPS_ON_GPU_SECONDS,) * 2
         step = trial.step_time.median_seconds if trial.step_time is not None else None
         match rule.kind:
             case "steps":
@@ -64,9 +64,12 @@ class FirstStart:
                 return None
 
 
-def first_start(setup: TrialSetup, budget: float) -> FirstStart:
+def run_pilot(setup: TrialSetup, budget: float) -> PilotRun:
     """Starts the program as it is and ends it after its first steps. Raises as :func:`run_trial` does."""
     began = time.monotonic()
-    goal = Goal(Rule("steps", min(_STEPS, SIMULATED_STEPS), uncounted=_UNCOUNTED), deadline=min(_LONGEST, budget))
+    goal = Goal(
+        Rule("steps", min(_STEPS, SIMULATED_STEPS), uncounted=_NO_STEPS_ON_GPU_SECONDS),
+        deadline=min(_NO_STEPS_SECONDS, budget),
+    )
     trial = run_trial(setup, Configuration(named("default")), goal, 0)
-    return FirstStart(trial, time.monotonic() - began)
+    return PilotRun(trial, time.monotonic() - began)

@@ -48,26 +48,26 @@ class Change:
 
     at: int
     """Picoseconds since the history began."""
-    frees: bool
+    is_free: bool
     address: int
     size: int
     requested: int
     stack: Stack
-    before: bool = False
+    before_history: bool = False
     """Allocated before the history began."""
     group: Group = "unattributed"
-    freed: int | None = None
+    freed_at: int | None = None
     """Place of its free among the changes."""
     freed_by: Stack = NO_STACK
 
 
 def find_groups(changes: Sequence[Change], *, failed: bool) -> None:
     """Sets the group, the free and who freed it of every allocation. ``failed``: a request was refused at the end."""
-    _pair(changes)
+    _match_frees(changes)
     roles = _roles(changes)
     trains = "forward" in roles.values() or "backward" in roles.values()
     for place, change in enumerate(changes):
-        if change.frees:
+        if change.is_free:
             continue
         role = roles[place]
         change.group = _BY_ROLE.get(role, "unattributed")
@@ -75,18 +75,18 @@ def find_groups(changes: Sequence[Change], *, failed: bool) -> None:
             change.group = "activations" if trains else "created"
         elif not role and change.stack.line:
             change.group = "created"
-    _of_optimizer(changes, roles, failed=failed)
-    _of_cublas(changes, roles)
-    _of_before(changes, roles)
+    _assign_optimizer_state(changes, roles, failed=failed)
+    _assign_cublas_workspaces(changes, roles)
+    _assign_earlier_allocations(changes, roles)
 
 
-def _pair(changes: Sequence[Change]) -> None:
+def _match_frees(changes: Sequence[Change]) -> None:
     live: dict[int, Change] = {}
     for place, change in enumerate(changes):
         held = live.pop(change.address, None)
         if held is not None:
-            held.freed, held.freed_by = place, change.stack if change.frees else NO_STACK
-        if not change.frees:
+            held.freed_at, held.freed_by = place, change.stack if change.is_free else NO_STACK
+        if not change.is_free:
             live[change.address] = change
 
 
@@ -96,15 +96,15 @@ def _roles(changes: Sequence[Change]) -> dict[int, Role]:
     Where stacks have no C++ frames, what has no line of the program is of a thread of PyTorch's own: in a program
     that trains, of the backward pass.
     """
-    roles = {place: change.stack.role for place, change in enumerate(changes) if not change.frees}
-    seen = [place for place in roles if not changes[place].before]
+    roles = {place: change.stack.role for place, change in enumerate(changes) if not change.is_free}
+    seen = [place for place in roles if not changes[place].before_history]
     trains = any(change.stack.role in ("optimizer", "state", "zeroes", "backward") for change in changes)
     if trains and not any(changes[place].stack.native for place in seen):
         roles.update({place: "backward" for place in seen if not (changes[place].stack.line or roles[place])})
     return roles
 
 
-def _of_optimizer(changes: Sequence[Change], roles: dict[int, Role], *, failed: bool) -> None:
+def _assign_optimizer_state(changes: Sequence[Change], roles: dict[int, Role], *, failed: bool) -> None:
     """What an optimizer allocates and keeps when the program goes on is its state; what it frees, workspace."""
     run: list[Change] = []
     for place, role in roles.items():
@@ -112,19 +112,19 @@ def _of_optimizer(changes: Sequence[Change], roles: dict[int, Role], *, failed: 
             run.append(changes[place])
             changes[place].group = "workspace"
         elif run and role not in ("state", "workspace"):
-            _kept(run, place)
+            _assign_kept(run, place)
             run = []
     if not failed:
-        _kept(run, len(changes))
+        _assign_kept(run, len(changes))
 
 
-def _kept(run: Iterable[Change], place: int) -> None:
+def _assign_kept(run: Iterable[Change], place: int) -> None:
     for change in run:
-        if change.freed is None or change.freed > place:
+        if change.freed_at is None or change.freed_at > place:
             change.group = "optimizer state"
 
 
-def _of_cublas(changes: Sequence[Change], roles: dict[int, Role]) -> None:
+def _assign_cublas_workspaces(changes: Sequence[Change], roles: dict[int, Role]) -> None:
     """A workspace has the stack of the op that needed it first; ops of that line made their results again without it.
 
     What the line keeps of each step is there more than once, and its results are freed.
@@ -136,9 +136,9 @@ def _of_cublas(changes: Sequence[Change], roles: dict[int, Role]) -> None:
     for alike in made.values():
         sizes = [change.requested for change in alike]
         found = [place for place, size in enumerate(sizes) if size in _CUBLAS]
-        if len(found) == 1 and _lasts(alike[found[0]], _last_pass(roles)):
+        if len(found) == 1 and _outlives(alike[found[0]], _last_pass(roles)):
             change, later = alike[found[0]], set(sizes[found[0] + 1 :])
-            if later & set(sizes[: found[0]]) or (change.before and later):
+            if later & set(sizes[: found[0]]) or (change.before_history and later):
                 change.group = "workspace"
 
 
@@ -146,9 +146,9 @@ def _last_pass(roles: dict[int, Role]) -> int:
     return max((place for place, role in roles.items() if role in _PASSES), default=-1)
 
 
-def _lasts(change: Change, end: int) -> bool:
+def _outlives(change: Change, end: int) -> bool:
     """Whether it outlives the last pass, whose allocations end at the place ``end``."""
-    return change.freed is None or change.freed > end
+    return change.freed_at is None or change.freed_at > end
 
 
 def _phases(changes: Sequence[Change], roles: dict[int, Role]) -> list[Role]:
@@ -157,25 +157,25 @@ def _phases(changes: Sequence[Change], roles: dict[int, Role]) -> list[Role]:
     now: Role = ""
     for place, change in enumerate(changes):
         role = roles.get(place, "")
-        if role and not change.before:
+        if role and not change.before_history:
             now = role if role in ("backward", "forward") else ""
         found.append(now)
     return found
 
 
-def _of_before(changes: Sequence[Change], roles: dict[int, Role]) -> None:
-    if all(change.before for change in changes):
+def _assign_earlier_allocations(changes: Sequence[Change], roles: dict[int, Role]) -> None:
+    if all(change.before_history for change in changes):
         return  # no history
-    before = [change for change in changes if change.before and not change.frees and not change.stack.known]
+    before = [change for change in changes if change.before_history and not change.is_free and not change.stack.known]
     phases, end = _phases(changes, roles), _last_pass(roles)
-    _trained(changes, roles)
+    _assign_trained_weights(changes, roles)
     for change in before:
-        if change.freed is not None:
-            by = change.freed_by.role if change.freed_by.known else phases[change.freed]
+        if change.freed_at is not None:
+            by = change.freed_by.role if change.freed_by.known else phases[change.freed_at]
             change.group = _FREED_BY.get(by, "unattributed")
     # What ends after the last pass ends with the program or its trainer, not with what it was for.
-    held = [change for change in before if _lasts(change, end) and change.group == "unattributed"]
-    _by_size([change for change in before if change.group == "unattributed" and not _lasts(change, end)], changes)
+    held = [change for change in before if _outlives(change, end) and change.group == "unattributed"]
+    _by_size([change for change in before if change.group == "unattributed" and not _outlives(change, end)], changes)
     counts, steps = _gradients(changes, roles), any(change.stack.role in _AFTER for change in changes)
     by_size: dict[int, list[Change]] = defaultdict(list)
     for change in held:
@@ -195,14 +195,18 @@ def _of_before(changes: Sequence[Change], roles: dict[int, Role]) -> None:
                 change.group = "weights and caches"
 
 
-def _trained(changes: Sequence[Change], roles: dict[int, Role]) -> None:
+def _assign_trained_weights(changes: Sequence[Change], roles: dict[int, Role]) -> None:
     """What the program created itself and keeps is its weights where as many gradients have the same size."""
     counts = dict(_gradients(changes, roles))
     for change in changes:
-        if change.group == "weights" and not change.frees and change.freed is None:
+        if change.group == "weights" and not change.is_free and change.freed_at is None:
             counts[change.requested] = counts.get(change.requested, 0) - 1
     for change in changes:
-        if change.group in ("created", "unattributed") and not (change.frees or change.before) and change.freed is None:
+        if (
+            change.group in ("created", "unattributed")
+            and not (change.is_free or change.before_history)
+            and change.freed_at is None
+        ):
             counts[change.requested] = counts.get(change.requested, 0) - 1
             if counts[change.requested] >= 0:
                 change.group = "weights"
@@ -212,7 +216,7 @@ def _by_size(unknown: Iterable[Change], changes: Sequence[Change]) -> None:
     """What was freed by the program itself is what all others of its size are, if they are of one group."""
     groups: dict[int, set[Group]] = defaultdict(set)
     for change in changes:
-        if not change.frees and not change.before:
+        if not change.is_free and not change.before_history:
             groups[change.requested].add(change.group)
     for change in unknown:
         alike = groups.get(change.requested, set())
@@ -228,10 +232,10 @@ def _gradients(changes: Sequence[Change], roles: dict[int, Role]) -> dict[int, i
         role = roles.get(place, "")
         if role == "backward":
             pending.append(change)
-        elif pending and (change.stack.role in _AFTER if change.frees else role not in ("workspace", "forward")):
+        elif pending and (change.stack.role in _AFTER if change.is_free else role not in ("workspace", "forward")):
             counts: dict[int, int] = defaultdict(int)
             for gradient in pending:
-                if gradient.freed is None or gradient.freed >= place:
+                if gradient.freed_at is None or gradient.freed_at >= place:
                     counts[gradient.requested] += 1
             for size, count in counts.items():
                 found[size] = max(found[size], count)

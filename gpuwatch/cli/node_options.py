@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
     from gpuwatch.fleet.cluster.fan_out import NodeReply
 
-_RAW = "gpuwatch.nodes.arguments"
-_ASKED = "gpuwatch.nodes"
+_ARGV_KEY = "gpuwatch.nodes.arguments"
+_OPTIONS_KEY = "gpuwatch.nodes"
 _ON = frozenset({"on", "remote_command", "launcher_options", "node_timeout"})
-_HERE = _ON | {"output", "format_name", "redact", "as_json", "as_csv", "quiet", "no_save"}
+_LOCAL_ONLY = _ON | {"output", "format_name", "redact", "as_json", "as_csv", "quiet", "no_save"}
 """Parameters that are for this side only: nodes print JSON, and save nothing."""
 _SECONDS = {"snapshot": 60.0, "doctor": 300.0, "report": 300.0, "probe": 1800.0, "try": 7200.0}
 """How long a node has by default."""
@@ -35,13 +35,13 @@ class NodeCommand(Sectioned):
     """A command that remembers its arguments, to be run on nodes with the same ones."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        ctx.meta[_RAW] = list(args)
+        ctx.meta[_ARGV_KEY] = list(args)
         return super().parse_args(ctx, args)
 
 
 def _remember(ctx: click.Context, parameter: click.Parameter, value: Any) -> None:
     if value is not None:
-        ctx.meta.setdefault(_ASKED, {})[parameter.name] = value
+        ctx.meta.setdefault(_OPTIONS_KEY, {})[parameter.name] = value
 
 
 nodes_options = together(
@@ -80,7 +80,7 @@ nodes_options = together(
 
 def wants_nodes(ctx: click.Context) -> bool:
     """Whether ``--on`` was given; UsageError for its companions without it."""
-    asked = ctx.meta.get(_ASKED, {})
+    asked = ctx.meta.get(_OPTIONS_KEY, {})
     if asked and "on" not in asked:
         option = next(iter(asked)).replace("_", "-")
         raise UsageError(f"--{option} applies only to --on", hint="for example --on ssh:a,b")
@@ -104,7 +104,7 @@ def on_nodes(
     from gpuwatch.fleet.cluster.launchers import launcher
     from gpuwatch.fleet.cluster.node_results import exit_code, gathered
 
-    asked = ctx.meta[_ASKED]
+    asked = ctx.meta[_OPTIONS_KEY]
     name = ctx.command.name or ""
     start = launcher(asked["on"], remote_command=asked.get("remote_command"), options=asked.get("launcher_options"))
     timeout = asked.get("node_timeout")
@@ -134,12 +134,12 @@ def on_nodes(
 def arguments(ctx: click.Context) -> list[str]:
     """The arguments with which a node runs the command: those given here, without what is for this side."""
     parser = ctx.command.make_parser(ctx)
-    values, rest, order = parser.parse_args(list(ctx.meta[_RAW]))
+    values, rest, order = parser.parse_args(list(ctx.meta[_ARGV_KEY]))
     given: list[str] = ["--json"]
     left = {name: list(value) for name, value in values.items() if isinstance(value, (list, tuple))}
     for parameter in order:
         name = parameter.name or ""
-        if not isinstance(parameter, click.Option) or name in _HERE:
+        if not isinstance(parameter, click.Option) or name in _LOCAL_ONLY:
             continue
         value = left[name].pop(0) if parameter.multiple else values[name]
         if parameter.is_flag:

@@ -13,7 +13,7 @@ from gpuwatch.core.formatting.links import file_url, home_short
 from gpuwatch.core.formatting.text import printable
 from gpuwatch.ui.drawing.inks import link_ink
 
-_START = "import sys; sys.path.insert(0, sys.argv.pop(1)); from gpuwatch.cli.start import main; main()"
+_START = "import sys; sys.path.insert(0, sys.argv.pop(1)); from gpuwatch.cli.entry_point import main; main()"
 """Runs this gpuwatch, whatever the current folder holds."""
 
 

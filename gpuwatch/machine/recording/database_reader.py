@@ -49,7 +49,7 @@ class Database:
             return self.rows(query, values)
 
     @contextmanager
-    def one_moment(self) -> Iterator[None]:
+    def read_transaction(self) -> Iterator[None]:
         """A read transaction: a block that is sealed in between would be seen twice or not at all."""
         before = self._connection
         self.rows("BEGIN")
