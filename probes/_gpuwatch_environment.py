@@ -2,7 +2,7 @@
 
 Three parts, each run in its own process, so that one that hangs or crashes does not affect the others:
 
-- ``driver``: loads and initialises libcuda and NVML, without a framework.
+- ``driver``: loads and initializes libcuda and NVML, without a framework.
 - ``look FRAMEWORK``: lists installed distributions, and opens every library that the framework needs in the loader's
   order: LD_LIBRARY_PATH, then the framework's RUNPATH, then the system (``ld.so(8)``).
 - ``framework FRAMEWORK``: imports it, lists its devices, and runs one matrix product on each.

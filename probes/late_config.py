@@ -1,6 +1,6 @@
 """Settings made after the first use of a device: RuntimeError.
 
-Growth, logical devices and visible devices are fixed when TensorFlow initialises its devices: at the first op, the
+Growth, logical devices and visible devices are fixed when TensorFlow initializes its devices: at the first op, the
 first tensor or list_logical_devices(). Later tf.config calls fail. This is a common mistake in notebooks: restart the
 kernel and make these calls first.
 """
@@ -63,7 +63,7 @@ def work(tf, probe):
             probe.setting(name, asked="after the first use", effective="unchanged", note=str(error))
             probe.error(error, expected=True)
         else:
-            probe.did_not_fail("%s could be set after the devices had been initialised" % name)
+            probe.did_not_fail("%s could be set after the devices had been initialized" % name)
     probe.run(tf)
 
 

@@ -1,6 +1,6 @@
 """Memory growth on one GPU of several: ValueError.
 
-TensorFlow requires the same growth setting for all visible GPUs, and checks this late, when it initialises the
+TensorFlow requires the same growth setting for all visible GPUs, and checks this late, when it initializes the
 devices. Set it in a loop over all of them, or hide the others first.
 """
 

@@ -44,7 +44,7 @@ def work(tf, probe):
     after = [device.name for device in tf.config.list_logical_devices("GPU")]
     probe.setting("CUDA_VISIBLE_DEVICES, later", asked="-1", effective=after, note="too late: nothing changed")
     if after != before:
-        raise AssertionError("the devices changed from %s to %s after they had been initialised" % (before, after))
+        raise AssertionError("the devices changed from %s to %s after they had been initialized" % (before, after))
     probe.run(tf)
 
 

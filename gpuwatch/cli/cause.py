@@ -1,4 +1,4 @@
-"""``gpuwatch cause``: what a cause id means, how it is recognised, and what to do."""
+"""``gpuwatch cause``: what a cause id means, how it is recognized, and what to do."""
 
 from __future__ import annotations
 

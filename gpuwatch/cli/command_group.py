@@ -32,7 +32,7 @@ _SECTIONS: dict[str, str] = {
     **dict.fromkeys(
         ("prometheus", "prometheus_headers", "prometheus_token_file", "prometheus_ca", "hosts", "ssh_options"), _HOSTS
     ),
-    **dict.fromkeys(("on", "launcher_options", "node_timeout"), _NODES),
+    **dict.fromkeys(("on", "launcher_options", "node_timeout", "remote_command"), _NODES),
     **dict.fromkeys(
         (
             *("config_file", "theme", "ascii_", "tab", "columns", "gpu_fields", "layout", "gpu_order", "graphs"),
@@ -53,7 +53,7 @@ def write_options(command: click.Command, ctx: click.Context, formatter: click.H
     sections: dict[str, list[tuple[str, str]]] = {"Options": []}
     for param in params:
         section = _SECTIONS.get(param.name or "", "Options") if len(params) > _FROM else "Options"
-        if param.name == "remote_command":  # of hosts, or of nodes
+        if param.name == "remote_command" and section != "Options":  # of hosts, or of nodes
             section = _NODES if "on" in known else _HOSTS
         record = param.get_help_record(ctx)
         assert record is not None

@@ -23,7 +23,7 @@ _OPTIONS = (
         show_envvar=True,
         help="Read and save settings here (default: ~/.config/gpuwatch/settings.toml).",
     ),
-    click.option("--theme", metavar="NAME", shell_complete=names("theme"), help="Use this colour theme."),
+    click.option("--theme", metavar="NAME", shell_complete=names("theme"), help="Use this color theme."),
     click.option(
         "--ascii/--no-ascii",
         "ascii_",

@@ -40,7 +40,7 @@ Examples:
 def explain(ctx: click.Context, log: Path, as_json: bool, output: Path | None, redact: bool) -> None:
     """Explain a TensorFlow or PyTorch log: what happened, and why.
 
-    Files of other tools are recognised by their content and never executed. TensorFlow profiles (*.xplane.pb), PyTorch
+    Files of other tools are recognized by their content and never executed. TensorFlow profiles (*.xplane.pb), PyTorch
     memory snapshots (torch.cuda.memory._dump_snapshot) and timelines (*.raw.json.gz), and JAX device memory profiles
     (memory.prof) show who held the memory; the output of dcgmi diag -j shows which tests failed.
 
@@ -48,7 +48,7 @@ def explain(ctx: click.Context, log: Path, as_json: bool, output: Path | None, r
     wrong with them. Logs may be compressed (gzip, bzip2, xz, zstd).
 
     With -, the log is read from stdin until the program that writes it ends. On a terminal, causes are shown as soon
-    as they are recognised; Ctrl+C (or SIGTERM) stops reading and prints the explanation.
+    as they are recognized; Ctrl+C (or SIGTERM) stops reading and prints the explanation.
     """
     from gpuwatch.cli.follow_input import InputFollower
     from gpuwatch.explain.diagnosis.explain import explain as explained

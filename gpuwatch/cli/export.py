@@ -56,7 +56,7 @@ Examples:
     metavar="TIME",
     help="Begin: 14:05, '20 min ago', -2h, 2026-05-11T14:05 (default: all). Counts from the end.",
 )
-@click.option("--until", metavar="TIME", help="End, likewise.")
+@click.option("--until", metavar="TIME", help="End, in the same format.")
 @click.option(
     "--every",
     "every",
@@ -183,5 +183,5 @@ def _runs(documents: tuple[Path, ...], stretch: Stretch) -> list[Run]:
         runs += runs_in(document)
     missed = sum(not overlaps(run, stretch) for run in runs)
     if missed:
-        say(f"gpuwatch: {missed} of {len(runs)} runs were not made in this time: left out")
+        say(f"gpuwatch: left out {missed} of {len(runs)} runs: outside the exported time")
     return runs

@@ -69,7 +69,7 @@ _PROCESSES = 50
 @click.option(
     "--host",
     metavar="NAME",
-    help="The label host (default: this machine's name). In a container give it the node's.",
+    help="The label host (default: this machine's name). In a container, set it to the node's name.",
 )
 @click.option(
     "--web-config",

@@ -1,4 +1,4 @@
-"""Reads a pipe that is still being written: shows causes as soon as they are recognised; Ctrl+C only stops reading."""
+"""Reads a pipe that is still being written: shows causes as soon as they are recognized; Ctrl+C only stops reading."""
 
 from __future__ import annotations
 

@@ -210,7 +210,7 @@ def _refuse_what_is_no_log(start: bytes, name: Path) -> None:
         raise UsageError(f"{shown} is an archive", hint=f"use unzip -p {shlex.quote(shown)} | gpuwatch explain -")
     recording = explain_recording.kind_of(start)
     if recording in ("TensorFlow profile", "PyTorch snapshot"):
-        raise UsageError(f"{shown} is a {recording}, no log", hint="name the file: gpuwatch explain FILE")
+        raise UsageError(f"{shown} is a {recording}, not a log", hint="name the file: gpuwatch explain FILE")
     if start.lstrip(b"\xef\xbb\xbf \r\n").startswith(b"{") and (document := _OURS.search(start[:4096])):
         raise UsageError(
             f"{shown} is not a log but a gpuwatch document ({document[1].decode()})",
@@ -233,7 +233,7 @@ def _encoding(start: bytes) -> str:
             return "utf-16-le"
         if sample[::2].count(0) > 0.8 * half and sample[1::2].count(0) == 0:
             return "utf-16-be"
-    # Latin-1 and other 8-bit encodings differ only in letters that no recognised message has.
+    # Latin-1 and other 8-bit encodings differ only in letters that no recognized message has.
     return "utf-8"
 
 

@@ -112,7 +112,7 @@ Examples:
 def cli(
     ctx: click.Context, /, config_file: Path | None, on_finding: str | None, webhook: str | None, **given: Any
 ) -> None:
-    """Monitor NVIDIA GPUs, and find out by experiment what TensorFlow does on them.
+    """Monitor NVIDIA GPUs, and find out by experiment what TensorFlow and PyTorch do on them.
 
     Without a command, gpuwatch opens the dashboard. Options override the settings file, which the dashboard's key w
     saves.

@@ -69,7 +69,7 @@ nodes_options = together(
     click.option(
         "--node-timeout",
         type=Duration(1, 30 * 86_400),
-        metavar="TIME",
+        metavar="DURATION",
         expose_value=False,
         callback=_remember,
         help="With --on: give up on a node after this long, such as 10min.",

@@ -130,7 +130,7 @@ def pick(
             of = f", {size(gpu.memory_free_bytes)} free" if gpu.memory_free_bytes is not None else ""
             with_others = f", beside {gpu.processes} process{'es' * (gpu.processes > 1)}" if gpu.processes else ""
             in_vain = reservation is not None and gpu.uuid in reservation.vain
-            vain = "; not reserved: its holder has more reservations than count" if in_vain else ""
+            vain = "; not reserved: its holder is beyond the limit per user" if in_vain else ""
             say(f"gpuwatch: GPU {gpu.index}{instance} ({gpu.name}{of}{with_others}){vain}")
         if picked.connection is not None:
             say(f"gpuwatch: slowest connection between them: {described(picked.connection)}")
@@ -175,7 +175,7 @@ def _picked(conditions: Conditions, deadline: float, wait: float, *, keep: bool)
                 return picked, reservation
             lost += 1
             if lost >= _TRIES:
-                raise GpuwatchError("others reserved these GPUs first, time after time", hint="try again")
+                raise GpuwatchError("other users kept reserving these GPUs first", hint="try again")
             continue
         if left <= 0:
             progress("")

@@ -88,7 +88,7 @@ Examples:
 )
 @click.option("--workload", type=Choice(WORKLOADS), help="Do this work (default: the configuration's own).")
 @click.option(
-    "--memory-limit", type=click.IntRange(min=1), metavar="MB", help="Set the limit of configurations with one."
+    "--memory-limit", type=click.IntRange(min=1), metavar="MB", help="Memory limit, for configurations that set one."
 )
 @click.option(
     "--fraction",
@@ -304,7 +304,7 @@ def _idle(scripts: list[ProbeScript], machine: Snapshot | None) -> tuple[str, ..
     if ahead.spared:
         spared = ", ".join(str(device.index) for device in ahead.spared)
         every = ",".join(str(device.index) for device in sorted((*ahead.spared, *ahead.devices), key=lambda d: d.index))
-        say(f"gpuwatch: GPU {spared} left alone because in use (--gpu {every} takes all)")
+        say(f"gpuwatch: GPU {spared} skipped because it is in use (--gpu {every} uses all)")
     return ahead.visible
 
 

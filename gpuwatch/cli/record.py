@@ -31,7 +31,7 @@ Examples:
   gpuwatch record night.gpuwatch --every 5s
   gpuwatch record --max-size 500MB --max-age 7d
   gpuwatch record info night.gpuwatch         what is in it
-  gpuwatch record cut night.gpuwatch -b 14:00 -e 14:20 -o incident.gpuwatch
+  gpuwatch record cut night.gpuwatch --since 14:00 --until 14:20 -o incident.gpuwatch
   gpuwatch record --on-finding 'mail -s GPU me'   JSON on stdin when something begins or ends
   gpuwatch record --print-unit                a systemd unit, to record always
 """
@@ -101,7 +101,7 @@ def _to_file(ctx: click.Context, file: Path) -> None:
 @click.option("-o", "--output", type=click.Path(path_type=Path), shell_complete=files, hidden=True)
 @click.option("--print-unit", is_flag=True, help="Print a systemd unit that records with these options, and exit.")
 @alert_options
-@click.option("--notify", is_flag=True, help="Show it on the desktop, through the terminal (OSC 9 or 777).")
+@click.option("--notify", is_flag=True, help="Show findings on the desktop, through the terminal (OSC 9 or 777).")
 @gpm_option
 @sim_option
 @click.pass_context

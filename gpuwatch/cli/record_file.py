@@ -69,20 +69,20 @@ def check(ctx: click.Context, file: Path, as_json: bool) -> None:
 
 _CUT = """\b
 Examples:
-  gpuwatch record cut night.gpuwatch -b 14:00 -e 14:20 -o incident.gpuwatch
-  gpuwatch record cut night.gpuwatch -b '20 min ago' -o incident.gpuwatch --redact
+  gpuwatch record cut night.gpuwatch --since 14:00 --until 14:20 -o incident.gpuwatch
+  gpuwatch record cut night.gpuwatch --since '20 min ago' -o incident.gpuwatch --redact
 """
 
 
 @click.command(epilog=_CUT)
 @_file
-@click.option("-b", "--begin", metavar="TIME", help="Begin: 14:05, '20 min ago', -2h, 2026-05-11T14:05 (default: all).")
-@click.option("-e", "--end", metavar="TIME", help="End, likewise; '20 min ago' counts from the end of the recording.")
+@click.option("--since", metavar="TIME", help="Start: 14:05, '20 min ago', -2h, 2026-05-11T14:05 (default: all).")
+@click.option("--until", metavar="TIME", help="End, in the same format; '20 min ago' counts from the recording's end.")
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), required=True, metavar="FILE", help="Write to FILE, a new file."
 )
 @redact_option
-def cut(file: Path, begin: str | None, end: str | None, output: Path, redact: bool) -> None:
+def cut(file: Path, since: str | None, until: str | None, output: Path, redact: bool) -> None:
     """Write part of a recording to a new file."""
     from gpuwatch.machine.recording.cut import cut_out
     from gpuwatch.machine.recording.time_expressions import moment, shown
@@ -91,18 +91,18 @@ def cut(file: Path, begin: str | None, end: str | None, output: Path, redact: bo
         assert recording.begin is not None
         assert recording.end is not None
         last = recording.end
-        first = recording.begin if begin is None else moment(begin, last)
-        until = last if end is None else moment(end, last)
-        if first > until:
-            raise UsageError(f"the start {shown(first)} is after the end {shown(until)}")
-        if first > last or until < recording.begin:
+        first = recording.begin if since is None else moment(since, last)
+        end = last if until is None else moment(until, last)
+        if first > end:
+            raise UsageError(f"the start {shown(first)} is after the end {shown(end)}")
+        if first > last or end < recording.begin:
             raise UsageError(
-                f"nothing was recorded from {shown(first)} to {shown(until)}",
+                f"nothing was recorded from {shown(first)} to {shown(end)}",
                 hint=f"{file_name(file)} has {shown(recording.begin)} to {shown(last)}",
             )
         if redact:
             say_redacted()
         progress(f"writing {file_name(output)}")
-        samples = cut_out(recording, first, until, output, redact=redact)
+        samples = cut_out(recording, first, end, output, redact=redact)
         progress("")
         say(f"gpuwatch: wrote {samples:,} samples to {file_name(output)}")

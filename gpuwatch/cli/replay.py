@@ -79,7 +79,7 @@ def replay(
                     f"nothing was recorded at {shown(start)}",
                     hint=f"{file_name(file)} has {shown(recording.begin)} to {shown(recording.end)}",
                 )
-        need_terminal("gpuwatch record info FILE tells what is in it", "gpuwatch record info FILE tells what is in it")
+        need_terminal("gpuwatch record info FILE shows its contents", "gpuwatch record info FILE shows its contents")
         gc.disable()  # what is imported now stays
         from gpuwatch.machine.collector.recording_player import RecordingPlayer
         from gpuwatch.session.session import replay as replayed

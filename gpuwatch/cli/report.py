@@ -42,7 +42,7 @@ Examples:
     metavar="TIME",
     help="Of a recording: begin here: -2h, 14:05, 2026-05-11T14:05 (default: all). -2h counts from its end.",
 )
-@click.option("--until", metavar="TIME", help="Of a recording: end here, written alike.")
+@click.option("--until", metavar="TIME", help="Of a recording: end here, in the same format.")
 @click.option(
     "--with",
     "files",

@@ -40,7 +40,7 @@ Examples:
 @click.option(
     "--live/--no-live",
     default=None,
-    help="Show a status line and recognised causes on stderr.",
+    help="Show a status line and recognized causes on stderr.",
     show_default="on a terminal",
 )
 @click.option("--no-log", is_flag=True, help="Do not read the program's stderr; for full-screen programs.")

@@ -83,19 +83,23 @@ Examples:
     "--stop-after",
     metavar="WHEN",
     show_default="steady",
-    help="End each run after 200steps, 60s of steps, its own end, or when the time of a step is steady.",
+    help="End a run after N steps (200steps), a time (60s), its own exit (end), or when its step time is steady.",
 )
 @click.option(
     "--success", metavar="REGEX", help="A run has succeeded, and ends, when a line of its output matches this."
 )
 @click.option(
-    "--budget", default="10min", show_default=True, metavar="TIME", help="Drop rounds, then settings, beyond this time."
+    "--budget",
+    default="10min",
+    show_default=True,
+    metavar="DURATION",
+    help="Drop rounds, then settings, to stay within it.",
 )
 @click.option(
     "--copies",
     type=click.IntRange(2, 16),
     metavar="N",
-    help="Run N at once on one GPU: who gets what, and how slow.",
+    help="Run N at once on one GPU: how memory is shared, and how much each slows down.",
 )
 @click.option(
     "--recover", is_flag=True, help="COMMAND runs out of memory: find and verify a setting that lets it finish."
@@ -135,7 +139,7 @@ def experiment(
 
     COMMAND is run once for each setting and round, unchanged: settings reach it through its environment, or at its
     first use of a GPU. Each run does the same number of steps and is then ended (SIGINT, after 5 s SIGTERM, then
-    SIGKILL). Everything that COMMAND writes is written in every run: {run} in COMMAND and GPUWATCH_TRY_RUN in its
+    SIGKILL). Every run writes COMMAND's output files again: {run} in COMMAND and GPUWATCH_TRY_RUN in its
     environment name the run, and --isolate gives each run a folder of its own. The answer comes first: the setting
     that helps, as code to paste.
 

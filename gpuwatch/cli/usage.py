@@ -34,7 +34,7 @@ _LENGTH = 7 * 86_400.0
     metavar="TIME",
     help="Begin: 7d, 24h, 14:05, 2026-05-11T14:05 (default: 7d). 7d counts from the end of the recording.",
 )
-@click.option("--until", metavar="TIME", help="End, likewise (default: the end of the recording).")
+@click.option("--until", metavar="TIME", help="End, in the same format (default: the end of the recording).")
 @click.option(
     "--by", type=Choice(list(get_args(By))), default="user", show_default=True, help="Group the hours by this."
 )

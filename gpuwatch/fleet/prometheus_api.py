@@ -136,7 +136,7 @@ class Prometheus:
         try:
             answer = _answer.decode(body)
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
-            raise self._error("its answer is not that of Prometheus") from None
+            raise self._error("not a Prometheus response") from None
         if answer.status != "success":
             raise self._error(_brief(answer.error) or "the query failed")
         return answer.data
@@ -177,7 +177,7 @@ class Prometheus:
 
     def _refusal(self, error: urllib.error.HTTPError, until: float) -> str:
         """Why the server refused, in its own words if it has any."""
-        known = {401: "it wants a user and password, or a token (401)", 403: "access denied (403)"}
+        known = {401: "authentication required: a user and password, or a token (401)", 403: "access denied (403)"}
         if error.code in known:
             return known[error.code]
         try:
@@ -224,7 +224,7 @@ def _reason(error: Exception) -> str:
     if isinstance(cause, ConnectionRefusedError):
         return "connection refused"
     if isinstance(cause, socket.gaierror):
-        return "no host of this name"
+        return "host not found"
     if isinstance(cause, ssl.SSLCertVerificationError):
         return f"its certificate is not trusted: {_brief(cause.verify_message)}"
     if isinstance(cause, ssl.SSLError):

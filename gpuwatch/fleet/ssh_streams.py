@@ -217,7 +217,7 @@ class RemoteStreams:
             stream.odd = str(error)
             return
         if not isinstance(document, Snapshot):
-            stream.odd = "it is no snapshot"
+            stream.odd = "it is not a snapshot"
             return
         stream.fresh, stream.failures, stream.heard = True, 0, time.monotonic()
         silent = next((problem for problem in document.problems if problem.source == "collector"), None)

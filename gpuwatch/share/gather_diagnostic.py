@@ -110,10 +110,10 @@ def _excerpts(missing: list[Gap], progress: Callable[[str], None], *, simulated:
 
 
 def _of_file(name: str, told: Explanation) -> Excerpt:
-    """What a file says at its errors, or that nothing in it was recognised."""
+    """What a file says at its errors, or that nothing in it was recognized."""
     lines = [line for found in told.findings for line in (found.title, *found.evidence)]
     lines += [error.message for error in told.errors if error.message not in lines]
-    return Excerpt(name=name, lines=tuple(lines) or ("no problem is recognised in it",))
+    return Excerpt(name=name, lines=tuple(lines) or ("no problem is recognized in it",))
 
 
 def _runs(

@@ -32,7 +32,7 @@ _HISTORY = (
 _TAPES = "tensorflow.python.eager.backprop"
 _SESSION_CLASS = "tensorflow.python.client.session"
 _FEW = 3
-"""Runs of a session before they count as steps: its variables are initialised by one, too."""
+"""Runs of a session before they count as steps: its variables are initialized by one, too."""
 GROWN = 20
 """Runs before which a session's graph grew, from which on it is worth telling."""
 _NOT_OWN = ("site-packages", "dist-packages", "_gpuwatch_", "<frozen")

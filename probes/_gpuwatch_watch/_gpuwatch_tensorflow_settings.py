@@ -182,7 +182,7 @@ class Settings:
     # Effective values
 
     def tell(self, emit, context):
-        """Sends changes; ``context``: TensorFlow's, once it has initialised its devices, or None."""
+        """Sends changes; ``context``: TensorFlow's, once it has initialized its devices, or None."""
         for name, entry in list(self.asked.items()):
             effective, note = self._effective(name, entry, context)
             data = {

@@ -235,12 +235,12 @@ class Watcher:
     # Reading
 
     def context(self):
-        """TensorFlow's eager context, if it is initialised; querying it before would initialise it."""
+        """TensorFlow's eager context, if it is initialized; querying it before would initialize it."""
         context = getattr(sys.modules.get("tensorflow.python.eager.context"), "_context", None)
         return context if context is not None and getattr(context, "_initialized", False) else None
 
     def logical(self):
-        """TensorFlow's logical devices; none before it has initialised them."""
+        """TensorFlow's logical devices; none before it has initialized them."""
         return getattr(self.context(), "_logical_devices", None) or ()
 
     def hooks(self):

@@ -56,7 +56,7 @@ def test_a_healthy_log_exits_with_0_and_a_foreign_file_is_reported(tmp_path: Pat
     path.write_text(text("stub_tf221_map_default"))
     assert invoke(str(path)).exit_code == 0
     path.write_text("dear diary\n")
-    assert "unknown: gpuwatch recognises nothing" in invoke(str(path)).stdout
+    assert "unknown: gpuwatch recognizes nothing" in invoke(str(path)).stdout
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""``gpuwatch explain`` recognises recordings of other tools by their content, whatever their name."""
+"""``gpuwatch explain`` recognizes recordings of other tools by their content, whatever their name."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ def use(file: Path) -> None:
     checked = gpuwatch("record", "check", str(file))
     assert checked.code == 0, checked.out
     part = file.with_suffix(".part.gpuwatch")
-    cut = gpuwatch("record", "cut", str(file), "-b", "-10s", "-o", str(part))
+    cut = gpuwatch("record", "cut", str(file), "--since", "-10s", "-o", str(part))
     assert cut.code == 0, cut.err
     assert gpuwatch("record", "check", str(part)).code == 0
     usage = gpuwatch("usage", str(file), "--json")
@@ -308,7 +308,9 @@ def test_check_tells_damage_by_its_exit_code(tmp_path: Path) -> None:
 def test_cut_by_times_as_people_write_them(tmp_path: Path) -> None:
     utc = {**os.environ, "TZ": "UTC"}
     out = tmp_path / "cut.gpuwatch"
-    done = gpuwatch("record", "cut", str(OLD), "-b", "12:05", "-e", "30 s ago", "-o", str(out), environment=utc)
+    done = gpuwatch(
+        "record", "cut", str(OLD), "--since", "12:05", "--until", "30 s ago", "-o", str(out), environment=utc
+    )
     assert done.code == 0, done.err
     assert "wrote 31 samples" in done.err
     assert "cut: 2026-05-11 12:05:00" in gpuwatch("record", "info", str(out), environment=utc).out
@@ -325,9 +327,9 @@ def test_cut_by_times_as_people_write_them(tmp_path: Path) -> None:
         (["info", __file__], "is not a recording"),
         (["check", __file__], "is not a recording"),
         (["cut", str(OLD)], "-o"),
-        (["cut", str(OLD), "-b", "soon", "-o", "x"], "not a time: 'soon'"),
-        (["cut", str(OLD), "-b", "2020-01-01", "-e", "2020-01-02", "-o", "x"], "nothing was recorded from"),
-        (["cut", str(OLD), "-b", "-1s", "-e", "-5s", "-o", "x"], "is after the end"),
+        (["cut", str(OLD), "--since", "soon", "-o", "x"], "not a time: 'soon'"),
+        (["cut", str(OLD), "--since", "2020-01-01", "--until", "2020-01-02", "-o", "x"], "nothing was recorded from"),
+        (["cut", str(OLD), "--since", "-1s", "--until", "-5s", "-o", "x"], "is after the end"),
         (["cut", str(OLD), "-o", "/nonexistent/x"], "cannot write /nonexistent/x"),
         (["cut", str(OLD), "-o", str(OLD)], "exists"),
         (["a.gpuwatch", "--every", "soon"], "is not a duration"),

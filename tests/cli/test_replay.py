@@ -122,7 +122,7 @@ def test_what_is_no_recording(tmp_path: Path) -> None:
 def test_without_a_terminal(file: Path) -> None:
     ended = replay(file)
     assert ended.returncode == 2
-    assert ended.stderr == "gpuwatch: the dashboard needs a terminal (gpuwatch record info FILE tells what is in it)\n"
+    assert ended.stderr == "gpuwatch: the dashboard needs a terminal (gpuwatch record info FILE shows its contents)\n"
 
 
 @pytest.mark.parametrize(("columns", "rows"), [(80, 24), (200, 60)])

@@ -80,7 +80,7 @@ def test_what_given_files_tell_is_in_it_without_secrets(tmp_path: Path, own: dic
     assert document["primary"].startswith("memory.")
     assert document["findings"][0]["sources"] == ["alice.log"]
     assert document["excerpts"][-1]["name"] == "fine.log"
-    assert "Nothing recognised" in document["excerpts"][-1]["lines"][0]
+    assert "Nothing recognized" in document["excerpts"][-1]["lines"][0]
     assert SECRETS["url"] not in result.out
     assert "alice" not in gpuwatch(*asked, "--redact", environment=own).out
     saved = tmp_path / "saved.json"

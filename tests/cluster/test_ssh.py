@@ -87,7 +87,7 @@ def test_arguments_arrive_as_they_were_given() -> None:
 @pytest.mark.parametrize(
     ("stderr", "reason"),
     [
-        ("ssh: Could not resolve hostname n9: Name or service not known\n", "no host of this name"),
+        ("ssh: Could not resolve hostname n9: Name or service not known\n", "host not found"),
         ("ssh: connect to host n1 port 22: Connection timed out\n", "no answer to ssh"),
         ("Connection timed out during banner exchange\n", "no answer to ssh"),
         ("ssh: connect to host n1 port 22: Connection refused\n", "refuses ssh connections"),

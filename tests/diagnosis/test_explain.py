@@ -131,14 +131,14 @@ _EPOCHS = ("Epoch 1/2", "100/100 ━━━━━━━━━━━━━━━�
         ((_START, _MAPPED, *_EPOCHS), "No failure in it; last line: 100/100", False),
         ((_START, _ON_CPU.replace("CPU:0", "GPU:0")), "No problems found", False),
         (("2026-05-04 10:11:12.1: I tensorflow/core/x.cc:7] a line",), "does not say on which device", False),
-        (("dear diary",), "Nothing recognised", True),
+        (("dear diary",), "Nothing recognized", True),
     ],
 )
 def test_of_a_quiet_log_no_more_is_claimed_than_it_tells(lines: tuple[str, ...], says: str, acts: bool) -> None:
     found = explain(lines)
     (only,) = found.findings
     # The document says what the text says: of what holds nothing that is known, nothing is claimed.
-    assert (found.primary, only.severity) == ("unknown" if says == "Nothing recognised" else "healthy", "info")
+    assert (found.primary, only.severity) == ("unknown" if says == "Nothing recognized" else "healthy", "info")
     assert says in only.title
     assert bool(only.action) is acts
     assert (lines[0] in only.evidence) is acts

@@ -17,7 +17,7 @@ from tests.manpages import INDEX
 from tests.probing.test_recipe import undefined
 
 FOLDER = Path(pages.__file__).parents[3] / pages.FOLDER
-SECTIONS = ["What it is", "How it is recognised", "Common mistakes", "What to do", "Reproduce it", "Sources"]
+SECTIONS = ["What it is", "How it is recognized", "Common mistakes", "What to do", "Reproduce it", "Sources"]
 PROBES = set(find_probes())
 
 

@@ -40,12 +40,12 @@ def test_nobody_listens() -> None:
 
 
 def test_no_such_host() -> None:
-    assert why(Prometheus("http://prometheus.invalid:9090")) in ("no host of this name", "no answer in time")
+    assert why(Prometheus("http://prometheus.invalid:9090")) in ("host not found", "no answer in time")
 
 
 def test_user_and_password_of_the_address(fake: FakePrometheus) -> None:
     fake.user = "ops:p@ss:word"
-    assert why(Prometheus(fake.url)) == "it wants a user and password, or a token (401)"
+    assert why(Prometheus(fake.url)) == "authentication required: a user and password, or a token (401)"
     server = Prometheus(fake.url.replace("http://", "http://ops:p%40ss%3Aword@"))
     assert server.query("up") == []
     assert "ops" not in server.name
@@ -70,13 +70,13 @@ def test_headers_and_token(fake: FakePrometheus, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        (b"<html>hello</html>", "its answer is not that of Prometheus"),
-        (b"[" * 100_000, "its answer is not that of Prometheus"),
+        (b"<html>hello</html>", "not a Prometheus response"),
+        (b"[" * 100_000, "not a Prometheus response"),
         (b'{"status":"error","error":"too many\\nsamples \\u001b[2J"}', "too many samples \\x1b[2J"),
         (b'{"status":"success","data":{"resultType":"matrix","result":[]}}', "its answer is not a vector"),
         (
             b'{"status":"success","data":{"resultType":"scalar","result":[1,"2"]}}',
-            "its answer is not that of Prometheus",
+            "not a Prometheus response",
         ),
         ((500, b"oops"), "HTTP error 500"),
         ((422, b'{"status":"error","error":"query timed out"}'), "query timed out (422)"),

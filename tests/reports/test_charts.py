@@ -96,7 +96,7 @@ def with_phases(**ended_at: float) -> Run:
 
 def test_phases_are_marked_where_they_ended() -> None:
     drawn = render(with_phases(**{"import": 2.5, "device_init": 3.0, "first_step": 3.5, "steps": 5.0}), "html")
-    assert "Phases: import: 0.50 to 2.50 s, took 2.00 s; device initialisation: 2.70 to 3.00 s" in drawn
+    assert "Phases: import: 0.50 to 2.50 s, took 2.00 s; device initialization: 2.70 to 3.00 s" in drawn
     assert "steps: 3.50 to 5.00 s" in drawn
     assert drawn.count('class="phase-end"') == 4
 

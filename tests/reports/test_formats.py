@@ -296,7 +296,7 @@ def test_a_log_in_which_nothing_was_recognised_is_not_called_healthy(name: str, 
         assert (content.state, content.verdict, content.findings) == ("unknown", "unknown", ())
         drawn = render(told, name)
         assert "healthy" not in drawn
-        assert "gpuwatch recognises nothing in it" in drawn
+        assert "gpuwatch recognizes nothing in it" in drawn
 
 
 @pytest.mark.parametrize("name", ["text", "markdown"])

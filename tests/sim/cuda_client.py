@@ -19,7 +19,7 @@ def check(code: int) -> None:
 
 
 def use(ordinal: int = 0) -> int:
-    """Initialise, and make the primary context of a device current."""
+    """Initialize, and make the primary context of a device current."""
     check(cuda.cuInit(0))
     context = c_void_p()
     check(cuda.cuDevicePrimaryCtxRetain(byref(context), ordinal))

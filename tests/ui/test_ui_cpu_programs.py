@@ -128,7 +128,7 @@ async def test_the_filter_finds_them(stage: Stage) -> None:
 def test_columns_in_which_nobody_has_a_value_leave() -> None:
     plain = machines.process(2, framework=None, device_map=())
     shot = machines.snapshot((machines.device(0),), (plain,))
-    assert unavailable(COLUMN["framework"], shot) == "no framework is recognised in any process here"
+    assert unavailable(COLUMN["framework"], shot) == "no framework is recognized in any process here"
     assert unavailable(COLUMN["sees"], shot)
     assert not unavailable(COLUMN["framework"], machines.snapshot((machines.device(0),), (plain, machines.process(0))))
     young = machines.process(2, framework=None, device_map=(), command=None)

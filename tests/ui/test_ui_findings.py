@@ -222,7 +222,7 @@ async def test_a_wide_terminal_shows_the_page_of_the_cause_beside_the_list(make_
         screen = stage.app.screen
         assert isinstance(screen, FindingsScreen)
         assert "gpuwatch cause throttle.thermal" in screen.page.plain
-        assert "How it is recognised" in screen.page.plain
+        assert "How it is recognized" in screen.page.plain
         await pilot.press("down")
         await settle(pilot)
         assert "gpuwatch cause pcie.degraded" in screen.page.plain

@@ -120,7 +120,7 @@ async def test_what_may_not_be_read_says_why(stage: Stage) -> None:
         await settle(pilot)
         assert "1999" in plain(stage)
         assert "another PID namespace, or it has exited" in about(stage)
-        assert "no framework recognised" in plain(stage)
+        assert "no framework recognized" in plain(stage)
         await pilot.press("right")
         await settle(pilot)
         assert "48121" in plain(stage), "the arrows go round"

@@ -56,7 +56,7 @@ def ended(child: Child) -> int:
 
 
 def marked(sheet: LinesModal[Any]) -> list[str]:
-    """The selected line, recognised without colours."""
+    """The selected line, recognized without colours."""
     return [line.rstrip()[:7] for line in sheet.sheet.plain.split("\n") if "▶" in line]
 
 

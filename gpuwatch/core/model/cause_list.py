@@ -11,7 +11,7 @@ class CausePage(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", t
     id: str
     title: str
     markdown: str
-    """Its page: what it is, how it is recognised, what to do."""
+    """Its page: what it is, how it is recognized, what to do."""
 
 
 class CauseName(msgspec.Struct, frozen=True, kw_only=True):

@@ -49,7 +49,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema",
     findings: tuple[Finding, ...] = ()
     primary: str | None = None
     unrecognised: tuple[str, ...] = ()
-    """Lines of the frameworks' GPU code that no rule recognises."""
+    """Lines of the frameworks' GPU code that no rule recognizes."""
     memory_profiles: tuple[MemoryProfile, ...] = ()
     """Who held the memory at the peak, in a recording; the fullest allocator first."""
     gpu_tests: tuple[GpuTest, ...] = ()

@@ -14,7 +14,7 @@ SEVERITY_ORDER: dict[str, int] = {"error": 0, "warning": 1, "info": 2}
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """A recognised cause.
+    """A recognized cause.
 
     ``certainty`` is ``fact`` if a driver or framework reported it, ``likely`` if it is inferred.
     """
@@ -113,9 +113,9 @@ TABLE: dict[str, Cause] = {
     "function.eager": Cause("nothing", "TensorFlow runs the program's steps eagerly, op by op"),
     "function.constant": Cause("nothing", "A large array is a constant of a tf.function's graph"),
     "program.forked": Cause("nothing", "The program forked after TensorFlow had started its GPUs"),
-    "simulation.limit": Cause("nothing", "A limit of the simulated GPU, as far as known not of real ones"),
+    "simulation.limit": Cause("nothing", "A limitation of the simulated GPU that real GPUs are not known to have"),
     "healthy": Cause("nothing", "No problems found"),
-    "unknown": Cause("nothing", "An error that gpuwatch does not recognise"),
+    "unknown": Cause("nothing", "An error that gpuwatch does not recognize"),
 }
 """Every cause by its id."""
 # fmt: on

@@ -90,7 +90,7 @@ FIELDS: dict[str, str] = {
     "first": "UUID of the GPU with the lower index.",
     "first_step_seconds": "Seconds that the first step took.",
     "flops_per_second": "Floating-point operations per second.",
-    "framework": "The framework; null where none was loaded or recognised.",
+    "framework": "The framework; null where none was loaded or recognized.",
     "framework_device": "The framework's name of the device, `/device:GPU:0`.",
     "frameworks": "Frameworks that wrote the log, with versions where it has them.",
     "fresh": "Whether it ran in an interpreter of its own instead of a fork.",

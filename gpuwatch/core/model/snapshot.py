@@ -184,7 +184,7 @@ class Process(msgspec.Struct, frozen=True, kw_only=True):
     mig_instance: str | None = None
     """``1/0``, the :attr:`MigInstance.id` that it runs on; None without MIG."""
     framework: str | None = None
-    """``tensorflow 2.21.0``, ``torch 2.11.0``; None if none was recognised."""
+    """``tensorflow 2.21.0``, ``torch 2.11.0``; None if none was recognized."""
     container: str | None = None
     cuda_visible_devices: str | None = None
     device_map: tuple[Mapped, ...] = ()

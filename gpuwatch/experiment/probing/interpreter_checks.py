@@ -46,7 +46,7 @@ _OPENED = re.compile(rb"Successfully opened dynamic library (\S+)")
 
 
 def ask_driver(environment: Mapping[str, str]) -> DriverAnswer:
-    """Loads and initialises libcuda and NVML in a child process."""
+    """Loads and initializes libcuda and NVML in a child process."""
     heard: dict[str, Any] = {}
     calling = ""
 

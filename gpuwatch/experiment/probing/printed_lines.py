@@ -15,7 +15,7 @@ from gpuwatch.core.model.run import HOST_ALLOCATORS
 from gpuwatch.explain.logs.facts import LogFacts, Refusals
 
 _EPOCH = re.compile(r"^[IWEF]0000 00:00:(\d{9,11})\.\d+ ")
-"""absl before it is initialised, as TensorFlow uses it from 2.17 on."""
+"""absl before it is initialized, as TensorFlow uses it from 2.17 on."""
 _LOCAL = re.compile(r"^(\d{4}-\d\d-\d\d [012]\d:[0-5]\d:[0-5]\d)\.\d+: [IWEF] ")
 _SLACK = 5.0
 _ZONES = 26 * 3600.0

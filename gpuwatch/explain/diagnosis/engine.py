@@ -127,7 +127,7 @@ def results(rules: Iterable[Rule], known: object) -> Iterator[Finding]:
 
 
 def _repeated(found: Mapping[_Key, Finding]) -> list[_Key]:
-    """Unrecognised failures whose line is evidence for another cause: a line has one meaning."""
+    """Unrecognized failures whose line is evidence for another cause: a line has one meaning."""
     own = ("unknown", "healthy", "program.error")
     named = [line for item in found.values() if item.id not in own for line in item.evidence]
     return [

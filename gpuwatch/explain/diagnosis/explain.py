@@ -72,7 +72,7 @@ def _with_earlier(last: Explanation, earlier: LogFacts, reader: LogReader) -> Ex
         told = [f"{last.findings[0].title}, from line {first} on"]
     elif worked and (failed := _failed_of_others(last, reader)):
         (name, shown), program = failed, reader.parser.program
-        title = f"The log is of several programs; the last, {program}, worked, and this is about {name}, which failed"
+        title = f"The log covers several programs. The last, {program}, worked; this explains {name}, which failed"
     elif (last.primary == "healthy" and not worked and before.primary != "healthy") or shows_nothing(last.findings[0]):
         title = (
             f"The log is of {count} starts or more; the last, from line {first} on, shows nothing, and this is about"

@@ -20,7 +20,7 @@ from gpuwatch.explain.traces.held_most import held_most
 from gpuwatch.explain.traces.memory_profiles import of_tensorflow, of_torch
 
 START_BYTES = 1 << 16
-"""What is enough of a file to recognise it."""
+"""What is enough of a file to recognize it."""
 LIMITS: dict[FileKind, reader_limits.Limit] = {
     "TensorFlow profile": reader_limits.TENSORFLOW_PROFILE,
     "PyTorch snapshot": reader_limits.ALLOCATOR_SNAPSHOT,
@@ -39,7 +39,7 @@ _KINDS: dict[FileKind, tuple[Callable[[bytes], bool], Callable[[bytes], Iterable
     "JAX memory profile": (pprof.is_pprof, pprof.profiles),
     "DCGM diagnostic": (dcgm_diagnostic.is_diagnostic, None),
 }
-"""How each kind is recognised, and read if it is of memory."""
+"""How each kind is recognized, and read if it is of memory."""
 
 
 def kind_of(start: bytes) -> FileKind | None:

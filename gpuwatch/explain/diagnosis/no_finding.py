@@ -17,7 +17,7 @@ from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.topics import topics_of
 
 NO_GPU_NAMED = "No errors found, but the log mentions no GPU: TensorFlow may have run on the CPU"
-NOTHING_KNOWN = "Nothing recognised: no line tells whether its program worked, or how it ended"
+NOTHING_KNOWN = "Nothing recognized: no line tells whether its program worked, or how it ended"
 _WHAT_TELLS = (
     "The exit code would tell (echo $?; sacct -j JOB), or more of the log, its stderr included; gpuwatch run --"
     " python train.py shows both."

@@ -2,7 +2,7 @@
 
 Sources: ``CUresult`` of the driver API (cuda.h) and ``cudaError_t`` of the runtime (driver_types.h), which share their
 numbers since CUDA 10.1; before, the runtime had its own below 100. The texts are those of cudaGetErrorString.
-Programs print the name, the text or the number: any of them is recognised. HIP has the runtime's names and texts.
+Programs print the name, the text or the number: any of them is recognized. HIP has the runtime's names and texts.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ _CONTEXT = (
     "Bad StatusOr access: RESOURCE_EXHAUSTED: : CUDA_ERROR_OUT_OF_MEMORY",
     "cuCtxCreate: CUDA_ERROR_OUT_OF_MEMORY",
     "might have already set an error? Error 2: out of memory",
-    "failed. Status: out of memory",  # cudaSetDevice(), the runtime's implicit initialisation
+    "failed. Status: out of memory",  # cudaSetDevice(), the runtime's implicit initialization
 )
 _ELSEWHERE = (
     "Dst tensor is not",

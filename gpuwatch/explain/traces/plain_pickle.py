@@ -262,7 +262,7 @@ def _of_line(code: int, line: bytes, stack: list[Any], memo: _Memo) -> None:
     except ValueError as error:
         if isinstance(error, BrokenRecording):
             raise
-        raise BrokenRecording("it has a number that is none") from None
+        raise BrokenRecording("it contains an invalid number") from None
 
 
 def _number(data: bytes, at: int, size: int) -> int:

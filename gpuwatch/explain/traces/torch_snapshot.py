@@ -95,7 +95,7 @@ def read(data: bytes) -> list[DeviceHistory]:
     if isinstance(value, list) and any(isinstance(entry, dict) and "blocks" in entry for entry in value[:1]):
         value = {"segments": value, "device_traces": []}  # torch.cuda.memory_snapshot()
     if not is_snapshot(value):
-        raise BrokenRecording("it is no snapshot of PyTorch's allocator")
+        raise BrokenRecording("it is not a snapshot of PyTorch's allocator")
     return _devices(value)
 
 

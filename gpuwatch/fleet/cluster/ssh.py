@@ -145,7 +145,7 @@ _REASONS = (
     (r"REMOTE HOST IDENTIFICATION HAS CHANGED", "its host key changed: compare it before you trust it"),
     (r"Host key verification failed|No \S+ host key is known", "its host key is not known: log in once by hand"),
     (r"Permission denied \(|Too many authentication failures", "ssh was refused: no key that it accepts"),
-    (r"Could not resolve hostname|Name or service not known", "no host of this name"),
+    (r"Could not resolve hostname|Name or service not known", "host not found"),
     (r"Connection timed out|Operation timed out|timed out during banner exchange", "no answer to ssh"),
     (r"Connection refused", "refuses ssh connections"),
     (r"No route to host|Network is unreachable", "no route to this host"),

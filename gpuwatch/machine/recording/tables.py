@@ -149,7 +149,9 @@ def unreadable(path: Path, error: Exception) -> Unreadable:
     """What to report when SQLite cannot read the file."""
     if isinstance(error, Unreadable):
         return error
-    return Unreadable(f"cannot read {file_name(path)}: {error}", hint="gpuwatch record check says what is left")
+    return Unreadable(
+        f"cannot read {file_name(path)}: {error}", hint="gpuwatch record check shows what can still be read"
+    )
 
 
 def created(path: Path) -> sqlite3.Connection:

@@ -71,7 +71,7 @@ def reserve(uuids: Iterable[str]) -> Held | None:
         found = reservations()
         mine = sum(reservation.user == _name(os.geteuid()) for reservation in found)
         if mine + len(wanted) > most:
-            raise GpuwatchError(f"you have {mine} reservations, and {most} of each user count here ({ENV_MOST})")
+            raise GpuwatchError(f"you hold {mine} reservations; the limit is {most} per user ({ENV_MOST})")
         vain = wanted & {reservation.uuid for reservation in found if not reservation.counts}
     sockets: list[socket.socket] = []
     try:

@@ -33,7 +33,7 @@ class SnapshotArguments(Arguments, frozen=True):
         Meta(description="core: load, memory, temperature, power, clocks, errors. all: everything that NVML reports."),
     ] = "core"
     processes: Annotated[
-        int, Meta(ge=0, le=200, description="At most so many processes, those with the most GPU memory.")
+        int, Meta(ge=0, le=200, description="Return at most this many processes, largest GPU memory first.")
     ] = 20
     topology: Annotated[bool, Meta(description="Also how GPUs and CPUs are connected (NVLink, PCIe, NUMA).")] = False
 
@@ -82,7 +82,9 @@ class UsageArguments(Arguments, frozen=True):
     since: Annotated[
         Word | None, Meta(description="Begin: 7d, 24h, 14:05, 2026-05-11T14:05 (default: 7d before the end).")
     ] = None
-    until: Annotated[Word | None, Meta(description="End, likewise (default: the end of the recording).")] = None
+    until: Annotated[Word | None, Meta(description="End, in the same format (default: the end of the recording).")] = (
+        None
+    )
     by: Annotated[By, Meta(description="Group the hours by this.")] = "user"
 
 
@@ -110,7 +112,8 @@ class ProbeArguments(Arguments, frozen=True):
     seconds: Annotated[float, Meta(ge=0.01, le=30, description="Measure each for this long.")] = SECONDS
     workload: Annotated[Workload | None, Meta(description="The work (default: the configuration's own).")] = None
     memory_limit_mb: Annotated[
-        Annotated[int, Meta(ge=1, le=1 << 24)] | None, Meta(description="The limit of configurations with one, in MB.")
+        Annotated[int, Meta(ge=1, le=1 << 24)] | None,
+        Meta(description="Memory limit in MB, for configurations that set one."),
     ] = None
     fraction: Annotated[
         Annotated[float, Meta(gt=0, le=1)] | None, Meta(description="The fraction of configurations with one.")

@@ -2,7 +2,7 @@
 
 An assistant can be talked into naming any file, by the very text that it was given to look at. So a file must be
 regular, be named like a log or a document, and have no hidden folder in its path once links are followed; and of what
-it contains only messages that gpuwatch recognises are quoted.
+it contains only messages that gpuwatch recognizes are quoted.
 """
 
 from __future__ import annotations

@@ -248,7 +248,7 @@ async def _list_causes(tools: Tools, asked: Arguments) -> dict[str, Any]:
 
 @_tool("What a cause means", CausePage)
 async def _cause(tools: Tools, asked: CauseArguments) -> dict[str, Any]:
-    """The page of a cause id from a finding: what it is, how it is recognised, what to do, with code."""
+    """The page of a cause id from a finding: what it is, how it is recognized, what to do, with code."""
     if asked.id not in CAUSES:
         raise UsageError(f"no such cause: {asked.id!r}{meant(near(asked.id))}", hint="list_causes lists them all")
     return bounded(tools.plain(CausePage(id=asked.id, title=CAUSES[asked.id], markdown=page(asked.id))))

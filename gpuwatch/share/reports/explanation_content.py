@@ -49,7 +49,7 @@ def explanation_content(document: Explanation) -> Content:
         Table("Missing libraries", ("Library",), tuple((clean(name),) for name in document.missing_libraries)),
         placement_table(sorted(document.placements, key=lambda placement: -placement.count)),
         error_table(document.errors, with_expected=False),
-        Table("Not recognised", ("Line",), cut([(clean(line),) for line in document.unrecognised])),
+        Table("Not recognized", ("Line",), cut([(clean(line),) for line in document.unrecognised])),
     )
     return Content(
         title=name,
@@ -80,13 +80,13 @@ def _reason(document: Explanation, main: Finding | None) -> str:
     if _tells_nothing(document):
         last = next((line for found in document.findings for line in found.evidence), "")
         shown = f"; last line: {clean(shorten(last, _SHOWN))}" if last else ""
-        return f"gpuwatch recognises nothing in it that tells whether its program worked{shown}."
+        return f"gpuwatch recognizes nothing in it that tells whether its program worked{shown}."
     title = main.title if main is not None else CAUSES.get(document.primary or "healthy", "")
     return clean(title).rstrip(".") + "."
 
 
 def _tells_nothing(document: Explanation) -> bool:
-    """Whether nothing in the log was recognised, not even a healthy program."""
+    """Whether nothing in the log was recognized, not even a healthy program."""
     if document.findings:
         return document.primary == "unknown" and all(found.severity == "info" for found in document.findings)
     if document.kind != "log":

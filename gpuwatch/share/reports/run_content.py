@@ -396,7 +396,7 @@ def _phases(run: Run) -> Table:
     phases = run.phases
     rows = (
         ("Framework import", phases.import_seconds),
-        ("Device initialisation", phases.device_init_seconds),
+        ("Device initialization", phases.device_init_seconds),
         ("First step", phases.first_step_seconds),
         ("Total", phases.total_seconds),
     )

@@ -27,7 +27,7 @@ _BY: dict[By, tuple[str, str]] = {
     "job": ("Job", "(no job)"),
     "container": ("Container", "(no container)"),
     "command": ("Program", "(unknown)"),
-    "framework": ("Framework", "(none recognised)"),
+    "framework": ("Framework", "(none recognized)"),
     "process": ("PID", "(unknown)"),
 }
 """Heading, and what stands for a group that is not named."""

@@ -135,7 +135,7 @@ def missing_of_row(row: Row, view: View) -> tuple[str, Lines]:
     lines += [_as_of(view), []]
     for name, value, why in (
         ("USER", row.user, row.note or "the owner could not be read"),
-        ("FRAMEWORK", row.framework, row.note or "none recognised in its memory maps"),
+        ("FRAMEWORK", row.framework, row.note or "none recognized in its memory maps"),
         (
             "SEES",
             row.device_map or None,

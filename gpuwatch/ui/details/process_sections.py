@@ -62,7 +62,7 @@ def who_lines(who: Identity, rows: tuple[Process, ...], at: float, details: Deta
     if first.framework:
         two.append((printable(first.framework), "accent"))
     else:
-        two.append(("no framework recognised in its memory maps", "dim"))
+        two.append(("no framework recognized in its memory maps", "dim"))
     if first.container:
         two += [("  in ", "dim"), (printable(first.container), "text")]
     if details is not None and details.inner_pid is not None:

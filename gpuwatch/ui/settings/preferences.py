@@ -193,7 +193,7 @@ def _columns() -> Mapping[str, str]:
 
 # fmt: off
 SETTINGS: tuple[Setting, ...] = (
-    Setting("", "theme", "theme", _theme, help="colours; Ctrl+P, Theme lists them",
+    Setting("", "theme", "theme", _theme, help="colors; Ctrl+P, Theme lists them",
         known=lambda: dict.fromkeys(known_themes(), "")),
     Setting("", "ascii", "ascii", _flag, help="draw with ASCII only; unset: as the terminal can", example=True),
     Setting("", "interval", "interval", _interval,

@@ -230,7 +230,7 @@ COLUMNS: tuple[Column, ...] = (
         text=lambda p, w: short_job(p.container, w), number=False,
         empty_reason="no process here runs in a container or a job"),
     Column("framework", "FRAMEWORK", 10, 15, "TensorFlow, PyTorch, …, and its version", value=lambda p: p.framework,
-        text=_framework, number=False, empty_reason="no framework is recognised in any process here", known_late=True),
+        text=_framework, number=False, empty_reason="no framework is recognized in any process here", known_late=True),
     Column("sees", "SEES", 7, 10, "its own GPU numbers → the physical GPUs that it sees",
         value=lambda p: len(p.device_map) or None, text=lambda p, w: short_map(p.device_map, p.framework, w),
         empty_reason="the device map of no process here is known", known_late=True),

@@ -323,7 +323,7 @@ def in_the_way(facts: Facts) -> Iterator[Finding]:
 
 @_rule(*CAUSES)
 def broken_import(facts: Facts) -> Iterator[Finding]:
-    """The import failed with a message that ``explain`` recognises."""
+    """The import failed with a message that ``explain`` recognizes."""
     run = facts.run
     if run is None or run.framework is not None or not run.errors:
         return

@@ -306,5 +306,5 @@ def log(facts: Facts, look: FrameworkLook) -> Answer | None:
         complaints.append(f"{several(found.lines, 'line')} without a complaint, and then {raised.type} was raised")
     if complaints:
         return warn("; ".join(dict.fromkeys(complaints)), _SEE_TOP)
-    unknown = f"; {several(len(found.unrecognised), 'line')} of GPU code not recognised" if found.unrecognised else ""
+    unknown = f"; {several(len(found.unrecognised), 'line')} of GPU code not recognized" if found.unrecognised else ""
     return ok(f"{several(found.lines, 'line')}, no complaint{unknown}")

@@ -91,7 +91,7 @@ def index() -> str:
     lines = [
         "# Causes",
         "",
-        "All causes that gpuwatch recognises. `gpuwatch cause ID` prints a page, and `p` on the Findings tab opens it.",
+        "All causes that gpuwatch recognizes. `gpuwatch cause ID` prints a page, and `p` on the Findings tab opens it.",
         "Findings of equal severity are sorted: what ended the work, then why no GPU was usable, then the rest.",
     ]
     for title, causes in grouped():

@@ -76,7 +76,7 @@ _OF_ADDRESS_SPACE = ("threads", "unmapped", "host-memory")
 _LATER_CELLS = 3
 """Errors of a notebook after one of which they cannot all be consequences."""
 _TELLING = 8
-"""Characters from which a message is recognised within another."""
+"""Characters from which a message is recognized within another."""
 _CUT = "The log ends within a Python traceback, before the error itself"
 
 
@@ -93,7 +93,7 @@ class _End:
 
 @rule("unknown", program_messages.CAUSE)
 def unrecognised_error(evidence: Evidence) -> Iterator[Finding]:
-    """The program ended with an unrecognised error, reported so that it does not look healthy."""
+    """The program ended with an unrecognized error, reported so that it does not look healthy."""
     run, log = evidence.run, evidence.log if evidence.log is not None else LogFacts()
     if run is not None and (unreached(run) or (run.outcome.exit_code and broken_pool(evidence))):
         return  # reported as a limit of the simulation; with the process that was lost

@@ -117,7 +117,7 @@ class NvmlSource:
         return found
 
     def open(self) -> None:
-        """Initialises NVML (``nvmlInit``) and lists the devices."""
+        """Initializes NVML (``nvmlInit``) and lists the devices."""
         if self._open:
             return
         if _UNUSABLE is not None:

@@ -19,7 +19,7 @@ _COLUMNS = 72
 """Columns of a chart whose values are shown on hover and by the arrow keys."""
 _PHASES = (
     ("import", "import"),
-    ("device_init", "device initialisation"),
+    ("device_init", "device initialization"),
     ("first_step", "first step"),
     ("steps", "steps"),
 )
