@@ -9,9 +9,10 @@ import click
 
 from gpuwatch.cli.completion import files
 from gpuwatch.cli.option_types import Duration
-from gpuwatch.cli.options import asked_gpm, enter_simulation, gpm_option, sim_option
+from gpuwatch.cli.options import asked_gpm, gpm_option
 from gpuwatch.cli.output import say
 from gpuwatch.cli.progress import progress, progress_wanted
+from gpuwatch.cli.simulation import enter_simulation, sim_option
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.durations import span
 from gpuwatch.core.formatting.terminal import file_name

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import click
 
 from gpuwatch.cli import dashboard_prestart as prestart
-from gpuwatch.cli.options import enter_simulation
 from gpuwatch.cli.output import say
+from gpuwatch.cli.simulation import enter_simulation
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.terminal import cannot_draw, has_few_colors, needs_ascii
 from gpuwatch.machine.collector.live_feed import LiveFeed

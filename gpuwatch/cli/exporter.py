@@ -12,8 +12,9 @@ import click
 from gpuwatch.cli import dashboard_prestart as prestart
 from gpuwatch.cli.completion import files
 from gpuwatch.cli.option_types import Choice, Duration
-from gpuwatch.cli.options import asked_gpm, enter_simulation, gpm_option, sim_option
+from gpuwatch.cli.options import asked_gpm, gpm_option
 from gpuwatch.cli.output import say
+from gpuwatch.cli.simulation import enter_simulation, sim_option
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.terminal import file_name
 

@@ -11,7 +11,8 @@ import click
 from gpuwatch.cli import output
 from gpuwatch.cli.command_group import Group, no_such
 from gpuwatch.cli.option_types import Choice, together
-from gpuwatch.cli.options import SIM_NAME, FiniteRange, asked_shape, sim_option
+from gpuwatch.cli.options import FiniteRange
+from gpuwatch.cli.simulation import SIM_NAME, asked_shape, sim_option
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.suggest import did_you_mean
 from gpuwatch.core.model.metrics import BY_ID

@@ -24,15 +24,8 @@ from gpuwatch.cli import dashboard_prestart as prestart
 from gpuwatch.cli.command_group import Group, Lazy
 from gpuwatch.cli.dashboard_options import dashboard_options, preferred
 from gpuwatch.cli.fleet import FLEET_OPTIONS, asked_fleet, fleet_options
-from gpuwatch.cli.options import (
-    TAKEN_BEFORE,
-    FiniteRange,
-    alert_options,
-    asked_alerts,
-    asked_gpm,
-    gpm_option,
-    sim_option,
-)
+from gpuwatch.cli.options import TAKEN_BEFORE, FiniteRange, alert_options, asked_alerts, asked_gpm, gpm_option
+from gpuwatch.cli.simulation import sim_option
 from gpuwatch.core.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, GpuwatchError, UsageError
 from gpuwatch.core.formatting.text import printable
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import click
 
-from gpuwatch.cli.options import enter_simulation, python_option, sim_option
+from gpuwatch.cli.options import python_option
+from gpuwatch.cli.simulation import enter_simulation, sim_option
 from gpuwatch.core.errors import EXIT_OK, GpuwatchError
 
 _EXAMPLES = """\b

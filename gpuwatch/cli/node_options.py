@@ -12,8 +12,9 @@ import click
 
 from gpuwatch.cli.command_group import Sectioned
 from gpuwatch.cli.option_types import Duration, together
-from gpuwatch.cli.options import SIM_GIVEN, asked_gpm
+from gpuwatch.cli.options import asked_gpm
 from gpuwatch.cli.progress import progress, progress_wanted
+from gpuwatch.cli.simulation import SIM_GIVEN
 from gpuwatch.core.errors import UsageError
 
 if TYPE_CHECKING:

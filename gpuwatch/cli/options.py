@@ -3,59 +3,21 @@
 from __future__ import annotations
 
 import math
-import os
-import shlex
-import sys
-from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.core import ParameterSource
 
-from gpuwatch.cli.completion import files, names
-from gpuwatch.cli.option_types import Choice, F, together
-from gpuwatch.cli.output import say
-from gpuwatch.cli.progress import compile_notice, say_line
+from gpuwatch.cli.completion import files
+from gpuwatch.cli.option_types import Choice, together
 from gpuwatch.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from gpuwatch.core.model.snapshot import Snapshot
     from gpuwatch.session.alerts.alerts import Alerts
-    from gpuwatch.sim.build import Tier
-    from gpuwatch.sim.shape import SimShape
 
-_SHAPE = "gpuwatch.sim.shape"
-SIM_NAME = "gpuwatch.sim.name"
-"""Key in a context's ``meta``: the name of a simulated machine, where one was given."""
-SIM_GIVEN = "gpuwatch.sim.given"
-"""Likewise: the value of ``--sim`` as it was given."""
 _GPM = "gpuwatch.gpm"
 TAKEN_BEFORE = frozenset({"--sim", "--gpm"})
 """Options that may also come before their command."""
-
-
-def _remember(ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:
-    if value is not None:
-        from gpuwatch.cli.machine_file import named_file
-        from gpuwatch.sim.shape import parse_machine
-
-        ctx.meta[SIM_GIVEN] = value
-        file = named_file(value)
-        ctx.meta[_SHAPE], name = parse_machine(value) if file is None else _machine_of(ctx, *file)
-        if name is not None:
-            ctx.meta[SIM_NAME] = name
-
-
-def _machine_of(ctx: click.Context, file: Path, moment: str | None) -> tuple[SimShape, str]:
-    from gpuwatch.cli.machine_file import machine_of
-
-    with compile_notice():
-        machine = machine_of(file, moment)
-    ctx.call_on_close(machine.close)  # others can join until then
-    assert machine.name is not None
-    return machine.shape, machine.name
 
 
 class FiniteRange(click.FloatRange):
@@ -67,30 +29,6 @@ class FiniteRange(click.FloatRange):
         if not math.isfinite(number):
             self.fail(f"{value!r} is not a finite number", param, ctx)
         return number
-
-
-sim_option = click.option(
-    "--sim",
-    metavar="NxSIZE[@NAME]|FILE",
-    callback=_remember,
-    shell_complete=names("sim"),
-    expose_value=False,
-    help="Use simulated GPUs, for example 2x24GiB or 2xh100; 2x24GiB@NAME shares a named machine. FILE: GPUs as "
-    "nvidia-smi -q, gpuwatch snapshot --json or a recording shows them; RECORDING@14:05: as at that time.",
-)
-"""``--sim NxSIZE``: the command then runs on simulated GPUs (:func:`enter_simulation`)."""
-
-
-def sim_tier_option(*names: str) -> Callable[[F], F]:
-    """``--sim-tier``, and other names for it: how the GPUs of ``--sim`` reach a framework."""
-    return click.option(
-        *("--sim-tier", *names, "tier"),
-        type=Choice(["auto", "driver", "plugin"]),
-        default="auto",
-        show_default=True,
-        help="How to simulate GPUs: plugin computes everything; driver has CUDA's log lines but computes only matrix "
-        "products. PyTorch needs driver.",
-    )
 
 
 python_option = click.option(
@@ -153,113 +91,6 @@ def asked_alerts(on_finding: str | None, webhook: str | None, notify: bool) -> A
     from gpuwatch.session.alerts.webhook import checked
 
     return Alerts(command=on_finding, webhook=None if webhook is None else checked(webhook), notify=notify)
-
-
-def enter_simulation(
-    ctx: click.Context, tier: str = "driver", command: Sequence[str] = (), *, private: bool = False
-) -> None:
-    """Makes this process and what it starts see the GPUs of ``--sim``, if it was given.
-
-    ``command``: the program to start, for the tier ``auto``. Under ``gpuwatch sim``, ``--sim-tier`` works without
-    ``--sim``. ``private``: GPUs that nobody else uses, removed when the command ends, unless they have a name or this
-    runs under ``gpuwatch sim`` with the same shape.
-
-    Raises:
-        UsageError: ``--sim-tier`` without simulated GPUs.
-    """
-    shape = ctx.meta.get(_SHAPE)
-    if shape is not None:
-        name = ctx.meta.get(SIM_NAME)
-        if private and name is None:
-            _enter(_private_environment(ctx, shape, _tier(tier, command)))
-        else:
-            _enter(simulated_environment(shape, tier, name=name, command=command))
-        return
-    if ctx.get_parameter_source("tier") is not ParameterSource.COMMANDLINE:
-        return
-    from gpuwatch.sim.machine import SimMachine
-
-    machine = SimMachine.from_environment(os.environ)
-    if machine is None:
-        raise UsageError("--sim-tier needs simulated GPUs", hint="add --sim 2x24GiB")
-    _enter(machine.environment(os.environ, tier=_tier(tier, command)))
-
-
-def _private_environment(ctx: click.Context, shape: SimShape, tier: Tier) -> dict[str, str]:
-    from gpuwatch.sim.machine import SimMachine
-    from gpuwatch.sim.state_files import private_name
-
-    with compile_notice():
-        around = SimMachine.from_environment(os.environ) if os.environ.get("GPUWATCH_SIM") == str(shape) else None
-        if around is not None:
-            return around.environment(os.environ, tier=tier)
-        machine = SimMachine.open(shape, name=private_name(), tier=tier)
-    ctx.call_on_close(machine.remove)  # also keeps it open until then
-    return machine.environment(os.environ)
-
-
-def _enter(environment: dict[str, str]) -> None:
-    os.environ.clear()
-    os.environ.update(environment)
-
-
-def asked_shape(ctx: click.Context) -> SimShape | None:
-    """The shape given by ``--sim``, here or before the command; None without it."""
-    shape: SimShape | None = ctx.meta.get(_SHAPE)
-    return shape
-
-
-def simulated_environment(
-    shape: SimShape, tier: str, *, name: str | None = None, command: Sequence[str] = (), hold: bool = False
-) -> dict[str, str]:
-    """The environment in which a program sees simulated GPUs; compiles them on first use.
-
-    ``name``: of a machine that is not the shared one of this shape. ``hold``: this process becomes that program, and
-    counts as a user of the GPUs from now on.
-    """
-    from gpuwatch.sim.machine import SimMachine
-
-    chosen = _tier(tier, command)
-    with compile_notice():
-        machine = SimMachine.open(shape, name=name, tier=chosen)
-        if hold:
-            machine.hold()
-        return machine.environment(os.environ)
-
-
-def _tier(asked: str, command: Sequence[str]) -> Tier:
-    """``auto`` is the plugin tier, which computes; the driver tier where that cannot work."""
-    from gpuwatch.experiment.probing.simulation_tier import plugin_obstacle
-    from gpuwatch.sim import build
-
-    if asked != "auto":
-        return "plugin" if asked == "plugin" else "driver"
-    if (error := build.compiler_obstacle()) is not None:
-        say(f"gpuwatch: {error.message}; only matrix products are computed ({error.hint})")
-        return "driver"
-    if obstacle := plugin_obstacle(command):
-        say(f"gpuwatch: only matrix products are computed: {obstacle}")
-        return "driver"
-    return "plugin"
-
-
-def offer_simulation(ctx: click.Context) -> None:
-    """Ends the output with this command line on simulated GPUs, where no NVIDIA card is on the PCI bus.
-
-    Not that of ``--json``, which programs read.
-    """
-    from gpuwatch.machine.sources import system_facts
-
-    name = ctx.info_name or ""
-    asked = asked_shape(ctx) is not None or os.environ.get("GPUWATCH_SIM")
-    if asked or ctx.params.get("as_json") or name not in sys.argv:
-        return
-    system = system_facts.look(os.environ)
-    if system.cards != () or system.wsl or system.device_files or system.kernel_module is not None:
-        return
-    at = sys.argv.index(name) + 1
-    words = ["gpuwatch", *sys.argv[1:at], "--sim", "2x24GiB", *sys.argv[at:]]
-    say_line(f"no NVIDIA card is on the PCI bus; on simulated GPUs: {shlex.join(words)}")
 
 
 def check_gpus(gpu: str | None) -> None:

@@ -16,9 +16,9 @@ from gpuwatch.cli.command_group import Sectioned
 from gpuwatch.cli.completion import files
 from gpuwatch.cli.fleet import asked_fleet, fleet_options
 from gpuwatch.cli.option_types import Duration, Size
-from gpuwatch.cli.options import SIM_NAME, asked_shape, enter_simulation, sim_option, simulated_environment
 from gpuwatch.cli.output import print_document, say
 from gpuwatch.cli.progress import progress
+from gpuwatch.cli.simulation import SIM_NAME, asked_shape, enter_simulation, sim_option, simulated_environment
 from gpuwatch.core.errors import EXIT_FAILED, GpuwatchError, UsageError
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.codec import to_json

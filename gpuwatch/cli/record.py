@@ -17,9 +17,10 @@ from gpuwatch.cli import dashboard_prestart as prestart
 from gpuwatch.cli.command_group import Group, Lazy
 from gpuwatch.cli.completion import files
 from gpuwatch.cli.option_types import Duration, Size
-from gpuwatch.cli.options import alert_options, asked_alerts, asked_gpm, enter_simulation, gpm_option, sim_option
+from gpuwatch.cli.options import alert_options, asked_alerts, asked_gpm, gpm_option
 from gpuwatch.cli.output import say
 from gpuwatch.cli.progress import progress, progress_wanted
+from gpuwatch.cli.simulation import enter_simulation, sim_option
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.terminal import file_name
 from gpuwatch.core.formatting.units import size

@@ -14,8 +14,9 @@ import click
 
 from gpuwatch.cli.command_group import Sectioned
 from gpuwatch.cli.completion import files
-from gpuwatch.cli.options import FiniteRange, enter_simulation, sim_option, sim_tier_option
+from gpuwatch.cli.options import FiniteRange
 from gpuwatch.cli.output import check_output, no_save_option, redact_option, say, say_written, to_stdout, with_links
+from gpuwatch.cli.simulation import enter_simulation, sim_option, sim_tier_option
 from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.machine.collector.forked_collector import fork
 from gpuwatch.machine.collector.live_feed import LiveFeed

@@ -14,9 +14,10 @@ import click
 
 from gpuwatch.cli.completion import files
 from gpuwatch.cli.node_options import NodeCommand, nodes_options, on_nodes, refuse_with_nodes, wants_nodes
-from gpuwatch.cli.options import check_gpus, enter_simulation, sim_option, sim_tier_option, visible_gpus
+from gpuwatch.cli.options import check_gpus, visible_gpus
 from gpuwatch.cli.output import check_output, no_save_option, output_option, publish, redact_option, say
 from gpuwatch.cli.run import simulation_tier
+from gpuwatch.cli.simulation import enter_simulation, sim_option, sim_tier_option
 from gpuwatch.core.errors import EXIT_OK, EXIT_PROBE_BROKEN, UsageError
 from gpuwatch.core.masking.secrets import mask_command
 

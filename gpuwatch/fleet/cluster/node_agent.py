@@ -27,7 +27,7 @@ from gpuwatch.fleet.cluster.node_lines import Kind, encoded
 GREETING = b"gpuwatch\n"
 """What a launcher writes to stdin if it keeps it open: only then does its end mean anything."""
 PROGRESS_VARIABLE = "GPUWATCH_PROGRESS_LINES"
-"""Set for the command, which then writes its progress (``gpuwatch/cli/options.py``) as lines that begin with a mark."""
+"""Makes the command write its progress (``gpuwatch/cli/progress.py``) as lines beginning with a mark."""
 PROGRESS_MARK = b"\x1f"
 
 _PR_SET_CHILD_SUBREAPER = 36
