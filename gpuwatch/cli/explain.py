@@ -76,7 +76,7 @@ def explanation_of(path: Path) -> Explanation:
     """The explanation of a file; a one-line :class:`UsageError` if it cannot be read."""
     from gpuwatch.explain.diagnosis.explain import explain as explained
     from gpuwatch.explain.logs.program_starts import LogReader
-    from gpuwatch.explain.logs.unfold import unfolded
+    from gpuwatch.explain.logs.wrapped_lines import unfolded
 
     descriptor = _open(path)
     progress(f"reading {file_name(path)}")

@@ -21,7 +21,7 @@ from gpuwatch.core.model.findings import CAUSES
 from gpuwatch.explain.diagnosis.explain import explanation
 from gpuwatch.explain.logs.facts import LINES_PER_TOPIC
 from gpuwatch.explain.logs.log_parser import LogParser
-from gpuwatch.explain.logs.unfold import unfolded
+from gpuwatch.explain.logs.wrapped_lines import unfolded
 from tests.logs.logs import NAMES, text
 
 _PIECES = tuple(line for name in NAMES for line in text(name).splitlines())

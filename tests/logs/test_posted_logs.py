@@ -28,7 +28,7 @@ import pytest
 from gpuwatch.cli.log_lines import lines_of
 from gpuwatch.core.model.explanation import Explanation
 from gpuwatch.explain.diagnosis.explain import explain
-from gpuwatch.explain.logs.unfold import unfolded
+from gpuwatch.explain.logs.wrapped_lines import unfolded
 
 FOLDER = Path(__file__).parent / "posted"
 RIGHT_AT_LEAST = 283

@@ -6,7 +6,7 @@ import pytest
 
 from gpuwatch.core.model.findings import CAUSES
 from gpuwatch.explain.diagnosis.explain import explain
-from gpuwatch.explain.logs.unfold import unfolded
+from gpuwatch.explain.logs.wrapped_lines import unfolded
 from tests.logs.small_logs import ALL, Small
 
 MIB = 1 << 20

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gpuwatch.core.model.explanation import Explanation
 from gpuwatch.explain.diagnosis.explain import explain
-from gpuwatch.explain.logs.unfold import SAMPLE, folded_at, unfolded
+from gpuwatch.explain.logs.wrapped_lines import SAMPLE, folded_at, unfolded
 from tests.logs.logs import NAMES, text
 
 Fold = Callable[[str], list[str]]
