@@ -9,8 +9,8 @@ import re
 from collections.abc import Callable, Sequence
 from itertools import takewhile
 
-from gpuwatch.explain.logs.clean import undecorated, unwrapped
 from gpuwatch.explain.logs.failure_words import speaks_of_failure
+from gpuwatch.explain.logs.line_cleaning import undecorated, unwrapped
 
 _CHARS = 1000
 _LEFT = 9

@@ -8,10 +8,10 @@ from itertools import islice
 
 from gpuwatch.core.model.run import DeviceMapping, Oom
 from gpuwatch.explain.logs import cuda_errors, devices, last_lines, other_ooms, pytorch, tensorflow_oom, topics
-from gpuwatch.explain.logs.clean import in_words
 from gpuwatch.explain.logs.exceptions import is_error
 from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.framework_words import FRAMEWORK_WORDS
+from gpuwatch.explain.logs.line_cleaning import in_words
 from gpuwatch.explain.logs.multiline_units import MAX_LIST, OpenUnits
 
 GPU_SOURCES = ("gpu_device", "bfc_allocator", "cuda_driver", "cuda_platform", "placer", "colocation_graph")

@@ -30,8 +30,8 @@ from gpuwatch.explain.diagnosis.reference.advice import framework_of, memory_act
 from gpuwatch.explain.diagnosis.rule_registry import error_of, finding, no_problem, rule
 from gpuwatch.explain.diagnosis.rules.meanings import named, table
 from gpuwatch.explain.diagnosis.rules.phrasing import at
-from gpuwatch.explain.logs.clean import device as device_name
 from gpuwatch.explain.logs.facts import LogFacts
+from gpuwatch.explain.logs.line_cleaning import device as device_name
 from gpuwatch.explain.logs.tensorflow_oom import same_request
 from gpuwatch.explain.traces.held_most import held_most
 
