@@ -17,7 +17,7 @@ from gpuwatch.explain.diagnosis.rules import (
     memory_limits,
     missing_gpu,
     placement,
-    predicted,
+    predicted_device_map,
     program_errors,
     retracing,
     shared_gpu,
