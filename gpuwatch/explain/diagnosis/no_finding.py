@@ -10,7 +10,7 @@ from gpuwatch.core.formatting.text import printable, shorten
 from gpuwatch.core.masking.secrets import mask_text
 from gpuwatch.core.model.findings import Certainty, Finding
 from gpuwatch.explain.diagnosis.rule_registry import finding, no_problem, note_of, warning_of
-from gpuwatch.explain.diagnosis.rules.meanings import Meaning, named
+from gpuwatch.explain.diagnosis.rules.message_meanings import Meaning, named
 from gpuwatch.explain.diagnosis.rules.program_messages import meaning, of_a_kind, way_out
 from gpuwatch.explain.logs import interrupts, last_lines
 from gpuwatch.explain.logs.facts import LogFacts

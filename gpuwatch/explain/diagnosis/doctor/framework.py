@@ -17,7 +17,7 @@ from gpuwatch.explain.diagnosis.reference.advice import TENSORFLOW, TORCH
 from gpuwatch.explain.diagnosis.reference.compute_capability import built_for, capability, support
 from gpuwatch.explain.diagnosis.reference.cuda_libraries import install
 from gpuwatch.explain.diagnosis.reference.driver_releases import update
-from gpuwatch.explain.diagnosis.rules.meanings import SIGNALS
+from gpuwatch.explain.diagnosis.rules.message_meanings import SIGNALS
 from gpuwatch.explain.diagnosis.rules.signals import ended_by
 from gpuwatch.explain.logs.line_cleaning import device as device_name
 

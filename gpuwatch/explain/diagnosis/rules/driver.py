@@ -17,7 +17,7 @@ from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.reference.advice import advice
 from gpuwatch.explain.diagnosis.rule_registry import error_of, finding, rule
 from gpuwatch.explain.diagnosis.rules.build import complains, ended_the_work
-from gpuwatch.explain.diagnosis.rules.meanings import table
+from gpuwatch.explain.diagnosis.rules.message_meanings import table
 from gpuwatch.explain.diagnosis.rules.simulation import says_limit
 from gpuwatch.explain.logs import cuda_errors, last_lines
 from gpuwatch.explain.logs.facts import LogFacts

@@ -28,7 +28,7 @@ from gpuwatch.explain.diagnosis.memory.oom_facts import full_device, growth_of, 
 from gpuwatch.explain.diagnosis.memory.others_memory import beside, entry_of, trifling
 from gpuwatch.explain.diagnosis.reference.advice import framework_of, memory_action
 from gpuwatch.explain.diagnosis.rule_registry import error_of, finding, no_problem, rule
-from gpuwatch.explain.diagnosis.rules.meanings import named, table
+from gpuwatch.explain.diagnosis.rules.message_meanings import named, table
 from gpuwatch.explain.diagnosis.rules.phrasing import at
 from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.line_cleaning import device as device_name

@@ -7,7 +7,7 @@ import re
 from gpuwatch.core.formatting.text import shorten
 from gpuwatch.core.model.findings import Certainty
 from gpuwatch.core.model.run import RunError
-from gpuwatch.explain.diagnosis.rules.meanings import NCCL_INTERNAL, PEER, WAITED, first, table
+from gpuwatch.explain.diagnosis.rules.message_meanings import NCCL_INTERNAL, PEER, WAITED, first, table
 from gpuwatch.explain.diagnosis.rules.program_errors import ON_PURPOSE, ends_log, line_of, names_cause
 from gpuwatch.explain.logs import reported_ends
 from gpuwatch.explain.logs.facts import LogFacts

@@ -9,7 +9,7 @@ from pathlib import PurePath
 from gpuwatch.core.formatting.text import printable, shorten
 from gpuwatch.core.masking.secrets import mask_text
 from gpuwatch.core.model.run import RunError
-from gpuwatch.explain.diagnosis.rules.meanings import Meaning, first, named, table
+from gpuwatch.explain.diagnosis.rules.message_meanings import Meaning, first, named, table
 from gpuwatch.explain.diagnosis.rules.program_errors import line_of, names_cause
 from gpuwatch.explain.logs.exceptions import is_heading, telling
 from gpuwatch.explain.logs.facts import LogFacts

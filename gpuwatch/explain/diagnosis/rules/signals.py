@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.findings import Certainty
 from gpuwatch.core.model.run import HostMemory, Run
-from gpuwatch.explain.diagnosis.rules.meanings import ENDINGS, HOST_MEMORY, SIGNALS, WORKER, Meaning, named
+from gpuwatch.explain.diagnosis.rules.message_meanings import ENDINGS, HOST_MEMORY, SIGNALS, WORKER, Meaning, named
 from gpuwatch.explain.logs import reported_ends
 
 _FAULTS = "Run it with python -X faulthandler, which prints the line of Python at the crash."

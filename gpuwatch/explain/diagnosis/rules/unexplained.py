@@ -14,7 +14,8 @@ from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import finding, note_of, rule, warning_of
 from gpuwatch.explain.diagnosis.rules import program_messages
 from gpuwatch.explain.diagnosis.rules.child_processes import broken_pool
-from gpuwatch.explain.diagnosis.rules.meanings import (
+from gpuwatch.explain.diagnosis.rules.memory import ADDRESS_SPACE
+from gpuwatch.explain.diagnosis.rules.message_meanings import (
     ENDINGS,
     HOST_MEMORY,
     NCCL_INTERNAL,
@@ -26,7 +27,6 @@ from gpuwatch.explain.diagnosis.rules.meanings import (
     first,
     named,
 )
-from gpuwatch.explain.diagnosis.rules.memory import ADDRESS_SPACE
 from gpuwatch.explain.diagnosis.rules.missing_gpu import requires_a_gpu
 from gpuwatch.explain.diagnosis.rules.other_processes import (
     died_of_its_own,

@@ -13,7 +13,7 @@ from gpuwatch.explain.diagnosis.engine import in_order
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.memory.oom_arithmetic import UNEXPLAINED
 from gpuwatch.explain.diagnosis.rules.idle import BY_SCOPE
-from gpuwatch.explain.diagnosis.rules.meanings import ENDINGS
+from gpuwatch.explain.diagnosis.rules.message_meanings import ENDINGS
 from gpuwatch.explain.diagnosis.rules.placement import LIMIT
 from gpuwatch.explain.diagnosis.rules.program_errors import DESPITE_ERROR, WENT_ON
 from gpuwatch.explain.diagnosis.rules.signals import ended_by
