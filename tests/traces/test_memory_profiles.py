@@ -8,7 +8,7 @@ import pytest
 from gpuwatch.core.model.memory_profile import MemoryProfile
 from gpuwatch.explain.traces import xplane
 from gpuwatch.explain.traces.broken_recording import BrokenRecording
-from gpuwatch.explain.traces.held_most import held_most
+from gpuwatch.explain.traces.largest_holder import held_most
 from gpuwatch.explain.traces.memory_profiles import of_tensorflow
 from gpuwatch.explain.traces.tensorflow_names import Input, Names, Variable, inside, layer
 from tests.traces.profiles import Profile, encoded, field

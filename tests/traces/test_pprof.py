@@ -10,7 +10,7 @@ import pytest
 
 from gpuwatch.explain.traces import pprof, torch_timeline
 from gpuwatch.explain.traces.broken_recording import BrokenRecording
-from gpuwatch.explain.traces.held_most import held_most
+from gpuwatch.explain.traces.largest_holder import held_most
 from tests.conftest import gpuwatch
 from tests.traces.profiles import field, varint
 

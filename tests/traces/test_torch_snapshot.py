@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from gpuwatch.core.model.memory_profile import MemoryProfile
-from gpuwatch.explain.traces.held_most import held_most
+from gpuwatch.explain.traces.largest_holder import held_most
 from gpuwatch.explain.traces.memory_profiles import of_torch
 from tests.traces.hostile import SNAPSHOT
 

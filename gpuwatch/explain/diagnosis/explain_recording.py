@@ -16,7 +16,7 @@ from gpuwatch.explain.diagnosis.rule_registry import error_of, note_of, warning_
 from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.traces import dcgm_diagnostic, plain_pickle, pprof, torch_timeline, xplane
 from gpuwatch.explain.traces.broken_recording import BrokenRecording
-from gpuwatch.explain.traces.held_most import held_most
+from gpuwatch.explain.traces.largest_holder import held_most
 from gpuwatch.explain.traces.memory_profiles import of_tensorflow, of_torch
 
 START_BYTES = 1 << 16

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from gpuwatch.core.formatting.durations import seconds
 from gpuwatch.core.formatting.units import UNKNOWN, percent, size
 from gpuwatch.core.model.memory_profile import MemoryHolderOp, MemoryProfile
-from gpuwatch.explain.traces.held_most import held_most
+from gpuwatch.explain.traces.largest_holder import held_most
 from gpuwatch.explain.traces.tensorflow_names import inside
 from gpuwatch.share.reports.chart_data import MEMORY_GROUPS, Areas, Bars, Kind, Part, Row
 from gpuwatch.share.reports.content import Table, clean, columns

@@ -8,7 +8,7 @@ from gpuwatch.core.formatting.units import UNKNOWN, size
 from gpuwatch.core.model.memory_profile import MemoryProfile
 from gpuwatch.core.model.trials import Trial
 from gpuwatch.experiment.trials.trial_summary import recorded_profiles
-from gpuwatch.explain.traces.held_most import who
+from gpuwatch.explain.traces.largest_holder import who
 from gpuwatch.explain.traces.tensorflow_names import inside
 from gpuwatch.share.reports.chart_data import MEMORY_GROUPS, Bars, Kind, Part, Row
 from gpuwatch.share.reports.content import Table, clean, columns

@@ -33,7 +33,7 @@ from gpuwatch.explain.diagnosis.rules.phrasing import at
 from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.line_cleaning import device as device_name
 from gpuwatch.explain.logs.tensorflow_oom import same_request
-from gpuwatch.explain.traces.held_most import held_most
+from gpuwatch.explain.traces.largest_holder import held_most
 
 ACTIONS = {row.key: row.action for row in table("memory")} | {"memory.other-process": ANYWHERE}
 

@@ -27,7 +27,7 @@ from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.trials import Experiment, Trial
 from gpuwatch.core.model.usage import Usage
-from gpuwatch.explain.traces.held_most import held_most
+from gpuwatch.explain.traces.largest_holder import held_most
 from gpuwatch.share.reports import run_content
 from gpuwatch.share.reports.tables import device_map
 
