@@ -217,9 +217,9 @@ def _checked(
 ) -> _Asked:
     """What was asked for, as far as it can be checked without the machine."""
     from gpuwatch.experiment.trials import plan
-    from gpuwatch.experiment.trials.fits import parse_cards
     from gpuwatch.experiment.trials.largest import parse_span
     from gpuwatch.experiment.trials.settings import named
+    from gpuwatch.experiment.trials.smaller_card import parse_cards
 
     if not command or not command[0]:
         raise UsageError("no command to run", hint=_EXAMPLE)
@@ -334,11 +334,11 @@ def _found(setup: TrialSetup, asked: _Asked, rule: Rule) -> ExperimentResult | N
     """What the experiment found; None after ``--plan``."""
     from gpuwatch.core.formatting.durations import lasted
     from gpuwatch.experiment.trials.copies import copied
-    from gpuwatch.experiment.trials.fits import fitted
     from gpuwatch.experiment.trials.oom_recovery import recovered
     from gpuwatch.experiment.trials.plan import configurations
     from gpuwatch.experiment.trials.rounds import compared, not_run
     from gpuwatch.experiment.trials.settings import NotTried, Setting, default_set, named, possible
+    from gpuwatch.experiment.trials.smaller_card import fitted
 
     if asked.recover or asked.fits:
         _check_free(setup, asked, {})

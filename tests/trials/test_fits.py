@@ -11,10 +11,10 @@ import pytest
 
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.model.trials import Trial
-from gpuwatch.experiment.trials import fits
-from gpuwatch.experiment.trials.fits import parse_cards
+from gpuwatch.experiment.trials import smaller_card
 from gpuwatch.experiment.trials.plan import Configuration, Rule
 from gpuwatch.experiment.trials.settings import named
+from gpuwatch.experiment.trials.smaller_card import parse_cards
 from gpuwatch.experiment.trials.trial import Goal
 from gpuwatch.experiment.trials.trial_setup import TrialSetup
 from tests.reports import documents
@@ -73,10 +73,10 @@ def test_the_memory_that_it_needs_is_found_with_and_without_the_allocators_peak(
         def needs(self, card: int) -> int:
             return card
 
-    monkeypatch.setattr(fits, "_SimulatedCards", Cards)
+    monkeypatch.setattr(smaller_card, "_SimulatedCards", Cards)
     setup = cast("TrialSetup", SimpleNamespace(simulated=True, machine=None))
     cards = parse_cards("768MiB,1GiB,24GiB")
-    found = fits.fitted(setup, Configuration(named("default")), cards, Rule("steps", 20), budget=60)
+    found = smaller_card.fitted(setup, Configuration(named("default")), cards, Rule("steps", 20), budget=60)
     assert found.needed is not None
     assert found.needed[0] < needs <= found.needed[1] <= found.needed[0] * 1.06
     assert [one.fits for one in found.fits] == [False, True, True]
