@@ -23,7 +23,7 @@ from gpuwatch.core.masking.secrets import mask_command
 
 if TYPE_CHECKING:
     from gpuwatch.core.model.trials import Experiment, Trial
-    from gpuwatch.experiment.trials.largest import Span
+    from gpuwatch.experiment.trials.largest_value import Span
     from gpuwatch.experiment.trials.pilot_run import PilotRun
     from gpuwatch.experiment.trials.plan import Configuration, Rule
     from gpuwatch.experiment.trials.result import ExperimentResult
@@ -217,7 +217,7 @@ def _checked(
 ) -> _Asked:
     """What was asked for, as far as it can be checked without the machine."""
     from gpuwatch.experiment.trials import plan
-    from gpuwatch.experiment.trials.largest import parse_span
+    from gpuwatch.experiment.trials.largest_value import parse_span
     from gpuwatch.experiment.trials.settings import named
     from gpuwatch.experiment.trials.smaller_card import parse_cards
 
@@ -382,7 +382,7 @@ def _found(setup: TrialSetup, asked: _Asked, rule: Rule) -> ExperimentResult | N
 def _largest(setup: TrialSetup, asked: _Asked, span: Span) -> ExperimentResult | None:
     """What ``--largest`` found; None after ``--plan``."""
     from gpuwatch.core.formatting.durations import lasted
-    from gpuwatch.experiment.trials.largest import largest
+    from gpuwatch.experiment.trials.largest_value import largest
 
     setting = _possible(asked.configs[0] if asked.configs else "default", setup)
     _check_free(setup, asked, setting.variables)

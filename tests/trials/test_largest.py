@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.model.trials import Largest, Trial
 from gpuwatch.experiment.probing.probe_scripts import hooked
-from gpuwatch.experiment.trials import largest
-from gpuwatch.experiment.trials.largest import Search, Span, fit, parse_span
+from gpuwatch.experiment.trials import largest_value
+from gpuwatch.experiment.trials.largest_value import Search, Span, fit, parse_span
 from gpuwatch.experiment.trials.plan import Configuration
 from gpuwatch.experiment.trials.settings import named
 from gpuwatch.experiment.trials.trial import Goal
@@ -138,29 +138,31 @@ def test_what_is_known_stays_where_the_search_is_broken_off() -> None:
 
 def test_values_between_the_two_that_were_run_are_not_known() -> None:
     found = Largest(name="B", value=64, first_failing=96, asked="default", confirmed=False, monotonic=True)
-    sentence = largest._sentence(Span("B", 1, 100), found, "interrupted")
+    sentence = largest_value._sentence(Span("B", 1, 100), found, "interrupted")
     assert sentence == ("The largest B that fits is at least 64 and below 96; B=96 fails; not confirmed: interrupted")
-    assert largest._sentence(Span("B", 1, 100, 32), found, "interrupted").startswith("B=64 is the largest that fits;")
+    assert largest_value._sentence(Span("B", 1, 100, 32), found, "interrupted").startswith(
+        "B=64 is the largest that fits;"
+    )
 
 
 def test_the_bracket_is_told_where_time_is_over() -> None:
     over, span = "no time left within --budget", Span("B", 32, 4096)
     line: dict[str, Any] = {"asked": "default", "confirmed": False, "monotonic": True, "bytes_per_unit": 2.0}
     open_end = Largest(name="B", value=64, headroom_bytes=100, **line)
-    assert largest._sentence(span, open_end, over).startswith(
+    assert largest_value._sentence(span, open_end, over).startswith(
         "B=64 fits, larger values are not known; by the memory of its runs hardly more than 114; each one more"
     )
     between = Largest(name="B", value=64, first_failing=128, headroom_bytes=40, **line)
     assert "at least 64 and below 128; by the memory of its runs hardly more than 84; B=128 fails" in (
-        largest._sentence(span, between, over)
+        largest_value._sentence(span, between, over)
     )
     # What the line says beyond what is known to fail is no news.
     known = Largest(name="B", value=64, first_failing=70, headroom_bytes=40, **line)
-    assert "hardly" not in largest._sentence(span, known, over)
+    assert "hardly" not in largest_value._sentence(span, known, over)
     nothing = Largest(name="B", asked="default", confirmed=False, monotonic=True)
-    assert largest._sentence(span, nothing, over) == f"Which B from 32 to 4096 fits is not known: {over}"
-    assert largest._bracket(span, None, None) == ""
-    assert largest._bracket(span, 64, 128) == "known so far: B=64 fits, B=128 does not"
+    assert largest_value._sentence(span, nothing, over) == f"Which B from 32 to 4096 fits is not known: {over}"
+    assert largest_value._bracket(span, None, None) == ""
+    assert largest_value._bracket(span, 64, 128) == "known so far: B=64 fits, B=128 does not"
 
 
 def test_a_line_through_amounts_of_memory() -> None:
@@ -182,8 +184,8 @@ def test_a_run_that_was_cut_short_proves_nothing(
         goals.append(goal)
         return documents.tried("default", values=dict(one.values), steps=steps, ended_by=ended_by)
 
-    monkeypatch.setattr(largest, "run_trial", run_trial)
-    found = largest.largest(
+    monkeypatch.setattr(largest_value, "run_trial", run_trial)
+    found = largest_value.largest(
         cast("TrialSetup", SimpleNamespace(progress=Progress())), named("default"), Span("B", 1, 64), None, budget=300
     )
     assert found.largest is not None
