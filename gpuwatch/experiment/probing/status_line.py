@@ -19,7 +19,7 @@ from rich.cells import cell_len, set_cell_size
 from gpuwatch.core.formatting.durations import duration
 from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.formatting.units import per_second, percent, short_size
-from gpuwatch.experiment.probing.channel import Channel
+from gpuwatch.experiment.probing.output_channel import Channel
 
 if TYPE_CHECKING:
     from gpuwatch.core.model.findings import Finding
