@@ -6,7 +6,7 @@ import pytest
 from rich.cells import cell_len
 
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.ui.panes.tiny import tiny_lines
+from gpuwatch.ui.panes.small_terminal import tiny_lines
 from gpuwatch.ui.screens.lines_modal import Sheet
 from gpuwatch.ui.widgets.strips import KeyLine
 from tests.ui import machines

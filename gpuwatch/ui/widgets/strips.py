@@ -11,7 +11,7 @@ from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.panes.answer_line import Part, Place, answer_line
 from gpuwatch.ui.panes.headline import top_line
-from gpuwatch.ui.panes.tiny import tiny_lines
+from gpuwatch.ui.panes.small_terminal import tiny_lines
 from gpuwatch.ui.settings.actions import Action, bindings
 from gpuwatch.ui.settings.tabs import TABS
 from gpuwatch.ui.widgets.paint import JumpRow, Line, Painted
