@@ -10,11 +10,11 @@ from pathlib import Path
 import click
 
 from gpuwatch.cli.completion import files
-from gpuwatch.cli.memory_file import recording_at
 from gpuwatch.cli.output import check_output, output_option, publish, redact_option
 from gpuwatch.cli.progress import progress
 from gpuwatch.cli.recording_input import is_recording, recording_of
 from gpuwatch.cli.saved_document import read_document
+from gpuwatch.cli.tool_recording import recording_at
 from gpuwatch.core.errors import EXIT_DIFFERENT, GpuwatchError, UsageError
 from gpuwatch.core.formatting.terminal import file_name
 from gpuwatch.core.masking.redaction import sendable

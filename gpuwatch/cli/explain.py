@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import click
 
 from gpuwatch.cli.log_lines import lines_of
-from gpuwatch.cli.memory_file import recording
 from gpuwatch.cli.output import check_output, output_option, publish, redact_option
 from gpuwatch.cli.progress import progress, progress_wanted
+from gpuwatch.cli.tool_recording import recording
 from gpuwatch.core.errors import EXIT_FINDING, EXIT_OK, UsageError
 from gpuwatch.core.formatting.terminal import file_name
 
