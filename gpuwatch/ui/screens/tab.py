@@ -286,7 +286,7 @@ class TabScreen(Screen[None]):
             self._write_report(f"{clock(begin, end)} to {clock(end, end)}", [str(past.played.path), *span])
 
     def _write_report(self, what: str, arguments: list[str]) -> None:
-        from gpuwatch.ui.screens.report_process import write_diagnostic
+        from gpuwatch.ui.report_process import write_diagnostic
 
         self.say(f"◌ writing a report on {what}: secrets masked, names not", "accent")
 
