@@ -20,7 +20,7 @@ _LEAST_MICROSECONDS, _MOST_MICROSECONDS = 1_000_000_000_000_000, 1 << 52
 _NOISE = 0.001
 _LINES = 6
 """Lines of the program whose memory is told over time."""
-_PICO = 1e12
+_PICOSECONDS_PER_SECOND = 1e12
 _HOSTS = ("cpu", "mklcpu", "pluggable_device_host_bfc", "gpu_host_bfc", "host")
 
 
@@ -43,7 +43,7 @@ def of_tensorflow(
         profile = xplane.read(content)
         left_out += profile.left_out
         for allocator, events in profile.events.items():
-            by_allocator.setdefault(allocator, []).append(Window(events, int(begin * _PICO), steps))
+            by_allocator.setdefault(allocator, []).append(Window(events, int(begin * _PICOSECONDS_PER_SECOND), steps))
     remarks = list(notes)
     if left_out:
         remarks.append(f"{left_out:,} events beyond the first {xplane.MOST_EVENTS:,} of a file were not read")
@@ -88,7 +88,7 @@ def _of_device(device: torch_snapshot.DeviceHistory, pid: int | None, notes: lis
         allocator="pytorch",
         pid=pid,
         peak_bytes=replay.peak_event.in_use if replay.peak_event is not None else 0,
-        peak_seconds=round(replay.peak_at / _PICO, 6),
+        peak_seconds=round(replay.peak_at / _PICOSECONDS_PER_SECOND, 6),
         pool_bytes=device.pool_at(first + replay.peak_at) or None,
         live_bytes=sum(allocation.event.size for allocation in live),
         requested_bytes=sum(allocation.event.requested for allocation in live),
@@ -102,7 +102,7 @@ def _of_device(device: torch_snapshot.DeviceHistory, pid: int | None, notes: lis
         groups=dict(groups.most_common()),
         lines=lines,
         moments=tuple(_torch_moments(replay, device, lines)) if device.recorded else (),
-        recorded_seconds=(end - first) / _PICO,
+        recorded_seconds=(end - first) / _PICOSECONDS_PER_SECOND,
         has_history=device.recorded,
         timed=device.began > 0,
         ending=tuple(ending[:MOST_HOLDERS]) if device.recorded else (),
@@ -129,7 +129,7 @@ def _torch_moments(
         replay.moments(lambda allocation: device.holders[allocation.event.op].group, before), by_line, strict=True
     ):
         yield MemoryMoment(
-            t=round(moment.at / _PICO, 6),
+            t=round(moment.at / _PICOSECONDS_PER_SECOND, 6),
             in_use_bytes=moment.in_use,
             groups={name: held for name, held in moment.groups.items() if held > 0},
             lines=tuple(max(of.groups.get(line, 0), 0) for line in lines),
@@ -201,7 +201,7 @@ def _profile(allocator: str, windows: list[Window], names: Names, pid: int | Non
 
     moments = [
         MemoryMoment(
-            t=round(moment.at / _PICO, 6),
+            t=round(moment.at / _PICOSECONDS_PER_SECOND, 6),
             in_use_bytes=moment.in_use,
             groups={name: held for name, held in moment.groups.items() if held > 0},
             step=_step(windows, moment.window, moment.at),
@@ -225,7 +225,7 @@ def _profile(allocator: str, windows: list[Window], names: Names, pid: int | Non
         allocator=allocator,
         pid=pid,
         peak_bytes=event.in_use if event is not None else 0,
-        peak_seconds=round(replay.peak_at / _PICO, 6),
+        peak_seconds=round(replay.peak_at / _PICOSECONDS_PER_SECOND, 6),
         program_peak_bytes=last or None,
         limit_bytes=event.in_use + event.available if event is not None and event.available else None,
         before_bytes=replay.before if replay.before > _NOISE * (event.in_use if event is not None else 0) else 0,
@@ -240,7 +240,7 @@ def _profile(allocator: str, windows: list[Window], names: Names, pid: int | Non
         more_bytes=sum(holder.allocated_bytes for holder in holders[MOST_HOLDERS:]),
         groups=dict(groups.most_common()),
         moments=tuple(moments),
-        recorded_seconds=sum(w.events[-1].at - w.events[0].at for w in windows) / _PICO,
+        recorded_seconds=sum(w.events[-1].at - w.events[0].at for w in windows) / _PICOSECONDS_PER_SECOND,
         windows=len(windows),
         events=sum(len(window.events) for window in windows),
         notes=tuple(notes),

@@ -26,7 +26,7 @@ _BY_ROLE: dict[Role, Group] = {
 }
 _FREED_BY: dict[Role, Group] = {
     "workspace": "workspace",
-    "zeroes": "gradients",
+    "zero_grad": "gradients",
     "optimizer": "optimizer state",
     "state": "optimizer state",
     "backward": "activations",
@@ -34,7 +34,7 @@ _FREED_BY: dict[Role, Group] = {
     "cache": "caches",
 }
 """What had been allocated before the history began, by the part of the program that freed it."""
-_AFTER: frozenset[Role] = frozenset({"zeroes", "optimizer", "state"})
+_AFTER: frozenset[Role] = frozenset({"zero_grad", "optimizer", "state"})
 """What follows the backward pass."""
 _PASSES: frozenset[Role] = frozenset({"forward", "backward", "computed"})
 _CUBLAS = frozenset({32 << 20, 8320 << 10})
@@ -98,7 +98,7 @@ def _roles(changes: Sequence[Change]) -> dict[int, Role]:
     """
     roles = {place: change.stack.role for place, change in enumerate(changes) if not change.is_free}
     seen = [place for place in roles if not changes[place].before_history]
-    trains = any(change.stack.role in ("optimizer", "state", "zeroes", "backward") for change in changes)
+    trains = any(change.stack.role in ("optimizer", "state", "zero_grad", "backward") for change in changes)
     if trains and not any(changes[place].stack.native for place in seen):
         roles.update({place: "backward" for place in seen if not (changes[place].stack.line or roles[place])})
     return roles

@@ -24,10 +24,10 @@ _LONGEST, _LONGEST_PATH = 160, 4096
 Kind = Literal["native", "framework", "hidden", "library", "program"]
 """``hidden``: the interpreter, the standard library, launchers, generated code."""
 Role = Literal[
-    "", "workspace", "backward", "optimizer", "zeroes", "state", "weights", "gradients", "cache", "forward", "inputs",
-    "computed", "created",
+    "", "workspace", "backward", "optimizer", "zero_grad", "state", "weights", "gradients", "cache", "forward",
+    "inputs", "computed", "created",
 ]  # fmt: skip
-"""What the frames say the memory is for: ``state`` of an optimizer; ``zeroes`` sets the gradients to none; ``computed``
+"""What the frames say the memory is for: ``state`` of an optimizer; ``zero_grad`` clears gradients; ``computed``
 by an op outside of a module, ``created`` by one such as ``torch.zeros``."""
 
 _PACKAGE = re.compile(r"/(?:site|dist)-packages/([^/]+)")
@@ -67,7 +67,7 @@ _ROLES: tuple[tuple[str, str, Role], ...] = (
     (r"", r"_?clear_cuda_memory$|_cuda_clearCublas", "workspace"),
     (r"torch/optim/lr_scheduler", r"", ""),
     (r"torch/optim/swa_utils", r"", "weights"),
-    (_OPTIMIZERS, r"zero_grad$", "zeroes"),
+    (_OPTIMIZERS, r"zero_grad$", "zero_grad"),
     (_OPTIMIZERS, r"_?(?:init_(?:group|states?)|init_optimizer_states?|initialize_optimizer_states|load_state_dict)$",
      "state"),
     (r"torch/optim/|torch/amp/grad_scaler|/clip_grad", r"", "optimizer"),

@@ -103,7 +103,7 @@ def buckets(
     counts = [0] * columns
     holes = [False] * columns
     ends = [0] * columns
-    carried: float | None = None
+    last_value: float | None = None
     end = 0
     for place, (moment, value) in enumerate(zip(seen_at, seen, strict=True)):
         column = math.floor(moment / width) - first
@@ -111,7 +111,7 @@ def buckets(
             break
         held = math.ceil((moment + holds[place]) / width) - first if holds else column + reach
         if column < 0:
-            carried, end = value, held  # sampled before the first column, and still valid in it
+            last_value, end = value, held  # sampled before the first column, and still valid in it
             continue
         ends[column] = held
         if value is None:
@@ -122,10 +122,10 @@ def buckets(
     result: list[float | None] = []
     for column in range(columns):
         if counts[column]:
-            carried, end = sums[column] / counts[column], ends[column]
+            last_value, end = sums[column] / counts[column], ends[column]
         elif holes[column] or column >= end:
-            carried = None
-        result.append(carried)
+            last_value = None
+        result.append(last_value)
     return result
 
 
