@@ -22,7 +22,7 @@ from gpuwatch.fleet.host_choice import pick_host, reasons
 from gpuwatch.fleet.watch import FleetSource
 from gpuwatch.session.free_gpus import Conditions
 
-_LOOK = 5.0
+_POLL_SECONDS = 5.0
 """Seconds between looks while waiting."""
 
 
@@ -30,7 +30,7 @@ def pick_on_hosts(
     ctx: click.Context, asked: Asked, conditions: Conditions, deadline: float, wait: float, *, as_json: bool
 ) -> None:
     """Prints the host; exits with 1 if none has enough GPUs."""
-    source = asked.source(_LOOK)
+    source = asked.source(_POLL_SECONDS)
     news = threading.Event()
     source.start(news.set)
     if asked.server is not None:  # which is read in one go
@@ -60,7 +60,7 @@ def _picked(
 ) -> HostPick:
     began = time.monotonic()
     while True:
-        fleet = _asked(source, news, deadline)
+        fleet = _fleet_with_answers(source, news, deadline)
         if fleet.problem and time.monotonic() - began >= wait:
             raise GpuwatchError(fleet.problem, hint=fleet.hint)
         picked = pick_host(fleet, conditions)
@@ -69,10 +69,10 @@ def _picked(
             return picked
         text = f"waiting for {conditions}; {fleet.problem or reasons(picked)}"
         progress(text[: shutil.get_terminal_size().columns - 3])
-        time.sleep(min(_LOOK, left))
+        time.sleep(min(_POLL_SECONDS, left))
 
 
-def _asked(source: FleetSource, news: threading.Event, deadline: float) -> Fleet:
+def _fleet_with_answers(source: FleetSource, news: threading.Event, deadline: float) -> Fleet:
     """All hosts, once each has answered or cannot be reached, within ``deadline`` seconds."""
     until = time.monotonic() + deadline
     while True:
