@@ -27,7 +27,15 @@ Examples:
 
 
 @click.command(epilog=_EXAMPLES)
-@click.option("-o", "--output", metavar="FILE", required=True, type=click.Path(path_type=Path), shell_complete=files)
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    required=True,
+    type=click.Path(path_type=Path),
+    shell_complete=files,
+    help="Record to FILE.",
+)
 @click.option(
     "--for", "seconds", type=Duration(1.0, 3600.0), default="60s", show_default=True, help="Record for this long."
 )

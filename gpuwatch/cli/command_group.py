@@ -57,6 +57,8 @@ def write_options(command: click.Command, ctx: click.Context, formatter: click.H
             section = _NODES if "on" in known else _HOSTS
         record = param.get_help_record(ctx)
         assert record is not None
+        if isinstance(param, click.Argument) and not record[1]:  # the usage line has it
+            continue
         sections.setdefault(section, []).append(record)
     widest = min(max(len(names) for rows in sections.values() for names, _ in rows), _WIDEST)
     for section, rows in sections.items():

@@ -29,7 +29,7 @@ from gpuwatch.core.model.run import (
     TimedStep,
 )
 from gpuwatch.explain.diagnosis.rules.visibility import meant_by
-from gpuwatch.explain.logs.line_cleaning import device
+from gpuwatch.explain.logs.line_text import device
 from gpuwatch.share.reports.run_content import asked
 from tests.diagnosis.cases import GIB, MIB
 from tests.diagnosis.test_watched_program import GPU_0, placed, program

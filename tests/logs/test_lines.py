@@ -7,7 +7,7 @@ import re
 import pytest
 
 from gpuwatch.explain.diagnosis.memory.oom_arithmetic import OomFacts, judge
-from gpuwatch.explain.logs import line_cleaning
+from gpuwatch.explain.logs import line_text
 from gpuwatch.explain.logs.log_parser import LogParser, parse
 from gpuwatch.explain.logs.placement import op_name
 from gpuwatch.explain.logs.topics import TOPICS
@@ -267,7 +267,7 @@ def test_lines_that_overwrite_themselves_are_read_one_by_one() -> None:
     ],
 )
 def test_sizes(text: str, expected: int | None) -> None:
-    assert line_cleaning.size_bytes(text) == expected
+    assert line_text.size_bytes(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -283,7 +283,7 @@ def test_sizes(text: str, expected: int | None) -> None:
     ],
 )
 def test_device_names(text: str, expected: str) -> None:
-    assert line_cleaning.device(text) == expected
+    assert line_text.device(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -291,7 +291,7 @@ def test_device_names(text: str, expected: str) -> None:
     [("00000000:0A:00.0", "0000:0a:00.0"), ("0000:0a:00.0", "0000:0a:00.0"), ("<undefined>", None), (None, None)],
 )
 def test_pci_addresses_of_nvml_and_tensorflow_meet(text: str | None, expected: str | None) -> None:
-    assert line_cleaning.pci_address(text) == expected
+    assert line_text.pci_address(text) == expected
 
 
 @pytest.mark.parametrize(

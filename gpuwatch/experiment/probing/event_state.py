@@ -12,7 +12,7 @@ from gpuwatch.core.model.program_threads import KilledChild, Pipeline, Retraced,
 from gpuwatch.core.model.run import DeviceMapping, Devices, Framework, RunError, Setting, Throughput, Worker
 from gpuwatch.experiment.probing.memory_records import MemoryRecords
 from gpuwatch.experiment.probing.placed_ops import PlacedOps
-from gpuwatch.explain.logs.line_cleaning import in_words
+from gpuwatch.explain.logs.line_text import in_words
 
 _MOST = 100
 _MOST_TIMES = 20_000

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from gpuwatch.core.model.run import DeviceCopy, Devices, Placement, PlacementCoverage
-from gpuwatch.explain.logs.line_cleaning import device
+from gpuwatch.explain.logs.line_text import device
 from gpuwatch.explain.logs.placement import most_frequent, most_frequent_copies, op_name
 
 _MOST = 4000

@@ -26,7 +26,7 @@ from gpuwatch.experiment.probing.run_builder import own_ordinal
 from gpuwatch.experiment.probing.runner import kept_environment
 from gpuwatch.experiment.probing.streams import Lines, Streams
 from gpuwatch.explain.logs import devices
-from gpuwatch.explain.logs.line_cleaning import device
+from gpuwatch.explain.logs.line_text import device
 from gpuwatch.explain.logs.other_ooms import exhausted
 from gpuwatch.machine.sources.process_tree import descends, leader_of, runs_python, started
 

@@ -8,7 +8,7 @@ from gpuwatch.core.formatting.lazy_pattern import lazy
 from gpuwatch.core.model.run import DeviceMapping
 from gpuwatch.explain.logs import cuda_errors
 from gpuwatch.explain.logs.facts import CuInitError, IgnoredGpu, SeenCard
-from gpuwatch.explain.logs.line_cleaning import pci_address, size_bytes
+from gpuwatch.explain.logs.line_text import pci_address, size_bytes
 
 _MIB = 1024**2
 

@@ -8,7 +8,7 @@ import msgspec
 
 from gpuwatch.core.model.run import RunError
 from gpuwatch.explain.logs.facts import LogFacts
-from gpuwatch.explain.logs.line_cleaning import in_words, undecorated, unwrapped
+from gpuwatch.explain.logs.line_text import in_words, undecorated, unwrapped
 from gpuwatch.explain.logs.tracebacks import FrameFinder
 
 MAX_ERRORS = 20

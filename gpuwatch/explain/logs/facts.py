@@ -11,7 +11,7 @@ import msgspec
 
 from gpuwatch.core.model.run import DeviceCopy, DeviceMapping, Oom, Placement, RunError
 from gpuwatch.core.model.xids import Xid, in_line
-from gpuwatch.explain.logs.line_cleaning import in_words
+from gpuwatch.explain.logs.line_text import in_words
 from gpuwatch.explain.logs.tracebacks import Frame
 
 LINES_PER_TOPIC = 6

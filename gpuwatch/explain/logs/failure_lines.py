@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from itertools import takewhile
 
 from gpuwatch.explain.logs.failure_words import speaks_of_failure
-from gpuwatch.explain.logs.line_cleaning import undecorated, unwrapped
+from gpuwatch.explain.logs.line_text import undecorated, unwrapped
 
 _CHARS = 1000
 _LEFT = 9

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from gpuwatch.explain.logs.line_cleaning import undecorated
+from gpuwatch.explain.logs.line_text import undecorated
 from gpuwatch.explain.logs.work_words import FINISHED, SERVES, STARTED, WORKS
 
 _NEAR, _CHARS = 15, 1000

@@ -20,15 +20,7 @@ from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.failed_items import FailedItems
 from gpuwatch.explain.logs.failure_lines import of_the_program
 from gpuwatch.explain.logs.framework_words import leave_out_unused, only_imported_tensorflow
-from gpuwatch.explain.logs.line_cleaning import (
-    apart,
-    in_words,
-    json_text,
-    rank_of,
-    source_message,
-    undecorated,
-    unwrapped,
-)
+from gpuwatch.explain.logs.line_text import apart, in_words, json_text, rank_of, source_message, undecorated, unwrapped
 from gpuwatch.explain.logs.message_reader import GPU_SOURCES, MessageReader, writer
 from gpuwatch.explain.logs.multiline_units import OpenUnits
 from gpuwatch.explain.logs.new_starts import EndedProgram, ProgramStartLines, not_compiled

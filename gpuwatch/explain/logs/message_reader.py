@@ -11,7 +11,7 @@ from gpuwatch.explain.logs import cuda_errors, devices, last_lines, other_ooms, 
 from gpuwatch.explain.logs.exceptions import is_error
 from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.framework_words import FRAMEWORK_WORDS
-from gpuwatch.explain.logs.line_cleaning import in_words
+from gpuwatch.explain.logs.line_text import in_words
 from gpuwatch.explain.logs.multiline_units import MAX_LIST, OpenUnits
 
 GPU_SOURCES = ("gpu_device", "bfc_allocator", "cuda_driver", "cuda_platform", "placer", "colocation_graph")

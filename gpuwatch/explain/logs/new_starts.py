@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import deque
 
-from gpuwatch.explain.logs.line_cleaning import rank_of
+from gpuwatch.explain.logs.line_text import rank_of
 from gpuwatch.explain.logs.tracebacks import file_name
 
 _MARKS = re.compile(

@@ -11,7 +11,7 @@ import re
 from msgspec.structs import replace
 
 from gpuwatch.explain.logs.facts import SeenCard, SmiProcess
-from gpuwatch.explain.logs.line_cleaning import pci_address
+from gpuwatch.explain.logs.line_text import pci_address
 
 MOST_LINES = 400
 _MIB = 1 << 20

@@ -13,7 +13,7 @@ import msgspec
 
 from gpuwatch.core.model.run import DeviceCopy, Placement
 from gpuwatch.explain.logs.facts import Colocation, Member
-from gpuwatch.explain.logs.line_cleaning import device
+from gpuwatch.explain.logs.line_text import device
 
 MAX_NODES = 50_000
 """Distinct nodes remembered; counts of larger graphs are lower bounds."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import deque
 
-from gpuwatch.explain.logs.line_cleaning import in_words
+from gpuwatch.explain.logs.line_text import in_words
 
 _LAST = 80
 _LONGEST = 2000

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from gpuwatch.core.model.run import Oom
-from gpuwatch.explain.logs.line_cleaning import device, size_bytes, tensor_bytes
+from gpuwatch.explain.logs.line_text import device, size_bytes, tensor_bytes
 
 MAX_OOMS = 100
 _MOST_BESIDE = 15

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from gpuwatch.explain.logs.line_cleaning import rank_of
+from gpuwatch.explain.logs.line_text import rank_of
 from gpuwatch.explain.logs.work_words import SERVES
 
 _LINES = 2000

@@ -8,7 +8,7 @@ from gpuwatch.core.formatting.units import UNKNOWN, size
 from gpuwatch.core.model.memory_profile import MemoryProfile
 from gpuwatch.core.model.run import DeviceMemory, Run, Worker
 from gpuwatch.experiment.trials.speed_spread import speed, unproven
-from gpuwatch.explain.logs.line_cleaning import device as device_name
+from gpuwatch.explain.logs.line_text import device as device_name
 from gpuwatch.share.reports.chart_data import Bars, Kind, Part
 from gpuwatch.share.reports.chart_data import Row as Bar
 from gpuwatch.share.reports.content import Table, clean, columns

@@ -13,7 +13,7 @@ from gpuwatch.core.model.findings import SEVERITY_ORDER
 from gpuwatch.core.model.run import PEAK, DeviceMemory, Placement, Run, RunProcess, Setting, Throughput
 from gpuwatch.experiment.trials.speed_spread import SCATTER, speed, step_time, wide
 from gpuwatch.explain.diagnosis.rules.waiting import uneven_step
-from gpuwatch.explain.logs.line_cleaning import device as device_name
+from gpuwatch.explain.logs.line_text import device as device_name
 from gpuwatch.share.reports import charts
 from gpuwatch.share.reports.content import (
     SIMULATED_NOTE,

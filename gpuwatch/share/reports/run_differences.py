@@ -11,7 +11,7 @@ from gpuwatch.core.model.findings import SEVERITY_ORDER, Finding
 from gpuwatch.core.model.run import Run, Setting
 from gpuwatch.experiment.trials.speed_spread import speed, unproven
 from gpuwatch.experiment.trials.trial_summary import SAME_MEMORY
-from gpuwatch.explain.logs.line_cleaning import source_message
+from gpuwatch.explain.logs.line_text import source_message
 from gpuwatch.share.reports import comparable_runs, run_content
 from gpuwatch.share.reports.content import clean
 from gpuwatch.share.reports.tables import device_map

@@ -18,7 +18,7 @@ from gpuwatch.core.model.run import (
     RunError,
     RunProcess,
 )
-from gpuwatch.explain.logs.line_cleaning import device as _device_name
+from gpuwatch.explain.logs.line_text import device as _device_name
 from gpuwatch.share.reports.content import Table, clean, columns
 from gpuwatch.share.reports.ledger import expectation, expected
 

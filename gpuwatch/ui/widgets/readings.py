@@ -9,7 +9,7 @@ from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.formatting.units import memory, size
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Device
-from gpuwatch.explain.logs.line_cleaning import device as device_name
+from gpuwatch.explain.logs.line_text import device as device_name
 from gpuwatch.ui.drawing.cells import left
 from gpuwatch.ui.drawing.lines import Span
 from gpuwatch.ui.drawing.pen import Pen

@@ -17,7 +17,7 @@ from gpuwatch.explain.diagnosis.memory.memory_growth import Growth, as_many_as_s
 from gpuwatch.explain.diagnosis.memory.oom_arithmetic import Judgement, OomFacts, judge
 from gpuwatch.explain.diagnosis.memory.others_memory import beside, entry_of, others_memory, trifling, with_mates
 from gpuwatch.explain.logs.facts import LogFacts
-from gpuwatch.explain.logs.line_cleaning import device as device_name
+from gpuwatch.explain.logs.line_text import device as device_name
 
 _ROUNDED = 0.01
 """Share by which a limit in a log may differ from the one that was set."""

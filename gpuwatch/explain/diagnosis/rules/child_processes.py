@@ -13,7 +13,7 @@ from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import finding, note_of, rule
 from gpuwatch.explain.diagnosis.rules.program_errors import DESPITE_ERROR, line_of, raised_at
 from gpuwatch.explain.diagnosis.rules.signals import host_evidence, of_signal
-from gpuwatch.explain.logs.line_cleaning import device
+from gpuwatch.explain.logs.line_text import device
 from gpuwatch.explain.logs.log_parser import parse
 
 _CHECK = "The program that started it goes on: let it check how its processes end (process.exitcode, check=True)."

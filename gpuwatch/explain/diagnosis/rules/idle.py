@@ -15,7 +15,7 @@ from gpuwatch.explain.diagnosis.memory.others_memory import at_once, trifling
 from gpuwatch.explain.diagnosis.reference.advice import TENSORFLOW, framework_of
 from gpuwatch.explain.diagnosis.rule_registry import note_of, rule, warning_of
 from gpuwatch.explain.diagnosis.rules.placement import REPLICAS
-from gpuwatch.explain.logs.line_cleaning import device as device_name
+from gpuwatch.explain.logs.line_text import device as device_name
 
 _MAPPED_SHARE = 0.8
 _USED_SHARE = 0.1

@@ -31,7 +31,7 @@ from gpuwatch.explain.diagnosis.rule_registry import error_of, finding, no_probl
 from gpuwatch.explain.diagnosis.rules.message_meanings import named, table
 from gpuwatch.explain.diagnosis.rules.phrasing import at
 from gpuwatch.explain.logs.facts import LogFacts
-from gpuwatch.explain.logs.line_cleaning import device as device_name
+from gpuwatch.explain.logs.line_text import device as device_name
 from gpuwatch.explain.logs.tensorflow_oom import same_request
 from gpuwatch.explain.traces.largest_holder import held_most
 

@@ -12,7 +12,7 @@ from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import finding, note_of, rule
 from gpuwatch.explain.diagnosis.rules.program_errors import error_lines, stated_error
 from gpuwatch.explain.logs.facts import Colocation, Member
-from gpuwatch.explain.logs.line_cleaning import NOT_SIMULATED, device
+from gpuwatch.explain.logs.line_text import NOT_SIMULATED, device
 from gpuwatch.explain.logs.log_parser import parse
 from gpuwatch.explain.logs.placement import MAKES_RESOURCE
 from gpuwatch.explain.logs.topics import topics_of

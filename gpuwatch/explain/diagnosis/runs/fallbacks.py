@@ -13,7 +13,7 @@ from gpuwatch.explain.diagnosis.rules.placement import ITS_PROCESS, LIMIT, MADE_
 from gpuwatch.explain.diagnosis.rules.visibility import hides_its_gpus
 from gpuwatch.explain.diagnosis.runs.user_program import is_watched
 from gpuwatch.explain.logs.facts import LogFacts
-from gpuwatch.explain.logs.line_cleaning import device as device_name
+from gpuwatch.explain.logs.line_text import device as device_name
 from gpuwatch.explain.logs.placement import MAKES_RESOURCE
 
 AUTO = "auto"

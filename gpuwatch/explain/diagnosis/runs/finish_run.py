@@ -21,7 +21,7 @@ from gpuwatch.explain.diagnosis.runs.predict import asked_of, predict
 from gpuwatch.explain.diagnosis.runs.user_program import is_watched, reason_of, relevant, verdict_of
 from gpuwatch.explain.logs.exceptions import telling
 from gpuwatch.explain.logs.facts import LogFacts
-from gpuwatch.explain.logs.line_cleaning import device as device_name
+from gpuwatch.explain.logs.line_text import device as device_name
 from gpuwatch.explain.logs.log_parser import parse
 from gpuwatch.explain.logs.other_ooms import exhausted
 from gpuwatch.explain.logs.topics import topics_of
