@@ -229,7 +229,7 @@ def test_a_step_that_failed_before_another_one_that_worked(command: str) -> None
     first = [command.format("fit.py"), *_of("fit.py", "KeyError: 'x'")]
     found = explain([*first, command.format("score.py"), *_WORK, command.format("plot.py"), *_WORK])
     assert found.primary == "program.error"
-    assert "the last, plot.py, worked, and this is about fit.py, which failed" in found.findings[-1].title
+    assert "The last, plot.py, worked; this explains fit.py, which failed" in found.findings[-1].title
     assert explain([*first, command.format("fit.py"), *_WORK]).primary == "healthy"
 
 

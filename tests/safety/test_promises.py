@@ -16,7 +16,7 @@ from tests.secrets import test_corpus
 REPOSITORY = Path(__file__).parents[2]
 FIGURES = {
     "test_faulted_calls.py": f"more than {test_faulted_calls.FUNCTIONS} functions"
-    f" x {len(faulted_calls.BEHAVIOURS)} behaviours x {len(faulted_calls.FRONT_ENDS)} front ends",
+    f" x {len(faulted_calls.BEHAVIOURS)} behaviors x {len(faulted_calls.FRONT_ENDS)} front ends",
     "test_faulted_calls.py, by hand": f"{test_faulted_calls.PAIRS:,} pairs",
     "test_reader_limits.py": f"[{len(LIMITS)} limits](commands.md#limits-of-what-is-read)",
     "test_mutated_inputs.py": f"{len(READERS)} readers x {COUNT} inputs",

@@ -64,11 +64,11 @@ def test_what_one_user_blocks_has_a_limit(uuid: str, forger: None, monkeypatch: 
     monkeypatch.setenv(gpu_reservations.ENV_MOST, "1")
     assert gpu_reservations.reserved()[b].startswith("user nobody")
     assert gpu_reservations.reserve([b]) is None
-    with pytest.raises(GpuwatchError, match=r"you have 0 reservations, and 1 of each user count here"):
+    with pytest.raises(GpuwatchError, match=r"you hold 0 reservations; the limit is 1 per user"):
         gpu_reservations.reserve([a, f"{uuid}-c"])
     first = gpu_reservations.reserve([a])
     assert first is not None
-    with pytest.raises(GpuwatchError, match=r"you have 1 reservations"):
+    with pytest.raises(GpuwatchError, match=r"you hold 1 reservations"):
         gpu_reservations.reserve([f"{uuid}-c"])
     first.release()
     monkeypatch.setenv(gpu_reservations.ENV_MOST, "0")

@@ -58,5 +58,5 @@ def test_a_snapshot_is_known_by_its_first_bytes() -> None:
     assert is_pickle(SNAPSHOT)
     assert not is_pickle(b"\x80\x04")
     assert not is_pickle(b"2026-01-01 a log line")
-    with pytest.raises(BrokenRecording, match="no snapshot"):
+    with pytest.raises(BrokenRecording, match="not a snapshot"):
         of_torch(pickle.dumps({"a": 1}, 4))
