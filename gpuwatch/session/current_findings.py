@@ -51,8 +51,8 @@ class FindingSource(ABC):
         return []
 
     def precede(self, past: Before) -> None:
-        """Takes what was known before the first sample."""
-        raise NotImplementedError  # a recording is judged from its begin on
+        """Takes what was known before the first sample; nothing for findings that were recorded with their samples."""
+        return
 
     def check_feed(self, status: FeedStatus, now: float) -> list[MachineEvent]:
         """Looks at the collector and the driver."""
