@@ -307,7 +307,7 @@ finally:
     threading._shutdown()
     atexit._run_exitfuncs()
 """
-_FRESH = ("gpuwatch.cli", "gpuwatch.ui", "gpuwatch.share.assistant", "gpuwatch.share.exports.parquet_table")
+_FRESH = ("gpuwatch.cli", "gpuwatch.ui", "gpuwatch.share.assistant", "gpuwatch.share.exports.parquet_writer")
 """What a command imports by itself: its own module, and what only few want."""
 _READ_AT_START = ("PYTHON", "LC_", "LANG")
 

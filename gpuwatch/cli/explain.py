@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpuwatch.cli.log_lines import lines_of
 from gpuwatch.cli.output import check_output, output_option, publish, redact_option
 from gpuwatch.cli.progress import progress, progress_wanted
+from gpuwatch.cli.read_log import lines_of
 from gpuwatch.cli.tool_recording import recording
 from gpuwatch.core.errors import EXIT_FINDING, EXIT_OK, UsageError
 from gpuwatch.core.formatting.terminal import file_name
@@ -50,7 +50,7 @@ def explain(ctx: click.Context, log: Path, as_json: bool, output: Path | None, r
     With -, the log is read from stdin until the program that writes it ends. On a terminal, causes are shown as soon
     as they are recognized; Ctrl+C (or SIGTERM) stops reading and prints the explanation.
     """
-    from gpuwatch.cli.follow_input import InputFollower
+    from gpuwatch.cli.follow_log import InputFollower
     from gpuwatch.explain.diagnosis.explain import explain as explained
     from gpuwatch.explain.logs.program_starts import LogReader
 

@@ -144,7 +144,7 @@ def _write(chosen: export_formats.Format, stretch: Stretch, what: tuple[object, 
         sys.stdout.buffer.flush()
         progress("")
         return
-    from gpuwatch.share.reports.writing import written
+    from gpuwatch.share.reports.write_file import written
 
     total = shown = 0
     progress(f"writing {file_name(output)}")

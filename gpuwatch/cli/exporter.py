@@ -133,7 +133,7 @@ def exporter(
         return
     enter_simulation(ctx)
     from gpuwatch.machine.collector.live_feed import LiveFeed
-    from gpuwatch.share.exporter.publisher import Publisher
+    from gpuwatch.share.exporter.page_updater import PageUpdater
     from gpuwatch.share.exporter.series import Options
 
     options = Options(
@@ -145,13 +145,13 @@ def exporter(
         interval=every,
     )
     feed = LiveFeed(every, gpm=bool(asked_gpm(ctx)), share=True)
-    publisher = Publisher(feed, options, job_map=job_map, say=say)
+    updater = PageUpdater(feed, options, job_map=job_map, say=say)
     server = MetricsServer(
-        address, lambda: publisher.page, web=web, max_requests=max_requests, plain_only=options.dcgm, say=say
+        address, lambda: updater.page, web=web, max_requests=max_requests, plain_only=options.dcgm, say=say
     )
 
     def end(number: int, frame: object) -> None:
-        publisher.stop()
+        updater.stop()
 
     prestart.end_by_signals(end, signal.SIGINT)
     server.start()
@@ -160,7 +160,7 @@ def exporter(
         shown = "GPUs, their users and jobs" + (", processes" if processes else "") + (", commands" if commands else "")
         say(f"gpuwatch: everyone who can reach this address can read it ({shown}); --web-config adds TLS and users")
     try:
-        publisher.run(server.reap)
+        updater.run(server.reap)
     finally:
         server.stop()
 

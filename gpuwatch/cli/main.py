@@ -84,7 +84,7 @@ Examples:
 @click.group(
     cls=Group,
     lazy=_COMMANDS,
-    unlisted={"node": "gpuwatch.cli.node_options:node"},
+    unlisted={"node": "gpuwatch.cli.node:node"},
     invoke_without_command=True,
     epilog=_EXAMPLES,
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -1,48 +1,30 @@
-"""``--on``: a command is run once on each node of a cluster, and what it found is printed together."""
+"""``--on`` and the options that go with it."""
 
 from __future__ import annotations
 
-import shutil
-import signal
-import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from gpuwatch.cli.command_group import Sectioned
 from gpuwatch.cli.option_types import Duration, together
-from gpuwatch.cli.options import asked_gpm
-from gpuwatch.cli.progress import progress, progress_wanted
-from gpuwatch.cli.simulation import SIM_GIVEN
 from gpuwatch.core.errors import UsageError
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from gpuwatch.fleet.cluster.fan_out import NodeReply
-
-_ARGV_KEY = "gpuwatch.nodes.arguments"
-_OPTIONS_KEY = "gpuwatch.nodes"
-_ON = frozenset({"on", "remote_command", "launcher_options", "node_timeout"})
-_LOCAL_ONLY = _ON | {"output", "format_name", "redact", "as_json", "as_csv", "quiet", "no_save"}
-"""Parameters that are for this side only: nodes print JSON, and save nothing."""
-_SECONDS = {"snapshot": 60.0, "doctor": 300.0, "report": 300.0, "probe": 1800.0, "try": 7200.0}
-"""How long a node has by default."""
-_MOST_LINES = 12
+ARGV_KEY = "gpuwatch.nodes.arguments"
+OPTIONS_KEY = "gpuwatch.nodes"
 
 
 class NodeCommand(Sectioned):
     """A command that remembers its arguments, to be run on nodes with the same ones."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        ctx.meta[_ARGV_KEY] = list(args)
+        ctx.meta[ARGV_KEY] = list(args)
         return super().parse_args(ctx, args)
 
 
 def _remember(ctx: click.Context, parameter: click.Parameter, value: Any) -> None:
     if value is not None:
-        ctx.meta.setdefault(_OPTIONS_KEY, {})[parameter.name] = value
+        ctx.meta.setdefault(OPTIONS_KEY, {})[parameter.name] = value
 
 
 nodes_options = together(
@@ -76,16 +58,16 @@ nodes_options = together(
         help="With --on: give up on a node after this long, such as 10min.",
     ),
 )
-"""``--on`` and its companions; :func:`on_nodes` runs the command there."""
+"""``--on`` and its companions; :func:`.run_on_nodes.on_nodes` runs the command there."""
 
 
 def wants_nodes(ctx: click.Context) -> bool:
     """Whether ``--on`` was given; UsageError for its companions without it."""
-    asked = ctx.meta.get(_OPTIONS_KEY, {})
-    if asked and "on" not in asked:
-        option = next(iter(asked)).replace("_", "-")
+    given = ctx.meta.get(OPTIONS_KEY, {})
+    if given and "on" not in given:
+        option = next(iter(given)).replace("_", "-")
         raise UsageError(f"--{option} applies only to --on", hint="for example --on ssh:a,b")
-    return bool(asked)
+    return bool(given)
 
 
 def refuse_with_nodes(ctx: click.Context, **given: object) -> None:
@@ -94,131 +76,3 @@ def refuse_with_nodes(ctx: click.Context, **given: object) -> None:
         if value and wants_nodes(ctx):
             option = f"--{name.replace('_', '-')}"
             raise UsageError(f"{option} and --on cannot be combined", hint=f"omit {option}")
-
-
-def on_nodes(
-    ctx: click.Context, output: Path | None, *, as_json: bool, redact: bool, format_name: str | None = None
-) -> int:
-    """Runs the command on each node and publishes the result; the exit code."""
-    from gpuwatch.cli.output import publish, say
-    from gpuwatch.fleet.cluster.fan_out import fan_out
-    from gpuwatch.fleet.cluster.launchers import launcher
-    from gpuwatch.fleet.cluster.node_results import exit_code, gathered
-
-    asked = ctx.meta[_OPTIONS_KEY]
-    name = ctx.command.name or ""
-    start = launcher(asked["on"], remote_command=asked.get("remote_command"), options=asked.get("launcher_options"))
-    timeout = asked.get("node_timeout")
-    shown = _Progress()
-    if not progress_wanted():
-        progress(f"asking the nodes of {asked['on']}")
-    try:
-        replies, interrupted = fan_out(
-            start,
-            [name, *arguments(ctx)],
-            seconds=timeout or _SECONDS[name],
-            start_seconds=timeout,
-            on_change=shown.show if progress_wanted() else lambda replies: None,
-        )
-    finally:
-        shown.clear()
-        progress("")
-    if interrupted:
-        done = sum(reply.state == "ok" for reply in replies)
-        say(f"gpuwatch: interrupted; {done} of {len(replies)} nodes had answered")
-    if not interrupted or any(reply.state == "ok" for reply in replies):
-        document = gathered(name, replies)
-        publish(document, output, as_json=as_json, format_name=format_name, redact=redact)
-    return 128 + signal.SIGINT if interrupted else exit_code(document)
-
-
-def arguments(ctx: click.Context) -> list[str]:
-    """The arguments with which a node runs the command: those given here, without what is for this side."""
-    parser = ctx.command.make_parser(ctx)
-    values, rest, order = parser.parse_args(list(ctx.meta[_ARGV_KEY]))
-    given: list[str] = ["--json"]
-    left = {name: list(value) for name, value in values.items() if isinstance(value, (list, tuple))}
-    for parameter in order:
-        name = parameter.name or ""
-        if not isinstance(parameter, click.Option) or name in _LOCAL_ONLY:
-            continue
-        value = left[name].pop(0) if parameter.multiple else values[name]
-        if parameter.is_flag:
-            given.append(parameter.opts[0] if value or not parameter.secondary_opts else parameter.secondary_opts[0])
-        else:
-            given.append(f"{max(parameter.opts, key=len)}={value}")
-    names = {parameter.name for parameter in order}
-    if SIM_GIVEN in ctx.meta and "sim" not in names:  # before the command
-        given.append(f"--sim={ctx.meta[SIM_GIVEN]}")
-    if asked_gpm(ctx) is not None and not names & {"gpm"} and any(p.name == "gpm" for p in ctx.command.params):
-        given.append("--gpm" if asked_gpm(ctx) else "--no-gpm")
-    if any(parameter.name == "no_save" for parameter in ctx.command.params):
-        given.append("--no-save")
-    operands = [
-        word for parameter in order if isinstance(parameter, click.Argument) for word in _words(values, parameter)
-    ]
-    return [*given, *(["--", *operands, *rest] if operands or rest else [])]
-
-
-def _words(values: dict[str, Any], parameter: click.Argument) -> Sequence[str]:
-    value = values.get(parameter.name or "")
-    if isinstance(value, (list, tuple)):
-        return [str(word) for word in value if word is not None]
-    return [str(value)] if isinstance(value, str) else []
-
-
-class _Progress:
-    """On a terminal: a line for each node that is done, and below them those that are not."""
-
-    def __init__(self) -> None:
-        self._drawn: list[str] = []
-        self._done: set[str] = set()
-
-    def show(self, replies: Sequence[NodeReply]) -> None:
-        from gpuwatch.core.formatting.text import printable, shorten
-        from gpuwatch.fleet.cluster.fan_out import OPEN
-
-        width, height = shutil.get_terminal_size((80, 24))
-        room = max(min(_MOST_LINES, height - 2), 1)
-        names = max((len(reply.node) for reply in replies), default=0)
-        names = min(names, max(width // 3, 8))
-        ended = [reply for reply in replies if reply.state not in OPEN and reply.node not in self._done]
-        waiting = [reply for reply in replies if reply.state in OPEN]
-        # Those that work first: what they do is worth a line.
-        waiting.sort(key=lambda reply: ("running", "starting", "waiting").index(reply.state))
-        lines = [
-            shorten(f"  {printable(reply.node)[:names]:<{names}}  {reply.progress or reply.state}", width - 1)
-            for reply in waiting[: room if len(waiting) <= room else room - 1]
-        ]
-        if len(waiting) > len(lines):
-            lines.append(f"  and {len(waiting) - len(lines)} more")
-        if not ended and lines == self._drawn:
-            return
-        self.clear()
-        for reply in ended:
-            self._done.add(reply.node)
-            took = "" if reply.took_seconds is None else f"  {reply.took_seconds:.1f} s"
-            mark, text = ("●", f"answered{took}") if reply.state == "ok" else ("✖", reply.reason or reply.state)
-            sys.stderr.write(shorten(f"{mark} {printable(reply.node)[:names]:<{names}}  {text}", width - 1) + "\n")
-        sys.stderr.write("".join(f"{line}\n" for line in lines))
-        sys.stderr.flush()
-        self._drawn = lines
-
-    def clear(self) -> None:
-        if self._drawn:
-            sys.stderr.write(f"\x1b[{len(self._drawn)}A\x1b[J")
-            sys.stderr.flush()
-            self._drawn = []
-
-
-@click.command(hidden=True, context_settings={"allow_interspersed_args": False})
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-@click.pass_context
-def node(ctx: click.Context, arguments: tuple[str, ...]) -> None:
-    """Run a gpuwatch command for another machine, which started this by --on."""
-    from gpuwatch.fleet.cluster.node_agent import serve
-    from gpuwatch.fleet.cluster.node_results import KINDS
-
-    if not arguments or arguments[0] not in KINDS:
-        raise UsageError("gpuwatch node is started by --on", hint="for example gpuwatch snapshot --on ssh:a,b")
-    ctx.exit(serve([sys.executable, "-m", "gpuwatch", *arguments]))

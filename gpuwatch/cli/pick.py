@@ -103,7 +103,7 @@ def pick(
     conditions = Conditions(count, free, idle)
     asked = asked_fleet(**where)
     if asked is not None:
-        from gpuwatch.cli.host_pick import pick_on_hosts
+        from gpuwatch.cli.pick_host import pick_on_hosts
 
         if command or keep or index:
             what = "a command" if command else "--reserve" if keep else "--index"

@@ -12,11 +12,12 @@ import click
 import msgspec
 
 from gpuwatch.cli.completion import names
-from gpuwatch.cli.node_options import NodeCommand, nodes_options, on_nodes, refuse_with_nodes, wants_nodes
+from gpuwatch.cli.node_options import NodeCommand, nodes_options, refuse_with_nodes, wants_nodes
 from gpuwatch.cli.option_types import Choice
 from gpuwatch.cli.options import FiniteRange, check_gpus, python_option, visible_gpus
 from gpuwatch.cli.output import check_output, no_save_option, output_option, print_document, publish, redact_option, say
 from gpuwatch.cli.progress import compile_notice, progress, progress_wanted
+from gpuwatch.cli.run_on_nodes import on_nodes
 from gpuwatch.cli.simulation import enter_simulation, offer_simulation, sim_option, sim_tier_option
 from gpuwatch.core.errors import EXIT_FINDING, EXIT_OK, EXIT_PROBE_BROKEN, UsageError
 from gpuwatch.core.model.codec import to_json

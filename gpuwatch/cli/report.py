@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpuwatch.cli.node_options import NodeCommand, nodes_options, on_nodes, refuse_with_nodes, wants_nodes
+from gpuwatch.cli.node_options import NodeCommand, nodes_options, refuse_with_nodes, wants_nodes
 from gpuwatch.cli.options import framework_option, python_option
 from gpuwatch.cli.output import check_output, format_option, output_option, publish, redact_option
 from gpuwatch.cli.progress import progress
 from gpuwatch.cli.recording_input import is_recording, recording_of
+from gpuwatch.cli.run_on_nodes import on_nodes
 from gpuwatch.cli.saved_document import read_document
 from gpuwatch.cli.simulation import asked_shape, enter_simulation, sim_option
 from gpuwatch.core.errors import UsageError

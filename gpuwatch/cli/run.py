@@ -165,7 +165,7 @@ class _Keeper:
 
     def __init__(self, output: Path | None, as_json: bool, *, keep: bool, redact: bool) -> None:
         from gpuwatch.machine.history.run_store import RunStore
-        from gpuwatch.share.reports.writing import is_special
+        from gpuwatch.share.reports.write_file import is_special
 
         importlib.import_module("gpuwatch.explain.diagnosis.runs.finish_run")
         if output is not None:

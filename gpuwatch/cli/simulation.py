@@ -32,7 +32,7 @@ SIM_GIVEN = "gpuwatch.sim.given"
 
 def _remember(ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:
     if value is not None:
-        from gpuwatch.cli.machine_file import named_file
+        from gpuwatch.cli.sim_from_file import named_file
         from gpuwatch.sim.shape import parse_machine
 
         ctx.meta[SIM_GIVEN] = value
@@ -43,7 +43,7 @@ def _remember(ctx: click.Context, parameter: click.Parameter, value: str | None)
 
 
 def _machine_of(ctx: click.Context, file: Path, moment: str | None) -> tuple[SimShape, str]:
-    from gpuwatch.cli.machine_file import machine_of
+    from gpuwatch.cli.sim_from_file import machine_of
 
     with compile_notice():
         machine = machine_of(file, moment)

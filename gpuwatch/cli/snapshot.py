@@ -10,11 +10,12 @@ import click
 import msgspec
 
 from gpuwatch.cli import dashboard_prestart as prestart
-from gpuwatch.cli.node_options import NodeCommand, nodes_options, on_nodes, refuse_with_nodes, wants_nodes
+from gpuwatch.cli.node_options import NodeCommand, nodes_options, refuse_with_nodes, wants_nodes
 from gpuwatch.cli.option_types import Duration
 from gpuwatch.cli.options import FiniteRange, asked_gpm, gpm_option
 from gpuwatch.cli.output import check_output, output_option, print_document, publish, redact_option, say
 from gpuwatch.cli.progress import progress
+from gpuwatch.cli.run_on_nodes import on_nodes
 from gpuwatch.cli.simulation import enter_simulation, sim_option
 from gpuwatch.core.errors import EXIT_FAILED, EXIT_OK, UsageError
 from gpuwatch.core.formatting.text import harmless

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpuwatch.cli.completion import files
-from gpuwatch.cli.node_options import NodeCommand, nodes_options, on_nodes, refuse_with_nodes, wants_nodes
+from gpuwatch.cli.node_options import NodeCommand, nodes_options, refuse_with_nodes, wants_nodes
 from gpuwatch.cli.options import check_gpus, visible_gpus
 from gpuwatch.cli.output import check_output, no_save_option, output_option, publish, redact_option, say
 from gpuwatch.cli.run import simulation_tier
+from gpuwatch.cli.run_on_nodes import on_nodes
 from gpuwatch.cli.simulation import enter_simulation, sim_option, sim_tier_option
 from gpuwatch.core.errors import EXIT_OK, EXIT_PROBE_BROKEN, UsageError
 from gpuwatch.core.masking.secrets import mask_command
@@ -333,7 +334,7 @@ def _failed(trial: Trial) -> bool:
 def _found(setup: TrialSetup, asked: _Asked, rule: Rule) -> ExperimentResult | None:
     """What the experiment found; None after ``--plan``."""
     from gpuwatch.core.formatting.durations import lasted
-    from gpuwatch.experiment.trials.copies import copied
+    from gpuwatch.experiment.trials.concurrent_copies import copied
     from gpuwatch.experiment.trials.oom_recovery import recovered
     from gpuwatch.experiment.trials.plan import configurations
     from gpuwatch.experiment.trials.rounds import compared, not_run

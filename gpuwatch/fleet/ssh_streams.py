@@ -20,7 +20,7 @@ from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.formatting.text import printable, shorten
 from gpuwatch.core.model.codec import NotADocument, from_json
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.fleet.cluster.ssh import EXIT_SSH, ssh_command, ssh_failure
+from gpuwatch.fleet.cluster.ssh_command import EXIT_SSH, ssh_command, ssh_failure
 
 CONNECTING = "connecting…"
 GPUWATCH = ("gpuwatch",)
@@ -28,7 +28,7 @@ GPUWATCH = ("gpuwatch",)
 _AT_ONCE = 32
 """Connections that are made at the same time."""
 _START_SECONDS = 45.0
-"""How long a host has until its first line; to accept the connection: :data:`.cluster.ssh.CONNECT_SECONDS`."""
+"""How long a host has until its first line; to accept the connection: :data:`.cluster.ssh_command.CONNECT_SECONDS`."""
 _LATE, _DEAD = 10.0, 45.0
 """Seconds, besides two intervals, without a line after which a host counts as silent, and is started again."""
 _PAUSES = (2.0, 5.0, 10.0, 20.0, 40.0, 60.0)

@@ -9,7 +9,7 @@ from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from gpuwatch.core.formatting.links import file_url, home_short
+from gpuwatch.core.formatting.hyperlinks import file_url, home_short
 from gpuwatch.core.formatting.text import printable
 from gpuwatch.ui.drawing.inks import link_ink
 

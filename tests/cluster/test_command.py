@@ -19,8 +19,8 @@ import pytest
 from msgspec.structs import replace
 
 from gpuwatch import __version__
-from gpuwatch.cli.node_options import arguments
 from gpuwatch.cli.probe import probe
+from gpuwatch.cli.run_on_nodes import arguments
 from gpuwatch.cli.snapshot import snapshot
 from gpuwatch.cli.try_command import experiment
 from gpuwatch.core.model.codec import from_json, to_json

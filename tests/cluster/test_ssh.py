@@ -8,7 +8,8 @@ import subprocess
 import pytest
 
 from gpuwatch.core.errors import UsageError
-from gpuwatch.fleet.cluster.ssh import MOST_HOSTS, parse_hosts, ssh_command, ssh_failure, ssh_hosts
+from gpuwatch.fleet.cluster.host_list import MAX_HOSTS, parse_hosts
+from gpuwatch.fleet.cluster.ssh_command import ssh_command, ssh_failure, ssh_hosts
 
 
 @pytest.mark.parametrize(
@@ -48,7 +49,7 @@ def test_repeated_numbers_end_at_the_bound() -> None:
 
 
 def test_as_many_hosts_as_allowed() -> None:
-    assert len(parse_hosts(f"n[1-{MOST_HOSTS}]")) == MOST_HOSTS
+    assert len(parse_hosts(f"n[1-{MAX_HOSTS}]")) == MAX_HOSTS
 
 
 @pytest.mark.parametrize("text", ["-oProxyCommand=x", "a b", "a;b", "$(x)", "me@-x", "a\nb", "a\x1b[2J", "@a", "é"])

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from gpuwatch.machine.collector.live_feed import LiveFeed
-from gpuwatch.machine.collector.rows import host_snapshot
+from gpuwatch.machine.collector.process_rows import host_snapshot
 from gpuwatch.machine.sources.host import HostReader, ProcessTable
 from gpuwatch.sim import faults
 from gpuwatch.sim.machine import SimMachine

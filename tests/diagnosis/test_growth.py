@@ -17,7 +17,7 @@ from gpuwatch.explain.diagnosis.memory.oom_arithmetic import OomFacts, judge
 from gpuwatch.explain.diagnosis.runs.finish_run import complete
 from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.log_parser import parse
-from gpuwatch.share.reports.tables import oom_table
+from gpuwatch.share.reports.run_tables import oom_table
 from tests.reports.documents import full_run
 
 GIB = 1 << 30

@@ -90,7 +90,7 @@ def test_a_closed_pipe_ends_it(file: Path) -> None:
 def test_a_signal_leaves_no_half_file(file: Path, tmp_path: Path, number: int) -> None:
     # A pipe that nobody reads stops it in the middle: written files are too fast to be interrupted for sure.
     slow = (
-        "import time, gpuwatch.share.exports.csv_table as c; old = c.write\n"
+        "import time, gpuwatch.share.exports.csv_writer as c; old = c.write\n"
         "def write(*a):\n for piece in old(*a):\n  yield piece\n  print('piece', flush=True); time.sleep(60)\n"
         "c.write = write; import sys; from gpuwatch.cli.entry_point import main; main()"
     )

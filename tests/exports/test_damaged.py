@@ -13,7 +13,7 @@ import pytest
 
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.machine.recording.reader import open_recording
-from gpuwatch.share.exports import csv_table, json_lines, openmetrics_text, perfetto_trace, table_rows
+from gpuwatch.share.exports import csv_writer, json_lines, openmetrics_text, perfetto_trace, table_rows
 from gpuwatch.share.exports.stretch import stretch_of
 from tests.exports.recorded import record
 from tests.exports.trace_reader import Trace
@@ -61,7 +61,7 @@ def test_no_damage_is_a_traceback(tmp_path: Path) -> None:
                     for written in (json_lines.write(stretch), openmetrics_text.write(stretch)):
                         assert b"".join(written) or recording.damage
                     for name in ("devices",) if step else table_rows.NAMES:
-                        assert b"".join(csv_table.write(stretch, table_rows.table(name, step)))
+                        assert b"".join(csv_writer.write(stretch, table_rows.table(name, step)))
             ended["exported"] += 1
         except GpuwatchError:
             ended["refused"] += 1

@@ -18,7 +18,7 @@ from gpuwatch.core.model.codec import from_json, schema_of
 from gpuwatch.core.model.metrics import METRICS
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.recording.reader import Recording
-from gpuwatch.share.exports import csv_table, json_lines, openmetrics_text, table_rows
+from gpuwatch.share.exports import csv_writer, json_lines, openmetrics_text, table_rows
 from gpuwatch.share.exports.stretch import NUMBERS, Stretch, stretch_of
 from gpuwatch.share.openmetrics import device_family
 from tests.exports.recorded import SECRET, START
@@ -33,7 +33,7 @@ def stretch(file: Path) -> Any:
 
 
 def rows_of(stretch: Stretch, name: str) -> list[dict[str, str]]:
-    text = b"".join(csv_table.write(stretch, table_rows.table(name, stretch.step))).decode()
+    text = b"".join(csv_writer.write(stretch, table_rows.table(name, stretch.step))).decode()
     assert SECRET not in text
     return list(csv.DictReader(io.StringIO(text)))
 
@@ -260,7 +260,7 @@ def test_openmetrics_has_each_family_once(stretch: Stretch) -> None:
 
 
 def tables(file: Path, folder: Path) -> Path:
-    parquet = pytest.importorskip("gpuwatch.share.exports.parquet_table", exc_type=ImportError)
+    parquet = pytest.importorskip("gpuwatch.share.exports.parquet_writer", exc_type=ImportError)
     for name in table_rows.NAMES:
         with Recording(file) as recording:
             pieces = parquet.write(stretch_of(recording, None, None), table_rows.table(name, 0))
@@ -286,7 +286,7 @@ def test_parquet_has_types_units_and_nulls(file: Path, tmp_path: Path, stretch: 
 def test_the_queries_of_the_page(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     duckdb = pytest.importorskip("duckdb")
     monkeypatch.chdir(tables(file, tmp_path))
-    page = Path(csv_table.__file__).parents[2] / "docs" / "export.md"
+    page = Path(csv_writer.__file__).parents[2] / "docs" / "export.md"
     blocks = [part.split("```")[0] for part in page.read_text().split("```sql\n")[1:]]
     queries = [query for block in blocks for query in block.split(";") if query.strip()]
     assert len(queries) >= 4

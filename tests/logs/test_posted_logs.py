@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 import pytest
 
-from gpuwatch.cli.log_lines import lines_of
+from gpuwatch.cli.read_log import lines_of
 from gpuwatch.core.model.explanation import Explanation
 from gpuwatch.explain.diagnosis.explain import explain
 from gpuwatch.explain.logs.wrapped_lines import unfolded

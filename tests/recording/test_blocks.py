@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Process, Snapshot
-from gpuwatch.machine.collector.wire import Receiver
+from gpuwatch.machine.collector.collector_frames import Receiver
 from gpuwatch.machine.history.frames import DamagedData, FrameEncoder, split
 from gpuwatch.machine.history.sample_chunks import Chunk, ChunkReader, ChunkWriter, Kept, whole
 from gpuwatch.machine.history.timeline import Timeline

@@ -10,8 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.machine.collector.collector_frames import Receiver
 from gpuwatch.machine.collector.recording_player import RecordingPlayer
-from gpuwatch.machine.collector.wire import Receiver
 from gpuwatch.machine.history.frames import FrameEncoder, split
 from gpuwatch.machine.history.timeline import CHUNK, Timeline
 from gpuwatch.machine.recording.newest_samples import NewestSamples

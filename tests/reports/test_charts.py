@@ -12,8 +12,8 @@ from gpuwatch.core.model.run import DeviceMemory, Holding, Memory, Phases, Run, 
 from gpuwatch.core.model.trials import Largest, Trial
 from gpuwatch.share.reports.chart_data import Bars
 from gpuwatch.share.reports.comparison_content import comparison_table
-from gpuwatch.share.reports.ledger import memory_bars
 from gpuwatch.share.reports.report_formats import render
+from gpuwatch.share.reports.run_memory import memory_bars
 from gpuwatch.share.reports.runs_side_by_side import compare
 from gpuwatch.share.reports.trials_content import trials_content
 from tests.reports import diagnostics

@@ -14,9 +14,9 @@ from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.share.gather_diagnostic import _none
 from gpuwatch.share.reports import charts
 from gpuwatch.share.reports.comparison_content import comparison_content
-from gpuwatch.share.reports.ledger import memory_table
 from gpuwatch.share.reports.report_formats import render
 from gpuwatch.share.reports.run_content import run_content
+from gpuwatch.share.reports.run_memory import memory_table
 from gpuwatch.share.reports.runs_side_by_side import compare
 from tests.reports.documents import GIB, MIB, full_run
 

@@ -7,7 +7,8 @@ import pytest
 
 from gpuwatch.core.model.memory_profile import MemoryProfile
 from gpuwatch.core.model.run import Memory
-from gpuwatch.share.reports.ledger import (
+from gpuwatch.share.reports.report_formats import FORMATS
+from gpuwatch.share.reports.run_memory import (
     expectation,
     expected,
     memory_table,
@@ -16,7 +17,6 @@ from gpuwatch.share.reports.ledger import (
     slow_down,
     workers_table,
 )
-from gpuwatch.share.reports.report_formats import FORMATS
 from tests.reports.documents import GIB, bare_run, full_run, speed
 
 ROWS = {(row[0], row[1]): row[2] for row in memory_table(full_run()).rows}

@@ -18,8 +18,8 @@ from gpuwatch.share.reports.document import content_of
 from gpuwatch.share.reports.formats.folding import fold, paragraph, short_ids
 from gpuwatch.share.reports.formats.grid import table_lines
 from gpuwatch.share.reports.report_formats import render
+from gpuwatch.share.reports.run_tables import fallback_table, said_once
 from gpuwatch.share.reports.runs_side_by_side import compare
-from gpuwatch.share.reports.tables import fallback_table, said_once
 from tests.reports import diagnostics
 from tests.reports.documents import (
     UUID,

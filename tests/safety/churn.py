@@ -23,7 +23,7 @@ from gpuwatch.session.process_history import Identity, identity
 from gpuwatch.session.recorder import Recorder
 from gpuwatch.session.session import Session
 from gpuwatch.share.assistant.kept_collector import Machine
-from gpuwatch.share.exporter.publisher import Publisher
+from gpuwatch.share.exporter.page_updater import PageUpdater
 from gpuwatch.share.exporter.series import Options
 from tests.ui import machines
 from tests.ui.feed import FakeFeed
@@ -73,13 +73,13 @@ def exporter() -> Take:
     """The exporter's page, made for each sample."""
     feed = FakeFeed()
     now = [0.0]
-    publisher = Publisher(feed, Options("node7", 5.0), clock=lambda: now[0], monotonic=lambda: now[0])
+    updater = PageUpdater(feed, Options("node7", 5.0), clock=lambda: now[0], monotonic=lambda: now[0])
 
     def take(sample: Snapshot) -> None:
         now[0] = sample.taken_at.timestamp()
         feed.push(sample)
-        publisher.look()
-        publisher.page.body("plain")
+        updater.look()
+        updater.page.body("plain")
 
     return take
 

@@ -26,9 +26,9 @@ from msgspec.structs import replace
 from gpuwatch.core.model.period import Period
 from gpuwatch.explain.diagnosis.condition_engine import Conditions
 from gpuwatch.machine.collector.collector import Collector
+from gpuwatch.machine.collector.collector_frames import note
 from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.machine.collector.recording_player import RecordingPlayer
-from gpuwatch.machine.collector.wire import note
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.metric_series import History
 from gpuwatch.machine.history.run_store import RunStore

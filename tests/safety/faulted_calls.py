@@ -28,7 +28,7 @@ from gpuwatch.core.model.metrics import BY_ID, METRICS, Lane
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.explain.diagnosis.condition_engine import Conditions
 from gpuwatch.machine.collector.collector import Collector
-from gpuwatch.machine.collector.wire import Receiver
+from gpuwatch.machine.collector.collector_frames import Receiver
 from gpuwatch.machine.history.frames import HEAD_BYTES, FrameEncoder, head
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.writer import RecordingWriter

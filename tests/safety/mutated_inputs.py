@@ -26,16 +26,16 @@ from typing import NamedTuple
 
 import msgspec
 
-from gpuwatch.cli.log_lines import decompressed
+from gpuwatch.cli.read_log import decompressed
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.model.codec import NotADocument, embedded, from_json, to_json
 from gpuwatch.core.model.events import decode_event
-from gpuwatch.explain.traces import dcgm_diagnostic, pprof, torch_timeline
+from gpuwatch.explain.traces import dcgm_diagnostic, pprof, torch_memory_timeline
 from gpuwatch.explain.traces.broken_recording import BrokenRecording
 from gpuwatch.explain.traces.memory_profiles import of_tensorflow, of_torch
-from gpuwatch.explain.traces.smi_query import SmiQueryReader
+from gpuwatch.explain.traces.smi_q import SmiQueryReader
+from gpuwatch.fleet.cluster.host_list import parse_hosts
 from gpuwatch.fleet.cluster.node_lines import Decoder, encoded
-from gpuwatch.fleet.cluster.ssh import parse_hosts
 from gpuwatch.fleet.prometheus_api import _answer
 from gpuwatch.machine.history.frames import DamagedData
 from gpuwatch.machine.history.sample_chunks import ChunkReader
@@ -51,7 +51,7 @@ from tests.reports.documents import full_run
 from tests.traces.hostile import PROFILE, SNAPSHOT
 from tests.traces.test_dcgm import FOUR, THREE
 from tests.traces.test_pprof import SAMPLES, profile
-from tests.traces.test_smi_query import TEXT, XML
+from tests.traces.test_smi_q import TEXT, XML
 from tests.ui import machines
 
 MOST_SECONDS = 5.0
@@ -155,7 +155,7 @@ READERS = {
         lambda: [PROFILE], lambda data: of_tensorflow([(data, 0.0, None)]), (BrokenRecording,)
     ),
     "JAX profile": Reader(lambda: [profile(*SAMPLES)], pprof.profiles, (BrokenRecording,)),
-    "memory timeline": Reader(lambda: [_TIMELINE], torch_timeline.profile, (BrokenRecording,)),
+    "memory timeline": Reader(lambda: [_TIMELINE], torch_memory_timeline.profile, (BrokenRecording,)),
     "dcgmi diag": Reader(
         lambda: [json.dumps(one).encode() for one in (FOUR, THREE)], dcgm_diagnostic.read, (BrokenRecording,)
     ),

@@ -13,16 +13,16 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.cli.explain import explanation_of
-from gpuwatch.cli.log_lines import lines_of
+from gpuwatch.cli.read_log import lines_of
 from gpuwatch.cli.saved_document import read_document
 from gpuwatch.core import reader_limits
 from gpuwatch.core.errors import EXIT_FAILED, EXIT_USAGE, GpuwatchError
 from gpuwatch.core.model.codec import EMBED_BEGIN, EMBED_END
 from gpuwatch.core.reader_limits import READERS, Limit
 from gpuwatch.experiment.probing.memory_records import MemoryRecords
-from gpuwatch.explain.traces.smi_query import SmiQueryReader
+from gpuwatch.explain.traces.smi_q import SmiQueryReader
 from gpuwatch.fleet import ssh_streams
-from gpuwatch.fleet.cluster.ssh import parse_hosts
+from gpuwatch.fleet.cluster.host_list import parse_hosts
 from gpuwatch.fleet.prometheus_api import ANSWER_SECONDS, Prometheus
 from gpuwatch.machine.history import frames
 from gpuwatch.machine.recording import gpu_time, stored_data

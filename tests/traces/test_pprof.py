@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.explain.traces import pprof, torch_timeline
+from gpuwatch.explain.traces import pprof, torch_memory_timeline
 from gpuwatch.explain.traces.broken_recording import BrokenRecording
 from gpuwatch.explain.traces.largest_holder import held_most
 from tests.conftest import gpuwatch
@@ -98,13 +98,13 @@ def test_a_cut_ends_in_one_line(tmp_path: Path) -> None:
 
 def test_a_timeline_has_groups_over_time() -> None:
     entries = [[-1, 1, 4096, 0], [1000, 2, 1024, 4], [1500, 3, -1024, 4], [1500, 3, 1024, 5], [2000, 4, -1024, 5]]
-    found = torch_timeline.profile(json.dumps(entries).encode())
+    found = torch_memory_timeline.profile(json.dumps(entries).encode())
     assert (found.peak_bytes, found.groups) == (5120, {"weights": 4096, "activations": 1024})
     assert [moment.groups.get("gradients", 0) for moment in found.moments] == [0, 1024, 0]
     assert held_most(found).endswith("the weights held the most: 4.0 KiB (80 %)")
     for broken in (b"[[1,2,3]]", b"[[1,2,3,4]", b"[[1,2,3,99999999999999999999999]]"):
         with pytest.raises(BrokenRecording):
-            torch_timeline.profile(broken)
+            torch_memory_timeline.profile(broken)
 
 
 def test_real_files() -> None:
@@ -113,5 +113,5 @@ def test_real_files() -> None:
     (found,) = pprof.profiles(gzip.decompress((CAPTURES / "jax_microjax.memory.prof").read_bytes()))
     assert (found.device, found.peak_bytes, found.named_bytes) == ("cuda:0", 1_055_160, 1_055_160)
     assert "lightcurve.py:57 in chunked_vmap" in held_most(found)
-    timeline = torch_timeline.profile(gzip.decompress((CAPTURES / "hta_memory_timeline.raw.gz").read_bytes()))
+    timeline = torch_memory_timeline.profile(gzip.decompress((CAPTURES / "hta_memory_timeline.raw.gz").read_bytes()))
     assert max(timeline.groups, key=lambda name: timeline.groups[name]) == "activations"

@@ -24,7 +24,7 @@ from gpuwatch.ui.settings.preferences import Preferences
 from gpuwatch.ui.settings.settings_file import Loaded
 from gpuwatch.ui.tables.gpu_fields import GRAPHS
 from gpuwatch.ui.tables.load_levels import DEFAULT_THRESHOLDS, NORMAL, rank
-from gpuwatch.ui.widgets.paint import READABLE, Painted, contrast
+from gpuwatch.ui.widgets.painted_pane import READABLE, Painted, contrast
 from tests.terminal import Terminal
 from tests.ui import machines
 from tests.ui.feed import FakeFeed

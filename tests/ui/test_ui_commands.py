@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from gpuwatch.cli.dashboard_options import preferred
 from gpuwatch.cli.main import cli
 from gpuwatch.session.probe_runs import Parameters
-from gpuwatch.ui.details.command_lines import dashboard_command, probe_command, simulated
+from gpuwatch.ui.details.equivalent_commands import dashboard_command, probe_command, simulated
 from gpuwatch.ui.settings.preferences import Preferences
 from tests.ui import machines
 from tests.ui.conftest import Stage

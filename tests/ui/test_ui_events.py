@@ -13,7 +13,7 @@ from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.ui.screens.events import EventsScreen
 from gpuwatch.ui.screens.lines_modal import LinesModal
 from gpuwatch.ui.settings.tabs import labels, number_of
-from gpuwatch.ui.widgets.paint import Painted
+from gpuwatch.ui.widgets.painted_pane import Painted
 from tests.ui import machines
 from tests.ui.conftest import Stage
 

@@ -11,7 +11,7 @@ from gpuwatch.explain.diagnosis.condition_engine import Conditions
 from gpuwatch.ui.details import gpu_sections as gpu_facts
 from gpuwatch.ui.drawing.wrapping import Lines
 from gpuwatch.ui.screens.gpu import GpuScreen
-from gpuwatch.ui.widgets.paint import Painted
+from gpuwatch.ui.widgets.painted_pane import Painted
 from tests.ui import machines
 from tests.ui.conftest import Stage
 

@@ -10,7 +10,7 @@ from textual.pilot import Pilot
 
 from gpuwatch.ui.screens.jump import Jump, labels
 from gpuwatch.ui.settings.tabs import TABS
-from gpuwatch.ui.tables.probe_rows import Config
+from gpuwatch.ui.tables.probe_table_rows import Config
 from tests.ui import machines
 from tests.ui.conftest import Stage
 from tests.ui.pictures import made_up_probe_runs

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpuwatch.core.formatting.links import file_url
+from gpuwatch.core.formatting.hyperlinks import file_url
 from gpuwatch.explain.diagnosis.reference.cause_pages import page_path
 from gpuwatch.ui.drawing.inks import link_ink, link_of
 from tests.ui import machines

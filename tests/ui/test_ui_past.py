@@ -14,7 +14,7 @@ from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.recording.running_recorders import Announcement
 from gpuwatch.session.event_track import TROUBLE
 from gpuwatch.ui import app as application
-from gpuwatch.ui.widgets.paint import Painted
+from gpuwatch.ui.widgets.painted_pane import Painted
 from tests.recording.days import day
 from tests.recording.recordings import BEGIN, Growing, troubled, with_gap
 from tests.ui import machines

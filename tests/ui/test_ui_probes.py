@@ -29,8 +29,8 @@ from gpuwatch.ui.screens.lines_modal import LinesModal
 from gpuwatch.ui.screens.probe_options import ParametersModal
 from gpuwatch.ui.screens.probes import ProbesScreen
 from gpuwatch.ui.tables.probe_bars import bar_lines
-from gpuwatch.ui.tables.probe_rows import Config, Earlier, Group, fitted, place
-from gpuwatch.ui.widgets.paint import Painted
+from gpuwatch.ui.tables.probe_table_rows import Config, Earlier, Group, fitted, place
+from gpuwatch.ui.widgets.painted_pane import Painted
 from tests.terminal import family
 from tests.ui import machines
 from tests.ui.conftest import Stage

@@ -19,7 +19,7 @@ from gpuwatch.ui.details.process_settings import settings_of
 from gpuwatch.ui.screens.process import ProcessScreen
 from gpuwatch.ui.screens.signal_sheet import SignalSheet
 from gpuwatch.ui.widgets.graphs import step
-from gpuwatch.ui.widgets.paint import Painted
+from gpuwatch.ui.widgets.painted_pane import Painted
 from tests.ui import machines
 from tests.ui.conftest import Stage
 from tests.ui.people import details_of

@@ -26,7 +26,7 @@ from gpuwatch.ui.screens import gpu
 from gpuwatch.ui.screens.tab import TabScreen
 from gpuwatch.ui.settings.actions import REPLAY
 from gpuwatch.ui.settings.tabs import TABS
-from gpuwatch.ui.widgets.paint import Painted
+from gpuwatch.ui.widgets.painted_pane import Painted
 from tests.recording.days import day
 from tests.recording.recordings import BEGIN, Growing, later, recorded, troubled, with_gap
 from tests.ui.conftest import Stage

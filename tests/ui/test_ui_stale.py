@@ -7,7 +7,7 @@ from textual.color import Color
 
 from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.ui.drawing.theme import known_themes
-from gpuwatch.ui.widgets.paint import READABLE, contrast
+from gpuwatch.ui.widgets.painted_pane import READABLE, contrast
 from tests.ui import machines
 from tests.ui.conftest import Stage
 

@@ -21,7 +21,7 @@ from gpuwatch.ui.screens.help_sheet import HelpSheet
 from gpuwatch.ui.screens.lines_modal import LinesModal
 from gpuwatch.ui.settings.tabs import TABS, labels
 from gpuwatch.ui.tables.device_facts import SHORT_TITLES
-from gpuwatch.ui.widgets.paint import Painted
+from gpuwatch.ui.widgets.painted_pane import Painted
 from tests.ui import machines
 from tests.ui.conftest import Stage
 from tests.ui.probe_bench import HIDDEN, Bench, run_of

@@ -30,7 +30,7 @@ from gpuwatch.sim.machine import SimMachine
 from gpuwatch.ui.app import GpuwatchApp
 from gpuwatch.ui.drawing.lines import Line
 from gpuwatch.ui.widgets import textual_internals
-from gpuwatch.ui.widgets.paint import Painted
+from gpuwatch.ui.widgets.painted_pane import Painted
 from tests.screen import Screen
 from tests.terminal import Terminal
 from tests.ui import machines
@@ -295,7 +295,7 @@ import textual.drivers.linux_driver
 sys.modules["textual._parser"] = sys.modules["textual._xterm_parser"] = None
 from gpuwatch.ui.drawing.lines import Line
 from gpuwatch.ui.widgets import textual_internals
-from gpuwatch.ui.widgets.paint import Painted
+from gpuwatch.ui.widgets.painted_pane import Painted
 textual_internals.internal = lambda owner, name, kind: None
 import gpuwatch.ui.startup.terminal_driver as driver
 del sys.modules["textual._parser"], sys.modules["textual._xterm_parser"]

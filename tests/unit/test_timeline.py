@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuwatch.core.model.snapshot import Host, MigInstance, Snapshot
-from gpuwatch.machine.collector.wire import Receiver
+from gpuwatch.machine.collector.collector_frames import Receiver
 from gpuwatch.machine.history.frames import KEY, FrameEncoder
 from gpuwatch.machine.history.metric_series import History
 from gpuwatch.machine.history.timeline import LEVELS, MOST_BYTES, Timeline

@@ -27,7 +27,7 @@ from gpuwatch.core.model.run import Outcome, Run
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.trials import EndedBy
 from gpuwatch.experiment.probing import guard
-from gpuwatch.experiment.probing.ending import AFTER_SIGINT, Ending
+from gpuwatch.experiment.probing.end_program import AFTER_SIGINT, Ending
 from gpuwatch.experiment.probing.environment_settings import environment_settings
 from gpuwatch.experiment.probing.event_state import Applied, EventState, StepCount
 from gpuwatch.experiment.probing.guard_reports import GuardReports

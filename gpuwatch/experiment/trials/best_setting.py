@@ -11,15 +11,9 @@ from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.findings import CAUSES
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.trials import Answer, Trial
-from gpuwatch.experiment.trials.speed_spread import step_time
-from gpuwatch.experiment.trials.trial_summary import (
-    SAME_MEMORY,
-    Summary,
-    apart,
-    recorded_profiles,
-    speed_against,
-    summaries,
-)
+from gpuwatch.experiment.trials.speed_comparison import apart, speed_against
+from gpuwatch.experiment.trials.step_times import step_time
+from gpuwatch.experiment.trials.trial_summary import SAME_MEMORY, Summary, recorded_profiles, summaries
 
 _NAMES = 4
 _TRIFLE = 0.01

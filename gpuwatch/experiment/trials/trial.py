@@ -20,7 +20,7 @@ from gpuwatch.experiment.probing.guarded_program import GuardedProgram, Options
 from gpuwatch.experiment.probing.watch import Measured, Watch
 from gpuwatch.experiment.trials.plan import LEAST_SECONDS, STEADY_SECONDS, Configuration, Rule, filled_in
 from gpuwatch.experiment.trials.settings import Setting, made_by_program
-from gpuwatch.experiment.trials.speed_spread import is_steady, median_step
+from gpuwatch.experiment.trials.step_times import is_steady, median_step
 from gpuwatch.experiment.trials.trial_setup import Begun, Feed, TrialSetup
 from gpuwatch.experiment.trials.trial_summary import PASSED
 from gpuwatch.explain.diagnosis.runs.finish_run import complete

@@ -21,7 +21,7 @@ from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.last_lines import KERAS, WORKED
 from gpuwatch.explain.logs.program_starts import LogReader, follows
 from gpuwatch.explain.logs.run_summary import without_summaries
-from gpuwatch.explain.traces.smi_query import SmiQueryReader
+from gpuwatch.explain.traces.smi_q import SmiQueryReader
 
 _ENDS_ALL = 16
 """Empty lines after which no message goes on."""

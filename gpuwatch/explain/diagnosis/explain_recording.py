@@ -14,7 +14,7 @@ from gpuwatch.core.model.run import Oom
 from gpuwatch.explain.diagnosis.explain import explanation
 from gpuwatch.explain.diagnosis.rule_registry import error_of, note_of, warning_of
 from gpuwatch.explain.logs.facts import LogFacts
-from gpuwatch.explain.traces import dcgm_diagnostic, plain_pickle, pprof, torch_timeline, xplane
+from gpuwatch.explain.traces import dcgm_diagnostic, plain_pickle, pprof, torch_memory_timeline, xplane
 from gpuwatch.explain.traces.broken_recording import BrokenRecording
 from gpuwatch.explain.traces.largest_holder import held_most
 from gpuwatch.explain.traces.memory_profiles import of_tensorflow, of_torch
@@ -35,7 +35,10 @@ _SOFTWARE = frozenset({"deployment", "software"})
 _KINDS: dict[FileKind, tuple[Callable[[bytes], bool], Callable[[bytes], Iterable[MemoryProfile]] | None]] = {
     "TensorFlow profile": (xplane.is_xplane, lambda content: of_tensorflow([(content, 0.0, None)])),
     "PyTorch snapshot": (plain_pickle.is_pickle, of_torch),
-    "PyTorch memory timeline": (torch_timeline.is_timeline, lambda content: [torch_timeline.profile(content)]),
+    "PyTorch memory timeline": (
+        torch_memory_timeline.is_timeline,
+        lambda content: [torch_memory_timeline.profile(content)],
+    ),
     "JAX memory profile": (pprof.is_pprof, pprof.profiles),
     "DCGM diagnostic": (dcgm_diagnostic.is_diagnostic, None),
 }

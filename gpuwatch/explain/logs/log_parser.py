@@ -14,7 +14,7 @@ from collections.abc import Iterable
 
 from gpuwatch.core.formatting.text import bounded
 from gpuwatch.core.model.run import Oom
-from gpuwatch.explain.logs import dcgm_metrics, last_lines, nvidia_smi, pytorch, tensorflow_oom, topics
+from gpuwatch.explain.logs import bfc_allocator_oom, dcgm_metrics, last_lines, nvidia_smi, pytorch, topics
 from gpuwatch.explain.logs.exceptions import TRACEBACK, ExceptionFinder, is_error
 from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.failed_items import FailedItems
@@ -56,7 +56,7 @@ class LogParser:
     def __init__(self, lines_before: int = 0) -> None:
         self._facts = LogFacts(lines=lines_before)
         self._placements = PlacementCounter()
-        self._ooms = tensorflow_oom.OomCollector()
+        self._ooms = bfc_allocator_oom.OomCollector()
         self._memo: dict[str, tuple[str, str] | list[str] | int | None] = {}
         self._shapes: dict[bytes, int] = {}
         """Kind of message by its text without digits."""
@@ -249,7 +249,7 @@ class LogParser:
         if message.startswith("before computing ") and self._placements.copied(message):
             return True
         kind = self._shapes.get(message.encode("utf-8", "replace").translate(None, _DIGITS))
-        if kind == _REFUSAL and (refused := tensorflow_oom.refused_bytes(message)) is not None:
+        if kind == _REFUSAL and (refused := bfc_allocator_oom.refused_bytes(message)) is not None:
             self._facts.refusals.add(refused)
             return True
         return kind == _NOTHING
@@ -344,7 +344,7 @@ class LogParser:
             action = self._placements.executing(message)
         elif source in ("placer", "simple_placer") and self._placements.node(message):
             pass
-        elif (refused := tensorflow_oom.refused_bytes(message)) is not None:
+        elif (refused := bfc_allocator_oom.refused_bytes(message)) is not None:
             self._refused(line, refused)
             action = refused
             self._remember(tail.encode("utf-8", "replace").translate(None, _DIGITS), _REFUSAL)
@@ -368,7 +368,7 @@ class LogParser:
             elif "is not a failure" in message:
                 self._facts.note("memory.not-a-failure", line)
             return
-        if tensorflow_oom.begins_dump(message) and self._ooms.orphan(writer(line)):
+        if bfc_allocator_oom.begins_dump(message) and self._ooms.orphan(writer(line)):
             self._facts.note("memory.oom", line)
         self._ooms.dump_line(message, writer(line))
 

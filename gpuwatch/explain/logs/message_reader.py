@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import islice
 
 from gpuwatch.core.model.run import DeviceMapping, Oom
-from gpuwatch.explain.logs import cuda_errors, devices, last_lines, other_ooms, pytorch, tensorflow_oom, topics
+from gpuwatch.explain.logs import bfc_allocator_oom, cuda_errors, devices, last_lines, other_ooms, pytorch, topics
 from gpuwatch.explain.logs.exceptions import is_error
 from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.framework_words import FRAMEWORK_WORDS
@@ -38,7 +38,7 @@ class MessageReader:
     """Takes messages; what they say goes into ``facts``, ``ooms`` and ``units``, which the parser of the log owns."""
 
     def __init__(
-        self, facts: LogFacts, ooms: tensorflow_oom.OomCollector, units: OpenUnits, last: Sequence[str]
+        self, facts: LogFacts, ooms: bfc_allocator_oom.OomCollector, units: OpenUnits, last: Sequence[str]
     ) -> None:
         """``last``: the last lines of the log, the current one included."""
         self._facts, self._ooms, self._units, self._last = facts, ooms, units, last
@@ -156,7 +156,7 @@ class MessageReader:
             or "OUT OF MEMORY" in message
             or "ErrorOutOfMemory" in message
             or "ErrorMemoryAllocation" in message
-            or tensorflow_oom.elsewhere(message)
+            or bfc_allocator_oom.elsewhere(message)
         ):
             self._memory(source, line, message)
             known = True

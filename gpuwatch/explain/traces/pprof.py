@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.model.memory_profile import Group, MemoryHolderOp, MemoryProfile
 from gpuwatch.explain.traces.broken_recording import BrokenRecording
+from gpuwatch.explain.traces.protobuf_wire import BYTES, VARINT, fields, signed, text, varint
 from gpuwatch.explain.traces.torch_stacks import MOST_FRAMES, Stacks
-from gpuwatch.explain.traces.wire import BYTES, VARINT, fields, signed, text, varint
 
 MOST_SAMPLES = 500_000
 _MOST_FRAMES_READ = 20_000_000

@@ -18,7 +18,7 @@ from typing import Protocol
 from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.core.formatting.suggest import did_you_mean
 from gpuwatch.fleet.cluster.node_lines import NOT_THERE
-from gpuwatch.fleet.cluster.ssh import EXIT_SSH, ssh_command, ssh_failure, ssh_hosts
+from gpuwatch.fleet.cluster.ssh_command import EXIT_SSH, ssh_command, ssh_failure, ssh_hosts
 
 _MOST_LOCAL = 64
 _THIS = (sys.executable, "-m", "gpuwatch")

@@ -22,10 +22,10 @@ from gpuwatch.core.formatting.units import UNKNOWN, size
 from gpuwatch.core.model.comparison import Comparison, OddFact
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Device, Snapshot
-from gpuwatch.experiment.trials.speed_spread import step_time
+from gpuwatch.experiment.trials.step_times import step_time
 from gpuwatch.share.reports import comparable_runs
 from gpuwatch.share.reports.content import clean
-from gpuwatch.share.reports.tables import device_map
+from gpuwatch.share.reports.run_tables import device_map
 
 FEWEST = 4
 """Nodes that must be equal before one of them can be odd."""

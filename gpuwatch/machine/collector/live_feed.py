@@ -20,6 +20,16 @@ import msgspec
 
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.machine.collector.collector_frames import (
+    FAILURE,
+    PREVIEW,
+    SOURCE,
+    Receiver,
+    Settings,
+    Source,
+    note,
+    source_of,
+)
 from gpuwatch.machine.collector.collector_process import (
     CRASHES,
     HANGS_AFTER,
@@ -35,7 +45,6 @@ from gpuwatch.machine.collector.collector_process import (
 from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.machine.collector.forked_collector import ForkedProcess
 from gpuwatch.machine.collector.host_access import LocalHost
-from gpuwatch.machine.collector.wire import FAILURE, PREVIEW, SOURCE, Receiver, Settings, Source, note, source_of
 from gpuwatch.machine.sources import procfs
 from gpuwatch.machine.sources.driver_calls import CallPage
 
@@ -394,7 +403,7 @@ class LiveFeed:
 
     def _look_at_host(self) -> None:
         """Reads the host here, without the driver, while the driver blocks the collector."""
-        from gpuwatch.machine.collector.rows import host_snapshot  # most dashboards never need it
+        from gpuwatch.machine.collector.process_rows import host_snapshot  # most dashboards never need it
         from gpuwatch.machine.sources.host import HostReader, ProcessTable
 
         if self._host is None:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
 from gpuwatch.machine.collector.cpu_programs import CpuPrograms
-from gpuwatch.machine.collector.rows import same, sees
+from gpuwatch.machine.collector.process_rows import same, sees
 from gpuwatch.machine.history.sample_chunks import MappedRows
 from gpuwatch.machine.sources.host import DENIED, ProcessTable
 from gpuwatch.machine.sources.missing_process import HIDDEN

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.machine.collector.wire import Source
+from gpuwatch.machine.collector.collector_frames import Source
 from gpuwatch.machine.history.frames import DamagedData
 from gpuwatch.machine.recording.running_recorders import RunningRecorder, running
 from gpuwatch.machine.sources.base import SeenDevice

@@ -1,7 +1,7 @@
 """The collector's process: samples at an interval and writes snapshots to stdout.
 
-The format is described in :mod:`gpuwatch.machine.collector.wire`. Commands come on stdin, one JSON object per line
-(``{"interval": 1.0}``); the process exits at end of file, so that it never outlives the program that started it.
+The format is described in :mod:`gpuwatch.machine.collector.collector_frames`. Commands come on stdin, one JSON object
+per line (``{"interval": 1.0}``); the process exits at end of file, so it never outlives the program that started it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.machine.collector.wire import FAILURE, PREVIEW, SOURCE, Settings, Source, note
+from gpuwatch.machine.collector.collector_frames import FAILURE, PREVIEW, SOURCE, Settings, Source, note
 from gpuwatch.machine.history.frames import FrameEncoder, encoded, framed
 from gpuwatch.machine.sources import driver_calls
 

@@ -38,8 +38,8 @@ class Format:
 
 FORMATS: tuple[Format, ...] = (
     Format("perfetto", (".pftrace", ".perfetto-trace"), "perfetto_trace", binary=True),
-    Format("parquet", (".parquet",), "parquet_table", binary=True, needs="pyarrow", extra="parquet"),
-    Format("csv", (".csv",), "csv_table"),
+    Format("parquet", (".parquet",), "parquet_writer", binary=True, needs="pyarrow", extra="parquet"),
+    Format("csv", (".csv",), "csv_writer"),
     Format("ndjson", (".ndjson", ".jsonl"), "json_lines"),
     Format("openmetrics", (".om", ".prom"), "openmetrics_text"),
 )

@@ -1,7 +1,7 @@
 """Writes protobuf's wire format (https://protobuf.dev/programming-guides/encoding).
 
-:mod:`gpuwatch.explain.traces.wire` reads it. A message is the concatenation of its fields: these functions return bytes
-to be joined.
+:mod:`gpuwatch.explain.traces.protobuf_wire` reads it. A message is the concatenation of its fields: these functions
+return bytes to be joined.
 """
 
 from __future__ import annotations

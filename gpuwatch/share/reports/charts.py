@@ -10,7 +10,7 @@ from gpuwatch.core.formatting.units import memory, per_second, size
 from gpuwatch.core.model.doctor import Check
 from gpuwatch.core.model.run import Run, Throughput
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
-from gpuwatch.experiment.trials.speed_spread import speed, step_time, wide
+from gpuwatch.experiment.trials.step_times import speed, step_time, wide
 from gpuwatch.share.reports.chart_data import Bars, Marks, Part, Row
 from gpuwatch.share.reports.content import clean
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from gpuwatch.core.model.run import Run
-from gpuwatch.experiment.trials.speed_spread import unproven
+from gpuwatch.experiment.trials.speed_comparison import unproven
 from gpuwatch.explain.logs.line_text import device as device_name
 from gpuwatch.share.reports.content import clean
 

@@ -11,7 +11,7 @@ from gpuwatch.core.formatting.text import shorten
 from gpuwatch.core.model.comparison import Comparison
 from gpuwatch.core.model.findings import SEVERITY_ORDER
 from gpuwatch.core.model.run import Run
-from gpuwatch.experiment.trials.speed_spread import wide
+from gpuwatch.experiment.trials.step_times import wide
 from gpuwatch.share.reports import charts, cluster_content
 from gpuwatch.share.reports.comparable_runs import gpus, is_program
 from gpuwatch.share.reports.conclusion import conclusion, failed

@@ -11,7 +11,7 @@ from gpuwatch.core.model.comparison import Comparison
 from gpuwatch.core.model.findings import CAUSES
 from gpuwatch.core.model.run import Run
 from gpuwatch.experiment.trials.best_setting import listed, small
-from gpuwatch.experiment.trials.speed_spread import speed, wide
+from gpuwatch.experiment.trials.step_times import speed, wide
 from gpuwatch.experiment.trials.trial_summary import SAME_MEMORY
 from gpuwatch.share.reports import comparable_runs
 from gpuwatch.share.reports.content import clean

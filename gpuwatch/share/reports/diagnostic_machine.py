@@ -12,7 +12,7 @@ from gpuwatch.share.reports import charts
 from gpuwatch.share.reports.content import Table, clean, columns, variable_value
 from gpuwatch.share.reports.diagnostic_story import name_of, nvml_silent, short_command, utc
 from gpuwatch.share.reports.doctor_content import GROUPS, check_row
-from gpuwatch.share.reports.tables import first_columns, short_device
+from gpuwatch.share.reports.run_tables import first_columns, short_device
 
 _EFFECTS = {
     "effect": "● has effect",

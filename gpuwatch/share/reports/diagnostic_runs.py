@@ -17,7 +17,7 @@ from gpuwatch.share.reports.comparison_content import comparison_table
 from gpuwatch.share.reports.content import Content, Table, clean
 from gpuwatch.share.reports.diagnostic_story import age, ended, name_of, over_at, utc
 from gpuwatch.share.reports.raw_lines import readable
-from gpuwatch.share.reports.tables import cut, device_map, fallback_table, oom_table, said_once
+from gpuwatch.share.reports.run_tables import cut, device_map, fallback_table, oom_table, said_once
 
 _RAW = 60
 _LOGS = 8

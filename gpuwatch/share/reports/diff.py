@@ -10,7 +10,7 @@ from gpuwatch.core.model.diff import Change, Diff, FactChange, FindingChange, Nu
 from gpuwatch.core.model.findings import CAUSES, SEVERITY_ORDER
 from gpuwatch.core.model.metrics import Unit
 from gpuwatch.core.model.run import Run
-from gpuwatch.experiment.trials.speed_spread import step_time
+from gpuwatch.experiment.trials.step_times import step_time
 from gpuwatch.experiment.trials.trial_summary import SAME_MEMORY
 from gpuwatch.share.reports import comparable_runs, diff_memory
 from gpuwatch.share.reports.content import SIMULATED_MACHINE, Content, Table, clean

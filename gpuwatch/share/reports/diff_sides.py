@@ -25,7 +25,7 @@ from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.share.reports import comparable_runs, run_content
 from gpuwatch.share.reports.content import clean
 from gpuwatch.share.reports.doctor_content import MARKS
-from gpuwatch.share.reports.tables import device_map, short_device
+from gpuwatch.share.reports.run_tables import device_map, short_device
 
 Comparable = Diagnostic | Doctor | Run | Snapshot
 

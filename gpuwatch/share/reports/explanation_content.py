@@ -8,10 +8,9 @@ from gpuwatch.core.model.explanation import Explanation
 from gpuwatch.core.model.findings import CAUSES, SEVERITY_ORDER, Finding
 from gpuwatch.explain.traces.largest_holder import held_most
 from gpuwatch.share.reports.content import STATES, Content, Table, clean, clean_finding
-from gpuwatch.share.reports.ledger import profiles_table
 from gpuwatch.share.reports.memory_content import held_most_fact, memory_profile_tables
-from gpuwatch.share.reports.snapshot_content import device_tables
-from gpuwatch.share.reports.tables import (
+from gpuwatch.share.reports.run_memory import profiles_table
+from gpuwatch.share.reports.run_tables import (
     cut,
     device_map_table,
     error_table,
@@ -20,6 +19,7 @@ from gpuwatch.share.reports.tables import (
     placement_table,
     said_once,
 )
+from gpuwatch.share.reports.snapshot_content import device_tables
 
 _SHOWN = 100
 """Characters of the last line in a sentence."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.suggest import did_you_mean
 from gpuwatch.core.formatting.text import harmless
-from gpuwatch.share.reports.writing import is_special, terminal_columns, write_text
+from gpuwatch.share.reports.write_file import is_special, terminal_columns, write_text
 
 if TYPE_CHECKING:
     from gpuwatch.core.model.codec import Document

@@ -11,7 +11,7 @@ from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.formatting.units import UNKNOWN, flops, per_second, percent, rate, size
 from gpuwatch.core.model.findings import SEVERITY_ORDER
 from gpuwatch.core.model.run import PEAK, DeviceMemory, Placement, Run, RunProcess, Setting, Throughput
-from gpuwatch.experiment.trials.speed_spread import SCATTER, speed, step_time, wide
+from gpuwatch.experiment.trials.step_times import SCATTER, speed, step_time, wide
 from gpuwatch.explain.diagnosis.rules.waiting import uneven_step
 from gpuwatch.explain.logs.line_text import device as device_name
 from gpuwatch.share.reports import charts
@@ -28,9 +28,9 @@ from gpuwatch.share.reports.content import (
     columns,
     variable_value,
 )
-from gpuwatch.share.reports.ledger import memory_table, results_table, several, used_no_gpu, workers_table
 from gpuwatch.share.reports.memory_content import held_most_fact, memory_profile_tables
-from gpuwatch.share.reports.tables import (
+from gpuwatch.share.reports.run_memory import memory_table, results_table, several, used_no_gpu, workers_table
+from gpuwatch.share.reports.run_tables import (
     copy_table,
     coverage_text,
     device_map,

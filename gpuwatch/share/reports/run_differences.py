@@ -9,12 +9,13 @@ from gpuwatch.core.formatting.units import UNKNOWN, size
 from gpuwatch.core.model.comparison import Difference
 from gpuwatch.core.model.findings import SEVERITY_ORDER, Finding
 from gpuwatch.core.model.run import Run, Setting
-from gpuwatch.experiment.trials.speed_spread import speed, unproven
+from gpuwatch.experiment.trials.speed_comparison import unproven
+from gpuwatch.experiment.trials.step_times import speed
 from gpuwatch.experiment.trials.trial_summary import SAME_MEMORY
 from gpuwatch.explain.logs.line_text import source_message
 from gpuwatch.share.reports import comparable_runs, run_content
 from gpuwatch.share.reports.content import clean
-from gpuwatch.share.reports.tables import device_map
+from gpuwatch.share.reports.run_tables import device_map
 
 _UNKNOWN = {UNKNOWN, f"driver {UNKNOWN}"}
 _LOG_CHARS = 110

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Sequence
 from gpuwatch.core.formatting.units import UNKNOWN, percent, size
 from gpuwatch.core.model.comparison import Comparison
 from gpuwatch.core.model.run import Run
-from gpuwatch.experiment.trials.speed_spread import speed, wide
+from gpuwatch.experiment.trials.step_times import speed, wide
 from gpuwatch.share.reports import comparable_runs, run_content
 from gpuwatch.share.reports.content import clean
 from gpuwatch.share.reports.run_differences import differences
-from gpuwatch.share.reports.tables import device_map
+from gpuwatch.share.reports.run_tables import device_map
 
 Column = tuple[str, str, Callable[[Run], str]]
 """Id, heading, and the cell of a run; unknown is a dash."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuwatch.core.formatting.links import file_url
+from gpuwatch.core.formatting.hyperlinks import file_url
 from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Problem, Snapshot

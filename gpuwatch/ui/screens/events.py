@@ -22,7 +22,7 @@ from gpuwatch.ui.drawing.wrapping import Lines, fitted, wrapped
 from gpuwatch.ui.screens.filterable import FilterableScreen
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.tables.filter_language import WordFilter
-from gpuwatch.ui.widgets.paint import Line
+from gpuwatch.ui.widgets.painted_pane import Line
 from gpuwatch.ui.widgets.scroll_list import NO_MATCH, WAITING, ItemList, LazyLines, Text
 
 _WIDE = 160

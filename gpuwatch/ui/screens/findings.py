@@ -20,7 +20,7 @@ from gpuwatch.ui.screens.filterable import FilterableScreen
 from gpuwatch.ui.screens.finding_sheets import CauseSheet, EvidenceModal, cause_head, folded_page
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.tables.filter_language import WordFilter
-from gpuwatch.ui.widgets.paint import Line
+from gpuwatch.ui.widgets.painted_pane import Line
 from gpuwatch.ui.widgets.scroll_list import NO_MATCH, WAITING, ItemList, Text
 
 _WIDE = 160

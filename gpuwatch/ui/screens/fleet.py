@@ -14,7 +14,7 @@ from gpuwatch.ui.settings.actions import NOT_IN_FLEET, bindings
 from gpuwatch.ui.tables.fleet_columns import BY_ID, COLUMNS
 from gpuwatch.ui.tables.fleet_filter import EXAMPLES, FleetFilter, parse
 from gpuwatch.ui.widgets.host_table import HostTable
-from gpuwatch.ui.widgets.strips import Strip
+from gpuwatch.ui.widgets.one_line_panes import Strip
 
 if TYPE_CHECKING:
     from gpuwatch.ui.fleet_app import FleetApp

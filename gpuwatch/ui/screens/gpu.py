@@ -19,15 +19,15 @@ from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.drawing.wrapping import Lines
 from gpuwatch.ui.panes.no_gpu import no_gpu_lines
 from gpuwatch.ui.screens.filterable import FilterableScreen
-from gpuwatch.ui.screens.process_rows import ProcessRowsScreen
+from gpuwatch.ui.screens.process_actions import ProcessRowsScreen
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.settings.tabs import number_of
 from gpuwatch.ui.tables.device_facts import clock_note, finding_mark, holder_note, state_note
 from gpuwatch.ui.tables.reading_groups import STARTED, Row, energy_rows
+from gpuwatch.ui.widgets.gpu_readings import Readings, granted_lines
 from gpuwatch.ui.widgets.graphs import Graphs, device_graphs
-from gpuwatch.ui.widgets.paint import Painted
+from gpuwatch.ui.widgets.painted_pane import Painted
 from gpuwatch.ui.widgets.process_table import ProcessTable
-from gpuwatch.ui.widgets.readings import Readings, granted_lines
 from gpuwatch.ui.widgets.scroll_list import Sections
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from textual.geometry import Region
 from textual.widgets import Static
 
 from gpuwatch.ui.screens.lines_modal import Modal
-from gpuwatch.ui.widgets.paint import Painted
+from gpuwatch.ui.widgets.painted_pane import Painted
 
 if TYPE_CHECKING:
     from gpuwatch.core.model.snapshot import Device

@@ -14,7 +14,7 @@ from textual.screen import ModalScreen
 
 from gpuwatch.ui.drawing.wrapping import Lines, fitted, pointed, wrapped
 from gpuwatch.ui.settings.tabs import TABS
-from gpuwatch.ui.widgets.paint import Line, Painted
+from gpuwatch.ui.widgets.painted_pane import Line, Painted
 
 Result = TypeVar("Result")
 MOVES = (

@@ -14,7 +14,7 @@ from gpuwatch.ui.panes.gpu_grid import planned
 from gpuwatch.ui.panes.headline import host_line
 from gpuwatch.ui.panes.no_gpu import SHAPE, no_gpu_height, offers_simulation
 from gpuwatch.ui.screens.filterable import FilterBarScreen
-from gpuwatch.ui.screens.process_rows import ProcessRowsScreen
+from gpuwatch.ui.screens.process_actions import ProcessRowsScreen
 from gpuwatch.ui.screens.tab import TabScreen
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.tables.columns import COLUMNS
@@ -22,8 +22,8 @@ from gpuwatch.ui.tables.filter import Filter, field, parse
 from gpuwatch.ui.tables.gpu_order import ORDERS
 from gpuwatch.ui.tables.totals import NO_JOB, job_of, user_of
 from gpuwatch.ui.widgets.gpu_pane import GpuPane
+from gpuwatch.ui.widgets.one_line_panes import AnswerStrip, Strip
 from gpuwatch.ui.widgets.process_table import ProcessTable
-from gpuwatch.ui.widgets.strips import AnswerStrip, Strip
 
 if TYPE_CHECKING:
     from gpuwatch.ui.widgets.user_table import UserTable
@@ -203,14 +203,14 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
         self.processes.sort_by(self.processes.sort_column)
 
     def action_choose_fields(self) -> None:
-        from gpuwatch.ui.screens.chooser import fields_of
+        from gpuwatch.ui.screens.column_chooser import fields_of
 
         self.open_chooser(
             "GPU fields", "gpu_fields", lambda chosen: fields_of(self._snapshot, self.gpus.fields_on_screen, chosen)
         )
 
     def action_choose_graphs(self) -> None:
-        from gpuwatch.ui.screens.chooser import graphs_of
+        from gpuwatch.ui.screens.column_chooser import graphs_of
 
         self.open_chooser(
             "Graphs of GPUs",

@@ -19,7 +19,7 @@ from gpuwatch.session.probe_batch import WORKLOADS
 from gpuwatch.session.probe_runs import Parameters
 from gpuwatch.ui.screens.lines_modal import Modal
 from gpuwatch.ui.settings.preferences import InvalidValue
-from gpuwatch.ui.widgets.paint import Line, Painted
+from gpuwatch.ui.widgets.painted_pane import Line, Painted
 
 _FIELDS = (
     ("workload", "Workload", "the configuration's own; " + " ".join(WORKLOADS)),

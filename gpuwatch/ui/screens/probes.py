@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from gpuwatch.core.errors import GpuwatchError
-from gpuwatch.core.formatting.links import file_url
+from gpuwatch.core.formatting.hyperlinks import file_url
 from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.model.comparison import Comparison
 from gpuwatch.core.model.run import Run
@@ -25,11 +25,11 @@ from gpuwatch.ui.drawing.wrapping import wrapped
 from gpuwatch.ui.screens.filterable import FilterableScreen
 from gpuwatch.ui.tables.filter_language import WordFilter
 from gpuwatch.ui.tables.probe_bars import bar_lines
-from gpuwatch.ui.tables.probe_rows import GROUP_WORDS, Config, Earlier, Group, rows_of
-from gpuwatch.ui.widgets.paint import Line, Painted, Span
-from gpuwatch.ui.widgets.probe_live import ProbeDetails
+from gpuwatch.ui.tables.probe_table_rows import GROUP_WORDS, Config, Earlier, Group, rows_of
+from gpuwatch.ui.widgets.one_line_panes import Strip
+from gpuwatch.ui.widgets.painted_pane import Line, Painted, Span
 from gpuwatch.ui.widgets.probe_table import ProbeTable
-from gpuwatch.ui.widgets.strips import Strip
+from gpuwatch.ui.widgets.running_probe import ProbeDetails
 
 _BAR = 12
 _TALL = 30
@@ -341,7 +341,7 @@ class ProbesScreen(FilterableScreen):
 
     def command(self) -> list[str]:
         """The selected configurations, or the one under the cursor, with their parameters."""
-        from gpuwatch.ui.details.command_lines import probe_command, simulated
+        from gpuwatch.ui.details.equivalent_commands import probe_command, simulated
 
         probe_runs = self.probe_runs
         wanted = probe_runs.chosen or set(self._under_cursor())

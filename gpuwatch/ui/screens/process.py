@@ -20,12 +20,12 @@ from gpuwatch.ui.drawing.clock import clock
 from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.drawing.wrapping import Lines
 from gpuwatch.ui.screens.filterable import FilterableScreen
-from gpuwatch.ui.screens.process_rows import ask_signal
+from gpuwatch.ui.screens.process_actions import ask_signal
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.settings.tabs import number_of
 from gpuwatch.ui.tables.columns import BY_ID, in_order, on_cpu
 from gpuwatch.ui.widgets.graphs import Graphs, process_graphs
-from gpuwatch.ui.widgets.paint import Line, Painted, Span
+from gpuwatch.ui.widgets.painted_pane import Line, Painted, Span
 from gpuwatch.ui.widgets.scroll_list import WAITING, Sections
 
 _AGAIN = 10.0
@@ -124,7 +124,7 @@ class ProcessScreen(FilterableScreen):
     def _device_lines(self, who: Identity, rows: tuple[Process, ...], details: Details | None, view: View) -> Lines:
         """Its device map; for a framework program on no GPU, why."""
         if rows and on_cpu(rows[0]):
-            from gpuwatch.ui.details.cpu_lines import cpu_lines
+            from gpuwatch.ui.details.why_on_cpu import cpu_lines
 
             return cpu_lines(rows[0], view, details)
         return facts.map_lines(rows, view, self.numbers if self._details_of == who else ())
@@ -248,7 +248,7 @@ class ProcessScreen(FilterableScreen):
         """For a framework program on no GPU: the run that says why. Else as in the base."""
         rows = self.rows
         if rows and on_cpu(rows[0]):
-            from gpuwatch.ui.details.cpu_lines import placement_command
+            from gpuwatch.ui.details.why_on_cpu import placement_command
 
             return placement_command(rows[0])
         return super().command()

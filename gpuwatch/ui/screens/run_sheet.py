@@ -11,7 +11,7 @@ from gpuwatch.ui.details.finding_lines import lines_of
 from gpuwatch.ui.drawing.cells import left, right, width_of
 from gpuwatch.ui.drawing.wrapping import Lines
 from gpuwatch.ui.screens.lines_modal import LinesModal
-from gpuwatch.ui.widgets.paint import Span
+from gpuwatch.ui.widgets.painted_pane import Span
 from gpuwatch.ui.widgets.probe_table import STATE_INKS
 
 _FIRST = ("Device map", "Settings", "Fallbacks", "Out of memory", "Errors")

@@ -21,7 +21,7 @@ from gpuwatch.ui.drawing.clock import clock
 from gpuwatch.ui.drawing.layout import MIN_HEIGHT, MIN_WIDTH
 from gpuwatch.ui.panes.key_line import KEYS_BESIDE, key_line
 from gpuwatch.ui.settings.actions import REPLAY, bindings, replay_bindings
-from gpuwatch.ui.widgets.strips import KeyLine, TooSmall, TopLine
+from gpuwatch.ui.widgets.one_line_panes import KeyLine, TooSmall, TopLine
 
 if TYPE_CHECKING:
     from gpuwatch.machine.history.machine_event import MachineEvent
@@ -243,7 +243,7 @@ class TabScreen(Screen[None]):
         """The arguments of ``gpuwatch`` that show this, or repeat it."""
         from dataclasses import replace
 
-        from gpuwatch.ui.details.command_lines import dashboard_command, replay_command, simulated
+        from gpuwatch.ui.details.equivalent_commands import dashboard_command, replay_command, simulated
 
         if self.gpuwatch.where:  # a host of a list is opened from the list
             return list(self.gpuwatch.where)
@@ -350,7 +350,7 @@ class TabScreen(Screen[None]):
         self.app.push_screen(HelpSheet(self.TAB, self.gpuwatch.key_name, replay=self.gpuwatch.session.recorded))
 
     def action_save_settings(self) -> None:
-        from gpuwatch.ui.screens.settings_sheet import save_settings
+        from gpuwatch.ui.screens.save_preferences import save_settings
 
         save_settings(self.gpuwatch, self.say)
 

@@ -14,7 +14,7 @@ from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.text import printable
 from gpuwatch.machine.recording.time_expressions import moment, shown
 from gpuwatch.ui.screens.lines_modal import Modal
-from gpuwatch.ui.widgets.paint import Line, Painted
+from gpuwatch.ui.widgets.painted_pane import Line, Painted
 
 
 class TimePrompt(Modal[float]):

@@ -10,7 +10,7 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from gpuwatch.ui.drawing.cells import right, width_of
-from gpuwatch.ui.widgets.paint import Line, Painted
+from gpuwatch.ui.widgets.painted_pane import Line, Painted
 from gpuwatch.ui.widgets.preferences_app import key_name
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from gpuwatch.ui.panes.no_gpu import no_gpu_lines
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.tables.gpu_fields import ALL, known_fields, shown_fields
 from gpuwatch.ui.tables.gpu_order import GpuChoice, SteadyOrder, with_devices
-from gpuwatch.ui.widgets.paint import JumpRow, Painted
+from gpuwatch.ui.widgets.painted_pane import JumpRow, Painted
 from gpuwatch.ui.widgets.preferences_app import preferences_of
 
 _MOVE_ON = 5.0

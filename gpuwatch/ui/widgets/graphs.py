@@ -19,7 +19,7 @@ from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.drawing.trend import axis_of, axis_text, braille, recent
 from gpuwatch.ui.tables.gpu_fields import GRAPHS
 from gpuwatch.ui.tables.load_levels import Thresholds, bar_ink, mark, rank
-from gpuwatch.ui.widgets.paint import Line, Painted, Span
+from gpuwatch.ui.widgets.painted_pane import Line, Painted, Span
 
 _GIB = 1024**3
 _NARROW = 44

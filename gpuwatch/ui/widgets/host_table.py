@@ -12,7 +12,7 @@ from gpuwatch.ui.panes.fleet_lines import header, host_line
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.tables.fleet_columns import Placed, in_order, place
 from gpuwatch.ui.tables.fleet_filter import FleetFilter, matches
-from gpuwatch.ui.widgets.paint import Line
+from gpuwatch.ui.widgets.painted_pane import Line
 from gpuwatch.ui.widgets.scroll_list import ItemList, LazyLines, filtered_title
 
 

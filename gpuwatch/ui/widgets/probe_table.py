@@ -15,8 +15,8 @@ from gpuwatch.share.reports.runs_side_by_side import cells
 from gpuwatch.ui.drawing.cells import left, right, width_of
 from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.settings.actions import bindings
-from gpuwatch.ui.tables.probe_rows import MARKS, Config, Earlier, Group, Placed, Row, age, fitted, place
-from gpuwatch.ui.widgets.paint import Line
+from gpuwatch.ui.tables.probe_table_rows import MARKS, Config, Earlier, Group, Placed, Row, age, fitted, place
+from gpuwatch.ui.widgets.painted_pane import Line
 from gpuwatch.ui.widgets.scroll_list import NO_MATCH, ItemList
 
 STATE_INKS = {"ok": "ok", "info": "text", "warning": "warning", "error": "error", "skipped": "dim"}

@@ -51,7 +51,7 @@ from gpuwatch.ui.tables.columns import (
 from gpuwatch.ui.tables.device_facts import memory_without_processes, owners
 from gpuwatch.ui.tables.filter import Filter, FilterError, parse
 from gpuwatch.ui.tables.tree import Branch, branches
-from gpuwatch.ui.widgets.paint import JumpRow
+from gpuwatch.ui.widgets.painted_pane import JumpRow
 from gpuwatch.ui.widgets.preferences_app import preferences_of
 from gpuwatch.ui.widgets.scroll_list import ItemList
 

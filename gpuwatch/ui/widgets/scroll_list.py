@@ -13,7 +13,7 @@ from gpuwatch.ui.drawing.frame import frame, thumb
 from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.drawing.wrapping import Lines, wrapped
 from gpuwatch.ui.tables.filter_language import WordFilter
-from gpuwatch.ui.widgets.paint import JumpRow, Line, Painted, Span
+from gpuwatch.ui.widgets.painted_pane import JumpRow, Line, Painted, Span
 
 Item = TypeVar("Item")
 WAITING = Line((("  ◌ ", "dim"), ("waiting for the driver's first answer", "dim")))

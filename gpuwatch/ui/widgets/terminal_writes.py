@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from textual.app import App
     from textual.screen import Screen
 
-    from gpuwatch.ui.widgets.paint import Painted
+    from gpuwatch.ui.widgets.painted_pane import Painted
 
 _PROBE = "x"
 _COLORED = re.compile(r"\x1b\[0;(38;[\d;]*?);(48;[\d;]*)m")

@@ -19,7 +19,7 @@ from gpuwatch.ui.drawing.lines import Line, Span
 from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.drawing.wrapping import shortened
 from gpuwatch.ui.settings.actions import bindings
-from gpuwatch.ui.widgets.strips import Strip
+from gpuwatch.ui.widgets.one_line_panes import Strip
 
 _LEAST = 12
 """Minimum cells of a track."""

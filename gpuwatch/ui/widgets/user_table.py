@@ -13,7 +13,7 @@ from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.tables.columns import short_job, unexplained_of
 from gpuwatch.ui.tables.filter import Filter
 from gpuwatch.ui.tables.totals import NO_JOB, Total, job_of, totals, unexplained, user_of
-from gpuwatch.ui.widgets.paint import Line
+from gpuwatch.ui.widgets.painted_pane import Line
 from gpuwatch.ui.widgets.scroll_list import ItemList, filtered_title
 
 _GIB = 1024**3

@@ -16,7 +16,7 @@ from gpuwatch.core.model.visibility import read_visible
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.reference.advice import advice
 from gpuwatch.explain.diagnosis.rule_registry import error_of, finding, rule
-from gpuwatch.explain.diagnosis.rules.build import complains, ended_the_work
+from gpuwatch.explain.diagnosis.rules.framework_build import complains, ended_the_work
 from gpuwatch.explain.diagnosis.rules.message_meanings import table
 from gpuwatch.explain.diagnosis.rules.simulation import says_limit
 from gpuwatch.explain.logs import cuda_errors, last_lines

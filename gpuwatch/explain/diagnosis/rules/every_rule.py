@@ -5,11 +5,11 @@
 from __future__ import annotations
 
 from gpuwatch.explain.diagnosis.rules import (
-    build,
     child_processes,
     compatibility,
     configuration,
     driver,
+    framework_build,
     idle,
     kernels,
     log_statements,

@@ -30,9 +30,9 @@ from gpuwatch.explain.diagnosis.reference.advice import framework_of, memory_act
 from gpuwatch.explain.diagnosis.rule_registry import error_of, finding, no_problem, rule
 from gpuwatch.explain.diagnosis.rules.message_meanings import named, table
 from gpuwatch.explain.diagnosis.rules.phrasing import at
+from gpuwatch.explain.logs.bfc_allocator_oom import same_request
 from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.line_text import device as device_name
-from gpuwatch.explain.logs.tensorflow_oom import same_request
 from gpuwatch.explain.traces.largest_holder import held_most
 
 ACTIONS = {row.key: row.action for row in table("memory")} | {"memory.other-process": ANYWHERE}

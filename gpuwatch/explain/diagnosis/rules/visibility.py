@@ -11,8 +11,8 @@ from gpuwatch.core.model.run import INHERITED
 from gpuwatch.core.model.visibility import MIG_PREFIX, VisibleList, read_visible
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import error_of, finding, note_of, rule, warning_of
-from gpuwatch.explain.diagnosis.rules.build import complains
 from gpuwatch.explain.diagnosis.rules.driver import blames_script, blames_visibility
+from gpuwatch.explain.diagnosis.rules.framework_build import complains
 from gpuwatch.explain.diagnosis.rules.program_errors import stated_error
 from gpuwatch.explain.logs.facts import LogFacts
 

@@ -29,7 +29,7 @@ from gpuwatch.core.model.trials import Experiment, Trial
 from gpuwatch.core.model.usage import Usage
 from gpuwatch.explain.traces.largest_holder import held_most
 from gpuwatch.share.reports import run_content
-from gpuwatch.share.reports.tables import device_map
+from gpuwatch.share.reports.run_tables import device_map
 
 _DEVICE_FIELDS = ("index", "uuid", "name", "pci_bus_id", "simulated", "state")
 _MIG_FIELDS = ("mig_instance", "mig_profile")

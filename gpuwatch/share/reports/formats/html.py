@@ -18,9 +18,9 @@ from gpuwatch.core.model.run import Run
 from gpuwatch.share.reports.commands import command, parts
 from gpuwatch.share.reports.content import GLYPHS, sentence_case
 from gpuwatch.share.reports.document import content_of
-from gpuwatch.share.reports.formats.areas import memory_areas
-from gpuwatch.share.reports.formats.chart import memory_chart
-from gpuwatch.share.reports.formats.graphs import period_graphs
+from gpuwatch.share.reports.formats.gpu_graphs import period_graphs
+from gpuwatch.share.reports.formats.memory_areas import memory_areas
+from gpuwatch.share.reports.formats.memory_timeline import memory_chart
 
 _BREAKS = re.compile(r"(?<=\w[_=/,→.])(?=[^\s\d])")
 _HERE = Path(__file__).parent

@@ -1,4 +1,4 @@
-"""Throughput as text, with its spread; and when a measurement of step times has seen enough of them."""
+"""Step times: their median and spread, as numbers and as text, and when enough of them were measured."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WIDE = 0.10
 SCATTER = "▲ step times vary by more than 10 %: this speed is unreliable"
 _Z = 1.96
 """Quantile of the normal distribution for 95 %."""
-_LEAST = 6
+_MIN_STEPS = 6
 """Fewer values have no pair of ranks that holds the median with 95 %."""
 _LONG, _WAITS, _EVEN = 2.0, 6, 0.5
 """A wait is this many times the mean; so many come again; the median is below this share of the mean then."""
@@ -51,16 +51,6 @@ def wide(throughput: Throughput | None) -> bool:
     return throughput.p90_step_seconds - throughput.p10_step_seconds > WIDE * throughput.median_step_seconds
 
 
-def unproven(throughput: Throughput, other: Throughput, *, simulated: bool) -> str:
-    """Why two speeds of the same work cannot be compared; empty if they can."""
-    if simulated:
-        return "speeds not compared, as simulated GPUs compute on this computer's CPU"
-    if wide(throughput) or wide(other):
-        return "speeds not compared, as step times vary by more than 10 %"
-    apart = throughput.p90_step_seconds < other.p10_step_seconds or other.p90_step_seconds < throughput.p10_step_seconds
-    return "" if apart else "same speed within noise"
-
-
 def _with_their_waits(times: Sequence[float]) -> Sequence[float]:
     """Mean times of the steps from one wait to the next, if most steps only queue work for the GPU; else as they are.
 
@@ -83,7 +73,7 @@ def median_step(times: Sequence[float]) -> StepTime | None:
     """
     ordered = sorted(_with_their_waits(times))
     count = len(ordered)
-    if count < _LEAST:
+    if count < _MIN_STEPS:
         return None
     half = _Z * math.sqrt(count) / 2
     low = max(math.floor(count / 2 - half), 1)
@@ -98,3 +88,8 @@ def is_steady(time: StepTime | None) -> bool:
     if time is None or time.median_seconds <= 0:
         return False
     return time.high_seconds - time.low_seconds <= 2 * STEADY * time.median_seconds
+
+
+def spread(time: StepTime) -> float:
+    """Half the interval, as a share of the median."""
+    return (time.high_seconds - time.low_seconds) / 2 / time.median_seconds if time.median_seconds > 0 else 0.0

@@ -15,9 +15,9 @@ from gpuwatch.ui.drawing.lines import Span
 from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.tables.filter_language import WordFilter
-from gpuwatch.ui.tables.probe_rows import age
+from gpuwatch.ui.tables.probe_table_rows import age
 from gpuwatch.ui.tables.reading_groups import Row, Table, row_lines, table_of
-from gpuwatch.ui.widgets.paint import Line
+from gpuwatch.ui.widgets.painted_pane import Line
 from gpuwatch.ui.widgets.preferences_app import key_name
 from gpuwatch.ui.widgets.scroll_list import ScrollList
 

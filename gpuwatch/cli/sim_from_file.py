@@ -94,8 +94,8 @@ def _document(path: Path) -> Snapshot:
 
 
 def _printed(path: Path) -> Snapshot:
-    from gpuwatch.cli.log_lines import lines_of
-    from gpuwatch.explain.traces.smi_query import SmiQueryReader
+    from gpuwatch.cli.read_log import lines_of
+    from gpuwatch.explain.traces.smi_q import SmiQueryReader
 
     reader = SmiQueryReader()
     with path.open("rb") as file:

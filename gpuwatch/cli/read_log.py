@@ -22,7 +22,7 @@ from gpuwatch.core.formatting.terminal import file_name
 from gpuwatch.core.formatting.text import bounded
 
 if TYPE_CHECKING:
-    from gpuwatch.cli.follow_input import InputFollower
+    from gpuwatch.cli.follow_log import InputFollower
 
 _PIECE = 1 << 18
 

@@ -1,6 +1,6 @@
 """``nvidia-smi -q`` and ``-q -x`` in a file or log, as a snapshot of the machine.
 
-Both print the same tree, as indented text or as XML, with names that differ by driver: :mod:`.smi_query_fields` has
+Both print the same tree, as indented text or as XML, with names that differ by driver: :mod:`.smi_q_fields` has
 them. The XML is read tag by tag: no entity is expanded and nothing is fetched. What says N/A is missing, never 0.
 Layouts: drivers 515 to 610.
 """
@@ -18,7 +18,7 @@ from gpuwatch.core.formatting.text import whole_number
 from gpuwatch.core.model.metrics import BY_ID, Unit
 from gpuwatch.core.model.reading import Missing, Value
 from gpuwatch.core.model.snapshot import MIG_READINGS, Device, Driver, Host, MigInstance, Process, Snapshot
-from gpuwatch.explain.traces.smi_query_fields import FIELDS, NAMES, PARTS, REASON, REASONS, SUMS, VERBATIM
+from gpuwatch.explain.traces.smi_q_fields import FIELDS, NAMES, PARTS, REASON, REASONS, SUMS, VERBATIM
 
 _MOST_GPUS, _MOST_ROWS, _MOST_FIELDS = 256, 2000, 1500
 _LONGEST, _MOST_DEPTH = reader_limits.NVIDIA_SMI.bytes, reader_limits.NVIDIA_SMI.depth

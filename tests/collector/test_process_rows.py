@@ -15,7 +15,7 @@ import pytest
 from gpuwatch.core.model.codec import from_json, to_json
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.machine.collector.rows import ProcessRows
+from gpuwatch.machine.collector.process_rows import ProcessRows
 from gpuwatch.machine.sources.base import GpuProcess, SourceDevice, Utilization
 from gpuwatch.machine.sources.host import ProcessTable
 from tests.diagnosis.watching import gpu, program, sample
@@ -114,7 +114,7 @@ def test_a_process_that_hidepid_hides_is_not_taken_for_another_container_s(
 def test_a_row_has_since_when_its_process_is_idle(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the driver's samples of each process; where it has none, by who else computes there, or that nobody does."""
     clock = [1000.0]
-    monkeypatch.setattr("gpuwatch.machine.collector.rows.time.time", lambda: clock[0])
+    monkeypatch.setattr("gpuwatch.machine.collector.process_rows.time.time", lambda: clock[0])
     rows = ProcessRows(ProcessTable())
     device = SourceDevice(0, "GPU-0", "x", "0000:01:00.0", "9.0")
     both = [GpuProcess(pid, "C", 1 << 30) for pid in (4_200_001, 4_200_002)]
@@ -162,7 +162,7 @@ def test_another_process_s_activity_does_not_end_the_idle_time(
 ) -> None:
     """The device's utilization is there before the first sample of who computes, and lingers when that one is gone."""
     clock = [1000.0]
-    monkeypatch.setattr("gpuwatch.machine.collector.rows.time.time", lambda: clock[0])
+    monkeypatch.setattr("gpuwatch.machine.collector.process_rows.time.time", lambda: clock[0])
     rows = ProcessRows(ProcessTable())
     device = SourceDevice(0, "GPU-0", "x", "0000:01:00.0", "9.0")
     holder, probe = (GpuProcess(pid, "C", 1 << 30) for pid in (4_200_001, 4_200_002))

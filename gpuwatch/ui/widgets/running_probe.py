@@ -10,7 +10,7 @@ from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.drawing.trend import buckets
 from gpuwatch.ui.drawing.wrapping import Lines
 from gpuwatch.ui.widgets.graphs import Graph
-from gpuwatch.ui.widgets.paint import Line
+from gpuwatch.ui.widgets.painted_pane import Line
 from gpuwatch.ui.widgets.scroll_list import Text
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from gpuwatch.core.formatting.durations import seconds
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.run import MemoryPoint, Run
 from gpuwatch.share.reports.charts import moved
-from gpuwatch.share.reports.ledger import several
+from gpuwatch.share.reports.run_memory import several
 
 _WIDTH, _HEIGHT = 860, 230
 _LEFT, _RIGHT, _TOP, _BOTTOM = 74, 14, 30, 30

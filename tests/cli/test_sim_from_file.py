@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from gpuwatch import sim
-from gpuwatch.cli.machine_file import _snapshot, machine_of
+from gpuwatch.cli.sim_from_file import _snapshot, machine_of
 from gpuwatch.core.model.codec import from_json
 from gpuwatch.core.model.metrics import METRICS, Lane
 from gpuwatch.core.model.snapshot import Device, MigInstance, Snapshot

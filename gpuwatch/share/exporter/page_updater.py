@@ -24,7 +24,7 @@ _ALIKE = 5.0
 """Seconds by which the times may differ at which two collectors received the same error."""
 
 
-class Publisher:
+class PageUpdater:
     """A feed, and the page of its newest sample."""
 
     def __init__(

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from gpuwatch.core.formatting.units import UNKNOWN, size
 from gpuwatch.core.model.memory_profile import MemoryProfile
 from gpuwatch.core.model.run import DeviceMemory, Run, Worker
-from gpuwatch.experiment.trials.speed_spread import speed, unproven
+from gpuwatch.experiment.trials.speed_comparison import unproven
+from gpuwatch.experiment.trials.step_times import speed
 from gpuwatch.explain.logs.line_text import device as device_name
 from gpuwatch.share.reports.chart_data import Bars, Kind, Part
 from gpuwatch.share.reports.chart_data import Row as Bar

@@ -20,7 +20,7 @@ from gpuwatch.core.model.run import (
 )
 from gpuwatch.explain.logs.line_text import device as _device_name
 from gpuwatch.share.reports.content import Table, clean, columns
-from gpuwatch.share.reports.ledger import expectation, expected
+from gpuwatch.share.reports.run_memory import expectation, expected
 
 _ROWS = 40
 """Longer tables end in "… and n more": a log can have hundreds of ops."""

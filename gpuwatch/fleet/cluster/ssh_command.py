@@ -8,82 +8,10 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-from gpuwatch.core import reader_limits
 from gpuwatch.core.errors import UsageError
-
-MOST_HOSTS = 4096
-"""A longer list is a mistake, such as ``n[1-1000000]``."""
-
-_MOST_BRACKETS = 8
-"""In one name."""
-
-_BRACKETS = re.compile(r"\[([^\[\]]*)\]")
-_RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
-
-
-def parse_hosts(text: str) -> list[str]:
-    """The hosts in their order, each once.
-
-    ``01-10`` keeps its leading zeros. Names are not looked at: what a launcher accepts as one, it checks itself.
-
-    Raises:
-        UsageError: an empty list or name, brackets that are no ranges, or more than :data:`MOST_HOSTS` hosts.
-    """
-    if len(text) > reader_limits.HOSTS.bytes:
-        raise UsageError(f"the list of hosts is longer than {reader_limits.HOSTS.most}")
-    hosts: dict[str, None] = {}
-    made = 0
-    for pattern in _parts(text):
-        if not pattern:
-            what = "the list of hosts is empty" if not text.strip(" ,") else f"an empty name in the hosts {text[:80]!r}"
-            raise UsageError(what, hint="for example a,b,c or n[1-4]")
-        if pattern.count("[") > _MOST_BRACKETS:
-            raise UsageError(f"too many brackets in {pattern[:80]!r}", hint="for example rack[1-2]-n[1-16]")
-        for host in _expanded(pattern):
-            hosts[host] = None
-            made += 1  # repeated ones, too: n[1,1,1]n[1,1,1] makes nine
-            if made > MOST_HOSTS:
-                raise UsageError(f"{pattern[:80]!r} makes more than {MOST_HOSTS} hosts", hint="for example n[1-64]")
-    return list(hosts)
-
-
-def _parts(text: str) -> list[str]:
-    """The patterns between commas that are not in brackets."""
-    parts, depth, start = [], 0, 0
-    for position, character in enumerate(text):
-        depth += (character == "[") - (character == "]")
-        if depth not in (0, 1):
-            break
-        if character == "," and not depth:
-            parts.append(text[start:position].strip())
-            start = position + 1
-    if depth:
-        raise UsageError(f"brackets do not match in the hosts {text[:80]!r}", hint="for example n[1-4]")
-    return [*parts, text[start:].strip()]
-
-
-def _expanded(pattern: str) -> Iterator[str]:
-    found = _BRACKETS.search(pattern)
-    if found is None:
-        yield pattern
-        return
-    head, tail = pattern[: found.start()], pattern[found.end() :]
-    for number in _numbers(found[1], pattern):
-        for rest in _expanded(tail):
-            yield f"{head}{number}{rest}"
-
-
-def _numbers(ranges: str, pattern: str) -> Iterator[str]:
-    for text in ranges.split(","):
-        found = _RANGE.fullmatch(text.strip())
-        if found is None or (found[2] is not None and int(found[2]) < int(found[1])):
-            raise UsageError(f"{ranges[:40]!r} in {pattern[:80]!r} is no range of numbers", hint="for example n[1-4,7]")
-        first, last = found[1], found[2] or found[1]
-        for number in range(int(first), int(last) + 1):
-            yield str(number).zfill(len(first))
-
+from gpuwatch.fleet.cluster.host_list import parse_hosts
 
 CONNECT_SECONDS = 10
 """How long a host has to accept the connection and to identify itself."""
@@ -99,7 +27,7 @@ def ssh_hosts(text: str) -> list[str]:
     """The hosts of ``a,me@b,n[1-3],c:2222``: names, addresses or hosts of ``~/.ssh/config``, each once.
 
     Raises:
-        UsageError: a list or a name that is none; one that begins with ``-`` would be an option of ``ssh``.
+        UsageError: not a list of hosts or not a host; a name that begins with ``-`` would be an option of ``ssh``.
     """
     hosts = parse_hosts(text)
     for host in hosts:
@@ -132,7 +60,7 @@ def ssh_command(host: str, command: Sequence[str], *, options: Sequence[str] = (
         *("-o", "ForwardAgent=no"),
         *("-o", "ForwardX11=no"),
         *("-o", "PermitLocalCommand=no"),
-        *("-o", "LogLevel=ERROR"),  # banners are no errors
+        *("-o", "LogLevel=ERROR"),  # banners are not errors
         *port,
         *options,
         "--",

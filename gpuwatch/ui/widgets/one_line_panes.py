@@ -14,7 +14,7 @@ from gpuwatch.ui.panes.headline import top_line
 from gpuwatch.ui.panes.small_terminal import tiny_lines
 from gpuwatch.ui.settings.actions import Action, bindings
 from gpuwatch.ui.settings.tabs import TABS
-from gpuwatch.ui.widgets.paint import JumpRow, Line, Painted
+from gpuwatch.ui.widgets.painted_pane import JumpRow, Line, Painted
 
 
 class Strip(Painted):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.cli.output import file_shown, with_links
-from gpuwatch.core.formatting.links import file_url, may_link
+from gpuwatch.core.formatting.hyperlinks import file_url, may_link
 from gpuwatch.core.model.findings import CAUSES
 from gpuwatch.explain.diagnosis.reference.cause_pages import page_path
 

@@ -10,7 +10,7 @@ import pytest
 
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.explain.diagnosis.explain import explain
-from gpuwatch.explain.traces.smi_query import SmiQueryReader
+from gpuwatch.explain.traces.smi_q import SmiQueryReader
 from tests.conftest import gpuwatch
 
 CAPTURES = Path(__file__).resolve().parents[3] / "shared" / "captures"

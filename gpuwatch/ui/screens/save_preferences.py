@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from gpuwatch.core.errors import GpuwatchError
-from gpuwatch.core.formatting.links import home_short
+from gpuwatch.core.formatting.hyperlinks import home_short
 from gpuwatch.core.formatting.text import printable
 from gpuwatch.ui.drawing.wrapping import Lines
 from gpuwatch.ui.screens.lines_modal import LinesModal

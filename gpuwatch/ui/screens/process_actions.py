@@ -15,7 +15,7 @@ from gpuwatch.ui.widgets.process_table import ProcessTable
 
 if TYPE_CHECKING:
     from gpuwatch.machine.sources.process_signals import Outcome
-    from gpuwatch.ui.screens.chooser import Choice
+    from gpuwatch.ui.screens.column_chooser import Choice
 
 READ_ONLY = "signals are disabled: gpuwatch was started with --read-only"
 _NOBODY = "no visible process owns this memory"
@@ -84,14 +84,14 @@ class ProcessRowsScreen(TabScreen):
 
     def open_chooser(self, title: str, setting: str, choices: Callable[[Sequence[str]], list[Choice]]) -> None:
         """Opens the chooser of a setting; ``choices``: all there are, and which are hidden of those that are chosen."""
-        from gpuwatch.ui.screens.chooser import Chooser
+        from gpuwatch.ui.screens.column_chooser import Chooser
 
         app = self.gpuwatch
         chosen, default = (getattr(preferences, setting) for preferences in (app.preferences, Preferences()))
         self.app.push_screen(Chooser(title, chosen, default, choices, lambda chosen: app.prefer(**{setting: chosen})))
 
     def action_choose_columns(self) -> None:
-        from gpuwatch.ui.screens.chooser import columns_of
+        from gpuwatch.ui.screens.column_chooser import columns_of
 
         self.open_chooser(
             "Process columns",

@@ -13,19 +13,19 @@ from gpuwatch.core.model.xids import Xid
 from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.share import openmetrics as names
 from gpuwatch.share.exporter.job_map import JobMap
-from gpuwatch.share.exporter.publisher import STALE, Publisher
+from gpuwatch.share.exporter.page_updater import STALE, PageUpdater
 from tests.exporter.machines import AT, OPTIONS, device, names_of, one, process, snapshot
 from tests.ui.feed import FakeFeed
 
 
 class Harness:
-    """A publisher and its feed, whose clocks are set by hand."""
+    """A updater and its feed, whose clocks are set by hand."""
 
     def __init__(self, job_map: JobMap | None = None) -> None:
         self.now = AT.timestamp()
         self.feed = FakeFeed()
         self.said: list[str] = []
-        self.publisher = Publisher(
+        self.updater = PageUpdater(
             self.feed,
             OPTIONS,
             job_map=job_map,
@@ -36,33 +36,33 @@ class Harness:
 
     def give(self, sample: Snapshot) -> None:
         self.feed.push(replace(sample, taken_at=datetime.datetime.fromtimestamp(self.now, datetime.UTC)))
-        self.publisher.look()
+        self.updater.look()
 
     def wait(self, seconds: float, **status: object) -> None:
         """Time passes, with this status of the feed."""
         self.now += seconds
         self.feed.state = FeedStatus(**({"state": "ok"} | status))  # type: ignore[arg-type]
-        self.publisher.look()
+        self.updater.look()
 
     def samples(self) -> dict[str, str]:
-        lines = self.publisher.page.body("plain").decode().splitlines()
+        lines = self.updater.page.body("plain").decode().splitlines()
         return {key: number for line in lines if line[0] != "#" for key, _, number in [line.rpartition(" ")]}
 
 
 def test_before_the_first_sample_nothing_is_claimed() -> None:
     harness = Harness()
-    harness.publisher.look()
+    harness.updater.look()
     assert names_of(harness.samples()) == {names.BUILD.sample, names.REPLACED.sample}
 
 
 def test_one_page_for_one_sample() -> None:
     harness = Harness()
     harness.give(snapshot(device()))
-    page = harness.publisher.page
+    page = harness.updater.page
     harness.wait(1)
-    assert harness.publisher.page is page
+    assert harness.updater.page is page
     harness.give(snapshot(device()))
-    assert harness.publisher.page is not page
+    assert harness.updater.page is not page
 
 
 def test_a_hang_is_told_with_the_age_and_then_without_readings() -> None:
@@ -129,14 +129,14 @@ def test_a_job_map_that_cannot_be_written_is_said_once(tmp_path: Path) -> None:
 def test_it_runs_until_it_is_stopped(tmp_path: Path) -> None:
     harness = Harness(JobMap(tmp_path))
     ticks = threading.Event()
-    runner = threading.Thread(target=harness.publisher.run, args=(ticks.set,))
+    runner = threading.Thread(target=harness.updater.run, args=(ticks.set,))
     runner.start()
     gpu = device()
     while not harness.feed.started:
         pass
     harness.feed.push(snapshot(gpu, processes=(process(1, gpu, container="slurm job 7"),)))
     assert ticks.wait(10)
-    harness.publisher.stop()
+    harness.updater.stop()
     runner.join(10)
     assert not runner.is_alive()
     assert harness.feed.stopped == 1

@@ -16,7 +16,7 @@ from gpuwatch.ui.drawing.wrapping import Lines
 from gpuwatch.ui.screens.lines_modal import LinesModal, Sheet
 from gpuwatch.ui.tables import columns as rows
 from gpuwatch.ui.tables import gpu_fields
-from gpuwatch.ui.widgets.paint import Line, Span
+from gpuwatch.ui.widgets.painted_pane import Line, Span
 
 _KEYS = "space on/off  Shift+↑↓ move  D default  type a name  Esc done"
 
