@@ -61,8 +61,8 @@ def test_a_column_appears_only_where_the_runs_differ_in_it(column: str, changes:
 
 def test_best_and_worst_of_comparable_runs_are_marked_in_every_format_for_people() -> None:
     document = compare([timed("slow", 0.004, held=20 * GIB), timed("middle", 0.003), timed("fast", 0.002, held=GIB)])
-    assert document.best == {"steps_per_second": "fast", "seen_by_nvml": "fast"}
-    assert document.worst == {"steps_per_second": "slow", "seen_by_nvml": "slow"}
+    assert document.best_run == {"steps_per_second": 2, "seen_by_nvml": 2}
+    assert document.worst_run == {"steps_per_second": 0, "seen_by_nvml": 0}
     for name in ("text", "markdown", "html"):
         drawn = render(document, name, width=200)
         assert "★ 500" in drawn
@@ -84,7 +84,7 @@ def test_a_run_of_other_work_or_another_kind_of_device_is_never_best(changes: di
     fields = {"throughput": speed(0.0001), **changes}
     document = compare([timed("a", 0.004), timed("b", 0.003), timed("odd", **fields)])
     assert document.comparable == (0, 1)
-    assert document.best["steps_per_second"] == "b"
+    assert document.best_run["steps_per_second"] == 1
     assert any("not with odd" in note for note in document.notes)
     assert "°" in render(document, "text", width=220)
 
@@ -281,7 +281,7 @@ def test_differences_besides_the_setting_are_named() -> None:
     assert "peeds not comparable (in a TF1 session, not eagerly)" in in_session.text
     assert "times as" not in in_session.text
     assert "tensorflow 2.16.2 instead of tensorflow 2.21.0" in other_version.text
-    assert compare([default, timed("fraction", throughput=session)]).best == {}
+    assert compare([default, timed("fraction", throughput=session)]).best_run == {}
 
 
 def test_what_a_probe_only_noted_is_not_asked_for() -> None:

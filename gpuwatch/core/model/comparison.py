@@ -90,11 +90,8 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", 
 
     runs: tuple[Run, ...]
     columns: tuple[str, ...]
-    best: dict[str, str]
-    """The best configuration of each column, among the comparable runs."""
-    worst: dict[str, str] = {}
     best_run: dict[str, int] = {}
-    """The same by index in ``runs``: a configuration can occur more than once."""
+    """Column to the run that is best in it among the comparable runs, by index in ``runs``."""
     worst_run: dict[str, int] = {}
     comparable: tuple[int, ...] = ()
     """Runs whose speeds may be compared: one workload, size, type and kind of device."""

@@ -199,7 +199,6 @@ FIELDS: dict[str, str] = {
     "workers": "Processes that shared the device or worked together.",
     "workload": "Name of the work that was done.",
     "workload_parameters": "Sizes of the work, by name.",
-    "worst": "Column to the configuration that is worst in it.",
     "worst_run": "Column to the run that is worst in it, by index in `runs`.",
 }
 _ROLE = re.compile(r":\w+:`~?([^`]+)`")

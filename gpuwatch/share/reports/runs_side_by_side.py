@@ -80,8 +80,6 @@ def compare(runs: Sequence[Run]) -> Comparison:
     return Comparison(
         runs=tuple(runs),
         columns=_columns(runs),
-        best={column: runs[index].config for column, index in best.items()},
-        worst={column: runs[index].config for column, index in worst.items()},
         best_run=best,
         worst_run=worst,
         comparable=group,

@@ -41,7 +41,8 @@ class ProbeTable(ItemList[Row]):
 
     def show(self, rows: list[Row], comparison: Comparison, *, doing: str, now: float) -> None:
         """Shows rows; the cursor stays with its row."""
-        self._best, self._activity, self._now = comparison.best, doing, now
+        self._best = {column: comparison.runs[index].config for column, index in comparison.best_run.items()}
+        self._activity, self._now = doing, now
         self._marks = {id(run): speed_marks(comparison, index) for index, run in enumerate(comparison.runs)}
         self.fill(rows, _key, follow_first=True)
 
