@@ -64,7 +64,7 @@ class Probe:
     # -- reporting ------------------------------------------------------------------------------
 
     def emit(self, kind, **data):
-        """Sends one event (see gpuwatch/core/model/events.py)."""
+        """Sends one event (see gpuwatch/core/model/probe_events.py)."""
         event = {"v": PROTOCOL_VERSION, "seq": self._sequence, "t": time.monotonic(), "kind": kind, "data": data}
         self._sequence += 1
         if self._fd is None:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.sim import build
+from gpuwatch.sim import install_libraries
 from gpuwatch.sim.machine import SimMachine
 from gpuwatch.sim.shape import SimShape
 from tests.fast import fast_ones, forbid_processes
@@ -94,7 +94,7 @@ LONGEST = (
     "tests/ui/test_ui_replay.py",
     "tests/trials/test_largest.py",
     "tests/probing/test_trial.py",
-    "tests/sim/test_build.py",
+    "tests/sim/test_install_libraries.py",
     "tests/guides/test_guides.py",
     "tests/probing/test_program_threads.py",
     "tests/diagnosis/test_conditions_machine.py",
@@ -224,7 +224,7 @@ def sim_machine() -> Iterator[Callable[[str], SimMachine]]:
 @pytest.fixture(scope="session")
 def builds() -> tuple[Path, Path]:
     """The simulated GPUs' libraries of both tiers, in the cache that the tests share."""
-    return build.ensure_built("driver"), build.ensure_built("plugin")
+    return install_libraries.ensure_built("driver"), install_libraries.ensure_built("plugin")
 
 
 def copy_builds(builds: tuple[Path, Path], cache_home: Path) -> None:

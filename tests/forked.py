@@ -28,8 +28,8 @@ from typing import Any, NamedTuple
 
 import gpuwatch
 from gpuwatch.experiment.probing.runner import LOG_ENVIRONMENT
-from gpuwatch.sim.build import Tier, ensure_built
 from gpuwatch.sim.environment import ENV_PLUGIN, entered
+from gpuwatch.sim.install_libraries import Tier, ensure_built
 
 
 class Result(NamedTuple):

@@ -8,7 +8,7 @@ import os
 import re
 import sys
 
-from gpuwatch.core.formatting.terminal import needs_ascii
+from gpuwatch.core.formatting.terminal_support import needs_ascii
 
 _ERRORS = "gpuwatch.signs"
 _ASCII = "gpuwatch-ascii"

@@ -15,7 +15,7 @@ from gpuwatch.cli.progress import progress, progress_wanted
 from gpuwatch.cli.simulation import enter_simulation, sim_option
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.durations import span
-from gpuwatch.core.formatting.terminal import file_name
+from gpuwatch.core.formatting.terminal_support import file_name
 from gpuwatch.core.formatting.units import size
 
 _EXAMPLES = """\b

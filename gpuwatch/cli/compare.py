@@ -9,7 +9,7 @@ import click
 from gpuwatch.cli.output import check_output, output_option, publish, redact_option
 from gpuwatch.cli.saved_document import read_document
 from gpuwatch.core.errors import UsageError
-from gpuwatch.core.formatting.terminal import file_name
+from gpuwatch.core.formatting.terminal_support import file_name
 from gpuwatch.core.model.codec import Document, runs_in
 from gpuwatch.core.model.comparison import Comparison, Node
 from gpuwatch.core.model.run import Run

@@ -44,7 +44,7 @@ def _setting(field: str) -> Callable[[], Mapping[str, str]]:
 
 
 def _filters() -> Mapping[str, str]:
-    from gpuwatch.ui.tables.filter import FIELDS, SIGNS
+    from gpuwatch.ui.tables.process_filter import FIELDS, SIGNS
 
     # Patterns with < and > need quotes, which a completion cannot add around what is typed next.
     return {f"{name}:": "" for name in FIELDS if SIGNS[name] == ":"}

@@ -14,7 +14,7 @@ from gpuwatch.cli import dashboard_prestart as prestart
 from gpuwatch.cli.output import say
 from gpuwatch.cli.simulation import enter_simulation
 from gpuwatch.core.errors import UsageError
-from gpuwatch.core.formatting.terminal import cannot_draw, has_few_colors, needs_ascii
+from gpuwatch.core.formatting.terminal_support import cannot_draw, has_few_colors, needs_ascii
 from gpuwatch.machine.collector.live_feed import LiveFeed
 
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ import click
 from gpuwatch.cli.completion import files
 from gpuwatch.cli.output import check_output, output_option, publish, redact_option
 from gpuwatch.cli.progress import progress
+from gpuwatch.cli.read_trace import recording_at
 from gpuwatch.cli.recording_input import is_recording, recording_of
 from gpuwatch.cli.saved_document import read_document
-from gpuwatch.cli.tool_recording import recording_at
 from gpuwatch.core.errors import EXIT_DIFFERENT, GpuwatchError, UsageError
-from gpuwatch.core.formatting.terminal import file_name
+from gpuwatch.core.formatting.terminal_support import file_name
 from gpuwatch.core.masking.redaction import sendable
 from gpuwatch.core.model.diagnostic import Diagnostic
 from gpuwatch.core.model.doctor import Doctor

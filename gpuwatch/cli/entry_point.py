@@ -7,7 +7,7 @@ import sys
 from typing import NoReturn
 
 from gpuwatch.cli import dashboard_prestart as prestart
-from gpuwatch.machine.sources.locale import undo_coercion
+from gpuwatch.machine.sources.restore_locale import undo_coercion
 
 
 def main() -> NoReturn:

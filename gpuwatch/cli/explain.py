@@ -14,9 +14,9 @@ import click
 from gpuwatch.cli.output import check_output, output_option, publish, redact_option
 from gpuwatch.cli.progress import progress, progress_wanted
 from gpuwatch.cli.read_log import lines_of
-from gpuwatch.cli.tool_recording import recording
+from gpuwatch.cli.read_trace import recording
 from gpuwatch.core.errors import EXIT_FINDING, EXIT_OK, UsageError
-from gpuwatch.core.formatting.terminal import file_name
+from gpuwatch.core.formatting.terminal_support import file_name
 
 if TYPE_CHECKING:
     from gpuwatch.core.model.explanation import Explanation

@@ -14,7 +14,7 @@ from gpuwatch.cli.output import check_output, redact_option, say, say_redacted, 
 from gpuwatch.cli.progress import progress
 from gpuwatch.cli.recording_input import recording_of
 from gpuwatch.core.errors import UsageError
-from gpuwatch.core.formatting.terminal import file_name
+from gpuwatch.core.formatting.terminal_support import file_name
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.run import Run
 from gpuwatch.share.exports import export_formats

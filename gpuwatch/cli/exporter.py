@@ -16,7 +16,7 @@ from gpuwatch.cli.options import asked_gpm, gpm_option
 from gpuwatch.cli.output import say
 from gpuwatch.cli.simulation import enter_simulation, sim_option
 from gpuwatch.core.errors import UsageError
-from gpuwatch.core.formatting.terminal import file_name
+from gpuwatch.core.formatting.terminal_support import file_name
 
 _EXAMPLES = """\b
 Examples:

@@ -18,11 +18,11 @@ from gpuwatch.cli.completion import files
 from gpuwatch.cli.option_types import together
 from gpuwatch.cli.output import say
 from gpuwatch.core.errors import GpuwatchError, UsageError
-from gpuwatch.core.formatting.terminal import has_few_colors, needs_ascii
+from gpuwatch.core.formatting.terminal_support import has_few_colors, needs_ascii
 
 if TYPE_CHECKING:
+    from gpuwatch.fleet.host_poller import FleetSource
     from gpuwatch.fleet.prometheus_api import Prometheus
-    from gpuwatch.fleet.watch import FleetSource
     from gpuwatch.machine.collector.feed import Feed
     from gpuwatch.ui.settings.settings_file import Loaded
     from gpuwatch.ui.tables.fleet_filter import FleetFilter
@@ -210,7 +210,7 @@ def run(settings: Loaded, interval: float | None, asked: Asked, listed: Listed) 
     need_terminal(
         "gpuwatch pick --prometheus or --hosts names a host with free GPUs", "set TERM to that of your terminal"
     )
-    from gpuwatch.fleet.watch import FleetWatch
+    from gpuwatch.fleet.host_poller import FleetWatch
     from gpuwatch.ui.app import run as run_app
     from gpuwatch.ui.fleet_app import FleetApp
 

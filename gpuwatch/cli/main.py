@@ -27,7 +27,7 @@ from gpuwatch.cli.fleet import FLEET_OPTIONS, asked_fleet, fleet_options
 from gpuwatch.cli.options import TAKEN_BEFORE, FiniteRange, alert_options, asked_alerts, asked_gpm, gpm_option
 from gpuwatch.cli.simulation import sim_option
 from gpuwatch.core.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, GpuwatchError, UsageError
-from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.formatting.safe_text import printable
 
 _COMMANDS = {
     "snapshot": Lazy(
@@ -184,7 +184,7 @@ def main() -> NoReturn:
             _say(f"cannot write the output: {why}")
             code = _give_up_output(code)
         else:
-            from gpuwatch.machine.history.crashes import describe
+            from gpuwatch.machine.history.crash_files import describe
 
             _say(*describe(error))
     sys.exit(code if isinstance(code, int) else EXIT_OK)

@@ -13,8 +13,8 @@ import click
 from gpuwatch.cli.option_types import Choice
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.hyperlinks import file_url, linked, may_link
-from gpuwatch.core.formatting.terminal import file_name
-from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.formatting.safe_text import printable
+from gpuwatch.core.formatting.terminal_support import file_name
 from gpuwatch.share.reports.report_formats import BY_NAME, SUFFIXES, format_for, render, write
 from gpuwatch.share.reports.write_file import is_special, unwritable
 

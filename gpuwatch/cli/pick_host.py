@@ -13,13 +13,13 @@ from gpuwatch.cli.fleet import Asked
 from gpuwatch.cli.output import print_document, say
 from gpuwatch.cli.progress import progress
 from gpuwatch.core.errors import EXIT_FAILED, GpuwatchError
-from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.codec import to_json
 from gpuwatch.core.model.fleet import Fleet
 from gpuwatch.core.model.pick import HostPick
 from gpuwatch.fleet.host_choice import pick_host, reasons
-from gpuwatch.fleet.watch import FleetSource
+from gpuwatch.fleet.host_poller import FleetSource
 from gpuwatch.session.free_gpus import Conditions
 
 _POLL_SECONDS = 5.0

@@ -21,7 +21,7 @@ from gpuwatch.cli.run_on_nodes import on_nodes
 from gpuwatch.cli.simulation import enter_simulation, offer_simulation, sim_option, sim_tier_option
 from gpuwatch.core.errors import EXIT_FINDING, EXIT_OK, EXIT_PROBE_BROKEN, UsageError
 from gpuwatch.core.model.codec import to_json
-from gpuwatch.core.model.events import Event
+from gpuwatch.core.model.probe_events import Event
 from gpuwatch.core.model.probe_list import ProbeEntry, ProbeList, RecipeList
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Snapshot

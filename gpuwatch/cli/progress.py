@@ -72,7 +72,7 @@ _shown = False
 @contextmanager
 def compile_notice() -> Iterator[None]:
     """Says when the simulated libraries are compiled, and how long that took; in a pipe too, as it takes a while."""
-    from gpuwatch.sim import build
+    from gpuwatch.sim import install_libraries
 
     began: list[float] = []
 
@@ -81,7 +81,7 @@ def compile_notice() -> Iterator[None]:
             say_line("compiling the simulated GPUs; this is done once and can take a minute")
         began.append(time.monotonic())
 
-    with build.announced(say_compiling):
+    with install_libraries.announced(say_compiling):
         yield
     if began:
         say_line(f"compiled in {time.monotonic() - began[0]:.0f} s")

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Protocol
 from gpuwatch.cli.progress import progress
 from gpuwatch.core import reader_limits
 from gpuwatch.core.errors import UsageError
-from gpuwatch.core.formatting.terminal import file_name
-from gpuwatch.core.formatting.text import bounded
+from gpuwatch.core.formatting.safe_text import bounded
+from gpuwatch.core.formatting.terminal_support import file_name
 
 if TYPE_CHECKING:
     from gpuwatch.cli.follow_log import InputFollower

@@ -22,7 +22,7 @@ from gpuwatch.cli.output import say
 from gpuwatch.cli.progress import progress, progress_wanted
 from gpuwatch.cli.simulation import enter_simulation, sim_option
 from gpuwatch.core.errors import UsageError
-from gpuwatch.core.formatting.terminal import file_name
+from gpuwatch.core.formatting.terminal_support import file_name
 from gpuwatch.core.formatting.units import size
 from gpuwatch.machine.recording import retention
 

@@ -11,8 +11,8 @@ from gpuwatch.cli.output import print_document, redact_option, say, say_redacted
 from gpuwatch.cli.progress import progress
 from gpuwatch.cli.recording_input import recording_of
 from gpuwatch.core.errors import EXIT_FAILED, UsageError
-from gpuwatch.core.formatting.terminal import file_name
-from gpuwatch.core.formatting.text import harmless
+from gpuwatch.core.formatting.safe_text import harmless
+from gpuwatch.core.formatting.terminal_support import file_name
 from gpuwatch.core.model.codec import to_json
 
 _file = click.argument("file", type=click.Path(path_type=Path), shell_complete=files)
@@ -33,7 +33,7 @@ def info(file: Path, as_json: bool) -> None:
 
     When, how much, of which GPUs and processes, with which findings and gaps.
     """
-    from gpuwatch.machine.recording.overview import look_at, overview
+    from gpuwatch.machine.recording.recording_info import look_at, overview
 
     with recording_of(file, empty=True) as recording:
         progress(f"reading {file_name(file)}")
@@ -55,7 +55,7 @@ def check(ctx: click.Context, file: Path, as_json: bool) -> None:
 
     Exits with 0 if everything can be read, and with 1 if something is damaged. Gaps are not damage.
     """
-    from gpuwatch.machine.recording.overview import check_lines, checked
+    from gpuwatch.machine.recording.recording_info import check_lines, checked
 
     progress(f"reading {file_name(file)}")
     report = checked(file)

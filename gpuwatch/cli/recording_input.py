@@ -13,7 +13,7 @@ import click
 
 from gpuwatch.cli.output import say
 from gpuwatch.core.errors import EXIT_FAILED
-from gpuwatch.core.formatting.terminal import file_name
+from gpuwatch.core.formatting.terminal_support import file_name
 
 if TYPE_CHECKING:
     from gpuwatch.machine.recording.reader import Recording

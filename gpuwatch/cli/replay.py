@@ -19,7 +19,7 @@ from gpuwatch.cli.output import say
 from gpuwatch.cli.record import own_recording
 from gpuwatch.cli.recording_input import recording_of
 from gpuwatch.core.errors import UsageError
-from gpuwatch.core.formatting.terminal import file_name, has_few_colors, needs_ascii
+from gpuwatch.core.formatting.terminal_support import file_name, has_few_colors, needs_ascii
 
 _EXAMPLES = """\b
 Examples:

@@ -16,7 +16,7 @@ from gpuwatch.cli.run_on_nodes import on_nodes
 from gpuwatch.cli.saved_document import read_document
 from gpuwatch.cli.simulation import asked_shape, enter_simulation, sim_option
 from gpuwatch.core.errors import UsageError
-from gpuwatch.core.formatting.terminal import file_name
+from gpuwatch.core.formatting.terminal_support import file_name
 from gpuwatch.core.model.codec import Document
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def report(
 
 def _stretch(recording: Recording, since: str | None, until: str | None) -> Document:
     from gpuwatch.machine.recording.time_expressions import moment, since_moment
-    from gpuwatch.session.period import period
+    from gpuwatch.session.recording_period import period
 
     assert recording.begin is not None
     assert recording.end is not None

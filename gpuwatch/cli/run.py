@@ -128,7 +128,7 @@ def run(
         with GuardedProgram(command, options) as program:
             program.start()
             # While the program starts: these imports take longer than everything before.
-            from gpuwatch.experiment.probing.watch import Watch
+            from gpuwatch.experiment.probing.watch_program import Watch
 
             keeper = _Keeper(output, as_json, keep=not no_save, redact=redact)
             with Watch(program, keeper.judge, source=feed, before=before, look=feed.sample_now) as watching:

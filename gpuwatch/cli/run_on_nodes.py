@@ -109,7 +109,7 @@ class _Progress:
         self._done: set[str] = set()
 
     def show(self, replies: Sequence[NodeReply]) -> None:
-        from gpuwatch.core.formatting.text import printable, shorten
+        from gpuwatch.core.formatting.safe_text import printable, shorten
         from gpuwatch.fleet.cluster.fan_out import OPEN
 
         width, height = shutil.get_terminal_size((80, 24))

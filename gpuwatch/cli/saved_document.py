@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gpuwatch.cli.progress import progress
 from gpuwatch.core.errors import UsageError
-from gpuwatch.core.formatting.terminal import file_name
+from gpuwatch.core.formatting.terminal_support import file_name
 from gpuwatch.core.model.codec import Document, NotADocument, read
 
 

@@ -20,7 +20,7 @@ from gpuwatch.core.errors import UsageError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from gpuwatch.sim.build import Tier
+    from gpuwatch.sim.install_libraries import Tier
     from gpuwatch.sim.shape import SimShape
 
 _SHAPE = "gpuwatch.sim.shape"
@@ -151,11 +151,11 @@ def simulated_environment(
 def _tier(asked: str, command: Sequence[str]) -> Tier:
     """``auto`` is the plugin tier, which computes; the driver tier where that cannot work."""
     from gpuwatch.experiment.probing.simulation_tier import plugin_obstacle
-    from gpuwatch.sim import build
+    from gpuwatch.sim import install_libraries
 
     if asked != "auto":
         return "plugin" if asked == "plugin" else "driver"
-    if (error := build.compiler_obstacle()) is not None:
+    if (error := install_libraries.compiler_obstacle()) is not None:
         say(f"gpuwatch: {error.message}; only matrix products are computed ({error.hint})")
         return "driver"
     if obstacle := plugin_obstacle(command):

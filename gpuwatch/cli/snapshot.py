@@ -18,7 +18,7 @@ from gpuwatch.cli.progress import progress
 from gpuwatch.cli.run_on_nodes import on_nodes
 from gpuwatch.cli.simulation import enter_simulation, sim_option
 from gpuwatch.core.errors import EXIT_FAILED, EXIT_OK, UsageError
-from gpuwatch.core.formatting.text import harmless
+from gpuwatch.core.formatting.safe_text import harmless
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.session.single_snapshot import findings, take
 

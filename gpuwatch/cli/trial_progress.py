@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gpuwatch.cli.output import say
 from gpuwatch.cli.progress import progress, progress_lines, progress_wanted
 from gpuwatch.core.formatting.durations import lasted
-from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import per_second, size
 from gpuwatch.core.model.trials import Trial
 from gpuwatch.experiment.trials.trial_setup import Begun, Progress

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from gpuwatch.core.model.trials import Experiment, Trial
     from gpuwatch.experiment.trials.largest_value import Span
     from gpuwatch.experiment.trials.pilot_run import PilotRun
-    from gpuwatch.experiment.trials.plan import Configuration, Rule
-    from gpuwatch.experiment.trials.result import ExperimentResult
-    from gpuwatch.experiment.trials.settings import NotTried, Setting
+    from gpuwatch.experiment.trials.trial_plan import Configuration, Rule
+    from gpuwatch.experiment.trials.trial_settings import NotTried, Setting
     from gpuwatch.experiment.trials.trial_setup import TrialSetup
+    from gpuwatch.experiment.trials.try_result import ExperimentResult
 
 _EXAMPLE = "for example: gpuwatch try -- python train.py"
 
@@ -217,10 +217,10 @@ def _checked(
     **given: Any,
 ) -> _Asked:
     """What was asked for, as far as it can be checked without the machine."""
-    from gpuwatch.experiment.trials import plan
+    from gpuwatch.experiment.trials import trial_plan
     from gpuwatch.experiment.trials.largest_value import parse_span
-    from gpuwatch.experiment.trials.settings import named
     from gpuwatch.experiment.trials.smaller_card import parse_cards
+    from gpuwatch.experiment.trials.trial_settings import named
 
     if not command or not command[0]:
         raise UsageError("no command to run", hint=_EXAMPLE)
@@ -239,11 +239,11 @@ def _checked(
         raise UsageError(f"--success {success}: not a regular expression: {error}") from error
     return _Asked(
         command=command,
-        vary=plan.parse_vary(vary, command),
+        vary=trial_plan.parse_vary(vary, command),
         largest=None if largest is None else parse_span(largest, command),
         own_rule=stop_after is not None or success is not None,
-        rule=plan.parse_rule(stop_after or ("end" if success is not None else "steady")),
-        budget=plan.parse_time(budget, "--budget"),
+        rule=trial_plan.parse_rule(stop_after or ("end" if success is not None else "steady")),
+        budget=trial_plan.parse_time(budget, "--budget"),
         success=pattern,
         fits=() if fits is None else parse_cards(fits),
         **given,
@@ -335,11 +335,11 @@ def _found(setup: TrialSetup, asked: _Asked, rule: Rule) -> ExperimentResult | N
     """What the experiment found; None after ``--plan``."""
     from gpuwatch.core.formatting.durations import lasted
     from gpuwatch.experiment.trials.concurrent_copies import copied
+    from gpuwatch.experiment.trials.interleaved_rounds import compared, not_run
     from gpuwatch.experiment.trials.oom_recovery import recovered
-    from gpuwatch.experiment.trials.plan import configurations
-    from gpuwatch.experiment.trials.rounds import compared, not_run
-    from gpuwatch.experiment.trials.settings import NotTried, Setting, default_set, named, possible
     from gpuwatch.experiment.trials.smaller_card import fitted
+    from gpuwatch.experiment.trials.trial_plan import configurations
+    from gpuwatch.experiment.trials.trial_settings import NotTried, Setting, default_set, named, possible
 
     if asked.recover or asked.fits:
         _check_free(setup, asked, {})
@@ -401,7 +401,7 @@ def _largest(setup: TrialSetup, asked: _Asked, span: Span) -> ExperimentResult |
 
 def _possible(text: str, setup: TrialSetup) -> Setting:
     """The setting of this name. UsageError if it cannot be tried on these GPUs."""
-    from gpuwatch.experiment.trials.settings import NotTried, named, possible
+    from gpuwatch.experiment.trials.trial_settings import NotTried, named, possible
 
     setting = possible(named(text), setup.simulation)
     if isinstance(setting, NotTried):

@@ -6,7 +6,7 @@ import datetime
 
 from gpuwatch.core.model.fleet import Fleet
 from gpuwatch.core.model.pick import FittingHost, HostPick, Pick, RefusedHost, SilentHost
-from gpuwatch.fleet.summary import HostSummary, summary
+from gpuwatch.fleet.host_summary import HostSummary, summary
 from gpuwatch.session.free_gpus import Conditions, pick
 
 _SHOWN = 3

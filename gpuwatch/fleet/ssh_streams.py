@@ -17,7 +17,7 @@ from contextlib import suppress
 
 from gpuwatch.core import reader_limits
 from gpuwatch.core.errors import GpuwatchError
-from gpuwatch.core.formatting.text import printable, shorten
+from gpuwatch.core.formatting.safe_text import printable, shorten
 from gpuwatch.core.model.codec import NotADocument, from_json
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.fleet.cluster.ssh_command import EXIT_SSH, ssh_command, ssh_failure

@@ -19,7 +19,7 @@ import platformdirs
 
 from gpuwatch.core import ownership
 from gpuwatch.machine.recording import running_recorders
-from gpuwatch.sim import build, state_files
+from gpuwatch.sim import install_libraries, state_files
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ def remove_empty(gone: list[Leftover]) -> None:
     state = platformdirs.user_state_path("gpuwatch", appauthor=False)
     for folder in (
         *{leftover.path.parent for leftover in gone},
-        build.cache_folder().parent,
+        install_libraries.cache_folder().parent,
         state / "recorders",
         state,
     ):
@@ -82,7 +82,7 @@ def remove_empty(gone: list[Leftover]) -> None:
 
 @contextmanager
 def _not_being_built(folder: Path) -> Iterator[None]:
-    """Holds the lock under which :mod:`gpuwatch.sim.build` fills the cache; BlockingIOError if somebody has it."""
+    """Holds the lock of :mod:`gpuwatch.sim.install_libraries` on the cache; BlockingIOError if somebody has it."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -104,7 +104,7 @@ def _machines() -> Iterator[Leftover]:
 
 
 def _libraries() -> Iterator[Leftover]:
-    cache = build.cache_folder()
+    cache = install_libraries.cache_folder()
     if cache.is_dir():
         in_use = "a program uses them" if _is_named_by_a_process(cache) else ""
         try:

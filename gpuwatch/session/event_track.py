@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from gpuwatch.machine.history.last_hour import EVENTS
 from gpuwatch.machine.history.machine_event import MachineEvent
-from gpuwatch.machine.history.timeline import EVENTS
 
 if TYPE_CHECKING:
-    from gpuwatch.core.model.period import Period
+    from gpuwatch.core.model.recording_period import Period
 
 SIGNS = {"warning": "▲", "error": "✖"}
 """How what was wrong is marked, by severity, the worst last."""

@@ -15,11 +15,11 @@ from msgspec.structs import replace
 
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.explain.diagnosis.conditions.throttling import ClockEpisodes
-from gpuwatch.machine.history.gaps import UNOBSERVED
+from gpuwatch.machine.history.last_hour import EVENTS, THINNED, Timeline
 from gpuwatch.machine.history.machine_event import Begun, MachineEvent, lasting, onset_key
 from gpuwatch.machine.history.metric_series import History
+from gpuwatch.machine.history.sample_gaps import UNOBSERVED
 from gpuwatch.machine.history.sample_store import Kept, Placed, SampleStore, Times
-from gpuwatch.machine.history.timeline import EVENTS, THINNED, Timeline
 from gpuwatch.machine.recording.reader import Recording, open_recording
 from gpuwatch.machine.recording.running_recorders import recorded_now
 from gpuwatch.session.playhead import GRAPHED, GRAPHED_SECONDS

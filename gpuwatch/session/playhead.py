@@ -9,12 +9,12 @@ from math import nextafter
 from operator import sub
 
 from gpuwatch.core.model.findings import Finding
-from gpuwatch.core.model.period import GRAPHED as IN_REPORTS
+from gpuwatch.core.model.recording_period import GRAPHED as IN_REPORTS
 from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.machine.history.last_hour import LEVELS
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.metric_series import History
 from gpuwatch.machine.history.sample_store import Gap, Kept, SampleStore
-from gpuwatch.machine.history.timeline import LEVELS
 from gpuwatch.session.event_track import EventTrack
 from gpuwatch.session.view import View, ranked
 

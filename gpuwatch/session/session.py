@@ -14,11 +14,11 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.collector.feed import Feed
 from gpuwatch.machine.collector.host_access import HostAccess
 from gpuwatch.machine.history.energy import EnergyMeter
-from gpuwatch.machine.history.gaps import gap_limit
+from gpuwatch.machine.history.last_hour import Timeline
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.metric_series import History
+from gpuwatch.machine.history.sample_gaps import gap_limit
 from gpuwatch.machine.history.sample_store import Gap, SampleStore
-from gpuwatch.machine.history.timeline import Timeline
 from gpuwatch.session.current_findings import FindingSource, LiveFindings, RecordedFindings
 from gpuwatch.session.process_history import Identity, ProcessHistories, ProcessHistory
 from gpuwatch.session.view import SINCE_START, Played, PlayheadPosition, Since, View, ranked

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.collector.live_feed import LiveFeed
-from gpuwatch.machine.history.timeline import Timeline
+from gpuwatch.machine.history.last_hour import Timeline
 from gpuwatch.session.session import Session
 from gpuwatch.session.single_snapshot import Silence, without_driver
 

@@ -15,7 +15,7 @@ from gpuwatch.core.model.diagnostic import Diagnostic, Excerpt, Gap
 from gpuwatch.core.model.doctor import Doctor
 from gpuwatch.core.model.explanation import Explanation
 from gpuwatch.core.model.run import Run
-from gpuwatch.explain.diagnosis.diagnostic import diagnostic, newest, of_this_machine
+from gpuwatch.explain.diagnosis.diagnostic_report import diagnostic, newest, of_this_machine
 from gpuwatch.machine.history.run_store import RunStore
 from gpuwatch.machine.sources.system_facts import surroundings
 from gpuwatch.machine.sources.tool_output import kernel_log, nvidia_smi

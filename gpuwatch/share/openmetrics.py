@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.model.metrics import MetricSpec, Unit
 from gpuwatch.core.model.reading import Reading
 from gpuwatch.core.model.snapshot import Device, Driver, Process

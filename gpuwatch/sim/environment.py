@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from gpuwatch.core.errors import GpuwatchError
-from gpuwatch.sim import build, libraries
+from gpuwatch.sim import install_libraries, libraries
 from gpuwatch.sim.sysfs import ENV_STATE
 
 ENV_SHAPE: Final = "GPUWATCH_SIM"
@@ -28,11 +28,11 @@ def entered(
     library_dir: Path,
     state_path: Path,
     *,
-    tier: build.Tier,
+    tier: install_libraries.Tier,
     without: Collection[str] = (),
 ) -> dict[str, str]:
     """``base`` for a program on the machine in ``state_path``; see :meth:`.machine.SimMachine.environment`."""
-    folder = build.ensure_built("plugin") if tier == "plugin" else library_dir
+    folder = install_libraries.ensure_built("plugin") if tier == "plugin" else library_dir
     if without:
         folder = _partial_folder(folder, without)
     env = dict(base)
@@ -82,10 +82,10 @@ def _partial_folder(whole: Path, without: Collection[str]) -> Path:
         raise GpuwatchError(f"no such simulated library: {', '.join(unknown)}")
     tag = hashlib.sha256("\0".join(sorted(without)).encode()).hexdigest()[:12]
     folder = whole.with_name(f"{whole.name}-without-{tag}")
-    if build.is_foreign(folder):
-        build.discard(folder)
+    if install_libraries.is_foreign(folder):
+        install_libraries.discard(folder)
     if folder.is_dir():
-        build.note_use(folder)
+        install_libraries.note_use(folder)
         return folder
     work = Path(tempfile.mkdtemp(prefix="tmp-", dir=whole.parent))
     for name in names - set(without):

@@ -1,11 +1,11 @@
-"""The simulated libraries: their names, sources and aliases. :mod:`gpuwatch.sim.build` compiles them."""
+"""The simulated libraries: their names, sources and aliases. :mod:`gpuwatch.sim.install_libraries` compiles them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Final
 
-from gpuwatch.core.formatting.text import whole_number
+from gpuwatch.core.formatting.safe_text import whole_number
 
 CONTROL_LIBRARY: Final = "libgpuwatchsim.so"
 PLUGIN_LIBRARY: Final = "libgpuwatchplugin.so"

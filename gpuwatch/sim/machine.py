@@ -22,14 +22,14 @@ from pathlib import Path
 from typing import Final, Self, get_args
 
 from gpuwatch.core.errors import GpuwatchError
-from gpuwatch.sim import build, environment, sysfs
-from gpuwatch.sim.control import FaultView, MigView, ProcessView, load_control
-from gpuwatch.sim.description import DescribedGpu
+from gpuwatch.sim import environment, install_libraries, sysfs
+from gpuwatch.sim.copied_answers import DescribedGpu
 from gpuwatch.sim.environment import ENV_SHAPE
 from gpuwatch.sim.mig import MAX_INSTANCES, SimInstance, layout_text, parse_layout
 from gpuwatch.sim.new_machine import create_if_needed, partition
 from gpuwatch.sim.shape import MACHINE_NAME, MAX_DEVICES, SimShape
 from gpuwatch.sim.state_files import check_state, locked, state_folder, state_name
+from gpuwatch.sim.state_structures import FaultView, MigView, ProcessView, load_control
 from gpuwatch.sim.sysfs import ENV_STATE
 
 NVML_LIBRARY: Final = "libnvidia-ml.so.1"
@@ -92,7 +92,7 @@ class SimMachine:
         self.state_path = state_path
         self._control = load_control(library_dir)
         self._handle: int | None = None
-        self.tier: build.Tier = "driver"
+        self.tier: install_libraries.Tier = "driver"
         self.name: str | None = None
         """The name that `open` was given."""
 
@@ -102,7 +102,7 @@ class SimMachine:
         shape: SimShape,
         *,
         name: str | None = None,
-        tier: build.Tier = "driver",
+        tier: install_libraries.Tier = "driver",
         described: Sequence[DescribedGpu] = (),
     ) -> Self:
         """Create the machine, or join it if it exists.
@@ -117,13 +117,13 @@ class SimMachine:
         Raises:
             GpuwatchError: it cannot be built, or its folder is not safe to use.
         """
-        if tier not in get_args(build.Tier):
+        if tier not in get_args(install_libraries.Tier):
             raise GpuwatchError(f"no such simulation tier: {tier!r}", hint="use driver or plugin")
         if name is not None and not MACHINE_NAME.fullmatch(name):
             raise GpuwatchError(f"not a name for a simulated machine: {name!r}")
-        library_dir = build.ensure_built()
+        library_dir = install_libraries.ensure_built()
         if tier == "plugin":
-            build.ensure_built(tier)  # so that errors show now
+            install_libraries.ensure_built(tier)  # so that errors show now
         folder = state_folder()
         machine = cls(shape, library_dir, folder / state_name(shape, name, library_dir))
         machine.tier, machine.name = tier, name
@@ -140,7 +140,7 @@ class SimMachine:
         if not shape or not state:
             return None
         check_state(Path(state))
-        machine = cls(SimShape.parse(shape), build.ensure_built(), Path(state))
+        machine = cls(SimShape.parse(shape), install_libraries.ensure_built(), Path(state))
         machine._handle = machine._map()
         return machine
 
@@ -148,7 +148,7 @@ class SimMachine:
         self,
         base: Mapping[str, str],
         *,
-        tier: build.Tier | None = None,
+        tier: install_libraries.Tier | None = None,
         without: Collection[str] = (),
     ) -> dict[str, str]:
         """`base` plus everything that makes a program see the simulated GPUs.

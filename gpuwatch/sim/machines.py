@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from gpuwatch.core.errors import GpuwatchError, UsageError
-from gpuwatch.sim import build
+from gpuwatch.sim import install_libraries
 from gpuwatch.sim.environment import ENV_SHAPE
 from gpuwatch.sim.machine import SimMachine
 from gpuwatch.sim.shape import SimShape
@@ -43,7 +43,7 @@ class Found:
 
 def machines() -> tuple[Found, ...]:
     """All machines, those in use first; those of other versions of gpuwatch only if they are in use."""
-    libraries, found = build.ensure_built(), []
+    libraries, found = install_libraries.ensure_built(), []
     for path in sorted(state_folder().glob(f"*{STATE_SUFFIX}")):
         parts = _NAME.fullmatch(path.name)
         if parts is None:

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gpuwatch.core.errors import GpuwatchError
-from gpuwatch.sim.control import AnswerView
-from gpuwatch.sim.description import DescribedGpu
+from gpuwatch.sim.copied_answers import DescribedGpu
 from gpuwatch.sim.mig import SimInstance
 from gpuwatch.sim.models import MODELS
 from gpuwatch.sim.shape import SimShape
 from gpuwatch.sim.state_files import in_use, sweep
+from gpuwatch.sim.state_structures import AnswerView
 
 
 def create_if_needed(control: ctypes.CDLL, state: Path, shape: SimShape, described: Sequence[DescribedGpu]) -> None:

@@ -17,9 +17,9 @@ from typing import Final
 from gpuwatch.core import ownership
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.sim import sysfs
-from gpuwatch.sim.control import load_control
 from gpuwatch.sim.models import MODELS
 from gpuwatch.sim.shape import SimShape
+from gpuwatch.sim.state_structures import load_control
 
 SHARED: Final = "shared"
 """Begins the name of the state file of the machine that all users of a shape share."""

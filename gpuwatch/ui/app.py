@@ -27,8 +27,8 @@ from gpuwatch.session.process_history import Identity
 from gpuwatch.session.session import Session
 from gpuwatch.ui.drawing.cells import cut
 from gpuwatch.ui.panes.key_line import KEYS_BESIDE
+from gpuwatch.ui.screens.base_tab import ProbeRunsChanged, TabScreen
 from gpuwatch.ui.screens.overview import OverviewScreen
-from gpuwatch.ui.screens.tab import ProbeRunsChanged, TabScreen
 from gpuwatch.ui.settings.actions import ACTIONS, NOT_IN_FLEET, NOT_IN_REPLAY, of_tab
 from gpuwatch.ui.settings.preferences import Preferences
 from gpuwatch.ui.settings.settings_file import Loaded

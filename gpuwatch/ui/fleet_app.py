@@ -10,14 +10,14 @@ from dataclasses import replace
 from textual.screen import Screen
 
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.fleet.summary import FleetSummary
-from gpuwatch.fleet.watch import FleetWatch
+from gpuwatch.fleet.host_poller import FleetWatch
+from gpuwatch.fleet.host_summary import FleetSummary
 from gpuwatch.machine.collector.feed import Feed, FeedStatus
 from gpuwatch.machine.collector.host_access import HostAccess
 from gpuwatch.session.session import Session, stepped
 from gpuwatch.ui.app import GpuwatchApp
+from gpuwatch.ui.screens.base_tab import TabScreen
 from gpuwatch.ui.screens.fleet import FleetScreen
-from gpuwatch.ui.screens.tab import TabScreen
 from gpuwatch.ui.settings.preferences import Preferences
 from gpuwatch.ui.settings.settings_file import Loaded
 

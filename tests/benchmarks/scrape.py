@@ -18,7 +18,7 @@ from pathlib import Path
 
 import psutil
 
-from gpuwatch.share.exporter.page import Page
+from gpuwatch.share.exporter.metrics_page import Page
 from gpuwatch.share.exporter.series import Content, Options
 from gpuwatch.share.exporter.server import Address, MetricsServer
 from tests.exporter.machines import OPTIONS, large

@@ -19,8 +19,8 @@ import pytest
 
 from gpuwatch.core.model.codec import schema_of
 from gpuwatch.machine.collector.recording_player import RecordingPlayer
-from gpuwatch.machine.recording.overview import checked
 from gpuwatch.machine.recording.reader import Recording
+from gpuwatch.machine.recording.recording_info import checked
 from gpuwatch.session.session import replay
 from gpuwatch.sim.machine import SimMachine
 from tests.conftest import gpuwatch

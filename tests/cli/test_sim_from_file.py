@@ -17,8 +17,8 @@ from gpuwatch.core.model.snapshot import Device, MigInstance, Snapshot
 from gpuwatch.sim.models import MODELS
 from gpuwatch.sim.shape import SimShape
 from tests.conftest import gpuwatch
-from tests.traces.test_smi_query import TEXT as LAYOUT
-from tests.traces.test_smi_query import XML
+from tests.traces.test_smi_q import TEXT as LAYOUT
+from tests.traces.test_smi_q import XML
 
 TEXT = LAYOUT.format(failed="No", thermal="Not Active")
 FIXTURES = Path(__file__).parents[1] / "fixtures"

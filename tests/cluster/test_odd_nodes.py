@@ -54,7 +54,7 @@ def run(node: int, step: float = 0.010, *, config: str = "default", gpus: int = 
 
 
 def judge(runs: Sequence[Run]) -> Comparison:
-    return judged(Comparison(runs=tuple(runs), columns=(), best={}))
+    return judged(Comparison(runs=tuple(runs), columns=()))
 
 
 def named(document: Comparison) -> dict[str, set[str]]:

@@ -16,7 +16,7 @@ from gpuwatch.core.model.codec import from_json, to_json
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.collector.process_rows import ProcessRows
-from gpuwatch.machine.sources.base import GpuProcess, SourceDevice, Utilization
+from gpuwatch.machine.sources.device_source import GpuProcess, SourceDevice, Utilization
 from gpuwatch.machine.sources.host import ProcessTable
 from tests.diagnosis.watching import gpu, program, sample
 

@@ -11,7 +11,7 @@ from gpuwatch.explain.diagnosis.engine import diagnose, primary
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.explain import explain
 from gpuwatch.explain.diagnosis.runs.finish_run import complete
-from gpuwatch.explain.diagnosis.runs.predict import Asked, predict
+from gpuwatch.explain.diagnosis.runs.predict_device_map import Asked, predict
 from gpuwatch.explain.logs.log_parser import parse
 from tests.diagnosis.cases import NO_DRIVER, draft, machine
 

@@ -23,7 +23,7 @@ from gpuwatch.core.model.run import (
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.explain.diagnosis.reference.compute_capability import built_for, support
 from gpuwatch.explain.diagnosis.runs.finish_run import complete
-from gpuwatch.explain.diagnosis.runs.predict import Asked, asked_of, predict
+from gpuwatch.explain.diagnosis.runs.predict_device_map import Asked, asked_of, predict
 from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.sim.machine import SimMachine
 from tests.diagnosis.cases import GIB, MIB, draft, machine, on_gpus

@@ -15,7 +15,7 @@ import pytest
 from gpuwatch.experiment.probing.interpreter import Interpreter
 from gpuwatch.experiment.probing.interpreter_checks import ask_driver, look_into
 from gpuwatch.experiment.probing.probe_scripts import probe_folder
-from gpuwatch.sim import build
+from gpuwatch.sim import install_libraries
 
 NAME = "libcudnn.so.9"
 
@@ -23,7 +23,7 @@ NAME = "libcudnn.so.9"
 @pytest.fixture(scope="module")
 def empty() -> Path:
     """A library without anything in it."""
-    return (build.ensure_built() / "libgpuwatchsim-empty.so").resolve()
+    return (install_libraries.ensure_built() / "libgpuwatchsim-empty.so").resolve()
 
 
 def find(*runpath: Path, library_path: str = "", name: str = NAME) -> dict[str, Any]:

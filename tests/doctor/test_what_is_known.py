@@ -13,7 +13,7 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import Oom
 from gpuwatch.core.model.snapshot import Driver, Process, Snapshot
 from gpuwatch.experiment.probing.interpreter_checks import joined
-from gpuwatch.explain.diagnosis.diagnostic import DOCTOR, diagnostic
+from gpuwatch.explain.diagnosis.diagnostic_report import DOCTOR, diagnostic
 from gpuwatch.explain.diagnosis.engine import diagnose
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.memory.memory_holders import ANYWHERE, headline, make_room

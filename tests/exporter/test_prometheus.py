@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.core.model.findings import Finding
+from gpuwatch.fleet.host_summary import summary
 from gpuwatch.fleet.prometheus_api import Prometheus as PrometheusServer
 from gpuwatch.fleet.prometheus_source import PrometheusSource
-from gpuwatch.fleet.summary import summary
-from gpuwatch.share.exporter.page import Page
+from gpuwatch.share.exporter.metrics_page import Page
 from gpuwatch.share.exporter.series import Content
 from gpuwatch.share.exporter.server import Address, MetricsServer
 from gpuwatch.sim import faults

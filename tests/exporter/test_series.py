@@ -18,7 +18,7 @@ from gpuwatch.core.model.metrics import BY_ID
 from gpuwatch.core.model.snapshot import MIG_READINGS, UNLISTED, Snapshot
 from gpuwatch.core.model.xids import Xid
 from gpuwatch.share import openmetrics as names
-from gpuwatch.share.exporter.page import Page
+from gpuwatch.share.exporter.metrics_page import Page
 from gpuwatch.share.exporter.page_updater import XidCounts
 from gpuwatch.share.exporter.series import ALL, CORE, OWNERS_LISTED, Content, Options, series
 from tests.exporter.machines import (

@@ -16,7 +16,7 @@ import pytest
 
 from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.share.exporter import server as server_module
-from gpuwatch.share.exporter.page import Page
+from gpuwatch.share.exporter.metrics_page import Page
 from gpuwatch.share.exporter.series import Content
 from gpuwatch.share.exporter.server import Address, MetricsServer
 from gpuwatch.share.exporter.web_config import WebConfig

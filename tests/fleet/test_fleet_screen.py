@@ -10,10 +10,10 @@ from textual.pilot import Pilot
 
 from gpuwatch.cli.fleet import asked_list
 from gpuwatch.core.errors import UsageError
+from gpuwatch.fleet.host_poller import FleetWatch
 from gpuwatch.fleet.prometheus_api import Prometheus
 from gpuwatch.fleet.prometheus_feed import PrometheusFeed
 from gpuwatch.fleet.prometheus_source import PrometheusSource
-from gpuwatch.fleet.watch import FleetWatch
 from gpuwatch.ui.fleet_app import FleetApp
 from tests.fleet.demo import fleet
 from tests.fleet.exporters import dcgm

@@ -19,9 +19,9 @@ from gpuwatch.core.model.codec import to_json
 from gpuwatch.core.model.fleet import HostView
 from gpuwatch.core.model.snapshot import Problem
 from gpuwatch.fleet import ssh_streams
+from gpuwatch.fleet.host_poller import FleetWatch
+from gpuwatch.fleet.host_summary import summary
 from gpuwatch.fleet.ssh_source import SshHostFeed, SshSource
-from gpuwatch.fleet.summary import summary
-from gpuwatch.fleet.watch import FleetWatch
 from gpuwatch.ui.fleet_app import FleetApp
 from tests.fleet.test_fleet_screen import text_of, wait_for
 from tests.ui import machines

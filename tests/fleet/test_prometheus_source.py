@@ -10,11 +10,11 @@ from msgspec.structs import replace
 from gpuwatch.core.model.fleet import Fleet, HostView
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.fleet.exporter_names import REPORTED, names, value
+from gpuwatch.fleet.host_summary import HostSummary, Summaries, summary
 from gpuwatch.fleet.hosts_from_series import Collected
 from gpuwatch.fleet.prometheus_api import Prometheus, Sample
 from gpuwatch.fleet.prometheus_source import PrometheusSource
-from gpuwatch.fleet.summary import HostSummary, Summaries, summary
-from gpuwatch.share.exporter.page import Page
+from gpuwatch.share.exporter.metrics_page import Page
 from gpuwatch.share.exporter.series import Content, Options
 from gpuwatch.ui.drawing.cells import width_of
 from gpuwatch.ui.panes.fleet_lines import host_line

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from gpuwatch.fleet.host_poller import FleetWatch
+from gpuwatch.fleet.host_summary import HostSummary, summary
 from gpuwatch.fleet.prometheus_api import Prometheus as Server
 from gpuwatch.fleet.prometheus_feed import PrometheusFeed
 from gpuwatch.fleet.prometheus_source import PrometheusSource
-from gpuwatch.fleet.summary import HostSummary, summary
-from gpuwatch.fleet.watch import FleetWatch
 from gpuwatch.sim import faults
 from gpuwatch.sim.machine import SimMachine
 from gpuwatch.ui.fleet_app import FleetApp

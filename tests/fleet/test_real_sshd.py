@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.fleet import ssh_streams
+from gpuwatch.fleet.host_summary import summary
 from gpuwatch.fleet.ssh_source import SshSource
-from gpuwatch.fleet.summary import summary
 from tests.cluster.nodes import await_none, running
 from tests.cluster.test_sshd import Server, pytestmark, server  # noqa: F401
 from tests.fleet.test_hosts import until, views

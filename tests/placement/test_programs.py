@@ -14,15 +14,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import gpuwatch.experiment.probing.watch
-from gpuwatch.sim.build import Tier
+import gpuwatch.experiment.probing.watch_program
+from gpuwatch.sim.install_libraries import Tier
 from tests.conftest import has_cuda_wheel
 from tests.forked import start_gpuwatch_forked
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.timeout(900)]
 
 _SCRIPT = Path(__file__).with_name("run_programs.py")
-_WATCHER = Path(gpuwatch.experiment.probing.watch.__file__).parents[3] / "probes/_gpuwatch_watch"
+_WATCHER = Path(gpuwatch.experiment.probing.watch_program.__file__).parents[3] / "probes/_gpuwatch_watch"
 _NOT_BELOW_CUDA = frozenset(
     {"keras_fit", "keras_fit_under_gpu", "keras_functional", "gradient", "gradient_in_a_function"}
     | {"keras_text_under_gpu", "mirrored_fit_within_a_scope"}

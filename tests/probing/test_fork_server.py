@@ -14,7 +14,7 @@ import pytest
 
 from gpuwatch.core.model.run import Outcome
 from gpuwatch.experiment.probing.fork_server import ForkServer, ForkServerLost
-from gpuwatch.experiment.probing.process import ProbeProcess
+from gpuwatch.experiment.probing.probe_process import ProbeProcess
 from tests.terminal import wait_until_ended
 
 

@@ -4,8 +4,8 @@ import os
 import subprocess
 import sys
 
-from gpuwatch.experiment.probing.guard import descendants
 from gpuwatch.experiment.probing.guarded_program import GuardedProgram, Options
+from gpuwatch.experiment.probing.program_guard import descendants
 from tests.terminal import wait_until_ended
 
 _LATER = (
@@ -14,7 +14,7 @@ _LATER = (
     "gpuwatch.explain.logs",
     "gpuwatch.core.model.run",
     "gpuwatch.experiment.probing.run_builder",
-    "gpuwatch.experiment.probing.watch",
+    "gpuwatch.experiment.probing.watch_program",
     "gpuwatch.share.reports.formats",
     "gpuwatch.sim.machine",
     "importlib.metadata",

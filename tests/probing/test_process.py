@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.core.errors import GpuwatchError
-from gpuwatch.core.model.events import BrokenEvent, Event, decode_event
+from gpuwatch.core.model.probe_events import BrokenEvent, Event, decode_event
 from gpuwatch.core.model.run import Outcome
-from gpuwatch.experiment.probing.process import ProbeProcess, launch_fresh
+from gpuwatch.experiment.probing.probe_process import ProbeProcess, launch_fresh
 
 _SAY = "import os; fd = int(os.environ['GPUWATCH_EVENT_FD'])\n"
 _START = _SAY + 'os.write(fd, b\'{"v": 1, "seq": 0, "t": 0, "kind": "start"}\\n\')\n'

@@ -16,7 +16,7 @@ import pytest
 
 from gpuwatch.experiment.probing.probe_scripts import find_probe, find_probes
 from gpuwatch.experiment.probing.settings_as_code import recipe
-from gpuwatch.sim.build import Tier
+from gpuwatch.sim.install_libraries import Tier
 from gpuwatch.sim.machine import SimMachine
 from gpuwatch.sim.shape import SimShape
 from tests.forked import forked

@@ -13,7 +13,7 @@ import pytest
 import gpuwatch
 from gpuwatch.experiment.probing.event_state import Applied
 from gpuwatch.experiment.probing.simulation_tier import Tier
-from gpuwatch.experiment.trials.settings import named
+from gpuwatch.experiment.trials.trial_settings import named
 from gpuwatch.sim.machine import SimMachine
 from tests.conftest import has_cuda_wheel
 from tests.forked import gpuwatch_forked

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import pytest
 
 from gpuwatch.core.model.run import Outcome
-from gpuwatch.experiment.probing.watch import Watch
+from gpuwatch.experiment.probing.watch_program import Watch
 from gpuwatch.explain.logs.facts import LogFacts
 from tests.conftest import gpuwatch
 from tests.diagnosis.cases import draft

@@ -20,13 +20,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.core.model.run import DeviceMapping, Devices, Outcome
-from gpuwatch.experiment.probing import termination, watch
+from gpuwatch.experiment.probing import end_verdict, watch_program
 from gpuwatch.experiment.probing.memory_timeline import MOST as POINTS
 from gpuwatch.experiment.probing.memory_timeline import Timeline
+from gpuwatch.experiment.probing.pipe_reader import MOST, Backlog, Lines, Streams
 from gpuwatch.experiment.probing.placed_ops import PlacedOps
 from gpuwatch.experiment.probing.run_builder import RunBuilder, RunDraft
-from gpuwatch.experiment.probing.streams import MOST, Backlog, Lines, Streams
-from gpuwatch.experiment.probing.watch import Watch
+from gpuwatch.experiment.probing.watch_program import Watch
 from gpuwatch.experiment.probing.watched_processes import WatchedProcesses
 from gpuwatch.explain.logs.log_parser import parse
 from gpuwatch.machine.sources.oom_kills import OomKills, kernel_kill, oom_kills
@@ -223,7 +223,7 @@ def test_counters_of_the_oom_killer_in_both_kinds_of_control_groups(tmp_path: Pa
     ],
 )
 def test_the_nearest_counter_is_the_witness(before: OomKills, after: OomKills, killed: bool) -> None:
-    assert ((termination._new_kills(before, after) or 0) > 0) is killed
+    assert ((end_verdict._new_kills(before, after) or 0) > 0) is killed
 
 
 @pytest.mark.parametrize(
@@ -237,8 +237,8 @@ def test_the_nearest_counter_is_the_witness(before: OomKills, after: OomKills, k
 def test_a_worker_that_the_kernel_killed_is_told_where_the_program_goes_on(
     outcome: Outcome, starved: bool, told: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(termination, "oom_kills", lambda: OomKills(1, 6, 1 << 30))
-    run = termination.judged(bare_run(), termination.Termination(outcome=outcome, kills=OomKills(0, 5, 1 << 30)))
+    monkeypatch.setattr(end_verdict, "oom_kills", lambda: OomKills(1, 6, 1 << 30))
+    run = end_verdict.judged(bare_run(), end_verdict.Termination(outcome=outcome, kills=OomKills(0, 5, 1 << 30)))
     assert run.host_memory_out is starved
     assert any("perhaps one of its workers" in problem for problem in run.problems) is told
 
@@ -267,7 +267,7 @@ def test_what_nobody_looked_at_is_not_0(looks: int, allocated: int | None, known
     if allocated is not None:
         builder.state.allocators["/device:GPU:0"] = allocated
     run = builder.finish(
-        watch._as_script(["python"]),
+        watch_program._as_script(["python"]),
         Outcome(exit_code=0),
         started_at=STARTED,
         total_seconds=1.0,
@@ -297,7 +297,7 @@ def test_a_short_program_that_ran_out_of_memory_was_on_the_gpu_between_two_looks
     for at in range(looks):
         builder.snapshot(free, float(at))
     draft = builder.finish(
-        watch._as_script(["python"]),
+        watch_program._as_script(["python"]),
         Outcome(exit_code=1),
         started_at=STARTED,
         total_seconds=1.7,
@@ -375,7 +375,7 @@ def test_a_first_look_that_came_too_late_makes_no_real_gpus_of_simulated_ones(lo
     for at in range(looks):
         builder.snapshot(late, float(at))
     draft = builder.finish(
-        watch._as_script(["python"]),
+        watch_program._as_script(["python"]),
         Outcome(exit_code=0),
         started_at=STARTED,
         total_seconds=1.0,
@@ -397,7 +397,7 @@ def test_phases_end_when_their_events_came() -> None:
     builder = RunBuilder(100.0, None)
     builder.event_line(b'{"v":1,"seq":1,"t":102.5,"kind":"phase","data":{"name":"import","seconds":2.0}}')
     draft = builder.finish(
-        watch._as_script(["python"]),
+        watch_program._as_script(["python"]),
         Outcome(exit_code=0),
         started_at=STARTED,
         total_seconds=3.0,

@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-import gpuwatch.experiment.probing.watch
+import gpuwatch.experiment.probing.watch_program
 from gpuwatch.experiment.probing.event_state import EventState
 from gpuwatch.experiment.probing.placed_ops import merged
 
-_FOLDER = Path(gpuwatch.experiment.probing.watch.__file__).parents[3] / "probes/_gpuwatch_watch"
+_FOLDER = Path(gpuwatch.experiment.probing.watch_program.__file__).parents[3] / "probes/_gpuwatch_watch"
 _MODULES = ("tensorflow.python.distribute.distribute_lib", "tensorflow.python.distribute.mirrored_strategy")
 
 

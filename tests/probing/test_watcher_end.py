@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-import gpuwatch.experiment.probing.watch
+import gpuwatch.experiment.probing.watch_program
 
-_FOLDER = Path(gpuwatch.experiment.probing.watch.__file__).parents[3] / "probes/_gpuwatch_watch"
+_FOLDER = Path(gpuwatch.experiment.probing.watch_program.__file__).parents[3] / "probes/_gpuwatch_watch"
 
 # Each fork ends while the thread reads TensorFlow's kernels, a native call that gives up the interpreter's lock.
 _FORKS = """

@@ -14,8 +14,8 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Process, Snapshot
 from gpuwatch.machine.collector.collector_frames import Receiver
 from gpuwatch.machine.history.frames import DamagedData, FrameEncoder, split
+from gpuwatch.machine.history.last_hour import Timeline
 from gpuwatch.machine.history.sample_chunks import Chunk, ChunkReader, ChunkWriter, Kept, whole
-from gpuwatch.machine.history.timeline import Timeline
 from gpuwatch.machine.recording import stored_data
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.storable_snapshot import Storable

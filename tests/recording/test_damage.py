@@ -16,7 +16,7 @@ import pytest
 
 from gpuwatch.core.errors import UsageError
 from gpuwatch.machine.collector.recording_player import RecordingPlayer
-from gpuwatch.machine.history.gaps import gap_limit
+from gpuwatch.machine.history.sample_gaps import gap_limit
 from gpuwatch.machine.history.sample_store import Gap
 from gpuwatch.machine.recording.reader import Recording
 from tests.conftest import gpuwatch

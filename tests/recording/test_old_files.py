@@ -11,11 +11,11 @@ import pytest
 from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.machine.history.run_store import RunStore
 from gpuwatch.machine.recording.gpu_usage import usage
-from gpuwatch.machine.recording.overview import checked, look_at, overview
 from gpuwatch.machine.recording.reader import Recording
+from gpuwatch.machine.recording.recording_info import checked, look_at, overview
 from gpuwatch.machine.recording.tables import SCHEMA
 from gpuwatch.machine.recording.writer import RecordingWriter
-from gpuwatch.session.period import period
+from gpuwatch.session.recording_period import period
 from tests.recording.days import NOON
 from tests.recording.make_fixture import FOLDER, HOT
 

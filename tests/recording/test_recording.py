@@ -26,9 +26,9 @@ from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.sample_chunks import ChunkReader
 from gpuwatch.machine.recording import gpu_time, minute_means
 from gpuwatch.machine.recording.cut import cut_out
-from gpuwatch.machine.recording.overview import check_lines, checked, look_at, overview
 from gpuwatch.machine.recording.reader import Recording
-from gpuwatch.machine.recording.rows import event_of, finding_of, life_of
+from gpuwatch.machine.recording.recorded_rows import event_of, finding_of, life_of
+from gpuwatch.machine.recording.recording_info import check_lines, checked, look_at, overview
 from gpuwatch.machine.recording.storable_snapshot import Storable
 from gpuwatch.machine.recording.stored_data import with_checksum
 from gpuwatch.machine.recording.writer import Clock, RecordingStopped, RecordingWriter

@@ -13,7 +13,7 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.collector.collector_frames import Receiver
 from gpuwatch.machine.collector.recording_player import RecordingPlayer
 from gpuwatch.machine.history.frames import FrameEncoder, split
-from gpuwatch.machine.history.timeline import CHUNK, Timeline
+from gpuwatch.machine.history.last_hour import CHUNK, Timeline
 from gpuwatch.machine.recording.newest_samples import NewestSamples
 from gpuwatch.machine.recording.reader import open_recording
 from tests.recording.days import day

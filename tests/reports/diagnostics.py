@@ -11,7 +11,7 @@ from gpuwatch.core.model.diagnostic import Diagnostic, Gap
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Device, Snapshot
-from gpuwatch.explain.diagnosis.diagnostic import diagnostic
+from gpuwatch.explain.diagnosis.diagnostic_report import diagnostic
 from gpuwatch.explain.diagnosis.engine import diagnose
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.share.reports.runs_side_by_side import compare

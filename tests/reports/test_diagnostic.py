@@ -12,7 +12,7 @@ import pytest
 from gpuwatch.core.model.codec import from_json
 from gpuwatch.core.model.diagnostic import Diagnostic, Excerpt
 from gpuwatch.core.model.findings import CAUSES, Finding
-from gpuwatch.explain.diagnosis.diagnostic import (
+from gpuwatch.explain.diagnosis.diagnostic_report import (
     DOCTOR,
     MACHINE,
     RECENT,

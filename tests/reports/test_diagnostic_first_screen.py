@@ -11,14 +11,14 @@ from gpuwatch.core.model.diagnostic import Diagnostic
 from gpuwatch.core.model.findings import CAUSES, Finding
 from gpuwatch.core.model.run import DeviceMapping, DeviceMemory, Fallback, Holding, Placement, Run, Setting
 from gpuwatch.core.model.snapshot import Problem, Process, Reading
-from gpuwatch.explain.diagnosis.diagnostic import diagnostic
+from gpuwatch.explain.diagnosis.diagnostic_report import diagnostic
 from gpuwatch.explain.diagnosis.engine import diagnose
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.memory.memory_holders import make_room
-from gpuwatch.share.reports.commands import parts
 from gpuwatch.share.reports.comparison_content import comparison_table
-from gpuwatch.share.reports.content import Table, variable_value
 from gpuwatch.share.reports.diagnostic_content import diagnostic_content
+from gpuwatch.share.reports.literal_commands import parts
+from gpuwatch.share.reports.report_content import Table, variable_value
 from gpuwatch.share.reports.report_formats import BY_NAME
 from gpuwatch.share.reports.run_content import fell_back, run_content
 from gpuwatch.share.reports.runs_side_by_side import compare

@@ -17,14 +17,14 @@ from gpuwatch.core.model.diagnostic import Diagnostic
 from gpuwatch.core.model.doctor import Check
 from gpuwatch.core.model.findings import CAUSES, Finding
 from gpuwatch.core.model.run import DeviceMapping, DeviceMemory, Fallback, MemoryPoint, Oom, Outcome, Run
-from gpuwatch.explain.diagnosis.diagnostic import diagnostic
+from gpuwatch.explain.diagnosis.diagnostic_report import diagnostic
 from gpuwatch.share.reports.charts import in_words
-from gpuwatch.share.reports.commands import command, parts
-from gpuwatch.share.reports.content import Table, sentence_case
 from gpuwatch.share.reports.diagnostic_content import diagnostic_content
 from gpuwatch.share.reports.diagnostic_story import age, meaning
 from gpuwatch.share.reports.formats.grid import natural_width, table_lines
+from gpuwatch.share.reports.literal_commands import command, parts
 from gpuwatch.share.reports.raw_lines import readable
+from gpuwatch.share.reports.report_content import Table, sentence_case
 from gpuwatch.share.reports.report_formats import BY_NAME
 from gpuwatch.share.reports.runs_side_by_side import compare
 from tests.doctor import machines

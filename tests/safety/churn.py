@@ -17,7 +17,7 @@ from gpuwatch.core.model.fleet import Fleet, HostView
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.xids import Xid
 from gpuwatch.explain.diagnosis.condition_engine import Conditions
-from gpuwatch.fleet.summary import Summaries
+from gpuwatch.fleet.host_summary import Summaries
 from gpuwatch.machine.recording.writer import RecordingWriter
 from gpuwatch.session.process_history import Identity, identity
 from gpuwatch.session.recorder import Recorder

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from gpuwatch.core.model.period import Period
+from gpuwatch.core.model.recording_period import Period
 from gpuwatch.explain.diagnosis.condition_engine import Conditions
 from gpuwatch.machine.collector.collector import Collector
 from gpuwatch.machine.collector.collector_frames import note
@@ -34,13 +34,13 @@ from gpuwatch.machine.history.metric_series import History
 from gpuwatch.machine.history.run_store import RunStore
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.writer import Clock, RecordingWriter
-from gpuwatch.machine.sources.base import SeenDevice
+from gpuwatch.machine.sources.device_source import SeenDevice
 from gpuwatch.machine.sources.nvidia.decode import FABRIC_CONFIGURATION_SHIFT, FABRIC_TROUBLES
 from gpuwatch.session.current_findings import all_findings
-from gpuwatch.session.period import period
+from gpuwatch.session.recording_period import period
 from gpuwatch.session.session import replay
 from gpuwatch.session.view import View, ranked
-from gpuwatch.share.exporter.page import Content, Options, Page
+from gpuwatch.share.exporter.metrics_page import Content, Options, Page
 from gpuwatch.sim import faults
 from gpuwatch.sim.machine import FOR_EVER, SimMachine
 from gpuwatch.ui.panes.answer_line import parts_of, wrong_now

@@ -34,7 +34,7 @@ from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.writer import RecordingWriter
 from gpuwatch.machine.sources.nvidia import source as nvml_source
 from gpuwatch.session.single_snapshot import findings
-from gpuwatch.share.exporter.page import Page
+from gpuwatch.share.exporter.metrics_page import Page
 from gpuwatch.share.exporter.series import Content, Options
 from gpuwatch.share.reports.formats import text
 from gpuwatch.sim.machine import SimMachine

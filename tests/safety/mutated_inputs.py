@@ -29,7 +29,7 @@ import msgspec
 from gpuwatch.cli.read_log import decompressed
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.model.codec import NotADocument, embedded, from_json, to_json
-from gpuwatch.core.model.events import decode_event
+from gpuwatch.core.model.probe_events import decode_event
 from gpuwatch.explain.traces import dcgm_diagnostic, pprof, torch_memory_timeline
 from gpuwatch.explain.traces.broken_recording import BrokenRecording
 from gpuwatch.explain.traces.memory_profiles import of_tensorflow, of_torch
@@ -44,8 +44,7 @@ from gpuwatch.machine.recording.stored_data import decompressed as block
 from gpuwatch.machine.recording.stored_data import without_checksum
 from gpuwatch.share.exporter.web_config import WebConfig
 from gpuwatch.ui.settings.settings_file import understood
-from gpuwatch.ui.tables import filter as process_filter
-from gpuwatch.ui.tables import fleet_filter
+from gpuwatch.ui.tables import fleet_filter, process_filter
 from gpuwatch.ui.tables.filter_language import FilterError
 from tests.reports.documents import full_run
 from tests.traces.hostile import PROFILE, SNAPSHOT

@@ -20,11 +20,11 @@ import pytest
 
 from gpuwatch.core.ownership import ENV_PRIVATE, distrust, own_folder
 from gpuwatch.machine.history.run_store import RunStore
-from gpuwatch.sim import build, libraries
-from gpuwatch.sim.control import load_control
+from gpuwatch.sim import install_libraries, libraries
 from gpuwatch.sim.machine import SimMachine
 from gpuwatch.sim.shape import SimShape
 from gpuwatch.sim.state_files import state_folder, state_name
+from gpuwatch.sim.state_structures import load_control
 from gpuwatch.ui.settings import settings_file
 from gpuwatch.ui.settings.preferences import Preferences
 from tests.reports.documents import full_run
@@ -151,7 +151,9 @@ def planted(folder: Path, mark: Path) -> None:
     )
     folder.mkdir(parents=True)
     library = folder / libraries.CONTROL_LIBRARY
-    subprocess.run([*build.find_compiler(), "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
+    subprocess.run(
+        [*install_libraries.find_compiler(), "-shared", "-fPIC", "-o", str(library), str(source)], check=True
+    )
     for name in (*libraries.ALIASES, *(one.name for one in libraries.LIBRARIES), libraries.DRIVER_FILE):
         if not (folder / name).exists():
             shutil.copy(library, folder / name)
@@ -165,15 +167,15 @@ def test_root_loads_no_simulator_from_the_home_of_somebody_else(foreign_home: Pa
     compiler = foreign_home.parent / "cc"
     compiler.write_text(
         '#!/bin/sh\nwhile [ "$1" != -o ]; do shift; done\n'
-        f'cp "{build.ensure_built()}/$(basename "$2")" "$2" 2>/dev/null || : > "$2"\n'
+        f'cp "{install_libraries.ensure_built()}/$(basename "$2")" "$2" 2>/dev/null || : > "$2"\n'
     )
     compiler.chmod(0o755)
-    key = build._key([str(compiler)], sources)
+    key = install_libraries._key([str(compiler)], sources)
     cache = foreign_home / ".cache"
     planted(cache / "gpuwatch" / "sim" / key, mark)
     subprocess.run(["chown", "-R", f"{ATTACKER}:{ATTACKER}", str(foreign_home)], check=True)
     runtime = owned(foreign_home / "run", ATTACKER, 0o700)
-    inner = "from gpuwatch.sim import build; print(build.ensure_built())"
+    inner = "from gpuwatch.sim import build; print(install_libraries.ensure_built())"
     code = f"""
     os.umask(0)
     import subprocess
@@ -213,7 +215,7 @@ def test_what_was_planted_while_the_cache_was_open_to_all_is_built_again(
     fake.chmod(0o755)
     monkeypatch.setenv("CC", str(fake))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    folder = build.ensure_built()
+    folder = install_libraries.ensure_built()
     evil = tmp_path / "evil.so"
     evil.write_text("evil")
     os.chown(evil, ATTACKER, ATTACKER)
@@ -223,7 +225,7 @@ def test_what_was_planted_while_the_cache_was_open_to_all_is_built_again(
         os.chown(folder / library, ATTACKER, ATTACKER)
     else:
         (folder / library).symlink_to(evil)
-    assert build.ensure_built() == folder
+    assert install_libraries.ensure_built() == folder
     assert (folder / library).read_text() == "built\n"
 
 
@@ -286,8 +288,8 @@ def test_a_crash_file_is_written_through_no_link(foreign_home: Path) -> None:
         os.symlink({str(target)!r}, time.strftime(state + "/crash-%Y%m%d-%H%M%S.txt", time.localtime(time.time() + second)))
     for folder, folders, files in os.walk(os.path.expanduser("~")):
         os.chown(folder, {ATTACKER}, {ATTACKER})
-    from gpuwatch.machine.history import crashes
-    path = crashes.keep(ValueError("x"))
+    from gpuwatch.machine.history import crash_files
+    path = crash_files.keep(ValueError("x"))
     print(path, oct(path.stat().st_mode & 0o777), oct(path.parent.stat().st_mode & 0o777))
     """  # noqa: E501
     ended = python(code, foreign_home)

@@ -19,7 +19,7 @@ from gpuwatch.core import reader_limits
 from gpuwatch.core.errors import EXIT_FAILED, EXIT_USAGE, GpuwatchError
 from gpuwatch.core.model.codec import EMBED_BEGIN, EMBED_END
 from gpuwatch.core.reader_limits import READERS, Limit
-from gpuwatch.experiment.probing.memory_records import MemoryRecords
+from gpuwatch.experiment.probing.memory_recorder_files import MemoryRecords
 from gpuwatch.explain.traces.smi_q import SmiQueryReader
 from gpuwatch.fleet import ssh_streams
 from gpuwatch.fleet.cluster.host_list import parse_hosts
@@ -31,7 +31,7 @@ from gpuwatch.share.assistant import commands, log_files
 from gpuwatch.share.assistant.arguments import ExplainArguments, parsed
 from gpuwatch.share.exporter.web_config import WebConfig
 from gpuwatch.ui.settings.settings_file import load
-from gpuwatch.ui.tables import filter as process_filter
+from gpuwatch.ui.tables import process_filter
 from tests.fleet.prometheus_server import served
 from tests.traces.hostile import PROFILE, SNAPSHOT
 from tests.traces.test_dcgm import FOUR

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.collector.host_access import HostAccess, LocalHost
-from gpuwatch.machine.history.timeline import Timeline
+from gpuwatch.machine.history.last_hour import Timeline
 from gpuwatch.machine.sources.host import ProcessTable
 from gpuwatch.session.session import Session
 from gpuwatch.ui.app import GpuwatchApp

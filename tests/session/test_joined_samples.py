@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.explain.diagnosis.condition_engine import Conditions
+from gpuwatch.machine.history.last_hour import EVENTS, Timeline
 from gpuwatch.machine.history.machine_event import MachineEvent, lasting
-from gpuwatch.machine.history.timeline import EVENTS, Timeline
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.running_recorders import Announcement
 from gpuwatch.machine.recording.storable_snapshot import Storable

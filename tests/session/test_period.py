@@ -13,13 +13,13 @@ from msgspec.structs import replace
 
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.model.codec import from_json, to_json
-from gpuwatch.core.model.period import GRAPHED, Period
 from gpuwatch.core.model.reading import Missing, Value
+from gpuwatch.core.model.recording_period import GRAPHED, Period
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.history.run_store import RunStore
 from gpuwatch.machine.recording.reader import Recording
-from gpuwatch.session.period import period
-from gpuwatch.share.reports.document import content_of
+from gpuwatch.session.recording_period import period
+from gpuwatch.share.reports.any_document import content_of
 from gpuwatch.share.reports.report_formats import FORMATS, render
 from tests.recording import incident
 from tests.recording.days import day

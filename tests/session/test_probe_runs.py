@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gpuwatch.core.model.events import Event
+from gpuwatch.core.model.probe_events import Event
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.session.probe_runs import Live, Parameters, _Progress
 from tests.ui import machines

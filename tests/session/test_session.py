@@ -14,9 +14,9 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import FAILED_ITSELF, Snapshot
 from gpuwatch.explain.diagnosis.condition_engine import Conditions
 from gpuwatch.machine.collector.feed import FeedStatus
+from gpuwatch.machine.history.last_hour import Timeline
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.sample_store import Gap
-from gpuwatch.machine.history.timeline import Timeline
 from gpuwatch.session.event_track import EventTrack, Incident, Track
 from gpuwatch.session.process_history import identity
 from gpuwatch.session.session import INTERVALS, Session

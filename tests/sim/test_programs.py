@@ -12,7 +12,7 @@ import pytest
 
 from gpuwatch.experiment.probing.probe_scripts import find_probes
 from gpuwatch.experiment.probing.settings_as_code import recipe
-from gpuwatch.sim.build import Tier
+from gpuwatch.sim.install_libraries import Tier
 from tests.conftest import Result, gpuwatch
 from tests.forked import gpuwatch_forked
 from tests.sim.test_plugin import PYTHON, tensorflow

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuwatch.experiment.probing.probe_scripts import hooked
-from gpuwatch.sim.limits import NOT_CARRIED
+from gpuwatch.sim.limit_messages import NOT_CARRIED
 from gpuwatch.sim.machine import SimMachine
 from tests.conftest import gpuwatch
 from tests.forked import Result, python_forked

@@ -15,7 +15,7 @@ import pytest
 
 import gpuwatch
 from gpuwatch.core.errors import GpuwatchError
-from gpuwatch.sim import build, shipped
+from gpuwatch.sim import install_libraries, shipped
 from gpuwatch.sim.libraries import ALIASES, PLUGIN_LIBRARY, PLUGIN_SHARES
 
 CHECKOUT = Path(gpuwatch.__file__).parents[1]
@@ -28,12 +28,14 @@ def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "shipped"
     folder.mkdir()
     for tier, names in (("driver", shipped.driver_files()), ("plugin", shipped.plugin_files())):
-        made = build.ensure_built(tier)  # type: ignore[arg-type]
+        made = install_libraries.ensure_built(tier)  # type: ignore[arg-type]
         for name in names:
             shutil.copy(made / name, folder / name)
     (folder / shipped.MADE_FROM).write_text(shipped.fingerprint(SOURCES))
     monkeypatch.setattr(shipped, "shipped_folder", lambda: folder)
-    monkeypatch.setattr(build, "_cpu_flags", lambda: frozenset({"avx2", "bmi1", "bmi2", "f16c", "fma", "movbe"}))
+    monkeypatch.setattr(
+        install_libraries, "_cpu_flags", lambda: frozenset({"avx2", "bmi1", "bmi2", "f16c", "fma", "movbe"})
+    )
     monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     for name in ("CC", "CXX", shipped.COMPILE):
@@ -43,20 +45,20 @@ def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_without_a_compiler_both_tiers_are_copied_with_their_links(wheel: Path) -> None:
     announced: list[None] = []
-    with build.announced(lambda: announced.append(None)):
-        driver, plugin = build.ensure_built("driver"), build.ensure_built("plugin")
+    with install_libraries.announced(lambda: announced.append(None)):
+        driver, plugin = install_libraries.ensure_built("driver"), install_libraries.ensure_built("plugin")
     assert announced == [], "a copy takes no time"
-    assert build.compiler_obstacle() is None
+    assert install_libraries.compiler_obstacle() is None
     assert shipped.driver_files() | set(ALIASES) < {path.name for path in driver.iterdir()}
     assert shipped.plugin_files() | set(PLUGIN_SHARES) == {path.name for path in plugin.iterdir()}
     assert all(path.exists() for folder in (driver, plugin) for path in folder.iterdir())
     assert {path.stat().st_mode & 0o777 for path in driver.iterdir() if not path.is_symlink()} == {0o600}
-    assert build.ensure_built("plugin") == plugin
+    assert install_libraries.ensure_built("plugin") == plugin
 
 
 def test_conda_s_variables_do_not_make_it_compile(wheel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", "/conda/bin/x86_64-conda-linux-gnu-cc")
-    assert build.ensure_built().is_dir()
+    assert install_libraries.ensure_built().is_dir()
 
 
 @pytest.mark.parametrize("why", ["asked", "sources", "none"])
@@ -68,8 +70,8 @@ def test_else_it_is_compiled(wheel: Path, why: str, monkeypatch: pytest.MonkeyPa
     else:
         (wheel / shipped.MADE_FROM).unlink()
     with pytest.raises(GpuwatchError, match=r"^simulated GPUs need a C compiler, and none was found"):
-        build.ensure_built()
-    obstacle = build.compiler_obstacle()
+        install_libraries.ensure_built()
+    obstacle = install_libraries.compiler_obstacle()
     assert obstacle is not None
     assert "C++ compiler" in obstacle.message
 
@@ -77,15 +79,15 @@ def test_else_it_is_compiled(wheel: Path, why: str, monkeypatch: pytest.MonkeyPa
 def test_a_cpu_that_is_too_old_is_told_in_one_line(wheel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if not shipped.lacking(frozenset()):
         pytest.skip("the libraries need nothing special of this machine")
-    monkeypatch.setattr(build, "_cpu_flags", lambda: frozenset({"avx2", "fma", "movbe", "f16c"}))
+    monkeypatch.setattr(install_libraries, "_cpu_flags", lambda: frozenset({"avx2", "fma", "movbe", "f16c"}))
     with pytest.raises(GpuwatchError) as error:
-        build.ensure_built()
+        install_libraries.ensure_built()
     assert error.value.message.startswith("the simulated GPUs that came with gpuwatch need a CPU with bmi1, bmi2: ")
     assert "\n" not in error.value.message
 
 
 def test_the_plugin_exports_nothing_of_the_cxx_runtime() -> None:
-    assert _exported(build.ensure_built("plugin") / PLUGIN_LIBRARY) == {
+    assert _exported(install_libraries.ensure_built("plugin") / PLUGIN_LIBRARY) == {
         "SE_InitPlugin",
         "TF_InitKernel",
         "gpuwatch_plugin_lay_out",

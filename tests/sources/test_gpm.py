@@ -17,8 +17,8 @@ import pytest
 from gpuwatch.core.model.metrics import METRICS, Lane
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.machine.collector.live_feed import LiveFeed
-from gpuwatch.machine.sources.nvidia.errors import PERMANENT
 from gpuwatch.machine.sources.nvidia.gpm import Activity
+from gpuwatch.machine.sources.nvidia.nvml_errors import PERMANENT
 from gpuwatch.sim.machine import SimMachine
 from tests.conftest import gpuwatch
 from tests.sources.test_nvml_faults import CODES

@@ -11,7 +11,7 @@ import pytest
 
 from gpuwatch.core.model.metrics import BY_ID, METRICS, Lane
 from gpuwatch.core.model.reading import Missing, Value
-from gpuwatch.machine.sources.nvidia import errors
+from gpuwatch.machine.sources.nvidia import nvml_errors
 from gpuwatch.machine.sources.nvidia.decode import number_or_name, pick
 from gpuwatch.machine.sources.nvidia.device import NvmlDevice
 from gpuwatch.machine.sources.nvidia.mig import profile
@@ -80,7 +80,7 @@ def test_a_field_that_fails_takes_no_other_along(driver: Callable[..., None], co
     nvml.sample(gpu, (Lane.SLOW,))
     never = lack.reason == "not_supported"
     assert asked.count(bad) == (1 if never else 2), "what a driver lacks is asked once"
-    assert never == (code in (*errors.PERMANENT, pynvml.NVML_ERROR_INVALID_ARGUMENT))
+    assert never == (code in (*nvml_errors.PERMANENT, pynvml.NVML_ERROR_INVALID_ARGUMENT))
 
 
 def test_all_fields_of_a_lane_are_one_call(driver: Callable[..., None]) -> None:

@@ -12,7 +12,7 @@ from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Connection, Driver, Place, Problem, Topology
 from gpuwatch.machine.collector import collector as module
 from gpuwatch.machine.collector.collector import Collector
-from gpuwatch.machine.sources.base import (
+from gpuwatch.machine.sources.device_source import (
     DeviceSource,
     GpuProcess,
     MissingReadings,

@@ -14,7 +14,7 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.xids import Xid
 from gpuwatch.explain.diagnosis.condition_engine import Conditions
 from gpuwatch.machine.collector.live_feed import LiveFeed
-from gpuwatch.machine.sources.nvidia import errors
+from gpuwatch.machine.sources.nvidia import nvml_errors
 from gpuwatch.machine.sources.nvidia.device import NvmlDevice
 from gpuwatch.machine.sources.nvidia.xids import Xids
 from gpuwatch.session.single_snapshot import findings
@@ -147,7 +147,7 @@ def test_every_failure_of_every_call_is_a_reason(call: str, code: int) -> None:
     assert (one.xids, one.xids_missing is None) == ((), waits)
     if call == "nvmlDeviceRegisterEvents":
         # What will not change is asked once.
-        assert driver.calls.count(call) == (1 if code in errors.PERMANENT else 2)
+        assert driver.calls.count(call) == (1 if code in nvml_errors.PERMANENT else 2)
     xids.forget()
     assert driver.calls.count("nvmlEventSetFree") == (call != "nvmlEventSetCreate") * driver.calls.count(
         "nvmlEventSetCreate"

@@ -12,10 +12,10 @@ import pytest
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.model.trials import Trial
 from gpuwatch.experiment.trials import smaller_card
-from gpuwatch.experiment.trials.plan import Configuration, Rule
-from gpuwatch.experiment.trials.settings import named
 from gpuwatch.experiment.trials.smaller_card import parse_cards
 from gpuwatch.experiment.trials.trial import Goal
+from gpuwatch.experiment.trials.trial_plan import Configuration, Rule
+from gpuwatch.experiment.trials.trial_settings import named
 from gpuwatch.experiment.trials.trial_setup import TrialSetup
 from tests.reports import documents
 from tests.reports.documents import full_run

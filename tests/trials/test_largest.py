@@ -21,9 +21,9 @@ from gpuwatch.core.model.trials import Largest, Trial
 from gpuwatch.experiment.probing.probe_scripts import hooked
 from gpuwatch.experiment.trials import largest_value
 from gpuwatch.experiment.trials.largest_value import Search, Span, fit, parse_span
-from gpuwatch.experiment.trials.plan import Configuration
-from gpuwatch.experiment.trials.settings import named
 from gpuwatch.experiment.trials.trial import Goal
+from gpuwatch.experiment.trials.trial_plan import Configuration
+from gpuwatch.experiment.trials.trial_settings import named
 from gpuwatch.experiment.trials.trial_setup import Progress, TrialSetup
 from gpuwatch.sim.machine import SimMachine
 from tests.conftest import has_cuda_wheel

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpuwatch.core.errors import UsageError
-from gpuwatch.experiment.trials.plan import (
+from gpuwatch.experiment.trials.trial_plan import (
     UNCOUNTED_SECONDS,
     Rule,
     filled_in,

@@ -10,7 +10,7 @@ import pytest
 
 from gpuwatch.core.model.run import Memory
 from gpuwatch.experiment.trials import oom_recovery
-from gpuwatch.experiment.trials.settings import named
+from gpuwatch.experiment.trials.trial_settings import named
 from tests.reports.documents import GIB, full_run
 from tests.trials.programs import document, forked_document, program, tried
 

@@ -9,7 +9,7 @@ import pytest
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.model.run import Setting as RunSetting
 from gpuwatch.experiment.probing.probe_scripts import find_probe
-from gpuwatch.experiment.trials.settings import NotTried, Setting, default_set, made_by_program, named
+from gpuwatch.experiment.trials.trial_settings import NotTried, Setting, default_set, made_by_program, named
 
 GIB = 1 << 30
 EVERY = [

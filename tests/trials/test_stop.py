@@ -9,8 +9,8 @@ import pytest
 from gpuwatch.core.model.run import Devices
 from gpuwatch.experiment.probing.event_state import EventState, StepCount
 from gpuwatch.experiment.trials import trial
-from gpuwatch.experiment.trials.plan import Rule
 from gpuwatch.experiment.trials.trial import Goal, Stop
+from gpuwatch.experiment.trials.trial_plan import Rule
 
 
 def stepping(count: int, *, last: float = 0.0, gpu: bool = True) -> EventState:

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from textual.pilot import Pilot
 
-from gpuwatch.core.model.events import Event
+from gpuwatch.core.model.probe_events import Event
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.session.probe_runs import Live, ProbeRuns
 from gpuwatch.session.session import Session

@@ -9,8 +9,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from gpuwatch.core.model.events import Event
 from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.probe_events import Event
 from gpuwatch.core.model.run import (
     DeviceMapping,
     Devices,

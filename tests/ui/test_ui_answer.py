@@ -16,9 +16,9 @@ from gpuwatch.machine.history.metric_series import History
 from gpuwatch.session import free_gpus
 from gpuwatch.session.view import View, ranked
 from gpuwatch.share.openmetrics import PROCESS_IDLE
-from gpuwatch.ui.drawing.pen import Pen
+from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.panes.answer_line import answer_line
-from gpuwatch.ui.screens.lines_modal import LinesModal
+from gpuwatch.ui.screens.sheet import LinesModal
 from gpuwatch.ui.tables.columns import BY_ID, clock_text
 from tests.diagnosis.watching import BEGIN, gpu, program
 from tests.diagnosis.watching import sample as watching_sample

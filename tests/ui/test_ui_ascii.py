@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from textual.pilot import Pilot
 
-from gpuwatch.core.formatting.terminal import needs_ascii
+from gpuwatch.core.formatting.terminal_support import needs_ascii
 from gpuwatch.ui.drawing.cells import width_of
 from gpuwatch.ui.drawing.glyphs import SIGNS, spelled, to_ascii
 from gpuwatch.ui.settings.preferences import Preferences

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from textual import events
 
-from gpuwatch.ui.screens.lines_modal import LinesModal
+from gpuwatch.ui.screens.sheet import LinesModal
 from tests.ui import machines
 from tests.ui.conftest import Stage
 from tests.ui.fuzz import DIGITS, session

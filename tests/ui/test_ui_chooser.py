@@ -13,8 +13,8 @@ from textual.pilot import Pilot
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.ui.panes.gpu_line import columns_for
 from gpuwatch.ui.screens.column_chooser import Chooser
-from gpuwatch.ui.screens.lines_modal import Sheet
 from gpuwatch.ui.screens.save_preferences import BrokenFile
+from gpuwatch.ui.screens.sheet import Sheet
 from gpuwatch.ui.settings.preferences import Preferences
 from gpuwatch.ui.settings.settings_file import Loaded, default_path, load
 from gpuwatch.ui.tables.columns import BY_ID, COLUMNS, DEFAULT_COLUMNS, place, unavailable

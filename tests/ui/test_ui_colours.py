@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 from textual.color import Color
 
-from gpuwatch.core.formatting.terminal import cannot_draw, has_few_colors
+from gpuwatch.core.formatting.terminal_support import cannot_draw, has_few_colors
 from gpuwatch.session.session import Session
 from gpuwatch.sim.machine import SimMachine
 from gpuwatch.ui.app import GpuwatchApp
 from gpuwatch.ui.drawing import theme
-from gpuwatch.ui.drawing.pen import Pen
+from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.panes.headline import top_line
 from gpuwatch.ui.settings.preferences import Preferences
 from gpuwatch.ui.settings.settings_file import Loaded

@@ -11,13 +11,13 @@ from textual import events
 from textual.pilot import Pilot
 
 from gpuwatch.core.model.findings import Finding
-from gpuwatch.core.model.no_driver import SIMULATE, missing_driver_action
+from gpuwatch.core.model.missing_driver import SIMULATE, missing_driver_action
 from gpuwatch.core.model.snapshot import Process
 from gpuwatch.explain.diagnosis.condition_engine import Conditions
 from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.ui.app import make_tab
 from gpuwatch.ui.details.key_help import Group, groups, help_lines
-from gpuwatch.ui.screens.lines_modal import LinesModal
+from gpuwatch.ui.screens.sheet import LinesModal
 from gpuwatch.ui.settings.actions import ACTIONS, of_tab
 from gpuwatch.ui.settings.tabs import TABS, Tab
 from gpuwatch.ui.tables.device_facts import attention

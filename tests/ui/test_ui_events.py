@@ -11,7 +11,7 @@ from textual.pilot import Pilot
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.ui.screens.events import EventsScreen
-from gpuwatch.ui.screens.lines_modal import LinesModal
+from gpuwatch.ui.screens.sheet import LinesModal
 from gpuwatch.ui.settings.tabs import labels, number_of
 from gpuwatch.ui.widgets.painted_pane import Painted
 from tests.ui import machines

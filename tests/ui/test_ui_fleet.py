@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
+from gpuwatch.fleet.host_poller import FleetWatch
 from gpuwatch.fleet.prometheus_api import Prometheus, Sample
 from gpuwatch.fleet.prometheus_source import PrometheusSource
-from gpuwatch.fleet.watch import FleetWatch
 from gpuwatch.ui.fleet_app import FleetApp
 from gpuwatch.ui.settings.preferences import Preferences
 from gpuwatch.ui.settings.settings_file import Loaded

@@ -11,8 +11,8 @@ from textual.pilot import Pilot
 from gpuwatch.core.model.snapshot import Process, Snapshot
 from gpuwatch.ui.drawing.cells import width_of
 from gpuwatch.ui.tables.columns import short_job
-from gpuwatch.ui.tables.filter import parse
-from gpuwatch.ui.tables.totals import NO_JOB, job_of, totals
+from gpuwatch.ui.tables.owner_totals import NO_JOB, job_of, totals
+from gpuwatch.ui.tables.process_filter import parse
 from tests.ui import machines
 from tests.ui.conftest import Stage
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
-from gpuwatch.ui.screens.jump import Jump, labels
+from gpuwatch.ui.screens.jump_mode import Jump, labels
 from gpuwatch.ui.settings.tabs import TABS
 from gpuwatch.ui.tables.probe_table_rows import Config
 from tests.ui import machines

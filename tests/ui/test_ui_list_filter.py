@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from textual.pilot import Pilot
 
-from gpuwatch.ui.screens.filterable import FilterableScreen
+from gpuwatch.ui.screens.filterable_tab import FilterableScreen
 from gpuwatch.ui.tables.filter_language import parse_words
 from gpuwatch.ui.widgets.scroll_list import ScrollList
 from tests.ui import machines

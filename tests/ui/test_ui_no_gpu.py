@@ -11,9 +11,9 @@ import pynvml
 import pytest
 
 from gpuwatch.core.model.doctor import DeviceFile, PciCard, System
-from gpuwatch.core.model.no_driver import missing_driver_action
+from gpuwatch.core.model.missing_driver import missing_driver_action
 from gpuwatch.machine.sources import system_facts
-from gpuwatch.machine.sources.nvidia import errors
+from gpuwatch.machine.sources.nvidia import nvml_errors
 from tests.terminal import Terminal
 
 CARD = (PciCard(bus_id="0000:01:00.0", driver=None),)
@@ -23,7 +23,7 @@ LIB = SimpleNamespace(NVMLError=pynvml.NVMLError)
 
 def _problem(monkeypatch: pytest.MonkeyPatch, code: int, **facts: object) -> tuple[str, str, str]:
     monkeypatch.setattr(system_facts, "look", lambda _: System(**facts))  # type: ignore[arg-type]
-    found = errors.problem(LIB, code)
+    found = nvml_errors.problem(LIB, code)
     return found.reason, found.detail, found.hint
 
 
@@ -42,28 +42,28 @@ def _problem(monkeypatch: pytest.MonkeyPatch, code: int, **facts: object) -> tup
 def test_a_missing_driver_says_what_this_machine_shows(
     facts: dict[str, object], shown: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reason, detail, hint = _problem(monkeypatch, errors.LIBRARY_NOT_FOUND, **facts)
+    reason, detail, hint = _problem(monkeypatch, nvml_errors.LIBRARY_NOT_FOUND, **facts)
     assert reason == "driver.missing"
     assert detail.partition("; ")[2] == shown
     assert hint.startswith(missing_driver_action(System(**facts)))  # type: ignore[arg-type]
 
 
 def test_a_refusal_names_the_files_that_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    reason, detail, hint = _problem(monkeypatch, errors.NO_PERMISSION, device_files=CLOSED)
+    reason, detail, hint = _problem(monkeypatch, nvml_errors.NO_PERMISSION, device_files=CLOSED)
     assert reason == "driver.bad-state"
     assert detail.endswith("/dev/nvidiactl is crw-rw---- root video")
     assert "usermod" in hint
-    assert "usermod" not in _problem(monkeypatch, errors.NO_PERMISSION)[2]
+    assert "usermod" not in _problem(monkeypatch, nvml_errors.NO_PERMISSION)[2]
 
 
 def test_a_mismatch_names_the_versions_that_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert _problem(monkeypatch, errors.LIB_RM_VERSION_MISMATCH, kernel_module="580.65")[1].endswith("580.65")
-    assert ";" not in _problem(monkeypatch, errors.LIB_RM_VERSION_MISMATCH)[1]
+    assert _problem(monkeypatch, nvml_errors.LIB_RM_VERSION_MISMATCH, kernel_module="580.65")[1].endswith("580.65")
+    assert ";" not in _problem(monkeypatch, nvml_errors.LIB_RM_VERSION_MISMATCH)[1]
 
 
 def test_only_a_container_has_lost_its_devices(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert _problem(monkeypatch, errors.UNKNOWN, container="docker")[0] == "container.lost-devices"
-    assert _problem(monkeypatch, errors.UNKNOWN)[0] == "driver.bad-state"
+    assert _problem(monkeypatch, nvml_errors.UNKNOWN, container="docker")[0] == "container.lost-devices"
+    assert _problem(monkeypatch, nvml_errors.UNKNOWN)[0] == "driver.bad-state"
 
 
 @pytest.mark.skipif(os.path.exists("/dev/nvidiactl"), reason="there is a GPU here")

@@ -13,7 +13,7 @@ from gpuwatch.ui.drawing.glyphs import to_ascii
 from gpuwatch.ui.drawing.layout import MIN_HEIGHT, MIN_WIDTH, plan
 from gpuwatch.ui.drawing.trend import braille, buckets, span_for
 from gpuwatch.ui.tables.columns import BY_ID, Unexplained, in_order, place, rows_of, short_framework, short_map
-from gpuwatch.ui.tables.filter import parse
+from gpuwatch.ui.tables.process_filter import parse
 from tests.ui import machines
 
 

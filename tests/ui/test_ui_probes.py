@@ -25,9 +25,9 @@ from gpuwatch.experiment.probing.runner import Runner
 from gpuwatch.session.probe_runs import ProbeRuns
 from gpuwatch.share.reports.runs_side_by_side import compare
 from gpuwatch.ui.details.probe_events import doing
-from gpuwatch.ui.screens.lines_modal import LinesModal
 from gpuwatch.ui.screens.probe_options import ParametersModal
 from gpuwatch.ui.screens.probes import ProbesScreen
+from gpuwatch.ui.screens.sheet import LinesModal
 from gpuwatch.ui.tables.probe_bars import bar_lines
 from gpuwatch.ui.tables.probe_table_rows import Config, Earlier, Group, fitted, place
 from gpuwatch.ui.widgets.painted_pane import Painted

@@ -11,7 +11,7 @@ import pytest
 from textual.pilot import Pilot
 
 from gpuwatch.core.model.snapshot import Mapped, Process, Snapshot
-from gpuwatch.machine.history.timeline import Timeline
+from gpuwatch.machine.history.last_hour import Timeline
 from gpuwatch.machine.sources.process_details import Details, details
 from gpuwatch.session.process_history import Identity, ProcessHistories, identity
 from gpuwatch.ui.details.process_sections import known_map

@@ -23,7 +23,7 @@ from gpuwatch.session.current_findings import all_findings
 from gpuwatch.session.session import replay as replayed
 from gpuwatch.ui.app import GpuwatchApp
 from gpuwatch.ui.screens import gpu
-from gpuwatch.ui.screens.tab import TabScreen
+from gpuwatch.ui.screens.base_tab import TabScreen
 from gpuwatch.ui.settings.actions import REPLAY
 from gpuwatch.ui.settings.tabs import TABS
 from gpuwatch.ui.widgets.painted_pane import Painted

@@ -15,7 +15,7 @@ from textual.pilot import Pilot
 
 from gpuwatch.core.model.snapshot import Process, Snapshot
 from gpuwatch.machine.sources.host import ProcessTable
-from gpuwatch.ui.screens.lines_modal import LinesModal
+from gpuwatch.ui.screens.sheet import LinesModal
 from gpuwatch.ui.screens.signal_sheet import SignalSheet
 from gpuwatch.ui.screens.sort_menu import SortMenu
 from gpuwatch.ui.tables.columns import COLUMNS

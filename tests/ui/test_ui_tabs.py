@@ -18,7 +18,7 @@ from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.ui.screens.findings import FindingsScreen
 from gpuwatch.ui.screens.gpu import GpuScreen
 from gpuwatch.ui.screens.help_sheet import HelpSheet
-from gpuwatch.ui.screens.lines_modal import LinesModal
+from gpuwatch.ui.screens.sheet import LinesModal
 from gpuwatch.ui.settings.tabs import TABS, labels
 from gpuwatch.ui.tables.device_facts import SHORT_TITLES
 from gpuwatch.ui.widgets.painted_pane import Painted

@@ -249,7 +249,7 @@ def test_importing_the_app_loads_nothing_that_the_first_frame_does_not_need() ->
         "jinja2",
         "numpy",
         "gpuwatch.ui.details.key_help",
-        "gpuwatch.ui.screens.lines_modal",
+        "gpuwatch.ui.screens.sheet",
         "gpuwatch.ui.widgets.filter_bar",
     ):
         assert unwanted not in loaded

@@ -24,7 +24,7 @@ from textual.pilot import Pilot
 from textual.widgets import Static
 
 import gpuwatch.ui
-from gpuwatch.core.formatting.terminal import SYNC_START
+from gpuwatch.core.formatting.terminal_support import SYNC_START
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.sim.machine import SimMachine
 from gpuwatch.ui.app import GpuwatchApp

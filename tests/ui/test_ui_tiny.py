@@ -7,7 +7,7 @@ from rich.cells import cell_len
 
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.ui.panes.small_terminal import tiny_lines
-from gpuwatch.ui.screens.lines_modal import Sheet
+from gpuwatch.ui.screens.sheet import Sheet
 from gpuwatch.ui.widgets.one_line_panes import KeyLine
 from tests.ui import machines
 from tests.ui.conftest import Stage

@@ -9,13 +9,13 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.fleet import Fleet, HostView
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Problem, Snapshot
-from gpuwatch.fleet.summary import Summaries
+from gpuwatch.fleet.host_summary import Summaries
 from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.machine.history.metric_series import History
 from gpuwatch.session.view import View, ranked
-from gpuwatch.share.reports.document import content_of
+from gpuwatch.share.reports.any_document import content_of
 from gpuwatch.ui.details.finding_lines import evidence
-from gpuwatch.ui.drawing.pen import Pen
+from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.panes.fleet_lines import wrong_line
 from gpuwatch.ui.panes.headline import verdict
 from tests.ui import machines

@@ -6,7 +6,7 @@ import pytest
 from textual.pilot import Pilot
 
 from gpuwatch.core.model.snapshot import Process, Snapshot
-from gpuwatch.ui.tables.totals import totals
+from gpuwatch.ui.tables.owner_totals import totals
 from gpuwatch.ui.widgets.user_table import UserTable
 from tests.ui import machines
 from tests.ui.conftest import Stage

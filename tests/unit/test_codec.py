@@ -29,7 +29,7 @@ def test_a_run_survives_the_way_through_json() -> None:
     assert json.loads(text)["schema"] == "gpuwatch.run/1"
     assert json.loads(text)["started_at"] == "2026-01-02T03:04:05Z"
     assert from_json(text.encode()) == run
-    both = Comparison(runs=(run, run), columns=("verdict",), best={})
+    both = Comparison(runs=(run, run), columns=("verdict",))
     assert from_json(to_json(both).encode()) == both
 
 
@@ -82,7 +82,7 @@ def test_other_bytes_are_refused_in_one_line(raw: bytes) -> None:
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
 def test_a_document_that_windows_wrote(encoding: str) -> None:
-    both = Comparison(runs=(), columns=("verdict",), best={})
+    both = Comparison(runs=(), columns=("verdict",))
     assert from_json(to_json(both).encode(encoding)) == both
 
 

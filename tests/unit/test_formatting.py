@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.core.formatting.durations import duration, seconds
+from gpuwatch.core.formatting.safe_text import printable, shorten
 from gpuwatch.core.formatting.short_names import program_of, without_folder
-from gpuwatch.core.formatting.text import printable, shorten
 from gpuwatch.core.formatting.units import gib, memory, rate, short_gib, short_size, shown_memory, size
 
 

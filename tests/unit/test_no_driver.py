@@ -6,12 +6,12 @@ import pynvml
 import pytest
 
 from gpuwatch.core.model.doctor import PciCard, System
-from gpuwatch.core.model.no_driver import missing_driver_action
+from gpuwatch.core.model.missing_driver import missing_driver_action
 from gpuwatch.explain.diagnosis.doctor.examine import examine
 from gpuwatch.explain.diagnosis.doctor.facts import Facts
 from gpuwatch.explain.diagnosis.engine import diagnose
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.machine.sources.nvidia import errors
+from gpuwatch.machine.sources.nvidia import nvml_errors
 from tests.diagnosis.cases import NOW, machine
 
 CARD = (PciCard(bus_id="0000:01:00.0", driver=None),)
@@ -41,8 +41,8 @@ def test_the_advice_fits_the_system(name: str) -> None:
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_snapshot_report_and_doctor_advise_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     system, _ = SYSTEMS[name]
-    monkeypatch.setattr(errors.system_facts, "look", lambda environment: system)
-    problem = errors.problem(pynvml, errors.LIBRARY_NOT_FOUND)
+    monkeypatch.setattr(nvml_errors.system_facts, "look", lambda environment: system)
+    problem = nvml_errors.problem(pynvml, nvml_errors.LIBRARY_NOT_FOUND)
     taken = machine(driver=False, problems=(problem,))
     (found,) = [entry for entry in diagnose(Evidence(snapshot=taken)) if entry.id == "driver.missing"]
     judged = examine(Facts(system=system, snapshot=taken), NOW, 0.0)

@@ -113,7 +113,7 @@ def test_unreadable_files_are_skipped_and_counted(tmp_path: Path) -> None:
     (tmp_path / "20260514T000000.0-folder.json").mkdir()
     deep = '{"schema": "gpuwatch.run/1", "results": {"a": ' + "[" * 100_000
     (tmp_path / "20260515T000000.0-deep.json").write_text(deep)
-    (tmp_path / "20260516T000000.0-other.json").write_text(to_json(Comparison(runs=(), columns=(), best={})))
+    (tmp_path / "20260516T000000.0-other.json").write_text(to_json(Comparison(runs=(), columns=())))
     (tmp_path / "notes.txt").write_text("not ours")
     assert store.latest() == [run(1)]
     assert store.unreadable == 5

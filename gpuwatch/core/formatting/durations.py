@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import re
 
-from gpuwatch.core.formatting.text import UNKNOWN
+from gpuwatch.core.formatting.safe_text import UNKNOWN
 
 UNITS = {
     "ms": 1e-3,

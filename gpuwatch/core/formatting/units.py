@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from gpuwatch.core.formatting.durations import duration
-from gpuwatch.core.formatting.text import UNKNOWN as UNKNOWN
+from gpuwatch.core.formatting.safe_text import UNKNOWN as UNKNOWN
 from gpuwatch.core.model.metrics import MetricSpec, Unit
 from gpuwatch.core.model.reading import Missing, Reading
 

@@ -10,7 +10,7 @@ import re
 from typing import Final
 
 from gpuwatch.core.formatting.lazy_pattern import lazy
-from gpuwatch.core.formatting.text import word_set
+from gpuwatch.core.formatting.safe_text import word_set
 from gpuwatch.core.masking.secret_names import (
     LONGEST_GROUP,
     LONGEST_NAME,

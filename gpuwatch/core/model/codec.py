@@ -17,18 +17,18 @@ from msgspec.structs import replace
 from gpuwatch.core import reader_limits
 from gpuwatch.core.model.alert import Alert
 from gpuwatch.core.model.cause_list import CauseList, CausePage
-from gpuwatch.core.model.characters import escaped, printable
 from gpuwatch.core.model.comparison import Comparison
+from gpuwatch.core.model.control_characters import escaped, printable
 from gpuwatch.core.model.diagnostic import Diagnostic
 from gpuwatch.core.model.diff import Diff
 from gpuwatch.core.model.doctor import Doctor
 from gpuwatch.core.model.explanation import Explanation
 from gpuwatch.core.model.export_lines import EventLine, FindingLine, MeansLine
-from gpuwatch.core.model.period import Period
 from gpuwatch.core.model.pick import HostPick, Pick
 from gpuwatch.core.model.probe_list import ProbeList, RecipeList
 from gpuwatch.core.model.reading import Value
 from gpuwatch.core.model.recording import RecordingCheck, RecordingInfo
+from gpuwatch.core.model.recording_period import Period
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import IDLE_SECONDS, IDLE_SINCE, RUN_SECONDS, Process, Snapshot
 from gpuwatch.core.model.trials import Experiment

@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
-from gpuwatch.core.model.events import BrokenEvent, Event, decode_event
+from gpuwatch.core.model.probe_events import BrokenEvent, Event, decode_event
 from gpuwatch.core.model.program_threads import KilledChild, Pipeline, Retraced, Standstill, ThreadStack, Waiting
 from gpuwatch.core.model.run import DeviceMapping, Devices, Framework, RunError, Setting, Throughput, Worker
-from gpuwatch.experiment.probing.memory_records import MemoryRecords
+from gpuwatch.experiment.probing.memory_recorder_files import MemoryRecords
 from gpuwatch.experiment.probing.placed_ops import PlacedOps
 from gpuwatch.explain.logs.line_text import in_words
 

@@ -1,4 +1,4 @@
-"""What the guard of a watched program has reported (:mod:`gpuwatch.experiment.probing.guard`)."""
+"""What the guard of a watched program has reported (:mod:`gpuwatch.experiment.probing.program_guard`)."""
 
 from __future__ import annotations
 

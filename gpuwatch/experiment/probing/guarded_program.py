@@ -1,7 +1,7 @@
 """Starts a watched program behind its guard.
 
-Everything else that watching needs is imported by :mod:`gpuwatch.experiment.probing.watch`, after the program has
-started: until then its reports, its output and the signals to us wait in sockets and pipes. So this module imports
+Everything else that watching needs is imported by :mod:`gpuwatch.experiment.probing.watch_program`, after the program
+has started: until then its reports, its output and the signals to us wait in sockets and pipes. So this module imports
 little.
 """
 
@@ -22,12 +22,12 @@ from typing import TYPE_CHECKING, Self
 import msgspec
 
 from gpuwatch.core.errors import GpuwatchError
-from gpuwatch.experiment.probing import guard
+from gpuwatch.experiment.probing import program_guard
 from gpuwatch.experiment.probing.output_channel import Channel
+from gpuwatch.experiment.probing.pipe_reader import Streams
 from gpuwatch.experiment.probing.probe_scripts import hooked
 from gpuwatch.experiment.probing.received_signals import Signals
 from gpuwatch.experiment.probing.status_line import StatusLine
-from gpuwatch.experiment.probing.streams import Streams
 from gpuwatch.machine.sources.oom_kills import oom_kills
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class GuardedProgram:
         self._recordings: tempfile.TemporaryDirectory[str] | None = None
         """For what frameworks record."""
         if options.memory:
-            from gpuwatch.experiment.probing.memory_records import (
+            from gpuwatch.experiment.probing.memory_recorder_files import (
                 recordings_folder,  # most programs are watched without
             )
 
@@ -125,11 +125,11 @@ class GuardedProgram:
         self.status_line.begin()
         channel = self.channel
         # A signal that comes while the guard starts stays pending until the guard can report it.
-        kept = signal.pthread_sigmask(signal.SIG_BLOCK, guard.WATCHED)
+        kept = signal.pthread_sigmask(signal.SIG_BLOCK, program_guard.WATCHED)
         try:
             self.guard = subprocess.Popen(
                 [
-                    *(sys.executable, "-I", "-S", guard.__file__),
+                    *(sys.executable, "-I", "-S", program_guard.__file__),
                     *map(str, (self._theirs.fileno(), channel.read, channel.write)),
                     "-" + "m" * channel.merged + "s" * self.apart,
                     *self.command,
@@ -152,6 +152,6 @@ class GuardedProgram:
             self.tell(f"restore {self.status_line.undo.hex()}")
 
     def tell(self, line: str) -> None:
-        """Sends the guard a command (see :mod:`gpuwatch.experiment.probing.guard`)."""
+        """Sends the guard a command (see :mod:`gpuwatch.experiment.probing.program_guard`)."""
         with suppress(OSError):
             self.control.sendall(line.encode() + b"\n")

@@ -16,8 +16,8 @@ from pathlib import Path
 import msgspec
 
 from gpuwatch.core.errors import GpuwatchError, UsageError
-from gpuwatch.core.formatting.text import printable, shorten
-from gpuwatch.experiment.probing.termination import signal_name
+from gpuwatch.core.formatting.safe_text import printable, shorten
+from gpuwatch.experiment.probing.end_verdict import signal_name
 
 # Runs in the user's interpreter: finds the framework without importing it, which takes seconds, where the user's own
 # programs find it: PYTHONPATH and the user's site-packages count, the working folder, which -c puts first, does not.

@@ -16,13 +16,13 @@ from typing import Any
 import msgspec
 
 from gpuwatch.core.model.doctor import DeviceTest, Distribution, DriverAnswer, FrameworkLook, Library, Loaded
-from gpuwatch.core.model.events import Event, decode_event
+from gpuwatch.core.model.probe_events import Event, decode_event
 from gpuwatch.core.model.run import DeviceMapping, Outcome
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.experiment.probing.event_state import described_device
 from gpuwatch.experiment.probing.interpreter import Interpreter
+from gpuwatch.experiment.probing.probe_process import ProbeProcess, launch_fresh
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript, probe_folder
-from gpuwatch.experiment.probing.process import ProbeProcess, launch_fresh
 from gpuwatch.experiment.probing.run_builder import RunBuilder, RunDraft
 from gpuwatch.experiment.probing.runner import LOG_ENVIRONMENT
 from gpuwatch.experiment.probing.simulation_tier import pytorch_obstacle

@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable
 from types import FrameType
 
-from gpuwatch.experiment.probing import guard
-from gpuwatch.experiment.probing.streams import Streams
+from gpuwatch.experiment.probing import program_guard
+from gpuwatch.experiment.probing.pipe_reader import Streams
 
 _WITNESS = 0.1
 """Seconds after which a signal that the guard has not received was sent to us alone."""
@@ -35,7 +35,7 @@ class Signals:
         self._came: dict[int, float] = {}
         self._witnessed: list[tuple[int, float]] = []
         self._fd = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False) if receive else None
-        for number in (*guard.WATCHED, signal.SIGWINCH, signal.SIGTSTP) if receive else ():
+        for number in (*program_guard.WATCHED, signal.SIGWINCH, signal.SIGTSTP) if receive else ():
             handler = signal.getsignal(number)
             if handler is not signal.SIG_IGN and handler is not None:
                 self._kept[number] = handler

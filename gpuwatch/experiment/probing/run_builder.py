@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 import msgspec
 
 from gpuwatch.core.formatting.units import size
-from gpuwatch.core.model.events import Event
+from gpuwatch.core.model.probe_events import Event
 from gpuwatch.core.model.program_threads import Standstill
 from gpuwatch.core.model.run import (
     HOST_ALLOCATORS,
@@ -41,7 +41,7 @@ from gpuwatch.explain.logs.log_parser import LogParser
 from gpuwatch.explain.logs.other_ooms import exhausted
 from gpuwatch.explain.logs.placement import NOISE
 from gpuwatch.explain.logs.tail import Tail
-from gpuwatch.sim.limits import limit_of
+from gpuwatch.sim.limit_messages import limit_of
 from gpuwatch.sim.sysfs import ENV_STATE
 
 _MOST_HELD = 1024

@@ -12,12 +12,12 @@ from typing import Any, Protocol, Self
 
 import msgspec
 
-from gpuwatch.core.model.events import Event
+from gpuwatch.core.model.probe_events import Event
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.experiment.probing.fork_server import ForkServer, ForkServerLost
 from gpuwatch.experiment.probing.interpreter import Interpreter
+from gpuwatch.experiment.probing.probe_process import ProbeProcess, launch_fresh
 from gpuwatch.experiment.probing.probe_scripts import SECONDS, ProbeScript, hooked
-from gpuwatch.experiment.probing.process import ProbeProcess, launch_fresh
 from gpuwatch.experiment.probing.run_builder import RunBuilder, RunDraft
 from gpuwatch.experiment.probing.simulation_tier import Choice, Tier, choose_tier
 from gpuwatch.sim.environment import ENV_PLUGIN

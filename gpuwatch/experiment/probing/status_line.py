@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from rich.cells import cell_len, set_cell_size
 
 from gpuwatch.core.formatting.durations import duration
-from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import per_second, percent, short_size
 from gpuwatch.experiment.probing.output_channel import Channel
 

@@ -20,12 +20,12 @@ from gpuwatch.core.model.memory_profile import MemoryProfile
 from gpuwatch.core.model.program_threads import KilledChild
 from gpuwatch.core.model.run import DeviceMapping, Framework, RunProcess
 from gpuwatch.experiment.probing.event_state import Applied, EventState
+from gpuwatch.experiment.probing.pipe_reader import Lines, Streams
 from gpuwatch.experiment.probing.placed_ops import PlacedOps
 from gpuwatch.experiment.probing.printed_lines import Account
 from gpuwatch.experiment.probing.run_builder import own_ordinal
 from gpuwatch.experiment.probing.runner import kept_environment
-from gpuwatch.experiment.probing.streams import Lines, Streams
-from gpuwatch.explain.logs import devices
+from gpuwatch.explain.logs import device_lines
 from gpuwatch.explain.logs.line_text import device
 from gpuwatch.explain.logs.other_ooms import exhausted
 from gpuwatch.machine.sources.process_tree import descends, leader_of, runs_python, started
@@ -117,7 +117,7 @@ class WatchedProcesses:
         if found is None:
             return
         message = found[2].decode("utf-8", "replace")
-        mapping = devices.mapping(message)
+        mapping = device_lines.mapping(message)
         refused = "out of memory trying" in message and "is not a failure" not in message
         if mapping is None and not refused:
             return

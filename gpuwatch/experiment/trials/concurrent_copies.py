@@ -15,12 +15,12 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.trials import Answer, Trial
 from gpuwatch.experiment.probing.event_state import EventState, StepCount
 from gpuwatch.experiment.trials.best_setting import listed, why_failed
-from gpuwatch.experiment.trials.plan import Configuration, Rule
-from gpuwatch.experiment.trials.result import ExperimentResult, left_out, no_time
 from gpuwatch.experiment.trials.speed_comparison import slow_down
 from gpuwatch.experiment.trials.trial import Goal, Stop, run_trial
+from gpuwatch.experiment.trials.trial_plan import Configuration, Rule
 from gpuwatch.experiment.trials.trial_setup import Feed, TrialSetup, of_others
 from gpuwatch.experiment.trials.trial_summary import PASSED
+from gpuwatch.experiment.trials.try_result import ExperimentResult, left_out, no_time
 
 
 def copied(

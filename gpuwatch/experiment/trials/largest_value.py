@@ -13,12 +13,18 @@ from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.trials import Answer, Largest, Trial
 from gpuwatch.experiment.trials.best_setting import why_failed
-from gpuwatch.experiment.trials.plan import SIMULATED_STEPS, UNCOUNTED_SECONDS, Configuration, Rule, check_declared
-from gpuwatch.experiment.trials.result import ExperimentResult
-from gpuwatch.experiment.trials.settings import Setting
 from gpuwatch.experiment.trials.trial import Goal, run_trial
+from gpuwatch.experiment.trials.trial_plan import (
+    SIMULATED_STEPS,
+    UNCOUNTED_SECONDS,
+    Configuration,
+    Rule,
+    check_declared,
+)
+from gpuwatch.experiment.trials.trial_settings import Setting
 from gpuwatch.experiment.trials.trial_setup import TrialSetup
 from gpuwatch.experiment.trials.trial_summary import PASSED
+from gpuwatch.experiment.trials.try_result import ExperimentResult
 
 TWICE = 2
 """Runs that confirm the largest value, and that the next one fails."""

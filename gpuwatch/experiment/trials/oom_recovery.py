@@ -11,12 +11,12 @@ from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.core.model.trials import Answer, Recovery, Trial
 from gpuwatch.experiment.trials.best_setting import listed, why_failed
-from gpuwatch.experiment.trials.plan import Configuration, Rule
-from gpuwatch.experiment.trials.result import ExperimentResult, no_time
-from gpuwatch.experiment.trials.settings import NotTried, Setting, named, possible
 from gpuwatch.experiment.trials.trial import Goal, handled_oom, run_trial
+from gpuwatch.experiment.trials.trial_plan import Configuration, Rule
+from gpuwatch.experiment.trials.trial_settings import NotTried, Setting, named, possible
 from gpuwatch.experiment.trials.trial_setup import TrialSetup, of_others
 from gpuwatch.experiment.trials.trial_summary import PASSED
+from gpuwatch.experiment.trials.try_result import ExperimentResult, no_time
 
 RULE = "to its end, or past three times the step of the failure"
 AGAIN = 2

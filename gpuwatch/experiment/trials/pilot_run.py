@@ -6,9 +6,9 @@ import time
 from dataclasses import dataclass
 
 from gpuwatch.core.model.trials import Trial
-from gpuwatch.experiment.trials.plan import SIMULATED_STEPS, STEADY_SECONDS, Configuration, Rule
-from gpuwatch.experiment.trials.settings import named
 from gpuwatch.experiment.trials.trial import Goal, run_trial, used_no_gpu
+from gpuwatch.experiment.trials.trial_plan import SIMULATED_STEPS, STEADY_SECONDS, Configuration, Rule
+from gpuwatch.experiment.trials.trial_settings import named
 from gpuwatch.experiment.trials.trial_setup import TrialSetup
 
 _STEPS = 10

@@ -22,13 +22,13 @@ from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.trials import Answer, Fit, Trial
 from gpuwatch.experiment.trials.best_setting import why_failed
-from gpuwatch.experiment.trials.plan import Configuration, Rule
-from gpuwatch.experiment.trials.result import ExperimentResult
-from gpuwatch.experiment.trials.settings import Setting, named
 from gpuwatch.experiment.trials.trial import Goal, run_trial
+from gpuwatch.experiment.trials.trial_plan import Configuration, Rule
+from gpuwatch.experiment.trials.trial_settings import Setting, named
 from gpuwatch.experiment.trials.trial_setup import TrialSetup, running_feed
 from gpuwatch.experiment.trials.trial_summary import PASSED
-from gpuwatch.sim.build import Tier
+from gpuwatch.experiment.trials.try_result import ExperimentResult
+from gpuwatch.sim.install_libraries import Tier
 from gpuwatch.sim.machine import SimMachine
 from gpuwatch.sim.shape import MIN_MEMORY_BYTES, SimShape, parse_size
 from gpuwatch.sim.state_files import private_name

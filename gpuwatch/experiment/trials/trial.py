@@ -17,10 +17,10 @@ from gpuwatch.core.model.run import Run, Throughput, Verdict
 from gpuwatch.core.model.trials import Trial
 from gpuwatch.experiment.probing.event_state import Applied, EventState, StepCount
 from gpuwatch.experiment.probing.guarded_program import GuardedProgram, Options
-from gpuwatch.experiment.probing.watch import Measured, Watch
-from gpuwatch.experiment.trials.plan import LEAST_SECONDS, STEADY_SECONDS, Configuration, Rule, filled_in
-from gpuwatch.experiment.trials.settings import Setting, made_by_program
+from gpuwatch.experiment.probing.watch_program import Measured, Watch
 from gpuwatch.experiment.trials.step_times import is_steady, median_step
+from gpuwatch.experiment.trials.trial_plan import LEAST_SECONDS, STEADY_SECONDS, Configuration, Rule, filled_in
+from gpuwatch.experiment.trials.trial_settings import Setting, made_by_program
 from gpuwatch.experiment.trials.trial_setup import Begun, Feed, TrialSetup
 from gpuwatch.experiment.trials.trial_summary import PASSED
 from gpuwatch.explain.diagnosis.runs.finish_run import complete
@@ -174,7 +174,7 @@ def run_trial(
 
     Whatever the program does after the measurement counts for nothing; nothing of it is left running. Raises
     :class:`Interrupted` (Ctrl+C) with what was measured until then, and
-    :class:`~gpuwatch.experiment.probing.termination.NotStarted`.
+    :class:`~gpuwatch.experiment.probing.end_verdict.NotStarted`.
     """
     setup.made += 1
     run_name = f"{configuration.slug}-{'memory' if record else number}" + (f"-copy{copy}" if copy else "")

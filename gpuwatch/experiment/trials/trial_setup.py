@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from gpuwatch.core.formatting.text import shorten
+from gpuwatch.core.formatting.safe_text import shorten
 from gpuwatch.core.formatting.units import memory
 from gpuwatch.core.model.snapshot import Process, Snapshot
 from gpuwatch.core.model.trials import Trial
 from gpuwatch.core.model.visibility import VisibleMap, visible_to
 from gpuwatch.experiment.probing.runner import SnapshotSource
-from gpuwatch.experiment.trials.settings import Setting
+from gpuwatch.experiment.trials.trial_settings import Setting
 from gpuwatch.machine.collector.live_feed import LiveFeed
 
 _SAMPLE_SECONDS = 0.2

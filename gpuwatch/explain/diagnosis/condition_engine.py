@@ -39,9 +39,9 @@ from gpuwatch.explain.diagnosis.engine import broken, diagnose, in_order, rules_
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import no_problem
 from gpuwatch.machine.history.device_events import DeviceEvents
-from gpuwatch.machine.history.gaps import UNOBSERVED, unobserved_limit
 from gpuwatch.machine.history.machine_event import Begun, MachineEvent, onset_key
 from gpuwatch.machine.history.process_events import ProcessEvents
+from gpuwatch.machine.history.sample_gaps import UNOBSERVED, unobserved_limit
 
 if TYPE_CHECKING:
     from gpuwatch.machine.collector.feed import FeedStatus

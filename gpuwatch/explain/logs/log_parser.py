@@ -12,7 +12,7 @@ import re
 from collections import deque
 from collections.abc import Iterable
 
-from gpuwatch.core.formatting.text import bounded
+from gpuwatch.core.formatting.safe_text import bounded
 from gpuwatch.core.model.run import Oom
 from gpuwatch.explain.logs import bfc_allocator_oom, dcgm_metrics, last_lines, nvidia_smi, pytorch, topics
 from gpuwatch.explain.logs.exceptions import TRACEBACK, ExceptionFinder, is_error

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import islice
 
 from gpuwatch.core.model.run import DeviceMapping, Oom
-from gpuwatch.explain.logs import bfc_allocator_oom, cuda_errors, devices, last_lines, other_ooms, pytorch, topics
+from gpuwatch.explain.logs import bfc_allocator_oom, cuda_errors, device_lines, last_lines, other_ooms, pytorch, topics
 from gpuwatch.explain.logs.exceptions import is_error
 from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.framework_words import FRAMEWORK_WORDS
@@ -96,7 +96,7 @@ class MessageReader:
             elif topic == "cuda.cudart-missing":
                 facts.cudart_missing = True
             elif topic == "cuda.libdevice-unfound":
-                self._keep(facts.missing_libraries, devices.LIBDEVICE)
+                self._keep(facts.missing_libraries, device_lines.LIBDEVICE)
         if known:
             self.named(line)
             if self._last and last_lines.skipped(self._last[-1]):
@@ -104,15 +104,15 @@ class MessageReader:
                     self.skipped[topic] = self.skipped.get(topic, 0) + 1
         if message.endswith(_RANGE_FOLLOWS):
             self._units.begin_range()
-        if "CUDA_VISIBLE_DEVICES" in message and (assigned := devices.assigned(message)) is not None:
+        if "CUDA_VISIBLE_DEVICES" in message and (assigned := device_lines.assigned(message)) is not None:
             facts.assigned_devices = assigned
             facts.note("environment.assigned", line)
             known = True
-        if "Memory usage: " in message and (left := devices.library_memory(message)) is not None:
+        if "Memory usage: " in message and (left := device_lines.library_memory(message)) is not None:
             facts.library_free_bytes = left
             facts.note("memory.library-usage", line)
             known = True
-        if "XLA_GPU:" in message and not devices.lists_gpu(message):
+        if "XLA_GPU:" in message and not device_lines.lists_gpu(message):
             facts.note("devices.xla-gpu", line)
             known = True
         if "visibility.none-available" in facts.topics and _SEES_A_GPU.search(message) is not None:
@@ -162,7 +162,7 @@ class MessageReader:
             known = True
         if "host" in message or "root@" in message:
             known |= self._within_container(line, message)
-        if "cuInit" in message and (error := devices.cuinit(message)) is not None:
+        if "cuInit" in message and (error := device_lines.cuinit(message)) is not None:
             facts.cuinit_error = facts.cuinit_error or error
             facts.note("driver.cuinit", line)
             known = True
@@ -174,11 +174,11 @@ class MessageReader:
             or ".dll" in message
             or "NCCL lib" in message
         ):
-            for name in devices.missing_library(message):
+            for name in device_lines.missing_library(message):
                 self._keep(facts.missing_libraries, name)
                 facts.note("cuda.missing-library", line)
                 known = True
-        if "hides all GPUs" in message and (value := devices.hidden(message)) is not None:
+        if "hides all GPUs" in message and (value := device_lines.hidden(message)) is not None:
             facts.hidden_by_environment = value
             facts.note("visibility.hidden", line)
             known = True
@@ -198,14 +198,14 @@ class MessageReader:
 
     def _devices(self, line: str, message: str) -> bool:
         facts = self._facts
-        if (found := devices.mapping(message)) is not None:
+        if (found := device_lines.mapping(message)) is not None:
             self.mapped(found)
             facts.note("device.mapped", line)
             return True
-        if devices.begins_mapping(message):
+        if device_lines.begins_mapping(message):
             self._units.begin_folded(message)
             return True
-        if (gpu := devices.ignored(message)) is not None:
+        if (gpu := device_lines.ignored(message)) is not None:
             if gpu not in facts.ignored_gpus and len(facts.ignored_gpus) < MAX_LIST:
                 facts.ignored_gpus.append(gpu)
             facts.note("device.ignored", line)
@@ -215,7 +215,7 @@ class MessageReader:
             facts.note("device.found", line)
             self._units.begin_card(message)
             return True
-        if (pci := devices.numa_pci(message)) is not None:
+        if (pci := device_lines.numa_pci(message)) is not None:
             self._keep(facts.seen_pci, pci)
             return True
         if "Colocation Debug Info" in message:
@@ -225,18 +225,18 @@ class MessageReader:
 
     def _diagnostics(self, line: str, message: str) -> bool:
         facts = self._facts
-        if (value := devices.environment(message)) is not None:
+        if (value := device_lines.environment(message)) is not None:
             facts.visible_devices = value
             facts.note("environment.visible-devices", line)
             return True
-        if (version := devices.kernel_driver(message)) is not None:
+        if (version := device_lines.kernel_driver(message)) is not None:
             facts.kernel_driver = version
             facts.note("driver.loaded", line)
             return True
         return False
 
     def _within_container(self, line: str, message: str) -> bool:
-        if not devices.of_container(message):
+        if not device_lines.of_container(message):
             return False
         self._facts.note("environment.docker", line)
         return True

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
 from gpuwatch.core import reader_limits
-from gpuwatch.core.formatting.text import whole_number
+from gpuwatch.core.formatting.safe_text import whole_number
 from gpuwatch.core.model.metrics import BY_ID, Unit
 from gpuwatch.core.model.reading import Missing, Value
 from gpuwatch.core.model.snapshot import MIG_READINGS, Device, Driver, Host, MigInstance, Process, Snapshot

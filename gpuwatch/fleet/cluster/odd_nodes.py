@@ -24,7 +24,7 @@ from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Device, Snapshot
 from gpuwatch.experiment.trials.step_times import step_time
 from gpuwatch.share.reports import comparable_runs
-from gpuwatch.share.reports.content import clean
+from gpuwatch.share.reports.report_content import clean
 from gpuwatch.share.reports.run_tables import device_map
 
 FEWEST = 4

@@ -27,7 +27,7 @@ from gpuwatch.core.model.snapshot import (
 )
 from gpuwatch.machine.collector.cpu_programs import CpuPrograms
 from gpuwatch.machine.collector.process_rows import NO_EARLIER_SAMPLE, ProcessRows, same, unknown_row
-from gpuwatch.machine.sources.base import DeviceSource, SeenDevice, SourceDevice, SourceUnavailable
+from gpuwatch.machine.sources.device_source import DeviceSource, SeenDevice, SourceDevice, SourceUnavailable
 from gpuwatch.machine.sources.gpu_reservations import reservations
 from gpuwatch.machine.sources.host import HostReader, ProcessTable
 from gpuwatch.machine.sources.process_tree import ProcessTree

@@ -12,7 +12,7 @@ import msgspec
 
 from gpuwatch.core.model.snapshot import Device, Snapshot
 from gpuwatch.machine.history.frames import FrameDecoder
-from gpuwatch.machine.sources.base import SeenDevice
+from gpuwatch.machine.sources.device_source import SeenDevice
 from gpuwatch.machine.sources.driver_calls import LeftOut
 
 

@@ -95,7 +95,7 @@ def _child(commands: int, frames: int, page: int | None, asked: tuple[float, boo
         page = 3
     os.closerange(3 if page is None else 4, 64)
     from gpuwatch.machine.collector.collector_frames import Settings
-    from gpuwatch.machine.collector.worker import serve
+    from gpuwatch.machine.collector.collector_main import serve
 
     code = 1
     try:

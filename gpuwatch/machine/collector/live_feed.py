@@ -72,7 +72,9 @@ _MOST_STARVED = 60.0
 _FAILED = "failed"
 
 # Finds the package at its current place without putting the working directory on the path.
-_START = "import sys; sys.path.append(sys.argv.pop(1)); from gpuwatch.machine.collector.worker import main; main()"
+_START = (
+    "import sys; sys.path.append(sys.argv.pop(1)); from gpuwatch.machine.collector.collector_main import main; main()"
+)
 
 
 class LiveFeed:

@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from operator import is_
 from typing import NamedTuple, TypeVar
 
-from gpuwatch.core.model.activity import IDLE, is_idle
+from gpuwatch.core.model.process_activity import IDLE, is_idle
 from gpuwatch.core.model.reading import Missing, Reason, Value
 from gpuwatch.core.model.snapshot import IDLE_SINCE, RUN_SECONDS, Device, Mapped, Process, Snapshot
 from gpuwatch.core.model.visibility import visible_to
-from gpuwatch.machine.sources.base import GpuProcess, SourceDevice, Utilization
+from gpuwatch.machine.sources.device_source import GpuProcess, SourceDevice, Utilization
 from gpuwatch.machine.sources.host import Facts, HostReader, ProcessTable, clock_of
 from gpuwatch.machine.sources.missing_process import HIDDEN
 

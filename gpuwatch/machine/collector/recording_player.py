@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.machine.collector.host_access import HostAccess
-from gpuwatch.machine.history.gaps import gap_limit
+from gpuwatch.machine.history.sample_gaps import gap_limit
 from gpuwatch.machine.history.sample_store import Gap, Kept
 from gpuwatch.machine.recording.reader import Recording
 

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpuwatch.core.errors import GpuwatchError
-from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.collector.collector_frames import Source
 from gpuwatch.machine.history.frames import DamagedData
 from gpuwatch.machine.recording.running_recorders import RunningRecorder, running
-from gpuwatch.machine.sources.base import SeenDevice
+from gpuwatch.machine.sources.device_source import SeenDevice
 
 if TYPE_CHECKING:
     from gpuwatch.machine.collector.own_processes import OwnProcesses

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Device, Snapshot
-from gpuwatch.machine.history.gaps import UNOBSERVED
 from gpuwatch.machine.history.gone_devices import forget_gone
+from gpuwatch.machine.history.sample_gaps import UNOBSERVED
 
 _PERMANENT = frozenset({"not_supported", "permission_denied", "unknown"})
 """Reasons for which a device will never have a counter."""

@@ -20,7 +20,7 @@ import msgspec
 from msgspec.structs import astuple, replace
 
 from gpuwatch.core import reader_limits
-from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.model.reading import Value
 from gpuwatch.core.model.snapshot import Device, Host, MigInstance, Process, Snapshot
 

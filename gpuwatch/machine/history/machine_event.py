@@ -7,8 +7,8 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from gpuwatch.core.formatting.safe_text import printable, shorten
 from gpuwatch.core.formatting.short_names import program_of, without_folder
-from gpuwatch.core.formatting.text import printable, shorten
 from gpuwatch.core.model.snapshot import BAD_STATES as BAD_STATES
 from gpuwatch.core.model.snapshot import Device, Process
 

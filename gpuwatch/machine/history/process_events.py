@@ -7,13 +7,13 @@ from collections import deque
 import msgspec
 
 from gpuwatch.core.formatting.durations import lasted
-from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import memory
 from gpuwatch.core.model.accounting import AccountedProcess
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
-from gpuwatch.machine.history.gaps import unobserved_limit
 from gpuwatch.machine.history.gone_devices import forget_gone
 from gpuwatch.machine.history.machine_event import ASLEEP, BAD_STATES, MachineEvent, gpus, of_device, of_process
+from gpuwatch.machine.history.sample_gaps import unobserved_limit
 from gpuwatch.machine.history.unsampled_processes import UnsampledProcesses
 
 _Key = tuple[str | None, int, float | None]

@@ -10,11 +10,11 @@ from typing import NamedTuple, overload
 
 from gpuwatch.core.model.reading import number
 from gpuwatch.core.model.snapshot import Device, Process
-from gpuwatch.machine.history.gaps import gap_limit
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.metric_series import History
 from gpuwatch.machine.history.sample_chunks import Kept as Kept
 from gpuwatch.machine.history.sample_chunks import Position, settled
+from gpuwatch.machine.history.sample_gaps import gap_limit
 
 Identity = tuple[int, float | None]
 """Pid and start time of a process."""

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from gpuwatch.core.errors import GpuwatchError, UsageError
-from gpuwatch.core.formatting.terminal import file_name
+from gpuwatch.core.formatting.terminal_support import file_name
 from gpuwatch.machine.history.sample_chunks import ChunkWriter
 from gpuwatch.machine.history.sample_store import Kept
 from gpuwatch.machine.recording.reader import ATTACHED, Recording

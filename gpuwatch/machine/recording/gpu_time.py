@@ -15,12 +15,12 @@ import msgspec
 from msgspec.structs import fields, replace
 
 from gpuwatch.core.formatting.short_names import program_of
-from gpuwatch.core.model.activity import IDLE
+from gpuwatch.core.model.process_activity import IDLE
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
 from gpuwatch.machine.history.energy import has_no_counter
 from gpuwatch.machine.history.frames import decoded, inflated
-from gpuwatch.machine.history.gaps import unobserved_limit
 from gpuwatch.machine.history.process_events import lists_processes
+from gpuwatch.machine.history.sample_gaps import unobserved_limit
 from gpuwatch.machine.history.unsampled_processes import UnsampledProcesses
 
 HOUR = 3600

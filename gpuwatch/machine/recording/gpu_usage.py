@@ -11,12 +11,12 @@ from itertools import islice
 from gpuwatch import __version__
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.durations import utc
+from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.short_names import program_of
-from gpuwatch.core.formatting.terminal import file_name
-from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.formatting.terminal_support import file_name
 from gpuwatch.core.model.usage import By, Usage, UsageDevice, UsageGap, UsageGroup
-from gpuwatch.machine.history.gaps import unobserved_limit
 from gpuwatch.machine.history.sample_chunks import whole
+from gpuwatch.machine.history.sample_gaps import unobserved_limit
 from gpuwatch.machine.recording import retention
 from gpuwatch.machine.recording.gpu_time import HOUR, DeviceTime, GpuTime, GpuTimeMeter, ProcessTime, hour_of, merged
 from gpuwatch.machine.recording.reader import OPEN, Recording

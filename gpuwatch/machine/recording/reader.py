@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gpuwatch.core.errors import GpuwatchError
-from gpuwatch.core.formatting.terminal import file_name
+from gpuwatch.core.formatting.terminal_support import file_name
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.machine.history.frames import DamagedData
 from gpuwatch.machine.history.machine_event import MachineEvent
@@ -26,7 +26,7 @@ from gpuwatch.machine.recording.damage import Damage, DamagedBlock
 from gpuwatch.machine.recording.database_reader import Database
 from gpuwatch.machine.recording.gpu_time import HOUR, GpuTime, hour_of
 from gpuwatch.machine.recording.process_lives import ProcessLife
-from gpuwatch.machine.recording.rows import (
+from gpuwatch.machine.recording.recorded_rows import (
     RecordedFinding,
     Run,
     check_entry,

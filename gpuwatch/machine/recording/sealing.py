@@ -13,7 +13,7 @@ from gpuwatch.machine.history.frames import DamagedData
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.recording import gpu_time, minute_means
 from gpuwatch.machine.recording.process_lives import Key, ProcessLife, ProcessLives
-from gpuwatch.machine.recording.rows import held, life_of
+from gpuwatch.machine.recording.recorded_rows import held, life_of
 from gpuwatch.machine.recording.stored_data import checksum, compressed, pack_times, stored
 
 _R = TypeVar("_R")

@@ -18,7 +18,7 @@ from gpuwatch import __version__
 from gpuwatch.core import ownership
 from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.core.formatting.durations import lasted
-from gpuwatch.core.formatting.terminal import file_name
+from gpuwatch.core.formatting.terminal_support import file_name
 from gpuwatch.core.masking.secrets import masked
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Snapshot

@@ -23,7 +23,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from gpuwatch.core.errors import GpuwatchError, UsageError
-from gpuwatch.core.formatting.text import printable, shorten
+from gpuwatch.core.formatting.safe_text import printable, shorten
 from gpuwatch.core.masking.secrets import mask_text
 from gpuwatch.core.model.snapshot import Reservation
 from gpuwatch.machine.sources.host import ProcessTable

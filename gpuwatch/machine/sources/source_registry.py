@@ -1,12 +1,12 @@
-"""The kinds of GPUs that gpuwatch supports. To add one: its class (:mod:`gpuwatch.machine.sources.base`), and a line
-here."""
+"""The kinds of GPUs that gpuwatch supports. To add one: its class
+(:mod:`gpuwatch.machine.sources.device_source`), and a line here."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from gpuwatch.machine.sources.base import DeviceSource, SeenDevice
+from gpuwatch.machine.sources.device_source import DeviceSource, SeenDevice
 from gpuwatch.machine.sources.nvidia.source import NvmlSource
 
 

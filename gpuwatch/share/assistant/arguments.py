@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from gpuwatch.core import reader_limits
 from gpuwatch.core.errors import UsageError
-from gpuwatch.core.formatting.text import printable, shorten
+from gpuwatch.core.formatting.safe_text import printable, shorten
 from gpuwatch.core.model.usage import By
 from gpuwatch.experiment.probing.probe_scripts import SECONDS
 

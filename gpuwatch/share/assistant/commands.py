@@ -21,7 +21,7 @@ import msgspec
 
 from gpuwatch.core import reader_limits
 from gpuwatch.core.errors import GpuwatchError, UsageError
-from gpuwatch.core.formatting.text import printable, shorten
+from gpuwatch.core.formatting.safe_text import printable, shorten
 from gpuwatch.core.masking.secrets import mask_text
 
 AT_ONCE = 2

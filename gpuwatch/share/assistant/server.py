@@ -27,8 +27,8 @@ from mcp.shared.exceptions import MCPError
 from gpuwatch import __version__
 from gpuwatch.core import reader_limits
 from gpuwatch.core.errors import GpuwatchError
-from gpuwatch.core.formatting.text import printable
-from gpuwatch.machine.history.crashes import describe
+from gpuwatch.core.formatting.safe_text import printable
+from gpuwatch.machine.history.crash_files import describe
 from gpuwatch.share.assistant.arguments import input_schema
 from gpuwatch.share.assistant.commands import Commands
 from gpuwatch.share.assistant.kept_collector import Machine

@@ -13,7 +13,7 @@ import msgspec
 
 from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.core.formatting.suggest import meant
-from gpuwatch.core.formatting.terminal import file_name
+from gpuwatch.core.formatting.terminal_support import file_name
 from gpuwatch.core.masking.redaction import Redactor
 from gpuwatch.core.masking.secrets import mask_text, masked
 from gpuwatch.core.model.cause_list import CauseList, CauseName, CausePage

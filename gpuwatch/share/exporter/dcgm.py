@@ -15,7 +15,7 @@ from typing import NamedTuple
 from gpuwatch.core.model.reading import Value
 from gpuwatch.core.model.snapshot import Device, MigInstance, Snapshot
 from gpuwatch.core.model.visibility import divided
-from gpuwatch.share.exporter.owners import Owner
+from gpuwatch.share.exporter.process_owners import Owner
 from gpuwatch.share.openmetrics import Family, SampleLines, labels
 
 JOBS_LISTED = 8

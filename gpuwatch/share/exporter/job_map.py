@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.share.exporter.owners import owner_of
+from gpuwatch.share.exporter.process_owners import owner_of
 
 
 class JobMap:

@@ -13,7 +13,7 @@ from gpuwatch.machine.collector.feed import Feed
 from gpuwatch.machine.history.gone_devices import forget_gone
 from gpuwatch.session.current_findings import all_findings
 from gpuwatch.share.exporter.job_map import JobMap
-from gpuwatch.share.exporter.page import Page
+from gpuwatch.share.exporter.metrics_page import Page
 from gpuwatch.share.exporter.series import Content, Options
 
 STALE = 60.0

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 from gpuwatch import __version__
-from gpuwatch.core.formatting.text import shorten
+from gpuwatch.core.formatting.safe_text import shorten
 from gpuwatch.core.masking.secrets import mask_text
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.metrics import BY_ID, METRICS, Lane, MetricSpec
@@ -17,7 +17,7 @@ from gpuwatch.machine.sources.gpu_reservations import reserved
 from gpuwatch.session.free_gpus import unused
 from gpuwatch.share import openmetrics as names
 from gpuwatch.share.exporter import dcgm
-from gpuwatch.share.exporter.owners import owner_of, shares
+from gpuwatch.share.exporter.process_owners import owner_of, shares
 from gpuwatch.share.openmetrics import SampleLines
 
 CORE = (

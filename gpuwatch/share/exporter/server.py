@@ -17,8 +17,8 @@ from typing import Any, cast
 
 from gpuwatch import __version__
 from gpuwatch.core.errors import GpuwatchError, UsageError
-from gpuwatch.core.formatting.text import whole_number
-from gpuwatch.share.exporter.page import CONTENT_TYPES, Form, Page
+from gpuwatch.core.formatting.safe_text import whole_number
+from gpuwatch.share.exporter.metrics_page import CONTENT_TYPES, Form, Page
 from gpuwatch.share.exporter.web_config import WebConfig
 
 _CONNECTIONS = 500
@@ -203,7 +203,7 @@ class MetricsServer(socketserver.ThreadingTCPServer):
         kind = repr(error)
         if kind not in self._failures and len(self._failures) < _FAILURES:
             self._failures.add(kind)
-            from gpuwatch.machine.history.crashes import describe
+            from gpuwatch.machine.history.crash_files import describe
 
             what, hint = describe(error)
             self.say(f"gpuwatch: {what} ({hint})")

@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 
 from gpuwatch.core import reader_limits
 from gpuwatch.core.errors import UsageError
-from gpuwatch.core.formatting.terminal import file_name
-from gpuwatch.core.formatting.text import printable, shorten
+from gpuwatch.core.formatting.safe_text import printable, shorten
+from gpuwatch.core.formatting.terminal_support import file_name
 
 _VERSIONS = {
     "TLS10": ssl.TLSVersion.TLSv1,

@@ -7,7 +7,7 @@ import datetime
 import io
 from collections.abc import Iterator
 
-from gpuwatch.core.formatting.spreadsheet import safe_cell
+from gpuwatch.core.formatting.spreadsheet_cells import safe_cell
 from gpuwatch.share.exports.stretch import Stretch
 from gpuwatch.share.exports.table_rows import Kind, Table
 

@@ -17,11 +17,11 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.short_names import program_of
-from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.model.metrics import BY_ID, Unit
 from gpuwatch.core.model.run import Run
-from gpuwatch.machine.history.gaps import UNOBSERVED
+from gpuwatch.machine.history.sample_gaps import UNOBSERVED
 from gpuwatch.machine.recording.minute_means import Key
 from gpuwatch.share.exports.protobuf import double, message, number, text, varint
 from gpuwatch.share.exports.stretch import Stretch

@@ -11,7 +11,7 @@ from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.sample_store import Kept
 from gpuwatch.machine.recording.minute_means import Key
 from gpuwatch.machine.recording.process_lives import ProcessLife
-from gpuwatch.machine.recording.rows import RecordedFinding
+from gpuwatch.machine.recording.recorded_rows import RecordedFinding
 from gpuwatch.machine.recording.sample_redaction import SampleRedactor
 from gpuwatch.share.exports.stretch import Means, Stretch
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from gpuwatch.core.errors import GpuwatchError, UsageError
-from gpuwatch.core.formatting.terminal import file_name
+from gpuwatch.core.formatting.terminal_support import file_name
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.metrics import METRICS, Unit
 from gpuwatch.core.model.snapshot import Device, Snapshot
@@ -16,7 +16,7 @@ from gpuwatch.machine.history.sample_store import Kept
 from gpuwatch.machine.recording.minute_means import BLOCKS, HOUR, MINUTE, Key, Points, Summary, begin_of
 from gpuwatch.machine.recording.process_lives import ProcessLife
 from gpuwatch.machine.recording.reader import Recording
-from gpuwatch.machine.recording.rows import RecordedFinding
+from gpuwatch.machine.recording.recorded_rows import RecordedFinding
 from gpuwatch.machine.recording.time_expressions import moment, shown
 
 STEPS = {"sample": 0, "1min": MINUTE, "1h": HOUR}

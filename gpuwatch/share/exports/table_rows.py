@@ -11,7 +11,7 @@ from enum import Enum
 from operator import attrgetter
 from typing import NamedTuple
 
-from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.model.metrics import METRICS, Unit
 from gpuwatch.core.model.snapshot import PROCESS_READINGS
 from gpuwatch.share.exports.stretch import NUMBERS, Stretch

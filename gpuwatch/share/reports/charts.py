@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 
-from gpuwatch.core.formatting.text import shorten
+from gpuwatch.core.formatting.safe_text import shorten
 from gpuwatch.core.formatting.units import memory, per_second, size
 from gpuwatch.core.model.doctor import Check
 from gpuwatch.core.model.run import Run, Throughput
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
 from gpuwatch.experiment.trials.step_times import speed, step_time, wide
 from gpuwatch.share.reports.chart_data import Bars, Marks, Part, Row
-from gpuwatch.share.reports.content import clean
+from gpuwatch.share.reports.report_content import clean
 
 _OWNERS = 6
 """Processes of a GPU with a colour of their own; the others share one."""

@@ -10,8 +10,8 @@ from gpuwatch.core.formatting.durations import seconds
 from gpuwatch.core.formatting.units import UNKNOWN, percent, size
 from gpuwatch.core.model.comparison import Comparison, Node, OddFact
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.share.reports.content import GLYPHS, SIMULATED_MACHINE, Content, Table, clean, columns
 from gpuwatch.share.reports.doctor_content import doctor_content
+from gpuwatch.share.reports.report_content import GLYPHS, SIMULATED_MACHINE, Content, Table, clean, columns
 from gpuwatch.share.reports.snapshot_content import snapshot_content
 
 _STATES = {

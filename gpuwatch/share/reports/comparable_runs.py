@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from gpuwatch.core.model.run import Run
 from gpuwatch.experiment.trials.speed_comparison import unproven
 from gpuwatch.explain.logs.line_text import device as device_name
-from gpuwatch.share.reports.content import clean
+from gpuwatch.share.reports.report_content import clean
 
 _WORK = ("size", "batch", "units", "features", "image", "filters", "timesteps", "bytes", "dtype", "jit_compile")
 """Parameters that decide how much work a step is."""

@@ -7,7 +7,7 @@ import datetime
 from collections import Counter
 from collections.abc import Sequence
 
-from gpuwatch.core.formatting.text import shorten
+from gpuwatch.core.formatting.safe_text import shorten
 from gpuwatch.core.model.comparison import Comparison
 from gpuwatch.core.model.findings import SEVERITY_ORDER
 from gpuwatch.core.model.run import Run
@@ -15,7 +15,7 @@ from gpuwatch.experiment.trials.step_times import wide
 from gpuwatch.share.reports import charts, cluster_content
 from gpuwatch.share.reports.comparable_runs import gpus, is_program
 from gpuwatch.share.reports.conclusion import conclusion, failed
-from gpuwatch.share.reports.content import GLYPHS, Content, Table, clean
+from gpuwatch.share.reports.report_content import GLYPHS, Content, Table, clean
 from gpuwatch.share.reports.run_content import as_shown, on_gpu, run_content, simulated_note, state_of
 from gpuwatch.share.reports.runs_side_by_side import (
     COLUMNS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from gpuwatch.core.formatting.text import shorten
+from gpuwatch.core.formatting.safe_text import shorten
 from gpuwatch.core.formatting.units import UNKNOWN, per_second, size
 from gpuwatch.core.model.comparison import Comparison
 from gpuwatch.core.model.findings import CAUSES
@@ -14,7 +14,7 @@ from gpuwatch.experiment.trials.best_setting import listed, small
 from gpuwatch.experiment.trials.step_times import speed, wide
 from gpuwatch.experiment.trials.trial_summary import SAME_MEMORY
 from gpuwatch.share.reports import comparable_runs
-from gpuwatch.share.reports.content import clean
+from gpuwatch.share.reports.report_content import clean
 from gpuwatch.share.reports.run_content import as_shown
 from gpuwatch.share.reports.runs_side_by_side import labels, named_once
 

@@ -11,16 +11,24 @@ from collections.abc import Iterator
 
 import msgspec
 
-from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.masking.secrets import MASK
 from gpuwatch.core.model.diagnostic import Diagnostic, SourcedFinding
 from gpuwatch.core.model.doctor import Doctor
 from gpuwatch.core.model.findings import CAUSES
 from gpuwatch.share.reports import diagnostic_machine as machine
 from gpuwatch.share.reports import diagnostic_runs as runs
-from gpuwatch.share.reports.content import SIMULATED_MACHINE, STATES, VALUES, Content, Table, clean, clean_finding
 from gpuwatch.share.reports.diagnostic_story import consequence, story
 from gpuwatch.share.reports.doctor_content import libraries_table, packages_table
+from gpuwatch.share.reports.report_content import (
+    SIMULATED_MACHINE,
+    STATES,
+    VALUES,
+    Content,
+    Table,
+    clean,
+    clean_finding,
+)
 
 _WATCH = "If a program still fails or is slow: gpuwatch run -- python train.py, then make this report again."
 _NAMES = {"tensorflow": "TensorFlow", "torch": "PyTorch"}

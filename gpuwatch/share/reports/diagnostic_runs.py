@@ -6,7 +6,7 @@ import dataclasses
 import datetime
 from collections.abc import Callable, Iterator, Sequence
 
-from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import UNKNOWN, size
 from gpuwatch.core.model.comparison import Comparison
 from gpuwatch.core.model.diagnostic import Diagnostic, SourcedFinding
@@ -14,9 +14,9 @@ from gpuwatch.core.model.run import Run
 from gpuwatch.share.reports import charts, run_content
 from gpuwatch.share.reports.chart_data import Timeline
 from gpuwatch.share.reports.comparison_content import comparison_table
-from gpuwatch.share.reports.content import Content, Table, clean
 from gpuwatch.share.reports.diagnostic_story import age, ended, name_of, over_at, utc
 from gpuwatch.share.reports.raw_lines import readable
+from gpuwatch.share.reports.report_content import Content, Table, clean
 from gpuwatch.share.reports.run_tables import cut, device_map, fallback_table, oom_table, said_once
 
 _RAW = 60

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from importlib.resources import files
 
 from gpuwatch.core.formatting.durations import ago
-from gpuwatch.core.formatting.text import shorten
+from gpuwatch.core.formatting.safe_text import shorten
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.comparison import Comparison
 from gpuwatch.core.model.diagnostic import Diagnostic, SourcedFinding
@@ -17,8 +17,8 @@ from gpuwatch.core.model.findings import CAUSES
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.share.reports import run_content
-from gpuwatch.share.reports.content import clean
 from gpuwatch.share.reports.doctor_content import counted
+from gpuwatch.share.reports.report_content import clean
 
 _NAME = 60
 _SYSTEM = (("os", ""), ("kernel", "kernel "), ("libc", ""))

@@ -13,8 +13,8 @@ from gpuwatch.core.model.run import Run
 from gpuwatch.experiment.trials.step_times import step_time
 from gpuwatch.experiment.trials.trial_summary import SAME_MEMORY
 from gpuwatch.share.reports import comparable_runs, diff_memory
-from gpuwatch.share.reports.content import SIMULATED_MACHINE, Content, Table, clean
 from gpuwatch.share.reports.diff_sides import COUNTERS, Facts, spec_of
+from gpuwatch.share.reports.report_content import SIMULATED_MACHINE, Content, Table, clean
 
 LEAST_SHARE = 0.05
 """Medians that are closer are the same, however little they vary."""

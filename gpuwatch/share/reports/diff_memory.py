@@ -5,8 +5,8 @@ from __future__ import annotations
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.diff import HolderChange, Side, Spread
 from gpuwatch.core.model.explanation import Explanation
-from gpuwatch.share.reports.content import Table, clean
 from gpuwatch.share.reports.diff_sides import Facts
+from gpuwatch.share.reports.report_content import Table, clean
 
 _LEAST_BYTES = 1 << 20
 _LEAST_SHARE = 0.01

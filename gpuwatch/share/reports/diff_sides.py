@@ -23,8 +23,8 @@ from gpuwatch.machine.history.machine_event import gpus
 from gpuwatch.machine.recording.minute_means import HOUR, MINUTE
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.share.reports import comparable_runs, run_content
-from gpuwatch.share.reports.content import clean
 from gpuwatch.share.reports.doctor_content import MARKS
+from gpuwatch.share.reports.report_content import clean
 from gpuwatch.share.reports.run_tables import device_map, short_device
 
 Comparable = Diagnostic | Doctor | Run | Snapshot

@@ -6,7 +6,15 @@ from collections.abc import Sequence
 
 from gpuwatch.core.model.doctor import STATE_ORDER, Check, Doctor
 from gpuwatch.core.model.findings import CAUSES, Finding
-from gpuwatch.share.reports.content import SIMULATED_MACHINE, STATES, Content, Table, clean, clean_finding, columns
+from gpuwatch.share.reports.report_content import (
+    SIMULATED_MACHINE,
+    STATES,
+    Content,
+    Table,
+    clean,
+    clean_finding,
+    columns,
+)
 from gpuwatch.share.reports.run_tables import device_map_table
 
 MARKS = {"pass": "● pass", "warn": "▲ warn", "fail": "✖ FAIL", "skip": "○ skip"}

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from gpuwatch.core.formatting.text import shorten
+from gpuwatch.core.formatting.safe_text import shorten
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.explanation import Explanation
 from gpuwatch.core.model.findings import CAUSES, SEVERITY_ORDER, Finding
 from gpuwatch.explain.traces.largest_holder import held_most
-from gpuwatch.share.reports.content import STATES, Content, Table, clean, clean_finding
 from gpuwatch.share.reports.memory_content import held_most_fact, memory_profile_tables
+from gpuwatch.share.reports.report_content import STATES, Content, Table, clean, clean_finding
 from gpuwatch.share.reports.run_memory import profiles_table
 from gpuwatch.share.reports.run_tables import (
     cut,

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from gpuwatch.core.formatting.text import shorten
+from gpuwatch.core.formatting.safe_text import shorten
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.memory_profile import MemoryMoment
 from gpuwatch.share.reports.chart_data import MEMORY_GROUPS, Areas
-from gpuwatch.share.reports.content import clean
 from gpuwatch.share.reports.period_graphs import course
+from gpuwatch.share.reports.report_content import clean
 
 _MOST = 21
 """Columns after a graph in characters."""

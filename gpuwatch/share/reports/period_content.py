@@ -13,10 +13,18 @@ from msgspec.structs import replace
 from gpuwatch.core.formatting.durations import lasted
 from gpuwatch.core.formatting.units import UNKNOWN
 from gpuwatch.core.model.findings import CAUSES, Finding
-from gpuwatch.core.model.period import GRAPHED, Period, PeriodDevice, PeriodFinding
+from gpuwatch.core.model.recording_period import GRAPHED, Period, PeriodDevice, PeriodFinding
 from gpuwatch.share.reports.chart_data import Graphs
-from gpuwatch.share.reports.content import GLYPHS, SIMULATED_MACHINE, STATES, Content, Table, clean, clean_finding
 from gpuwatch.share.reports.period_graphs import NAMES, shown
+from gpuwatch.share.reports.report_content import (
+    GLYPHS,
+    SIMULATED_MACHINE,
+    STATES,
+    Content,
+    Table,
+    clean,
+    clean_finding,
+)
 from gpuwatch.share.reports.usage_content import gaps_table, groups_table, hours_in
 
 _ROWS = 200

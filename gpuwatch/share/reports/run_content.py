@@ -6,16 +6,17 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from gpuwatch.core.formatting.durations import seconds
+from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.short_names import without_folder
-from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.formatting.units import UNKNOWN, flops, per_second, percent, rate, size
 from gpuwatch.core.model.findings import SEVERITY_ORDER
 from gpuwatch.core.model.run import PEAK, DeviceMemory, Placement, Run, RunProcess, Setting, Throughput
 from gpuwatch.experiment.trials.step_times import SCATTER, speed, step_time, wide
-from gpuwatch.explain.diagnosis.rules.waiting import uneven_step
+from gpuwatch.explain.diagnosis.rules.waits_for_input import uneven_step
 from gpuwatch.explain.logs.line_text import device as device_name
 from gpuwatch.share.reports import charts
-from gpuwatch.share.reports.content import (
+from gpuwatch.share.reports.memory_content import held_most_fact, memory_profile_tables
+from gpuwatch.share.reports.report_content import (
     SIMULATED_NOTE,
     SIMULATED_OTHERWISE,
     STATES,
@@ -28,7 +29,6 @@ from gpuwatch.share.reports.content import (
     columns,
     variable_value,
 )
-from gpuwatch.share.reports.memory_content import held_most_fact, memory_profile_tables
 from gpuwatch.share.reports.run_memory import memory_table, results_table, several, used_no_gpu, workers_table
 from gpuwatch.share.reports.run_tables import (
     copy_table,
@@ -43,7 +43,7 @@ from gpuwatch.share.reports.run_tables import (
     said_once,
     short_device,
 )
-from gpuwatch.sim.limits import computes
+from gpuwatch.sim.limit_messages import computes
 
 _TIERS = {
     "driver": "driver tier: simulated libcuda and NVML under the framework's own CUDA code",

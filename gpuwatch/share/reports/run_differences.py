@@ -14,7 +14,7 @@ from gpuwatch.experiment.trials.step_times import speed
 from gpuwatch.experiment.trials.trial_summary import SAME_MEMORY
 from gpuwatch.explain.logs.line_text import source_message
 from gpuwatch.share.reports import comparable_runs, run_content
-from gpuwatch.share.reports.content import clean
+from gpuwatch.share.reports.report_content import clean
 from gpuwatch.share.reports.run_tables import device_map
 
 _UNKNOWN = {UNKNOWN, f"driver {UNKNOWN}"}

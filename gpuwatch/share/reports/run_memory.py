@@ -12,7 +12,7 @@ from gpuwatch.experiment.trials.step_times import speed
 from gpuwatch.explain.logs.line_text import device as device_name
 from gpuwatch.share.reports.chart_data import Bars, Kind, Part
 from gpuwatch.share.reports.chart_data import Row as Bar
-from gpuwatch.share.reports.content import Table, clean, columns
+from gpuwatch.share.reports.report_content import Table, clean, columns
 
 _WITHIN = "↳ "
 _NOTE = (

@@ -19,7 +19,7 @@ from gpuwatch.core.model.run import (
     RunProcess,
 )
 from gpuwatch.explain.logs.line_text import device as _device_name
-from gpuwatch.share.reports.content import Table, clean, columns
+from gpuwatch.share.reports.report_content import Table, clean, columns
 from gpuwatch.share.reports.run_memory import expectation, expected
 
 _ROWS = 40

@@ -11,7 +11,7 @@ from gpuwatch.core.model.comparison import Comparison
 from gpuwatch.core.model.run import Run
 from gpuwatch.experiment.trials.step_times import speed, wide
 from gpuwatch.share.reports import comparable_runs, run_content
-from gpuwatch.share.reports.content import clean
+from gpuwatch.share.reports.report_content import clean
 from gpuwatch.share.reports.run_differences import differences
 from gpuwatch.share.reports.run_tables import device_map
 

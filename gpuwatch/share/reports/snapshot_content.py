@@ -8,8 +8,8 @@ from functools import partial
 import msgspec
 
 from gpuwatch.core.formatting.durations import duration
+from gpuwatch.core.formatting.safe_text import printable, shorten
 from gpuwatch.core.formatting.short_names import short_framework, without_folder
-from gpuwatch.core.formatting.text import printable, shorten
 from gpuwatch.core.formatting.units import UNKNOWN, energy, memory, percent, reading, size
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.metrics import metric
@@ -17,7 +17,7 @@ from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import FAILED_ITSELF, Device, Problem, Process, Snapshot
 from gpuwatch.explain.diagnosis.conditions.gpu_faults import unread_keys
 from gpuwatch.machine.history.machine_event import gpus
-from gpuwatch.share.reports.content import SIMULATED_MACHINE, Content, Table, clean, clean_finding, columns
+from gpuwatch.share.reports.report_content import SIMULATED_MACHINE, Content, Table, clean, clean_finding, columns
 
 _COMMAND = 120
 _SILENT = {"driver.missing": "no NVIDIA driver", "driver.mismatch": "the driver's library and kernel module differ"}

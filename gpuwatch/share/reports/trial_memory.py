@@ -11,7 +11,7 @@ from gpuwatch.experiment.trials.trial_summary import recorded_profiles
 from gpuwatch.explain.traces.largest_holder import who
 from gpuwatch.explain.traces.tensorflow_names import inside
 from gpuwatch.share.reports.chart_data import MEMORY_GROUPS, Bars, Kind, Part, Row
-from gpuwatch.share.reports.content import Table, clean, columns
+from gpuwatch.share.reports.report_content import Table, clean, columns
 
 _LEAST = 0.0005
 """Share of the largest peak below which a group has no column."""

@@ -6,7 +6,7 @@ import dataclasses
 import re
 from collections.abc import Sequence
 
-from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import UNKNOWN, per_second, size
 from gpuwatch.core.model.codec import runs_in
 from gpuwatch.core.model.run import Run
@@ -16,8 +16,8 @@ from gpuwatch.experiment.trials.step_times import spread, step_time
 from gpuwatch.experiment.trials.trial_summary import PASSED, SAME_MEMORY, Summary, summaries
 from gpuwatch.share.reports import charts, run_content
 from gpuwatch.share.reports.chart_data import Chart
-from gpuwatch.share.reports.content import EVERY_RUN, GLYPHS, Content, Table, clean, columns
 from gpuwatch.share.reports.raw_lines import USUAL_LINES
+from gpuwatch.share.reports.report_content import EVERY_RUN, GLYPHS, Content, Table, clean, columns
 from gpuwatch.share.reports.run_content import setting_text, simulated_note
 from gpuwatch.share.reports.run_tables import device_map
 from gpuwatch.share.reports.trial_memory import recorded_tables

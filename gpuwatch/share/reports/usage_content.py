@@ -10,7 +10,7 @@ from gpuwatch.core.formatting.units import UNKNOWN, energy, percent, size
 from gpuwatch.core.model.usage import By, Usage, UsageGap, UsageGroup
 from gpuwatch.machine.history.machine_event import gpus
 from gpuwatch.share.reports.chart_data import Bars, Part, Row
-from gpuwatch.share.reports.content import SIMULATED_MACHINE, Content, Table, clean, columns
+from gpuwatch.share.reports.report_content import SIMULATED_MACHINE, Content, Table, clean, columns
 
 Hours = Callable[[float | None], str]
 _PLACES = ((10.0, 1), (1.0, 2), (0.0, 3))

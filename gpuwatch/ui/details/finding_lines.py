@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpuwatch.core.formatting.hyperlinks import file_url
-from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Problem, Snapshot
 from gpuwatch.explain.diagnosis.conditions.gpu_faults import unread_keys

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from gpuwatch.core.formatting.durations import ago, span
-from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import UNKNOWN
 from gpuwatch.core.model.clock_reasons import BRAKE, NAMES, THERMAL
 from gpuwatch.core.model.reading import Missing
@@ -15,8 +15,8 @@ from gpuwatch.core.model.snapshot import Connection, Device, Process, Snapshot
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.ui.drawing.cells import cut
 from gpuwatch.ui.drawing.clock import clock
+from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.drawing.lines import Line, Span
-from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.drawing.wrapping import Lines
 from gpuwatch.ui.panes.mig_line import by_instance, part_spans, who
 from gpuwatch.ui.settings.tabs import number_of

@@ -11,7 +11,7 @@ from gpuwatch.ui.drawing.lines import Span
 from gpuwatch.ui.drawing.wrapping import Lines, wrapped
 from gpuwatch.ui.settings.actions import ACTIONS, NOT_IN_FLEET, NOT_IN_REPLAY, REPLAY, Action
 from gpuwatch.ui.settings.tabs import FLEET, TABS, panes_of
-from gpuwatch.ui.tables.filter import EXAMPLES
+from gpuwatch.ui.tables.process_filter import EXAMPLES
 
 _HEADS = {
     "overview": "1 Overview",

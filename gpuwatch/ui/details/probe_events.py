@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpuwatch.core.formatting.durations import seconds
-from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import UNKNOWN, size
-from gpuwatch.core.model.events import Event
+from gpuwatch.core.model.probe_events import Event
 
 if TYPE_CHECKING:
     from gpuwatch.session.probe_runs import Live

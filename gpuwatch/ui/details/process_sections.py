@@ -8,8 +8,8 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from gpuwatch.core.formatting.durations import duration
+from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.short_names import without_folder
-from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.formatting.units import UNKNOWN, memory
 from gpuwatch.core.masking.secrets import MASK, mask_text, mask_value
 from gpuwatch.core.model.findings import Finding

@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from gpuwatch.core.formatting.durations import steady_span
-from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import UNKNOWN, memory, size
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Device, MigInstance, Process, Snapshot
 from gpuwatch.session.free_gpus import unused
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.cells import width_of
-from gpuwatch.ui.drawing.pen import Pen
+from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.drawing.wrapping import shortened
 from gpuwatch.ui.panes.headline import notes
 from gpuwatch.ui.tables.columns import Key

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from gpuwatch.core.formatting import units
-from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import UNKNOWN
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.metrics import BY_ID, Unit
@@ -16,8 +16,8 @@ from gpuwatch.core.model.snapshot import Device
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.cells import cut, width_of
 from gpuwatch.ui.drawing.layout import GRAPH_MIN, Plan, field_rows
+from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.drawing.lines import Span
-from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.drawing.trend import axis_of, axis_text, braille, recent
 from gpuwatch.ui.drawing.wrapping import shortened
 from gpuwatch.ui.panes.mig_line import part_pens

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.layout import Plan, plan, rounded
+from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.drawing.lines import Line, Span
-from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.panes import gpu_card, gpu_line
 from gpuwatch.ui.panes.mig_line import part_pens
 from gpuwatch.ui.settings.preferences import Preferences

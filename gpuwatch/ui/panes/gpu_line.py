@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import gib
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.bars import meter
 from gpuwatch.ui.drawing.cells import cut_inside, left, width_of
-from gpuwatch.ui.drawing.pen import Pen
+from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.drawing.trend import braille, recent, span_for
 from gpuwatch.ui.tables.device_facts import (
     attention,

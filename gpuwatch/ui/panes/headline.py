@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Sequence
 
 from gpuwatch.core.formatting.durations import ago, span
-from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import gib
 from gpuwatch.core.model.clock_reasons import BRAKE, THERMAL, clock_reasons
 from gpuwatch.core.model.findings import Finding
@@ -16,8 +16,8 @@ from gpuwatch.explain.diagnosis.conditions.gpu_faults import unread_keys
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.session.view import PlayheadPosition, View
 from gpuwatch.ui.drawing.cells import cut, width_of
+from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.drawing.lines import Span
-from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.settings.tabs import labels
 from gpuwatch.ui.tables.device_facts import fraction, throttled_now, whole_number
 

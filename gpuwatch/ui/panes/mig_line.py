@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import UNKNOWN, gib
 from gpuwatch.core.model.snapshot import Device, MigInstance, Process
 from gpuwatch.ui.drawing.bars import bar
+from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.drawing.lines import Span
-from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.tables.columns import short_command
 from gpuwatch.ui.tables.device_facts import fraction
 

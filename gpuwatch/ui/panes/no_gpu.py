@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import textwrap
 
-from gpuwatch.core.formatting.text import printable
-from gpuwatch.core.model.no_driver import SIMULATE as LOOK_AT_SIMULATED
+from gpuwatch.core.formatting.safe_text import printable
+from gpuwatch.core.model.missing_driver import SIMULATE as LOOK_AT_SIMULATED
 from gpuwatch.session.view import View
+from gpuwatch.ui.drawing.border import frame
 from gpuwatch.ui.drawing.clock import clock
-from gpuwatch.ui.drawing.frame import frame
+from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.drawing.lines import Line, Span
-from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.panes.headline import no_gpus
 
 SHAPE = "2x24GiB"

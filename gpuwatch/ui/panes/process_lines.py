@@ -9,10 +9,10 @@ from gpuwatch.core.formatting.units import UNKNOWN
 from gpuwatch.core.model.findings import SEVERITY_ORDER, Finding
 from gpuwatch.core.model.snapshot import Process, Snapshot
 from gpuwatch.session.view import View
+from gpuwatch.ui.drawing.border import frame, part, thumb
 from gpuwatch.ui.drawing.cells import cut, left, right, width_of
-from gpuwatch.ui.drawing.frame import frame, part, thumb
+from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.drawing.lines import Line, Span
-from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.settings.preferences import Preferences
 from gpuwatch.ui.tables.columns import (
     BY_ID,
@@ -30,7 +30,7 @@ from gpuwatch.ui.tables.columns import (
     rows_of,
     unavailable,
 )
-from gpuwatch.ui.tables.tree import Branch
+from gpuwatch.ui.tables.process_tree_rows import Branch
 
 STEP = 8
 """Cells that one key press scrolls the command."""

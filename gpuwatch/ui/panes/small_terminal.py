@@ -8,8 +8,8 @@ from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.cells import cut, right, width_of
 from gpuwatch.ui.drawing.clock import clock
 from gpuwatch.ui.drawing.layout import MIN_HEIGHT, MIN_WIDTH
+from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.drawing.lines import BLANK, Line, Span
-from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.drawing.wrapping import Lines, wrapped
 from gpuwatch.ui.panes.answer_line import SEVERITIES, parts_of, wrong_now
 from gpuwatch.ui.panes.headline import verdict

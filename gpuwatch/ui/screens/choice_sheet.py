@@ -11,7 +11,7 @@ from textual.binding import Binding, BindingType
 
 from gpuwatch.ui.drawing.cells import cut
 from gpuwatch.ui.drawing.wrapping import Lines, wrapped
-from gpuwatch.ui.screens.lines_modal import LinesModal, Result, Sheet
+from gpuwatch.ui.screens.sheet import LinesModal, Result, Sheet
 from gpuwatch.ui.widgets.preferences_app import key_name
 
 

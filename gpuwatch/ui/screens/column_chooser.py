@@ -11,9 +11,9 @@ from textual.binding import Binding, BindingType
 
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.ui.drawing.cells import cut, left, width_of
-from gpuwatch.ui.drawing.pen import Pen
+from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.drawing.wrapping import Lines
-from gpuwatch.ui.screens.lines_modal import LinesModal, Sheet
+from gpuwatch.ui.screens.sheet import LinesModal, Sheet
 from gpuwatch.ui.tables import columns as rows
 from gpuwatch.ui.tables import gpu_fields
 from gpuwatch.ui.widgets.painted_pane import Line, Span

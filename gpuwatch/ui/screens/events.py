@@ -10,16 +10,16 @@ from textual.containers import Horizontal
 
 from gpuwatch.core.formatting.durations import ago
 from gpuwatch.core.model.findings import CAUSES
+from gpuwatch.machine.history.last_hour import EVENTS
 from gpuwatch.machine.history.machine_event import MachineEvent
-from gpuwatch.machine.history.timeline import EVENTS
 from gpuwatch.session.view import View
 from gpuwatch.ui.details.gpu_sections import MARKS
 from gpuwatch.ui.details.moment_lines import then_lines
 from gpuwatch.ui.drawing.cells import cut
 from gpuwatch.ui.drawing.clock import clock, dated
-from gpuwatch.ui.drawing.pen import Pen
+from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.drawing.wrapping import Lines, fitted, wrapped
-from gpuwatch.ui.screens.filterable import FilterableScreen
+from gpuwatch.ui.screens.filterable_tab import FilterableScreen
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.tables.filter_language import WordFilter
 from gpuwatch.ui.widgets.painted_pane import Line

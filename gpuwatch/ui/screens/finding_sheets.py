@@ -11,7 +11,7 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.explain.diagnosis.reference.cause_pages import page
 from gpuwatch.ui.details.finding_lines import Entry, action_of, cause_of
 from gpuwatch.ui.drawing.wrapping import Lines, wrapped
-from gpuwatch.ui.screens.lines_modal import LinesModal
+from gpuwatch.ui.screens.sheet import LinesModal
 
 _RULE = re.compile(r"[|\-: ]+")
 _LINK = re.compile(r"\[([^\]]+)\]\([^)]*\)")

@@ -7,16 +7,16 @@ from typing import ClassVar
 from textual import events
 from textual.containers import Horizontal, Vertical
 
-from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.model.findings import CAUSES, Finding
 from gpuwatch.core.model.snapshot import Problem
 from gpuwatch.session.view import View
 from gpuwatch.ui.details.finding_lines import Entry, action_of, cause_of, entry_lines, judged, mark, page_link, when
 from gpuwatch.ui.drawing.cells import cut, width_of
-from gpuwatch.ui.drawing.pen import Pen
+from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.drawing.wrapping import Lines, wrapped
 from gpuwatch.ui.panes.headline import verdict
-from gpuwatch.ui.screens.filterable import FilterableScreen
+from gpuwatch.ui.screens.filterable_tab import FilterableScreen
 from gpuwatch.ui.screens.finding_sheets import CauseSheet, EvidenceModal, cause_head, folded_page
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.tables.filter_language import WordFilter

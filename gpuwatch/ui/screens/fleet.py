@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, ClassVar, cast
 from textual.app import ComposeResult
 
 from gpuwatch.session.view import View
-from gpuwatch.ui.drawing.pen import Pen
+from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.panes.fleet_lines import fleet_top_line, free_line, used_line, wrong_line
-from gpuwatch.ui.screens.filterable import FilterBarScreen
+from gpuwatch.ui.screens.filterable_tab import FilterBarScreen
 from gpuwatch.ui.settings.actions import NOT_IN_FLEET, bindings
 from gpuwatch.ui.tables.fleet_columns import BY_ID, COLUMNS
 from gpuwatch.ui.tables.fleet_filter import EXAMPLES, FleetFilter, parse

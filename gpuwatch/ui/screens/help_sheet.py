@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from gpuwatch.ui.details.key_help import groups, help_lines
-from gpuwatch.ui.screens.lines_modal import LinesModal, Sheet
+from gpuwatch.ui.screens.sheet import LinesModal, Sheet
 
 _WIDEST = 150
 """Beyond this, a key and its meaning are too far apart."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.session.view import View
@@ -13,14 +13,14 @@ from gpuwatch.ui.panes.answer_line import idle_holders, nobody_idle, parts_of
 from gpuwatch.ui.panes.gpu_grid import planned
 from gpuwatch.ui.panes.headline import host_line
 from gpuwatch.ui.panes.no_gpu import SHAPE, no_gpu_height, offers_simulation
-from gpuwatch.ui.screens.filterable import FilterBarScreen
+from gpuwatch.ui.screens.base_tab import TabScreen
+from gpuwatch.ui.screens.filterable_tab import FilterBarScreen
 from gpuwatch.ui.screens.process_actions import ProcessRowsScreen
-from gpuwatch.ui.screens.tab import TabScreen
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.tables.columns import COLUMNS
-from gpuwatch.ui.tables.filter import Filter, field, parse
 from gpuwatch.ui.tables.gpu_order import ORDERS
-from gpuwatch.ui.tables.totals import NO_JOB, job_of, user_of
+from gpuwatch.ui.tables.owner_totals import NO_JOB, job_of, user_of
+from gpuwatch.ui.tables.process_filter import Filter, field, parse
 from gpuwatch.ui.widgets.gpu_pane import GpuPane
 from gpuwatch.ui.widgets.one_line_panes import AnswerStrip, Strip
 from gpuwatch.ui.widgets.process_table import ProcessTable

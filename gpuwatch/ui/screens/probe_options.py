@@ -12,12 +12,12 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.widgets import Input
 
-from gpuwatch.core.formatting.text import printable, whole_number
+from gpuwatch.core.formatting.safe_text import printable, whole_number
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.experiment.probing.probe_scripts import SECONDS
 from gpuwatch.session.probe_batch import WORKLOADS
 from gpuwatch.session.probe_runs import Parameters
-from gpuwatch.ui.screens.lines_modal import Modal
+from gpuwatch.ui.screens.sheet import Modal
 from gpuwatch.ui.settings.preferences import InvalidValue
 from gpuwatch.ui.widgets.painted_pane import Line, Painted
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.formatting.hyperlinks import file_url
-from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.model.comparison import Comparison
 from gpuwatch.core.model.run import Run
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript
@@ -20,9 +20,9 @@ from gpuwatch.share.reports.runs_side_by_side import compare
 from gpuwatch.ui.details.probe_events import doing
 from gpuwatch.ui.drawing.cells import cut, width_of
 from gpuwatch.ui.drawing.inks import link_ink
-from gpuwatch.ui.drawing.pen import Pen
+from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.drawing.wrapping import wrapped
-from gpuwatch.ui.screens.filterable import FilterableScreen
+from gpuwatch.ui.screens.filterable_tab import FilterableScreen
 from gpuwatch.ui.tables.filter_language import WordFilter
 from gpuwatch.ui.tables.probe_bars import bar_lines
 from gpuwatch.ui.tables.probe_table_rows import GROUP_WORDS, Config, Earlier, Group, rows_of

@@ -17,9 +17,9 @@ from gpuwatch.session.process_history import Identity, entries, identity
 from gpuwatch.session.view import View
 from gpuwatch.ui.details import process_sections as facts
 from gpuwatch.ui.drawing.clock import clock
-from gpuwatch.ui.drawing.pen import Pen
+from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.drawing.wrapping import Lines
-from gpuwatch.ui.screens.filterable import FilterableScreen
+from gpuwatch.ui.screens.filterable_tab import FilterableScreen
 from gpuwatch.ui.screens.process_actions import ask_signal
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.settings.tabs import number_of

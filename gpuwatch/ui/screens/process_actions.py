@@ -9,7 +9,7 @@ from textual import on
 
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
 from gpuwatch.session.process_history import identity
-from gpuwatch.ui.screens.tab import TabScreen
+from gpuwatch.ui.screens.base_tab import TabScreen
 from gpuwatch.ui.settings.preferences import Preferences
 from gpuwatch.ui.widgets.process_table import ProcessTable
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.masking.secrets import masked
 from gpuwatch.core.model.run import Run
-from gpuwatch.share.reports.content import GLYPHS, Content, Table
+from gpuwatch.share.reports.report_content import GLYPHS, Content, Table
 from gpuwatch.share.reports.run_content import run_content
 from gpuwatch.ui.details.finding_lines import lines_of
 from gpuwatch.ui.drawing.cells import left, right, width_of
 from gpuwatch.ui.drawing.wrapping import Lines
-from gpuwatch.ui.screens.lines_modal import LinesModal
+from gpuwatch.ui.screens.sheet import LinesModal
 from gpuwatch.ui.widgets.painted_pane import Span
 from gpuwatch.ui.widgets.probe_table import STATE_INKS
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.formatting.hyperlinks import home_short
-from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.ui.drawing.wrapping import Lines
-from gpuwatch.ui.screens.lines_modal import LinesModal
+from gpuwatch.ui.screens.sheet import LinesModal
 from gpuwatch.ui.settings import settings_file
 from gpuwatch.ui.widgets.preferences_app import PreferencesApp
 

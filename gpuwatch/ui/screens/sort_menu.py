@@ -10,7 +10,7 @@ from textual.binding import Binding, BindingType
 
 from gpuwatch.ui.drawing.cells import width_of
 from gpuwatch.ui.drawing.wrapping import Lines
-from gpuwatch.ui.screens.lines_modal import LinesModal
+from gpuwatch.ui.screens.sheet import LinesModal
 from gpuwatch.ui.tables import fleet_columns
 from gpuwatch.ui.tables.columns import Column
 from gpuwatch.ui.widgets.preferences_app import key_name

@@ -11,9 +11,9 @@ from textual.containers import Vertical
 from textual.widgets import Input
 
 from gpuwatch.core.errors import UsageError
-from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.machine.recording.time_expressions import moment, shown
-from gpuwatch.ui.screens.lines_modal import Modal
+from gpuwatch.ui.screens.sheet import Modal
 from gpuwatch.ui.widgets.painted_pane import Line, Painted
 
 

@@ -12,18 +12,18 @@ import termios
 import time
 from collections.abc import Mapping, Sequence
 
-from gpuwatch.core.formatting.terminal import SYNC_END, SYNC_START, needs_ascii
-from gpuwatch.core.formatting.text import whole_number
+from gpuwatch.core.formatting.safe_text import whole_number
+from gpuwatch.core.formatting.terminal_support import SYNC_END, SYNC_START, needs_ascii
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.machine.history.metric_series import History
 from gpuwatch.session.view import View
+from gpuwatch.ui.drawing.border import frame, part
 from gpuwatch.ui.drawing.cells import width_of
-from gpuwatch.ui.drawing.frame import frame, part
 from gpuwatch.ui.drawing.glyphs import spelled, to_ascii
 from gpuwatch.ui.drawing.inks import depth_of, palette_of, sequences
+from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.drawing.lines import BLANK, Line
-from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.panes.gpu_grid import gpu_lines, planned
 from gpuwatch.ui.panes.headline import host_line, top_line
 from gpuwatch.ui.panes.key_line import key_line

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 from textual.constants import ESCAPE_DELAY
 from textual.drivers.linux_driver import LinuxDriver
 
-from gpuwatch.core.formatting.terminal import SYNC_END, SYNC_START
+from gpuwatch.core.formatting.terminal_support import SYNC_END, SYNC_START
 from gpuwatch.ui.widgets.textual_internals import internal
 
 _MODES = (1000, 1003, 1015, 1006, 1016, 1004, 2004, 2048)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import UNKNOWN
 from gpuwatch.core.model.clock_reasons import BRAKE, NAMES, THERMAL, clock_reasons, in_words
 from gpuwatch.core.model.findings import CAUSES, Finding

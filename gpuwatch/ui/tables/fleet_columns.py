@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from gpuwatch.core.formatting.text import printable
-from gpuwatch.fleet.summary import HostSummary
+from gpuwatch.core.formatting.safe_text import printable
+from gpuwatch.fleet.host_summary import HostSummary
 from gpuwatch.ui.tables.device_facts import short_name
 
 _DIGITS = re.compile(r"(\d+)")

@@ -6,8 +6,8 @@ from gpuwatch.core.model.comparison import Comparison
 from gpuwatch.share.reports import charts
 from gpuwatch.share.reports.runs_side_by_side import labels
 from gpuwatch.ui.drawing.cells import cut, left, right, width_of
+from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.drawing.lines import Line
-from gpuwatch.ui.drawing.pen import Pen
 
 _MEMORY = 9
 """Cells of an amount of memory."""

@@ -13,7 +13,7 @@ from textwrap import wrap
 
 from gpuwatch.core.formatting import units
 from gpuwatch.core.formatting.durations import lasted
-from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import UNKNOWN
 from gpuwatch.core.model.metrics import METRICS, Lane, MetricSpec, Unit
 from gpuwatch.core.model.reading import Missing

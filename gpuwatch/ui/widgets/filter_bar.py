@@ -14,7 +14,7 @@ from gpuwatch.ui.widgets.painted_pane import Line, Painted
 from gpuwatch.ui.widgets.preferences_app import key_name
 
 if TYPE_CHECKING:
-    from gpuwatch.ui.screens.filterable import FilterBarScreen
+    from gpuwatch.ui.screens.filterable_tab import FilterBarScreen
 
 _NOTE = 44
 

@@ -13,9 +13,9 @@ from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Device, Process
 from gpuwatch.session.process_history import ProcessHistory, total
 from gpuwatch.session.view import View
+from gpuwatch.ui.drawing.border import frame
 from gpuwatch.ui.drawing.cells import width_of
-from gpuwatch.ui.drawing.frame import frame
-from gpuwatch.ui.drawing.pen import Pen
+from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.drawing.trend import axis_of, axis_text, braille, recent
 from gpuwatch.ui.tables.gpu_fields import GRAPHS
 from gpuwatch.ui.tables.load_levels import Thresholds, bar_ink, mark, rank

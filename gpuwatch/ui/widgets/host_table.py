@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from textual import events
 
-from gpuwatch.fleet.summary import FleetSummary, HostSummary
+from gpuwatch.fleet.host_summary import FleetSummary, HostSummary
 from gpuwatch.ui.drawing.cells import cut
 from gpuwatch.ui.panes.fleet_lines import header, host_line
 from gpuwatch.ui.settings.actions import bindings

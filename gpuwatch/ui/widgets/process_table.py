@@ -17,8 +17,8 @@ from textual.message import Message
 from gpuwatch.core.model.snapshot import Process, Snapshot
 from gpuwatch.session.process_history import Identity, identity
 from gpuwatch.session.view import View
+from gpuwatch.ui.drawing.border import part
 from gpuwatch.ui.drawing.cells import cut, width_of
-from gpuwatch.ui.drawing.frame import part
 from gpuwatch.ui.drawing.lines import BLANK, replaced
 from gpuwatch.ui.panes.process_lines import (
     NOBODY,
@@ -49,8 +49,8 @@ from gpuwatch.ui.tables.columns import (
     unavailable,
 )
 from gpuwatch.ui.tables.device_facts import memory_without_processes, owners
-from gpuwatch.ui.tables.filter import Filter, FilterError, parse
-from gpuwatch.ui.tables.tree import Branch, branches
+from gpuwatch.ui.tables.process_filter import Filter, FilterError, parse
+from gpuwatch.ui.tables.process_tree_rows import Branch, branches
 from gpuwatch.ui.widgets.painted_pane import JumpRow
 from gpuwatch.ui.widgets.preferences_app import preferences_of
 from gpuwatch.ui.widgets.scroll_list import ItemList

@@ -10,13 +10,13 @@ from textual import events
 from textual.message import Message
 
 from gpuwatch.core.formatting.durations import ago, span
-from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.session.event_track import SIGNS, Track, round_times
 from gpuwatch.session.view import PlayheadPosition, View
 from gpuwatch.ui.drawing.cells import cut, width_of
 from gpuwatch.ui.drawing.clock import clock
+from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.drawing.lines import Line, Span
-from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.drawing.wrapping import shortened
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.widgets.one_line_panes import Strip

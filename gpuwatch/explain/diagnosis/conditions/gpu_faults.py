@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Iterable, Iterator
 
 from gpuwatch.core.formatting.durations import span
-from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.core.model.xids import OFF_THE_BUS, Xid

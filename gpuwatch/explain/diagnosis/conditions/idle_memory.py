@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpuwatch.core.formatting.durations import steady_span
-from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import memory, size
-from gpuwatch.core.model.activity import IDLE, is_idle
 from gpuwatch.core.model.findings import Finding, Severity
+from gpuwatch.core.model.process_activity import IDLE, is_idle
 from gpuwatch.core.model.reading import number
 from gpuwatch.core.model.snapshot import IDLE_SINCE, WSL, Device, Process
 from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, condition

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from gpuwatch.core.formatting.text import printable, shorten
-from gpuwatch.core.model.activity import IDLE
+from gpuwatch.core.formatting.safe_text import printable, shorten
 from gpuwatch.core.model.findings import Finding, Severity
+from gpuwatch.core.model.process_activity import IDLE
 from gpuwatch.core.model.snapshot import CPU_BUILD, Device, Process, Snapshot
 from gpuwatch.core.model.visibility import MIG_PREFIX, visible_devices
 from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, condition

@@ -10,7 +10,7 @@ import re
 
 from gpuwatch.core.formatting import units
 from gpuwatch.core.formatting.units import size
-from gpuwatch.core.model.no_driver import GIVE_GPUS, JOIN_GROUP
+from gpuwatch.core.model.missing_driver import GIVE_GPUS, JOIN_GROUP
 from gpuwatch.core.model.snapshot import Process
 from gpuwatch.core.model.visibility import MIG_PREFIX, divided
 from gpuwatch.explain.diagnosis.doctor.check_registry import Answer, check, fail, ok, skip, warn

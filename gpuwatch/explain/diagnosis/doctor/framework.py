@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gpuwatch.core.formatting.text import whole_number
+from gpuwatch.core.formatting.safe_text import whole_number
 from gpuwatch.core.model.doctor import Distribution, FrameworkLook, Library
 from gpuwatch.core.model.run import RunError
 from gpuwatch.explain.diagnosis.doctor.check_registry import Answer, check, check_of_framework, fail, ok, skip, warn

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from gpuwatch.core.formatting.text import printable, shorten
+from gpuwatch.core.formatting.safe_text import printable, shorten
 from gpuwatch.core.formatting.units import memory, size
 from gpuwatch.core.masking.secrets import mask_text
 from gpuwatch.core.model.run import DeviceMemory

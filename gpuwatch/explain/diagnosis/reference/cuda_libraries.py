@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 
 from gpuwatch.explain.diagnosis.reference.advice import TENSORFLOW, libraries_action
-from gpuwatch.explain.logs.devices import LIBDEVICE
+from gpuwatch.explain.logs.device_lines import LIBDEVICE
 
 _WHEEL = 'pip install "tensorflow[and-cuda]"'
 _RELEASE = re.compile(r"\d+\.\d+\.\d+")

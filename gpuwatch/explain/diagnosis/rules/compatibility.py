@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from gpuwatch.core.formatting.text import whole_number
+from gpuwatch.core.formatting.safe_text import whole_number
 from gpuwatch.core.model.findings import Finding, Severity
 from gpuwatch.core.model.run import Framework
 from gpuwatch.core.model.snapshot import Device

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 
-from gpuwatch.core.formatting.text import printable, shorten
+from gpuwatch.core.formatting.safe_text import printable, shorten
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import Setting
 from gpuwatch.explain.diagnosis.evidence import Evidence

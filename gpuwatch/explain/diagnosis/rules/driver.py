@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 
 from gpuwatch.core.model.findings import Certainty, Finding, Severity
-from gpuwatch.core.model.no_driver import SIMULATE, missing_driver_action
+from gpuwatch.core.model.missing_driver import SIMULATE, missing_driver_action
 from gpuwatch.core.model.snapshot import Problem
 from gpuwatch.core.model.visibility import read_visible
 from gpuwatch.explain.diagnosis.evidence import Evidence
@@ -26,7 +26,7 @@ from gpuwatch.explain.logs.topics import outright
 _MISMATCH_CODES = (803, 804)
 _MISSING_CODES = (100, 303)
 _REFUSALS = ("container.lost-devices", "driver.bad-state")
-"""Reasons why NVML fails although it was loaded (gpuwatch.machine.sources.nvidia.errors)."""
+"""Reasons why NVML fails although it was loaded (gpuwatch.machine.sources.nvidia.nvml_errors)."""
 _TITLES = (
     (
         re.compile(r"could not select device driver|(?:Unknown runtime specified|invalid runtime name:) nvidia"),

@@ -12,7 +12,7 @@ from gpuwatch.explain.diagnosis.reference.compute_capability import capability
 from gpuwatch.explain.diagnosis.reference.cuda_libraries import install
 from gpuwatch.explain.diagnosis.rule_registry import error_of, finding, rule, warning_of
 from gpuwatch.explain.diagnosis.rules.program_errors import NO_NCCL, error_lines
-from gpuwatch.explain.logs.devices import LIBDEVICE
+from gpuwatch.explain.logs.device_lines import LIBDEVICE
 from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.last_lines import WORKED
 from gpuwatch.explain.logs.topics import outright, topics_of

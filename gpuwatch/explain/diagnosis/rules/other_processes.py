@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gpuwatch.core.formatting.text import shorten
+from gpuwatch.core.formatting.safe_text import shorten
 from gpuwatch.core.model.findings import Certainty
 from gpuwatch.core.model.run import RunError
 from gpuwatch.explain.diagnosis.rules.message_meanings import NCCL_INTERNAL, PEER, WAITED, first, table

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.model.findings import Finding, Severity
 from gpuwatch.core.model.run import Fallback, Run
 from gpuwatch.explain.diagnosis.evidence import Evidence

@@ -6,7 +6,7 @@ import re
 from itertools import chain
 from pathlib import PurePath
 
-from gpuwatch.core.formatting.text import printable, shorten
+from gpuwatch.core.formatting.safe_text import printable, shorten
 from gpuwatch.core.masking.secrets import mask_text
 from gpuwatch.core.model.run import RunError
 from gpuwatch.explain.diagnosis.rules.message_meanings import Meaning, first, named, table

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from gpuwatch.core.formatting.text import printable, shorten
+from gpuwatch.core.formatting.safe_text import printable, shorten
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import DeviceMemory, Holding, Run

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 
-from gpuwatch.core.formatting.text import shorten
+from gpuwatch.core.formatting.safe_text import shorten
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.findings import Certainty, Finding, Severity
 from gpuwatch.core.model.run import Run, RunError
@@ -14,7 +14,6 @@ from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import finding, note_of, rule, warning_of
 from gpuwatch.explain.diagnosis.rules import program_messages
 from gpuwatch.explain.diagnosis.rules.child_processes import broken_pool
-from gpuwatch.explain.diagnosis.rules.memory import ADDRESS_SPACE
 from gpuwatch.explain.diagnosis.rules.message_meanings import (
     ENDINGS,
     HOST_MEMORY,
@@ -36,6 +35,7 @@ from gpuwatch.explain.diagnosis.rules.other_processes import (
     own_lines,
     reported,
 )
+from gpuwatch.explain.diagnosis.rules.out_of_memory import ADDRESS_SPACE
 from gpuwatch.explain.diagnosis.rules.program_errors import (
     END,
     ON_PURPOSE,

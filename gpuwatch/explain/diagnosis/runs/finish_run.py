@@ -17,7 +17,7 @@ from gpuwatch.explain.diagnosis.evidence import Evidence, device_behind
 from gpuwatch.explain.diagnosis.memory.oom_facts import judged
 from gpuwatch.explain.diagnosis.rules.placement import LIMIT
 from gpuwatch.explain.diagnosis.runs.fallbacks import fallbacks, hidden_on_purpose, moved_by_placer
-from gpuwatch.explain.diagnosis.runs.predict import asked_of, predict
+from gpuwatch.explain.diagnosis.runs.predict_device_map import asked_of, predict
 from gpuwatch.explain.diagnosis.runs.user_program import is_watched, reason_of, relevant, verdict_of
 from gpuwatch.explain.logs.exceptions import telling
 from gpuwatch.explain.logs.facts import LogFacts

@@ -12,7 +12,7 @@ from gpuwatch.core.model.run import Run, Verdict
 from gpuwatch.explain.diagnosis.engine import in_order
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.memory.oom_arithmetic import UNEXPLAINED
-from gpuwatch.explain.diagnosis.rules.idle import BY_SCOPE
+from gpuwatch.explain.diagnosis.rules.idle_gpu_memory import BY_SCOPE
 from gpuwatch.explain.diagnosis.rules.message_meanings import ENDINGS
 from gpuwatch.explain.diagnosis.rules.placement import LIMIT
 from gpuwatch.explain.diagnosis.rules.program_errors import DESPITE_ERROR, WENT_ON

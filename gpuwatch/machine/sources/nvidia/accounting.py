@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from gpuwatch.core.model.accounting import AccountedProcess
-from gpuwatch.machine.sources.nvidia import errors
+from gpuwatch.machine.sources.nvidia import nvml_errors
 from gpuwatch.machine.sources.nvidia.decode import NOT_AVAILABLE
 from gpuwatch.machine.sources.nvidia.device import NvmlDevice
 
@@ -53,7 +53,7 @@ class Accounting:
             device.lack(lib, error.value, _MODE, _KEY)
             return
         except AttributeError:  # an nvidia-ml-py without these functions
-            device.permanent[_KEY] = errors.missing(lib, lib.NVML_ERROR_FUNCTION_NOT_FOUND, _MODE)
+            device.permanent[_KEY] = nvml_errors.missing(lib, lib.NVML_ERROR_FUNCTION_NOT_FOUND, _MODE)
             return
         here = {entry.pid for entry in device.listed}
         known = self._listed.get(device.uuid)

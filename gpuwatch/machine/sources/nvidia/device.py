@@ -8,8 +8,8 @@ import msgspec
 
 from gpuwatch.core.model.metrics import Lane
 from gpuwatch.core.model.reading import Missing, Value
-from gpuwatch.machine.sources.base import GpuProcess, MissingReadings, Readings, SourceDevice
-from gpuwatch.machine.sources.nvidia import errors, mig
+from gpuwatch.machine.sources.device_source import GpuProcess, MissingReadings, Readings, SourceDevice
+from gpuwatch.machine.sources.nvidia import mig, nvml_errors
 
 ProcessList = list[tuple[int, int | None, int, int]]
 """Rows of NVML: pid, bytes, GPU instance, compute instance."""
@@ -45,8 +45,8 @@ class NvmlDevice(SourceDevice):
 
     def lack(self, lib: Any, code: int, call: str, *names: str) -> Missing:
         """Why ``call`` gave nothing; kept under these names where that will not change."""
-        lack = errors.missing(lib, code, call, mig_on=bool(self.mig_on))
-        if code in errors.PERMANENT:
+        lack = nvml_errors.missing(lib, code, call, mig_on=bool(self.mig_on))
+        if code in nvml_errors.PERMANENT:
             self.permanent.update(dict.fromkeys(names, lack))
         return lack
 

@@ -9,8 +9,8 @@ from msgspec.structs import astuple
 
 from gpuwatch.core.model.metrics import Lane
 from gpuwatch.core.model.snapshot import ASLEEP_AT, UNIDENTIFIED
-from gpuwatch.machine.sources.base import ASLEEP, SeenDevice
-from gpuwatch.machine.sources.nvidia import errors
+from gpuwatch.machine.sources.device_source import ASLEEP, SeenDevice
+from gpuwatch.machine.sources.nvidia import nvml_errors
 from gpuwatch.machine.sources.nvidia.adapters import maybe
 from gpuwatch.machine.sources.nvidia.decode import bus_id, decode, text_of
 from gpuwatch.machine.sources.nvidia.device import NvmlDevice
@@ -124,8 +124,8 @@ class DeviceList:
             called = "nvmlDeviceGetUUID"
             return _Answer(handle, decode(lib.nvmlDeviceGetUUID(handle)))
         except lib.NVMLError as error:
-            lost = errors.LOST.get(error.value, "")
-            return _Answer(None if lost else handle, "", lost, f"{called}: {errors.text(lib, error.value)}")
+            lost = nvml_errors.LOST.get(error.value, "")
+            return _Answer(None if lost else handle, "", lost, f"{called}: {nvml_errors.text(lib, error.value)}")
 
     def _silent(self, index: int, answer: _Answer, place: str, before: NvmlDevice | None) -> NvmlDevice:
         """A device that does not say which it is: as it was before, or a placeholder."""

@@ -11,8 +11,8 @@ from gpuwatch.core.errors import UsageError
 from gpuwatch.core.model.metrics import METRICS, Lane, MetricSpec
 from gpuwatch.core.model.reading import Missing, Reading
 from gpuwatch.core.model.snapshot import Device, MigInstance, Snapshot
-from gpuwatch.machine.sources.nvidia import decode, errors
-from gpuwatch.sim.description import MOST_NUMBERS, NOT_AVAILABLE, DescribedGpu, SimAnswer, SimCard
+from gpuwatch.machine.sources.nvidia import decode, nvml_errors
+from gpuwatch.sim.copied_answers import MOST_NUMBERS, NOT_AVAILABLE, DescribedGpu, SimAnswer, SimCard
 from gpuwatch.sim.mig import MAX_INSTANCES, SimInstance
 from gpuwatch.sim.models import MODELS
 
@@ -42,10 +42,10 @@ _WORK = frozenset(
 )
 """What a program's work changes: simulated once one uses the GPU."""
 _CODES = {
-    "not_supported": errors.NOT_SUPPORTED,
-    "permission_denied": errors.NO_PERMISSION,
-    "device_lost": errors.GPU_IS_LOST,
-    "failed": errors.UNKNOWN,
+    "not_supported": nvml_errors.NOT_SUPPORTED,
+    "permission_denied": nvml_errors.NO_PERMISSION,
+    "device_lost": nvml_errors.GPU_IS_LOST,
+    "failed": nvml_errors.UNKNOWN,
 }
 _NUMBERED = re.compile(r"unknown \((\d{1,9})\)")
 _LONGEST_TEXT = 63
@@ -173,8 +173,8 @@ def _answer(call: str, argument: int, specs: Sequence[MetricSpec], device: Devic
             numbers_by_place[place] = _number(spec, readings[spec.id])
         return SimAnswer(call, argument, numbers=tuple(numbers_by_place), until_used=work)
     lack = device.missing.get(specs[0].id)
-    code = errors.NO_DATA if lack is None else lack.code or _CODES.get(lack.reason, errors.NO_DATA)
-    return SimAnswer(call, argument, code=code, until_used=work and code == errors.NO_DATA)
+    code = nvml_errors.NO_DATA if lack is None else lack.code or _CODES.get(lack.reason, nvml_errors.NO_DATA)
+    return SimAnswer(call, argument, code=code, until_used=work and code == nvml_errors.NO_DATA)
 
 
 def _number(spec: MetricSpec, value: Reading | None) -> int:

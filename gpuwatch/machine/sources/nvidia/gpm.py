@@ -13,7 +13,7 @@ import msgspec
 
 from gpuwatch.core.model.metrics import MetricSpec
 from gpuwatch.core.model.reading import Missing, Value
-from gpuwatch.machine.sources.nvidia import errors
+from gpuwatch.machine.sources.nvidia import nvml_errors
 from gpuwatch.machine.sources.nvidia.decode import number_or_name
 
 _FIRST = Missing("no_sample", detail="needs two samples; this is the first")
@@ -76,7 +76,7 @@ class Activity:
         missing: dict[str, Missing] = {}
         for spec, answer in zip(self._specs, answers, strict=False):
             if answer.nvmlReturn:
-                missing[spec.id] = errors.missing(lib, answer.nvmlReturn, f"nvmlGpmMetricsGet {spec.args[0]}")
+                missing[spec.id] = nvml_errors.missing(lib, answer.nvmlReturn, f"nvmlGpmMetricsGet {spec.args[0]}")
                 continue
             value = number_or_name(spec, answer.value)
             if isinstance(value, Missing):  # NaN and negative numbers mean that nothing was counted
@@ -126,5 +126,5 @@ class Activity:
         return {spec.id: lack for spec in self._specs}
 
     def _failed(self, error: Any, call: str) -> tuple[dict[str, Value], dict[str, Missing], Missing | None]:
-        missing = errors.missing(self._lib, error.value, call)
+        missing = nvml_errors.missing(self._lib, error.value, call)
         return {}, self._all(missing), missing if missing.reason == "not_supported" else None

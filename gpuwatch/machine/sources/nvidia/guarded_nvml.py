@@ -11,7 +11,7 @@ from types import FunctionType
 from typing import Any
 
 from gpuwatch.machine.sources import driver_calls
-from gpuwatch.machine.sources.nvidia.errors import OwnCode, failure
+from gpuwatch.machine.sources.nvidia.nvml_errors import OwnCode, failure
 
 
 class Library:

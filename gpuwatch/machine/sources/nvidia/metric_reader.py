@@ -10,12 +10,12 @@ from typing import Any
 
 from gpuwatch.core.model.metrics import Lane
 from gpuwatch.core.model.reading import Missing
-from gpuwatch.machine.sources.base import MissingReadings, Readings
-from gpuwatch.machine.sources.nvidia import errors
+from gpuwatch.machine.sources.device_source import MissingReadings, Readings
+from gpuwatch.machine.sources.nvidia import nvml_errors
 from gpuwatch.machine.sources.nvidia.adapters import link_sum, maybe
 from gpuwatch.machine.sources.nvidia.decode import field_value, number_or_name, pick
 from gpuwatch.machine.sources.nvidia.device import NvmlDevice
-from gpuwatch.machine.sources.nvidia.queries import FIELDS, FieldQuery, Query, field_query, link_query, queries
+from gpuwatch.machine.sources.nvidia.nvml_queries import FIELDS, FieldQuery, Query, field_query, link_query, queries
 
 _ECC = "nvmlDeviceGetEccMode"
 """The first call to work when a device begins to support more: it is retried in every slow sample."""
@@ -139,7 +139,7 @@ class MetricReader:
                 readings[spec.id] = found
                 continue
             if found.code is not None:
-                found = errors.field_missing(self._lib, found.code, FIELDS, str(spec.args[0]))
+                found = nvml_errors.field_missing(self._lib, found.code, FIELDS, str(spec.args[0]))
                 if found.reason == "not_supported":
                     device.permanent[spec.id] = found
                 self._note_loss(device, value.nvmlReturn, found)
@@ -173,11 +173,11 @@ class MetricReader:
     def _lack(self, device: NvmlDevice, code: int, call: str, *names: str) -> Missing:
         """Why a call gave nothing; notes what that says of the device and the session."""
         lack = device.lack(self._lib, code, call, *names)
-        self.session_ended = self.session_ended or code in errors.ENDED
+        self.session_ended = self.session_ended or code in nvml_errors.ENDED
         self._note_loss(device, code, lack)
         return lack
 
     @staticmethod
     def _note_loss(device: NvmlDevice, code: int, lack: Missing) -> None:
-        if code in errors.LOST:
-            device.state, device.state_detail = errors.LOST[code], lack.detail
+        if code in nvml_errors.LOST:
+            device.state, device.state_detail = nvml_errors.LOST[code], lack.detail

@@ -10,7 +10,7 @@ import msgspec
 from gpuwatch.core.model.metrics import BY_ID
 from gpuwatch.core.model.reading import Missing, Value
 from gpuwatch.core.model.snapshot import MIG_READINGS, MigInstance
-from gpuwatch.machine.sources.nvidia import errors
+from gpuwatch.machine.sources.nvidia import nvml_errors
 from gpuwatch.machine.sources.nvidia.adapters import maybe, memory_info, mig_handles
 from gpuwatch.machine.sources.nvidia.decode import NOT_AVAILABLE, decode, number_or_name
 
@@ -45,7 +45,7 @@ def reading(lib: Any, instance: Instance) -> MigInstance:
     except lib.NVMLError as error:
         if error.value in (lib.NVML_ERROR_NOT_FOUND, lib.NVML_ERROR_INVALID_ARGUMENT):
             raise
-        missing.update(dict.fromkeys(MIG_READINGS, errors.missing(lib, error.value, call)))
+        missing.update(dict.fromkeys(MIG_READINGS, nvml_errors.missing(lib, error.value, call)))
     else:
         for name in MIG_READINGS:
             value = getattr(memory, name.removeprefix("memory.").removesuffix("_bytes"), None)
@@ -75,7 +75,7 @@ def _facts(lib: Any, index: int, handle: Any, total: int | None) -> MigInstance:
         try:
             return getattr(lib, call)(handle)
         except lib.NVMLError as error:
-            missing[key] = errors.missing(lib, error.value, call)
+            missing[key] = nvml_errors.missing(lib, error.value, call)
             return None
 
     uuid = ask("nvmlDeviceGetUUID", "uuid")

@@ -7,8 +7,8 @@ from typing import Any
 
 from gpuwatch.core.model.metrics import BY_ID as METRICS
 from gpuwatch.core.model.reading import Missing
-from gpuwatch.machine.sources.base import GpuProcess, Utilization
-from gpuwatch.machine.sources.nvidia import errors
+from gpuwatch.machine.sources.device_source import GpuProcess, Utilization
+from gpuwatch.machine.sources.nvidia import nvml_errors
 from gpuwatch.machine.sources.nvidia.adapters import maybe
 from gpuwatch.machine.sources.nvidia.device import NvmlDevice, ProcessList
 
@@ -112,11 +112,11 @@ class ProcessLists:
             if key in device.permanent:
                 continue
             rows, code = self._lists.running(device.handle, base)
-            if code == errors.NO_PERMISSION and device.instances:
+            if code == nvml_errors.NO_PERMISSION and device.instances:
                 rows, code = self._running_on_instances(device, base)
             if code:
                 lack = device.lack(self._lib, code, base, key)
-                if kind == "C" or code not in errors.PERMANENT:
+                if kind == "C" or code not in nvml_errors.PERMANENT:
                     problems.append(lack)
                 continue
             lists.append((kind, rows))
@@ -155,7 +155,7 @@ class ProcessLists:
         try:
             samples = self._lib.nvmlDeviceGetProcessUtilization(device.handle, device.last_utilization)
         except self._lib.NVMLError as error:
-            if error.value in (errors.NOT_FOUND, errors.NO_DATA):
+            if error.value in (nvml_errors.NOT_FOUND, nvml_errors.NO_DATA):
                 return {}, Missing(
                     "no_sample", code=error.value, detail=f"{_UTILIZATION}: no sample since the last one"
                 )

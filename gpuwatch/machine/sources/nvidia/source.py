@@ -1,7 +1,7 @@
 """NVIDIA GPUs as a source. The only file that imports ``pynvml``, NVIDIA's own bindings (``nvidia-ml-py``).
 
 Every answer is a value or a :class:`~gpuwatch.core.model.reading.Missing` with its reason; no NVML error leaves this
-class as an exception except :class:`~gpuwatch.machine.sources.base.SourceUnavailable`.
+class as an exception except :class:`~gpuwatch.machine.sources.device_source.SourceUnavailable`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gpuwatch.core.model.metrics import METRICS, Lane, MetricSpec
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Driver, MigInstance, Problem, Topology
 from gpuwatch.machine.sources import driver_calls, procfs
-from gpuwatch.machine.sources.base import (
+from gpuwatch.machine.sources.device_source import (
     ASLEEP,
     GpuProcess,
     MissingReadings,
@@ -25,7 +25,7 @@ from gpuwatch.machine.sources.base import (
     SourceUnavailable,
     Utilization,
 )
-from gpuwatch.machine.sources.nvidia import errors, mig, nvml_binding
+from gpuwatch.machine.sources.nvidia import mig, nvml_binding, nvml_errors
 from gpuwatch.machine.sources.nvidia.accounting import Accounting
 from gpuwatch.machine.sources.nvidia.adapters import maybe
 from gpuwatch.machine.sources.nvidia.decode import decode
@@ -65,7 +65,7 @@ _SHARED = Problem(
 
 
 class NvmlSource:
-    """A session with NVML; implements :class:`~gpuwatch.machine.sources.base.DeviceSource`."""
+    """A session with NVML; implements :class:`~gpuwatch.machine.sources.device_source.DeviceSource`."""
 
     name = "nvml"
 
@@ -146,7 +146,7 @@ class NvmlSource:
         try:
             changed = self._list.changed()
         except _LIB.NVMLError as error:
-            if error.value not in errors.ENDED:
+            if error.value not in nvml_errors.ENDED:
                 return False
             self._reader.session_ended = False
             self._end()
@@ -218,7 +218,7 @@ class NvmlSource:
             raise self._unavailable(error, listing=True) from error
 
     def _unavailable(self, error: Any, *, listing: bool = False) -> SourceUnavailable:
-        return SourceUnavailable(errors.problem(_LIB, error.value, listing=listing, simulated=self.simulated))
+        return SourceUnavailable(nvml_errors.problem(_LIB, error.value, listing=listing, simulated=self.simulated))
 
     # -- one device -----------------------------------------------------------------------------
 
@@ -257,10 +257,10 @@ class NvmlSource:
         try:
             _LIB.nvmlDeviceGetUtilizationRates(device.handle)
         except _LIB.NVMLError as error:
-            if error.value in errors.LOST:
+            if error.value in nvml_errors.LOST:
                 return False
-            if error.value not in errors.PERMANENT:
-                device.state_detail = f"nvmlDeviceGetUtilizationRates: {errors.text(_LIB, error.value)}"
+            if error.value not in nvml_errors.PERMANENT:
+                device.state_detail = f"nvmlDeviceGetUtilizationRates: {nvml_errors.text(_LIB, error.value)}"
                 return False
         device.state, device.state_detail = "ok", ""
         return True

@@ -11,7 +11,7 @@ from typing import Any
 
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.xids import UNKNOWN, Xid
-from gpuwatch.machine.sources.nvidia import errors
+from gpuwatch.machine.sources.nvidia import nvml_errors
 from gpuwatch.machine.sources.nvidia.adapters import maybe
 from gpuwatch.machine.sources.nvidia.device import NvmlDevice
 
@@ -56,8 +56,8 @@ class Xids:
                 self._set = lib.nvmlEventSetCreate()
             lib.nvmlDeviceRegisterEvents(device.handle, lib.nvmlEventTypeXidCriticalError, self._set)
         except lib.NVMLError as error:
-            why = errors.missing(lib, error.value, _REGISTER)
-            if error.value in errors.PERMANENT:
+            why = nvml_errors.missing(lib, error.value, _REGISTER)
+            if error.value in nvml_errors.PERMANENT:
                 self._refused[device.uuid] = (device.handle, why)
             return why
         self._registered[device.uuid] = device.handle
@@ -77,7 +77,7 @@ class Xids:
                 uuid = lib.nvmlDeviceGetUUID(event.device)
             except lib.NVMLError as error:
                 if error.value != lib.NVML_ERROR_TIMEOUT:
-                    self._failed(devices, errors.missing(lib, error.value, _WAIT))
+                    self._failed(devices, nvml_errors.missing(lib, error.value, _WAIT))
                 return
             code = int(event.eventData)
             xid = Xid(time.time(), None if code == UNKNOWN else code)

@@ -12,7 +12,7 @@ import io
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 
-from gpuwatch.core.formatting.spreadsheet import safe_cell
+from gpuwatch.core.formatting.spreadsheet_cells import safe_cell
 from gpuwatch.core.model.codec import Document
 from gpuwatch.core.model.comparison import Comparison, Node
 from gpuwatch.core.model.diagnostic import Diagnostic
@@ -22,7 +22,7 @@ from gpuwatch.core.model.explanation import Explanation
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.memory_profile import MemoryProfile
 from gpuwatch.core.model.metrics import METRICS
-from gpuwatch.core.model.period import GRAPHED, Period
+from gpuwatch.core.model.recording_period import GRAPHED, Period
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.trials import Experiment, Trial

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from markupsafe import Markup, escape
 
 from gpuwatch.core.formatting.durations import lasted
-from gpuwatch.core.formatting.text import shorten
-from gpuwatch.core.model.period import Period, PeriodDevice, PeriodProcess, PeriodSeries
+from gpuwatch.core.formatting.safe_text import shorten
+from gpuwatch.core.model.recording_period import Period, PeriodDevice, PeriodProcess, PeriodSeries
 from gpuwatch.session.event_track import SIGNS, Track, of_period, round_times
 from gpuwatch.share.reports.chart_data import Graphs
-from gpuwatch.share.reports.content import clean
 from gpuwatch.share.reports.period_graphs import INKS, NAMES, bottom, clock, processes_on, runs_on, shown, top
+from gpuwatch.share.reports.report_content import clean
 
 _WIDTH = 860
 _LEFT, _RIGHT = 92, 14

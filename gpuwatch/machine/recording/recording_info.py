@@ -8,8 +8,8 @@ from pathlib import Path
 
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.formatting.durations import lasted
-from gpuwatch.core.formatting.terminal import file_name
-from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.formatting.safe_text import printable
+from gpuwatch.core.formatting.terminal_support import file_name
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.recording import (
     RecordedGpu,
@@ -19,9 +19,9 @@ from gpuwatch.core.model.recording import (
     RecordingGap,
     RecordingInfo,
 )
-from gpuwatch.machine.history.gaps import gap_limit
+from gpuwatch.machine.history.sample_gaps import gap_limit
 from gpuwatch.machine.recording.reader import Recording
-from gpuwatch.machine.recording.rows import RecordedFinding, Run
+from gpuwatch.machine.recording.recorded_rows import RecordedFinding, Run
 from gpuwatch.machine.recording.tables import DATABASE_ERRORS, SCHEMA, open_to_read
 from gpuwatch.machine.recording.time_expressions import shown
 

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.formatting.safe_text import printable
 
 SYNC_START, SYNC_END = "\x1b[?2026h", "\x1b[?2026l"
 """Synchronized output: terminals that support it show the text between as one update; others ignore it."""
@@ -24,8 +24,9 @@ def needs_ascii(environment: Mapping[str, str], encoding: str | None, *, termina
     """Why only ASCII can be shown; empty if everything can be.
 
     ``encoding`` is that of the program's output. LC_ALL, LC_CTYPE or LANG of the user take precedence: in the C locale
-    Python writes UTF-8 unasked (PEP 538 and 540; :func:`gpuwatch.machine.sources.locale.undo_coercion` has removed what
-    it put into LC_CTYPE). ``terminal``: whether the output goes to a terminal; TERM says nothing about a file.
+    Python writes UTF-8 unasked (PEP 538 and 540; what it put into LC_CTYPE,
+    :func:`gpuwatch.machine.sources.restore_locale.undo_coercion` has removed). ``terminal``: whether the output
+    goes to a terminal; TERM says nothing about a file.
     """
     term = environment.get("TERM", "")
     if terminal and _PLAIN_TERMINALS.match(term):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuwatch.core.model.characters import harmless, is_printable, printable
+from gpuwatch.core.model.control_characters import harmless, is_printable, printable
 
 __all__ = ["UNKNOWN", "harmless", "is_printable", "printable", "shorten", "word_set"]
 UNKNOWN = "–"

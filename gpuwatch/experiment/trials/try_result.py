@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from gpuwatch.core.formatting.durations import lasted
 from gpuwatch.core.model.trials import Answer, Fit, Largest, Recovery, Trial
-from gpuwatch.experiment.trials.plan import Configuration
 from gpuwatch.experiment.trials.trial import Interrupted
+from gpuwatch.experiment.trials.trial_plan import Configuration
 
 
 def left_out(configuration: Configuration, reason: str) -> Trial:

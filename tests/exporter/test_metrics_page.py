@@ -8,8 +8,8 @@ import zlib
 
 import pytest
 
-from gpuwatch.share.exporter import page as page_module
-from gpuwatch.share.exporter.page import Form, Page
+from gpuwatch.share.exporter import metrics_page as page_module
+from gpuwatch.share.exporter.metrics_page import Form, Page
 from gpuwatch.share.exporter.series import Content, series
 from tests.exporter.machines import OPTIONS, device, snapshot
 

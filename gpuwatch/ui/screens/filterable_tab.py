@@ -8,7 +8,7 @@ from textual import events
 
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.cells import cut
-from gpuwatch.ui.screens.tab import TabScreen
+from gpuwatch.ui.screens.base_tab import TabScreen
 from gpuwatch.ui.settings.actions import ACTIONS, bindings
 from gpuwatch.ui.tables.filter_language import Filter, FilterError, WordFilter, parse_words
 from gpuwatch.ui.widgets.scroll_list import ScrollList, filtered_title

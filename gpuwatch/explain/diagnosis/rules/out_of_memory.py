@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from gpuwatch.core.formatting.text import printable, shorten
+from gpuwatch.core.formatting.safe_text import printable, shorten
 from gpuwatch.core.formatting.units import memory, size
 from gpuwatch.core.model.findings import Finding, Severity
 from gpuwatch.core.model.memory_profile import MemoryProfile

@@ -12,7 +12,7 @@ from typing import Literal
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.durations import lasted, seconds_of
 from gpuwatch.core.model.trials import named
-from gpuwatch.experiment.trials.settings import Setting
+from gpuwatch.experiment.trials.trial_settings import Setting
 
 LEAST_SECONDS = 2.0
 """Seconds of steps before a measurement can be steady: clocks and caches settle."""

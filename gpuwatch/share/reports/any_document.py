@@ -10,12 +10,12 @@ from gpuwatch.core.model.diagnostic import Diagnostic
 from gpuwatch.core.model.diff import Diff
 from gpuwatch.core.model.doctor import Doctor
 from gpuwatch.core.model.explanation import Explanation
-from gpuwatch.core.model.period import Period
+from gpuwatch.core.model.recording_period import Period
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.trials import Experiment
 from gpuwatch.core.model.usage import Usage
-from gpuwatch.share.reports.content import Content
+from gpuwatch.share.reports.report_content import Content
 
 _CONTENTS: dict[type, str] = {
     Run: "run_content.run_content",

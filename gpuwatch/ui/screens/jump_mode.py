@@ -13,12 +13,12 @@ from textual.content import Content
 from textual.geometry import Region
 from textual.widgets import Static
 
-from gpuwatch.ui.screens.lines_modal import Modal
+from gpuwatch.ui.screens.sheet import Modal
 from gpuwatch.ui.widgets.painted_pane import Painted
 
 if TYPE_CHECKING:
     from gpuwatch.core.model.snapshot import Device
-    from gpuwatch.ui.screens.tab import TabScreen
+    from gpuwatch.ui.screens.base_tab import TabScreen
 
 _LETTERS = "asdfghjklqwertyuiopzxcvbnm"
 """In the order in which fingers reach them."""

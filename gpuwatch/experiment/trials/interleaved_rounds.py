@@ -11,12 +11,12 @@ from msgspec.structs import replace
 from gpuwatch.core.formatting.durations import lasted
 from gpuwatch.core.model.trials import Answer, Trial
 from gpuwatch.experiment.trials.best_setting import answer, listed, why_failed
-from gpuwatch.experiment.trials.plan import Configuration, Rule
-from gpuwatch.experiment.trials.result import ExperimentResult, left_out, no_time
-from gpuwatch.experiment.trials.settings import NotTried
 from gpuwatch.experiment.trials.trial import Goal, handled_oom, run_trial
+from gpuwatch.experiment.trials.trial_plan import Configuration, Rule
+from gpuwatch.experiment.trials.trial_settings import NotTried
 from gpuwatch.experiment.trials.trial_setup import TrialSetup, of_others
 from gpuwatch.experiment.trials.trial_summary import PASSED
+from gpuwatch.experiment.trials.try_result import ExperimentResult, left_out, no_time
 
 _LEAST = 10.0
 """Seconds that a trial has at least, however short the budget is."""

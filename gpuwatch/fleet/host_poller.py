@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from gpuwatch.core.model.fleet import Fleet
-from gpuwatch.fleet.summary import FleetSummary, Summaries
+from gpuwatch.fleet.host_summary import FleetSummary, Summaries
 
 
 class FleetSource(Protocol):

@@ -8,12 +8,13 @@ from itertools import islice
 
 from gpuwatch import __version__
 from gpuwatch.core.formatting.durations import lasted, utc
+from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.short_names import program_of
-from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.formatting.units import reading
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.metrics import BY_ID, METRICS, Unit
-from gpuwatch.core.model.period import (
+from gpuwatch.core.model.reading import Missing
+from gpuwatch.core.model.recording_period import (
     GRAPHED,
     Change,
     ChangeKind,
@@ -25,12 +26,11 @@ from gpuwatch.core.model.period import (
     PeriodRun,
     PeriodSeries,
 )
-from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Device, Snapshot
 from gpuwatch.explain.diagnosis.conditions.gpu_faults import unread_keys
-from gpuwatch.explain.diagnosis.diagnostic import of_this_machine
-from gpuwatch.machine.history.gaps import INTERVALS, unobserved_limit
+from gpuwatch.explain.diagnosis.diagnostic_report import of_this_machine
 from gpuwatch.machine.history.run_store import RunStore
+from gpuwatch.machine.history.sample_gaps import INTERVALS, unobserved_limit
 from gpuwatch.machine.recording import minute_means
 from gpuwatch.machine.recording.gpu_usage import usage
 from gpuwatch.machine.recording.reader import Recording

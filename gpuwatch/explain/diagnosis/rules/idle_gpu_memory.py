@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import memory, percent, size
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import DeviceMapping, DeviceMemory, Run, RunProcess

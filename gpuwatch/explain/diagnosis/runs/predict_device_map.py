@@ -12,7 +12,7 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from gpuwatch.core.formatting.text import whole_number
+from gpuwatch.core.formatting.safe_text import whole_number
 from gpuwatch.core.model.run import Framework, PredictedMapping, Run
 from gpuwatch.core.model.snapshot import Device, Mapped, Snapshot
 from gpuwatch.core.model.visibility import MIG_PREFIX, divided, visible_devices

@@ -212,7 +212,7 @@ def serve(settings: Settings) -> None:
     except BrokenPipeError:
         os._exit(0)
     except Exception as error:  # noqa: BLE001  # an error of gpuwatch itself: the parent shows it as such
-        from gpuwatch.machine.history.crashes import describe
+        from gpuwatch.machine.history.crash_files import describe
 
         with suppress(OSError):
             _write(framed(FAILURE, "; ".join(describe(error)).encode()))

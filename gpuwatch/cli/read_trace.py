@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpuwatch.core.errors import UsageError
-from gpuwatch.core.formatting.terminal import file_name
+from gpuwatch.core.formatting.terminal_support import file_name
 
 if TYPE_CHECKING:
     from gpuwatch.core.model.explanation import Explanation

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from itertools import takewhile
 
-from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.program_threads import Standstill, ThreadStack
 from gpuwatch.core.model.run import Run

@@ -16,7 +16,7 @@ from typing import Protocol, Self
 
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.model.run import Outcome
-from gpuwatch.experiment.probing.streams import Lines, Sink, Streams
+from gpuwatch.experiment.probing.pipe_reader import Lines, Sink, Streams
 
 _GRACE = 2.0
 """Seconds between SIGTERM and SIGKILL, and to read the rest of the output after the end."""

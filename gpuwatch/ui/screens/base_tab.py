@@ -14,7 +14,7 @@ from textual.message import Message
 from textual.screen import ModalScreen, Screen
 from textual.widget import Widget
 
-from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.cells import width_of
 from gpuwatch.ui.drawing.clock import clock
@@ -301,7 +301,7 @@ class TabScreen(Screen[None]):
         """Called after a jump to a row: shows what belongs to it."""
 
     def action_jump(self) -> None:
-        from gpuwatch.ui.screens.jump import Jump, targets_of
+        from gpuwatch.ui.screens.jump_mode import Jump, targets_of
 
         self.app.push_screen(Jump(targets_of(self)))
 
@@ -309,7 +309,7 @@ class TabScreen(Screen[None]):
         """Asks for the number of a GPU and opens its tab."""
         devices = self._view.devices if self._view is not None else ()
         if len(devices) > 1:
-            from gpuwatch.ui.screens.jump import gpu_numbers
+            from gpuwatch.ui.screens.jump_mode import gpu_numbers
 
             self.app.push_screen(gpu_numbers(self, devices))
         elif devices:
@@ -355,7 +355,7 @@ class TabScreen(Screen[None]):
         save_settings(self.gpuwatch, self.say)
 
     def open_sheet(self, title: str, lines: list[list[tuple[str, str]]]) -> None:
-        from gpuwatch.ui.screens.lines_modal import LinesModal
+        from gpuwatch.ui.screens.sheet import LinesModal
 
         self.app.push_screen(LinesModal(title, lines))
 

@@ -1,8 +1,8 @@
 """Watches a user's program, without changing it or its output, and makes a Run of it.
 
 The program stays in our process group, so that Ctrl+C, Ctrl+Z and SIGHUP reach it as they would without us; a signal
-sent to us alone is passed on. Its parent is a guard (:mod:`gpuwatch.experiment.probing.guard`), which ends it with
-everything that it started if we are killed.
+sent to us alone is passed on. Its parent is a guard (:mod:`gpuwatch.experiment.probing.program_guard`), which ends it
+with everything that it started if we are killed.
 
 A trial (:meth:`Watch.measure`) is different: the program runs in a session of its own without input, its output goes
 to a file, and it is ended with everything that it started once it was measured.
@@ -26,18 +26,18 @@ from gpuwatch.core.masking.secrets import mask_command
 from gpuwatch.core.model.run import Outcome, Run
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.trials import EndedBy
-from gpuwatch.experiment.probing import guard
+from gpuwatch.experiment.probing import program_guard
 from gpuwatch.experiment.probing.end_program import AFTER_SIGINT, Ending
+from gpuwatch.experiment.probing.end_verdict import Termination, judged, not_started
 from gpuwatch.experiment.probing.environment_settings import environment_settings
 from gpuwatch.experiment.probing.event_state import Applied, EventState, StepCount
 from gpuwatch.experiment.probing.guard_reports import GuardReports
 from gpuwatch.experiment.probing.guarded_program import GuardedProgram
+from gpuwatch.experiment.probing.pipe_reader import Backlog, Lines
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript
 from gpuwatch.experiment.probing.profiler_lines import ProfilerLines
 from gpuwatch.experiment.probing.run_builder import RunBuilder, RunDraft
 from gpuwatch.experiment.probing.runner import SnapshotSource, kept_environment
-from gpuwatch.experiment.probing.streams import Backlog, Lines
-from gpuwatch.experiment.probing.termination import Termination, judged, not_started
 from gpuwatch.experiment.probing.watched_processes import WatchedProcesses
 
 _TICK = 0.5
@@ -145,7 +145,7 @@ class Watch:
         """Runs the program to its end and returns the run, completed by the judge.
 
         The exit code or signal is in the run's outcome. Raises
-        :class:`~gpuwatch.experiment.probing.termination.NotStarted`.
+        :class:`~gpuwatch.experiment.probing.end_verdict.NotStarted`.
         """
         self._connect()
         self._follow(self._show)
@@ -159,7 +159,7 @@ class Watch:
         """Runs the program until ``stop`` or a signal to us says so, or it ends; ends it with all that it started.
 
         What it prints, writes or returns after the measurement counts for nothing. ``line`` gets every line of its
-        output. Needs ``Options.output``. Raises :class:`~gpuwatch.experiment.probing.termination.NotStarted`.
+        output. Needs ``Options.output``. Raises :class:`~gpuwatch.experiment.probing.end_verdict.NotStarted`.
         """
         self._line = line
         self._connect()
@@ -213,7 +213,7 @@ class Watch:
         assert self._guarded.guard is not None
         if time.monotonic() >= self._asked_at + _ASK:
             self._asked_at = time.monotonic()
-            self._others_start = self._processes.starting(guard.descendants(self._guarded.guard.pid))
+            self._others_start = self._processes.starting(program_guard.descendants(self._guarded.guard.pid))
         return self._others_start
 
     def _stepping(self) -> EventState:
@@ -310,7 +310,7 @@ class Watch:
             self._status_line.resized()
             self._guarded.restore_later()
             # The program got its own SIGWINCH before its terminal was resized.
-            for pid in guard.descendants(self._guarded.guard.pid) if self._guarded.guard is not None else ():
+            for pid in program_guard.descendants(self._guarded.guard.pid) if self._guarded.guard is not None else ():
                 with suppress(OSError):
                     os.kill(pid, signal.SIGWINCH)
         elif number == signal.SIGTSTP:
@@ -334,7 +334,7 @@ class Watch:
         if number not in (signal.SIGINT, signal.SIGQUIT) or self._guarded.guard is None:
             return [self._reports.program]
         found = [self._reports.program]
-        for pid in sorted(guard.descendants(self._guarded.guard.pid)):
+        for pid in sorted(program_guard.descendants(self._guarded.guard.pid)):
             with suppress(OSError):
                 if pid != self._reports.program and os.getpgid(pid) == os.getpgrp():
                     found.append(pid)

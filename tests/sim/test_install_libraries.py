@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.core.errors import GpuwatchError
-from gpuwatch.sim import build, compiler, libraries
+from gpuwatch.sim import compiler, install_libraries, libraries
 from tests.sim.conftest import REPOSITORY
 
 
@@ -36,10 +36,10 @@ def test_first_builds_at_once_are_announced_and_compile_each_library_once(tmp_pa
     count, cache = tmp_path / "count", tmp_path / "cache"
     cc = quick_compiler(tmp_path, f"echo x >> {count}")
     code = """
-    from gpuwatch.sim import build
-    with build.announced(lambda: print("compiling")):
-        print(build.ensure_built())
-        print(build.ensure_built())
+    from gpuwatch.sim import install_libraries
+    with install_libraries.announced(lambda: print("compiling")):
+        print(install_libraries.ensure_built())
+        print(install_libraries.ensure_built())
     """
     some = [in_process(code, XDG_CACHE_HOME=str(cache), CC=cc) for _ in range(3)]
     results = [process.communicate(timeout=120) for process in some]
@@ -61,14 +61,14 @@ def test_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CC", raising=False)
     monkeypatch.setenv("PATH", "/nonexistent")
     with pytest.raises(GpuwatchError, match="need a C compiler") as caught:
-        build.ensure_built()
+        install_libraries.ensure_built()
     assert "apt install gcc" in caught.value.hint
 
 
 def test_a_compiler_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", "no-such-cc -m64")
     with pytest.raises(GpuwatchError, match="no-such-cc") as caught:
-        build.ensure_built()
+        install_libraries.ensure_built()
     assert "CC" in caught.value.hint
 
 
@@ -76,7 +76,7 @@ def test_a_cache_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "gpuwatch").write_text("in the way")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     with pytest.raises(GpuwatchError, match="cannot write") as caught:
-        build.ensure_built()
+        install_libraries.ensure_built()
     assert "XDG_CACHE_HOME" in caught.value.hint
 
 
@@ -88,11 +88,11 @@ def test_a_compiler_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("CC", str(broken))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     with pytest.raises(GpuwatchError, match=r"state\.c:2: error: no such luck") as caught:
-        build.ensure_built()
+        install_libraries.ensure_built()
     log = Path(caught.value.hint.rsplit(" ", 1)[1])
     assert "something" in log.read_text()
     with pytest.raises(GpuwatchError):
-        build.ensure_built()
+        install_libraries.ensure_built()
     assert list((tmp_path / "cache" / "gpuwatch" / "sim").iterdir()) == [log], "one log, however often it fails"
 
 
@@ -107,14 +107,14 @@ def test_builds_that_nobody_uses_go(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         return folder
 
     old, used, killed = made("old", 31), made("used", 31), made("tmp-killed", 1)
-    recent = [made(f"recent-{number}", 2 + number / 10) for number in range(build._MOST_BUILDS + 3)]
+    recent = [made(f"recent-{number}", 2 + number / 10) for number in range(install_libraries._MOST_BUILDS + 3)]
     fresh = [made(f"fresh-{number}", 0.5) for number in range(4)]
-    build.note_use(used)
-    build._sweep(tmp_path)
+    install_libraries.note_use(used)
+    install_libraries._sweep(tmp_path)
     left = set(tmp_path.iterdir())
     assert not {old, killed} & left
     assert {used, *fresh} <= left
-    assert len(left) == build._MOST_BUILDS, "the last used ones"
+    assert len(left) == install_libraries._MOST_BUILDS, "the last used ones"
     assert recent[-1] not in left
 
 
@@ -124,11 +124,14 @@ def test_the_key_follows_compiler_and_sources(tmp_path: Path, monkeypatch: pytes
         command.write_text(text)
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "x.c").write_text("int x;")
-    keys = {build._key([str(first)], tmp_path / "src"), build._key([str(second)], tmp_path / "src")}
+    keys = {
+        install_libraries._key([str(first)], tmp_path / "src"),
+        install_libraries._key([str(second)], tmp_path / "src"),
+    }
     (tmp_path / "src" / "x.c").write_text("int y;")
-    keys.add(build._key([str(first)], tmp_path / "src"))
-    monkeypatch.setattr(build, "_cpu_model", lambda: "another")
-    keys.add(build._key([str(first)], tmp_path / "src"))
+    keys.add(install_libraries._key([str(first)], tmp_path / "src"))
+    monkeypatch.setattr(install_libraries, "_cpu_model", lambda: "another")
+    keys.add(install_libraries._key([str(first)], tmp_path / "src"))
     assert len(keys) == 4
 
 
@@ -138,4 +141,4 @@ def test_the_sources_are_warning_free() -> None:
         for source in library.sources:
             assert (sources / source).is_file()
             flags = [*compiler._FLAGS, "-Werror", "-Wno-psabi", "-fsyntax-only"]
-            subprocess.run([*build.find_compiler(), *flags, str(sources / source)], check=True)
+            subprocess.run([*install_libraries.find_compiler(), *flags, str(sources / source)], check=True)
