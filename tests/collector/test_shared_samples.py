@@ -80,7 +80,7 @@ def here(sim_machine: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def asks_the_driver(pid: int) -> bool:
-    """Whether a process has NVML loaded."""
+    """Whether a process has NVML loaded: it asks the driver, or did before it followed a recorder."""
     return "libnvidia-ml" in Path(f"/proc/{pid}/maps").read_text()
 
 
@@ -110,11 +110,14 @@ def test_one_process_asks_the_driver(here: Machine, sleeper: Callable[[], int]) 
     feeds = [here.feed(), here.feed()]
     for feed in feeds:
         samples = after(feed, here.file) + feed.wait(2, 10)
-        assert not asks_the_driver(collector(feed))
         assert len({one.taken_at for one in samples}) == len(samples)
         with Recording(here.file) as recording:
             recorded = {kept.snapshot.taken_at: kept.snapshot for kept in recording.snapshots()}
-        assert all(recorded[one.taken_at] == one for one in samples)
+        # None of its own, unless the recorder was late as it began. NVML's library stays loaded after a session.
+        own = len([one for one in samples if one.taken_at not in recorded])
+        assert asks_the_driver(collector(feed)) == bool(own)
+        assert all(recorded[one.taken_at] == one for one in samples[own:])
+        assert len(samples) - own >= 3
         assert len(samples[-1].processes) == 1
         assert f"({recorder.pid})" in feed.status().source_note
     (of_recorder,) = map(int, Path(f"/proc/{recorder.pid}/task/{recorder.pid}/children").read_text().split())
