@@ -216,6 +216,13 @@ def test_a_recorder_that_samples_less_often_or_less_is_not_used(here: Machine) -
     after(slow, None)
 
 
+def test_a_recorder_is_found_between_two_samples(here: Machine) -> None:
+    feed = here.feed(300.0)
+    assert feed.wait(1, 60)
+    here.record()
+    wait(lambda: feed.status().recording == str(here.file), 60)
+
+
 def test_a_recorder_of_another_machine_is_not_used(here: Machine, sim_machine: Open) -> None:
     other = sim_machine("1x8GiB").environment(os.environ) | {"XDG_STATE_HOME": here.environment["XDG_STATE_HOME"]}
     here.record(environment=other)

@@ -93,25 +93,28 @@ class _Service:
 
         settings = self._settings
         collector = Collector(settings.on_demand, gpm=settings.gpm, seen=tuple(settings.seen.values()))
-        self._due = looked = time.monotonic()
+        self._due = time.monotonic()
+        look = self._due + _LOOK_EVERY
         try:
             # The devices of the first sample are sent before its processes, of which there may be hundreds.
-            snapshot = collector.sample(lambda devices: _write(framed(PREVIEW, encoded(devices))))
+            self._sampled(collector.sample(lambda devices: _write(framed(PREVIEW, encoded(devices)))))
             while True:
-                self._send(snapshot)
-                now = time.monotonic()
-                self._due = max(self._due + settings.interval, now)
-                if settings.share and now - looked >= _LOOK_EVERY:
-                    looked = now
+                if time.monotonic() >= look:  # also between two samples, which may be a minute apart
+                    look = time.monotonic() + _LOOK_EVERY
                     shared = self._find()
                     if shared is not None:
                         return shared
-                if not self._wait():
+                if not self._wait(look):
                     return None
-                collector.gpm = settings.gpm
-                snapshot = collector.sample()
+                if time.monotonic() >= self._due:
+                    collector.gpm = settings.gpm
+                    self._sampled(collector.sample())
         finally:
             collector.close()
+
+    def _sampled(self, snapshot: Snapshot) -> None:
+        self._send(snapshot)
+        self._due = max(self._due + self._settings.interval, time.monotonic())
 
     # Following a recorder
 
@@ -169,11 +172,11 @@ class _Service:
             if not self._settling:
                 gc.freeze()  # these objects stay: the garbage collector need not scan them again
 
-    def _wait(self) -> bool:
-        """Waits until :attr:`_due`, taking commands; False when stdin ended."""
+    def _wait(self, latest: float = float("inf")) -> bool:
+        """Waits until :attr:`_due`, or ``latest`` if that is earlier, taking commands; False when stdin ended."""
         settings = self._settings
         while True:
-            wait = self._due - time.monotonic()
+            wait = min(self._due, latest) - time.monotonic()
             if wait <= 0:
                 return True
             if not self._waiting.poll(wait * 1000):
