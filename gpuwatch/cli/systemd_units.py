@@ -21,7 +21,6 @@ ProtectKernelModules=yes
 ProtectKernelLogs=yes
 ProtectControlGroups=yes
 ProtectClock=yes
-ProtectHostname=yes
 RestrictNamespaces=yes
 RestrictRealtime=yes
 RestrictSUIDSGID=yes
@@ -32,7 +31,10 @@ SystemCallArchitectures=native
 SystemCallFilter=@system-service
 SystemCallErrorNumber=EPERM
 """
-"""Lines of [Service] for a program that reads the driver's devices and /proc."""
+"""Lines of [Service] for a program that reads the driver's devices and /proc.
+
+Not ProtectHostname: the service would never see the name that the host is given after it has started.
+"""
 
 
 def command_line(*words: str) -> str:

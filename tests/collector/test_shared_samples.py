@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import signal
 import subprocess
 import sys
@@ -11,6 +12,8 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
+from threading import Thread
+from types import SimpleNamespace
 
 import pytest
 from msgspec.structs import replace
@@ -254,6 +257,43 @@ def test_entries_that_nobody_holds_are_nothing(here: Machine, tmp_path: Path) ->
     assert not running({**os.environ})
     Announcement(tmp_path / "a", 1.0, gpm=False).close()
     assert {one.name for one in folder.iterdir()} <= {"3.recorder", "4.recorder"}
+
+
+def test_a_host_that_gets_its_name_later_is_the_same(
+    here: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A service starts before the network tells the name."""
+    mine = Announcement(tmp_path / "a", 1.0, gpm=False)
+    named = SimpleNamespace(nodename="node7")
+    monkeypatch.setattr(os, "uname", lambda: named)
+    assert not running()
+    mine.answered()
+    assert len(running()) == 1
+    mine.close()
+
+
+def test_pids_of_other_containers_may_be_the_same(here: Machine, tmp_path: Path) -> None:
+    """They share the folder, and none waits for the other to end."""
+    made: list[Announcement] = []
+    for name in "ab":
+        start = Thread(target=lambda name=name: made.append(Announcement(tmp_path / name, 1.0, gpm=False)), daemon=True)
+        start.start()
+        start.join(30)
+    assert {Path(one.entry.path).name for one in running()} == {"a", "b"}
+    for one in made:
+        one.close()
+    assert not running()
+
+
+def test_a_user_without_a_home_finds_no_recorder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container with a user id of its own."""
+    for name in ("XDG_STATE_HOME", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", dict[int, pwd.struct_passwd]().__getitem__)
+    monkeypatch.setattr(running_recorders, "SYSTEM_FOLDER", tmp_path)
+    assert running() == []
+    with pytest.raises(OSError, match="no home"):
+        Announcement(tmp_path / "a", 1.0, gpm=False)
 
 
 # A recorder of another user

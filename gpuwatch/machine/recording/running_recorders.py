@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -30,7 +31,6 @@ HEARTBEAT = 2.5
 """Seconds after which a :class:`Silence` that is not repeated means that the recorder hangs too."""
 _SUFFIX = ".recorder"
 _MOST_BYTES = 8192
-_ATTEMPTS = 5
 
 
 class Silence(msgspec.Struct, frozen=True):
@@ -69,10 +69,13 @@ def place(environment: Mapping[str, str] | None = None) -> tuple[str, str, str, 
 
 
 def _user_folder() -> Path:
+    """OSError if this user has none."""
     # As platformdirs does, but without its imports, which would delay the first frame.
     state = Path(os.environ.get("XDG_STATE_HOME", ""))
     if not state.is_absolute():
-        state = Path("~/.local/state").expanduser()
+        state = Path(os.path.expanduser("~/.local/state"))  # noqa: PTH111  # which raises no error without a home
+        if not state.is_absolute():
+            raise FileNotFoundError(errno.ENOENT, "this user has no home folder", str(state))
     return state / "gpuwatch" / "recorders"
 
 
@@ -85,19 +88,27 @@ class Announcement:
         service = os.environ.get(ENV_FOLDER, "").partition(":")[0]
         folder = Path(service) if service else ownership.own_folder(_user_folder(), "XDG_STATE_HOME", "recorders")
         _sweep(folder)
-        self._file = folder / f"{os.getpid()}{_SUFFIX}"
-        self._descriptor = _locked(self._file)
-        self._write()
+        # Hosts and containers that share a folder have the same pids: none is to wait for the lock of another.
+        self._file = folder / f"{os.getpid()}-{os.urandom(4).hex()}{_SUFFIX}"
+        new = self._file.with_suffix(".new")  # until it is locked: another recorder would remove it as left over
+        self._descriptor = os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+            os.fchmod(self._descriptor, 0o644)
+            self._write(self._entry)
+            new.rename(self._file)
+        except OSError:
+            self.close()
+            new.unlink()
+            raise
 
     def silent(self, detail: str, blame: str) -> None:
         """Tells readers that this process works although no sample comes; repeat it every second."""
-        self._entry = msgspec.structs.replace(self._entry, silence=Silence(_uptime(), detail, blame))
-        self._write()
+        self._change(silence=Silence(_uptime(), detail, blame))
 
     def answered(self) -> None:
-        if self._entry.silence is not None:
-            self._entry = msgspec.structs.replace(self._entry, silence=None)
-            self._write()
+        """A sample came. A recorder that started with the machine may see the host get its name only now."""
+        self._change(silence=None, place=place())
 
     def close(self) -> None:
         """Removes the entry; may be called twice."""
@@ -107,11 +118,16 @@ class Announcement:
             os.close(self._descriptor)
             self._descriptor = -1
 
-    def _write(self) -> None:
-        with suppress(OSError):  # a full disk: readers see the old entry, or none
-            data = msgspec.json.encode(self._entry)
-            os.pwrite(self._descriptor, data, 0)
-            os.ftruncate(self._descriptor, len(data))
+    def _change(self, **what: Any) -> None:
+        entry = msgspec.structs.replace(self._entry, **what)
+        if entry != self._entry:
+            with suppress(OSError):  # a full disk: readers see the old entry until a change can be written
+                self._write(entry)
+                self._entry = entry
+
+    def _write(self, entry: Entry) -> None:
+        # In one step, or a reader could see the end of an older and longer one behind it.
+        os.pwrite(self._descriptor, msgspec.json.encode(entry).ljust(_MOST_BYTES), 0)
 
 
 class RunningRecorder:
@@ -172,7 +188,10 @@ def being_written() -> set[str]:
 
 
 def _alive() -> Iterator[RunningRecorder]:
-    for folder in (_user_folder(), SYSTEM_FOLDER):
+    folders = [SYSTEM_FOLDER]
+    with suppress(OSError):
+        folders.insert(0, _user_folder())
+    for folder in folders:
         for file in _entries(folder):
             recorder = _opened(file, anybody=folder == SYSTEM_FOLDER)
             if recorder is not None and recorder.alive:
@@ -215,23 +234,6 @@ def _is_locked(descriptor: int) -> bool:
         return error.errno == errno.EWOULDBLOCK
     fcntl.flock(descriptor, fcntl.LOCK_UN)
     return False
-
-
-def _locked(file: Path) -> int:
-    """Creates and locks a file that readers may open."""
-    for _ in range(_ATTEMPTS):
-        descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            os.fchmod(descriptor, 0o644)
-            with suppress(FileNotFoundError):
-                if os.path.samestat(os.fstat(descriptor), file.stat()):
-                    return descriptor
-        except BaseException:
-            os.close(descriptor)
-            raise
-        os.close(descriptor)  # another recorder removed it as left over before it was locked
-    raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN), str(file))
 
 
 def _sweep(folder: Path) -> None:
