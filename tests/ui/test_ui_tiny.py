@@ -47,18 +47,19 @@ MACHINES = {
 }
 
 
-@pytest.mark.parametrize("size", [(59, 40), (40, 12), (30, 8), (24, 6), (20, 5), (10, 3), (3, 1)])
 @pytest.mark.parametrize("name", MACHINES)
-async def test_nothing_is_wider_or_higher_than_the_terminal(stage: Stage, name: str, size: tuple[int, int]) -> None:
+async def test_nothing_is_wider_or_higher_than_the_terminal(stage: Stage, name: str) -> None:
     made: Snapshot = MACHINES[name]()  # type: ignore[operator]
     async with stage.app.run_test(size=(80, 24)) as pilot:
         stage.push(made)
         await settle(pilot)
-        lines = tiny_lines(stage.app.session.view(), *size)
-    assert len(lines) <= size[1]
-    assert all(cell_len("".join(text for text, _ in line.spans)) <= size[0] for line in lines)
-    if name == "sixteen" and size == (30, 8):
-        assert any("more GPUs" in "".join(text for text, _ in line.spans) for line in lines)
+        view = stage.app.session.view()
+    for width, height in ((59, 40), (40, 12), (30, 8), (24, 6), (20, 5), (10, 3), (3, 1)):
+        lines = ["".join(text for text, _ in line.spans) for line in tiny_lines(view, width, height)]
+        assert len(lines) <= height
+        assert all(cell_len(line) <= width for line in lines), (width, height)
+        if name == "sixteen" and height == 8:
+            assert any("more GPUs" in line for line in lines)
 
 
 async def test_what_could_not_be_read_is_a_dash(stage: Stage) -> None:
@@ -71,22 +72,21 @@ async def test_what_could_not_be_read_is_a_dash(stage: Stage) -> None:
         assert "0 %" not in lines_of(pilot)[1]
 
 
-@pytest.mark.parametrize("number", ["1", "2", "3", "4", "5", "6"])
-async def test_a_tab_is_as_before_when_the_terminal_has_grown_again(stage: Stage, number: str) -> None:
+async def test_a_tab_is_as_before_when_the_terminal_has_grown_again(stage: Stage) -> None:
     async with stage.app.run_test(size=(120, 40)) as pilot:
-        stage.push(machines.pair())
-        await settle(pilot)
-        await pilot.press(number)
-        await settle(pilot)
-        before = [(one.id, one.region) for one in stage.app.tab.panes if one.display]
-        await pilot.resize_terminal(40, 12)
-        await settle(pilot)
-        stage.push(machines.pair(1))
-        await settle(pilot)
-        assert [one.id for one in stage.app.tab.children if one.display and one.region.area] == ["too-small"]
-        await pilot.resize_terminal(120, 40)
-        await settle(pilot)
-        assert [(one.id, one.region) for one in stage.app.tab.panes if one.display] == before
+        for number in range(1, 7):
+            stage.push(machines.pair(2 * number))
+            await pilot.press(str(number))
+            await settle(pilot)
+            before = [(one.id, one.region) for one in stage.app.tab.panes if one.display]
+            await pilot.resize_terminal(40, 12)
+            await settle(pilot)
+            stage.push(machines.pair(2 * number + 1))
+            await settle(pilot)
+            assert [one.id for one in stage.app.tab.children if one.display and one.region.area] == ["too-small"]
+            await pilot.resize_terminal(120, 40)
+            await settle(pilot)
+            assert [(one.id, one.region) for one in stage.app.tab.panes if one.display] == before, number
 
 
 async def test_the_smallest_terminal_keeps_whole_sentences_and_the_way_out(stage: Stage) -> None:
