@@ -105,17 +105,17 @@ def test_a_field_is_as_wide_with_the_largest_value_as_with_the_smallest(field: A
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("width", range(60, 251))
-def test_no_label_is_cut_and_no_value_leaves_its_place(width: int) -> None:
+@pytest.mark.parametrize(("gpus", "height"), [(1, 40), (2, 60), (8, 80)])
+def test_no_label_is_cut_and_no_value_leaves_its_place(gpus: int, height: int) -> None:
     chosen = GpuChoice(fields=tuple(FIELDS))
-    for gpus, height in ((1, 40), (2, 60), (8, 80)):
-        low, high = (
-            drawn(view_of(*(complete(n, readings) for n in range(gpus))), width, height, chosen)
-            for readings in (SMALLEST, LARGEST)
-        )
-        wanted = planned_for(view_of(*(complete(n) for n in range(gpus))), width, height, chosen)
+    usual, small, large = (
+        view_of(*(complete(n, *readings) for n in range(gpus))) for readings in ((), (SMALLEST,), (LARGEST,))
+    )
+    for width in range(60, 251):
+        wanted = planned_for(usual, width, height, chosen)
         if wanted.style != "card":
             continue
+        low, high = (drawn(view, width, height, chosen) for view in (small, large))
         inner = (width // wanted.columns) - 4
         shown = fields_that_fit(inner, wanted, chosen)
         labels = [FIELDS[name].label for name in shown if FIELDS[name].label]
@@ -413,17 +413,18 @@ def test_no_title_of_a_finding_is_cut_within_a_list(cause: str) -> None:
             assert not (rest.startswith(",") and "," in same and re.search(r" and ", rest)), (title, short)
 
 
-@pytest.mark.parametrize("width", range(60, 250, 10))
-async def test_what_is_wrong_is_a_whole_sentence(width: int) -> None:
+async def test_what_is_wrong_is_a_whole_sentence() -> None:
     hot = structs.replace(machines.HELD, title="GPU 1 throttled (thermal) while its core is cool", certainty="likely")
     stage = Stage()
-    async with stage.app.run_test(size=(width, 15)) as pilot:
+    async with stage.app.run_test(size=(60, 15)) as pilot:
         stage.push(machines.snapshot((machines.device(0), machines.device(1)), findings=(hot,)))
-        whole = " while its core is cool" if width >= 80 else ""
-        await until(pilot, lambda: f"▲ Wrong: GPU 1 throttled (thermal){whole}" in stage.app.overview.answer.plain)
-        line = stage.app.overview.answer.plain
-        assert "…" not in line.partition("→")[0]
-        assert "[f]" in line
+        answer = stage.app.overview.answer
+        for width in range(60, 250, 10):
+            await pilot.resize_terminal(width, 15)
+            whole = "GPU 1 throttled (thermal)" + " while its core is cool" * (width >= 80)
+            await until(pilot, lambda: answer.size.width == width and f"▲ Wrong: {whole}" in answer.plain)  # noqa: B023
+            assert "…" not in answer.plain.partition("→")[0]
+            assert "[f]" in answer.plain
 
 
 def test_the_frame_of_a_card_names_the_finding_and_leaves_out_the_link_before_it_cuts_it() -> None:
