@@ -103,27 +103,6 @@ async def test_a_large_table_of_few_processes_ends_with_the_latest_events(
         assert isinstance(table.chosen, Process), "no event is a row"
 
 
-@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60), (250, 80), (60, 12)])
-@pytest.mark.parametrize("gpus", [1, 2, 8, 16])
-async def test_every_gpu_is_on_screen_at_every_size(stage: Stage, size: tuple[int, int], gpus: int) -> None:
-    async with stage.app.run_test(size=size) as pilot:
-        stage.push(machines.many(gpus, 40, findings=(machines.HELD,)))
-        await settle(pilot)
-        overview = stage.app.overview
-        pane = overview.gpus
-        assert len(pane.lines) == pane.size.height
-        for device in machines.many(gpus).devices:
-            used = device.readings["memory.used_bytes"]
-            assert isinstance(used, int)
-            assert f"{used / machines.GIB:.1f}" in pane.plain
-        assert overview.answer.display
-        assert pane.region.bottom <= overview.keys.region.y
-        assert overview.keys.region.bottom == size[1], "nothing is pushed out of the terminal"
-        assert overview.processes.size.height >= (5 if size[1] >= 24 else 1)
-        for line in everything(stage).splitlines():
-            assert len(line.rstrip()) <= size[0]
-
-
 async def test_cursor_follows_its_process_when_rows_are_sorted_anew(stage: Stage) -> None:
     async with stage.app.run_test(size=(120, 40)) as pilot:
         stage.push(machines.many(2, 10))
