@@ -260,8 +260,19 @@ async def test_the_gpu_tab_shows_what_probes_were_given(make_stage: MakeStage, t
         assert "no probe runs on this GPU yet" in plain(stage)
 
 
-@pytest.mark.parametrize("machine", ["no_driver", "broken", "hostile", "pair"])
-@pytest.mark.parametrize("size", [(60, 12), (20, 5), (80, 24), (250, 80)])
+@pytest.mark.parametrize(
+    ("machine", "size"),
+    [
+        ("no_driver", (60, 12)),
+        ("no_driver", (250, 80)),
+        ("broken", (20, 5)),
+        ("broken", (80, 24)),
+        ("hostile", (60, 12)),
+        ("hostile", (80, 24)),
+        ("pair", (20, 5)),
+        ("pair", (250, 80)),
+    ],
+)
 async def test_every_tab_on_every_machine(stage: Stage, machine: str, size: tuple[int, int]) -> None:
     async with stage.app.run_test(size=size) as pilot:
         await pilot.press("2", "3", "4", "5", "6")  # before the first sample
