@@ -96,26 +96,33 @@ def cells(line: Line, width: int) -> list[tuple[str, str, str]]:
     return found[:width]
 
 
-@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
-@pytest.mark.parametrize(
-    "make",
-    [
-        machines.pair,
-        machines.simulated,
-        lambda: machines.many(8, 200),
-        lambda: machines.snapshot((machines.device(0),)),
-        lambda: machines.snapshot(
-            (machines.device(0), machines.device(1, readings={"memory.unexplained_bytes": 9 * 2**30})),
-            (machines.process(0), machines.denied_process()),
-        ),
-    ],
-    ids=["pair", "simulated", "many", "nobody", "unexplained"],
+BY_PID = Preferences(sort="pid", descending=False)
+NOBODY = machines.snapshot((machines.device(0),))
+UNEXPLAINED = machines.snapshot(
+    (machines.device(0), machines.device(1, readings={"memory.unexplained_bytes": 9 * 2**30})),
+    (machines.process(0), machines.denied_process()),
 )
-@pytest.mark.parametrize("chosen", [Preferences(), Preferences(sort="pid", descending=False)], ids=["usual", "sorted"])
+
+
+@pytest.mark.parametrize(
+    ("made", "size", "chosen"),
+    [
+        (machines.pair(), (80, 24), Preferences()),
+        (machines.pair(), (200, 60), BY_PID),
+        (machines.simulated(), (120, 40), Preferences()),
+        (machines.many(8, 200), (80, 24), BY_PID),
+        (machines.many(8, 200), (120, 40), Preferences()),
+        (machines.many(8, 200), (200, 60), Preferences()),
+        (NOBODY, (80, 24), Preferences()),
+        (NOBODY, (200, 60), BY_PID),
+        (UNEXPLAINED, (80, 24), BY_PID),
+        (UNEXPLAINED, (200, 60), Preferences()),
+    ],
+)
 async def test_the_whole_picture_is_cell_by_cell_what_textual_draws_first(
-    make_stage: Callable[..., Stage], size: tuple[int, int], make: Callable[[], Snapshot], chosen: Preferences
+    make_stage: Callable[..., Stage], made: Snapshot, size: tuple[int, int], chosen: Preferences
 ) -> None:
-    snapshot = replace(make(), findings=())
+    snapshot = replace(made, findings=())
     picked = Loaded(Path("settings.toml"), chosen)
     lines = picture(view_of(snapshot), chosen, *size, ascii_only=False, whole=True)
     assert len(lines) == size[1]
