@@ -9,26 +9,29 @@ import pytest
 from gpuwatch.explain.logs.log_parser import LogParser
 from tests.logs.fuzz import check, made, run
 
-SEEDS, COUNT = 2, 500
-
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("seed", range(SEEDS))
-def test_no_damaged_log_breaks_anything(seed: int) -> None:
-    assert run(seed, COUNT) == []
+def test_no_damaged_log_breaks_anything() -> None:
+    assert run(seed=0, count=500) == []
 
 
 def test_the_same_seed_makes_the_same_input() -> None:
     assert made(3, 5) == made(3, 5) != made(3, 6)
 
 
-def _seconds(lines: list[str]) -> float:
+def _seconds(line: str) -> float:
     parser = LogParser()
     began = time.process_time()
-    for line in lines:
+    for _ in range(5):
         parser.feed(line)
     parser.close()
     return time.process_time() - began
+
+
+def _takes_at_most(times: float, line: str, other: str) -> bool:
+    """Whether one of three tries, of which noise can spoil some, takes at most so many times as long as another."""
+    usual = max(min(_seconds(other) for _ in range(3)), 0.002)
+    return any(_seconds(line) < times * usual for _ in range(3))
 
 
 UNITS = (
@@ -54,9 +57,7 @@ UNITS = (
 def test_the_time_for_a_line_grows_with_its_length_and_no_faster(unit: str) -> None:
     """Ten times the length may take ten times the time, with room for noise; a hundred times would be quadratic."""
     size = 20_000
-    short, long = unit * (size // len(unit)), unit * (10 * size // len(unit))
-    few = max(min(_seconds([short] * 5) for _ in range(3)), 0.002)
-    assert min(_seconds([long] * 5) for _ in range(3)) < 40 * few
+    assert _takes_at_most(40, unit * (10 * size // len(unit)), unit * (size // len(unit)))
 
 
 _NINES = "9" * 5000
@@ -104,5 +105,4 @@ def test_a_free_chunk_of_more_digits_than_memory_has_is_none() -> None:
 def test_a_line_of_digits_takes_no_longer_than_another(text: str) -> None:
     """Patterns that begin with a number could start at each of its digits."""
     other = text.replace(_NINES, "9 " * (len(_NINES) // 2))
-    usual = max(min(_seconds([f"x.cc:1] {other}"] * 5) for _ in range(3)), 0.002)
-    assert min(_seconds([f"x.cc:1] {text}"] * 5) for _ in range(3)) < 30 * usual
+    assert _takes_at_most(30, f"x.cc:1] {text}", f"x.cc:1] {other}")
