@@ -61,7 +61,8 @@ class ForkedProcess:
 def fork(interval: float, *, share: bool = False, on_demand: bool = False) -> ForkedProcess:
     """Starts a collector that samples every ``interval`` seconds. OSError if the system cannot fork.
 
-    ``share``: its samples may be those of a recorder on this machine. ``on_demand``: as of :class:`.wire.Settings`.
+    ``share``: its samples may be those of a recorder on this machine. ``on_demand``: see
+    :class:`.collector_frames.Settings`.
     """
     from gpuwatch.machine.sources.driver_calls import new_page
 

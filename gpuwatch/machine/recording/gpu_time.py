@@ -159,7 +159,7 @@ _decode = msgspec.msgpack.Decoder(GpuTime).decode
 
 
 def unpack(data: bytes) -> GpuTime:
-    """The time again; :class:`.frames.DamagedData`."""
+    """The time again; :class:`~gpuwatch.machine.history.frames.DamagedData`."""
     return decoded(_decode, inflated(data))
 
 

@@ -108,7 +108,7 @@ def pack_points(points: Points) -> bytes:
 
 
 def unpack_points(data: bytes, metrics: frozenset[str] | None = None) -> Points:
-    """The points of a block, of these metrics or all; :class:`.frames.DamagedData`."""
+    """The points of a block, of these metrics or all; :class:`~gpuwatch.machine.history.frames.DamagedData`."""
     block = decoded(_block_of, inflated(data))
     points: Points = {begin: {} for begin in block.begins}
     try:
