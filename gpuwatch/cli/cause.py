@@ -16,7 +16,7 @@ from gpuwatch.core.model.codec import to_json
 from gpuwatch.core.model.findings import CAUSES
 from gpuwatch.explain.diagnosis.reference.cause_pages import grouped, near, page
 
-_WIDEST = 100
+_MAX_WIDTH_COLUMNS = 100
 
 
 @click.command()
@@ -74,4 +74,4 @@ def _set(text: str) -> None:
     from rich.markdown import Markdown
 
     console = Console()
-    console.print(Markdown(text, hyperlinks=False), width=min(console.width, _WIDEST))
+    console.print(Markdown(text, hyperlinks=False), width=min(console.width, _MAX_WIDTH_COLUMNS))

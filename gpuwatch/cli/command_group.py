@@ -11,9 +11,9 @@ import click
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.suggest import did_you_mean
 
-_FROM = 14
+_MIN_OPTIONS_FOR_SECTIONS = 14
 """Fewer options stay one list."""
-_WIDEST = 30
+_MAX_NAME_COLUMNS = 30
 """Of the column of names, as click has it."""
 _HOSTS = "Many hosts"
 _NODES = "Nodes of a cluster"
@@ -52,7 +52,7 @@ def write_options(command: click.Command, ctx: click.Context, formatter: click.H
     known = {param.name for param in params}
     sections: dict[str, list[tuple[str, str]]] = {"Options": []}
     for param in params:
-        section = _SECTIONS.get(param.name or "", "Options") if len(params) > _FROM else "Options"
+        section = _SECTIONS.get(param.name or "", "Options") if len(params) > _MIN_OPTIONS_FOR_SECTIONS else "Options"
         if param.name == "remote_command" and section != "Options":  # of hosts, or of nodes
             section = _NODES if "on" in known else _HOSTS
         record = param.get_help_record(ctx)
@@ -60,7 +60,7 @@ def write_options(command: click.Command, ctx: click.Context, formatter: click.H
         if isinstance(param, click.Argument) and not record[1]:  # the usage line has it
             continue
         sections.setdefault(section, []).append(record)
-    widest = min(max(len(names) for rows in sections.values() for names, _ in rows), _WIDEST)
+    widest = min(max(len(names) for rows in sections.values() for names, _ in rows), _MAX_NAME_COLUMNS)
     for section, rows in sections.items():
         if rows:
             with formatter.section(section):

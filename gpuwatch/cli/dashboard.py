@@ -47,7 +47,7 @@ def run(ctx: click.Context, settings: Loaded, alerts: Alerts | None = None) -> i
             begun = prestart.Start(live.launch())
             begun.paint(chosen)
         else:  # it was started before the settings were known
-            if live.interval != prestart.INTERVAL:
+            if live.interval != prestart.INTERVAL_SECONDS:
                 live.interval = chosen.interval
             if not live.share:
                 live.share = False

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from gpuwatch.ui.settings.preferences import Preferences
     from gpuwatch.ui.startup.first_frame import Picture
 
-_PATIENCE = 0.1
+_FIRST_PICTURE_SECONDS = 0.1
 """Seconds to wait for the first picture without doing anything else."""
-INTERVAL = 1.0
+INTERVAL_SECONDS = 1.0
 """Seconds between samples of a collector that starts before the settings are known: their own default."""
 _FLAGS = frozenset({"--csv", "--json", "--redact", "--topology"})
 """Options of a snapshot that do not change what its collector reads, nor where."""
@@ -101,7 +101,7 @@ class Start:
         if not picture.possible or self.frames:
             return
         self.picture = picture
-        until = time.monotonic() + _PATIENCE
+        until = time.monotonic() + _FIRST_PICTURE_SECONDS
         for module in (*_HEAVY, *more):
             # Until the devices are known, waiting for them briefly is better than importing.
             if self._painted(0.0 if self.frames else max(until - time.monotonic(), 0.0)):
@@ -179,7 +179,7 @@ def begin(arguments: Sequence[str], more: Sequence[str] = ()) -> None:
         return
     gc.disable()
     _starting = True
-    _begun = _fork(INTERVAL, share=True)
+    _begun = _fork(INTERVAL_SECONDS, share=True)
     if _begun is None:
         return
     from gpuwatch.ui.settings.settings_file import default_path, load

@@ -21,7 +21,7 @@ from gpuwatch.share.exports import export_formats
 from gpuwatch.share.exports.stretch import STEPS, Stretch, stretch_of
 from gpuwatch.share.exports.table_rows import NAMES, table
 
-_SHOWN_EVERY = 1 << 22
+_PROGRESS_STEP_BYTES = 1 << 22
 """Bytes between two updates of the progress."""
 _TABLES = frozenset({"csv", "parquet"})
 
@@ -153,7 +153,7 @@ def _write(chosen: export_formats.Format, stretch: Stretch, what: tuple[object, 
             for piece in pieces:
                 out.write(piece)
                 total += len(piece)
-                if total - shown >= _SHOWN_EVERY:
+                if total - shown >= _PROGRESS_STEP_BYTES:
                     shown = total
                     progress(f"{file_name(output)}: {size(total)}")
     finally:

@@ -26,7 +26,7 @@ Examples:
   gpuwatch exporter --compat dcgm --listen :9400     as dcgm-exporter
   gpuwatch exporter --listen :9836 --print-unit      a systemd unit
 """
-_PROCESSES = 50
+_DEFAULT_MAX_PROCESSES = 50
 
 
 @click.command(epilog=_EXAMPLES)
@@ -53,10 +53,11 @@ _PROCESSES = 50
     "--processes",
     type=click.IntRange(min=0, max=10_000),
     is_flag=False,
-    flag_value=_PROCESSES,
+    flag_value=_DEFAULT_MAX_PROCESSES,
     default=0,
     metavar="[N]",
-    help=f"Also show the N processes with the most GPU memory ({_PROCESSES} without a number): pid, user, name.",
+    help=f"Also show the N processes with the most GPU memory ({_DEFAULT_MAX_PROCESSES} without a number):"
+    " pid, user, name.",
 )
 @click.option("--commands", is_flag=True, help="Show the command lines of these processes; secrets are masked.")
 @click.option(

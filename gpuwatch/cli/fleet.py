@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 PASSWORD = "GPUWATCH_PROMETHEUS_PASSWORD"
 """The variable with the password of a user whom the address names without one."""
-INTERVAL = 5.0
+INTERVAL_SECONDS = 5.0
 """Seconds between two reads of all hosts, if not asked for otherwise."""
-_SWITCH = 0.001
+_THREAD_SWITCH_SECONDS = 0.001
 """Seconds for which one thread computes while another one waits; Python's default is five times that."""
 _HEADER = re.compile(r"([A-Za-z0-9!#$%&'*+.^_`|~-]+):[ \t]*([\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?)")
 fleet_options = together(
@@ -214,7 +214,7 @@ def run(settings: Loaded, interval: float | None, asked: Asked, listed: Listed) 
     from gpuwatch.ui.app import run as run_app
     from gpuwatch.ui.fleet_app import FleetApp
 
-    seconds = interval or INTERVAL
+    seconds = interval or INTERVAL_SECONDS
     source = asked.source(seconds)
 
     def feed(name: str) -> Feed:
@@ -238,7 +238,7 @@ def run(settings: Loaded, interval: float | None, asked: Asked, listed: Listed) 
     )
     app.fleet_screen.begin_with(listed.filter, listed.sort, reverse=listed.reverse)
     # A key must not wait for the thread that decodes the answers of a hundred hosts.
-    sys.setswitchinterval(_SWITCH)
+    sys.setswitchinterval(_THREAD_SWITCH_SECONDS)
     try:
         return run_app(app)
     finally:

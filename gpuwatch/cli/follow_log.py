@@ -16,14 +16,14 @@ from gpuwatch.cli.progress import progress
 if TYPE_CHECKING:
     from gpuwatch.explain.logs.program_starts import LogReader
 
-_QUIET = 0.3
+_QUIET_SECONDS = 0.3
 """Seconds without a line after which the log is judged: most bursts are over by then."""
-_EVERY = 2.0
+_JUDGE_SECONDS = 2.0
 """Seconds between judgements while lines keep coming."""
-_SILENT = 1.0
+_SILENT_SECONDS = 1.0
 """Seconds of silence after which a status line is shown."""
-_AT_ONCE = 3
-_ENDING = (signal.SIGINT, signal.SIGTERM)
+_MAX_FINDINGS_AT_ONCE = 3
+_END_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class InputFollower:
@@ -43,7 +43,7 @@ class InputFollower:
         self._before: dict[int, object] = {}
 
     def __enter__(self) -> Self:
-        self._before = {number: signal.signal(number, self._interrupt) for number in _ENDING}
+        self._before = {number: signal.signal(number, self._interrupt) for number in _END_SIGNALS}
         if self._pasted:
             self._put("gpuwatch: paste a log here, then press Ctrl+D")
         return self
@@ -65,11 +65,11 @@ class InputFollower:
         waiting.register(self._wake, select.POLLIN)
         while self.ended_by is None:
             # Once the status line is shown there is nothing to do until data arrives.
-            found = waiting.poll(None if not self._talk or self._status else _QUIET * 1000)
+            found = waiting.poll(None if not self._talk or self._status else _QUIET_SECONDS * 1000)
             if any(number == descriptor for number, _ in found):
                 self._heard = time.monotonic()
                 self._clear()
-                if self._talk and self._heard - self._judged > _EVERY:
+                if self._talk and self._heard - self._judged > _JUDGE_SECONDS:
                     self._judge()
                 return True
             if self._talk and not found:
@@ -78,14 +78,14 @@ class InputFollower:
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
         self.ended_by = number
-        for ending in _ENDING:
+        for ending in _END_SIGNALS:
             signal.signal(ending, signal.SIG_DFL)  # a second signal ends the program
         os.write(self._woken, b"!")
 
     def _pause(self) -> None:
         self._judge()
         # Not between pasted lines, which the terminal shows itself.
-        if time.monotonic() - self._heard > _SILENT and not self._status and not self._pasted:
+        if time.monotonic() - self._heard > _SILENT_SECONDS and not self._status and not self._pasted:
             lines = self._reader.parser.facts.lines
             self._status = True
             so_far = f"{lines:,} line{'s' if lines != 1 else ''} so far"
@@ -101,7 +101,7 @@ class InputFollower:
         from gpuwatch.explain.diagnosis.explain import findings_of
 
         telling = [found for found in findings_of(facts) if found.severity in ("error", "warning")]
-        for found in telling[:_AT_ONCE]:
+        for found in telling[:_MAX_FINDINGS_AT_ONCE]:
             key = (found.id, found.device_uuid or "")
             if key in self._shown:
                 continue

@@ -40,11 +40,11 @@ Examples:
 """
 _POLL_SECONDS = 5.0
 """Seconds between looks while waiting."""
-_TRIES = 10
+_MAX_ATTEMPTS = 10
 """Attempts to reserve, where others are faster each time."""
 _RETRY_SECONDS = 0.1
 """Seconds within which a reservation that failed is given back."""
-_LONGEST = 30 * 86_400.0
+_MAX_WAIT_SECONDS = 30 * 86_400.0
 
 
 @click.command(cls=Sectioned, epilog=_EXAMPLES, context_settings={"allow_interspersed_args": False})
@@ -59,7 +59,7 @@ _LONGEST = 30 * 86_400.0
 )
 @click.option(
     "--wait",
-    type=Duration(0.0, _LONGEST),
+    type=Duration(0.0, _MAX_WAIT_SECONDS),
     metavar="DURATION",
     help="If too few are free, wait up to this long for them.",
 )
@@ -174,7 +174,7 @@ def _picked(conditions: Conditions, deadline: float, wait: float, *, keep: bool)
                 progress("")
                 return picked, reservation
             lost += 1
-            if lost >= _TRIES:
+            if lost >= _MAX_ATTEMPTS:
                 raise GpuwatchError("other users kept reserving these GPUs first", hint="try again")
             continue
         if left <= 0:

@@ -27,9 +27,9 @@ from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.experiment.probing.interpreter import FrameworkMissing, program_of
 from gpuwatch.experiment.probing.probe_scripts import (
-    DEADLINE,
+    DEADLINE_SECONDS,
     GROUPS,
-    SECONDS,
+    MEASURED_SECONDS,
     ProbeScript,
     ample_deadline,
     find_probe,
@@ -68,9 +68,9 @@ Examples:
 @click.option(
     "--seconds",
     type=FiniteRange(0.01, 3600),
-    default=SECONDS,
+    default=MEASURED_SECONDS,
     show_default=True,
-    metavar="SECONDS",
+    metavar="MEASURED_SECONDS",
     help="Measure for this long.",
 )
 @click.option(
@@ -95,8 +95,8 @@ Examples:
 @click.option(
     "--deadline",
     type=FiniteRange(1, 86400),
-    show_default=f"{DEADLINE:g}, more for long --seconds",
-    metavar="SECONDS",
+    show_default=f"{DEADLINE_SECONDS:g}, more for long --seconds",
+    metavar="MEASURED_SECONDS",
     help="Kill a probe after this long.",
 )
 @click.option(

@@ -55,7 +55,7 @@ class _Late(threading.Timer):
     """One line for work that is not over after a second."""
 
     def __init__(self, doing: str) -> None:
-        super().__init__(_SILENT_FOR, self._say)
+        super().__init__(_SILENT_SECONDS, self._say)
         self.doing, self.daemon = doing, True
 
     def _say(self) -> None:
@@ -63,7 +63,7 @@ class _Late(threading.Timer):
             say(f"gpuwatch: {self.doing} …")
 
 
-_SILENT_FOR = 1.0
+_SILENT_SECONDS = 1.0
 _late: _Late | None = None
 _shown = False
 """Whether a line of progress is on the terminal."""

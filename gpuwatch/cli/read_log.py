@@ -24,7 +24,7 @@ from gpuwatch.core.formatting.terminal_support import file_name
 if TYPE_CHECKING:
     from gpuwatch.cli.follow_log import InputFollower
 
-_PIECE = 1 << 18
+_MAX_UNPACKED_BYTES = 1 << 18
 
 
 class _Decompressor(Protocol):
@@ -138,7 +138,7 @@ def decompressed(chunks: Iterator[bytes], name: str) -> Iterator[bytes]:
 def _texts(first: bytes, chunks: Iterator[bytes], make: _Make, name: str) -> Iterator[bytes]:
     reader, data = make(name), first
     while True:
-        text = reader.decompress(data, _PIECE)
+        text = reader.decompress(data, _MAX_UNPACKED_BYTES)
         data = b""
         if text:
             yield text
@@ -154,8 +154,8 @@ def _texts(first: bytes, chunks: Iterator[bytes], make: _Make, name: str) -> Ite
                 raise EOFError("it is cut off")
 
 
-_CHUNK = 1 << 18
-_MARK = 4
+_READ_BYTES = 1 << 18
+_MAX_BOM_BYTES = 4
 """Bytes of the longest byte order mark."""
 _BOMS = (
     ((codecs.BOM_UTF8,), "utf-8-sig"),
@@ -211,14 +211,14 @@ def _refuse_what_is_no_log(start: bytes, name: Path) -> None:
     recording = explain_recording.kind_of(start)
     if recording in ("TensorFlow profile", "PyTorch snapshot"):
         raise UsageError(f"{shown} is a {recording}, not a log", hint="name the file: gpuwatch explain FILE")
-    if start.lstrip(b"\xef\xbb\xbf \r\n").startswith(b"{") and (document := _OURS.search(start[:4096])):
+    if start.lstrip(b"\xef\xbb\xbf \r\n").startswith(b"{") and (document := _GPUWATCH_SCHEMA.search(start[:4096])):
         raise UsageError(
             f"{shown} is not a log but a gpuwatch document ({document[1].decode()})",
             hint=f"use gpuwatch report {shlex.quote(shown)}",
         )
 
 
-_OURS = re.compile(rb'"schema"\s*:\s*"(gpuwatch\.[a-z]{1,20}/\d{1,3})"')
+_GPUWATCH_SCHEMA = re.compile(rb'"schema"\s*:\s*"(gpuwatch\.[a-z]{1,20}/\d{1,3})"')
 
 
 def _encoding(start: bytes) -> str:
@@ -240,15 +240,15 @@ def _encoding(start: bytes) -> str:
 def _chunks(descriptor: int, name: Path, follower: InputFollower | None) -> Iterator[bytes]:
     try:
         start = b""
-        while (follower is None or follower.ready(descriptor)) and (chunk := os.read(descriptor, _CHUNK)):
-            if len(start) < _MARK:
+        while (follower is None or follower.ready(descriptor)) and (chunk := os.read(descriptor, _READ_BYTES)):
+            if len(start) < _MAX_BOM_BYTES:
                 # A pipe may deliver the byte order mark in pieces.
                 start += chunk
-                if len(start) < _MARK:
+                if len(start) < _MAX_BOM_BYTES:
                     continue
                 chunk = start
             yield chunk
-        if 0 < len(start) < _MARK:
+        if 0 < len(start) < _MAX_BOM_BYTES:
             yield start
     except OSError as error:
         raise UsageError(f"cannot read {name}: {error.strerror}") from error

@@ -78,15 +78,15 @@ def _to_file(ctx: click.Context, file: Path) -> None:
 @click.option(
     "--every",
     type=Duration(0.25, 60.0),
-    default=f"{retention.INTERVAL:g}s",
+    default=f"{retention.INTERVAL_SECONDS:g}s",
     show_default=True,
     metavar="DURATION",
     help="Time between samples.",
 )
 @click.option(
     "--max-size",
-    type=Size(retention.LEAST_BYTES),
-    default=f"{retention.MOST_BYTES >> 30}GiB",
+    type=Size(retention.MIN_BYTES),
+    default=f"{retention.MAX_BYTES >> 30}GiB",
     show_default=True,
     metavar="SIZE",
     help="Delete the oldest samples when the file reaches this size.",
@@ -94,7 +94,7 @@ def _to_file(ctx: click.Context, file: Path) -> None:
 @click.option(
     "--max-age",
     type=Duration(60.0, 3650 * 86_400.0),
-    default=f"{retention.MOST_SECONDS / 86_400:g}d",
+    default=f"{retention.MAX_SECONDS / 86_400:g}d",
     show_default=True,
     metavar="DURATION",
     help="Delete samples older than this. Averages per minute are kept 3 times as long, per hour 12 times.",

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from rich.constrain import Constrain
     from rich.live import Live
 
-_AROUND = 5
+_OTHER_ROWS = 5
 """Rows of the terminal for what is not a trial that is over."""
-_MOST = 20
-_SPARE = 4
+_MAX_ROWS = 20
+_SPARE_COLUMNS = 4
 """Columns that stay free: a ^C that wrapped would move all that is drawn."""
 
 
@@ -179,7 +179,7 @@ class _Live(_Timed):
         from rich.table import Table
         from rich.text import Text
 
-        rows = self.rows[-max(min(self.console.height - _AROUND, _MOST), 1) :]
+        rows = self.rows[-max(min(self.console.height - _OTHER_ROWS, _MAX_ROWS), 1) :]
         table = Table(box=None, pad_edge=False, show_header=bool(rows), header_style="bold")
         table.add_column("RUN", no_wrap=True, overflow="ellipsis", ratio=1)
         for head in ("ENDED", "STEPS", "STEPS/S", "GPU MEMORY"):
@@ -192,7 +192,7 @@ class _Live(_Timed):
         whole.add_row(Text(self.line(), no_wrap=True, overflow="ellipsis"))
         if self.known:
             whole.add_row(Text(self.known, no_wrap=True, overflow="ellipsis", style="dim"))
-        return Constrain(whole, self.console.width - _SPARE)
+        return Constrain(whole, self.console.width - _SPARE_COLUMNS)
 
     def line(self) -> str:
         """The trial that runs, its steps, and the time that is left."""

@@ -23,7 +23,7 @@ Examples:
   gpuwatch usage node07.gpuwatch --since 24h --by command
   gpuwatch usage --by process --csv > processes.csv
 """
-_LENGTH = 7 * 86_400.0
+_DEFAULT_SECONDS = 7 * 86_400.0
 """Seconds before the end of the recording, where no begin is given."""
 
 
@@ -70,7 +70,7 @@ def usage(
     with recording_of(path) as recording:
         first, last = recording.extent()
         end = last if until is None else moment(until, last)
-        begin = max(end - _LENGTH, first) if since is None else since_moment(since, last)
+        begin = max(end - _DEFAULT_SECONDS, first) if since is None else since_moment(since, last)
 
         def show(share: float) -> None:
             progress(f"reading samples: {100 * share:.0f} %" if share < 1 else "")

@@ -27,11 +27,11 @@ from typing import Final
 
 ENV_PRIVATE: Final = "GPUWATCH_PRIVATE_FOLDER"
 """Passes the temporary folder to child processes of gpuwatch."""
-_MOST_LINKS: Final = 40
+_MAX_LINKS: Final = 40
 """Linux's limit for links in one path."""
-_LEFT_SECONDS: Final = 10 * 86_400.0
+_ABANDONED_SECONDS: Final = 10 * 86_400.0
 """Age at which temporary folders of killed runs are removed, the same as systemd-tmpfiles uses."""
-_OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
+_WRITABLE_BY_OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
 
 
 def distrust(path: Path) -> str:
@@ -118,7 +118,7 @@ def _places(path: Path) -> Iterator[tuple[Path, os.stat_result]]:
             here = place
             continue
         links += 1
-        if links > _MOST_LINKS:
+        if links > _MAX_LINKS:
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
         target = place.readlink()
         if target.is_absolute():
@@ -237,7 +237,7 @@ def _sweep(base: Path) -> None:
         with suppress(OSError):
             status = left.lstat()
             ours = stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
-            if ours and time.time() - status.st_mtime > _LEFT_SECONDS:
+            if ours and time.time() - status.st_mtime > _ABANDONED_SECONDS:
                 shutil.rmtree(left, ignore_errors=True)
 
 

@@ -102,7 +102,7 @@ LISTED = (
 """Readings that the list of hosts needs."""
 
 _COUNTERS = frozenset(spec.id for spec in _NUMBERS.values() if spec.counter)
-_WHOLE = frozenset(
+_INTEGER_METRICS = frozenset(
     spec.id for spec in _NUMBERS.values() if spec.unit in (Unit.BYTES, Unit.COUNT, Unit.MEGAHERTZ, Unit.CELSIUS)
 )
 # DCGM's blank values (dcgm_structs.h): 32-bit and 64-bit integers, and floating point.
@@ -133,7 +133,7 @@ def value(reported: Reported, text: str) -> Value | None:
     if BY_ID[reported.metric].unit is Unit.NAME:
         return _YES_NO.get(number)
     scaled = round(number * reported.scale, 6)
-    return round(scaled) if reported.metric in _WHOLE else scaled
+    return round(scaled) if reported.metric in _INTEGER_METRICS else scaled
 
 
 HOST_LABELS = ("host", "hostname", "Hostname")

@@ -9,7 +9,7 @@ from gpuwatch.core.model.pick import FittingHost, HostPick, Pick, RefusedHost, S
 from gpuwatch.fleet.host_summary import HostSummary, summary
 from gpuwatch.session.free_gpus import Conditions, pick
 
-_SHOWN = 3
+_MAX_HOSTS_NAMED = 3
 """Hosts that a reason names."""
 
 
@@ -67,8 +67,8 @@ def reasons(picked: HostPick) -> str:
     if closest and closest[0].fitting:
         most = closest[0].fitting
         names = [refused.host for refused in closest if refused.fitting == most]
-        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-        said.append(f"{', '.join(names[:_SHOWN])}{more} {'has' if len(names) == 1 else 'have'} {most}")
+        more = f" and {len(names) - _MAX_HOSTS_NAMED} more" if len(names) > _MAX_HOSTS_NAMED else ""
+        said.append(f"{', '.join(names[:_MAX_HOSTS_NAMED])}{more} {'has' if len(names) == 1 else 'have'} {most}")
     elif closest:
         first = next((refused for refused in closest if refused.refused), None)
         if first is not None:

@@ -11,7 +11,7 @@ from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.findings import CAUSES, SEVERITY_ORDER, Finding
 from gpuwatch.core.model.fleet import Fleet, Holder, HostView
 from gpuwatch.core.model.snapshot import BAD_STATES, Device, MigInstance, Process
-from gpuwatch.explain.diagnosis.idle_limits import HELD_LEAST
+from gpuwatch.explain.diagnosis.idle_limits import MIN_HELD_BYTES
 
 BUSY_PERCENT = 10.0
 """Utilization from which a GPU is in use although nobody is known to use it."""
@@ -143,7 +143,7 @@ def _state(view: HostView, device: Device, instance: MigInstance | None, holders
     used = (device if instance is None else instance).number("memory.used_bytes")
     # NVML has no utilization of MIG instances.
     busy = device.number("utilization.gpu_percent") if instance is None else 0.0
-    if used is not None and used >= HELD_LEAST and not device.unified_memory:
+    if used is not None and used >= MIN_HELD_BYTES and not device.unified_memory:
         return "used", f"{size(used)} in use"
     if busy is not None and busy >= BUSY_PERCENT:
         return "used", f"{busy:.0f} % busy"

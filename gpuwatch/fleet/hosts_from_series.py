@@ -27,12 +27,12 @@ from gpuwatch.fleet.exporter_names import (
 from gpuwatch.fleet.prometheus_api import Sample
 from gpuwatch.share import openmetrics as series
 
-_OLD = 30.0
+_OLD_SECONDS = 30.0
 """Seconds from which a snapshot behind an exporter is old: its driver does not answer."""
-_MOST = 1e18
-_OLDEST = 366 * 86_400.0
+_MAX_VALUE = 1e18
+_MAX_AGE_SECONDS = 366 * 86_400.0
 """Seconds to which the age of data is cut, for a date to come out of it."""
-_MOST_HOLDERS = 64
+_MAX_PROCESSES_PER_GPU = 64
 """Processes of one GPU that are kept."""
 PROGRAM = (series.PROCESS_INFO.sample, "nvidia_smi_compute_app_info")
 """Series whose labels name a process."""
@@ -57,7 +57,7 @@ def _finite(text: str) -> float | None:
         number = float(text)
     except ValueError:
         return None
-    return number if 0 <= number < _MOST else None
+    return number if 0 <= number < _MAX_VALUE else None
 
 
 @dataclass(slots=True)
@@ -221,7 +221,7 @@ class Collected:
             if number == 1:
                 self._finding(labels)
         elif name == series.SNAPSHOT_AGE.sample:
-            self.ages[target_of(labels)] = min(number, _OLDEST)
+            self.ages[target_of(labels)] = min(number, _MAX_AGE_SECONDS)
         elif name == series.ANSWERING.sample:
             if number == 0:
                 self.silent.add(target_of(labels))
@@ -262,7 +262,7 @@ class Collected:
         pod, container = own_label(labels, "pod"), own_label(labels, "container")
         owner = (own_label(labels, "user") or None, f"job {job}" if job else pod or container or None)
         held = self.owners.setdefault(uuid, {})
-        if owner not in held and len(held) >= _MOST_HOLDERS:
+        if owner not in held and len(held) >= _MAX_PROCESSES_PER_GPU:
             return
         before = held.get(owner) or Holder(user=owner[0], job=owner[1])
         change = {"processes": round(number)} if name == series.OWNER_PROCESSES.sample else {"memory_bytes": number}
@@ -282,7 +282,7 @@ class Collected:
         rows = self.rows.setdefault(uuid, {})
         row = rows.get(int(pid))
         if row is None:
-            if len(rows) >= _MOST_HOLDERS:
+            if len(rows) >= _MAX_PROCESSES_PER_GPU:
                 return
             row = Process(
                 pid=int(pid), create_time=None, user=None, command=None, type="C", device_uuid=uuid, readings={}
@@ -367,7 +367,7 @@ class Collected:
     def late(self, targets: Collection[str]) -> str:
         """That the driver behind an exporter does not answer; empty if it does."""
         age = self.age(targets)
-        if self.silent.isdisjoint(targets) and (age is None or age <= _OLD):
+        if self.silent.isdisjoint(targets) and (age is None or age <= _OLD_SECONDS):
             return ""
         return "no answer from the driver" + (f" for {age:.0f} s" if age is not None and age >= 1 else "")
 

@@ -27,8 +27,8 @@ from gpuwatch.core.formatting.safe_text import printable, shorten
 
 ANSWER_SECONDS = 10.0
 """How long the server has for an answer."""
-_CHUNK = 1 << 18
-_MAX_QUOTED = 160
+_READ_BYTES = 1 << 18
+_MAX_QUOTED_CHARS = 160
 """Characters of a server's own message that are shown."""
 
 
@@ -161,7 +161,7 @@ class Prometheus:
         limit = reader_limits.PROMETHEUS
         unpack = zlib.decompressobj(31) if response.headers.get("Content-Encoding") == "gzip" else None
         parts, size = [], 0
-        while chunk := response.read1(_CHUNK):
+        while chunk := response.read1(_READ_BYTES):
             if unpack is not None:
                 try:
                     chunk = unpack.decompress(chunk, limit.bytes - size + 1)
@@ -213,7 +213,7 @@ def _address(url: str, password: str) -> tuple[str, str, str]:
 
 
 def _brief(text: str) -> str:
-    return printable(shorten(" ".join(text.split()), _MAX_QUOTED))
+    return printable(shorten(" ".join(text.split()), _MAX_QUOTED_CHARS))
 
 
 def _reason(error: Exception) -> str:

@@ -16,9 +16,9 @@ from gpuwatch.fleet.prometheus_source import PrometheusSource
 from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.machine.collector.host_access import HostAccess
 
-_PAST, _STEP = 3600.0, 15.0
+_PAST_SECONDS, _STEP_SECONDS = 3600.0, 15.0
 """Seconds of history, and between two of its samples."""
-_MOST_GPUS = 64
+_MAX_GPUS = 64
 """GPUs of one host that are asked for."""
 
 
@@ -68,13 +68,13 @@ class PrometheusFeed:
     # -- inside ---------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        uuids = self._source.uuids(self.host.name)[:_MOST_GPUS]
+        uuids = self._source.uuids(self.host.name)[:_MAX_GPUS]
         past = False
         while not self._stopping.is_set():
             at = time.time()
             try:
                 if not past:
-                    self._give(self._history(uuids, at - _PAST, at - self.interval))
+                    self._give(self._history(uuids, at - _PAST_SECONDS, at - self.interval))
                     past = True
                 self._give(self._now(uuids, at))
                 self._problem = ""
@@ -98,7 +98,7 @@ class PrometheusFeed:
 
     def _history(self, uuids: list[str], begin: float, end: float) -> list[Snapshot]:
         moments: dict[float, Collected] = {}
-        for series in self._server.query_range(of_one_gpu(names(), uuids), begin, end, _STEP):
+        for series in self._server.query_range(of_one_gpu(names(), uuids), begin, end, _STEP_SECONDS):
             if series.metric.get("__name__") not in REPORTED:
                 continue
             for at, text in series.values:

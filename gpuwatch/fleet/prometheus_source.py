@@ -13,7 +13,7 @@ from gpuwatch.fleet.exporter_names import host_of, own_label, place_of, target_o
 from gpuwatch.fleet.hosts_from_series import Collected
 from gpuwatch.fleet.prometheus_api import NoAnswer, Prometheus, Sample
 
-_KNOWN_EVERY = 60.0
+_IDENTITY_SECONDS = 60.0
 """Seconds between queries for what hardly changes: names of GPUs, and hosts that are silent now."""
 
 
@@ -53,7 +53,7 @@ class PrometheusSource:
         return Fleet(taken_at=at, source=self.name, hosts=tuple(hosts.values()))
 
     def _read(self, at: float) -> dict[str, HostView]:
-        if at - self._known_at >= _KNOWN_EVERY:
+        if at - self._known_at >= _IDENTITY_SECONDS:
             self._ask_known()
             self._known_at = at
         collected = Collected()

@@ -20,22 +20,22 @@ from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.formatting.safe_text import printable, shorten
 from gpuwatch.core.model.codec import NotADocument, from_json
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.fleet.cluster.ssh_command import EXIT_SSH, ssh_command, ssh_failure
+from gpuwatch.fleet.cluster.ssh_command import SSH_FAILED_EXIT_CODE, ssh_command, ssh_failure
 
 CONNECTING = "connecting…"
 GPUWATCH = ("gpuwatch",)
 """How gpuwatch is called on a host."""
-_AT_ONCE = 32
+_MAX_PARALLEL_CONNECTS = 32
 """Connections that are made at the same time."""
 _START_SECONDS = 45.0
 """How long a host has until its first line; to accept the connection: :data:`.cluster.ssh_command.CONNECT_SECONDS`."""
-_LATE, _DEAD = 10.0, 45.0
+_LATE_SECONDS, _DEAD_SECONDS = 10.0, 45.0
 """Seconds, besides two intervals, without a line after which a host counts as silent, and is started again."""
-_PAUSES = (2.0, 5.0, 10.0, 20.0, 40.0, 60.0)
+_RETRY_SECONDS = (2.0, 5.0, 10.0, 20.0, 40.0, 60.0)
 """Seconds until the next try, after each failure."""
-_CHUNK = 1 << 18
-_MOST_MESSAGES = 8192
-_QUOTED = 120
+_READ_BYTES = 1 << 18
+_MAX_MESSAGE_BYTES = 8192
+_MAX_QUOTED_CHARS = 120
 _NO_GPUWATCH = re.compile(r"not found|No such file or directory")
 _TOO_OLD = re.compile(r"[Nn]o such option:? '?--every")
 
@@ -153,7 +153,7 @@ class RemoteStreams:
                     stream.due = 0.0
         starting = sum(stream.process is not None and not stream.fresh for stream in self.streams.values())
         for stream in self.streams.values():
-            if starting >= _AT_ONCE:
+            if starting >= _MAX_PARALLEL_CONNECTS:
                 return
             if stream.process is None and now >= stream.due:
                 self._start(stream)
@@ -187,7 +187,7 @@ class RemoteStreams:
         pipe = process.stdout if kind == "lines" else process.stderr
         assert pipe is not None
         try:
-            chunk = os.read(pipe.fileno(), _CHUNK)
+            chunk = os.read(pipe.fileno(), _READ_BYTES)
         except BlockingIOError:
             return
         if not chunk:
@@ -196,7 +196,7 @@ class RemoteStreams:
                 self._ended(stream)
             return
         if kind == "messages":
-            stream.messages = (stream.messages + chunk)[-_MOST_MESSAGES:]
+            stream.messages = (stream.messages + chunk)[-_MAX_MESSAGE_BYTES:]
             return
         stream.lines += chunk
         end = stream.lines.rfind(b"\n")
@@ -228,7 +228,7 @@ class RemoteStreams:
         self._changed(stream)
 
     def _reason(self, stream: Stream, why: str) -> None:
-        why = printable(shorten(" ".join(why.split()), _QUOTED))
+        why = printable(shorten(" ".join(why.split()), _MAX_QUOTED_CHARS))
         if why != stream.reason:
             stream.reason = why
             self._changed(stream)
@@ -245,9 +245,9 @@ class RemoteStreams:
                     self._fail(stream, why)
                 continue
             silent = now - (stream.heard or stream.started) - 2 * self._interval
-            if silent > _DEAD:
+            if silent > _DEAD_SECONDS:
                 self._fail(stream, "stopped sending")
-            elif silent > _LATE and not stream.reason:
+            elif silent > _LATE_SECONDS and not stream.reason:
                 self._reason(stream, "stopped sending")
 
     def _ended(self, stream: Stream) -> None:
@@ -260,13 +260,13 @@ class RemoteStreams:
             code = None
         if process.stderr is not None:
             with suppress(OSError, ValueError):
-                while chunk := os.read(process.stderr.fileno(), _CHUNK):
-                    stream.messages = (stream.messages + chunk)[-_MOST_MESSAGES:]
+                while chunk := os.read(process.stderr.fileno(), _READ_BYTES):
+                    stream.messages = (stream.messages + chunk)[-_MAX_MESSAGE_BYTES:]
         self._fail(stream, _why(code, stream.messages.decode(errors="replace"), stream.odd))
 
     def _fail(self, stream: Stream, why: str) -> None:
         self._end(stream)
-        pause = _PAUSES[min(stream.failures, len(_PAUSES) - 1)]
+        pause = _RETRY_SECONDS[min(stream.failures, len(_RETRY_SECONDS) - 1)]
         stream.failures += 1
         stream.due = time.monotonic() + pause
         self._reason(stream, why)
@@ -287,7 +287,7 @@ class RemoteStreams:
 
 def _why(code: int | None, messages: str, odd: str) -> str:
     last = next((line.strip() for line in reversed(messages.splitlines()) if line.strip()), "")
-    if code == EXIT_SSH:
+    if code == SSH_FAILED_EXIT_CODE:
         return ssh_failure(messages) or "ssh failed"
     if code == 127 or (code == 126 and _NO_GPUWATCH.search(messages)):
         return "no gpuwatch on its PATH"

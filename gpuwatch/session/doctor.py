@@ -28,7 +28,7 @@ def examined(python: str | None, framework: str | None, progress: Callable[[str]
     interpreter, missing = _interpreter(python, framework)
     progress("reading GPUs and driver")
     snapshot = _snapshot()
-    files = system_facts.within(looking.DEADLINE, lambda: system_facts.look(os.environ))
+    files = system_facts.within(looking.DRIVER_SECONDS, lambda: system_facts.look(os.environ))
     child = looking.child_environment(os.environ, interpreter)
     driver = looking.ask_driver(looking.child_environment(os.environ, None))
     run = log = None
@@ -51,7 +51,7 @@ def examined(python: str | None, framework: str | None, progress: Callable[[str]
         log=log,
         simulated=SimMachine.from_environment(os.environ) is not None,
         asked=python is not None or framework is not None,
-        deadline=looking.DEADLINE,
+        deadline=looking.DRIVER_SECONDS,
     )
     return examine(facts, taken_at, time.monotonic() - started)
 
@@ -69,7 +69,7 @@ def _interpreter(python: str | None, framework: str | None) -> tuple[Interpreter
 
 def _snapshot() -> Snapshot | None:
     """The machine before anything is started; None if the driver does not answer in time."""
-    taken, why = samples(1, looking.DEADLINE + looking.START)
+    taken, why = samples(1, looking.DRIVER_SECONDS + looking.INTERPRETER_START_SECONDS)
     if not taken and why.failure:
         what, _, rest = why.failure.partition("; ")
         raise GpuwatchError(what, hint=rest)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from gpuwatch.machine.history.last_hour import EVENTS
+from gpuwatch.machine.history.last_hour import MAX_EVENTS
 from gpuwatch.machine.history.machine_event import MachineEvent
 
 if TYPE_CHECKING:
@@ -19,13 +19,13 @@ SIGNS = {"warning": "▲", "error": "✖"}
 """How what was wrong is marked, by severity, the worst last."""
 TROUBLE = tuple(SIGNS)
 """Severities of the events that are marked, and that can be gone to one by one."""
-SPANS = (300.0, 600.0, 1800.0, 3600.0)
+SPANS_SECONDS = (300.0, 600.0, 1800.0, 3600.0)
 """Seconds that a timeline shows while less than an hour is kept."""
-_SET_BACK = 60.0
+_CLOCK_SET_BACK_SECONDS = 60.0
 """Seconds by which an event is earlier than the one before it if the clock was set back."""
-_SAME = 1e-6
+_SAME_TIME_SECONDS = 1e-6
 """Seconds: events that are not further apart happened at once."""
-_ROUND = (
+_ROUND_SECONDS = (
     *(1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400, 172_800),
     *(604_800, 2_592_000),
 )
@@ -85,7 +85,7 @@ class EventTrack:
             return
         self._ends, self._events, self._latest = ends, [], []
         for event in events:
-            if self._latest and event.at < self._latest[-1] - _SET_BACK:
+            if self._latest and event.at < self._latest[-1] - _CLOCK_SET_BACK_SECONDS:
                 while self._events and self._events[-1].at >= event.at:
                     self._events.pop()
                     self._latest.pop()
@@ -100,7 +100,7 @@ class EventTrack:
     def until(self, moment: float) -> Sequence[MachineEvent]:
         """The latest events up to a moment, as many as a dashboard keeps."""
         count = self.count(moment)
-        return self._events[max(count - EVENTS, 0) : count]
+        return self._events[max(count - MAX_EVENTS, 0) : count]
 
     def beside(self, moment: float, way: int, *, bad: bool, uuid: str | None = None) -> MachineEvent | None:
         """The event after (1) or before (-1) a moment; ``bad``: of errors and warnings alone.
@@ -110,7 +110,7 @@ class EventTrack:
         for event in self._events if way > 0 else reversed(self._events):
             later = event.at - moment if way > 0 else moment - event.at
             here = uuid is None or not event.device_uuid or event.concerns(uuid)
-            if later > _SAME and here and (not bad or event.severity in TROUBLE):
+            if later > _SAME_TIME_SECONDS and here and (not bad or event.severity in TROUBLE):
                 return event
         return None
 
@@ -167,13 +167,13 @@ def of_period(period: Period) -> Track:
 
 def from_round(begin: float, end: float) -> float:
     """Where a timeline begins, so that its scale stands still while it grows."""
-    return min(begin, end - next((span for span in SPANS if span >= end - begin), 0.0))
+    return min(begin, end - next((span for span in SPANS_SECONDS if span >= end - begin), 0.0))
 
 
 def round_times(begin: float, end: float, most: int) -> Iterator[tuple[float, str]]:
     """At most so many round times of a clock in local time, and how each is written."""
     seconds = end - begin
-    step = next((number for number in _ROUND if seconds / number <= most), _ROUND[-1])
+    step = next((number for number in _ROUND_SECONDS if seconds / number <= most), _ROUND_SECONDS[-1])
     offset = (datetime.datetime.fromtimestamp(begin).astimezone().utcoffset() or datetime.timedelta()).total_seconds()
     shape = "%m-%d %H:%M" if seconds > 86_400 else "%H:%M" if step >= 60 else "%H:%M:%S"
     for number in range(math.ceil((begin + offset) / step), math.floor((end + offset) / step) + 1):

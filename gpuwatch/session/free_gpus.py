@@ -13,14 +13,14 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.pick import Pick, PickedGpu, RefusedGpu
 from gpuwatch.core.model.snapshot import Device, MigInstance, Process, Snapshot, Topology
 from gpuwatch.core.model.visibility import divided, read_visible
-from gpuwatch.explain.diagnosis.idle_limits import HELD_LEAST
+from gpuwatch.explain.diagnosis.idle_limits import MIN_HELD_BYTES
 from gpuwatch.explain.diagnosis.rules.phrasing import who
 
-_BUSY = 10.0
+_MIN_BUSY_PERCENT = 10.0
 """Utilization in percent from which a GPU is busy, as in :mod:`gpuwatch.session.preflight`."""
-_NAMED = 2
+_MAX_PROCESSES_NAMED = 2
 """Processes that a reason names."""
-_SHOWN = 4
+_MAX_GPUS_SHOWN = 4
 """GPUs whose reasons one line gives."""
 
 
@@ -69,7 +69,7 @@ class _Unit:
     @property
     def load(self) -> tuple[int, bool]:
         """The lowest is the best: the number of processes, and whether it is busy."""
-        return len(self.tenants), (self.busy or 0.0) >= _BUSY
+        return len(self.tenants), (self.busy or 0.0) >= _MIN_BUSY_PERCENT
 
     @property
     def preference(self) -> tuple[tuple[int, bool], float, int]:
@@ -156,9 +156,9 @@ def reasons(picked: Pick) -> str:
     ordered = sorted(picked.refused, key=lambda refused: refused.reason.startswith("hidden by"))
     shown = [
         f"GPU {refused.index}{f' MIG {refused.mig_instance}' if refused.mig_instance else ''}: {refused.reason}"
-        for refused in ordered[:_SHOWN]
+        for refused in ordered[:_MAX_GPUS_SHOWN]
     ]
-    rest = len(ordered) - _SHOWN
+    rest = len(ordered) - _MAX_GPUS_SHOWN
     return "; ".join(shown) + (f"; and {rest} more" if rest > 0 else "")
 
 
@@ -282,23 +282,23 @@ def _in_use(unit: _Unit) -> str:
     used = (unit.device if unit.instance is None else unit.instance).number("memory.used_bytes")
     if used is None:
         return "its used memory could not be read"
-    if used >= HELD_LEAST and not unit.device.unified_memory:  # there it is that of all programs of the host
+    if used >= MIN_HELD_BYTES and not unit.device.unified_memory:  # there it is that of all programs of the host
         return f"{size(used)} used by no listed process"
     if unit.instance is not None:
         return ""  # NVML has no utilization of MIG instances
     if unit.busy is None:
         return "its utilization could not be read"
-    return f"{unit.busy:.0f} % utilization by no listed process" if unit.busy >= _BUSY else ""
+    return f"{unit.busy:.0f} % utilization by no listed process" if unit.busy >= _MIN_BUSY_PERCENT else ""
 
 
 def _names(tenants: Sequence[Process]) -> str:
     """The largest ones, and how many more."""
-    largest = sorted(tenants, key=lambda row: -(row.number("gpu_memory_bytes") or 0.0))[:_NAMED]
+    largest = sorted(tenants, key=lambda row: -(row.number("gpu_memory_bytes") or 0.0))[:_MAX_PROCESSES_NAMED]
     shown = [
         who(row) + (f" {memory(held)}" if (held := row.number("gpu_memory_bytes")) is not None else "")
         for row in largest
     ]
-    rest = len(tenants) - _NAMED
+    rest = len(tenants) - _MAX_PROCESSES_NAMED
     return ", ".join(shown) + (f" and {rest} more" if rest > 0 else "")
 
 
@@ -325,7 +325,7 @@ def _refused(unit: _Unit, reason: str) -> RefusedGpu:
 
 _LEVELS = (None, "SYS", "NODE", "PHB", "PXB", "PIX", "INT")
 """From the slowest to the fastest; NVLinks are faster, the more the better."""
-_ALL_TRIED = 15_000
+_MAX_CHOICES_TRIED = 15_000
 """Choices up to which each is looked at: 8 of 16 GPUs are 12,870."""
 
 
@@ -350,7 +350,7 @@ def best_connected(uuids: Sequence[str], count: int, topology: Topology, beside:
         """The connections between all, slowest first: the larger, the better."""
         return sorted(ranks[a][b] for a, b in combinations((*chosen, *always), 2))
 
-    if comb(len(uuids), count) <= _ALL_TRIED:
+    if comb(len(uuids), count) <= _MAX_CHOICES_TRIED:
         return list(max(combinations(range(len(uuids)), count), key=quality))
     best: list[int] = []
     for first in range(len(uuids)):

@@ -15,22 +15,22 @@ from msgspec.structs import replace
 
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.explain.diagnosis.conditions.throttling import ClockEpisodes
-from gpuwatch.machine.history.last_hour import EVENTS, THINNED, Timeline
+from gpuwatch.machine.history.last_hour import MAX_EVENTS, THINNED_SECONDS, Timeline
 from gpuwatch.machine.history.machine_event import Begun, MachineEvent, lasting, onset_key
 from gpuwatch.machine.history.metric_series import History
-from gpuwatch.machine.history.sample_gaps import UNOBSERVED
+from gpuwatch.machine.history.sample_gaps import MAX_UNOBSERVED_SECONDS
 from gpuwatch.machine.history.sample_store import Kept, Placed, SampleStore, Times
 from gpuwatch.machine.recording.reader import Recording, open_recording
 from gpuwatch.machine.recording.running_recorders import recorded_now
 from gpuwatch.session.playhead import GRAPHED, GRAPHED_SECONDS
 
-_LOOK_EVERY = 0.5
+_POLL_SECONDS = 0.5
 """Seconds between looks at a file that grows."""
-_STRETCHES_EVERY = 5.0
+_GAP_SEARCH_SECONDS = 5.0
 """Seconds between two looks for gaps in all of the recording."""
 _THROTTLING_SECONDS = 3600.0
 """How far back it is looked for throttling."""
-_NEAR = 2.5
+_MAX_DISTANCE = 2.5
 """A kept sample is used where the recording has none within so many seconds or intervals: the recorder did not run."""
 
 
@@ -40,12 +40,12 @@ class JoinedSamples(SampleStore):
     Used by one thread. What was recorded is not thinned out, so it comes first.
     """
 
-    apart = THINNED
+    apart = THINNED_SECONDS
 
     def __init__(self, kept: Timeline, recording: Recording) -> None:
         self._kept = kept
         self.recording = recording
-        self._near = _NEAR * max((run.interval for run in recording.runs), default=1.0)
+        self._near = _MAX_DISTANCE * max((run.interval for run in recording.runs), default=1.0)
         self._looked = float("-inf")
         self._known: tuple[object, ...] = ()
         """What the times below were made of."""
@@ -69,7 +69,7 @@ class JoinedSamples(SampleStore):
     @property
     def times(self) -> Sequence[float]:
         now = time.monotonic()
-        if now - self._looked >= _LOOK_EVERY:
+        if now - self._looked >= _POLL_SECONDS:
             self._looked = now
             self.recording.refresh()
         kept, recorded = self._kept.times, self.recording.times
@@ -93,7 +93,7 @@ class JoinedSamples(SampleStore):
     def stretches(self, longer: float) -> Sequence[tuple[float, float]]:
         """As in the protocol; brought up to date every few seconds."""
         now = time.monotonic()
-        if now - self._stretched >= _STRETCHES_EVERY:
+        if now - self._stretched >= _GAP_SEARCH_SECONDS:
             self._stretched = now
             longer = max(longer, self.apart)
             every = [*self.recording.stretches(longer), *((at, at) for at in self._own)]
@@ -126,7 +126,7 @@ class JoinedSamples(SampleStore):
         if last[0] != self._last_event[0] or last[1] is not self._last_event[1]:
             self._last_event = last
             self._events = [*self._earlier, *self._continued(kept)]
-            self._latest = self._events[-EVENTS:]
+            self._latest = self._events[-MAX_EVENTS:]
         return self._events
 
     @property
@@ -180,7 +180,7 @@ def past_of(recording: Recording) -> Past:
     """With what is read of it once. It has samples."""
     end = recording.end
     assert end is not None
-    begin = max(recording.stretches(UNOBSERVED)[-1][0], end - _THROTTLING_SECONDS)
+    begin = max(recording.stretches(MAX_UNOBSERVED_SECONDS)[-1][0], end - _THROTTLING_SECONDS)
     episodes = ClockEpisodes()
     for number, (at, devices) in enumerate(recording.devices(begin, end)):
         for device in devices:

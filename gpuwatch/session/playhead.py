@@ -23,7 +23,7 @@ GRAPHED = frozenset({*IN_REPORTS, "utilization.memory_percent"})
 GRAPHED_SECONDS = 600.0
 """Maximum time span of graphs."""
 _MEMORY = "memory.used_bytes"
-_SPARSEST = LEVELS[-1][1]
+_MAX_SAMPLE_GAP_SECONDS = LEVELS[-1][1]
 """Seconds between the oldest samples."""
 
 
@@ -227,7 +227,7 @@ class Playhead:
         near = times[max(here - 3, 0) : here + 4]
         steps = sorted(map(sub, near[1:], near))
         apart = steps[len(steps) // 2] if steps else 0.0
-        return max(self._newest.interval, apart if apart <= _SPARSEST else 0.0)
+        return max(self._newest.interval, apart if apart <= _MAX_SAMPLE_GAP_SECONDS else 0.0)
 
     def _history(self, snapshot: Snapshot) -> History:
         times, moment = self._ring.times, snapshot.taken_at.timestamp()

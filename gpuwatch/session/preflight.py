@@ -10,7 +10,7 @@ from gpuwatch.experiment.probing.probe_scripts import ProbeScript
 
 _IN_CODE = frozenset({"visible-late"})
 """Configurations that set CUDA_VISIBLE_DEVICES to a GPU in their own code."""
-_BUSY = 10.0
+_MIN_BUSY_PERCENT = 10.0
 """A GPU with at least this utilization, in percent, is busy."""
 
 
@@ -71,4 +71,4 @@ def _selects_gpus(script: ProbeScript) -> bool:
 
 
 def _busy(device: Device) -> bool:
-    return (device.number("utilization.gpu_percent") or 0.0) >= _BUSY
+    return (device.number("utilization.gpu_percent") or 0.0) >= _MIN_BUSY_PERCENT

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gpuwatch.experiment.probing.runner import ProbeOptions, SnapshotSource
 
 SAMPLE_SECONDS = 0.1
-_PATIENCE = 5.0
+_FIRST_SAMPLE_SECONDS = 5.0
 """Seconds to wait for a sample before a probe runs without one."""
 WORKLOADS = ("matmul", "mlp", "conv", "lstm", "copy")
 
@@ -98,7 +98,7 @@ class ProbeBatch:
 
     def machine(self) -> Snapshot | None:
         """The machine before any probe; None if the driver does not answer in time."""
-        taken = self._feed.wait(1, _PATIENCE)
+        taken = self._feed.wait(1, _FIRST_SAMPLE_SECONDS)
         return taken[-1] if taken else None
 
     def open(self, options: ProbeOptions, *, machine: Snapshot | None, size: int | None = None) -> None:
@@ -117,7 +117,7 @@ class ProbeBatch:
         from gpuwatch.explain.diagnosis.runs.finish_run import complete  # brings every rule
 
         assert self._runner is not None
-        before = self._feed.fresh(_PATIENCE)
+        before = self._feed.fresh(_FIRST_SAMPLE_SECONDS)
         self._watch([])
         draft = self._runner.run(script, before=before, on_event=on_event)
         return complete(draft.run, draft.log, draft.before)

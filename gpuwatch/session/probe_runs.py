@@ -18,17 +18,17 @@ from gpuwatch.core.model.probe_events import Event
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.experiment.probing.interpreter import Interpreter, choose_interpreter
-from gpuwatch.experiment.probing.probe_scripts import SECONDS, ProbeScript, ample_deadline, find_probes
+from gpuwatch.experiment.probing.probe_scripts import MEASURED_SECONDS, ProbeScript, ample_deadline, find_probes
 from gpuwatch.machine.collector.live_feed import LiveFeed
 from gpuwatch.machine.history.run_store import RunStore
 from gpuwatch.session.probe_batch import Choose, MakeRunner, ProbeBatch, interpreters_for, make_feed, make_runner
 
-_EVENTS = 200
-_POINTS = 1200
-_CLEARLY = 1.25
+_MAX_EVENTS = 200
+_MAX_POINTS = 1200
+_CLEARLY_MORE_FACTOR = 1.25
 """Factor by which a probe must hold more memory on another GPU before the graph switches to that one."""
-_REDRAW = 0.25
-_EARLIER = 120
+_REDRAW_SECONDS = 0.25
+_MAX_EARLIER_RUNS = 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Parameters:
     """The user's choices; empty means the configuration's default."""
 
     workload: str = ""
-    seconds: float = SECONDS
+    seconds: float = MEASURED_SECONDS
     memory_limit: int | None = None
     fraction: float | None = None
     visible: str = ""
@@ -184,7 +184,7 @@ class ProbeRuns:
     # On threads of its own
 
     def _load(self) -> None:
-        runs = self.store.latest(_EARLIER)
+        runs = self.store.latest(_MAX_EARLIER_RUNS)
         with self._lock:
             times = {run.started_at for run in self.runs.values()}
             self.earlier = tuple(run for run in runs if run.started_at not in times)
@@ -194,7 +194,7 @@ class ProbeRuns:
 
     def _notify(self, *, soon: bool = True) -> None:
         now = time.monotonic()
-        if self._wake is not None and (soon or now - self._woken >= _REDRAW):
+        if self._wake is not None and (soon or now - self._woken >= _REDRAW_SECONDS):
             self._woken = now
             self._wake()
 
@@ -291,7 +291,7 @@ class _Progress:
         if live is not None:
             again = event.kind == "progress" and bool(live.events) and live.events[-1][1].kind == "progress"
             kept = live.events[:-1] if again else live.events
-            events = (*kept, (time.monotonic() - self._began, event))[-_EVENTS:]
+            events = (*kept, (time.monotonic() - self._began, event))[-_MAX_EVENTS:]
             self._runs._change(events=events, soon=event.kind != "progress")
 
     def _show(self, snapshot: Snapshot) -> None:
@@ -304,7 +304,7 @@ class _Progress:
             if process.pid == self._pid and process.device_uuid
         }
         busiest = max(mine, key=lambda uuid: mine[uuid] or 0.0) if mine else self._uuid
-        if (mine.get(busiest) or 0.0) <= _CLEARLY * (mine.get(self._uuid) or 0.0):
+        if (mine.get(busiest) or 0.0) <= _CLEARLY_MORE_FACTOR * (mine.get(self._uuid) or 0.0):
             busiest = self._uuid  # do not switch between devices with about the same memory
         device = snapshot.device(busiest) or next(iter(snapshot.devices), None)
         if device is None:
@@ -315,9 +315,9 @@ class _Progress:
             live = replace(live, times=(), process=(), device=())
         self._runs._change(
             soon=False,
-            times=(*live.times, time.monotonic() - self._began)[-_POINTS:],
-            process=(*live.process, mine.get(device.uuid))[-_POINTS:],
-            device=(*live.device, device.number("memory.used_bytes"))[-_POINTS:],
+            times=(*live.times, time.monotonic() - self._began)[-_MAX_POINTS:],
+            process=(*live.process, mine.get(device.uuid))[-_MAX_POINTS:],
+            device=(*live.device, device.number("memory.used_bytes"))[-_MAX_POINTS:],
             device_total=device.number("memory.total_bytes"),
             device_name=f"GPU {device.index}",
         )

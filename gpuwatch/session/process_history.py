@@ -11,10 +11,10 @@ from gpuwatch.machine.history.sample_store import SampleStore
 
 READINGS = ("gpu_memory_bytes", "sm_percent", "cpu_percent", "host_memory_bytes")
 _OF_DEVICES = frozenset({"gpu_memory_bytes", "sm_percent"})
-_CAPACITY = 600
-_BACK = 600.0
+_MAX_SAMPLES = 600
+_LOOK_BACK_SECONDS = 600.0
 """Seconds that a new history goes back."""
-_FOLLOWED = 4
+_MAX_FOLLOWED_PROCESSES = 4
 
 _ON_NO_GPU = Missing("not_supported", detail="the process uses no GPU: it only started processes that do")
 _NOT_READ = Missing("no_sample", detail="only read for processes that use a GPU")
@@ -67,8 +67,8 @@ class ProcessHistory:
     """One process: samples oldest first; None where it did not exist or could not be read."""
 
     def __init__(self) -> None:
-        self.times: deque[float] = deque(maxlen=_CAPACITY)
-        self.series: dict[str, deque[float | None]] = {name: deque(maxlen=_CAPACITY) for name in READINGS}
+        self.times: deque[float] = deque(maxlen=_MAX_SAMPLES)
+        self.series: dict[str, deque[float | None]] = {name: deque(maxlen=_MAX_SAMPLES) for name in READINGS}
         self.rows: tuple[Process, ...] = ()
         self.seen: float | None = None
 
@@ -97,7 +97,7 @@ class ProcessHistories:
         if history is None:
             history = _kept(timeline, who, newest) if newest is not None else ProcessHistory()
         self._followed[who] = history
-        while len(self._followed) > _FOLLOWED:
+        while len(self._followed) > _MAX_FOLLOWED_PROCESSES:
             del self._followed[next(iter(self._followed))]
         return history
 
@@ -114,6 +114,6 @@ class ProcessHistories:
 
 def _kept(timeline: SampleStore, who: Identity, end: float) -> ProcessHistory:
     history = ProcessHistory()
-    for at, rows in timeline.process(who, end - _BACK, end):
+    for at, rows in timeline.process(who, end - _LOOK_BACK_SECONDS, end):
         history.put(at, rows)
     return history

@@ -14,9 +14,9 @@ from gpuwatch.machine.recording.writer import RecordingWriter
 from gpuwatch.session.alerts.alerts import Alerts
 from gpuwatch.session.current_findings import all_findings
 
-_LOOK = 1.0
+_POLL_SECONDS = 1.0
 """Seconds between looks at a feed that delivers nothing."""
-_LATE = 0.5
+_LATE_SECONDS = 0.5
 """Seconds, besides the interval, after which those who follow the recording are told that a sample is late."""
 
 
@@ -59,7 +59,7 @@ class Recorder:
         self._feed.start(self._wake.set)
         try:
             while not self._stopping:
-                self._wake.wait(_LOOK)
+                self._wake.wait(_POLL_SECONDS)
                 self._wake.clear()
                 self._take()
                 show()
@@ -86,5 +86,5 @@ class Recorder:
         if self._announcement is not None:
             if arrived:
                 self._announcement.answered()
-            elif time.monotonic() - self._came > self._feed.interval + _LATE:
+            elif time.monotonic() - self._came > self._feed.interval + _LATE_SECONDS:
                 self._announcement.silent(status.detail, status.blame)

@@ -30,14 +30,14 @@ from gpuwatch.core.model.snapshot import Device, Snapshot
 from gpuwatch.explain.diagnosis.conditions.gpu_faults import unread_keys
 from gpuwatch.explain.diagnosis.diagnostic_report import of_this_machine
 from gpuwatch.machine.history.run_store import RunStore
-from gpuwatch.machine.history.sample_gaps import INTERVALS, unobserved_limit
+from gpuwatch.machine.history.sample_gaps import MIN_GAP_INTERVALS, unobserved_limit
 from gpuwatch.machine.recording import minute_means
 from gpuwatch.machine.recording.gpu_usage import usage
 from gpuwatch.machine.recording.reader import Recording
 
-LOOK_BACK = 600.0
+LOOK_BACK_SECONDS = 600.0
 """Seconds before the moment that are looked at."""
-_BEFORE = 60.0
+_COMPARED_SECONDS = 60.0
 """Seconds whose mean is compared with that of the time before."""
 _MOVING = frozenset({"clocks.event_reasons", "performance.state"})
 _SETTINGS = tuple(
@@ -58,12 +58,12 @@ _READINGS: dict[str, tuple[float, str]] = {
 
 
 def changes(recording: Recording, moment: float, uuid: str | None) -> Iterator[Change]:
-    """What changed in the :data:`LOOK_BACK` seconds before ``moment``, oldest first.
+    """What changed in the :data:`LOOK_BACK_SECONDS` seconds before ``moment``, oldest first.
 
     Nothing here says what caused what: it is what somebody would look through first.
     ``uuid``: the GPU whose readings are compared; None: all.
     """
-    begin = moment - LOOK_BACK
+    begin = moment - LOOK_BACK_SECONDS
     found = [*_events(recording, begin, moment), *_gaps(recording, begin, moment)]
     before, after = recording.at(begin), recording.at(moment)
     if before is not None and after is not None and before.at < after.at:
@@ -124,7 +124,7 @@ def _named(name: str) -> str:
 
 def _readings(recording: Recording, begin: float, moment: float, devices: list[Device]) -> Iterator[Change]:
     interval = max((run.interval for run in recording.runs), default=1.0)
-    since = moment - max(_BEFORE, INTERVALS * interval)
+    since = moment - max(_COMPARED_SECONDS, MIN_GAP_INTERVALS * interval)
     sums: dict[tuple[str, str], list[float]] = {}
     for times, columns in recording.numbers(begin, moment, frozenset(_READINGS)):
         for key, values in columns.items():
@@ -151,10 +151,10 @@ def _change(at: float, kind: ChangeKind, text: str) -> Change:
     return Change(at=utc(at), kind=kind, text=text)
 
 
-_STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 43_200, 86_400)
+_STEP_SECONDS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 43_200, 86_400)
 """Seconds of a point of the graphs."""
-_MOST_POINTS = 400
-_MOST_LIVES = 3
+_MAX_POINTS = 400
+_MAX_LIVES = 3
 """Processes of a lost GPU at whose ends it is looked for."""
 _WATCHED = "run"
 """The group of runs of the user's own programs."""
@@ -204,7 +204,7 @@ def period(
         ),
         findings=findings,
         trouble=utc(trouble) if trouble is not None else None,
-        changes_begin=utc(trouble - LOOK_BACK) if trouble is not None else None,
+        changes_begin=utc(trouble - LOOK_BACK_SECONDS) if trouble is not None else None,
         changes=tuple(changes(recording, trouble, uuid)) if trouble is not None else (),
         usage=hours,
         notes=hours.notes,
@@ -213,8 +213,8 @@ def period(
 
 def _step(seconds: float, interval: float) -> float:
     """The shortest step with which a graph has not too many points, and a sample in each."""
-    least = max(seconds / _MOST_POINTS, interval)
-    return float(next((step for step in _STEPS if step >= least), _STEPS[-1]))
+    least = max(seconds / _MAX_POINTS, interval)
+    return float(next((step for step in _STEP_SECONDS if step >= least), _STEP_SECONDS[-1]))
 
 
 def _findings(recording: Recording, begin: float, end: float, last: tuple[Finding, ...]) -> Iterator[PeriodFinding]:
@@ -258,7 +258,7 @@ def _devices(
 def _earlier(recording: Recording, begin: float, end: float, uuid: str) -> Iterator[Device]:
     """A device that is lost at the end, as of the begin, and of when its processes were last seen."""
     lives = [process.last for process in recording.processes(begin, end) if process.device_uuid == uuid]
-    for at in (begin, *lives[:_MOST_LIVES], (begin + end) / 2):
+    for at in (begin, *lives[:_MAX_LIVES], (begin + end) / 2):
         kept = recording.at(at)
         device = kept.snapshot.device(uuid) if kept is not None else None
         if device is not None:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from gpuwatch.session.joined_samples import JoinedSamples, Past
     from gpuwatch.session.playhead import Playhead
 
-INTERVALS = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0)
+INTERVALS_SECONDS = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0)
 """Seconds between samples that :meth:`Session.change_interval` steps through."""
 
 
@@ -141,7 +141,7 @@ class Session:
         if self.player is not None:
             self.player.change_speed(-step)
         else:
-            self.feed.interval = stepped(INTERVALS, self.feed.interval, step)
+            self.feed.interval = stepped(INTERVALS_SECONDS, self.feed.interval, step)
 
     # A recording of the same machine
 
@@ -374,7 +374,7 @@ class Session:
         times = self.timeline.times
         if not times:
             return None
-        from gpuwatch.session.event_track import SPANS, from_round
+        from gpuwatch.session.event_track import SPANS_SECONDS, from_round
 
         moment, asked, limit = self.clock(), self.feed.interval, gap_limit(self.feed.interval)
         begin, end, today, played = times[0], times[-1], moment, None
@@ -391,7 +391,7 @@ class Session:
             begin, moment = from_round(begin, end), self.playhead.clock or moment
         else:
             end = max(end, moment)
-            begin, moment = from_round(max(begin, end - SPANS[-1]), end), end
+            begin, moment = from_round(max(begin, end - SPANS_SECONDS[-1]), end), end
         stretches = self.timeline.stretches(limit)
         return PlayheadPosition(moment, begin, end, asked, stretches, self.track.drawn, today, played)
 

@@ -18,7 +18,7 @@ from gpuwatch.machine.collector.live_feed import LiveFeed
 from gpuwatch.machine.sources.host import HostReader
 from gpuwatch.sim.sysfs import ENV_STATE
 
-_MOST_STARVED = 60.0
+_MAX_STARVED_SECONDS = 60.0
 """Seconds beyond the deadline that a collector without a CPU is waited for."""
 
 
@@ -58,7 +58,7 @@ def samples(
         importlib.import_module("gpuwatch.explain.diagnosis.engine")
         importlib.import_module("gpuwatch.share.reports.formats.text")
         found, given = feed.wait(count, deadline), deadline
-        while len(found) < count and (more := deadline + min(feed.waited_for_cpu, _MOST_STARVED) - given) > 0:
+        while len(found) < count and (more := deadline + min(feed.waited_for_cpu, _MAX_STARVED_SECONDS) - given) > 0:
             found += feed.wait(count - len(found), more)
             given += more
         return found, Silence() if found else silence(feed)

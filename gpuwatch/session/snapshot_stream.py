@@ -14,7 +14,7 @@ from gpuwatch.machine.history.last_hour import Timeline
 from gpuwatch.session.session import Session
 from gpuwatch.session.single_snapshot import Silence, without_driver
 
-_SLACK = 3.0
+_LATE_SECONDS = 3.0
 """Seconds that a sample may be late, besides the interval, until the stream says that the driver does not answer."""
 
 
@@ -43,7 +43,7 @@ def stream(interval: float, *, gpm: bool = False) -> Iterator[Snapshot]:
                 continue
             session.look_at_feed()
             silence = time.monotonic() - last
-            if silence > interval + _SLACK:
+            if silence > interval + _LATE_SECONDS:
                 arrived.wait(interval)  # not more often than samples would come
                 yield _silent(session, silence)
     finally:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gpuwatch.machine.history.metric_series import History
     from gpuwatch.session.event_track import Track
 
-_LATE = 3.0
+_LATE_SECONDS = 3.0
 """Seconds beyond the interval after which the host's readings are stale."""
 _CAUSE_ORDER = {cause: rank for rank, cause in enumerate(CAUSES)}
 
@@ -136,7 +136,7 @@ class View:
     def host_stale(self) -> bool:
         """Whether :attr:`host` is older than it should be."""
         newest = self.status.machine if self.paused_since is None else None
-        return self.stale if newest is None else self.now - newest.taken_at.timestamp() > self.interval + _LATE
+        return self.stale if newest is None else self.now - newest.taken_at.timestamp() > self.interval + _LATE_SECONDS
 
     @property
     def simulated(self) -> bool:

@@ -23,11 +23,11 @@ from gpuwatch.session.doctor import examined
 from gpuwatch.session.single_snapshot import findings, take
 from gpuwatch.share.reports.runs_side_by_side import compare
 
-DEADLINE = 10.0
+DEADLINE_SECONDS = 10.0
 """Seconds the driver has to answer; the doctor has its own deadlines."""
-PROGRAMS = 5
+MAX_PROGRAMS = 5
 """Number of the user's latest programs in a report."""
-OLDEST = datetime.timedelta(days=30)
+MAX_AGE = datetime.timedelta(days=30)
 """Older runs are left out: drivers, packages and programs change."""
 WATCHED = "run"
 """The group of runs of the user's own programs."""
@@ -49,7 +49,7 @@ def gather(
     taken_at, started = datetime.datetime.now(datetime.UTC), time.monotonic()
     missing: list[Gap] = []
     progress("reading the GPUs")
-    snapshot, answered = take(DEADLINE)
+    snapshot, answered = take(DEADLINE_SECONDS)
     if answered:
         snapshot = msgspec.structs.replace(snapshot, findings=findings(snapshot))
     else:
@@ -126,16 +126,16 @@ def _runs(
         missing.append(Gap(part="saved runs", why=f"{store.folder} is not read: {store.distrust}"))
     if store.unreadable:
         missing.append(Gap(part="saved runs", why=f"{store.unreadable} files in {store.folder} cannot be read"))
-    young = [run for run in kept if now - run.started_at <= OLDEST]
+    young = [run for run in kept if now - run.started_at <= MAX_AGE]
     here = [run for run in young if of_this_machine(run, host, simulated=simulated)]
     for count, why in (
-        (len(kept) - len(young), f"more than {OLDEST.days} days old"),
+        (len(kept) - len(young), f"more than {MAX_AGE.days} days old"),
         (sum(run.simulated != simulated for run in young), "of real GPUs" if simulated else "of simulated GPUs"),
         (sum(run.simulated == simulated for run in young) - len(here), "of other machines"),
     ):
         if count:
             missing.append(Gap(part="earlier runs", why=f"{count} {why}: left out"))
-    programs, probes = newest(here, PROGRAMS)
+    programs, probes = newest(here, MAX_PROGRAMS)
     unread = bool(store.distrust or store.unreadable)
     watched = sum(run.group == WATCHED for run in kept)
     for part, found, count, command in (

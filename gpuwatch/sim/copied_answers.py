@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from gpuwatch.sim.mig import SimInstance
 
-MOST_NUMBERS: Final = 4
+MAX_NUMBERS: Final = 4
 NOT_AVAILABLE: Final = -1
 """As a number of an answer: NVML_VALUE_NOT_AVAILABLE, in any width."""
 

@@ -51,7 +51,7 @@ HANG, SLOW, GONE, FAIL, INIT = "hang", "slow", "lost", "fail", "init"
 
 # Longer than anybody waits: a call that hangs returns when its fault is cleared.
 _FOREVER_MS: Final = 0xFFFFFFFF
-_DIGITS: Final = 10
+_MAX_DIGITS: Final = 10
 """Longer numbers are neither codes nor GPUs; Python refuses to parse very long ones."""
 _FIRST_FOREIGN_PID: Final = 4_100_000
 
@@ -61,7 +61,7 @@ def code_of(text: str) -> int:
     name = text.strip().upper().replace("-", "_").removeprefix("NVML_").removeprefix("ERROR_")
     if name in CODES:
         return CODES[name]
-    if name.isdecimal() and len(name) < _DIGITS and int(name) in CODES.values():
+    if name.isdecimal() and len(name) < _MAX_DIGITS and int(name) in CODES.values():
         return int(name)
     raise UsageError(f"{text!r} is not an NVML error code", hint=", ".join(f"{k} {v}" for k, v in CODES.items()))
 
@@ -69,7 +69,7 @@ def code_of(text: str) -> int:
 def gpu_of(machine: SimMachine, text: str) -> int:
     """The index of a GPU, from its index, its UUID, or the beginning of its UUID."""
     devices = machine.devices()
-    if text.isdecimal() and len(text) < _DIGITS and int(text) < len(devices):
+    if text.isdecimal() and len(text) < _MAX_DIGITS and int(text) < len(devices):
         return int(text)
     found = [device.index for device in devices if len(text) >= 4 and device.uuid.lower().startswith(text.lower())]
     if len(found) == 1:

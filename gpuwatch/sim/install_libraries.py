@@ -44,8 +44,8 @@ from gpuwatch.sim.compiler import (
 FAILURE_LOG: Final = "failed-build.log"
 """In the cache folder: the compiler's output of the last failed build."""
 _HOUR, _DAY = 3600.0, 86_400.0
-_UNUSED = 30 * _DAY
-_MOST_BUILDS = 24
+_UNUSED_SECONDS = 30 * _DAY
+_MAX_BUILDS = 24
 """Builds kept: every change of the sources makes a new one."""
 
 # How frameworks reach the GPUs: through NVIDIA's libraries, or a plug-in for TensorFlow that computes.
@@ -329,5 +329,5 @@ def _sweep(folder: Path) -> None:
             used.append((age, entry))
     used.sort()
     for place, (age, entry) in enumerate(used):
-        if age > _UNUSED or (place >= _MOST_BUILDS and age > _DAY):
+        if age > _UNUSED_SECONDS or (place >= _MAX_BUILDS and age > _DAY):
             shutil.rmtree(entry, ignore_errors=True)

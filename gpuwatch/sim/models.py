@@ -13,18 +13,18 @@ from gpuwatch.sim.copied_answers import NOT_AVAILABLE, DescribedGpu, SimAnswer, 
 from gpuwatch.sim.mig import parse_layout
 
 _FIELD: Final = "nvmlDeviceGetFieldValues"
-_MEMORY_TEMPERATURE, _AVERAGE_POWER, _RECOVERY = 82, 185, 230
-_RETIRED: Final = (29, 30, 31)
-_MARGINS: Final = {196: 0, 194: -2, 193: -5}
+_MEMORY_TEMPERATURE_FIELD, _AVERAGE_POWER_FIELD, _RECOVERY_FIELD = 82, 185, 230
+_RETIRED_PAGE_FIELDS: Final = (29, 30, 31)
+_MARGIN_FIELDS: Final = {196: 0, 194: -2, 193: -5}
 """Fields of the temperatures, as distance to the operating maximum: that itself, slowdown, shutdown."""
-_SHUTDOWN_MARGIN, _MEMORY_MARGIN, _INSTANT_POWER, _LEAST_POWER_LIMIT = 193, 195, 186, 187
-_POLICIES: Final = (74, 75, 76, 77, 79)
+_SHUTDOWN_MARGIN_FIELD, _MEMORY_MARGIN_FIELD, _INSTANT_POWER_FIELD, _MIN_POWER_LIMIT_FIELD = 193, 195, 186, 187
+_POLICY_TIME_FIELDS: Final = (74, 75, 76, 77, 79)
 """Fields of the time in which power, heat, sync boost, the board and reliability lowered the clocks."""
 _NOT_SUPPORTED: Final = 3
 _ARCHITECTURES: Final = {"turing": 6, "ampere": 7, "ada": 8, "hopper": 9, "blackwell": 10}
-_MOST_RESERVED: Final = 256 << 20
+_MAX_RESERVED_BYTES: Final = 256 << 20
 _POWER_LIMITS: Final = ("EnforcedPowerLimit", *(f"PowerManagement{of}" for of in ("Limit", "DefaultLimit")))
-_CLOCK_OF_MEMORY: Final = 2
+_MEMORY_CLOCK: Final = 2
 
 
 def _lacks(function: str, *arguments: int) -> tuple[SimAnswer, ...]:
@@ -40,7 +40,10 @@ def _idle(watts: int, sm_mhz: int) -> tuple[SimAnswer, ...]:
     milliwatts = watts * 1000
     return (
         _has("nvmlDeviceGetPowerUsage", milliwatts, idle=True),
-        *(_has(_FIELD, milliwatts, argument=field, idle=True) for field in (_AVERAGE_POWER, _INSTANT_POWER)),
+        *(
+            _has(_FIELD, milliwatts, argument=field, idle=True)
+            for field in (_AVERAGE_POWER_FIELD, _INSTANT_POWER_FIELD)
+        ),
         *(_has("nvmlDeviceGetClockInfo", sm_mhz, argument=clock, idle=True) for clock in (0, 1)),
     )
 
@@ -50,14 +53,14 @@ _TRAITS: Final[dict[str, tuple[SimAnswer, ...]]] = {
         *(_has(f"nvmlDeviceGet{engine}Utilization", 0, 0) for engine in ("Encoder", "Decoder", "Jpg", "Ofa")),
         _has("nvmlDeviceGetEncoderStats", 0, 0),
         _has("nvmlDeviceGetPcieReplayCounter", 0),
-        _has(_FIELD, 0, argument=_RECOVERY),
+        _has(_FIELD, 0, argument=_RECOVERY_FIELD),
     ),
     **{name: (_has("nvmlDeviceGetArchitecture", code),) for name, code in _ARCHITECTURES.items()},
     "no margin": _lacks("nvmlDeviceGetMarginTemperature"),
-    "no average power": _lacks(_FIELD, _AVERAGE_POWER),
+    "no average power": _lacks(_FIELD, _AVERAGE_POWER_FIELD),
     "thresholds as margins": (
         *_lacks("nvmlDeviceGetTemperatureThreshold", 0, 1, 2, 3),
-        *(_has(_FIELD, margin, argument=field) for field, margin in _MARGINS.items()),
+        *(_has(_FIELD, margin, argument=field) for field, margin in _MARGIN_FIELDS.items()),
     ),
     "no mig": _lacks("nvmlDeviceGetMigMode"),
     "no fan": _lacks("nvmlDeviceGetFanSpeed"),
@@ -69,10 +72,10 @@ _TRAITS: Final[dict[str, tuple[SimAnswer, ...]]] = {
     ),
     "ecc without threshold": (_has("nvmlDeviceGetSramEccErrorStatus", 0, 0, NOT_AVAILABLE),),
     "remapped rows": (_has("nvmlDeviceGetRemappedRows", 0, 0, 0, 0),),
-    "retired pages": tuple(_has(_FIELD, 0, argument=field) for field in _RETIRED),
-    "hbm": (_has(_FIELD, 40, argument=_MEMORY_TEMPERATURE),),
+    "retired pages": tuple(_has(_FIELD, 0, argument=field) for field in _RETIRED_PAGE_FIELDS),
+    "hbm": (_has(_FIELD, 40, argument=_MEMORY_TEMPERATURE_FIELD),),
     "hbm maximum": (_has("nvmlDeviceGetTemperatureThreshold", 95, argument=2),),
-    "hbm margin": (_has(_FIELD, 0, argument=_MEMORY_MARGIN),),
+    "hbm margin": (_has(_FIELD, 0, argument=_MEMORY_MARGIN_FIELD),),
     "sxm": (
         _has("nvmlDeviceGetPerformanceState", 0),
         _has("nvmlDeviceGetPersistenceMode", 1),
@@ -80,16 +83,16 @@ _TRAITS: Final[dict[str, tuple[SimAnswer, ...]]] = {
         _has("nvmlDeviceGetGspFirmwareMode", 1, 1),
         *(_has(f"nvmlDeviceGet{which}PcieLinkGeneration", 5) for which in ("Curr", "Max")),
         _has("nvmlDeviceGetPowerManagementLimitConstraints", 200_000, 700_000),
-        _has(_FIELD, 200_000, argument=_LEAST_POWER_LIMIT),
-        _has(_FIELD, -8, argument=_SHUTDOWN_MARGIN),
+        _has(_FIELD, 200_000, argument=_MIN_POWER_LIMIT_FIELD),
+        _has(_FIELD, -8, argument=_SHUTDOWN_MARGIN_FIELD),
     ),
-    "h100": (*_idle(70, 345), _has("nvmlDeviceGetClockInfo", 2619, argument=_CLOCK_OF_MEMORY)),
+    "h100": (*_idle(70, 345), _has("nvmlDeviceGetClockInfo", 2619, argument=_MEMORY_CLOCK)),
     "h200": (
         *_idle(82, 345),
-        _has("nvmlDeviceGetClockInfo", 3201, argument=_CLOCK_OF_MEMORY),
+        _has("nvmlDeviceGetClockInfo", 3201, argument=_MEMORY_CLOCK),
         _has("nvmlDeviceGetMemoryBusWidth", 6016),
         *(_has("nvmlDeviceGetTemperatureThreshold", at, argument=kind) for kind, at in enumerate((95, 89, 95, 87))),
-        *(_has(_FIELD, 0, argument=field) for field in _POLICIES),
+        *(_has(_FIELD, 0, argument=field) for field in _POLICY_TIME_FIELDS),
     ),
     "fabric": (_has("nvmlDeviceGetGpuFabricInfoV", 3, 0, 0, 0),),
     "mig on": tuple(
@@ -102,8 +105,8 @@ _TRAITS: Final[dict[str, tuple[SimAnswer, ...]]] = {
     ),
     "unified memory": (
         *_lacks("nvmlDeviceGetMemoryInfo"),
-        *_lacks("nvmlDeviceGetClockInfo", _CLOCK_OF_MEMORY),
-        *_lacks("nvmlDeviceGetMaxClockInfo", _CLOCK_OF_MEMORY),
+        *_lacks("nvmlDeviceGetClockInfo", _MEMORY_CLOCK),
+        *_lacks("nvmlDeviceGetMaxClockInfo", _MEMORY_CLOCK),
     ),
     "windows": (*_lacks("nvmlDeviceGetAddressingMode"), *_lacks("nvmlDeviceGetPersistenceMode")),
 }
@@ -141,7 +144,7 @@ class SimModel:
         answers = {
             (answer.function, answer.argument): answer for trait in ("any", *self.traits) for answer in _TRAITS[trait]
         }
-        usual = min(self.memory_bytes // 32, _MOST_RESERVED)
+        usual = min(self.memory_bytes // 32, _MAX_RESERVED_BYTES)
         reserved = usual if self.reserved_mib is None else self.reserved_mib << 20
         return DescribedGpu(
             self.name, self.memory_bytes, reserved, tuple(answers.values()), parse_layout(self.mig), self.card

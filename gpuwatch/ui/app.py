@@ -26,7 +26,7 @@ from textual.screen import Screen
 from gpuwatch.session.process_history import Identity
 from gpuwatch.session.session import Session
 from gpuwatch.ui.drawing.cells import cut
-from gpuwatch.ui.panes.key_line import KEYS_BESIDE
+from gpuwatch.ui.panes.key_line import HELP_AND_QUIT_CELLS
 from gpuwatch.ui.screens.base_tab import ProbeRunsChanged, TabScreen
 from gpuwatch.ui.screens.overview import OverviewScreen
 from gpuwatch.ui.settings.actions import ACTIONS, NOT_IN_FLEET, NOT_IN_REPLAY, of_tab
@@ -42,16 +42,16 @@ if TYPE_CHECKING:
     from gpuwatch.session.playhead import Playhead
     from gpuwatch.session.probe_runs import ProbeRuns
 
-_TICK = 1.0
-_SETTLED = 8.0
+_TICK_SECONDS = 1.0
+_SETTLED_SECONDS = 8.0
 """Seconds after which all long-lived objects of the dashboard exist."""
 _NOTICE_SECONDS = 15.0
 """Seconds for which a gap is told."""
-_PREPARE_AFTER, _PREPARE_EVERY = 0.7, 0.3
+_FIRST_PREPARE_SECONDS, _PREPARE_SECONDS = 0.7, 0.3
 """Seconds until the other tabs are imported, and between two of them."""
-_PAST_AFTER, _PAST_EVERY = 1.5, 10.0
+_FIRST_PAST_SECONDS, _PAST_SECONDS = 1.5, 10.0
 """Seconds until a recording of this machine is looked for, and between two looks."""
-_HOLD = 1.0
+_MAX_FIRST_FRAME_SECONDS = 1.0
 """Maximum seconds that the first frame stays while Textual has no more to show."""
 _SCREENS = "gpuwatch.ui.screens"
 """Of each tab a module, imported on its first use, so that the first frame does not wait for it."""
@@ -148,7 +148,7 @@ class GpuwatchApp(PreferencesApp):
         wanted = [tab.id for tab in TABS if tab.prepared and tab.id not in self.tabs]
         if first < len(wanted):
             import_module(f"{_SCREENS}.{wanted[first]}")
-            self.set_timer(_PREPARE_EVERY, partial(self._prepare, first + 1))
+            self.set_timer(_PREPARE_SECONDS, partial(self._prepare, first + 1))
 
     async def go_back(self) -> None:
         """Returns to the tab this one was opened from, finally to the overview."""
@@ -190,17 +190,17 @@ class GpuwatchApp(PreferencesApp):
             session.start(self._wake)
         if not self._take():
             self.tab.show(self.session.view())
-        self._wait(_TICK * 1.4)
-        self.set_timer(_PREPARE_AFTER, self._prepare)
+        self._wait(_TICK_SECONDS * 1.4)
+        self.set_timer(_FIRST_PREPARE_SECONDS, self._prepare)
         if self.session.looks_back:
-            self.set_timer(_PAST_AFTER, self._look_for_past)
-        self.set_timer(_SETTLED, gc.freeze)  # these objects stay: skip them in garbage collections
-        self._show_from = time.monotonic() + _HOLD
+            self.set_timer(_FIRST_PAST_SECONDS, self._look_for_past)
+        self.set_timer(_SETTLED_SECONDS, gc.freeze)  # these objects stay: skip them in garbage collections
+        self._show_from = time.monotonic() + _MAX_FIRST_FRAME_SECONDS
         self.call_after_refresh(self._take_over)
         if self.settings_file is not None and self.settings_file.notice:
-            self.tab.show_message(self.settings_file.fitted(self.size.width - KEYS_BESIDE), "warning", 60)
+            self.tab.show_message(self.settings_file.fitted(self.size.width - HELP_AND_QUIT_CELLS), "warning", 60)
         if self._notice:
-            self.tab.show_message(cut(self._notice, self.size.width - KEYS_BESIDE), "accent", _NOTICE_SECONDS)
+            self.tab.show_message(cut(self._notice, self.size.width - HELP_AND_QUIT_CELLS), "accent", _NOTICE_SECONDS)
         if self.tab is self.overview and self.preferences.tab != self.tab.TAB:
             self.call_after_refresh(self.show_tab, self.preferences.tab)
 
@@ -290,7 +290,7 @@ class GpuwatchApp(PreferencesApp):
 
     def _look_for_past(self) -> None:
         """Looks for a recording that continues the past, in a thread: it may be large."""
-        self.set_timer(_PAST_EVERY, self._look_for_past)
+        self.set_timer(_PAST_SECONDS, self._look_for_past)
         threading.Thread(target=self._open_past, args=(self.session,), name="gpuwatch-past", daemon=True).start()
 
     def _open_past(self, session: Session) -> None:
@@ -317,7 +317,7 @@ class GpuwatchApp(PreferencesApp):
             # The first diagnosis imports the rules: draw first.
             self.call_after_refresh(self._diagnose_first)
         self._last_data = time.monotonic()
-        self._wait(_TICK * 1.4)
+        self._wait(_TICK_SECONDS * 1.4)
         with self.terminal_writes:
             if session.paused:
                 self.tab.show_status(session.view())
@@ -349,13 +349,13 @@ class GpuwatchApp(PreferencesApp):
 
     def _tick(self) -> None:
         """Draws what depends on the clock alone, once a second unless data arrive."""
-        self._wait(_TICK)
+        self._wait(_TICK_SECONDS)
         for session in self.sessions.values():
             session.look_at_feed()
         with self.terminal_writes:
             if self.session.paused:
                 self.tab.show_status(self.session.view())
-            elif time.monotonic() - self._last_data > _TICK * 1.4:
+            elif time.monotonic() - self._last_data > _TICK_SECONDS * 1.4:
                 view = self.session.view()
                 if view.stale:
                     self.tab.show(view)

@@ -21,7 +21,7 @@ from gpuwatch.ui.screens.fleet import FleetScreen
 from gpuwatch.ui.settings.preferences import Preferences
 from gpuwatch.ui.settings.settings_file import Loaded
 
-INTERVALS = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
+INTERVALS_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 """Seconds between two reads of all hosts that the keys step through."""
 
 
@@ -162,5 +162,5 @@ class FleetApp(GpuwatchApp):
         if self.session is not self._idle:
             super().change_interval(step)
             return
-        self.fleet_watch.interval = stepped(INTERVALS, self.fleet_watch.interval, step)
+        self.fleet_watch.interval = stepped(INTERVALS_SECONDS, self.fleet_watch.interval, step)
         self.fleet_screen.head.redraw()

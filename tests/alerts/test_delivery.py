@@ -26,7 +26,7 @@ from gpuwatch.core.model.codec import schema_of
 from gpuwatch.core.model.findings import CAUSES
 from gpuwatch.session.alerts.alerts import Alerts
 from gpuwatch.session.alerts.command import Command
-from gpuwatch.session.alerts.delivery_thread import WAITING, Channel
+from gpuwatch.session.alerts.delivery_thread import MAX_WAITING_ALERTS, Channel
 from gpuwatch.session.alerts.terminal_notification import sequence, text_of
 from gpuwatch.session.alerts.webhook import Webhook, checked, shown
 from tests.alerts.test_onsets import HOT
@@ -151,9 +151,9 @@ def test_the_end_of_gpuwatch_ends_a_command(started: Start, tmp_path: Path) -> N
 
 def test_a_queue_that_is_full_drops_and_says_so(started: Start) -> None:
     sent = started(Command("sleep 600"))
-    for _ in range(WAITING + 10):
+    for _ in range(MAX_WAITING_ALERTS + 10):
         sent.send()
-    assert sent.failures == [f"--on-finding: {WAITING} alerts are waiting, more are dropped"]
+    assert sent.failures == [f"--on-finding: {MAX_WAITING_ALERTS} alerts are waiting, more are dropped"]
 
 
 def test_its_output_is_discarded(capfd: pytest.CaptureFixture[str], started: Start, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from gpuwatch.core.model.alert import Alert
 from gpuwatch.core.model.findings import Finding
-from gpuwatch.session.alerts.onsets import MOST, SETTLE, Onsets
+from gpuwatch.session.alerts.onsets import MAX_ALERTS, SETTLE_SECONDS, Onsets
 from tests.ui import machines
 from tests.ui.machines import NOON
 
@@ -57,7 +57,7 @@ def test_a_finding_that_is_over_has_ended() -> None:
     machine = Machine()
     machine.go(5, HOT)
     over = replace(HOT, until=NOON + datetime.timedelta(seconds=4))
-    assert [one.phase for one in machine.go(int(SETTLE) + 5, over)] == ["end"]
+    assert [one.phase for one in machine.go(int(SETTLE_SECONDS) + 5, over)] == ["end"]
     assert machine.go(300, over) == []
 
 
@@ -74,9 +74,9 @@ def test_a_condition_that_flaps_is_told_once() -> None:
     machine = Machine()
     for _ in range(100):
         machine.go(3, HOT)
-        machine.go(int(SETTLE) - 1)
+        machine.go(int(SETTLE_SECONDS) - 1)
     assert [one.phase for one in machine.told] == ["onset"]
-    machine.go(int(SETTLE) + 1)
+    machine.go(int(SETTLE_SECONDS) + 1)
     assert [one.phase for one in machine.told] == ["onset", "end"]
     assert machine.told[-1].returns == 99
 
@@ -84,12 +84,12 @@ def test_a_condition_that_flaps_is_told_once() -> None:
 def test_a_storm_of_findings_is_cut_short_and_counted() -> None:
     machine = Machine()
     storm = tuple(replace(HOT, pid=pid) for pid in range(1000))
-    assert len(machine.go(10, *storm)) == MOST
+    assert len(machine.go(10, *storm)) == MAX_ALERTS
     machine.go(200, *storm)
     (late,) = machine.go(1, *storm, replace(HOT, pid=5000))
-    assert late.held_back == 1000 - MOST
+    assert late.held_back == 1000 - MAX_ALERTS
     ends = machine.go(200)
-    assert Counter(one.phase for one in ends) == {"end": MOST + 1}, "only what was told has an end"
+    assert Counter(one.phase for one in ends) == {"end": MAX_ALERTS + 1}, "only what was told has an end"
 
 
 def test_notes_are_no_alerts() -> None:

@@ -26,7 +26,7 @@ from gpuwatch.share.assistant.commands import Commands
 from gpuwatch.share.assistant.kept_collector import Machine
 from gpuwatch.share.assistant.log_files import open_document, open_log
 from gpuwatch.share.assistant.server import _listed
-from gpuwatch.share.assistant.tool_results import MOST_BYTES, bounded, output_schema, plain
+from gpuwatch.share.assistant.tool_results import MAX_BYTES, bounded, output_schema, plain
 from gpuwatch.share.assistant.tools import BY_NAME, Tools
 from gpuwatch.share.reports.runs_side_by_side import compare
 from tests.reports.documents import full_run
@@ -99,7 +99,7 @@ def large_snapshot() -> Snapshot:
 def test_large_documents_are_shortened_and_stay_valid() -> None:
     document = plain(large_snapshot(), redact=False)
     found = bounded(document, ["asked: all"])
-    assert len(json.dumps(found, separators=(",", ":"))) <= MOST_BYTES
+    assert len(json.dumps(found, separators=(",", ":"))) <= MAX_BYTES
     assert found["left_out"][0] == "asked: all"
     assert "processes.command: 300 long texts are cut" in found["left_out"]
     (note,) = [one for one in found["left_out"] if one.startswith("processes: ")]
@@ -112,7 +112,7 @@ def test_large_documents_are_shortened_and_stay_valid() -> None:
 def test_runs_stay_and_their_details_go() -> None:
     run = replace(full_run(), log_tail=tuple(f"line {number} {'y' * 200}" for number in range(200)))
     found = bounded(plain(compare([run] * 6), redact=False))
-    assert len(json.dumps(found, separators=(",", ":"))) <= MOST_BYTES
+    assert len(json.dumps(found, separators=(",", ":"))) <= MAX_BYTES
     assert len(found["runs"]) == 6
     assert found["runs"][0]["log_tail"][-1].startswith("line 199"), "the end of a log tells most"
     assert found["runs"][0]["findings"] == plain(run, redact=False)["findings"]
@@ -169,7 +169,7 @@ def test_no_answer_is_larger_than_the_limit(document: dict[str, Any]) -> None:
     except GpuwatchError:
         return
     assert (
-        len(json.dumps(found, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")) <= MOST_BYTES
+        len(json.dumps(found, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")) <= MAX_BYTES
     )
 
 

@@ -72,7 +72,7 @@ def test_what_lasts_is_found_beside_what_one_sample_shows(machine: kept.Machine)
     assert throttled[0].evidence
     assert not [found for found in first.findings if found.id == "healthy"]
     assert len(Feed.made) == 1
-    assert Feed.made[0].interval == kept.INTERVAL, "the collector rests between questions"
+    assert Feed.made[0].interval == kept.INTERVAL_SECONDS, "the collector rests between questions"
 
 
 def test_each_answer_is_new(machine: kept.Machine) -> None:

@@ -28,7 +28,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from gpuwatch.core import reader_limits
 from gpuwatch.core.model.findings import CAUSES
 from gpuwatch.machine.history.run_store import RunStore
-from gpuwatch.share.assistant.tool_results import MOST_BYTES
+from gpuwatch.share.assistant.tool_results import MAX_BYTES
 from gpuwatch.sim import faults
 from gpuwatch.sim.machine import SimMachine
 from tests.conftest import gpuwatch
@@ -70,7 +70,7 @@ async def answer(client: Client, name: str, **arguments: Any) -> dict[str, Any]:
     text = result.content[0].text
     assert not result.is_error, text
     assert json.loads(text) == result.structured_content
-    assert len(text.encode()) <= MOST_BYTES
+    assert len(text.encode()) <= MAX_BYTES
     return result.structured_content
 
 

@@ -83,7 +83,7 @@ def test_a_file_that_is_not_a_log_is_named_as_what_it_is(tmp_path: Path, content
 def test_every_encoding_is_read_alike(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, encoding: str, chunk: int
 ) -> None:
-    monkeypatch.setattr(read_log, "_CHUNK", chunk)
+    monkeypatch.setattr(read_log, "_READ_BYTES", chunk)
     path = tmp_path / "log"
     path.write_bytes(("Zugriff verweigert: Gerät\n" + OOM).encode(encoding))
     if chunk == 7 and encoding in ("utf-16-le", "utf-16-be"):

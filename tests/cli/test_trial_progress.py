@@ -68,7 +68,7 @@ def test_a_terminal_has_a_table_that_fits(size: tuple[int, int]) -> None:
         told.ended(trial())
         assert told.live is None
     drawn = told.console.file.getvalue().splitlines()  # type: ignore[attr-defined]
-    assert max(map(len, drawn)) <= width - trial_progress._SPARE
+    assert max(map(len, drawn)) <= width - trial_progress._SPARE_COLUMNS
     assert any("30/6 growth, round 1: 7 steps"[: width // 2] in line for line in drawn)
     last = max(index for index, line in enumerate(drawn) if line.startswith("RUN"))
     assert len(drawn[last:]) < height

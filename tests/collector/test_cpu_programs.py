@@ -30,8 +30,8 @@ Start = Callable[..., tuple[subprocess.Popen[str], int]]
 
 @pytest.fixture(autouse=True)
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cpu_programs, "EVERY", 0.3)
-    monkeypatch.setattr(cpu_programs, "_BUSY", 5.0)  # a crowded machine gives little to each
+    monkeypatch.setattr(cpu_programs, "POLL_SECONDS", 0.3)
+    monkeypatch.setattr(cpu_programs, "_MIN_BUSY_PERCENT", 5.0)  # a crowded machine gives little to each
 
 
 @pytest.fixture

@@ -67,8 +67,8 @@ def test_how_long_the_driver_is_waited_for_counts_from_the_beginning(
 ) -> None:
     from gpuwatch.machine.collector import live_feed
 
-    monkeypatch.setattr(live_feed, "_OVERDUE", 0.2)
-    monkeypatch.setattr(live_feed, "_REPLACE_AFTER", 0.5)
+    monkeypatch.setattr(live_feed, "_OVERDUE_SECONDS", 0.2)
+    monkeypatch.setattr(live_feed, "_REPLACE_SECONDS", 0.5)
     machine = sim_machine("1x8GiB")
     faults.hang(machine, 60)
     began = time.monotonic()

@@ -175,8 +175,8 @@ def test_init_that_fails_is_tried_again(sim_machine: Open, started: Callable[...
 def test_a_stopped_collector_is_noticed_and_replaced(
     sim_machine: Open, started: Callable[..., LiveFeed], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(live_feed, "_REPLACE_AFTER", 1.5)
-    monkeypatch.setattr(live_feed, "_OVERDUE", 0.3)
+    monkeypatch.setattr(live_feed, "_REPLACE_SECONDS", 1.5)
+    monkeypatch.setattr(live_feed, "_OVERDUE_SECONDS", 0.3)
     feed = started(sim_machine("1x8GiB"))
     feed.wait(1, 10)
     process = feed._process
@@ -214,7 +214,7 @@ def test_a_collector_that_was_killed_is_told_to_have_ended(sim_machine: Open, st
 def test_a_collector_that_does_not_start_again_is_not_the_driver_s_silence(
     sim_machine: Open, started: Callable[..., LiveFeed], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(live_feed, "_OVERDUE", 0.1)
+    monkeypatch.setattr(live_feed, "_OVERDUE_SECONDS", 0.1)
     monkeypatch.setattr(LiveFeed, "_spawn", lambda _: subprocess.Popen(["sleep", "60"], stdout=subprocess.PIPE))
     first = subprocess.Popen(["sh", "-c", "kill -SEGV $$"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     feed = LiveFeed(0.1, first=first)
@@ -310,7 +310,7 @@ def test_a_driver_that_answers_slowly_is_not_silent(monkeypatch: pytest.MonkeyPa
 def test_while_the_driver_hangs_the_collector_is_not_blamed(
     sim_machine: Open, started: Callable[..., LiveFeed], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(live_feed, "_OVERDUE", 0.3)
+    monkeypatch.setattr(live_feed, "_OVERDUE_SECONDS", 0.3)
     machine = sim_machine("1x8GiB")
     feed = started(machine)
     feed.wait(1, 10)
@@ -438,7 +438,7 @@ def test_a_mig_layout_is_followed_while_it_changes(
 def test_a_slow_driver_is_waited_for(
     sim_machine: Open, started: Callable[..., LiveFeed], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(live_feed, "_REPLACE_AFTER", 1.0)
+    monkeypatch.setattr(live_feed, "_REPLACE_SECONDS", 1.0)
     machine = sim_machine("1x8GiB")
     faults.slow(machine, 0.02, None)  # a first sample then takes some seconds
     feed = started(machine)

@@ -16,8 +16,8 @@ SAMPLES = """
 import sys
 from gpuwatch.machine.collector import collector
 from gpuwatch.machine.sources.nvidia import source
-source._AGAIN_EVERY = float(sys.argv[1])
-collector._SLOW_EVERY = 0.0
+source._RETRY_SECONDS = float(sys.argv[1])
+collector._SLOW_SAMPLE_SECONDS = 0.0
 one = collector.Collector()
 for _ in range(3):
     one.sample()

@@ -18,7 +18,7 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Problem, Process, Snapshot
 from gpuwatch.core.model.xids import Xid
-from gpuwatch.explain.diagnosis.condition_engine import AGAIN, PAST, Conditions, over
+from gpuwatch.explain.diagnosis.condition_engine import PAST_SECONDS, REJUDGE_SECONDS, Conditions, over
 from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, condition, conditions
 from gpuwatch.explain.diagnosis.conditions.hysteresis import Occurrence, Sign
 from gpuwatch.explain.diagnosis.engine import diagnose
@@ -203,7 +203,7 @@ def test_a_finding_says_since_when_and_stays_listed_when_it_is_past() -> None:
     assert not of(watch.findings, "throttle.thermal")
     (past,) = watch.past
     assert (past.since, past.until) == (sample(20, []).taken_at, sample(59, []).taken_at)
-    watched([sample(60 + PAST + 100, [gpu()])], watch)
+    watched([sample(60 + PAST_SECONDS + 100, [gpu()])], watch)
     assert not watch.past
 
 
@@ -220,7 +220,7 @@ def test_words_change_seldom() -> None:
         now = watch.findings
         changes += now is not before
         before = now
-    assert changes <= 600 / AGAIN
+    assert changes <= 600 / REJUDGE_SECONDS
 
 
 def test_spans_are_coarse() -> None:

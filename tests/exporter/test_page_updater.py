@@ -13,7 +13,7 @@ from gpuwatch.core.model.xids import Xid
 from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.share import openmetrics as names
 from gpuwatch.share.exporter.job_map import JobMap
-from gpuwatch.share.exporter.page_updater import STALE, PageUpdater
+from gpuwatch.share.exporter.page_updater import STALE_SECONDS, PageUpdater
 from tests.exporter.machines import AT, OPTIONS, device, names_of, one, process, snapshot
 from tests.ui.feed import FakeFeed
 
@@ -79,7 +79,7 @@ def test_a_hang_is_told_with_the_age_and_then_without_readings() -> None:
     assert one(hung, names.SNAPSHOT_AGE) == 15
     assert one(hung, "gpuwatch_gpu_utilization_ratio") == 0.87
     assert one(hung, names.FINDING, cause="driver.bad-state", severity="error") == 1
-    harness.wait(STALE, **silent, replaced=2)
+    harness.wait(STALE_SECONDS, **silent, replaced=2)
     old = harness.samples()
     assert one(old, names.SNAPSHOT_AGE) == 75
     assert one(old, names.REPLACED) == 2

@@ -20,7 +20,7 @@ from gpuwatch.core.model.xids import Xid
 from gpuwatch.share import openmetrics as names
 from gpuwatch.share.exporter.metrics_page import Page
 from gpuwatch.share.exporter.page_updater import XidCounts
-from gpuwatch.share.exporter.series import ALL, CORE, OWNERS_LISTED, Content, Options, series
+from gpuwatch.share.exporter.series import ALL, CORE, MAX_OWNERS_LISTED, Content, Options, series
 from tests.exporter.machines import (
     GIB,
     OPTIONS,
@@ -123,7 +123,7 @@ def test_owners_with_the_most_memory_are_listed() -> None:
     samples = found(snapshot(gpu, processes=tuple(rows)))
     assert one(samples, names.PROCESSES) == 5
     assert one(samples, names.OWNERS) == 4
-    assert len([key for key in samples if key.startswith(names.OWNER_PROCESSES.name + "{")]) == OWNERS_LISTED == 3
+    assert len([key for key in samples if key.startswith(names.OWNER_PROCESSES.name + "{")]) == MAX_OWNERS_LISTED == 3
     assert one(samples, names.OWNER_PROCESSES, user="bob", slurm_job="4711") == 2
     assert one(samples, names.OWNER_MEMORY, user="bob", slurm_job="4711") == 11 * GIB
     assert one(samples, names.OWNER_MEMORY, user="dave", container="4f1d4f1d4f1d") == 3 * GIB

@@ -195,7 +195,7 @@ def test_many_scrape_at_once(serve: Serve) -> None:
 
 
 def test_who_says_nothing_is_sent_away(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_module, "_IDLE", 0.2)
+    monkeypatch.setattr(server_module, "_MAX_IDLE_SECONDS", 0.2)
     server = serve()
     with socket.create_connection(server.server_address[:2], timeout=10) as client:  # type: ignore[arg-type]
         client.sendall(b"GET /metr")
@@ -206,7 +206,7 @@ def test_who_says_nothing_is_sent_away(serve: Serve, monkeypatch: pytest.MonkeyP
 
 
 def test_beyond_the_limit_the_longest_silent_connection_goes(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_module, "_CONNECTIONS", 3)
+    monkeypatch.setattr(server_module, "_MAX_CONNECTIONS", 3)
     server = serve()
     held = [socket.create_connection(server.server_address[:2], timeout=10) for _ in range(8)]  # type: ignore[arg-type]
     assert get(server).status == 200  # at once, though all that are open say nothing

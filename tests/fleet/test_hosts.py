@@ -61,7 +61,7 @@ def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     program.write_text(SSH.replace("LINES", shlex.quote(str(lines))).replace("HANGS", shlex.quote(str(hangs))))
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
-    monkeypatch.setattr(ssh_streams, "_PAUSES", (0.2,))
+    monkeypatch.setattr(ssh_streams, "_RETRY_SECONDS", (0.2,))
     return tmp_path
 
 
@@ -132,7 +132,7 @@ def test_a_host_that_answers_with_something_else(
 def test_a_host_that_stops_and_comes_back(
     ssh: Path, open_source: Callable[..., SshSource], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ssh_streams, "_LATE", 0.3)
+    monkeypatch.setattr(ssh_streams, "_LATE_SECONDS", 0.3)
     source = open_source("once1", "stops")
     until(lambda: views(source)["stops"].answered)
     until(lambda: views(source)["stops"].reason == "stopped sending")

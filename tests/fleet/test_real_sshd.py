@@ -21,7 +21,7 @@ THERE = ("sh", "-c", f'exec {shlex.quote(sys.executable)} -m gpuwatch "$@" --sim
 
 
 def test_a_host_answers_comes_back_and_is_left_clean(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
-    monkeypatch.setattr(ssh_streams, "_PAUSES", (0.5,))
+    monkeypatch.setattr(ssh_streams, "_RETRY_SECONDS", (0.5,))
     host, interval = f"127.0.0.1:{server.port}", 0.613
     source = SshSource([host, "127.0.0.1:1"], interval, command=THERE, options=shlex.split(server.options))
     source.start(lambda: None)

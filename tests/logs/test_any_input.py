@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from gpuwatch.explain.logs.bfc_allocator_oom import MAX_OOMS
 from gpuwatch.explain.logs.facts import LINES_PER_TOPIC, LogFacts
 from gpuwatch.explain.logs.log_parser import LogParser, parse
-from gpuwatch.explain.logs.multiline_units import MAX_LIST
+from gpuwatch.explain.logs.multiline_units import MAX_LIST_ENTRIES
 from tests.logs.logs import NAMES, text
 
 SCRAPS = st.sampled_from(
@@ -182,8 +182,8 @@ def test_memory_stays_bounded_in_a_flood_of_different_lines() -> None:
     parser.close()
     found = parser.facts
     assert len(found.ooms) == MAX_OOMS
-    assert len(found.missing_libraries) == MAX_LIST
-    assert len(found.errors) <= MAX_LIST
+    assert len(found.missing_libraries) == MAX_LIST_ENTRIES
+    assert len(found.errors) <= MAX_LIST_ENTRIES
     assert len(found.placements) <= 2000
     assert all(len(lines) <= LINES_PER_TOPIC for lines in found.evidence.values())
 

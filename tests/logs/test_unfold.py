@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gpuwatch.core.model.explanation import Explanation
 from gpuwatch.explain.diagnosis.explain import explain
-from gpuwatch.explain.logs.wrapped_lines import SAMPLE, folded_at, unfolded
+from gpuwatch.explain.logs.wrapped_lines import SAMPLE_LINES, folded_at, unfolded
 from tests.logs.logs import NAMES, text
 
 Fold = Callable[[str], list[str]]
@@ -79,8 +79,8 @@ def test_no_character_is_lost(lines: list[str]) -> None:
 def test_beyond_the_sample_it_goes_on_in_the_same_way() -> None:
     line = "I0504 10:11:12.131415   40712 x.cc:1] " + "word " * 40
     parts = terminal(80)(line)
-    found = list(unfolded(parts * SAMPLE))
-    assert len(found) == SAMPLE
+    found = list(unfolded(parts * SAMPLE_LINES))
+    assert len(found) == SAMPLE_LINES
     assert {entry.strip() for entry in found} == {line.strip()}
 
 

@@ -115,7 +115,7 @@ def test_what_a_wrapper_prints_first_is_passed_over(tmp_path: Path, before: str)
 
 
 def test_an_interpreter_that_hangs_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(interpreter, "_PATIENCE", 0.5)
+    monkeypatch.setattr(interpreter, "_ANSWER_SECONDS", 0.5)
     kept = tmp_path / "pid"
     with pytest.raises(UsageError, match="did not answer"):
         choose_interpreter("tensorflow", _wrapper(tmp_path, f"sleep 1234 &\necho $! > {kept}\nwait"))

@@ -21,9 +21,9 @@ from hypothesis import strategies as st
 
 from gpuwatch.core.model.run import DeviceMapping, Devices, Outcome
 from gpuwatch.experiment.probing import end_verdict, watch_program
-from gpuwatch.experiment.probing.memory_timeline import MOST as POINTS
+from gpuwatch.experiment.probing.memory_timeline import MAX_POINTS as POINTS
 from gpuwatch.experiment.probing.memory_timeline import Timeline
-from gpuwatch.experiment.probing.pipe_reader import MOST, Backlog, Lines, Streams
+from gpuwatch.experiment.probing.pipe_reader import MAX_QUEUED_BYTES, Backlog, Lines, Streams
 from gpuwatch.experiment.probing.placed_ops import PlacedOps
 from gpuwatch.experiment.probing.run_builder import RunBuilder, RunDraft
 from gpuwatch.experiment.probing.watch_program import Watch
@@ -55,12 +55,12 @@ def test_a_backlog_is_bounded_and_keeps_what_tells_something() -> None:
     backlog.put(b"ValueError: early\n")
     for _ in range(40):
         backlog.put(b"a line that says nothing at all\n" * 32768)
-        assert len(backlog) <= MOST
+        assert len(backlog) <= MAX_QUEUED_BYTES
     backlog.close()
     assert taken[0] == b"ValueError: early"
     assert backlog.left_out > 20 << 20
     assert set(taken[1:]) <= {b"a line that says nothing at all"} | {line for line in taken if len(line) < 31}
-    assert len(taken) * 32 <= MOST + (1 << 20)
+    assert len(taken) * 32 <= MAX_QUEUED_BYTES + (1 << 20)
 
 
 def test_lines_around_a_gap_are_not_joined() -> None:
@@ -68,7 +68,7 @@ def test_lines_around_a_gap_are_not_joined() -> None:
     backlog = Backlog(taken.append)
     backlog.put(b"x" * 65536)
     backlog.work()
-    for _ in range(MOST // 65536 + 4):
+    for _ in range(MAX_QUEUED_BYTES // 65536 + 4):
         backlog.put(b"y" * 65536)
     backlog.put(b"\nlast\n")
     backlog.close()

@@ -58,7 +58,7 @@ def test_after_a_long_stop_only_the_last_minutes_come(tmp_path: Path) -> None:
     times = [one.taken_at for one in following.take()]
     wanted = [one.taken_at for one in shots]
     assert times == wanted[-len(times) :]
-    assert 10 * newest_samples._MOST_BLOCKS <= len(times) <= 10 * newest_samples._MOST_BLOCKS + 10
+    assert 10 * newest_samples._MAX_BLOCKS <= len(times) <= 10 * newest_samples._MAX_BLOCKS + 10
 
 
 def test_a_recorder_that_was_killed_and_another_one(tmp_path: Path) -> None:

@@ -13,13 +13,13 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.collector.collector_frames import Receiver
 from gpuwatch.machine.collector.recording_player import RecordingPlayer
 from gpuwatch.machine.history.frames import FrameEncoder, split
-from gpuwatch.machine.history.last_hour import CHUNK, Timeline
+from gpuwatch.machine.history.last_hour import CHUNK_SAMPLES, Timeline
 from gpuwatch.machine.recording.newest_samples import NewestSamples
 from gpuwatch.machine.recording.reader import open_recording
 from tests.recording.days import day
 from tests.recording.recordings import Growing, later, recorded
 
-SAMPLES = 3 * CHUNK + 5
+SAMPLES = 3 * CHUNK_SAMPLES + 5
 BLOCK = 20.0
 """Seconds of a recording's block: the samples are in several."""
 

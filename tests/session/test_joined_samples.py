@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.explain.diagnosis.condition_engine import Conditions
-from gpuwatch.machine.history.last_hour import EVENTS, Timeline
+from gpuwatch.machine.history.last_hour import MAX_EVENTS, Timeline
 from gpuwatch.machine.history.machine_event import MachineEvent, lasting
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.running_recorders import Announcement
@@ -32,7 +32,7 @@ METRICS = frozenset({POWER})
 
 @pytest.fixture(autouse=True)
 def no_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(joined_samples, "_LOOK_EVERY", 0.0)
+    monkeypatch.setattr(joined_samples, "_POLL_SECONDS", 0.0)
 
 
 def at(shot: Snapshot) -> float:
@@ -131,9 +131,9 @@ def test_events_from_before_the_start_are_those_of_the_recorder(tmp_path: Path) 
     with Recording(recorded.path) as recording:
         joined = JoinedSamples(kept, recording)
         assert [one.text for one in joined.events() if one.kind == "x"] == ["was recorded", "seen by both"]
-        kept.add_events([replace(both, text=str(number)) for number in range(EVENTS + 5)])
-        assert len(joined.events()) == EVENTS + 2, "and that the recording began"
-        assert [one.text for one in joined.latest_events] == [str(number) for number in range(5, EVENTS + 5)]
+        kept.add_events([replace(both, text=str(number)) for number in range(MAX_EVENTS + 5)])
+        assert len(joined.events()) == MAX_EVENTS + 2, "and that the recording began"
+        assert [one.text for one in joined.latest_events] == [str(number) for number in range(5, MAX_EVENTS + 5)]
 
 
 def past_of(path: Path) -> Past:

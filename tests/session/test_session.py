@@ -19,7 +19,7 @@ from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.sample_store import Gap
 from gpuwatch.session.event_track import EventTrack, Incident, Track
 from gpuwatch.session.process_history import identity
-from gpuwatch.session.session import INTERVALS, Session
+from gpuwatch.session.session import INTERVALS_SECONDS, Session
 from gpuwatch.session.snapshot_stream import _silent, stream
 from tests.ui import machines
 from tests.ui.feed import FakeFeed
@@ -231,10 +231,10 @@ def test_the_interval_goes_up_and_down_in_steps() -> None:
     for _ in range(10):
         watched.session.change_interval(1)
         seen.append(watched.feed.interval)
-    assert seen[-1] == INTERVALS[-1]
+    assert seen[-1] == INTERVALS_SECONDS[-1]
     for _ in range(10):
         watched.session.change_interval(-1)
-    assert watched.feed.interval == INTERVALS[0]
+    assert watched.feed.interval == INTERVALS_SECONDS[0]
     watched.feed.interval = 3.0
     watched.session.change_interval(-1)
     assert watched.feed.interval == 2.0, "the next one, none is left out"

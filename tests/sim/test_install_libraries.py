@@ -107,14 +107,14 @@ def test_builds_that_nobody_uses_go(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         return folder
 
     old, used, killed = made("old", 31), made("used", 31), made("tmp-killed", 1)
-    recent = [made(f"recent-{number}", 2 + number / 10) for number in range(install_libraries._MOST_BUILDS + 3)]
+    recent = [made(f"recent-{number}", 2 + number / 10) for number in range(install_libraries._MAX_BUILDS + 3)]
     fresh = [made(f"fresh-{number}", 0.5) for number in range(4)]
     install_libraries.note_use(used)
     install_libraries._sweep(tmp_path)
     left = set(tmp_path.iterdir())
     assert not {old, killed} & left
     assert {used, *fresh} <= left
-    assert len(left) == install_libraries._MOST_BUILDS, "the last used ones"
+    assert len(left) == install_libraries._MAX_BUILDS, "the last used ones"
     assert recent[-1] not in left
 
 

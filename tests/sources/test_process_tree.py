@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from gpuwatch.machine.sources.host import ProcessTable
-from gpuwatch.machine.sources.process_tree import EVERY, ProcessTree
+from gpuwatch.machine.sources.process_tree import POLL_SECONDS, ProcessTree
 
 
 def put(proc: Path, pid: int, parent: int, command: str = "python") -> None:
@@ -48,7 +48,7 @@ def test_what_has_not_changed_stays_the_same_object(tmp_path: Path) -> None:
     tree.look(0.0, [31])
     before = (tree.parents, tree.ancestors)
     tree.look(1.0, [31])
-    tree.look(EVERY + 1, [31])
+    tree.look(POLL_SECONDS + 1, [31])
     assert tree.parents is before[0]
     assert tree.ancestors is before[1]
 
@@ -62,7 +62,7 @@ def test_a_new_one_is_looked_up_at_once_and_an_adopted_one_after_a_while(tmp_pat
     put(tmp_path, 31, 1)
     tree.look(2.0, [31, 50, 40])
     assert tree.parents[31] == 20
-    tree.look(EVERY + 2, [31, 50, 40])
+    tree.look(POLL_SECONDS + 2, [31, 50, 40])
     assert 31 not in tree.parents
     assert tree.ancestors == ()
 

@@ -80,7 +80,7 @@ Sources = Callable[..., Collector]
 def over(monkeypatch: pytest.MonkeyPatch) -> Sources:
     def make(*sources: DeviceSource[SourceDevice]) -> Collector:
         monkeypatch.setattr(module, "device_sources", lambda xids: sources)
-        monkeypatch.setattr(module, "_SLOW_EVERY", 0.0)
+        monkeypatch.setattr(module, "_SLOW_SAMPLE_SECONDS", 0.0)
         return Collector()
 
     return make

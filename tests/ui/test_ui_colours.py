@@ -24,7 +24,7 @@ from gpuwatch.ui.settings.preferences import Preferences
 from gpuwatch.ui.settings.settings_file import Loaded
 from gpuwatch.ui.tables.gpu_fields import GRAPHS
 from gpuwatch.ui.tables.load_levels import DEFAULT_THRESHOLDS, NORMAL, rank
-from gpuwatch.ui.widgets.painted_pane import READABLE, Painted, contrast
+from gpuwatch.ui.widgets.painted_pane import MIN_READABLE_CONTRAST, Painted, contrast
 from tests.terminal import Terminal
 from tests.ui import machines
 from tests.ui.feed import FakeFeed
@@ -141,7 +141,9 @@ def test_in_every_theme_alarms_stand_apart_quantities_differ_and_all_can_be_read
         colors = {one: Color.parse(hues[one]) for one in (*ALARMS, *QUANTITIES, "accent", "foreground")}
         for one, color in colors.items():
             grounds = ("background", "panel") if one == "foreground" else ("background",)
-            unreadable += [(name, one) for ground in grounds if contrast(color, Color.parse(hues[ground])) < READABLE]
+            unreadable += [
+                (name, one) for ground in grounds if contrast(color, Color.parse(hues[ground])) < MIN_READABLE_CONTRAST
+            ]
         apart = [*combinations(QUANTITIES, 2), ALARMS, *product(ALARMS, (*QUANTITIES, "accent"))]
         alike += [(name, *pair) for pair in apart if math.dist(*(_lab(colors[one]) for one in pair)) < APART]
     assert (unreadable, alike) == ([], [])

@@ -171,7 +171,7 @@ async def test_the_row_under_the_cursor_stands_on_what_textual_gives_it(
 
 
 def test_the_first_collector_samples_as_settings_do_that_say_nothing() -> None:
-    assert Preferences().interval == dashboard_prestart.INTERVAL
+    assert Preferences().interval == dashboard_prestart.INTERVAL_SECONDS
 
 
 def test_there_is_no_picture_without_devices_or_room() -> None:

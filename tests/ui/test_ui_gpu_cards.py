@@ -19,7 +19,7 @@ from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.machine.history.metric_series import History
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.glyphs import to_ascii
-from gpuwatch.ui.drawing.layout import LAYOUTS, MANY, Plan, plan
+from gpuwatch.ui.drawing.layout import LAYOUTS, MANY_GPUS, Plan, plan
 from gpuwatch.ui.drawing.lines import Line, Span
 from gpuwatch.ui.drawing.wrapping import shortened, wrapped
 from gpuwatch.ui.panes.gpu_card import card_fields, fields_that_fit, ledger
@@ -199,9 +199,9 @@ def test_lines_leave_most_rows_to_processes() -> None:
 
 def test_many_gpus_are_lines_unless_cards_were_chosen() -> None:
     for size in ((120, 40), (200, 60), (250, 80)):
-        assert plan(*size, MANY).style == "line"
-    assert plan(250, 80, MANY, layout="cards").style == "card"
-    assert plan(250, 80, MANY - 1).style == "card"
+        assert plan(*size, MANY_GPUS).style == "line"
+    assert plan(250, 80, MANY_GPUS, layout="cards").style == "card"
+    assert plan(250, 80, MANY_GPUS - 1).style == "card"
 
 
 async def test_the_layout_is_kept_by_w_and_the_next_start(make_stage: Callable[..., Stage]) -> None:

@@ -15,7 +15,7 @@ from gpuwatch.session.session import Session
 from gpuwatch.ui.app import GpuwatchApp
 from gpuwatch.ui.drawing.bars import meter
 from gpuwatch.ui.drawing.cells import width_of
-from gpuwatch.ui.drawing.layout import LAYOUTS, MANY, plan, rounded
+from gpuwatch.ui.drawing.layout import LAYOUTS, MANY_GPUS, plan, rounded
 from tests.ui import machines
 from tests.ui.conftest import Stage
 from tests.ui.feed import FakeFeed
@@ -104,7 +104,7 @@ def check_overview(lines: list[str], last: Snapshot, width: int, height: int) ->
         assert re.search(r" \d+([ms]|h\d\dm|d\d\dh) ", row), "how long it has run"
 
     # No half of the screen is left empty.
-    if gpus < MANY or processes > MANY:  # many GPUs are lines, and a few processes need few
+    if gpus < MANY_GPUS or processes > MANY_GPUS:  # many GPUs are lines, and a few processes need few
         assert bare(lines) <= height / 2, f"{bare(lines)} of {height} lines are empty"
 
 

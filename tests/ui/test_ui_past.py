@@ -25,8 +25,8 @@ from tests.ui.waiting import until
 @pytest.fixture
 def recorder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Growing]:
     """A recorder of this machine; dashboards look for it at once."""
-    monkeypatch.setattr(application, "_PAST_AFTER", 0.01)
-    monkeypatch.setattr(application, "_PAST_EVERY", 0.05)
+    monkeypatch.setattr(application, "_FIRST_PAST_SECONDS", 0.01)
+    monkeypatch.setattr(application, "_PAST_SECONDS", 0.05)
     growing = Growing(tmp_path / "a.gpuwatch")
     announced = Announcement(growing.path, 1.0, gpm=False)
     yield growing

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.formatting.palettes import PALETTES
 from gpuwatch.ui.drawing.layout import LAYOUTS
-from gpuwatch.ui.panes.key_line import KEYS_BESIDE
+from gpuwatch.ui.panes.key_line import HELP_AND_QUIT_CELLS
 from gpuwatch.ui.settings import settings_file
 from gpuwatch.ui.settings.preferences import SETTINGS, Preferences
 from gpuwatch.ui.settings.settings_file import Broken, Loaded, comment, load, save, understood
@@ -202,7 +202,7 @@ def test_several_problems_are_counted_and_the_first_is_shown() -> None:
 def test_a_problem_that_does_not_fit_is_not_cut() -> None:
     loaded = Loaded(Path("/x/settings.toml"), *understood("interval = 'abc'"))
     assert loaded.fitted(80) == loaded.notice == "settings.toml: interval is “abc”, not a number from 0.25 to 60"
-    assert loaded.fitted(80 - KEYS_BESIDE) == loaded.notice, "there is room for it beside help and quit"
+    assert loaded.fitted(80 - HELP_AND_QUIT_CELLS) == loaded.notice, "there is room for it beside help and quit"
     assert loaded.fitted(55) == "settings.toml: interval is “abc” (w)"
     assert loaded.fitted(30) == "settings.toml: 1 problem, w shows it"
     assert Loaded(Path("/x/settings.toml")).fitted(55) == ""

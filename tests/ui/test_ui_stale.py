@@ -7,7 +7,7 @@ from textual.color import Color
 
 from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.ui.drawing.theme import known_themes
-from gpuwatch.ui.widgets.painted_pane import READABLE, contrast
+from gpuwatch.ui.widgets.painted_pane import MIN_READABLE_CONTRAST, contrast
 from tests.ui import machines
 from tests.ui.conftest import Stage
 
@@ -30,7 +30,7 @@ async def test_old_values_can_be_read_in_every_theme(stage: Stage) -> None:
                 continue
             assert style.bgcolor is not None
             ratio = contrast(Color.from_rich_color(style.color), Color.from_rich_color(style.bgcolor))
-            assert ratio >= READABLE, theme
+            assert ratio >= MIN_READABLE_CONTRAST, theme
             assert ratio < contrast(Color.parse(stage.app.theme_variables["foreground"]), back), f"{theme}: dimmed"
 
 

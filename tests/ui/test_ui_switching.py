@@ -60,8 +60,8 @@ _PREPARED = ["gpu", "process", "findings", "events"]
 
 
 async def test_tabs_are_imported_in_idle_time(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(app_module, "_PREPARE_AFTER", 0.01)
-    monkeypatch.setattr(app_module, "_PREPARE_EVERY", 0.01)
+    monkeypatch.setattr(app_module, "_FIRST_PREPARE_SECONDS", 0.01)
+    monkeypatch.setattr(app_module, "_PREPARE_SECONDS", 0.01)
     imported: list[str] = []
     monkeypatch.setattr(app_module, "import_module", imported.append)
     async with stage.app.run_test(size=(80, 24)) as pilot:

@@ -41,7 +41,7 @@ def test_saved_runs_come_back_newest_first(tmp_path: Path) -> None:
 
 
 def test_the_oldest_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_store, "MOST", 3)
+    monkeypatch.setattr(run_store, "MAX_FILES", 3)
     store = RunStore(tmp_path)
     for number in range(5):
         store.save(run(number))
@@ -50,7 +50,7 @@ def test_the_oldest_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_experiment_is_one_file_and_its_runs_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_store, "MOST", 2)
+    monkeypatch.setattr(run_store, "MAX_FILES", 2)
     store = RunStore(tmp_path)
     store.save(run(0))
     trials = [Trial(asked="default", run=run(number, "default")) for number in (1, 2, 4)]
@@ -77,11 +77,11 @@ def test_they_take_no_more_room_than_they_may_but_the_newest_stays(
 ) -> None:
     store = RunStore(tmp_path)
     size = store.save(run(0)).stat().st_size
-    monkeypatch.setattr(run_store, "MOST_BYTES", int(2.5 * size))
+    monkeypatch.setattr(run_store, "MAX_BYTES", int(2.5 * size))
     for number in range(1, 5):
         store.save(run(number))
     assert store.latest() == [run(4), run(3)]
-    monkeypatch.setattr(run_store, "MOST_BYTES", 1)
+    monkeypatch.setattr(run_store, "MAX_BYTES", 1)
     store.save(run(5))
     assert store.latest() == [run(5)]
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gpuwatch.core.model.snapshot import Host, MigInstance, Snapshot
 from gpuwatch.machine.collector.collector_frames import Receiver
 from gpuwatch.machine.history.frames import KEY, FrameEncoder
-from gpuwatch.machine.history.last_hour import LEVELS, MOST_BYTES, Timeline
+from gpuwatch.machine.history.last_hour import LEVELS, MAX_BYTES, Timeline
 from gpuwatch.machine.history.metric_series import History
 from tests.ui import machines
 
@@ -197,11 +197,11 @@ def test_room_for_eight_gpus_and_two_hundred_processes_that_come_and_go() -> Non
             for n, row in enumerate(shot.processes)
         )
         timeline.add(msgspec.structs.replace(shot, processes=fresh))
-    assert timeline.size_bytes / len(timeline.times) * 1000 < MOST_BYTES
+    assert timeline.size_bytes / len(timeline.times) * 1000 < MAX_BYTES
 
 
 def test_it_never_grows_above_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpuwatch.machine.history.last_hour.MOST_BYTES", 200_000)
+    monkeypatch.setattr("gpuwatch.machine.history.last_hour.MAX_BYTES", 200_000)
     timeline = filled(900, gpus=8, rows=60)
     assert timeline.size_bytes <= 200_000
     assert timeline.times[-1] == machines.NOON.timestamp() + 899

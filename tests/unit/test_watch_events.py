@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gpuwatch.core.formatting.durations import ago, lasted, span
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Device, Mapped, MigInstance, Process
-from gpuwatch.explain.diagnosis.condition_engine import AGAIN, Conditions
+from gpuwatch.explain.diagnosis.condition_engine import REJUDGE_SECONDS, Conditions
 from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.machine.history.machine_event import MachineEvent, gpus
 from gpuwatch.machine.history.process_events import ProcessEvents
@@ -511,7 +511,7 @@ def test_a_machine_on_which_nothing_changes_is_judged_seldom_and_no_differently(
             looking.look(machines.snapshot((devices[0], devices[1]), rows, tick=tick))
     told, seen = (sorted((one.kind, one.at) for one in watch.events) for watch in (still, looking))
     assert [kind for kind, _ in told] == [kind for kind, _ in seen]
-    assert all(0 <= at - then <= AGAIN for (_, at), (_, then) in zip(told, seen, strict=True))
+    assert all(0 <= at - then <= REJUDGE_SECONDS for (_, at), (_, then) in zip(told, seen, strict=True))
     assert [(one.id, one.severity) for one in still.findings] == [(one.id, one.severity) for one in looking.findings]
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-_ALIKE = 0.72
+_MIN_SIMILARITY = 0.72
 """difflib's least ratio for a misspelling: record is not one of report."""
 
-_SHORT = 5
+_SHORT_NAME_CHARS = 5
 """Names up to this length may be less alike: pdi for pid."""
 
 
@@ -16,7 +16,9 @@ def closest(word: str, known: Iterable[str]) -> str | None:
     from difflib import get_close_matches
 
     names = {name.lower(): name for name in known}
-    found = get_close_matches(word.lower(), names, n=1, cutoff=_ALIKE if len(word) > _SHORT else 0.6)
+    found = get_close_matches(
+        word.lower(), names, n=1, cutoff=_MIN_SIMILARITY if len(word) > _SHORT_NAME_CHARS else 0.6
+    )
     found = found or [name for name in names if len(word) > 2 and name.startswith(word.lower())][:1]
     if not found:
         # One word of a longer name: drak for textual-dark.

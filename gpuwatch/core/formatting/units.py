@@ -13,7 +13,7 @@ _MIB = 1024**2
 _GIB = 1024**3
 _MIB_UP_TO = 10 * 1024
 """MiB from which a process's memory is shown in GiB."""
-_LITTLE = 0.1 * _GIB
+_LITTLE_BYTES = 0.1 * _GIB
 """A tenth of a GiB, the least that one decimal can show: a client with a window or two holds 4 to 50 MiB."""
 
 
@@ -45,7 +45,7 @@ def gib(count: float | None) -> str:
     """Bytes in GiB with one decimal, for columns that must line up; ``<0.1`` for little but not none."""
     if count is None:
         return UNKNOWN
-    return "<0.1" if 0 < count < _LITTLE / 2 else f"{count / _GIB:.1f}"
+    return "<0.1" if 0 < count < _LITTLE_BYTES / 2 else f"{count / _GIB:.1f}"
 
 
 def short_gib(count: float | None) -> str:

@@ -28,7 +28,7 @@ NOTE = (
 )
 """What a redacted output says of itself, in its first lines."""
 
-_BEFORE = 160
+_MAX_CONTEXT_CHARS = 160
 """Characters before a number that tell what it is."""
 _BEGINS = lazy(r"[A-Za-z0-9]+|[^A-Za-z0-9\s][A-Za-z0-9]*")
 """The start of a word, by which it is looked up."""
@@ -36,8 +36,8 @@ _HERE = ("localhost", "127.0.0.1", "0.0.0.0")  # noqa: S104  # compared with
 _NUMBERS = lazy(r"[\d.]+")
 _NUMBERED = lazy(r"([A-Za-z][A-Za-z-]{2,30})\d{2,6}")
 _SIBLING = lazy(r"([A-Za-z][A-Za-z-]{2,30})(?:\d{2,6}|\[[\d,-]+\])(?![A-Za-z0-9])")
-_SHORTEST_SERIAL = 6
-_JOB_NUMBER = 6
+_MIN_SERIAL_CHARS = 6
+_MIN_JOB_DIGITS = 6
 """Digits from which the number of a job is replaced wherever it stands."""
 _BEFORE_NAME = lazy(r"\S{1,40}\s{0,9}$")
 _RUNS = lazy(r"[A-Za-z0-9]+")
@@ -158,7 +158,7 @@ class Redactor:
         lowered = text.lower()
         if lowered in names.WORDS or lowered in names.PLAIN or (kind in ("user", "group") and text in names.NOBODY):
             return
-        if text.isdigit() and len(text) < (_JOB_NUMBER if kind == "job" else names.LONG_NUMBER):
+        if text.isdigit() and len(text) < (_MIN_JOB_DIGITS if kind == "job" else names.MIN_LONG_NUMBER_DIGITS):
             if kind == "job" and len(text) > 3:
                 self._in_place(kind, text, whole)
             return
@@ -170,7 +170,7 @@ class Redactor:
         elif kind in ("host", "peer"):
             for host in text.split(",") if "[" not in text else (text,):
                 self._host(host.partition(":")[0], whole)
-        elif kind == "serial" and (":" in text or len(text) < _SHORTEST_SERIAL):
+        elif kind == "serial" and (":" in text or len(text) < _MIN_SERIAL_CHARS):
             return  # the kernel calls PCI addresses so
         elif kind == "image":
             self._image(text)
@@ -223,7 +223,9 @@ class Redactor:
         return name
 
     def _remember(self, text: str, name: str) -> None:
-        number = text.isdigit() and len(text) < (_JOB_NUMBER if name.startswith("job") else names.LONG_NUMBER)
+        number = text.isdigit() and len(text) < (
+            _MIN_JOB_DIGITS if name.startswith("job") else names.MIN_LONG_NUMBER_DIGITS
+        )
         if len(text) > 1 and text.lower() not in names.WORDS and not number and text != name:
             self._of_word.setdefault(text, name)
             if " " in text and name.startswith("user"):
@@ -452,7 +454,7 @@ class Redactor:
 
 
 def _before(match: re.Match[str]) -> str:
-    return match.string[max(0, match.start() - _BEFORE) : match.start()]
+    return match.string[max(0, match.start() - _MAX_CONTEXT_CHARS) : match.start()]
 
 
 def _is_public(host: str) -> bool:

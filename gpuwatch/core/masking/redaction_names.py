@@ -144,7 +144,7 @@ pstore
 """Before a number: what programs count, types, models and devices; no hosts."""
 NODE_STEMS = word_set("gpu node worker cpu server host machine compute box login cn")
 """Before a number of two digits or more: hosts."""
-LONG_NUMBER = 8
+MIN_LONG_NUMBER_DIGITS = 8
 """Digits from which a number is no pid, port or count."""
 VERSION_BEFORE = lazy(
     r"(?:[=~><!]=|version|cudnn|cuda|driver|nvml|library|runtime|release|\bv|nvidia-[\w-]+|-cu\d\d|tensorrt(?:[-_]\w+)*"

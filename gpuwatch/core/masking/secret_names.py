@@ -10,9 +10,9 @@ from gpuwatch.core.formatting.lazy_pattern import lazy
 from gpuwatch.core.formatting.safe_text import word_set
 
 MASK: Final = "•••"
-LONGEST_NAME: Final = 80
+MAX_NAME_CHARS: Final = 80
 """Characters of the longest name; how far a scan goes back."""
-LONGEST_GROUP: Final = 400
+MAX_GROUP_CHARS: Final = 400
 """Characters of a call or a list after a name that are searched for literals."""
 OTHER_LANGUAGES: Final = tuple(
     word.replace("_", " ")
@@ -83,8 +83,8 @@ _STRONG_WORD = lazy(
 @lru_cache(4096)
 def strength(name: str) -> Strength:
     """How likely values of ``name`` are secret, in any spelling: ``HF_TOKEN``, ``apiKey``, ``--db-password``."""
-    if len(name) > LONGEST_NAME:
-        name = name[-LONGEST_NAME:]
+    if len(name) > MAX_NAME_CHARS:
+        name = name[-MAX_NAME_CHARS:]
     parts = [part.lower() for part in _PARTS.findall(name)]
     if not name.isascii() and any(word in name.lower() for word in OTHER_LANGUAGES):
         return Strength.STRONG
@@ -162,7 +162,7 @@ def looks_secret(value: str) -> bool:
     """Whether a value looks like a password rather than a word, a number or a path."""
     if len(value) < 6 or is_void(value) or _NUMBER.fullmatch(value):
         return False
-    if len(value) <= LONGEST_GROUP and (_WORDS.fullmatch(value) or _PATH.fullmatch(value)):
+    if len(value) <= MAX_GROUP_CHARS and (_WORDS.fullmatch(value) or _PATH.fullmatch(value)):
         return False
     digits = any(char.isdigit() for char in value)
     letters = sum(char.isalpha() for char in value)
@@ -182,7 +182,7 @@ def looks_random(value: str) -> bool:
 
 def _is_path(value: str) -> bool:
     """Whether a value is a path, not base64 with slashes."""
-    if len(value) > LONGEST_GROUP or not _PATH.fullmatch(value) or value.count("/") + value.count("\\") < 2:
+    if len(value) > MAX_GROUP_CHARS or not _PATH.fullmatch(value) or value.count("/") + value.count("\\") < 2:
         return False
     return not any(len(part) >= 16 and looks_secret(part) and "." not in part for part in value.split("/"))
 
@@ -203,7 +203,7 @@ def is_secret(sure: Strength, name: str, value: str) -> bool:
     """Whether to mask the whole value of a name whose strength is known."""
     if not sure or is_void(value) or (name == "PWD" and (value == "/" or _PATH.fullmatch(value))):
         return False
-    if len(value) > LONGEST_GROUP and not any(map(str.isspace, value)):
+    if len(value) > MAX_GROUP_CHARS and not any(map(str.isspace, value)):
         return True  # masked whole
     if sure is Strength.WEAK:
         return looks_secret(value) and " " not in value and not value.startswith("/job:")  # a TensorFlow device

@@ -87,9 +87,9 @@ _ENCODED = lazy(
 _LONG = lazy(r"(?<![\w+/.-])(?![/~_])[A-Za-z0-9+/_-]{40,}+={0,2}(?![\w+/-])")
 _RANDOM_BITS, _RANDOM_BITS_WITH_SLASH = 4.5, 4.75
 """Bits of entropy in each character; base64 of 40 random characters has about 4.8, names and paths below 4.4."""
-_AWS = 40
+_AWS_SECRET_CHARS = 40
 """The length of a secret key of AWS, including slashes."""
-_SLASH_FROM = 56
+_MIN_CHARS_WITH_SLASH = 56
 """A word with slashes must be longer to be base64 rather than a path."""
 _CHECKSUM = lazy(r"sha(?:1|224|256|384|512)[-:_]", re.IGNORECASE)
 _OPEN_BEFORE = lazy(r"(?:\bpeer|public[ _-]?key|fingerprint|digest|\bsha\d{1,3})\W{0,4}$", re.IGNORECASE)
@@ -133,7 +133,7 @@ def mask_text(text: str) -> str:
     """``text`` with its secrets masked: a command line, a variable's value, a log line."""
     if len(text) < 4:
         return text
-    return _remembered(text) if len(text) <= _REPEATED else _with_keys(text)
+    return _remembered(text) if len(text) <= _MAX_CACHED_CHARS else _with_keys(text)
 
 
 def _with_keys(text: str) -> str:
@@ -146,7 +146,7 @@ def _with_keys(text: str) -> str:
     return _masked(text)
 
 
-_REPEATED: Final = 256
+_MAX_CACHED_CHARS: Final = 256
 """The longest text that is remembered: a document holds the same states, reasons and UUIDs a hundred times."""
 _remembered = lru_cache(2048)(_with_keys)
 
@@ -193,7 +193,7 @@ def _places() -> tuple[list[_Place], list[_Place]]:
 
 def _in_lines(text: str, hint: str, expression: re.Pattern[str], replacement: Any) -> str:
     """``text`` with the expression replaced in the lines that have the hint."""
-    if len(text) <= _REPEATED:
+    if len(text) <= _MAX_CACHED_CHARS:
         return expression.sub(replacement, text)
     shown: list[str] = []
     done, at = 0, text.find(hint)
@@ -333,8 +333,8 @@ def _random(match: re.Match[str]) -> str:
     if _OPEN_BEFORE.search(match.string[max(0, match.start() - 24) : match.start()]):
         return word
     kinds = (any(c.islower() for c in word), any(c.isupper() for c in word), any(c.isdigit() for c in word))
-    path_like = "/" in word and len(word) != _AWS
-    if not all(kinds) or (path_like and len(word) < _SLASH_FROM):
+    path_like = "/" in word and len(word) != _AWS_SECRET_CHARS
+    if not all(kinds) or (path_like and len(word) < _MIN_CHARS_WITH_SLASH):
         return word
     counts = [word.count(char) for char in set(word)]
     bits = -sum(count / len(word) * math.log2(count / len(word)) for count in counts)

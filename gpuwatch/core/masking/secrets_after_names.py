@@ -12,9 +12,9 @@ from typing import Final
 from gpuwatch.core.formatting.lazy_pattern import lazy
 from gpuwatch.core.formatting.safe_text import word_set
 from gpuwatch.core.masking.secret_names import (
-    LONGEST_GROUP,
-    LONGEST_NAME,
     MASK,
+    MAX_GROUP_CHARS,
+    MAX_NAME_CHARS,
     OTHER_LANGUAGES,
     WORD_AND_NUMBER,
     Strength,
@@ -80,7 +80,7 @@ _SET_BY_BLANK = lazy(
     r"|\bconfig(?:ure)?[ \t](?:--)?(?:set|add)[ \t]{1,4}$"
 )
 """Before a name: a Dockerfile, csh, Apache and fish set a variable without a sign, ``npm config set`` a setting."""
-_BEFORE_SET = 24
+_MAX_CHARS_BEFORE_SET = 24
 _IS = lazy(
     r"\s{1,3}(?:(?:(?:is|was|has been) )?(?:re)?(?:set|changed) to|is|was|ist|lautet|est|es|\u00e8|\u00e9)"
     r"\s?:?\s{1,3}(?!\s)"
@@ -190,7 +190,7 @@ def _hits(text: str) -> list[tuple[int, int]]:
 def _name_around(text: str, begins: int, ends: int, since: int) -> tuple[int, int]:
     """The name around a hint."""
     start = begins
-    lowest = max(since, start - LONGEST_NAME)
+    lowest = max(since, start - MAX_NAME_CHARS)
     while start > lowest and (text[start - 1].isalnum() or text[start - 1] in _NAME_CHARS):
         start -= 1
     if start > 0 and text[start - 1] == "\x1b":
@@ -229,7 +229,7 @@ def _values(text: str, start: int, end: int, name: str, sure: Strength) -> tuple
     if text[max(0, start - 4) : start].endswith(("<", "&lt;")) and (
         tag := _TAG.match(text, end)
     ):  # <password>x</password>
-        stop = text.find("<" if tag[0].endswith(">") else "&lt;", tag.end(), tag.end() + LONGEST_GROUP)
+        stop = text.find("<" if tag[0].endswith(">") else "&lt;", tag.end(), tag.end() + MAX_GROUP_CHARS)
         return ([(tag.end(), stop)] if stop > 0 and is_secret(sure, name, text[tag.end() : stop]) else []), end
     closing = _CLOSING.match(text, end)
     quoted = closing is not None and closing[1] is not None
@@ -238,7 +238,7 @@ def _values(text: str, start: int, end: int, name: str, sure: Strength) -> tuple
     if match := (_ASSIGN_HEADER if is_header else _ASSIGN).match(text, after):
         return _one(text, match.end(), name, sure, option=is_option)
     if quoted and text.startswith(">", after):  # <string name="api_key">x</string>
-        stop = text.find("<", after, after + LONGEST_GROUP)
+        stop = text.find("<", after, after + MAX_GROUP_CHARS)
         return ([(after + 1, stop)] if stop > 0 and is_secret(sure, name, text[after + 1 : stop]) else []), after
     if sure >= Strength.FIRM and text.startswith(":", after) and (match := _LIST_BELOW.match(text, after)):
         return _items(text, match, _ITEM_BELOW, name, sure)
@@ -285,7 +285,11 @@ def _values(text: str, start: int, end: int, name: str, sure: Strength) -> tuple
         return [], match.end()
     if not quoted and (match := _TUPLE.match(text, end)):
         return _literals(text, match.end())
-    if sure >= Strength.FIRM and not quoted and _SET_BY_BLANK.search(text, max(0, start - _BEFORE_SET), start):
+    if (
+        sure >= Strength.FIRM
+        and not quoted
+        and _SET_BY_BLANK.search(text, max(0, start - _MAX_CHARS_BEFORE_SET), start)
+    ):
         return _set(text, start, end, name, sure)
     if sure is Strength.STRONG and (match := _BLANK.match(text, end)):
         # "login mia password x", "setenv LAB_PASSWORD x"
@@ -423,8 +427,10 @@ def _is_word(text: str, call: re.Match[str]) -> bool:
     if call[0][-1] == "[" and looks_secret(call[0][:-1]):
         return True
     closing = {"(": ")", "[": "]", "{": "}"}[call[0][-1]]
-    line = text.find("\n", call.end(), call.end() + LONGEST_GROUP)
-    return text.find(closing, call.end(), line if line >= 0 else call.end() + LONGEST_GROUP) < 0 and call[0][:-1] != ""
+    line = text.find("\n", call.end(), call.end() + MAX_GROUP_CHARS)
+    return (
+        text.find(closing, call.end(), line if line >= 0 else call.end() + MAX_GROUP_CHARS) < 0 and call[0][:-1] != ""
+    )
 
 
 def _argument(text: str, at: int, name: str, sure: Strength) -> tuple[_Spans, int]:
@@ -448,7 +454,7 @@ def _argument(text: str, at: int, name: str, sure: Strength) -> tuple[_Spans, in
 
 def _literals(text: str, at: int) -> tuple[_Spans, int]:
     """Literals that look like secrets in the call, list or right-hand side at ``at``."""
-    limit = min(len(text), at + LONGEST_GROUP)
+    limit = min(len(text), at + MAX_GROUP_CHARS)
     line = text.find("\n", at, limit)
     limit = limit if line < 0 else line
     spans: _Spans = []

@@ -133,7 +133,7 @@ def _programs_options() -> dict[str, tuple[re.Pattern[str], ...]]:
 
 _ENDS = lazy(r"\n|\||&&|;\s")
 _PROGRAM_NAME: Final = lazy(r"[\w.-]+")
-_LONGEST: Final = 4000
+_MAX_COMMAND_CHARS: Final = 4000
 """Characters of one command line: a program's options end within them."""
 
 
@@ -145,7 +145,7 @@ def without_program_passwords(text: str) -> str:
     spans: set[tuple[int, int]] = set()
     for number, (start, name) in enumerate(hits):
         begin = start + len(name)
-        limit = min(len(text), begin + _LONGEST)
+        limit = min(len(text), begin + _MAX_COMMAND_CHARS)
         if number + 1 < len(hits):
             limit = min(limit, hits[number + 1][0])
         end = _ENDS.search(text, begin, limit)
@@ -182,9 +182,9 @@ def _programs(text: str) -> list[tuple[int, str]]:
 
 
 _HINTS: Final = ("passw", "pwd", "token", "secret", "key", "credential")
-_WIDEST: Final = 400
+_MAX_TABLE_LINE_CHARS: Final = 400
 """Characters of the longest line of a table that is examined."""
-_LEAST_TOKEN: Final = 16
+_MIN_TOKEN_CHARS: Final = 16
 """Characters of a token: tables of a tokenizer have a column ``token``, too."""
 _CELLS: Final = tuple(
     map(lazy, (r"[^|\u2502\u2503\u2551]+", r"[^\t]+", r"\"[^\"]*+\"|[^,]+", r"\"[^\"]*+\"|[^;]+", r"\S+(?: \S+)*+"))
@@ -202,7 +202,7 @@ def without_columns(text: str) -> str:
     lines = text.split("\n")
     until = 0
     for number, line in enumerate(lines[:-1]):
-        if number < until or len(line) > _WIDEST or not any(hint in line.lower() for hint in _HINTS):
+        if number < until or len(line) > _MAX_TABLE_LINE_CHARS or not any(hint in line.lower() for hint in _HINTS):
             continue
         for cell in _CELLS:
             if columns := _secret_columns(line, cell):
@@ -242,7 +242,7 @@ def _mask_below(lines: list[str], at: int, columns: dict[int, str], cell: re.Pat
                 begin, end = row[place]
                 value = lines[number][begin:end]
                 sure = strength(name)
-                long = sure is Strength.STRONG or len(value) >= _LEAST_TOKEN
+                long = sure is Strength.STRONG or len(value) >= _MIN_TOKEN_CHARS
                 chosen = sure is Strength.STRONG and WORD_AND_NUMBER.fullmatch(value)
                 if long and " " not in value and (chosen or looks_secret(value)) and is_secret(sure, name, value):
                     lines[number] = lines[number][:begin] + MASK + lines[number][end:]

@@ -22,8 +22,10 @@ class AccountedProcess(msgspec.Struct, frozen=True, kw_only=True):
 
     def is_of(self, pid: int, create_time: float | None) -> bool:
         """Whether it can be this process: a pid is used again."""
-        return self.pid == pid and (create_time is None or self.started_at >= create_time - SLACK)
+        return self.pid == pid and (
+            create_time is None or self.started_at >= create_time - MAX_CLOCK_DIFFERENCE_SECONDS
+        )
 
 
-SLACK = 2.0
+MAX_CLOCK_DIFFERENCE_SECONDS = 2.0
 """Seconds by which the clocks of the driver and of the kernel may differ."""

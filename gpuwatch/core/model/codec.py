@@ -33,7 +33,7 @@ from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import IDLE_SECONDS, IDLE_SINCE, RUN_SECONDS, Process, Snapshot
 from gpuwatch.core.model.trials import Experiment
 from gpuwatch.core.model.usage import Usage
-from gpuwatch.core.model.validation import MOST_VALUES, Inconsistent, check
+from gpuwatch.core.model.validation import MAX_VALUES, Inconsistent, check
 
 Document = Snapshot | Run | Comparison | Explanation | Doctor | Diagnostic | Experiment | Usage | Period | Diff
 
@@ -71,7 +71,7 @@ EMBED_BEGIN, EMBED_END = '<script type="application/json" id="gpuwatch-document"
 """Around the document in an HTML report. No ``<`` is inside, and the page escapes its own, so each is there once."""
 _LONG_NUMBER = re.compile(rb"[0-9]{19}")
 _PAGE = b"<!doctype html"
-_QUOTED = 300
+_MAX_QUOTED_CHARS = 300
 """Characters shown of a decoder's message, which may quote the document."""
 
 _MARKS = (
@@ -234,15 +234,15 @@ def from_json(raw: bytes) -> Document:
         raise NotADocument("it is empty")
     if start and not start.startswith(b"{") and b"\0" not in raw:
         raise NotADocument("it is other text", is_text=True)
-    if raw.count(b",") + raw.count(b"[") + raw.count(b"{") > MOST_VALUES:
-        raise NotADocument(f"it has more than {MOST_VALUES:,} values")
+    if raw.count(b",") + raw.count(b"[") + raw.count(b"{") > MAX_VALUES:
+        raise NotADocument(f"it has more than {MAX_VALUES:,} values")
     try:
         document = _decoder.decode(raw)
         check(document, numbers=_LONG_NUMBER.search(raw) is not None)
     except RecursionError:
         raise NotADocument(reader_limits.DOCUMENT.too_deep) from None
     except (msgspec.MsgspecError, UnicodeDecodeError, Inconsistent) as error:
-        raise NotADocument(_newer(raw) or printable(str(error)[:_QUOTED])) from error
+        raise NotADocument(_newer(raw) or printable(str(error)[:_MAX_QUOTED_CHARS])) from error
     return _with_snapshot(document, _times_read)
 
 

@@ -33,7 +33,7 @@ class Unit(enum.StrEnum):
 
 
 _PETA = 1e15
-_FEW = (0, 1e6)
+_COUNT_BOUNDS = (0, 1e6)
 """What a GPU has thousands of at most."""
 _BOUNDS = {
     Unit.PERCENT: (0, 101),  # averages round up a little
@@ -390,17 +390,17 @@ METRICS: tuple[MetricSpec, ...] = (
     MetricSpec("ecc.sram_threshold_exceeded", "SRAM error threshold exceeded", "SRAMTH", Unit.NAME, Lane.SLOW,
         "nvmlDeviceGetSramEccErrorStatus", pick="[2]", names=_YES),
     _count("remapped_rows.correctable", "Memory rows remapped for correctable errors", "RMCOR",
-        "nvmlDeviceGetRemappedRows", pick="[0]", within=_FEW),
+        "nvmlDeviceGetRemappedRows", pick="[0]", within=_COUNT_BOUNDS),
     _count("remapped_rows.uncorrectable", "Memory rows remapped for uncorrectable errors", "RMUNC",
-        "nvmlDeviceGetRemappedRows", pick="[1]", within=_FEW),
+        "nvmlDeviceGetRemappedRows", pick="[1]", within=_COUNT_BOUNDS),
     MetricSpec("remapped_rows.pending", "Row remapping pending (needs a reset)", "RMPEND", Unit.NAME, Lane.SLOW,
         "nvmlDeviceGetRemappedRows", pick="[2]", names=_YES),
     MetricSpec("remapped_rows.failure", "Row remapping failed", "RMFAIL", Unit.NAME, Lane.SLOW,
         "nvmlDeviceGetRemappedRows", pick="[3]", names=_YES),
     _field("retired_pages.single_bit", "Memory pages retired for single-bit errors", "RPSBE", Unit.COUNT, Lane.SLOW,
-        "NVML_FI_DEV_RETIRED_SBE", counter=True, within=_FEW),
+        "NVML_FI_DEV_RETIRED_SBE", counter=True, within=_COUNT_BOUNDS),
     _field("retired_pages.double_bit", "Memory pages retired for double-bit errors", "RPDBE", Unit.COUNT, Lane.SLOW,
-        "NVML_FI_DEV_RETIRED_DBE", counter=True, within=_FEW),
+        "NVML_FI_DEV_RETIRED_DBE", counter=True, within=_COUNT_BOUNDS),
     _field("retired_pages.pending", "Page retirement pending (needs a reboot)", "RPPEND", Unit.NAME, Lane.SLOW,
         "NVML_FI_DEV_RETIRED_PENDING", names=_YES),
     _field("health.recovery_action", "Recovery action", "RECOV", Unit.NAME, Lane.SLOW,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-IDLE = 1.0
+MAX_IDLE_PERCENT = 1.0
 """Utilization in percent up to which a GPU counts as idle."""
 
 
@@ -13,9 +13,9 @@ def is_idle(busy: float | None, own: float | None, *, only_others: bool, alone: 
     ``only_others``: the driver has samples of other processes that compute there, and none of this one.
     ``alone``: no other process is on the GPU.
     """
-    if own is not None and own > IDLE:
+    if own is not None and own > MAX_IDLE_PERCENT:
         return False  # also where the GPU rests at this moment: its utilization is that of a shorter time
-    if busy is not None and busy <= IDLE:
+    if busy is not None and busy <= MAX_IDLE_PERCENT:
         return True
     if own is not None:
         return own <= 0

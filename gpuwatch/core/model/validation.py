@@ -14,14 +14,14 @@ from msgspec import inspect
 from gpuwatch.core import reader_limits
 from gpuwatch.core.model.comparison import Comparison
 
-MOST_VALUES = 2_000_000
+MAX_VALUES = 2_000_000
 """Maximum number of values and commas: memory use grows with them."""
-MOST_TEXT = 1 << 20
+MAX_TEXT_CHARS = 1 << 20
 """Maximum characters of one text."""
 _YEARS = range(1970, 9000)
-_LEAST, _MOST = -(2**63), 2**64
+_MIN_INTEGER, _MAX_INTEGER = -(2**63), 2**64
 """Range of NVML's and the frameworks' integers; msgspec reads larger ones but cannot write them."""
-_MOST_SECONDS = 1e10
+_MAX_SECONDS = 1e10
 """Three hundred years; longer spans overflow."""
 
 
@@ -39,8 +39,8 @@ def check(document: msgspec.Struct, *, numbers: bool = True) -> None:
 
 def _check(value: Any, depth: int, numbers: bool) -> None:
     if isinstance(value, str):
-        if len(value) > MOST_TEXT:
-            raise Inconsistent(f"it has a text of more than {MOST_TEXT:,} characters")
+        if len(value) > MAX_TEXT_CHARS:
+            raise Inconsistent(f"it has a text of more than {MAX_TEXT_CHARS:,} characters")
         return
     if isinstance(value, datetime.datetime):
         if value.tzinfo is None or value.year not in _YEARS:
@@ -48,7 +48,7 @@ def _check(value: Any, depth: int, numbers: bool) -> None:
             raise Inconsistent(f"{value.isoformat()} is not a time with a zone in the years {years}")
         return
     if isinstance(value, (int, float)):
-        if not _LEAST <= value < _MOST and not isinstance(value, float):
+        if not _MIN_INTEGER <= value < _MAX_INTEGER and not isinstance(value, float):
             raise Inconsistent("it has a whole number of more than 64 bits")
         return
     if value is None:
@@ -59,7 +59,7 @@ def _check(value: Any, depth: int, numbers: bool) -> None:
         fields, times = _fields(type(value), numbers)
         for name in times:
             seconds = getattr(value, name)
-            if isinstance(seconds, (int, float)) and abs(seconds) > _MOST_SECONDS:
+            if isinstance(seconds, (int, float)) and abs(seconds) > _MAX_SECONDS:
                 raise Inconsistent(f"{name} is {seconds:g}: not a valid time span")
         for name in fields:
             _check(getattr(value, name), depth + 1, numbers)

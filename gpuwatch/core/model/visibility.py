@@ -26,7 +26,7 @@ _LEADING = re.compile(r"[+]?([0-9]{1,9})")
 _PLAIN = re.compile(r"[+]?[0-9]+")
 _SEVERAL = re.compile(r"[0-9]+(?:[ ;:|/][ ]*[0-9]+)+")
 _RANGE = re.compile(r"([0-9]{1,3}) ?(?:-|\.\.) ?([0-9]{1,3})")
-_MOST = 16
+_MAX_RANGE_LENGTH = 16
 _MIXED = "cards differ and CUDA_DEVICE_ORDER is not PCI_BUS_ID"
 _INSTANCES = "it lists a MIG instance"
 
@@ -172,5 +172,5 @@ def _mapped(chosen: Sequence[Device]) -> tuple[Mapped, ...]:
 def _meant(entry: str) -> str:
     if span := _RANGE.fullmatch(entry):
         first, last = int(span[1]), int(span[2])
-        return ",".join(map(str, range(first, last + 1))) if first < last < first + _MOST else ""
+        return ",".join(map(str, range(first, last + 1))) if first < last < first + _MAX_RANGE_LENGTH else ""
     return ",".join(re.findall("[0-9]+", entry)) if _SEVERAL.fullmatch(entry) else ""

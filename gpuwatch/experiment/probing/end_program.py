@@ -10,11 +10,11 @@ from gpuwatch.experiment.probing.guard_reports import GuardReports
 from gpuwatch.experiment.probing.guarded_program import GuardedProgram
 from gpuwatch.experiment.probing.watched_processes import WatchedProcesses
 
-AFTER_SIGINT, AFTER_SIGTERM, AFTER_SIGKILL = 5.0, 2.0, 2.0
+SIGINT_SECONDS, SIGTERM_SECONDS, SIGKILL_SECONDS = 5.0, 2.0, 2.0
 """Seconds that a program of ``gpuwatch try`` has after each signal before the next one is sent."""
-AFTER_SIGINT_RECORDING = 20.0
+SIGINT_WITH_RECORDING_SECONDS = 20.0
 """Seconds that it has after SIGINT if it writes a recording of its memory then."""
-_REST = 4.0
+_GUARD_SECONDS = 4.0
 """Seconds to wait until the guard has ended what the program left behind: it sends SIGKILL after half of them."""
 
 
@@ -37,9 +37,9 @@ class Ending:
         """
         recording = self._guarded.options.memory
         steps: tuple[tuple[EndedBy, str, float], ...] = (
-            ("SIGINT", "interrupt", AFTER_SIGINT_RECORDING if recording else AFTER_SIGINT),
-            ("SIGTERM", f"group {int(signal.SIGTERM)}", AFTER_SIGTERM),
-            ("SIGKILL", f"group {int(signal.SIGKILL)}", AFTER_SIGKILL),
+            ("SIGINT", "interrupt", SIGINT_WITH_RECORDING_SECONDS if recording else SIGINT_SECONDS),
+            ("SIGTERM", f"group {int(signal.SIGTERM)}", SIGTERM_SECONDS),
+            ("SIGKILL", f"group {int(signal.SIGKILL)}", SIGKILL_SECONDS),
         )
         took: EndedBy = "SIGINT"
         for name, command, seconds in steps:
@@ -69,6 +69,6 @@ class Ending:
     def end_left_behind(self) -> None:
         """Has the guard end everything that still runs."""
         self._guarded.tell("end")
-        until = time.monotonic() + _REST
+        until = time.monotonic() + _GUARD_SECONDS
         while not self._reports.all_over and time.monotonic() < until:
             self._guarded.streams.drain(0.05)

@@ -14,10 +14,10 @@ from gpuwatch.experiment.probing.memory_recorder_files import MemoryRecords
 from gpuwatch.experiment.probing.placed_ops import PlacedOps
 from gpuwatch.explain.logs.line_text import in_words
 
-_MOST = 100
-_MOST_TIMES = 20_000
+_MAX_ENTRIES = 100
+_MAX_TIMES = 20_000
 """Limits for lists, so that a process that sends too much cannot fill memory."""
-_MOST_STEPS = 1000
+_MAX_STEPS = 1000
 """Latest steps of which it is kept when they were made."""
 
 
@@ -102,7 +102,7 @@ class EventState:
         self._holds: dict[str, int] = {}
         self.applied: Applied | None = None
         self.steps = StepCount()
-        self.timed_steps: deque[TimedSteps] = deque(maxlen=_MOST_STEPS)
+        self.timed_steps: deque[TimedSteps] = deque(maxlen=_MAX_STEPS)
         """The latest steps."""
         self.timed_kind = ""
         """What these are: ``batches of Keras``."""
@@ -135,7 +135,7 @@ class EventState:
 
     def problem(self, text: str) -> None:
         """Notes something that could not be observed."""
-        if len(self.problems) < _MOST and text not in self.problems:
+        if len(self.problems) < _MAX_ENTRIES and text not in self.problems:
             self.problems.append(text)
 
     def _take(self, event: Event) -> None:
@@ -176,7 +176,7 @@ class EventState:
                 self.throughput = msgspec.convert(data, Throughput)
                 self.phase_ends["steps"] = event.t
             case "error":
-                if len(self.errors) < _MOST:
+                if len(self.errors) < _MAX_ENTRIES:
                     error = msgspec.convert(data, RunError)
                     self.errors.append(msgspec.structs.replace(error, message=in_words(error.message)))
             case "worker":
@@ -187,7 +187,7 @@ class EventState:
                 if name.startswith("cuda:") and isinstance(value, dict):
                     self.mappings[name] = described_device(name, int(name.partition(":")[2]), value)
             case "limit":
-                if len(self.limits) < _MOST:
+                if len(self.limits) < _MAX_ENTRIES:
                     self.limits.append(str(data["text"]))
             case "steps":
                 self._steps(data, event.t)
@@ -198,7 +198,7 @@ class EventState:
             case "standing":
                 self.standstill = None if data["since"] is None else _standstill(data)
             case "child_killed":
-                if len(self.killed) < _MOST:
+                if len(self.killed) < _MAX_ENTRIES:
                     self.killed.append(msgspec.convert(data, KilledChild))
             case "note":
                 self.problem(str(data.get("text", "")))
@@ -212,7 +212,7 @@ class EventState:
             case "quiet":
                 self.quiet = True
             case "child":
-                if len(self.children) < _MOST:
+                if len(self.children) < _MAX_ENTRIES:
                     self.children[int(data["pid"])] = int(data["code"])
             case "memory_begin" | "memory_file" | "memory_note" | "memory_names" | "memory_end":
                 self.memory_records.take(event.kind, data)
@@ -228,7 +228,7 @@ class EventState:
         validations = data.get("validations")
         self.steps.validations = None if validations is None else int(validations)
         times = msgspec.convert(data["times"], list[float])
-        self.steps.times += times[: _MOST_TIMES - len(self.steps.times)]
+        self.steps.times += times[: _MAX_TIMES - len(self.steps.times)]
 
     def _timed(self, counted: str, times: list[TimedSteps]) -> None:
         if counted != self.timed_kind:

@@ -21,8 +21,8 @@ from pathlib import Path
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.experiment.probing.probe_scripts import probe_folder
 
-_LARGEST = 1 << 16
-_BETWEEN = 0.1
+_MAX_REQUEST_BYTES = 1 << 16
+_POLL_SECONDS = 0.1
 
 
 class ForkServerLost(GpuwatchError):
@@ -85,7 +85,7 @@ class ForkServer:
     def _first_word(self, deadline: float, between: Callable[[], None] | None) -> dict[str, object] | None:
         until = time.monotonic() + deadline
         while (left := until - time.monotonic()) > 0:
-            message = self.receive(min(_BETWEEN, left))
+            message = self.receive(min(_POLL_SECONDS, left))
             if message is not None:
                 return message
             if between is not None:
@@ -111,7 +111,7 @@ class ForkServer:
         if not select.select([self._control], [], [], timeout)[0]:
             return None
         try:
-            data = self._control.recv(_LARGEST)
+            data = self._control.recv(_MAX_REQUEST_BYTES)
         except OSError as error:
             raise ForkServerLost(f"the fork server is gone: {error.strerror}") from error
         if not data:

@@ -57,9 +57,9 @@ for distribution in (name, name + "-cpu", name + "_cpu"):
         pass
 print(json.dumps({"version": version, "gpu_build": gpu, "cuda_version": cuda if gpu else None}))
 """
-_LONGEST = 160
+_MAX_OUTPUT_CHARS = 160
 """Characters shown of the output of a program that is not a usable Python."""
-_PATIENCE = 30
+_ANSWER_SECONDS = 30
 """Seconds an interpreter has to answer: a cold network drive takes ten."""
 _PYTHON = re.compile(r"python[\d.]*")
 _PACKAGE = {"tensorflow": "TensorFlow", "torch": "PyTorch"}
@@ -184,7 +184,7 @@ def _look(python: str, framework: str) -> Interpreter | str:
         # -I would drop PYTHONPATH and the user's site-packages; a shell refuses -W instead of running the check.
         code, out, err = _asked([python, "-W", "ignore", "-c", _CHECK, framework])
     except subprocess.TimeoutExpired:
-        return f"it did not answer within {_PATIENCE} s"
+        return f"it did not answer within {_ANSWER_SECONDS} s"
     except OSError as error:
         return f"it cannot be started: {error.strerror}"
     if code == 9:
@@ -195,7 +195,7 @@ def _look(python: str, framework: str) -> Interpreter | str:
         complaint = _complaint(err)
         if "importlib" in complaint and "Traceback" not in err:
             return "it is not a Python interpreter"
-        return f"it is not a usable Python: {shorten(printable(complaint), _LONGEST) or f'exit code {code}'}"
+        return f"it is not a usable Python: {shorten(printable(complaint), _MAX_OUTPUT_CHARS) or f'exit code {code}'}"
     # Wrappers and start-up files may print lines before the answer.
     for line in reversed(out.splitlines()):
         try:
@@ -213,7 +213,7 @@ def _asked(command: Sequence[str]) -> tuple[int, str, str]:
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
     )
     try:
-        out, err = process.communicate(timeout=_PATIENCE)
+        out, err = process.communicate(timeout=_ANSWER_SECONDS)
     except BaseException:  # an interruption, too
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

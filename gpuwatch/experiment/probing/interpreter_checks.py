@@ -30,13 +30,13 @@ from gpuwatch.sim.environment import ENV_PLUGIN
 from gpuwatch.sim.machine import SimMachine
 from gpuwatch.sim.sysfs import ENV_STATE
 
-DEADLINE = 3.0
+DRIVER_SECONDS = 3.0
 """Seconds the driver has to answer."""
-START = 2.0
+INTERPRETER_START_SECONDS = 2.0
 """Seconds added for the start of an interpreter on a busy machine."""
-SEARCH_DEADLINE = 15.0
+LIBRARY_SEARCH_SECONDS = 15.0
 """Seconds to open every library: a cold disk is slow, and cuBLAS alone has 500 MB."""
-FRAMEWORK_DEADLINE = 60.0
+FRAMEWORK_SECONDS = 60.0
 """Seconds to import the framework, start its devices and run one op on each."""
 _SCRIPT = "_gpuwatch_environment.py"
 _CONFIG = "doctor"
@@ -57,7 +57,7 @@ def ask_driver(environment: Mapping[str, str]) -> DriverAnswer:
         elif event.kind == "answer":
             heard.update(event.data)
 
-    outcome, output = _run([sys.executable, "driver"], environment, DEADLINE + START, take)
+    outcome, output = _run([sys.executable, "driver"], environment, DRIVER_SECONDS + INTERPRETER_START_SECONDS, take)
     for name in ("libcuda", "nvml"):
         if name in heard:
             heard[name] = msgspec.convert(heard[name], Loaded)
@@ -65,7 +65,7 @@ def ask_driver(environment: Mapping[str, str]) -> DriverAnswer:
 
 
 def look_into(
-    interpreter: Interpreter, environment: Mapping[str, str], deadline: float = SEARCH_DEADLINE
+    interpreter: Interpreter, environment: Mapping[str, str], deadline: float = LIBRARY_SEARCH_SECONDS
 ) -> FrameworkLook:
     """Finds distributions and libraries without importing the framework."""
     found: list[Distribution] = []
@@ -145,7 +145,7 @@ def try_framework(
     )
     with ProbeProcess(launch, on_event=take, on_log=read) as process:
         builder.pid = process.pid
-        outcome = process.pump(FRAMEWORK_DEADLINE)
+        outcome = process.pump(FRAMEWORK_SECONDS)
     seconds = time.monotonic() - started
     draft = builder.finish(
         _script(interpreter.framework),

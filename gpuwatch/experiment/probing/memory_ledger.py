@@ -15,7 +15,7 @@ from gpuwatch.core.model.snapshot import Device, Snapshot
 from gpuwatch.experiment.probing.memory_timeline import larger
 from gpuwatch.sim.machine import context_bytes
 
-_MOST_HOLDINGS = 64
+_MAX_PROCESSES = 64
 """Processes kept for each device: those with the most memory."""
 
 
@@ -118,7 +118,7 @@ class MemoryLedger:
     def _holders(self, uuid: str) -> tuple[Holding, ...]:
         found = [held for (where, _), held in self._holdings.items() if where == uuid]
         found.sort(key=lambda held: (-(held.peak_bytes or 0), held.pid))
-        return tuple(found[:_MOST_HOLDINGS])
+        return tuple(found[:_MAX_PROCESSES])
 
 
 def _with_load(entry: DeviceMemory, known: DeviceMemory | None, device: Device) -> DeviceMemory:

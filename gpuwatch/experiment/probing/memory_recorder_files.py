@@ -21,9 +21,9 @@ from gpuwatch.core import reader_limits
 from gpuwatch.core.model.memory_profile import MemoryProfile
 
 _PREFIX = "gpuwatch-memory-"
-_MOST_FILES = 64
-_MOST_NAMES = 5000
-_MOST_NOTES = 20
+_MAX_FILES = 64
+_MAX_NAMES = 5000
+_MAX_NOTES = 20
 _NO_END = "the process ended without exit handlers (os._exit, a signal): what was recorded since {} was not written"
 
 
@@ -78,12 +78,12 @@ class MemoryRecords:
             case "memory_begin":
                 self._began = True
             case "memory_file":
-                if len(self._files) < _MOST_FILES:
+                if len(self._files) < _MAX_FILES:
                     self._files.append(msgspec.convert(data, _File))
             case "memory_note":
                 self.gave_way |= bool(data.get("gave_way"))
                 text = str(data["text"])
-                if len(self._notes) < _MOST_NOTES and text not in self._notes:
+                if len(self._notes) < _MAX_NOTES and text not in self._notes:
                     self._notes.append(text)
             case "memory_names":
                 self._take_names(str(data["what"]), data["entries"], first=bool(data["first"]))
@@ -93,7 +93,7 @@ class MemoryRecords:
     def _take_names(self, what: str, entries: list[Any], *, first: bool) -> None:
         checked = msgspec.convert(entries, _ENTRIES[what])
         known = [] if first else self._names[what]
-        self._names[what] = [*known, *checked][:_MOST_NAMES]
+        self._names[what] = [*known, *checked][:_MAX_NAMES]
 
     def profiles(self, pid: int) -> Iterator[MemoryProfile]:
         from gpuwatch.explain.traces.broken_recording import BrokenRecording

@@ -12,7 +12,7 @@ from gpuwatch.core.model.snapshot import Device, Snapshot
 
 N = TypeVar("N", int, float)
 
-MOST = 600
+MAX_POINTS = 600
 """Points kept; at twice as many, pairs are merged."""
 
 
@@ -37,7 +37,7 @@ class Trace:
         if self._gathered >= self._every:
             self._points.append(self._pending)
             self._pending, self._gathered = None, 0
-        if len(self._points) >= 2 * MOST:
+        if len(self._points) >= 2 * MAX_POINTS:
             pairs = zip(self._points[::2], self._points[1::2], strict=True)
             self._points = [_most(point, other) for point, other in pairs]
             self._every *= 2

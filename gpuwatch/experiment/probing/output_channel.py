@@ -20,8 +20,8 @@ from contextlib import suppress
 from pathlib import Path
 
 _PIPE_BYTES = 1 << 20
-_TAIL = 4096
-_MOST = 64 << 20
+_TAIL_BYTES = 4096
+_MAX_FILE_BYTES = 64 << 20
 """Bytes of output that are kept in a file."""
 # Output that ends in an incomplete escape sequence or UTF-8 character.
 _OPEN = re.compile(
@@ -47,7 +47,10 @@ class Channel:
         """Nobody reads our stderr any more."""
         self._tail = b""
         if file is not None:
-            self._file, self._room = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), _MOST
+            self._file, self._room = (
+                os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600),
+                _MAX_FILE_BYTES,
+            )
             self.read, self.write = os.pipe()
             self.merged = True
             return
@@ -104,7 +107,7 @@ class Channel:
             return
         self.put(chunk)
         if self.terminal:
-            self._tail = (self._tail + chunk)[-_TAIL:]
+            self._tail = (self._tail + chunk)[-_TAIL_BYTES:]
 
     def put(self, data: bytes) -> None:
         """Writes all of ``data`` to our stderr, unless nobody reads it any more."""
@@ -120,7 +123,7 @@ class Channel:
     @property
     def between(self) -> bool:
         """Whether we can write now without splitting an escape sequence or a character of the program."""
-        return _OPEN.search(self._tail[-_TAIL:]) is None
+        return _OPEN.search(self._tail[-_TAIL_BYTES:]) is None
 
     @property
     def at_line_start(self) -> bool:

@@ -11,10 +11,10 @@ from contextlib import suppress
 
 from gpuwatch.core import reader_limits
 
-CHUNK = 1 << 18
-MOST = 8 << 20
+READ_BYTES = 1 << 18
+MAX_QUEUED_BYTES = 8 << 20
 """Bytes that can be queued."""
-_SLICE = 1 << 16
+_SLICE_BYTES = 1 << 16
 # C++ log lines and exceptions: chunks with any of these are never skipped.
 _TELLING = (b".cc:", b"rror", b"emory")
 
@@ -75,10 +75,10 @@ class Backlog:
         return self._size
 
     def put(self, chunk: bytes) -> None:
-        for start in range(0, len(chunk), _SLICE):
-            self._chunks.append(chunk[start : start + _SLICE])
+        for start in range(0, len(chunk), _SLICE_BYTES):
+            self._chunks.append(chunk[start : start + _SLICE_BYTES])
         self._size += len(chunk)
-        while self._size > MOST:
+        while self._size > MAX_QUEUED_BYTES:
             oldest = self._take()
             if any(text in oldest for text in _TELLING):
                 self._feed(oldest)
@@ -150,7 +150,7 @@ class Streams:
                 continue
             take, at_end = key.data
             try:
-                chunk = os.read(key.fd, CHUNK)
+                chunk = os.read(key.fd, READ_BYTES)
             except BlockingIOError:
                 continue
             except OSError:

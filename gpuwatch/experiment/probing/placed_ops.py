@@ -16,7 +16,7 @@ from gpuwatch.core.model.run import DeviceCopy, Devices, Placement, PlacementCov
 from gpuwatch.explain.logs.line_text import device
 from gpuwatch.explain.logs.placement import most_frequent, most_frequent_copies, op_name
 
-_MOST = 4000
+_MAX_OP_KINDS = 4000
 """Kinds of op that are kept of one process."""
 
 
@@ -43,13 +43,13 @@ class PlacedOps:
             },
             Placement,
         )
-        if key in self.counts or len(self.counts) < _MOST:
+        if key in self.counts or len(self.counts) < _MAX_OP_KINDS:
             self.counts[key] = self.counts.get(key, 0) + int(data["count"])
 
     def copied(self, data: dict[str, Any]) -> None:
         """How often an input of an op was copied so far."""
         key = (str(data["op"]), int(data["input"]), device(str(data["source"])), device(str(data["destination"])))
-        if key in self.copies or len(self.copies) < _MOST:
+        if key in self.copies or len(self.copies) < _MAX_OP_KINDS:
             self.copies[key] = int(data["count"])
 
     def of_another(self, own: Devices, leading: Devices, visible: str | None) -> PlacedOps:

@@ -17,8 +17,8 @@ from gpuwatch.explain.logs.facts import LogFacts, Refusals
 _EPOCH = re.compile(r"^[IWEF]0000 00:00:(\d{9,11})\.\d+ ")
 """absl before it is initialized, as TensorFlow uses it from 2.17 on."""
 _LOCAL = re.compile(r"^(\d{4}-\d\d-\d\d [012]\d:[0-5]\d:[0-5]\d)\.\d+: [IWEF] ")
-_SLACK = 5.0
-_ZONES = 26 * 3600.0
+_MAX_EARLY_SECONDS = 5.0
+_TIME_ZONES_SECONDS = 26 * 3600.0
 """Seconds between the earliest and the latest local time on Earth: the program may have a time zone of its own."""
 _OWN = (
     *("lines", "errors", "error_frames", "frame", "last_error_line", "last_error_in", "last_error_has_traceback"),
@@ -49,14 +49,14 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
 def is_older(line: str, started: datetime.datetime) -> bool:
     """Whether a framework wrote this line before ``started``, by the line's own time."""
     if (match := _EPOCH.match(line)) is not None:
-        return int(match[1]) < started.timestamp() - _SLACK
+        return int(match[1]) < started.timestamp() - _MAX_EARLY_SECONDS
     if (match := _LOCAL.match(line)) is None:
         return False
     try:
         written = datetime.datetime.fromisoformat(match[1]).replace(tzinfo=datetime.UTC)
     except ValueError:
         return False
-    return (started - written).total_seconds() > _ZONES
+    return (started - written).total_seconds() > _TIME_ZONES_SECONDS
 
 
 def without_printed(facts: LogFacts, account: Account | None) -> LogFacts:

@@ -18,7 +18,7 @@ from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.model.run import Outcome
 from gpuwatch.experiment.probing.pipe_reader import Lines, Sink, Streams
 
-_GRACE = 2.0
+_GRACE_SECONDS = 2.0
 """Seconds between SIGTERM and SIGKILL, and to read the rest of the output after the end."""
 
 
@@ -111,7 +111,7 @@ class ProbeProcess:
                 between()
         # Read the rest; do not wait for a grandchild that keeps the pipes open.
         self._kill_group(signal.SIGKILL)
-        until = time.monotonic() + _GRACE
+        until = time.monotonic() + _GRACE_SECONDS
         while len(self._streams) and time.monotonic() < until:
             self._streams.drain(0.05)
         for lines in self._lines:
@@ -121,7 +121,7 @@ class ProbeProcess:
 
     def _terminate(self) -> None:
         self._kill_group(signal.SIGTERM)
-        until = time.monotonic() + _GRACE
+        until = time.monotonic() + _GRACE_SECONDS
         while self._process.poll() is None and time.monotonic() < until:
             self._streams.drain(0.05)
         self._kill_group(signal.SIGKILL)

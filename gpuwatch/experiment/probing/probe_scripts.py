@@ -15,11 +15,11 @@ from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.core.formatting.suggest import did_you_mean
 
 GROUPS = ("memory", "visibility", "placement", "devices", "sharing", "limits", "torch")
-SECONDS = 1.0
+MEASURED_SECONDS = 1.0
 """Of a measurement, if nothing else is asked for."""
-DEADLINE = 180.0
+DEADLINE_SECONDS = 180.0
 """Seconds after which a probe is killed; more if its measurements are long (:func:`ample_deadline`)."""
-_START = 60.0
+_START_SECONDS = 60.0
 """Those of them for its start."""
 
 
@@ -54,7 +54,7 @@ class ProbeScript(msgspec.Struct, frozen=True, kw_only=True):
 
 def ample_deadline(scripts: Iterable[ProbeScript], seconds: float) -> float:
     """The deadline in seconds that every one of these probes can keep. ``seconds``: of a measurement."""
-    return max(DEADLINE, _START + 3 * seconds * max(script.measurements for script in scripts))
+    return max(DEADLINE_SECONDS, _START_SECONDS + 3 * seconds * max(script.measurements for script in scripts))
 
 
 def probe_folder() -> Path:

@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
-_GRACE = 2.0
-_SETTLE = 0.5
+_GRACE_SECONDS = 2.0
+_CHILDREN_EXIT_SECONDS = 0.5
 """Seconds that the program's children have to exit by themselves."""
-_CHUNK = 1 << 16
+_READ_BYTES = 1 << 16
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "ksh93", "mksh", "yash", "ash", "busybox", "fish"})
 """Programs that run others in the foreground and leave Ctrl+C to them."""
 WATCHED = (
@@ -193,7 +193,7 @@ class Guard:
 
     def _left(self) -> int:
         """Number of descendants left, after a moment for helpers that exit by themselves."""
-        until = time.monotonic() + _SETTLE
+        until = time.monotonic() + _CHILDREN_EXIT_SECONDS
         while (left := len(descendants(os.getpid()))) and time.monotonic() < until:
             select.select([], [], [], 0.02)
         return left
@@ -212,7 +212,7 @@ class Guard:
     def _end_all(self) -> None:
         """SIGTERM, then after a grace period SIGKILL until nothing is left."""
         _signal_all(signal.SIGTERM)
-        until = time.monotonic() + _GRACE
+        until = time.monotonic() + _GRACE_SECONDS
         while descendants(os.getpid()):
             if time.monotonic() > until:
                 _signal_all(signal.SIGKILL)
@@ -225,7 +225,7 @@ class Guard:
             return
         os.set_blocking(self._channel, True)
         with suppress(OSError):
-            while chunk := os.read(self._channel, _CHUNK):
+            while chunk := os.read(self._channel, _READ_BYTES):
                 os.write(2, chunk)
 
 

@@ -11,7 +11,7 @@ from types import FrameType
 from gpuwatch.experiment.probing import program_guard
 from gpuwatch.experiment.probing.pipe_reader import Streams
 
-_WITNESS = 0.1
+_GUARD_REPORT_SECONDS = 0.1
 """Seconds after which a signal that the guard has not received was sent to us alone."""
 
 
@@ -54,7 +54,7 @@ class Signals:
 
     def patience(self, most: float) -> float:
         """How long the caller may block, ``most`` seconds or less."""
-        return min(most, _WITNESS / 4) if self._mine else most
+        return min(most, _GUARD_REPORT_SECONDS / 4) if self._mine else most
 
     def witnessed(self, number: int) -> None:
         """The guard received this signal too."""
@@ -65,13 +65,13 @@ class Signals:
         if not self.ready:
             return
         now = time.monotonic()
-        self._witnessed = [entry for entry in self._witnessed if now - entry[1] < 5 * _WITNESS]
+        self._witnessed = [entry for entry in self._witnessed if now - entry[1] < 5 * _GUARD_REPORT_SECONDS]
         for entry in list(self._mine):
             number, came, read = entry
             other = next((seen for seen in self._witnessed if seen[0] == number), None)
             if other is not None:
                 self._witnessed.remove(other)
-            elif now - read < _WITNESS:
+            elif now - read < _GUARD_REPORT_SECONDS:
                 continue
             self._mine.remove(entry)
             self.take(number, other is not None, came)

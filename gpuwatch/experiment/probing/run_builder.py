@@ -44,8 +44,8 @@ from gpuwatch.explain.logs.tail import Tail
 from gpuwatch.sim.limit_messages import limit_of
 from gpuwatch.sim.sysfs import ENV_STATE
 
-_MOST_HELD = 1024
-_FEW_SAMPLES = 5
+_MAX_PROCESSES = 1024
+_MAX_FEW_SAMPLES = 5
 """With more, a program that ran out of GPU memory and was never listed is one that NVML does not list."""
 _IN_USE = ("memory.used_bytes", "memory.free_bytes")
 
@@ -138,7 +138,7 @@ class RunBuilder:
             before = sizes.get(process.device_uuid, 0)
             # A probe with two workers counts as the larger one, a user's program as the sum of its processes.
             sizes[process.device_uuid] = before + amount if self._in_run is not None else max(before, amount)
-            if process.pid not in self.held and len(self.held) >= _MOST_HELD:
+            if process.pid not in self.held and len(self.held) >= _MAX_PROCESSES:
                 continue
             held = self.held.setdefault(process.pid, {})
             held[process.device_uuid] = max(held.get(process.device_uuid, 0), int(amount))
@@ -312,7 +312,7 @@ class RunBuilder:
         allocated, seen = max(self.state.allocators.values(), default=None), self._timeline.shown.process_peak
         if self._in_run is None or self._machine is None or self._machine.driver is None:
             return ""
-        refused = self._samples < _FEW_SAMPLES and any(oom.allocator not in HOST_ALLOCATORS for oom in facts.ooms)
+        refused = self._samples < _MAX_FEW_SAMPLES and any(oom.allocator not in HOST_ALLOCATORS for oom in facts.ooms)
         if allocated is None and not seen and (facts.device_map or refused):
             return f"{PEAK}no sample was taken while the program used its GPUs"
         if not seen and (self._first_sample is None or self._first_sample > seconds):

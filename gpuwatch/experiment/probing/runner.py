@@ -17,7 +17,7 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.experiment.probing.fork_server import ForkServer, ForkServerLost
 from gpuwatch.experiment.probing.interpreter import Interpreter
 from gpuwatch.experiment.probing.probe_process import ProbeProcess, launch_fresh
-from gpuwatch.experiment.probing.probe_scripts import SECONDS, ProbeScript, hooked
+from gpuwatch.experiment.probing.probe_scripts import MEASURED_SECONDS, ProbeScript, hooked
 from gpuwatch.experiment.probing.run_builder import RunBuilder, RunDraft
 from gpuwatch.experiment.probing.simulation_tier import Choice, Tier, choose_tier
 from gpuwatch.sim.environment import ENV_PLUGIN
@@ -86,7 +86,7 @@ class ProbeOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     interpreters: dict[str, Interpreter]
     """By framework."""
-    seconds: float = SECONDS
+    seconds: float = MEASURED_SECONDS
     """Time budget of the measurement, without start and warm-up."""
     size: int = 1024
     """Matrix size of ``matmul``: size x size."""

@@ -27,9 +27,9 @@ _RENAMED_SINCE = (2, 16)
 symbol that came with 2.16 (sim/csrc/plugin_rename.c). In earlier builds they would collide with the plug-in's."""
 _COMPUTING = ("mlp", "conv", "lstm")
 _IMPORT = re.compile(r"(?m)^[ \t]*(?:.*;[ \t]*)?(?:import|from)[ \t]+(?:\w+[ \t]*,[ \t]*)*(torch|tensorflow|keras)\b")
-_WORDS = 8
+_MAX_COMMAND_WORDS = 8
 """Words of a command line that are searched for the script."""
-_MOST_TEXT = 1 << 20
+_MAX_SCRIPT_CHARS = 1 << 20
 
 
 class Choice(msgspec.Struct, frozen=True):
@@ -64,12 +64,12 @@ def plugin_obstacle(command: Sequence[str]) -> str:
 def _frameworks_named(command: Sequence[str]) -> set[str]:
     """The frameworks that a program's script (a word that is a file, or the text after -c) imports."""
     texts = []
-    for before, word in zip(("", *command), command[:_WORDS], strict=False):
+    for before, word in zip(("", *command), command[:_MAX_COMMAND_WORDS], strict=False):
         if before == "-c":
             texts.append(word)
             break
         with suppress(OSError, ValueError), open(word, encoding="utf-8", errors="replace") as script:  # noqa: PTH123
-            texts.append("" if "\0" in (text := script.read(_MOST_TEXT)) else text)
+            texts.append("" if "\0" in (text := script.read(_MAX_SCRIPT_CHARS)) else text)
     found = {name for text in texts for name in _IMPORT.findall(text)}
     return {"tensorflow" if name == "keras" else name for name in found}
 

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from gpuwatch.core.model.run import Throughput
     from gpuwatch.core.model.snapshot import Snapshot
 
-_EVERY = 1.0
-_LEAST_ROWS = 8
-_LEAST_COLUMNS = 40
-_MOST_AT_ONCE = 3
+_REDRAW_SECONDS = 1.0
+_MIN_ROWS = 8
+_MIN_COLUMNS = 40
+_MAX_SHOWN_AT_ONCE = 3
 
 
 class StatusLine:
@@ -66,7 +66,7 @@ class StatusLine:
         if not self._line or self._rows or not self._foreground():
             return
         rows, columns = self._channel.size()
-        if rows < _LEAST_ROWS or columns < _LEAST_COLUMNS:
+        if rows < _MIN_ROWS or columns < _MIN_COLUMNS:
             return
         self._rows, self._columns = rows, columns
         # The line feed makes room if the cursor is in the last row; setting the region moves the cursor, so save it.
@@ -89,7 +89,7 @@ class StatusLine:
             return
         before = self._rows
         rows, columns = self._channel.size()
-        if rows < _LEAST_ROWS or columns < _LEAST_COLUMNS:
+        if rows < _MIN_ROWS or columns < _MIN_COLUMNS:
             self.end()
             return
         clear = f"\x1b[{before};1H\x1b[2K" if before < rows else ""
@@ -107,7 +107,7 @@ class StatusLine:
         """Queues new findings, most important first."""
         telling = [found for found in findings if found.severity in ("error", "warning")]
         self._warning = telling[0].title if telling else ""
-        for found in telling[:_MOST_AT_ONCE]:
+        for found in telling[:_MAX_SHOWN_AT_ONCE]:
             key = (found.id, found.device_uuid or "")
             if key in self._shown:
                 continue
@@ -120,7 +120,7 @@ class StatusLine:
         """Prints and redraws what is due; called regularly."""
         if self._speak and self._waiting and self._channel.at_line_start and self._channel.between:
             self.speak()
-        if self._line and time.monotonic() - self._drawn >= _EVERY and self._foreground():
+        if self._line and time.monotonic() - self._drawn >= _REDRAW_SECONDS and self._foreground():
             if self._rows:
                 self.draw()
             elif self._channel.at_line_start:

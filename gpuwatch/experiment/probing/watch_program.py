@@ -27,7 +27,7 @@ from gpuwatch.core.model.run import Outcome, Run
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.trials import EndedBy
 from gpuwatch.experiment.probing import program_guard
-from gpuwatch.experiment.probing.end_program import AFTER_SIGINT, Ending
+from gpuwatch.experiment.probing.end_program import SIGINT_SECONDS, Ending
 from gpuwatch.experiment.probing.end_verdict import Termination, judged, not_started
 from gpuwatch.experiment.probing.environment_settings import environment_settings
 from gpuwatch.experiment.probing.event_state import Applied, EventState, StepCount
@@ -40,20 +40,20 @@ from gpuwatch.experiment.probing.run_builder import RunBuilder, RunDraft
 from gpuwatch.experiment.probing.runner import SnapshotSource, kept_environment
 from gpuwatch.experiment.probing.watched_processes import WatchedProcesses
 
-_TICK = 0.5
-_PACE = 0.02
-_GRACE = 2.0
+_TICK_SECONDS = 0.5
+_PACE_SECONDS = 0.02
+_GRACE_SECONDS = 2.0
 """Seconds to read the output of a program that has ended, while other processes may still write."""
-_QUIET = 0.2
-_APART, _MORE = 0.1, 1.1
+_QUIET_SECONDS = 0.2
+_EXTRA_SAMPLE_SECONDS, _EXTRA_SAMPLE_GROWTH = 0.1, 1.1
 """Seconds between extra samples, and the factor by which the program's memory must have grown for the next one."""
-_YOUNG = 10.0
+_EAGER_SAVE_SECONDS = 10.0
 """Seconds for which the unfinished run is saved every second, in case it is killed early."""
-_ENDING = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT})
+_END_SIGNALS = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT})
 """Signals to us that end a trial."""
-_ASK = 0.2
+_PROCESS_POLL_SECONDS = 0.2
 """Seconds between looks for processes of the program that are starting."""
-_SAMPLE = 1.0
+_LAST_SAMPLE_SECONDS = 1.0
 """Seconds to wait for the last sample of a measured program."""
 _WATCHED = frozenset({"tensorflow", "pytorch", "jax"})
 _NOT_INSIDE = "inside the program: its Python ignores PYTHONPATH (-I, -E), or it is not a Python program"
@@ -62,7 +62,7 @@ _ONLY_OUTSIDE = "which its output names, is not watched; TensorFlow, Keras, PyTo
 _NO_MEMORY = "memory: no process of the program used a GPU through TensorFlow or PyTorch"
 _NO_PROFILE = "memory: no profile came of the GPU that the program used; why is not known"
 _JAX_MEMORY = "memory: JAX has no recorder of it; what jax.profiler.save_device_memory_profile writes, explain reads"
-_SHARE, _SHARE_YOUNG = 0.005, 0.05
+_MAX_SAVE_SHARE, _MAX_EAGER_SAVE_SHARE = 0.005, 0.05
 """Share of a core that diagnosing and saving an unfinished run may cost."""
 
 
@@ -165,7 +165,7 @@ class Watch:
         self._connect()
         self._follow(lambda: not self._asked and not (self._reports.program is not None and self._stops(stop)))
         if self._about_to_end():
-            self._ending.wait(AFTER_SIGINT)
+            self._ending.wait(SIGINT_SECONDS)
         else:
             self._sample_once_more()
         by_itself = self._reports.over
@@ -188,7 +188,7 @@ class Watch:
     def _sample_once_more(self) -> None:
         """Waits for a sample of now: a short program may have taken its memory after the last one."""
         asked = datetime.datetime.now(datetime.UTC)
-        until = time.monotonic() + _SAMPLE
+        until = time.monotonic() + _LAST_SAMPLE_SECONDS
         self._look_now()
         while self._reports.status is None and time.monotonic() < until:
             if self._latest is not None and self._latest.taken_at >= asked:
@@ -211,7 +211,7 @@ class Watch:
     def _starting(self) -> bool:
         """Whether other processes may still be starting, and have not taken their memory."""
         assert self._guarded.guard is not None
-        if time.monotonic() >= self._asked_at + _ASK:
+        if time.monotonic() >= self._asked_at + _PROCESS_POLL_SECONDS:
             self._asked_at = time.monotonic()
             self._others_start = self._processes.starting(program_guard.descendants(self._guarded.guard.pid))
         return self._others_start
@@ -223,10 +223,10 @@ class Watch:
         """Reads what the program reports and prints until it ends, or ``more`` says no after a look at it."""
         going = True
         while going and self._reports.error is None and not self._reports.over:
-            if not self._drain(0 if len(self._backlog) else self._signals.patience(_TICK)):
+            if not self._drain(0 if len(self._backlog) else self._signals.patience(_TICK_SECONDS)):
                 self._backlog.work()  # only when there is no output to pass on
             if time.monotonic() >= self._next:
-                self._next = time.monotonic() + _PACE
+                self._next = time.monotonic() + _PACE_SECONDS
                 self._signals.judge()
                 self._look()
                 going = more()
@@ -255,12 +255,12 @@ class Watch:
 
     def _finish(self) -> None:
         """Reads the rest of the output, and deals with processes that were left behind."""
-        until = time.monotonic() + _GRACE
+        until = time.monotonic() + _GRACE_SECONDS
         heard = time.monotonic()
         while self._channel.open and self._streams.reads(self._channel.read) and time.monotonic() < until:
             if self._drain(0.02):
                 heard = time.monotonic()
-            elif self._reports.left and time.monotonic() - heard > _QUIET:
+            elif self._reports.left and time.monotonic() - heard > _QUIET_SECONDS:
                 break  # a process that was left behind holds it open and is silent
         self._processes.listen_only()
         while self._drain(0, last=True):
@@ -316,7 +316,7 @@ class Watch:
         elif number == signal.SIGTSTP:
             self._pause()
         elif self._apart:
-            if number in _ENDING:
+            if number in _END_SIGNALS:
                 self._asked.append(number)
         elif self._reports.program is not None:
             self._asked.append(number)
@@ -380,11 +380,11 @@ class Watch:
             self._look_now()
             return
         mapped, allocated = self._processes.in_use()
-        more = mapped > self._mapped or allocated > _MORE * self._allocated
+        more = mapped > self._mapped or allocated > _EXTRA_SAMPLE_GROWTH * self._allocated
         if not more or time.monotonic() < self._look_after:
             return
         self._mapped, self._allocated = max(mapped, self._mapped), max(allocated, self._allocated)
-        self._look_after = time.monotonic() + _APART
+        self._look_after = time.monotonic() + _EXTRA_SAMPLE_SECONDS
         self._look_now()
 
     def _keep(self) -> None:
@@ -394,10 +394,10 @@ class Watch:
         self._status_line.findings(run.findings)
         cost = time.process_time() - began
         now = time.monotonic()
-        if now - self._started < _YOUNG:
-            pause = max(1.0, cost / _SHARE_YOUNG)
+        if now - self._started < _EAGER_SAVE_SECONDS:
+            pause = max(1.0, cost / _MAX_EAGER_SAVE_SHARE)
         else:
-            pause = max(min(60.0, max(5.0, (now - self._started) / 100)), cost / _SHARE)
+            pause = max(min(60.0, max(5.0, (now - self._started) / 100)), cost / _MAX_SAVE_SHARE)
         self._keep_at = now + pause
 
     def _draft(self, outcome: Outcome) -> RunDraft:

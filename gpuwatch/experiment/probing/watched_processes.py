@@ -30,14 +30,14 @@ from gpuwatch.explain.logs.line_text import device
 from gpuwatch.explain.logs.other_ooms import exhausted
 from gpuwatch.machine.sources.process_tree import descends, leader_of, runs_python, started
 
-_MOST = 256
-_MOST_PROFILES = 16
-_FRESH = 10.0
+_MAX_PROCESSES = 256
+_MAX_PROFILES = 16
+_CACHED_SECONDS = 10.0
 """Seconds for which an answer about a pid is cached: pids are reused."""
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
-_SLOWER, _SETTLING = 1.5, 1.0
+_SLOWER_FACTOR, _SETTLING_SECONDS = 1.5, 1.0
 """Factor and seconds by which one process of a program may be later than another with its first step."""
-_STEPPING = 6
+_MIN_STEPS_AT_WORK = 6
 """Steps by which a process has taken its memory."""
 _WROTE = re.compile(rb"[IWEF]\d{4} \d\d:\d\d:[\d.]+ +(\d+) [\w./-]+:\d+\] (.*)")
 _TELLING = (b"Created ", b"out of memory trying")
@@ -101,10 +101,10 @@ class WatchedProcesses:
     def belongs(self, pid: int) -> bool:
         now = time.monotonic()
         known = self._answers.get(pid)
-        if known is not None and now - known[1] < _FRESH:
+        if known is not None and now - known[1] < _CACHED_SECONDS:
             return known[0]
         answer = self.ancestor is not None and descends(pid, self.ancestor)
-        if len(self._answers) > 4 * _MOST:
+        if len(self._answers) > 4 * _MAX_PROCESSES:
             self._answers.clear()
         self._answers[pid] = (answer, now)
         return answer
@@ -160,7 +160,7 @@ class WatchedProcesses:
         if first is None or began is None:
             return False
         assert first.state.steps.first_at is not None
-        patience = _SLOWER * (first.state.steps.first_at - began) + _SETTLING
+        patience = _SLOWER_FACTOR * (first.state.steps.first_at - began) + _SETTLING_SECONDS
         now = time.monotonic()
         for pid in pids:
             member = self._members.get(pid)
@@ -169,7 +169,7 @@ class WatchedProcesses:
             if member is None and (not runs_python(pid) or descends(first.pid, pid)):
                 continue
             steps = member.state.steps if member is not None else None
-            if steps is not None and steps.count >= _STEPPING:
+            if steps is not None and steps.count >= _MIN_STEPS_AT_WORK:
                 continue
             since = steps.first_at if steps is not None and steps.first_at is not None else started(pid)
             if since is not None and now - since < patience:
@@ -265,7 +265,7 @@ class WatchedProcesses:
                 found.append(msgspec.structs.replace(one, program_peak_bytes=whole))
             problems += [f"memory of process {pid}: {text}" for text in records.problems()]
         found.sort(key=lambda profile: (profile.device == "host", -profile.peak_bytes))
-        return tuple(found[:_MOST_PROFILES]), tuple(problems)
+        return tuple(found[:_MAX_PROFILES]), tuple(problems)
 
     def map_of_leading(self) -> tuple[DeviceMapping, ...] | None:
         """The device map of the leading process if several have one: the log mixes them. Otherwise None."""
@@ -283,7 +283,7 @@ class WatchedProcesses:
         pids = pids or [pid for pid, member in self._members.items() if member.framework is not None]
         pids += [pid for pid in held if pid not in self._members]
         codes = {pid: code for member in self._members.values() for pid, code in member.state.children.items()}
-        return tuple(self._described(pid, held.get(pid, {}), codes.get(pid)) for pid in pids[:_MOST])
+        return tuple(self._described(pid, held.get(pid, {}), codes.get(pid)) for pid in pids[:_MAX_PROCESSES])
 
     def _described(self, pid: int, held: dict[str, int], code: int | None = None) -> RunProcess:
         member = self._members.get(pid)
@@ -312,7 +312,7 @@ class WatchedProcesses:
     def _member(self, pid: int) -> _Member | None:
         member = self._members.get(pid)
         if member is None:
-            if len(self._members) >= _MOST:
+            if len(self._members) >= _MAX_PROCESSES:
                 return None
             member = self._members[pid] = _Member(pid)
         return member
@@ -346,7 +346,7 @@ class WatchedProcesses:
         member.gone = True
         lines.close()
         connection.close()
-        if member.state.quiet and len(self._quiet) < 4 * _MOST:
+        if member.state.quiet and len(self._quiet) < 4 * _MAX_PROCESSES:
             self._quiet.add(member.pid)
         # A pool that keeps replacing its workers must not fill the list.
         told = member.worth_telling or member.state.killed or bool(member.state.placed.counts)

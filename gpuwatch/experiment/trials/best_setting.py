@@ -13,12 +13,12 @@ from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.trials import Answer, Trial
 from gpuwatch.experiment.trials.speed_comparison import apart, speed_against
 from gpuwatch.experiment.trials.step_times import step_time
-from gpuwatch.experiment.trials.trial_summary import SAME_MEMORY, Summary, recorded_profiles, summaries
+from gpuwatch.experiment.trials.trial_summary import SAME_MEMORY_SHARE, Summary, recorded_profiles, summaries
 
-_NAMES = 4
-_TRIFLE = 0.01
+_MAX_NAMES = 4
+_TRIFLING_SHARE = 0.01
 """Share of the card by which recorded peaks of the same work may differ."""
-_WHOLE = 1.02
+_MAX_PEAK_RATIO = 1.02
 """Factor by which the program's own peak may exceed the recorded one."""
 
 
@@ -122,12 +122,12 @@ def _best(passed: Sequence[Summary], *, simulated: bool) -> Summary | None:
         least, most = held[0], held[-1]
         assert least.memory is not None
         assert most.memory is not None
-        if least.memory[1] < most.memory[0] * (1 - SAME_MEMORY):
+        if least.memory[1] < most.memory[0] * (1 - SAME_MEMORY_SHARE):
             # Of those that hold as little, the one that was asked for first.
             near = [
                 summary
                 for summary in plain
-                if summary.memory and summary.memory[1] <= least.memory[1] * (1 + SAME_MEMORY)
+                if summary.memory and summary.memory[1] <= least.memory[1] * (1 + SAME_MEMORY_SHARE)
             ]
             return near[0]
     timed = [summary for summary in plain if summary.step_time is not None]
@@ -146,10 +146,10 @@ def _better(best: Summary, base: Summary, *, simulated: bool) -> str:
     mine, other = best.memory, base.memory
     if mine is None or other is None:
         return f"{best.name}: {work}"
-    if mine[1] < other[0] * (1 - SAME_MEMORY):
+    if mine[1] < other[0] * (1 - SAME_MEMORY_SHARE):
         where = f" ({base.name})" if base.name != "default" else ""
         return f"{best.name}: {work} in {size(mine[1])} instead of {size(other[1])}{where}"
-    if mine[0] > other[1] * (1 + SAME_MEMORY):
+    if mine[0] > other[1] * (1 + SAME_MEMORY_SHARE):
         return f"{best.name}: {work}, but {size(mine[1])} instead of {size(other[1])}"
     return f"{best.name}: {work}, in the same memory ({size(mine[1])})"
 
@@ -158,8 +158,8 @@ def _each_value(passed: Sequence[Summary], *, simulated: bool) -> str:
     """What each value took: with another value, such as a batch size, a step does other work."""
     told = []
     amounts = [summary.memory[1] for summary in passed if summary.memory is not None]
-    same = len(amounts) == len(passed) and max(amounts) <= min(amounts) * (1 + SAME_MEMORY)
-    for summary in passed[:_NAMES]:
+    same = len(amounts) == len(passed) and max(amounts) <= min(amounts) * (1 + SAME_MEMORY_SHARE)
+    for summary in passed[:_MAX_NAMES]:
         facts = []
         peak = summary.allocator_peak
         if summary.memory is not None:
@@ -171,7 +171,7 @@ def _each_value(passed: Sequence[Summary], *, simulated: bool) -> str:
         if not simulated and all(trial.ended_by == "the program" for trial in summary.trials if trial.run):
             facts += _took(summary)
         told.append(f"{summary.name}: {', '.join(facts) or 'it ran'}")
-    rest = len(passed) - _NAMES
+    rest = len(passed) - _MAX_NAMES
     if rest > 0:
         told.append(f"and {rest} more")
     timed = not simulated and any(summary.step_time is not None for summary in passed)
@@ -206,7 +206,9 @@ def _no_winner(passed: Sequence[Summary], best: Summary | None, *, simulated: bo
         work = speed_against(base.step_time, worst.step_time, simulated=simulated) or _work(base, worst)
         return f"{base.name} holds least: {work} in {size(base.memory[1])}, {worst.name} in {size(worst.memory[1])}"
     amounts = [summary.memory for summary in passed if summary.memory is not None]
-    same = len(amounts) == len(passed) and max(a[1] for a in amounts) <= min(a[0] for a in amounts) * (1 + SAME_MEMORY)
+    same = len(amounts) == len(passed) and max(a[1] for a in amounts) <= min(a[0] for a in amounts) * (
+        1 + SAME_MEMORY_SHARE
+    )
     held = f"the same memory ({size(amounts[0][1])})" if same else ""
     if simulated:
         return f"{names}: {held or 'no memory to compare'}; no speeds to compare on simulated GPUs"
@@ -218,7 +220,7 @@ def _no_winner(passed: Sequence[Summary], best: Summary | None, *, simulated: bo
             for summary in passed[1:]
             if summary.step_time is not None and apart(summary.step_time, timed[0])
         ]
-        return f"{base.name} is best: {', '.join(slower[:_NAMES])}{f', with {held}' if held else ''}"
+        return f"{base.name} is best: {', '.join(slower[:_MAX_NAMES])}{f', with {held}' if held else ''}"
     speeds = {speed_against(summary.step_time, base.step_time, simulated=False) for summary in passed[1:]}
     speed = speeds.pop() if len(speeds) == 1 else "speeds cannot be told apart"
     found = ", ".join(dict.fromkeys(filter(None, (held, speed)))) or "nothing was measured"
@@ -241,9 +243,9 @@ def _held(trials: Sequence[Trial], passed: Sequence[Summary], best: Summary | No
     more = item.peak_bytes - base.peak_bytes
     same_program = first.trials[0].values == other.trials[0].values
     card = max((run.memory.device_total_bytes or 0 for run in first.runs), default=0)
-    if abs(more) <= SAME_MEMORY * base.peak_bytes or (same_program and abs(more) <= _TRIFLE * card):
+    if abs(more) <= SAME_MEMORY_SHARE * base.peak_bytes or (same_program and abs(more) <= _TRIFLING_SHARE * card):
         return f"; its tensors take {size(max(item.peak_bytes, base.peak_bytes))} at most" if best is not None else ""
-    if any((profile.program_peak_bytes or 0) > _WHOLE * profile.peak_bytes for profile in (base, item)):
+    if any((profile.program_peak_bytes or 0) > _MAX_PEAK_RATIO * profile.peak_bytes for profile in (base, item)):
         return ""  # the peak of one was not recorded
     changes = {
         group: (item.groups.get(group, 0) - base.groups.get(group, 0)) / more
@@ -295,7 +297,7 @@ def small(sentence: str) -> str:
 
 def listed(names: Sequence[str]) -> str:
     """``a``, ``a and b``, ``a, b, c, d and 3 more``."""
-    known, rest = list(names[:_NAMES]), len(names) - _NAMES
+    known, rest = list(names[:_MAX_NAMES]), len(names) - _MAX_NAMES
     if rest > 0:
         return f"{', '.join(known)} and {rest} more"
     return " and ".join(filter(None, (", ".join(known[:-1]), known[-1])))

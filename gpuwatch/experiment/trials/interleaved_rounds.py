@@ -18,7 +18,7 @@ from gpuwatch.experiment.trials.trial_setup import TrialSetup, of_others
 from gpuwatch.experiment.trials.trial_summary import PASSED
 from gpuwatch.experiment.trials.try_result import ExperimentResult, left_out, no_time
 
-_LEAST = 10.0
+_MIN_TRIAL_SECONDS = 10.0
 """Seconds that a trial has at least, however short the budget is."""
 
 
@@ -128,7 +128,7 @@ def _run_rounds(
                 found.trials += [left_out(other, no_time(budget)) for other in left[index:]]
                 break
             share = remaining / (len(left) - index) if number == 1 else remaining
-            deadline = max(remaining if rule.kind == "end" else share, _LEAST)
+            deadline = max(remaining if rule.kind == "end" else share, _MIN_TRIAL_SECONDS)
             began = time.monotonic()
             trial = run_trial(setup, configuration, Goal(rule, found.steps, deadline), number)
             took[configuration.name] = time.monotonic() - began
@@ -156,7 +156,7 @@ def _record(
         if first is None or first.run is None or first.run.verdict not in (*PASSED, "oom") or not _shows_setting(first):
             continue
         left = until - time.monotonic()
-        if left < _LEAST:
+        if left < _MIN_TRIAL_SECONDS:
             late.append(configuration.name)
             continue
         goal = Goal(rule, found.steps, left)

@@ -26,17 +26,17 @@ from gpuwatch.experiment.trials.trial_setup import TrialSetup
 from gpuwatch.experiment.trials.trial_summary import PASSED
 from gpuwatch.experiment.trials.try_result import ExperimentResult
 
-TWICE = 2
+CONFIRMING_RUNS = 2
 """Runs that confirm the largest value, and that the next one fails."""
-_AGAIN = 5
+_MAX_RESUMES = 5
 """Times that the search goes on after a value did not confirm it."""
-_LEAST = 10.0
+_MIN_RUN_SECONDS = 10.0
 """Seconds that a run has at least."""
 SEARCHED = Rule("steps", SIMULATED_STEPS, uncounted=UNCOUNTED_SECONDS)
 """When a run of the search ends: by then, a step has taken all the memory that it needs."""
-_FULL = 0.98
+_FULL_SHARE = 0.98
 """Share of the limit from which on an allocator hands out whole chunks, more than was asked for."""
-_FITTED = 3
+_MIN_FITTED_VALUES = 3
 """Values that a line is drawn through, at least."""
 _RANGE = re.compile(r"([A-Za-z_]\w*)=(\d{1,12})\.\.(\d{1,12})(?::(\d{1,12}))?")
 
@@ -59,7 +59,7 @@ class Span:
         """How often the program runs at most, if every value confirms what was found."""
         doubled = max(self.high // max(self.low, 1), 2).bit_length()
         halved = ((self.high - self.low) // self.step).bit_length()
-        return doubled + halved + 2 * TWICE + 1
+        return doubled + halved + 2 * CONFIRMING_RUNS + 1
 
 
 def parse_span(text: str, command: Sequence[str]) -> Span:
@@ -99,7 +99,7 @@ class Search:
     def run(self) -> None:
         """Finds the border. What ``passes`` raises ends it; what is known then stays."""
         confirming = False
-        for _ in range(_AGAIN):
+        for _ in range(_MAX_RESUMES):
             self._narrow(confirm=confirming)
             good, bad = self.border()
             if good is not None and not all(self._confirm(good)):
@@ -145,7 +145,7 @@ class Search:
         (self._confirming if confirm else self._searched).setdefault(value, []).append(passed)
 
     def _confirm(self, value: int) -> list[bool]:
-        while len(self._confirming.get(value, [])) < TWICE:
+        while len(self._confirming.get(value, [])) < CONFIRMING_RUNS:
             self._try(value, confirm=True)
         return self._confirming[value]
 
@@ -211,7 +211,7 @@ class _Runs:
             self.confirming.append(value)
         values = {self.span.name: str(value)}
         number = sum(trial.values == values for trial in self.trials) + 1
-        goal = Goal(rule, deadline=max(left, _LEAST))
+        goal = Goal(rule, deadline=max(left, _MIN_RUN_SECONDS))
         self.setup.progress.says(self.bracket())
         trial = run_trial(self.setup, Configuration(self.setting, values), goal, number, no_retry=not confirm)
         self.trials.append(trial)
@@ -280,7 +280,7 @@ def _largest(span: Span, setting: Setting, search: Search, trials: Sequence[Tria
         for number, run in runs
         if run.verdict in PASSED and (peak := run.memory.allocator_peak_bytes)
     ]
-    line = fit([(number, peak) for number, peak, limit in peaks if limit is None or peak < _FULL * limit])
+    line = fit([(number, peak) for number, peak, limit in peaks if limit is None or peak < _FULL_SHARE * limit])
     line = line or fit([(number, peak) for number, peak, _ in peaks])
     rooms = [limit - peak for number, peak, limit in peaks if number == value and limit is not None]
     limits = [limit for _, run in runs if (limit := _limit(run)) is not None]
@@ -302,7 +302,7 @@ def _largest(span: Span, setting: Setting, search: Search, trials: Sequence[Tria
 
 def fit(points: Sequence[tuple[int, int]]) -> Line | None:
     """The line of least squares through amounts of memory by value; None for fewer than 3 different values."""
-    if len({value for value, _ in points}) < _FITTED:
+    if len({value for value, _ in points}) < _MIN_FITTED_VALUES:
         return None
     slope, offset = statistics.linear_regression([value for value, _ in points], [peak for _, peak in points])
     return Line(slope, offset, max(abs(peak - slope * value - offset) for value, peak in points))
@@ -331,7 +331,7 @@ def _short(failing: int | None, runs: Sequence[tuple[int, Run]], line: Line | No
 
 
 def _sentence(span: Span, found: Largest, stopped: str) -> str:
-    times = f"{TWICE} of {TWICE}"
+    times = f"{CONFIRMING_RUNS} of {CONFIRMING_RUNS}"
     setting = f" with {found.asked}" if found.asked != "default" else ""
     unsure = f"; not confirmed: {stopped or 'runs of the same value differ'}"
     if found.value is None:

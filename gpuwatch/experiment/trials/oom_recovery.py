@@ -19,12 +19,12 @@ from gpuwatch.experiment.trials.trial_summary import PASSED
 from gpuwatch.experiment.trials.try_result import ExperimentResult, no_time
 
 RULE = "to its end, or past three times the step of the failure"
-AGAIN = 2
+VERIFYING_RUNS = 2
 """Further runs of what passed, before it is called verified."""
-_TIMES = 3
+_FAILURE_MULTIPLE = 3
 """How many times the step (or the seconds) of the failure a run must get past."""
-_LEAST_STEPS = 20
-_HEADROOM = 0.95
+_MIN_STEPS = 20
+_MAX_LIMIT_SHARE = 0.95
 """Share of the card that growth may take with a limit: the rest is for contexts and libraries."""
 _MIB = 1 << 20
 _WAYS: dict[str, tuple[str, ...]] = {
@@ -91,8 +91,8 @@ def _no_oom(trial: Trial) -> str:
 def _goal(first: Trial, took: float) -> Rule:
     """Past three times the step of the failure; in a program without counted steps, past three times its seconds."""
     if first.counted and not _several(first):
-        return Rule("steps", max(_TIMES * (first.steps or 0), _LEAST_STEPS))
-    return Rule("seconds", _TIMES * took)
+        return Rule("steps", max(_FAILURE_MULTIPLE * (first.steps or 0), _MIN_STEPS))
+    return Rule("seconds", _FAILURE_MULTIPLE * took)
 
 
 def _several(trial: Trial) -> bool:
@@ -109,7 +109,7 @@ def _ways(setup: TrialSetup, run: Run, *, share: bool) -> Iterator[Setting | Not
     names = list(_WAYS.get(framework, ()))
     total = run.memory.device_total_bytes
     if framework == "tensorflow" and total:
-        names.insert(1, f"grow-to-limit={int(_HEADROOM * total) // _MIB}MiB")
+        names.insert(1, f"grow-to-limit={int(_MAX_LIMIT_SHARE * total) // _MIB}MiB")
     if run.primary == "memory.fragmented":
         names.sort(key=lambda name: name not in ("async-allocator", "expandable-segments"))
     ways: list[Setting] = [named(name) for name in names]
@@ -164,7 +164,7 @@ def _reachable(setting: Setting, run: Run, setup: TrialSetup) -> Sequence[Device
 def _tried(setup: TrialSetup, setting: Setting, goal: Goal, trials: list[Trial]) -> Recovery:
     """Runs it once, and twice more if it passes."""
     passed = 0
-    for number in range(1, 2 + AGAIN):
+    for number in range(1, 2 + VERIFYING_RUNS):
         trial = run_trial(setup, Configuration(setting), goal, number)
         trials.append(trial)
         run = trial.run
@@ -193,11 +193,13 @@ def _answer(first: Trial, run: Run, found: ExperimentResult, best: Setting | Non
         last = found.trials[-1]
         held = last.run.memory.nvml_peak_bytes if last.run is not None and last.run.device_map else None
         amount = f" in {size(held)}" if held else ""
-        covered = f"past step {last.steps}" if last.steps else f"past {_TIMES} times the time of the failure"
+        covered = f"past step {last.steps}" if last.steps else f"past {_FAILURE_MULTIPLE} times the time of the failure"
         covered = "to its end" if last.ended_by == "the program" else covered
         results = ", but changes results" if best.changes_results else ""
-        sentence = f"{best.name} makes it pass{amount}, {covered}, verified {AGAIN} of {AGAIN}{results}; as it is, "
-        sentence += f"it runs out of memory{where}"
+        verified = f"verified {VERIFYING_RUNS} of {VERIFYING_RUNS}"
+        sentence = (
+            f"{best.name} makes it pass{amount}, {covered}, {verified}{results}; as it is, it runs out of memory{where}"
+        )
         return Answer(sentence=sentence, best=best.name, code=tuple(best.code.rstrip().splitlines()))
     once = [
         f"{recovery.name} passed {recovery.passed} of {recovery.runs} runs"

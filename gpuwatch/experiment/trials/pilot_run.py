@@ -11,7 +11,7 @@ from gpuwatch.experiment.trials.trial_plan import SIMULATED_STEPS, STEADY_SECOND
 from gpuwatch.experiment.trials.trial_settings import named
 from gpuwatch.experiment.trials.trial_setup import TrialSetup
 
-_STEPS = 10
+_PILOT_STEPS = 10
 _NO_STEPS_ON_GPU_SECONDS = 10.0
 """A run that uses a GPU and counts no step is ended after this time."""
 _NO_STEPS_SECONDS = 60.0
@@ -68,7 +68,7 @@ def run_pilot(setup: TrialSetup, budget: float) -> PilotRun:
     """Starts the program as it is and ends it after its first steps. Raises as :func:`run_trial` does."""
     began = time.monotonic()
     goal = Goal(
-        Rule("steps", min(_STEPS, SIMULATED_STEPS), uncounted=_NO_STEPS_ON_GPU_SECONDS),
+        Rule("steps", min(_PILOT_STEPS, SIMULATED_STEPS), uncounted=_NO_STEPS_ON_GPU_SECONDS),
         deadline=min(_NO_STEPS_SECONDS, budget),
     )
     trial = run_trial(setup, Configuration(named("default")), goal, 0)

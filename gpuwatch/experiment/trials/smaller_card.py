@@ -33,10 +33,10 @@ from gpuwatch.sim.machine import SimMachine
 from gpuwatch.sim.shape import MIN_MEMORY_BYTES, SimShape, parse_size
 from gpuwatch.sim.state_files import private_name
 
-CLOSE = 0.05
+CLOSE_SHARE = 0.05
 """Share by which the memory that passes may exceed the memory that fails."""
 _MIB = 1 << 20
-_MOST = 12
+_MAX_RUNS = 12
 """Runs of one bisection."""
 _NOT_COUNTED = (
     "A simulated card has neither contexts of a real size nor workspaces of cuDNN and cuBLAS: leave some hundred MiB."
@@ -218,8 +218,8 @@ class _Bisection:
         self.low, self.high = max(min(least, upper), 0), upper
         # Mostly it needs little more than its tensors.
         guess = max(int(least * 1.1) // _MIB * _MIB, smallest) if least else 0
-        for _ in range(_MOST):
-            if self.high <= max(self.low * (1 + CLOSE), smallest):
+        for _ in range(_MAX_RUNS):
+            if self.high <= max(self.low * (1 + CLOSE_SHARE), smallest):
                 break
             middle = guess if self.low < guess < self.high else (self.low + self.high) // 2 // _MIB * _MIB
             guess = 0 if middle != guess else int(guess * 1.25) // _MIB * _MIB
@@ -243,7 +243,7 @@ class _Bisection:
                 smallest = label
             self.found.fits.append(Fit(card=label, bytes=amount, fits=fits, tried=has in self.passed))
         self.found.needed = (self.low, self.high)
-        close = self.high - self.low <= self.low * CLOSE * 1.01
+        close = self.high - self.low <= self.low * CLOSE_SHARE * 1.01
         for_what = "to its end" if first.ended_by == "the program" else f"for {first.covered}"
         need = f"it needs {'' if close else 'at most '}{size(self.high)}, {for_what}"
         return f"None of the cards is large enough: {need}" if smallest is None else f"{smallest} is enough: {need}"

@@ -8,9 +8,9 @@ from gpuwatch.core.model.run import Throughput
 from gpuwatch.core.model.trials import StepTime, Trial
 from gpuwatch.experiment.trials.step_times import spread, wide
 
-DIFFERENT = 0.02
+MIN_DIFFERENCE_SHARE = 0.02
 """Speeds that differ by less are the same: no measurement is steadier."""
-_SURE = 0.10
+_MAX_HALF_WIDTH_SHARE = 0.10
 """Beyond this half-width of the interval, as a share of the time of a step, speeds that overlap are not the same."""
 
 
@@ -27,7 +27,9 @@ def unproven(throughput: Throughput, other: Throughput, *, simulated: bool) -> s
 def apart(step: StepTime, other: StepTime) -> bool:
     """Whether the intervals show that one is faster, by more than 2 %."""
     fast, slow = sorted((step, other), key=lambda time: time.median_seconds)
-    return fast.high_seconds < slow.low_seconds and slow.median_seconds > fast.median_seconds * (1 + DIFFERENT)
+    return fast.high_seconds < slow.low_seconds and slow.median_seconds > fast.median_seconds * (
+        1 + MIN_DIFFERENCE_SHARE
+    )
 
 
 def speed_against(step: StepTime | None, other: StepTime | None, *, simulated: bool) -> str:
@@ -36,7 +38,11 @@ def speed_against(step: StepTime | None, other: StepTime | None, *, simulated: b
         return ""
     if not apart(step, other):
         width = max(spread(step), spread(other), abs(other.median_seconds / step.median_seconds - 1))
-        return f"the same speed (±{max(100 * width, 1):.0f} %)" if width <= _SURE else "speeds cannot be told apart"
+        return (
+            f"the same speed (±{max(100 * width, 1):.0f} %)"
+            if width <= _MAX_HALF_WIDTH_SHARE
+            else "speeds cannot be told apart"
+        )
     ratio = other.median_seconds / step.median_seconds
     if ratio >= 2:
         return f"{ratio:.1f} times as fast"

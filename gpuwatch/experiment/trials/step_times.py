@@ -11,16 +11,16 @@ from gpuwatch.core.formatting.units import UNKNOWN, per_second
 from gpuwatch.core.model.run import Throughput
 from gpuwatch.core.model.trials import StepTime
 
-WIDE = 0.10
+WIDE_SHARE = 0.10
 """Share of the median that p10 to p90 may span; beyond, the speed is unreliable."""
 SCATTER = "▲ step times vary by more than 10 %: this speed is unreliable"
-_Z = 1.96
+_NORMAL_QUANTILE_95 = 1.96
 """Quantile of the normal distribution for 95 %."""
 _MIN_STEPS = 6
 """Fewer values have no pair of ranks that holds the median with 95 %."""
-_LONG, _WAITS, _EVEN = 2.0, 6, 0.5
+_WAIT_FACTOR, _MIN_WAITS, _MAX_MEDIAN_TO_MEAN = 2.0, 6, 0.5
 """A wait is this many times the mean; so many come again; the median is below this share of the mean then."""
-STEADY = 0.02
+STEADY_SHARE = 0.02
 """Half the interval, as a share of the median, from which on a measurement is steady."""
 
 
@@ -48,7 +48,7 @@ def wide(throughput: Throughput | None) -> bool:
     """Whether step times vary so much that the speed is unreliable."""
     if throughput is None or throughput.median_step_seconds <= 0:
         return False
-    return throughput.p90_step_seconds - throughput.p10_step_seconds > WIDE * throughput.median_step_seconds
+    return throughput.p90_step_seconds - throughput.p10_step_seconds > WIDE_SHARE * throughput.median_step_seconds
 
 
 def _with_their_waits(times: Sequence[float]) -> Sequence[float]:
@@ -57,8 +57,8 @@ def _with_their_waits(times: Sequence[float]) -> Sequence[float]:
     PyTorch's steps do, until one asks for a result (``loss.item()`` every ten steps) and waits for the work of all.
     """
     mean = statistics.fmean(times) if times else 0.0
-    waits = [number for number, seconds in enumerate(times) if seconds > _LONG * mean]
-    if len(waits) < _WAITS or statistics.median(times) >= _EVEN * mean:
+    waits = [number for number, seconds in enumerate(times) if seconds > _WAIT_FACTOR * mean]
+    if len(waits) < _MIN_WAITS or statistics.median(times) >= _MAX_MEDIAN_TO_MEAN * mean:
         return times
     return [statistics.fmean(times[before + 1 : wait + 1]) for before, wait in pairwise(waits)]
 
@@ -75,7 +75,7 @@ def median_step(times: Sequence[float]) -> StepTime | None:
     count = len(ordered)
     if count < _MIN_STEPS:
         return None
-    half = _Z * math.sqrt(count) / 2
+    half = _NORMAL_QUANTILE_95 * math.sqrt(count) / 2
     low = max(math.floor(count / 2 - half), 1)
     high = min(math.ceil(1 + count / 2 + half), count)
     middle = count // 2
@@ -87,7 +87,7 @@ def is_steady(time: StepTime | None) -> bool:
     """Whether the interval is within 2 % of the median."""
     if time is None or time.median_seconds <= 0:
         return False
-    return time.high_seconds - time.low_seconds <= 2 * STEADY * time.median_seconds
+    return time.high_seconds - time.low_seconds <= 2 * STEADY_SHARE * time.median_seconds
 
 
 def spread(time: StepTime) -> float:

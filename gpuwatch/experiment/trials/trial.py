@@ -19,24 +19,24 @@ from gpuwatch.experiment.probing.event_state import Applied, EventState, StepCou
 from gpuwatch.experiment.probing.guarded_program import GuardedProgram, Options
 from gpuwatch.experiment.probing.watch_program import Measured, Watch
 from gpuwatch.experiment.trials.step_times import is_steady, median_step
-from gpuwatch.experiment.trials.trial_plan import LEAST_SECONDS, STEADY_SECONDS, Configuration, Rule, filled_in
+from gpuwatch.experiment.trials.trial_plan import MIN_SECONDS, STEADY_SECONDS, Configuration, Rule, filled_in
 from gpuwatch.experiment.trials.trial_settings import Setting, made_by_program
 from gpuwatch.experiment.trials.trial_setup import Begun, Feed, TrialSetup
 from gpuwatch.experiment.trials.trial_summary import PASSED
 from gpuwatch.explain.diagnosis.runs.finish_run import complete
 from gpuwatch.explain.diagnosis.runs.user_program import DESPITE_OOM
 
-_PATIENCE = 3.0
+_LAST_SAMPLE_SECONDS = 3.0
 _NO_GPU = "-1"
 """CUDA_VISIBLE_DEVICES of a program that is to run on the CPU."""
-_STANDS, _LATEST = 0.5, 100
+_MIN_STANDSTILL_SECONDS, _MAX_LATEST_STEPS = 0.5, 100
 """Seconds without a step after which a program may stand still, and latest steps whose times are looked at."""
-_RETRIES = 11.0
+_TENSORFLOW_RETRY_SECONDS = 11.0
 """Seconds after which an allocation that TensorFlow retries (for 10 s) has failed, and that is known."""
-_LATER = 1.0
+_RECOVERED_SECONDS = 1.0
 """Seconds after a message that memory ran out from which on a step shows that the program goes on."""
 _WENT_ON = "It ran out of memory, handled that, and went on."
-_AGAIN = 1.1
+_STEP_GROWTH_FACTOR = 1.1
 """Factor by which the number of steps must have grown before the interval is computed again."""
 
 
@@ -115,7 +115,7 @@ class Stop:
         if not _uses_gpu(state) or not _stands(state.steps):
             return True
         since = 0.0 if state.steps.last_at is None else seconds - (time.monotonic() - state.steps.last_at)
-        return seconds >= max(self._goal.deadline, since) + _RETRIES
+        return seconds >= max(self._goal.deadline, since) + _TENSORFLOW_RETRY_SECONDS
 
     def _reached(self, seen: StepCount, seconds: float) -> bool:
         rule = self._goal.rule
@@ -135,9 +135,9 @@ class Stop:
             return lasted >= rule.amount
         if lasted >= STEADY_SECONDS:
             return True
-        if lasted < LEAST_SECONDS or seen.count < self._judge_at:
+        if lasted < MIN_SECONDS or seen.count < self._judge_at:
             return False
-        self._judge_at = int(seen.count * _AGAIN) + 1
+        self._judge_at = int(seen.count * _STEP_GROWTH_FACTOR) + 1
         return is_steady(median_step(seen.times))
 
 
@@ -149,8 +149,8 @@ def _stands(seen: StepCount) -> bool:
     """Whether no step has come for longer than a step takes; until a second report nothing else is known."""
     if seen.first_at is None or seen.last_at is None or seen.first_at == seen.last_at:
         return True
-    longest = max(*seen.times[-_LATEST:], (seen.last_at - seen.first_at) / max(seen.count - 1, 1), 0.0)
-    return time.monotonic() - seen.last_at > max(_STANDS, 3 * longest)
+    longest = max(*seen.times[-_MAX_LATEST_STEPS:], (seen.last_at - seen.first_at) / max(seen.count - 1, 1), 0.0)
+    return time.monotonic() - seen.last_at > max(_MIN_STANDSTILL_SECONDS, 3 * longest)
 
 
 def run_trial(
@@ -205,7 +205,7 @@ def run_trial(
             command = [_absolute(word) for word in command]
             for name in ("work", "tmp"):
                 (Path(fresh) / name).mkdir()
-        before = feed.fresh(_PATIENCE)
+        before = feed.fresh(_LAST_SAMPLE_SECONDS)
         with (
             GuardedProgram(command, options) as program,
             Watch(program, lambda draft: draft.run, source=feed, before=before, look=feed.sample_now) as watch,
@@ -351,7 +351,11 @@ def _went_on(stop: Stop, steps: StepCount, *, ended: bool) -> bool:
     """Whether the program handled that memory ran out, as by a smaller batch: it succeeded, or stepped on."""
     if ended:
         return False  # its exit code has told
-    later = stop.refused_at is not None and steps.last_at is not None and steps.last_at > stop.refused_at + _LATER
+    later = (
+        stop.refused_at is not None
+        and steps.last_at is not None
+        and steps.last_at > stop.refused_at + _RECOVERED_SECONDS
+    )
     return stop.why == "success" or (stop.why == "steps" and later)
 
 

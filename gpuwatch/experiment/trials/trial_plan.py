@@ -14,7 +14,7 @@ from gpuwatch.core.formatting.durations import lasted, seconds_of
 from gpuwatch.core.model.trials import named
 from gpuwatch.experiment.trials.trial_settings import Setting
 
-LEAST_SECONDS = 2.0
+MIN_SECONDS = 2.0
 """Seconds of steps before a measurement can be steady: clocks and caches settle."""
 SIMULATED_STEPS = 20
 """Steps of a run on simulated GPUs, whose speeds are not compared."""
@@ -23,10 +23,10 @@ STEADY_SECONDS = 20.0
 UNCOUNTED_SECONDS = 30.0
 """Seconds on a GPU after which a measurement ends in which no step could be counted, unless the user said when."""
 _STEPS = re.compile(r"(\d{1,9}) ?steps?")
-_LONGEST = 1e9
+_MAX_SECONDS = 1e9
 """Seconds: more, no wait of Python takes."""
 _NAME = re.compile(r"[A-Za-z_]\w*")
-_MOST = 64
+_MAX_CONFIGURATIONS = 64
 """Configurations of one experiment."""
 
 
@@ -82,7 +82,7 @@ def parse_rule(text: str) -> Rule:
         return Rule("steady", uncounted=UNCOUNTED_SECONDS) if text == "steady" else Rule("end")
     if (steps := _STEPS.fullmatch(text)) is not None and int(steps[1]):
         return Rule("steps", int(steps[1]))
-    if 0 < (seconds := seconds_of(text) or 0.0) < _LONGEST:
+    if 0 < (seconds := seconds_of(text) or 0.0) < _MAX_SECONDS:
         return Rule("seconds", seconds)
     raise UsageError(f"--stop-after {text}: not understood", hint="use 200steps, 60s, 5min, steady or end")
 
@@ -90,7 +90,7 @@ def parse_rule(text: str) -> Rule:
 def parse_time(text: str, option: str) -> float:
     """Seconds of ``90s``, ``10min``, ``1h``."""
     seconds = seconds_of(text) or 0.0
-    if not 0 < seconds < _LONGEST:
+    if not 0 < seconds < _MAX_SECONDS:
         raise UsageError(f"{option} {text}: not a time", hint="use 90s, 10min or 1h")
     return seconds
 
@@ -124,8 +124,10 @@ def check_declared(name: str, command: Sequence[str], option: str) -> None:
 def configurations(settings: Sequence[Setting], vary: Mapping[str, Sequence[str]]) -> tuple[Configuration, ...]:
     """Every setting with every combination of values."""
     rows = [dict(zip(vary, values, strict=True)) for values in itertools.product(*vary.values())]
-    if len(settings) * len(rows) > _MOST:
-        raise UsageError(f"{len(settings) * len(rows)} configurations are too many", hint=f"give at most {_MOST}")
+    if len(settings) * len(rows) > _MAX_CONFIGURATIONS:
+        raise UsageError(
+            f"{len(settings) * len(rows)} configurations are too many", hint=f"give at most {_MAX_CONFIGURATIONS}"
+        )
     return tuple(Configuration(setting, values) for setting in settings for values in rows)
 
 

@@ -22,7 +22,7 @@ from gpuwatch.experiment.trials.trial_settings import Setting
 from gpuwatch.machine.collector.live_feed import LiveFeed
 
 _SAMPLE_SECONDS = 0.2
-_PATIENCE = 5.0
+_FIRST_SAMPLE_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ def open_setup(
     progress = progress or Progress()
     with running_feed() as feed:
         folder = Path(tempfile.mkdtemp(prefix="gpuwatch-try-"))
-        machine = feed.fresh(_PATIENCE)
+        machine = feed.fresh(_FIRST_SAMPLE_SECONDS)
         try:
             yield TrialSetup(
                 tuple(command), feed, folder, machine, simulation, success=success, isolate=isolate, progress=progress
@@ -160,8 +160,8 @@ def tidy(folder: Path, trials: Sequence[Trial], kept: Callable[[Trial], bool]) -
 
 # GPUs that other programs use: nothing starts there unless the user says so
 
-_COMMAND = 60
-_NAMED = 3
+_MAX_COMMAND_CHARS = 60
+_MAX_NAMED = 3
 
 
 def of_others(setup: TrialSetup, setting: Setting) -> str:
@@ -191,11 +191,11 @@ def occupied(setup: TrialSetup, variables: Mapping[str, str]) -> str:
 def _named(processes: list[Process]) -> str:
     processes.sort(key=lambda process: -(process.number("gpu_memory_bytes") or 0))
     shown = [
-        f"{shorten(process.command or process.name or 'a process', _COMMAND)}"
+        f"{shorten(process.command or process.name or 'a process', _MAX_COMMAND_CHARS)}"
         f" ({', '.join(filter(None, (f'pid {process.pid}', process.user, _held(process))))})"
-        for process in processes[:_NAMED]
+        for process in processes[:_MAX_NAMED]
     ]
-    rest = len(processes) - _NAMED
+    rest = len(processes) - _MAX_NAMED
     return ", ".join(shown) + (f" and {rest} more" if rest > 0 else "")
 
 

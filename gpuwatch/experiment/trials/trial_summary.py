@@ -11,7 +11,7 @@ from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.trials import StepTime, Trial
 
 PASSED = ("ok", "fallback")
-SAME_MEMORY = 0.01
+SAME_MEMORY_SHARE = 0.01
 """Share by which NVML's peaks must differ to be mentioned."""
 
 

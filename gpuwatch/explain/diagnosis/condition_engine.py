@@ -41,18 +41,18 @@ from gpuwatch.explain.diagnosis.rule_registry import no_problem
 from gpuwatch.machine.history.device_events import DeviceEvents
 from gpuwatch.machine.history.machine_event import Begun, MachineEvent, onset_key
 from gpuwatch.machine.history.process_events import ProcessEvents
-from gpuwatch.machine.history.sample_gaps import UNOBSERVED, unobserved_limit
+from gpuwatch.machine.history.sample_gaps import MAX_UNOBSERVED_SECONDS, unobserved_limit
 
 if TYPE_CHECKING:
     from gpuwatch.machine.collector.feed import FeedStatus
 
-CAPACITY = 1000
+MAX_EVENTS = 1000
 """Events kept."""
-AGAIN = 5.0
+REJUDGE_SECONDS = 5.0
 """Seconds after which findings are reworded, single-sample rules rerun, and an unchanged machine is judged again."""
-PAST = 1800.0
+PAST_SECONDS = 1800.0
 """Seconds for which a past finding is listed."""
-_RESUMES = 10.0
+_RESUME_SECONDS = 10.0
 """A condition that ends without delay and returns within so many seconds is the same occurrence."""
 
 
@@ -88,7 +88,7 @@ class _SingleLooks(Condition):
     def signs(self, context: SampleContext) -> Iterator[Sign]:
         snapshot, at = context.snapshot, context.at
         state = (tuple(device.state for device in snapshot.devices), snapshot.problems, snapshot.driver is None)
-        if state != self._state or at - self._asked >= AGAIN:
+        if state != self._state or at - self._asked >= REJUDGE_SECONDS:
             self._state, self._asked = state, at
             evidence = Evidence(snapshot=snapshot)
             found = diagnose(evidence, [rule for rule in rules_for(evidence) if not rule.single_look])
@@ -103,7 +103,7 @@ class _SingleLooks(Condition):
 class Conditions:
     """Takes snapshots, and the state of their feed, in order of time."""
 
-    def __init__(self, capacity: int = CAPACITY) -> None:
+    def __init__(self, capacity: int = MAX_EVENTS) -> None:
         self.events: deque[MachineEvent] = deque(maxlen=capacity)
         """Oldest first."""
         self.count = 0
@@ -203,7 +203,7 @@ class Conditions:
         """Takes a snapshot; the events since the previous one. An older or identical one changes nothing."""
         at = snapshot.taken_at.timestamp()
         if self._came is not None and (at < self._came or (at == self._came and snapshot.unchanged(self._snapshot))):
-            if self._came - at < UNOBSERVED:
+            if self._came - at < MAX_UNOBSERVED_SECONDS:
                 return []
             self._begin()  # the clock was set back: earlier times cannot be compared
             self._memory.restart()
@@ -211,7 +211,7 @@ class Conditions:
         before, came, self._snapshot = self._snapshot, self._came, snapshot
         seconds, gap = self._step(at)
         still = not gap and snapshot.unchanged(before)
-        if still and at - self._judged < AGAIN and not self._processes.waiting:
+        if still and at - self._judged < REJUDGE_SECONDS and not self._processes.waiting:
             self._skipped += 1
             self._unjudged += seconds
             return []
@@ -264,7 +264,7 @@ class Conditions:
         found += self._lasting(conditions(), context, blind=snapshot.driver is None)
         found += came_and_went
         found += self._lasting([self._single_looks], context)
-        while self.past and at - _moment(self.past[0].until) > PAST:
+        while self.past and at - _moment(self.past[0].until) > PAST_SECONDS:
             self.past.popleft()
         self._word(snapshot, at, gap=bool(gap))
         return found
@@ -287,7 +287,7 @@ class Conditions:
             self._healthy_since, self._healthy = None, None  # a gap may have hidden a problem
         if not wrong:
             self._healthy_since = at if self._healthy_since is None else self._healthy_since
-            if self._healthy is None or at - self._healthy_worded >= AGAIN:
+            if self._healthy is None or at - self._healthy_worded >= REJUDGE_SECONDS:
                 self._healthy_worded, self._healthy = at, self._nothing_wrong(snapshot, self._healthy_since)
             now.append(self._healthy)
         found = tuple(in_order(now))
@@ -339,7 +339,7 @@ class Conditions:
         key = (f"{entry.condition.name}.began", found.id, found.device_uuid, found.pid) if found is not None else ()
         begun = self._earlier.get(key)
         first = occurrence.since + occurrence.known
-        if begun is None or first > self._earlier_until + max(occurrence.leaves, _RESUMES):
+        if begun is None or first > self._earlier_until + max(occurrence.leaves, _RESUME_SECONDS):
             return False
         del self._earlier[key]
         if begun.since < occurrence.since:
@@ -351,7 +351,7 @@ class Conditions:
         at, before, condition = context.at, entry.finding, entry.condition
         try:
             news = list(condition.news(entry.occurrence, context))
-            if news or at - entry.worded >= AGAIN:
+            if news or at - entry.worded >= REJUDGE_SECONDS:
                 entry.worded = at
                 entry.listed = condition.listed(entry.occurrence, context)
                 entry.finding = condition.finding(entry.occurrence, context)
@@ -382,7 +382,7 @@ class Conditions:
         for past in self.past:
             same = entry.finding is not None and _subject(past) == _subject(entry.finding)
             at_once = entry.occurrence.leaves <= 0 and entry.occurrence.appears <= 0
-            if same and at_once and entry.occurrence.since - _moment(past.until) < _RESUMES:
+            if same and at_once and entry.occurrence.since - _moment(past.until) < _RESUME_SECONDS:
                 self.past.remove(past)
                 entry.occurrence.since = _moment(past.since)
                 return

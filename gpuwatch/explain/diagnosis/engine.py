@@ -22,9 +22,9 @@ WORKING_MACHINE = (mig_and_containers, snapshot_rule, compute_mode)
 
 _HIDES = ("visibility.hidden", "visibility.bad-ordinal")
 _Key = tuple[str, str | None, int | None, str]
-_IN_A_TITLE = 60
+_MIN_TITLE_QUOTE_CHARS = 60
 """Characters at the beginning of a line that are in a title which quotes it, also if it is shortened."""
-_TELLING = 12
+_MIN_EQUAL_CHARS = 12
 """Characters from which equal text in two findings is the same log line."""
 _RANK = {cause: rank for rank, cause in enumerate((*ENDED_WORK, *NO_GPU))}
 _FIRST_NO_GPU = _RANK[NO_GPU[0]]
@@ -134,7 +134,7 @@ def _repeated(found: Mapping[_Key, Finding]) -> list[_Key]:
         key
         for key, item in found.items()
         if item.id in ("unknown", "program.error")
-        and any(line[:_IN_A_TITLE] in item.title for line in item.evidence[:1])
+        and any(line[:_MIN_TITLE_QUOTE_CHARS] in item.title for line in item.evidence[:1])
         and any(_within(item.evidence[:1], line) for line in named)
     ]
 
@@ -143,7 +143,7 @@ def _within(lines: Iterable[str], other: str) -> bool:
     theirs = other.partition(": ")[2].strip()
     for line in lines:
         text = line.partition(": ")[2].strip() or line.strip()
-        if len(text) >= _TELLING and (text in other or (len(theirs) >= _TELLING and theirs in text)):
+        if len(text) >= _MIN_EQUAL_CHARS and (text in other or (len(theirs) >= _MIN_EQUAL_CHARS and theirs in text)):
             return True
     return False
 

@@ -23,7 +23,7 @@ from gpuwatch.explain.logs.program_starts import LogReader, follows
 from gpuwatch.explain.logs.run_summary import without_summaries
 from gpuwatch.explain.traces.smi_q import SmiQueryReader
 
-_ENDS_ALL = 16
+_MAX_EMPTY_LINES = 16
 """Empty lines after which no message goes on."""
 
 
@@ -50,7 +50,7 @@ def explain(
             if reader.parser.starts:
                 reader.begun()
                 feed = reader.parser.feed
-        elif run < _ENDS_ALL:  # the rules for words of a log would judge what nvidia-smi only lists
+        elif run < _MAX_EMPTY_LINES:  # the rules for words of a log would judge what nvidia-smi only lists
             run += 1
             feed("")
         else:

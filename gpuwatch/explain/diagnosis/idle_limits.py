@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-STARVED = 60.0
+MAX_STARVED_PERCENT = 60.0
 """Mean utilization in percent up to which a device that waits for its input does so much of the time."""
 HELD_SHARE = 0.2
-HELD_LONG = 300.0
+LONG_HELD_SECONDS = 300.0
 """Seconds that a process holds memory idle from which it is a warning."""
-HELD_LEAST = 1 << 30
+MIN_HELD_BYTES = 1 << 30
 """Bytes. Less than this, or than :data:`HELD_SHARE` of the device, does not disturb others."""
 _FASTER_INPUT = {
     "tensorflow": "Feed it faster: map(f, num_parallel_calls=tf.data.AUTOTUNE), cache(), prefetch(tf.data.AUTOTUNE).",

@@ -28,7 +28,7 @@ _ERRORS_BEFORE = "No problem at its end, after the errors below; the log does no
 _ONLY_WARNED = "No failure in it: its last lines are warnings; the log does not say on which device the work ran"
 _FAILURE, _READ_BEFORE = named("last-lines")[:2]
 _DOUBT = "Whether it failed is not clear: near its end a line speaks of a failure"
-_BELOW = 3
+_LINES_BELOW_FAILURE = 3
 """Lines below a failure that may tell the way out."""
 _OF_WRAPPERS = ("compile", "cmake", "cmake-first", "pip-build")
 """Keys of what a tool says of a failure that the lines before it tell better."""
@@ -45,11 +45,11 @@ _SERVER_STOPPED = "The server was stopped by Ctrl+C (SIGINT); no failure in it"
 _AFTER_WORK = "Stopped by Ctrl+C (SIGINT) after its work; no failure in it"
 _OF_A_PART = (NO_GPU_NAMED, NOTHING_KNOWN, _FAILURE, _DOUBT)
 """Beginnings of titles that the rest of a log may contradict."""
-_OF_THE_END = 60
+_MAX_LINES_AFTER_INTERRUPT = 60
 """Lines that may follow the KeyboardInterrupt that ended a program: Python's, of what it ended on the way."""
-_NEAR = 10
+_NEAR_END_LINES = 10
 """Lines that may follow one that is near the end."""
-_SHOWN, _SHOWN_FAILURE, _SHOWN_ERROR = 100, 160, 70
+_MAX_SHOWN_CHARS, _MAX_FAILURE_CHARS, _MAX_ERROR_CHARS = 100, 160, 70
 """Characters of the last line in a title, of one that reports a failure, whose point may come late, of an error."""
 
 
@@ -79,15 +79,17 @@ def nothing_found(log: LogFacts, others: Iterable[Finding] = ()) -> Finding:
         for means, _ in sorted(found, key=lambda one: one[0].key in _OF_WRAPPERS)[:1]:
             shown, whole = next(line for same, line in reversed(found) if same == means), log.telling_last_line
             return _of(means, whole if shown in whole else shown)
-        title = f"{_FAILURE}: {shorten(mask_text(printable(log.telling_last_line)), _SHOWN_FAILURE)}"
-        after = [*takewhile(lambda line: line not in log.telling_last_line, log.last_lines)][-_BELOW:]
+        title = f"{_FAILURE}: {shorten(mask_text(printable(log.telling_last_line)), _MAX_FAILURE_CHARS)}"
+        after = [*takewhile(lambda line: line not in log.telling_last_line, log.last_lines)][-_LINES_BELOW_FAILURE:]
         says = way_out("\n".join((log.telling_last_line, *reversed(after))))
         kind = None if says else of_a_kind(log.telling_last_line)
         action = f"Do what the log says: {says}." if says else kind.action if kind is not None else _READ_BEFORE
         return _of(Meaning(title, action[0].upper() + action[1:]), log.telling_last_line)
     if log.failed_items:
         known = meaning(log.failed_items) or named("every-item")
-        return _of(known._replace(title=known.title.format(shorten(log.failed_items, _SHOWN))), log.failed_items)
+        return _of(
+            known._replace(title=known.title.format(shorten(log.failed_items, _MAX_SHOWN_CHARS))), log.failed_items
+        )
     for topic, known in _TOLD.items():
         worked = log.last_lines_tell in (last_lines.WORKED, last_lines.KERAS) and topic not in topics_of(log.last_line)
         if not worked and (lines := log.lines_of(topic)):
@@ -99,16 +101,16 @@ def nothing_found(log: LogFacts, others: Iterable[Finding] = ()) -> Finding:
     if log.last_lines_tell and (refused := log.lines_of("checkpoint.refused")):
         return _of(named("weights-refused"), refused[0], log.telling_last_line)
     if log.doubt:
-        title = f"{_DOUBT}: {shorten(mask_text(printable(log.doubt)), _SHOWN)}"
+        title = f"{_DOUBT}: {shorten(mask_text(printable(log.doubt)), _MAX_SHOWN_CHARS)}"
         return _of(Meaning(title, _WHAT_TELLS), log.doubt)
     names_a_gpu = _names_a_gpu(log)
     on_cpu = not names_a_gpu and _used_tensorflow(log)
     if log.last_lines_tell and not on_cpu:
         line = log.telling_last_line
-        near = log.lines_after_telling <= _NEAR and log.lines_after_telling * 3 <= log.lines
+        near = log.lines_after_telling <= _NEAR_END_LINES and log.lines_after_telling * 3 <= log.lines
         where = "last line" if log.last_line_tells else "near its end" if near else "before its last lines"
         beginning = _at_its_end(log) or "No failure in it"
-        title = f"{beginning}; {where}: {shorten(mask_text(printable(line)), _SHOWN)}"
+        title = f"{beginning}; {where}: {shorten(mask_text(printable(line)), _MAX_SHOWN_CHARS)}"
         return no_problem(title=title, evidence=(line, log.logged_error))
     if names_a_gpu:
         return no_problem()
@@ -118,7 +120,7 @@ def nothing_found(log: LogFacts, others: Iterable[Finding] = ()) -> Finding:
         if log.plain_last_line:
             beginning, action = ("No failure in it; last line", "") if log.frameworks else (_NO_FRAMEWORK, _WHAT_TELLS)
             beginning = f"{past}; last line" if (past := _at_its_end(log)) else beginning
-            title = f"{beginning}: {shorten(mask_text(printable(log.plain_last_line)), _SHOWN)}"
+            title = f"{beginning}: {shorten(mask_text(printable(log.plain_last_line)), _MAX_SHOWN_CHARS)}"
             return no_problem(
                 title=title,
                 evidence=(log.plain_last_line, log.logged_error),
@@ -148,7 +150,9 @@ def _at_its_end(log: LogFacts) -> str:
     """The claim of a log that has errors, none of them at its end; empty for one that has none."""
     if log.errors or not log.logged_error:
         return _AFTER_ERRORS if log.errors else ""
-    return f"No failure at its end, though it logged {shorten(mask_text(printable(log.logged_error)), _SHOWN_ERROR)}"
+    return (
+        f"No failure at its end, though it logged {shorten(mask_text(printable(log.logged_error)), _MAX_ERROR_CHARS)}"
+    )
 
 
 def _of(known: Meaning, *lines: str, certainty: Certainty = "likely") -> Finding:
@@ -158,7 +162,9 @@ def _of(known: Meaning, *lines: str, certainty: Certainty = "likely") -> Finding
 def _stopped(log: LogFacts) -> Finding | None:
     """The finding of a log that ends in an interrupt; None for others, and for a server, which only ends so."""
     last = log.errors[-1] if log.errors and log.errors[-1].type == "KeyboardInterrupt" else None
-    if last is not None and (log.last_error_went_on or log.lines - (log.last_error_line or 0) > _OF_THE_END):
+    if last is not None and (
+        log.last_error_went_on or log.lines - (log.last_error_line or 0) > _MAX_LINES_AFTER_INTERRUPT
+    ):
         last = None
     told = log.told_interrupt or (f"{last.type}: {last.message}".rstrip(": ") if last is not None else "")
     if not told or "server.started" in log.topics:

@@ -15,13 +15,13 @@ from gpuwatch.core.model.findings import CAUSES, NO_GPU, Finding
 from gpuwatch.explain.diagnosis.engine import in_order
 from gpuwatch.explain.diagnosis.rules.missing_gpu import NOT_WHY
 from gpuwatch.explain.diagnosis.rules.other_processes import died_of_its_own, follows_from_another
-from gpuwatch.explain.diagnosis.rules.program_errors import END, ON_PURPOSE, ends_log, line_of, names_cause
+from gpuwatch.explain.diagnosis.rules.program_errors import END_LINES, ON_PURPOSE, ends_log, line_of, names_cause
 from gpuwatch.explain.logs import reported_ends
 from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.last_lines import KERAS, WORKED, only_began
 
 _FROM_OUTSIDE = reported_ends.FROM_OUTSIDE | {reported_ends.KILLED, reported_ends.TERMINATED, reported_ends.HOST_MEMORY}
-_OOM, _FEW = "memory.oom", 2
+_OUT_OF_MEMORY, _MAX_FEW_LINES = "memory.oom", 2
 """Lines of steps after an error that may have been printed before it."""
 
 
@@ -31,11 +31,11 @@ def that_count(log: LogFacts) -> LogFacts:
     stopped = _stopped(log)
     died = stopped or died_of_its_own(log)
     outlived = log.worked_after if stopped or not follows_from_another(log) else 0
-    outlived = last if stopped and log.printed_after_error > _FEW else outlived
+    outlived = last if stopped and log.printed_after_error > _MAX_FEW_LINES else outlived
     for topic, at in log.noted_at.items():
-        if topic in log.topics and (topic.startswith("ended.") or topic == _OOM or names_cause([topic])):
+        if topic in log.topics and (topic.startswith("ended.") or topic == _OUT_OF_MEMORY or names_cause([topic])):
             warned = log.topics[topic] == log.warned.get(topic, 0)
-            own_rule = topic == _OOM and outlived >= last and _of_memory(log) and not stopped
+            own_rule = topic == _OUT_OF_MEMORY and outlived >= last and _of_memory(log) and not stopped
             if died if warned else at <= outlived and not own_rule:
                 gone.add(topic)
     if not gone:
@@ -44,7 +44,7 @@ def that_count(log: LogFacts) -> LogFacts:
         log,
         topics={topic: count for topic, count in log.topics.items() if topic not in gone},
         evidence={topic: lines for topic, lines in log.evidence.items() if topic not in gone},
-        ooms=[] if _OOM in gone else log.ooms,
+        ooms=[] if _OUT_OF_MEMORY in gone else log.ooms,
         missing_libraries=[] if "cuda.missing-library" in gone else log.missing_libraries,
         libraries_skipped=log.libraries_skipped and "cuda.libraries-skipped" not in gone,
         cudart_missing=log.cudart_missing and "cuda.cudart-missing" not in gone,
@@ -58,7 +58,7 @@ def _stopped(log: LogFacts) -> bool:
     """Whether a signal, a scheduler or a person ended the program, as the last lines tell."""
     at = log.reported_end_at if log.reported_end in _FROM_OUTSIDE else log.noted_at.get("ended.killed", 0)
     interrupted = bool(log.errors) and log.errors[-1].type in ON_PURPOSE and ends_log(log)
-    return interrupted or (at > 0 and log.lines - at <= END)
+    return interrupted or (at > 0 and log.lines - at <= END_LINES)
 
 
 def _of_memory(log: LogFacts) -> bool:
@@ -89,7 +89,7 @@ def _of_a_program_that_worked(found: Finding, log: LogFacts) -> Finding:
     if found.id not in NO_GPU or found.severity != "error" or log.last_lines_tell not in (WORKED, KERAS):
         return found
     told = [topic for topic in log.topics if names_cause([topic])]
-    went_on = log.worked_after >= (log.last_error_line or 0) or log.printed_after_error > _FEW
+    went_on = log.worked_after >= (log.last_error_line or 0) or log.printed_after_error > _MAX_FEW_LINES
     if not went_on or only_began(log.telling_last_line) or not all(topic in log.warned for topic in told):
         return found
     return replace(found, severity="warning", title=f"{found.title}; the program worked without a GPU")

@@ -17,9 +17,9 @@ from gpuwatch.core.model.run import Oom
 from gpuwatch.explain.logs.line_text import device, size_bytes, tensor_bytes
 
 MAX_OOMS = 100
-_MOST_BESIDE = 15
-_ROUNDED = 0.006  # 1.00GiB may be 1.0049
-_ALIGNMENT = 256  # BFC rounds requests up to multiples of 256 bytes
+_MAX_OTHER_OOMS = 15
+_ROUNDING_SHARE = 0.006  # 1.00GiB may be 1.0049
+_ALIGNMENT_BYTES = 256  # BFC rounds requests up to multiples of 256 bytes
 
 _HEAD = re.compile(
     r"(?:Allocator \((\S+?)\) )?[Rr]an out of memory trying to allocate "
@@ -146,7 +146,7 @@ class OomCollector:
             self._asked = match[1], requested
             return False
         if self._open is not None and self._open.writer != writer:
-            self._beside = [*self._beside[-_MOST_BESIDE:], self._open]
+            self._beside = [*self._beside[-_MAX_OTHER_OOMS:], self._open]
         else:
             self._finish()
         self._open = Draft(
@@ -191,7 +191,7 @@ class OomCollector:
             draft.chunks += count * each
             if count * each > (draft.oom.equal_blocks or 0) * (draft.oom.equal_block_bytes or 0):
                 draft.set(equal_blocks=count, equal_block_bytes=each)
-            if draft.oom.requested_bytes is not None and 0 <= each - draft.oom.requested_bytes < _ALIGNMENT:
+            if draft.oom.requested_bytes is not None and 0 <= each - draft.oom.requested_bytes < _ALIGNMENT_BYTES:
                 draft.set(alike_blocks=count)
         elif match := _TOTAL_IN_USE.search(message):
             draft.set(in_use_bytes=_exact(draft.chunks, match[1]))
@@ -359,7 +359,7 @@ def ran_out(message: str) -> bool:
 
 def _near(named: int | None, requested: int | None) -> bool:
     """Whether a size of three digits may be that of a request."""
-    return named is None or requested is None or abs(named - requested) <= max(_ALIGNMENT, requested // 100)
+    return named is None or requested is None or abs(named - requested) <= max(_ALIGNMENT_BYTES, requested // 100)
 
 
 def _exact(summed: int, reported: str) -> int | None:
@@ -367,7 +367,7 @@ def _exact(summed: int, reported: str) -> int | None:
     amount = size_bytes(reported)
     if amount is None or not summed or amount == summed:
         return amount
-    return summed if abs(summed - amount) <= amount * _ROUNDED else amount
+    return summed if abs(summed - amount) <= amount * _ROUNDING_SHARE else amount
 
 
 def requested_bytes(line: str) -> int | None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 PREFIX = "DCGM_FI_"
 _SAMPLE = re.compile(r"^(DCGM_FI_\w{1,60})\{(.{0,2000})\} (\d{1,20}(?:\.\d{1,10})?(?:e\+?\d{1,3})?)\b")
 _BUS = re.compile(r'pci_bus_id="([\da-fA-F:.]{7,20})"')
-_BLANK = 2.0**62
+_MIN_BLANK = 2.0**62
 """DCGM's "no value" is near the largest 64-bit integer."""
 _THERMAL, _POWER = 0x20 | 0x40, 0x80
 _XID = "DCGM_FI_DEV_XID_ERRORS"
@@ -27,7 +27,7 @@ _REASONS = ("DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", "DCGM_FI_DEV_CLOCKS_EVENT_REAS
 def topics_of(line: str) -> Iterator[tuple[str, str]]:
     """The topics of a sample, each with the line that shows it; an Xid is told as the kernel does."""
     sample = _SAMPLE.match(line)
-    if sample is None or (value := float(sample[3])) >= _BLANK:
+    if sample is None or (value := float(sample[3])) >= _MIN_BLANK:
         return
     yield "driver.answered", line
     if sample[1] == _XID and value:

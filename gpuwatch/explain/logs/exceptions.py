@@ -58,16 +58,16 @@ _SUMMED_UP = re.compile(r"(?:FAILED )?[\w./-]*test[\w./-]*\.py(?:::\S+)?(?: - |$
 _MEASURE = re.compile(r"[-+]?(?:\d[\d.,]*(?:e[-+]?\d+)?|nan|inf) ?%?$", re.IGNORECASE)
 """What follows the name of a quantity, such as "RootMeanSquareError: 4.1": an exception only after a traceback."""
 _NUMBER = re.compile(r"\d+")
-_MOST_PREFIX = 200
+_MAX_PREFIX_CHARS = 200
 _IPYTHON_HEAD = re.compile(
     r"(?:(?P<interrupt>KeyboardInterrupt)|(?:\w+\.)*(?P<error>\w*(?:Error|Exception))) {2,}"
     r"Traceback \(most recent call last\)"
 )
-_AFTER_FRAME = 4
+_MAX_LINES_AFTER_FRAME = 4
 """Lines from the last frame of a traceback to its exception, at most: source, marks, "[Previous line repeated"."""
 _TRACEBACK_LINES = 100
 """Lines of the traceback after "Exception ignored in", at most."""
-_MAX_LINE = 20_000
+_MAX_LINE_CHARS = 20_000
 
 
 _HEADING = re.compile(
@@ -153,21 +153,21 @@ class ExceptionFinder:
         self.open = self._in_traceback = True
         self._frames.begin()
         prefix = line[: line.find(TRACEBACK)]
-        known = not prefix.strip() or len(prefix) > _MOST_PREFIX
+        known = not prefix.strip() or len(prefix) > _MAX_PREFIX_CHARS
         self._prefix = None if known else re.compile(_NUMBER.sub(r"\\d+", re.escape(prefix)))
 
     def follow(self, line: str) -> None:
         """Takes a line, as it is, after the head of a traceback or an exception."""
         prefix = self._prefix.match(line) if self._prefix is not None else None
         rest = line[prefix.end() :] if prefix is not None else line
-        if self._untold and (text := unwrapped(undecorated(rest[:_MAX_LINE]))):
+        if self._untold and (text := unwrapped(undecorated(rest[:_MAX_LINE_CHARS]))):
             self._untold = False
             if not is_error(text):
                 self._tell(text)
                 return
         if self._headed and self._below_heading(line):
             return
-        if self._validated and self._of_validation(unwrapped(undecorated(rest[:_MAX_LINE]))):
+        if self._validated and self._of_validation(unwrapped(undecorated(rest[:_MAX_LINE_CHARS]))):
             return
         if _CONTINUES.match(rest):
             if self._in_traceback and rest.lstrip()[:1] in _OF_A_BOX:
@@ -179,9 +179,9 @@ class ExceptionFinder:
         self._in_message = False
         if self._in_traceback and ", line " not in line:
             self._in_traceback = False
-            text = unwrapped(undecorated(rest[:_MAX_LINE]))
+            text = unwrapped(undecorated(rest[:_MAX_LINE_CHARS]))
             named = _NAMED_ERROR.match(text)
-            if named is not None and not is_error(unwrapped(undecorated(line[:_MAX_LINE]))):
+            if named is not None and not is_error(unwrapped(undecorated(line[:_MAX_LINE_CHARS]))):
                 self._keep(named[1], named[2] or "")
         self.open = self._in_traceback or self._in_message or self._headed > 0
 
@@ -199,7 +199,7 @@ class ExceptionFinder:
     def _below_heading(self, line: str) -> bool:
         """Takes a line below TensorFlow's heading of a message; whether it is the message."""
         self._headed -= 1
-        text = unwrapped(undecorated(line[:_MAX_LINE]))
+        text = unwrapped(undecorated(line[:_MAX_LINE_CHARS]))
         node, self._after_node = self._after_node, text.startswith("Node: '") or text.strip() == "^"
         if (found := _ROOT.match(text)) is None and (not node or is_heading(text)):
             return False
@@ -242,7 +242,11 @@ class ExceptionFinder:
         if line.startswith(_CHAINED):
             self._chained = self._facts.last_error_has_traceback
             return True
-        if "Error" in line and (told := _RANKS_TOLD.search(line)) is not None and self._after_frame(2 * _AFTER_FRAME):
+        if (
+            "Error" in line
+            and (told := _RANKS_TOLD.search(line)) is not None
+            and self._after_frame(2 * _MAX_LINES_AFTER_FRAME)
+        ):
             self._keep(told[1], "")
             return True
         if TRACEBACK in line and (head := _IPYTHON_HEAD.match(line)) is not None:
@@ -309,7 +313,7 @@ class ExceptionFinder:
         last, frame = facts.last_error_line or 0, facts.last_frame_line or 0
         return facts.last_error_has_traceback and frame < last and facts.lines - last <= _TRACEBACK_LINES
 
-    def _after_frame(self, most: int = _AFTER_FRAME) -> bool:
+    def _after_frame(self, most: int = _MAX_LINES_AFTER_FRAME) -> bool:
         """Whether a frame of a traceback has just been, with at most so many lines: its source line and marks."""
         frame = self._facts.last_frame_line
         return frame is not None and self._facts.lines - frame <= most

@@ -9,11 +9,11 @@ from gpuwatch.explain.logs import last_lines
 from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.line_text import in_words, undecorated, unwrapped
 
-_FORMS = 64
+_MAX_FORMS = 64
 """Forms of error lines that are counted."""
-_KEPT = 400
+_MAX_LINE_CHARS = 400
 """Characters of a line that are kept."""
-_FEWEST, _EACH = 5, 4
+_MIN_ITEMS, _MAX_LINES_PER_ITEM = 5, 4
 """Items, at least, and lines of one form for each of them, at most: it may be tried again."""
 _ITEMS = re.compile(
     r"(?<![\d.])(\d{1,9})/\1(?!\d)"
@@ -32,23 +32,23 @@ class FailedItems:
 
     def take(self, form: bytes, line: str = "") -> bool:
         """Takes a line of a form: its text without digits; False if too many forms are counted."""
-        if form in self._count or len(self._count) < _FORMS:
+        if form in self._count or len(self._count) < _MAX_FORMS:
             self._count[form] = self._count.get(form, 0) + 1
             self._first.setdefault(form, line)
         return form in self._count
 
     def tell(self, facts: LogFacts, last: Sequence[str]) -> None:
         """Puts into ``facts`` the error of every item, and the first line that a logger calls an error."""
-        facts.failed_items = in_words(self._of_all(last)[:_KEPT])
+        facts.failed_items = in_words(self._of_all(last)[:_MAX_LINE_CHARS])
         logged = (line for line in self._first.values() if last_lines.logs_a_failure(line))
-        facts.logged_error = in_words(unwrapped(undecorated(next(logged, "")))[:_KEPT])
+        facts.logged_error = in_words(unwrapped(undecorated(next(logged, "")))[:_MAX_LINE_CHARS])
 
     def _of_all(self, last: Sequence[str]) -> str:
         """The error that came for each of the items that the last lines count; empty without one."""
         told = (found for raw in last for found in _ITEMS.finditer(undecorated(raw[:400])))
         items = {int(next(filter(None, found.groups()))) for found in told}
         for form, count in self._count.items():
-            each = (count // number for number in items if number >= _FEWEST and count % number == 0)
-            if any(0 < times <= _EACH for times in each):
+            each = (count // number for number in items if number >= _MIN_ITEMS and count % number == 0)
+            if any(0 < times <= _MAX_LINES_PER_ITEM for times in each):
                 return unwrapped(undecorated(self._first[form]))
         return ""

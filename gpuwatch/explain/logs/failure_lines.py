@@ -12,10 +12,10 @@ from itertools import takewhile
 from gpuwatch.explain.logs.failure_words import speaks_of_failure
 from gpuwatch.explain.logs.line_text import undecorated, unwrapped
 
-_CHARS = 1000
-_LEFT = 9
+_MAX_LINE_CHARS = 1000
+_MAX_LINES_AFTER_GROMACS = 9
 """Lines that may follow GROMACS's text, if it ends the log: where help is, a ruler, a quotation, what MPI says."""
-_APART = 2
+_MAX_LINES_BETWEEN = 2
 """Lines without a word of failure that may stand between two lines of one cluster."""
 _GROMACS = re.compile(r"Source (?:code )?file: .*\bline:? \d+\)?$")
 _BESIDE_IT = ("Function: ", "MPI rank: ")
@@ -23,7 +23,7 @@ _ENDS_IT = ("----------", "For more information and tips")
 _MODELS = re.compile(r"\| Model +\| Version +\| Status +\|$")
 _FENCE = re.compile(r" {0,3}(?:> ?)*```[\w+-]{0,12}\s*$")
 _HEADING = re.compile(r"#{1,4} \w")
-_HEADINGS = 4
+_HEADING_LINES = 4
 """Lines at the beginning of a text among which its title is."""
 _PRINTED = re.compile(
     r"\bInsufficient \w+\.com/|\bstuck\b|\bhangs?\b|\bfreez|^\S*(?:Error|Exception) ?: |^\s*File \"|\d\d:\d\d:\d\d"
@@ -50,7 +50,7 @@ def of_the_program(lines: Sequence[str], *, whole: bool) -> tuple[list[str], lis
         before = sum(fence < at for fence in fences)
         outside = (before % 2 == 0) if whole else before == len(fences) == 1
         alone = _HEADING.match(raw) is not None and not any(map(_HEADING.match, lines[at + 1 : at + 2]))
-        title = whole and at < _HEADINGS and alone
+        title = whole and at < _HEADING_LINES and alone
         said = title or (bool(fences) and (outside or alone) and _PRINTED.search(raw) is None)
         printed += [raw] * (not said)
         kept += [raw] * (not said or not speaks_of_failure(undecorated(raw)))
@@ -59,11 +59,11 @@ def of_the_program(lines: Sequence[str], *, whole: bool) -> tuple[list[str], lis
 
 def report(lines: Sequence[str]) -> str:
     """The report of several lines with which GROMACS, Triton or CMake stopped, as one line; empty without one."""
-    plain = [unwrapped(undecorated(raw[:_CHARS])) for raw in lines]
+    plain = [unwrapped(undecorated(raw[:_MAX_LINE_CHARS])) for raw in lines]
     for at in (at for at in range(len(plain) - 1, 0, -1) if _GROMACS.match(plain[at]) is not None):
         end = next((to for to in range(at + 1, len(plain)) if plain[to].startswith(_ENDS_IT)), len(plain))
         text = " ".join(line for line in plain[at + 1 : end] if not line.startswith(_BESIDE_IT))
-        return f"{plain[at - 1]} \u2026 {text}" if text and len(plain) - end <= _LEFT else ""
+        return f"{plain[at - 1]} \u2026 {text}" if text and len(plain) - end <= _MAX_LINES_AFTER_GROMACS else ""
     table = [line.strip("> \r\n") for line in lines]
     begun = max((at for at, line in enumerate(table) if _MODELS.match(line) is not None), default=len(table))
     rows = takewhile(lambda line: line.startswith(("|", "+")), table[begun + 1 :])
@@ -76,11 +76,11 @@ def report(lines: Sequence[str]) -> str:
 
 def first_of(lines: Sequence[str], failed: str, fails: Callable[[str], bool]) -> str:
     """The first line that names what failed of those that end with ``failed``; ``failed`` itself without another."""
-    plain = [undecorated(raw.rstrip("\r\n").rpartition("\r")[2][:_CHARS]) for raw in lines if raw.strip()]
+    plain = [undecorated(raw.rstrip("\r\n").rpartition("\r")[2][:_MAX_LINE_CHARS]) for raw in lines if raw.strip()]
     first, apart = failed, 0
     for line in reversed(plain[: max((at for at, line in enumerate(plain) if line == failed), default=0)]):
         if fails(line):
             first, apart = (line if _NAMES_NOTHING.search(line) is None else first), 0
-        elif _GOES_ON.search(line) is None and (apart := apart + 1) > _APART:
+        elif _GOES_ON.search(line) is None and (apart := apart + 1) > _MAX_LINES_BETWEEN:
             break
     return first

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from gpuwatch.explain.logs.line_text import undecorated
 from gpuwatch.explain.logs.work_words import FINISHED, SERVES, STARTED, WORKS
 
-_NEAR, _CHARS = 15, 1000
+_NEAR_END_LINES, _MAX_LINE_CHARS = 15, 1000
 _COUNT = re.compile(r"(?<![\d/.])\d{1,9}/\d{1,9}(?![\d/])")
 _ASKED_TO_END = re.compile(
     r"(?:signal=|[Rr]eceived (?:signal )?|[Cc]aught )SIGTERM\b(?!: \d)|[Cc]aught signal 15\b"
@@ -54,7 +54,7 @@ def told_interrupt(lines: Sequence[str]) -> str:
     told, tells = "", any(map(_TOLD_OF_INTERRUPT.search, map(undecorated, lines)))
     drawn: set[str] = set()  # a bar that is drawn again, as its program ends, is no more work
     for raw in (line for line in reversed(lines) if tells and line.strip()):
-        whole = undecorated(raw.rstrip("\r\n").rpartition("\r")[2][:_CHARS])
+        whole = undecorated(raw.rstrip("\r\n").rpartition("\r")[2][:_MAX_LINE_CHARS])
         if _TOLD_OF_INTERRUPT.search(whole) is not None:
             told = told if _SIGTERM in whole and any(map(_ORDERLY.search, lines)) else whole
         elif WORKS.search(whole) is not None and FINISHED.search(whole) is None and not whole.startswith("wandb:"):
@@ -67,8 +67,8 @@ def told_interrupt(lines: Sequence[str]) -> str:
 
 def failed_after_interrupt(lines: Sequence[str]) -> bool:
     """Whether a traceback follows, near the end, the line that tells of an interrupt from the keyboard."""
-    last = [line for line in lines if line.strip()][-_NEAR:]
-    told = next((at for at, line in enumerate(last) if by_keyboard(undecorated(line[:_CHARS]))), len(last))
+    last = [line for line in lines if line.strip()][-_NEAR_END_LINES:]
+    told = next((at for at, line in enumerate(last) if by_keyboard(undecorated(line[:_MAX_LINE_CHARS]))), len(last))
     return any("Traceback (most recent call last)" in line for line in last[told + 1 :])
 
 

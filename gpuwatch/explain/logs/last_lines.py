@@ -28,18 +28,18 @@ KERAS = "keras"
 """
 FAILED = "failure"
 
-LOOKED_AT = 60
+LAST_LINES = 60
 """Lines at the end of a log that are kept."""
-NEAR = 15
+NEAR_END_LINES = 15
 """A failure is the end of a log if at most so many other lines follow it, none of which shows work."""
-_DOUBTED = 25
+_DOUBTED_LINES = 25
 """Lines at the end in which a word of failure must be explained for a log to be healthy."""
-_PASSED = 1
+_MIN_STEP_LINES = 1
 """Lines of steps that explain a word of failure before them."""
-_CHARS, _MAX_LINE, _KEPT = 1000, 20_000, 400
-_OF_A_WARNING = 3
+_MAX_READ_CHARS, _MAX_LINE_CHARS, _MAX_KEPT_CHARS = 1000, 20_000, 400
+_WARNING_LINES = 3
 """Lines of a warning of Python's module: itself, its source line, another one printed with it."""
-_SAID_EARLY = 200
+_MAX_EARLY_CHARS = 200
 """Characters in which a line without a level says that it reports a failure: longer ones are texts that a program works
 on.
 """
@@ -131,9 +131,9 @@ _XORG_FAILED = re.compile(
     r"\(EE\) (?:NVIDIA|no screens found|Caught signal|Server terminated with error)|Fatal server error"
 )
 """What ends an X server; its other lines marked (EE) are about parts that it does without."""
-_SERVICE = 20
+_MIN_SERVICE_LINES = 20
 """Lines of a kernel or an X server that show it at work, if none is about a failure of a GPU."""
-_WHOLE_MACHINE = 3
+_MIN_JOURNAL_PROGRAMS = 3
 """Programs beside the kernel and systemd whose lines make a journal that of a whole machine."""
 
 
@@ -176,8 +176,8 @@ def left_behind(lines: Sequence[str], told_by: str) -> str:
     """
     if finished(told_by) or not any(int(at) < int(most) for at, most in _COUNTED.findall(told_by)):
         return ""
-    near = [line for line in lines if line.strip()][-NEAR:]
-    return next((undecorated(line[:_CHARS]) for line in reversed(near) if _LEFT_BEHIND.search(line)), "")
+    near = [line for line in lines if line.strip()][-NEAR_END_LINES:]
+    return next((undecorated(line[:_MAX_READ_CHARS]) for line in reversed(near) if _LEFT_BEHIND.search(line)), "")
 
 
 def harmless(topic: str, lines: Sequence[str], told_by: str, *, used: bool) -> bool:
@@ -202,7 +202,7 @@ def skipped(line: str) -> bool:
 
 def of_an_unknown_program(lines: Sequence[str]) -> str:
     """The last line, if the last ones are a program's output, and none of them shows a crash."""
-    return "" if any(_CRASH.search(undecorated(raw[:_CHARS])) for raw in lines) else printed(lines)
+    return "" if any(_CRASH.search(undecorated(raw[:_MAX_READ_CHARS])) for raw in lines) else printed(lines)
 
 
 def did_it_all(line: str) -> bool:
@@ -232,7 +232,7 @@ def _of_a_service(lines: Sequence[str]) -> list[str] | None:
 def _relevant(lines: Sequence[str]) -> list[str]:
     """The lines; of a whole machine's journal only those of GPU drivers and what uses one."""
     programs = {found["program"] for line in lines if (found := _OF_JOURNAL.match(line)) is not None}
-    if len(programs - {"kernel", "systemd"}) < _WHOLE_MACHINE:
+    if len(programs - {"kernel", "systemd"}) < _MIN_JOURNAL_PROGRAMS:
         return list(lines)
     return [line for line in lines if _OF_A_GPU.search(line)]
 
@@ -257,7 +257,7 @@ def end_of(lines: Sequence[str], *, serves: bool = False) -> End:
     ``serves``: the log is of a server that had started (:func:`what_they_tell`).
     """
     lines = list(_counting(lines))
-    well = max((at for at, raw in enumerate(lines) if undecorated(raw[:_CHARS]).startswith(_YES)), default=0)
+    well = max((at for at, raw in enumerate(lines) if undecorated(raw[:_MAX_READ_CHARS]).startswith(_YES)), default=0)
     lines = [raw for at, raw in enumerate(lines) if at > well or not raw.rstrip().endswith(_NO)]
     tells, line = what_they_tell(lines, serves=serves)
     if (tells == FAILED or not works(line)) and (told := report(lines)):
@@ -269,12 +269,14 @@ def end_of(lines: Sequence[str], *, serves: bool = False) -> End:
     service = _of_a_service(lines)
     shown = _relevant(lines) if service is None else service
     if serves:
-        shown = [raw for raw in list(lines)[-1:] if _OF_AN_ADD_ON.match(undecorated(raw[:_CHARS])) is None]
-    last = [undecorated(raw.rstrip("\r\n").rpartition("\r")[2][:_CHARS]) for raw in shown if raw.strip()][-_DOUBTED:]
+        shown = [raw for raw in list(lines)[-1:] if _OF_AN_ADD_ON.match(undecorated(raw[:_MAX_READ_CHARS])) is None]
+    last = [undecorated(raw.rstrip("\r\n").rpartition("\r")[2][:_MAX_READ_CHARS]) for raw in shown if raw.strip()][
+        -_DOUBTED_LINES:
+    ]
     steps, doubt = 0, ""
     in_order = interrupts.asked_to_end(last) and finished(last[-1])  # of a program that was asked to end
     for at, whole in enumerate(() if in_order else reversed(last)):
-        passed = steps >= _PASSED or (at > 0 and _ALLOWED.match(last[-at]) is not None)
+        passed = steps >= _MIN_STEP_LINES or (at > 0 and _ALLOWED.match(last[-at]) is not None)
         if not doubt and not passed and _is_doubtful(whole, worked=bool(tells)):
             doubt = whole
         steps += _is_a_step(whole) or _EXIT_0.search(whole) is not None
@@ -283,28 +285,31 @@ def end_of(lines: Sequence[str], *, serves: bool = False) -> End:
 
 def tell(facts: LogFacts, lines: Sequence[str], end: End, own: Sequence[str]) -> None:
     """Puts into ``facts`` what the last lines tell, of which ``end`` is a part; ``own``: those that a program wrote."""
-    last = undecorated(next((line for line in reversed(lines) if line and not line.isspace()), "")[:_MAX_LINE])
-    facts.last_lines_tell, facts.telling_last_line = end.tells, in_words(end.line[:_KEPT])
-    facts.doubt, facts.not_a_number = in_words(end.doubt[:_KEPT]), in_words(end.not_a_number[:_KEPT])
+    last = undecorated(next((line for line in reversed(lines) if line and not line.isspace()), "")[:_MAX_LINE_CHARS])
+    facts.last_lines_tell, facts.telling_last_line = end.tells, in_words(end.line[:_MAX_KEPT_CHARS])
+    facts.doubt, facts.not_a_number = (
+        in_words(end.doubt[:_MAX_KEPT_CHARS]),
+        in_words(end.not_a_number[:_MAX_KEPT_CHARS]),
+    )
     facts.last_line_tells = bool(end.line) and end.line in last
-    facts.last_line = in_words(last[:_KEPT])
-    facts.plain_last_line = "" if end.tells else in_words(of_an_unknown_program(lines)[:_KEPT])
-    warned = (raw for raw in list(lines)[-_OF_A_WARNING:] if "Warning: " in raw)
-    facts.last_warning = in_words(undecorated(next(warned, "")[:_KEPT]))
-    facts.told_interrupt = in_words(interrupts.told_interrupt(lines)[:_KEPT])
+    facts.last_line = in_words(last[:_MAX_KEPT_CHARS])
+    facts.plain_last_line = "" if end.tells else in_words(of_an_unknown_program(lines)[:_MAX_KEPT_CHARS])
+    warned = (raw for raw in list(lines)[-_WARNING_LINES:] if "Warning: " in raw)
+    facts.last_warning = in_words(undecorated(next(warned, "")[:_MAX_KEPT_CHARS]))
+    facts.told_interrupt = in_words(interrupts.told_interrupt(lines)[:_MAX_KEPT_CHARS])
     facts.failed_after_interrupt = interrupts.failed_after_interrupt(lines)
-    facts.left_behind = in_words(left_behind(lines, end.line)[:_KEPT])
+    facts.left_behind = in_words(left_behind(lines, end.line)[:_MAX_KEPT_CHARS])
     facts.asked_to_end = interrupts.asked_to_end(lines)
     if end.tells == FAILED:
-        near = islice(reversed(own), NEAR)
-        facts.last_lines = tuple(in_words(unwrapped(undecorated(text))[:_KEPT]) for text in near)
+        near = islice(reversed(own), NEAR_END_LINES)
+        facts.last_lines = tuple(in_words(unwrapped(undecorated(text))[:_MAX_KEPT_CHARS]) for text in near)
 
 
 def _last_of_rows(lines: Sequence[str]) -> str:
     """The last row, if the last lines are rows of numbers, or of a number and a name."""
-    last = [undecorated(raw[:_CHARS]) for raw in lines if raw.strip()][-NEAR:]
+    last = [undecorated(raw[:_MAX_READ_CHARS]) for raw in lines if raw.strip()][-NEAR_END_LINES:]
     rows = [line for line in last if _ROW.match(line) is not None]
-    return rows[-1] if len(rows) * 3 > NEAR * 2 else ""
+    return rows[-1] if len(rows) * 3 > NEAR_END_LINES * 2 else ""
 
 
 def _counting(lines: Sequence[str]) -> Iterator[str]:
@@ -323,7 +328,7 @@ def _counting(lines: Sequence[str]) -> Iterator[str]:
             yield raw
             continue
         ignored.append(raw)
-        if _ERROR_OF_A_TRACEBACK.match(unwrapped(undecorated(raw[:_CHARS]))) is not None:
+        if _ERROR_OF_A_TRACEBACK.match(unwrapped(undecorated(raw[:_MAX_READ_CHARS]))) is not None:
             ignored = []
     yield from ignored
 
@@ -331,7 +336,7 @@ def _counting(lines: Sequence[str]) -> Iterator[str]:
 def _is_doubtful(whole: str, *, worked: bool) -> bool:
     """Whether a line speaks of a failure; one that its own level calls a warning does not if the program worked,
     nor does a warning of Python's module."""
-    line = whole[:_SAID_EARLY]
+    line = whole[:_MAX_EARLY_CHARS]
     if _explained(whole) or skipped(whole) or not speaks_of_failure(_OF_A_STREAM.sub("", line)):
         return False
     level = _level_of(whole)
@@ -362,16 +367,18 @@ def what_they_tell(lines: Sequence[str], *, serves: bool = False) -> tuple[str, 
         if not serves:
             return _told_by(_relevant(lines))
         last = next((line for line in reversed(lines) if line.strip()), "")
-        of_part = _OF_AN_ADD_ON.match(undecorated(last[:_CHARS])) is not None
+        of_part = _OF_AN_ADD_ON.match(undecorated(last[:_MAX_READ_CHARS])) is not None
         kept = [
             line for line in lines if (line is last and not of_part) or _OUTRIGHT.search(line) or not _of_an_error(line)
         ]
         found = _told_by(kept)
         if of_part and not found[0]:
             return _told_by(lines)
-        return found if found[0] or len(kept) == len(lines) else (WORKED, undecorated(last[:_CHARS]))
+        return found if found[0] or len(kept) == len(lines) else (WORKED, undecorated(last[:_MAX_READ_CHARS]))
     told = _told_by(of_service)
-    return (WORKED, undecorated(lines[-1][:_CHARS])) if not told[0] and len(lines) >= _SERVICE else told
+    return (
+        (WORKED, undecorated(lines[-1][:_MAX_READ_CHARS])) if not told[0] and len(lines) >= _MIN_SERVICE_LINES else told
+    )
 
 
 def _told_by(lines: Sequence[str]) -> tuple[str, str]:
@@ -379,11 +386,11 @@ def _told_by(lines: Sequence[str]) -> tuple[str, str]:
     interrupted = ended = ""
     for raw in reversed(lines):
         rank = rank_of(raw)
-        if worked[0] and (rank == worked[2] or followed >= NEAR):
+        if worked[0] and (rank == worked[2] or followed >= NEAR_END_LINES):
             followed += 1
             continue  # of several processes, one may have failed while another worked on
         for piece in reversed(raw.rstrip("\r\n").split("\r")):
-            whole = undecorated(piece[:_CHARS])
+            whole = undecorated(piece[:_MAX_READ_CHARS])
             line = unwrapped(whole)
             if not line:
                 continue
@@ -392,7 +399,7 @@ def _told_by(lines: Sequence[str]) -> tuple[str, str]:
             before_allowed, allowed = allowed, _ALLOWED.match(whole) is not None
             if not failed and not before_allowed and _fails(whole, line, last=followed == 0, in_words=not interrupted):
                 failed = whole
-                if followed < NEAR and (rank or not worked[0]):
+                if followed < NEAR_END_LINES and (rank or not worked[0]):
                     return FAILED, failed
             if not ended and ENDS.search(line) is not None:
                 ended = whole
@@ -420,21 +427,21 @@ def _level_of(whole: str) -> str:
 
 def is_an_error(line: str) -> bool:
     """Whether a line, as it is, is of the level of errors, or begins so."""
-    return _of_an_error(line) or undecorated(line[:_CHARS]).startswith(("Error ", "Failed ", "Could not "))
+    return _of_an_error(line) or undecorated(line[:_MAX_READ_CHARS]).startswith(("Error ", "Failed ", "Could not "))
 
 
 def logs_a_failure(line: str) -> bool:
     """Whether a logger calls a line, as it is, an error, and its words speak of a failure that is not known as harmless
     or left out: what collects the lines of others gives them all a level of its own."""
-    whole = undecorated(line[:_CHARS])
+    whole = undecorated(line[:_MAX_READ_CHARS])
     if _level(whole) not in ("error", "critical") or _explained(whole) or skipped(whole):
         return False
-    return speaks_of_failure(unwrapped(whole)[:_SAID_EARLY])
+    return speaks_of_failure(unwrapped(whole)[:_MAX_EARLY_CHARS])
 
 
 def _of_an_error(line: str) -> bool:
     """Whether a line is of the level of errors, none that ends a program."""
-    return _level(undecorated(line[:_CHARS])) in ("e", "err", "erro", "error")
+    return _level(undecorated(line[:_MAX_READ_CHARS])) in ("e", "err", "erro", "error")
 
 
 def _fails(whole: str, line: str, *, last: bool, in_words: bool = True) -> bool:
@@ -470,7 +477,7 @@ def _of_the_log(whole: str, *, last: bool) -> bool:
         return False
     if _PROSE.search(whole) is not None:
         return False
-    return speaks_of_failure(_OF_A_STREAM.sub("", whole)[:_SAID_EARLY])
+    return speaks_of_failure(_OF_A_STREAM.sub("", whole)[:_MAX_EARLY_CHARS])
 
 
 def _explained(whole: str) -> bool:

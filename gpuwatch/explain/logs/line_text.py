@@ -53,7 +53,7 @@ _QUOTED = re.compile(r'^"(.*?)(?:\\r)?(?:\\n)?",?$')
 _ENTITY = re.compile(r"&(?:[lg]t|amp|quot|#\d+|#x[0-9a-fA-F]+);")
 
 _SIZE = re.compile(r"^\**([\d.]+)\s*(B|bytes|[KMGTP]i?B?)?\**$", re.IGNORECASE)
-_MOST = float(1 << 70)
+_MAX_BYTES = float(1 << 70)
 """Larger numbers are not sizes."""
 _UNITS = {"K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4, "P": 1024**5}
 
@@ -153,7 +153,7 @@ def size_bytes(text: str) -> int | None:
         amount = float(match[1]) * _UNITS.get((match[2] or "")[:1].upper(), 1)
     except ValueError:
         return None
-    return int(amount) if amount < _MOST else None
+    return int(amount) if amount < _MAX_BYTES else None
 
 
 SIMULATED_RENAME = "GPU_CUDA"
@@ -204,7 +204,7 @@ def tensor_bytes(shape: str, dtype: str | None) -> int | None:
         if not part.isdecimal() or len(part) > 15:
             return None
         total *= int(part)
-        if total > _MOST:
+        if total > _MAX_BYTES:
             return None
     return total
 

@@ -27,14 +27,14 @@ from gpuwatch.explain.logs.new_starts import EndedProgram, ProgramStartLines, no
 from gpuwatch.explain.logs.placement import PlacementCounter
 from gpuwatch.explain.logs.reported_ends import ReportedEnds
 from gpuwatch.explain.logs.tracebacks import FrameFinder, of_one_line
-from gpuwatch.explain.logs.work_after_error import MANY_STEPS, WorkAfterError
+from gpuwatch.explain.logs.work_after_error import MIN_MANY_STEPS, WorkAfterError
 
-_MAX_LINE = 20_000
-_MAX_KEPT = 2000
+_MAX_LINE_CHARS = 20_000
+_MAX_KEPT_CHARS = 2000
 _NAMES_PYTORCH = ("Some weights of", "Warning: ", "checkpoint shards", "A decoder-only")
 _PLACES = (("/users/", "macos"), ("webui", "webui"), ("/content/", "colab"))
 """Parts of the path of a program, which tell the system or the service on which it ran."""
-_MEMO_SIZE = 4096
+_MAX_MEMO_ENTRIES = 4096
 _MEMO_CHARS = 600
 _DIGITS = b"0123456789"
 _NOTHING, _REFUSAL, _TORCH, _ERROR = 1, 2, 3, 4
@@ -69,7 +69,7 @@ class LogParser:
         self._traceback = self._last_of_dump = ""  # the heads of the last ones
         self.starts: list[str] = []
         """The last lines, if they began another program than those before them."""
-        self._last: deque[str] = deque(maxlen=last_lines.LOOKED_AT)
+        self._last: deque[str] = deque(maxlen=last_lines.LAST_LINES)
         self._keep_last = self._last.append
         self._messages = MessageReader(self._facts, self._ooms, self._units, self._last)
         self._ended = EndedProgram(self._last)
@@ -104,7 +104,7 @@ class LogParser:
         facts = self._facts
         facts.lines += 1
         if line and not line.isspace():
-            self._keep_last(line if len(line) < _MAX_KEPT else bounded(line, _MAX_KEPT))
+            self._keep_last(line if len(line) < _MAX_KEPT_CHARS else bounded(line, _MAX_KEPT_CHARS))
         elif self._ended.since is not None:
             self._ended.since.append(line)
         placer = "): /" in line
@@ -130,7 +130,7 @@ class LogParser:
             self._error_here(line)
         if self._frames.open:
             self._frames.rank = rank_of(line)
-            self._frames.code(unwrapped(undecorated(line[:_MAX_LINE])))
+            self._frames.code(unwrapped(undecorated(line[:_MAX_LINE_CHARS])))
         if framed and self._frame(line):
             if self._frames.another and self._ran_again(line):
                 return
@@ -200,7 +200,7 @@ class LogParser:
 
     def _frame(self, line: str) -> bool:
         self._frames.rank = rank_of(line)
-        return self._frames.line(unwrapped(undecorated(line[:_MAX_LINE])))
+        return self._frames.line(unwrapped(undecorated(line[:_MAX_LINE_CHARS])))
 
     @property
     def program(self) -> str:
@@ -237,7 +237,7 @@ class LogParser:
             self._facts.worked_after = max(self._facts.worked_after, self._work.outlived)
             self._work.again()
         self._work.take(line)
-        if max(self._work.steps, self._work.advances) >= MANY_STEPS or self._work.answered_well > 1:
+        if max(self._work.steps, self._work.advances) >= MIN_MANY_STEPS or self._work.answered_well > 1:
             self._ooms_survived = ooms
 
     def _again(self, message: str) -> bool:
@@ -255,13 +255,13 @@ class LogParser:
         return kind == _NOTHING
 
     def _remember(self, shape: bytes, kind: int) -> None:
-        if len(self._shapes) >= _MEMO_SIZE:
+        if len(self._shapes) >= _MAX_MEMO_ENTRIES:
             self._shapes.clear()
         self._shapes[shape] = kind
 
     def _learn(self, tail: str, action: tuple[str, str] | list[str] | int | None) -> None:
         if len(tail) <= _MEMO_CHARS:
-            if len(self._memo) >= _MEMO_SIZE:
+            if len(self._memo) >= _MAX_MEMO_ENTRIES:
                 self._memo.clear()
             self._memo[tail] = action
 
@@ -285,9 +285,9 @@ class LogParser:
         file = self._frames.frame.file if self._frames.frame is not None else ""
         for environment in (environment for part, environment in _PLACES if part in file.lower()):
             self._facts.note(f"environment.{environment}", file)
-        closing = [unwrapped(undecorated(text[:_MAX_LINE])) for text in list(self._last)[-2:]]
+        closing = [unwrapped(undecorated(text[:_MAX_LINE_CHARS])) for text in list(self._last)[-2:]]
         self._ends.close(closing[-1] if closing else "", closing[0] if closing else "", self._facts.lines)
-        kept, printed = of_the_program([*self._last], whole=len(self._last) < last_lines.LOOKED_AT)
+        kept, printed = of_the_program([*self._last], whole=len(self._last) < last_lines.LAST_LINES)
         end = last_lines.end_of(kept, serves="server.started" in self._facts.topics)
         told, line, placed = end.tells, end.line, bool(self._placements.result())
         if told in (last_lines.WORKED, last_lines.KERAS):
@@ -298,7 +298,7 @@ class LogParser:
                 self._facts.missing_libraries.clear()
                 self._facts.forget("cuda.missing-library")
         since = itertools.takewhile(lambda text: not line or line not in undecorated(text), reversed(self._last))
-        self._facts.lines_after_telling = sum(1 for text in since if unwrapped(undecorated(text[:_MAX_LINE])))
+        self._facts.lines_after_telling = sum(1 for text in since if unwrapped(undecorated(text[:_MAX_LINE_CHARS])))
         if told in (last_lines.WORKED, last_lines.KERAS) and last_lines.works(line):
             self._ends.worked_after(self._facts.lines - self._facts.lines_after_telling)
         self._name_packages()
@@ -323,7 +323,7 @@ class LogParser:
         if "\r" in line.rstrip("\r\n"):
             self._pieces(filter(str.strip, line.split("\r")[-50:]))
             return
-        line = undecorated(line[:_MAX_LINE])
+        line = undecorated(line[:_MAX_LINE_CHARS])
         found = source_message(line)
         if found is None:
             self._plain_line(line)
@@ -385,7 +385,7 @@ class LogParser:
             return True
         if self._in_two(raw):
             return True
-        facts, whole = self._facts, undecorated(raw[:_MAX_LINE])
+        facts, whole = self._facts, undecorated(raw[:_MAX_LINE_CHARS])
         line = unwrapped(whole)
         if self._units.open and self._within(line):
             return True
@@ -480,7 +480,7 @@ class LogParser:
 
     def _row(self, raw: str) -> bool:
         """Takes a line of nvidia-smi's tables, which may also contain the compute mode."""
-        if not self._units.row(raw[:_MAX_LINE].rstrip()):
+        if not self._units.row(raw[:_MAX_LINE_CHARS].rstrip()):
             return False
         faulty = "ERR!" in raw and _MIG_COLUMN.match(raw) is None
         if "E. Process" in raw or "Prohibited" in raw or faulty:

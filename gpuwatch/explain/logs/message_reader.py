@@ -12,12 +12,12 @@ from gpuwatch.explain.logs.exceptions import is_error
 from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.framework_words import FRAMEWORK_WORDS
 from gpuwatch.explain.logs.line_text import in_words
-from gpuwatch.explain.logs.multiline_units import MAX_LIST, OpenUnits
+from gpuwatch.explain.logs.multiline_units import MAX_LIST_ENTRIES, OpenUnits
 
 GPU_SOURCES = ("gpu_device", "bfc_allocator", "cuda_driver", "cuda_platform", "placer", "colocation_graph")
 _OF_A_START = frozenset({"gpu_device", "cuda_driver", "dso_loader", "cuda_diagnostics", "cudart_stub"})
 """Sources of TensorFlow that say what it does without, at whatever level."""
-_WARNING = 4
+_MAX_WARNING_LINES = 4
 """Lines in which Python's warning may go on."""
 # How shells report SIGKILL: "Killed", "Killed: 9", "train.sh: line 3:  4711 Killed   python train.py".
 _KILLED = re.compile(
@@ -51,7 +51,7 @@ class MessageReader:
     def take(self, source: str, line: str, message: str) -> bool:
         """Reads everything that a message can mean, whichever file printed it; False if it means nothing."""
         known = self._take(source, line, message)
-        if known and (source in _OF_A_START or last_lines.warns(*islice(reversed(self._last), _WARNING))):
+        if known and (source in _OF_A_START or last_lines.warns(*islice(reversed(self._last), _MAX_WARNING_LINES))):
             self.warned()
         return known
 
@@ -206,7 +206,7 @@ class MessageReader:
             self._units.begin_folded(message)
             return True
         if (gpu := device_lines.ignored(message)) is not None:
-            if gpu not in facts.ignored_gpus and len(facts.ignored_gpus) < MAX_LIST:
+            if gpu not in facts.ignored_gpus and len(facts.ignored_gpus) < MAX_LIST_ENTRIES:
                 facts.ignored_gpus.append(gpu)
             facts.note("device.ignored", line)
             return True
@@ -252,7 +252,7 @@ class MessageReader:
             if earlier.framework_device == found.framework_device and earlier.name is None:
                 known[index] = found  # the earlier line was cut off
                 return
-        if len(known) < MAX_LIST:
+        if len(known) < MAX_LIST_ENTRIES:
             known.append(found)
 
     def framework(self, name: str) -> None:
@@ -269,7 +269,7 @@ class MessageReader:
     @staticmethod
     def _keep(where: list[str], text: str) -> None:
         text = in_words(text)
-        if text not in where and len(where) < MAX_LIST:
+        if text not in where and len(where) < MAX_LIST_ENTRIES:
             where.append(text)
 
 

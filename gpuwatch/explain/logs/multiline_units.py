@@ -10,7 +10,7 @@ from gpuwatch.explain.logs.facts import LogFacts, SeenCard
 from gpuwatch.explain.logs.nvidia_smi import SmiReader
 from gpuwatch.explain.logs.placement import ColocationReader
 
-MAX_LIST = 64
+MAX_LIST_ENTRIES = 64
 _FOLDED_LINES = 4
 _RANGE = re.compile(r"\(\d{1,2}\.\d\) - \(\d{1,2}\.\d\)")
 _CARD_LINES = 6
@@ -123,7 +123,7 @@ class OpenUnits:
             return
         report = reader.result()
         known = self._facts.colocations
-        if (report.members or report.requested) and report not in known and len(known) < MAX_LIST:
+        if (report.members or report.requested) and report not in known and len(known) < MAX_LIST_ENTRIES:
             known.append(report)
 
     def _end_folded(self) -> None:
@@ -131,7 +131,7 @@ class OpenUnits:
         folded, self._folded = self._folded, []
         begun = device_lines.begun_mapping(" ".join(folded)) if folded else None
         known = self._facts.device_map
-        if begun is None or len(known) >= MAX_LIST:
+        if begun is None or len(known) >= MAX_LIST_ENTRIES:
             return
         if all(entry.framework_device != begun.framework_device for entry in known):
             known.append(begun)
@@ -140,7 +140,7 @@ class OpenUnits:
     def _end_card(self) -> None:
         card, self._card = self._card, None
         known = self._facts.cards
-        if card is not None and card != SeenCard() and card not in known and len(known) < MAX_LIST:
+        if card is not None and card != SeenCard() and card not in known and len(known) < MAX_LIST_ENTRIES:
             known.append(card)
 
     def _end_table(self) -> None:
@@ -149,7 +149,7 @@ class OpenUnits:
             return
         for card in table.cards:
             others = [entry for entry in self._facts.cards if entry.pci_bus_id != card.pci_bus_id]
-            if len(others) < MAX_LIST:
+            if len(others) < MAX_LIST_ENTRIES:
                 self._facts.cards = [*others, card]
         if table.processes:
-            self._facts.smi_processes = table.processes[:MAX_LIST]
+            self._facts.smi_processes = table.processes[:MAX_LIST_ENTRIES]

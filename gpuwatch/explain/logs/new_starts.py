@@ -26,7 +26,7 @@ _MARKS = re.compile(
     re.IGNORECASE,
 )
 _COMPILED = re.compile(r"^\s{0,4}File \"(?!<|.*(?:ipykernel|site-packages|dist-packages))[^\"]{1,300}\", line \d+\s*$")
-_AT_ONCE = 3
+_MAX_LINES_TO_ERROR = 3
 """An import is of a new program only if at most so many lines are between it and the error: ranks import, too."""
 
 
@@ -51,7 +51,7 @@ class ProgramStartLines:
         elif found["ray"] is not None:
             begins, self._ray = begins and self._ray, True
         elif found["import"] is not None:
-            begins = since_error is not None and since_error <= _AT_ONCE
+            begins = since_error is not None and since_error <= _MAX_LINES_TO_ERROR
         elif not begins and (file := found["file"] or found["script"]) is not None:
             self.program = file_name(file)
         return begins
@@ -62,9 +62,9 @@ def not_compiled(line: str) -> bool:
     return _COMPILED.match(line) is not None
 
 
-_KEPT = 2000
+_MAX_KEPT_LINES = 2000
 """Lines before a traceback that are read again, as those of another start."""
-_APART, _OF_THE_END = 20, 8
+_MAX_LINES_BETWEEN, _MAX_END_LINES = 20, 8
 """Lines that are between the ends of two starts, at least, and of them those that may belong to the first end."""
 _OF_RANKS = re.compile(
     r"torchrun|torch[./]distributed|\b(?:local_)?rank\b|world_size|nccl|gloo|deepspeed|\baccelerate\b|mpirun|horovod",
@@ -87,7 +87,7 @@ class EndedProgram:
 
     def error(self, at: int) -> None:
         """An exception is in line ``at``, and ended the program; 0: it did not."""
-        self.at, self.since = at, deque(maxlen=_KEPT) if at else None
+        self.at, self.since = at, deque(maxlen=_MAX_KEPT_LINES) if at else None
         self._until = [*self._last] if at else []
 
     def keep(self, line: str) -> None:
@@ -105,9 +105,9 @@ class EndedProgram:
         if renamed:
             self.at = 0  # of what came between nothing is known
             return [traceback, line]
-        if len(since) <= _APART or rank_of(traceback) or any(map(_OF_RANKS.search, since)):
+        if len(since) <= _MAX_LINES_BETWEEN or rank_of(traceback) or any(map(_OF_RANKS.search, since)):
             return []
-        return [*since][_OF_THE_END:]
+        return [*since][_MAX_END_LINES:]
 
     def restore(self) -> None:
         """Makes the last lines those until the end."""

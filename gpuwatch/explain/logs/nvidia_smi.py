@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from gpuwatch.explain.logs.facts import SeenCard, SmiProcess
 from gpuwatch.explain.logs.line_text import pci_address
 
-MOST_LINES = 400
+MAX_LINES = 400
 _MIB = 1 << 20
 _QUOTES = " \t>#|`"
 
@@ -45,7 +45,7 @@ class SmiReader:
         """Takes a line, which may be quoted; False if it does not belong to the table."""
         self._lines += 1
         at = next((i for i in (raw.find("|"), raw.find("+-")) if i >= 0), -1)
-        if self._lines > MOST_LINES or (at < 0 and raw.strip(_QUOTES)) or at > 60:
+        if self._lines > MAX_LINES or (at < 0 and raw.strip(_QUOTES)) or at > 60:
             return False
         line = raw[at:] if at >= 0 else ""
         if match := _PROCESS.match(line):

@@ -27,18 +27,23 @@ _PRINTED = re.compile(
 )
 """A time, a tag, a number, a file, a ruler, something by its name."""
 _SENTENCE = re.compile(r"(?:[a-z',]+ ){7}|[a-z]{2}[.!?](?: [A-Z]|$)")
-_LOOKED_AT, _FEW, _CHARS = 30, 3, 1000
+_LINES_READ, _MIN_OUTPUT_LINES, _MAX_LINE_CHARS = 30, 3, 1000
 
 
 def printed(lines: Sequence[str]) -> str:
     """The last one of the last lines of a log, if they are a program's output; empty for other texts."""
-    last = [line.rstrip("\r\n").rpartition("\r")[2][:_CHARS] for line in lines if line.strip()][-_LOOKED_AT:]
+    last = [line.rstrip("\r\n").rpartition("\r")[2][:_MAX_LINE_CHARS] for line in lines if line.strip()][-_LINES_READ:]
     plain = [undecorated(line) for line in last]
     markup = sum(1 for line in last if _MARKUP.match(line) is not None)
     code = sum(1 for line in plain if _CODE.match(line) is not None)
     other = [line for line in plain if _CODE.match(line) is None]
     output = sum(1 for line in other if _PRINTED.search(line) is not None)
     told = sum(1 for line in other if _PRINTED.search(line) is None and _SENTENCE.search(line) is not None)
-    if output < _FEW or output * 2 < len(plain) or code * 5 > len(plain) or max(markup * 3, told * 2) > len(plain):
+    if (
+        output < _MIN_OUTPUT_LINES
+        or output * 2 < len(plain)
+        or code * 5 > len(plain)
+        or max(markup * 3, told * 2) > len(plain)
+    ):
         return ""
     return next((line for line in reversed(plain) if any(map(str.isalnum, line))), plain[-1])

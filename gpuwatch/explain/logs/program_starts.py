@@ -14,15 +14,15 @@ from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.log_parser import LogParser
 from gpuwatch.explain.logs.reported_ends import of_a_child
 
-_HEAD = 3
+_HEAD_LINES = 3
 """Lines at the beginning of a log that must come again."""
-_SHORTEST = 8
+_MIN_LINE_CHARS = 8
 """Shorter lines, without digits and spaces, do not tell one program's output from another's."""
-_AT_START = 500
+_SAME_START_LINES = 500
 """Lines at the beginning of a log in which ranks and workers print the same lines as the first of them."""
-_NEAR = 20
+_NEAR_END_LINES = 20
 """An error ended a start if at most so many lines follow it."""
-_PROGRAMS = 16
+_MAX_PROGRAMS = 16
 """Programs of one log that are told apart, at most."""
 _REPORT = "Sender: LSF System"
 """LSF's report, with which a log may begin, follows the job that it is about."""
@@ -54,7 +54,7 @@ class _Heads:
         self._matched = 0
         self._known = False
         """Whether a start was found: then these lines begin each, also after one without an error."""
-        self._needed = _HEAD
+        self._needed = _HEAD_LINES
         """Lines that must come again: fewer if the first start failed after them."""
 
     def again(self, line: str, parser: LogParser) -> list[str] | None:
@@ -77,13 +77,13 @@ class _Heads:
         self.key = "" if self._matched else self._longest
         if not self._matched:
             return None
-        if since_error is None and not self._known and self._matched > 1 and parser.facts.lines < _AT_START:
+        if since_error is None and not self._known and self._matched > 1 and parser.facts.lines < _SAME_START_LINES:
             self.key = None  # one line may be a table's rule
         if self._matched < self._needed or self.key is None:
             return None
         before, self._seen, self._matched, self.key = self._seen[:-1], [], 0, self._longest
-        after_error = since_error is not None and since_error <= _NEAR
-        self._known |= after_error and self._needed == _HEAD
+        after_error = since_error is not None and since_error <= _NEAR_END_LINES
+        self._known |= after_error and self._needed == _HEAD_LINES
         return before if self._known or after_error else None
 
     def _begin(self, line: str, text: str, since_error: int | None) -> None:
@@ -93,13 +93,13 @@ class _Heads:
             self._longest = max(line.translate(_CUT).split("\n"), key=len)
         if self._head and TRACEBACK in line and since_error is None:
             self._needed, self._matched = len(self._head), 0
-            self.key = self._longest if len("".join(self._longest.split())) >= _SHORTEST else None
+            self.key = self._longest if len("".join(self._longest.split())) >= _MIN_LINE_CHARS else None
             return
         self._head.append(text)
         if since_error is not None or TRACEBACK in line or _REPORT in line:
             self.key = None
-        elif len(self._head) == _HEAD:
-            telling = len({*self._head}) > 1 and len("".join(self._longest.split())) >= _SHORTEST
+        elif len(self._head) == _HEAD_LINES:
+            telling = len({*self._head}) > 1 and len("".join(self._longest.split())) >= _MIN_LINE_CHARS
             self.key = self._longest if telling else None
 
 
@@ -148,7 +148,7 @@ class LogReader:
         ended = self.parser.facts
         if self.earlier is None or not follows(ended, self.earlier):
             self.earlier = ended
-        if (name := self.parser.program) and (name in self.programs or len(self.programs) < _PROGRAMS):
+        if (name := self.parser.program) and (name in self.programs or len(self.programs) < _MAX_PROGRAMS):
             self.programs.pop(name, None)
             self.programs[name] = ended
         self.first, self.count = before + 1, self.count + 1

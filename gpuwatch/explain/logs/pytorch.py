@@ -31,7 +31,7 @@ _ALLOWED = lazy(rf"{_SIZE} allowed")
 _HOLDER = lazy(rf"[Pp]rocess (\d{{1,10}}) has {_SIZE} memory in use")
 _FRACTION = lazy(r"preemptively rejected.{0,300}?Requested size: ([\d.]{1,24} ?\w+)")
 
-_CONTEXT = 1 << 30
+_MAX_CONTEXT_BYTES = 1 << 30
 """Maximum that a process holds outside its allocator: the CUDA context, and workspaces of libraries."""
 _MAX_HOLDERS = 8
 
@@ -59,7 +59,7 @@ def out_of_memory(message: str) -> Oom:
     if own is None and used is not None:
         own = used + (unallocated or 0)
         # In a container, where the driver's pids differ from its own, PyTorch lists itself as another process.
-        same = [holder for holder in others if own <= holder.held_bytes <= own + _CONTEXT]
+        same = [holder for holder in others if own <= holder.held_bytes <= own + _MAX_CONTEXT_BYTES]
         if len(same) == 1 and own > 0:
             others.remove(same[0])
             own = same[0].held_bytes

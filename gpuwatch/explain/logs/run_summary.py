@@ -9,7 +9,7 @@ _HEAD = re.compile(r"\S.{0,4000}? {3}gpuwatch run (?:·|-) ")
 _TITLE = re.compile(r"[A-Z][a-z]+(?: [a-z]+){0,5}$")
 """Of a table; it follows an empty line."""
 _LAST = "written: "
-_MOST = 1000
+_MAX_LINES = 1000
 
 
 def without_summaries(lines: Iterable[str]) -> Iterator[str]:
@@ -24,7 +24,7 @@ def without_summaries(lines: Iterable[str]) -> Iterator[str]:
             own = own or (not before.strip() and _TITLE.match(line) is not None)
         if own:
             before, left_out = None if line.startswith(_LAST) else line, left_out + 1
-            kept += [line] * (len(kept) < _MOST)
+            kept += [line] * (len(kept) < _MAX_LINES)
             continue
         yield from [""] * left_out
         yield line

@@ -7,9 +7,9 @@ from collections import deque
 
 from gpuwatch.explain.logs.line_text import in_words
 
-_LAST = 80
-_LONGEST = 2000
-_FIRST_KEPT, _LATER_KEPT = 6, 6
+_MAX_TAIL_LINES = 80
+_MAX_LINE_CHARS = 2000
+_FIRST_LINES_KEPT, _LATER_LINES_KEPT = 6, 6
 _DECISIVE = (
     "Created device",
     "ran out of memory trying to allocate",
@@ -37,21 +37,21 @@ class Tail:
     def __init__(self) -> None:
         self._last: deque[str] = deque()
         self._first_kept: list[str] = []
-        self._later_kept: deque[str] = deque(maxlen=_LATER_KEPT)
+        self._later_kept: deque[str] = deque(maxlen=_LATER_LINES_KEPT)
         self._fallen = 0
 
     def add(self, line: str) -> None:
         """Adds a line; of a progress bar, which overwrites itself, its last state."""
         if "\r" in line:
             line = line.rstrip("\r").rpartition("\r")[2]
-        self._last.append(in_words(line[:_LONGEST]))
-        if len(self._last) > _LAST:
+        self._last.append(in_words(line[:_MAX_LINE_CHARS]))
+        if len(self._last) > _MAX_TAIL_LINES:
             self._let_go(self._last.popleft())
 
     def _let_go(self, line: str) -> None:
         self._fallen += 1
         if decisive(line):
-            (self._first_kept if len(self._first_kept) < _FIRST_KEPT else self._later_kept).append(line)
+            (self._first_kept if len(self._first_kept) < _FIRST_LINES_KEPT else self._later_kept).append(line)
 
     def lines(self) -> tuple[str, ...]:
         """Decisive lines, a mark with the number of omitted ones, and the last lines."""

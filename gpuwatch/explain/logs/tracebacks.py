@@ -28,13 +28,13 @@ _OF_TORCH = re.compile(
     r"|Some weights of (?!TF|Flax)\w+ were not|transformers[/\\](?:optimization|train\w+)\.py"
 )
 """Said by transformers of its models and modules for PyTorch only."""
-_CODE = 200
+_MAX_CODE_CHARS = 200
 _OF_MEMORY = re.compile(
     r"^\w*(?:ResourceExhausted|Memory|Internal|Unknown|Xla|Jax|Status)|emory|OOM |EXHAUSTED|Dst tensor|ALLOC"
 )
 """An exception that may say that memory ran out; TensorFlow's and XLA's general ones say so in later lines."""
 _MARKS = frozenset("^~ ")
-_MOST_RANKS = 256
+_MAX_RANKS = 256
 _ELSEWHERE = re.compile(
     r"^raise |\b(?:spawn|start_processes|notebook_launcher|elastic_launch|launch_agent)\("
     r"|\.(?:result|join)\(|\bray\.get\("
@@ -194,7 +194,7 @@ class FrameFinder:
                 self.packages.add(framework)
 
     def _keep(self, frame: Frame) -> None:
-        if len(self._current) >= _MOST_RANKS:
+        if len(self._current) >= _MAX_RANKS:
             self._current.clear()
         self.frame = self.requested_at = self._current[self.rank] = frame
         self._of = self.rank
@@ -205,7 +205,7 @@ class FrameFinder:
         text = line.strip()
         if self._below is not None:
             if text and not _MARKS.issuperset(text) and _FRAME.search(line) is None:
-                self._below = msgspec.structs.replace(self._below, code=text[:_CODE])
+                self._below = msgspec.structs.replace(self._below, code=text[:_MAX_CODE_CHARS])
             return
         if (
             self.rank == self._of
@@ -214,7 +214,7 @@ class FrameFinder:
             and not _MARKS.issuperset(text)
             and _FRAME.search(line) is None
         ):
-            self._keep(msgspec.structs.replace(self.frame, code=text[:_CODE]))
+            self._keep(msgspec.structs.replace(self.frame, code=text[:_MAX_CODE_CHARS]))
 
     def ended(self, error: str) -> Frame | None:
         """Takes the exception at the end of a traceback, as ``Type: message``; the user's frame that led to it.

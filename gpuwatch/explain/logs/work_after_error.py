@@ -12,16 +12,16 @@ import re
 from gpuwatch.explain.logs.line_text import rank_of
 from gpuwatch.explain.logs.work_words import SERVES
 
-_LINES = 2000
+_MAX_LINES = 2000
 """Lines after an error that are looked at."""
-_HEAD = 3000
+_HEAD_LINES = 3000
 """Lines at the start of a log in which steps are looked for."""
-_CHARS = 300
+_MAX_LINE_CHARS = 300
 """Of a line, as many characters are looked at."""
-_LETTERS = 16
-_LINES_OF_STEPS, _FEW = 100, 2
+_FORM_LETTERS = 16
+_MAX_STEP_LINES, _MAX_FEW_LINES = 100, 2
 """Lines of steps before the first error that are looked at; a few are not all the forms that a program prints."""
-MANY_STEPS = 10
+MIN_MANY_STEPS = 10
 """Steps after which even the ranks of a job, which wait for each other, show that none of them failed."""
 _INFO = re.compile(r"^.{0,80}?(?:\b(?:INFO|SUCCESS)\b|\"info\"|level=info|\[I \d{4}-)|^(?:\S{1,40} )?I\d{4} [\d:.]+ ")
 _STEP = re.compile(
@@ -38,7 +38,7 @@ _HINTS = (
 _SUMMARY = re.compile(r"wandb: |\d%\||^\s*File \"|\bframe #\d")
 """What stands at the end of a program that failed, too: Weights & Biases' summary, a progress bar's last state."""
 _BAR = re.compile(r"\b(?P<number>\d{1,9})/(?P<most>\d{1,9}) \[")
-_ADVANCES, _STATES = 3, 50
+_MIN_BAR_ADVANCES, _MAX_BAR_STATES = 3, 50
 """States of a progress bar that show work: the bars of other ranks may advance once or twice."""
 _ASKED, _ANSWERED = "got prompt", re.compile(r"Prompt executed in (?!0\.0)\d")
 """ComfyUI's begin and end of a prompt; a prompt that failed has the latter, too."""
@@ -60,7 +60,7 @@ _AT_AN_END = re.compile(
 
 def _form(line: str) -> str:
     """The first letters of a line, which those of one kind have in common."""
-    return "".join(filter(str.isalpha, line[:_CHARS]))[:_LETTERS]
+    return "".join(filter(str.isalpha, line[:_MAX_LINE_CHARS]))[:_FORM_LETTERS]
 
 
 class WorkAfterError:
@@ -86,7 +86,7 @@ class WorkAfterError:
         """Whether a server answered after the error, if only that it had one."""
         self.answered_well = 0
         """Requests that it answered after the error as they were meant."""
-        self._head = _HEAD
+        self._head = _HEAD_LINES
         self._left = 0
         self._rank = ""
         self._late = False
@@ -99,23 +99,23 @@ class WorkAfterError:
     @property
     def outlived(self) -> int:
         """The number of the error's line, if work followed, of whichever start; else 0."""
-        return self._begun if self.went_on or self.printed > _FEW or self.another else 0
+        return self._begun if self.went_on or self.printed > _MAX_FEW_LINES or self.another else 0
 
     def before(self, line: str) -> None:
         """Takes a line before the first error."""
         self._head -= 1
-        if _STEP.search(line[:_CHARS]) is not None:
+        if _STEP.search(line[:_MAX_LINE_CHARS]) is not None:
             form = _form(line)
             self._forms[form] = self._forms.get(form, 0) + 1
-        self.unused = self._head > 0 and sum(self._forms.values()) < _LINES_OF_STEPS
+        self.unused = self._head > 0 and sum(self._forms.values()) < _MAX_STEP_LINES
         self._stepped_before = self._head == 0 or bool(self._forms)
 
     def begin(self, line: str, number: int, *, ended: bool) -> None:
         """``line``, as it is, is an error, which ``ended`` the program: what went on after earlier ones counts no
         more."""
         self._begun = number
-        self.open, self._left, self._rank = True, _LINES, rank_of(line)
-        self._foreign, self.another = ended and sum(self._forms.values()) > _FEW, False
+        self.open, self._left, self._rank = True, _MAX_LINES, rank_of(line)
+        self._foreign, self.another = ended and sum(self._forms.values()) > _MAX_FEW_LINES, False
         self.again()
 
     def again(self) -> None:
@@ -130,12 +130,12 @@ class WorkAfterError:
     def take(self, line: str) -> None:
         """Takes a line after the error, of a progress bar its last states."""
         self._left -= 1
-        for piece in line.rstrip("\r\n").split("\r")[-_STATES:] if "\r" in line else (line,):
+        for piece in line.rstrip("\r\n").split("\r")[-_MAX_BAR_STATES:] if "\r" in line else (line,):
             self._piece(piece)
 
     def _piece(self, line: str) -> None:
-        self.open = self._left > 0 and self.steps < MANY_STEPS
-        line = line[:_CHARS] if "\x1b" not in line else _ANSI.sub("", line[:_CHARS])
+        self.open = self._left > 0 and self.steps < MIN_MANY_STEPS
+        line = line[:_MAX_LINE_CHARS] if "\x1b" not in line else _ANSI.sub("", line[:_MAX_LINE_CHARS])
         lower = line.lower()
         if not any(word in lower for word in _HINTS):
             return
@@ -148,11 +148,11 @@ class WorkAfterError:
             # Bars are on stderr, as tracebacks are: in the order of time.
             self.advances += 0 <= self._bar < int(bar["number"])
             self._bar = int(bar["number"])
-            self.printed += self.advances == _ADVANCES and not self._foreign
-            self._filled |= self.advances >= _ADVANCES and bar["number"] == bar["most"]
+            self.printed += self.advances == _MIN_BAR_ADVANCES and not self._foreign
+            self._filled |= self.advances >= _MIN_BAR_ADVANCES and bar["number"] == bar["most"]
         if self._foreign:
             self._foreign = _STEP.search(line) is None or _form(line) not in self._forms
-            closed = bar is not None and self.advances < _ADVANCES  # as the program that ended left it
+            closed = bar is not None and self.advances < _MIN_BAR_ADVANCES  # as the program that ended left it
             self.another = self._foreign and (self.another or (_STEP.search(line) is not None and not closed))
             if self._foreign:
                 return

@@ -14,12 +14,12 @@ from itertools import chain, islice, pairwise
 
 from gpuwatch.explain.logs.line_text import undecorated
 
-SAMPLE = 2000
+SAMPLE_LINES = 2000
 """Lines from which the width is determined."""
 _WIDTHS = range(50, 201)
-_OUTLIERS = 0.02
-_MOSTLY = 0.6
-_MOST_PARTS = 12
+_MAX_OUTLIER_SHARE = 0.02
+_MIN_WRAPPED_SHARE = 0.6
+_MAX_PARTS = 12
 """Lines into which one line may have been wrapped."""
 
 # Begins a new line: never the continuation of the previous one.
@@ -39,7 +39,7 @@ def unfolded(lines: Iterable[str], joined: Callable[[], None] = lambda: None) ->
     """The lines with wrapped ones joined; unchanged if the log is not wrapped. ``joined`` is called for each line that
     is joined to the one before, so that lines can be counted as the log has them."""
     rest = iter(lines)
-    head = list(islice(rest, SAMPLE))
+    head = list(islice(rest, SAMPLE_LINES))
     width = folded_at(head)
     if width is None:
         yield from head
@@ -48,7 +48,7 @@ def unfolded(lines: Iterable[str], joined: Callable[[], None] = lambda: None) ->
     kept, parts, before, lead = "", 0, "", ""
     for line in chain(head, rest):
         text = line.rstrip("\r\n")
-        if parts and parts < _MOST_PARTS and (glue := _glue(before, text, width)) is not None:
+        if parts and parts < _MAX_PARTS and (glue := _glue(before, text, width)) is not None:
             text_alone = text.removeprefix(lead)
             kept += text_alone if not glue else glue + undecorated(text_alone)
             parts += 1
@@ -69,7 +69,7 @@ def folded_at(lines: list[str]) -> int | None:
     lengths = Counter(len(text) for text in texts if len(text) >= _WIDTHS.start)
     if not lengths:
         return None
-    allowed = int(_OUTLIERS * len(texts))
+    allowed = int(_MAX_OUTLIER_SHARE * len(texts))
     longer = 0
     for width in sorted(lengths, reverse=True):
         if width in _WIDTHS and _is_folded(texts, width):
@@ -92,7 +92,7 @@ def _is_folded(texts: list[str], width: int) -> bool:
             telling += source
         elif len(text) >= width - 1 or (source and not _BEGINS.match(undecorated(after))):
             full += 1
-    return telling > 0 and going_on >= _MOSTLY * full
+    return telling > 0 and going_on >= _MIN_WRAPPED_SHARE * full
 
 
 def _indent(text: str) -> int:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from gpuwatch.explain.traces.xplane import Event
 
-MOST_MOMENTS = 300
+MAX_MOMENTS = 300
 
 
 @dataclass(eq=False, slots=True)
@@ -101,12 +101,12 @@ class Replay:
             self.before = max(self.peak_event.in_use - sum(allocation.event.size for allocation in self.peak), 0)
 
     def moments(self, group: Callable[[Allocation], str], before: int = 0) -> list[Moment]:
-        """The fullest moment of each of :data:`MOST_MOMENTS` equal shares of the allocations and frees.
+        """The fullest moment of each of :data:`MAX_MOMENTS` equal shares of the allocations and frees.
 
         Not of the time: most of it passes without any, and steps would be too narrow to be seen. ``before``: so many
         allocations at the begin were there already.
         """
-        share = max(-(-(sum(map(len, self._changes)) - before) // MOST_MOMENTS), 1)
+        share = max(-(-(sum(map(len, self._changes)) - before) // MAX_MOMENTS), 1)
         found: list[Moment] = []
         sums: dict[str, int] = {}
         for number, (changes, gone) in enumerate(zip(self._changes, self._gone, strict=True)):

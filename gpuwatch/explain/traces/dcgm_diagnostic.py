@@ -16,9 +16,9 @@ import msgspec
 from gpuwatch.core.model.explanation import GpuTest, TestStatus
 from gpuwatch.explain.traces.broken_recording import BrokenRecording
 
-_MOST_TESTS = 2000
-_MOST_MESSAGES = 8
-_LONGEST = 500
+_MAX_TESTS = 2000
+_MAX_MESSAGES = 8
+_MAX_TEXT_CHARS = 500
 _HEAD = re.compile(rb'"DCGM (?:GPU )?Diagnostic"\s*:')
 _STATUSES: dict[str, TestStatus] = {"pass": "pass", "fail": "fail", "warn": "warn", "skip": "skip", "skipped": "skip"}
 
@@ -50,7 +50,7 @@ def read(data: bytes) -> Diagnostic:
         raise BrokenRecording('it has no part "DCGM Diagnostic"')
     known = {**_named(value, "metadata"), **top}
     return Diagnostic(
-        tuple(islice(_tests(top), _MOST_TESTS)),
+        tuple(islice(_tests(top), _MAX_TESTS)),
         _text(known.get("version")),
         _text(known.get("Driver Version Detected") or known.get("driver_version")),
         _text(known.get("runtime_error") or known.get("Runtime Error")),
@@ -68,7 +68,7 @@ def _tests(top: dict[str, Any]) -> Iterator[GpuTest]:
                     gpus=_gpus(result),
                     # Whatever else it is, such as "Not Run", it has not passed.
                     status=_STATUSES.get(status, "skip"),
-                    messages=tuple(islice(_messages(result), _MOST_MESSAGES)),
+                    messages=tuple(islice(_messages(result), _MAX_MESSAGES)),
                 )
 
 
@@ -104,4 +104,4 @@ def _named(value: Any, name: str) -> dict[str, Any]:
 def _text(value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         return ""
-    return " ".join(str(value)[:_LONGEST].split())
+    return " ".join(str(value)[:_MAX_TEXT_CHARS].split())

@@ -9,7 +9,7 @@ from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.memory_profile import MemoryHolderOp, MemoryProfile
 from gpuwatch.explain.traces.tensorflow_names import inside
 
-_WHOLE = 1.1
+_MIN_OTHER_MOMENT_RATIO = 1.1
 """Where the program's peak is larger by this factor, another moment was recorded."""
 _WHOSE = {
     "weights": "the weights",
@@ -34,7 +34,7 @@ def held_most(profile: MemoryProfile) -> str:
     """
     where = "in host memory" if profile.device == "host" else f"on {profile.device}"
     peak = f"At the recorded peak of {size(profile.peak_bytes)} {where}"
-    if (profile.program_peak_bytes or 0) > _WHOLE * profile.peak_bytes:
+    if (profile.program_peak_bytes or 0) > _MIN_OTHER_MOMENT_RATIO * profile.peak_bytes:
         peak += f" (the program's own of {size(profile.program_peak_bytes or 0)} was not recorded)"
     if not profile.has_history:
         peak = f"Alive {where} when the snapshot was taken: {size(profile.peak_bytes)} (it has no history)"

@@ -13,12 +13,12 @@ from gpuwatch.explain.traces import torch_snapshot, xplane
 from gpuwatch.explain.traces.allocations import Allocation, Replay, Window
 from gpuwatch.explain.traces.tensorflow_names import Meaning, Names, in_cluster, inside, layer
 
-MOST_HOLDERS = 200
-_MOST_NAMED = 0.95
-_LEAST_MICROSECONDS, _MOST_MICROSECONDS = 1_000_000_000_000_000, 1 << 52
+MAX_HOLDERS = 200
+_MAX_NAMED_SHARE = 0.95
+_MIN_MICROSECONDS, _MAX_MICROSECONDS = 1_000_000_000_000_000, 1 << 52
 """What is outside is no time since 1970."""
-_NOISE = 0.001
-_LINES = 6
+_NOISE_SHARE = 0.001
+_MAX_LINES = 6
 """Lines of the program whose memory is told over time."""
 _PICOSECONDS_PER_SECOND = 1e12
 _HOSTS = ("cpu", "mklcpu", "pluggable_device_host_bfc", "gpu_host_bfc", "host")
@@ -46,7 +46,7 @@ def of_tensorflow(
             by_allocator.setdefault(allocator, []).append(Window(events, int(begin * _PICOSECONDS_PER_SECOND), steps))
     remarks = list(notes)
     if left_out:
-        remarks.append(f"{left_out:,} events beyond the first {xplane.MOST_EVENTS:,} of a file were not read")
+        remarks.append(f"{left_out:,} events beyond the first {xplane.MAX_EVENTS:,} of a file were not read")
     found = [_profile(name, ones, names, pid, remarks) for name, ones in by_allocator.items()]
     found.sort(key=lambda profile: (profile.device == "host", -profile.peak_bytes))
     on_gpu = [profile for profile in found if profile.device != "host"]
@@ -73,7 +73,7 @@ def _of_device(device: torch_snapshot.DeviceHistory, pid: int | None, notes: lis
         groups[holder.group] += allocation.event.size
         if holder.line:
             of_lines[holder.line] += allocation.event.size
-    lines = tuple(line for line, _ in of_lines.most_common(_LINES))
+    lines = tuple(line for line, _ in of_lines.most_common(_MAX_LINES))
     known = {id(allocation): device.holders[allocation.event.op] for allocation in live}
     holders, ending = _of_lines(live, device), _of_lines(replay.left, device)
     named = sum(allocation.event.size for allocation in live if known[id(allocation)].line)
@@ -97,15 +97,15 @@ def _of_device(device: torch_snapshot.DeviceHistory, pid: int | None, notes: lis
         failed_bytes=device.failed,
         failed_source=device.failed_at,
         device_free_bytes=device.device_free,
-        holders=tuple(holders[:MOST_HOLDERS]),
-        more_bytes=sum(holder.allocated_bytes for holder in holders[MOST_HOLDERS:]),
+        holders=tuple(holders[:MAX_HOLDERS]),
+        more_bytes=sum(holder.allocated_bytes for holder in holders[MAX_HOLDERS:]),
         groups=dict(groups.most_common()),
         lines=lines,
         moments=tuple(_torch_moments(replay, device, lines)) if device.recorded else (),
         recorded_seconds=(end - first) / _PICOSECONDS_PER_SECOND,
         has_history=device.recorded,
         timed=device.began > 0,
-        ending=tuple(ending[:MOST_HOLDERS]) if device.recorded else (),
+        ending=tuple(ending[:MAX_HOLDERS]) if device.recorded else (),
         ending_bytes=sum(allocation.event.size for allocation in replay.left),
         ended_at=_moment(device, end),
         segments=tuple(_segments(device)),
@@ -151,9 +151,9 @@ def _segments(device: torch_snapshot.DeviceHistory) -> Iterator[MemorySegments]:
 
 
 def _moment(device: torch_snapshot.DeviceHistory, at: int) -> datetime.datetime | None:
-    if not _LEAST_MICROSECONDS < device.began < _MOST_MICROSECONDS:
+    if not _MIN_MICROSECONDS < device.began < _MAX_MICROSECONDS:
         return None
-    span = min(at // 1_000_000, _MOST_MICROSECONDS)
+    span = min(at // 1_000_000, _MAX_MICROSECONDS)
     return datetime.datetime.fromtimestamp((device.began + span) / 1e6, datetime.UTC)
 
 
@@ -178,7 +178,7 @@ def _torch_notes(
         yield "what was allocated before the recording began has no stack: its size, and what frees it, tell its group"
     if (
         sum(allocation.event.size for allocation in nameless if not known[id(allocation)].before)
-        > (1 - _MOST_NAMED) * total
+        > (1 - _MAX_NAMED_SHARE) * total
     ):
         yield "what PyTorch allocates in threads of its own, as in the backward pass, has no line of the program"
 
@@ -211,7 +211,7 @@ def _profile(allocator: str, windows: list[Window], names: Names, pid: int | Non
     ]
     event = replay.peak_event
     holders = [_with_line(holder, names) for holder in _holders(live, meanings)]
-    shown = holders[:MOST_HOLDERS]
+    shown = holders[:MAX_HOLDERS]
     last = max((e.peak for window in windows for e in window.events[-1:]), default=0)
     host = allocator.startswith(_HOSTS)
     if host:
@@ -228,7 +228,7 @@ def _profile(allocator: str, windows: list[Window], names: Names, pid: int | Non
         peak_seconds=round(replay.peak_at / _PICOSECONDS_PER_SECOND, 6),
         program_peak_bytes=last or None,
         limit_bytes=event.in_use + event.available if event is not None and event.available else None,
-        before_bytes=replay.before if replay.before > _NOISE * (event.in_use if event is not None else 0) else 0,
+        before_bytes=replay.before if replay.before > _NOISE_SHARE * (event.in_use if event is not None else 0) else 0,
         live_bytes=sum(allocation.event.size for allocation in live),
         requested_bytes=sum(allocation.event.requested for allocation in live),
         named_bytes=sum(allocation.event.size for allocation in live if allocation.event.op),
@@ -237,7 +237,7 @@ def _profile(allocator: str, windows: list[Window], names: Names, pid: int | Non
         ),
         fragmentation=fragmentation,
         holders=tuple(shown),
-        more_bytes=sum(holder.allocated_bytes for holder in holders[MOST_HOLDERS:]),
+        more_bytes=sum(holder.allocated_bytes for holder in holders[MAX_HOLDERS:]),
         groups=dict(groups.most_common()),
         moments=tuple(moments),
         recorded_seconds=sum(w.events[-1].at - w.events[0].at for w in windows) / _PICOSECONDS_PER_SECOND,

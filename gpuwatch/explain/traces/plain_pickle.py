@@ -21,15 +21,15 @@ from typing import Any
 from gpuwatch.core import reader_limits
 from gpuwatch.explain.traces.broken_recording import BrokenRecording
 
-MOST_VALUES = 12_000_000
+MAX_VALUES = 12_000_000
 """Values of a file: about 1.2 GB in the worst case. A snapshot has some fifty for each allocation of its history."""
-_MOST_STEPS = 60_000_000
-_MOST_FAR = 100_000
+_MAX_STEPS = 60_000_000
+_MAX_UNORDERED_MEMO_ENTRIES = 100_000
 """Entries of the memo that are not numbered one after another, as Python's own pickles are."""
-_MOST_STACK = 1_000_000
-_LONGEST_NUMBER = 16
+_MAX_STACK_ENTRIES = 1_000_000
+_MAX_NUMBER_BYTES = 16
 """Bytes, or twice as many digits, of a whole number: more would take long to print."""
-_LONGEST_LINE = 1 << 16
+_MAX_LINE_BYTES = 1 << 16
 
 _U16, _I32, _U32, _U64, _F64 = (struct.Struct(form).unpack_from for form in ("<H", "<i", "<I", "<Q", ">d"))
 
@@ -46,10 +46,10 @@ class _Memo:
             self.values.append(value)
         elif 0 <= number < len(self.values):
             self.values[number] = value
-        elif len(self._far) < _MOST_FAR:
+        elif len(self._far) < _MAX_UNORDERED_MEMO_ENTRIES:
             self._far[number] = value
         else:
-            raise BrokenRecording(f"its memo has more than {_MOST_FAR:,} gaps")
+            raise BrokenRecording(f"its memo has more than {_MAX_UNORDERED_MEMO_ENTRIES:,} gaps")
 
     def get(self, number: int) -> Any:
         if 0 <= number < len(self.values):
@@ -82,14 +82,14 @@ def _load(data: bytes) -> Any:  # one loop: a call for each of a million instruc
     push = stack.append
     at = made = 0
     end = len(data)
-    for _ in range(_MOST_STEPS):
+    for _ in range(_MAX_STEPS):
         code = data[at]
         at += 1
         if code == 0x94:  # MEMOIZE
             known.append(stack[-1])
             continue
-        if len(stack) > _MOST_STACK:
-            raise BrokenRecording(f"its stack is deeper than {_MOST_STACK:,}")
+        if len(stack) > _MAX_STACK_ENTRIES:
+            raise BrokenRecording(f"its stack is deeper than {_MAX_STACK_ENTRIES:,}")
         if code == 0x68:  # BINGET
             push(memo.get(data[at]))
             at += 1
@@ -99,8 +99,8 @@ def _load(data: bytes) -> Any:  # one loop: a call for each of a million instruc
             at += 4
             continue
         made += 1
-        if made > MOST_VALUES:
-            raise BrokenRecording(f"it has more than {MOST_VALUES:,} values")
+        if made > MAX_VALUES:
+            raise BrokenRecording(f"it has more than {MAX_VALUES:,} values")
         if code == 0x4A:  # BININT
             push(_I32(data, at)[0])
             at += 4
@@ -217,14 +217,14 @@ def _load(data: bytes) -> Any:  # one loop: a call for each of a million instruc
         elif code == 0x32:  # DUP
             push(stack[-1])
         elif code in _LINES:
-            line_end = data.find(b"\n", at, at + _LONGEST_LINE)
+            line_end = data.find(b"\n", at, at + _MAX_LINE_BYTES)
             if line_end < 0:
                 raise BrokenRecording("a line has no end")
             _of_line(code, data[at:line_end], stack, memo)
             at = line_end + 1
         else:
             raise BrokenRecording(_refused(code))
-    raise BrokenRecording(f"it has more than {_MOST_STEPS:,} instructions")
+    raise BrokenRecording(f"it has more than {_MAX_STEPS:,} instructions")
 
 
 _LINES = frozenset(b"ILFVpg")
@@ -250,7 +250,7 @@ def _of_line(code: int, line: bytes, stack: list[Any], memo: _Memo) -> None:
         elif code == 0x49 and line in (b"00", b"01"):  # INT: protocol 0 has truth values as such
             stack.append(line == b"01")
         else:
-            if len(line) > 2 * _LONGEST_NUMBER:
+            if len(line) > 2 * _MAX_NUMBER_BYTES:
                 raise BrokenRecording("it has a number of too many digits")
             number = int(line.rstrip(b"L"))
             if code == 0x70:  # PUT
@@ -266,7 +266,7 @@ def _of_line(code: int, line: bytes, stack: list[Any], memo: _Memo) -> None:
 
 
 def _number(data: bytes, at: int, size: int) -> int:
-    if not 0 <= size <= _LONGEST_NUMBER:
+    if not 0 <= size <= _MAX_NUMBER_BYTES:
         raise BrokenRecording(f"it has a whole number of {size} bytes")
     _whole(size, at, len(data))
     return int.from_bytes(data[at : at + size], "little", signed=True)

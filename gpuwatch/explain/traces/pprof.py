@@ -16,13 +16,13 @@ from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.model.memory_profile import Group, MemoryHolderOp, MemoryProfile
 from gpuwatch.explain.traces.broken_recording import BrokenRecording
 from gpuwatch.explain.traces.protobuf_wire import BYTES, VARINT, fields, signed, text, varint
-from gpuwatch.explain.traces.torch_stacks import MOST_FRAMES, Stacks
+from gpuwatch.explain.traces.torch_stacks import MAX_FRAMES, Stacks
 
-MOST_SAMPLES = 500_000
-_MOST_FRAMES_READ = 20_000_000
-_MOST_HOLDERS = 200
-_MOST_NANOSECONDS = 1 << 62
-_LONGEST = 100
+MAX_SAMPLES = 500_000
+_MAX_FRAMES_READ = 20_000_000
+_MAX_HOLDERS = 200
+_MAX_NANOSECONDS = 1 << 62
+_MAX_NAME_CHARS = 100
 _GROUPS: dict[str, Group] = {"buffer": "arrays", "executable": "executables"}
 _PUBLIC = re.compile(r"/jax/_src/(?:numpy|lax|nn|scipy|ops|image|random\.py)|^(?!.*/jax/)")
 _WRAPPERS = frozenset({"deferring_binary_op", "wrapper", "wrapped"})
@@ -73,8 +73,8 @@ def read(data: bytes) -> Profile:
         elif number == 1:
             kinds.append(_numbers(data, start, end, 1, 2))
         elif number == 2:
-            if len(samples) >= MOST_SAMPLES:
-                raise BrokenRecording(f"it has more than {MOST_SAMPLES:,} samples")
+            if len(samples) >= MAX_SAMPLES:
+                raise BrokenRecording(f"it has more than {MAX_SAMPLES:,} samples")
             samples.append((start, end))
         elif number == 4:
             key, _ = _numbers(data, start, end, 1, 3)
@@ -98,13 +98,13 @@ def read(data: bytes) -> Profile:
         ]
     stacks = Stacks()
     found: list[Sample] = []
-    left = _MOST_FRAMES_READ
+    left = _MAX_FRAMES_READ
     for start, end in samples:
         keys, amounts, labels = _sample(data, start, end)
-        stack = [frame for key in keys[:MOST_FRAMES] for frame in frames.get(key, ())][:MOST_FRAMES]
+        stack = [frame for key in keys[:MAX_FRAMES] for frame in frames.get(key, ())][:MAX_FRAMES]
         left -= len(stack)
         if left < 0:
-            raise BrokenRecording(f"its stacks have more than {_MOST_FRAMES_READ:,} frames")
+            raise BrokenRecording(f"its stacks have more than {_MAX_FRAMES_READ:,} frames")
         told = {named(key): named(value) for key, value in labels}
         line = stacks.read(stack).line
         by_name = {name: amounts[place] for name, place in values.items() if place < len(amounts)}
@@ -122,7 +122,7 @@ def profiles(data: bytes) -> list[MemoryProfile]:
     for sample in found.samples:
         key = sample.line, sample.called, sample.kind
         by_device.setdefault(sample.device or alone, {}).setdefault(key, []).append(sample)
-    at = datetime.datetime.fromtimestamp(found.at / 1e9, datetime.UTC) if 0 < found.at < _MOST_NANOSECONDS else None
+    at = datetime.datetime.fromtimestamp(found.at / 1e9, datetime.UTC) if 0 < found.at < _MAX_NANOSECONDS else None
     told = [_profile(device, samples, at) for device, samples in by_device.items()]
     return sorted((profile for profile in told if profile.peak_bytes), key=lambda profile: -profile.peak_bytes)
 
@@ -155,8 +155,8 @@ def _profile(
         live_bytes=total,
         requested_bytes=total,
         named_bytes=sum(holder.allocated_bytes for holder in holders if holder.source),
-        holders=tuple(holders[:_MOST_HOLDERS]),
-        more_bytes=sum(holder.allocated_bytes for holder in holders[_MOST_HOLDERS:]),
+        holders=tuple(holders[:_MAX_HOLDERS]),
+        more_bytes=sum(holder.allocated_bytes for holder in holders[_MAX_HOLDERS:]),
         groups=dict(groups.most_common()),
         has_history=False,
         timed=False,
@@ -175,7 +175,7 @@ def _sample(data: bytes, at: int, end: int) -> tuple[list[int], list[int], list[
         if into is not None and kind == VARINT:
             into.append(signed(start))
         elif into is not None and kind == BYTES:
-            while start < stop and len(into) < 4 * MOST_FRAMES:
+            while start < stop and len(into) < 4 * MAX_FRAMES:
                 value, start = varint(data, start, stop)
                 into.append(signed(value))
         elif number == 3 and kind == BYTES:
@@ -202,5 +202,5 @@ def _called(stack: list[dict[str, Any]], line: str) -> str:
     for frame in reversed(stack[:place]):
         name = frame["name"]
         if name not in _WRAPPERS and name[:1] != "_" and _PUBLIC.search(frame["filename"]):
-            return str(name)[:_LONGEST]
+            return str(name)[:_MAX_NAME_CHARS]
     return ""

@@ -20,13 +20,13 @@ from gpuwatch.core.model.reading import Missing, Value
 from gpuwatch.core.model.snapshot import MIG_READINGS, Device, Driver, Host, MigInstance, Process, Snapshot
 from gpuwatch.explain.traces.smi_q_fields import FIELDS, NAMES, PARTS, REASON, REASONS, SUMS, VERBATIM
 
-_MOST_GPUS, _MOST_ROWS, _MOST_FIELDS = 256, 2000, 1500
-_LONGEST, _MOST_DEPTH = reader_limits.NVIDIA_SMI.bytes, reader_limits.NVIDIA_SMI.depth
+_MAX_GPUS, _MAX_ROWS, _MAX_FIELDS = 256, 2000, 1500
+_MAX_VALUE_CHARS, _MAX_DEPTH = reader_limits.NVIDIA_SMI.bytes, reader_limits.NVIDIA_SMI.depth
 _TEXT_HEAD, _XML_HEAD = "NVSMI LOG", "<nvidia_smi_log"
 _TAG = re.compile(r"<(/?)([A-Za-z]\w{0,80})([^<>]{0,200}?)(/?)>([^<]{0,400})")
 _LEAF = re.compile(r"\s*<([A-Za-z]\w{0,80})>([^<]{0,400})</\1>\s*$")
 """What nearly every line of XML is: one element with its text."""
-_LONGEST_LABEL, _LONGEST_VALUE = 120, 400
+_MAX_LABEL_CHARS, _MAX_TEXT_VALUE_CHARS = 120, 400
 _GPU = re.compile(r"GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])$")
 _HEADS = frozenset({"timestamp", "driver_version", "cuda_version", "kmd_version", "cuda_umd_version", "attached_gpus"})
 _NUMBER = re.compile(r"(-?\d{1,15}(?:\.\d{1,6})?)\s*(KiB|MiB|GiB|KB/s|MB/s|us|mV|MHz|W|C|%|x)?\b")
@@ -78,7 +78,7 @@ class SmiQueryReader:
     def _tag_line(self, line: str) -> bool:
         path = self._path
         leaf = _LEAF.match(line)
-        if leaf is not None and leaf[1] != "gpu" and 0 < len(path) < _MOST_DEPTH:
+        if leaf is not None and leaf[1] != "gpu" and 0 < len(path) < _MAX_DEPTH:
             if self._inside is None:
                 self._inside = _below_gpu(path)
             if text := leaf[2].strip():
@@ -98,7 +98,7 @@ class SmiQueryReader:
                 self._tree.begin(attributes.partition('"')[2].partition('"')[0])
             if empty:
                 continue
-            if len(path) < _MOST_DEPTH:
+            if len(path) < _MAX_DEPTH:
                 path.append(name)
             inside = _below_gpu(path)
             if inside == ["processes", "process_info"]:
@@ -116,9 +116,9 @@ class SmiQueryReader:
             self._indents, self._path = [], []
             return True
         label, colon, value = line.partition(":")
-        indent, name = _label(label) if len(label) <= _LONGEST_LABEL else (-1, "")
+        indent, name = _label(label) if len(label) <= _MAX_LABEL_CHARS else (-1, "")
         indent -= self._base
-        if not name or indent < 0 or (value and value[0] != " ") or len(value) > _LONGEST_VALUE:
+        if not name or indent < 0 or (value and value[0] != " ") or len(value) > _MAX_TEXT_VALUE_CHARS:
             self._end()
             return False
         if indent == 0:
@@ -131,7 +131,7 @@ class SmiQueryReader:
         while indents and indents[-1] >= indent:
             indents.pop()
             path.pop()
-        if len(path) < _MOST_DEPTH:
+        if len(path) < _MAX_DEPTH:
             indents.append(indent)
             path.append(name)
         if colon:
@@ -167,15 +167,15 @@ class _Tree:
         self.gpus: list[_Gpu] = []
 
     def begin(self, bus: str) -> None:
-        if len(self.gpus) < _MOST_GPUS:
-            self.gpus.append(_Gpu(bus[:_LONGEST]))
+        if len(self.gpus) < _MAX_GPUS:
+            self.gpus.append(_Gpu(bus[:_MAX_VALUE_CHARS]))
 
     def row(self) -> None:
-        if self.gpus and len(self.gpus[-1].processes) < _MOST_ROWS:
+        if self.gpus and len(self.gpus[-1].processes) < _MAX_ROWS:
             self.gpus[-1].processes.append({})
 
     def put(self, path: list[str], value: str) -> None:
-        value = value.strip()[:_LONGEST]
+        value = value.strip()[:_MAX_VALUE_CHARS]
         if not self.gpus:
             self.head.setdefault(path[-1], value)
             return
@@ -187,11 +187,11 @@ class _Tree:
             if gpu.processes:
                 gpu.processes[-1].setdefault("pid" if last == "process_id" else last, value)
         elif path[0] in ("mig_device", "mig_devices"):
-            if last == "index" and len(gpu.instances) < _MOST_ROWS:
+            if last == "index" and len(gpu.instances) < _MAX_ROWS:
                 gpu.instances.append({})
             if gpu.instances:
                 gpu.instances[-1].setdefault("/".join(path[-2:]), value)
-        elif path[0] != "supported_clocks" and len(gpu.fields) < _MOST_FIELDS:
+        elif path[0] != "supported_clocks" and len(gpu.fields) < _MAX_FIELDS:
             if path[0] in ("power_readings", "gpu_power_readings"):
                 path = ["power", *path[1:]]
             gpu.fields.setdefault("/".join(path), value)

@@ -30,7 +30,7 @@ _OPTIMIZERS = frozenset(
     }
 )
 """Name scopes of Keras's optimizers; those of the program's own are known by their variables."""
-_LONG_LIVED = 0.5
+_MIN_VARIABLE_LIFE_SHARE = 0.5
 """Share of the rest of the recording for which a variable's buffer lives at least."""
 _STATE = {"weight": "weights", "optimizer": "optimizer state", "state": "other variables", "": "other variables"}
 _BYTES = {
@@ -237,7 +237,7 @@ class Names:
 
     def _may_hold(self, allocation: Allocation) -> bool:
         """Whether an allocation may be a variable's buffer: long-lived, and by its name nothing else."""
-        if allocation.freed is not None and allocation.freed - allocation.began <= _LONG_LIVED * (
+        if allocation.freed is not None and allocation.freed - allocation.began <= _MIN_VARIABLE_LIFE_SHARE * (
             self.end - allocation.began
         ):
             return False

@@ -14,8 +14,8 @@ import msgspec
 from gpuwatch.core.model.memory_profile import Group, MemoryMoment, MemoryProfile
 from gpuwatch.explain.traces.broken_recording import BrokenRecording
 
-_MOST_MOMENTS = 300
-_MOST_NUMBER = 1 << 62
+_MAX_MOMENTS = 300
+_MAX_NUMBER = 1 << 62
 _CATEGORIES: tuple[Group, ...] = (
     "weights", "optimizer state", "inputs", "workspace", "activations", "gradients", "workspace", "unattributed",
 )  # fmt: skip
@@ -34,7 +34,7 @@ def profile(content: bytes) -> MemoryProfile:
         entries = msgspec.json.decode(content, type=list[tuple[int, int, int, int]])
     except msgspec.DecodeError as error:
         raise BrokenRecording(str(error)) from None
-    if any(not -_MOST_NUMBER < number < _MOST_NUMBER for entry in entries for number in entry):
+    if any(not -_MAX_NUMBER < number < _MAX_NUMBER for entry in entries for number in entry):
         raise BrokenRecording("it has a number that is too large")
     begin = min((at for at, *_ in entries if at > 0), default=0)
     end = max((at for at, *_ in entries), default=0)
@@ -42,7 +42,7 @@ def profile(content: bytes) -> MemoryProfile:
     groups: dict[str, int] = {}
     moments: list[MemoryMoment] = []
     in_use = peak = peak_at = 0
-    share = max(-(-sum(at > 0 for at, *_ in entries) // _MOST_MOMENTS), 1)
+    share = max(-(-sum(at > 0 for at, *_ in entries) // _MAX_MOMENTS), 1)
     place = 0
     for number, (at, _, change, category) in enumerate(entries):
         group = _CATEGORIES[category] if 0 <= category < len(_CATEGORIES) else "unattributed"

@@ -18,12 +18,12 @@ from gpuwatch.explain.traces.torch_memory_groups import Change, find_groups
 from gpuwatch.explain.traces.torch_stacks import NO_STACK, Stack, Stacks
 from gpuwatch.explain.traces.xplane import Event
 
-MOST_ENTRIES = 2_000_000
+MAX_ENTRIES = 2_000_000
 """Entries and blocks that are looked at; a file may name one of them many times."""
-_MOST_DEVICES = 64
-_BLOCK = 512
+_MAX_DEVICES = 64
+_BLOCK_BYTES = 512
 """PyTorch rounds requests up to this (``kMinBlockSize``); its requests to the driver: ``oom_arithmetic_torch.py``."""
-_PS_PER_US = 1_000_000
+_PICOSECONDS_PER_MICROSECOND = 1_000_000
 """Picoseconds in a microsecond."""
 
 
@@ -108,7 +108,7 @@ class _Reader:
     """Walks a snapshot, with a bounded number of steps."""
 
     def __init__(self) -> None:
-        self._left = MOST_ENTRIES
+        self._left = MAX_ENTRIES
         self.stacks = Stacks()
 
     def each(self, value: Any) -> Iterator[Mapping[str, Any]]:
@@ -116,7 +116,7 @@ class _Reader:
         for item in value if isinstance(value, (list, tuple)) else ():
             self._left -= 1
             if self._left < 0:
-                raise BrokenRecording(f"it has more than {MOST_ENTRIES:,} entries")
+                raise BrokenRecording(f"it has more than {MAX_ENTRIES:,} entries")
             if isinstance(item, dict):
                 yield item
 
@@ -145,7 +145,7 @@ def _devices(value: dict[str, Any]) -> list[DeviceHistory]:
         device.largest_free = max(device.largest_free, largest)
         _take_segment(device, segment, in_use, largest)
     traces = value["device_traces"]
-    for number, trace in enumerate(traces[:_MOST_DEVICES] if isinstance(traces, (list, tuple)) else ()):
+    for number, trace in enumerate(traces[:_MAX_DEVICES] if isinstance(traces, (list, tuple)) else ()):
         entries = list(reader.each(trace))
         if entries or number in blocks:
             device = found.setdefault(number, DeviceHistory(number))
@@ -178,7 +178,7 @@ def _block(at: int, size: int, block: Mapping[str, Any], reader: _Reader) -> Cha
 
 def _device(entry: Mapping[str, Any], found: dict[int, DeviceHistory]) -> DeviceHistory | None:
     number = entry.get("device", 0)
-    if type(number) is not int or not 0 <= number < _MOST_DEVICES:
+    if type(number) is not int or not 0 <= number < _MAX_DEVICES:
         return None
     return found.setdefault(number, DeviceHistory(number))
 
@@ -195,7 +195,7 @@ def _history(
     freeing: dict[int, Stack] = {}
     for entry in entries:
         action, address = entry.get("action"), _unsigned(entry.get("addr"))
-        at = max(_unsigned(entry.get("time_us")) - started, 0) * _PS_PER_US
+        at = max(_unsigned(entry.get("time_us")) - started, 0) * _PICOSECONDS_PER_MICROSECOND
         size = _unsigned(entry.get("size"))
         if action == "alloc":
             live.add(address)
@@ -256,7 +256,7 @@ def _history(
 
 
 def _rounded(size: int) -> int:
-    return -(-size // _BLOCK) * _BLOCK
+    return -(-size // _BLOCK_BYTES) * _BLOCK_BYTES
 
 
 def _unsigned(value: Any) -> int:

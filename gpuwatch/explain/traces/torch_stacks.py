@@ -14,12 +14,12 @@ from typing import Any, Literal
 
 from gpuwatch.explain.traces.broken_recording import BrokenRecording
 
-MOST_FRAMES = 400
-_MOST_READ = 16_000_000
+MAX_FRAMES = 400
+_MAX_FRAMES_READ = 16_000_000
 """Frames that are looked at in all stacks of a file."""
-_MOST_ALIKE = 10
+_MAX_SAME_NAMED_FILES = 10
 """Files of one name that are told apart."""
-_LONGEST, _LONGEST_PATH = 160, 4096
+_MAX_TEXT_CHARS, _MAX_PATH_CHARS = 160, 4096
 
 Kind = Literal["native", "framework", "hidden", "library", "program"]
 """``hidden``: the interpreter, the standard library, launchers, generated code."""
@@ -129,7 +129,7 @@ class Stacks:
     """Reads stacks, each once."""
 
     def __init__(self) -> None:
-        self._left = _MOST_READ
+        self._left = _MAX_FRAMES_READ
         self._stacks: dict[int, Stack] = {}
         self._kept: list[Any] = []
         """What was read, so that nothing else gets its id."""
@@ -143,10 +143,10 @@ class Stacks:
             return NO_STACK
         known = self._stacks.get(id(frames))
         if known is None:
-            self._left -= min(len(frames), MOST_FRAMES)
+            self._left -= min(len(frames), MAX_FRAMES)
             if self._left < 0:
-                raise BrokenRecording(f"its stacks have more than {_MOST_READ:,} frames")
-            known = self._stacks[id(frames)] = self._read(frames[:MOST_FRAMES])
+                raise BrokenRecording(f"its stacks have more than {_MAX_FRAMES_READ:,} frames")
+            known = self._stacks[id(frames)] = self._read(frames[:MAX_FRAMES])
             self._kept.append(frames)
         return known
 
@@ -169,7 +169,7 @@ class Stacks:
         file, function = entry.get("filename"), entry.get("name")
         if not isinstance(file, str) or not isinstance(function, str):
             return None
-        key = file[:_LONGEST_PATH], function[:_LONGEST_PATH]
+        key = file[:_MAX_PATH_CHARS], function[:_MAX_PATH_CHARS]
         known = self._frames.get(key)
         if known is None:
             known = self._frames[key] = _frame(*key)
@@ -178,7 +178,7 @@ class Stacks:
     def _line(self, frame: _Frame, entry: dict[str, Any]) -> str:
         base = frame.path.rpartition("/")[2]
         paths = self._paths.setdefault(base, set())
-        if len(paths) < _MOST_ALIKE:
+        if len(paths) < _MAX_SAME_NAMED_FILES:
             paths.add(frame.path)
         number = entry.get("line")
         line = number if type(number) is int and 0 <= number < 1 << 31 else 0
@@ -195,13 +195,13 @@ class Stacks:
         path, colon, rest = line.rpartition(":")
         cell = _OF_CELL.search(path)
         if cell:
-            return f"notebook cell {cell[1] or cell[2] or cell[3]}{colon}{rest}"[:_LONGEST]
+            return f"notebook cell {cell[1] or cell[2] or cell[3]}{colon}{rest}"[:_MAX_TEXT_CHARS]
         parts = path.split("/")
         others = [other.split("/") for other in self._paths.get(parts[-1], ()) if other != path]
         count = 1
         while count < len(parts) and any(other[-count:] == parts[-count:] for other in others):
             count += 1
-        return f"{'/'.join(parts[-count:])}{colon}{rest}"[:_LONGEST]
+        return f"{'/'.join(parts[-count:])}{colon}{rest}"[:_MAX_TEXT_CHARS]
 
 
 def _frame(file: str, function: str) -> _Frame:

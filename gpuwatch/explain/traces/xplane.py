@@ -15,7 +15,7 @@ from typing import NamedTuple
 from gpuwatch.explain.traces.broken_recording import BrokenRecording
 from gpuwatch.explain.traces.protobuf_wire import BYTES, FIXED64, VARINT, fields, signed, text
 
-MOST_EVENTS = 600_000
+MAX_EVENTS = 600_000
 """Events read of one file; a million take about 300 MB."""
 _ALLOCATION, _FREE = "MemoryAllocation", "MemoryDeallocation"
 _NAMES = {
@@ -63,7 +63,7 @@ class Profile(NamedTuple):
 
     events: dict[str, list[Event]]
     left_out: int
-    """Events beyond :data:`MOST_EVENTS`."""
+    """Events beyond :data:`MAX_EVENTS`."""
 
 
 def is_xplane(start: bytes) -> bool:
@@ -100,7 +100,7 @@ def read(data: bytes) -> Profile:
         if number != 1 or kind != BYTES:
             continue
         for allocator, event in _plane(data, at, end):
-            if count >= MOST_EVENTS:
+            if count >= MAX_EVENTS:
                 left_out += 1
                 continue
             count += 1

@@ -24,16 +24,16 @@ from gpuwatch.fleet.cluster.launchers import Job, Launcher
 from gpuwatch.fleet.cluster.node_agent import GREETING
 from gpuwatch.fleet.cluster.node_lines import NO_NODE, NOT_EXECUTABLE, NOT_THERE, TOO_OLD, Decoder, Frame
 
-AT_ONCE = 64
+MAX_PARALLEL_JOBS = 64
 """Jobs that run at the same time; further nodes wait."""
-MOST_NODES = 4096
-_MOST_MESSAGES = 32 << 10
+MAX_NODES = 4096
+_MAX_MESSAGE_BYTES = 32 << 10
 """Bytes kept of a node's messages: the last ones."""
-_CHUNK = 1 << 16
-_GRACE = 15.0
+_READ_BYTES = 1 << 16
+_STDIN_CLOSED_SECONDS = 15.0
 """Seconds that a job has to end after its stdin has: the command there needs up to 11 (``node_agent``)."""
-_AFTER_SIGTERM = 3.0
-_HURRIED = 4.0
+_SIGTERM_SECONDS = 3.0
+_HURRIED_SIGTERM_SECONDS = 4.0
 """Seconds from SIGTERM to SIGKILL after a second Ctrl+C, and where gpuwatch never answered."""
 
 State = Literal["waiting", "starting", "running", "ok", "failed", "no-answer", "timed-out", "interrupted"]
@@ -77,7 +77,7 @@ def fan_out(
     *,
     seconds: float,
     start_seconds: float | None = None,
-    at_once: int = AT_ONCE,
+    at_once: int = MAX_PARALLEL_JOBS,
     on_change: Callable[[Sequence[NodeReply]], None] = lambda replies: None,
 ) -> tuple[list[NodeReply], bool]:
     """The replies of all nodes, in the launcher's order, and whether Ctrl+C ended it early.
@@ -111,10 +111,13 @@ class _Running:
         self.streams = 2
         self.closed_at: float | None = None
         """When its stdin was closed, which asks it to end."""
-        self.signals = [(_GRACE, signal.SIGTERM), (_GRACE + _AFTER_SIGTERM, signal.SIGKILL)]
+        self.signals = [
+            (_STDIN_CLOSED_SECONDS, signal.SIGTERM),
+            (_STDIN_CLOSED_SECONDS + _SIGTERM_SECONDS, signal.SIGKILL),
+        ]
 
     def note(self, data: bytes) -> None:
-        self.messages = (self.messages + data)[-_MOST_MESSAGES:]
+        self.messages = (self.messages + data)[-_MAX_MESSAGE_BYTES:]
 
     def tell(self, line: bytes) -> None:
         assert self.process.stdin is not None
@@ -132,7 +135,7 @@ class _Running:
     def hurry(self) -> None:
         """Ends it now: an agent passes that on (``node_agent``)."""
         self.closed_at = time.monotonic()
-        self.signals = [(0.0, signal.SIGTERM), (_HURRIED, signal.SIGKILL)]
+        self.signals = [(0.0, signal.SIGTERM), (_HURRIED_SIGTERM_SECONDS, signal.SIGKILL)]
 
     def signal(self, number: int) -> None:
         with suppress(ProcessLookupError, PermissionError):
@@ -226,7 +229,7 @@ class _Work:
         for key, _ in selector.select(seconds):
             running, is_stdout = key.data
             try:
-                data = os.read(key.fd, _CHUNK)
+                data = os.read(key.fd, _READ_BYTES)
             except OSError:
                 data = b""
             if not data:
@@ -241,7 +244,7 @@ class _Work:
             ended = time.monotonic()
             if running.streams and running.closed_at is None:
                 running.closed_at = ended  # something that it started still holds its pipes
-            if not running.streams or ended - (running.closed_at or ended) > _AFTER_SIGTERM:
+            if not running.streams or ended - (running.closed_at or ended) > _SIGTERM_SECONDS:
                 for key in [key for key in selector.get_map().values() if key.data[0] is running]:
                     selector.unregister(key.fileobj)
                 self._running.remove(running)
@@ -255,7 +258,7 @@ class _Work:
     def _frames(self, running: _Running, data: bytes) -> None:
         for frame in running.decoder.feed(data):
             name = frame.node if running.job.node is None else running.job.node
-            if name == NO_NODE or (name not in self.replies and len(self.replies) >= MOST_NODES):
+            if name == NO_NODE or (name not in self.replies and len(self.replies) >= MAX_NODES):
                 continue
             self._frame(self.reply(one_line(name, 80)), frame)
         if running.decoder.strange > reader_limits.NODE_CHATTER.bytes and running.closed_at is None:
@@ -282,7 +285,7 @@ class _Work:
         elif frame.kind == "progress":
             reply.progress = one_line(frame.payload.decode(errors="replace"), 120)
         elif frame.kind == "stderr":
-            self._stderr[node] = (self._stderr.get(node, b"") + frame.payload)[-_MOST_MESSAGES:]
+            self._stderr[node] = (self._stderr.get(node, b"") + frame.payload)[-_MAX_MESSAGE_BYTES:]
         elif frame.kind == "data":
             self._documents.setdefault(node, _Document()).add(frame.payload)
         else:

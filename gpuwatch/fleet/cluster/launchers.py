@@ -18,10 +18,10 @@ from typing import Protocol
 from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.core.formatting.suggest import did_you_mean
 from gpuwatch.fleet.cluster.node_lines import NOT_THERE
-from gpuwatch.fleet.cluster.ssh_command import EXIT_SSH, ssh_command, ssh_failure, ssh_hosts
+from gpuwatch.fleet.cluster.ssh_command import SSH_FAILED_EXIT_CODE, ssh_command, ssh_failure, ssh_hosts
 
-_MOST_LOCAL = 64
-_THIS = (sys.executable, "-m", "gpuwatch")
+_MAX_LOCAL_NODES = 64
+_THIS_COMMAND = (sys.executable, "-m", "gpuwatch")
 _QUERY_SECONDS = 20.0
 """How long Slurm's controller has to answer."""
 
@@ -98,12 +98,12 @@ class Local:
     start_seconds = 60.0
 
     def __init__(self, rest: str, remote: list[str] | None, options: list[str]) -> None:
-        if not re.fullmatch(r"[0-9]{1,3}", rest) or not 1 <= int(rest) <= _MOST_LOCAL:
+        if not re.fullmatch(r"[0-9]{1,3}", rest) or not 1 <= int(rest) <= _MAX_LOCAL_NODES:
             raise UsageError(
-                f"--on local:{rest[:40]}: give a number from 1 to {_MOST_LOCAL}", hint="for example local:4"
+                f"--on local:{rest[:40]}: give a number from 1 to {_MAX_LOCAL_NODES}", hint="for example local:4"
             )
         self._count = int(rest)
-        self._remote = remote or list(_THIS)
+        self._remote = remote or list(_THIS_COMMAND)
 
     def plan(self, arguments: Sequence[str]) -> Plan:
         """As many jobs as asked for."""
@@ -132,7 +132,7 @@ class Ssh:
 
     def reason(self, exit_code: int, messages: str) -> str:
         """In words, if it is ssh that failed."""
-        return ssh_failure(messages) if exit_code == EXIT_SSH else ""
+        return ssh_failure(messages) if exit_code == SSH_FAILED_EXIT_CODE else ""
 
 
 class Slurm:

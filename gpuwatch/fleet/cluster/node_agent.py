@@ -31,14 +31,14 @@ PROGRESS_VARIABLE = "GPUWATCH_PROGRESS_LINES"
 PROGRESS_MARK = b"\x1f"
 
 _PR_SET_CHILD_SUBREAPER = 36
-_AFTER_SIGINT, _AFTER_SIGTERM = 8.0, 3.0
+_SIGINT_SECONDS, _SIGTERM_SECONDS = 8.0, 3.0
 """Seconds that the command has after each signal. ``gpuwatch try`` itself needs up to 7 to end a program."""
-_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_MOST_STDERR = 256 << 10
+_END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_MAX_STDERR_BYTES = 256 << 10
 """Bytes of the command's messages that are sent."""
 _PROGRESS_SECONDS = 0.5
 """Least seconds between two reports of progress."""
-_CHUNK = 1 << 16
+_READ_BYTES = 1 << 16
 
 
 def serve(command: Sequence[str]) -> int:
@@ -62,7 +62,7 @@ class _Agent:
 
     def run(self, command: list[str]) -> int:
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-        for number in _ENDING:
+        for number in _END_SIGNALS:
             signal.signal(number, self._ask)
         self._send("hello", json.dumps({"version": __version__, "host": os.uname().nodename}).encode())
         began = time.monotonic()
@@ -108,7 +108,7 @@ class _Agent:
                 self._end(child)
                 for key, _ in selector.select(0.2):
                     try:
-                        data = os.read(key.fd, _CHUNK)
+                        data = os.read(key.fd, _READ_BYTES)
                     except OSError:
                         data = b""
                     key.data(data)
@@ -117,7 +117,7 @@ class _Agent:
                         streams -= key.data != self._input
                 if streams and child.poll() is not None and not self._ending_since:
                     self._ending_since = time.monotonic()  # a process that it left behind holds the pipes
-                if streams and child.poll() is not None and time.monotonic() - self._ending_since > _AFTER_SIGTERM:
+                if streams and child.poll() is not None and time.monotonic() - self._ending_since > _SIGTERM_SECONDS:
                     return
 
     def _end(self, child: subprocess.Popen[bytes]) -> None:
@@ -127,7 +127,7 @@ class _Agent:
         if not self._ending_since:
             self._ending_since = time.monotonic()
             child.send_signal(signal.SIGINT)  # to it alone: what it started, it ends itself
-            self._steps = [(_AFTER_SIGINT, signal.SIGTERM), (_AFTER_SIGINT + _AFTER_SIGTERM, signal.SIGKILL)]
+            self._steps = [(_SIGINT_SECONDS, signal.SIGTERM), (_SIGINT_SECONDS + _SIGTERM_SECONDS, signal.SIGKILL)]
         waited = time.monotonic() - self._ending_since
         while self._steps and waited > self._steps[0][0]:
             child.send_signal(self._steps.pop(0)[1])
@@ -149,8 +149,8 @@ class _Agent:
         if not data:
             lines.append(self._stderr_rest)
             self._stderr_rest = b""
-        elif len(self._stderr_rest) > _CHUNK:
-            lines.append(self._stderr_rest[:_CHUNK])
+        elif len(self._stderr_rest) > _READ_BYTES:
+            lines.append(self._stderr_rest[:_READ_BYTES])
             self._stderr_rest = b""
         for line in lines:
             now = time.monotonic()
@@ -158,7 +158,7 @@ class _Agent:
                 if now - self._progress_at >= _PROGRESS_SECONDS:
                     self._progress_at = now
                     self._send("progress", line[1:300])
-            elif line and self._stderr_sent < _MOST_STDERR:
+            elif line and self._stderr_sent < _MAX_STDERR_BYTES:
                 self._stderr_sent += len(line) + 1
                 self._send("stderr", line + b"\n")
 

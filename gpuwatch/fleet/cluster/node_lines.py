@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 _MARK = b"gpuwatch-node/1"
-_PAYLOAD = 600
+_MAX_PAYLOAD_BYTES = 600
 """Bytes of payload in one line."""
-_LONGEST = 4096
+_MAX_LINE_BYTES = 4096
 """Bytes of a line beyond which it is no frame, and not kept."""
-_MOST_OTHER = 16 << 10
+_MAX_OTHER_BYTES = 16 << 10
 """Bytes kept of other lines: the last ones."""
 NO_NODE = "-"
 """Written by a node itself, which need not know what the launcher calls it."""
@@ -45,7 +45,7 @@ class Frame:
 def encoded(kind: Kind, payload: bytes = b"", *, node: str = NO_NODE) -> bytes:
     """The payload as lines; several if it is long."""
     head = b" ".join((_MARK, node.encode(), kind.encode()))
-    pieces = [payload[at : at + _PAYLOAD] for at in range(0, len(payload), _PAYLOAD)] or [b""]
+    pieces = [payload[at : at + _MAX_PAYLOAD_BYTES] for at in range(0, len(payload), _MAX_PAYLOAD_BYTES)] or [b""]
     return b"".join(b" ".join((head, base64.b64encode(piece) or b"-")) + b"\n" for piece in pieces)
 
 
@@ -76,8 +76,8 @@ class Decoder:
                 self.strange += len(line) + 1
                 other.append(line + b"\n")
         if other:
-            self.other = (self.other + b"".join(other))[-_MOST_OTHER:]
-        if self._skipping or len(rest) > _LONGEST:
+            self.other = (self.other + b"".join(other))[-_MAX_OTHER_BYTES:]
+        if self._skipping or len(rest) > _MAX_LINE_BYTES:
             self._skipping = True
             self.strange += len(rest)
             rest = b""
@@ -87,7 +87,7 @@ class Decoder:
 
 def _decoded(line: bytes) -> Frame | None:
     at = line.find(_MARK)  # a label may stand before it
-    if at < 0 or len(line) > _LONGEST:
+    if at < 0 or len(line) > _MAX_LINE_BYTES:
         return None
     parts = line[at:].split()
     if len(parts) != 4 or not parts[2].isascii():

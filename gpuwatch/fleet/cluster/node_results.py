@@ -17,7 +17,7 @@ from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.trials import Experiment
 from gpuwatch.fleet.cluster.fan_out import NodeReply, State, one_line
-from gpuwatch.fleet.cluster.odd_nodes import FEWEST, judged
+from gpuwatch.fleet.cluster.odd_nodes import MIN_EQUAL_NODES, judged
 from gpuwatch.share.reports.runs_side_by_side import compare
 
 KINDS: dict[str, tuple[type, ...]] = {
@@ -53,11 +53,11 @@ def gathered(command: str, replies: Sequence[NodeReply]) -> Comparison:
 def side_by_side(runs: Sequence[Run], nodes: Sequence[Node]) -> Comparison:
     """Saved runs, and the nodes that saved comparisons and snapshots tell of.
 
-    Runs of at least :data:`FEWEST` machines are compared like those of a cluster: each machine is a node.
+    Runs of at least :data:`MIN_EQUAL_NODES` machines are compared like those of a cluster: each machine is a node.
     """
     known = {node.node: node for node in nodes}
     machines = {name for run in runs if (name := run.node or run.host) is not None}
-    if not known and len(machines) < FEWEST:
+    if not known and len(machines) < MIN_EQUAL_NODES:
         return compare(runs)
     runs = [replace(run, node=run.node or run.host) for run in runs]
     for run in runs:

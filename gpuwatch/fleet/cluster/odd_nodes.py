@@ -27,28 +27,28 @@ from gpuwatch.share.reports import comparable_runs
 from gpuwatch.share.reports.report_content import clean
 from gpuwatch.share.reports.run_tables import device_map
 
-FEWEST = 4
+MIN_EQUAL_NODES = 4
 """Nodes that must be equal before one of them can be odd."""
-_MOST = 2 / 3
+_MIN_AGREEING_SHARE = 2 / 3
 """Share of the siblings that must agree on a value before the others are odd."""
 
-_SCALE = 1.4826
+_MAD_TO_SIGMA = 1.4826
 """MAD of a normal distribution to its standard deviation."""
-_LEAST_SIGMA = 0.005
+_MIN_RELATIVE_SIGMA = 0.005
 """Relative standard deviation below which a spread is not believed: clocks step by more."""
-_SIGMAS = 6.0
-_SLOWER = math.log(1.10)
+_MIN_SIGMAS = 6.0
+_LOG_SLOWER = math.log(1.10)
 """Least difference that is worth a word, where two measurements show it."""
-_MUCH_SLOWER = math.log(1.50)
+_LOG_MUCH_SLOWER = math.log(1.50)
 """Least difference that one measurement alone can show."""
-_STEEPEST = 3.0
+_MAX_TAIL_EXPONENT = 3.0
 """Exponent of the lightest tail that is assumed of noise."""
-_TWICE = math.log(2)
-_APART = 3.0
+_LOG_TWICE = math.log(2)
+_MIN_DISTANCE_RATIO = 3.0
 """A node that is twice as slow must lie this many times farther from the median than any sibling."""
-_CHANCE = 0.005
+_MAX_EXPECTED_BY_CHANCE = 0.005
 """Most nodes that noise alone may be expected to put where a named one is."""
-_OWN_STEPS = 0.5
+_MIN_FAST_STEP_SHARE = 0.5
 """Share of the difference that even the fast steps of a node (p10) must show: else it was disturbed now and then."""
 
 _GPU = re.compile(r"^\d+ (.*) ((?:GPU|MIG)-\S+)$")
@@ -94,13 +94,13 @@ def judged(document: Comparison) -> Comparison:
     odd: list[OddFact] = []
     notes: list[str] = [*_same_machine(nodes)]
     everywhere = _kinds(nodes)
-    if len(nodes) >= FEWEST:
+    if len(nodes) >= MIN_EQUAL_NODES:
         odd += _different("GPU model", everywhere, notes)
     for siblings in _siblings(nodes):
         models = siblings[0].models
         kind = "GPUs not known" if models is None else ", ".join(models) or "no GPU"
-        if len(siblings) < FEWEST:
-            notes.append(f"{_named(siblings)} ({kind}): too few to judge, it takes {FEWEST} equal nodes")
+        if len(siblings) < MIN_EQUAL_NODES:
+            notes.append(f"{_named(siblings)} ({kind}): too few to judge, it takes {MIN_EQUAL_NODES} equal nodes")
             continue
         for what in dict.fromkeys(what for node in siblings for what in node.facts):
             odd += _different(what, {node.name: node.facts[what] for node in siblings if what in node.facts}, notes)
@@ -243,7 +243,7 @@ def _siblings(nodes: Sequence[_Node]) -> list[list[_Node]]:
     bare = kinds.get((), [])
     if bare and len(kinds) > 1:
         main = max((kind for kind in kinds if kind), key=lambda kind: len(kinds[kind]))
-        if len(kinds[main]) > _MOST * len(known):
+        if len(kinds[main]) > _MIN_AGREEING_SHARE * len(known):
             kinds[main] = [node for node in known if node.models in (main, ())]
             del kinds[()]
     unknown = [node for node in nodes if node.models is None and node.facts]
@@ -252,13 +252,13 @@ def _siblings(nodes: Sequence[_Node]) -> list[list[_Node]]:
 
 def _different(what: str, values: Mapping[str, str], notes: list[str]) -> list[OddFact]:
     """The nodes whose value is not that of most; a note if no value is that of most."""
-    if len(values) < FEWEST:
+    if len(values) < MIN_EQUAL_NODES:
         return []
     counts = Counter(values.values())
     usual, count = counts.most_common(1)[0]
     if count == len(values):
         return []
-    if count <= _MOST * len(values):
+    if count <= _MIN_AGREEING_SHARE * len(values):
         if len(counts) <= 3 and min(counts.values()) > 1:
             parts = ", ".join(f"{value} on {number}" for value, number in counts.most_common())
             notes.append(f"{what} is divided: {parts} nodes")
@@ -303,22 +303,22 @@ def _speeds(nodes: Sequence[_Node], notes: list[str]) -> list[OddFact]:
     for what, speeds in _grouped(nodes).items():
         if what[-1]:
             simulated = True
-        elif len(speeds) < FEWEST:
+        elif len(speeds) < MIN_EQUAL_NODES:
             small |= dict.fromkeys(speed.node for speed in speeds)
         else:
             middle = statistics.median(speed.median for speed in speeds)
             mad = statistics.median(abs(speed.median - middle) for speed in speeds)
-            spread = _SCALE * mad
+            spread = _MAD_TO_SIGMA * mad
             # The MAD of few values is itself uncertain.
-            sigma = max(spread, _LEAST_SIGMA) * (1 + 4 / len(speeds))
+            sigma = max(spread, _MIN_RELATIVE_SIGMA) * (1 + 4 / len(speeds))
             groups.append(_Group(what[0], tuple(speeds), middle, spread, sigma))
     if simulated:
         notes.append("Speeds of simulated GPUs are not judged: they are those of each host's CPU")
     judged_nodes = {speed.node for group in groups for speed in group.speeds}
     if alone := [name for name in small if name not in judged_nodes]:
         notes.append(
-            f"Speed of {_listed(alone)}: too few to judge, it takes {FEWEST} nodes with the same GPU, driver and"
-            " configuration"
+            f"Speed of {_listed(alone)}: too few to judge, it takes {MIN_EQUAL_NODES} nodes with the same GPU, driver"
+            " and configuration"
         )
     return _slow(groups, notes)
 
@@ -358,7 +358,7 @@ def _slow(groups: Sequence[_Group], notes: list[str]) -> list[OddFact]:
     """The nodes whose speed differs by more than noise.
 
     Noise of speeds has heavy tails (another tenant, a hot hour), so no fixed number of standard deviations is safe. A
-    suspect is beyond :data:`_SIGMAS` of them and 10 %, and its fast steps are slow as well. It is named if all its
+    suspect is beyond :data:`_MIN_SIGMAS` of them and 10 %, and its fast steps are slow as well. It is named if all its
     measurements are suspect and as many as others have of them cannot add up to that by chance, or if at
     least half are, and one is so far off that even a heavy tail does not reach there (:func:`_far`).
     """
@@ -375,7 +375,7 @@ def _slow(groups: Sequence[_Group], notes: list[str]) -> list[OddFact]:
         # How often a measurement of another node is suspect, and the chance that a node has this many in a row.
         rate = (sum(map(len, suspects.values())) - len(seen) + 1) / (all_of_them - times + 2)
         one_way = len({speed.median > group.middle for group, speed in seen}) == 1
-        proven = one_way and times > 1 and len(seen) == times and len(measured) * rate**times < _CHANCE
+        proven = one_way and times > 1 and len(seen) == times and len(measured) * rate**times < _MAX_EXPECTED_BY_CHANCE
         facts = [
             _odd_speed(group, speed, seen=len(seen), measured=times)
             for group, speed in seen
@@ -404,23 +404,23 @@ def _far(group: _Group) -> list[str]:
     distances = [max(abs(speed.median - group.middle), group.sigma) for speed in by_distance]
     for count in range(len(distances) // 4, 0, -1):
         distance, rest = distances[count - 1], distances[count:]
-        if distance < _MUCH_SLOWER:
+        if distance < _LOG_MUCH_SLOWER:
             continue
         top = max(len(rest) // 8, 2)
         edge = rest[top]  # the largest of those that are not in the tail
         slope = top / max(sum(math.log(value / edge) for value in rest[:top]), 1e-9)
-        reached = (top / len(rest)) * (edge / distance) ** min(slope, _STEEPEST)
-        alone = distance >= _TWICE and distance > _APART * rest[0]
-        if alone or len(distances) * reached < _CHANCE:
+        reached = (top / len(rest)) * (edge / distance) ** min(slope, _MAX_TAIL_EXPONENT)
+        alone = distance >= _LOG_TWICE and distance > _MIN_DISTANCE_RATIO * rest[0]
+        if alone or len(distances) * reached < _MAX_EXPECTED_BY_CHANCE:
             return [speed.node for speed in by_distance[:count] if _beyond(group, speed)]
     return []
 
 
 def _beyond(group: _Group, speed: _Speed) -> bool:
     distance = speed.median - group.middle
-    if abs(distance) < max(_SLOWER, _SIGMAS * group.sigma):
+    if abs(distance) < max(_LOG_SLOWER, _MIN_SIGMAS * group.sigma):
         return False
-    return distance < 0 or speed.fast - group.middle > _OWN_STEPS * distance
+    return distance < 0 or speed.fast - group.middle > _MIN_FAST_STEP_SHARE * distance
 
 
 def _odd_speed(group: _Group, speed: _Speed, *, seen: int, measured: int) -> OddFact:

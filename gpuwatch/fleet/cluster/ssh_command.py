@@ -16,7 +16,7 @@ from gpuwatch.fleet.cluster.host_list import parse_hosts
 CONNECT_SECONDS = 10
 """How long a host has to accept the connection and to identify itself."""
 
-EXIT_SSH = 255
+SSH_FAILED_EXIT_CODE = 255
 """Exit code of ``ssh`` where the connection failed; a program's own code is passed on."""
 
 _NAME = re.compile(r"(?:[A-Za-z0-9_.][\w.\-+\\]*@)?[A-Za-z0-9_.:%][\w.:%\-]*", re.ASCII)
@@ -83,7 +83,7 @@ _REASONS = (
 
 
 def ssh_failure(stderr: str) -> str:
-    """Why ``ssh`` ended with :data:`EXIT_SSH`, in words; its last line where none is known, empty without one."""
+    """Why ``ssh`` ended with :data:`SSH_FAILED_EXIT_CODE`; its last line if unknown, empty without one."""
     for pattern, reason in _REASONS:
         if re.search(pattern, stderr):
             return reason

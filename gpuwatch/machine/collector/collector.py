@@ -33,9 +33,9 @@ from gpuwatch.machine.sources.host import HostReader, ProcessTable
 from gpuwatch.machine.sources.process_tree import ProcessTree
 from gpuwatch.machine.sources.source_registry import device_sources
 
-_SLOW_EVERY = 4.8
+_SLOW_SAMPLE_SECONDS = 4.8
 """Seconds between slow samples: every fifth at one sample a second, even if one comes some milliseconds early."""
-_REOPEN_EVERY = 5.0
+_REOPEN_SECONDS = 5.0
 """Seconds between attempts to open a source that could not be opened."""
 _SLOW_LANES = (Lane.FAST, Lane.SLOW, Lane.ONCE)
 _ALL_LANES = (*_SLOW_LANES, Lane.ON_DEMAND)
@@ -136,7 +136,7 @@ class Collector:
         look_ahead: Callable[[tuple[Device, ...], tuple[Process, ...]], None],
     ) -> tuple[list[Device], list[Process]]:
         # The second slow sample follows at once, because rates need two; then one every five seconds.
-        slow = self._slow_reads < 2 or now - self._slow_at >= _SLOW_EVERY
+        slow = self._slow_reads < 2 or now - self._slow_at >= _SLOW_SAMPLE_SECONDS
         ready: list[DeviceSource[SourceDevice]] = []
         for connection in self._connections:
             problem = connection.connect(now, refresh=slow and bool(self._slow_reads))
@@ -264,7 +264,7 @@ class _Connection:
         ``now`` is monotonic; ``refresh``: refresh the list even if the source does not ask for it.
         """
         try:
-            if self.problem is None or now - self._tried_at >= _REOPEN_EVERY:
+            if self.problem is None or now - self._tried_at >= _REOPEN_SECONDS:
                 self._tried_at = now
                 self.problem = None
                 self.source.open()

@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from gpuwatch.machine.collector.shared_samples import SharedSamples
 
 _PR_SET_PDEATHSIG = 1
-_SETTLING = 3
+_SETTLING_SAMPLES = 3
 """Samples until all objects that stay exist."""
-_SET_BACK = 10.0
+_CLOCK_SET_BACK_SECONDS = 10.0
 """Seconds by which a sample is older than the one before it if the clock was set back in between."""
-_REPEAT = 1.0
+_REPEAT_SECONDS = 1.0
 """Seconds after which the parent is told again that the recorder works although its collector is late."""
-_LOOK_EVERY = 5.0
+_RECORDER_CHECK_SECONDS = 5.0
 """Seconds between looks for a recorder while this process samples itself."""
 
 
@@ -69,7 +69,7 @@ class _Service:
         self._due = 0.0
         self._sent: datetime.datetime | None = None
         """When the last sample was taken."""
-        self._settling = _SETTLING
+        self._settling = _SETTLING_SAMPLES
 
     def run(self) -> None:
         shared = self._find()
@@ -94,13 +94,13 @@ class _Service:
         settings = self._settings
         collector = Collector(settings.on_demand, gpm=settings.gpm, seen=tuple(settings.seen.values()))
         self._due = time.monotonic()
-        look = self._due + _LOOK_EVERY
+        look = self._due + _RECORDER_CHECK_SECONDS
         try:
             # The devices of the first sample are sent before its processes, of which there may be hundreds.
             self._sampled(collector.sample(lambda devices: _write(framed(PREVIEW, encoded(devices)))))
             while True:
                 if time.monotonic() >= look:  # also between two samples, which may be a minute apart
-                    look = time.monotonic() + _LOOK_EVERY
+                    look = time.monotonic() + _RECORDER_CHECK_SECONDS
                     shared = self._find()
                     if shared is not None:
                         return shared
@@ -136,7 +136,7 @@ class _Service:
                 if self._is_due(snapshot, shared.interval):
                     self._send(snapshot)
             source, now = shared.source, time.monotonic()
-            if source != sent or (shared.late and now - sent_at >= _REPEAT):
+            if source != sent or (shared.late and now - sent_at >= _REPEAT_SECONDS):
                 sent, sent_at = source, now
                 _write(framed(SOURCE, encoded(source)))
             self._due = shared.next_look()
@@ -159,7 +159,7 @@ class _Service:
             return True
         apart = (snapshot.taken_at - self._sent).total_seconds()
         # One that is a little older was taken beside one of our own; much older: the clock was set back.
-        return not -_SET_BACK < apart < self._settings.interval - interval / 2
+        return not -_CLOCK_SET_BACK_SECONDS < apart < self._settings.interval - interval / 2
 
     # Both
 

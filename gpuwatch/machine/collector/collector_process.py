@@ -20,18 +20,18 @@ from gpuwatch.machine.sources.driver_calls import Call, CallPage, LeftOut
 CollectorProcess = subprocess.Popen[bytes] | ForkedProcess
 CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE)
 """Signals by which a crash of the driver's library ends it."""
-HANGS_AFTER = 4.0
+HANG_SECONDS = 4.0
 """Seconds after which one call hangs. Slow drivers take one or two."""
-LOOK_EVERY = 1.0
+LATE_CHECK_SECONDS = 1.0
 """Seconds between looks at a process that is late."""
-_FIRST_LOOK = 2.0
+_FIRST_CHECK_SECONDS = 2.0
 """Seconds that a call may have stood at the first look at it: before that, the whole machine may have been stopped."""
 _SESSION = ("nvmlInit", "nvmlShutdown", "nvmlDeviceGetCount", "nvmlDeviceGetHandleByIndex")
 """Without these there is no GPU. They may take many seconds where the driver has to be loaded."""
-_MOST_AT_ONCE = 3
+_MAX_SKIPPED_AT_ONCE = 3
 """Calls that may hang or crash one after another; with more it is the driver as a whole."""
-_FIRST_PAUSE = 60.0
-_LONGEST_PAUSE = 3600.0
+_FIRST_PAUSE_SECONDS = 60.0
+_MAX_PAUSE_SECONDS = 3600.0
 
 
 def frames_of(process: CollectorProcess) -> Iterator[tuple[bytes, bytes]]:
@@ -127,7 +127,7 @@ class CollectorWatch:
         Only seconds count in which it stood in that call and could have run.
         """
         look = self._look = self._next_look()
-        if look is None or look.stood < HANGS_AFTER or look.call.name.startswith(_SESSION):
+        if look is None or look.stood < HANG_SECONDS or look.call.name.startswith(_SESSION):
             return None
         return look.call
 
@@ -138,9 +138,9 @@ class CollectorWatch:
         now, state, (ran, waited) = time.monotonic(), procfs.state(self._pid), procfs.cpu_times(self._pid)
         faults, paging = procfs.disk_faults(self._pid), False
         if before is None or before.call != call:
-            stood, more = 0.0, min(now - call.since, _FIRST_LOOK) - (waited - self._waited)
+            stood, more = 0.0, min(now - call.since, _FIRST_CHECK_SECONDS) - (waited - self._waited)
         else:
-            stood, more = before.stood, min(now - before.at, 1.5 * LOOK_EVERY) - (waited - before.waited)
+            stood, more = before.stood, min(now - before.at, 1.5 * LATE_CHECK_SECONDS) - (waited - before.waited)
             paging = faults > before.faults
             if state == b"R" and ran:
                 more = min(more, ran - before.ran)  # a virtual machine's CPU may stand still
@@ -183,12 +183,12 @@ class Suspects:
 
     def add(self, name: str, what: str) -> bool:
         """Leaves a call out, and says whether that can help; otherwise the driver as a whole does not work."""
-        if name.startswith(_SESSION) or len(self._latest) >= _MOST_AT_ONCE:
+        if name.startswith(_SESSION) or len(self._latest) >= _MAX_SKIPPED_AT_ONCE:
             self.forget_latest()
             return False
         self._latest.append(name)
         self._times[name] = self._times.get(name, 0) + 1
-        pause = min(_FIRST_PAUSE * 2 ** min(self._times[name] - 1, 10), _LONGEST_PAUSE)
+        pause = min(_FIRST_PAUSE_SECONDS * 2 ** min(self._times[name] - 1, 10), _MAX_PAUSE_SECONDS)
         again = time.strftime("%H:%M:%S", time.localtime(time.time() + pause))
         why = f"it {what} at {time.strftime('%H:%M:%S')}, and is left out until {again}"
         self.left_out[name] = LeftOut(why, time.monotonic() + pause)

@@ -16,14 +16,14 @@ from gpuwatch.machine.collector.process_rows import host_process
 from gpuwatch.machine.sources.host import Facts, ProcessTable, cpu_clock
 from gpuwatch.machine.sources.procfs import TICKS, parent, pids, process_stat
 
-EVERY = 10.0
-_BUSY = 30.0
+POLL_SECONDS = 10.0
+_MIN_BUSY_PERCENT = 30.0
 """Percent of one core since the previous look, from which a process counts as busy."""
-_STAYS = 5.0
+_MIN_STILL_BUSY_PERCENT = 5.0
 """The same for one that was busy before, so that it does not come and go."""
-_RUNS = 1.0
+_MIN_WORKER_PERCENT = 1.0
 """Percent of one core from which a descendant counts as a worker."""
-_MOST = 8
+_MAX_PROGRAMS = 8
 _NOT_THERE = Missing("not_supported", detail="the process uses no GPU")
 
 
@@ -63,7 +63,7 @@ class CpuPrograms:
 
     def look(self, now: float, on_gpus: set[int]) -> bool:
         """Looks again when that is due; True if it did. ``on_gpus``: pids that use a GPU; ``now`` is monotonic."""
-        if now - self._at < EVERY:
+        if now - self._at < POLL_SECONDS:
             return False
         lasted, self._at = now - self._at, now
         before, self._spent = self._spent, {}
@@ -77,15 +77,15 @@ class CpuPrograms:
                 continue
             self._spent[pid] = spent
             cpu = (spent - before.get(pid, spent)) / lasted * 100
-            if cpu < _RUNS or pid in on_gpus:
+            if cpu < _MIN_WORKER_PERCENT or pid in on_gpus:
                 continue
             owner = self._above(pid, on_gpus)
             if owner is not None:
                 self.workers[owner] = round(self.workers.get(owner, 0.0) + cpu, 1)
-            elif cpu >= (_STAYS if pid in known else _BUSY) and pid != os.getpid():
+            elif cpu >= (_MIN_STILL_BUSY_PERCENT if pid in known else _MIN_BUSY_PERCENT) and pid != os.getpid():
                 busy.append((-cpu, pid))
         busy.sort()
-        self._judge(busy[:_MOST], now)
+        self._judge(busy[:_MAX_PROGRAMS], now)
         return True
 
     def _judge(self, busy: list[tuple[float, int]], now: float) -> None:

@@ -32,8 +32,8 @@ from gpuwatch.machine.collector.collector_frames import (
 )
 from gpuwatch.machine.collector.collector_process import (
     CRASHES,
-    HANGS_AFTER,
-    LOOK_EVERY,
+    HANG_SECONDS,
+    LATE_CHECK_SECONDS,
     CollectorProcess,
     CollectorWatch,
     Suspects,
@@ -51,23 +51,23 @@ from gpuwatch.machine.sources.driver_calls import CallPage
 if TYPE_CHECKING:
     from gpuwatch.machine.sources.host import HostReader, ProcessTable
 
-_REPLACE_AFTER = 10.0
+_REPLACE_SECONDS = 10.0
 """Seconds without a snapshot after which the collector is replaced (a slow driver takes one or two)."""
-_MOST_DOUBLINGS = 4
-_OVERDUE = 2.0
-_FIRST_LATE = 0.6
+_MAX_DOUBLINGS = 4
+_OVERDUE_SECONDS = 2.0
+_FIRST_SAMPLE_SECONDS = 0.6
 """Seconds to wait for the first sample before the host is read without the driver."""
-_LASTING = 0.98
+_SLOWEST_SAMPLE_SHARE = 0.98
 """Share of the slowest sample's time that the next one may still need: some ask the driver for more than others."""
-_KEEP = 600
-_STOOD_STILL = 1.0
+_MAX_KEPT_SAMPLES = 600
+_STOPPED_SECONDS = 1.0
 """Seconds by which a wait may overrun before this process is taken to have been stopped (SIGSTOP, suspend)."""
-_FAILED_PAUSE = 60.0
+_FAILED_PAUSE_SECONDS = 60.0
 """Seconds before a collector that failed with an error of gpuwatch itself is started again."""
-_STARTS_WITHIN = 5.0
+_START_SECONDS = 5.0
 """Seconds that a new collector may take to start; later the driver is blamed for the wait."""
 
-_MOST_STARVED = 60.0
+_MAX_STARVED_SECONDS = 60.0
 """Seconds that a collector may wait for a CPU, besides its patience with the driver, before it is replaced."""
 _FAILED = "failed"
 
@@ -121,7 +121,7 @@ class LiveFeed:
         self._host: tuple[HostReader, ProcessTable] | None = None
         """Reads the host while no snapshots come."""
         self._ahead: Sequence[tuple[bytes, bytes]] = ()
-        self._frames: deque[Snapshot] = deque(maxlen=_KEEP)
+        self._frames: deque[Snapshot] = deque(maxlen=_MAX_KEPT_SAMPLES)
         self._lock = threading.Lock()
         self._arrived = threading.Condition(self._lock)
         self._stopping = threading.Event()
@@ -245,7 +245,7 @@ class LiveFeed:
         if self.failure:  # known without waiting
             overdue, why = max(overdue, 0.0), self.failure
             return FeedStatus("not-answering", age, overdue, self._replaced, why, _FAILED, self._machine, *origin)
-        if overdue > _OVERDUE + self._slowest:
+        if overdue > _OVERDUE_SECONDS + self._slowest:
             why, blame = self.silence()
             return FeedStatus("not-answering", age, overdue, self._replaced, why, blame, self._machine, *origin)
         if last is None:
@@ -276,7 +276,7 @@ class LiveFeed:
         if code is not None:
             return self._fault if self._crashed else ending(code)
         # Its successor has to start first; only then can it be waiting for the driver.
-        if time.monotonic() - self._started < _STARTS_WITHIN and (self._fault or self._hung_before):
+        if time.monotonic() - self._started < _START_SECONDS and (self._fault or self._hung_before):
             return self._fault
         return "" if watch is None else watch.blame()
 
@@ -341,15 +341,17 @@ class LiveFeed:
                 patience = self._patience()
                 last = max(self._last or 0.0, self._started, self._pardoned)
                 now = time.monotonic()
-                late = last + (_FIRST_LATE if self._last is None else self._settings.interval + _OVERDUE)
+                late = last + (
+                    _FIRST_SAMPLE_SECONDS if self._last is None else self._settings.interval + _OVERDUE_SECONDS
+                )
                 wake = max(max(last, self._heard) + patience, now) + 0.05
                 if now >= late:
                     self._look_at_host()
-                    wake = min(wake, now + LOOK_EVERY)
+                    wake = min(wake, now + LATE_CHECK_SECONDS)
                 else:
                     wake = min(wake, late)
                 reader.join(timeout=wake - time.monotonic())
-                if time.monotonic() - wake > _STOOD_STILL:
+                if time.monotonic() - wake > _STOPPED_SECONDS:
                     self.resumed()
                 last = max(self._last or 0.0, self._started, self._pardoned, self._heard)
                 if self._given_up(process, time.monotonic() - last, patience):
@@ -364,7 +366,7 @@ class LiveFeed:
             self._process = None
             self._replaced += 1
             self._in_vain += 1
-            pause = _FAILED_PAUSE if self.failure else min(10.0, 0.5 * 2 ** min(self._replaced, 5))
+            pause = _FAILED_PAUSE_SECONDS if self.failure else min(10.0, 0.5 * 2 ** min(self._replaced, 5))
             if spared:
                 pause = 0.0  # the next one does not make that call
 
@@ -373,14 +375,14 @@ class LiveFeed:
         watch = self._watch
         hung = None if watch is None else watch.hung()
         self._hung = False
-        if hung is None and silent - min(self.waited_for_cpu, _MOST_STARVED) <= patience:
+        if hung is None and silent - min(self.waited_for_cpu, _MAX_STARVED_SECONDS) <= patience:
             return False
         self._fault = "was stopped" if procfs.stopped(process.pid) else ""
         what = "the collector was stopped" if self._fault else "the collector did not answer"
         if hung is not None:
-            what = f"{hung.name} did not return within {HANGS_AFTER:g} s; the collector"
+            what = f"{hung.name} did not return within {HANG_SECONDS:g} s; the collector"
             self._hung_before = True
-            self._hung = self._suspects.add(hung.name, f"did not return within {HANGS_AFTER:g} s")
+            self._hung = self._suspects.add(hung.name, f"did not return within {HANG_SECONDS:g} s")
         elif watch is not None and watch.call is not None:
             self._suspects.forget_latest()
         self._detail = f"{what} and was replaced" if hung is None else f"{what} was replaced"
@@ -419,12 +421,12 @@ class LiveFeed:
         A slow driver needs time, and a new collector asks it for more than the old one did: the time doubles with
         every collector that produced nothing.
         """
-        doubled = _REPLACE_AFTER * (1 << min(self._in_vain, _MOST_DOUBLINGS))
+        doubled = _REPLACE_SECONDS * (1 << min(self._in_vain, _MAX_DOUBLINGS))
         return max(doubled, 5 * self._settings.interval, 3 * self._took)
 
     def _pace(self, took: float) -> None:
         """Notes how long a sample took: a driver that answers slowly is not silent."""
-        self._took, self._slowest = took, max(took, _LASTING * self._slowest)
+        self._took, self._slowest = took, max(took, _SLOWEST_SAMPLE_SHARE * self._slowest)
 
     def _read(self, process: CollectorProcess) -> None:
         receiver = Receiver()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from operator import is_
 from typing import NamedTuple, TypeVar
 
-from gpuwatch.core.model.process_activity import IDLE, is_idle
+from gpuwatch.core.model.process_activity import MAX_IDLE_PERCENT, is_idle
 from gpuwatch.core.model.reading import Missing, Reason, Value
 from gpuwatch.core.model.snapshot import IDLE_SINCE, RUN_SECONDS, Device, Mapped, Process, Snapshot
 from gpuwatch.core.model.visibility import visible_to
@@ -22,9 +22,9 @@ _MEMORY_UNKNOWN = Missing("not_supported", detail="the driver does not report th
 _NO_GPU = Missing("not_supported", detail="no GPU answers on this machine")
 _NOT_TOLD = Missing("not_supported", detail="the driver does not tell which process of this GPU computes")
 _FAILED = frozenset({"failed", "stale", "device_lost"})
-_MOST_FAILED = 3
+_MAX_FAILED_SAMPLES = 3
 """Samples of a device that may fail until its processes may have computed unseen: their idle times begin again."""
-_NO_NEWER = 5.0
+_NO_NEWER_SECONDS = 5.0
 """Seconds without a sample of any process of a busy device after which its driver does not tell who computes. Up to
 then nobody's kernel was seen, whatever the device's own utilization says: that of a process that has ended lingers.
 """
@@ -101,15 +101,17 @@ class ProcessRows:
     ) -> list[Process]:
         """The rows of a device's processes; only changed rows are new objects. ``busy``: the device's utilization."""
         look, now, devices, uuid, index = self._look, self._now, self._devices, device.uuid, device.index
-        still = busy is not None and busy <= IDLE
+        still = busy is not None and busy <= MAX_IDLE_PERCENT
         old = still and uuid not in self._told_in  # the driver's first samples may be of any time before
         if utilization or still:
             self._told_at[uuid] = now
         no_newer = busy is not None and lack is not None and lack.reason == "no_sample"
-        no_newer = no_newer and not still and now - self._told_at.get(uuid, float("-inf")) <= _NO_NEWER
+        no_newer = no_newer and not still and now - self._told_at.get(uuid, float("-inf")) <= _NO_NEWER_SECONDS
         made_of_all = (index, utilization, lack, None if busy is None else still, no_newer, old)
         failed = busy is None or (not still and lack is not None and lack.reason in _FAILED)
-        was_idle = self._idle.get(uuid, {}) if self._sample - self._told_in.get(uuid, 0) <= _MOST_FAILED + 1 else {}
+        was_idle = (
+            self._idle.get(uuid, {}) if self._sample - self._told_in.get(uuid, 0) <= _MAX_FAILED_SAMPLES + 1 else {}
+        )
         if utilization or not failed:
             self._told_in[uuid] = self._sample
         whole = self._lists_before.get(uuid)
@@ -121,7 +123,7 @@ class ProcessRows:
         here = self._rows[uuid] = {}
         idle_now: dict[_Key, _Idle] = {}
         self._idle[uuid] = idle_now
-        working = any(max(used.sm, used.memory) > IDLE for used in utilization.values())
+        working = any(max(used.sm, used.memory) > MAX_IDLE_PERCENT for used in utilization.values())
         known: list[tuple[int, Facts, int]] = []
         found = []
         for entry in entries:

@@ -16,13 +16,13 @@ from gpuwatch.machine.recording.reader import Recording
 
 SPEEDS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 """Multiples of the recorded pace that a front end offers."""
-_WAKE = 0.2
+_MIN_WAKE_SECONDS = 0.2
 """Minimum seconds between two wake-ups, however fast it plays."""
-_LOOK = 0.5
+_POLL_SECONDS = 0.5
 """Seconds between looks at a file that has been played to its end and may grow."""
-_SET_BACK = 1.0
+_CLOCK_SET_BACK_SECONDS = 1.0
 """Seconds by which the clock was set back at least if samples get earlier."""
-_LATE = 1.0
+_MAX_LATE_SECONDS = 1.0
 """Seconds that playing may be behind, as after a suspend, before it goes on from where it is."""
 
 
@@ -122,15 +122,15 @@ class RecordingPlayer:
             late = now - self._since - (kept.at - self._at) / self._speed
             if late < 0:
                 break
-            if late > _LATE:
+            if late > _MAX_LATE_SECONDS:
                 self._anchor(kept.at, now)
             arrived.append(kept)
             self._after, self._ahead = kept.at, None
         if not self._paused:
             ahead = self._ahead
             self._until = max(ahead.at if ahead is not None else self._after, self._at)
-            due = self._since + (ahead.at - self._at) / self._speed if ahead is not None else now + _LOOK
-            self._wake_at(max(due, now + _WAKE))
+            due = self._since + (ahead.at - self._at) / self._speed if ahead is not None else now + _POLL_SECONDS
+            self._wake_at(max(due, now + _MIN_WAKE_SECONDS))
         return arrived
 
     def take_gaps(self) -> list[Gap]:
@@ -201,7 +201,7 @@ class RecordingPlayer:
         self._after, self._until = after, moment
         self._samples, self._ahead, self._ended, self._skipped = None, None, False, []
         self._anchor(moment)
-        self._wake_at(math.inf if self._paused else self._since + _WAKE)
+        self._wake_at(math.inf if self._paused else self._since + _MIN_WAKE_SECONDS)
 
     def _next(self, now: float) -> Kept | None:
         """The sample after the last one; None if there is none yet."""
@@ -228,7 +228,7 @@ class RecordingPlayer:
     def _before_the_clock_was_set_back(self) -> float:
         """Before the last sample if that one is earlier than what was taken: it is later, by another clock."""
         end = self.recording.end
-        if end is not None and end <= self._after - _SET_BACK:
+        if end is not None and end <= self._after - _CLOCK_SET_BACK_SECONDS:
             self._after = math.nextafter(end, -math.inf)
             self._anchor(end)
         return self._after
@@ -262,5 +262,5 @@ class RecordingPlayer:
                 if left > 0:
                     self._alarm.wait(left if left < math.inf else None)
                 else:
-                    self._due = self._clock() + _LOOK  # unless something is taken before
+                    self._due = self._clock() + _POLL_SECONDS  # unless something is taken before
                     wake()

@@ -19,19 +19,19 @@ from gpuwatch.machine.sources.device_source import SeenDevice
 if TYPE_CHECKING:
     from gpuwatch.machine.collector.own_processes import OwnProcesses
 
-_FRESH = 2.0
+_FRESH_SECONDS = 2.0
 """Seconds, besides two intervals, up to which the newest sample of a recording is new."""
-_LATE = 1.5
+_LATE_SECONDS = 1.5
 """Seconds, besides the interval, after which a sample is late."""
-_FIRST_LOOKS = (0.0, 0.03, 0.1)
+_FIRST_RETRY_SECONDS = (0.0, 0.03, 0.1)
 """Seconds to wait for a first sample: there is none for a moment after a block was sealed."""
-_EARLY = 0.005
+_EARLY_SECONDS = 0.005
 """Seconds by which each look is earlier than the previous sample was noticed, so that none is noticed late for ever."""
-_WAITS = ((0.25, 0.02), (1.0, 0.05), (float("inf"), 0.25))
+_POLL_SECONDS_BY_WAIT = ((0.25, 0.02), (1.0, 0.05), (float("inf"), 0.25))
 """While a sample is due: up to so many seconds after it was, look every so often."""
-_LONGEST = 1.0
+_MAX_POLL_SECONDS = 1.0
 """Maximum seconds between looks: whether the recorder still lives is asked each time."""
-_STOOD_STILL = 3.0
+_STOPPED_SECONDS = 3.0
 """Seconds between two looks after which this process was stopped in between (SIGSTOP, suspend)."""
 
 
@@ -61,7 +61,7 @@ class SharedSamples:
             raise
 
     def _first(self) -> Snapshot | None:
-        for wait in _FIRST_LOOKS:
+        for wait in _FIRST_RETRY_SECONDS:
             time.sleep(wait)
             if found := self._take():
                 return found[-1]
@@ -88,7 +88,7 @@ class SharedSamples:
         first = self.first
         if first is None or not _has(first, seen):
             return False
-        if abs(time.time() - first.taken_at.timestamp()) > 2 * self.interval + _FRESH + first.took_seconds:
+        if abs(time.time() - first.taken_at.timestamp()) > 2 * self.interval + _FRESH_SECONDS + first.took_seconds:
             return False
         if self._own is None:
             return True
@@ -105,7 +105,7 @@ class SharedSamples:
         now = time.monotonic()
         if found:
             self._last = now
-        elif now - self._looked > _STOOD_STILL:
+        elif now - self._looked > _STOPPED_SECONDS:
             self._last = now  # this process was stopped for a while
         self._looked = now
         if self.late and self._recorder.silence is None:
@@ -114,7 +114,7 @@ class SharedSamples:
 
     @property
     def late(self) -> bool:
-        return time.monotonic() - self._last > self.interval + _LATE
+        return time.monotonic() - self._last > self.interval + _LATE_SECONDS
 
     @property
     def alive(self) -> bool:
@@ -123,10 +123,10 @@ class SharedSamples:
     def next_look(self) -> float:
         """When to look again (monotonic seconds)."""
         now = time.monotonic()
-        due = self._last + self.interval - _EARLY
+        due = self._last + self.interval - _EARLY_SECONDS
         if due > now:
-            return min(due, now + _LONGEST)
-        return now + next(wait for until, wait in _WAITS if now - due < until)
+            return min(due, now + _MAX_POLL_SECONDS)
+        return now + next(wait for until, wait in _POLL_SECONDS_BY_WAIT if now - due < until)
 
     def suits(self, interval: float, *, gpm: bool) -> bool:
         """Whether it samples at least every ``interval`` seconds, and with GPM if that is wanted."""

@@ -10,9 +10,9 @@ from gpuwatch.core.model.snapshot import Device, Snapshot
 from gpuwatch.machine.history.gone_devices import forget_gone
 from gpuwatch.machine.history.machine_event import BAD_STATES, MachineEvent, of_device
 
-_FREED_SHARE = 0.05
-_FREED_LEAST = 2**30
-_FREED_PAUSE = 60.0
+_MIN_FREED_SHARE = 0.05
+_MIN_FREED_BYTES = 2**30
+_FREED_EVENT_GAP_SECONDS = 60.0
 """Minimum seconds between two such events: some programs allocate and free all the time."""
 
 
@@ -53,9 +53,9 @@ class DeviceEvents:
             self._used.pop(device.uuid, None)
             return []
         given, self._used[device.uuid] = self._used.get(device.uuid, used) - used - freed, used
-        if given < max(_FREED_LEAST, _FREED_SHARE * total):
+        if given < max(_MIN_FREED_BYTES, _MIN_FREED_SHARE * total):
             return []
-        if at - self._freed.get(device.uuid, float("-inf")) < _FREED_PAUSE:
+        if at - self._freed.get(device.uuid, float("-inf")) < _FREED_EVENT_GAP_SECONDS:
             return []
         self._freed[device.uuid] = at
         text = f"memory: {size(given)} freed by running programs, {size(used)} of {size(total)} used"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Device, Snapshot
 from gpuwatch.machine.history.gone_devices import forget_gone
-from gpuwatch.machine.history.sample_gaps import UNOBSERVED
+from gpuwatch.machine.history.sample_gaps import MAX_UNOBSERVED_SECONDS
 
 _PERMANENT = frozenset({"not_supported", "permission_denied", "unknown"})
 """Reasons for which a device will never have a counter."""
@@ -69,7 +69,7 @@ class _Counted:
         self.counter = value  # a lower one was reset with the driver
 
     def _sample(self, watts: float | None, at: float) -> None:
-        if watts is not None and self.watts is not None and 0 < at - self.watts_at <= UNOBSERVED:
+        if watts is not None and self.watts is not None and 0 < at - self.watts_at <= MAX_UNOBSERVED_SECONDS:
             self.sampled_joules += (watts + self.watts) / 2 * (at - self.watts_at)
             self.sampled_seconds += at - self.watts_at
         self.watts, self.watts_at = watts, at

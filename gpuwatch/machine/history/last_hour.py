@@ -20,29 +20,29 @@ LEVELS = ((600.0, 0.0), (1800.0, 5.0), (3600.0, 15.0))
 """Maximum age and minimum distance in seconds: all samples of ten minutes, then one in 5 s, then one in 15 s.
 
 Samples leave a level in chunks, so some are a little older."""
-THINNED = 1.4 * LEVELS[-1][1]
+THINNED_SECONDS = 1.4 * LEVELS[-1][1]
 """Seconds between kept samples that are no gap, however old they are."""
-MOST_BYTES = 12 * 2**20
+MAX_BYTES = 12 * 2**20
 """Limit above which the oldest samples are dropped early, as with many processes that start and exit every second."""
-EVENTS = 1000
+MAX_EVENTS = 1000
 """Events kept."""
-_MOST_AT_ONCE = 600
+_MAX_FIRST_LEVEL_SAMPLES = 600
 """Samples of the first level, however short the interval."""
-CHUNK = 60
+CHUNK_SAMPLES = 60
 """Samples in a chunk."""
 
 
 class Timeline(SampleStore):
     """Snapshots of the last hour, and events. One thread writes and reads it."""
 
-    apart = THINNED
+    apart = THINNED_SECONDS
 
     def __init__(self) -> None:
         self._levels: tuple[deque[Chunk], ...] = tuple(deque() for _ in LEVELS)
         self._known: list[frozenset[object]] = [frozenset()] * len(LEVELS)
         """What was found in the last sample that came to each level, also if it was not kept there."""
         self._findings: tuple[Finding, ...] = ()
-        self._events: deque[MachineEvent] = deque(maxlen=EVENTS)
+        self._events: deque[MachineEvent] = deque(maxlen=MAX_EVENTS)
 
     # Keeping
 
@@ -58,7 +58,7 @@ class Timeline(SampleStore):
 
     def _put(self, level: int, snapshot: Snapshot, findings: tuple[Finding, ...]) -> None:
         chunks = self._levels[level]
-        if not chunks or len(chunks[-1].times) >= CHUNK:
+        if not chunks or len(chunks[-1].times) >= CHUNK_SAMPLES:
             if chunks:
                 chunks[-1].close()
             chunks.append(Chunk())
@@ -69,12 +69,12 @@ class Timeline(SampleStore):
             chunks = self._levels[level]
             while chunks and (
                 now - chunks[0].times[-1] > span
-                or (level == 0 and len(chunks) > 1 and (len(chunks) - 1) * CHUNK >= _MOST_AT_ONCE)
+                or (level == 0 and len(chunks) > 1 and (len(chunks) - 1) * CHUNK_SAMPLES >= _MAX_FIRST_LEVEL_SAMPLES)
             ):
                 old = chunks.popleft()
                 if level + 1 < len(LEVELS):
                     self._pass_on(old, level + 1)
-        while self.size_bytes > MOST_BYTES and sum(map(len, self._levels)) > 1:
+        while self.size_bytes > MAX_BYTES and sum(map(len, self._levels)) > 1:
             next(chunks for chunks in reversed(self._levels) if chunks).popleft()
 
     def _pass_on(self, old: Chunk, level: int) -> None:

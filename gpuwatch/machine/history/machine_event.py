@@ -19,10 +19,10 @@ ASLEEP = "asleep"
 """State of a suspended device, which is not queried because that would wake it."""
 
 
-_NAME = 24
+_MAX_NAME_CHARS = 24
 """Characters of a program: what happened stands after it, and must be seen at 80 columns."""
-_COMMAND = 60
-_AT_START = 5.0
+_MAX_COMMAND_CHARS = 60
+_START_SECONDS = 5.0
 """Seconds after the start of a recorder in which it notices what had begun earlier."""
 
 
@@ -78,7 +78,7 @@ def lasting(events: Iterable[MachineEvent]) -> list[Begun]:
             since = event.at
         elif phase == "began" and event.occurrence:
             seen = event.at if event.seen is None else event.seen
-            found[event.occurrence] = Begun(event, seen, seen - since < _AT_START)
+            found[event.occurrence] = Begun(event, seen, seen - since < _START_SECONDS)
         elif phase == "ended":
             found.pop(event.occurrence, None)
     return list(found.values())
@@ -123,7 +123,7 @@ def gpus(indices: Iterable[int]) -> str:
 
 def who(row: Process) -> str:
     """``alice's train.py (48121)``, printable and with secrets masked; ``process 48121`` without a name."""
-    program = shorten(program_of(_masked(row)), _NAME)
+    program = shorten(program_of(_masked(row)), _MAX_NAME_CHARS)
     user = f"{printable(row.user)}'s " if row.user else ""
     return f"{user}{program} ({row.pid})" if program else f"{user}process {row.pid}"
 
@@ -131,7 +131,7 @@ def who(row: Process) -> str:
 def _command(row: Process) -> str:
     """``: python train.py --bs 64``; empty if it says no more than the program's name."""
     command = without_folder(_masked(row))
-    return f": {shorten(command, _COMMAND)}" if " " in command else ""
+    return f": {shorten(command, _MAX_COMMAND_CHARS)}" if " " in command else ""
 
 
 def _masked(row: Process) -> str:

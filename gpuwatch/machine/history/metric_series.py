@@ -14,7 +14,7 @@ from gpuwatch.core.model.snapshot import Device, Process, Snapshot
 from gpuwatch.machine.history.gone_devices import forget_gone
 
 _GAP = nan
-_SPARE = 64
+_SPARE_SAMPLES = 64
 """Samples beyond the capacity that may pile up before they are dropped together."""
 
 
@@ -41,7 +41,7 @@ class Series(Sequence[float | None]):
             self._kept.append(self.last)
         else:
             self._kept.extend(array("d", (self.last,)) * min(more, self._capacity))
-        if len(self._kept) > self._capacity + _SPARE:
+        if len(self._kept) > self._capacity + _SPARE_SAMPLES:
             del self._kept[: -self._capacity]
 
     def put_all(self, values: array[float]) -> None:
@@ -49,7 +49,7 @@ class Series(Sequence[float | None]):
         self._kept.extend(values[:-1])
         self.last = values[-1]
         self.seen += len(values) - 1
-        if len(self._kept) > self._capacity + _SPARE:
+        if len(self._kept) > self._capacity + _SPARE_SAMPLES:
             del self._kept[: -self._capacity]
 
     def __len__(self) -> int:

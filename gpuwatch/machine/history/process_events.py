@@ -17,7 +17,7 @@ from gpuwatch.machine.history.sample_gaps import unobserved_limit
 from gpuwatch.machine.history.unsampled_processes import UnsampledProcesses
 
 _Key = tuple[str | None, int, float | None]
-_STEPS = 8
+_MAX_INTERVALS = 8
 
 
 class ObservedProcess(msgspec.Struct, kw_only=True):
@@ -77,7 +77,7 @@ class ProcessEvents:
         """Processes that have left some of their devices, and may be about to exit."""
         self._unsampled = UnsampledProcesses()
         self._at: float | None = None
-        self._steps: deque[float] = deque(maxlen=_STEPS)
+        self._steps: deque[float] = deque(maxlen=_MAX_INTERVALS)
         """Seconds between the last samples."""
         self._peaks: dict[_Identity, float] = {}
         """The most memory that a process held on all its devices together, in bytes."""

@@ -22,9 +22,9 @@ from gpuwatch.core.model.codec import NotADocument, from_json, runs_in, to_json
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.trials import Experiment
 
-MOST = 200
+MAX_FILES = 200
 """Files kept: an experiment counts once, however many runs it has."""
-MOST_BYTES = 256 << 20
+MAX_BYTES = 256 << 20
 """Maximum size of all files; the newest is kept whatever its size."""
 _ABANDONED_SECONDS = 3600.0
 """Age of a half-written file after which its writer must have been killed."""
@@ -83,7 +83,7 @@ class RunStore:
         alone = self.folder / f"{_moment(run.started_at)}-{_slug(run.config)}.json"
         return self._experiments.get((run.started_at, run.config), alone)
 
-    def latest(self, count: int = MOST) -> list[Run]:
+    def latest(self, count: int = MAX_FILES) -> list[Run]:
         """The newest runs, newest first; files that cannot be read are counted and skipped."""
         self.unreadable = 0
         self.distrust = ownership.distrust(self.folder)
@@ -106,11 +106,11 @@ class RunStore:
         return sorted(found, key=lambda run: run.started_at, reverse=True)[:count]
 
     def _prune(self) -> None:
-        room = MOST_BYTES
+        room = MAX_BYTES
         for number, old in enumerate(self._files()):
             with suppress(OSError):  # another process removed it
                 room -= old.stat().st_size
-                if number >= MOST or (room < 0 and number > 0):
+                if number >= MAX_FILES or (room < 0 and number > 0):
                     old.unlink()
         for half in self.folder.glob(".*.tmp"):
             with suppress(OSError):

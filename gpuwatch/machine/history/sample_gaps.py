@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-UNOBSERVED = 15.0
+MAX_UNOBSERVED_SECONDS = 15.0
 """A time without samples that is counted for nothing and nobody, if samples are usually more frequent."""
-INTERVALS = 2.5
+MIN_GAP_INTERVALS = 2.5
 """A gap is at least so many intervals."""
-_LATE = 4.0
+_MAX_LATE_SECONDS = 4.0
 """Beyond its interval, a sample may be so late."""
 
 
 def gap_limit(interval: float) -> float:
     """From how long on it is told as a gap, if a sample is taken every ``interval`` seconds."""
-    return max(INTERVALS * interval, interval + _LATE)
+    return max(MIN_GAP_INTERVALS * interval, interval + _MAX_LATE_SECONDS)
 
 
 def unobserved_limit(interval: float) -> float:
     """From how long on nobody knows what happened meanwhile: it is counted for no process and no condition."""
-    return max(UNOBSERVED, INTERVALS * interval)
+    return max(MAX_UNOBSERVED_SECONDS, MIN_GAP_INTERVALS * interval)

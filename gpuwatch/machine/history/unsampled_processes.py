@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from gpuwatch.core.model.accounting import SLACK, AccountedProcess
+from gpuwatch.core.model.accounting import MAX_CLOCK_DIFFERENCE_SECONDS, AccountedProcess
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
 from gpuwatch.machine.history.gone_devices import forget_gone
 
-_MOST = 4096
+_MAX_PROCESSES = 4096
 """Processes that are remembered."""
 
 
@@ -28,7 +28,7 @@ class UnsampledProcesses:
             for row in (*before, *self._rows):  # those that left were there until now
                 self._seen.pop((row.device_uuid, row.pid), None)
                 self._seen[row.device_uuid, row.pid] = (row.create_time, at)
-            while len(self._seen) > _MOST:
+            while len(self._seen) > _MAX_PROCESSES:
                 del self._seen[next(iter(self._seen))]
         found = []
         for device in snapshot.devices:
@@ -44,4 +44,4 @@ class UnsampledProcesses:
 
     def _was_seen(self, uuid: str, process: AccountedProcess) -> bool:
         create_time, last = self._seen.get((uuid, process.pid), (None, float("-inf")))
-        return process.is_of(process.pid, create_time) and process.started_at <= last + SLACK
+        return process.is_of(process.pid, create_time) and process.started_at <= last + MAX_CLOCK_DIFFERENCE_SECONDS

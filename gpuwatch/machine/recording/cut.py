@@ -18,7 +18,7 @@ from gpuwatch.machine.recording.sealing import Sample, Sealer, write_events, wri
 from gpuwatch.machine.recording.tables import created
 from gpuwatch.machine.recording.time_expressions import shown
 
-_BLOCK = 60.0
+_BLOCK_SECONDS = 60.0
 """Seconds of a block."""
 
 
@@ -112,7 +112,7 @@ def _copy(
 def _blocks(samples: Iterator[Kept], private: SampleRedactor | None) -> Iterator[list[Sample]]:
     block: list[Sample] = []
     for kept in samples:
-        if block and kept.at // _BLOCK != block[0][0].taken_at.timestamp() // _BLOCK:
+        if block and kept.at // _BLOCK_SECONDS != block[0][0].taken_at.timestamp() // _BLOCK_SECONDS:
             yield block
             block = []
         if private is not None:

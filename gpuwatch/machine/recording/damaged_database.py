@@ -15,12 +15,12 @@ from typing import Any
 
 from gpuwatch.machine.recording.tables import MAGIC, TABLES
 
-_PAGE = 4096
+_PAGE_BYTES = 4096
 _LEAF, _ROWS, _ROWS_ABOVE = 0x0D, 0x0A, 0x02
 """Kinds of pages with rows: those of tables with a rowid; of tables without one, which have rows in all pages."""
-_BTREE = (1, 5)
+_BTREE_PAGE_KINDS = (1, 5)
 """Kinds of pages, by the map of an auto-vacuum file, that may have rows; the others are free, or continue a row."""
-_HOURS = 10**8
+_MIN_HOUR_KEY = 10**8
 """The smallest key of an hour, in seconds since the epoch; numbers of blocks are lower."""
 _INTEGERS = (0, 1, 2, 3, 4, 6, 8)
 _BY_COLUMNS = {
@@ -39,7 +39,7 @@ class Salvage:
             self._data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if path.stat().st_size else b""
         self._newer = _log(path.with_name(f"{path.name}-wal"))
         """Pages that are still in the log."""
-        self._pages = max(-(-len(self._data) // _PAGE), *self._newer, 0)
+        self._pages = max(-(-len(self._data) // _PAGE_BYTES), *self._newer, 0)
         self.rows = 0
         """Rows that were found."""
         self._unread = 0
@@ -64,7 +64,7 @@ class Salvage:
     def why(self) -> str:
         """What is wrong with the file, as far as :meth:`database` has found."""
         stated = int.from_bytes(self._page(1)[28:32], "big") if self._pages else 0
-        here = len(self._data) // _PAGE
+        here = len(self._data) // _PAGE_BYTES
         if self._page(1)[:16] != MAGIC:
             return "its header is lost"
         if here < stated < 1 << 30 and not self._newer:
@@ -74,20 +74,20 @@ class Salvage:
         return "some pages cannot be read"
 
     def _page(self, number: int) -> bytes:
-        return self._newer.get(number) or self._data[(number - 1) * _PAGE : number * _PAGE]
+        return self._newer.get(number) or self._data[(number - 1) * _PAGE_BYTES : number * _PAGE_BYTES]
 
     def _kind(self, number: int) -> int:
         """What a page is, by the map that auto-vacuum files have; 0 if that is lost."""
-        each = _PAGE // 5 + 1
+        each = _PAGE_BYTES // 5 + 1
         place = (number - 2) // each * each + 2
         page = self._page(place)
         at = 5 * (number - place - 1)
         return page[at] if 0 <= at < len(page) else 0
 
     def _rows(self) -> Iterator[_Row]:
-        each = _PAGE // 5 + 1
+        each = _PAGE_BYTES // 5 + 1
         for number in range(2, self._pages + 1):
-            if (number - 2) % each == 0 or (kind := self._kind(number)) not in (0, *_BTREE):
+            if (number - 2) % each == 0 or (kind := self._kind(number)) not in (0, *_BTREE_PAGE_KINDS):
                 continue
             page = self._page(number)
             if page[:1] in (b"\x05", b"") or (page[0] not in (_LEAF, _ROWS, _ROWS_ABOVE) and not kind):
@@ -116,18 +116,18 @@ class Salvage:
         length, at = _varint(page, at + 4 if kind == _ROWS_ABOVE else at)
         if kind == _LEAF:
             rowid, at = _varint(page, at)
-        most = _PAGE - 35 if kind == _LEAF else (_PAGE - 12) * 64 // 255 - 23
+        most = _PAGE_BYTES - 35 if kind == _LEAF else (_PAGE_BYTES - 12) * 64 // 255 - 23
         if length <= most:
             return rowid, _values(page[at : at + length])
-        least = (_PAGE - 12) * 32 // 255 - 23
-        local = least + (length - least) % (_PAGE - 4)
+        least = (_PAGE_BYTES - 12) * 32 // 255 - 23
+        local = least + (length - least) % (_PAGE_BYTES - 4)
         local = local if local <= most else least
         parts, left = [page[at : at + local]], length - local
         following = int.from_bytes(page[at + local : at + local + 4], "big")
         while left > 0 and 1 < following <= self._pages:
             more = self._page(following)
-            parts.append(more[4 : 4 + min(left, _PAGE - 4)])
-            left -= _PAGE - 4
+            parts.append(more[4 : 4 + min(left, _PAGE_BYTES - 4)])
+            left -= _PAGE_BYTES - 4
             following = int.from_bytes(more[:4], "big")
         return rowid, _values(b"".join(parts))  # a part that is missing is found by the row's checksum
 
@@ -140,11 +140,11 @@ def _log(path: Path) -> dict[int, bytes]:
     except OSError:
         return pages
     open_: dict[int, bytes] = {}
-    for at in range(32, len(data) - 24 - _PAGE + 1, 24 + _PAGE):
+    for at in range(32, len(data) - 24 - _PAGE_BYTES + 1, 24 + _PAGE_BYTES):
         number, size = struct.unpack_from(">II", data, at)
         if data[at + 8 : at + 16] != data[16:24]:  # of an earlier log
             break
-        open_[number] = data[at + 24 : at + 24 + _PAGE]
+        open_[number] = data[at + 24 : at + 24 + _PAGE_BYTES]
         if size:
             pages |= open_
             open_ = {}
@@ -195,7 +195,7 @@ def _table_of(rowid: int | None, values: list[Any]) -> str | None:
     if len(values) == 4:
         return "open_frames" if isinstance(values[3], bytes) else "clocks"
     if len(values) == 2:
-        return "gpu_time" if rowid > _HOURS else "data"
+        return "gpu_time" if rowid > _MIN_HOUR_KEY else "data"
     if len(values) == 5 and isinstance(values[0], str):
         return None  # of the schema
     return _BY_COLUMNS[_LEAF].get(len(values))

@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import fields, replace
 
 from gpuwatch.core.formatting.short_names import program_of
-from gpuwatch.core.model.process_activity import IDLE
+from gpuwatch.core.model.process_activity import MAX_IDLE_PERCENT
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
 from gpuwatch.machine.history.energy import has_no_counter
 from gpuwatch.machine.history.frames import decoded, inflated
@@ -23,12 +23,12 @@ from gpuwatch.machine.history.process_events import lists_processes
 from gpuwatch.machine.history.sample_gaps import unobserved_limit
 from gpuwatch.machine.history.unsampled_processes import UnsampledProcesses
 
-HOUR = 3600
+HOUR_SECONDS = 3600
 """Seconds of what is counted together; it begins at a multiple of them."""
-_MOST_ROWS = 256
-_MOST_PROCESSES = 4000
+_MAX_ROWS = 256
+_MAX_PROCESSES = 4000
 """Processes of one hour that are kept apart."""
-_LONGEST_WINDOW = 120.0
+_MAX_WINDOW_SECONDS = 120.0
 """Seconds after which an energy counter that has not moved is taken to stand still: every card draws some power."""
 _GRAPHICS = "G"
 
@@ -38,7 +38,7 @@ Key = tuple[int, float | None, str, str | None]
 
 def hour_of(at: float) -> int:
     """Begin of the hour in which the time before a sample at ``at`` is counted: at 14:00:00 that of 13:00."""
-    return (math.ceil(at / HOUR) - 1) * HOUR
+    return (math.ceil(at / HOUR_SECONDS) - 1) * HOUR_SECONDS
 
 
 class ProcessTime(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -242,7 +242,7 @@ class GpuTimeMeter:
             if (time := hour.devices.get(device.uuid)) is not None:
                 time.unsampled_processes += 1
                 time.unsampled_seconds += process.used_seconds
-        if len(self._rows) > _MOST_ROWS + 2 * len(snapshot.processes):
+        if len(self._rows) > _MAX_ROWS + 2 * len(snapshot.processes):
             needed = set().union(*self._held.values(), *(window.shares for window in self._windows.values()))
             self._rows = {key: row for key, row in self._rows.items() if key in needed}
 
@@ -264,7 +264,7 @@ class GpuTimeMeter:
             used = [pair for (key, _), pair in zip(entries, found, strict=True) if key in before]
             own = [value for value, _ in used if value is not None]
             if busy is not None or len(own) == len(used):
-                idle = busy <= IDLE if busy is not None else max(own) <= IDLE
+                idle = busy <= MAX_IDLE_PERCENT if busy is not None else max(own) <= MAX_IDLE_PERCENT
                 time.idle_seconds += seconds if idle else 0.0
             else:
                 time.unknown_seconds += seconds
@@ -317,7 +317,7 @@ class GpuTimeMeter:
             window.free += seconds
         window.seconds += seconds
         if value == window.counter:
-            if window.seconds > max(_LONGEST_WINDOW, 2 * self.gap):
+            if window.seconds > max(_MAX_WINDOW_SECONDS, 2 * self.gap):
                 self._windows[device.uuid] = _Window(value)  # else it would keep each process that ever ran
             return
         all_seconds = window.free + sum(window.shares.values())
@@ -389,20 +389,20 @@ def bounded(time: GpuTime, newest: GpuTime) -> GpuTime:
 
     ``newest``: the part that was counted last; its processes may go on, so they stay apart.
     """
-    if len(time.processes) <= _MOST_PROCESSES:
+    if len(time.processes) <= _MAX_PROCESSES:
         return time
     going_on = {process.key for process in newest.processes}
     ended = [process for process in time.processes if process.key not in going_on]
     ended.sort(key=lambda process: -process.process_seconds)
     short: dict[object, ProcessTime] = {}
-    for process in ended[_MOST_PROCESSES // 2 :]:
+    for process in ended[_MAX_PROCESSES // 2 :]:
         program = program_of(process.command or process.name or "")
         whose = (process.user, program, process.framework, process.container, process.device_uuid, process.mig_instance)
         if (first := short.setdefault(whose, process)) is not process:
             first.merge(process)
             first.more += 1
     apart = [process for process in time.processes if process.key in going_on]
-    time.processes = [*apart, *ended[: _MOST_PROCESSES // 2], *short.values()]
+    time.processes = [*apart, *ended[: _MAX_PROCESSES // 2], *short.values()]
     return time
 
 

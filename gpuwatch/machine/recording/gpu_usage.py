@@ -18,11 +18,19 @@ from gpuwatch.core.model.usage import By, Usage, UsageDevice, UsageGap, UsageGro
 from gpuwatch.machine.history.sample_chunks import whole
 from gpuwatch.machine.history.sample_gaps import unobserved_limit
 from gpuwatch.machine.recording import retention
-from gpuwatch.machine.recording.gpu_time import HOUR, DeviceTime, GpuTime, GpuTimeMeter, ProcessTime, hour_of, merged
-from gpuwatch.machine.recording.reader import OPEN, Recording
+from gpuwatch.machine.recording.gpu_time import (
+    HOUR_SECONDS,
+    DeviceTime,
+    GpuTime,
+    GpuTimeMeter,
+    ProcessTime,
+    hour_of,
+    merged,
+)
+from gpuwatch.machine.recording.reader import OPEN_BLOCK, Recording
 from gpuwatch.machine.recording.time_expressions import shown
 
-_GAPS = 10
+_MAX_GAPS_LISTED = 10
 """Gaps that are listed."""
 _CONTAINERS = ("pod ", "container ")
 
@@ -74,8 +82,8 @@ def usage(
         by=by,
         begin=utc(since),
         end=utc(until),
-        hours=(until - since) / HOUR,
-        hours_recorded=time.seconds / HOUR,
+        hours=(until - since) / HOUR_SECONDS,
+        hours_recorded=time.seconds / HOUR_SECONDS,
         gaps=tuple(_gaps(recording, since, until)),
         total=_group(time.processes, time, None),
         groups=tuple(found),
@@ -105,48 +113,48 @@ def _group(members: list[ProcessTime], time: GpuTime, by: By | None) -> UsageGro
         unreadable=by is not None and all(member.create_time is None for member in members),
         gpus=tuple(sorted({indices[member.device_uuid] for member in members if member.device_uuid in indices})),
         processes=len({(member.pid, member.create_time) for member in members if member.samples}) + more,
-        gpu_hours_held=sum(member.gpu_seconds for member in members) / HOUR,
-        gpu_hours_used=used / HOUR if known else None,
-        process_hours=process_seconds / HOUR,
-        process_hours_shared=sum(member.shared_seconds for member in members) / HOUR,
-        gpu_hours_unknown=max(process_seconds - known, 0.0) / HOUR,
+        gpu_hours_held=sum(member.gpu_seconds for member in members) / HOUR_SECONDS,
+        gpu_hours_used=used / HOUR_SECONDS if known else None,
+        process_hours=process_seconds / HOUR_SECONDS,
+        process_hours_shared=sum(member.shared_seconds for member in members) / HOUR_SECONDS,
+        gpu_hours_unknown=max(process_seconds - known, 0.0) / HOUR_SECONDS,
         sm_percent_mean=100 * used / known if known else None,
         sm_percent_max=_most(member.sm_percent_max for member in members),
         memory_peak_bytes=_most(member.memory_peak_bytes for member in members),
         energy_joules=sum(member.energy_joules for member in members) if energy_seconds else None,
-        energy_gpu_hours=energy_seconds / HOUR,
-        energy_sampled_gpu_hours=sum(member.sampled_seconds for member in members) / HOUR,
+        energy_gpu_hours=energy_seconds / HOUR_SECONDS,
+        energy_sampled_gpu_hours=sum(member.sampled_seconds for member in members) / HOUR_SECONDS,
     )
 
 
 def _device(device: DeviceTime, time: GpuTime) -> UsageDevice:
     mine = [process for process in time.processes if process.device_uuid == device.uuid]
     known = sum(process.own_seconds + process.shared_seconds for process in mine)
-    used = sum(process.used_seconds for process in mine) / HOUR
+    used = sum(process.used_seconds for process in mine) / HOUR_SECONDS
     return UsageDevice(
         index=device.index,
         uuid=device.uuid,
         name=device.name,
-        hours_recorded=device.seconds / HOUR,
-        hours_held=device.held_seconds / HOUR,
+        hours_recorded=device.seconds / HOUR_SECONDS,
+        hours_held=device.held_seconds / HOUR_SECONDS,
         hours_used=used if known or not device.held_seconds else None,
-        hours_held_idle=device.idle_seconds / HOUR,
-        hours_held_unknown=device.unknown_seconds / HOUR,
-        hours_free=max(device.seconds - device.held_seconds, 0.0) / HOUR,
+        hours_held_idle=device.idle_seconds / HOUR_SECONDS,
+        hours_held_unknown=device.unknown_seconds / HOUR_SECONDS,
+        hours_free=max(device.seconds - device.held_seconds, 0.0) / HOUR_SECONDS,
         energy_joules=device.energy_joules if device.energy_seconds else None,
         energy_sampled=device.sampled_seconds > 0,
         energy_free_joules=device.free_joules if device.energy_seconds else None,
         processes_unsampled=device.unsampled_processes,
-        hours_unsampled=device.unsampled_seconds / HOUR,
+        hours_unsampled=device.unsampled_seconds / HOUR_SECONDS,
     )
 
 
 def _gaps(recording: Recording, begin: float, end: float) -> Iterator[UsageGap]:
     """The longest gaps from ``begin`` to ``end``, in the order of time."""
-    interval = max((run.interval for run in recording.runs), default=retention.INTERVAL)
+    interval = max((run.interval for run in recording.runs), default=retention.INTERVAL_SECONDS)
     longer = unobserved_limit(interval)
     gaps = [gap for gap in recording.gaps_of_blocks(begin, end) if gap[1] - gap[0] > longer]
-    longest = sorted(gaps, key=lambda gap: gap[0] - gap[1])[:_GAPS]
+    longest = sorted(gaps, key=lambda gap: gap[0] - gap[1])[:_MAX_GAPS_LISTED]
     for first, last in sorted(longest):
         yield UsageGap(begin=utc(first), end=utc(last))
 
@@ -183,12 +191,12 @@ def _counted(
     recording: Recording, begin: float, end: float, stored: Collection[int], progress: Callable[[float], None]
 ) -> Iterable[GpuTime]:
     """The GPU time of samples whose hour is not stored; the samples that are in no block yet always."""
-    meter = GpuTimeMeter(max((run.interval for run in recording.runs), default=retention.INTERVAL))
+    meter = GpuTimeMeter(max((run.interval for run in recording.runs), default=retention.INTERVAL_SECONDS))
     blocks = recording.recorded_blocks()
     wanted = []
     for number, first, last, _ in blocks:
-        hours = range(hour_of(first), hour_of(last) + 1, HOUR)
-        missing = number == OPEN or not all(hour in stored for hour in hours)
+        hours = range(hour_of(first), hour_of(last) + 1, HOUR_SECONDS)
+        missing = number == OPEN_BLOCK or not all(hour in stored for hour in hours)
         wanted.append(first <= end and last >= begin and missing)
     read = 0
     for place, (number, _, _, count) in enumerate(blocks):
@@ -196,7 +204,7 @@ def _counted(
         if not any(wanted[place : place + 2]):
             continue
         for kept in islice(whole(recording.positions_of(number)), count):
-            inside = begin < kept.at <= end and (number == OPEN or hour_of(kept.at) not in stored)
+            inside = begin < kept.at <= end and (number == OPEN_BLOCK or hour_of(kept.at) not in stored)
             meter.look(kept.snapshot, counted=wanted[place] and inside)
         read += 1
         progress(read / max(sum(wanted), 1))

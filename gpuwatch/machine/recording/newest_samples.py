@@ -13,7 +13,7 @@ from gpuwatch.machine.history.sample_chunks import ChunkReader
 from gpuwatch.machine.recording.stored_data import decompressed, without_checksum
 from gpuwatch.machine.recording.tables import DATABASE_ERRORS, open_to_read, unreadable
 
-_MOST_BLOCKS = 3
+_MAX_BLOCKS = 3
 """Blocks that are read again after this process was stopped for some minutes; older ones are left out."""
 
 
@@ -53,7 +53,7 @@ class NewestSamples:
             sealed = newest != self._block
             if sealed and self._began:
                 blocks = "SELECT id, block FROM data WHERE id > ? ORDER BY id DESC LIMIT ?"
-                missed = self._rows(blocks, (self._block, _MOST_BLOCKS))
+                missed = self._rows(blocks, (self._block, _MAX_BLOCKS))
             after = 0 if sealed else self._frame
             frames = self._rows("SELECT id, frame FROM open_frames WHERE id > ? ORDER BY id", (after,))
         finally:

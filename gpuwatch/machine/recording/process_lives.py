@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from gpuwatch.core.model.accounting import SLACK, AccountedProcess
+from gpuwatch.core.model.accounting import MAX_CLOCK_DIFFERENCE_SECONDS, AccountedProcess
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
 from gpuwatch.machine.history.gone_devices import forget_gone
 from gpuwatch.machine.history.process_events import ObservedProcess
@@ -73,7 +73,7 @@ class ProcessLives:
                 life
                 for life in mine
                 if process.is_of(life.pid, life.create_time)
-                and process.started_at <= life.last + SLACK
+                and process.started_at <= life.last + MAX_CLOCK_DIFFERENCE_SECONDS
                 and not life.accounted
             ]
             if fitting:

@@ -24,7 +24,7 @@ from gpuwatch.machine.history.sample_store import Placed, SampleStore, Times
 from gpuwatch.machine.recording import minute_means
 from gpuwatch.machine.recording.damage import Damage, DamagedBlock
 from gpuwatch.machine.recording.database_reader import Database
-from gpuwatch.machine.recording.gpu_time import HOUR, GpuTime, hour_of
+from gpuwatch.machine.recording.gpu_time import HOUR_SECONDS, GpuTime, hour_of
 from gpuwatch.machine.recording.process_lives import ProcessLife
 from gpuwatch.machine.recording.recorded_rows import (
     RecordedFinding,
@@ -42,17 +42,17 @@ from gpuwatch.machine.recording.stored_data import checksum, decompressed, unpac
 _OPEN_SAMPLE = "sample of the last minute"
 """What is damaged where a sample that is in no block is."""
 _ENTRY = "run, begin, end, boot, samples, checksum"
-_TIMES = 256
+_MAX_CACHED_TIMES = 256
 """Blocks whose times are kept."""
-_DECODED = 12
+_MAX_DECODED_BLOCKS = 12
 """Blocks that are kept decompressed."""
-_LOST = 1000
+_MAX_LOST_BLOCKS = 1000
 """Blocks that may be missing in a row; more are a damaged number."""
-_SEARCHED = 86_400.0
+_SEARCH_SECONDS = 86_400.0
 """Seconds before a moment in which the last readings of a lost device are looked for."""
 ATTACHED = "file: "
 """Begin of the name of a note that is a whole text, such as the output of a program."""
-OPEN = -1
+OPEN_BLOCK = -1
 """Number of the samples that are not in a block yet."""
 
 
@@ -79,9 +79,9 @@ class Recording(SampleStore):
         self.damage = Damage()
         """What could not be read so far."""
         self._db = Database(path, self.damage)
-        self._frames_of = lru_cache(_DECODED)(lambda number: decompressed(self._block(number)))
+        self._frames_of = lru_cache(_MAX_DECODED_BLOCKS)(lambda number: decompressed(self._block(number)))
         """A block, decompressed."""
-        self._times_of_block = lru_cache(_TIMES)(self._read_times)
+        self._times_of_block = lru_cache(_MAX_CACHED_TIMES)(self._read_times)
         self._blocks: list[Block] = []
         """Those of which some samples are shown: with how many no later recording covers."""
         self._firsts: list[int] = [0]
@@ -162,7 +162,7 @@ class Recording(SampleStore):
         if not self._sealed:
             here += [number for number in self._db.rows("SELECT min(id), max(id) FROM data")[0] if number is not None]
         if here and len(found) <= max(here) - min(here):
-            for number in range(min(here), min(max(here), min(here) + 2 * len(entries) + _LOST) + 1):
+            for number in range(min(here), min(max(here), min(here) + 2 * len(entries) + _MAX_LOST_BLOCKS) + 1):
                 if number not in found and (times := self._decoded_times(number)):
                     found[number] = Block(number, times[0], times[-1], len(times))
         return [found[number] for number in sorted(found)]
@@ -170,21 +170,21 @@ class Recording(SampleStore):
     def recorded_blocks(self) -> list[Block]:
         """Every block, in the order of recording, also where times came twice."""
         times = self._open.times
-        return [*self._sealed, Block(OPEN, times[0], times[-1], len(times))] if times else self._sealed
+        return [*self._sealed, Block(OPEN_BLOCK, times[0], times[-1], len(times))] if times else self._sealed
 
     def _extend(self) -> bool:
         """Takes in more open samples, if they follow what is there already."""
         times = self._open.times
         if not times:
             return False
-        if self._blocks and self._blocks[-1].number == OPEN:
+        if self._blocks and self._blocks[-1].number == OPEN_BLOCK:
             self._blocks.pop()
             self._begins.pop()
             self._firsts.pop()
         begin = times[0]
         if self._blocks and self._blocks[-1].end >= begin:
             return False
-        self._blocks.append(Block(OPEN, begin, times[-1], len(times)))
+        self._blocks.append(Block(OPEN_BLOCK, begin, times[-1], len(times)))
         self._begins.append(begin)
         self._firsts.append(self._firsts[-1] + len(times))
         return True
@@ -255,7 +255,7 @@ class Recording(SampleStore):
 
     def _found_stretches(self, longer: float) -> list[tuple[float, float]]:
         spans: Iterable[tuple[float, float]] = ((block.begin, block.end) for block in self._blocks)
-        if len(self._blocks) <= _TIMES // 2:
+        if len(self._blocks) <= _MAX_CACHED_TIMES // 2:
             spans = ((at, at) for at in self._every_time())
         found: list[tuple[float, float]] = []
         for begin, end in spans:
@@ -307,7 +307,7 @@ class Recording(SampleStore):
             block = self._blocks[number]
             times = self._times_of(block.number)[: block.samples]
             here = max(bisect_right(times, moment) - 1, 0) if number <= place else 0
-            if block.number == OPEN:
+            if block.number == OPEN_BLOCK:
                 return self._open.kept[here]
             for kept in whole(islice(self.positions_of(block.number), here, here + 1)):
                 return kept
@@ -337,7 +337,7 @@ class Recording(SampleStore):
 
     def last_minute(self, uuid: str, metric: str, moment: float) -> float | None:
         """As in the base; the last day is searched."""
-        means = self.summaries(minute_means.MINUTE, moment - _SEARCHED, moment, frozenset({metric}))
+        means = self.summaries(minute_means.MINUTE, moment - _SEARCH_SECONDS, moment, frozenset({metric}))
         return max((float(minute) for minute, points in means.items() if (uuid, metric) in points), default=None)
 
     def summaries_begin(self, seconds: int) -> float:
@@ -358,7 +358,7 @@ class Recording(SampleStore):
             self.refresh()
             until = end if self.end is None or end < self.end else float("inf")
             with self._db.read_transaction():
-                rows = self._db.rows(query, (begin, HOUR, until))
+                rows = self._db.rows(query, (begin, HOUR_SECONDS, until))
                 last = self._db.rows("SELECT max(id) FROM minutes")[0][0]
             if last == before or (self._sealed and last == self.last_block):
                 return dict(self.damage.readable("hour of GPU time", gpu_time_of, ((row[0], row) for row in rows)))
@@ -421,7 +421,7 @@ class Recording(SampleStore):
 
     def _times_of(self, number: int) -> list[float]:
         """Times of a block's samples; those of a damaged block are spread over its time. Empty if it was deleted."""
-        return self._open.times if number == OPEN else self._times_of_block(number)
+        return self._open.times if number == OPEN_BLOCK else self._times_of_block(number)
 
     def _read_times(self, number: int) -> list[float]:
         rows = self._db.rows("SELECT begin, end, samples, times FROM minutes WHERE id = ?", (number,))
@@ -444,7 +444,7 @@ class Recording(SampleStore):
 
     def positions_of(self, number: int) -> Iterator[Position]:
         """The samples of a block; none if it is damaged, which is noted, or was deleted because of the limits."""
-        if number == OPEN:
+        if number == OPEN_BLOCK:
             yield from self._open.read()
             return
         try:

@@ -16,7 +16,7 @@ from gpuwatch.machine.recording.process_lives import ProcessLife
 from gpuwatch.machine.recording.stored_data import checksum, unpack_times, without_checksum
 
 _BEFORE = "SELECT max(since) FROM findings WHERE cause = ? AND device = ? AND pid = ? AND until >= ?"
-_REPEATED = 60.0
+_REPEATED_SECONDS = 60.0
 """Seconds within which a finding without its onset that comes again is the same."""
 _event = msgspec.msgpack.Decoder(MachineEvent).decode
 _finding = msgspec.msgpack.Decoder(Finding).decode
@@ -75,7 +75,7 @@ def held(
     for row in found.values():
         known = None
         if row.finding.since is None:
-            ((known,),) = query(_BEFORE, (*row.key[:3], row.since - _REPEATED))
+            ((known,),) = query(_BEFORE, (*row.key[:3], row.since - _REPEATED_SECONDS))
         yield row if known is None else row._replace(since=known)
 
 

@@ -25,7 +25,7 @@ from gpuwatch.machine.recording.recorded_rows import RecordedFinding, Run
 from gpuwatch.machine.recording.tables import DATABASE_ERRORS, SCHEMA, open_to_read
 from gpuwatch.machine.recording.time_expressions import shown
 
-_LISTED = 5
+_MAX_LISTED = 5
 """Problems, and gaps, that are listed in text."""
 
 
@@ -86,7 +86,7 @@ def overview(info: RecordingInfo) -> Iterator[str]:
     yield f"  processes {info.processes} on GPUs{of}"
     yield f"  events    {info.events:,}"
     yield f"  problems  {len(info.problems) or 'none'}"
-    for problem in info.problems[:_LISTED]:
+    for problem in info.problems[:_MAX_LISTED]:
         yield f"            {_shown(problem.since)}  {printable(problem.title)}"
     yield from _gaps(info.gaps)
     for run in info.recorders:
@@ -148,7 +148,7 @@ def _gaps(gaps: tuple[RecordingGap, ...]) -> Iterator[str]:
         yield "  gaps      none"
         return
     yield f"  gaps      {len(gaps)}, {lasted(sum(gap.seconds for gap in gaps))} in total"
-    for gap in sorted(gaps, key=lambda gap: -gap.seconds)[:_LISTED]:
+    for gap in sorted(gaps, key=lambda gap: -gap.seconds)[:_MAX_LISTED]:
         yield f"            {_gap_line(gap)}"
 
 

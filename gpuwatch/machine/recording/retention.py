@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Final
 
-INTERVAL: Final = 1.0
+INTERVAL_SECONDS: Final = 1.0
 """Seconds between samples."""
-MOST_BYTES: Final = 1 << 30
-LEAST_BYTES: Final = 4 << 20
+MAX_BYTES: Final = 1 << 30
+MIN_BYTES: Final = 4 << 20
 """The smallest maximum."""
-MOST_SECONDS: Final = 30 * 86_400.0
+MAX_SECONDS: Final = 30 * 86_400.0
 """Age of the oldest samples; means per minute and hour are kept longer (:data:`.minute_means.KEPT`)."""

@@ -27,10 +27,10 @@ SYSTEM_FOLDER = Path("/run/gpuwatch")
 """Where systemd lets the service write (``RuntimeDirectory=gpuwatch``)."""
 ENV_FOLDER = "RUNTIME_DIRECTORY"
 """Set by systemd for the service."""
-HEARTBEAT = 2.5
+HEARTBEAT_SECONDS = 2.5
 """Seconds after which a :class:`Silence` that is not repeated means that the recorder hangs too."""
 _SUFFIX = ".recorder"
-_MOST_BYTES = 8192
+_MAX_BYTES = 8192
 
 
 class Silence(msgspec.Struct, frozen=True):
@@ -127,7 +127,7 @@ class Announcement:
 
     def _write(self, entry: Entry) -> None:
         # In one step, or a reader could see the end of an older and longer one behind it.
-        os.pwrite(self._descriptor, msgspec.json.encode(entry).ljust(_MOST_BYTES), 0)
+        os.pwrite(self._descriptor, msgspec.json.encode(entry).ljust(_MAX_BYTES), 0)
 
 
 class RunningRecorder:
@@ -148,7 +148,7 @@ class RunningRecorder:
         """Its latest report that no samples come; None if they come, or if it does not report any more."""
         entry = _read(self._descriptor)
         silence = entry.silence if entry is not None else self.entry.silence
-        return silence if silence is not None and 0 <= _uptime() - silence.at < HEARTBEAT else None
+        return silence if silence is not None and 0 <= _uptime() - silence.at < HEARTBEAT_SECONDS else None
 
     def close(self) -> None:
         if self._descriptor >= 0:
@@ -222,7 +222,7 @@ def _opened(file: Path, *, anybody: bool) -> RunningRecorder | None:
 
 def _read(descriptor: int) -> Entry | None:
     try:
-        return _entry_of(os.pread(descriptor, _MOST_BYTES, 0))
+        return _entry_of(os.pread(descriptor, _MAX_BYTES, 0))
     except (OSError, ValueError, RecursionError):  # of another version, or just being written
         return None
 

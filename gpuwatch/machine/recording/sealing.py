@@ -19,7 +19,7 @@ from gpuwatch.machine.recording.stored_data import checksum, compressed, pack_ti
 _R = TypeVar("_R")
 _T = TypeVar("_T")
 Sample = tuple[Snapshot, tuple[Finding, ...]]
-_LIVES_KNOWN = 60.0
+_LIVES_KEPT_SECONDS = 60.0
 """Seconds for which a process that is not seen is kept in memory."""
 
 
@@ -62,7 +62,7 @@ class Sealer:
             "INSERT OR REPLACE INTO processes VALUES (?, ?, ?, ?, ?, ?)",
             [
                 (*life.key, life.first, life.last, stored(life, life.first, life.last))
-                for life in self._lives.changed(times[-1] - _LIVES_KNOWN)
+                for life in self._lives.changed(times[-1] - _LIVES_KEPT_SECONDS)
             ],
         )
 
@@ -97,7 +97,7 @@ class Sealer:
         if row is not None:
             return _readable(gpu_time.unpack, row[0])
         earlier = "SELECT 1 FROM minutes WHERE id < ? AND begin <= ? AND end > ? LIMIT 1"
-        found = self._db.execute(earlier, (block, begin + gpu_time.HOUR, begin)).fetchone()
+        found = self._db.execute(earlier, (block, begin + gpu_time.HOUR_SECONDS, begin)).fetchone()
         return None if found else gpu_time.GpuTime()
 
     def _life(self, key: Key) -> ProcessLife | None:

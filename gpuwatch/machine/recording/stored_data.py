@@ -20,12 +20,12 @@ except ImportError:  # Python was built without liblzma
     lzma = None  # type: ignore[assignment]
 
 _XZ = b"\xfd7zXZ"
-_DICTIONARY = 1 << 20
+_DICTIONARY_BYTES = 1 << 20
 """Bytes: more than most blocks have. The preset's own takes 94 MB of memory."""
-_MEMORY = 64 << 20
+_MAX_MEMORY_BYTES = 64 << 20
 _NUMBERS = tuple(struct.Struct(f"<{count}d") for count in range(6))
 _CHECKSUM = struct.Struct(">I")
-_MICROSECOND = 1e6
+_MICROSECONDS_PER_SECOND = 1e6
 _steps = msgspec.msgpack.Decoder(list[int]).decode
 
 
@@ -59,20 +59,20 @@ def stored(what: object, *numbers: float) -> bytes:
 
 def pack_times(times: Sequence[float]) -> bytes:
     """Times in seconds since the epoch, at least one, as microseconds and steps."""
-    micros = [round(at * _MICROSECOND) for at in times]
+    micros = [round(at * _MICROSECONDS_PER_SECOND) for at in times]
     return stored([micros[0], *(after - before for before, after in pairwise(micros))])
 
 
 def unpack_times(data: object) -> list[float]:
     """The times again; :class:`DamagedData`."""
-    return [micros / _MICROSECOND for micros in accumulate(decoded(_steps, without_checksum(data)))]
+    return [micros / _MICROSECONDS_PER_SECOND for micros in accumulate(decoded(_steps, without_checksum(data)))]
 
 
 def compressed(data: bytes) -> bytes:
     """The data by xz, a quarter smaller than by zlib; by zlib where Python was built without xz."""
     if lzma is None:
         return with_checksum(zlib.compress(data, 6))
-    filters = [{"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": _DICTIONARY}]
+    filters = [{"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": _DICTIONARY_BYTES}]
     return with_checksum(lzma.compress(data, check=lzma.CHECK_NONE, filters=filters))
 
 
@@ -83,4 +83,4 @@ def decompressed(data: object) -> bytes:
         return inflated(body)
     if lzma is None:
         raise DamagedData("compressed with xz, which this Python was built without")
-    return unpacked(lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_MEMORY), body, lzma.LZMAError)
+    return unpacked(lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_MAX_MEMORY_BYTES), body, lzma.LZMAError)

@@ -33,11 +33,11 @@ from gpuwatch.machine.sources.procfs import boot_id
 
 SEAL_SECONDS = 60.0
 """Length of a block, which begins at a multiple of it."""
-_JUMP = 2.0
+_CLOCK_JUMP_SECONDS = 2.0
 """Seconds by which the wall clock may drift between two samples before it was set."""
-_MOST_OPEN = 600
+_MAX_OPEN_SAMPLES = 600
 """Samples in a block, however short the interval."""
-_SLACK = 0.02
+_FREED_AT_ONCE_SHARE = 0.02
 """Share of the maximum size that is freed at once, so that not every block deletes one."""
 
 
@@ -64,9 +64,9 @@ class RecordingWriter:
         self,
         path: Path,
         *,
-        interval: float = retention.INTERVAL,
-        max_bytes: int = retention.MOST_BYTES,
-        max_age: float = retention.MOST_SECONDS,
+        interval: float = retention.INTERVAL_SECONDS,
+        max_bytes: int = retention.MAX_BYTES,
+        max_age: float = retention.MAX_SECONDS,
         seal_seconds: float = SEAL_SECONDS,
         clock: Clock | None = None,
         hostname: str | None = None,
@@ -77,7 +77,7 @@ class RecordingWriter:
         """
         self.path = path
         self.samples = 0
-        self._max_bytes, self._max_age = max(max_bytes, retention.LEAST_BYTES), max_age
+        self._max_bytes, self._max_age = max(max_bytes, retention.MIN_BYTES), max_age
         self._seal_seconds = seal_seconds
         self._clock = clock or Clock()
         self._lock = _locked(path)
@@ -165,7 +165,7 @@ class RecordingWriter:
                 set_
                 or at < self._open[-1][0].taken_at.timestamp()
                 or at // self._seal_seconds != self._open[0][0].taken_at.timestamp() // self._seal_seconds
-                or len(self._open) >= _MOST_OPEN
+                or len(self._open) >= _MAX_OPEN_SAMPLES
             ):
                 with self._transaction():
                     self._seal(self._now[1])
@@ -241,11 +241,11 @@ class RecordingWriter:
         before, self._now = self._now, (self._clock.wall(), self._clock.boot(), self._clock.monotonic())
         wall, boot, monotonic = (now - then for now, then in zip(self._now, before, strict=True))
         found = []
-        if boot - monotonic > _JUMP:
+        if boot - monotonic > _CLOCK_JUMP_SECONDS:
             text = f"the machine was suspended for {lasted(boot - monotonic)}"
             found.append(_event(self._now[0], "machine.resumed", text))
         jump = wall - boot
-        if abs(jump) <= _JUMP:
+        if abs(jump) <= _CLOCK_JUMP_SECONDS:
             return False, found
         self._db.execute("INSERT INTO clocks VALUES (?, ?, ?, ?)", (self._run, *self._now))
         way = "forward" if jump > 0 else "back"
@@ -309,7 +309,7 @@ class RecordingWriter:
         most = self._max_bytes - log - 2 * self._open_bytes - self._max_bytes // 32
         if self._used() <= most:
             return
-        target = max(int(most - self._max_bytes * _SLACK), 0)
+        target = max(int(most - self._max_bytes * _FREED_AT_ONCE_SHARE), 0)
         while (over := self._used() - target) > 0:
             last = None
             # All but the newest: readers count on growing numbers.

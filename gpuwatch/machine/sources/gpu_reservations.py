@@ -34,8 +34,8 @@ from gpuwatch.sim.sysfs import ENV_STATE
 _LOCK = "gpuwatch-reserved:"
 _HOLDER = "gpuwatch-holder:"
 _PREFIX = "gpuwatch-"
-_DIGITS = 10
-_COMMAND = 60
+_MAX_DIGITS = 10
+_MAX_COMMAND_CHARS = 60
 _NO_ACCOUNT = "uid "
 ENV_MOST = "GPUWATCH_RESERVATIONS_PER_USER"
 """An administrator's limit: how many reservations of one user count."""
@@ -103,8 +103,8 @@ def _most() -> int | None:
     given = os.environ.get(ENV_MOST)
     if not given:
         return None
-    if not (given.isascii() and given.isdigit() and len(given) < _DIGITS):
-        raise UsageError(f"{ENV_MOST}={shorten(printable(given), _COMMAND)} is no number of reservations")
+    if not (given.isascii() and given.isdigit() and len(given) < _MAX_DIGITS):
+        raise UsageError(f"{ENV_MOST}={shorten(printable(given), _MAX_COMMAND_CHARS)} is no number of reservations")
     return int(given)
 
 
@@ -149,7 +149,7 @@ def _holders() -> dict[str, tuple[int | None, int | None]]:
             locks[name[len(_LOCK) : len(name) - len(own)]] = uid
         elif name.startswith(_HOLDER):
             key, _, pid = name[len(_HOLDER) :].rpartition(":")
-            if key.endswith(own) and pid.isdecimal() and len(pid) < _DIGITS:
+            if key.endswith(own) and pid.isdecimal() and len(pid) < _MAX_DIGITS:
                 said.setdefault(key[: len(key) - len(own)], []).append((uid, int(pid)))
     return {
         uuid: (uid, next((pid for other, pid in said.get(uuid, ()) if other == uid and _is_of(pid, uid)), None))
@@ -188,6 +188,6 @@ def _name(uid: int) -> str:
 def _described(found: Reservation) -> str:
     if found.pid is None:
         return f"user {found.user}, who names no process" if found.user else "another gpuwatch pick"
-    command = shorten(found.command, _COMMAND) if found.command else ""
+    command = shorten(found.command, _MAX_COMMAND_CHARS) if found.command else ""
     about = ", ".join(filter(None, (found.user, command)))
     return f"pid {found.pid} ({about})" if about else f"pid {found.pid}"

@@ -22,7 +22,7 @@ from gpuwatch.machine.sources import procfs
 from gpuwatch.machine.sources.missing_process import ELSEWHERE, HIDDEN, exists, hiding_option
 from gpuwatch.machine.sources.procfs import TICKS, process_stat, user_name
 
-_PAGE = os.sysconf("SC_PAGE_SIZE")
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _LINUX = sys.platform.startswith("linux")
 
 GPU_VARIABLES = (
@@ -49,12 +49,12 @@ _FRAMEWORKS = (
 )
 DENIED = "permission denied: "
 """Begin of the note on a process of which not everything may be read."""
-_HIDING_EVERY = 60.0
+_HIDING_CHECK_SECONDS = 60.0
 """Seconds between looks at how /proc is mounted."""
 _YOUNG_SECONDS = 120.0
-_RETRY_FRAMEWORK_YOUNG = 10.0
-_RETRY_FRAMEWORK_OLD = 120.0
-_READ_IDLE_EVERY = 30.0
+_RETRY_YOUNG_SECONDS = 10.0
+_RETRY_OLD_SECONDS = 120.0
+_READ_IDLE_SECONDS = 30.0
 """Seconds after which an idle process is read again all the same: the kernel may have swapped it out."""
 
 
@@ -130,7 +130,12 @@ class ProcessTable:
         if facts is not None and facts.seen_at == now:
             return facts  # on another device too
         clock = cpu_clock(pid) if self._has_clocks else None
-        if facts is not None and clock is not None and clock == facts.clock and now < facts.read_at + _READ_IDLE_EVERY:
+        if (
+            facts is not None
+            and clock is not None
+            and clock == facts.clock
+            and now < facts.read_at + _READ_IDLE_SECONDS
+        ):
             # It has not run since: its threads, name and memory are unchanged.
             facts.seen_at = now
             if facts.cpu_percent != 0.0:
@@ -149,18 +154,18 @@ class ProcessTable:
             self._known[pid] = facts
             self._describe(facts, state)
             facts.framework_clock = clock
-            facts.read_at = now - pid % _READ_IDLE_EVERY  # not all of them at once
+            facts.read_at = now - pid % _READ_IDLE_SECONDS  # not all of them at once
         else:
             before = _changing(facts)
             facts.cpu_percent = max(0.0, (spent - facts.cpu_seconds) / (now - facts.seen_at) * 100)
             facts.read_at = now
         facts.cpu_seconds, facts.clock, facts.seen_at = spent, clock, now
-        facts.host_memory_bytes, facts.threads = stat.resident_pages * _PAGE, int(stat.fields[17])
+        facts.host_memory_bytes, facts.threads = stat.resident_pages * _PAGE_BYTES, int(stat.fields[17])
         facts.state = state if state in ("D", "Z") else None
         if facts.framework is None and (clock is None or clock != facts.framework_clock):
             # Frameworks are imported some seconds after the start; later it gets unlikely.
             young = time.time() - facts.create_time < _YOUNG_SECONDS
-            if now - facts.looked_for_framework > (_RETRY_FRAMEWORK_YOUNG if young else _RETRY_FRAMEWORK_OLD):
+            if now - facts.looked_for_framework > (_RETRY_YOUNG_SECONDS if young else _RETRY_OLD_SECONDS):
                 facts.looked_for_framework, facts.framework_clock = now, clock
                 facts.framework = self._framework(pid)
         if before != _changing(facts):
@@ -169,7 +174,7 @@ class ProcessTable:
 
     def absent(self, pid: int, now: float) -> str:
         """Why nothing can be read about a pid, at monotonic time ``now``."""
-        if now - self._hiding_read_at >= _HIDING_EVERY:
+        if now - self._hiding_read_at >= _HIDING_CHECK_SECONDS:
             self._hiding_read_at, self._hiding = now, hiding_option(self._proc)
         return HIDDEN + self._hiding if self._hiding and exists(pid) else ELSEWHERE
 
@@ -185,7 +190,7 @@ class ProcessTable:
                     idle = self._has_clocks and facts.cpu_percent == 0.0 and read(clock) == facts.clock
                 except OSError:
                     idle = False
-                if idle and now < facts.read_at + _READ_IDLE_EVERY:
+                if idle and now < facts.read_at + _READ_IDLE_SECONDS:
                     facts.seen_at = now
                 elif self.look(facts.pid, now) is not facts:
                     return False

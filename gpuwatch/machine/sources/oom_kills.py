@@ -17,7 +17,7 @@ from gpuwatch.core.formatting.safe_text import whole_number
 from gpuwatch.machine.sources.procfs import file_text
 
 _KILLED = re.compile(r"Killed process (\d{1,10})\b")
-_MOST_RECORDS = 100_000
+_MAX_RECORDS = 100_000
 
 
 class OomKills(msgspec.Struct, frozen=True):
@@ -68,7 +68,7 @@ def kernel_kill(pids: Collection[int], path: str | Path = "/dev/kmsg") -> str:
         return ""
     found = ""
     try:
-        for _ in range(_MOST_RECORDS):
+        for _ in range(_MAX_RECORDS):
             try:
                 record = os.read(log, 8192)
             except BrokenPipeError:

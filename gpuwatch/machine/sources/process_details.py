@@ -13,8 +13,8 @@ import msgspec
 from gpuwatch.machine.sources.process_signals import compare
 from gpuwatch.machine.sources.procfs import pids, process_stat
 
-_RELATIVES = 60
-_FIRST = 1
+_MAX_RELATIVES = 60
+_FIRST_PID = 1
 """The pid of the first process, an ancestor of every other."""
 _T = TypeVar("_T")
 
@@ -63,7 +63,7 @@ def details(pid: int, create_time: float | None, *, proc: str = "/proc") -> Deta
         interpreter=_asked(lambda: str((base / "exe").readlink()), "interpreter", why),
         inner_pid=int(inner[1]) if inner is not None and int(inner[1]) != pid else None,
         parents=tuple(_above(pid, families, proc)),
-        children=tuple(islice(_below(pid, families, proc), _RELATIVES)),
+        children=tuple(islice(_below(pid, families, proc), _MAX_RELATIVES)),
         why=why,
     )
     # If it is still the same process now, everything that was read belongs to it.
@@ -87,7 +87,7 @@ def _families(proc: str) -> dict[int, tuple[int, str]]:
 
 
 def _relative(pid: int, depth: int, name: str, proc: str) -> Relative:
-    if pid == _FIRST:
+    if pid == _FIRST_PID:
         return Relative(pid, depth, name)  # in containers its command line is often a whole script
     raw = _asked(Path(proc, str(pid), "cmdline").read_bytes, "", {}) or b""
     return Relative(pid, depth, raw.rstrip(b"\0").replace(b"\0", b" ").decode("utf-8", "replace") or f"[{name}]")
@@ -105,5 +105,5 @@ def _above(pid: int, families: dict[int, tuple[int, str]], proc: str) -> Iterato
 def _below(pid: int, families: dict[int, tuple[int, str]], proc: str, depth: int = 1) -> Iterator[Relative]:
     for child in sorted(number for number, (parent, _) in families.items() if parent == pid):
         yield _relative(child, depth, families[child][1], proc)
-        if depth < _RELATIVES:
+        if depth < _MAX_RELATIVES:
             yield from _below(child, families, proc, depth + 1)

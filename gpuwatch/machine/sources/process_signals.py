@@ -16,7 +16,7 @@ from gpuwatch.machine.sources.procfs import TICKS, boot_time, process_stat
 
 State = Literal["delivered", "gone", "reused", "denied"]
 
-_CLOCK_SET = 1
+_CLOCK_SHIFT_SECONDS = 1
 """Seconds by which the boot time may have shifted since the process was first seen."""
 
 
@@ -86,7 +86,7 @@ def compare(pid: int, create_time: float, *, proc: str = "/proc") -> Outcome | N
         return Outcome("gone", "it is no longer in /proc")
     apart = boot_time(proc) + stat.start_ticks / TICKS - create_time
     # The boot time is in whole seconds and shifts when the clock is set; the start ticks do not.
-    if abs(apart) > _CLOCK_SET + 0.5 or abs(apart - round(apart)) > 0.6 / TICKS:
+    if abs(apart) > _CLOCK_SHIFT_SECONDS + 0.5 or abs(apart - round(apart)) > 0.6 / TICKS:
         return Outcome("reused", "this pid belongs to another process now")
     if stat.state in (b"Z", b"X"):
         return Outcome("gone", "it has exited; its parent has not waited for it yet")

@@ -14,8 +14,8 @@ from gpuwatch.core.model.snapshot import Ancestor
 from gpuwatch.machine.sources.host import ProcessTable
 from gpuwatch.machine.sources.procfs import TICKS, parent, process_stat
 
-EVERY = 5.0
-_FIRST = 1
+POLL_SECONDS = 5.0
+_FIRST_PID = 1
 """The pid of the first process. It adopts orphans and is everybody's ancestor, so it is left out."""
 _HELPERS = (b"multiprocessing.resource_tracker", b"multiprocessing.forkserver")
 
@@ -43,7 +43,7 @@ class ProcessTree:
     def look(self, now: float, shown: Iterable[int]) -> None:
         """Updates the tree; ``now`` is monotonic, ``shown`` are pids."""
         wanted = set(shown)
-        if now - self._at >= EVERY:
+        if now - self._at >= POLL_SECONDS:
             self._at = now
             began = {
                 pid: self._began(pid, now) for pid in {*self._known, *(known[1] for known in self._known.values())}
@@ -62,7 +62,7 @@ class ProcessTree:
             at = pid
             while at not in parents:
                 parent = self._parent(at, now)
-                if parent is None or parent <= _FIRST:
+                if parent is None or parent <= _FIRST_PID:
                     break
                 parents[at] = parent
                 if parent not in wanted:
@@ -86,7 +86,7 @@ class ProcessTree:
 
     def _began(self, pid: int, now: float) -> int | None:
         """Start ticks, which distinguish a process from a later one with the same pid; None for the first process."""
-        facts = self._table.look(pid, now) if pid > _FIRST else None
+        facts = self._table.look(pid, now) if pid > _FIRST_PID else None
         return None if facts is None else facts.start_ticks
 
     def _described(self, pid: int, now: float) -> Ancestor | None:

@@ -189,9 +189,9 @@ def in_page_fault(pid: int) -> bool:
 
     Only if several looks in a row find it so: each program has short faults. False where that cannot be read.
     """
-    for look in range(_LOOKS):
+    for look in range(_MAX_LOOKS):
         if look:
-            time.sleep(_BETWEEN_LOOKS)
+            time.sleep(_LOOK_SECONDS)
         try:
             with open(f"/proc/{pid}/syscall", "rb", buffering=0) as file:
                 if not file.read(64).startswith(b"-1 "):
@@ -201,8 +201,8 @@ def in_page_fault(pid: int) -> bool:
     return True
 
 
-_LOOKS = 3
-_BETWEEN_LOOKS = 0.03
+_MAX_LOOKS = 3
+_LOOK_SECONDS = 0.03
 
 
 def cpu_times(pid: int) -> tuple[float, float]:

@@ -186,7 +186,7 @@ _JOB = (
 """Slurm's own variables (sbatch, "OUTPUT ENVIRONMENT VARIABLES")."""
 _SECURE_BOOT = "SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 """UEFI's variable in efivarfs: four bytes of attributes, then 1 or 0 (UEFI 3.3, Linux efivarfs.rst)."""
-_LONGEST = 200
+_MAX_CHARS = 200
 
 
 def surroundings(environment: Mapping[str, str], root: Path = Path("/")) -> dict[str, str]:
@@ -194,16 +194,16 @@ def surroundings(environment: Mapping[str, str], root: Path = Path("/")) -> dict
     found: dict[str, str] = {}
     if environment.get("SLURM_JOB_ID"):
         found["Slurm"] = ", ".join(
-            f"{what} {environment[name][:_LONGEST]}" for name, what in _JOB if environment.get(name)
+            f"{what} {environment[name][:_MAX_CHARS]}" for name, what in _JOB if environment.get(name)
         )
     if environment.get("COLAB_RELEASE_TAG") or environment.get("COLAB_GPU"):
-        release = environment.get("COLAB_RELEASE_TAG", "")[:_LONGEST]
+        release = environment.get("COLAB_RELEASE_TAG", "")[:_MAX_CHARS]
         found["Google Colab"] = f"release {release}" if release else "detected by its variables"
     if environment.get("KAGGLE_KERNEL_RUN_TYPE"):
-        found["Kaggle"] = environment["KAGGLE_KERNEL_RUN_TYPE"][:_LONGEST]
+        found["Kaggle"] = environment["KAGGLE_KERNEL_RUN_TYPE"][:_MAX_CHARS]
     release = file_text(root / "proc/sys/kernel/osrelease") or ""
     if "microsoft" in release.lower():
-        found["WSL"] = f"kernel {release.strip()[:_LONGEST]}"
+        found["WSL"] = f"kernel {release.strip()[:_MAX_CHARS]}"
     try:
         content = (root / "sys/firmware/efi/efivars" / _SECURE_BOOT).read_bytes()
     except OSError:

@@ -14,9 +14,9 @@ from contextlib import suppress
 from gpuwatch.core import reader_limits
 from gpuwatch.core.formatting.safe_text import printable, shorten
 
-_LINES = 150
-_KERNEL_LINES = 60
-_LONGEST = 300
+_MAX_LINES = 150
+_MAX_KERNEL_LINES = 60
+_MAX_LINE_CHARS = 300
 _ANSWER_SECONDS = 8.0
 _OF_GPUS = re.compile(r"NVRM|nvidia|nouveau|\bXid\b|Out of memory: Killed process", re.IGNORECASE)
 _HARMLESS = re.compile(r"Command line:", re.IGNORECASE)
@@ -36,7 +36,7 @@ Answer = tuple[tuple[str, ...], str]
 def nvidia_smi() -> Answer:
     """The output of ``nvidia-smi``: its table, or its error message."""
     lines, why = _output(("nvidia-smi",))
-    return tuple(lines[:_LINES]), why
+    return tuple(lines[:_MAX_LINES]), why
 
 
 def nvidia_smi_query() -> list[str]:
@@ -55,7 +55,7 @@ def kernel_log() -> Answer:
             continue
         found = [line for line in lines if _OF_GPUS.search(line) and not _HARMLESS.search(line)]
         if found or (lines and name == "dmesg"):
-            return tuple(found[-_KERNEL_LINES:]) or (NOTHING,), ""
+            return tuple(found[-_MAX_KERNEL_LINES:]) or (NOTHING,), ""
         refusals.setdefault(name, "it printed nothing, as it does for users without permission")
     return (), "; ".join(f"{name}: {why}" for name, why in refusals.items())
 
@@ -83,10 +83,10 @@ def _output(command: Sequence[str]) -> tuple[list[str], str]:
         with suppress(subprocess.TimeoutExpired):  # the driver may hold it
             child.wait(1)
         return [], f"it did not answer within {_ANSWER_SECONDS:g} s"
-    lines = [shorten(printable(line), _LONGEST).rstrip() for line in output]
+    lines = [shorten(printable(line), _MAX_LINE_CHARS).rstrip() for line in output]
     if child.returncode:
         complaint = [line for line in (*errors, *lines) if line.strip()][:1]
-        shown = f": {shorten(printable(complaint[0].strip()), _LONGEST)}" if complaint else ""
+        shown = f": {shorten(printable(complaint[0].strip()), _MAX_LINE_CHARS)}" if complaint else ""
         return lines, f"it failed with exit code {child.returncode}{shown}"
     return lines, ""
 

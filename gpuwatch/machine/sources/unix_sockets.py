@@ -11,7 +11,7 @@ from gpuwatch.machine.sources.procfs import file_text
 
 _SOCK_DIAG = 4
 _BY_FAMILY, _DONE, _ERROR = 20, 3, 2
-_DUMP = 0x301
+_DUMP_FLAGS = 0x301
 _SHOW_NAME, _SHOW_UID = 1, 0x40
 _NAME, _UID = 0, 7
 _HEAD = struct.Struct("=IHHII")
@@ -41,7 +41,7 @@ def _asked() -> Iterator[tuple[str, int | None]]:
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _SOCK_DIAG) as kernel:
         kernel.settimeout(_SECONDS)
         body = _REQUEST.pack(socket.AF_UNIX, 0, 0, 0xFFFFFFFF, 0, _SHOW_NAME | _SHOW_UID, 0, 0)
-        kernel.send(_HEAD.pack(_HEAD.size + len(body), _BY_FAMILY, _DUMP, 1, 0) + body)
+        kernel.send(_HEAD.pack(_HEAD.size + len(body), _BY_FAMILY, _DUMP_FLAGS, 1, 0) + body)
         while True:
             answer = kernel.recv(1 << 16)
             at = 0

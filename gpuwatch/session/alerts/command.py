@@ -16,9 +16,9 @@ from gpuwatch.core.model.alert import Alert
 from gpuwatch.core.model.codec import to_json
 from gpuwatch.session.alerts.delivery_thread import DeliveryFailed
 
-DEADLINE = 30.0
+DEADLINE_SECONDS = 30.0
 """Seconds after which a command is ended."""
-_GRACE = 1.0
+_GRACE_SECONDS = 1.0
 """Seconds from SIGTERM to SIGKILL."""
 
 
@@ -27,7 +27,7 @@ class Command:
 
     name = "--on-finding"
 
-    def __init__(self, command: str, deadline: float = DEADLINE) -> None:
+    def __init__(self, command: str, deadline: float = DEADLINE_SECONDS) -> None:
         """``command``: for ``/bin/sh -c``."""
         self._command = command
         self._deadline = deadline
@@ -80,7 +80,7 @@ class Command:
     def _end(self, process: subprocess.Popen[bytes]) -> None:
         _signal(process, signal.SIGTERM)
         with suppress(subprocess.TimeoutExpired):
-            process.wait(_GRACE)
+            process.wait(_GRACE_SECONDS)
         _signal(process, signal.SIGKILL)
         process.wait()
 

@@ -9,9 +9,9 @@ from typing import Protocol
 
 from gpuwatch.core.model.alert import Alert
 
-WAITING = 100
+MAX_WAITING_ALERTS = 100
 """Alerts that may wait; more are dropped, and reported as a failure."""
-_LEAVE = 3.0
+_LAST_DELIVERY_SECONDS = 3.0
 """Seconds that the end of gpuwatch waits for a channel."""
 
 
@@ -41,7 +41,7 @@ class Channel:
         """``report``: is told the first of several failures in a row, from the thread."""
         self._delivery = delivery
         self._report = report
-        self._waiting: queue.Queue[Alert | None] = queue.Queue(WAITING)
+        self._waiting: queue.Queue[Alert | None] = queue.Queue(MAX_WAITING_ALERTS)
         self._thread: threading.Thread | None = None
         self._failing = False
         self._closed = False
@@ -56,7 +56,7 @@ class Channel:
         try:
             self._waiting.put_nowait(alert)
         except queue.Full:
-            self._failed(f"{WAITING} alerts are waiting, more are dropped")
+            self._failed(f"{MAX_WAITING_ALERTS} alerts are waiting, more are dropped")
 
     def close(self) -> None:
         """Ends it; what still waits is dropped."""
@@ -69,7 +69,7 @@ class Channel:
                 except queue.Empty:
                     break
             self._waiting.put(None)
-            self._thread.join(_LEAVE)
+            self._thread.join(_LAST_DELIVERY_SECONDS)
 
     def _run(self) -> None:
         while (alert := self._waiting.get()) is not None:

@@ -14,9 +14,9 @@ from gpuwatch.core.model.alert import Alert
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Snapshot
 
-SETTLE = 60.0
+SETTLE_SECONDS = 60.0
 """Seconds for which a finding must stay away before its end is reported. If it comes back sooner, nothing is."""
-MOST, WITHIN = 20, 60.0
+MAX_ALERTS, LIMIT_SECONDS = 20, 60.0
 """At most so many onsets are reported in so many seconds; the next alert says how many were not."""
 
 _Key = tuple[str, str | None, int | None]
@@ -75,7 +75,7 @@ class Onsets:
         return [*alerts, *self._ends(at)]
 
     def _begin(self, key: _Key, finding: Finding, snapshot: Snapshot, at: float) -> Iterable[Alert]:
-        while self._times and not 0 <= at - self._times[0] < WITHIN:
+        while self._times and not 0 <= at - self._times[0] < LIMIT_SECONDS:
             self._times.popleft()
         device = snapshot.device(finding.device_uuid)
         alert = Alert(
@@ -87,7 +87,7 @@ class Onsets:
             device_index=device.index if device is not None else None,
             held_back=self._held_back,
         )
-        reported = len(self._times) < MOST
+        reported = len(self._times) < MAX_ALERTS
         self._open[key] = _Episode(alert, at, reported=reported)
         if not reported:
             self._held_back += 1
@@ -99,7 +99,7 @@ class Onsets:
     def _ends(self, at: float) -> Iterable[Alert]:
         """Ends of findings that stayed away, and whose onset was reported. A clock that is set back ends none."""
         for key, episode in list(self._open.items()):
-            if episode.gone is None or at - episode.gone < SETTLE:
+            if episode.gone is None or at - episode.gone < SETTLE_SECONDS:
                 continue
             del self._open[key]
             if not episode.reported:

@@ -14,7 +14,7 @@ from gpuwatch.core.model.findings import CAUSES
 
 _OSC_777 = ("foot", "rxvt", "konsole")
 """Terminals, by the begin of TERM, that show OSC 777 and not OSC 9."""
-_ASK = ("tmux", "show-options", "-pAv", "allow-passthrough")
+_TMUX_QUERY = ("tmux", "show-options", "-pAv", "allow-passthrough")
 """What holds in this pane, wherever it was set."""
 _SECONDS = 2.0
 
@@ -49,7 +49,7 @@ def sequence(alert: Alert, environment: Mapping[str, str], passthrough: Callable
 
 def _tmux_lets_through() -> bool:
     try:
-        done = subprocess.run(_ASK, capture_output=True, text=True, timeout=_SECONDS, check=False)
+        done = subprocess.run(_TMUX_QUERY, capture_output=True, text=True, timeout=_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return False
     return done.returncode == 0 and done.stdout.strip() in ("on", "all")

@@ -16,9 +16,9 @@ from gpuwatch.core.model.alert import Alert
 from gpuwatch.core.model.codec import to_json
 from gpuwatch.session.alerts.delivery_thread import DeliveryFailed
 
-TIMEOUT = 10.0
+TIMEOUT_SECONDS = 10.0
 """Seconds without an answer."""
-PAUSES = (1.0, 4.0)
+RETRY_SECONDS = (1.0, 4.0)
 """Seconds before the second and the third attempt, which is the last."""
 
 
@@ -32,7 +32,9 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 class Webhook:
     """``--webhook URL``."""
 
-    def __init__(self, url: str, *, timeout: float = TIMEOUT, pauses: tuple[float, ...] = PAUSES) -> None:
+    def __init__(
+        self, url: str, *, timeout: float = TIMEOUT_SECONDS, pauses: tuple[float, ...] = RETRY_SECONDS
+    ) -> None:
         """:class:`UsageError` for anything but http and https."""
         self._url = url
         self._timeout = timeout

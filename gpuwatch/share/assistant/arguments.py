@@ -11,9 +11,9 @@ from gpuwatch.core import reader_limits
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.safe_text import printable, shorten
 from gpuwatch.core.model.usage import By
-from gpuwatch.experiment.probing.probe_scripts import SECONDS
+from gpuwatch.experiment.probing.probe_scripts import MEASURED_SECONDS
 
-_QUOTED = 300
+_MAX_QUOTED_CHARS = 300
 """Characters of an error, which may quote an argument."""
 
 Framework = Literal["tensorflow", "torch"]
@@ -109,7 +109,7 @@ class ProbeArguments(Arguments, frozen=True):
         Annotated[tuple[Word, ...], Meta(min_length=1, max_length=10)],
         Meta(description="Configurations, for example default, growth, limit, fraction, async-allocator, torch-map."),
     ]
-    seconds: Annotated[float, Meta(ge=0.01, le=30, description="Measure each for this long.")] = SECONDS
+    seconds: Annotated[float, Meta(ge=0.01, le=30, description="Measure each for this long.")] = MEASURED_SECONDS
     workload: Annotated[Workload | None, Meta(description="The work (default: the configuration's own).")] = None
     memory_limit_mb: Annotated[
         Annotated[int, Meta(ge=1, le=1 << 24)] | None,
@@ -159,7 +159,7 @@ def parsed(given: object, kind: type[_A]) -> _A:
         msgspec.json.encode(given)  # half a surrogate pair is no text
         return msgspec.convert({} if given is None else given, kind)
     except (msgspec.ValidationError, UnicodeEncodeError, RecursionError) as error:
-        raise UsageError(shorten(printable(f"wrong arguments: {error}"), _QUOTED)) from error
+        raise UsageError(shorten(printable(f"wrong arguments: {error}"), _MAX_QUOTED_CHARS)) from error
 
 
 def input_schema(kind: type[Arguments]) -> dict[str, Any]:

@@ -24,13 +24,13 @@ from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.core.formatting.safe_text import printable, shorten
 from gpuwatch.core.masking.secrets import mask_text
 
-AT_ONCE = 2
+MAX_PARALLEL_COMMANDS = 2
 """Commands that run at the same time."""
-WAITING = 8
+MAX_WAITING_CALLS = 8
 """Calls that may wait for their turn."""
-_PATIENCE = 5.0
+_SIGTERM_SECONDS = 5.0
 """Seconds for a command to end what it started, after SIGTERM."""
-_QUOTED = 500
+_MAX_QUOTED_CHARS = 500
 # Finds the package at its current place without putting the working directory on the path.
 _START = "import sys; sys.path.append(sys.argv.pop(1)); from gpuwatch.cli.entry_point import main; main()"
 
@@ -40,7 +40,7 @@ class Commands:
 
     def __init__(self, *, redact: bool) -> None:
         self._redact = redact
-        self._turns = anyio.Semaphore(AT_ONCE)
+        self._turns = anyio.Semaphore(MAX_PARALLEL_COMMANDS)
         self._waiting = 0
 
     async def document(
@@ -60,7 +60,7 @@ class Commands:
         Raises:
             GpuwatchError: the command failed, or took longer than ``deadline`` seconds; with the command's own message.
         """
-        if self._waiting >= WAITING:
+        if self._waiting >= MAX_WAITING_CALLS:
             raise GpuwatchError("too many calls at once", hint="wait for their answers")
         self._waiting += 1
         try:
@@ -123,7 +123,7 @@ def _decoded(output: bytes, errors: bytes, name: str, code: int) -> dict[str, An
             return document
     lines = [line for line in errors.decode(errors="replace").splitlines() if line.strip()]
     said = next((line for line in reversed(lines) if line.startswith("gpuwatch: ")), lines[-1] if lines else "")
-    message = shorten(printable(mask_text(said.removeprefix("gpuwatch: "))), _QUOTED)
+    message = shorten(printable(mask_text(said.removeprefix("gpuwatch: "))), _MAX_QUOTED_CHARS)
     raise GpuwatchError(message or f"gpuwatch {name} ended with {code}")
 
 
@@ -147,7 +147,7 @@ async def _ended(process: anyio.abc.Process) -> None:
         if process.returncode is None:
             with suppress(ProcessLookupError):
                 process.terminate()
-            with anyio.move_on_after(_PATIENCE):
+            with anyio.move_on_after(_SIGTERM_SECONDS):
                 await process.wait()
         if process.returncode is None:
             with suppress(ProcessLookupError):

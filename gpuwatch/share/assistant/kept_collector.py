@@ -12,18 +12,18 @@ from gpuwatch.explain.diagnosis.condition_engine import Conditions
 from gpuwatch.machine.collector.live_feed import LiveFeed
 from gpuwatch.session.single_snapshot import findings, silence, without_driver
 
-DEADLINE = 8.0
+DEADLINE_SECONDS = 8.0
 """Seconds within which the driver has to answer a question."""
-INTERVAL = 5.0
+INTERVAL_SECONDS = 5.0
 """Seconds between samples while nobody asks: enough to tell what lasts, such as throttling."""
-_AT_FIRST = 0.25
+_FIRST_INTERVAL_SECONDS = 0.25
 """Seconds between the first two samples: rates need two."""
 
 
 class Machine:
     """Snapshots on request, from any thread. The driver is called in the collector's process alone."""
 
-    def __init__(self, *, deadline: float = DEADLINE) -> None:
+    def __init__(self, *, deadline: float = DEADLINE_SECONDS) -> None:
         self._deadline = deadline
         self._feed: LiveFeed | None = None
         self._conditions = Conditions()
@@ -58,7 +58,7 @@ class Machine:
 
     def _started(self) -> LiveFeed:
         if self._feed is None:
-            self._feed = LiveFeed(_AT_FIRST, on_demand=True)
+            self._feed = LiveFeed(_FIRST_INTERVAL_SECONDS, on_demand=True)
             self._feed.start(self._take)
         return self._feed
 
@@ -74,6 +74,6 @@ class Machine:
                 self._conditions.look(snapshot)
                 self.newest = snapshot
                 self._count += 1
-            if self._count > 1 and self._feed.interval != INTERVAL:
-                self._feed.interval = INTERVAL
+            if self._count > 1 and self._feed.interval != INTERVAL_SECONDS:
+                self._feed.interval = INTERVAL_SECONDS
             self._changed.notify_all()

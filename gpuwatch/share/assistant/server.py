@@ -35,12 +35,12 @@ from gpuwatch.share.assistant.kept_collector import Machine
 from gpuwatch.share.assistant.tool_results import output_schema
 from gpuwatch.share.assistant.tools import BY_NAME, INSTRUCTIONS, Tool, Tools
 
-_CHUNK = 1 << 16
-_HEARTBEAT = 5.0
+_READ_BYTES = 1 << 16
+_HEARTBEAT_SECONDS = 5.0
 """Seconds between notes of progress, for clients that give up on silent calls."""
-_PATIENCE = 3.0
+_LAST_ANSWERS_SECONDS = 3.0
 """Seconds for the last answers, once the client has left."""
-_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _TOO_LONG = "gpuwatch/message-too-long"
 """The method of what stands in for a message that is too long."""
 _ID = re.compile(rb'"id"\s{0,9}:\s{0,9}(-?\d{1,15}|"[A-Za-z0-9._:-]{1,100}")')
@@ -76,7 +76,7 @@ async def _end_by_signal(
 ) -> None:
     """Ends all by cancelling: an exception out of a signal's handler could be raised in any task, or get lost."""
     with anyio.open_signal_receiver(
-        *(signals for signals in _ENDING if signal.getsignal(signals) != signal.SIG_IGN)
+        *(signals for signals in _END_SIGNALS if signal.getsignal(signals) != signal.SIG_IGN)
     ) as signals:
         task_status.started()
         async for number in signals:
@@ -88,7 +88,7 @@ async def _end_by_signal(
 async def _end_after(ended: anyio.Event, scope: anyio.CancelScope) -> None:
     """Gives up answers that nobody reads, some seconds after the client has left."""
     await ended.wait()
-    await anyio.sleep(_PATIENCE)
+    await anyio.sleep(_LAST_ANSWERS_SECONDS)
     scope.cancel()
 
 
@@ -120,9 +120,9 @@ class _Lines(anyio.AsyncFile[str]):
             while chunk:
                 line, newline, chunk = chunk.partition(b"\n")
                 if not dropping and len(kept) + len(line) > reader_limits.MCP_MESSAGE.bytes:
-                    dropping, kept[_CHUNK:], tail = True, b"", b""
+                    dropping, kept[_READ_BYTES:], tail = True, b"", b""
                 if dropping:
-                    tail = (tail + line)[-_CHUNK:]
+                    tail = (tail + line)[-_READ_BYTES:]
                 else:
                     kept += line
                 if newline:
@@ -138,7 +138,7 @@ class _Lines(anyio.AsyncFile[str]):
             await anyio.wait_readable(self._descriptor)
         except PermissionError:  # a file is always readable, and cannot be waited for
             await anyio.lowlevel.checkpoint()
-        return os.read(self._descriptor, _CHUNK)
+        return os.read(self._descriptor, _READ_BYTES)
 
 
 class _Output(anyio.AsyncFile[str]):
@@ -244,6 +244,6 @@ async def _report(context: ServerRequestContext[Any, Any], name: str) -> None:
     """Reports progress, if the client asked for it."""
     seconds = 0.0
     while True:
-        await anyio.sleep(_HEARTBEAT)
-        seconds += _HEARTBEAT
+        await anyio.sleep(_HEARTBEAT_SECONDS)
+        seconds += _HEARTBEAT_SECONDS
         await context.session.report_progress(seconds, message=f"{name}: {seconds:.0f} s")

@@ -15,11 +15,11 @@ from gpuwatch.core.masking.secrets import masked
 from gpuwatch.core.model.codec import DOCUMENTS, PRINTED, closed_values, to_json
 from gpuwatch.core.model.schemas import json_schema
 
-MOST_BYTES = 48 << 10
+MAX_BYTES = 48 << 10
 """Of an answer as JSON: about 15,000 tokens; clients cut or refuse more than 25,000."""
-LONGEST_TEXT = 2000
+MAX_TEXT_CHARS = 2000
 """Characters of one text, such as a command line or a message."""
-LONGEST_PAGE = 20_000
+MAX_PAGE_CHARS = 20_000
 """Characters of the page of a cause."""
 LEFT_OUT = "left_out"
 WRITTEN_BY_OTHERS = "written_by_others"
@@ -29,22 +29,22 @@ _OWN = frozenset(
     {"schema", "id", "action", "hint", "markdown", "uuid", "device_uuid", "gpu", "version", "gpuwatch_version", "unit"}
 )
 """Fields that gpuwatch writes itself, or that have a form of their own. All others count as written by others."""
-_MOST_NAMED = 60
+_MAX_NAMED = 60
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d[\d:.Z+-]*$")
-_SHORTEST_LIST = 4
+_MAX_WHOLE_LIST = 4
 """Lists that are no longer stay whole: what is short has a fixed length, or is the point of the answer."""
-_WHOLE = frozenset({"findings", "checks", "chosen", "causes"})
+_NEVER_SHORTENED = frozenset({"findings", "checks", "chosen", "causes"})
 """Lists that stay whole as long as others can be shortened."""
 _EACH = frozenset({"runs", "trials", "devices"})
 """Lists that keep their entries as long as the lists in these can be shortened."""
 _ENDS = frozenset({"log_tail", "xids", "accounted"})
 """Lists of which the end matters."""
-_ENOUGH = 400
+_MAX_STEPS = 400
 """Steps after which an answer that is still too large is refused."""
 
 
 def bounded(document: dict[str, Any], notes: Sequence[str] = ()) -> dict[str, Any]:
-    """The document within :data:`MOST_BYTES`, and in ``left_out`` what is missing in it.
+    """The document within :data:`MAX_BYTES`, and in ``left_out`` what is missing in it.
 
     Long texts are cut, then the largest lists are halved.
 
@@ -55,13 +55,13 @@ def bounded(document: dict[str, Any], notes: Sequence[str] = ()) -> dict[str, An
     whole: dict[str, Any] = _texts_cut(document, "", cut)
     left_out = [*notes, *(f"{path}: {count} long texts are cut" for path, count in cut.items())]
     shortened: dict[str, tuple[list[Any], int, str]] = {}
-    room = MOST_BYTES - 2000
-    for _ in range(_ENOUGH):
+    room = MAX_BYTES - 2000
+    for _ in range(_MAX_STEPS):
         if len(msgspec.json.encode(whole)) <= room:
             break
         chosen = _largest(whole, gently=True) or _largest(whole, gently=False)
         if chosen is None:
-            raise GpuwatchError(f"the answer is larger than {MOST_BYTES >> 10} KiB", hint="ask for less")
+            raise GpuwatchError(f"the answer is larger than {MAX_BYTES >> 10} KiB", hint="ask for less")
         path, items = chosen
         shortened.setdefault(path + f"#{id(items)}", (items, len(items), path))
         half = len(items) // 2
@@ -70,7 +70,7 @@ def bounded(document: dict[str, Any], notes: Sequence[str] = ()) -> dict[str, An
         else:
             del items[half:]
     else:
-        raise GpuwatchError(f"the answer is larger than {MOST_BYTES >> 10} KiB", hint="ask for less")
+        raise GpuwatchError(f"the answer is larger than {MAX_BYTES >> 10} KiB", hint="ask for less")
     lists: dict[str, list[int]] = {}
     for items, count, path in shortened.values():
         together = lists.setdefault(path, [0, 0])
@@ -78,7 +78,7 @@ def bounded(document: dict[str, Any], notes: Sequence[str] = ()) -> dict[str, An
         together[1] += count
     left_out += [f"{path}: {gone} of {count}" for path, (gone, count) in lists.items()]
     others = dict.fromkeys(_written_by_others(whole, ""))
-    return {**whole, WRITTEN_BY_OTHERS: list(others)[:_MOST_NAMED], LEFT_OUT: left_out[:20]}
+    return {**whole, WRITTEN_BY_OTHERS: list(others)[:_MAX_NAMED], LEFT_OUT: left_out[:20]}
 
 
 def _written_by_others(value: Any, path: str) -> Iterable[str]:
@@ -108,7 +108,7 @@ def _field_names() -> frozenset[str]:
 def _texts_cut(value: Any, path: str, cut: dict[str, int]) -> Any:
     """A copy with long texts cut; adds to ``cut`` how many, by path."""
     if isinstance(value, str):
-        longest = LONGEST_PAGE if path == "markdown" else LONGEST_TEXT
+        longest = MAX_PAGE_CHARS if path == "markdown" else MAX_TEXT_CHARS
         if len(value) <= longest:
             return value
         cut[path] = cut.get(path, 0) + 1
@@ -133,10 +133,10 @@ def _largest(document: dict[str, Any], *, gently: bool) -> tuple[str, list[Any]]
 def _lists(value: Any, path: str, *, gently: bool) -> Iterable[tuple[str, list[Any]]]:
     if isinstance(value, dict):
         for name, item in value.items():
-            if not (gently and name in _WHOLE):
+            if not (gently and name in _NEVER_SHORTENED):
                 yield from _lists(item, f"{path}.{name}" if path else name, gently=gently)
     elif isinstance(value, list):
-        if len(value) > _SHORTEST_LIST and not (gently and path in _EACH):
+        if len(value) > _MAX_WHOLE_LIST and not (gently and path in _EACH):
             yield path, value
         else:
             for item in value:

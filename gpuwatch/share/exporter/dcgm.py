@@ -18,12 +18,12 @@ from gpuwatch.core.model.visibility import divided
 from gpuwatch.share.exporter.process_owners import Owner
 from gpuwatch.share.openmetrics import Family, SampleLines, labels
 
-JOBS_LISTED = 8
+MAX_JOBS_LISTED = 8
 """Jobs on one GPU that get series of their own."""
 _MIB = 1 / 2**20
 _COMPUTE = re.compile(r"^\d+c\.")
 """Begin of the profile of a compute instance: ``1c.3g.40gb`` is part of a GPU instance ``3g.40gb``."""
-_SHARE = 0.01
+_RATIO_PER_PERCENT = 0.01
 
 
 class DcgmFamily(Family):
@@ -65,7 +65,7 @@ def _more(name: str, help_text: str, ours: str, *, counter: bool = True) -> _Met
     return _metric(name, help_text, ours, counter=counter, default=False)
 
 
-def _profiled(name: str, help_text: str, ours: str, factor: float = _SHARE, digits: int = 6) -> _Metric:
+def _profiled(name: str, help_text: str, ours: str, factor: float = _RATIO_PER_PERCENT, digits: int = 6) -> _Metric:
     """One of the profiling metrics, from GPM."""
     return _metric(f"PROF_{name}", help_text, ours, factor, digits=digits, of_instances=True)
 
@@ -189,7 +189,7 @@ def _attributes(owners: Iterable[Owner]) -> Iterable[dict[str, object]]:
     distinct = sorted({owner._replace(user=None) for owner in owners}, key=str)
     jobs: list[dict[str, object]] = [{"hpc_job": owner.slurm_job} for owner in distinct if owner.slurm_job is not None]
     if jobs:
-        return jobs[:JOBS_LISTED]
+        return jobs[:MAX_JOBS_LISTED]
     if len(distinct) == 1:
         return [{"pod": distinct[0].pod, "container": distinct[0].container}]
     return [{}]

@@ -16,9 +16,9 @@ CONTENT_TYPES: dict[Form, str] = {
     "plain": "text/plain; version=0.0.4; charset=utf-8",
     "openmetrics": "application/openmetrics-text; version=1.0.0; charset=utf-8",
 }
-_LEVEL = 4
+_COMPRESSION_LEVEL = 4
 """Of compression: half the time of the default, for 5 % more bytes."""
-_GZIP = 31
+_GZIP_WINDOW_BITS = 31
 """Window bits with which zlib writes gzip's header and checksum."""
 
 
@@ -46,7 +46,7 @@ class Page:
             if not gzip:
                 return text + end
             if form not in self._compressed:
-                compressor = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP)
+                compressor = zlib.compressobj(_COMPRESSION_LEVEL, zlib.DEFLATED, _GZIP_WINDOW_BITS)
                 self._compressed[form] = (compressor.compress(text) + compressor.flush(zlib.Z_SYNC_FLUSH), compressor)
             begin, compressor = self._compressed[form]
             compressor = compressor.copy()

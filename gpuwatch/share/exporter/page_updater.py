@@ -16,11 +16,11 @@ from gpuwatch.share.exporter.job_map import JobMap
 from gpuwatch.share.exporter.metrics_page import Page
 from gpuwatch.share.exporter.series import Content, Options
 
-STALE = 60.0
+STALE_SECONDS = 60.0
 """Age in seconds from which a sample is no longer shown as the state of now: its readings are left out."""
-_LOOK = 1.0
+_POLL_SECONDS = 1.0
 """Seconds between looks at a feed that delivers nothing."""
-_ALIKE = 5.0
+_SAME_ERROR_SECONDS = 5.0
 """Seconds by which the times may differ at which two collectors received the same error."""
 
 
@@ -63,7 +63,7 @@ class PageUpdater:
         self._feed.start(self._wake.set)
         try:
             while not self._stopping:
-                self._wake.wait(_LOOK)
+                self._wake.wait(_POLL_SECONDS)
                 self._wake.clear()
                 self.look()
                 tick()
@@ -90,7 +90,7 @@ class PageUpdater:
             tuple(finding for finding in all_findings(given, self._conditions) if finding.until is None),
             None if status.state == "starting" else status.state == "ok" and driver,
             status.replaced,
-            self._taken_at is not None and self._monotonic() - self._taken_at < STALE,
+            self._taken_at is not None and self._monotonic() - self._taken_at < STALE_SECONDS,
             self._xids.counts,
         )
         if content.snapshot is not self._shown.snapshot or content[1:] != self._shown[1:]:
@@ -152,7 +152,7 @@ class XidCounts:
         if common:
             return now[common:]
         counted = self._until.get(uuid)
-        return [xid for xid in now if xid.at > (self._since if counted is None else counted + _ALIKE)]
+        return [xid for xid in now if xid.at > (self._since if counted is None else counted + _SAME_ERROR_SECONDS)]
 
 
 def _common(before: Sequence[Xid], now: Sequence[Xid]) -> int:

@@ -43,9 +43,9 @@ CORE = (
     "activity.dram_percent",
 )
 """The metrics of ``--metrics core``: at most 30 series a GPU with those of its identity and owners."""
-OWNERS_LISTED = 3
+MAX_OWNERS_LISTED = 3
 """Owners a GPU that have series of their own."""
-_COMMAND = 200
+_MAX_COMMAND_CHARS = 200
 
 _LABELS = ("identity.", "mode.", "mig.")
 """Begins of metrics that are labels, though some are numbers or yes and no: they hardly ever change."""
@@ -211,7 +211,7 @@ def _owners(found: SampleLines, device: Device, rows: list[Process], own: str) -
     found.add(names.PROCESSES, own, len(rows))
     owners = shares(rows)
     found.add(names.OWNERS, own, len(owners))
-    for share in owners[:OWNERS_LISTED]:
+    for share in owners[:MAX_OWNERS_LISTED]:
         about = found.labels(device, **share.owner._asdict())
         found.add(names.OWNER_PROCESSES, about, share.processes)
         found.add(names.OWNER_MEMORY, about, share.memory_bytes)
@@ -227,7 +227,7 @@ def _processes(
     devices = {device.uuid: device for device in snapshot.devices}
     for row in shown:
         device, about = devices[row.device_uuid or ""], names.process_labels(row)
-        command = shorten(mask_text(row.command), _COMMAND) if options.commands and row.command else None
+        command = shorten(mask_text(row.command), _MAX_COMMAND_CHARS) if options.commands and row.command else None
         details = {"name": row.name, "type": row.type, "framework": row.framework, "command": command}
         own = found.labels(device, **about)
         found.add(names.PROCESS_INFO, found.labels(device, **about | owner_of(row)._asdict() | details), 1)

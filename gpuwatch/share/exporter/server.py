@@ -21,13 +21,13 @@ from gpuwatch.core.formatting.safe_text import whole_number
 from gpuwatch.share.exporter.metrics_page import CONTENT_TYPES, Form, Page
 from gpuwatch.share.exporter.web_config import WebConfig
 
-_CONNECTIONS = 500
+_MAX_CONNECTIONS = 500
 """Most connections, idle ones included."""
-_IDLE = 90.0
+_MAX_IDLE_SECONDS = 90.0
 """Seconds after which a connection is closed that has not finished a request."""
-_READ = 60.0
+_MAX_READ_SECONDS = 60.0
 """Seconds that a client may be silent."""
-_FAILURES = 20
+_MAX_FAILURES_TOLD = 20
 """Failures of gpuwatch itself that are told."""
 _PLAIN = "text/plain; charset=utf-8"
 _START = """<!doctype html>
@@ -143,7 +143,7 @@ class MetricsServer(socketserver.ThreadingTCPServer):
 
     def reap(self) -> None:
         """Closes connections that have not finished a request for long; call it every few seconds."""
-        self._end(time.monotonic() - _IDLE)
+        self._end(time.monotonic() - _MAX_IDLE_SECONDS)
 
     def _end(self, before: float) -> None:
         with self._lock:
@@ -161,7 +161,7 @@ class MetricsServer(socketserver.ThreadingTCPServer):
     def process_request(self, request: Any, client_address: Any) -> None:
         """Beyond the most connections the one goes that has been silent for longest: a new scrape is always served."""
         with self._lock:
-            if len(self._connections) >= _CONNECTIONS:
+            if len(self._connections) >= _MAX_CONNECTIONS:
                 longest = min(self._connections, key=lambda connection: self._connections[connection].since)
                 with suppress(OSError):
                     self._connections.pop(longest).socket.shutdown(socket.SHUT_RDWR)  # its thread closes it
@@ -171,7 +171,7 @@ class MetricsServer(socketserver.ThreadingTCPServer):
     def finish_request(self, request: Any, client_address: Any) -> None:
         """Serves one connection, in its thread."""
         settings = self.web.settings
-        request.settimeout(_READ)
+        request.settimeout(_MAX_READ_SECONDS)
         if settings.context is None:
             _Handler(request, client_address, self, request)
             return
@@ -201,7 +201,7 @@ class MetricsServer(socketserver.ThreadingTCPServer):
     def failed(self, error: Exception) -> None:
         """Says that gpuwatch itself has failed; once for each kind, as there may be many scrapes."""
         kind = repr(error)
-        if kind not in self._failures and len(self._failures) < _FAILURES:
+        if kind not in self._failures and len(self._failures) < _MAX_FAILURES_TOLD:
             self._failures.add(kind)
             from gpuwatch.machine.history.crash_files import describe
 

@@ -85,7 +85,7 @@ _HTTP = {"http2": bool, "headers": dict}
 _NOBODY = "$2b$10$5yyahqD4U.TYz5ht3JnphObXQpQ7u7U8hEcPdzZKszH2KbbYcBWfy"
 """The hash that the password of an unknown user is compared with, so that the time does not tell who is known."""
 _SALT = os.urandom(32)
-_CACHED = 100
+_MAX_CACHED_PASSWORDS = 100
 """Passwords whose comparison is remembered: bcrypt is slow on purpose."""
 
 
@@ -187,7 +187,7 @@ class WebConfig:
             # bcrypt itself ignores what is behind 72 bytes; newer versions of the library refuse such passwords.
             known = bcrypt.checkpw(password.encode()[:72], hashed.encode())
             with self._lock:
-                while len(self._correct) >= _CACHED:
+                while len(self._correct) >= _MAX_CACHED_PASSWORDS:
                     del self._correct[next(iter(self._correct))]
                 self._correct[key] = known
         return known

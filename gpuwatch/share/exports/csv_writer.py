@@ -11,7 +11,7 @@ from gpuwatch.core.formatting.spreadsheet_cells import safe_cell
 from gpuwatch.share.exports.stretch import Stretch
 from gpuwatch.share.exports.table_rows import Kind, Table
 
-_AT_ONCE = 500
+_ROWS_AT_ONCE = 500
 """Rows of a piece."""
 
 
@@ -28,7 +28,7 @@ def write(stretch: Stretch, table: Table) -> Iterator[bytes]:
         for place in texts:
             row[place] = safe_cell(row[place])
         writer.writerow(row)
-        if count % _AT_ONCE == 0:
+        if count % _ROWS_AT_ONCE == 0:
             yield out.getvalue().encode("utf-8", "backslashreplace")
             out.seek(0)
             out.truncate()

@@ -17,10 +17,10 @@ from gpuwatch.machine.recording.minute_means import Key
 from gpuwatch.share import openmetrics as names
 from gpuwatch.share.exports.stretch import NUMBERS, Stretch
 
-_BUFFERED = 8 << 20
+_MAX_BUFFERED_CHARS = 8 << 20
 """Characters in memory."""
-_PIECE = 1 << 20
-_EVERY = 60.0
+_READ_BYTES = 1 << 20
+_REPEAT_SECONDS = 60.0
 """Seconds between samples of what lasts: Prometheus forgets a series after five minutes."""
 _OF_MIG = tuple((spec, names.mig_family(spec)) for spec in NUMBERS if spec.id in MIG_READINGS or spec.lane is Lane.GPM)
 
@@ -68,7 +68,7 @@ class _Spool:
     def add(self, series: _Series, text: str) -> None:
         self._open.setdefault(series, []).append(text)
         self._size += len(text)
-        if self._size > _BUFFERED:
+        if self._size > _MAX_BUFFERED_CHARS:
             self._flush()
 
     def _flush(self) -> None:
@@ -86,7 +86,7 @@ class _Spool:
             for place, size in self._places[series]:
                 self._file.seek(place)
                 while size:
-                    piece = self._file.read(min(size, _PIECE))
+                    piece = self._file.read(min(size, _READ_BYTES))
                     size -= len(piece)
                     yield piece
 
@@ -101,7 +101,7 @@ class _InfoSeries:
     def seen(self, own: str, at: float) -> None:
         """What these labels tell held at a time; times grow."""
         if at >= self._next.get(own, at):
-            self._next[own] = at + _EVERY
+            self._next[own] = at + _REPEAT_SECONDS
             self._spool.sample(self._family, own, 1.0, names.moment(at))
 
 
@@ -211,7 +211,7 @@ def _findings(stretch: Stretch) -> Iterator[bytes]:
             lines, at = [], since
             while at < until:
                 lines.append(f"{names.FINDING.sample}{own} 1 {names.moment(at)}\n")
-                at += _EVERY
+                at += _REPEAT_SECONDS
             lines.append(f"{names.FINDING.sample}{own} 1 {names.moment(until)}\n")
             if until < stretch.end:
                 lines.append(f"{names.FINDING.sample}{own} 0 {names.moment(until + 0.5)}\n")

@@ -13,7 +13,7 @@ from gpuwatch import __version__
 from gpuwatch.share.exports.stretch import Stretch
 from gpuwatch.share.exports.table_rows import Kind, Row, Table
 
-_GROUP = 20_000
+_GROUP_ROWS = 20_000
 """Rows of a group."""
 _TYPES: dict[Kind, Any] = {
     Kind.TEXT: pa.string(),
@@ -42,7 +42,7 @@ def write(stretch: Stretch, table: Table) -> Iterator[bytes]:
                 at = row[place]
                 row[place] = round(at * 1e6) if isinstance(at, (int, float)) else None  # microseconds
             rows.append(row)
-            if len(rows) >= _GROUP:
+            if len(rows) >= _GROUP_ROWS:
                 writer.write_batch(_batch(rows, schema))
                 rows = []
                 yield _taken(out)

@@ -21,7 +21,7 @@ from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.short_names import program_of
 from gpuwatch.core.model.metrics import BY_ID, Unit
 from gpuwatch.core.model.run import Run
-from gpuwatch.machine.history.sample_gaps import UNOBSERVED
+from gpuwatch.machine.history.sample_gaps import MAX_UNOBSERVED_SECONDS
 from gpuwatch.machine.recording.minute_means import Key
 from gpuwatch.share.exports.protobuf import double, message, number, text, varint
 from gpuwatch.share.exports.stretch import Stretch
@@ -353,8 +353,8 @@ def _changes(
     for at, head, value in zip(times, heads, values, strict=True):
         if value is None:
             continue
-        if written is None or value != written[1] or (had is not None and at - had > UNOBSERVED):
-            if written is not None and had is not None and at - had > UNOBSERVED and had > written[0]:
+        if written is None or value != written[1] or (had is not None and at - had > MAX_UNOBSERVED_SECONDS):
+            if written is not None and had is not None and at - had > MAX_UNOBSERVED_SECONDS and had > written[0]:
                 yield _value(track, _head(had), written[1])
             written = (at, value)
             yield _value(track, head, value)

@@ -23,7 +23,7 @@ STEPS = {"sample": 0, "1min": MINUTE, "1h": HOUR}
 """Seconds of the means that are exported; 0: the samples themselves."""
 NUMBERS = tuple(spec for spec in METRICS if spec.unit is not Unit.NAME)
 
-_FURTHEST = 1e11
+_MAX_SECONDS_SINCE_EPOCH = 1e11
 """Seconds since the epoch: some thousand years."""
 
 
@@ -138,7 +138,7 @@ class Stretch:
 
 def _is_time(at: object) -> bool:
     """Whether it can be a time; a damaged file may have anything."""
-    return isinstance(at, (int, float)) and -_FURTHEST < at < _FURTHEST
+    return isinstance(at, (int, float)) and -_MAX_SECONDS_SINCE_EPOCH < at < _MAX_SECONDS_SINCE_EPOCH
 
 
 def _key(finding: Finding) -> tuple[object, ...]:

@@ -14,11 +14,11 @@ from gpuwatch.experiment.trials.step_times import speed, step_time, wide
 from gpuwatch.share.reports.chart_data import Bars, Marks, Part, Row
 from gpuwatch.share.reports.report_content import clean
 
-_OWNERS = 6
+_MAX_OWNERS = 6
 """Processes of a GPU with a colour of their own; the others share one."""
-_ROWS = 40
-_NAME = 28
-_STEPS = 8
+_MAX_ROWS = 40
+_MAX_NAME_CHARS = 28
+_AMOUNTS_IN_WORDS = 8
 """Amounts that describe a timeline in words."""
 
 
@@ -38,7 +38,7 @@ def in_words(run: Run) -> str:
     if len(points) < 2:
         return ""
     span = points[-1][0] - points[0][0]
-    shown = [points[round(step * (len(points) - 1) / (_STEPS - 1))][1] for step in range(_STEPS)]
+    shown = [points[round(step * (len(points) - 1) / (_AMOUNTS_IN_WORDS - 1))][1] for step in range(_AMOUNTS_IN_WORDS)]
     steps = f"{whose}: {' → '.join(shown for shown, _ in groupby(map(size, shown)))}"
     total = run.phases.total_seconds
     of = f" of {total:.0f} s" if total is not None and total > span + 1 else ""
@@ -54,7 +54,7 @@ def memory_by_owner(snapshot: Snapshot) -> Bars | None:
         return None
     return Bars(
         "Memory by owner",
-        tuple(rows[:_ROWS]),
+        tuple(rows[:_MAX_ROWS]),
         max(row.total or 0 for row in rows),
         "from 0 to the whole device",
         more=_left_out(len(rows)),
@@ -72,13 +72,13 @@ def _owners(device: Device, processes: Iterable[Process]) -> Row | None:
     parts = [
         Part(
             "owner",
-            f"{process.pid} {shorten(clean(process.name or process.command or process.note), _NAME)}",
+            f"{process.pid} {shorten(clean(process.name or process.command or process.note), _MAX_NAME_CHARS)}",
             amount,
             memory(amount),
         )
-        for process, amount in known[:_OWNERS]
+        for process, amount in known[:_MAX_OWNERS]
     ]
-    rest = known[_OWNERS:]
+    rest = known[_MAX_OWNERS:]
     if rest:
         amount = sum(held for _, held in rest)
         parts.append(Part("others", f"{len(rest)} other processes", amount, memory(amount)))
@@ -96,7 +96,7 @@ def speeds(runs: Sequence[tuple[str, Run]]) -> Bars | None:
         return None
     timed.sort(key=lambda entry: -entry[1].steps_per_second)
     rows = []
-    for name, t in timed[:_ROWS]:
+    for name, t in timed[:_MAX_ROWS]:
         low = 1 / t.p90_step_seconds if t.p90_step_seconds > 0 else None
         high = 1 / t.p10_step_seconds if t.p10_step_seconds > 0 else None
         rows.append(_measured(name, t, t.steps_per_second, speed(t), low, high, per_second))
@@ -143,7 +143,9 @@ def step_times(run: Run) -> Bars | None:
     if not rows:
         return None
     top = max(row.high or row.parts[0].amount for row in rows)
-    return Bars("Time of a step", tuple(rows[:_ROWS]), top, "from 0", whisker="p10 to p90", more=_left_out(len(rows)))
+    return Bars(
+        "Time of a step", tuple(rows[:_MAX_ROWS]), top, "from 0", whisker="p10 to p90", more=_left_out(len(rows))
+    )
 
 
 def moved(run: Run) -> bool:
@@ -191,7 +193,7 @@ def _amounts(
         rows.append(Row(name, (part,), shown, mark=float(marked) if marked is not None else None))
     if len(rows) < 2 or not any(row.parts[0].amount for row in rows):
         return None
-    return Bars(title, tuple(rows[:_ROWS]), top, f"from 0 to {size(top)}", mark=mark, more=_left_out(len(rows)))
+    return Bars(title, tuple(rows[:_MAX_ROWS]), top, f"from 0 to {size(top)}", mark=mark, more=_left_out(len(rows)))
 
 
 def _granted(run: Run) -> int | None:
@@ -213,4 +215,4 @@ def checks(groups: Iterable[tuple[str, Sequence[Check]]]) -> Marks:
 
 
 def _left_out(count: int) -> str:
-    return f"{count - _ROWS} more are not shown." if count > _ROWS else ""
+    return f"{count - _MAX_ROWS} more are not shown." if count > _MAX_ROWS else ""

@@ -22,7 +22,7 @@ _STATES = {
     "timed-out": ("error", "timed out"),
     "interrupted": ("interrupted", "interrupted"),
 }
-_NAMES = 3
+_MAX_NAMES = 3
 _EVERY = {1: "The node", 2: "Both nodes"}
 
 
@@ -36,13 +36,13 @@ def cluster_sentence(document: Comparison) -> str:
     by_node: dict[str, list[OddFact]] = {}
     for fact in document.odd:
         by_node.setdefault(fact.node, []).append(fact)
-    parts = [f"{clean(node)} is odd: {_difference(facts)}" for node, facts in list(by_node.items())[:_NAMES]]
-    if len(by_node) > _NAMES:
-        parts.append(f"{len(by_node) - _NAMES} more are odd")
+    parts = [f"{clean(node)} is odd: {_difference(facts)}" for node, facts in list(by_node.items())[:_MAX_NAMES]]
+    if len(by_node) > _MAX_NAMES:
+        parts.append(f"{len(by_node) - _MAX_NAMES} more are odd")
     silent = lost(document)
-    parts += [f"{clean(node.node)}: {clean(node.reason or _STATES[node.state][1])}" for node in silent[:_NAMES]]
-    if len(silent) > _NAMES:
-        parts.append(f"{len(silent) - _NAMES} more brought nothing home")
+    parts += [f"{clean(node.node)}: {clean(node.reason or _STATES[node.state][1])}" for node in silent[:_MAX_NAMES]]
+    if len(silent) > _MAX_NAMES:
+        parts.append(f"{len(silent) - _MAX_NAMES} more brought nothing home")
     if parts:
         return "; ".join(parts)
     count = len(document.nodes)

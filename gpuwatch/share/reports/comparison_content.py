@@ -48,7 +48,7 @@ _TIER = "Driver tier: the framework's CUDA code on a simulated driver; plugin ti
 _ELSEWHERE = (
     "On GPU below 100 % without a fallback: the other ops were placed on the CPU as asked, or have no GPU kernel."
 )
-_COMMAND = 60
+_MAX_COMMAND_CHARS = 60
 """Characters of a command in the subtitle."""
 _WHOLE = ("config", "node", "started")
 """Columns that are never narrowed."""
@@ -224,7 +224,8 @@ def _subject(document: Comparison) -> str:
         f"{clean(run.framework.name)} {clean(run.framework.version)}" for run in document.runs if run.framework
     )
     workloads = dict.fromkeys(
-        shorten(clean(run.title), _COMMAND) if is_program(run) else clean(run.workload) for run in document.runs
+        shorten(clean(run.title), _MAX_COMMAND_CHARS) if is_program(run) else clean(run.workload)
+        for run in document.runs
     )
     # Nodes have a table.
     machines = dict.fromkeys(clean(run.host) for run in document.runs if run.host and run.node is None)

@@ -12,15 +12,15 @@ from gpuwatch.core.model.findings import CAUSES
 from gpuwatch.core.model.run import Run
 from gpuwatch.experiment.trials.best_setting import listed, small
 from gpuwatch.experiment.trials.step_times import speed, wide
-from gpuwatch.experiment.trials.trial_summary import SAME_MEMORY
+from gpuwatch.experiment.trials.trial_summary import SAME_MEMORY_SHARE
 from gpuwatch.share.reports import comparable_runs
 from gpuwatch.share.reports.report_content import clean
 from gpuwatch.share.reports.run_content import as_shown
 from gpuwatch.share.reports.runs_side_by_side import labels, named_once
 
-_NAMES = 4
-_REASONS = 2
-_COMMAND = 60
+_MAX_NAMES = 4
+_MAX_REASONS = 2
+_MAX_COMMAND_CHARS = 60
 """Characters of a command that are shown."""
 _ENDS = {"oom": "ran out of memory, as expected", "skipped": "{be} skipped", "interrupted": "{be} interrupted"}
 _VARY = "step times vary by more than 10 %"
@@ -96,8 +96,8 @@ class _Told:
         reasons: dict[str, list[int]] = {}
         for index in bad:
             reasons.setdefault(_why(self.runs[index]), []).append(index)
-        shown = [f"{self.who(who)} ({why})" for why, who in list(reasons.items())[:_REASONS]]
-        rest = sum(len(who) for who in list(reasons.values())[_REASONS:])
+        shown = [f"{self.who(who)} ({why})" for why, who in list(reasons.items())[:_MAX_REASONS]]
+        rest = sum(len(who) for who in list(reasons.values())[_MAX_REASONS:])
         return "; ".join([*shown, *([f"{rest} more"] if rest else [])])
 
     def who(self, indices: Iterable[int]) -> str:
@@ -132,7 +132,9 @@ class _Told:
                 for index in ended
                 if _held(self.runs[index])
             ]
-            return "; ".join([*([", ".join(held[:_NAMES])] if held else []), "not compared, as no speed was measured"])
+            return "; ".join(
+                [*([", ".join(held[:_MAX_NAMES])] if held else []), "not compared, as no speed was measured"]
+            )
         kinds: dict[str, list[int]] = {}
         work: dict[str, list[int]] = {}
         for index in timed:
@@ -144,7 +146,8 @@ class _Told:
         if len(work) > 1:
             ran = "ran" if all(comparable_runs.is_program(self.runs[index]) for index in timed) else "computed"
             why = ", ".join(
-                f"{self.who(who)} {ran} {shorten(what, _COMMAND)}" for what, who in list(work.items())[:_REASONS]
+                f"{self.who(who)} {ran} {shorten(what, _MAX_COMMAND_CHARS)}"
+                for what, who in list(work.items())[:_MAX_REASONS]
             )
             return f"Not comparable: {why}"
         if len(timed) == 1:
@@ -197,7 +200,7 @@ class _Told:
         if not held:
             return None
         least = min(held.values())
-        winners = tuple(index for index in held if held[index] <= least * (1 + SAME_MEMORY))
+        winners = tuple(index for index in held if held[index] <= least * (1 + SAME_MEMORY_SHARE))
         others = [index for index in held if index not in winners]
         if not others:
             return None
@@ -258,7 +261,7 @@ class _Told:
     def same_memory(self, group: Sequence[int]) -> str:
         """What all held, if they held the same; empty if they did not, or it is unknown."""
         held = [amount for index in group if (amount := _held(self.runs[index])) is not None]
-        alike = len(held) == len(group) and max(held) <= min(held) * (1 + SAME_MEMORY)
+        alike = len(held) == len(group) and max(held) <= min(held) * (1 + SAME_MEMORY_SHARE)
         return size(held[0]) if alike else ""
 
 

@@ -32,7 +32,7 @@ from gpuwatch.share.reports.report_content import (
 
 _WATCH = "If a program still fails or is slow: gpuwatch run -- python train.py, then make this report again."
 _NAMES = {"tensorflow": "TensorFlow", "torch": "PyTorch"}
-_EVIDENCE = 6
+_MAX_EVIDENCE = 6
 
 
 def diagnostic_content(document: Diagnostic) -> Content:
@@ -65,7 +65,7 @@ def diagnostic_content(document: Diagnostic) -> Content:
         facts=tuple(story(document, main)),
         tables=tuple(table for table in tables if table is not None and (table.rows or table.charts or table.note)),
         action=printable(main.action) if main is not None and main.action else watch,
-        evidence=tuple(clean(line) for line in main.evidence[:_EVIDENCE]) if main is not None else (),
+        evidence=tuple(clean(line) for line in main.evidence[:_MAX_EVIDENCE]) if main is not None else (),
         findings=tuple(clean_finding(found) for found in document.findings if found is not main),
         raw=tuple(runs.raw(document)),
         footer=_footer(document),

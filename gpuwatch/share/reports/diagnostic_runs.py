@@ -19,8 +19,8 @@ from gpuwatch.share.reports.raw_lines import readable
 from gpuwatch.share.reports.report_content import Content, Table, clean
 from gpuwatch.share.reports.run_tables import cut, device_map, fallback_table, oom_table, said_once
 
-_RAW = 60
-_LOGS = 8
+_MAX_RAW_LINES = 60
+_MAX_LOGS = 8
 
 
 def programs(runs: Sequence[Run], now: datetime.datetime, main: SourcedFinding | None) -> Table:
@@ -116,13 +116,16 @@ def raw(document: Diagnostic) -> Iterator[tuple[str, tuple[str, ...]]]:
     """The last log lines of the doctor, of programs, and of failed probes."""
     doctor = document.doctor
     if doctor is not None and doctor.log_tail:
-        yield "Log of the doctor's run", readable(doctor.log_tail, _RAW, simulated=doctor.simulated)
+        yield "Log of the doctor's run", readable(doctor.log_tail, _MAX_RAW_LINES, simulated=doctor.simulated)
     count = 0
     for run in _runs(document):
         bad = run.verdict in ("error", "timeout") or (run.verdict == "oom" and not all(o.expected for o in run.ooms))
-        if run.log_tail and (run.group == "run" or bad) and count < _LOGS:
+        if run.log_tail and (run.group == "run" or bad) and count < _MAX_LOGS:
             count += 1
-            yield f"Log of {name_of(run, _runs(document))}", readable(run.log_tail, _RAW, simulated=run.simulated)
+            yield (
+                f"Log of {name_of(run, _runs(document))}",
+                readable(run.log_tail, _MAX_RAW_LINES, simulated=run.simulated),
+            )
     for excerpt in document.excerpts:
         title = (
             "nvidia-smi" if excerpt.name == "nvidia-smi" else f"{clean(excerpt.name).capitalize()}, lines about GPUs"

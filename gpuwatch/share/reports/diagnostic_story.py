@@ -20,7 +20,7 @@ from gpuwatch.share.reports import run_content
 from gpuwatch.share.reports.doctor_content import counted
 from gpuwatch.share.reports.report_content import clean
 
-_NAME = 60
+_MAX_NAME_CHARS = 60
 _SYSTEM = (("os", ""), ("kernel", "kernel "), ("libc", ""))
 _DOCTOR = "doctor"
 _CLEAR = "gpuwatch sim fault clear"
@@ -258,4 +258,4 @@ def name_of(run: Run, among: Sequence[Run] = ()) -> str:
 def short_command(command: str) -> str:
     """``python train.py`` of ``/opt/venv/bin/python /home/…/train.py``: the part of the run has the whole line."""
     words = [word if "=" in word or "://" in word else word.rpartition("/")[2] or word for word in command.split()]
-    return shorten(clean(" ".join(words)), _NAME)
+    return shorten(clean(" ".join(words)), _MAX_NAME_CHARS)

@@ -11,16 +11,16 @@ from gpuwatch.core.model.findings import CAUSES, SEVERITY_ORDER
 from gpuwatch.core.model.metrics import Unit
 from gpuwatch.core.model.run import Run
 from gpuwatch.experiment.trials.step_times import step_time
-from gpuwatch.experiment.trials.trial_summary import SAME_MEMORY
+from gpuwatch.experiment.trials.trial_summary import SAME_MEMORY_SHARE
 from gpuwatch.share.reports import comparable_runs, diff_memory
 from gpuwatch.share.reports.diff_sides import COUNTERS, Facts, spec_of
 from gpuwatch.share.reports.report_content import SIMULATED_MACHINE, Content, Table, clean
 
-LEAST_SHARE = 0.05
+MIN_SHARE = 0.05
 """Medians that are closer are the same, however little they vary."""
-_LEAST = {Unit.PERCENT: 5.0, Unit.CELSIUS: 3.0}
+_MIN_DIFFERENCE = {Unit.PERCENT: 5.0, Unit.CELSIUS: 3.0}
 """Least differences by unit: points of a percentage, degrees."""
-_MANY_TIMES = 2.0
+_MIN_GROWTH_RATIO = 2.0
 """Error counters differ if one grows this many times as fast."""
 _NAMES = {
     "median_step_seconds": "time of a step",
@@ -102,7 +102,7 @@ def _number(
     larger = max(abs(spread.median), abs(two.median))
     spec = spec_of(metric)
     if metric in _COUNTED:
-        least = max(min(spread.median, two.median) * (_MANY_TIMES - 1), 1e-9)
+        least = max(min(spread.median, two.median) * (_MIN_GROWTH_RATIO - 1), 1e-9)
     elif metric == "median_step_seconds":
         run, other = runs
         if run is None or other is None or comparable_runs.alike(run, other):
@@ -111,10 +111,10 @@ def _number(
             return None
         least = 0.0
     elif spec is None:
-        least = SAME_MEMORY * larger
+        least = SAME_MEMORY_SHARE * larger
     else:
         noise = ((spread.high - spread.low) + (two.high - two.low)) / 2
-        least = max(noise, LEAST_SHARE * larger, _LEAST.get(spec.unit, 0.0))
+        least = max(noise, MIN_SHARE * larger, _MIN_DIFFERENCE.get(spec.unit, 0.0))
     if away <= least:
         return None
     name = spec.title if spec is not None else _NAMES[metric]

@@ -8,11 +8,11 @@ from gpuwatch.core.model.explanation import Explanation
 from gpuwatch.share.reports.diff_sides import Facts
 from gpuwatch.share.reports.report_content import Table, clean
 
-_LEAST_BYTES = 1 << 20
-_LEAST_SHARE = 0.01
+_MIN_BYTES = 1 << 20
+_MIN_SHARE = 0.01
 """Of what both sides hold: smaller changes of a holder are none."""
-_MOST = 200
-_SHOWN = 25
+_MAX_ROWS = 200
+_ROWS_SHOWN = 25
 NAMES = {"alive_bytes": "in use when taken", "peak_bytes": "in use at the peak", "pool_bytes": "taken from the driver"}
 
 
@@ -43,7 +43,7 @@ def side_of_profiles(document: Explanation, name: str) -> Facts:
 
 def holder_changes(first: Facts, second: Facts) -> list[HolderChange]:
     """The holders that differ, what grew most first."""
-    least = max(_LEAST_SHARE * max(_total(first), _total(second)), min(_LEAST_BYTES, _total(second) / 20))
+    least = max(_MIN_SHARE * max(_total(first), _total(second)), min(_MIN_BYTES, _total(second) / 20))
     found = []
     for key in dict.fromkeys((*second.holders, *first.holders)):
         device, group, source, layer, op = key
@@ -62,7 +62,7 @@ def holder_changes(first: Facts, second: Facts) -> list[HolderChange]:
             )
         )
     found.sort(key=lambda change: change.held_bytes[0] - change.held_bytes[1])
-    return found[:_MOST]
+    return found[:_MAX_ROWS]
 
 
 def _total(side: Facts) -> int:
@@ -83,7 +83,7 @@ def holder_table(changes: tuple[HolderChange, ...], heads: tuple[str, str]) -> T
             clean(change.group),
             clean(_who(change, several=several)),
         )
-        for change in changes[:_SHOWN]
+        for change in changes[:_ROWS_SHOWN]
     )
     return Table("What grew", ("Change", *heads, "Group", "Holder"), rows, ("Change", *heads), below="Holder")
 

@@ -74,7 +74,7 @@ MOVING = tuple(
 )
 COUNTERS = tuple(spec for spec in METRICS if spec.counter and spec.unit is Unit.COUNT and spec.id not in _STRUCTURE)
 """Errors and the like."""
-_EVERY_SAMPLE, _EVERY_MINUTE = 3600.0, 3 * 86_400.0
+_MAX_SECONDS_OF_SAMPLES, _MAX_SECONDS_OF_MINUTES = 3600.0, 3 * 86_400.0
 """Longest stretches of which samples, and means of minutes, are compared; of longer ones, means of hours."""
 
 
@@ -177,7 +177,7 @@ def last_of(recording: Recording, begin: float, end: float) -> Snapshot | None:
 
 def step_for(seconds: float) -> int:
     """Seconds of the means to compare, for the longer of two stretches; 0: the samples themselves."""
-    return 0 if seconds <= _EVERY_SAMPLE else MINUTE if seconds <= _EVERY_MINUTE else HOUR
+    return 0 if seconds <= _MAX_SECONDS_OF_SAMPLES else MINUTE if seconds <= _MAX_SECONDS_OF_MINUTES else HOUR
 
 
 # A snapshot

@@ -21,7 +21,7 @@ from gpuwatch.share.reports.run_tables import (
 )
 from gpuwatch.share.reports.snapshot_content import device_tables
 
-_SHOWN = 100
+_MAX_LAST_LINE_CHARS = 100
 """Characters of the last line in a sentence."""
 _SIGNS = {"pass": "●", "warn": "▲", "fail": "✖", "skip": "○"}
 
@@ -79,7 +79,7 @@ def _reason(document: Explanation, main: Finding | None) -> str:
         return clean(f"{held_most(document.memory_profiles[0])}.")
     if _tells_nothing(document):
         last = next((line for found in document.findings for line in found.evidence), "")
-        shown = f"; last line: {clean(shorten(last, _SHOWN))}" if last else ""
+        shown = f"; last line: {clean(shorten(last, _MAX_LAST_LINE_CHARS))}" if last else ""
         return f"gpuwatch recognizes nothing in it that tells whether its program worked{shown}."
     title = main.title if main is not None else CAUSES.get(document.primary or "healthy", "")
     return clean(title).rstrip(".") + "."

@@ -14,13 +14,13 @@ from gpuwatch.share.reports.report_content import Table, clean, columns
 
 PEAK, HOLDERS, ALL_HOLDERS = "Memory at the peak", "Largest holders at the peak", "More holders at the peak"
 _ALIVE, _LARGEST, _MORE = "Memory alive at the snapshot", "Largest holders at the snapshot", "More holders"
-_FIRST = 12
+_FIRST_HOLDERS = 12
 _OTHER: tuple[Kind, str] = ("unattributed", "")
 _NOT_RECORDED = "allocated outside of what was recorded"
 _BEFORE = "in use of the allocator when the recording began: variables, the optimizer's state, kept results"
-_LEAST = 0.0005
+_MIN_SHARE = 0.0005
 """Share of the peak below which a holder or a group is not listed by itself."""
-_OF_SEVERAL = 4
+_MAX_FURTHER_PROFILES = 4
 """Profiles of other devices and processes that are shown after the first."""
 
 
@@ -36,16 +36,16 @@ def held_most_fact(profiles: Sequence[MemoryProfile]) -> Iterator[tuple[str, str
 def memory_profile_tables(profiles: Sequence[MemoryProfile]) -> Iterator[Table]:
     """For each profile what was alive at its peak, by group and by holder."""
     several = len({profile.pid for profile in profiles}) > 1
-    for number, profile in enumerate(profiles[: 1 + _OF_SEVERAL]):
+    for number, profile in enumerate(profiles[: 1 + _MAX_FURTHER_PROFILES]):
         process = f" of process {profile.pid}" if several and profile.pid is not None else ""
         of = f", {clean(profile.device)}{process}" if number else ""
         peak, largest, more = (PEAK, HOLDERS, ALL_HOLDERS) if profile.has_history else (_ALIVE, _LARGEST, _MORE)
         yield _peak(f"{peak}{of}", profile)
-        large = [holder for holder in profile.holders if holder.allocated_bytes >= _LEAST * profile.peak_bytes]
+        large = [holder for holder in profile.holders if holder.allocated_bytes >= _MIN_SHARE * profile.peak_bytes]
         if large:
-            yield _holders(f"{largest}{of}", profile, large[:_FIRST], folded=number > 0)
-        if large[_FIRST:]:
-            yield _holders(f"{more}{of}", profile, large[_FIRST:], folded=True)
+            yield _holders(f"{largest}{of}", profile, large[:_FIRST_HOLDERS], folded=number > 0)
+        if large[_FIRST_HOLDERS:]:
+            yield _holders(f"{more}{of}", profile, large[_FIRST_HOLDERS:], folded=True)
         if profile.segments:
             yield _segments(f"Segments at the snapshot{of}", profile)
 
@@ -61,13 +61,13 @@ def _segments(title: str, profile: MemoryProfile) -> Table:
             "Free": size(segment.reserved_bytes - segment.allocated_bytes),
             "Largest free block": size(segment.largest_free_bytes) if segment.largest_free_bytes else "–",
         }
-        for segment in profile.segments[:_FIRST]
+        for segment in profile.segments[:_FIRST_HOLDERS]
     )
     return Table(title, heads, rows, right=heads[1:], folded=profile.has_history)
 
 
 def _peak(title: str, profile: MemoryProfile) -> Table:
-    large = {name: held for name, held in profile.groups.items() if held >= _LEAST * profile.peak_bytes}
+    large = {name: held for name, held in profile.groups.items() if held >= _MIN_SHARE * profile.peak_bytes}
     rows = [
         (clean(name), size(held), _share(held, profile), MEMORY_GROUPS.get(name, _OTHER)[1])
         for name, held in large.items()
@@ -77,7 +77,7 @@ def _peak(title: str, profile: MemoryProfile) -> Table:
         held = sum(small.values())
         rows.append(("others", size(held), _share(held, profile), ", ".join(map(clean, small))))
     missing = profile.peak_bytes - profile.live_bytes
-    if missing > _LEAST * profile.peak_bytes:
+    if missing > _MIN_SHARE * profile.peak_bytes:
         name, what = ("before", _BEFORE) if profile.before_bytes else ("not recorded", _NOT_RECORDED)
         rows.append((name, size(missing), _share(missing, profile), what))
     return Table(
@@ -137,10 +137,10 @@ def _charts(profile: MemoryProfile) -> Iterator[Areas | Bars]:
         parts = [
             Part(MEMORY_GROUPS.get(name, _OTHER)[0], name, held, size(held))
             for name, held in profile.groups.items()
-            if held >= _LEAST * profile.peak_bytes
+            if held >= _MIN_SHARE * profile.peak_bytes
         ]
         missing = profile.peak_bytes - profile.live_bytes
-        if missing > _LEAST * profile.peak_bytes:
+        if missing > _MIN_SHARE * profile.peak_bytes:
             name = "before the recording" if profile.before_bytes else "not recorded"
             parts.append(Part("free", name, missing, size(missing)))
         row = Row(clean(profile.device), tuple(parts), size(profile.peak_bytes))

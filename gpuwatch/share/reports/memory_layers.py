@@ -13,10 +13,10 @@ from gpuwatch.share.reports.chart_data import MEMORY_GROUPS, Areas
 from gpuwatch.share.reports.period_graphs import course
 from gpuwatch.share.reports.report_content import clean
 
-_MOST = 21
+_OTHER_COLUMNS = 21
 """Columns after a graph in characters."""
-_WIDEST = 72
-_SMALL = 0.005
+_MAX_GRAPH_COLUMNS = 72
+_MIN_SHARE = 0.005
 """Share of the peak that a layer has at some moment, or it is not drawn."""
 
 
@@ -42,7 +42,7 @@ def layers(chart: Areas) -> list[Layer]:
     else:
         found = [Layer(name, kind, partial(_of_group, name)) for name, (kind, _) in MEMORY_GROUPS.items()]
     most = ((layer, max((layer.held(moment) for moment in profile.moments), default=0)) for layer in found)
-    return [layer for layer, held in most if held > _SMALL * top]
+    return [layer for layer, held in most if held > _MIN_SHARE * top]
 
 
 def _of_group(name: str, moment: MemoryMoment) -> int:
@@ -61,9 +61,13 @@ def in_characters(chart: Areas, width: int) -> Iterator[str]:
     rows: list[tuple[str, list[int]]] = [("in use", [moment.in_use_bytes for moment in moments])]
     drawn = [(layer.name, [layer.held(moment) for moment in moments]) for layer in layers(chart)]
     rows += sorted(drawn, key=lambda row: (row[0] == "others", -max(row[1])))
-    wide = min(max(len(name) for name, _ in rows), max((width - _MOST) // 2, _MOST))
+    wide = min(max(len(name) for name, _ in rows), max((width - _OTHER_COLUMNS) // 2, _OTHER_COLUMNS))
     for name, amounts in rows:
         line = course(
-            [amount or None for amount in amounts], 0.0, max(amounts), min(width - wide - _MOST, _WIDEST), of=max
+            [amount or None for amount in amounts],
+            0.0,
+            max(amounts),
+            min(width - wide - _OTHER_COLUMNS, _MAX_GRAPH_COLUMNS),
+            of=max,
         )
         yield f"{shorten(name, wide):<{wide}}  {line}  {size(max(amounts))} at most"

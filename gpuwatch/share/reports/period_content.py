@@ -27,9 +27,9 @@ from gpuwatch.share.reports.report_content import (
 )
 from gpuwatch.share.reports.usage_content import gaps_table, groups_table, hours_in
 
-_ROWS = 200
+_MAX_ROWS = 200
 """Events in the table; the last ones."""
-_LONG = 12
+_LONG_TABLE_ROWS = 12
 """Rows from which a table is folded away."""
 
 
@@ -180,7 +180,7 @@ def _findings(period: Period) -> Table:
         for finding in period.findings
     )
     heads = ("Severity", "From", "To", "Cause", "Finding")
-    long = len(rows) > _LONG
+    long = len(rows) > _LONG_TABLE_ROWS
     return Table("Findings in this time", heads, rows, keep=heads[:3], below="Finding", folded=long)
 
 
@@ -198,7 +198,7 @@ def _runs(period: Period) -> Table:
 
 
 def _events(period: Period) -> Table:
-    last = period.events[-_ROWS:]
+    last = period.events[-_MAX_ROWS:]
     rows = tuple(
         (_time(period, event.at), f"{GLYPHS.get(event.severity, '•')} {clean(event.severity)}", clean(event.text))
         for event in last
@@ -206,7 +206,7 @@ def _events(period: Period) -> Table:
     left_out = len(period.events) - len(last)
     note = f"{left_out} earlier ones are left out; JSON has them all." if left_out else ""
     heads = ("When", "Severity", "Event")
-    return Table("Events", heads, rows, note=note, keep=heads[:2], folded=len(rows) > _LONG)
+    return Table("Events", heads, rows, note=note, keep=heads[:2], folded=len(rows) > _LONG_TABLE_ROWS)
 
 
 def _at(at: datetime.datetime) -> str:

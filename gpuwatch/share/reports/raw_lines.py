@@ -21,8 +21,8 @@ USUAL_LINES = re.compile(
 _OPENED = re.compile(r"Successfully opened dynamic library (\S+)")
 _EPOCH = re.compile(r"^[IWEF]0000 00:00:(\d{9,11})\.")
 """TensorFlow's prefix before it reads the time zone: seconds since 1970."""
-_KEPT = 6
-_CHUNKS = 6
+_MAX_LINES_KEPT = 6
+_MAX_CHUNK_LINES = 6
 _NOTES = (
     ("LargestFreeBlock:", "gpuwatch: always 0 with this allocator; the report's own number is from the list of chunks"),
 )
@@ -52,7 +52,7 @@ def readable(lines: Iterable[str], most: int, *, simulated: bool) -> tuple[str, 
     cut = len(shown) - most
     kept = [line for line in shown[:cut] if decisive(line)]
     # The first ones name the GPUs, the last ones the failure.
-    kept = kept if len(kept) <= _KEPT else [*kept[: _KEPT // 2], *kept[-_KEPT // 2 :]]
+    kept = kept if len(kept) <= _MAX_LINES_KEPT else [*kept[: _MAX_LINES_KEPT // 2], *kept[-_MAX_LINES_KEPT // 2 :]]
     # A mark stands for several lines.
     gone = cut - len(kept) + sum(max(not_kept(line) - 1, 0) for line in shown[:cut])
     return (*clock, *kept, f"… {gone} earlier lines left out", *shown[cut:])
@@ -76,10 +76,10 @@ def _thinned(lines: Iterable[str]) -> Iterator[str]:
             yield f"… {_lines(len(same))} left out: libraries opened: {', '.join(names)}"
         elif kind == "bin":
             yield f"… {_lines(len(same))} of empty bins left out"
-        elif kind == "chunk" and len(same) > _CHUNKS:
-            yield from same[: _CHUNKS // 2]
-            yield f"… {_lines(len(same) - _CHUNKS)} of chunks left out"
-            yield from same[-_CHUNKS // 2 :]
+        elif kind == "chunk" and len(same) > _MAX_CHUNK_LINES:
+            yield from same[: _MAX_CHUNK_LINES // 2]
+            yield f"… {_lines(len(same) - _MAX_CHUNK_LINES)} of chunks left out"
+            yield from same[-_MAX_CHUNK_LINES // 2 :]
         elif kind == "chunk" or len(same) == 1:
             yield from same
         elif not kind:

@@ -76,7 +76,7 @@ def run_content(run: Run) -> Content:
     )
     started = run.started_at.strftime("%Y-%m-%d %H:%M:%S %Z").strip()
     title = clean(run.title) if run.title else ""
-    if run.group == "run" and title and len(title) <= _HEADLINE:
+    if run.group == "run" and title and len(title) <= _MAX_HEADLINE_CHARS:
         # The title of a watched program is its command line.
         headline, about = title, ("gpuwatch run", clean(run.host or ""), started)
     else:
@@ -117,7 +117,7 @@ def asked(run: Run) -> str:
     return ", ".join(parts) or UNKNOWN
 
 
-_HEADLINE = 80
+_MAX_HEADLINE_CHARS = 80
 """Characters of a command line that still is a headline."""
 _LATE = "▲ a few steps take most of the time: those that wait for queued work of the GPU, for input or an evaluation"
 OWN = "gpuwatch run"
@@ -316,18 +316,19 @@ def _where_ops_ran(run: Run) -> Iterator[str]:
         where = (not _kept_off_the_gpu(run, placement), short_device(placement.actual))
         devices.setdefault(where, Counter())[kind] += placement.count
     in_order = sorted(devices.items(), key=lambda entry: (entry[0][0], -entry[1].total()))
-    for (free, device), ops in in_order[:_DEVICES]:
+    for (free, device), ops in in_order[:_MAX_DEVICES]:
         told = {kind for kind in ops if (kind.partition(" ")[0], device) in moved}
-        first = sorted(ops.items(), key=lambda entry: (entry[0] not in told, -entry[1]))[:_OPS]
+        first = sorted(ops.items(), key=lambda entry: (entry[0] not in told, -entry[1]))[:_MAX_OPS]
         shown = ", ".join(f"{kind} ×{count}" for kind, count in first)
-        more = f" and {len(ops) - _OPS} more" if len(ops) > _OPS else ""
+        more = f" and {len(ops) - _MAX_OPS} more" if len(ops) > _MAX_OPS else ""
         yield f"{shown}{more} on {device}{'' if free else ' as requested'}"
-    if len(devices) > _DEVICES:
-        yield f"{sum(len(ops) for _, ops in in_order[_DEVICES:])} more on {len(devices) - _DEVICES} more devices"
+    if len(devices) > _MAX_DEVICES:
+        more_ops = sum(len(ops) for _, ops in in_order[_MAX_DEVICES:])
+        yield f"{more_ops} more on {len(devices) - _MAX_DEVICES} more devices"
 
 
-_DEVICES = 4
-_OPS = 3
+_MAX_DEVICES = 4
+_MAX_OPS = 3
 """Devices, and ops of each, that are named in one line."""
 
 

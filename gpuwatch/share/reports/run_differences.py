@@ -11,7 +11,7 @@ from gpuwatch.core.model.findings import SEVERITY_ORDER, Finding
 from gpuwatch.core.model.run import Run, Setting
 from gpuwatch.experiment.trials.speed_comparison import unproven
 from gpuwatch.experiment.trials.step_times import speed
-from gpuwatch.experiment.trials.trial_summary import SAME_MEMORY
+from gpuwatch.experiment.trials.trial_summary import SAME_MEMORY_SHARE
 from gpuwatch.explain.logs.line_text import source_message
 from gpuwatch.share.reports import comparable_runs, run_content
 from gpuwatch.share.reports.report_content import clean
@@ -126,7 +126,7 @@ def _effects(run: Run, other: Run) -> Iterator[str]:
     elif run.config == other.config and granted != "–":
         yield f"granted the same, {granted}"
     seen, earlier = run.memory.nvml_peak_bytes, other.memory.nvml_peak_bytes
-    if seen is not None and earlier is not None and abs(seen - earlier) > SAME_MEMORY * max(seen, earlier):
+    if seen is not None and earlier is not None and abs(seen - earlier) > SAME_MEMORY_SHARE * max(seen, earlier):
         yield f"NVML saw {size(seen)} instead of {size(earlier)}"
     if run_content.fell_back(run) != run_content.fell_back(other) and run.fallbacks:
         yield f"ops fell back {run_content.fell_back(run)}"

@@ -19,7 +19,7 @@ _NOTE = (
     "↳ marks a part of the line above with one mark less. Each size is from its own source; none is a sum over sources."
 )
 BY_OWNER = "Memory by owner"
-_PROFILES = 8
+_MAX_PROFILES = 8
 _UNKNOWN = "not known from this file"
 _UNKNOWN_HERE = "not known"
 _TOOLS = {"torch": "PyTorch", "jax": "JAX", "tensorflow": "TensorFlow"}
@@ -59,7 +59,7 @@ def memory_table(run: Run) -> Table:
 
 def profiles_table(profiles: Sequence[MemoryProfile]) -> Table:
     """The same of files that have an allocator's part alone: what they do not tell is said."""
-    rows = [row for profile in profiles[:_PROFILES] for row in _of_profile(profile)]
+    rows = [row for profile in profiles[:_MAX_PROFILES] for row in _of_profile(profile)]
     note = f"{_NOTE} gpuwatch run --memory, on the machine, tells what the file does not."
     return Table(BY_OWNER, _HEADS, tuple(_shown(*row) for row in rows), ("Size",), note=note)
 

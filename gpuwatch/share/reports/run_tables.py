@@ -22,7 +22,7 @@ from gpuwatch.explain.logs.line_text import device as _device_name
 from gpuwatch.share.reports.report_content import Table, clean, columns
 from gpuwatch.share.reports.run_memory import expectation, expected
 
-_ROWS = 40
+_MAX_ROWS = 40
 """Longer tables end in "… and n more": a log can have hundreds of ops."""
 
 
@@ -46,9 +46,9 @@ def mapping_text(mapping: DeviceMapping) -> str:
 
 def cut(rows: Sequence[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:
     """The first rows, and how many more there are."""
-    if len(rows) <= _ROWS:
+    if len(rows) <= _MAX_ROWS:
         return tuple(rows)
-    return (*rows[:_ROWS], (f"… and {len(rows) - _ROWS} more", *[""] * (len(rows[0]) - 1)))
+    return (*rows[:_MAX_ROWS], (f"… and {len(rows) - _MAX_ROWS} more", *[""] * (len(rows[0]) - 1)))
 
 
 def first_columns(cells: Iterable[Mapping[str, str]]) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:

@@ -52,7 +52,7 @@ WHEN_DIFFERENT: tuple[Column, ...] = (
 )
 """Columns that appear after the configuration if the runs differ in them."""
 
-_NAMED = 6
+_MAX_NAMED = 6
 HEADS = {name: head for name, head, _ in (*COLUMNS, *WHEN_DIFFERENT)} | dict([STARTED])
 RIGHT = frozenset({"granted", "seen_by_nvml", "on_gpu_percent", "steps_per_second"})
 
@@ -133,7 +133,7 @@ def named_once(runs: Sequence[Run], names: Sequence[str], indices: Iterable[int]
             found += [names[index] for index in mine]
         elif len(mine) == len(nodes):
             found.append(f"{clean(config)} on all {len(nodes)} nodes" if only_one else clean(config))
-        elif len(mine) > _NAMED:
+        elif len(mine) > _MAX_NAMED:
             found.append(f"{clean(config)} on {len(mine)} of {len(nodes)} nodes")
         else:
             found.append(f"{clean(config)} on {', '.join(clean(runs[index].node) for index in mine)}")
@@ -170,8 +170,8 @@ def _notes(runs: Sequence[Run], group: tuple[int, ...]) -> list[str]:
 def _listed(names: Iterable[str]) -> str:
     """``a, b and 3 more``: the rows themselves are marked."""
     known = list(dict.fromkeys(names))
-    rest = len(known) - _NAMED
-    return ", ".join(known[:_NAMED]) + (f" and {rest} more" if rest > 0 else "")
+    rest = len(known) - _MAX_NAMED
+    return ", ".join(known[:_MAX_NAMED]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def cells(run: Run, columns: Sequence[Column] = COLUMNS) -> dict[str, str]:

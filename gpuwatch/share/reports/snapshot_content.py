@@ -19,11 +19,11 @@ from gpuwatch.explain.diagnosis.conditions.gpu_faults import unread_keys
 from gpuwatch.machine.history.machine_event import gpus
 from gpuwatch.share.reports.report_content import SIMULATED_MACHINE, Content, Table, clean, clean_finding, columns
 
-_COMMAND = 120
+_MAX_COMMAND_CHARS = 120
 _SILENT = {"driver.missing": "no NVIDIA driver", "driver.mismatch": "the driver's library and kernel module differ"}
-_BUSIEST = 10
+_MAX_CPU_PROCESSES = 10
 """Processes to list without a GPU."""
-_BRIEF = 9
+_MAX_FRAMEWORK_CHARS = 9
 """Characters of a framework's short name, ``tf 2.21``."""
 
 
@@ -96,7 +96,7 @@ def _reservations(snapshot: Snapshot) -> Table:
             clean(names.get(found.uuid, found.uuid)),
             clean(found.user) if found.user else UNKNOWN,
             str(found.pid) if found.pid is not None else UNKNOWN,
-            shorten(clean(found.command), _COMMAND) if found.command else UNKNOWN,
+            shorten(clean(found.command), _MAX_COMMAND_CHARS) if found.command else UNKNOWN,
         )
         for found in sorted(snapshot.reservations, key=lambda reservation: names.get(reservation.uuid, ""))
     )
@@ -207,7 +207,7 @@ def _process_table(title: str, cells: Sequence[dict[str, str]], optional: tuple[
         note=note,
         one_line=True,
         optional=optional,
-        shorter={"Framework": partial(short_framework, width=_BRIEF), "Command": without_folder},
+        shorter={"Framework": partial(short_framework, width=_MAX_FRAMEWORK_CHARS), "Command": without_folder},
     )
 
 
@@ -215,7 +215,7 @@ def _busiest(snapshot: Snapshot) -> Table:
     """The busiest processes of a host without a GPU."""
     heads = ("PID", "User", "CPU", "Host mem", "Time", "Framework", "Command")
     rows = []
-    for process in snapshot.processes[:_BUSIEST]:
+    for process in snapshot.processes[:_MAX_CPU_PROCESSES]:
         cells = _process_cells(process, snapshot) | {"User": clean(process.user)}
         rows.append({head: cells[head] for head in heads})
     there, listed = snapshot.host_processes, len(snapshot.processes)
@@ -239,7 +239,7 @@ def _process_cells(process: Process, snapshot: Snapshot) -> dict[str, str]:
         "CPU": percent(process.number("cpu_percent")),
         "Host mem": size(process.number("host_memory_bytes")),
         "Time": duration(process.run_seconds(snapshot.taken_at.timestamp())),
-        "Command": shorten(printable(command), _COMMAND) if command else UNKNOWN,
+        "Command": shorten(printable(command), _MAX_COMMAND_CHARS) if command else UNKNOWN,
     }
 
 

@@ -13,10 +13,10 @@ from gpuwatch.explain.traces.tensorflow_names import inside
 from gpuwatch.share.reports.chart_data import MEMORY_GROUPS, Bars, Kind, Part, Row
 from gpuwatch.share.reports.report_content import Table, clean, columns
 
-_LEAST = 0.0005
+_MIN_SHARE = 0.0005
 """Share of the largest peak below which a group has no column."""
-_HOLDERS = 15
-_SETTINGS = 6
+_MAX_HOLDERS = 15
+_MAX_SETTINGS = 6
 """Settings whose holders are shown side by side."""
 _MISSING = "not recorded"
 _FREE: tuple[Kind, str] = ("free", "")
@@ -30,7 +30,7 @@ def recorded_tables(trials: Sequence[Trial]) -> Iterator[Table]:
     profiles = recorded_profiles(trials)
     yield _groups(tried, profiles)
     if len(profiles) > 1:
-        yield _holders(dict(list(profiles.items())[:_SETTINGS]))
+        yield _holders(dict(list(profiles.items())[:_MAX_SETTINGS]))
 
 
 def _groups(tried: dict[str, Trial], profiles: dict[str, MemoryProfile]) -> Table:
@@ -39,7 +39,7 @@ def _groups(tried: dict[str, Trial], profiles: dict[str, MemoryProfile]) -> Tabl
     groups = [
         group
         for group in (*MEMORY_GROUPS, _MISSING)
-        if any(parts.get(group, 0) >= max(_LEAST * top, 1) for parts in held.values())
+        if any(parts.get(group, 0) >= max(_MIN_SHARE * top, 1) for parts in held.values())
     ]
     cells = []
     for name, trial in tried.items():
@@ -106,7 +106,7 @@ def _holders(profiles: dict[str, MemoryProfile]) -> Table:
         for holder in profile.holders:
             of = amounts.setdefault((holder.group, holder.variable or inside(holder.op) or holder.source), {})
             of[name] = of.get(name, 0) + holder.allocated_bytes
-    largest = sorted(amounts.items(), key=lambda entry: -max(entry[1].values()))[:_HOLDERS]
+    largest = sorted(amounts.items(), key=lambda entry: -max(entry[1].values()))[:_MAX_HOLDERS]
     return Table(
         "Largest holders, side by side",
         ("Op, variable or line", "Group", *map(clean, profiles)),

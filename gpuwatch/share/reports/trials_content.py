@@ -13,7 +13,7 @@ from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.trials import Experiment, StepTime, Trial
 from gpuwatch.experiment.trials.speed_comparison import slow_down
 from gpuwatch.experiment.trials.step_times import spread, step_time
-from gpuwatch.experiment.trials.trial_summary import PASSED, SAME_MEMORY, Summary, summaries
+from gpuwatch.experiment.trials.trial_summary import PASSED, SAME_MEMORY_SHARE, Summary, summaries
 from gpuwatch.share.reports import charts, run_content
 from gpuwatch.share.reports.chart_data import Chart
 from gpuwatch.share.reports.raw_lines import USUAL_LINES
@@ -22,7 +22,7 @@ from gpuwatch.share.reports.run_content import setting_text, simulated_note
 from gpuwatch.share.reports.run_tables import device_map
 from gpuwatch.share.reports.trial_memory import recorded_tables
 
-_DECISIVE = 3
+_MAX_DECISIVE_LINES = 3
 """Lines shown of a run that failed."""
 _SPEEDS = ("STEP", "STEPS/S")
 _BY_THE_WAY = re.compile(
@@ -166,7 +166,7 @@ def _settings(document: Experiment, known: Sequence[Summary]) -> Table:
 def _same_memory(runs: Sequence[Summary]) -> bool:
     """Whether NVML reports the same of all: of what they need, its bars would show nothing."""
     held = [amount for run in runs if run.memory is not None for amount in run.memory]
-    return bool(held) and max(held) <= min(held) * (1 + SAME_MEMORY)
+    return bool(held) and max(held) <= min(held) * (1 + SAME_MEMORY_SHARE)
 
 
 def _row(summary: Summary) -> dict[str, str]:
@@ -315,12 +315,12 @@ def _decisive(run: Run) -> list[str]:
     known = () if main is None else [line for line in main.evidence if line.rstrip(".") not in run.verdict_reason]
     where = [line.strip() for line in run.log_tail if _FRAME.match(line)][-1:]
     if main is not None and main.id != "unknown":
-        return [clean(line) for line in known[:_DECISIVE]]
+        return [clean(line) for line in known[:_MAX_DECISIVE_LINES]]
     if where:
-        return [clean(line) for line in (*where, *known)][:_DECISIVE]
+        return [clean(line) for line in (*where, *known)][:_MAX_DECISIVE_LINES]
     lines = [line for line in run.log_tail if line.strip()]
     telling = [line for line in lines if not _BY_THE_WAY.match(line) and not USUAL_LINES.search(line)]
-    return [clean(line) for line in telling[-_DECISIVE:]]
+    return [clean(line) for line in telling[-_MAX_DECISIVE_LINES:]]
 
 
 def _every_run(document: Experiment) -> Table:

@@ -15,9 +15,9 @@ from gpuwatch.share.reports.report_content import SIMULATED_MACHINE, Content, Ta
 Hours = Callable[[float | None], str]
 _PLACES = ((10.0, 1), (1.0, 2), (0.0, 3))
 """Decimals of hours, by the least length of the time in hours."""
-_SHORT = 2.0
+_SHORT_HOURS = 2.0
 """Hours below which the length of the time is told in minutes and seconds."""
-_BARS = 25
+_MAX_BARS = 25
 """Groups that have a bar."""
 _USED = Part("used", "used", 0.0, "")
 _UNUSED = Part("held", "held, not used", 0.0, "")
@@ -141,7 +141,7 @@ def _coverage(usage: Usage) -> str:
     text = f"{hours(min(usage.hours_recorded, asked))} of {hours(asked)} h"
     if usage.hours_recorded > asked * 1.001:
         text = f"{hours(usage.hours_recorded)} h in {hours(asked)} h: the clock was set back"
-    if asked < _SHORT:
+    if asked < _SHORT_HOURS:
         text = f"{lasted(min(usage.hours_recorded, asked) * 3600)} of {lasted(asked * 3600)}"
     missing = max(asked - usage.hours_recorded, 0.0)
     if missing > 0.001 * asked:
@@ -224,7 +224,7 @@ def _explained(usage: Usage, *, energies: bool) -> Iterator[str]:
 
 def _bars(usage: Usage) -> Iterator[Bars]:
     rows, hours = [], hours_in(usage)
-    for group in usage.groups[:_BARS]:
+    for group in usage.groups[:_MAX_BARS]:
         held, used = group.gpu_hours_held, group.gpu_hours_used
         parts = []
         if used:
@@ -238,7 +238,7 @@ def _bars(usage: Usage) -> Iterator[Bars]:
             rows.append(Row(of, tuple(parts), f"{hours(held)} held, {_used(group, hours)} used"))
     if rows:
         top = max(sum(part.amount for part in row.parts) for row in rows)
-        more = len(usage.groups) - _BARS
+        more = len(usage.groups) - _MAX_BARS
         kinds = {part.kind for row in rows for part in row.parts}
         yield Bars(
             "Held against used",

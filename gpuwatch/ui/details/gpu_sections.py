@@ -24,7 +24,7 @@ from gpuwatch.ui.settings.tabs import number_of
 if TYPE_CHECKING:
     from gpuwatch.explain.diagnosis.conditions.throttling import Episode
 
-_HOUR = 3600.0
+_HOUR_SECONDS = 3600.0
 _COUNTERS = (
     ("events.power_seconds", "power cap"),
     ("events.thermal_seconds", "thermal"),
@@ -40,7 +40,7 @@ LEVELS = {
     "NODE": "across host bridges of one NUMA node",
     "SYS": "across NUMA nodes, over the CPU interconnect",
 }
-_SPARE, _WIDE = 8, 150
+_MIN_EMPTY_LINES, _WIDE_COLUMNS = 8, 150
 """Empty lines of a table, and its width, from which on it has events in them."""
 MARKS = {"error": ("✖", "error"), "warning": ("▲", "warning"), "info": ("·", "dim"), "good": ("●", "ok")}
 """Glyph and ink of an event's severity."""
@@ -55,7 +55,7 @@ def throttling_lines(device: Device, episodes: Sequence[Episode], now: float, si
         return [[(f"{UNKNOWN} throttle reasons unknown: ", "dim"), (printable(why), "dim")]]
     by_reason: dict[str, list[Episode]] = {}
     for episode in episodes:  # latest onset first
-        if now - episode.last <= _HOUR:
+        if now - episode.last <= _HOUR_SECONDS:
             by_reason.setdefault(episode.reason, []).append(episode)
     for reason, known in sorted(by_reason.items(), key=lambda item: item[0] not in BRAKE | THERMAL):
         lines.append(_throttling_line(reason, known, now))
@@ -233,7 +233,7 @@ def event_lines(
 def with_events(lines: list[Line], happened: Sequence[MachineEvent], now: float, width: int, room: int) -> list[Line]:
     """A table with the machine's latest events at its bottom, newest first, if it would be mostly empty."""
     spare = room - len(lines)
-    if not happened or spare < _SPARE or width < _WIDE:
+    if not happened or spare < _MIN_EMPTY_LINES or width < _WIDE_COLUMNS:
         return lines
     below = [Pen(width).add("  LATEST EVENTS", "header").to(width, ink="header").line()]
     for event in islice(reversed(happened), spare - 2):

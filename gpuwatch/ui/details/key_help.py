@@ -60,10 +60,10 @@ _SYMBOLS = (
     ("CPU", "on no GPU (/ gpu:cpu); Enter says why"),
     ("unexplained", "memory that no visible process owns"),
 )
-_MARGIN = 2
-_BETWEEN = 2
+_MARGIN_CELLS = 2
+_COLUMN_GAP_CELLS = 2
 """Cells between two columns."""
-_FITS = 38
+_VISIBLE_LINES = 38
 """Lines of the help that a terminal of 40 lines shows."""
 TWO_COLUMNS = 92
 """Cells from which the help has two columns."""
@@ -82,7 +82,7 @@ class Group:
         size = max(width_of(sign) for sign, _ in self.rows) + 2
         found: Lines = [[(self.title, "title")]]
         for sign, meaning in self.rows:
-            line = [(" " * _MARGIN + left(sign, size), self.ink), (meaning, "text")]
+            line = [(" " * _MARGIN_CELLS + left(sign, size), self.ink), (meaning, "text")]
             found += wrapped(line, width)
         return found
 
@@ -139,7 +139,7 @@ def help_lines(groups: Sequence[Group], width: int) -> Lines:
     """The groups in one column, or in two of about the same height where ``width`` allows."""
     if width < TWO_COLUMNS:
         return [line for group in groups for line in group.lines(width)]
-    half = (width - _BETWEEN) // 2
+    half = (width - _COLUMN_GAP_CELLS) // 2
     blocks = [group.lines(half) for group in groups]
     first, second = _split(blocks)
     lines: Lines = []
@@ -156,7 +156,7 @@ def _split(blocks: list[Lines]) -> tuple[Lines, Lines]:
     at = min(range(1, len(blocks) + 1), key=lambda at: max(sum(heights[:at]), sum(heights[at:])))
     first, second = ([line for block in part for line in block] for part in (blocks[:at], blocks[at:]))
     half = (sum(heights) + 1) // 2
-    if max(len(first), len(second)) <= max(half, _FITS):
+    if max(len(first), len(second)) <= max(half, _VISIBLE_LINES):
         return first, second
     lines = [line for block in blocks for line in block]
     passed = 0

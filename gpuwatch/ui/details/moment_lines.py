@@ -16,16 +16,16 @@ from gpuwatch.ui.drawing.wrapping import Lines
 from gpuwatch.ui.tables.columns import short_command
 from gpuwatch.ui.tables.device_facts import whole_number
 
-_MOST = 16
+_MAX_PROCESSES = 16
 """Processes listed."""
-_APART = 60.0
+_MAX_DISTANCE_SECONDS = 60.0
 """Seconds from an event beyond which a sample does not show its moment."""
 
 
 def then_lines(event: MachineEvent, then: Kept | None) -> Lines:
     """All GPUs, those of the event marked, and the processes on these; ``then``: the sample at that moment."""
     lines: Lines = [[]]
-    if then is None or abs(then.at - event.at) > _APART:
+    if then is None or abs(then.at - event.at) > _MAX_DISTANCE_SECONDS:
         return [*lines, [("no sample of that moment is kept", "dim")]]
     snapshot = then.snapshot
     lines.append([("The machine then", "title"), (f"  sample of {clock(then.at)}; v shows it", "dim")])
@@ -39,9 +39,9 @@ def then_lines(event: MachineEvent, then: Kept | None) -> Lines:
     if rows:
         where = "on the GPUs of the event" if concerned and len(concerned) < len(snapshot.devices) else "on the GPUs"
         lines += [[], [("Processes then", "title"), (f"  {where}", "dim")]]
-    lines += [_process(row, marked=row.pid == event.pid) for row in rows[:_MOST]]
-    if len(rows) > _MOST:
-        lines.append([(f"  {len(rows) - _MOST} more", "dim")])
+    lines += [_process(row, marked=row.pid == event.pid) for row in rows[:_MAX_PROCESSES]]
+    if len(rows) > _MAX_PROCESSES:
+        lines.append([(f"  {len(rows) - _MAX_PROCESSES} more", "dim")])
     return lines
 
 
@@ -78,7 +78,7 @@ _WHY = (
     ("collector.", "the driver did not answer"),
 )
 """Events in a gap that say why it is one, by the beginning of their kind."""
-_AFTER = 2.0
+_GAP_REASON_SECONDS = 2.0
 """Seconds after a gap in which its reason may be recorded."""
 
 
@@ -90,6 +90,6 @@ def gap_text(skipped: Sequence[Gap], now: float, events: Sequence[MachineEvent])
     more = f"; {len(skipped)} gaps" if len(skipped) > 1 else ""
     if last.damaged:
         return f"▲ damaged, cannot be read: {span}{more}"
-    kinds = [event.kind for event in events if last.begin < event.at <= last.end + _AFTER]
+    kinds = [event.kind for event in events if last.begin < event.at <= last.end + _GAP_REASON_SECONDS]
     why = next((words for kind, words in _WHY if any(text.startswith(kind) for text in kinds)), "")
     return f"nothing recorded {span}{f': {why}' if why else ''}{more}"

@@ -26,7 +26,7 @@ from gpuwatch.ui.drawing.lines import Span
 from gpuwatch.ui.drawing.wrapping import Lines
 from gpuwatch.ui.tables.columns import command_text, number_name
 
-_DEVICES = 2
+_MAX_DEVICES = 2
 """Devices that a process may see before those without memory share a line."""
 
 
@@ -85,7 +85,7 @@ def map_lines(rows: tuple[Process, ...], view: View, numbers: DeviceNumbers = ()
     lines: Lines = []
     # Of many devices only those that it uses have their own lines.
     unused = [mapping for mapping in known.map if mapping.uuid not in held]
-    folded = unused if len(known.map) > _DEVICES and len(unused) > 1 else []
+    folded = unused if len(known.map) > _MAX_DEVICES and len(unused) > 1 else []
     for mapping in known.map:
         if mapping in folded:
             continue

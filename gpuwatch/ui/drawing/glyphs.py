@@ -62,7 +62,7 @@ SIGNS: dict[str, str] = {
 
 _DOTS = " .:+#"
 """ASCII for a graph cell by fill height, from empty to full in quarters."""
-_BRAILLE = 0x2800
+_FIRST_BRAILLE_CODE = 0x2800
 
 
 def _height(dots: int) -> int:
@@ -74,7 +74,7 @@ def _height(dots: int) -> int:
 
 _TABLE = str.maketrans(
     {sign: plain for sign, plain in SIGNS.items() if len(sign) == 1}
-    | {chr(_BRAILLE + dots): _DOTS[_height(dots)] for dots in range(256)}
+    | {chr(_FIRST_BRAILLE_CODE + dots): _DOTS[_height(dots)] for dots in range(256)}
 )
 _OTHER = re.compile(r"[^\x00-\x7f]+")
 

@@ -17,35 +17,35 @@ from typing import Literal
 MIN_WIDTH = 60
 MIN_HEIGHT = 12
 
-CARD_MIN_WIDTH = 48
+MIN_CARD_WIDTH = 48
 CARD_HEIGHT = 5
 """Lines of the lowest card: its frame, a caption and a row of dots of its graphs, a line of fields."""
-GRAPH_MIN = 2
+MIN_GRAPH_LINES = 2
 """Lines of the lowest graph."""
 _LINE_WIDTH = 39
 """Cells that fit utilisation, used and total memory, power and temperature of a GPU."""
-_LINE_MIN_WIDTH = 28
+_MIN_LINE_WIDTH = 28
 """Cells that fit utilisation and memory."""
-_TALL = 30
+_TALL_LINES = 30
 """A terminal with at least this many lines is large."""
 _TABLE_ROWS = 6
 """Header and five processes: the table keeps them as long as GPUs can fold."""
-_TABLE_FRAMED = 15
+_FRAMED_TABLE_LINES = 15
 """Lines of a framed table, for twelve processes, before a graph becomes higher."""
-_TABLE_LEAST = 3
-"""Lines the table keeps before GPUs scroll; below ``_SMALL`` lines only its header."""
-_SMALL = 16
+_MIN_TABLE_LINES = 3
+"""Lines the table keeps before GPUs scroll; below ``_SMALL_LINES`` lines only its header."""
+_SMALL_LINES = 16
 _GRAPH_WIDTH = 60
 """Cells of a graph for which a third one stands beside the others."""
-_STOPS = 29
+_TAB_STOPS_CELLS = 29
 """Cells of two tab stops in the further lines of a card: the widest field, and the gap to the next."""
-MANY = 16
+MANY_GPUS = 16
 """From this number of GPUs on, each is a line, unless another layout was chosen."""
-_MOST_BANDS = 3
+_MAX_BANDS = 3
 Layout = Literal["automatic", "lines", "cards", "graphs"]
 LAYOUTS: tuple[Layout, ...] = ("automatic", "lines", "cards", "graphs")
 """The layouts to choose from: lines leave most rows to processes, graphs the fewest."""
-_BAND_GOOD = 5
+_GOOD_BAND_LINES = 5
 """Lines of each band of graphs before another one is added."""
 
 
@@ -97,7 +97,7 @@ def plan(
     fields: Sequence[tuple[str, int]] = (),
     instances: Sequence[int] = (),
     layout: Layout = "automatic",
-    graphs: Sequence[str] = ("",) * 2 * _MOST_BANDS,
+    graphs: Sequence[str] = ("",) * 2 * _MAX_BANDS,
 ) -> Plan:
     """The layout of the overview.
 
@@ -116,27 +116,27 @@ def plan(
             style="none", framed=framed, gpu_height=min(max(notice + 2, 5), max(room // 2, room - _TABLE_ROWS, 5))
         )
     cards = None
-    if layout != "lines" and (gpus < MANY or layout != "automatic"):
+    if layout != "lines" and (gpus < MANY_GPUS or layout != "automatic"):
         most_instances = max(instances, default=0)
         cards = _cards(width, height, gpus, processes, fields, most_instances, layout, graphs, framed=framed)
     if cards is not None:
         if layout != "automatic":
             return cards
         fits = processes + 2 <= height - 4 - cards.gpu_height and cards.parts == max(instances, default=0)
-        if framed or (height >= _TALL and gpus <= 2) or fits:
+        if framed or (height >= _TALL_LINES and gpus <= 2) or fits:
             return cards
     # The finding's line is always reserved, so that a new finding does not change the layout.
     most = height - 3 - _TABLE_ROWS
     # The table shrinks before a GPU is hidden, but keeps a minimum on all but tiny terminals.
-    utmost = height - 3 - (_TABLE_LEAST if height >= _SMALL else 1)
+    utmost = height - 3 - (_MIN_TABLE_LINES if height >= _SMALL_LINES else 1)
     columns = _side_by_side(width, gpus, most, _LINE_WIDTH)
     if math.ceil(gpus / columns) > utmost:
-        narrow = _side_by_side(width, gpus, most, _LINE_MIN_WIDTH)
+        narrow = _side_by_side(width, gpus, most, _MIN_LINE_WIDTH)
         columns = narrow if math.ceil(gpus / narrow) <= utmost else columns
     rows = math.ceil(gpus / columns)
     if rows > most:
         if rows <= utmost:
-            named = rows < height - 3 - _TABLE_LEAST
+            named = rows < height - 3 - _MIN_TABLE_LINES
             return Plan(
                 style="line", columns=columns, host=False, heading=named, gpu_height=rows + int(named), framed=framed
             )
@@ -179,33 +179,33 @@ def _cards(
 ) -> Plan | None:
     """Cards with as many graphs and fields as the processes leave room for; None if cards do not fit."""
     least = max(_TABLE_ROWS + 1, int(height * 0.2))
-    cards = max(width // CARD_MIN_WIDTH, 1)
+    cards = max(width // MIN_CARD_WIDTH, 1)
     rows = math.ceil(gpus / cards)
     columns = math.ceil(gpus / rows)
     spare = height - 4 - rows * CARD_HEIGHT
     wanted = processes + 2 + 2 * int(framed)
     chosen = layout != "automatic"
-    if spare < (_TABLE_LEAST + 2 * int(framed) if chosen else max(least, min(wanted, max(9, int(height * 0.3))))):
+    if spare < (_MIN_TABLE_LINES + 2 * int(framed) if chosen else max(least, min(wanted, max(9, int(height * 0.3))))):
         return None
-    table = max(least, min(max(wanted, _TABLE_FRAMED * framed), int(height * 0.45)))
+    table = max(least, min(max(wanted, _FRAMED_TABLE_LINES * framed), int(height * 0.45)))
     if layout == "graphs":
-        table = min(least, max(spare - rows * GRAPH_MIN, _TABLE_LEAST + 2 * int(framed)))
+        table = min(least, max(spare - rows * MIN_GRAPH_LINES, _MIN_TABLE_LINES + 2 * int(framed)))
     budget = max((spare - table) // rows, 0)
     parts = min(instances, budget)
     budget -= parts
     inner = width // columns - 4
     across = max(min(max(inner // _GRAPH_WIDTH, 2), len(graphs)), 1)
-    tall = GRAPH_MIN if layout == "cards" else max(9, height // 5)  # a taller graph shows no more
-    while across > 2 and tall * math.ceil(len(graphs) / (across - 1)) <= GRAPH_MIN + budget:
+    tall = MIN_GRAPH_LINES if layout == "cards" else max(9, height // 5)  # a taller graph shows no more
+    while across > 2 and tall * math.ceil(len(graphs) / (across - 1)) <= MIN_GRAPH_LINES + budget:
         across -= 1  # a wider one shows a longer time
     for bands in range(1 if layout == "cards" else max(math.ceil(len(graphs) / across), 1), 0, -1):
         shown = graphs[: bands * across]
         # The first line of fields is part of every card; that of the holders of memory takes its place here.
         further = len(field_rows(tuple(cells for name, cells in fields if name not in shown), inner))
-        room = GRAPH_MIN + budget - min(further, max(budget // 2, 1))
-        if room >= bands * _BAND_GOOD:
+        room = MIN_GRAPH_LINES + budget - min(further, max(budget // 2, 1))
+        if room >= bands * _GOOD_BAND_LINES:
             break
-    graph = max(min(room // bands, tall) * bands - GRAPH_MIN, 0)  # all of one height
+    graph = max(min(room // bands, tall) * bands - MIN_GRAPH_LINES, 0)  # all of one height
     facts = min(further, budget - graph)
     return Plan(
         style="card",
@@ -238,7 +238,7 @@ def field_rows(cells: tuple[int, ...], width: int) -> tuple[tuple[int, ...], ...
     rows = [[sum(cells[:place]) + gap * place for place in range(count)]]
     x = width
     for cell in cells[count:]:
-        start = next(stop for stop in (n * _STOPS // 2 for n in range(width + 1)) if stop >= x)
+        start = next(stop for stop in (n * _TAB_STOPS_CELLS // 2 for n in range(width + 1)) if stop >= x)
         if start + cell > width or len(rows) == 1:
             rows.append([])
             start = 0

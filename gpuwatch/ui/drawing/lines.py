@@ -39,7 +39,7 @@ Patch = tuple[int, str, str]
 """Cell, text and ink to write over a line."""
 
 
-_NEAR = 8
+_NEAR_CELLS = 8
 """Equal cells between two that differ which cost no more than to move the cursor."""
 
 
@@ -86,7 +86,7 @@ def _by_cell(old: tuple[Span, ...], new: tuple[Span, ...], width: int) -> list[P
             x += 1
             continue
         start, ink, end = x, now[x][1], x + 1
-        while x < min(end + _NEAR, width) and now[x][1] == ink:
+        while x < min(end + _NEAR_CELLS, width) and now[x][1] == ink:
             x += 1
             if before[x - 1] != now[x - 1]:
                 end = x

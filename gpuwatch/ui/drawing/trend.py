@@ -23,16 +23,16 @@ from gpuwatch.machine.history.metric_series import History
 if TYPE_CHECKING:
     from gpuwatch.session.view import View
 
-SPANS = (60, 120, 300, 600)
+SPANS_SECONDS = (60, 120, 300, 600)
 """Time spans of a graph, in seconds."""
-_LATE = 1.9
+_LATE_INTERVALS = 1.9
 """A sample is missing when it is this many intervals late."""
 
 # Bits of the left and right dot column in the braille block, from the bottom.
-_LEFT = (0x40, 0x04, 0x02, 0x01)
-_RIGHT = (0x80, 0x20, 0x10, 0x08)
-_FILL_LEFT = tuple(sum(_LEFT[:n]) for n in range(5))
-_FILL_RIGHT = tuple(sum(_RIGHT[:n]) for n in range(5))
+_LEFT_DOT_BITS = (0x40, 0x04, 0x02, 0x01)
+_RIGHT_DOT_BITS = (0x80, 0x20, 0x10, 0x08)
+_FILL_LEFT = tuple(sum(_LEFT_DOT_BITS[:n]) for n in range(5))
+_FILL_RIGHT = tuple(sum(_RIGHT_DOT_BITS[:n]) for n in range(5))
 
 
 def axis_text(spec: MetricSpec, axis: tuple[float, float]) -> str:
@@ -51,15 +51,15 @@ def recent(
     until = view.until if view.until is not None else view.now
     span = span_for(width, view.interval)
     if whole and times:
-        span = next((span for span in SPANS if until - times[0] <= span), SPANS[-1])
+        span = next((span for span in SPANS_SECONDS if until - times[0] <= span), SPANS_SECONDS[-1])
     return span, buckets(times, values, columns=width * 2, span=span, until=until, interval=view.interval)
 
 
 def span_for(width: int, interval: float) -> int:
     """The longest span, in seconds, for which a dot column covers at most four samples."""
     columns = max(width * 2, 1)
-    best = SPANS[0]
-    for span in SPANS:
+    best = SPANS_SECONDS[0]
+    for span in SPANS_SECONDS:
         if span / columns <= max(interval, 1.0) * 4:
             best = span
     return best
@@ -92,7 +92,7 @@ def buckets(
     skip = len(times) - len(values)
     every = list(times)
     start = max(skip, bisect_left(every, first * width) - 1, 0)
-    reach = math.ceil(interval * _LATE / width)
+    reach = math.ceil(interval * _LATE_INTERVALS / width)
     seen_at = every[start:]
     seen = list(islice(values, start - skip, None)) if isinstance(values, deque) else list(values[start - skip :])
     steady = _steady(seen_at, seen, interval, first, width)
@@ -136,13 +136,13 @@ def _holds(times: tuple[float, ...], interval: float) -> tuple[float, ...]:
     An earlier, longer interval is no gap: a gap is a step longer than the steps around it.
     """
     steps = list(map(sub, times[1:], times))
-    if max(steps, default=0.0) <= interval * _LATE:
+    if max(steps, default=0.0) <= interval * _LATE_INTERVALS:
         return ()
     holds = []
     for place, step in enumerate(steps):
         usual = max(usual_step(steps, place), interval)
-        holds.append(step + 1e-6 if step <= usual * _LATE else usual * _LATE)
-    return (*holds, interval * _LATE)
+        holds.append(step + 1e-6 if step <= usual * _LATE_INTERVALS else usual * _LATE_INTERVALS)
+    return (*holds, interval * _LATE_INTERVALS)
 
 
 def usual_step(steps: Sequence[float], place: int) -> float:

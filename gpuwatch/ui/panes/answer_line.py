@@ -22,10 +22,10 @@ from gpuwatch.ui.panes.headline import notes
 from gpuwatch.ui.tables.columns import Key
 from gpuwatch.ui.tables.device_facts import throttled_now
 
-_LEAST = 80
+_MIN_WRONG_CELLS = 80
 """Cells that what is wrong may take before the other parts get shorter."""
-_WHO = 12
-_RUN = 3
+_NAME_CELLS = 12
+_MIN_RANGE_GPUS = 3
 """This many GPUs in a row are written as a range."""
 
 
@@ -117,7 +117,9 @@ def answer_line(pen: Pen, view: View, chosen: str = "") -> list[Place]:
     least = 0
     if wrong is not None:
         around = width_of(wrong.lead + _count(wrong)) + len(f" ▲ {SEVERITIES[wrong.severity][1]}: [f] ")
-        least = min(_LEAST, width_of(shortened(wrong.text, max(_LEAST, pen.limit // 2) - around)) + around)
+        least = min(
+            _MIN_WRONG_CELLS, width_of(shortened(wrong.text, max(_MIN_WRONG_CELLS, pen.limit // 2) - around)) + around
+        )
     texts = [part.forms[0] for part in parts]
     for number in range(max((len(part.forms) for part in parts), default=1)):
         for place, part in enumerate(parts):
@@ -209,7 +211,8 @@ def _names(free: Sequence[Unit]) -> str:
         else:
             runs.append([unit])
     return ", ".join(
-        f"{_name(run[0])}-{_name(run[-1])}" if len(run) >= _RUN else ", ".join(map(_name, run)) for run in runs
+        f"{_name(run[0])}-{_name(run[-1])}" if len(run) >= _MIN_RANGE_GPUS else ", ".join(map(_name, run))
+        for run in runs
     )
 
 
@@ -236,7 +239,7 @@ def nobody_idle(view: View | None) -> str:
     if not resting:
         return "no process holds memory idle"
     seconds, row = max(resting, key=lambda found: found[0])
-    who = f"{printable(row.user or row.name or '')[:_WHO]} {row.pid}".strip()
+    who = f"{printable(row.user or row.name or '')[:_NAME_CELLS]} {row.pid}".strip()
     return f"nobody idle for long; longest: {who}, {steady_span(seconds)}, {memory(row.number('gpu_memory_bytes'))}"
 
 
@@ -245,7 +248,7 @@ def _idle(view: View, snapshot: Snapshot) -> list[Part]:
     if not holders:
         return []
     held, row, finding = holders[0]
-    who = f"{printable(row.user or row.name or '')[:_WHO]} {row.pid}".strip()
+    who = f"{printable(row.user or row.name or '')[:_NAME_CELLS]} {row.pid}".strip()
     idle = row.idle_seconds(view.moment) or (view.moment - finding.since.timestamp() if finding.since else None)
     # Whole minutes, as in the column IDLE.
     lasts = f", {steady_span(idle if idle < 100 else idle // 60 * 60)}" if idle is not None else ""

@@ -17,10 +17,10 @@ from gpuwatch.ui.panes.answer_line import Wrong, write_wrong
 from gpuwatch.ui.panes.headline import badge
 from gpuwatch.ui.tables.fleet_columns import Placed, model_of, used_by
 
-_LATE = 3.0
+_LATE_SECONDS = 3.0
 """Seconds beyond the interval after which the list is old."""
-_LABEL = 9
-_HOT = 85.0
+_LABEL_CELLS = 9
+_HOT_CELSIUS = 85.0
 """°C from which a temperature is marked; the limits of these cards are not known here."""
 
 
@@ -46,7 +46,7 @@ def fleet_top_line(pen: Pen, summary: FleetSummary | None, source: str, now: flo
         if any(host.view.snapshot is not None and host.view.snapshot.simulated for host in summary.hosts):
             marks.append((" SIMULATED ", "badge-neutral"))
         age = now - fleet.taken_at
-        if age > interval + _LATE:
+        if age > interval + _LATE_SECONDS:
             marks.append((f"data {age:.0f} s old", "warning"))
         errors = sum(finding.severity == "error" for _, finding in summary.wrong)
         marks += [(f" {text} ", ink) for text, ink in badge(errors, len(summary.wrong) - errors)]
@@ -67,7 +67,7 @@ def fleet_top_line(pen: Pen, summary: FleetSummary | None, source: str, now: flo
 
 def free_line(pen: Pen, summary: FleetSummary | None) -> None:
     """``Free  ○ 212 of 943 GPUs   n03 8  n07 8  … and 41 more hosts``."""
-    pen.add(left(" Free", _LABEL), "strong")
+    pen.add(left(" Free", _LABEL_CELLS), "strong")
     if summary is None:
         return
     pen.add(f"○ {summary.free}", "ok" if summary.free else "dim")
@@ -77,7 +77,7 @@ def free_line(pen: Pen, summary: FleetSummary | None) -> None:
 
 def used_line(pen: Pen, summary: FleetSummary | None) -> None:
     """``In use  alice 40  bob 12 …``, in GPUs."""
-    pen.add(left(" In use", _LABEL), "strong")
+    pen.add(left(" In use", _LABEL_CELLS), "strong")
     if summary is None:
         return
     used = [gpu for host in summary.hosts if host.view.answered for gpu in host.gpus if gpu.use == "used"]
@@ -213,7 +213,7 @@ def _memory(host: HostSummary) -> str | None:
 
 
 def _temperature(pen: Pen, host: HostSummary) -> None:
-    hot = host.hottest is not None and host.hottest >= _HOT
+    hot = host.hottest is not None and host.hottest >= _HOT_CELSIUS
     text = None if host.hottest is None else f"{host.hottest:.0f}°{'▲' if hot else ' '}"
     _known(pen, text, "high" if hot else "text")
 

@@ -15,7 +15,7 @@ from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.cells import cut, width_of
-from gpuwatch.ui.drawing.layout import GRAPH_MIN, Plan, field_rows
+from gpuwatch.ui.drawing.layout import MIN_GRAPH_LINES, Plan, field_rows
 from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.drawing.lines import Span
 from gpuwatch.ui.drawing.trend import axis_of, axis_text, braille, recent
@@ -27,13 +27,13 @@ from gpuwatch.ui.tables.gpu_order import GpuChoice
 from gpuwatch.ui.tables.load_levels import bar_ink, rank
 
 _GIB = 1024**3
-_WHO = 12
+_NAME_CELLS = 12
 """Cells of a user's name in the list of memory holders."""
-_LEAST_SHOWN = 0.05 * _GIB
+_MIN_SHOWN_BYTES = 0.05 * _GIB
 """Less than this rounds to 0.0 GiB."""
-_LOST_GRAPH = 3
+_MIN_LOST_GRAPH_LINES = 3
 """Lines needed to draw the history of a lost device: a caption and dots."""
-_RULED = 5
+_MIN_RULED_ROWS = 5
 """A graph with at least this many rows has a line in the middle of its axis."""
 _RUNS = re.compile(r" +|[^ ]+")
 
@@ -70,10 +70,12 @@ def ledger(device: Device, view: View, inner: int) -> Pen:
     processes = view.snapshot.processes if view.snapshot is not None else ()
     held = [(row.number("gpu_memory_bytes"), row) for row in processes if row.device_uuid == device.uuid]
     held.sort(key=lambda pair: -1.0 if pair[0] is None else pair[0], reverse=True)
-    parts = [(amount, f"{printable(row.user or row.name or '')[:_WHO]} {row.pid}".strip()) for amount, row in held]
+    parts = [
+        (amount, f"{printable(row.user or row.name or '')[:_NAME_CELLS]} {row.pid}".strip()) for amount, row in held
+    ]
     nobody, free = device.number("memory.unexplained_bytes"), device.number("memory.free_bytes")
     after: list[tuple[float | None, str]] = []
-    if nobody is not None and nobody >= _LEAST_SHOWN:
+    if nobody is not None and nobody >= _MIN_SHOWN_BYTES:
         after.append((nobody, "unexplained"))
     after += [(free, "free on the host" if device.unified_memory else "free")] if free is not None else []
     pen = Pen(inner)
@@ -173,7 +175,7 @@ def _fields(device: Device, plan: Plan, inner: int, choice: GpuChoice) -> list[P
 
 def _graphs(device: Device, view: View, inner: int, plan: Plan, choice: GpuChoice) -> list[Pen]:
     """The graphs in bands, each with its number in its caption."""
-    lines = GRAPH_MIN + plan.graph
+    lines = MIN_GRAPH_LINES + plan.graph
     shown = choice.graphs[: plan.graphs]
     pens: list[Pen] = []
     for band in range(plan.bands):
@@ -234,7 +236,7 @@ def _notes(device: Device, field: GpuField, seen: Sequence[float], shown: Sequen
 
 def _half(rows: int) -> tuple[int, str]:
     """The row of the axis's middle and the glyph that draws it; row -1 in a small graph."""
-    if rows < _RULED:
+    if rows < _MIN_RULED_ROWS:
         return -1, ""
     return (rows // 2, "┄") if rows % 2 else (rows // 2 - 1, "▁")
 
@@ -254,12 +256,13 @@ def _lost(device: Device, view: View, inner: int, plan: Plan, text: str, ink: st
     held = sorted(view.history.holders(device.uuid), key=lambda row: -(row.number("gpu_memory_bytes") or 0.0))
     if held and height > 1:
         names = [
-            f"{units.memory(row.number('gpu_memory_bytes'))} {printable(row.user or row.name or '')[:_WHO]} {row.pid}"
+            f"{units.memory(row.number('gpu_memory_bytes'))} "
+            f"{printable(row.user or row.name or '')[:_NAME_CELLS]} {row.pid}"
             for row in held
         ]
         pens.append(Pen(inner).add("LAST HELD ", "dim").add(cut(" · ".join(names), inner - 10), "dim"))
     room = height - len(pens)
-    if room >= _LOST_GRAPH and view.history.known(device.uuid, "utilization.gpu_percent") is not None:
-        for pen in _graphs(device, view, inner, replace(plan, graph=room - GRAPH_MIN, bands=1), choice):
+    if room >= _MIN_LOST_GRAPH_LINES and view.history.known(device.uuid, "utilization.gpu_percent") is not None:
+        for pen in _graphs(device, view, inner, replace(plan, graph=room - MIN_GRAPH_LINES, bands=1), choice):
             pens.append(Pen(inner).write((part, "dim") for part, _ in pen.spans))
     return pens + [Pen(inner) for _ in range(height - len(pens))]

@@ -26,14 +26,14 @@ from gpuwatch.ui.tables.device_facts import (
 from gpuwatch.ui.tables.gpu_fields import DEFAULT_FIELDS, FIELDS, SORTED, GpuField, in_line
 from gpuwatch.ui.tables.load_levels import INKS, Thresholds, bar_ink, mark, rank
 
-_MIN_TREND = 6
-_MIN_BARS = 14
+_MIN_TREND_CELLS = 6
+_MIN_BARS_WITH_NAME_CELLS = 14
 """The name is dropped when both bars together would get fewer cells."""
-_LEAST_BARS = 8
+_MIN_BARS_CELLS = 8
 """Below this many cells, both bars become vertical ones of one cell."""
-_TREND_ROOM = 30
+_BARS_AND_TREND_CELLS = 30
 """Cells reserved for bars and trend before extra fields get any."""
-_TOTAL = 7
+_TOTAL_CELLS = 7
 _CORE = ("free", "power", "temperature")
 """Fields dropped last, in this order."""
 _DRAW = replace(FIELDS["power"], width=6, text=None)
@@ -63,16 +63,16 @@ def columns_for(width: int, devices: tuple[Device, ...], chosen: Sequence[str] =
     name = name if "name" in chosen else 0
     fields = [FIELDS[text] for text in chosen if FIELDS[text].width]
     kept = [field.id for field in fields if field.id in _CORE]
-    total = _TOTAL
+    total = _TOTAL_CELLS
     # Cursor, index, two framed bars, " 97 %", memory used with its unit, attention.
     fixed = 2 + index + 1 + 2 + 6 + 2 + 6 + 2
 
     def free() -> int:
         return width - fixed - name - total - sum(field.width for field in fields if field.id in kept)
 
-    if free() < _MIN_BARS:
+    if free() < _MIN_BARS_WITH_NAME_CELLS:
         name = 0
-    if free() < _LEAST_BARS:
+    if free() < _MIN_BARS_CELLS:
         fixed -= 2  # one cell instead of each frame
         if free() < 0:
             fields = [_DRAW if field.id == "power" else field for field in fields]
@@ -85,13 +85,13 @@ def columns_for(width: int, devices: tuple[Device, ...], chosen: Sequence[str] =
         return LineColumns(index, name, 1, 1, total, shown, 0)
     for field in fields:
         # A field that was explicitly chosen may replace the trend.
-        beside = _MIN_BARS + (_TREND_ROOM if field.chosen and "trend" in chosen else 0)
+        beside = _MIN_BARS_WITH_NAME_CELLS + (_BARS_AND_TREND_CELLS if field.chosen and "trend" in chosen else 0)
         if field.id not in _CORE and free() - field.width >= beside:
             kept.append(field.id)
     bars = max(free(), 2)
     trend = 0
-    if "trend" in chosen and bars - _MIN_BARS > _MIN_TREND:
-        trend = max(min(int((bars - _MIN_BARS) * 0.6), 60), _MIN_TREND)
+    if "trend" in chosen and bars - _MIN_BARS_WITH_NAME_CELLS > _MIN_TREND_CELLS:
+        trend = max(min(int((bars - _MIN_BARS_WITH_NAME_CELLS) * 0.6), 60), _MIN_TREND_CELLS)
         bars -= trend + 1
     shown = tuple(field for field in fields if field.id in kept)
     return LineColumns(index, name, bars - bars // 2, bars // 2, total, shown, trend)

@@ -25,10 +25,10 @@ _VERSIONS_BELOW = range(110, 152)
 """Widths at which the line of the host has the versions of the driver: the line above has no room for them."""
 _LAST_SECONDS = 300.0
 """Seconds for which the top line shows the last event."""
-_LAST_MIN = 24
+_MIN_LAST_CELLS = 24
 _USUAL = ("healthy", "throttle.power")
 """Causes of notes that nobody needs to know: a busy GPU is at its power limit."""
-_NOTABLE = 2**30
+_NOTABLE_BYTES = 2**30
 """Unexplained bytes that the verdict ignores: contexts and the driver's own use."""
 
 
@@ -105,7 +105,7 @@ def _mostly_unexplained(devices: Sequence[Device]) -> bool:
     """Whether most of the used GPU memory, and a notable amount, is owned by no listed process."""
     used = sum(device.number("memory.used_bytes") or 0.0 for device in devices)
     unexplained = sum(device.number("memory.unexplained_bytes") or 0.0 for device in devices)
-    return unexplained >= _NOTABLE and unexplained > used / 2
+    return unexplained >= _NOTABLE_BYTES and unexplained > used / 2
 
 
 def no_gpus(snapshot: Snapshot) -> tuple[str, str]:
@@ -160,11 +160,11 @@ def _facts(snapshot: Snapshot, room: int, width: int) -> list[Span]:
 _Labels = list[tuple[str, str, str]]
 _SPEED = {0.25: "1/4x", 0.5: "1/2x"}
 _LONGEST_REPLAY = " ▶ REPLAY 1/4x 99 % "
-_BADGE = 15
+_BADGE_CELLS = 15
 """Cells reserved for the verdict, so that the tab names do not fold when it changes."""
-_LEAST_NAME = 6
+_MIN_NAME_CELLS = 6
 """A name cut to fewer cells is dropped."""
-_HOST = 8
+_HOST_CELLS = 8
 """Cells for the host name, possibly cut."""
 _WITH_SOURCE = -1
 """The level at which there is room to say that the samples come from a recorder."""
@@ -241,16 +241,16 @@ def _fitting(width: int, view: View, tab: str) -> tuple[_Labels, list[Span], lis
     still = (
         sum(width_of(text) for _, text, _ in title)
         + _length(_apart(calm, 0))
-        + _BADGE
+        + _BADGE_CELLS
         + sum(width_of(text) for text, _ in in_full[1])
     )
-    usual = labels(tab, width - still - _HOST, view.unseen)
+    usual = labels(tab, width - still - _HOST_CELLS, view.unseen)
     active = [label for label in usual if label[0] == tab]
     ways = [usual, active]
     if view.status.state == "stopped":
         # Show the reason in full: nothing will move any more.
         ways.insert(1, labels(tab, 0, view.unseen))
-    spare = {_WITH_SOURCE: 3 * _HOST, 0: _HOST, 1: 1}
+    spare = {_WITH_SOURCE: 3 * _HOST_CELLS, 0: _HOST_CELLS, 1: 1}
     for names in ways:
         for level in _LEVELS:
             left = names if level >= 6 else [*title, *names]
@@ -294,13 +294,13 @@ def top_line(pen: Pen, view: View, tab: str) -> list[tuple[int, int, str]]:
             if not first:
                 break
             room = pen.left - reserve - 2
-            if room < _LEAST_NAME:
+            if room < _MIN_NAME_CELLS:
                 break
             text = cut(text, room)
         pen.add(gap, "faint").add(text, fact_ink)
         first = False
     room = pen.left - reserve - 4
-    last = _last_event(view) if room >= _LAST_MIN else None
+    last = _last_event(view) if room >= _MIN_LAST_CELLS else None
     if last is not None:
         pen.add(" · ", "faint").add(cut(f"{ago(view.now - last.at)}: {last.text}", room), "text")
     pen.to(pen.limit - reserve)

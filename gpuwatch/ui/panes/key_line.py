@@ -9,7 +9,7 @@ from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.drawing.lines import Line, Span
 from gpuwatch.ui.settings.actions import Action, for_pane
 
-KEYS_BESIDE = 17
+HELP_AND_QUIT_CELLS = 17
 """Cells that a message leaves for help and quit."""
 _FIRST = {
     **dict.fromkeys(("processes", "gpus", "answer"), ("↵", "/", "s", "#", "K", "I", "p", "r", "u")),
@@ -41,7 +41,7 @@ def key_line(
     pen = Pen(width)
     pen.add(" ")
     if message[0]:
-        pen.add(cut(message[0], pen.limit - KEYS_BESIDE), message[1]).add("  ")
+        pen.add(cut(message[0], pen.limit - HELP_AND_QUIT_CELLS), message[1]).add("  ")
     if covered:
         return pen.to(pen.limit).line(), []
     actions = [a for a in for_pane(pane, tab, replay=replay) if a.footer]

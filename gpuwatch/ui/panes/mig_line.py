@@ -13,7 +13,7 @@ from gpuwatch.ui.drawing.lines import Span
 from gpuwatch.ui.tables.columns import short_command
 from gpuwatch.ui.tables.device_facts import fraction
 
-_ROOMY = 10
+_ROOMY_BAR_CELLS = 10
 """Cells of the bar if there is room for more than the essentials."""
 
 
@@ -24,7 +24,7 @@ def part_spans(instance: MigInstance, rows: Sequence[Process], cells: int) -> li
     used, total = instance.number("memory.used_bytes"), instance.number("memory.total_bytes")
     filled, empty = bar(fraction(used, total), cells)
     line: list[Span] = [("MIG ", "dim"), (f"{instance.index:<3}", "strong")]
-    if cells >= _ROOMY:
+    if cells >= _ROOMY_BAR_CELLS:
         line.append((f"{printable(instance.id) if instance.gpu_instance is not None else UNKNOWN:<5}", "dim"))
     line.append(
         (f"{printable(instance.profile) if instance.profile else UNKNOWN:<9} ", "text" if instance.profile else "dim")
@@ -32,7 +32,7 @@ def part_spans(instance: MigInstance, rows: Sequence[Process], cells: int) -> li
     if cells:
         line += [("▕", "track"), (filled, "memory"), (empty, "text"), ("▏", "track")]
     line.append((f"{UNKNOWN if used is None else gib(used):>6}", "dim" if used is None else "strong"))
-    line += [(f" / {gib(total)} GiB" if cells >= _ROOMY else f"/{gib(total)}G", "dim"), ("  ", "text")]
+    line += [(f" / {gib(total)} GiB" if cells >= _ROOMY_BAR_CELLS else f"/{gib(total)}G", "dim"), ("  ", "text")]
     line.append((who(rows), "text") if rows else ("no processes", "faint"))
     return line
 

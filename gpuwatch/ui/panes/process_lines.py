@@ -32,10 +32,10 @@ from gpuwatch.ui.tables.columns import (
 )
 from gpuwatch.ui.tables.process_tree_rows import Branch
 
-STEP = 8
+SCROLL_CELLS = 8
 """Cells that one key press scrolls the command."""
 NOBODY = "no process uses a GPU"
-_BUSY = 1.0
+_MIN_BUSY_PERCENT = 1.0
 _DIM = frozenset({"pid", "type", "time", "sees", "host"})
 _SHARES = {"sm": "sm_percent", "mbw": "memory_percent", "cpu": "cpu_percent"}
 
@@ -177,7 +177,7 @@ def _cell(pen: Pen, process: Process, placed: Placed, style: TableStyle, branch:
     if column.id == "command" and style.shift:
         # The first step to the right shows the full path, later steps scroll.
         text = command_text(process)
-        text = "…" + text[style.shift - STEP + 1 :] if style.shift > STEP else text
+        text = "…" + text[style.shift - SCROLL_CELLS + 1 :] if style.shift > SCROLL_CELLS else text
     if branch is not None and column.id == "command":
         pen.to(placed.start).add(cut(branch.lead, placed.width), "faint")
         lead = min(width_of(branch.lead), placed.width)
@@ -194,7 +194,7 @@ def _ink(process: Process, column: Column, text: str) -> str:
     if column.id in ("gpu", "memory"):
         return "strong"
     if column.id in _SHARES:
-        busy = (process.number(_SHARES[column.id]) or 0) >= _BUSY
+        busy = (process.number(_SHARES[column.id]) or 0) >= _MIN_BUSY_PERCENT
         return ("gpu" if column.id == "sm" else "text") if busy else "dim"
     return "accent" if column.id == "framework" else "text"
 

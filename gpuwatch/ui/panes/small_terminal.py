@@ -16,9 +16,9 @@ from gpuwatch.ui.panes.headline import verdict
 from gpuwatch.ui.panes.no_gpu import no_gpu_lines
 from gpuwatch.ui.tables.device_facts import fraction, state_note
 
-_BAR = 6
+_MIN_BAR_CELLS = 6
 """Minimum cells of the bar; it is dropped first."""
-_FINDING = 2
+_FINDING_LINES = 2
 """Lines kept for a finding, if there are that many."""
 
 
@@ -30,7 +30,7 @@ def tiny_lines(view: View, width: int, height: int) -> list[Line]:
     found = _finding(view, width)
     if not view.devices:
         return _filled([*lines, *no_gpu_lines(view, width, max(room, 1))], last, height)
-    kept = min(len(found), _FINDING, max(room - 1, 0))
+    kept = min(len(found), _FINDING_LINES, max(room - 1, 0))
     count = len(view.devices)
     shown = count if count <= room - kept else max(room - kept - 1, 1)
     cells = max(len(str(device.index)) for device in view.devices)
@@ -68,7 +68,7 @@ def _gpu(device: Device, width: int, cells: int) -> Line:
     ]
     pen = Pen(width).add(f" {device.index:>{cells}} ", "strong")
     bar = width - pen.x - sum(len(text) for text, _ in parts) - 3
-    if bar >= _BAR:
+    if bar >= _MIN_BAR_CELLS:
         pen.bar(fraction(used, total), bar, "memory")
     return pen.write(parts).line()
 

@@ -19,7 +19,7 @@ from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.cells import width_of
 from gpuwatch.ui.drawing.clock import clock
 from gpuwatch.ui.drawing.layout import MIN_HEIGHT, MIN_WIDTH
-from gpuwatch.ui.panes.key_line import KEYS_BESIDE, key_line
+from gpuwatch.ui.panes.key_line import HELP_AND_QUIT_CELLS, key_line
 from gpuwatch.ui.settings.actions import REPLAY, bindings, replay_bindings
 from gpuwatch.ui.widgets.one_line_panes import KeyLine, TooSmall, TopLine
 
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from gpuwatch.ui.widgets.timeline import TimelineStrip
 
 _MESSAGE_SECONDS = 8.0
-_REPORTED = 1800.0
+_REPORTED_SECONDS = 1800.0
 """Seconds of a recording that a report is on."""
 _OF_REPLAY = frozenset(action.id.partition("(")[0] for action in REPLAY)
 _OF_PAST = frozenset({"go_to_time", "go_to_event", "go_to_trouble"})
-_LEAST_LIVE = 24
+_MIN_TIMELINE_LINES = 24
 """Lines of a terminal from which a timeline is shown that nobody asked for."""
 _COMMAND_SECONDS = 30.0
 """Seconds that a command line stays in the footer: long enough to copy it by hand."""
@@ -137,7 +137,7 @@ class TabScreen(Screen[None]):
         if self.timeline is not None:
             if not paused:  # perhaps ended on another tab
                 self._leave_timeline()
-            shown = paused or (position is not None and self.app.size.height >= _LEAST_LIVE)
+            shown = paused or (position is not None and self.app.size.height >= _MIN_TIMELINE_LINES)
             self.timeline.display = shown and not self.has_class("-too-small")
             self.timeline.can_focus = paused
             if shown:
@@ -264,7 +264,7 @@ class TabScreen(Screen[None]):
         command = shlex.join(["gpuwatch", *arguments])
         self.app.copy_to_clipboard(command)
         shown = f"copied: {printable(command)}"
-        if width_of(shown) <= self.app.size.width - KEYS_BESIDE - 1:
+        if width_of(shown) <= self.app.size.width - HELP_AND_QUIT_CELLS - 1:
             self.show_message(shown, "accent", _COMMAND_SECONDS)
         else:
             self.open_sheet("Copied", [[(printable(command), "text")]])
@@ -281,7 +281,7 @@ class TabScreen(Screen[None]):
         past = self.gpuwatch.session.view().past
         if past is not None and past.played is not None:
             end = past.moment
-            begin = max(end - _REPORTED, past.begin)
+            begin = max(end - _REPORTED_SECONDS, past.begin)
             span = [f"--{name}=@{at:.3f}" for name, at in (("since", begin), ("until", end))]
             self._write_report(f"{clock(begin, end)} to {clock(end, end)}", [str(past.played.path), *span])
 

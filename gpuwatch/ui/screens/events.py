@@ -10,7 +10,7 @@ from textual.containers import Horizontal
 
 from gpuwatch.core.formatting.durations import ago
 from gpuwatch.core.model.findings import CAUSES
-from gpuwatch.machine.history.last_hour import EVENTS
+from gpuwatch.machine.history.last_hour import MAX_EVENTS
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.session.view import View
 from gpuwatch.ui.details.gpu_sections import MARKS
@@ -25,7 +25,7 @@ from gpuwatch.ui.tables.filter_language import WordFilter
 from gpuwatch.ui.widgets.painted_pane import Line
 from gpuwatch.ui.widgets.scroll_list import NO_MATCH, WAITING, ItemList, LazyLines, Text
 
-_WIDE = 160
+_WIDE_COLUMNS = 160
 """Columns of a terminal from which the event under the cursor stands beside the list."""
 
 
@@ -56,7 +56,7 @@ class EventList(ItemList[MachineEvent]):
         self.note = f" {len(self.items)} " if self.items else ""
         if len(self.items) < self.total:
             self.note = f" {len(self.items)} of {self.total} "
-        elif self.total >= EVENTS:
+        elif self.total >= MAX_EVENTS:
             self.note = f" the last {len(self.items)} "
         lines = LazyLines(len(self.items), lambda place: self._line(self.items[place], view, fresh=place < self._new))
         self.set_lines(lines or _nothing(view, self.inner, filtered=self._wanted is not None), stale=view.stale)
@@ -117,7 +117,7 @@ class EventsScreen(FilterableScreen):
 
     def on_screen_resume(self) -> None:
         """Highlights events since the last visit."""
-        self._new = min(self.gpuwatch.session.unseen_events, EVENTS)
+        self._new = min(self.gpuwatch.session.unseen_events, MAX_EVENTS)
         self._count = self.gpuwatch.session.event_count
         self._since = self.gpuwatch.session.view().since.counted
         self.gpuwatch.session.see_events()
@@ -127,8 +127,8 @@ class EventsScreen(FilterableScreen):
         """Draws the list and marks all events as seen."""
         self.event_list.framed = self.about.framed = self.framed
         width = self.app.size.width
-        self.about.display = width >= _WIDE
-        self.about.styles.width = width * 2 // 5 if width >= _WIDE else 0
+        self.about.display = width >= _WIDE_COLUMNS
+        self.about.styles.width = width * 2 // 5 if width >= _WIDE_COLUMNS else 0
         if view.since.counted != self._since:
             self._since, self._new, self._count = view.since.counted, 0, self.gpuwatch.session.event_count
         count = self.gpuwatch.session.event_count if view.paused_since is None else self._count

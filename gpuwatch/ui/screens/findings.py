@@ -23,11 +23,11 @@ from gpuwatch.ui.tables.filter_language import WordFilter
 from gpuwatch.ui.widgets.painted_pane import Line
 from gpuwatch.ui.widgets.scroll_list import NO_MATCH, WAITING, ItemList, Text
 
-_WIDE = 160
+_WIDE_COLUMNS = 160
 """Columns of a terminal from which the page of the cause stands beside the list; else it follows the evidence."""
-_FRAMED = 20
+_FRAMED_ROWS = 20
 """Rows of a terminal from which list and evidence have frames, and the page of the cause has room."""
-_TITLE_LEAST = 30
+_MIN_TITLE_CELLS = 30
 """Minimum cells of a title beside the text at its right."""
 
 
@@ -124,7 +124,7 @@ def _tail(finding: Finding, title: str, room: int) -> str:
     for tail in padded:
         if width_of(title) + len(tail) <= room:
             return tail
-    return padded[-1] if padded and room > len(padded[-1]) + _TITLE_LEAST else ""
+    return padded[-1] if padded and room > len(padded[-1]) + _MIN_TITLE_CELLS else ""
 
 
 def _key(entry: Entry) -> tuple[object, ...]:
@@ -168,9 +168,9 @@ class FindingsScreen(FilterableScreen):
     def draw(self, view: View) -> None:
         """Draws the list, at most half the screen, and the evidence."""
         width, height = self.app.size
-        self.page.display = width >= _WIDE
-        self.page.styles.width = width - self._left if width >= _WIDE else 0
-        framed = height >= _FRAMED
+        self.page.display = width >= _WIDE_COLUMNS
+        self.page.styles.width = width - self._left if width >= _WIDE_COLUMNS else 0
+        framed = height >= _FRAMED_ROWS
         self.finding_list.framed = self.evidence.framed = framed
         self.evidence.headed = not framed
         self.finding_list.headed = not framed and self.filter is not None
@@ -197,7 +197,7 @@ class FindingsScreen(FilterableScreen):
         folded = [part for line in lines for part in wrapped(line, room)]
         if self.page.display:
             self._draw_page(entry)
-        elif self.app.size.height >= _FRAMED and isinstance(entry, Finding):
+        elif self.app.size.height >= _FRAMED_ROWS and isinstance(entry, Finding):
             folded += self._page_below(entry, room)
         self.evidence.set_text(folded, stale=view.stale)
 
@@ -216,7 +216,7 @@ class FindingsScreen(FilterableScreen):
     def _left(self) -> int:
         """Cells of the list and the evidence."""
         width = self.app.size.width
-        return width if width < _WIDE else (width + 1) // 2
+        return width if width < _WIDE_COLUMNS else (width + 1) // 2
 
     def _draw_page(self, entry: Entry | None) -> None:
         """The page of a cause; for a healthy machine, what was checked."""

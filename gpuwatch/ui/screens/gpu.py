@@ -35,17 +35,17 @@ if TYPE_CHECKING:
     from gpuwatch.session.probe_runs import ProbeRuns
 
 
-_TWO = 120
+_TWO_PANES_COLUMNS = 120
 """A screen at least this wide has two panes side by side at the bottom."""
-_SHORT = 20
+_SHORT_LINES = 20
 """Below this height the readings get what lines there are."""
-_RUNS_AFTER = 0.5
+_READ_RUNS_SECONDS = 0.5
 """Seconds after the tab is first opened until probe runs are read."""
-_RUNS = 4
-_EVENTS = 5
+_MAX_RUNS = 4
+_MAX_EVENTS = 5
 """Events shown if the device has probe runs; the Events tab has all."""
 _PROBES = f"{number_of('probes')} Probes"
-_LEAST_NAME = 6
+_MIN_NAME_CELLS = 6
 """Cells for the name of a GPU; with fewer, behind the numbers of many, it is left out."""
 
 
@@ -86,7 +86,7 @@ class Identity(Painted):
             pen.add(text, "title" if here else "dim")
         self._places = places
         pen.add(" ▸", "key" if len(view.devices) > 1 else "faint")
-        if pen.left > _LEAST_NAME:
+        if pen.left > _MIN_NAME_CELLS:
             pen.add("  ").add(printable(device.name), "strong")
         if device.simulated and "simulated" not in device.name.lower():
             pen.add(" simulated", "warning")
@@ -153,7 +153,7 @@ class GpuScreen(FilterableScreen, ProcessRowsScreen):
         if self.gpuwatch.has_probe_runs:
             self._look_for_runs()
         else:
-            self.set_timer(_RUNS_AFTER, self._look_for_runs)
+            self.set_timer(_READ_RUNS_SECONDS, self._look_for_runs)
 
     def _look_for_runs(self) -> None:
         self._probe_runs = self.gpuwatch.probe_runs
@@ -188,9 +188,9 @@ class GpuScreen(FilterableScreen, ProcessRowsScreen):
         runs = [run for run in runs if run.started_at.timestamp() <= view.now]
         self.about.headed = not framed and height >= 30  # else its lines are needed
         timeline = self.timeline is not None and self.timeline.display and not framed  # of its line, not the graphs'
-        self.below.styles.height = max(height // 4 - timeline, 5 if height >= _SHORT else 3)
-        self.device_events.display = width >= _TWO
-        self.processes.styles.height = min(max(height // 6, 4 if height >= _SHORT else 3), 12)
+        self.below.styles.height = max(height // 4 - timeline, 5 if height >= _SHORT_LINES else 3)
+        self.device_events.display = width >= _TWO_PANES_COLUMNS
+        self.processes.styles.height = min(max(height // 6, 4 if height >= _SHORT_LINES else 3), 12)
         self.readings.styles.width = max(width * 2 // 5, 38)
         self.identity.show(device, view)
         self.readings.title = self.filter_title("Readings")
@@ -200,7 +200,7 @@ class GpuScreen(FilterableScreen, ProcessRowsScreen):
         self.processes.only_device = device.uuid
         self.processes.show(view, framed=framed)
         about, happened = self._about(device, view), self._events_and_runs(device, runs, view)
-        self.about.show_sections(about if width >= _TWO else about + happened, stale=view.stale)
+        self.about.show_sections(about if width >= _TWO_PANES_COLUMNS else about + happened, stale=view.stale)
         self.device_events.show_sections(happened, stale=view.stale)
 
     def _energy(self, device: Device, view: View) -> tuple[Row, ...]:
@@ -243,14 +243,18 @@ class GpuScreen(FilterableScreen, ProcessRowsScreen):
         return sections
 
     def _events_and_runs(self, device: Device, runs: list[Run], view: View) -> list[tuple[str, Lines]]:
-        pane = self.device_events if self.app.size.width >= _TWO else self.about
-        granted = granted_lines(device, runs, view.now, max(pane.inner - 2, 40))[:_RUNS]
+        pane = self.device_events if self.app.size.width >= _TWO_PANES_COLUMNS else self.about
+        granted = granted_lines(device, runs, view.now, max(pane.inner - 2, 40))[:_MAX_RUNS]
         maps: Lines = [list(line.spans) for line in granted]
         none: Lines = [[("no probe runs on this GPU yet: ", "dim"), (_PROBES, "key")]]
         if self._probe_runs is None:
             none = [[("◌ reading probe runs", "dim")]]
         happened = gpu_facts.event_lines(
-            device, view.events, view.now, most=_EVENTS if granted else 40, since=_since(view.since.events, view.now)
+            device,
+            view.events,
+            view.now,
+            most=_MAX_EVENTS if granted else 40,
+            since=_since(view.since.events, view.now),
         )
         return [("Events", happened), ("Latest probe runs", maps or none)]
 

@@ -8,7 +8,7 @@ from functools import partial
 from gpuwatch.ui.details.key_help import groups, help_lines
 from gpuwatch.ui.screens.sheet import LinesModal, Sheet
 
-_WIDEST = 150
+_MAX_WIDTH_COLUMNS = 150
 """Beyond this, a key and its meaning are too far apart."""
 
 
@@ -20,6 +20,6 @@ class HelpSheet(LinesModal[None]):
         found = groups(tab, name, replay=replay)
         sheet = Sheet(help_lines(found, 0), fold=partial(help_lines, found))
         sheet.styles.width = "100%"
-        sheet.styles.max_width = _WIDEST
+        sheet.styles.max_width = _MAX_WIDTH_COLUMNS
         sheet.styles.max_height = "100%"
         super().__init__("Keys", [], sheet=sheet)

@@ -16,9 +16,9 @@ from gpuwatch.ui.drawing.wrapping import Lines, wrapped
 from gpuwatch.ui.screens.choice_sheet import ChoiceModal
 from gpuwatch.ui.tables.columns import short_command
 
-_MOST = 6
+_MAX_PROGRAMS = 6
 """Maximum programs listed; more are counted."""
-_NAMED = 4
+_MAX_CONFIGURATIONS = 4
 """Maximum configurations named; more are counted."""
 _CANCEL, _RUN = 0, 1
 
@@ -78,14 +78,14 @@ def _facts(ahead: Preflight, seconds: float, room: int) -> Lines:
         chooses = "select their GPUs themselves" if len(ahead.by_number) > 1 else "selects its GPUs itself"
         notes.append(f"{_listed(ahead.by_number)} {chooses}")
     lines.append([])
-    for process in ahead.tenants[:_MOST]:
+    for process in ahead.tenants[:_MAX_PROGRAMS]:
         user = left(printable(process.user) if process.user else UNKNOWN, 9)
         held_here = right(memory(process.number("gpu_memory_bytes")), 10)
         begin = f"  {right(str(process.pid), 9)}  "
         rest = f"{user} GPU {process.device_index} {held_here}  {short_command(process)}"
         lines.append([(begin, "strong"), (cut(rest, room - len(begin)), "text")])
-    if len(ahead.tenants) > _MOST:
-        lines.append([(f"  and {len(ahead.tenants) - _MOST} more", "dim")])
+    if len(ahead.tenants) > _MAX_PROGRAMS:
+        lines.append([(f"  and {len(ahead.tenants) - _MAX_PROGRAMS} more", "dim")])
     return lines + [[(" · ", "dim"), (note, "dim")] for note in notes]
 
 
@@ -119,5 +119,5 @@ def _taken(ahead: Preflight) -> str:
 
 def _listed(names: tuple[str, ...]) -> str:
     """The first ones by name, the rest as a number."""
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(printable(name) for name in names[:_NAMED]) + more
+    more = f" and {len(names) - _MAX_CONFIGURATIONS} more" if len(names) > _MAX_CONFIGURATIONS else ""
+    return ", ".join(printable(name) for name in names[:_MAX_CONFIGURATIONS]) + more

@@ -14,7 +14,7 @@ from textual.widgets import Input
 
 from gpuwatch.core.formatting.safe_text import printable, whole_number
 from gpuwatch.core.model.snapshot import Device
-from gpuwatch.experiment.probing.probe_scripts import SECONDS
+from gpuwatch.experiment.probing.probe_scripts import MEASURED_SECONDS
 from gpuwatch.session.probe_batch import WORKLOADS
 from gpuwatch.session.probe_runs import Parameters
 from gpuwatch.ui.screens.sheet import Modal
@@ -23,7 +23,7 @@ from gpuwatch.ui.widgets.painted_pane import Line, Painted
 
 _FIELDS = (
     ("workload", "Workload", "the configuration's own; " + " ".join(WORKLOADS)),
-    ("seconds", "Seconds", f"{SECONDS:g}"),
+    ("seconds", "Seconds", f"{MEASURED_SECONDS:g}"),
     ("memory_limit", "Memory limit", "MB, for configurations with a limit; 1024"),
     ("fraction", "Fraction", "0 to 1, for configurations with a fraction; 0.4"),
     ("visible", "Visible list", "CUDA_VISIBLE_DEVICES, where a configuration sets it"),
@@ -38,7 +38,7 @@ def parsed(typed: dict[str, str], devices: Sequence[Device]) -> Parameters:
     text = {name: value.strip() for name, value in typed.items()}
     if text["workload"] not in ("", *WORKLOADS):
         raise InvalidValue(f"workload must be one of {', '.join(WORKLOADS)}")
-    seconds = _number(text["seconds"] or str(SECONDS), "seconds", 0.01, 3600)
+    seconds = _number(text["seconds"] or str(MEASURED_SECONDS), "seconds", 0.01, 3600)
     limit = text["memory_limit"]
     fraction = text["fraction"]
     virtual = text["virtual"]

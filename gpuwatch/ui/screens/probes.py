@@ -31,10 +31,10 @@ from gpuwatch.ui.widgets.painted_pane import Line, Painted, Span
 from gpuwatch.ui.widgets.probe_table import ProbeTable
 from gpuwatch.ui.widgets.running_probe import ProbeDetails
 
-_BAR = 12
-_TALL = 30
+_BAR_CELLS = 12
+_TALL_LINES = 30
 """Lines of a terminal from which there are bars, and a conclusion of several lines."""
-_MOST_WORDS = 3
+_MAX_CONCLUSION_LINES = 3
 """Maximum lines of the conclusion."""
 _MARKS = {
     SCATTERED: "its step times vary by more than 10 %: this speed is unreliable",
@@ -128,14 +128,14 @@ class ProbesScreen(FilterableScreen):
     def _head(self, pen: Pen, view: View) -> None:
         """The subject of the next runs, and the progress of the current ones."""
         live, progress = self.probe_runs.live, _progress(self.probe_runs)
-        reserve = sum(width_of(text) for text, _ in progress) + (_BAR + 3 if live is not None else 0)
+        reserve = sum(width_of(text) for text, _ in progress) + (_BAR_CELLS + 3 if live is not None else 0)
         for number, text in enumerate(_subject(self.probe_runs, view)):
             if pen.left - reserve < width_of(text) + 5:
                 break
             pen.add(" · " if number else " ", "faint").add(text, "strong" if not number else "dim")
         pen.to(pen.limit - reserve).write(progress)
         if live is not None:
-            pen.bar(live.done / max(len(live.configs), 1), _BAR, "accent")
+            pen.bar(live.done / max(len(live.configs), 1), _BAR_CELLS, "accent")
 
     def _draw_conclusion(self) -> None:
         document = self.document()
@@ -145,7 +145,7 @@ class ProbesScreen(FilterableScreen):
             bad = sum(map(failed, document.runs))
             glyph, ink = ("●", "ok") if not bad else ("✖", "error") if bad == len(document.runs) else ("▲", "warning")
             words = wrapped([(f" {glyph} ", ink), (printable(conclusion(document)), "strong")], width - 1)
-            most = _MOST_WORDS if height >= _TALL else 1
+            most = _MAX_CONCLUSION_LINES if height >= _TALL_LINES else 1
             lines = words[:most]
             if len(words) > most:
                 *before, (text, its_ink) = lines[-1]
@@ -161,7 +161,7 @@ class ProbesScreen(FilterableScreen):
         row = self.table.chosen
         run = row.run if isinstance(row, (Config, Earlier)) else None
         chosen = next((number for number, item in enumerate(document.runs) if item is run), None)
-        lines = bar_lines(document, width, height // 5, chosen) if height >= _TALL else []
+        lines = bar_lines(document, width, height // 5, chosen) if height >= _TALL_LINES else []
         self.bars.display = bool(lines)
         self.bars.styles.height = max(len(lines), 1)
         self.bars.paint(lines)

@@ -28,7 +28,7 @@ from gpuwatch.ui.widgets.graphs import Graphs, process_graphs
 from gpuwatch.ui.widgets.painted_pane import Line, Painted, Span
 from gpuwatch.ui.widgets.scroll_list import WAITING, Sections
 
-_AGAIN = 10.0
+_REREAD_SECONDS = 10.0
 """Seconds after which details are read again."""
 
 
@@ -184,7 +184,7 @@ class ProcessScreen(FilterableScreen):
 
     def _ask(self, who: Identity) -> None:
         """Starts a thread to read the details: a hung driver can block reading of a process."""
-        fresh = self._details_of == who and time.monotonic() - self._read_at < _AGAIN
+        fresh = self._details_of == who and time.monotonic() - self._read_at < _REREAD_SECONDS
         if fresh or self._asked is not None:
             return
         self._asked = time.monotonic()

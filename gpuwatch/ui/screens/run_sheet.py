@@ -15,7 +15,7 @@ from gpuwatch.ui.widgets.painted_pane import Span
 from gpuwatch.ui.widgets.probe_table import STATE_INKS
 
 _FIRST = ("Device map", "Settings", "Fallbacks", "Out of memory", "Errors")
-_LOG = 60
+_MAX_LOG_LINES = 60
 
 
 def run_lines(run: Run, width: int) -> Lines:
@@ -66,7 +66,7 @@ def _table(table: Table, width: int) -> Lines:
 def _log(content: Content) -> Lines:
     if not content.log_tail:
         return []
-    tail = content.log_tail[-_LOG:]
+    tail = content.log_tail[-_MAX_LOG_LINES:]
     head: list[Span] = [("End of the log", "title"), (f"  last {len(tail)} lines", "dim")]
     return [[], head, *[[("  ", "dim"), (line, "dim")] for line in tail]]
 

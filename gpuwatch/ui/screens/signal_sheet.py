@@ -21,7 +21,7 @@ CHOICES = (
     (signal.SIGKILL, "KILL", "the kernel kills it at once; nothing is saved"),
 )
 _PRESELECTED = 1
-_MOST = 8
+_MAX_PROCESSES = 8
 """Maximum processes listed; more are counted."""
 
 
@@ -68,13 +68,13 @@ def _who(people: Sequence[Process], room: int) -> Lines:
         )
         return [[(f" {name:<9}", "dim"), (cut(text, room - 10), ink)] for name, text, ink in facts]
     lines: Lines = []
-    for process in people[:_MOST]:
+    for process in people[:_MAX_PROCESSES]:
         user = left(printable(process.user) if process.user else UNKNOWN, 9)
         begin = f" {right(str(process.pid), 7)}  "
         rest = f"{_since(process)}  {short_command(process)}"
         lines.append([(begin, "strong"), (user, "text"), ("  ", "text"), (cut(rest, room - len(begin) - 11), "dim")])
-    if len(people) > _MOST:
-        lines.append([(f" and {len(people) - _MOST} more", "dim")])
+    if len(people) > _MAX_PROCESSES:
+        lines.append([(f" and {len(people) - _MAX_PROCESSES} more", "dim")])
     return lines
 
 

@@ -15,7 +15,7 @@ from gpuwatch.ui.tables import fleet_columns
 from gpuwatch.ui.tables.columns import Column
 from gpuwatch.ui.widgets.preferences_app import key_name
 
-_BESIDE = 3 + 11 + 4
+_OTHER_CELLS = 3 + 11 + 4
 """Cells of mark, title, frame and padding."""
 
 
@@ -44,7 +44,7 @@ class SortMenu(LinesModal[None]):
         ]
         cursor = self._ids.index(current) if current in self._ids else 0
         super().__init__("Sort by", lines, cursor=cursor)
-        self.sheet.styles.width = max(width_of(column.help) for column in columns) + _BESIDE
+        self.sheet.styles.width = max(width_of(column.help) for column in columns) + _OTHER_CELLS
         self.sheet.styles.max_width = "100%"
 
     def on_mount(self) -> None:

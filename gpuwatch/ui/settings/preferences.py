@@ -21,7 +21,7 @@ from gpuwatch.ui.tables.gpu_order import ORDERS, GpuOrder
 from gpuwatch.ui.tables.load_levels import DEFAULT_THRESHOLDS, Thresholds
 from gpuwatch.ui.tables.process_filter import FilterError, parse
 
-MIN_INTERVAL, MAX_INTERVAL = 0.25, 60.0
+MIN_INTERVAL_SECONDS, MAX_INTERVAL_SECONDS = 0.25, 60.0
 """Allowed seconds between samples."""
 
 
@@ -121,8 +121,14 @@ def _text(value: object) -> str:
 
 
 def _interval(value: object) -> object:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not MIN_INTERVAL <= value <= MAX_INTERVAL:
-        raise InvalidValue(f"is {_quoted(value)}, not a number from {MIN_INTERVAL:g} to {MAX_INTERVAL:g}")
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, (int, float))
+        or not MIN_INTERVAL_SECONDS <= value <= MAX_INTERVAL_SECONDS
+    ):
+        raise InvalidValue(
+            f"is {_quoted(value)}, not a number from {MIN_INTERVAL_SECONDS:g} to {MAX_INTERVAL_SECONDS:g}"
+        )
     return float(value)
 
 
@@ -197,7 +203,7 @@ SETTINGS: tuple[Setting, ...] = (
         known=lambda: dict.fromkeys(known_themes(), "")),
     Setting("", "ascii", "ascii", _flag, help="draw with ASCII only; unset: as the terminal can", example=True),
     Setting("", "interval", "interval", _interval,
-        help=f"seconds between samples, {MIN_INTERVAL:g} to {MAX_INTERVAL:g}"),
+        help=f"seconds between samples, {MIN_INTERVAL_SECONDS:g} to {MAX_INTERVAL_SECONDS:g}"),
     Setting("", "read-only", "read_only", _flag, help="true: send no signals"),
     Setting("", "gpm", "gpm", _flag, help="SM, tensor core and DRAM activity; uses hardware counters"),
     Setting("", "own-collector", "own_collector", _flag, help="true: take no samples from gpuwatch record"),

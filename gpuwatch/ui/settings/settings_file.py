@@ -26,8 +26,8 @@ from gpuwatch.ui.settings.preferences import SETTINGS, InvalidValue, Preferences
 
 ENVIRONMENT = "GPUWATCH_CONFIG_FILE"
 """Variable that names the settings file, unless ``--config-file`` does."""
-_MOST_PROBLEMS = 20
-_WRITABLE = 0o222
+_MAX_PROBLEMS = 20
+_WRITABLE_MODE_BITS = 0o222
 """Mode bits: writable by anybody."""
 _TABLES = tuple(dict.fromkeys(setting.table for setting in SETTINGS if setting.table))
 
@@ -156,7 +156,7 @@ def understood(text: str) -> tuple[Preferences, tuple[str, ...], tuple[str, ...]
             if wrong.used is not None:
                 found[setting.field] = wrong.used
     values: dict[str, Any] = found
-    return Preferences(**values), tuple(problems[:_MOST_PROBLEMS]), tuple(_unknown(document))[:_MOST_PROBLEMS]
+    return Preferences(**values), tuple(problems[:_MAX_PROBLEMS]), tuple(_unknown(document))[:_MAX_PROBLEMS]
 
 
 def _syntax(message: str) -> str:
@@ -171,7 +171,7 @@ def _syntax(message: str) -> str:
 
 
 _HEADER = re.compile(r"^\s*\[\[?[\w.\-\"' ]+\]\]?\s*(#.*)?$")
-_MOST_LINES = 50
+_MAX_LINES = 50
 """Maximum lines of one statement in a broken file."""
 _STATEMENT = re.compile(r"^\s*[\w\"'][\w.\-\"' ]*=")
 
@@ -184,7 +184,7 @@ def _readable(text: str, loads: Callable[[str], dict[str, Any]]) -> Iterator[dic
         begins = bool(_HEADER.match(line) or _STATEMENT.match(line) or line == "[]")
         if begins:
             # The longest prefix that parses; the rest is dropped.
-            for end in range(min(len(pending), _MOST_LINES), 0, -1):
+            for end in range(min(len(pending), _MAX_LINES), 0, -1):
                 with suppress(ValueError, RecursionError):
                     yield loads("\n".join([header, *pending[:end]]))
                     break
@@ -252,7 +252,7 @@ def save(preferences: Preferences, path: Path) -> Saved:
         raise Broken(f"not saved: {before.notice}", hint="fix it, or save to another file")
     try:
         # Check the mode, not the access rights: root may write to read-only files.
-        if target.exists() and not target.stat().st_mode & _WRITABLE:
+        if target.exists() and not target.stat().st_mode & _WRITABLE_MODE_BITS:
             raise GpuwatchError(
                 f"not saved: {printable(path.name)} is read-only", hint=f"chmod u+w {printable(path.name)} unlocks it"
             )

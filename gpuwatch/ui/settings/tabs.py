@@ -48,9 +48,9 @@ TABS = (
 FLEET = Tab("fleet", "Hosts", "All hosts: free GPUs, users, problems", ("fleet", "hosts"))
 """The list of hosts, over the tabs of one of them."""
 
-_NEWS = 3
+_COUNTER_CELLS = 3
 """Cells of a counter after a name."""
-_HOST = 8
+_HOST_CELLS = 8
 """Cells kept for the host name, which the numbers may take: they are keys."""
 
 
@@ -70,10 +70,10 @@ def labels(active: str, room: int, unseen: int = 0) -> list[tuple[str, str, str]
 
     ``unseen``: number of new events.
     """
-    for style, beside in (("numbers", -_HOST), ("names", 0), ("folded", 0)):
+    for style, beside in (("numbers", -_HOST_CELLS), ("names", 0), ("folded", 0)):
         shown = [_label(number, tab, tab.id == active, style, unseen) for number, tab in enumerate(TABS, 1)]
         # Room for a counter is reserved, so that names do not jump when something happens.
-        coming = 0 if unseen else _NEWS
+        coming = 0 if unseen else _COUNTER_CELLS
         if sum(len(text) for _, text, _ in shown) + coming + beside <= room or style == "folded":
             return shown
     raise AssertionError("unreachable")

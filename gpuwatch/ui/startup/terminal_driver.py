@@ -26,7 +26,7 @@ _MODES = (1000, 1003, 1015, 1006, 1016, 1004, 2004, 2048)
 """Modes of the terminal that Textual switches on: mouse, focus, pasted text, changes of size."""
 _RESTORE = r"\033[<u" + "".join(rf"\033[?{mode}l" for mode in _MODES) + r"\033[?7h\033[?1049l\033[?25h"
 _SHELL = f"trap '' INT QUIT TERM TSTP TTOU; read -r left || printf '{_RESTORE}'"
-_TIMEOUT = 5.0
+_TIMEOUT_SECONDS = 5.0
 
 
 class ScreenGuard:
@@ -44,7 +44,7 @@ class ScreenGuard:
         """The screen is restored."""
         if self._shell is not None:
             with suppress(OSError, subprocess.TimeoutExpired):
-                self._shell.communicate(b"\n", timeout=_TIMEOUT)
+                self._shell.communicate(b"\n", timeout=_TIMEOUT_SECONDS)
 
 
 try:
@@ -53,7 +53,7 @@ try:
 except ImportError:
     XTermParser = None  # type: ignore[assignment,misc]
 
-_LOOK_AGAIN = 50
+_POLL_MILLISECONDS = 50
 """Milliseconds between two looks at the parser, while an Esc may begin a sequence."""
 _ALTERNATE_SCREEN = "\x1b[?1049h"
 
@@ -229,7 +229,7 @@ class TerminalDriver(LinuxDriver):
         looks = 0
         try:
             while not self.exit_event.is_set():
-                ready = waiting.poll(_LOOK_AGAIN if looks else None)
+                ready = waiting.poll(_POLL_MILLISECONDS if looks else None)
                 looks = max(looks - 1, 0)
                 if any(descriptor == self.fileno for descriptor, _ in ready):
                     try:
@@ -242,7 +242,7 @@ class TerminalDriver(LinuxDriver):
                     text = decode(read)
                     for event in parser.feed(text) if text else ():
                         self.process_message(event)
-                    looks = 2 + int(ESCAPE_DELAY * 1000 / _LOOK_AGAIN)
+                    looks = 2 + int(ESCAPE_DELAY * 1000 / _POLL_MILLISECONDS)
                 for event in parser.tick():
                     self.process_message(event)
         finally:

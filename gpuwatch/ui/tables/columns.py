@@ -20,7 +20,7 @@ from gpuwatch.ui.tables.device_facts import PERMANENT, missing_text
 Key = tuple[str | None, int, float | None]
 Sortable = float | str | None
 
-NOTABLE_UNEXPLAINED = 100 * 2**20
+NOTABLE_UNEXPLAINED_BYTES = 100 * 2**20
 """Bytes below which unexplained memory is ignored: rounding, contexts and the driver's own use."""
 
 
@@ -261,7 +261,7 @@ _GPU_ONLY = frozenset({"gpu", "type", "mig", "sees", "visible", "memory", "sm", 
 _FOLDING = ("type", "mbw", "host", "idle", "framework", "sees", "container", "time")
 """Columns dropped when there is no room, in this order; those not shown by default are dropped next."""
 _SHED_EARLY = frozenset(_FOLDING[:3])
-_TAKEN_BY_MARK = 2
+_MARK_CELLS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,7 +293,7 @@ def place(width: int, chosen: tuple[str, ...] = DEFAULT_COLUMNS, *, gpus: bool =
 
     def need(at_least: int) -> int:
         others = sum((c.wide if wide else c.narrow) + 1 for c in columns if c.id != "command")
-        return _TAKEN_BY_MARK + others + (at_least if named else -1)
+        return _MARK_CELLS + others + (at_least if named else -1)
 
     # The command shrinks in favour of most columns, but not of the rarely used ones.
     while order and need(20 if wide else 16 if width >= 90 and order[0] in _SHED_EARLY else 10) > width:
@@ -302,7 +302,7 @@ def place(width: int, chosen: tuple[str, ...] = DEFAULT_COLUMNS, *, gpus: bool =
     size = {c.id: c.wide if wide else c.narrow for c in columns}
     size["command"] = max(width - need(0), 1)
     placed: list[Placed] = []
-    x = _TAKEN_BY_MARK
+    x = _MARK_CELLS
     for column in columns:
         if column.id == "command" and wide and placed and placed[-1].at_right:
             # A gap after a right-aligned column.
@@ -341,7 +341,7 @@ def unexplained_of(snapshot: Snapshot, device: str | None = None) -> Unexplained
         for item in snapshot.devices
         if device in (None, item.uuid)
         and (amount := item.number("memory.unexplained_bytes")) is not None
-        and amount >= NOTABLE_UNEXPLAINED
+        and amount >= NOTABLE_UNEXPLAINED_BYTES
     )
     if not parts:
         return None

@@ -16,7 +16,7 @@ from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.cells import cut, width_of
 
 HOT_CELSIUS = 85
-_LEAST_RATE = 0.05e9
+_MIN_BYTES_PER_SECOND = 0.05e9
 """Bytes per second below which one decimal of GB/s shows 0.0."""
 
 _BRAND = re.compile(r"^(NVIDIA|Tesla|Quadro|GeForce|Graphics Device)\s+", re.IGNORECASE)
@@ -77,7 +77,7 @@ def whole_number(value: float | None, width: int) -> str:
 
 def gigabytes(value: float | None, width: int) -> str:
     """A rate in GB/s with one decimal, right-aligned in ``width`` cells; ``<0.1`` for little but not none."""
-    shown = UNKNOWN if value is None else "<0.1" if 0 < value < _LEAST_RATE else f"{value / 1e9:.1f}"
+    shown = UNKNOWN if value is None else "<0.1" if 0 < value < _MIN_BYTES_PER_SECOND else f"{value / 1e9:.1f}"
     return f"{shown:>{width}}"
 
 

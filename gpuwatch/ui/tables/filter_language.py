@@ -30,11 +30,11 @@ _SIZE_SUFFIX = re.compile(r"^([bkmgt]?)(?:i?b)?$", re.IGNORECASE)
 _SPAN = re.compile(r"^(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?$", re.IGNORECASE)
 _CLOCK = re.compile(r"^(?:(\d+)d\s*(\d+):(\d\d)|(\d+):(\d\d):(\d\d))$", re.IGNORECASE)
 """A duration as the column shows it: ``1:30:00``, ``3d 04:05``."""
-_MOST = 1e18
+_MAX_NUMBER = 1e18
 """Larger numbers are clamped to this: no float holds a number of hundreds of digits."""
-_DIGITS = 18
+_MAX_DIGITS = 18
 """Maximum digits of an integer: more than any pid or GPU has, and within Python's limit."""
-_QUOTED = 40
+_MAX_QUOTED_CHARS = 40
 """Characters of a word that an error shows."""
 
 
@@ -107,7 +107,7 @@ def _words(text: str) -> Iterator[_Word]:
 
 
 def _brief(text: str) -> str:
-    return printable(shorten(text, _QUOTED))
+    return printable(shorten(text, _MAX_QUOTED_CHARS))
 
 
 def _time(text: str) -> float | None:
@@ -124,12 +124,12 @@ def _time(text: str) -> float | None:
 def _amount(name: str, kind: Kind, text: str) -> float:
     """The number after an operator; :class:`FilterError` if it is not one."""
     if kind == "time" and (seconds := _time(text)) is not None:
-        return min(seconds, _MOST)
+        return min(seconds, _MAX_NUMBER)
     match = _NUMBER.match(text)
     if match is None:
         what = {"size": "a number such as 2GiB", "time": "a time such as 90s or 1h30m"}.get(kind, "a number")
         raise FilterError(f"{name} is compared with {what}" + (f", not “{_brief(text)}”" if text else ""))
-    number, unit = min(float(match[1]), _MOST), match[2].lower()
+    number, unit = min(float(match[1]), _MAX_NUMBER), match[2].lower()
     if kind == "size":
         suffix = _SIZE_SUFFIX.match(unit)
         if suffix is not None:
@@ -157,7 +157,7 @@ def _compared(amount: Amount[P], sign: str, wanted: float) -> Callable[P, bool]:
 def whole(name: str, text: str, what: str) -> int:
     """An integer that was typed; :class:`FilterError` that says ``what`` is wanted if it is none."""
     digits = text.lstrip("0") or text[:1]
-    if not (text.isascii() and text.isdecimal()) or len(digits) > _DIGITS:
+    if not (text.isascii() and text.isdecimal()) or len(digits) > _MAX_DIGITS:
         raise FilterError(f"{name} is {what}, not “{_brief(text)}”")
     return int(digits)
 

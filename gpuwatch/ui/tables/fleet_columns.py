@@ -11,16 +11,16 @@ from gpuwatch.fleet.host_summary import HostSummary
 from gpuwatch.ui.tables.device_facts import short_name
 
 _DIGITS = re.compile(r"(\d+)")
-_MARK = 2
+_MARK_CELLS = 2
 """Cells of the cursor."""
-_NAME, _LONGEST_NAME = 8, 32
-_MOST_GPUS = 16
+_MIN_NAME_CELLS, _MAX_NAME_CELLS = 8, 32
+_MAX_GPUS = 16
 """GPUs that have a cell each."""
-_TAIL = 22
+_MIN_TAIL_CELLS = 22
 """Cells that who uses the GPUs, and what is wrong, have at least."""
-_NOTED = 3
+_MAX_USERS = 3
 """Users whose names a line has."""
-_BOTH = 52
+_TWO_COLUMNS_CELLS = 52
 """Cells from which these are two columns."""
 
 Sortable = float | tuple[object, ...] | str
@@ -92,10 +92,10 @@ class Placed:
 def place(width: int, hosts: Sequence[HostSummary]) -> tuple[Placed, ...]:
     """The columns that fit into ``width`` cells. Who uses the GPUs and what is wrong share the rest."""
     longest = max((len(host.name) for host in hosts), default=0)
-    gpus = min(max((len(host.gpus) for host in hosts), default=0), _MOST_GPUS)
+    gpus = min(max((len(host.gpus) for host in hosts), default=0), _MAX_GPUS)
     models = max((len(model_of(host)) for host in hosts), default=5)
     sizes = {
-        "host": min(max(longest, _NAME), _LONGEST_NAME, max(width // 4, _NAME)),
+        "host": min(max(longest, _MIN_NAME_CELLS), _MAX_NAME_CELLS, max(width // 4, _MIN_NAME_CELLS)),
         "free": 6,
         "gpus": max(gpus, 4),
         "util": 5,
@@ -107,18 +107,18 @@ def place(width: int, hosts: Sequence[HostSummary]) -> tuple[Placed, ...]:
     gaps = {"gpus": 2, "model": 2}
     for dropped in ((), ("temp",), ("temp", "model"), ("temp", "model", "most"), ("temp", "model", "most", "mem")):
         shown = [name for name in sizes if name not in dropped]
-        taken = _MARK + sum(sizes[name] + gaps.get(name, 1) for name in shown)
-        if width - taken >= _TAIL + (len(dropped) < 2) * (_BOTH - _TAIL):
+        taken = _MARK_CELLS + sum(sizes[name] + gaps.get(name, 1) for name in shown)
+        if width - taken >= _MIN_TAIL_CELLS + (len(dropped) < 2) * (_TWO_COLUMNS_CELLS - _MIN_TAIL_CELLS):
             break
     placed = []
-    x = _MARK
+    x = _MARK_CELLS
     for name in shown:
         x += gaps.get(name, 1) - 1
         placed.append(Placed(BY_ID[name], x, sizes[name]))
         x += sizes[name] + 1
     x += 1
     rest = max(width - x, 1)
-    if rest >= _BOTH:
+    if rest >= _TWO_COLUMNS_CELLS:
         names = max((len(used_by(host)) for host in hosts), default=0)
         first = min(max(names, len("USED BY")) + 2, rest * 2 // 5)
         placed.append(Placed(BY_ID["user"], x, first - 1))
@@ -141,8 +141,8 @@ def used_by(host: HostSummary) -> str:
     if not host.view.answered:
         return ""
     named = [f"{printable(name)} ×{number}" for name, number in host.holders]
-    rest = len(named) - _NOTED
-    return ", ".join(named[:_NOTED]) + (f" and {rest} more" if rest > 0 else "")
+    rest = len(named) - _MAX_USERS
+    return ", ".join(named[:_MAX_USERS]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def in_order(hosts: Iterable[HostSummary], column: str, *, reverse: bool) -> list[HostSummary]:

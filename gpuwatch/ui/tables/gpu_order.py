@@ -17,7 +17,7 @@ GpuOrder = Literal["index", "utilization", "memory", "temperature", "power"]
 ORDERS: tuple[GpuOrder, ...] = ("index", "utilization", "memory", "temperature", "power")
 """All orders; the others are also names of loads and graphs."""
 
-_AGAIN = 5.0
+_REORDER_SECONDS = 5.0
 """Seconds for which an order stays: GPUs that change places with every sample cannot be read."""
 
 
@@ -61,7 +61,7 @@ class SteadyOrder:
         """The devices of ``view`` in an order that is a few seconds old at most."""
         devices = view.devices
         of = (order, frozenset(device.uuid for device in devices))
-        if of != self._of or not 0 <= view.moment - self._at < _AGAIN:
+        if of != self._of or not 0 <= view.moment - self._at < _REORDER_SECONDS:
             self._of, self._at = of, view.moment
             self._places = {device.uuid: place for place, device in enumerate(in_order(devices, order))}
         return tuple(sorted(devices, key=lambda device: self._places[device.uuid]))

@@ -13,7 +13,7 @@ from gpuwatch.core.model.snapshot import Device
 from gpuwatch.ui.tables.device_facts import HOT_CELSIUS, fraction
 
 NORMAL, HIGH, FULL = range(3)
-_UNDER_LOAD = 50.0
+_MIN_BUSY_PERCENT = 50.0
 """Percent of utilization from which a low clock is worth a mark."""
 
 Load = Literal["", "utilization", "memory", "temperature", "power", "clock"]
@@ -50,7 +50,7 @@ def rank(load: Load, device: Device, thresholds: Thresholds) -> int:
     if load == "clock":
         share = fraction(device.number("clocks.sm_mhz"), device.number("clocks.sm_max_mhz"))
         busy = device.number("utilization.gpu_percent")
-        if share is None or busy is None or busy < _UNDER_LOAD:
+        if share is None or busy is None or busy < _MIN_BUSY_PERCENT:
             return NORMAL
         return sum(share * 100 <= value for value in thresholds.clock)
     return NORMAL

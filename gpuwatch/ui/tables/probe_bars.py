@@ -9,15 +9,15 @@ from gpuwatch.ui.drawing.cells import cut, left, right, width_of
 from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.drawing.lines import Line
 
-_MEMORY = 9
+_MEMORY_CELLS = 9
 """Cells of an amount of memory."""
-_SPEED = 12
-_SHORTEST = 12
+_SPEED_CELLS = 12
+_MIN_BAR_CELLS = 12
 """Minimum cells of a bar."""
-_CHARTED = 30
-_LONGEST = 80
+_MAX_CHARTED_RUNS = 30
+_MAX_BAR_CELLS = 80
 """Maximum cells of a bar: the number should stand near its name."""
-LEAST = 60
+MIN_CELLS = 60
 """Minimum cells for the bars."""
 
 
@@ -27,11 +27,11 @@ def bar_lines(document: Comparison, width: int, room: int, chosen: int | None = 
     ``chosen``: index of a run to keep in view. Speeds of simulated GPUs are this computer's and are left out.
     """
     named = list(zip(labels(document.runs), document.runs, strict=True))
-    if chosen is not None and chosen >= _CHARTED:  # a chart has no more rows than that
-        start = len(named) - _CHARTED if len(named) - chosen < _CHARTED else chosen
+    if chosen is not None and chosen >= _MAX_CHARTED_RUNS:  # a chart has no more rows than that
+        start = len(named) - _MAX_CHARTED_RUNS if len(named) - chosen < _MAX_CHARTED_RUNS else chosen
         named, chosen = named[start:], chosen - start
     memory = charts.memory_of_runs(named)
-    if memory is None or room < 3 or width < LEAST:
+    if memory is None or room < 3 or width < MIN_CELLS:
         return []
     simulated = any(run.simulated for run in document.runs)
     alike = {labels(document.runs)[index] for index in document.comparable}
@@ -39,10 +39,10 @@ def bar_lines(document: Comparison, width: int, room: int, chosen: int | None = 
     speed_of = {row.label: row for row in speeds.rows} if speeds is not None else {}
     name = max(width_of(row.label) for row in memory.rows) + 2
     parts = 2 if speed_of else 1
-    bar = min((width - name - _MEMORY - 4 - (_SPEED + 5 if speed_of else 0)) // parts, _LONGEST)
-    if bar < _SHORTEST:
+    bar = min((width - name - _MEMORY_CELLS - 4 - (_SPEED_CELLS + 5 if speed_of else 0)) // parts, _MAX_BAR_CELLS)
+    if bar < _MIN_BAR_CELLS:
         return []
-    behind = name + bar + _MEMORY + 6
+    behind = name + bar + _MEMORY_CELLS + 6
     rows, first = list(memory.rows), 0
     if len(rows) > room - 1:
         wanted = next((n for n, row in enumerate(rows) if chosen is not None and row.label == named[chosen][0]), 0)
@@ -60,11 +60,11 @@ def bar_lines(document: Comparison, width: int, room: int, chosen: int | None = 
         mine = chosen is not None and row.label == named[chosen][0]
         pen.add(left(f" {row.label}", name), "strong" if mine else "text")
         pen.bar(row.parts[0].amount / memory.top, bar, "memory")
-        pen.add(right(row.parts[0].shown, _MEMORY), "text")
+        pen.add(right(row.parts[0].shown, _MEMORY_CELLS), "text")
         speed = speed_of.get(row.label)
         if speeds is not None and speed is not None:
             pen.to(behind).bar(speed.parts[0].amount / speeds.top, bar, "graph")
-            pen.add(right(speed.shown, _SPEED), "text")
+            pen.add(right(speed.shown, _SPEED_CELLS), "text")
         elif speeds is not None:
             pen.to(behind).add("not comparable", "dim")
         lines.append(pen.line())

@@ -35,10 +35,10 @@ _SHORT_NAMES = (
     ("everything ran on the CPU", "all→CPU"),
     ("not observed", "not seen"),
 )
-_MOST_WORDS = 5
+_MAX_NAME_WORDS = 5
 """Words of the longest name of a variable."""
 
-MARKS = 4
+MARKS_CELLS = 4
 """Cells of the cursor and the selection mark."""
 _HEADS = {name: head for name, head, _ in COLUMNS}
 _WIDTHS = {
@@ -176,7 +176,7 @@ def place(width: int, *, moved: bool = True, wants: tuple[tuple[str, int], ...] 
 
     def need() -> int:
         gaps = sum(a in RIGHT and b not in RIGHT for a, b in pairwise(names))
-        return MARKS + sum(widths[name] + 1 for name in names) + gaps - 1
+        return MARKS_CELLS + sum(widths[name] + 1 for name in names) + gaps - 1
 
     if moved and need() > width:
         names.remove(_FOLDS_FOR_MOVES)
@@ -191,7 +191,7 @@ def place(width: int, *, moved: bool = True, wants: tuple[tuple[str, int], ...] 
             more = min(cells - widths[name], spare)
             widths[name], spare = widths[name] + more, spare - more
     placed: list[Placed] = []
-    x = MARKS
+    x = MARKS_CELLS
     for name in names:
         wide = widths[name] if name != "verdict" else max(width - x, 2)
         title = _HEADS[name] if len(_HEADS[name]) <= wide else _SHORT.get(name, _HEADS[name])
@@ -224,11 +224,11 @@ def fitted(text: str, width: int) -> str:
     if ", " in text:
         text = text.replace("=true", "")
     # The value of a variable matters more than the start of its name, which is cut between two words.
-    for dropped in range(_MOST_WORDS):
+    for dropped in range(_MAX_NAME_WORDS):
         parts = [_without_words(part, dropped) for part in text.split(", ")]
         if width_of(", ".join(parts)) <= width:
             return ", ".join(parts)
-    parts = [_without_words(part, _MOST_WORDS) for part in text.split(", ")]
+    parts = [_without_words(part, _MAX_NAME_WORDS) for part in text.split(", ")]
     return _before_a_number(", ".join(parts), width)
 
 

@@ -14,7 +14,7 @@ from gpuwatch.core.model.snapshot import Process, Snapshot
 from gpuwatch.session.process_history import ancestor_row
 from gpuwatch.ui.tables.columns import Row
 
-_DEEPEST = 8
+_MAX_DEPTH = 8
 """Maximum depth drawn; deeper levels are not indented further."""
 
 
@@ -98,7 +98,7 @@ def _draw(node: _Node, lead: str, below: str, depth: int, found: list[Branch]) -
         found.append(Branch(row, lead if number == 0 else again, node.asked))
     for number, child in enumerate(node.below):
         last = number == len(node.below) - 1
-        if depth < _DEEPEST:
+        if depth < _MAX_DEPTH:
             _draw(child, below + ("└─ " if last else "├─ "), below + ("   " if last else "│  "), depth + 1, found)
         else:
             _draw(child, lead, below, depth, found)

@@ -16,7 +16,7 @@ from gpuwatch.ui.widgets.preferences_app import key_name
 if TYPE_CHECKING:
     from gpuwatch.ui.screens.filterable_tab import FilterBarScreen
 
-_NOTE = 44
+_NOTE_CELLS = 44
 
 
 class FilterBar(Widget):
@@ -65,14 +65,14 @@ class FilterBar(Widget):
         """Shows how many rows match, or why the text is invalid."""
         self._wrong = bool(wrong)
         if wrong:
-            room = min(max(width_of(wrong) + 4, _NOTE), max(self.app.size.width - 24, _NOTE))
+            room = min(max(width_of(wrong) + 4, _NOTE_CELLS), max(self.app.size.width - 24, _NOTE_CELLS))
             self._note.styles.width = room
             self._note.paint((Line(((right(f"✖ {wrong} ", room), "error"),)),))
             return
         text = f"{counts[0]} of {counts[1]}"
         keys = f"  {key_name(self, '↵')} keep  Esc clear "
-        self._note.styles.width = _NOTE
-        self._note.paint((Line(((text.rjust(_NOTE - len(keys)), "text"), (keys, "dim"))),))
+        self._note.styles.width = _NOTE_CELLS
+        self._note.paint((Line(((text.rjust(_NOTE_CELLS - len(keys)), "text"), (keys, "dim"))),))
 
     def recount(self, counts: tuple[int, int]) -> None:
         """Updates the counts after a sample; an error stays until the text changes."""

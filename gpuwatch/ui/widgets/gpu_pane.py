@@ -20,7 +20,7 @@ from gpuwatch.ui.tables.gpu_order import GpuChoice, SteadyOrder, with_devices
 from gpuwatch.ui.widgets.painted_pane import JumpRow, Painted
 from gpuwatch.ui.widgets.preferences_app import preferences_of
 
-_MOVE_ON = 5.0
+_REDRAW_SECONDS = 5.0
 """Seconds after which graphs are redrawn without new values: a dot column is one to four seconds wide."""
 
 
@@ -54,7 +54,7 @@ class GpuPane(Painted, can_focus=True):
     def show_sample(self, view: View) -> None:
         """Like :meth:`show`, with the same layout: redraws unchanged devices only now and then, for their graphs."""
         still = self._shown is not None and view.devices is self._shown.devices
-        if still and abs(view.now - self._drawn_at) < _MOVE_ON - 0.5:
+        if still and abs(view.now - self._drawn_at) < _REDRAW_SECONDS - 0.5:
             self._shown = view
             self._sort()
         else:

@@ -22,7 +22,7 @@ from gpuwatch.ui.tables.load_levels import Thresholds, bar_ink, mark, rank
 from gpuwatch.ui.widgets.painted_pane import Line, Painted, Span
 
 _GIB = 1024**3
-_NARROW = 44
+_NARROW_CELLS = 44
 """Cells below which a graph has its short caption."""
 _OF_PROCESS = (
     ("gpu_memory_bytes", "GPU memory", "MEM", "memory"),
@@ -50,7 +50,7 @@ class Graph(NamedTuple):
 
     def lines(self, width: int, rows: int) -> list[Line]:
         """The caption, and ``rows`` lines of dots, two for each cell: :attr:`values` as they are."""
-        caption = self.short if self.short and width < _NARROW else self.caption
+        caption = self.short if self.short and width < _NARROW_CELLS else self.caption
         pen = Pen(width).add(f"{caption} ", "dim").add(*self.current)
         note = self.note if pen.left >= width_of(self.note) + 2 else self.note.replace(_LAST, "   ")
         if pen.left >= width_of(note) + 2:

@@ -27,7 +27,7 @@ from gpuwatch.ui.widgets.terminal_writes import TerminalWrites, sequence_of
 
 __all__ = ["BLANK", "Line", "Painted", "Span"]
 
-READABLE = 3.0
+MIN_READABLE_CONTRAST = 3.0
 """Minimum contrast of readable text: that of WCAG 2 for large text."""
 _UNDIMMED = frozenset({"border", "focus", "frame", "track", "cursor"})
 
@@ -185,7 +185,7 @@ class Painted(Widget):
             return self._style_of("faint")
         over, under = self._theme_color("foreground"), self.background_colors[1]
         shades = (under.blend(over, strength / 100) for strength in range(50, 100, 5))
-        readable = next((shade for shade in shades if contrast(shade, under) >= READABLE), over)
+        readable = next((shade for shade in shades if contrast(shade, under) >= MIN_READABLE_CONTRAST), over)
         return Style(color=readable.rich_color, bgcolor=under.rich_color)
 
     def _washed(self, name: str, wash: str) -> Style:

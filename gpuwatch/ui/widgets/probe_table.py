@@ -15,7 +15,7 @@ from gpuwatch.share.reports.runs_side_by_side import cells
 from gpuwatch.ui.drawing.cells import left, right, width_of
 from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.settings.actions import bindings
-from gpuwatch.ui.tables.probe_table_rows import MARKS, Config, Earlier, Group, Placed, Row, age, fitted, place
+from gpuwatch.ui.tables.probe_table_rows import MARKS_CELLS, Config, Earlier, Group, Placed, Row, age, fitted, place
 from gpuwatch.ui.widgets.painted_pane import Line
 from gpuwatch.ui.widgets.scroll_list import NO_MATCH, ItemList
 
@@ -71,7 +71,7 @@ class ProbeTable(ItemList[Row]):
         wants = tuple((name, max((width_of(text[name]) for text in texts), default=0) + 2) for name in _WIDENED)
         columns = place(self.inner, moved=any(fell_back(run) != UNKNOWN for run in runs), wants=wants)
         head = Pen(self.inner)
-        head.to(MARKS, ink="header")
+        head.to(MARKS_CELLS, ink="header")
         for placed in columns:
             head.to(placed.start, ink="header")
             head.add((right if placed.at_right else left)(placed.title, placed.width), "header")

@@ -22,7 +22,7 @@ from gpuwatch.ui.drawing.cells import cut, width_of
 from gpuwatch.ui.drawing.lines import BLANK, replaced
 from gpuwatch.ui.panes.process_lines import (
     NOBODY,
-    STEP,
+    SCROLL_CELLS,
     TableStyle,
     chosen_order,
     command,
@@ -257,8 +257,8 @@ class ProcessTable(ItemList[Row]):
         """``up``, ``down``, ``page_up``, ``page_down``, ``home``, ``end``, ``left``, ``right``."""
         if where in ("left", "right"):
             longest = max((width_of(command(row)) for row in self.items), default=0)
-            step = STEP if where == "right" else -STEP
-            self._shift = min(max(self._shift + step, 0), max(longest // STEP * STEP, 0))
+            step = SCROLL_CELLS if where == "right" else -SCROLL_CELLS
+            self._shift = min(max(self._shift + step, 0), max(longest // SCROLL_CELLS * SCROLL_CELLS, 0))
             self.redraw()
             return
         super().move(where)

@@ -16,8 +16,8 @@ from gpuwatch.ui.widgets.scroll_list import Text
 if TYPE_CHECKING:
     from gpuwatch.session.probe_runs import Live
 
-_SPANS = (5.0, 10.0, 20.0, 30.0, 60.0, 120.0)
-_SAMPLE = 0.1
+_SPANS_SECONDS = (5.0, 10.0, 20.0, 30.0, 60.0, 120.0)
+_SAMPLE_SECONDS = 0.1
 
 
 class ProbeDetails(Text):
@@ -62,7 +62,7 @@ def _graph(live: Live, width: int, height: int) -> list[Line]:
     if total is None or not live.times or height < 2:
         return [Line((("no GPU memory data", "dim"),))] if live.times else []
     until = live.times[-1]
-    span = next((span for span in _SPANS if until <= span), _SPANS[-1])
+    span = next((span for span in _SPANS_SECONDS if until <= span), _SPANS_SECONDS[-1])
     lines: list[Line] = []
     parts = (("process", live.process), (f"{live.device_name}, all owners", live.device))
     for number, (caption, values) in enumerate(parts):
@@ -70,7 +70,12 @@ def _graph(live: Live, width: int, height: int) -> list[Line]:
         now = values[-1] if values else None
         current = (UNKNOWN, "dim") if now is None else (f"{gib(now)} GiB", "strong")
         columns = buckets(
-            live.times, values, columns=width * 2, span=span, until=max(until, span - 1e-9), interval=_SAMPLE * 2
+            live.times,
+            values,
+            columns=width * 2,
+            span=span,
+            until=max(until, span - 1e-9),
+            interval=_SAMPLE_SECONDS * 2,
         )
         note = f"0–{gib(total)} GiB  {span:.0f}s"
         lines += Graph(caption, current, "memory", columns, (0.0, total), note).lines(width, rows)

@@ -21,11 +21,11 @@ from gpuwatch.ui.drawing.wrapping import shortened
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.widgets.one_line_panes import Strip
 
-_LEAST = 12
+_MIN_TRACK_CELLS = 12
 """Minimum cells of a track."""
-_SHORTEST = 14
+_MIN_NAME_CELLS = 14
 """Fewest cells of a name below the track."""
-_CLOCKS = 18
+_CLOCK_CELLS = 18
 """Cells for each time below the track."""
 
 
@@ -118,7 +118,7 @@ class TimelineStrip(Strip, can_focus=True):
             begin = f"  kept {span(view.now - past.begin)} "
             end = " now " if view.now - past.end < 60 else " end "
         room = limit - pen.x - len(begin) - max(len(end), 6)
-        if room < _LEAST or past.end <= past.begin:
+        if room < _MIN_TRACK_CELLS or past.end <= past.begin:
             return
         pen.add(begin, "dim")
         self._track = (line, pen.x, room)
@@ -184,7 +184,7 @@ def labels(past: PlayheadPosition, happened: Track, width: int) -> list[Span]:
 
     def put(at: float, text: str, ink: str, least: int) -> None:
         place = cell(at)
-        others = starts - set(range(place + _SHORTEST + 1))
+        others = starts - set(range(place + _MIN_NAME_CELLS + 1))
         taken = (x for x in range(place, width) if x in others or cells[x] != (" ", "text"))
         free = next(taken, width + 1) - place - 1
         if free >= least and (place == 0 or cells[place - 1] == (" ", "text")):
@@ -198,8 +198,8 @@ def labels(past: PlayheadPosition, happened: Track, width: int) -> list[Span]:
     starts = {cell(incident.begin) for incident in named}
     for incident in sorted(named, key=lambda incident: (incident.severity != "error", incident.begin)):
         name = printable(incident.text)
-        put(incident.begin, name, incident.severity, min(width_of(name), _SHORTEST))
-    for at, text in round_times(past.begin, past.end, max(width // _CLOCKS, 1)):
+        put(incident.begin, name, incident.severity, min(width_of(name), _MIN_NAME_CELLS))
+    for at, text in round_times(past.begin, past.end, max(width // _CLOCK_CELLS, 1)):
         put(at, text, "dim", len(text))
     return _joined(cells)
 

@@ -13,7 +13,7 @@ from gpuwatch.explain.diagnosis.conditions.hysteresis import Occurrence, Sign
 from gpuwatch.explain.diagnosis.conditions.sample_context import Count, SampleContext
 from gpuwatch.explain.diagnosis.rules.phrasing import seen_as
 
-_PAUSE = 60.0
+_EVENT_GAP_SECONDS = 60.0
 """Minimum seconds between two events about one counter."""
 _RETRANSMITTED = frozenset({"nvlink.crc_errors", "nvlink.receive_errors"})
 """Errors that the link retransmits. By NVIDIA they matter from 100 a second (``dcgm_gpu_hardware_limits.h`` of DCGM,
@@ -86,7 +86,7 @@ class Counters(Condition):
         """Growth since the last event, at most once a minute."""
         device = occurrence.device
         for metric, count in self._bad(context, device):
-            if count.now > count.in_event and context.at - count.event_at >= _PAUSE:
+            if count.now > count.in_event and context.at - count.event_at >= _EVENT_GAP_SECONDS:
                 yield self._line(device, metric, count.now - count.in_event, count.now)
                 count.in_event, count.event_at = count.now, context.at
 

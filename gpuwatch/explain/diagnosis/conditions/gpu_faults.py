@@ -17,9 +17,9 @@ from gpuwatch.explain.diagnosis.rules.phrasing import seen_as
 from gpuwatch.machine.history.machine_event import BAD_STATES
 
 _FAULTS = {"lost": "has fallen off the bus", "reset-required": "needs a reset", "failed": "does not answer"}
-_LATEST = 3
+_MAX_XIDS_SHOWN = 3
 """Xids in the evidence."""
-_RECENT = 3600.0
+_RECENT_SECONDS = 3600.0
 """Observed seconds for which an Xid is an error; a warning afterwards, if no other followed. While the driver hangs or
 sampling is paused, nothing is observed."""
 
@@ -84,7 +84,7 @@ class HardwareXid(Condition):
         for uuid, xids in context.memory.xids.items():
             device = context.devices.get(uuid) or context.memory.devices.get(uuid)
             if xids and device is not None:
-                recent = context.memory.without_xid[uuid] < _RECENT
+                recent = context.memory.without_xid[uuid] < _RECENT_SECONDS
                 yield Sign(cause="hardware.fault", device=device, about="recent Xid" if recent else "old Xid")
 
     def finding(self, occurrence: Occurrence, context: SampleContext) -> Finding | None:
@@ -123,7 +123,7 @@ def _reported(device: Device, text: str) -> str:
 
 
 def _xid_lines(device: Device, context: SampleContext) -> list[str]:
-    xids = context.memory.xids.get(device.uuid, ())[-_LATEST:]
+    xids = context.memory.xids.get(device.uuid, ())[-_MAX_XIDS_SHOWN:]
     return [
         f"driver reported {xid.text} at {datetime.datetime.fromtimestamp(xid.at):%Y-%m-%d %H:%M:%S}" for xid in xids
     ]

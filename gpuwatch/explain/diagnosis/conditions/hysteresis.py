@@ -16,10 +16,10 @@ import msgspec
 from gpuwatch.core.formatting.durations import span, steady_span
 from gpuwatch.core.model.snapshot import Device, Process
 
-LEAST_SAMPLES = 5
+MIN_SAMPLES = 5
 """Samples in which a condition that needs time must have held, however far apart they are."""
-_ROUNDING = 1e-9
-_AT_ONCE = 2.0
+_ROUNDING_ERROR = 1e-9
+_FIRST_SAMPLE_SECONDS = 2.0
 """Seconds: what began so shortly before the first sample of all may have begun at any time before."""
 
 
@@ -117,7 +117,7 @@ class Occurrence:
 
     @property
     def over(self) -> bool:
-        return self.level <= _ROUNDING and self.leaving
+        return self.level <= _ROUNDING_ERROR and self.leaving
 
     @property
     def leaving(self) -> bool:
@@ -133,7 +133,7 @@ class Occurrence:
     def first_seen(cls, sign: Sign, at: float, appears: float, leaves: float, *, first: bool) -> Occurrence:
         """One that holds in a sample at ``at``; ``first``: the first of all, before which it may have begun."""
         made = cls(sign, at, at, appears, leaves)
-        known = sign.since is not None and at - sign.since >= _AT_ONCE
+        known = sign.since is not None and at - sign.since >= _FIRST_SAMPLE_SECONDS
         if sign.since is not None and sign.since < at and (known or not first):
             made.begin_at(sign.since)
         made.at_least = first and not known
@@ -213,7 +213,7 @@ class Occurrence:
             self.level = 1.0 if self.appears <= 0 else min(1.0, self.level + seconds / self.appears)
         elif not holds and (before is False or self.leaves <= 0):
             self.level = 0.0 if self.leaves <= 0 else max(0.0, self.level - seconds / self.leaves)
-        if self.level >= 1.0 - _ROUNDING and (self.holding >= LEAST_SAMPLES or self.appears <= 0):
+        if self.level >= 1.0 - _ROUNDING_ERROR and (self.holding >= MIN_SAMPLES or self.appears <= 0):
             self.reported = True
 
 

@@ -8,19 +8,19 @@ from gpuwatch.core.formatting.durations import steady_span
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import memory, size
 from gpuwatch.core.model.findings import Finding, Severity
-from gpuwatch.core.model.process_activity import IDLE, is_idle
+from gpuwatch.core.model.process_activity import MAX_IDLE_PERCENT, is_idle
 from gpuwatch.core.model.reading import number
 from gpuwatch.core.model.snapshot import IDLE_SINCE, WSL, Device, Process
 from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, condition
 from gpuwatch.explain.diagnosis.conditions.hysteresis import Occurrence, Sign
 from gpuwatch.explain.diagnosis.conditions.sample_context import SampleContext
-from gpuwatch.explain.diagnosis.idle_limits import HELD_LEAST, HELD_LONG, HELD_SHARE
+from gpuwatch.explain.diagnosis.idle_limits import HELD_SHARE, LONG_HELD_SECONDS, MIN_HELD_BYTES
 from gpuwatch.explain.diagnosis.rules.phrasing import command, seen_as, setting_of, who
 
-_YOUNG = 120.0
+_YOUNG_SECONDS = 120.0
 """Age in seconds below which a process may still be loading data."""
 _UNEXPLAINED_SHARE = 0.05
-_WORKS = 80.0
+_MIN_WORKING_CPU_PERCENT = 80.0
 """Percent of one core from which a process that is idle on its GPU is working on the CPU."""
 
 
@@ -44,7 +44,7 @@ class IdleMemory(Condition):
             total = device.number("memory.total_bytes") if device is not None else None
             if device is None or not total:
                 continue
-            least = max(HELD_LEAST, HELD_SHARE * total)
+            least = max(MIN_HELD_BYTES, HELD_SHARE * total)
             for row in rows:
                 held = number(row.readings.get("gpu_memory_bytes"))
                 if held is None or held < least or row.type == "G":
@@ -74,7 +74,9 @@ class IdleMemory(Condition):
         single = occurrence.samples < 2 and not occurrence.known
         held, total = process.number("gpu_memory_bytes"), device.number("memory.total_bytes")
         rows = context.of.get((process.pid, process.create_time), [])
-        elsewhere = [row for row in rows if row.device_uuid != device.uuid and (row.number("sm_percent") or 0) > IDLE]
+        elsewhere = [
+            row for row in rows if row.device_uuid != device.uuid and (row.number("sm_percent") or 0) > MAX_IDLE_PERCENT
+        ]
         action = setting_of(process)
         if process.note.startswith("zombie"):
             action = "End the parent of this zombie process: only then does the driver free its memory."
@@ -83,16 +85,16 @@ class IdleMemory(Condition):
             action = f"It only computes on GPU {used}: start it with CUDA_VISIBLE_DEVICES={used} to keep this one free."
         age = process.run_seconds(context.at)
         busy = occurrence.figures.get("busy")
-        alone = busy is not None and busy.mean <= IDLE
+        alone = busy is not None and busy.mean <= MAX_IDLE_PERCENT
         if single and not alone:
             return None
         where = f"idle {seen_as(device)}" if alone else f"{seen_as(device)} and does not compute there"
         others = occurrence.figures.get("others")
-        whose = "" if alone else ", by others" * (others is not None and others.most > IDLE)
+        whose = "" if alone else ", by others" * (others is not None and others.most > MAX_IDLE_PERCENT)
         whose += "" if alone else ": the driver has no kernel sample of this process"
         return self.report(
             occurrence,
-            "warning" if context.at - occurrence.since >= HELD_LONG else "info",
+            "warning" if context.at - occurrence.since >= LONG_HELD_SECONDS else "info",
             "fact" if alone and not single else "likely",
             title=f"{who(process)} holds {memory(held)} on {where}",
             evidence=(
@@ -110,7 +112,7 @@ class IdleMemory(Condition):
 def _instead(occurrence: Occurrence) -> str:
     """A process that computes meanwhile has its ops elsewhere: silent soft placement looks like this from outside."""
     cpu = occurrence.figures.get("cpu")
-    if cpu is None or cpu.mean < _WORKS:
+    if cpu is None or cpu.mean < _MIN_WORKING_CPU_PERCENT:
         return ""
     return (
         f"meanwhile it uses {cpu.mean:.0f} % of a CPU core: its work may run on the CPU"
@@ -129,14 +131,15 @@ def _idle(row: Process, device: Device, rows: list[Process]) -> bool | None:
     return is_idle(
         device.number("utilization.gpu_percent"),
         max(own, default=None),
-        only_others=only_others and any((other.number("sm_percent") or 0) > IDLE for other in rows if other is not row),
+        only_others=only_others
+        and any((other.number("sm_percent") or 0) > MAX_IDLE_PERCENT for other in rows if other is not row),
         alone=len(rows) == 1,
     )
 
 
 def _young(row: Process, at: float) -> bool:
     age = row.run_seconds(at)
-    return age is not None and age < _YOUNG
+    return age is not None and age < _YOUNG_SECONDS
 
 
 @condition
@@ -205,7 +208,7 @@ def _unexplained(context: SampleContext, share: float = 1.0) -> list[tuple[Devic
     parts = []
     for device in context.devices.values():
         amount, total = device.number("memory.unexplained_bytes"), device.number("memory.total_bytes")
-        if _judged(device) and amount and total and amount >= share * max(HELD_LEAST, _UNEXPLAINED_SHARE * total):
+        if _judged(device) and amount and total and amount >= share * max(MIN_HELD_BYTES, _UNEXPLAINED_SHARE * total):
             parts.append((device, amount))
     return parts
 

@@ -9,19 +9,25 @@ from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, condition
 from gpuwatch.explain.diagnosis.conditions.hysteresis import Occurrence, Sign
-from gpuwatch.explain.diagnosis.conditions.sample_context import BUCKET, RESTING, Bucket, SampleContext, Series
-from gpuwatch.explain.diagnosis.idle_limits import STARVED, faster_input
+from gpuwatch.explain.diagnosis.conditions.sample_context import (
+    BUCKET_SECONDS,
+    MAX_RESTING_PERCENT,
+    Bucket,
+    SampleContext,
+    Series,
+)
+from gpuwatch.explain.diagnosis.idle_limits import MAX_STARVED_PERCENT, faster_input
 from gpuwatch.explain.diagnosis.rules.phrasing import command, who
 
-_WINDOW = 9
+_WINDOW_BUCKETS = 9
 """Buckets judged together: 90 seconds."""
-_CORE = 90.0
+_MIN_BUSY_CPU_PERCENT = 90.0
 """Percent of one core from which the host is busy for this process."""
-_DISK = 0.3
+_MIN_DISK_WAIT_SHARE = 0.3
 """Share of samples in which the process waited for a disk."""
-_WARM = 120.0
+_WARM_UP_SECONDS = 120.0
 """Seconds after its first kernels in which a process compiles, tunes and fills its buffers."""
-_AT_WORK = 30.0
+_FIRST_SEEN_SECONDS = 30.0
 """An old process that computes within so many seconds after it was first seen was at work before."""
 
 
@@ -29,9 +35,9 @@ def _settled(series: Series, at: float) -> bool:
     """Whether import, compilation and warm-up are over."""
     if series.active_since is None:
         return False
-    if series.old and series.active_since - series.began <= _AT_WORK:
+    if series.old and series.active_since - series.began <= _FIRST_SEEN_SECONDS:
         return True
-    return at - series.active_since >= _WARM + _WINDOW * BUCKET
+    return at - series.active_since >= _WARM_UP_SECONDS + _WINDOW_BUCKETS * BUCKET_SECONDS
 
 
 def waits(buckets: Sequence[Bucket]) -> dict[str, float | None] | None:
@@ -40,16 +46,16 @@ def waits(buckets: Sequence[Bucket]) -> dict[str, float | None] | None:
     Every bucket must show the GPU at work: an evaluation on the CPU, a checkpoint, a compilation or the end of a
     training is a single pause, which proves nothing.
     """
-    if not buckets or any(bucket.count < 2 or bucket.most < RESTING for bucket in buckets):
+    if not buckets or any(bucket.count < 2 or bucket.most < MAX_RESTING_PERCENT for bucket in buckets):
         return None
     samples = sum(bucket.count for bucket in buckets)
     mean_ = sum(bucket.utilization for bucket in buckets) / samples
-    if mean_ > STARVED:
+    if mean_ > MAX_STARVED_PERCENT:
         return None
     cpu_count = sum(bucket.cpu_count for bucket in buckets)
     cpu = sum(bucket.cpu for bucket in buckets) / cpu_count if cpu_count else None
     disk = sum(bucket.disk for bucket in buckets) / samples
-    if (cpu is None or cpu < _CORE) and disk < _DISK:
+    if (cpu is None or cpu < _MIN_BUSY_CPU_PERCENT) and disk < _MIN_DISK_WAIT_SHARE:
         return None
     return {
         "busy": mean_,
@@ -81,7 +87,7 @@ class InputBound(Condition):
             if series is None or process.type == "G" or not _settled(series, context.at):
                 continue
             if series.due():
-                series.verdict = waits(series.whole(_WINDOW))
+                series.verdict = waits(series.whole(_WINDOW_BUCKETS))
             if series.verdict is not None:
                 yield Sign(cause="input.bound", process=process, numbers=series.verdict)
 
@@ -92,8 +98,8 @@ class InputBound(Condition):
         cpu, disk = occurrence.figures.get("cpu"), occurrence.figures.get("disk")
         framework = (process.framework or "").partition(" ")[0]
         teeth = ""
-        if rises is not None and low is not None and high is not None and rises.mean >= _WINDOW / 2:
-            every = steady_span(_WINDOW * BUCKET / rises.mean)
+        if rises is not None and low is not None and high is not None and rises.mean >= _WINDOW_BUCKETS / 2:
+            every = steady_span(_WINDOW_BUCKETS * BUCKET_SECONDS / rises.mean)
             teeth = f"a sawtooth between {low.least:.0f} and {high.most:.0f} %: from idle to busy every {every}"
         rows = context.of.get((process.pid, process.create_time), [])
         gpus = ", ".join(str(row.device_index) for row in rows if row.device_index is not None)

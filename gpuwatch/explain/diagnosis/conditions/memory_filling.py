@@ -11,29 +11,29 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Process
 from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, condition
 from gpuwatch.explain.diagnosis.conditions.hysteresis import Occurrence, Sign
-from gpuwatch.explain.diagnosis.conditions.sample_context import MEMORY_WINDOW, SampleContext
+from gpuwatch.explain.diagnosis.conditions.sample_context import MEMORY_WINDOW_SECONDS, SampleContext
 from gpuwatch.explain.diagnosis.rules.phrasing import seen_as, who
 
-_SOON = 600.0
+_WARNING_SECONDS = 600.0
 """Seconds to full from which growth is a warning."""
-_URGENT = 30.0
-"""Seconds to full below which growth over :data:`_SHORT` seconds is enough; else it must last the whole window."""
-_SHORT = 20.0
-_LEAST_USED = 0.5
+_URGENT_SECONDS = 30.0
+"""Seconds to full below which growth over :data:`_SHORT_WINDOW_SECONDS` is enough; else it must last the window."""
+_SHORT_WINDOW_SECONDS = 20.0
+_MIN_USED_SHARE = 0.5
 """Share of the device below which growth is not yet a problem."""
-_LOADING = 300.0
+_LOADING_SECONDS = 300.0
 """Age in seconds below which the largest holder may still be loading its model."""
-_COMPUTING = 50.0
+_MIN_COMPUTING_PERCENT = 50.0
 """Mean SM utilization from which it computes rather than loads."""
-_LEAST_SAMPLES = 8
-_LEAST_GROWTH = 0.005
+_MIN_SAMPLES = 8
+_MIN_GROWTH_SHARE = 0.005
 """Share of the total memory, over the samples."""
-_SIGNIFICANT = 4.0
+_MIN_GROWTH_TO_SCATTER = 4.0
 """Growth over the samples relative to their scatter around the line: less is noise."""
-_PARTS = 4
+_WINDOW_PARTS = 4
 """Memory must grow in each of so many parts: one step is not a trend."""
-_NEARLY_FULL = 0.95
-_FREE_AGAIN = 0.90
+_NEARLY_FULL_SHARE = 0.95
+_FREE_AGAIN_SHARE = 0.90
 
 Samples = list[tuple[float, float]]
 
@@ -45,7 +45,7 @@ def trend(samples: Samples, total: float) -> float | None:
     in every part, including the last tenth: a start-up that levels off is not a leak. If the last third is slower,
     its rate counts.
     """
-    if len(samples) < _LEAST_SAMPLES or samples[-1][1] - samples[0][1] < _LEAST_GROWTH * total / 2:
+    if len(samples) < _MIN_SAMPLES or samples[-1][1] - samples[0][1] < _MIN_GROWTH_SHARE * total / 2:
         return None
     begun = samples[0][0]
     times = [at - begun for at, _ in samples]
@@ -55,13 +55,13 @@ def trend(samples: Samples, total: float) -> float | None:
     spread = sum((time - mean_time) ** 2 for time in times)
     slope = sum((time - mean_time) * (value - mean) for time, value in zip(times, values, strict=True)) / spread
     growth = slope * long
-    if growth < _LEAST_GROWTH * total:
+    if growth < _MIN_GROWTH_SHARE * total:
         return None
     off = sum((value - mean - slope * (time - mean_time)) ** 2 for time, value in zip(times, values, strict=True))
-    if growth < _SIGNIFICANT * (off / count) ** 0.5:
+    if growth < _MIN_GROWTH_TO_SCATTER * (off / count) ** 0.5:
         return None
-    places = [round(part * (count - 1) / _PARTS) for part in range(_PARTS + 1)]
-    if min(values[later] - values[earlier] for earlier, later in pairwise(places)) <= growth / _PARTS / 4:
+    places = [round(part * (count - 1) / _WINDOW_PARTS) for part in range(_WINDOW_PARTS + 1)]
+    if min(values[later] - values[earlier] for earlier, later in pairwise(places)) <= growth / _WINDOW_PARTS / 4:
         return None
     third, tenth = count - 1 - count // 3, count - 1 - max(count // 10, 2)
     if values[-1] <= values[tenth]:
@@ -71,14 +71,16 @@ def trend(samples: Samples, total: float) -> float | None:
 
 def to_full(samples: Samples, total: float) -> tuple[float, float] | None:
     """Bytes per second, and seconds until ``total`` is reached; None unless memory grows steadily."""
-    if len(samples) < 2 or not _LEAST_USED * total <= samples[-1][1] < _NEARLY_FULL * total:
+    if len(samples) < 2 or not _MIN_USED_SHARE * total <= samples[-1][1] < _NEARLY_FULL_SHARE * total:
         return None
     long = samples[-1][0] - samples[0][0]
-    rate = trend(samples, total) if long >= _SHORT else None
+    rate = trend(samples, total) if long >= _SHORT_WINDOW_SECONDS else None
     if rate is None or rate <= 0:
         return None
     seconds = (total - samples[-1][1]) / rate
-    return (rate, seconds) if seconds <= (_SOON if long >= MEMORY_WINDOW else _URGENT) else None
+    return (
+        (rate, seconds) if seconds <= (_WARNING_SECONDS if long >= MEMORY_WINDOW_SECONDS else _URGENT_SECONDS) else None
+    )
 
 
 def _holder(context: SampleContext, uuid: str) -> Process | None:
@@ -88,10 +90,10 @@ def _holder(context: SampleContext, uuid: str) -> Process | None:
 def _loading(context: SampleContext, uuid: str) -> bool:
     holder = _holder(context, uuid)
     age = holder.run_seconds(context.at) if holder is not None else None
-    if holder is None or age is None or age >= _LOADING:
+    if holder is None or age is None or age >= _LOADING_SECONDS:
         return False
     series = context.series(holder)
-    return series is None or (series.mean_utilization or 0.0) < _COMPUTING
+    return series is None or (series.mean_utilization or 0.0) < _MIN_COMPUTING_PERCENT
 
 
 @condition
@@ -161,8 +163,8 @@ class NearlyFull(Condition):
                 continue
             used, total = device.number("memory.used_bytes"), device.number("memory.total_bytes")
             share = used / total if used is not None and total else None
-            if share is None or share >= _FREE_AGAIN:
-                full = share is not None and share >= _NEARLY_FULL
+            if share is None or share >= _FREE_AGAIN_SHARE:
+                full = share is not None and share >= _NEARLY_FULL_SHARE
                 yield Sign(cause="", device=device, about="full", holds=True if full else None)
 
     def finding(self, occurrence: Occurrence, context: SampleContext) -> Finding | None:

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, condition
 from gpuwatch.explain.diagnosis.conditions.hysteresis import Occurrence, Sign
-from gpuwatch.explain.diagnosis.conditions.sample_context import UNDER_LOAD, SampleContext
+from gpuwatch.explain.diagnosis.conditions.sample_context import MIN_BUSY_PERCENT, SampleContext
 from gpuwatch.explain.diagnosis.rules.phrasing import seen_as
 
 # Bytes per second of one lane and direction, by generation: transfers per second and line code of the PCI
 # Express base specifications (2.5 and 5 GT/s with 8b/10b; 8, 16 and 32 GT/s with 128b/130b; 64 GT/s in flits).
-_LANE = {1: 0.25e9, 2: 0.5e9, 3: 0.985e9, 4: 1.969e9, 5: 3.938e9, 6: 7.563e9}
-_HALF = 0.6
+_LANE_BYTES_PER_SECOND = {1: 0.25e9, 2: 0.5e9, 3: 0.985e9, 4: 1.969e9, 5: 3.938e9, 6: 7.563e9}
+_HALF_SHARE = 0.6
 
 
 @condition
@@ -37,7 +37,7 @@ class PcieLink(Condition):
         for device in context.devices.values():
             busy = device.number("utilization.gpu_percent")
             generation, width, most, widest = (device.number(metric) for metric in self.needs)
-            if busy is None or busy < UNDER_LOAD or None in (generation, width, most, widest):
+            if busy is None or busy < MIN_BUSY_PERCENT or None in (generation, width, most, widest):
                 yield Sign(cause="pcie.degraded", device=device, holds=None)
             elif (generation or 0) < (most or 0) or (width or 0) < (widest or 0):
                 yield Sign(cause="pcie.degraded", device=device, numbers={"busy": busy})
@@ -46,11 +46,11 @@ class PcieLink(Condition):
         """A warning if half of the bandwidth or more is missing."""
         device = occurrence.device
         generation, width, most, widest = (device.number(metric) or 0.0 for metric in self.needs)
-        lane, best = _LANE.get(int(generation)), _LANE.get(int(most))
+        lane, best = _LANE_BYTES_PER_SECOND.get(int(generation)), _LANE_BYTES_PER_SECOND.get(int(most))
         share = lane * width / (best * widest) if lane and best and widest else None
         return self.report(
             occurrence,
-            "info" if share is not None and share >= _HALF else "warning",
+            "info" if share is not None and share >= _HALF_SHARE else "warning",
             title=f"{seen_as(device)}'s PCIe link runs below its maximum",
             evidence=(
                 f"generation {generation:.0f} x{width:.0f}, card and slot support {most:.0f} x{widest:.0f}",

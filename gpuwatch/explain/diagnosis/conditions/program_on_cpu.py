@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from gpuwatch.core.formatting.safe_text import printable, shorten
 from gpuwatch.core.model.findings import Finding, Severity
-from gpuwatch.core.model.process_activity import IDLE
+from gpuwatch.core.model.process_activity import MAX_IDLE_PERCENT
 from gpuwatch.core.model.snapshot import CPU_BUILD, Device, Process, Snapshot
 from gpuwatch.core.model.visibility import MIG_PREFIX, visible_devices
 from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, condition
@@ -17,7 +17,7 @@ from gpuwatch.explain.diagnosis.rules.phrasing import command, who
 from gpuwatch.machine.sources.missing_process import ELSEWHERE
 from gpuwatch.sim.sysfs import ENV_STATE
 
-_NOTABLE = 100 << 20
+_NOTABLE_BYTES = 100 << 20
 """Bytes of memory without an owner that may be a whole program's."""
 _ENVIRONMENT = "environment"
 """In the note of a process whose environment may not be read."""
@@ -111,7 +111,7 @@ def may_be_on_gpu(process: Process, snapshot: Snapshot) -> str:
             f"NVML lists {elsewhere} process{'' if item else 'es'} by {'a pid' if item else 'pids'} of another PID"
             " namespace: this may be one of them"
         )
-    hidden = any((device.number("memory.unexplained_bytes") or 0) >= _NOTABLE for device in snapshot.devices)
+    hidden = any((device.number("memory.unexplained_bytes") or 0) >= _NOTABLE_BYTES for device in snapshot.devices)
     if hidden and snapshot.host.container:
         return "NVML lists no owner for part of the memory in this container: this process may hold it"
     return ""
@@ -122,7 +122,7 @@ def not_simulated(snapshot: Snapshot, environment: Mapping[str, str] | None) -> 
     return snapshot.simulated and environment is not None and not environment.get(ENV_STATE)
 
 
-_CORE = 30.0
+_MIN_COMPUTING_CPU_PERCENT = 30.0
 """Percent of one core from which a process computes."""
 _FREE_SHARE = 0.1
 """Share of a device's memory up to which it counts as free."""
@@ -135,7 +135,7 @@ def _free(context: SampleContext) -> list[Device]:
         busy = device.number("utilization.gpu_percent")
         if device.state != "ok" or used is None or not total or busy is None:
             continue
-        if busy <= IDLE and used <= _FREE_SHARE * total:
+        if busy <= MAX_IDLE_PERCENT and used <= _FREE_SHARE * total:
             found.append(device)
     return found
 
@@ -158,7 +158,7 @@ class CpuWithFreeGpu(Condition):
             return
         for process in context.snapshot.bystanders:
             cpu = process.number("cpu_percent")
-            if process.framework is None or cpu is None or cpu < _CORE:
+            if process.framework is None or cpu is None or cpu < _MIN_COMPUTING_CPU_PERCENT:
                 continue
             found = cpu_reason(process, context.snapshot.devices)
             if found is None or (found.cause == "unknown" and may_be_on_gpu(process, context.snapshot)):

@@ -12,23 +12,23 @@ from gpuwatch.core.model.snapshot import Device, Process, Snapshot
 from gpuwatch.core.model.xids import Xid
 from gpuwatch.machine.history.gone_devices import forget_gone
 
-BUCKET = 10.0
+BUCKET_SECONDS = 10.0
 """Seconds in a bucket."""
-BUCKETS = 12
+MAX_BUCKETS = 12
 """Buckets that are kept: two minutes."""
-UNDER_LOAD = 50.0
+MIN_BUSY_PERCENT = 50.0
 """Utilization in percent from which a device is busy: idle links and clocks are slow by design."""
-SETTLED = 600.0
+SETTLED_SECONDS = 600.0
 """Age in seconds from which a program that is first seen at work has finished compiling."""
-RESTING = 10.0
+MAX_RESTING_PERCENT = 10.0
 """Utilization in percent below which a device is waiting for work."""
-MEMORY_WINDOW = 90.0
+MEMORY_WINDOW_SECONDS = 90.0
 """Seconds for which samples of each device's memory in use are kept."""
-_MEMORY_STEP = 0.7
+_MIN_MEMORY_STEP_SECONDS = 0.7
 """Minimum seconds between two of them."""
-_MISSED = 900.0
+_MISSED_SECONDS = 900.0
 """Seconds after which a device that is no longer listed counts as removed."""
-_MOST_XIDS = 8
+_MAX_XIDS = 8
 
 Who = tuple[int, float | None]
 
@@ -60,10 +60,10 @@ class Series:
         """Whether it was already old when first seen, and has not been idle for minutes since."""
         self.active_since: float | None = None
         """When its GPU was first seen working."""
-        self.buckets: deque[Bucket] = deque([Bucket()], maxlen=BUCKETS + 1)
+        self.buckets: deque[Bucket] = deque([Bucket()], maxlen=MAX_BUCKETS + 1)
         self.verdict: dict[str, float | None] | None = None
         """What a condition concluded from the complete buckets; kept until the next one is complete."""
-        self._filled_until = at + BUCKET
+        self._filled_until = at + BUCKET_SECONDS
         self._judged: float | None = None
         self._resting: bool | None = None
 
@@ -71,13 +71,13 @@ class Series:
         """Advances to the bucket of ``at``; a gap leaves empty ones."""
         while at >= self._filled_until:
             self.buckets.append(Bucket())
-            self._filled_until += BUCKET
-            if len(self.buckets) > BUCKETS and all(bucket.most < RESTING for bucket in self.buckets):
+            self._filled_until += BUCKET_SECONDS
+            if len(self.buckets) > MAX_BUCKETS and all(bucket.most < MAX_RESTING_PERCENT for bucket in self.buckets):
                 self.active_since, self.old = None, False  # what follows is a new start
-            if at - self._filled_until > BUCKET * BUCKETS:
+            if at - self._filled_until > BUCKET_SECONDS * MAX_BUCKETS:
                 self.buckets.clear()
                 self.buckets.append(Bucket())
-                self._filled_until = at + BUCKET
+                self._filled_until = at + BUCKET_SECONDS
 
     def add_utilization(self, at: float, value: float) -> None:
         """Adds the utilization of the process, or of its device if it is alone there."""
@@ -85,7 +85,7 @@ class Series:
         bucket.count += 1
         bucket.utilization += value
         bucket.least, bucket.most = min(bucket.least, value), max(bucket.most, value)
-        resting = value < RESTING
+        resting = value < MAX_RESTING_PERCENT
         if self._resting and not resting:
             bucket.rises += 1
         self._resting = resting
@@ -156,7 +156,7 @@ class Memory:
         """Adds the devices of a sample; one that is no longer listed is missed for a quarter of an hour."""
         for uuid in self.devices.keys() - here.keys():
             identified = any(device.was(self.devices[uuid]) for device in here.values())
-            if identified or at - self.missed.setdefault(uuid, at) > _MISSED:
+            if identified or at - self.missed.setdefault(uuid, at) > _MISSED_SECONDS:
                 del self.devices[uuid]
                 self.missed.pop(uuid, None)
         for uuid in self.missed.keys() & here.keys():
@@ -214,7 +214,7 @@ class SampleContext:
                 known = memory.xids.get(uuid, ())
                 latest = known[-1].at if known else float("-inf")
                 new = [xid for xid in device.xids if xid.hardware and xid.at > latest]
-                memory.xids[uuid] = (*known, *new)[-_MOST_XIDS:]
+                memory.xids[uuid] = (*known, *new)[-_MAX_XIDS:]
                 if new:
                     memory.without_xid[uuid] = self.at - new[-1].at if first else 0.0
                 memory.without_xid.setdefault(uuid, 0.0)
@@ -228,21 +228,21 @@ class SampleContext:
             self.memory.used.pop(uuid, None)
             return
         samples = self.memory.used.setdefault(uuid, deque())
-        if not samples or self.at - samples[-1][0] >= _MEMORY_STEP:
+        if not samples or self.at - samples[-1][0] >= _MIN_MEMORY_STEP_SECONDS:
             samples.append((self.at, used))
-        while len(samples) > 1 and self.at - samples[1][0] >= MEMORY_WINDOW:
+        while len(samples) > 1 and self.at - samples[1][0] >= MEMORY_WINDOW_SECONDS:
             samples.popleft()
 
     def _clock(self, uuid: str, device: Device, utilization: float | None) -> None:
         clock = device.number("clocks.sm_mhz")
-        if clock is not None and (utilization or 0.0) >= UNDER_LOAD and clock_reasons(device) == frozenset():
+        if clock is not None and (utilization or 0.0) >= MIN_BUSY_PERCENT and clock_reasons(device) == frozenset():
             self.memory.free_clock[uuid] = max(clock, self.memory.free_clock.get(uuid, 0.0))
 
     def _process(self, who: Who, rows: list[Process], busy: Mapping[str, float | None]) -> None:
         series = self.memory.processes.get(who)
         if series is None:
             age = rows[0].run_seconds(self.at)
-            series = self.memory.processes[who] = Series(self.at, old=age is not None and age >= SETTLED)
+            series = self.memory.processes[who] = Series(self.at, old=age is not None and age >= SETTLED_SECONDS)
         series.roll(self.at)
         own = [value for row in rows if (value := self._utilization(row, busy)) is not None]
         if own:

@@ -14,14 +14,14 @@ from gpuwatch.core.model.findings import Finding, Severity
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, condition
 from gpuwatch.explain.diagnosis.conditions.hysteresis import Occurrence, Sign
-from gpuwatch.explain.diagnosis.conditions.sample_context import UNDER_LOAD, SampleContext
+from gpuwatch.explain.diagnosis.conditions.sample_context import MIN_BUSY_PERCENT, SampleContext
 from gpuwatch.explain.diagnosis.rules.phrasing import seen_as
 
-_COOL_BELOW = 20.0
+_COOL_MARGIN_CELSIUS = 20.0
 """°C below its threshold at which a core is not hot; cards begin to throttle up to 15 °C before it."""
-_COOL = 65.0
+_COOL_CELSIUS = 65.0
 """°C below which a core is not hot on any card; used if its thresholds are unknown."""
-_MEMORY_NEAR = 10.0
+_MEMORY_HOT_MARGIN_CELSIUS = 10.0
 """°C below its maximum temperature at which memory is hot."""
 _COOLING = "Improve the cooling (fans, dust, airflow between cards), or lower the power limit."
 
@@ -54,7 +54,7 @@ def heat(device: Device, celsius: float | None) -> Heat:
     evidence = "; ".join(facts)
     if celsius is None or not _cool(celsius, highest, margin):
         return Heat(f"{name} throttled (thermal)", evidence, _COOLING)
-    if memory is not None and memory_most and memory >= memory_most - _MEMORY_NEAR:
+    if memory is not None and memory_most and memory >= memory_most - _MEMORY_HOT_MARGIN_CELSIUS:
         return Heat(f"{name} throttled (thermal): its memory is hot", evidence, _COOLING)
     rest = "its memory, its voltage regulators or a sensor" if memory is None else "its voltage regulators or a sensor"
     return Heat(
@@ -67,19 +67,19 @@ def heat(device: Device, celsius: float | None) -> Heat:
 
 def _cool(celsius: float, highest: float | None, margin: float | None) -> bool:
     if highest is not None:
-        return celsius < highest - _COOL_BELOW
+        return celsius < highest - _COOL_MARGIN_CELSIUS
     if margin is not None:
-        return margin > _COOL_BELOW
-    return celsius < _COOL
+        return margin > _COOL_MARGIN_CELSIUS
+    return celsius < _COOL_CELSIUS
 
 
 def _least(device: Device, *metrics: str) -> float | None:
     return min((value for metric in metrics if (value := device.number(metric)) is not None), default=None)
 
 
-_MUCH = 0.35
+_MUCH_CLOCK_LOSS_SHARE = 0.35
 """Share of the clock from which a loss to the power cap is a warning."""
-_EPISODES = 400
+_MAX_EPISODES = 400
 
 
 def _numbers(device: Device) -> dict[str, float | None]:
@@ -225,7 +225,7 @@ class PowerCap(_Throttled):
     def holds(self, reasons: frozenset[str], device: Device) -> bool:
         """Only under load: an idle card may report the cap at any time."""
         busy = device.number("utilization.gpu_percent")
-        return POWER_CAP in reasons and busy is not None and busy >= UNDER_LOAD and not reasons & BRAKE
+        return POWER_CAP in reasons and busy is not None and busy >= MIN_BUSY_PERCENT and not reasons & BRAKE
 
     def reason(self, device: Device) -> str:
         return "power cap"
@@ -237,7 +237,7 @@ class PowerCap(_Throttled):
         limit, default = device.number("power.limit_watts"), device.number("power.default_limit_watts")
         lowered = bool(limit and default and limit < 0.97 * default)
         severity: Severity = "info"
-        if share is not None and share >= _MUCH:
+        if share is not None and share >= _MUCH_CLOCK_LOSS_SHARE:
             severity = "warning"
             title = f"{seen_as(device)} throttled (power cap), far below its clock"
             action = "Raise the power limit (nvidia-smi -pl) as far as supply and cooling allow."
@@ -297,7 +297,7 @@ class ClockEpisodes:
     """When each clock event reason was active, on all devices: every reason except idling, including normal ones."""
 
     def __init__(self) -> None:
-        self._episodes: deque[Episode] = deque(maxlen=_EPISODES)
+        self._episodes: deque[Episode] = deque(maxlen=_MAX_EPISODES)
         self._lasting: dict[tuple[str, str], Episode] = {}
 
     def look(self, device: Device, at: float, *, first: bool) -> None:
@@ -327,7 +327,7 @@ class ClockEpisodes:
                 earlier._episodes.remove(before)
             elif here is None:
                 self._lasting[key] = before
-        self._episodes = deque((*earlier._episodes, *self._episodes), maxlen=_EPISODES)
+        self._episodes = deque((*earlier._episodes, *self._episodes), maxlen=_MAX_EPISODES)
 
     def of(self, uuid: str, until: float) -> list[Episode]:
         """Episodes of a device as known at a moment, the latest onset first."""

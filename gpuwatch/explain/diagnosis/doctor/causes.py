@@ -15,7 +15,7 @@ from gpuwatch.core.model.findings import CAUSES, NO_GPU, Finding, Severity
 from gpuwatch.core.model.missing_driver import GIVE_GPUS, JOIN_GROUP
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.explain.diagnosis.doctor import framework
-from gpuwatch.explain.diagnosis.doctor.devices import MOSTLY
+from gpuwatch.explain.diagnosis.doctor.devices import MOSTLY_HELD_SHARE
 from gpuwatch.explain.diagnosis.doctor.driver import REBOOT, advice, driver_versions, start_action
 from gpuwatch.explain.diagnosis.doctor.facts import CUDA_ERRORS, Facts
 from gpuwatch.explain.diagnosis.engine import diagnose
@@ -29,8 +29,8 @@ from gpuwatch.sim.libraries import runtime_obstacle
 _rule = partial(rule, takes="machine")
 _TIGHT_BYTES = 500 << 20
 """Free memory below which a CUDA context may not fit."""
-_MISMATCH = (803, 804)
-_NO_DEVICE = (100, 303)
+_MISMATCH_CODES = (803, 804)
+_NO_DEVICE_CODES = (100, 303)
 
 
 @_rule("driver.missing")
@@ -80,9 +80,9 @@ def does_not_start(facts: Facts) -> Iterator[Finding]:
     if code is None or code == 0:
         return
     line = f"cuInit returns {code}: {CUDA_ERRORS.get(code, 'see CUresult in cuda.h')}"
-    if code in _MISMATCH:
+    if code in _MISMATCH_CODES:
         yield error_of("driver.mismatch", evidence=[line], action=start_action(code))
-    elif code not in _NO_DEVICE:
+    elif code not in _NO_DEVICE_CODES:
         yield error_of(
             "driver.bad-state",
             title=f"The driver is installed but does not start: {CUDA_ERRORS.get(code, 'an error')} ({code})",
@@ -275,7 +275,7 @@ def _fullness(facts: Facts, device: Device) -> tuple[Device, str] | None:
         return None
     tight = free < _TIGHT_BYTES
     held = any(process.device_uuid == device.uuid for process in facts.snapshot.processes)
-    if not tight and (total is None or not held or free >= MOSTLY * total):
+    if not tight and (total is None or not held or free >= MOSTLY_HELD_SHARE * total):
         return None
     what = "a program may not even start there" if tight else "others hold the rest"
     return device, f"GPU {device.index} has only {size(int(free))} free: {what}"

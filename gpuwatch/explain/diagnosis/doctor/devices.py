@@ -21,7 +21,7 @@ from gpuwatch.explain.diagnosis.memory.memory_holders import holders, make_room
 _GPU_FILE = re.compile(r"^/dev/nvidia\d+$")
 _CREATE = "nvidia-modprobe -c 0 -u creates them; in a container, recreate it with its GPUs."
 _TIGHT_SHARE = 0.1
-MOSTLY = 0.5
+MOSTLY_HELD_SHARE = 0.5
 """Share of a GPU from which memory held by others is reported."""
 _TIGHT_BYTES = 1 << 30
 _NO_DRIVER = "NVML does not answer"
@@ -197,7 +197,7 @@ def memory(facts: Facts) -> Answer | None:
         reserve = f" (driver: {size(int(kept))})" if kept else ""
         summary.append(f"GPU {device.index}: {size(int(free))} of {size(int(total))}{reserve}")
         held = holders(facts.snapshot, device) if facts.snapshot is not None else []
-        if free < min(_TIGHT_BYTES, total * _TIGHT_SHARE) or (held and free < MOSTLY * total):
+        if free < min(_TIGHT_BYTES, total * _TIGHT_SHARE) or (held and free < MOSTLY_HELD_SHARE * total):
             by = ", ".join(_named(amount, process) for amount, process in held[:3]) or "no process that NVML lists"
             tight.append(f"GPU {device.index}: {size(int(free))} free of {size(int(total))}, held by {by}")
             full.append(device)

@@ -17,7 +17,7 @@ TOPICS = (driver, devices, container, environment, framework)
 """The modules with checks, in display order."""
 JUDGES = (causes,)
 """The modules with rules on the facts, which the engine runs."""
-_TAIL = 40
+_TAIL_LINES = 40
 
 
 def in_order() -> list[Entry]:
@@ -48,7 +48,7 @@ def examine(facts: Facts, taken_at: datetime.datetime, took_seconds: float) -> D
         environment=dict(facts.environment),
         findings=found,
         primary=primary(found),
-        log_tail=run.log_tail[-_TAIL:] if run is not None else (),
+        log_tail=run.log_tail[-_TAIL_LINES:] if run is not None else (),
     )
 
 

@@ -14,21 +14,21 @@ from itertools import pairwise
 
 from gpuwatch.core.model.run import MemoryPoint, Oom, Throughput
 
-_RISES = 4
-_RISE = 0.01
+_MIN_RISES = 4
+_MIN_RISE_SHARE = 0.01
 """A rise of less than this share of the peak is noise."""
-_SHARE = 0.5
+_MIN_RISEN_SHARE = 0.5
 """Minimum share of the final memory in use that the rises added."""
-_LARGEST = 0.5
+_MAX_SINGLE_RISE_SHARE = 0.5
 """A single rise above this share is the model, or a batch."""
-_SECONDS = 2.0
-_STEADY = 0.8
+_MIN_SECONDS = 2.0
+_MIN_R_SQUARED = 0.8
 """Minimum R² of the floor with a straight line over time."""
-_ALIKE, _ALIKE_SHARE = 4, 0.5
+_MIN_EQUAL_BLOCKS, _MIN_EQUAL_BLOCKS_SHARE = 4, 0.5
 """So many blocks of one size, with this share of the memory in use, are reported."""
-_MANY, _MANY_SHARE = 16, 0.8
+_MIN_MANY_BLOCKS, _MIN_MANY_BLOCKS_SHARE = 16, 0.8
 """So many are hardly a model's, whose layers have tensors of several sizes."""
-_TEMPORARY = 4
+_MAX_TEMPORARY_BLOCKS = 4
 """Blocks of that size that a step may need only for a moment."""
 
 
@@ -59,8 +59,14 @@ def equal_blocks(oom: Oom) -> EqualBlocks | None:
     used = oom.in_use_bytes
     asked = (oom.alike_blocks, oom.requested_bytes, True)
     for count, each, same in ((oom.equal_blocks, oom.equal_block_bytes, False), asked):
-        if count is not None and each and used and count >= _ALIKE and count * each >= _ALIKE_SHARE * used:
-            many = count >= _MANY and count * each > _MANY_SHARE * used
+        if (
+            count is not None
+            and each
+            and used
+            and count >= _MIN_EQUAL_BLOCKS
+            and count * each >= _MIN_EQUAL_BLOCKS_SHARE * used
+        ):
+            many = count >= _MIN_MANY_BLOCKS and count * each > _MIN_MANY_BLOCKS_SHARE * used
             return EqualBlocks(count, each, same or count == oom.alike_blocks, many)
     return None
 
@@ -70,15 +76,15 @@ def as_many_as_steps(oom: Oom, speed: Throughput | None) -> bool:
     blocks = equal_blocks(oom)
     if speed is None or blocks is None:
         return False
-    return blocks.many and abs(blocks.count - speed.steps) <= _TEMPORARY
+    return blocks.many and abs(blocks.count - speed.steps) <= _MAX_TEMPORARY_BLOCKS
 
 
 def growth(points: Sequence[MemoryPoint]) -> Growth | None:
     """The steady growth of the allocator's memory in use up to the end; None without one."""
     known = [(point.t, point.allocator_bytes) for point in points if point.allocator_bytes]
     # A few bytes of constants are not the start.
-    known = [(t, amount) for t, amount in known if amount >= _RISE * known[-1][1]]
-    if len(known) <= _RISES:
+    known = [(t, amount) for t, amount in known if amount >= _MIN_RISE_SHARE * known[-1][1]]
+    if len(known) <= _MIN_RISES:
         return None
     floor = known[-1][1]
     floors: list[tuple[float, int]] = []
@@ -89,13 +95,13 @@ def growth(points: Sequence[MemoryPoint]) -> Growth | None:
     first, last = floors[0][1], floors[-1][1]
     levels = [floors[0]]
     for t, amount in floors:
-        if amount - levels[-1][1] >= _RISE * last:
+        if amount - levels[-1][1] >= _MIN_RISE_SHARE * last:
             levels.append((t, amount))
     rises = [after[1] - before[1] for before, after in pairwise(levels)]
     seconds = levels[-1][0] - known[0][0]
-    if len(rises) < _RISES or last - first < _SHARE * last or seconds < _SECONDS:
+    if len(rises) < _MIN_RISES or last - first < _MIN_RISEN_SHARE * last or seconds < _MIN_SECONDS:
         return None
-    if max(rises) > _LARGEST * (last - first) or not _steady(floors):
+    if max(rises) > _MAX_SINGLE_RISE_SHARE * (last - first) or not _steady(floors):
         return None
     return Growth(first, last, len(rises), seconds)
 
@@ -105,4 +111,4 @@ def _steady(floors: Sequence[tuple[float, int]]) -> bool:
     times, amounts = [t for t, _ in floors], [float(amount) for _, amount in floors]
     if len(set(times)) < 2 or len(set(amounts)) < 2:
         return False
-    return statistics.correlation(times, amounts) ** 2 >= _STEADY
+    return statistics.correlation(times, amounts) ** 2 >= _MIN_R_SQUARED

@@ -12,8 +12,8 @@ from gpuwatch.core.model.snapshot import Device, Process, Snapshot
 
 ANYWHERE = "Free the device, or use another GPU if there is one (CUDA_VISIBLE_DEVICES)."
 """Advice if the machine is unknown."""
-_NAMED = 3
-_SOME = 1 << 30
+_MAX_NAMED = 3
+_MIN_SUGGESTED_FREE_BYTES = 1 << 30
 """Minimum free bytes of another GPU to suggest it, if the need is unknown."""
 _NEWCOMER = Process(pid=0, create_time=0.0, user=None, command=None, type="C", device_uuid=None, readings={})
 """Visible, so it has a start, which was not read."""
@@ -89,7 +89,7 @@ def make_room(snapshot: Snapshot | None, device: Device | None, need: int | None
 
 
 def _end(snapshot: Snapshot, device: Device) -> str:
-    found = holders(snapshot, device)[:_NAMED]
+    found = holders(snapshot, device)[:_MAX_NAMED]
     if not found and device.unified_memory:
         return "end programs of the host that need much memory (ps aux --sort=-rss): it is the GPU's, too"
     if not found:
@@ -120,7 +120,7 @@ def _elsewhere(snapshot: Snapshot, device: Device, need: int | None) -> tuple[st
         return "", "; this machine shows no other GPU"
     fit = [(entry.number("memory.free_bytes") or 0, entry) for entry in others if _takes_work(snapshot, entry)]
     free, best = max(fit, key=lambda pair: pair[0], default=(0, device))
-    if free < max(need or 0, _SOME):
+    if free < max(need or 0, _MIN_SUGGESTED_FREE_BYTES):
         return "", "; no other GPU here has enough free memory"
     if free <= (device.number("memory.free_bytes") or 0):
         return "", "; no other GPU here has more free memory"

@@ -68,7 +68,7 @@ class Judgement:
 
 
 _OTHER_ALLOCATOR = "export TF_GPU_ALLOCATOR=cuda_malloc_async, and keep the shapes of batches constant."
-_AMPLE = 2
+_AMPLE_FACTOR = 2
 """If this many times the request is free in all, its blocks are the reason, whatever the program needs next."""
 _SMALLER_OR_FRAGMENTED = (
     "Make the batch or the model smaller, or use mixed precision. If a step of this size ran before, memory is"
@@ -77,8 +77,8 @@ _SMALLER_OR_FRAGMENTED = (
 _MIB = 1 << 20
 _ROUND_MIB = (256, 1000)
 _SMALL_SHARE = 0.8
-_MOST_CONTEXT = 800 << 20
-_MOST_RESERVE, _SMALL_RESERVE, _RESERVE_FROM = 1800 << 20, 225 << 20, 2 << 30
+_MAX_CONTEXT_BYTES = 800 << 20
+_MAX_RESERVE_BYTES, _SMALL_RESERVE_BYTES, _SMALL_RESERVE_BELOW_BYTES = 1800 << 20, 225 << 20, 2 << 30
 """An allocator limit below this share of the device, and below what remains after a CUDA context and TensorFlow's
 largest reserve (``MinSystemMemory`` in ``gpu_device.cc``), means that others held memory or that somebody set it."""
 
@@ -88,9 +88,9 @@ WHAT_WOULD_TELL = (
     "Run it again while nvidia-smi -l 1 shows the device: another process may hold memory briefly, or in another"
     " container."
 )
-_TELLING = 64 << 20
+_LARGE_REQUEST_BYTES = 64 << 20
 """A single request below this fails on any full device, whoever filled it; one beyond it is large in itself."""
-_ANY_CARD = 4 << 30
+_FITS_ANY_CARD_BYTES = 4 << 30
 """Who needs less than this in all does not fill a GPU alone; its size is unknown in an allocator's own report."""
 WHO_HELD_IT = "Out of GPU memory; who held it is not known"
 UNEXPLAINED = frozenset({REFUSED, WHO_HELD_IT})
@@ -100,7 +100,7 @@ _WHO_WOULD_TELL = (
     " the allocator's report (Limit, InUse), has the numbers."
 )
 OTHERS_UNKNOWN = "not known here: whether other processes held memory on the device"
-_SPARE = 1 << 30
+_ESTIMATED_CONTEXT_BYTES = 1 << 30
 """Estimate for a CUDA context, libraries outside the allocator and the driver's part, if unknown."""
 
 
@@ -136,7 +136,7 @@ def judge(oom: Oom, known: OomFacts) -> Judgement:
         beyond = f", and > {size(more)} that the allocator may still get" if more and (pieces or 0) < asked else ""
         lines.append(f"{size(asked)} ≤ {size(free)} free in all, but > {size(block)} in the largest block{beyond}")
         need = asked + (used or 0)
-        if known.peak_bytes is not None and known.peak_bytes < need and free < _AMPLE * asked:
+        if known.peak_bytes is not None and known.peak_bytes < need and free < _AMPLE_FACTOR * asked:
             lines.append(
                 f"at most {size(known.peak_bytes)} were in use before, and {size(need)} with this request: whether what"
                 " the program needs next would fit is not known"
@@ -197,8 +197,8 @@ def _beyond(need: int, limit: int) -> str:
 
 def is_small(limit: int, free: int) -> bool:
     """Whether TensorFlow's own limit would have been higher with ``free`` bytes, on any card."""
-    reserve = _MOST_RESERVE if free >= _RESERVE_FROM else _SMALL_RESERVE
-    return limit < min(_SMALL_SHARE * free, free - _MOST_CONTEXT - reserve)
+    reserve = _MAX_RESERVE_BYTES if free >= _SMALL_RESERVE_BELOW_BYTES else _SMALL_RESERVE_BYTES
+    return limit < min(_SMALL_SHARE * free, free - _MAX_CONTEXT_BYTES - reserve)
 
 
 def is_round(limit: int) -> bool:
@@ -216,19 +216,25 @@ def _without_limit(oom: Oom, lines: list[str], known: OomFacts) -> Judgement:
         lines.append(f"{size(asked)} > {size(total)}, the whole device")
         return Judgement("memory.request-too-large", tuple(lines), certain=True)
     fits = asked is None or total is None or asked + known.overhead_bytes <= total
-    if others and total and others > total / 2 and fits and not (asked and asked + others + _SPARE <= total):
+    if (
+        others
+        and total
+        and others > total / 2
+        and fits
+        and not (asked and asked + others + _ESTIMATED_CONTEXT_BYTES <= total)
+    ):
         lines.append(f"others held {size(others)} of {size(total)}")
         return Judgement("memory.other-process", tuple(lines), certain=False)
     if known.held_by_others is None and not _own_memory_known(oom):
         by_limit = _by_limit(lines, oom.limit_bytes, total, known)
         if by_limit is not None:
             return by_limit
-        if asked is not None and asked < _TELLING:
+        if asked is not None and asked < _LARGE_REQUEST_BYTES:
             lines.append(f"a request of {size(asked)} fails on any full GPU, whoever filled it")
             return Judgement("unknown", tuple(lines), certain=False, title=WHO_HELD_IT, action=_WHO_WOULD_TELL)
         lines.append(OTHERS_UNKNOWN)
     elif known.held_by_others is None and total is None and oom.allocator not in HOST_ALLOCATORS:
-        if asked is not None and oom.in_use_bytes is not None and asked + oom.in_use_bytes < _ANY_CARD:
+        if asked is not None and oom.in_use_bytes is not None and asked + oom.in_use_bytes < _FITS_ANY_CARD_BYTES:
             lines.append(f"{size(asked + oom.in_use_bytes)} with this request: nearly every GPU has more")
             return Judgement("unknown", tuple(lines), certain=False, title=WHO_HELD_IT, action=_WHO_WOULD_TELL)
         lines.append(OTHERS_UNKNOWN)
@@ -339,7 +345,7 @@ def _driver_had_no_more(lines: list[str], known: OomFacts, asked: int, used: int
     total, others = known.total_bytes, known.most
     need = asked + used + known.overhead_bytes
     if total is not None and others is not None and not known.from_name:
-        if need + others + _SPARE <= total:
+        if need + others + _ESTIMATED_CONTEXT_BYTES <= total:
             lines.append(f"{size(need)} needed in all and {size(others)} held by others fit the device's {size(total)}")
             return Judgement("unknown", tuple(lines), certain=False, title=REFUSED, action=WHAT_WOULD_TELL)
         if need > total:

@@ -9,18 +9,18 @@ from __future__ import annotations
 from gpuwatch.core.formatting.units import memory, size
 from gpuwatch.core.model.run import Oom
 
-_MOSTLY = 0.5
-_LITTLE = 0.2
+_MOST_OF_DEVICE_SHARE = 0.5
+_LITTLE_SHARE = 0.2
 """Share of the device: a process, or others, that hold less are not why the device is full."""
-_FULL = 20 << 20
+_FULL_FREE_BYTES = 20 << 20
 """A device with less free is full, whatever the request: the driver keeps a few MiB back, and refuses 2 of 6."""
-_NOTABLE = 0.1
+_NOTABLE_UNALLOCATED_SHARE = 0.1
 """Share of what the process may use: less than this is unallocated in any process, and is not why a request fails."""
-_SMALL = 2 << 20
+_SMALL_BUFFER_BYTES = 2 << 20
 """PyTorch's request to the driver for tensors of up to 1 MiB (``kSmallBuffer`` in ``CUDACachingAllocator.cpp``), which
 have a separate pool: blocks of larger tensors are no room for them. Tensors are rounded up in ``torch_snapshot.py``."""
 
-_NEARLY_ALL = 0.9
+_NEARLY_ALL_SHARE = 0.9
 """Of a device: a limit that allows as much is not why something does not fit."""
 _SMALLER = "Make the batch, the sequence or the model smaller (gradient checkpointing, accumulation, bfloat16)"
 _WHO_ELSE = (
@@ -42,8 +42,13 @@ def judge_torch(oom: Oom) -> tuple[str, str, bool, str] | None:
     if allowed is not None and reserved + asked > allowed:
         why = f"{size(asked)} + {size(reserved)} of this process > {size(allowed)} allowed to it"
         kept = f"the limit keeps only {size(total - allowed)} of the device back, so that raising it helps little."
-        return "memory.limit-too-small", why, True, f"{_SMALLER}: {kept}" if allowed >= _NEARLY_ALL * total else ""
-    room = free is not None and free >= max(asked, _FULL)
+        return (
+            "memory.limit-too-small",
+            why,
+            True,
+            f"{_SMALLER}: {kept}" if allowed >= _NEARLY_ALL_SHARE * total else "",
+        )
+    room = free is not None and free >= max(asked, _FULL_FREE_BYTES)
     if allowed is not None and allowed < total and room:
         why = f"{size(asked)} refused with {size(free)} free on the device: {size(allowed)} are allowed to this process"
         return "memory.limit-too-small", why, False, ""
@@ -54,12 +59,12 @@ def judge_torch(oom: Oom) -> tuple[str, str, bool, str] | None:
     if oom.in_use_bytes is not None and oom.in_use_bytes > total:  # as Windows and WSL allow
         why = f"{size(oom.in_use_bytes)} in use > {size(total)} of the device: the rest is in the host's memory"
         return "memory.model-too-large", why, False, ""
-    notable = spare is not None and spare >= _NOTABLE * min(allowed or total, total)
-    if spare is not None and notable and spare >= asked > _SMALL and not room:
+    notable = spare is not None and spare >= _NOTABLE_UNALLOCATED_SHARE * min(allowed or total, total)
+    if spare is not None and notable and spare >= asked > _SMALL_BUFFER_BYTES and not room:
         why = f"{size(asked)} ≤ {size(spare)} reserved by PyTorch and unallocated, in blocks that are too small"
         return "memory.fragmented", why, False, ""
     shared = spare is not None and free is not None and spare + free >= asked > free and spare > free
-    if spare is not None and free is not None and notable and shared and asked > _SMALL:
+    if spare is not None and free is not None and notable and shared and asked > _SMALL_BUFFER_BYTES:
         why = f"{size(asked)} ≤ {size(spare)} reserved by PyTorch and unallocated + {size(free)} free on the device"
         return "memory.fragmented", why, False, ""
     if free is None:
@@ -67,7 +72,7 @@ def judge_torch(oom: Oom) -> tuple[str, str, bool, str] | None:
     beyond = _beyond(asked, free, total)
     held = sum(holder.held_bytes for holder in oom.others)
     taken = held if held else max(total - free - own, 0)
-    if own < _MOSTLY * total and room and free > asked + asked // 100:  # the message rounds both
+    if own < _MOST_OF_DEVICE_SHARE * total and room and free > asked + asked // 100:  # the message rounds both
         return (
             "driver.bad-state",
             f"{beyond}, of which this process held {size(own)}: no other process explains it",
@@ -75,7 +80,9 @@ def judge_torch(oom: Oom) -> tuple[str, str, bool, str] | None:
             "Restart the program, then the driver (reboot) if it keeps refusing memory that it reports as free;"
             " on Windows, enlarge the paging file, which must cover GPU memory too.",
         )
-    if not room and (own + free < _MOSTLY * total or (own < _MOSTLY * total and held > own)):
+    if not room and (
+        own + free < _MOST_OF_DEVICE_SHARE * total or (own < _MOST_OF_DEVICE_SHARE * total and held > own)
+    ):
         return (
             "memory.other-process",
             f"{beyond}: others held {size(taken)}{_own(oom)}",
@@ -83,17 +90,17 @@ def judge_torch(oom: Oom) -> tuple[str, str, bool, str] | None:
             _stop(oom),
         )
     why = f"{beyond}: this process held {size(own)}"
-    if oom.process_bytes is None or taken < _NOTABLE * total:
+    if oom.process_bytes is None or taken < _NOTABLE_UNALLOCATED_SHARE * total:
         return "memory.model-too-large", why, asked > free, ""
     why = f"{why}, and {size(taken)} were held by others or beside PyTorch"
-    enough = taken >= max(asked - free, _LITTLE * total)
+    enough = taken >= max(asked - free, _LITTLE_SHARE * total)
     return "memory.model-too-large", why, False, _WHO_ELSE.format(size(taken), f"m{_SMALLER[1:]}") if enough else ""
 
 
 def _beside(oom: Oom, own: int, free: int, total: int) -> tuple[str, str, bool, str] | None:
     """Others hold most of a full device, so that this process's few blocks do not matter."""
     asked = oom.requested_bytes or 0
-    if own + max(free, asked) >= _LITTLE * total:
+    if own + max(free, asked) >= _LITTLE_SHARE * total:
         return None
     held = sum(holder.held_bytes for holder in oom.others)
     taken = held or total - free - own

@@ -19,7 +19,7 @@ from gpuwatch.explain.diagnosis.memory.others_memory import beside, entry_of, ot
 from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.line_text import device as device_name
 
-_ROUNDED = 0.01
+_ROUNDING_SHARE = 0.01
 """Share by which a limit in a log may differ from the one that was set."""
 _LIMITING = re.compile(r"limit|fraction|virtual|logical.device", re.IGNORECASE)
 
@@ -190,11 +190,11 @@ def _is_one_of(asked: object, limit_bytes: int | None) -> bool:
     known = [item for item in flat if isinstance(item, (int, float))]
     if limit_bytes is None or not known or len(known) < len(flat):
         return True
-    return any(abs((int(number) << 20) - limit_bytes) <= _ROUNDED * limit_bytes for number in known)
+    return any(abs((int(number) << 20) - limit_bytes) <= _ROUNDING_SHARE * limit_bytes for number in known)
 
 
 _GIB = 1 << 30
-_USABLE = 0.92
+_USABLE_SHARE = 0.92
 """Share of the size in a name: decimal gigabytes, less ECC and the driver's part."""
 _IN_NAME = re.compile(r"(?<![\w.])(\d{1,3}) ?Gi?B\b", re.IGNORECASE)
 
@@ -217,10 +217,10 @@ def memory_of_name(name: str | None) -> int | None:
     if not name:
         return None
     if match := _IN_NAME.search(name):
-        return int(int(match[1]) * _GIB * _USABLE)
+        return int(int(match[1]) * _GIB * _USABLE_SHARE)
     for model, gib in _BY_MODEL:
         if re.search(rf"(?<!\w){re.escape(model)}(?!\w)", name):
-            return int(gib * _GIB * _USABLE)
+            return int(gib * _GIB * _USABLE_SHARE)
     return None
 
 

@@ -15,11 +15,11 @@ from gpuwatch.core.model.snapshot import Device
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.logs.line_text import device as device_name
 
-_TRIFLE = 1 << 30
+_TRIFLING_BYTES = 1 << 30
 _TRIFLING_SHARE = 0.05
 """Memory of others below this share of the device and below a GiB explains no failure."""
 _MIB = 1 << 20
-_SAME_LIMIT = 0.01
+_SAME_LIMIT_SHARE = 0.01
 """Logs round limits: two that differ by less than this share are the same."""
 
 
@@ -48,7 +48,7 @@ class OthersMemory:
 
 def trifling(amount: int, total: int | None) -> bool:
     """Whether ``amount`` bytes of a device of ``total`` bytes are too little to explain a failure."""
-    return amount <= (min(_TRIFLE, _TRIFLING_SHARE * total) if total else _TRIFLE)
+    return amount <= (min(_TRIFLING_BYTES, _TRIFLING_SHARE * total) if total else _TRIFLING_BYTES)
 
 
 def others_memory(device: Device | None, entry: DeviceMemory | None, run: Run | None = None) -> OthersMemory:
@@ -166,7 +166,7 @@ def _failed(run: Run, oom: Oom | None) -> list[Worker]:
         return failed
     off = [(abs(w.granted_bytes - limit), w) for w in failed if w.granted_bytes is not None]
     nearest = min((distance for distance, _ in off), default=None)
-    if nearest is None or nearest > _SAME_LIMIT * limit:
+    if nearest is None or nearest > _SAME_LIMIT_SHARE * limit:
         return failed
     return [worker for distance, worker in off if distance <= nearest + _MIB]
 

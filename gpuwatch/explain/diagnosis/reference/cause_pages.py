@@ -10,8 +10,8 @@ from pathlib import Path
 from gpuwatch.core.model.findings import CAUSES
 
 FOLDER = "docs/causes"
-_MOST = 3
-_SHORTEST = 3
+_MAX_SUGGESTIONS = 3
+_MIN_WORD_CHARS = 3
 """Shorter words appear on every page."""
 
 GROUPS = (
@@ -74,16 +74,16 @@ def near(word: str) -> list[str]:
         tails[tail] for tail in get_close_matches(asked.partition(".")[2] or asked, list(tails), n=2, cutoff=0.75)
     ]
     found += [cause for cause in known if asked and asked in cause]
-    return list(dict.fromkeys(found))[:_MOST] or _telling_of(word)
+    return list(dict.fromkeys(found))[:_MAX_SUGGESTIONS] or _telling_of(word)
 
 
 def _telling_of(word: str) -> list[str]:
     """The causes whose pages contain the word most often: ``oom``, ``xid``, ``nvlink``."""
-    if len(word.strip()) < _SHORTEST:
+    if len(word.strip()) < _MIN_WORD_CHARS:
         return []
     pattern = re.compile(rf"\b{re.escape(word.strip())}\b", re.IGNORECASE)
     counts = {cause: len(pattern.findall(page(cause))) for cause in CAUSES}
-    return [cause for cause in sorted(counts, key=lambda count: -counts[count]) if counts[cause]][:_MOST]
+    return [cause for cause in sorted(counts, key=lambda count: -counts[count]) if counts[cause]][:_MAX_SUGGESTIONS]
 
 
 def index() -> str:

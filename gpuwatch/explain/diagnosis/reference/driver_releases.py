@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-_NEWEST_TENSORFLOW = 21
+_LATEST_TENSORFLOW_MINOR = 21
 """Minor version of the latest TensorFlow 2.x release whose CUDA is known here."""
 _FIRST = {11: 450, 12: 525, 13: 580}
 _OF_TOOLKIT = {
@@ -38,7 +38,7 @@ def cuda_of_tensorflow(version: str | None) -> int | None:
     """The CUDA major version of TensorFlow's wheel ("Tested build configurations"); None if unknown."""
     match = re.match(r"2\.(\d+)(?:\.|$)", version or "")
     minor = int(match[1]) if match else None
-    if minor is None or not 4 <= minor <= _NEWEST_TENSORFLOW:
+    if minor is None or not 4 <= minor <= _LATEST_TENSORFLOW_MINOR:
         return None
     return 11 if minor <= 14 else 12
 

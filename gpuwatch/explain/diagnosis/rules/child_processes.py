@@ -17,7 +17,7 @@ from gpuwatch.explain.logs.line_text import device
 from gpuwatch.explain.logs.log_parser import parse
 
 _CHECK = "The program that started it goes on: let it check how its processes end (process.exitcode, check=True)."
-_MOST = 8
+_MAX_PROCESSES = 8
 
 
 def broken_pool(evidence: Evidence) -> tuple[str, ...]:
@@ -50,7 +50,7 @@ def child_killed(evidence: Evidence, run: Run) -> Iterator[Finding]:
             *(
                 f"process {child.pid}: {signal.Signals(child.signal).name}"
                 + (f", {shorten(printable(child.command), 80)}" if child.command else "")
-                for child in run.killed_children[:_MOST]
+                for child in run.killed_children[:_MAX_PROCESSES]
             ),
             *(host_evidence(run) if number == signal.SIGKILL else ()),
         ),
@@ -73,7 +73,7 @@ def child_failed(evidence: Evidence, run: Run) -> Iterator[Finding]:
             evidence=[
                 f"process {process.pid}: exit code {process.exit_code}"
                 + (f", {shorten(printable(process.command), 80)}" if process.command else "")
-                for process in failed[:_MOST]
+                for process in failed[:_MAX_PROCESSES]
             ],
             action=f"Nothing to do if the program expects it. Else: {_CHECK[:1].lower()}{_CHECK[1:]}",
             pid=failed[0].pid,
@@ -85,7 +85,7 @@ def child_out_of_memory(evidence: Evidence, run: Run) -> Iterator[Finding]:
     """A child that asked for more at once than its own limit: its parent has its output, and gpuwatch its exception."""
     if run.ooms:
         return
-    for process in [process for process in run.processes if process.exit_code and process.errors][:_MOST]:
+    for process in [process for process in run.processes if process.exit_code and process.errors][:_MAX_PROCESSES]:
         granted = {device(entry.framework_device): entry.granted_bytes for entry in process.device_map}
         for oom in parse("\n".join(error.message for error in process.errors)).ooms[:1]:
             asked, limit = oom.requested_bytes, granted.get(device(oom.device or ""))

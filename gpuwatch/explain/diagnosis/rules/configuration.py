@@ -110,7 +110,7 @@ _FIELDS = {
 }  # fmt: skip
 """Fields of the messages in ``tensorflow/core/protobuf/config.proto``, which has never removed one of these."""
 _PART_OF = {"GPUOptions": "gpu_options"}
-_ALIKE_NAMES = 0.7
+_MIN_NAME_SIMILARITY = 0.7
 
 
 @rule("config.inconsistent")
@@ -138,7 +138,7 @@ def inconsistent(evidence: Evidence) -> Iterator[Finding]:
 def _meant(message: str, field: str) -> str:
     """The field that was probably meant, if one resembles it."""
     for owner in sorted(_FIELDS, key=lambda name: name != message):
-        near = get_close_matches(field.lower(), _FIELDS[owner], 1, _ALIKE_NAMES)
+        near = get_close_matches(field.lower(), _FIELDS[owner], 1, _MIN_NAME_SIMILARITY)
         if near and owner == message:
             return f": {near[0]} was probably meant"
         if near and owner in _PART_OF:

@@ -40,7 +40,7 @@ def complains(log: LogFacts) -> bool:
 _OTHER_BUILD = "Use a build for this GPU's compute capability, or another GPU."
 _NOT_FOR = re.compile(r"compatible with compute capability (\d+\.\d+)")
 _COUNT = re.compile(r"count: (\d+)")
-_PTX = (8, 0)
+_OLDEST_PTX_CAPABILITY = (8, 0)
 """The oldest GPU that can compile the PTX in TensorFlow's own wheels (2.10: compute_80, 2.16: compute_90)."""
 
 
@@ -196,7 +196,9 @@ def gpu_unsupported(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
     old = [gpu for gpu in log.ignored_gpus if gpu.reason == "capability"]
     lines = log.lines_of("build.gpu-unsupported", "build.gpu-jit", "device.ignored")
     versions = {match[1] for line in log.lines_of("build.gpu-jit") if (match := _NOT_FOR.search(line))}
-    too_old = sorted(version for version in versions if (capability(version) or _PTX) < _PTX)
+    too_old = sorted(
+        version for version in versions if (capability(version) or _OLDEST_PTX_CAPABILITY) < _OLDEST_PTX_CAPABILITY
+    )
     severity: Severity = "warning" if evidence.gpu_usable else "error"
     certainty: Certainty = "likely"
     if old or "build.gpu-unsupported" in log.topics:
@@ -273,7 +275,7 @@ def _for_this_gpu(evidence: Evidence, lines: Iterable[str]) -> str:
 
 _LEAST = "TF_MIN_GPU_MULTIPROCESSOR_COUNT"
 _REQUIRED = re.compile(r"minimum required count is (\d+)")
-_DEFAULT_LEAST = 8
+_DEFAULT_MIN_MULTIPROCESSORS = 8
 """TensorFlow's default minimum (``gpu_device.cc``), or the count of the best GPU if that is smaller."""
 
 
@@ -288,7 +290,7 @@ def left_out(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
     lines = log.lines_of("device.ignored")
     value = evidence.variable(_LEAST)
     required = max((int(match[1]) for line in lines if (match := _REQUIRED.search(line))), default=0)
-    if value is not None or required > _DEFAULT_LEAST:
+    if value is not None or required > _DEFAULT_MIN_MULTIPROCESSORS:
         # By itself TensorFlow asks for 8 at most, and for no more than the best card has.
         severity: Severity = "warning" if evidence.gpu_usable else "error"
         setting = f"{_LEAST}={value if value is not None else required}"

@@ -19,17 +19,17 @@ from gpuwatch.explain.logs.line_text import device as device_name
 
 _MAPPED_SHARE = 0.8
 _USED_SHARE = 0.1
-_TINY = 1000
+_SMALL_MODEL_RATIO = 1000
 """A device with a replica of a small model has about as much in use as the others, not a fraction of it."""
-_UNTOUCHED = 64 << 10
+_UNTOUCHED_BYTES = 64 << 10
 """Bytes that an allocator uses itself before its device is used."""
-_ONE_SCALAR, _MODEL = 1 << 10, 1 << 20
+_ONE_SCALAR_BYTES, _MIN_MODEL_BYTES = 1 << 10, 1 << 20
 """Bytes that no replica of a model gets by with, beside one with so many."""
-_SAMPLES = 5
+_MIN_SAMPLES = 5
 """Samples of a GPU from which on its utilization tells that nothing ran there."""
 _HELD_SECONDS = 20.0
 """For less nobody waits for the GPU, unless it is a training, however short."""
-_STEPS = 20
+_MIN_STEPS = 20
 _WORK_SECONDS = 3.0
 """For steps of less than this, memory and kernels were not seen often enough."""
 _TO_THE_GPU = (
@@ -37,14 +37,14 @@ _TO_THE_GPU = (
     " tensors made without device=. If the CPU is meant, hide the GPU (CUDA_VISIBLE_DEVICES=-1)."
 )
 _TO_THE_GPU_OPS = "Look for tf.device('/CPU:0'); gpuwatch run --placement shows where each op runs."
-_WHOLE = 0.9
+_ALL_OPS_SHARE = 0.9
 """Share of a program's ops from which on one scope holds all of its work."""
 _MULTIPLIES = re.compile(r"MatMul|Conv\dD|Einsum|RNN")
 BY_SCOPE = "tf.device"
 """Beginning of the title of a finding on a program that is on the CPU by its own line."""
 _CHOICES = ("visible devices", "visible_device_list", "CUDA_VISIBLE_DEVICES")
 """Settings by which a program chooses its GPUs."""
-_HELD_LONG = 120.0
+_LONG_HELD_SECONDS = 120.0
 """Seconds from which on a program may gain by more GPUs."""
 
 GROWTH = (
@@ -86,7 +86,7 @@ def _matters(run: Run) -> bool:
     own = next((device for device in run.memory.devices if device.uuid == run.memory.device_uuid), None)
     if own is None:
         return False
-    return not trifling(own.others_peak_bytes or 0, own.total_bytes) or _held_seconds(own) >= _HELD_LONG
+    return not trifling(own.others_peak_bytes or 0, own.total_bytes) or _held_seconds(own) >= _LONG_HELD_SECONDS
 
 
 @rule("idle.memory-held", needs="program")
@@ -98,7 +98,7 @@ def leaves_gpus_idle(evidence: Evidence, run: Run) -> Iterator[Finding]:
     if run.workers or len(run.processes) > 1 or run.ooms:
         return
     replicas = _replicas(evidence)
-    stepped = run.throughput is not None and run.throughput.steps >= _STEPS
+    stepped = run.throughput is not None and run.throughput.steps >= _MIN_STEPS
     least = 1.0 if stepped or replicas else _HELD_SECONDS
     held = {device.uuid: device for device in run.memory.devices if _held_seconds(device) >= least}
     peaks = {device_name(name): peak for name, peak in run.memory.allocators.items()}
@@ -112,19 +112,21 @@ def leaves_gpus_idle(evidence: Evidence, run: Run) -> Iterator[Finding]:
     for mapping in taken:
         of_gpu = held[mapping.uuid or ""]
         peak, busy = peaks.get(_device(mapping)), of_gpu.busiest_percent
-        if peak is None and (busy is None or of_gpu.own_samples < _SAMPLES):
+        if peak is None and (busy is None or of_gpu.own_samples < _MIN_SAMPLES):
             return
         how = f"utilization at most {percent(busy)} in {of_gpu.own_samples} samples"
         how = how if peak is None else f"its allocator's peak {size(peak)}"
-        little = peak <= min(_UNTOUCHED, most // _TINY) if peak is not None else busy == 0
+        little = peak <= min(_UNTOUCHED_BYTES, most // _SMALL_MODEL_RATIO) if peak is not None else busy == 0
         # A replica holds a copy of each variable, a batch and gradients: more than one scalar.
-        alone = peak is not None and peak <= _ONE_SCALAR and most >= _MODEL and _device(mapping) in replicas
+        alone = (
+            peak is not None and peak <= _ONE_SCALAR_BYTES and most >= _MIN_MODEL_BYTES and _device(mapping) in replicas
+        )
         if little and (alone or _device(mapping) not in at_work):
             idle.append((mapping, f"{_shown(mapping)}: {how}, by NVML the process held {memory(of_gpu.process_bytes)}"))
         else:
             used[mapping] = f"{_shown(mapping)}: {how}"
     if idle and used and (most or not peaks):
-        yield _unused(evidence, idle, used, worth=max(map(_held_seconds, held.values())) >= _HELD_LONG)
+        yield _unused(evidence, idle, used, worth=max(map(_held_seconds, held.values())) >= _LONG_HELD_SECONDS)
 
 
 @rule("idle.memory-held", needs="program")
@@ -200,8 +202,8 @@ def steps_without_the_gpu(evidence: Evidence, run: Run) -> Iterator[Finding]:
     # What PyTorch has never allocated it does not report.
     never = not run.memory.allocators and run.framework is not None and run.framework.name == "torch"
     most = max((amount or 0 for amount in held), default=0) if None not in held or never else None
-    nothing = most is not None and most <= (_UNTOUCHED if idle else 0)
-    if not nothing and not (len(held) == 1 and len(points) == unseen >= _SAMPLES):
+    nothing = most is not None and most <= (_UNTOUCHED_BYTES if idle else 0)
+    if not nothing and not (len(held) == 1 and len(points) == unseen >= _MIN_SAMPLES):
         return
     yield warning_of(
         "idle.memory-held",
@@ -226,7 +228,7 @@ def steps_in_a_cpu_scope(evidence: Evidence, run: Run) -> Iterator[Finding]:
     if len(run.processes) > 1 or not evidence.gpu_usable or not run.device_map:
         return
     steps, peaks = run.throughput.steps if run.throughput is not None else 0, run.memory.allocators.values()
-    if steps < _STEPS or not peaks or max(peaks) > _UNTOUCHED or any(steps_without_the_gpu(evidence, run)):
+    if steps < _MIN_STEPS or not peaks or max(peaks) > _UNTOUCHED_BYTES or any(steps_without_the_gpu(evidence, run)):
         return
     coverage = run.placement_coverage
     asked: Counter[str | None] = Counter()
@@ -236,7 +238,7 @@ def steps_in_a_cpu_scope(evidence: Evidence, run: Run) -> Iterator[Finding]:
     del asked[None]
     scope, count = next(iter(asked.most_common(1)), (None, 0))
     heavy = [one for one in run.placements if one.scope == scope and one.cuda_kernel and _MULTIPLIES.search(one.op)]
-    if not scope or not heavy or count < _WHOLE * total or any("GPU" in one.actual for one in run.placements):
+    if not scope or not heavy or count < _ALL_OPS_SHARE * total or any("GPU" in one.actual for one in run.placements):
         return
     yield note_of(
         "idle.memory-held",

@@ -20,7 +20,7 @@ _OUT_OF_BOUNDS = frozenset({700, 716})
 
 _RESET = "Drain the GPU and reset it (nvidia-smi -r), and try another one; the kernel's log (dmesg) may say more."
 _OFF_THE_BUS = Xid(at=0.0, code=OFF_THE_BUS)
-_RECOVERY = 154
+_RECOVERY_XID = 154
 """The driver tells which reset the GPU needs: of no program, though of no card for certain."""
 
 
@@ -43,7 +43,9 @@ def fault_of_the_card(evidence: Evidence) -> Iterator[Finding]:
         title, action = "A GPU has fallen off the bus", _OFF_THE_BUS.action
     only_xids = bool(xids) and all(in_line(line) is not None for line in lines)
     yield finding(
-        "unknown" if only_xids and all(xid.programs and xid.code != _RECOVERY for xid in xids) else "hardware.fault",
+        "unknown"
+        if only_xids and all(xid.programs and xid.code != _RECOVERY_XID for xid in xids)
+        else "hardware.fault",
         severity,
         "fact" if not only_xids and any(outright(line, "hardware.fault") for line in lines) else "likely",
         title=title,

@@ -25,7 +25,7 @@ from gpuwatch.explain.diagnosis.rule_registry import finding, rule, warning_of
 from gpuwatch.explain.logs.facts import LogFacts
 
 _ON_PURPOSE = "To share it on purpose: a memory_limit for each, with TF_FORCE_GPU_ALLOW_GROWTH=true."
-_NOTICED = 0.1
+_MIN_OTHERS_SHARE = 0.1
 """Share of a device that others must hold to be worth a warning."""
 
 
@@ -134,7 +134,7 @@ def less_than_alone(evidence: Evidence) -> Iterator[Finding]:
     for want in _wanted(evidence):
         entry = entry_of(run, want.device)
         others = others_memory(want.device, entry, run).start
-        if others is None or others < _NOTICED * want.total:
+        if others is None or others < _MIN_OTHERS_SHARE * want.total:
             continue
         if is_round(want.granted) and is_small(want.granted, want.total - others):
             continue  # a limit of the program's own, which others did not touch

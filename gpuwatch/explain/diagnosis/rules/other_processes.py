@@ -13,7 +13,7 @@ from gpuwatch.explain.logs import reported_ends
 from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.topics import topics_of
 
-_EPILOGUE = 200
+_MAX_EPILOGUE_LINES = 200
 """Lines that may follow the last report of a bad end: summaries of a scheduler. After more, the program went on."""
 _OF_A_PEER = frozenset({PEER, NCCL_INTERNAL, WAITED})
 _OF_FILES = frozenset(
@@ -28,11 +28,11 @@ _WHERE_TO_READ = "(torchrun --log-dir DIR --tee 3; srun -o %t.log"
 
 def reported(log: LogFacts) -> tuple[str, str]:
     """The topic and line of a shell, launcher or scheduler that reports a bad end; empty if none does."""
-    if log.reported_end and not _before_the_error(log) and log.lines - log.reported_end_at <= _EPILOGUE:
+    if log.reported_end and not _before_the_error(log) and log.lines - log.reported_end_at <= _MAX_EPILOGUE_LINES:
         return log.reported_end, log.reported_end_line
     last = log.errors[-1] if log.errors and not log.asked_to_end else None
     went_on = log.last_error_went_on or bool(log.printed_after_error)
-    near = log.last_error_line is not None and log.lines - log.last_error_line <= _EPILOGUE and not went_on
+    near = log.last_error_line is not None and log.lines - log.last_error_line <= _MAX_EPILOGUE_LINES and not went_on
     slow = last is not None and reported_ends.waited_for_a_child(last.message) and own_error(log) is None
     if last is not None and near and not slow and reported_ends.of_a_child(last.type, last.message):
         return reported_ends.child_end(last.message), line_of(last)

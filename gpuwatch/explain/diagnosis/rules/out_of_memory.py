@@ -38,7 +38,7 @@ from gpuwatch.explain.traces.largest_holder import held_most
 ACTIONS = {row.key: row.action for row in table("memory")} | {"memory.other-process": ANYWHERE}
 
 _STATE = frozenset({"weights", "optimizer state", "other variables"})
-_MOSTLY = 0.8
+_MAIN_PART_SHARE = 0.8
 """Share of the peak from which what is as large as the variables is what has to become smaller."""
 _FEWER = (
     "Make the largest variables smaller, or use an optimizer with less state (SGD, Adafactor) and sparse gradients"
@@ -52,7 +52,7 @@ _SPLIT = (
 )
 _CRASHES = frozenset({"hardware.fault", "ended.kernel", "ended.assert", "ended.watchdog"})
 """Topics after which every call of a CUDA library fails."""
-_ENOUGH_TO_START = 1 << 30
+_LIBRARIES_START_BYTES = 1 << 30
 """With more than this free, cuDNN and cuBLAS start: their handles and workspaces take some hundred MB."""
 _NOT_OF_MEMORY = re.compile(
     r"CU\w{2,4}_STATUS_(?:NOT_SUPPORTED|ARCH_MISMATCH|MAPPING_ERROR|BAD_PARAM|LICENSE_ERROR)\w*"
@@ -64,11 +64,11 @@ ADDRESS_SPACE = ("address_limit_bytes", "address_peak_bytes")
 """Names of the watcher's results: limit and peak of the address space of a process that ended in a MemoryError."""
 _COPY = "Dst tensor is not initialized"
 """TensorFlow's message for a copy from the host that does not fit on the GPU."""
-_NOTABLE = 0.1
+_NOTABLE_TENSOR_SHARE = 0.1
 """Share of the allocator's limit from which one tensor is worth keeping on the CPU."""
 _COPIED_OP = re.compile(r"in order to run (\w{1,80})")
 _KEEP_ON_CPU, _SHARE = named("keep-on-cpu").action, named("share-gpu").action
-_UNUSED = 1 << 20
+_UNUSED_BYTES = 1 << 20
 """A device with less than this in use was hardly used, if at all."""
 
 
@@ -181,7 +181,7 @@ def _whatever_the_batch(evidence: Evidence, oom: Oom, cause: str) -> str:
         for holder in own.holders
         if holder.group in _STATE or (holder.group == "gradients" and holder.shape in shapes_of_state)
     )
-    return _FEWER if fixed >= _MOSTLY * own.peak_bytes else ""
+    return _FEWER if fixed >= _MAIN_PART_SHARE * own.peak_bytes else ""
 
 
 def _profile_of(evidence: Evidence, oom: Oom) -> tuple[MemoryProfile | None, bool]:
@@ -218,7 +218,7 @@ def _copied(evidence: Evidence, oom: Oom) -> str:
 
     On a full GPU the smallest constant fails: only a copy with a notable share of the memory is the reason.
     """
-    if oom.requested_bytes is not None and oom.requested_bytes < _NOTABLE * (oom.limit_bytes or 0):
+    if oom.requested_bytes is not None and oom.requested_bytes < _NOTABLE_TENSOR_SHARE * (oom.limit_bytes or 0):
         return ""
     measured = [error.message for error in evidence.run.errors] if evidence.run is not None else []
     measured += evidence.told("memory.oom")
@@ -279,7 +279,7 @@ def _unused(evidence: Evidence, failures: list[tuple[Oom, Judgement]]) -> list[s
         if (name := device_name(entry.framework_device)) not in full
         and entry.granted_bytes
         and peaks.get(name) is not None
-        and peaks[name] < _UNUSED
+        and peaks[name] < _UNUSED_BYTES
     ]
     return [f"with room meanwhile: {', '.join(idle)}"] if full and idle else []
 
@@ -366,7 +366,7 @@ def library_did_not_start(evidence: Evidence, log: LogFacts) -> Iterator[Finding
     lines = log.lines_of("memory.masked", "memory.library-failed", "memory.library-usage", "memory.refused")
     free = log.library_free_bytes
     status = next((match[0] for line in lines if (match := _NOT_OF_MEMORY.search(line))), "")
-    enough = free is not None and free >= _ENOUGH_TO_START
+    enough = free is not None and free >= _LIBRARIES_START_BYTES
     if status or enough:
         why = f"although {size(free)} of GPU memory was free" if enough and free is not None else f"with {status}"
         yield error_of(

@@ -28,7 +28,7 @@ _ABSENT = "absent"
 """The same without soft placement: it did not run."""
 HOPS = "cpu_hops"
 """Name of the watcher's result with ops that each call of a function leaves the GPU for (_gpuwatch_cpu_hops.py)."""
-_HOP_CALLS = 5
+_MIN_HOP_CALLS = 5
 """Calls of a function below which an op in it may be part of a preparation."""
 _DEVICE_ACTION = "Request a device that exists (tf.config.list_logical_devices() lists them), or none."
 ITS_PROCESS = "the process that ran it has"
@@ -209,7 +209,7 @@ def _advice(fallback: Fallback) -> str:
 def hops_to_the_cpu(evidence: Evidence) -> Iterator[Finding]:
     """Functions whose every call leaves the GPU for ops that no GPU can compute, and goes back with their results."""
     for function, calls, ops in evidence.result(HOPS, list) if evidence.gpu_usable else ():
-        if calls < _HOP_CALLS:
+        if calls < _MIN_HOP_CALLS:
             continue
         first, more = next(iter(ops)), f" and {len(ops) - 1} more, which have" if len(ops) > 1 else ", which has"
         lines: dict[str, list[str]] = {}

@@ -48,7 +48,7 @@ NO_NCCL = "cuda.nccl-missing"
 """The topic of TensorFlow's error when a collective operation needs NCCL and it is missing."""
 ON_PURPOSE = ("KeyboardInterrupt", "SystemExit")
 BEFORE_IT = "raised while another was handled, the first of them:"
-END = 8
+END_LINES = 8
 """Lines that may follow the exception that ended a program: the rest of its message, notes of a shell."""
 _ENOUGH = frozenset(
     {
@@ -94,11 +94,11 @@ def raised_at(log: LogFacts, error: RunError) -> list[str]:
 
 def ends_log(log: LogFacts) -> bool:
     """Whether the last exception stands at the end of the log."""
-    return log.last_error_line is not None and log.lines - log.last_error_line <= END
+    return log.last_error_line is not None and log.lines - log.last_error_line <= END_LINES
 
 
 DESPITE_ERROR = "It exited with code 0, although"
-_AT_END = 2
+_SAME_END_LINES = 2
 """Lines that may follow the last traceback of what ended with it; a program that went on prints more."""
 WENT_ON = "It went on after"
 """Beginnings of titles for a program that exited with 0 after an exception."""
@@ -115,7 +115,7 @@ def error_despite_success(evidence: Evidence) -> Iterator[Finding]:
     error = log.errors[-1]
     if error.type in ON_PURPOSE or names_cause(topics_of(error.message)):
         return
-    at_end = log.lines - log.last_error_line <= _AT_END and not log.last_error_went_on
+    at_end = log.lines - log.last_error_line <= _SAME_END_LINES and not log.last_error_went_on
     title = f"{WENT_ON} {error.type}, whose traceback is in its log"
     if log.last_error_in:
         title = f"{DESPITE_ERROR} a {log.last_error_in} of it ended in {error.type}"

@@ -16,8 +16,8 @@ from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.topics import topics_of
 from gpuwatch.explain.logs.tracebacks import PACKAGES, Frame, file_name
 
-_IN_A_TITLE = 120
-_OF_A_PATH = 3
+_MAX_TITLE_CHARS = 120
+_PACKAGE_PATH_PARTS = 3
 """Last parts of a path that name a package's file."""
 _ANY = re.compile(
     r"(?:Runtime|System|Internal|Unknown|Aborted|Unavailable|Cancelled|Connection\w*|BrokenPipe|Timeout|Import|Status)?"
@@ -38,7 +38,7 @@ _TO_OTHERS = re.compile(
     r"(?i)\b(?:open|file|submit|report|raise|create) (?:\w+ ){0,3}(?:issue|bug|report)|website|documentation|manual"
     r"|to (?:disable|silence|suppress|hide|turn off|see (?:more|all))\b|dedup|for (?:more )?(?:tips|information)"
 )
-_QUOTED = 240
+_MAX_QUOTED_CHARS = 240
 SYSTEM, PROGRAM, MACHINE, _GENERAL, _KINDS, _BY_TYPE = map(
     table, ("system", "program", "machine", "general", "kinds", "type")
 )
@@ -81,7 +81,7 @@ _OF_THE_MACHINE = re.compile(r"nvidia-smi|nvcc|ptxas|'_cuda|/dev/(?:nvidia|kfd|d
 def way_out(said: str) -> str:
     """What a message itself says to do, shortened; empty if it says nothing of the kind."""
     told = next((match["told"] for match in _WAY_OUT.finditer(said) if _TO_OTHERS.search(match["told"]) is None), "")
-    return shorten(mask_text(printable(told.replace("\n", " "))), _QUOTED) if told else ""
+    return shorten(mask_text(printable(told.replace("\n", " "))), _MAX_QUOTED_CHARS) if told else ""
 
 
 def of_the_frame(error: RunError, log: LogFacts) -> Meaning | None:
@@ -121,7 +121,7 @@ def by_type(error: RunError, log: LogFacts, how: str) -> Meaning | None:
     if error.type in _NEVER_OF_A_GPU or (raised and not _MAY_BE_OF_A_GPU.search(said)):
         title, cause = f"{how} {error.type}: the program's own error, not the GPU's", CAUSE
     elif log.last_error_has_traceback and not _MAY_BE_OF_A_GPU.search(f"{error.type} {telling(error.message)}"):
-        title = f"{how} {shorten(line_of(error), _IN_A_TITLE)}"
+        title = f"{how} {shorten(line_of(error), _MAX_TITLE_CHARS)}"
         cause = "unknown" if _ANY.match(error.type) or package in _MAY_CONCERN_GPUS else CAUSE
     else:
         return None
@@ -149,6 +149,6 @@ def _place(frame: Frame | None, *, shown: bool) -> str:
     if frame is None:
         return "Look at the last frames of its traceback" if shown else "Look at what stands before that line"
     if frame.of_a_package:
-        within = "/".join(frame.file.replace("\\", "/").split("/")[-_OF_A_PATH:])
+        within = "/".join(frame.file.replace("\\", "/").split("/")[-_PACKAGE_PATH_PARTS:])
         return f"It was raised in a package ({within}, line {frame.line}); look at what the program asks of it"
     return f"Open {file_name(frame.file)}, line {frame.line}"

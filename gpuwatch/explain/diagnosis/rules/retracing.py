@@ -12,24 +12,24 @@ from gpuwatch.core.model.run import Run
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import note_of, rule, warning_of
 
-_LEAST = 10
+_MIN_TRACES = 10
 """Traces below which a function may simply have so many kinds of arguments: buckets of lengths, a last batch."""
 _SHARE = 0.3
 """Share of the calls that are traced: where kinds of arguments come back, it falls with every call."""
-_MOST = 3
-_EAGER_CALLS = 5
+_MAX_FUNCTIONS = 3
+_MIN_EAGER_CALLS = 5
 """Calls of a tf.function that ran eagerly, of which fewer may be a look at a mistake."""
-_GROWING = 0.2
+_MIN_GROWING_SHARE = 0.2
 """Share of a session's runs before which its graph grows, from which on that is what its loop does."""
 _EAGER = "eager_functions"
 """Name of the watcher's result with the tf.functions that ran eagerly (_gpuwatch_traces.py)."""
 _TAPES = "gradients of a GradientTape"
 """What the watcher counts as steps of a training loop without a tf.function (_gpuwatch_steps.py)."""
-_LOOP_STEPS, _LOOP_OPS = 20, 20
+_MIN_LOOP_STEPS, _MIN_LOOP_OPS = 20, 20
 """Steps, and ops a step, from which a loop's overhead is worth a word."""
-_MANY_OPS, _NOTICED = 4000, 1.0
+_MIN_MANY_OPS, _MIN_NOTICED_SECONDS = 4000, 1.0
 """Eager ops, and seconds of them, from which a program without counted steps is worth a word."""
-_SMALL_OP = 0.001
+_SMALL_OP_SECONDS = 0.001
 """Seconds an op, with its Python, above which the ops themselves may be what takes the time."""
 _NUMBERS = ("Python int", "Python float", "Python bool")
 
@@ -39,8 +39,8 @@ def traced_again(evidence: Evidence, run: Run) -> Iterator[Finding]:
     """A function of a watched program with ten traces or more, in three calls of ten or more."""
     worst = sorted(run.retraced, key=lambda retraced: -retraced.traces)
     for retraced in [
-        retraced for retraced in worst if retraced.traces >= _LEAST and retraced.traces >= _SHARE * retraced.calls
-    ][:_MOST]:
+        retraced for retraced in worst if retraced.traces >= _MIN_TRACES and retraced.traces >= _SHARE * retraced.calls
+    ][:_MAX_FUNCTIONS]:
         why, action = _why(retraced)
         place = f"{printable(retraced.name)} ({printable(retraced.place)})"
         yield warning_of(
@@ -61,16 +61,16 @@ def run_eagerly(evidence: Evidence) -> Iterator[Finding]:
     told = {
         name: (int(value["eager"]), int(value["graph"]))
         for name, value in evidence.result(_EAGER, dict).items()
-        if int(value["eager"]) >= _EAGER_CALLS and int(value["eager"]) > int(value["graph"])
+        if int(value["eager"]) >= _MIN_EAGER_CALLS and int(value["eager"]) > int(value["graph"])
     }
     if told:
-        names = printable(", ".join(list(told)[:_MOST]))
+        names = printable(", ".join(list(told)[:_MAX_FUNCTIONS]))
         yield note_of(
             "function.eager",
             title=f"tf.functions ran eagerly, op by op: {names}",
             evidence=[
                 printable(f"{name}: {eager} calls ran eagerly, {graph} as a graph")
-                for name, (eager, graph) in list(told.items())[:_MOST]
+                for name, (eager, graph) in list(told.items())[:_MAX_FUNCTIONS]
             ],
             action="Remove tf.config.run_functions_eagerly(True) if it was left over from debugging.",
         )
@@ -86,9 +86,9 @@ def loops_eagerly(evidence: Evidence, run: Run) -> Iterator[Finding]:
         yield from _eager_ops(run, int(result["ops"]), float(result.get("seconds", 0)))
         return
     steps, ops, seconds = int(result["steps"]), int(result["ops"]), run.throughput.median_step_seconds
-    if run.throughput.counted != _TAPES or steps < _LOOP_STEPS or ops < _LOOP_OPS * steps:
+    if run.throughput.counted != _TAPES or steps < _MIN_LOOP_STEPS or ops < _MIN_LOOP_OPS * steps:
         return
-    if seconds * steps > _SMALL_OP * ops:
+    if seconds * steps > _SMALL_OP_SECONDS * ops:
         return
     yield note_of(
         "function.eager",
@@ -102,7 +102,7 @@ def loops_eagerly(evidence: Evidence, run: Run) -> Iterator[Finding]:
 def _eager_ops(run: Run, ops: int, seconds: float) -> Iterator[Finding]:
     """A loop without gradients, of which no steps can be counted."""
     on_gpu = sum(placement.count for placement in run.placements if "GPU" in placement.actual)
-    if ops < _MANY_OPS or seconds < _NOTICED or seconds > _SMALL_OP * ops or on_gpu < ops / 2:
+    if ops < _MIN_MANY_OPS or seconds < _MIN_NOTICED_SECONDS or seconds > _SMALL_OP_SECONDS * ops or on_gpu < ops / 2:
         return
     yield note_of(
         "function.eager",
@@ -118,7 +118,7 @@ def _eager_ops(run: Run, ops: int, seconds: float) -> Iterator[Finding]:
 def growing_graph(evidence: Evidence) -> Iterator[Finding]:
     """A TF1 loop that makes ops: the session prepares the whole graph anew for each run of a new one."""
     runs, grown, first, last, line = evidence.result("graph_growth", list) or (0, 0, 0, 0, "")
-    if not grown or grown < _GROWING * runs:
+    if not grown or grown < _MIN_GROWING_SHARE * runs:
         return
     yield warning_of(
         "function.retraced",

@@ -14,11 +14,11 @@ from gpuwatch.explain.diagnosis.memory.oom_arithmetic import is_round
 from gpuwatch.explain.diagnosis.memory.others_memory import at_once
 from gpuwatch.explain.diagnosis.rule_registry import rule, warning_of
 
-_MUCH = 0.5
+_MUCH_SHARE = 0.5
 """Share of a GPU that the first must hold, and of its grant below which the other's is small."""
 
 
-_AT_ONCE = 2.0
+_AT_ONCE_SECONDS = 2.0
 """Seconds within which either of two processes may have allocated first."""
 
 
@@ -38,16 +38,16 @@ def left_by_the_first(evidence: Evidence, run: Run) -> Iterator[Finding]:
         return
     for entry in run.memory.devices:
         tenants = sorted(_tenants(run, entry), key=_began)
-        soon = [tenant for tenant in tenants if _began(tenant) - _began(tenants[0]) <= _AT_ONCE]
+        soon = [tenant for tenant in tenants if _began(tenant) - _began(tenants[0]) <= _AT_ONCE_SECONDS]
         first = max(soon, key=lambda tenant: tenant.held.peak_bytes or 0, default=None)
-        if first is None or not entry.total_bytes or (first.held.peak_bytes or 0) < _MUCH * entry.total_bytes:
+        if first is None or not entry.total_bytes or (first.held.peak_bytes or 0) < _MUCH_SHARE * entry.total_bytes:
             continue
         left = entry.total_bytes - (first.held.peak_bytes or 0)
         small = [
             tenant
             for tenant in (_got(one, left) if one in soon else one for one in tenants)
             if tenant.pid != first.pid
-            and tenant.granted <= min(left, _MUCH * first.granted)
+            and tenant.granted <= min(left, _MUCH_SHARE * first.granted)
             and not is_round(tenant.granted)
             and at_once(tenant.held, first.held)
         ]
@@ -77,7 +77,7 @@ def _got(tenant: _Tenant, left: int) -> _Tenant:
 
     What took far less than that needs no more: it may have growth of its own.
     """
-    return tenant._replace(granted=tenant.took) if tenant.took and tenant.took >= _MUCH * left else tenant
+    return tenant._replace(granted=tenant.took) if tenant.took and tenant.took >= _MUCH_SHARE * left else tenant
 
 
 def _tenants(run: Run, entry: DeviceMemory) -> Iterator[_Tenant]:

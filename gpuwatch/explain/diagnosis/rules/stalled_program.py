@@ -14,15 +14,15 @@ from gpuwatch.core.model.run import Run
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import rule, warning_of
 
-_LEAST = 15.0
+_MIN_STANDSTILL_SECONDS = 15.0
 """Seconds without a step."""
-_STOOD = 10.0
+_SAME_LINE_SECONDS = 10.0
 """Seconds for which the thread of the steps must stand at one line."""
-_LONGER = 3.0
+_PAUSE_FACTOR = 3.0
 """How many times longer than the longest pause between two steps before."""
-_CPU = 0.2
+_MIN_BUSY_CORE_SHARE = 0.2
 """Share of a core above which the process computes something, if no steps."""
-_GPU = 5.0
+_MIN_BUSY_GPU_PERCENT = 5.0
 """Percent of utilization above which a GPU computes: one step may be long."""
 _MISSING = re.compile(r"\] Waiting for ([1-9]\d*)/(\d+) tasks to connect\.")
 _CONNECTED = " has connected to coordination service"
@@ -44,8 +44,8 @@ def no_more_steps(evidence: Evidence, run: Run) -> Iterator[Finding]:
     without = (run.phases.total_seconds or found.until_seconds) - found.since_seconds
     longest = max((step.seconds for step in run.step_times), default=0.0)
     if (
-        without < max(_STOOD if limit else _LEAST, _LONGER * longest)
-        or found.stood_seconds < _STOOD
+        without < max(_SAME_LINE_SECONDS if limit else _MIN_STANDSTILL_SECONDS, _PAUSE_FACTOR * longest)
+        or found.stood_seconds < _SAME_LINE_SECONDS
         or _computes(run, found)
     ):
         return
@@ -121,7 +121,9 @@ def _own_limit(run: Run) -> str:
 
 def _computes(run: Run, found: Standstill) -> bool:
     busy = [point.gpu_percent or 0.0 for point in run.memory.timeline if point.t > found.since_seconds + 2]
-    return found.cpu_seconds > _CPU * found.stood_seconds or max(busy, default=0.0) > _GPU
+    return (
+        found.cpu_seconds > _MIN_BUSY_CORE_SHARE * found.stood_seconds or max(busy, default=0.0) > _MIN_BUSY_GPU_PERCENT
+    )
 
 
 def _stack(thread: ThreadStack) -> str:

@@ -37,7 +37,7 @@ from gpuwatch.explain.diagnosis.rules.other_processes import (
 )
 from gpuwatch.explain.diagnosis.rules.out_of_memory import ADDRESS_SPACE
 from gpuwatch.explain.diagnosis.rules.program_errors import (
-    END,
+    END_LINES,
     ON_PURPOSE,
     ends_log,
     line_of,
@@ -55,8 +55,8 @@ from gpuwatch.explain.logs.last_lines import FAILED, WORKED
 from gpuwatch.explain.logs.topics import topics_of
 from gpuwatch.explain.logs.work_words import SERVER_STOPPED
 
-_IN_A_TITLE = 120
-_LATE = 500
+_MAX_TITLE_CHARS = 120
+_MAX_LINES_AFTER_TRACEBACK = 500
 """Lines of prints and summaries that may follow the last traceback, if none shows that the program went on."""
 _OF_IMPORTS = ("ImportError", "ModuleNotFoundError")
 """Libraries print such tracebacks of parts that they do without."""
@@ -69,13 +69,13 @@ _TOLD_BELOW = ("ended.nccl", NCCL_INTERNAL, reported_ends.CRASH)
 _WITH_A_ROW = (*_TOLD_BELOW, reported_ends.FATAL, reported_ends.NOT_STARTED, _TYPES, _ASSERT, TENSORRT)
 """Topics of whose lines the table of messages may know more."""
 _READ_THE_END = "Read the end of the log; if it is a bug of the framework or the driver, report it there."
-_NEAR = 16 << 30
+_NEAR_ADDRESS_LIMIT_BYTES = 16 << 30
 """A limit of the address space may be the reason within this distance: a CUDA context reserves more than it uses."""
 _OF_ADDRESS_SPACE = ("threads", "unmapped", "host-memory")
 """What a limit of the address space can be the reason of."""
-_LATER_CELLS = 3
+_MIN_LATER_CELL_ERRORS = 3
 """Errors of a notebook after one of which they cannot all be consequences."""
-_TELLING = 8
+_MIN_MESSAGE_CHARS = 8
 """Characters from which a message is recognized within another."""
 _CUT = "The log ends within a Python traceback, before the error itself"
 
@@ -105,7 +105,7 @@ def unrecognised_error(evidence: Evidence) -> Iterator[Finding]:
     end = _end_of_run(run, log, lines) if run is not None else _end_of_log(log, lines)
     if end is None:
         name = lines[0].partition(":")[0]
-        title = f"{_how_it_ended(run, log)} {shorten(lines[0], _IN_A_TITLE)}" if name.isidentifier() else ""
+        title = f"{_how_it_ended(run, log)} {shorten(lines[0], _MAX_TITLE_CHARS)}" if name.isidentifier() else ""
         end = _End(title, _READ_THE_END, lines)
     lines, action = end.lines, end.action
     if log.errors and lines and _is_about(lines[0], log.errors[-1]):
@@ -144,7 +144,7 @@ def _end_of_run(run: Run, log: LogFacts, lines: list[str]) -> _End | None:
 def _address_space(run: Run, log: LogFacts, lines: list[str]) -> _End | None:
     """The end by the limit of the address space, if there is one, not far away, and the system refused memory."""
     limit, peak = (run.results.get(name) for name in ADDRESS_SPACE)
-    if not isinstance(limit, int) or limit - (peak if isinstance(peak, int) else 0) > _NEAR:
+    if not isinstance(limit, int) or limit - (peak if isinstance(peak, int) else 0) > _NEAR_ADDRESS_LIMIT_BYTES:
         return None
     told = _once(lines, log.lines_of(reported_ends.FATAL, HOST_MEMORY))
     refused = first(program_messages.SYSTEM, "\n".join(told))
@@ -161,7 +161,7 @@ def _end_of_log(log: LogFacts, lines: list[str]) -> _End | None:
         # The kernel may have killed another program.
         lines = [line_of(log.errors[-1]), *log.lines_of(HOST_MEMORY)]
         known = _by_topic(None, log, _reported_topic(log), lines)
-        return known or _End(f"It ended in {shorten(lines[0], _IN_A_TITLE)}", _READ_THE_END, lines)
+        return known or _End(f"It ended in {shorten(lines[0], _MAX_TITLE_CHARS)}", _READ_THE_END, lines)
     # NCCL's "internal error" may be the lost connection itself.
     peer = PEER in log.topics and topic in (None, NCCL_INTERNAL)
     if peer or (topic == WAITED and own_error(log) is not None):
@@ -177,7 +177,11 @@ def _end_of_log(log: LogFacts, lines: list[str]) -> _End | None:
 
 def _endings(log: LogFacts) -> Iterator[str]:
     """The topics of ends in a log; not of memory that a cell of a notebook lacked, after which another one failed."""
-    earlier = {line_of(error) for error in log.errors[:-_LATER_CELLS]} if log.open_traceback_line is not None else set()
+    earlier = (
+        {line_of(error) for error in log.errors[:-_MIN_LATER_CELL_ERRORS]}
+        if log.open_traceback_line is not None
+        else set()
+    )
     for topic in ENDINGS:
         if topic in log.topics and not (topic == HOST_MEMORY and earlier.issuperset(log.lines_of(topic))):
             yield topic
@@ -202,7 +206,7 @@ def _by_topic(run: Run | None, log: LogFacts, topic: str | None, lines: list[str
         built = _built(known, log)
         known = _meaning(built) or known
         if topic == reported_ends.CRASH and (text := " ".join(said).partition("what():")[2].strip()):
-            known = known._replace(title=f"A C++ exception was not caught: {shorten(text, _IN_A_TITLE)}")
+            known = known._replace(title=f"A C++ exception was not caught: {shorten(text, _MAX_TITLE_CHARS)}")
         return _ended(known, _once(built, told, lines, said))
     if (report := reported(log))[0]:
         own = own_error(log)
@@ -284,7 +288,7 @@ def _once(*parts: Iterable[str]) -> list[str]:
 def _is_about(line: str, error: RunError) -> bool:
     """Whether a line names this exception, or TensorFlow's own that passes it on."""
     said = telling(error.message)
-    return line.startswith(error.type) or (len(said) >= _TELLING and said in line)
+    return line.startswith(error.type) or (len(said) >= _MIN_MESSAGE_CHARS and said in line)
 
 
 def _how_it_ended(run: Run | None, log: LogFacts) -> str:
@@ -387,7 +391,7 @@ def _log_ended(log: LogFacts) -> list[str]:
     if log.told_interrupt.startswith("^C"):
         return []  # what a terminal echoes: the traceback is of the interrupt
     frame, head = log.last_frame_line, log.open_traceback_line
-    if frame is not None and log.lines - frame <= END and (last or 0) < frame:
+    if frame is not None and log.lines - frame <= END_LINES and (last or 0) < frame:
         return [_CUT]
     return [_CUT] if head is not None and (last or 0) < head else []
 
@@ -397,7 +401,7 @@ def _nothing_after(log: LogFacts) -> bool:
     message, or prints that Python wrote when the program ended."""
     imported = log.errors[-1].type in _OF_IMPORTS if log.errors else False
     raised = log.last_error_has_traceback and not log.last_error_in and not imported
-    near = log.last_error_line is not None and log.lines - log.last_error_line <= _LATE
+    near = log.last_error_line is not None and log.lines - log.last_error_line <= _MAX_LINES_AFTER_TRACEBACK
     return raised and (near or log.another_worked) and not log.printed_after_error and not log.last_error_went_on
 
 

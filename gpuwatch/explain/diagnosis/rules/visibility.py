@@ -32,9 +32,9 @@ KNOWN_VARIABLES = (
 _DEVICE_NAME = re.compile(r"/?(?:cuda|gpu|device:gpu|device)[:\s]?([0-9]{1,3})", re.IGNORECASE)
 _VISIBLE_DEVICES = "visible devices"
 """The watcher's name of what set_visible_devices was called with (_gpuwatch_tensorflow_settings.py)."""
-_SHORTEST = 12
+_MIN_NAME_CHARS = 12
 """Shorter names are similar to too many others."""
-_DISTANCE = 2
+_MAX_EDIT_DISTANCE = 2
 
 
 @rule("visibility.hidden", "visibility.bad-ordinal")
@@ -367,11 +367,11 @@ def growth_not_understood(evidence: Evidence) -> Iterator[Finding]:
 
 def meant_by(name: str) -> str | None:
     """The one of :data:`KNOWN_VARIABLES` that a name resembles, ignoring case; None for the names themselves."""
-    if len(name) < _SHORTEST or name in KNOWN_VARIABLES:
+    if len(name) < _MIN_NAME_CHARS or name in KNOWN_VARIABLES:
         return None
     upper = name.upper()
-    near = (known for known in KNOWN_VARIABLES if len(known) >= _SHORTEST)
-    return next((known for known in near if distance(upper, known, _DISTANCE) <= _DISTANCE), None)
+    near = (known for known in KNOWN_VARIABLES if len(known) >= _MIN_NAME_CHARS)
+    return next((known for known in near if distance(upper, known, _MAX_EDIT_DISTANCE) <= _MAX_EDIT_DISTANCE), None)
 
 
 def distance(text: str, other: str, most: int) -> int:

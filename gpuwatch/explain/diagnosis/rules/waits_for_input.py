@@ -9,30 +9,30 @@ from gpuwatch.core.formatting.units import percent
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import Run
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.idle_limits import STARVED, faster_input
+from gpuwatch.explain.diagnosis.idle_limits import MAX_STARVED_PERCENT, faster_input
 from gpuwatch.explain.diagnosis.rule_registry import rule, warning_of
 
-_LEAST_SECONDS = 5.0
-_LEAST_STEPS = 20
-_FEW_SECONDS, _FEW_LOOKS, _FEW_STEPS, _NEARLY_ALL = 1.0, 20, 8, 0.9
+_MIN_SECONDS = 5.0
+_MIN_STEPS = 20
+_MIN_NOTICED_SECONDS, _MIN_LOOKS_OF_SHORT_RUN, _MIN_STEPS_OF_SHORT_RUN, _NEARLY_ALL = 1.0, 20, 8, 0.9
 """What a short run needs: a time that people notice, enough looks, and fewer steps, if nearly all of it goes there."""
-_WAITS = 0.5
+_MIN_WAITING_SHARE = 0.5
 """Share of the time between its first and last step in which the program waits for the next batch."""
 _BETWEEN = "Move that code out of the loop, or do it every n steps; what makes the batch belongs into the dataset."
-_EVEN = 0.7
+_MIN_MEDIAN_TO_MEAN = 0.7
 """Share of the mean step that the median one takes, if what comes between steps comes before each: no validation."""
-_FED = 0.8
+_MIN_PYTHON_SHARE = 0.8
 """Share in which a dataset runs the program's Python code, beside a GPU that has time."""
-_FEW_BATCHES = 2
-_OF_CALLS = 0.25
+_MAX_FEW_BATCHES = 2
+_MIN_OUTSIDE_BATCHES_SHARE = 0.25
 """Share of the time between them that calls of fit() or predict() spend outside of their batches."""
-_CALL = {
+_CALL_ADVICE = {
     "predict": "For a few rows call the model itself (model(x, training=False), best in a tf.function), or collect rows"
     " and predict them at once.",
     "fit": "Call fit() once for many batches, or train_on_batch() for single ones.",
     "evaluate": "Evaluate many batches at once, or call test_on_batch() for single ones.",
 }
-_BUSY_STAGE = 0.9
+_MIN_BUSY_STAGE_SHARE = 0.9
 """Share in which a stage of a dataset works: it then makes every batch later than it is asked for."""
 
 
@@ -47,25 +47,25 @@ def waits_for_input(evidence: Evidence, run: Run) -> Iterator[Finding]:
         return
     looked, by = run.waiting.looked_seconds, "up to the last step, by looks at its threads"
     seen, steps = run.waiting, run.throughput.steps if run.throughput is not None else 0
-    few = looked < 2 * _FEW_SECONDS and seen.looks < _FEW_LOOKS
-    if looked < _FEW_SECONDS or few or steps < _FEW_STEPS:
+    few = looked < 2 * _MIN_NOTICED_SECONDS and seen.looks < _MIN_LOOKS_OF_SHORT_RUN
+    if looked < _MIN_NOTICED_SECONDS or few or steps < _MIN_STEPS_OF_SHORT_RUN:
         return
-    even = len(run.step_times) >= _LEAST_STEPS and uneven_step(run) is None
-    short = seen.looked_seconds < _LEAST_SECONDS or steps < _LEAST_STEPS
+    even = len(run.step_times) >= _MIN_STEPS and uneven_step(run) is None
+    short = seen.looked_seconds < _MIN_SECONDS or steps < _MIN_STEPS
     busy = busy_while_stepping(run)
-    if busy is not None and busy > STARVED:
+    if busy is not None and busy > MAX_STARVED_PERCENT:
         return
     waited, fed, between = (
         part / seen.looked_seconds for part in (seen.input_seconds, seen.feeding_seconds, seen.between_seconds)
     )
-    if waited >= (_NEARLY_ALL if short else _WAITS):
+    if waited >= (_NEARLY_ALL if short else _MIN_WAITING_SHARE):
         share, places, how = waited, seen.places, "is starved for input: the program waits for its next batch"
-    elif fed >= (_NEARLY_ALL if looked < 2 * _FEW_SECONDS else _FED) and busy is not None:
+    elif fed >= (_NEARLY_ALL if looked < 2 * _MIN_NOTICED_SECONDS else _MIN_PYTHON_SHARE) and busy is not None:
         share, places, how = fed, seen.feeds, "is starved for input: the dataset runs Python code for the next batch"
-    elif not short and waited + between >= _WAITS and busy is not None and even:
+    elif not short and waited + between >= _MIN_WAITING_SHARE and busy is not None and even:
         share, places = waited + between, (*seen.places, *seen.between)[:3]
         how = "waits between steps: the program runs Python code of its own"
-    elif not short and _dataset_share(run) >= _BUSY_STAGE and run.pipeline is not None and busy is not None:
+    elif not short and _dataset_share(run) >= _MIN_BUSY_STAGE_SHARE and run.pipeline is not None and busy is not None:
         share, places = _dataset_share(run), ()
         how = f"is starved for input: the dataset's stage {printable(run.pipeline.stage)} works"
         looked, by = run.pipeline.seconds, "by TensorFlow's measurement of the dataset"
@@ -98,10 +98,10 @@ def calls_keras_for_few_batches(evidence: Evidence) -> Iterator[Finding]:
     few = {
         name: (count, batches, line, each, inside)
         for name, (count, batches, line, each, inside) in result["calls"].items()
-        if count >= _LEAST_STEPS and batches <= _FEW_BATCHES * count and inside <= _WAITS * each
+        if count >= _MIN_STEPS and batches <= _MAX_FEW_BATCHES * count and inside <= _MIN_WAITING_SHARE * each
     }
     outside = sum(count * (each - inside) for count, _, _, each, inside in few.values())
-    if outside < max(_FEW_SECONDS, _OF_CALLS * result["seconds"]):
+    if outside < max(_MIN_NOTICED_SECONDS, _MIN_OUTSIDE_BATCHES_SHARE * result["seconds"]):
         return
     calls = " and ".join(f"{count} calls of {name}()" for name, (count, *_) in few.items())
     yield warning_of(
@@ -114,14 +114,14 @@ def calls_keras_for_few_batches(evidence: Evidence) -> Iterator[Finding]:
             for name, (count, batches, line, each, inside) in few.items()
         ]
         + [f"about {outside:.1f} s outside of batches, of {result['seconds']:.1f} s from the first call to the last"],
-        action=" ".join(_CALL[name] for name in few if name in _CALL),
+        action=" ".join(_CALL_ADVICE[name] for name in few if name in _CALL_ADVICE),
     )
 
 
 def _dataset_share(run: Run) -> float:
     """Share of the time in which the busiest stage of the dataset works: a stage that is ahead of the steps rests."""
     seen = run.pipeline
-    return seen.busy_seconds / seen.seconds if seen is not None and seen.seconds >= _LEAST_SECONDS else 0.0
+    return seen.busy_seconds / seen.seconds if seen is not None and seen.seconds >= _MIN_SECONDS else 0.0
 
 
 def uneven_step(run: Run) -> float | None:
@@ -129,11 +129,11 @@ def uneven_step(run: Run) -> float | None:
 
     PyTorch's steps only queue work for the GPU, until one waits for all of it.
     """
-    if run.throughput is None or len(run.step_times) < _LEAST_STEPS:
+    if run.throughput is None or len(run.step_times) < _MIN_STEPS:
         return None
     times = [step for step in run.step_times if step.number > run.throughput.warmup_steps]
     mean = sum(step.seconds for step in times) / max(sum(step.steps for step in times), 1)
-    return mean if run.throughput.median_step_seconds < _EVEN * mean else None
+    return mean if run.throughput.median_step_seconds < _MIN_MEDIAN_TO_MEAN * mean else None
 
 
 def busy_while_stepping(run: Run) -> float | None:

@@ -20,12 +20,12 @@ from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.reference.compute_capability import built_for, capability, least
 
 MIB = 1 << 20
-_SMALL = 2 << 30
+_SMALL_FREE_BYTES = 2 << 30
 """Free memory below which the small reserve applies."""
-_SMALL_RESERVE = 225 * MIB
-REAL_CONTEXT = (100 * MIB, 800 * MIB)
+_SMALL_RESERVE_BYTES = 225 * MIB
+REAL_CONTEXT_BYTES = (100 * MIB, 800 * MIB)
 """Range of a CUDA context's size on real hardware; it depends on card and driver."""
-_REAL_SLACK = 64 * MIB
+_REAL_SLACK_BYTES = 64 * MIB
 """Change of a desktop's memory between the snapshot and the start."""
 
 _NO_POOL = "cuda_malloc"
@@ -86,7 +86,7 @@ def _numbers(names: list[object] | tuple[object, ...]) -> tuple[int, ...]:
     return tuple(int(match[1]) for name in names if (match := _GPU_NUMBER.search(str(name))))
 
 
-_EVERY = -1
+_EVERY_GPU = -1
 
 
 def _limits(evidence: Evidence, run: Run) -> dict[int, tuple[int, ...]]:
@@ -96,7 +96,7 @@ def _limits(evidence: Evidence, run: Run) -> dict[int, tuple[int, ...]]:
             limits[int(match[1])] = (*limits.get(int(match[1]), ()), int(match[2]))
     limit = evidence.asked("memory_limit")
     if not limits and isinstance(limit, (int, float)) and not isinstance(limit, bool):
-        limits[_EVERY] = (int(limit),)
+        limits[_EVERY_GPU] = (int(limit),)
     return limits
 
 
@@ -167,7 +167,7 @@ class _Amount:
 def _grants(
     device: Device, entry: Mapped, asked: Asked, simulation: str | None, context: int | None
 ) -> tuple[_Amount, ...]:
-    limits = asked.limits.get(entry.ordinal, asked.limits.get(_EVERY, ()))
+    limits = asked.limits.get(entry.ordinal, asked.limits.get(_EVERY_GPU, ()))
     if asked.allocator == _NO_POOL and simulation != "plugin":
         # TensorFlow requests each tensor from the driver, sets no limit and prints 0 MB.
         nothing = _Amount(None, 0, f"TF_GPU_ALLOCATOR={_NO_POOL} keeps no pool, so nothing is granted in advance")
@@ -212,20 +212,20 @@ def _default(device: Device, asked: Asked, context: int | None, *, exact: bool) 
         granted = max(left - reserve, 0) if reserve < left else max(left, 0)
         parts = f" − CUDA context {context // MIB} − reserve {left - granted >> 20}"
         return _Amount(_whole(granted), 0, f"{start}{parts} = {granted // MIB} MiB")
-    low, high = (free - size - _reserve(free - size, major, asked.reserve_mb) for size in REAL_CONTEXT[::-1])
+    low, high = (free - size - _reserve(free - size, major, asked.reserve_mb) for size in REAL_CONTEXT_BYTES[::-1])
     low, high = min(low, high), max(low, high)
     middle = max((low + high) // 2, 0)
-    around = f"{REAL_CONTEXT[0] // MIB}-{REAL_CONTEXT[1] // MIB}"
-    reserve = _reserve(free - sum(REAL_CONTEXT) // 2, major, asked.reserve_mb)
+    around = f"{REAL_CONTEXT_BYTES[0] // MIB}-{REAL_CONTEXT_BYTES[1] // MIB}"
+    reserve = _reserve(free - sum(REAL_CONTEXT_BYTES) // 2, major, asked.reserve_mb)
     how = f"{start} − CUDA context {around} − reserve {reserve // MIB} ≈ {middle // MIB} MiB"
-    return _Amount(_whole(middle), (high - low) // 2 + _REAL_SLACK, how)
+    return _Amount(_whole(middle), (high - low) // 2 + _REAL_SLACK_BYTES, how)
 
 
 def _reserve(free: int, major: int, asked_mb: int | None) -> int:
     if asked_mb is not None:
         return asked_mb * MIB
-    if free < _SMALL:
-        return _SMALL_RESERVE
+    if free < _SMALL_FREE_BYTES:
+        return _SMALL_RESERVE_BYTES
     return (500 if major <= 6 else 1050 if major == 7 else 1536 if major == 8 else 1800) * MIB
 
 

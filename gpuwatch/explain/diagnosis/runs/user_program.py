@@ -25,7 +25,7 @@ DESPITE_OOM = "It exited with code 0, although memory ran out."
 """Reason of the verdict ``ok`` of a program that caught the error; whether it did all of its work is not known."""
 _OF_GPU = re.compile(r"cud|gpu(?!watch)|nvidia|nvml|nccl|cublas|device|driver", re.IGNORECASE)
 _NOT_LOOKED_AT = "where its ops ran was not looked at (run --placement does)"
-_KNOWN = 0.9
+_MIN_KNOWN_NODES_SHARE = 0.9
 """Share of graph nodes whose requested device must be known to say that there are no problems."""
 _NO_REPLICA = "distribution.devices-missing"
 
@@ -128,7 +128,11 @@ def _without_problems(run: Run) -> str:
         return "It succeeded without problems."
     known = 1 - coverage.unclear / coverage.nodes
     share = f"the requested devices of {int(100 * known)} % of {coverage.nodes} graph nodes are known"
-    return f"It succeeded without problems: {share}." if known >= _KNOWN else f"It succeeded; only {share}."
+    return (
+        f"It succeeded without problems: {share}."
+        if known >= _MIN_KNOWN_NODES_SHARE
+        else f"It succeeded; only {share}."
+    )
 
 
 def _ended_otherwise(found: Finding) -> bool:

@@ -17,9 +17,9 @@ from gpuwatch.machine.sources.nvidia.device import NvmlDevice
 
 _MODE, _PIDS, _STATS = "nvmlDeviceGetAccountingMode", "nvmlDeviceGetAccountingPids", "nvmlDeviceGetAccountingStats"
 _KEY = "accounting"
-_MOST = 32
+_MAX_PROCESSES = 32
 """Processes of a device that are kept: the latest ones."""
-_AT_ONCE = 64
+_MAX_PROCESSES_AT_ONCE = 64
 """Processes that are asked for at once."""
 
 
@@ -65,13 +65,13 @@ class Accounting:
         known.ended = {pid: began for pid, began in known.ended.items() if pid in pids}
         known.running = (known.running & pids) | (here & pids)
         asked = [pid for pid in pids if pid not in known.ended and pid not in here]
-        self._ask(device, known, sorted(asked)[:_AT_ONCE])
+        self._ask(device, known, sorted(asked)[:_MAX_PROCESSES_AT_ONCE])
 
     def note_gone(self, device: NvmlDevice, pids: Iterable[int]) -> None:
         """Asks at once about processes that have just left the list of running ones."""
         known = self._listed.get(device.uuid)
         if known is not None and device.state == "ok":
-            self._ask(device, known, sorted(pids)[:_AT_ONCE])
+            self._ask(device, known, sorted(pids)[:_MAX_PROCESSES_AT_ONCE])
 
     def _ask(self, device: NvmlDevice, known: _Listed, pids: list[int]) -> None:
         found = []
@@ -102,7 +102,7 @@ class Accounting:
             device.accounted = (
                 *device.accounted,
                 *sorted(found, key=lambda process: process.started_at + process.used_seconds),
-            )[-_MOST:]
+            )[-_MAX_PROCESSES:]
 
 
 def _known(value: int | None) -> int | None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from gpuwatch.machine.sources.nvidia.decode import FABRIC_STATES, NOT_AVAILABLE, UNION_MEMBERS, fabric_health
 
-_MOST_INSTANCES = 64
+_MAX_INSTANCES = 64
 """More MIG devices no GPU has (seven today)."""
 _NODE_WORDS = 16
 """Room for 1024 NUMA nodes, the most that Linux has."""
@@ -143,7 +143,7 @@ def mig_handles(lib: Any, handle: Any) -> list[tuple[int, Any]]:
     if not lib.nvmlDeviceGetMigMode(handle)[0]:
         return []  # the list itself would answer "not supported", which would be taken as permanent
     found = []
-    for index in range(min(lib.nvmlDeviceGetMaxMigDeviceCount(handle), _MOST_INSTANCES)):
+    for index in range(min(lib.nvmlDeviceGetMaxMigDeviceCount(handle), _MAX_INSTANCES)):
         try:
             found.append((index, lib.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)))
         except lib.NVMLError as error:

@@ -11,7 +11,7 @@ from gpuwatch.core.model.reading import Missing, Value
 # NVML marks "not available" with all ones (NVML_VALUE_NOT_AVAILABLE), in the width of the field.
 NOT_AVAILABLE = (0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF)
 
-_MOST_NAMES = 255
+_MAX_NAMES = 255
 """Numbers beyond it are names that no driver has yet."""
 _NO_TEXT = ("", "N/A", "[N/A]")
 
@@ -121,7 +121,7 @@ def number_or_name(spec: MetricSpec, raw: Any) -> Value | Missing:
     if spec.unit is Unit.CELSIUS and raw >= 1 << 31:
         raw -= 1 << 32  # a negative one in a field of unsigned type
     if spec.names:
-        beyond = raw > _MOST_NAMES or spec.names.keys() == {0, 1}
+        beyond = raw > _MAX_NAMES or spec.names.keys() == {0, 1}
         return spec.names.get(raw) or (implausible(spec, raw) if beyond else f"unknown ({raw})")
     if spec.flags:
         known = [name for bit, name in spec.flags.items() if raw & bit]

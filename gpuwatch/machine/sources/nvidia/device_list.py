@@ -19,7 +19,7 @@ from gpuwatch.machine.sources.runtime_pm import RuntimePm
 _SUSPENDED = "suspended by the kernel; reading it would wake it"
 
 
-_MOST = 1024
+_MAX_DEVICES = 1024
 """More GPUs no host has."""
 
 
@@ -49,7 +49,7 @@ class DeviceList:
 
     def changed(self) -> bool:
         """Whether the list is out of date. ``NVMLError`` if the devices cannot be counted."""
-        count = self._lib.count("nvmlDeviceGetCount", _MOST)
+        count = self._lib.count("nvmlDeviceGetCount", _MAX_DEVICES)
         if count != len(self.devices):
             return True
         return any(map(self._differs, self.devices))
@@ -58,7 +58,7 @@ class DeviceList:
         """Lists the devices again. ``NVMLError`` if they cannot be counted."""
         known = {device.uuid: device for device in (*self._seen, *self.devices)}
         self._seen = []
-        count = self._lib.count("nvmlDeviceGetCount", _MOST)
+        count = self._lib.count("nvmlDeviceGetCount", _MAX_DEVICES)
         there = self._runtime_pm.gpus()
         asleep = {
             index: pci

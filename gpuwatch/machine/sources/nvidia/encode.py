@@ -12,7 +12,7 @@ from gpuwatch.core.model.metrics import METRICS, Lane, MetricSpec
 from gpuwatch.core.model.reading import Missing, Reading
 from gpuwatch.core.model.snapshot import Device, MigInstance, Snapshot
 from gpuwatch.machine.sources.nvidia import decode, nvml_errors
-from gpuwatch.sim.copied_answers import MOST_NUMBERS, NOT_AVAILABLE, DescribedGpu, SimAnswer, SimCard
+from gpuwatch.sim.copied_answers import MAX_NUMBERS, NOT_AVAILABLE, DescribedGpu, SimAnswer, SimCard
 from gpuwatch.sim.mig import MAX_INSTANCES, SimInstance
 from gpuwatch.sim.models import MODELS
 
@@ -48,7 +48,7 @@ _CODES = {
     "failed": nvml_errors.UNKNOWN,
 }
 _NUMBERED = re.compile(r"unknown \((\d{1,9})\)")
-_LONGEST_TEXT = 63
+_MAX_TEXT_BYTES = 63
 _EIGHTHS, _SEVENTHS = 8, 7
 _OF_THE_CARD = ("identity.cuda_cores", "power.default_limit_watts", "clocks.sm_max_mhz", "clocks.memory_max_mhz")
 _CORES, _USUAL_CORES = {7: 64}, 128
@@ -69,7 +69,7 @@ def described(snapshot: Snapshot) -> tuple[DescribedGpu, ...]:
 def _of_driver(snapshot: Snapshot) -> tuple[SimAnswer, ...]:
     driver, found = snapshot.driver, []
     if driver is not None and driver.version:
-        found.append(SimAnswer("nvmlSystemGetDriverVersion", text=driver.version[:_LONGEST_TEXT]))
+        found.append(SimAnswer("nvmlSystemGetDriverVersion", text=driver.version[:_MAX_TEXT_BYTES]))
     cuda = re.fullmatch(r"(\d{1,3})\.(\d{1,2})", (driver and driver.cuda_version) or "")
     if cuda:
         found.append(SimAnswer("nvmlSystemGetCudaDriverVersion", numbers=(int(cuda[1]) * 1000 + int(cuda[2]) * 10,)))
@@ -166,8 +166,8 @@ def _answer(call: str, argument: int, specs: Sequence[MetricSpec], device: Devic
     elif any(value is not None for value in readings.values()):
         first = readings[specs[0].id]
         if len(specs) == 1 and isinstance(first, str) and not specs[0].names and not specs[0].flags:
-            return SimAnswer(call, argument, text=first.encode("ascii", "replace").decode()[:_LONGEST_TEXT])
-        numbers_by_place = [NOT_AVAILABLE] * MOST_NUMBERS
+            return SimAnswer(call, argument, text=first.encode("ascii", "replace").decode()[:_MAX_TEXT_BYTES])
+        numbers_by_place = [NOT_AVAILABLE] * MAX_NUMBERS
         for spec in specs:
             place = int(spec.pick[1:-1]) if spec.pick.startswith("[") else _PLACES.get(spec.pick, 0)
             numbers_by_place[place] = _number(spec, readings[spec.id])

@@ -14,11 +14,11 @@ from gpuwatch.machine.sources.nvidia.device import NvmlDevice, ProcessList
 
 NO_INSTANCE = 0xFFFFFFFF
 """"No GPU instance" in a list of processes."""
-_MOST_BYTES = METRICS["memory.used_bytes"].bounds[1]
+_MAX_BYTES = METRICS["memory.used_bytes"].bounds[1]
 """More is not available (all ones), or no answer of a GPU."""
-_ROOM = 64
+_INITIAL_PROCESSES = 64
 """Initial size of the buffers, in processes."""
-_MOST_KEPT = 256
+_MAX_KEPT_LISTS = 256
 """Lists that are kept to be compared with the next ones."""
 _CALLS = (
     ("C", "nvmlDeviceGetComputeRunningProcesses"),
@@ -61,7 +61,7 @@ class RunningProcesses:
         call = lib._nvmlGetFunctionPointer(symbol)
         struct = lib.c_nvmlProcessInfo_v2_t if symbol[-3:] in ("_v2", "_v3") else _ProcessInfoV1
         if symbol not in self._rooms:
-            self._rooms[symbol] = (struct * _ROOM)()
+            self._rooms[symbol] = (struct * _INITIAL_PROCESSES)()
         while True:
             rows = self._rooms[symbol]
             room = len(rows)
@@ -85,12 +85,12 @@ class RunningProcesses:
             found.append(
                 (
                     row.pid,
-                    None if used > _MOST_BYTES else used,
+                    None if used > _MAX_BYTES else used,
                     row.gpuInstanceId if mig else NO_INSTANCE,
                     row.computeInstanceId if mig else NO_INSTANCE,
                 )
             )
-        if len(self._kept) >= _MOST_KEPT:
+        if len(self._kept) >= _MAX_KEPT_LISTS:
             self._kept.clear()
         self._kept[key] = (raw, found)
         return found, 0

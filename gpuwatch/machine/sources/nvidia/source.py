@@ -51,10 +51,10 @@ _GPM = tuple(spec for spec in METRICS if spec.lane is Lane.GPM)
 _WITHOUT_GPM = tuple(spec for spec in METRICS if spec.lane is not Lane.GPM)
 """Metrics that have a reading or a reason whether GPM is switched on or not."""
 _FAST_ALONE = {Lane.FAST}
-_AGAIN_EVERY = 60.0
+_RETRY_SECONDS = 60.0
 """Seconds after which unsupported metrics are tried again."""
 _DCGM = "nv-hostengine"
-_DCGM_EVERY = 60.0
+_DCGM_CHECK_SECONDS = 60.0
 """Seconds between two checks whether DCGM runs."""
 _SHARED = Problem(
     source="gpm",
@@ -139,7 +139,7 @@ class NvmlSource:
 
     def refresh(self) -> bool:
         """Renews the list of devices when it changed, and the session when the driver ended it."""
-        if time.monotonic() - self._again_at >= _AGAIN_EVERY:
+        if time.monotonic() - self._again_at >= _RETRY_SECONDS:
             self._again_at = time.monotonic()
             for device in self.devices:
                 forget_permanent(device)
@@ -321,7 +321,7 @@ class NvmlSource:
     def _counters_shared(self) -> bool:
         """Whether DCGM runs: then the values of both may be wrong."""
         now = time.monotonic()
-        if now - self._dcgm_at >= _DCGM_EVERY:
+        if now - self._dcgm_at >= _DCGM_CHECK_SECONDS:
             self._dcgm_at, self._dcgm = now, procfs.runs(_DCGM)
         return self._dcgm
 

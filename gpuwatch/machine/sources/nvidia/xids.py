@@ -15,9 +15,9 @@ from gpuwatch.machine.sources.nvidia import nvml_errors
 from gpuwatch.machine.sources.nvidia.adapters import maybe
 from gpuwatch.machine.sources.nvidia.device import NvmlDevice
 
-_MOST = 8
+_MAX_XIDS = 8
 """Kept for each device: the latest ones."""
-_AT_ONCE = 64
+_MAX_EVENTS_AT_ONCE = 64
 """Events taken at once: a GPU that reports endlessly must not block sampling."""
 _REGISTER, _WAIT = "nvmlDeviceRegisterEvents", "nvmlEventSetWait"
 _SLEEPER = Missing("no_sample", detail="not registered for events: that might keep the GPU awake")
@@ -71,7 +71,7 @@ class Xids:
         if not self._registered:
             return
         lib = self._lib
-        for _ in range(_AT_ONCE):
+        for _ in range(_MAX_EVENTS_AT_ONCE):
             try:
                 event = lib.nvmlEventSetWait_v2(self._set, 0)
                 uuid = lib.nvmlDeviceGetUUID(event.device)
@@ -82,7 +82,7 @@ class Xids:
             code = int(event.eventData)
             xid = Xid(time.time(), None if code == UNKNOWN else code)
             uuid = uuid.decode() if isinstance(uuid, bytes) else uuid
-            self._received[uuid] = (*self._received.get(uuid, ()), xid)[-_MOST:]
+            self._received[uuid] = (*self._received.get(uuid, ()), xid)[-_MAX_XIDS:]
             for device in devices:
                 if device.uuid == uuid:
                     device.xids = self._received[uuid]

@@ -15,9 +15,9 @@ _SOFT = (
 )
 """Where a word longer than the line may be divided, the best places first."""
 _ID = re.compile(r"(?<![A-Za-z0-9])((?:MIG-)?GPU|MIG)-([0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12})")
-_LEAST_OF_ID = 8
+_MIN_ID_DIGITS = 8
 """Least digits of a shortened UUID; more if two devices would look the same."""
-_LONG_WORD = 28
+_LONG_WORD_CELLS = 28
 """Cells of a word that a narrow column does not divide."""
 
 
@@ -62,10 +62,10 @@ def least(text: str) -> int:
 
 def _least(word: str) -> int:
     size = cell_len(word)
-    if size <= _LONG_WORD or _ID.search(word):
+    if size <= _LONG_WORD_CELLS or _ID.search(word):
         return size
     parts = (part for piece in _SOFT[0].findall(word) for part in _SOFT[1].findall(piece))
-    return min(max(map(cell_len, parts)), _LONG_WORD)
+    return min(max(map(cell_len, parts)), _LONG_WORD_CELLS)
 
 
 def _pieces(word: str, width: int) -> list[str]:
@@ -82,7 +82,7 @@ def _pieces(word: str, width: int) -> list[str]:
 def short_ids(texts: Iterable[str]) -> Callable[[str], str]:
     """Shortens the UUIDs of GPUs, keeping those in ``texts`` distinct: ``GPU-71ae67ee…``."""
     known = {match.group().lower() for text in texts if "-" in text for match in _ID.finditer(text)}
-    digits = _LEAST_OF_ID
+    digits = _MIN_ID_DIGITS
     while len({_start(uuid, digits) for uuid in known}) < len(known):
         digits += 1
 

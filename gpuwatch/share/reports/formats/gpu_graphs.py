@@ -23,16 +23,16 @@ from gpuwatch.share.reports.report_content import clean
 
 _WIDTH = 860
 _LEFT, _RIGHT = 92, 14
-_LANE, _GRAPH, _BETWEEN, _AXIS = 17, 58, 12, 26
-_PROCESSES, _RUNS, _INCIDENTS = 6, 4, 4
+_LANE_HEIGHT, _GRAPH_HEIGHT, _GAP_HEIGHT, _AXIS_HEIGHT = 17, 58, 12, 26
+_MAX_PROCESSES, _MAX_RUNS, _MAX_INCIDENTS = 6, 4, 4
 """Rows of bars that are drawn; the others are in the tables."""
 _COLUMNS = 96
-_LETTER = 5.6
-_NAME = 60
+_LETTER_WIDTH = 5.6
+_MAX_NAME_CHARS = 60
 """Characters of a name."""
-_COLOURS = 6
-_EVENTS = 60
-_MOST_TICKS = 9
+_MAX_COLOURS = 6
+_MAX_EVENTS = 60
+_MAX_TICKS = 9
 
 X = Callable[[float], float]
 """The place of a time, in seconds since the epoch."""
@@ -49,15 +49,15 @@ def period_graphs(chart: Graphs) -> Markup:
         return _LEFT + min(max(share, 0.0), 1.0) * (_WIDTH - _LEFT - _RIGHT)
 
     rows = _rows(period, device, track, x)
-    graphs = len(rows) * _LANE + (20 if rows else 14)
+    graphs = len(rows) * _LANE_HEIGHT + (20 if rows else 14)
     metrics = [metric for metric in NAMES if metric in device.series]
-    height = graphs + len(metrics) * (_GRAPH + _BETWEEN) + _AXIS
-    bottom = height - _AXIS
-    parts = [bar.drawn(number * _LANE) for number, row in enumerate(rows) for bar in row]
+    height = graphs + len(metrics) * (_GRAPH_HEIGHT + _GAP_HEIGHT) + _AXIS_HEIGHT
+    bottom = height - _AXIS_HEIGHT
+    parts = [bar.drawn(number * _LANE_HEIGHT) for number, row in enumerate(rows) for bar in row]
     parts += _ticks(begin, end, x, graphs, height)
     parts += _bands(period, track, x, graphs, bottom)
     for number, metric in enumerate(metrics):
-        y = graphs + number * (_GRAPH + _BETWEEN)
+        y = graphs + number * (_GRAPH_HEIGHT + _GAP_HEIGHT)
         parts += [f'<g class="of-{INKS[metric]}">', *_graph(device, metric, device.series[metric], y), "</g>"]
     parts += _marks(period, track, x, graphs - 4, bottom)
     parts += _columns(period, device, track, graphs, bottom)
@@ -83,7 +83,7 @@ class _Bar:
     @property
     def place(self) -> tuple[float, str]:
         """Where the name is, and how it is aligned; no alignment: there is no room."""
-        wide = len(self.name) * _LETTER
+        wide = len(self.name) * _LETTER_WIDTH
         if wide < self.right - self.left - 8:
             return self.left + 5, "start"
         if self.right + 5 + wide < _WIDTH:
@@ -93,7 +93,7 @@ class _Bar:
     @property
     def ends(self) -> tuple[float, float]:
         """Both ends of the bar and its name together."""
-        (at, anchor), wide = self.place, len(self.name) * _LETTER
+        (at, anchor), wide = self.place, len(self.name) * _LETTER_WIDTH
         begin, end = (at - wide, at) if anchor == "end" else (at, at + wide if anchor else at)
         return min(self.left, begin), max(self.right, end)
 
@@ -105,12 +105,12 @@ class _Bar:
         at, anchor = self.place
         bar = (
             f'<rect class="{self.look}" x="{self.left:.1f}" y="{y + 1:.1f}" width="{self.right - self.left:.1f}"'
-            f' height="{_LANE - 3}" rx="2"><title>{escape(self.title)}</title></rect>'
+            f' height="{_LANE_HEIGHT - 3}" rx="2"><title>{escape(self.title)}</title></rect>'
         )
         if not anchor:
             return bar
         return (
-            f'{bar}<text class="tick lane-name" x="{at:.1f}" y="{y + _LANE - 5:.1f}" text-anchor="{anchor}">'
+            f'{bar}<text class="tick lane-name" x="{at:.1f}" y="{y + _LANE_HEIGHT - 5:.1f}" text-anchor="{anchor}">'
             f"{escape(self.name)}</text>"
         )
 
@@ -120,14 +120,14 @@ def _rows(period: Period, device: PeriodDevice, track: Track, x: X) -> list[list
 
     def bar(begin: float, end: float, name: str, title: str, look: str) -> _Bar:
         times = f"{_clock(period, begin)} to {_clock(period, end)}"
-        return _Bar(x(begin), max(x(end), x(begin) + 2), shorten(name, _NAME), f"{title}, {times}", look)
+        return _Bar(x(begin), max(x(end), x(begin) + 2), shorten(name, _MAX_NAME_CHARS), f"{title}, {times}", look)
 
     rows: list[list[_Bar]] = []
-    for run in runs_on(period, device)[:_RUNS]:
+    for run in runs_on(period, device)[:_MAX_RUNS]:
         name, ended = f"{clean(run.name)}: {clean(run.verdict)}", run.end or period.end
         rows.append([bar(run.begin.timestamp(), ended.timestamp(), name, f"run {name}", "phase p3")])
-    for number, process in enumerate(processes_on(period, device)[:_PROCESSES]):
-        look = f"lane c{number % _COLOURS}"
+    for number, process in enumerate(processes_on(period, device)[:_MAX_PROCESSES]):
+        look = f"lane c{number % _MAX_COLOURS}"
         rows.append([bar(process.begin.timestamp(), process.end.timestamp(), _name(process), _name(process), look)])
     told: list[list[_Bar]] = []
     for incident in sorted(track.incidents, key=lambda incident: (incident.severity != "error", incident.begin)):
@@ -136,7 +136,7 @@ def _rows(period: Period, device: PeriodDevice, track: Track, x: X) -> list[list
         row = next((row for row in told if not any(new.meets(other) for other in row)), None)
         if row is not None:
             row.append(new)
-        elif len(told) < _INCIDENTS:
+        elif len(told) < _MAX_INCIDENTS:
             told.append([new])
     return rows + told
 
@@ -169,7 +169,7 @@ def _bands(period: Period, track: Track, x: X, begin: float, end: float) -> Iter
 
 def _marks(period: Period, track: Track, x: X, y: float, end: float) -> Iterator[str]:
     """Events as marks over the graphs; beside each other where many are."""
-    for mark in track.marks[:_EVENTS]:
+    for mark in track.marks[:_MAX_EVENTS]:
         at = x(mark.begin)
         look = mark.severity if mark.severity in SIGNS else "plain"
         yield f'<path class="event {look}" d="M{at:.1f} {y:.1f}V{end:.1f}"/>'
@@ -182,15 +182,15 @@ def _marks(period: Period, track: Track, x: X, y: float, end: float) -> Iterator
 
 def _graph(device: PeriodDevice, metric: str, series: PeriodSeries, y: float) -> Iterator[str]:
     low, high = bottom(metric), top(device, metric)
-    base = y + _GRAPH
+    base = y + _GRAPH_HEIGHT
 
     def at(value: float) -> float:
         share = (value - low) / ((high - low) or 1.0)
-        return base - min(max(share, 0.0), 1.0) * _GRAPH
+        return base - min(max(share, 0.0), 1.0) * _GRAPH_HEIGHT
 
     yield f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
     yield f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{base:.1f}" y2="{base:.1f}"/>'
-    yield f'<text class="tick name" x="0" y="{y + _GRAPH / 2 + 4:.1f}">{NAMES[metric]}</text>'
+    yield f'<text class="tick name" x="0" y="{y + _GRAPH_HEIGHT / 2 + 4:.1f}">{NAMES[metric]}</text>'
     yield f'<text class="tick" x="{_LEFT - 6}" y="{y + 8:.1f}" text-anchor="end">{shown(metric, high)}</text>'
     yield f'<text class="tick low" x="{_LEFT - 6}" y="{base:.1f}" text-anchor="end">{shown(metric, low)}</text>'
     count = len(series.mean)
@@ -249,10 +249,10 @@ def _columns(period: Period, device: PeriodDevice, track: Track, begin: float, e
 
 
 def _ticks(begin: float, end: float, x: X, top: float, height: float) -> Iterator[str]:
-    for number, (at, text) in enumerate(round_times(begin, end, _MOST_TICKS)):
+    for number, (at, text) in enumerate(round_times(begin, end, _MAX_TICKS)):
         left = x(at)
         inner = " inner" if number % 2 else ""
-        yield f'<line class="grid" x1="{left:.1f}" x2="{left:.1f}" y1="{top:.1f}" y2="{height - _AXIS:.1f}"/>'
+        yield f'<line class="grid" x1="{left:.1f}" x2="{left:.1f}" y1="{top:.1f}" y2="{height - _AXIS_HEIGHT:.1f}"/>'
         if _LEFT + 12 <= left <= _WIDTH - _RIGHT - 12:
             yield f'<text class="tick{inner}" x="{left:.1f}" y="{height - 8:.1f}" text-anchor="middle">{text}</text>'
 
@@ -260,9 +260,9 @@ def _ticks(begin: float, end: float, x: X, top: float, height: float) -> Iterato
 def _legend(period: Period, device: PeriodDevice, track: Track) -> str:
     lanes = [
         f'<span class="key lane-key"><svg class="swatch" viewBox="0 0 14 14" aria-hidden="true">'
-        f'<rect class="lane c{number % _COLOURS}" x="1" y="1" width="12" height="12"/></svg>'
+        f'<rect class="lane c{number % _MAX_COLOURS}" x="1" y="1" width="12" height="12"/></svg>'
         f"{escape(_name(process))}</span>"
-        for number, process in enumerate(processes_on(period, device)[:_PROCESSES])
+        for number, process in enumerate(processes_on(period, device)[:_MAX_PROCESSES])
     ]
     keys = [
         *lanes,
@@ -281,6 +281,6 @@ def _legend(period: Period, device: PeriodDevice, track: Track) -> str:
             '<span class="key"><svg class="swatch" viewBox="0 0 14 14" aria-hidden="true">'
             '<rect fill="url(#hatch)" x="1" y="1" width="12" height="12"/></svg>not recorded</span>'
         )
-    more = len(processes_on(period, device)) - _PROCESSES
+    more = len(processes_on(period, device)) - _MAX_PROCESSES
     note = f" {more} more processes are in the table." if more > 0 else ""
     return f'{"".join(keys)}<span class="axis-note">A point is {lasted(period.step_seconds)}.{note}</span>'

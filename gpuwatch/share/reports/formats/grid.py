@@ -16,13 +16,13 @@ from gpuwatch.share.reports.report_content import Table
 
 _GAP = "  "
 _INDENT = "  "
-_LEAST_SENTENCE = 24
+_MIN_SENTENCE_CELLS = 24
 """Cells below which a sentence goes under its row."""
-_LEAST_CUT = 24
+_MIN_CUT_CELLS = 24
 """Least cells of the last column of a long list, the only one that is cut."""
-_SENTENCE = 60
+_MAX_SENTENCE_CELLS = 60
 """Cells of a column in a file, beyond which its text is folded."""
-_PATH = 100
+_MAX_PATH_CELLS = 100
 """The same for paths and other text without spaces, and for a whole line."""
 _BETWEEN = "   "
 """Separator of the values of a row without columns."""
@@ -74,10 +74,10 @@ def natural_width(table: Table) -> int:
         whole.append(max(map(cell_len, (head, *cells))))
         solid = head in table.right or head in table.keep
         unbroken = max((cell_len(word) for cell in cells for word in cell.split()), default=0)
-        folded = max(_SENTENCE, _least(table, column), min(unbroken, _PATH))
+        folded = max(_MAX_SENTENCE_CELLS, _least(table, column), min(unbroken, _MAX_PATH_CELLS))
         widths.append(whole[-1] if solid else min(whole[-1], folded))
     around = len(_INDENT) + len(_GAP) * (len(widths) - 1)
-    return around + max(sum(widths), min(sum(whole), _PATH - around))
+    return around + max(sum(widths), min(sum(whole), _MAX_PATH_CELLS - around))
 
 
 def _form(table: Table, room: int, shorten: Callable[[str], str] | None) -> _Form:
@@ -119,7 +119,7 @@ def _sentence_fits(table: Table, room: int) -> bool:
     cells = [row[place] for row in (table.heads, *table.rows)]
     # Paths are divided at slashes; other words stay whole.
     solid = max((cell_len(word) for cell in cells for word in words(cell) if "/" not in word), default=0)
-    wanted = max(min(max(map(cell_len, cells)), _LEAST_SENTENCE), min(solid, room))
+    wanted = max(min(max(map(cell_len, cells)), _MIN_SENTENCE_CELLS), min(solid, room))
     return _widths(table, room)[place] >= wanted
 
 
@@ -135,7 +135,7 @@ def _least(table: Table, column: int) -> int:
     cells = [row[column] for row in table.rows]
     whole = max(map(cell_len, cells), default=0)
     if table.one_line and column == len(table.heads) - 1:
-        return max(head, min(whole, _LEAST_CUT))
+        return max(head, min(whole, _MIN_CUT_CELLS))
     if table.one_line or name in table.right or name in table.keep:
         return max(head, whole)
     # One more cell for an ellipsis.

@@ -25,7 +25,7 @@ from gpuwatch.share.reports.report_content import GLYPHS, sentence_case
 _BREAKS = re.compile(r"(?<=\w[_=/,→.])(?=[^\s\d])")
 _HERE = Path(__file__).parent
 _UNIT = re.compile(r"(?<=\d) (?=[KMGT]iB\b|%|m?s\b|W\b|°C)")
-_SHORT = 24
+_SHORT_CELL_CHARS = 24
 """Characters of a cell whose amounts are kept on one line; sentences break anywhere."""
 _SIGNS = {"●": " good", "▲": " warning", "✖": " error", "○": " none"}
 
@@ -67,7 +67,7 @@ def _part(name: str) -> str:
 
 def _breakable(text: str) -> Markup:
     """Lets browsers break long names at separators, and commands nowhere; everything is escaped."""
-    return _code(_whole(text) if len(text) <= _SHORT else text, least=" ")
+    return _code(_whole(text) if len(text) <= _SHORT_CELL_CHARS else text, least=" ")
 
 
 def _code(text: str, least: str = "") -> Markup:

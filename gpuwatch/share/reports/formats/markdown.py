@@ -20,11 +20,11 @@ from gpuwatch.share.reports.report_content import GLYPHS, SIMULATED, Content, Ta
 # Everything that Markdown (GitHub's) gives a meaning inside a line, mentions and references included.
 _SPECIAL = re.compile(r"([\\`*_\[\]#|~$])")
 _FOLDED = ("Environment", "Placements", "Machine and process")
-_GRAPH = 60
+_GRAPH_CHARS = 60
 """Characters of a graph."""
-_LONG = 25
+_LONG_TABLE_ROWS = 25
 """Rows of a table that is folded away."""
-MOST = 65_000
+MAX_CHARS = 65_000
 """GitHub refuses comments of 65,536 characters; a few are left for text around it."""
 
 
@@ -53,10 +53,10 @@ def render(document: Document) -> str:
     drawn = ""
     for room in _ROOMS:
         drawn = "\n".join(_document(content, 1, room)) + "\n"
-        if len(drawn) <= MOST:
+        if len(drawn) <= MAX_CHARS:
             return drawn
     # Still too long: cut between paragraphs, closing every block.
-    cut = drawn[: MOST - 200].rpartition("\n\n")[0]
+    cut = drawn[: MAX_CHARS - 200].rpartition("\n\n")[0]
     open_blocks = cut.count("<details>") - cut.count("</details>")
     return cut + "\n\n" + "</details>\n\n" * open_blocks + "_The rest does not fit into an issue._\n"
 
@@ -140,13 +140,13 @@ def _table(table: Table, level: int, most: int) -> Iterator[str]:
         if isinstance(chart, Timeline) and (words := in_words(chart.run)):
             body += [f"{_text(chart.title)}: {_text(words)}.", ""]
         elif isinstance(chart, Graphs):
-            body += [*_fence(tuple(in_characters(chart.device, _GRAPH))), ""]
+            body += [*_fence(tuple(in_characters(chart.device, _GRAPH_CHARS))), ""]
         elif isinstance(chart, Areas):
-            body += _fence(tuple(memory_layers.in_characters(chart, _GRAPH)))
+            body += _fence(tuple(memory_layers.in_characters(chart, _GRAPH_CHARS)))
     body += list(_rows(table, most)) if table.rows else []
     if table.note:
         body += [_text(table.note), ""]
-    if table.folded or table.title in _FOLDED or len(table.rows) > _LONG:
+    if table.folded or table.title in _FOLDED or len(table.rows) > _LONG_TABLE_ROWS:
         yield from _details(table.title, body)
         return
     yield f"{'#' * level} {_text(table.title)}"

@@ -15,10 +15,10 @@ from gpuwatch.share.reports.memory_layers import Layer, layers
 
 _WIDTH, _HEIGHT = 860, 240
 _LEFT, _RIGHT, _TOP, _BOTTOM = 74, 14, 12, 30
-_GAP = 10.0
+_GAP_WIDTH = 10.0
 """Width between two windows."""
 _COLUMNS = 72
-_TICK = 110.0
+_TICK_WIDTH = 110.0
 """Room for the time at the start of a window."""
 
 
@@ -29,20 +29,20 @@ def memory_areas(chart: Areas) -> Markup | None:
     if len(moments) < 2 or not top:
         return None
     windows = [list(group) for _, group in itertools.groupby(moments, key=lambda moment: moment.window)]
-    width = (_WIDTH - _LEFT - _RIGHT - _GAP * (len(windows) - 1)) / len(moments)
+    width = (_WIDTH - _LEFT - _RIGHT - _GAP_WIDTH * (len(windows) - 1)) / len(moments)
     visible = layers(chart)
     parts = list(_axis(top))
-    left, ticked = float(_LEFT), -_TICK
+    left, ticked = float(_LEFT), -_TICK_WIDTH
     for number, window in enumerate(windows):
         points = [(left + place * width, moment) for place, moment in enumerate(window)]
         # The last moment is as wide as the others.
         right = left + len(window) * width
         parts += _stack([*points, (right, window[-1])], visible, top)
         parts += _columns(points, right, visible)
-        if left - ticked > _TICK and (number == 0 or left < _WIDTH - _RIGHT - 2 * _TICK):
+        if left - ticked > _TICK_WIDTH and (number == 0 or left < _WIDTH - _RIGHT - 2 * _TICK_WIDTH):
             parts.append(_tick(left, window[0], "start"))
             ticked = left
-        left = right + _GAP
+        left = right + _GAP_WIDTH
     parts.append(_tick(_WIDTH - _RIGHT, moments[-1], "end"))
     legend = [
         f'<span class="key"><svg class="swatch" viewBox="0 0 14 14" aria-hidden="true"><rect class="area {layer.kind}"'

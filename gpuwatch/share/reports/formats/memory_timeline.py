@@ -14,7 +14,7 @@ from gpuwatch.share.reports.run_memory import several
 
 _WIDTH, _HEIGHT = 860, 230
 _LEFT, _RIGHT, _TOP, _BOTTOM = 74, 14, 30, 30
-_MOST_POINTS = 600
+_MAX_POINTS = 600
 _COLUMNS = 72
 """Columns of a chart whose values are shown on hover and by the arrow keys."""
 _PHASES = (
@@ -23,7 +23,7 @@ _PHASES = (
     ("first_step", "first step"),
     ("steps", "steps"),
 )
-_LETTER = 6.0
+_LETTER_WIDTH = 6.0
 """Width of a letter of a phase's name, in units of the drawing."""
 
 _SERIES: tuple[tuple[str, str, Callable[[MemoryPoint], int | None]], ...] = (
@@ -105,7 +105,7 @@ def _phases(run: Run, start: float, end: float, x: Callable[[float], float]) -> 
             f'<rect class="phase p{number}" x="{left:.1f}" y="6" width="{max(width, 2):.1f}" height="15">'
             f"<title>{shown}</title></rect>"
         )
-        if width > len(title) * _LETTER:
+        if width > len(title) * _LETTER_WIDTH:
             parts.append(
                 f'<text class="tick phase-name" x="{left + width / 2:.1f}" y="17" text-anchor="middle">{title}</text>'
             )
@@ -160,7 +160,7 @@ def _path(
     y: Callable[[float], float],
 ) -> str:
     """A path with gaps where nothing was read. Long series are thinned to the maximum of each bucket."""
-    step = max(1, -(-len(points) // _MOST_POINTS))
+    step = max(1, -(-len(points) // _MAX_POINTS))
     parts: list[str] = []
     pen_down = False
     for begin in range(0, len(points), step):

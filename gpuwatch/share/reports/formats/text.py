@@ -20,25 +20,25 @@ from gpuwatch.share.reports.report_content import EVERY_RUN, GLYPHS, SIMULATED, 
 
 WIDTH = 100
 """Columns if the terminal does not report its own."""
-IN_FILES = 80
+FILE_WIDTH = 80
 """Columns of prose that mails, editors and issue trackers show without folding; tables take what they need."""
-_NARROWEST = 40
-_AROUND_GRAPH, _LEAST_GRAPH, _MOST_GRAPH = 60, 20, 60
+_MIN_WIDTH = 40
+_BESIDE_GRAPH_COLUMNS, _MIN_GRAPH_COLUMNS, _MAX_GRAPH_COLUMNS = 60, 20, 60
 """Columns beside a graph in characters, and of itself."""
-_LABEL = 14
-_EVIDENCE = 4
+_LABEL_WIDTH = 14
+_MAX_EVIDENCE_LINES = 4
 """Most lines of one piece of evidence: the end of a log line is often the telling part."""
 # Tables that the summary at the top already covers.
 _DETAILS = frozenset({"Memory", "Machine and process", "Environment", "Throughput", "Placements", "Settings", "Time"})
 
 
-def render(document: Document, width: int = IN_FILES, *, details: bool = True) -> str:
+def render(document: Document, width: int = FILE_WIDTH, *, details: bool = True) -> str:
     """The document as text, no line longer than ``width`` (at least 40).
 
     ``details`` is for files: nothing is left out, and tables are as wide as they need. Without it, for terminals, a
     run is its summary, failures and findings.
     """
-    width = max(width, _NARROWEST)
+    width = max(width, _MIN_WIDTH)
     content = content_of(document)
     shorten = _ids(content)
     lines = list(_head(content, width))
@@ -91,7 +91,7 @@ def _rest(content: Content, width: int, shorten: Callable[[str], str]) -> Iterat
 
 def tables(content: Content, width: int = WIDTH) -> str:
     """Only the tables of a content."""
-    width = max(width, _NARROWEST)
+    width = max(width, _MIN_WIDTH)
     shorten = _ids(content)
     lines = [line for table in content.tables for line in ("", *_table(table, width, shorten))]
     return "\n".join(line.rstrip() for line in [*_head(content, width), *lines]) + "\n"
@@ -119,7 +119,7 @@ def _action(content: Content, width: int) -> Iterator[str]:
         yield from paragraph(content.action, width, "→ ", "  ")
     yield from (f"    {line}" for line in content.code)
     for line in content.evidence:
-        yield from paragraph(line, width, "    ", "      ", most=_EVIDENCE)
+        yield from paragraph(line, width, "    ", "      ", most=_MAX_EVIDENCE_LINES)
 
 
 def _raw(line: str, width: int) -> list[str]:
@@ -131,10 +131,10 @@ def _raw(line: str, width: int) -> list[str]:
 
 def _facts(content: Content, width: int) -> Iterator[str]:
     for name, value in content.facts:
-        first, *more = fold(value, width - _LABEL - 2)
-        yield f"  {name:<{_LABEL}}{first or '–'}"
+        first, *more = fold(value, width - _LABEL_WIDTH - 2)
+        yield f"  {name:<{_LABEL_WIDTH}}{first or '–'}"
         for line in more:
-            yield f"  {'':<{_LABEL}}{line}"
+            yield f"  {'':<{_LABEL_WIDTH}}{line}"
 
 
 def _table(table: Table, width: int, shorten: Callable[[str], str], *, elastic: bool = False) -> Iterator[str]:
@@ -161,8 +161,8 @@ def _charts(table: Table, width: int) -> Iterator[str]:
 
     for chart in table.charts:
         if isinstance(chart, Graphs):
-            room = max(width - _AROUND_GRAPH, _LEAST_GRAPH)
-            yield from (f"  {line}" for line in in_characters(chart.device, min(room, _MOST_GRAPH)))
+            room = max(width - _BESIDE_GRAPH_COLUMNS, _MIN_GRAPH_COLUMNS)
+            yield from (f"  {line}" for line in in_characters(chart.device, min(room, _MAX_GRAPH_COLUMNS)))
         if isinstance(chart, Timeline) and (left_out := in_words(chart.run)):
             yield from paragraph(f"{chart.title}: {left_out}.", width, "  ", "  ")
 
@@ -193,7 +193,7 @@ def _findings(findings: tuple[Finding, ...], width: int) -> list[str]:
         title = f"{GLYPHS[found.severity]} {found.severity}{likely}  {found.id}  {found.title}"
         lines += paragraph(title, width, "  ", "    ")
         for line in found.evidence[:6]:
-            lines += paragraph(line, width, "      ", "        ", most=_EVIDENCE)
+            lines += paragraph(line, width, "      ", "        ", most=_MAX_EVIDENCE_LINES)
         if found.action:
             lines += paragraph(found.action, width, "    → ", "      ")
     return lines
