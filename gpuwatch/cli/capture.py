@@ -14,7 +14,7 @@ from gpuwatch.cli.output import say
 from gpuwatch.cli.progress import progress, progress_wanted
 from gpuwatch.cli.simulation import enter_simulation, sim_option
 from gpuwatch.core.errors import UsageError
-from gpuwatch.core.formatting.durations import span
+from gpuwatch.core.formatting.durations import rounded_duration
 from gpuwatch.core.formatting.terminal_support import file_name
 from gpuwatch.core.formatting.units import size
 
@@ -54,13 +54,13 @@ def capture(ctx: click.Context, output: Path, seconds: float) -> None:
     from gpuwatch.session import capture as capturing
 
     if not progress_wanted():
-        say(f"gpuwatch: capturing for {span(seconds)}")
+        say(f"gpuwatch: capturing for {rounded_duration(seconds)}")
     try:
         samples = capturing.capture(
             output,
             seconds,
             gpm=bool(asked_gpm(ctx)),
-            show=lambda share: progress(f"capturing: {share:.0%} of {span(seconds)}"),
+            show=lambda share: progress(f"capturing: {share:.0%} of {rounded_duration(seconds)}"),
         )
     finally:
         progress("")

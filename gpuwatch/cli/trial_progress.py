@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpuwatch.cli.output import say
 from gpuwatch.cli.progress import progress, progress_lines, progress_wanted
-from gpuwatch.core.formatting.durations import lasted
+from gpuwatch.core.formatting.durations import hours_minutes
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import per_second, size
 from gpuwatch.core.model.trials import Trial
@@ -76,10 +76,10 @@ class _Timed(Progress):
         most = max(self.until - time.monotonic(), 0.0)
         now = self.now
         if now is None or not now.planned or not self.took:
-            return f"at most {lasted(most)} left"
+            return f"at most {hours_minutes(most)} left"
         mean = sum(self.took) / len(self.took)
         expected = max(mean - (time.monotonic() - self.since), 0.0) + mean * max(now.planned - now.number, 0)
-        return f"about {lasted(expected)} left" if expected < most else f"at most {lasted(most)} left"
+        return f"about {hours_minutes(expected)} left" if expected < most else f"at most {hours_minutes(most)} left"
 
 
 class _Lines(_Timed):
@@ -92,7 +92,7 @@ class _Lines(_Timed):
         said = ", ".join(filter(None, parts))
         now = self.now
         number = f"{now.number}/{now.planned} " if now is not None and now.planned else ""
-        say(f"gpuwatch: {number}{named(trial)}: {said} ({lasted(self.took[-1])}; {self.left()})")
+        say(f"gpuwatch: {number}{named(trial)}: {said} ({hours_minutes(self.took[-1])}; {self.left()})")
 
 
 class _Spoken(Progress):
@@ -201,5 +201,5 @@ class _Live(_Timed):
             return self.left()
         number = f"{now.number}/{now.planned} " if now.planned else ""
         which = ", recording its memory" if now.recorded else f", round {now.round}" if now.round else ", first start"
-        steps = f"{self.count} steps" if self.count else f"starting, {lasted(time.monotonic() - self.since)}"
+        steps = f"{self.count} steps" if self.count else f"starting, {hours_minutes(time.monotonic() - self.since)}"
         return f"{number}{printable(now.name)}{which}: {steps}; {self.left()}; Ctrl+C ends it with what is known"

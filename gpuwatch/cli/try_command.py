@@ -333,7 +333,7 @@ def _failed(trial: Trial) -> bool:
 
 def _found(setup: TrialSetup, asked: _Asked, rule: Rule) -> ExperimentResult | None:
     """What the experiment found; None after ``--plan``."""
-    from gpuwatch.core.formatting.durations import lasted
+    from gpuwatch.core.formatting.durations import hours_minutes
     from gpuwatch.experiment.trials.concurrent_copies import copied
     from gpuwatch.experiment.trials.interleaved_rounds import compared, not_run
     from gpuwatch.experiment.trials.oom_recovery import recovered
@@ -345,7 +345,7 @@ def _found(setup: TrialSetup, asked: _Asked, rule: Rule) -> ExperimentResult | N
         _check_free(setup, asked, {})
         if not asked.quiet:
             how = _SEARCHES["recover" if asked.recover else "fits"]
-            limit = f"at most {lasted(asked.budget)} (--budget)"
+            limit = f"at most {hours_minutes(asked.budget)} (--budget)"
             say(f"gpuwatch: {mask_command(asked.command)} runs {how}; {limit}")
         if asked.recover:
             return recovered(setup, budget=asked.budget, share=asked.share)
@@ -382,14 +382,14 @@ def _found(setup: TrialSetup, asked: _Asked, rule: Rule) -> ExperimentResult | N
 
 def _largest(setup: TrialSetup, asked: _Asked, span: Span) -> ExperimentResult | None:
     """What ``--largest`` found; None after ``--plan``."""
-    from gpuwatch.core.formatting.durations import lasted
+    from gpuwatch.core.formatting.durations import hours_minutes
     from gpuwatch.experiment.trials.largest_value import largest
 
     setting = _possible(asked.configs[0] if asked.configs else "default", setup)
     _check_free(setup, asked, setting.variables)
     runs = (
         f"at most {span.runs} times with values of {span.name} from {span.low} to {span.high} ({setting.name}), in at"
-        f" most {lasted(asked.budget)} (--budget)"
+        f" most {hours_minutes(asked.budget)} (--budget)"
     )
     if asked.plan:
         click.echo(f"{mask_command(asked.command)} would run {runs}.")
@@ -428,10 +428,10 @@ def _first_start(setup: TrialSetup, asked: _Asked) -> PilotRun:
 
 def _announce(asked: _Asked, times: int, settings: int, rule: Rule, start: PilotRun | None) -> None:
     """Says how often the program will run, before it does."""
-    from gpuwatch.core.formatting.durations import lasted
+    from gpuwatch.core.formatting.durations import hours_minutes
 
     own = "" if asked.isolate or times == 1 else f"; what it writes is written {times} times (see --isolate, {{run}})"
-    limit = f"at most {lasted(asked.budget)} (--budget)"
+    limit = f"at most {hours_minutes(asked.budget)} (--budget)"
     expected = _expected(times, rule, start)
     say(
         f"gpuwatch: {mask_command(asked.command)} runs"
@@ -451,12 +451,12 @@ def _times(settings: int, rounds: int, times: int, *, memory: bool = False) -> s
 
 def _expected(times: int, rule: Rule, start: PilotRun | None) -> str:
     """``2 min to 9 min``; empty if that is not known."""
-    from gpuwatch.core.formatting.durations import lasted
+    from gpuwatch.core.formatting.durations import hours_minutes
 
     pair = None if start is None else start.run_seconds(rule)
     if pair is None:
         return ""
-    least, most = (lasted(times * seconds) for seconds in pair)
+    least, most = (hours_minutes(times * seconds) for seconds in pair)
     return f"about {most}" if least == most else f"{least} to {most}"
 
 
@@ -464,7 +464,7 @@ def _plan(
     asked: _Asked, chosen: Sequence[Configuration], missing: Sequence[NotTried], rule: Rule, start: PilotRun
 ) -> str:
     """What would be run, and how long that would take."""
-    from gpuwatch.core.formatting.durations import lasted
+    from gpuwatch.core.formatting.durations import hours_minutes
 
     width = max(
         len(name)
@@ -480,7 +480,7 @@ def _plan(
     lines += [
         "",
         f"A start took {start.took:.1f} s. Together: {expected or 'not known before'}, at most "
-        f"{lasted(asked.budget)} (--budget): then rounds are dropped, then settings.",
+        f"{hours_minutes(asked.budget)} (--budget): then rounds are dropped, then settings.",
     ]
     return "\n".join(lines)
 

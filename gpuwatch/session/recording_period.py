@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
 from gpuwatch import __version__
-from gpuwatch.core.formatting.durations import lasted, utc
+from gpuwatch.core.formatting.durations import hours_minutes, utc
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.short_names import program_of
 from gpuwatch.core.formatting.units import reading
@@ -90,11 +90,11 @@ def _gaps(recording: Recording, begin: float, moment: float) -> Iterator[Change]
     interval = max((run.interval for run in recording.runs), default=1.0)
     longer = unobserved_limit(interval)
     if first - begin > longer:
-        unknown = lasted(first - begin)
+        unknown = hours_minutes(first - begin)
         yield _change(first, "recording", f"the recording begins: nothing is known of the {unknown} before")
     for since, until in recording.gaps_of_blocks(max(begin, first), moment):
         if until - since > longer:
-            yield _change(until, "recording", f"nothing was recorded for {lasted(until - since)} before")
+            yield _change(until, "recording", f"nothing was recorded for {hours_minutes(until - since)} before")
 
 
 def _settings(before: Snapshot, after: Snapshot) -> Iterator[Change]:

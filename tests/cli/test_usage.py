@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.core.formatting.durations import span
+from gpuwatch.core.formatting.durations import rounded_duration
 from gpuwatch.core.model.codec import from_json
 from gpuwatch.core.model.usage import Usage
 from gpuwatch.machine.recording.reader import Recording
@@ -175,7 +175,7 @@ def test_a_program_from_its_start_to_its_exit(sim_machine: Callable[[str], SimMa
     with Recording(file) as recording:
         (text,) = [event.text for event in recording.events() if event.kind == "process.exited"]
         (life,) = recording.processes()
-    assert f"held it for {span(seconds)}" in text
+    assert f"held it for {rounded_duration(seconds)}" in text
     assert life.held_seconds == pytest.approx(seconds, abs=1e-6)
     shown = gpuwatch("usage", str(file), "--by", "command").out
     assert "SIMULATED" in shown

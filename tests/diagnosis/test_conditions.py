@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuwatch.core.formatting.durations import steady_span
+from gpuwatch.core.formatting.durations import steady_duration
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Problem, Process, Snapshot
@@ -224,7 +224,14 @@ def test_words_change_seldom() -> None:
 
 
 def test_spans_are_coarse() -> None:
-    assert [steady_span(s) for s in (3, 17, 99, 119, 3600, 9000)] == ["3 s", "10 s", "90 s", "2 min", "60 min", "2.5 h"]
+    assert [steady_duration(s) for s in (3, 17, 99, 119, 3600, 9000)] == [
+        "3 s",
+        "10 s",
+        "90 s",
+        "2 min",
+        "60 min",
+        "2.5 h",
+    ]
 
 
 # -- a rule that fails, and rules that are declared wrongly ---------------------------------------

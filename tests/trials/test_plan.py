@@ -9,7 +9,7 @@ from gpuwatch.experiment.trials.trial_plan import (
     UNCOUNTED_SECONDS,
     Rule,
     filled_in,
-    lasted,
+    hours_minutes,
     parse_rule,
     parse_time,
     parse_vary,
@@ -40,7 +40,7 @@ def test_what_is_no_rule(text: str) -> None:
 
 def test_times() -> None:
     assert parse_time("1.5h", "--budget") == 5400
-    assert [lasted(value) for value in (12, 600, 3900, 7200)] == ["12 s", "10 min", "65 min", "2 h 00 min"]
+    assert [hours_minutes(value) for value in (12, 600, 3900, 7200)] == ["12 s", "10 min", "65 min", "2 h 00 min"]
     with pytest.raises(UsageError, match="--budget soon: not a time"):
         parse_time("soon", "--budget")
 

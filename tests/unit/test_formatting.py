@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.core.formatting.durations import duration, seconds
+from gpuwatch.core.formatting.durations import clock_duration, measured_seconds
 from gpuwatch.core.formatting.safe_text import printable, shorten
 from gpuwatch.core.formatting.short_names import program_of, without_folder
 from gpuwatch.core.formatting.units import gib, memory, rate, short_gib, short_size, shown_memory, size
@@ -111,9 +111,9 @@ def test_sizes_and_times() -> None:
     assert size(139.8 * 2**30) == "139.8 GiB"
     assert size(2**40 - 1) == "1.0 TiB", "what rounds to a thousand is told in the next unit"
     assert short_size(2**30 - 1) == "1.0G"
-    assert duration(8047) == "2:14:07"
-    assert duration(3 * 86400 + 4 * 3600 + 5 * 60) == "3d 04:05"
-    assert seconds(0.0183) == "18.3 ms"
+    assert clock_duration(8047) == "2:14:07"
+    assert clock_duration(3 * 86400 + 4 * 3600 + 5 * 60) == "3d 04:05"
+    assert measured_seconds(0.0183) == "18.3 ms"
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuwatch.core.formatting.durations import ago, lasted, span
+from gpuwatch.core.formatting.durations import ago, hours_minutes, rounded_duration
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Device, Mapped, MigInstance, Process
 from gpuwatch.explain.diagnosis.condition_engine import REJUDGE_SECONDS, Conditions
@@ -134,7 +134,7 @@ def test_gpus_are_named_in_runs() -> None:
     assert [gpus(one) for one in ((3,), (7, 0, 1, 2), (0, 2), range(8))] == [
         "GPU 3", "GPUs 0-2, 7", "GPUs 0, 2", "GPUs 0-7",
     ]  # fmt: skip
-    assert lasted(2 * 3600 + 3 * 60) == "2 h 03 min"
+    assert hours_minutes(2 * 3600 + 3 * 60) == "2 h 03 min"
 
 
 def test_nobody_goes_from_a_gpu_that_sleeps() -> None:
@@ -527,5 +527,5 @@ def test_what_was_not_sampled_is_held_by_nobody(apart: float) -> None:
         shot = msgspec.structs.replace(machines.many(1, 0), devices=(device(),), processes=rows)
         told += events.look(shot, at)[0]
     (text,) = [one.text for one in told if one.kind == "process.exited"]
-    assert f"held it for {span(9 * apart)}" in text, "4 intervals before the gap, 5 after it"
+    assert f"held it for {rounded_duration(9 * apart)}" in text, "4 intervals before the gap, 5 after it"
     assert "SM avg 50 % max 50 %" in text

@@ -1,4 +1,16 @@
-"""Durations and ages, read as people write them (``90s``, ``1h 30min``) and written (``8 s``, ``3 min``, ``2.5 h``)."""
+"""Durations: read as people type them (``90s``, ``1h 30min``), and written in the form that the place needs.
+
+=========================  ==============  ==============  ============================================
+function                   95 s            7380 s          used for
+=========================  ==============  ==============  ============================================
+:func:`clock_duration`     ``0:01:35``     ``2:03:00``     run times of processes, in columns
+:func:`rounded_duration`   ``95 s``        ``2.0 h``       how long something has lasted so far
+:func:`steady_duration`    ``90 s``        ``2.0 h``       the same in text that is redrawn all the time
+:func:`hours_minutes`      ``95 s``        ``2 h 03 min``  a time that is over, or a limit
+:func:`ago`                ``95 s ago``    ``2.0 h ago``   ages
+:func:`measured_seconds`   ``95.00 s``     ``7380.00 s``   times of steps and phases, down to 1 µs
+=========================  ==============  ==============  ============================================
+"""
 
 from __future__ import annotations
 
@@ -15,12 +27,12 @@ UNITS = {
     **dict.fromkeys(("d", "day", "days"), 86_400.0),
     **dict.fromkeys(("w", "week", "weeks"), 604_800.0),
 }
-"""Seconds of each."""
+"""Seconds in each unit that users may type."""
 _PART = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)\s*([a-z]+)")
 
 
 def seconds_of(text: str) -> float | None:
-    """The seconds; None if it is not a duration with units."""
+    """Seconds in a text such as ``1h 30min``; None if it is not a duration with units."""
     text = text.strip().lower()
     total, at = 0.0, 0
     while at < len(text):
@@ -34,8 +46,8 @@ def seconds_of(text: str) -> float | None:
     return total if text else None
 
 
-def duration(seconds: float | None) -> str:
-    """Run time as ``h:mm:ss``, with days as ``3d 04:05``."""
+def clock_duration(seconds: float | None) -> str:
+    """``h:mm:ss``, from one day on ``3d 04:05`` (hours and minutes); ``–`` for None."""
     if seconds is None:
         return UNKNOWN
     whole = int(seconds)
@@ -47,8 +59,8 @@ def duration(seconds: float | None) -> str:
     return f"{hours}:{minutes:02}:{secs:02}"
 
 
-def span(seconds: float) -> str:
-    """``8 s``, ``3 min``, ``2.5 h``, ``4 days``."""
+def rounded_duration(seconds: float) -> str:
+    """In one unit: seconds below 100 s, minutes below 100 min, hours below two days, else days."""
     if seconds < 100:
         return f"{max(seconds, 0):.0f} s"
     if seconds < 6000:
@@ -56,26 +68,26 @@ def span(seconds: float) -> str:
     return f"{seconds / 3600:.1f} h" if seconds < 2 * 86_400 else f"{seconds / 86_400:.0f} days"
 
 
-def steady_span(seconds: float) -> str:
-    """:func:`span` with seconds in tens, for text that must not change with every sample."""
-    return span(seconds // 10 * 10 if 10 <= seconds < 100 else seconds)
+def steady_duration(seconds: float) -> str:
+    """:func:`rounded_duration` with seconds in tens, for text that must not change with every sample."""
+    return rounded_duration(seconds // 10 * 10 if 10 <= seconds < 100 else seconds)
 
 
-def lasted(seconds: float) -> str:
-    """``8 s``, ``3 min``, ``2 h 03 min``: for a time that is over, hours with their minutes."""
+def hours_minutes(seconds: float) -> str:
+    """As :func:`rounded_duration`, but from 100 minutes on hours with their minutes."""
     if seconds < 6000:
-        return span(seconds)
+        return rounded_duration(seconds)
     hours, minutes = divmod(round(seconds / 60), 60)
     return f"{hours} h {minutes:02} min"
 
 
 def ago(seconds: float) -> str:
-    """``8 s ago``."""
-    return f"{span(seconds)} ago"
+    """As :func:`rounded_duration`, with ``ago`` behind it."""
+    return f"{rounded_duration(seconds)} ago"
 
 
-def seconds(value: float | None) -> str:
-    """A measured time: ``6.42 s``, ``18.3 ms``, ``95 µs``."""
+def measured_seconds(value: float | None) -> str:
+    """``6.42 s``, ``18.3 ms`` or ``95 µs``; ``–`` for None."""
     if value is None:
         return UNKNOWN
     if value >= 1:

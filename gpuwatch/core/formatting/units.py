@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from gpuwatch.core.formatting.durations import duration
+from gpuwatch.core.formatting.durations import clock_duration
 from gpuwatch.core.formatting.safe_text import UNKNOWN as UNKNOWN
 from gpuwatch.core.model.metrics import MetricSpec, Unit
 from gpuwatch.core.model.reading import Missing, Reading
@@ -145,6 +145,6 @@ def reading(spec: MetricSpec, value: Reading) -> str:
         case Unit.JOULE:
             return energy(value)
         case Unit.SECOND:
-            return duration(value) if value >= 60 else f"{value:.1f} s"
+            return clock_duration(value) if value >= 60 else f"{value:.1f} s"
         case _:
             return f"{value:g}" if isinstance(value, float) else str(value)

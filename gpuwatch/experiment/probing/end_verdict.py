@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from gpuwatch.core.errors import GpuwatchError
-from gpuwatch.core.formatting.durations import lasted
+from gpuwatch.core.formatting.durations import hours_minutes
 from gpuwatch.core.model.program_end import ended_apart
 from gpuwatch.core.model.run import HostMemory, Outcome, Run, Verdict
 from gpuwatch.explain.logs.exceptions import telling
@@ -48,7 +48,7 @@ class Termination(msgspec.Struct, frozen=True, kw_only=True):
 def judged(run: Run, end: Termination) -> Run:
     """The run with its verdict: the program's own end takes precedence over its log."""
     outcome = end.outcome
-    took = "an unknown time" if (total := run.phases.total_seconds) is None else lasted(total)
+    took = "an unknown time" if (total := run.phases.total_seconds) is None else hours_minutes(total)
     kills = _new_kills(end.kills, oom_kills())
     somebody = (kills or 0) > 0
     killed = signal.SIGKILL in (outcome.signal, (outcome.exit_code or 0) - 128) and not end.asked

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from rich.cells import cell_len, set_cell_size
 
-from gpuwatch.core.formatting.durations import duration
+from gpuwatch.core.formatting.durations import clock_duration
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import per_second, percent, short_size
 from gpuwatch.experiment.probing.output_channel import Channel
@@ -147,7 +147,7 @@ class StatusLine:
 
         A warning replaces the command, and other parts if there is no room.
         """
-        parts = [f" gpuwatch {duration(time.monotonic() - self._started)}", *self._devices()]
+        parts = [f" gpuwatch {clock_duration(time.monotonic() - self._started)}", *self._devices()]
         if self._speed is not None:
             parts.append(f"{per_second(self._speed.steps_per_second)} steps/s")
         sign = "▲" if "│" in self._bar else "!"

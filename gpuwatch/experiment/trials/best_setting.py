@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from gpuwatch.core.formatting.durations import seconds
+from gpuwatch.core.formatting.durations import measured_seconds
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.findings import CAUSES
 from gpuwatch.core.model.run import Run
@@ -183,7 +183,7 @@ def _took(summary: Summary) -> list[str]:
     times = [taken for run in summary.runs if (taken := run.phases.total_seconds) is not None]
     if not times:
         return []
-    shown = list(dict.fromkeys(seconds(taken) for taken in (min(times), max(times))))
+    shown = list(dict.fromkeys(measured_seconds(taken) for taken in (min(times), max(times))))
     return [f"{' to '.join(shown)} from start to end"]
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from gpuwatch.core.formatting.durations import lasted
+from gpuwatch.core.formatting.durations import hours_minutes
 from gpuwatch.core.model.trials import Answer, Trial
 from gpuwatch.experiment.trials.best_setting import answer, listed, why_failed
 from gpuwatch.experiment.trials.trial import Goal, handled_oom, run_trial
@@ -116,8 +116,8 @@ def _run_rounds(
         expected = sum(took.get(configuration.name, 0.0) for configuration in left)
         if number > 1 and time.monotonic() + expected > until:
             found.notes.append(
-                f"{number - 1} of {rounds} rounds: another would take {lasted(expected)}, more than --budget"
-                f" {lasted(budget)} leaves."
+                f"{number - 1} of {rounds} rounds: another would take {hours_minutes(expected)}, more than --budget"
+                f" {hours_minutes(budget)} leaves."
             )
             break
         again: list[Configuration] = []

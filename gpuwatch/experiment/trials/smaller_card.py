@@ -17,7 +17,7 @@ from typing import Protocol
 import msgspec
 
 from gpuwatch.core.errors import GpuwatchError, UsageError
-from gpuwatch.core.formatting.durations import lasted
+from gpuwatch.core.formatting.durations import hours_minutes
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.trials import Answer, Fit, Trial
@@ -171,7 +171,7 @@ def _fit(
     try:
         bisection.narrow(least, ways.needs(largest), MIN_MEMORY_BYTES if setup.simulated else _MIB)
     except _Late:
-        found.notes.append(f"--budget {lasted(budget)} ended the search early.")
+        found.notes.append(f"--budget {hours_minutes(budget)} ended the search early.")
     found.answer = Answer(sentence=bisection.name(cards, first))
     found.notes.append(ways.note)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from gpuwatch.core.errors import UsageError
-from gpuwatch.core.formatting.durations import lasted, seconds_of
+from gpuwatch.core.formatting.durations import hours_minutes, seconds_of
 from gpuwatch.core.model.trials import named
 from gpuwatch.experiment.trials.trial_settings import Setting
 
@@ -52,7 +52,7 @@ class Rule:
             case "steps":
                 return f"after {'at least ' if self.least else ''}{self.amount:.0f} steps"
             case "seconds":
-                return f"after {lasted(self.amount)} of steps"
+                return f"after {hours_minutes(self.amount)} of steps"
             case "end":
                 return "at the end of the program"
             case _:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from gpuwatch.core.formatting.durations import lasted
+from gpuwatch.core.formatting.durations import hours_minutes
 from gpuwatch.core.model.trials import Answer, Fit, Largest, Recovery, Trial
 from gpuwatch.experiment.trials.trial import Interrupted
 from gpuwatch.experiment.trials.trial_plan import Configuration
@@ -20,7 +20,7 @@ def left_out(configuration: Configuration, reason: str) -> Trial:
 
 def no_time(budget: float) -> str:
     """Why the last ones were not run, with ``--budget`` in seconds."""
-    return f"no time left within --budget {lasted(budget)}"
+    return f"no time left within --budget {hours_minutes(budget)}"
 
 
 @dataclass(slots=True)

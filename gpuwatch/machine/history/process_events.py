@@ -6,7 +6,7 @@ from collections import deque
 
 import msgspec
 
-from gpuwatch.core.formatting.durations import lasted
+from gpuwatch.core.formatting.durations import hours_minutes
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import memory
 from gpuwatch.core.model.accounting import AccountedProcess
@@ -183,7 +183,7 @@ def _exited(users: list[_User], at: float, snapshot: Snapshot, peak: float | Non
     where = gpus(row.device_index for row in rows if row.device_index is not None)
     ran = row.run_seconds(max(user.last for user in users))
     what = f"stopped using {where}" if lives else f"exited on {where}"
-    after = f" after {lasted(ran)}" if ran is not None else ""
+    after = f" after {hours_minutes(ran)}" if ran is not None else ""
     observed = _observed(users, None if lives else peak)
     accounted = [] if lives else _accounted(rows, snapshot)
     return of_process(rows, at, "process.exited", f"{', '.join((what + after, *observed, *accounted))}{_unnamed(row)}")
@@ -237,12 +237,12 @@ def _observed(users: list[_User], peak: float | None) -> list[str]:
     if held > 0:
         since = " since gpuwatch started" if any(user.older for user in users) else ""
         longest = max(user.held_seconds for user in users)
-        together = f" ({lasted(held)} of GPU time)" if several else ""
-        parts.append(f"held {'them' if several else 'it'} for {lasted(longest)}{together}{since}")
+        together = f" ({hours_minutes(held)} of GPU time)" if several else ""
+        parts.append(f"held {'them' if several else 'it'} for {hours_minutes(longest)}{together}{since}")
     known = sum(user.sm_seconds for user in users)
     most = [user.sm_percent_max for user in users if user.sm_percent_max is not None]
     if known > 0 and most:
-        part = f" in {lasted(known)} with samples" if known < held / 2 else ""
+        part = f" in {hours_minutes(known)} with samples" if known < held / 2 else ""
         mean = sum(user.sm_percent_seconds for user in users) / known
         parts.append(f"SM avg {mean:.0f} % max {max(most):.0f} %{part}")
     return parts

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gpuwatch.core.errors import GpuwatchError
-from gpuwatch.core.formatting.durations import lasted
+from gpuwatch.core.formatting.durations import hours_minutes
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.terminal_support import file_name
 from gpuwatch.core.formatting.units import size
@@ -71,7 +71,7 @@ def overview(info: RecordingInfo) -> Iterator[str]:
         yield "  no samples yet"
         return
     seconds = (info.end - info.begin).total_seconds()
-    yield f"  time      {_shown(info.begin)} to {_shown(info.end)} ({lasted(seconds)})"
+    yield f"  time      {_shown(info.begin)} to {_shown(info.end)} ({hours_minutes(seconds)})"
     every = f", every {info.recorders[-1].interval_seconds:g} s" if info.recorders else ""
     yield f"  samples   {info.samples:,}{every}"
     if info.samples_hidden:
@@ -105,7 +105,7 @@ def _gaps_of(recording: Recording, interval: float) -> tuple[RecordingGap, ...]:
 
 
 def _gap_line(gap: RecordingGap) -> str:
-    return f"{_shown(gap.begin)} to {_shown(gap.end)} ({lasted(gap.seconds)})"
+    return f"{_shown(gap.begin)} to {_shown(gap.end)} ({hours_minutes(gap.seconds)})"
 
 
 def _time_of(at: float | None) -> datetime.datetime | None:
@@ -147,7 +147,7 @@ def _gaps(gaps: tuple[RecordingGap, ...]) -> Iterator[str]:
     if not gaps:
         yield "  gaps      none"
         return
-    yield f"  gaps      {len(gaps)}, {lasted(sum(gap.seconds for gap in gaps))} in total"
+    yield f"  gaps      {len(gaps)}, {hours_minutes(sum(gap.seconds for gap in gaps))} in total"
     for gap in sorted(gaps, key=lambda gap: -gap.seconds)[:_MAX_LISTED]:
         yield f"            {_gap_line(gap)}"
 

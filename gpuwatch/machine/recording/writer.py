@@ -17,7 +17,7 @@ from pathlib import Path
 from gpuwatch import __version__
 from gpuwatch.core import ownership
 from gpuwatch.core.errors import GpuwatchError, UsageError
-from gpuwatch.core.formatting.durations import lasted
+from gpuwatch.core.formatting.durations import hours_minutes
 from gpuwatch.core.formatting.terminal_support import file_name
 from gpuwatch.core.masking.secrets import masked
 from gpuwatch.core.model.findings import Finding
@@ -242,14 +242,17 @@ class RecordingWriter:
         wall, boot, monotonic = (now - then for now, then in zip(self._now, before, strict=True))
         found = []
         if boot - monotonic > _CLOCK_JUMP_SECONDS:
-            text = f"the machine was suspended for {lasted(boot - monotonic)}"
+            text = f"the machine was suspended for {hours_minutes(boot - monotonic)}"
             found.append(_event(self._now[0], "machine.resumed", text))
         jump = wall - boot
         if abs(jump) <= _CLOCK_JUMP_SECONDS:
             return False, found
         self._db.execute("INSERT INTO clocks VALUES (?, ?, ?, ?)", (self._run, *self._now))
         way = "forward" if jump > 0 else "back"
-        return True, [*found, _event(self._now[0], "clock.set", f"the clock was set {way} by {lasted(abs(jump))}")]
+        return True, [
+            *found,
+            _event(self._now[0], "clock.set", f"the clock was set {way} by {hours_minutes(abs(jump))}"),
+        ]
 
     def _take(self, findings: tuple[Finding, ...]) -> None:
         given, stored = self._findings

@@ -6,7 +6,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from gpuwatch.core.formatting.durations import seconds
+from gpuwatch.core.formatting.durations import measured_seconds
 from gpuwatch.core.formatting.units import UNKNOWN, percent, size
 from gpuwatch.core.model.comparison import Comparison, Node, OddFact
 from gpuwatch.core.model.snapshot import Snapshot
@@ -95,7 +95,7 @@ def node_table(document: Comparison) -> Table:
             "Node": clean(node.node),
             "Result": f"{GLYPHS[_STATES[node.state][0]]}\u00a0{_STATES[node.state][1]}",
             "Host": clean(node.host),
-            "Took": UNKNOWN if node.took_seconds is None else seconds(node.took_seconds),
+            "Took": UNKNOWN if node.took_seconds is None else measured_seconds(node.took_seconds),
             "Runs": str(node.runs) if node.state in ("ok", "finding") else UNKNOWN,
             **(_machine(node.snapshot) if known else {}),
             last: clean("; ".join(filter(None, (node.answer, node.reason)))),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuwatch.core.formatting.durations import duration
+from gpuwatch.core.formatting.durations import clock_duration
 from gpuwatch.core.formatting.units import UNKNOWN, memory, percent, size
 from gpuwatch.core.model.diagnostic import Diagnostic
 from gpuwatch.core.model.doctor import STATE_ORDER, Check, Doctor
@@ -242,7 +242,7 @@ def _person(process: Process, at: float) -> dict[str, str]:
         "Framework": clean(process.framework),
         "GPU mem": memory(process.number("gpu_memory_bytes")),
         "SM": percent(process.number("sm_percent")),
-        "Time": duration(process.run_seconds(at)),
+        "Time": clock_duration(process.run_seconds(at)),
         "Sees": _sees(process),
         "Command": clean(process.command or process.name)[:160],
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from gpuwatch.core.formatting.durations import seconds
+from gpuwatch.core.formatting.durations import measured_seconds
 from gpuwatch.core.formatting.units import UNKNOWN, percent, size
 from gpuwatch.core.model.memory_profile import MemoryHolderOp, MemoryProfile
 from gpuwatch.explain.traces.largest_holder import held_most
@@ -95,7 +95,7 @@ def _sentences(profile: MemoryProfile) -> Iterator[str]:
     limit = f" of {size(profile.limit_bytes)} that it may take" if profile.limit_bytes else ""
     in_use = f"{size(profile.peak_bytes)} in use of the allocator {clean(profile.allocator)}{limit}"
     if profile.has_history:
-        when = f", {seconds(profile.peak_seconds)} after the recording began" if profile.timed else ""
+        when = f", {measured_seconds(profile.peak_seconds)} after the recording began" if profile.timed else ""
         yield f"Peak: {in_use}{when}."
     else:
         yield f"The snapshot has no history, so no peak is known. When it was taken: {in_use}."
@@ -123,7 +123,7 @@ def _sentences(profile: MemoryProfile) -> Iterator[str]:
         yield f"Fragmentation: {share} of the free memory lay outside of its largest block."
     if profile.has_history:
         windows = "1 window" if profile.windows == 1 else f"{profile.windows} windows"
-        span = f", {seconds(profile.recorded_seconds)}" if profile.timed else ""
+        span = f", {measured_seconds(profile.recorded_seconds)}" if profile.timed else ""
         yield f"Recorded: {windows}{span}, {profile.events:,} allocations and frees."
     yield from (f"{note[:1].upper()}{note[1:]}." for note in map(clean, profile.notes))
 

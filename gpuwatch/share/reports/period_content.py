@@ -10,7 +10,7 @@ from operator import attrgetter
 
 from msgspec.structs import replace
 
-from gpuwatch.core.formatting.durations import lasted
+from gpuwatch.core.formatting.durations import hours_minutes
 from gpuwatch.core.formatting.units import UNKNOWN
 from gpuwatch.core.model.findings import CAUSES, Finding
 from gpuwatch.core.model.recording_period import GRAPHED, Period, PeriodDevice, PeriodFinding
@@ -77,7 +77,7 @@ def _others(period: Period, main: PeriodFinding | None) -> Iterator[Finding]:
 
 
 def _when(period: Period, finding: PeriodFinding) -> str:
-    duration = lasted((finding.end - finding.begin).total_seconds())
+    duration = hours_minutes((finding.end - finding.begin).total_seconds())
     if finding.active:
         return f"since {_time(period, finding.begin)}, for {duration}, still so at the end"
     return f"at {_time(period, finding.begin)}, for {duration}"
@@ -99,7 +99,7 @@ def _reason(period: Period, main: PeriodFinding | None) -> str:
         return "No sample of this time can be read."
     if main is None:
         missing = _missing(period)
-        part = f"the {lasted(period.usage.hours_recorded * 3600)} that can be read" if missing else "this time"
+        part = f"the {hours_minutes(period.usage.hours_recorded * 3600)} that can be read" if missing else "this time"
         return f"{CAUSES['healthy']} in {part}."
     return f"{clean(main.finding.title).rstrip('.')} ({_when(period, main)})."
 
@@ -112,9 +112,9 @@ def _missing(period: Period) -> float:
 
 def _facts(period: Period) -> Iterator[tuple[str, str]]:
     usage, hours, missing = period.usage, hours_in(period.usage), _missing(period)
-    gaps = f"; {lasted(missing)} not recorded" if missing else ""
-    length = lasted((period.end - period.begin).total_seconds())
-    yield "time", f"{length}{gaps}; a point of the graphs is {lasted(period.step_seconds)}"
+    gaps = f"; {hours_minutes(missing)} not recorded" if missing else ""
+    length = hours_minutes((period.end - period.begin).total_seconds())
+    yield "time", f"{length}{gaps}; a point of the graphs is {hours_minutes(period.step_seconds)}"
     total = usage.total
     used = f", {hours(total.gpu_hours_used)} used" if total.gpu_hours_used is not None else ""
     recorded = sum(device.hours_recorded for device in usage.devices)
@@ -132,7 +132,7 @@ def _changes(period: Period) -> Table | None:
     rows = tuple((_time(period, change.at), change.kind, clean(change.text)) for change in period.changes)
     problems = (finding.finding.id for finding in period.findings if finding.finding.severity != "info")
     what = clean(next(problems, "the first finding"))
-    span = lasted((period.trouble - period.changes_begin).total_seconds())
+    span = hours_minutes((period.trouble - period.changes_begin).total_seconds())
     note = (
         f"In the {span} before {what} ({_time(period, period.trouble)}). Whether one of them is its cause is not known."
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from gpuwatch.core.formatting.durations import seconds
+from gpuwatch.core.formatting.durations import measured_seconds
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.short_names import without_folder
 from gpuwatch.core.formatting.units import UNKNOWN, flops, per_second, percent, rate, size
@@ -224,7 +224,7 @@ def _facts(run: Run) -> Iterator[tuple[str, str]]:
     yield from held_most_fact(run.memory_profiles)
     yield "happened", "; ".join(_happened(run)) or UNKNOWN
     if run.phases.total_seconds is not None:
-        yield "took", seconds(run.phases.total_seconds)
+        yield "took", measured_seconds(run.phases.total_seconds)
     t = run.throughput
     if t is None:
         yield "speed", UNKNOWN
@@ -371,7 +371,7 @@ def _speed(run: Run) -> Table:
         ("Examples per second", per_second(t.examples_per_second)),
         ("Arithmetic", flops(t.flops_per_second)),
         ("Data", rate(t.bytes_per_second)),
-        ("Compilation (not in the steps)", seconds(t.compile_seconds)),
+        ("Compilation (not in the steps)", measured_seconds(t.compile_seconds)),
         ("Measured on", short_device(t.device) if t.device else UNKNOWN),
     )
     chart = charts.step_times(run)
@@ -405,8 +405,8 @@ def _phases(run: Run) -> Table:
     known = [(name, value) for name, value in rows if value is not None]
     # A template imports the framework once for many runs, before the first starts.
     apart = [(name, value) for name, value in known if total is not None and value > total]
-    shown = tuple((name, seconds(value)) for name, value in known if (name, value) not in apart)
-    note = "; ".join(f"{name}: {seconds(value)}, before this run, not in its total" for name, value in apart)
+    shown = tuple((name, measured_seconds(value)) for name, value in known if (name, value) not in apart)
+    note = "; ".join(f"{name}: {measured_seconds(value)}, before this run, not in its total" for name, value in apart)
     return Table("Time", ("Phase", "Took"), shown, ("Took",), note=f"{note}." if note else "")
 
 

@@ -7,7 +7,7 @@ from functools import partial
 
 import msgspec
 
-from gpuwatch.core.formatting.durations import duration
+from gpuwatch.core.formatting.durations import clock_duration
 from gpuwatch.core.formatting.safe_text import printable, shorten
 from gpuwatch.core.formatting.short_names import short_framework, without_folder
 from gpuwatch.core.formatting.units import UNKNOWN, energy, memory, percent, reading, size
@@ -238,7 +238,7 @@ def _process_cells(process: Process, snapshot: Snapshot) -> dict[str, str]:
         "SM": percent(process.number("sm_percent")),
         "CPU": percent(process.number("cpu_percent")),
         "Host mem": size(process.number("host_memory_bytes")),
-        "Time": duration(process.run_seconds(snapshot.taken_at.timestamp())),
+        "Time": clock_duration(process.run_seconds(snapshot.taken_at.timestamp())),
         "Command": shorten(printable(command), _MAX_COMMAND_CHARS) if command else UNKNOWN,
     }
 

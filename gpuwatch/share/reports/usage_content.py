@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Iterable, Iterator
 
-from gpuwatch.core.formatting.durations import lasted
+from gpuwatch.core.formatting.durations import hours_minutes
 from gpuwatch.core.formatting.units import UNKNOWN, energy, percent, size
 from gpuwatch.core.model.usage import By, Usage, UsageGap, UsageGroup
 from gpuwatch.machine.history.machine_event import gpus
@@ -125,7 +125,7 @@ def _facts(usage: Usage, held: float, recorded: float) -> Iterator[tuple[str, st
     unsampled = sum(device.processes_unsampled for device in usage.devices)
     if unsampled:
         length = sum(device.hours_unsampled for device in usage.devices) * 3600
-        whole = f"{unsampled} processes held GPUs for {lasted(length)} between samples"
+        whole = f"{unsampled} processes held GPUs for {hours_minutes(length)} between samples"
         yield "not counted", f"{whole}, by the driver's accounting mode"
     for note in usage.notes:
         yield "note", clean(note)
@@ -142,10 +142,10 @@ def _coverage(usage: Usage) -> str:
     if usage.hours_recorded > asked * 1.001:
         text = f"{hours(usage.hours_recorded)} h in {hours(asked)} h: the clock was set back"
     if asked < _SHORT_HOURS:
-        text = f"{lasted(min(usage.hours_recorded, asked) * 3600)} of {lasted(asked * 3600)}"
+        text = f"{hours_minutes(min(usage.hours_recorded, asked) * 3600)} of {hours_minutes(asked * 3600)}"
     missing = max(asked - usage.hours_recorded, 0.0)
     if missing > 0.001 * asked:
-        text += f"; nothing is counted for the {lasted(missing * 3600)} without a recording"
+        text += f"; nothing is counted for the {hours_minutes(missing * 3600)} without a recording"
     return text
 
 
@@ -281,5 +281,7 @@ def _devices(usage: Usage) -> Table:
 
 def gaps_table(gaps: Iterable[UsageGap], shown: Callable[[datetime.datetime], str]) -> Table:
     """The times that were not recorded; ``shown``: how a time is written."""
-    rows = tuple((shown(gap.begin), shown(gap.end), lasted((gap.end - gap.begin).total_seconds())) for gap in gaps)
+    rows = tuple(
+        (shown(gap.begin), shown(gap.end), hours_minutes((gap.end - gap.begin).total_seconds())) for gap in gaps
+    )
     return Table("Not recorded", ("From", "To", "Lasted"), rows, ("Lasted",), keep=("From", "To"))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from gpuwatch.core.formatting.durations import ago, span
+from gpuwatch.core.formatting.durations import ago, rounded_duration
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import UNKNOWN
 from gpuwatch.core.model.clock_reasons import BRAKE, NAMES, THERMAL
@@ -62,7 +62,7 @@ def throttling_lines(device: Device, episodes: Sequence[Episode], now: float, si
     if not lines:
         lines.append([("● ", "ok"), (f"not throttled since {since}", "text")])
     counted = [
-        f"{words} {span(seconds)}"
+        f"{words} {rounded_duration(seconds)}"
         for metric, words in _COUNTERS
         if (seconds := device.number(metric)) is not None and seconds >= 0.5
     ]
@@ -76,14 +76,14 @@ def _throttling_line(reason: str, known: Sequence[Episode], now: float) -> list[
     glyph: Span = ("▲ ", "warning") if bad and last.ended is None else ("· ", "dim")
     words = NAMES.get(reason, reason)
     at_least = "at least " if last.at_start else ""
-    lasted = span(max(last.last - last.began, 0.0))
+    lasted = rounded_duration(max(last.last - last.began, 0.0))
     line: list[Span] = [glyph, (printable(words), "strong" if last.ended is None else "text")]
     if last.ended is None:
         line.append((f": now, for {at_least}{lasted}", "text"))
     else:
         line.append((f": for {at_least}{lasted}, ended {ago(now - last.last)}", "text"))
     if len(known) > 1:
-        together = span(sum(episode.last - episode.began for episode in known))
+        together = rounded_duration(sum(episode.last - episode.began for episode in known))
         line.append((f"  ({len(known)} times in the last hour, {together} in total)", "dim"))
     line.append((f"  {reason}", "faint"))
     return line

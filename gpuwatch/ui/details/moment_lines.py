@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gpuwatch.core.formatting.durations import lasted
+from gpuwatch.core.formatting.durations import hours_minutes
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import UNKNOWN, gib, memory
 from gpuwatch.core.model.snapshot import Device, Process
@@ -86,7 +86,7 @@ def gap_text(skipped: Sequence[Gap], now: float, events: Sequence[MachineEvent])
     """``nothing recorded 02:10:05–07:45:00 (5 h 35 min): the recorder was off``; of several the last, and how many."""
     last = skipped[-1]
     begin, end = clock(last.begin, now), clock(last.end, now)
-    span = f"{begin}–{end} ({lasted(last.end - last.begin)})"
+    span = f"{begin}–{end} ({hours_minutes(last.end - last.begin)})"
     more = f"; {len(skipped)} gaps" if len(skipped) > 1 else ""
     if last.damaged:
         return f"▲ damaged, cannot be read: {span}{more}"

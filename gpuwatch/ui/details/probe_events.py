@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from gpuwatch.core.formatting.durations import seconds
+from gpuwatch.core.formatting.durations import measured_seconds
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import UNKNOWN, size
 from gpuwatch.core.model.probe_events import Event
@@ -48,7 +48,7 @@ def _words(event: Event) -> tuple[str, str]:
             return f"{data.get('name')} {data.get('version') or ''} imported; starting the devices", "text"
         case "phase":
             took = data.get("seconds")
-            return f"{str(data.get('name')).replace('_', ' ')} took {seconds(_number(took))}", "dim"
+            return f"{str(data.get('name')).replace('_', ' ')} took {measured_seconds(_number(took))}", "dim"
         case "setting":
             effective = data.get("effective")
             in_effect = f", in effect: {effective}" if effective is not None else ""
@@ -62,7 +62,7 @@ def _words(event: Event) -> tuple[str, str]:
         case "memory":
             return f"allocator: {size(_number(data.get('current')))}, peak {size(_number(data.get('peak')))}", "memory"
         case "progress":
-            return f"measuring: {data.get('steps')} steps in {seconds(_number(data.get('seconds')))}", "text"
+            return f"measuring: {data.get('steps')} steps in {measured_seconds(_number(data.get('seconds')))}", "text"
         case "throughput":
             steps = _number(data.get("steps_per_second"))
             return f"{UNKNOWN if steps is None else format(steps, '.1f')} steps/s", "ok"

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from gpuwatch.core.formatting.durations import duration
+from gpuwatch.core.formatting.durations import clock_duration
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.short_names import without_folder
 from gpuwatch.core.formatting.units import UNKNOWN, memory
@@ -55,7 +55,11 @@ def who_lines(who: Identity, rows: tuple[Process, ...], at: float, details: Deta
     value.append((without_folder(mask_text(command_text(first))), "strong"))
     two: list[Span] = [(" ", "text")]
     if first.create_time is not None:
-        two += [("since ", "dim"), (dated(first.create_time), "text"), (f" ({duration(first.run_seconds(at))})", "dim")]
+        two += [
+            ("since ", "dim"),
+            (dated(first.create_time), "text"),
+            (f" ({clock_duration(first.run_seconds(at))})", "dim"),
+        ]
     else:
         two.append(("since –", "dim"))
     two.append(("  ", "text"))

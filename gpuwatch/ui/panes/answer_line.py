@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gpuwatch.core.formatting.durations import steady_span
+from gpuwatch.core.formatting.durations import steady_duration
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import UNKNOWN, memory, size
 from gpuwatch.core.model.findings import Finding
@@ -240,7 +240,7 @@ def nobody_idle(view: View | None) -> str:
         return "no process holds memory idle"
     seconds, row = max(resting, key=lambda found: found[0])
     who = f"{printable(row.user or row.name or '')[:_NAME_CELLS]} {row.pid}".strip()
-    return f"nobody idle for long; longest: {who}, {steady_span(seconds)}, {memory(row.number('gpu_memory_bytes'))}"
+    return f"nobody idle for long; longest: {who}, {steady_duration(seconds)}, {memory(row.number('gpu_memory_bytes'))}"
 
 
 def _idle(view: View, snapshot: Snapshot) -> list[Part]:
@@ -251,7 +251,7 @@ def _idle(view: View, snapshot: Snapshot) -> list[Part]:
     who = f"{printable(row.user or row.name or '')[:_NAME_CELLS]} {row.pid}".strip()
     idle = row.idle_seconds(view.moment) or (view.moment - finding.since.timestamp() if finding.since else None)
     # Whole minutes, as in the column IDLE.
-    lasts = f", {steady_span(idle if idle < 100 else idle // 60 * 60)}" if idle is not None else ""
+    lasts = f", {steady_duration(idle if idle < 100 else idle // 60 * 60)}" if idle is not None else ""
     more = f" (+{len(holders) - 1})" if len(holders) > 1 else ""
     forms = (
         f"Idle: {who} holds {memory(held)} on {row.device_index}{lasts}{more}",

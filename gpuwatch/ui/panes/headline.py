@@ -6,7 +6,7 @@ import datetime
 import itertools
 from collections.abc import Sequence
 
-from gpuwatch.core.formatting.durations import ago, span
+from gpuwatch.core.formatting.durations import ago, rounded_duration
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import gib
 from gpuwatch.core.model.clock_reasons import BRAKE, THERMAL, clock_reasons
@@ -74,7 +74,7 @@ def _verdict(view: View) -> Span:
         return f"● {noted} note{'s' * (noted > 1)}", "text"
     lasted = snapshot.taken_at.timestamp() - max(well.timestamp(), view.troubled) if well is not None else 0.0
     # In minutes: a count of seconds would be the one thing that moves on a calm screen.
-    return f"● all well for {span(lasted)}" if lasted >= 100 else "● all well", "ok"
+    return f"● all well for {rounded_duration(lasted)}" if lasted >= 100 else "● all well", "ok"
 
 
 def badge(errors: int, warnings: int) -> list[Span]:

@@ -12,7 +12,7 @@ from functools import lru_cache
 from textwrap import wrap
 
 from gpuwatch.core.formatting import units
-from gpuwatch.core.formatting.durations import lasted
+from gpuwatch.core.formatting.durations import hours_minutes
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import UNKNOWN
 from gpuwatch.core.model.metrics import METRICS, Lane, MetricSpec, Unit
@@ -177,7 +177,7 @@ def _energy_rows(of: str, used: Energy | None, since: str) -> tuple[Row, Row]:
     less = f" without {used.unknown} GPU{'s' * (used.unknown > 1)}" if used.unknown else ""
     return (
         Row(energy, f"{units.energy(used.joules, 3600)}{how}{less}", short=short),
-        Row(power, f"{used.mean_watts:.0f} W over {lasted(used.seconds)}{how}{less}"),
+        Row(power, f"{used.mean_watts:.0f} W over {hours_minutes(used.seconds)}{how}{less}"),
     )
 
 

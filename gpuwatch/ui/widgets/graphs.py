@@ -65,7 +65,7 @@ class Graph(NamedTuple):
         if self.axis is None:
             return self
         span, series = recent(view, times, self.values, width, whole=True)
-        return self._replace(values=series, note=f"{self.note}{_LAST}{durations.span(span)}")
+        return self._replace(values=series, note=f"{self.note}{_LAST}{durations.rounded_duration(span)}")
 
 
 class Graphs(Painted):

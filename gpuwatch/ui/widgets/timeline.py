@@ -9,7 +9,7 @@ from bisect import bisect_left
 from textual import events
 from textual.message import Message
 
-from gpuwatch.core.formatting.durations import ago, span
+from gpuwatch.core.formatting.durations import ago, rounded_duration
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.session.event_track import SIGNS, Track, round_times
 from gpuwatch.session.view import PlayheadPosition, View
@@ -115,7 +115,7 @@ class TimelineStrip(Strip, can_focus=True):
         if past.played is not None:
             begin, end = f"  {_time(past.begin, past.end)} ", f" {_time(past.end, past.begin)} "
         else:
-            begin = f"  kept {span(view.now - past.begin)} "
+            begin = f"  kept {rounded_duration(view.now - past.begin)} "
             end = " now " if view.now - past.end < 60 else " end "
         room = limit - pen.x - len(begin) - max(len(end), 6)
         if room < _MIN_TRACK_CELLS or past.end <= past.begin:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar
 
-from gpuwatch.core.formatting.durations import steady_span
+from gpuwatch.core.formatting.durations import steady_duration
 from gpuwatch.core.model.findings import Certainty, Finding, Severity
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.explain.diagnosis.conditions.hysteresis import Occurrence, Sign
@@ -97,9 +97,9 @@ def looked_at(snapshot: Snapshot, observed: float, unobserved: float) -> tuple[s
     listed = listed or not any("memory.used_bytes" in d.readings for d in snapshot.devices)
     what = f"{gpus} GPU{'' if gpus == 1 else 's'}"
     what += f" and {programs} process{'' if programs == 1 else 'es'}" if listed else ""
-    lines = [f"watched: {what}, for {steady_span(observed)}"]
+    lines = [f"watched: {what}, for {steady_duration(observed)}"]
     if unobserved:
-        lines.append(f"not observed: {steady_span(unobserved)} without samples")
+        lines.append(f"not observed: {steady_duration(unobserved)} without samples")
     able, unable = [], []
     for condition in filter(lambda condition: condition.looks_for, conditions()):
         lacking = next((name for name in condition.needs if all(name not in d.readings for d in snapshot.devices)), "")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from gpuwatch.core.formatting.durations import span, utc
+from gpuwatch.core.formatting.durations import rounded_duration, utc
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.explain.diagnosis.rule_registry import error_of, warning_of
@@ -57,7 +57,7 @@ class DriverSilence:
         elif status.state == "ok" and self.silence is not None:
             who = "The driver answers again" if self.silence.id == "driver.bad-state" else "Samples arrive again"
             since = self.silence.since or utc(at)
-            text = f"{who}, after {span(at - since.timestamp())}"
+            text = f"{who}, after {rounded_duration(at - since.timestamp())}"
             found.append(_event(at, "silence.ended", self.silence, text))
             self.silence = None
         return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterable, Iterator
 
-from gpuwatch.core.formatting.durations import span
+from gpuwatch.core.formatting.durations import rounded_duration
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Device
@@ -64,7 +64,7 @@ class Lost(Condition):
         device = occurrence.device
         if not any(item.uuid == device.uuid or item.was(device) for item in context.devices.values()):
             return ""
-        return f"{seen_as(device)} is back, after {span(context.at - occurrence.since)}"
+        return f"{seen_as(device)} is back, after {rounded_duration(context.at - occurrence.since)}"
 
 
 @condition

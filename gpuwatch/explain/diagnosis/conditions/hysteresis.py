@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from gpuwatch.core.formatting.durations import span, steady_span
+from gpuwatch.core.formatting.durations import rounded_duration, steady_duration
 from gpuwatch.core.model.snapshot import Device, Process
 
 MIN_SAMPLES = 5
@@ -158,7 +158,7 @@ class Occurrence:
     @property
     def duration(self) -> str:
         """``3 min``, from the first to the last sample in which it held; for events."""
-        return span(self.last - self.since)
+        return rounded_duration(self.last - self.since)
 
     def lasted(self, at: float) -> str:
         """``since 10:02:31, for 4 min: in 80 % of the samples, 3 min in all``, and how much was not observed.
@@ -169,17 +169,17 @@ class Occurrence:
         if self.samples < 2 and not self.known:
             return "seen in one sample so far"
         whole = (self.last if self.leaving else at) - self.since
-        text = f"{'at least ' * self.at_least}since {_clock(self.since)}, for {steady_span(whole)}"
+        text = f"{'at least ' * self.at_least}since {_clock(self.since)}, for {steady_duration(whole)}"
         if self.leaving:
-            text = f"from {_clock(self.since)} to {_clock(self.last)}, for {span(whole)}"
+            text = f"from {_clock(self.since)} to {_clock(self.last)}, for {rounded_duration(whole)}"
         if self.share < 0.95:
             text += f": in {self.share * 100:.0f} % of the samples"
             first = self.since + self.known
-            text += f" since {_clock(first)}" if self.known else f", {steady_span(self.held)} in all"
+            text += f" since {_clock(first)}" if self.known else f", {steady_duration(self.held)} in all"
         elif self.observed + self.known < 0.8 * (whole - self.unobserved):
-            text += f", {steady_span(self.observed + self.known)} of which could be judged"
+            text += f", {steady_duration(self.observed + self.known)} of which could be judged"
         if self.unobserved:
-            text += f"; not observed for {steady_span(self.unobserved)} of it"
+            text += f"; not observed for {steady_duration(self.unobserved)} of it"
         return text
 
     def add(self, sign: Sign | None, at: float, seconds: float, samples: int = 1) -> None:

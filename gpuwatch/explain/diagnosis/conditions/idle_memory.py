@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpuwatch.core.formatting.durations import steady_span
+from gpuwatch.core.formatting.durations import steady_duration
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import memory, size
 from gpuwatch.core.model.findings import Finding, Severity
@@ -100,7 +100,7 @@ class IdleMemory(Condition):
             evidence=(
                 f"process {process.pid} holds {memory(held)} of {size(total)}",
                 f"idle {occurrence.lasted(context.at)} (utilization {occurrence.mean('busy', '%')}{whose})",
-                f"running for {steady_span(age)}" if age is not None else "",
+                f"running for {steady_duration(age)}" if age is not None else "",
                 f"framework: {printable(process.framework)}" if process.framework else "",
                 _instead(occurrence),
                 command(process),

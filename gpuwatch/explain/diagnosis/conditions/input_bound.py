@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from gpuwatch.core.formatting.durations import steady_span
+from gpuwatch.core.formatting.durations import steady_duration
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, condition
@@ -99,7 +99,7 @@ class InputBound(Condition):
         framework = (process.framework or "").partition(" ")[0]
         teeth = ""
         if rises is not None and low is not None and high is not None and rises.mean >= _WINDOW_BUCKETS / 2:
-            every = steady_span(_WINDOW_BUCKETS * BUCKET_SECONDS / rises.mean)
+            every = steady_duration(_WINDOW_BUCKETS * BUCKET_SECONDS / rises.mean)
             teeth = f"a sawtooth between {low.least:.0f} and {high.most:.0f} %: from idle to busy every {every}"
         rows = context.of.get((process.pid, process.create_time), [])
         gpus = ", ".join(str(row.device_index) for row in rows if row.device_index is not None)

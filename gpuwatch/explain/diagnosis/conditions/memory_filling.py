@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
-from gpuwatch.core.formatting.durations import steady_span
+from gpuwatch.core.formatting.durations import steady_duration
 from gpuwatch.core.formatting.units import memory, size
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Process
@@ -131,7 +131,7 @@ class Filling(Condition):
             occurrence,
             "warning",
             "likely",
-            title=f"{seen_as(device)} memory is filling up: full in about {steady_span(left.last)} at this rate",
+            title=f"{seen_as(device)} memory is filling up: full in about {steady_duration(left.last)} at this rate",
             evidence=(
                 f"{size(used.last)} of {size(device.number('memory.total_bytes'))} used",
                 f"it grows by {size(rate.last * 60)} a minute; {occurrence.lasted(context.at)}",

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
-from gpuwatch.core.formatting.durations import lasted
+from gpuwatch.core.formatting.durations import hours_minutes
 from gpuwatch.core.formatting.safe_text import shorten
 from gpuwatch.core.model.recording_period import Period, PeriodDevice, PeriodProcess, PeriodSeries
 from gpuwatch.session.event_track import SIGNS, Track, of_period, round_times
@@ -283,4 +283,4 @@ def _legend(period: Period, device: PeriodDevice, track: Track) -> str:
         )
     more = len(processes_on(period, device)) - _MAX_PROCESSES
     note = f" {more} more processes are in the table." if more > 0 else ""
-    return f'{"".join(keys)}<span class="axis-note">A point is {lasted(period.step_seconds)}.{note}</span>'
+    return f'{"".join(keys)}<span class="axis-note">A point is {hours_minutes(period.step_seconds)}.{note}</span>'

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from markupsafe import Markup, escape
 
-from gpuwatch.core.formatting.durations import seconds
+from gpuwatch.core.formatting.durations import measured_seconds
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.memory_profile import MemoryMoment
 from gpuwatch.share.reports.chart_data import Areas
@@ -86,7 +86,7 @@ def _columns(points: list[tuple[float, MemoryMoment]], right: float, visible: li
         step_shown = f", step {moment.step}" if moment.step is not None else ""
         yield (
             f'<rect class="at" x="{bucket[0][0]:.1f}" y="{_TOP}" width="{max(until - bucket[0][0], 1):.1f}"'
-            f' height="{_HEIGHT - _TOP - _BOTTOM}"><title>{seconds(moment.t)}{step_shown}:'
+            f' height="{_HEIGHT - _TOP - _BOTTOM}"><title>{measured_seconds(moment.t)}{step_shown}:'
             f" {size(moment.in_use_bytes)} in use; {shown}</title></rect>"
         )
 
@@ -99,8 +99,8 @@ def _axis(top: int) -> Iterator[str]:
 
 
 def _tick(x: float, moment: MemoryMoment, anchor: str) -> str:
-    step = f", step {moment.step}" if moment.step else ""
-    return f'<text class="tick" x="{x:.1f}" y="{_HEIGHT - 8}" text-anchor="{anchor}">{seconds(moment.t)}{step}</text>'
+    text = measured_seconds(moment.t) + (f", step {moment.step}" if moment.step else "")
+    return f'<text class="tick" x="{x:.1f}" y="{_HEIGHT - 8}" text-anchor="{anchor}">{text}</text>'
 
 
 def _y(amount: float, top: int) -> float:

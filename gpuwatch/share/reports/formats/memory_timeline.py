@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from markupsafe import Markup
 
-from gpuwatch.core.formatting.durations import seconds
+from gpuwatch.core.formatting.durations import measured_seconds
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.run import MemoryPoint, Run
 from gpuwatch.share.reports.charts import moved
@@ -96,7 +96,9 @@ def _phases(run: Run, start: float, end: float, x: Callable[[float], float]) -> 
             continue  # the template of many runs did it, before this one
         begin = before if took is None else min(max(until - took, before), until)
         # The framework's own preparations lie between the phases.
-        shown = f"{title}: {begin:.2f} to {until:.2f} s" + (f", took {seconds(took)}" if took is not None else "")
+        shown = f"{title}: {begin:.2f} to {until:.2f} s" + (
+            f", took {measured_seconds(took)}" if took is not None else ""
+        )
         left, width = x(begin), x(until) - x(begin)
         parts.append(
             f'<line class="phase-end" x1="{x(until):.1f}" x2="{x(until):.1f}" y1="6" y2="{_HEIGHT - _BOTTOM}"/>'
