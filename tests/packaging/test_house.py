@@ -79,6 +79,11 @@ SHORT = ("", "gpuwatch/")
 """The guide leaves out the first folder of a path."""
 
 
-@pytest.mark.parametrize("name", sorted(set(re.findall(r"`([\w./*]+\.(?:py|c|css))`", GUIDE))))
+@pytest.mark.parametrize("name", sorted(set(re.findall(r"`([\w./*]+\.(?:py|c|css|json|txt))`", GUIDE))))
 def test_the_guide_names_files_that_exist(name: str) -> None:
     assert any(list(ROOT.glob(folder + name)) for folder in SHORT)
+
+
+@pytest.mark.parametrize(("name", "file"), sorted(set(re.findall(r"`(\w+)` (?:in|of) `([\w./]+\.py)`", GUIDE))))
+def test_the_guide_names_what_is_in_its_files(name: str, file: str) -> None:
+    assert re.search(rf"(?m)^(?:def )?{name}\b", (ROOT / "gpuwatch" / file).read_text())
