@@ -201,7 +201,7 @@ def test_every_line_of_the_docs_runs(line: Line, home: Path, environment: Mappin
         text = f"gpuwatch sim -- sleep 9 & sleep 1; {text}\ngpuwatch sim fault clear; kill $!"
     if "--on" in arguments:
         text = text.replace(arguments[arguments.index("--on") + 1], "local:2")
-    stop = arguments[0] in _UNTIL_STOPPED and not {"--print-unit", "info", "check"} & set(arguments)
+    stop = arguments[0] in _UNTIL_STOPPED and not {"--print-unit", "info", "check", "cut"} & set(arguments)
     stop |= arguments[0] == "snapshot" and "--every" in arguments
     if text.startswith("gpuwatch ") and not stop and not set(text) & set(_SHELL):
         words = on_simulated_gpus(shlex.split(text, comments=True)[1:], _SIMULATED)
