@@ -7,12 +7,16 @@ import time
 import pytest
 
 from gpuwatch.explain.logs.log_parser import LogParser
+from tests.every import every
 from tests.logs.fuzz import check, made, run
+
+SEEDS, COUNT = 2, 500
 
 
 @pytest.mark.thorough
-def test_no_damaged_log_breaks_anything() -> None:
-    assert run(seed=0, count=500) == []
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_no_damaged_log_breaks_anything(seed: int) -> None:
+    assert run(seed, COUNT) == []
 
 
 def test_the_same_seed_makes_the_same_input() -> None:
@@ -53,7 +57,7 @@ UNITS = (
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("unit", UNITS)
+@every(UNITS)
 def test_the_time_for_a_line_grows_with_its_length_and_no_faster(unit: str) -> None:
     """Ten times the length may take ten times the time, with room for noise; a hundred times would be quadratic."""
     size = 20_000
@@ -101,7 +105,7 @@ def test_a_free_chunk_of_more_digits_than_memory_has_is_none() -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("text", HUGE, ids=lambda text: text[:30])
+@every(HUGE)
 def test_a_line_of_digits_takes_no_longer_than_another(text: str) -> None:
     """Patterns that begin with a number could start at each of its digits."""
     other = text.replace(_NINES, "9 " * (len(_NINES) // 2))

@@ -7,6 +7,7 @@ import pytest
 
 from gpuwatch.explain.diagnosis.explain import explain
 from gpuwatch.explain.logs import last_lines
+from tests.every import every
 
 WHERE = [f"No failure in it; {where}" for where in ("last line", "near its end", "before its last lines")]
 _NOISE = [
@@ -62,7 +63,7 @@ AT_WORK = {
 }
 
 
-@pytest.mark.parametrize("program", AT_WORK)
+@every(AT_WORK)
 def test_a_program_at_work_is_healthy(program: str) -> None:
     for before in ([], _NOISE, [*_NOISE, _STUB]):
         found = explain([*before, *AT_WORK[program].split("\n")])
@@ -94,7 +95,7 @@ FAILED = (
 )
 
 
-@pytest.mark.parametrize("line", FAILED)
+@every(FAILED)
 def test_last_lines_that_report_a_failure_are_quoted(line: str) -> None:
     """Also below notes that show no work; not above lines that do."""
     for after in ([], ["Cleaning up.", "bye"]):
@@ -210,8 +211,7 @@ _OS_CALL += " Error 304: OS call failed or operation not supported on this OS"
 _BNB = "a.py:34: UserWarning: The installed version of bitsandbytes was compiled without GPU support."
 
 
-@pytest.mark.parametrize(
-    ("warning", "end", "told"),
+@every(
     [
         (_IGNORED, "epoch 3: loss 0.2", "healthy"),
         (_IGNORED, "Aborted", "unknown"),
@@ -225,7 +225,7 @@ _BNB = "a.py:34: UserWarning: The installed version of bitsandbytes was compiled
         (_OS_CALL, "epoch 3: loss 0.2", "driver.bad-state"),
         (_BNB, "Total time: 45.97s", "healthy"),
         (_BNB, "RuntimeError: no 8-bit optimizer", "build.cpu-only"),
-    ],
+    ]
 )
 def test_a_warning_is_no_failure_of_a_program_that_its_consequence_did_not_reach(
     warning: str, end: str, told: str
@@ -281,8 +281,7 @@ def test_of_pytest_its_marked_errors_count_not_its_summary() -> None:
 _AT_WORK = ["step 10 loss: 0.51 acc: 0.70", "step 20 loss: 0.50 acc: 0.71", "step 30 loss: 0.49 acc: 0.72"]
 
 
-@pytest.mark.parametrize(
-    ("end", "told"),
+@every(
     [
         ("Cancelled by user", "stopped from outside"),
         ("Training stopped manually", "stopped from outside"),
@@ -322,8 +321,7 @@ def test_an_end_in_whatever_words_is_no_healthy_one(end: str, told: str) -> None
     assert told not in found.findings[0].title or "report" not in told or passed.primary == "healthy"
 
 
-@pytest.mark.parametrize(
-    "line",
+@every(
     [
         "oom: 0",
         "ooms 0.0 | wps 3.1",
@@ -336,7 +334,7 @@ def test_an_end_in_whatever_words_is_no_healthy_one(end: str, told: str) -> None
         "Total reclaimed space: 1.2GB",
         "rejected = 8500",
         "Sequence group 7 is preempted by mode RECOMPUTE",
-    ],
+    ]
 )
 def test_counts_of_what_did_not_happen_are_no_end(line: str) -> None:
     assert explain([*_AT_WORK, line]).primary == "healthy"
@@ -389,8 +387,7 @@ def test_programs_that_did_their_work() -> None:
         assert last_lines.finished(line) or "images" in line
 
 
-@pytest.mark.parametrize(
-    "line",
+@every(
     [
         "Setting up libnvidia-gl-570:amd64 (570.86-0ubuntu1) ...",
         "DKMS: install completed.",
@@ -419,7 +416,7 @@ def test_programs_that_did_their_work() -> None:
         "10,0.31,0.42",
         "[  PASSED  ] 12 tests.",
         "[  12.345678] [drm] Initialized nvidia-drm 0.0.0 20160202 for 0000:01:00.0 on minor 0",
-    ],
+    ]
 )
 def test_installers_and_tools_that_did_their_work(line: str) -> None:
     assert explain(["reading lists", line]).primary == "healthy"
@@ -618,8 +615,7 @@ def test_an_error_in_a_request_that_a_server_answered_did_not_end_it() -> None:
 _PLAIN = [f"[mixer] pass {i}: gain={i}" for i in range(20)]
 
 
-@pytest.mark.parametrize(
-    ("lines", "primary", "title"),
+@every(
     [
         (_PLAIN, "healthy", "last line: [mixer] pass 19: gain=19"),
         (["Once upon a time"] * 20, "unknown", "Nothing recognized"),
@@ -716,8 +712,7 @@ def test_an_error_that_was_only_logged_is_told(line: str, told: str) -> None:
 _STEPS = [f"epoch {i} step {i * 100} loss {2.1 / i:.4f}" for i in range(1, 9)]
 
 
-@pytest.mark.parametrize(
-    "end",
+@every(
     [
         ["[FAIL] Metadata file not found: C:\\a b\\meta.json"],
         ["Ran 31 tests in 12.2s", "", "FAILED (errors=2)", "cleaning up", "done"],
@@ -731,7 +726,7 @@ _STEPS = [f"epoch {i} step {i * 100} loss {2.1 / i:.4f}" for i in range(1, 9)]
         ["watchdog: no progress for 1800 s, trainer looks stuck", "stacks in /tmp/stacks.txt"],
         ["Erreur lors de l'enregistrement", "Fini"],
         ["It is just stuck on the last line above, I do not know why"],
-    ],
+    ]
 )
 def test_a_word_of_failure_near_the_end_is_never_healthy(end: list[str]) -> None:
     found = explain([*_STEPS, *end])
@@ -846,8 +841,7 @@ _GMX = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("lines", "title"),
+@every(
     [
         (_GMX, "gmx stopped: Can not open file: md_st_2.tpr"),
         ([*_GMX, *_STEPS], "No failure in it"),  # a later run
@@ -885,8 +879,7 @@ def test_the_line_that_tells_the_failure(lines: list[str], title: str) -> None:
     assert title in explain(lines).findings[0].title
 
 
-@pytest.mark.parametrize(
-    ("lines", "action"),
+@every(
     [
         ([_TRACE, '  File "a.py", line 3, in f', "FileExistsError: /b exists already. Use --overwrite (or -f) to write there. Bye"],
          "Do what its message says: Use --overwrite (or -f) to write there."),

@@ -11,6 +11,7 @@ from gpuwatch.explain.logs import line_text
 from gpuwatch.explain.logs.log_parser import LogParser, parse
 from gpuwatch.explain.logs.placement import op_name
 from gpuwatch.explain.logs.topics import TOPICS
+from tests.every import every
 from tests.logs.logs import MIB, NAMES, text
 
 PREFIXES = (
@@ -251,8 +252,7 @@ def test_lines_that_overwrite_themselves_are_read_one_by_one() -> None:
     assert found.lines == 1
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
+@every(
     [
         ("0B", 0),
         ("268435456", 268435456),
@@ -264,7 +264,7 @@ def test_lines_that_overwrite_themselves_are_read_one_by_one() -> None:
         ("", None),
         ("lots", None),
         ("1.2.3GiB", None),
-    ],
+    ]
 )
 def test_sizes(text: str, expected: int | None) -> None:
     assert line_text.size_bytes(text) == expected

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from gpuwatch.explain.diagnosis.explain import explain
+from tests.every import every
 
 _LAUNCHER = """\
 torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
@@ -62,7 +61,7 @@ RAISED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("log", "title", "action"), REFUSED, ids=lambda text: text[:30])
+@every(REFUSED)
 def test_what_was_not_started(log: str, title: str, action: str) -> None:
     found = explain(log.split("\n")).findings[0]
     assert found.severity == "error"
@@ -70,7 +69,7 @@ def test_what_was_not_started(log: str, title: str, action: str) -> None:
     assert any(words in found.action for words in action.split("|"))
 
 
-@pytest.mark.parametrize(("error", "title", "action"), RAISED, ids=lambda text: text[:50])
+@every(RAISED)
 def test_what_was_raised(error: str, title: str, action: str) -> None:
     log = f'Traceback (most recent call last):\n  File "/p/train.py", line 3, in <module>\n    main()\n{error}'
     found = explain(log.split("\n")).findings[0]

@@ -20,6 +20,7 @@ from gpuwatch.explain.logs.reported_ends import (
     TIME_LIMIT,
     reported_end,
 )
+from tests.every import every
 
 _HEALTHY = (
     "2026-11-02 10:00:00.1: I tensorflow/core/common_runtime/gpu/gpu_device.cc:2021] Created device"
@@ -234,8 +235,7 @@ def test_a_cause_that_the_log_names_stays_the_cause() -> None:
     assert found.primary.startswith("memory.")
 
 
-@pytest.mark.parametrize(
-    "line",
+@every(
     [
         "srun: error: n7: task 3: Exited with exit code 0",
         "train-1 exited with code 0",
@@ -250,7 +250,7 @@ def test_a_cause_that_the_log_names_stays_the_cause() -> None:
         "Process finished with exit code 0",
         "Segmentation fault handler installed",
         "error: unrecognized option, ignored",
-    ],
+    ]
 )
 def test_what_only_looks_like_an_end(line: str) -> None:
     assert not reported_end(line)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
-
 from gpuwatch.core.model.findings import CAUSES
 from gpuwatch.explain.diagnosis.explain import explain
 from gpuwatch.explain.logs.wrapped_lines import unfolded
+from tests.every import every
 from tests.logs.small_logs import ALL, Small
 
 MIB = 1 << 20
 
 
-@pytest.mark.parametrize("small", ALL, ids=lambda small: f"{small.causes[0]} {len(small.text)}")
+@every(ALL)
 def test_it_is_labelled_right(small: Small) -> None:
     found = explain(unfolded(small.text.split("\n")))
     assert set(small.causes) <= set(CAUSES)

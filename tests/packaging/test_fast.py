@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import LONGEST, gpuwatch
+from tests.every import every
 from tests.fast import fast_ones, forbid_processes
 
 REPOSITORY = Path(__file__).parents[2]
@@ -71,3 +72,16 @@ def test_that_it_is_caught_does_not_help() -> None:
 def test_the_longest_files_are_there() -> None:
     for name in LONGEST:
         assert (REPOSITORY / name).is_file(), "renamed? the order of files goes by it"
+
+
+def test_all_cases_that_fail_are_told() -> None:
+    @every([(1, 2), (2, 2), (3, 2)])
+    def alike(one: int, other: int) -> None:
+        assert one == other
+        pytest.fail("by name")
+
+    with pytest.raises(AssertionError, match="3 of 3 cases") as told:
+        alike()
+    assert [f"case {number}" in str(told.value) for number in (1, 2, 3)] == [True] * 3
+    with pytest.raises(AssertionError, match="no cases"):
+        every(())(lambda case: None)()
