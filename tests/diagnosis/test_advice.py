@@ -7,6 +7,7 @@ import pytest
 
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.explain.diagnosis.explain import explain
+from tests.every import every
 
 _JAX_OOM = "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 17179869184 bytes."
 _UNKNOWN_999 = (
@@ -19,8 +20,7 @@ def _first(text: str) -> Finding:
     return explain(text.split("\n")).findings[0]
 
 
-@pytest.mark.parametrize(
-    ("text", "has", "lacks"),
+@every(
     [
         (_JAX_OOM, "XLA_CLIENT_MEM_FRACTION", "TF_"),
         ("RuntimeError: cuDNN error: CUDNN_STATUS_NOT_INITIALIZED at torch/csrc", "LD_LIBRARY_PATH", "growth"),

@@ -6,10 +6,9 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-import pytest
-
 from gpuwatch.explain.diagnosis.explain import explain
 from gpuwatch.explain.diagnosis.reference.advice import TABLE, Advice
+from tests.every import every
 
 _NO_DRIVER = "RuntimeError: Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU"
 _DSO = "E tensorflow/stream_executor/cuda/cuda_diagnostics.cc:313] kernel version 455.32.0 does not match DSO version 460.73.1 -- cannot find working devices"
@@ -143,12 +142,12 @@ SAMPLES = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.action)
+@every(SAMPLES)
 def test_the_action_is_for_the_line_and_its_environment(sample: Sample) -> None:
     assert sample.action in explain(sample.log.split("\n")).findings[0].action
 
 
-@pytest.mark.parametrize("sample", [one for one in SAMPLES if one.done], ids=lambda sample: sample.action)
+@every([one for one in SAMPLES if one.done])
 def test_nothing_is_advised_that_was_done_already(sample: Sample) -> None:
     first = explain(sample.log.split("\n")).findings[0]
     again = explain([sample.done, *sample.log.split("\n")]).findings[0]

@@ -11,6 +11,7 @@ from gpuwatch.explain.diagnosis.explain import explain
 from gpuwatch.explain.diagnosis.reference.cuda_libraries import cuda_of, install
 from gpuwatch.explain.logs.log_parser import parse
 from tests.diagnosis.cases import draft
+from tests.every import every
 
 _LOADS = "W tensorflow/stream_executor/dso_loader.cc:60] Could not load dynamic library '{0}'; dlerror: {0}"
 _SKIPS = (
@@ -18,8 +19,7 @@ _SKIPS = (
 )
 
 
-@pytest.mark.parametrize(
-    ("name", "cuda"),
+@every(
     [
         ("libcudart.so.8.0", "8.0"),
         ("libcublas.so.9.0", "9.0"),
@@ -36,7 +36,7 @@ _SKIPS = (
         ("cudart64_12.dll", "12"),
         ("libcudnn.so.8", None),
         ("libcufft.so.10", None),
-    ],
+    ]
 )
 def test_a_librarys_name_tells_its_cuda(name: str, cuda: str | None) -> None:
     assert cuda_of(["libnvinfer.so.7", name]) == cuda

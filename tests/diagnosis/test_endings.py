@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from gpuwatch.explain.diagnosis.explain import explain
+from tests.every import every
 
 _TRACE = 'Traceback (most recent call last):\n  File "a.py", line 3, in <module>\n    x = work()\n'
 _SHELL = "/var/spool/slurmd/job1/slurm_script: line 12: 21345 Killed                  python train.py"
 
 
-@pytest.mark.parametrize(
-    ("text", "title", "action"),
+@every(
     [
         ("slurmstepd: error: Detected 1 oom_kill event in StepId=1.0.", "host's memory (RAM)", "--mem"),
         (_TRACE + "MemoryError", "host's memory (RAM)", "less data"),

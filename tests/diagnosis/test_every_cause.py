@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
-import pytest
 
 from gpuwatch.core.model.findings import CAUSES, Finding
 from gpuwatch.core.model.program_threads import Retraced
@@ -19,6 +18,7 @@ from tests.diagnosis.cases import GIB, MIB, NO_DRIVER, draft, machine, on_gpus, 
 from tests.diagnosis.test_conditions import CAPPED, HOT, SLOW_LINK, training
 from tests.diagnosis.test_waiting import stalled
 from tests.diagnosis.watching import gpu, program, sample, seconds, watched
+from tests.every import every
 
 WHEEL = Framework(
     name="tensorflow",
@@ -191,7 +191,7 @@ def test_every_cause_has_a_case() -> None:
     assert set(CASES) == set(CAUSES)
 
 
-@pytest.mark.parametrize("cause", CASES)
+@every(CASES)
 def test_a_rule_yields_it_with_evidence_and_one_action(cause: str) -> None:
     found = [entry for entry in CASES[cause]() if entry.id == cause]
     assert found

@@ -12,6 +12,7 @@ from gpuwatch.core.model.explanation import Explanation
 from gpuwatch.explain.diagnosis.explain import explain, findings_of
 from gpuwatch.explain.logs.exceptions import telling
 from gpuwatch.explain.logs.log_parser import LogParser
+from tests.every import every
 from tests.logs.logs import MIB, NAMES, text
 
 
@@ -40,7 +41,7 @@ def test_a_refusal_is_no_fallback() -> None:
     assert of("stub_tf221_int32_hard_no_kernel").fallbacks == ()
 
 
-@pytest.mark.parametrize("name", NAMES)
+@every(NAMES)
 def test_every_explanation_is_one_document(name: str) -> None:
     found = of(name)
     document = json.loads(to_json(found))

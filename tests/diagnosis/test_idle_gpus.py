@@ -33,6 +33,7 @@ from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.runs.finish_run import complete
 from gpuwatch.explain.logs.log_parser import parse
 from tests.diagnosis.cases import GIB, ON_GPU, draft, machine, process
+from tests.every import every
 
 
 def session(
@@ -147,8 +148,7 @@ def unused(run: Run) -> list[tuple[str, str]]:
     return [(one.severity, one.certainty) for one in found if "did not use the GPU" in one.title]
 
 
-@pytest.mark.parametrize(
-    ("allocators", "computes", "certainty"),
+@every(
     [
         ([0] * 6, [False] * 6, "fact"),  # its model went back to the CPU
         ([0] * 6, [None] * 6, "likely"),
@@ -161,7 +161,7 @@ def unused(run: Run) -> list[tuple[str, str]]:
         ([4096] * 6, [None] * 6, ""),  # a tiny model, perhaps with kernels too short for a sample
         ([None] * 6, [None] * 6, ""),  # of a TF1 session nobody knows
         ([None] * 6, [False] * 6, "likely"),
-    ],
+    ]
 )
 def test_steps_without_the_gpu_that_the_program_took(
     allocators: list[int | None], computes: list[bool | None], certainty: str

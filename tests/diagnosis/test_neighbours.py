@@ -33,6 +33,7 @@ from gpuwatch.explain.logs.line_text import device
 from gpuwatch.share.reports.run_content import asked
 from tests.diagnosis.cases import GIB, MIB
 from tests.diagnosis.test_watched_program import GPU_0, placed, program
+from tests.every import every
 
 FAILED: dict[str, Any] = {"verdict": "error", "outcome": Outcome(exit_code=1, ended=True)}
 FULL = Oom(device="GPU:0", allocator="GPU_0_bfc", limit_bytes=8 * GIB, in_use_bytes=8 * GIB, largest_free_bytes=0)
@@ -145,8 +146,7 @@ def settings(name: str, asked: object, effective: object, note: str = "") -> dic
     return {name: Setting(asked=asked, effective=effective, note=note, source="train.py:7")}
 
 
-@pytest.mark.parametrize(
-    ("given", "cause"),
+@every(
     [
         (settings("memory growth", True, False), "config.too-late"),
         (settings("visible devices", ["GPU:1"], ["GPU:0", "GPU:1"]), "config.too-late"),
@@ -163,7 +163,7 @@ def settings(name: str, asked: object, effective: object, note: str = "") -> dic
         (settings("memory_limit", 1024, None), "healthy"),  # its devices were never made
         (settings("jit_compile", True, False, "simulated GPUs have no XLA"), "healthy"),
         (settings("per_process_gpu_memory_fraction", 0.5, None, "granted: GPU:0 990 MiB"), "healthy"),
-    ],
+    ]
 )
 def test_a_setting_that_is_not_in_effect_is_a_finding_though_its_error_was_caught(
     given: dict[str, Setting], cause: str

@@ -12,6 +12,7 @@ from gpuwatch.cli.main import cli
 from gpuwatch.core.model.findings import CAUSES
 from gpuwatch.experiment.probing.probe_scripts import find_probes
 from gpuwatch.explain.diagnosis.reference import cause_pages as pages
+from tests.every import every
 from tests.forked import forked
 from tests.manpages import INDEX
 from tests.probing.test_recipe import undefined
@@ -37,7 +38,7 @@ def test_every_cause_stands_below_one_heading(new: dict[str, str], monkeypatch: 
     assert all(causes for _, causes in pages.grouped())
 
 
-@pytest.mark.parametrize("cause", CAUSES)
+@every(CAUSES)
 def test_a_page_is_whole(cause: str) -> None:
     text = pages.page(cause)
     lines = text.splitlines()
@@ -51,7 +52,7 @@ def test_a_page_is_whole(cause: str) -> None:
     assert "fact" in text.lower() or "likely" in text.lower()
 
 
-@pytest.mark.parametrize("cause", CAUSES)
+@every(CAUSES)
 def test_a_page_names_only_what_exists(cause: str) -> None:
     text = pages.page(cause)
     named = set(re.findall(r"--config ([a-z0-9-]+)", text))

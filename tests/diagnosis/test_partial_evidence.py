@@ -7,6 +7,7 @@ import pytest
 from gpuwatch.core.model.run import Oom
 from gpuwatch.explain.diagnosis.explain import explain
 from gpuwatch.explain.diagnosis.memory.oom_arithmetic import OomFacts, judge
+from tests.every import every
 
 MIB, GIB = 1 << 20, 1 << 30
 _TF = "ResourceExhaustedError: OOM when allocating tensor with shape[{}] and type float on /device:GPU:0 by allocator"
@@ -34,8 +35,7 @@ InUse:                     22656581632
 """
 
 
-@pytest.mark.parametrize(
-    ("log", "cause"),
+@every(
     [
         (_TF_SMALL, "unknown"),
         (f"Epoch 1/10\n312/312 [====] - 14s 44ms/step - loss: 1.2\n{_TF_SMALL}", "unknown"),
@@ -64,7 +64,7 @@ InUse:                     22656581632
             " 21.80 GiB memory in use. Process 88 has 1.8",
             "memory.other-process",
         ),
-    ],
+    ]
 )
 def test_a_cause_needs_evidence(log: str, cause: str) -> None:
     found = explain(log.splitlines(keepends=True))

@@ -27,6 +27,7 @@ from gpuwatch.explain.diagnosis.runs.predict_device_map import Asked, asked_of, 
 from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.sim.machine import SimMachine
 from tests.diagnosis.cases import GIB, MIB, draft, machine, on_gpus
+from tests.every import every
 from tests.forked import gpuwatch_forked
 
 BOTH = {"GPU-0": 320 * MIB, "GPU-1": 320 * MIB}
@@ -83,8 +84,7 @@ def test_the_reserve_by_capability_and_free_memory(capability: str, free: int, g
     assert "320" in found[0].how
 
 
-@pytest.mark.parametrize(
-    ("asked", "expected"),
+@every(
     [
         (Asked(fraction=0.4), [("/device:GPU:0", "GPU-0", 9830), ("/device:GPU:1", "GPU-1", 9830)]),
         (Asked(limits={0: (1024,)}), [("/device:GPU:0", "GPU-0", 1024), ("/device:GPU:1", "GPU-1", 18144)]),
@@ -103,7 +103,7 @@ def test_the_reserve_by_capability_and_free_memory(capability: str, free: int, g
         # The variable wins over the fraction, not over a limit.
         (Asked(visible="0", fraction=0.4, reserve_mb=100), [("/device:GPU:0", "GPU-0", 20000 - 320 - 100)]),
         (Asked(visible="0", limits={0: (7,)}, reserve_mb=100), [("/device:GPU:0", "GPU-0", 7)]),
-    ],
+    ]
 )
 def test_settings_decide_the_map(asked: Asked, expected: list[tuple[str, str, int]]) -> None:
     assert table(predict(cards(20000, 20000), asked, context_bytes=BOTH)) == expected

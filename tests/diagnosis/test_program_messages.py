@@ -8,6 +8,7 @@ import pytest
 from gpuwatch.explain.diagnosis.explain import explain
 from gpuwatch.explain.diagnosis.rules.program_messages import MACHINE, PROGRAM, SYSTEM, meaning
 from gpuwatch.explain.logs.exceptions import telling
+from tests.every import every
 
 ERRORS = (
     ("KeyError: 'Net3 is not in the mmdet::model registry. Please check whether it was registered'", "Net3 is not registered in mmdet::model"),
@@ -139,7 +140,7 @@ ERRORS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(("error", "said"), ERRORS, ids=[error[:50] for error, _ in ERRORS])
+@every(ERRORS)
 def test_what_ended_the_program(error: str, said: str) -> None:
     log = ["epoch 1: loss 0.4", "Traceback (most recent call last):", '  File "/a/train.py", line 7, in <module>']
     found = explain([*log, "    main()", error])
@@ -402,7 +403,7 @@ AROUND = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(("line", "said"), AROUND, ids=[line[:50] for line, _ in AROUND])
+@every(AROUND)
 def test_what_is_around_the_program(line: str, said: str) -> None:
     raised = line.split(":")[0].endswith(("Error", "Exception", "Value"))
     found = explain(["epoch 1: loss 0.4", *(_TRACE if raised and " " not in line.split(":")[0] else ()), line])
@@ -645,7 +646,7 @@ OF_A_KIND = (
 )
 
 
-@pytest.mark.parametrize(("error", "said"), OF_A_KIND, ids=[error[:50] for error, _ in OF_A_KIND])
+@every(OF_A_KIND)
 def test_what_to_do_is_told_by_the_kind_of_an_error(error: str, said: str) -> None:
     found = explain(["epoch 1: loss 0.4", _HEAD, _FRAME, "    main()", error]).findings[0]
     assert said in f"{found.title} {found.action}"
@@ -657,8 +658,7 @@ def _raised(command: str) -> list[str]:
     return [_HEAD, _FRAME, "    subprocess.check_call(command)", error]
 
 
-@pytest.mark.parametrize(
-    ("lines", "said"),
+@every(
     [
         (["step 1 loss 0.4", "error: invalid value for '--threads': abc is no number"], "lists what it takes"),
         (
@@ -794,7 +794,7 @@ def _raised(command: str) -> list[str]:
             ],
             "does not know a type",
         ),
-    ],
+    ]
 )
 def test_what_a_tool_said_outranks_what_follows_from_it(lines: list[str], said: str) -> None:
     """A compiler's or a parser's own line, before the lines of make, ninja or a usage."""

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
-
 from gpuwatch.explain.diagnosis.conditions.program_on_cpu import cpu_reason, may_be_on_gpu, not_simulated
 from gpuwatch.machine.sources.missing_process import ELSEWHERE, HIDDEN
 from gpuwatch.sim.sysfs import ENV_STATE
 from tests.diagnosis.watching import gpu, program, sample
+from tests.every import every
 
 GPUS = (gpu(), gpu(1))
 
 
-@pytest.mark.parametrize(
-    ("facts", "environment", "cause", "evidence"),
+@every(
     [
         ({"cuda_visible_devices": ""}, None, "visibility.hidden", "it sees no GPU"),
         ({"cuda_visible_devices": "-1"}, None, "visibility.hidden", "CUDA_VISIBLE_DEVICES=-1: it sees no GPU"),
@@ -27,7 +25,7 @@ GPUS = (gpu(), gpu(1))
         ({"note": "permission denied: environment"}, None, "unknown", "its environment cannot be read: permission"),
         ({"note": "permission denied: cgroup"}, None, "unknown", "CUDA_VISIBLE_DEVICES does not hide the GPUs"),
         ({}, None, "unknown", "CUDA_VISIBLE_DEVICES does not hide the GPUs from it"),
-    ],
+    ]
 )
 def test_the_cause_and_its_evidence(
     facts: dict[str, object], environment: dict[str, str] | None, cause: str, evidence: str

@@ -23,6 +23,7 @@ from gpuwatch.explain.diagnosis.rules.visibility import KNOWN_VARIABLES, distanc
 from gpuwatch.explain.logs.facts import CuInitError, LogFacts
 from gpuwatch.explain.logs.log_parser import parse
 from tests.diagnosis.cases import GIB, MIB, NO_DRIVER, draft, log, machine, on_gpus, process
+from tests.every import every
 from tests.logs.logs import NAMES, text
 
 
@@ -33,8 +34,7 @@ def causes(evidence: Evidence) -> dict[str, str]:
 # -- driver ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("log_name", "cause"),
+@every(
     [
         ("lab_tf221_import_no_gpu", "driver.missing"),
         ("lab_tf215_import_no_gpu", "driver.missing"),
@@ -54,7 +54,7 @@ def causes(evidence: Evidence) -> dict[str, str]:
         ("lab_tf210_bfc_exhaust_cpu", "memory.model-too-large"),
         ("stub_tf215_ctx_oom", "memory.context-failed"),
         ("stub_tf221_map_default", "healthy"),
-    ],
+    ]
 )
 def test_primary_cause_of_a_log_alone(log_name: str, cause: str) -> None:
     assert primary(diagnose(Evidence(log=log(log_name)))) == cause
@@ -120,8 +120,7 @@ def test_a_pytorch_without_cuda_is_told_to_install_pytorch(evidence: Evidence) -
 # -- visibility -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("value", "kept", "ended_at"),
+@every(
     [
         ("0,1", ("0", "1"), None),
         ("1", ("1",), None),
@@ -146,7 +145,7 @@ def test_a_pytorch_without_cuda_is_told_to_install_pytorch(evidence: Evidence) -
         ("GPU-1", ("GPU-1",), None),
         ("GPU-nowhere,0", (), "GPU-nowhere"),
         ("abc", (), "abc"),
-    ],
+    ]
 )
 def test_the_list_ends_at_the_first_entry_that_is_not_valid(
     value: str, kept: tuple[str, ...], ended_at: str | None
@@ -230,7 +229,7 @@ def test_misspelt_variables(name: str, meant: str) -> None:
     assert f"{meant}=1" in found.action
 
 
-@pytest.mark.parametrize("name", [*KNOWN_VARIABLES, "PATH", "CUDA_ARCH_LIST", "NVIDIA_REQUIRE_CUDA", "TF_CONFIG"])
+@every([*KNOWN_VARIABLES, "PATH", "CUDA_ARCH_LIST", "NVIDIA_REQUIRE_CUDA", "TF_CONFIG"])
 def test_variables_that_are_spelt_right_or_are_others(name: str) -> None:
     value = "true" if name == "TF_FORCE_GPU_ALLOW_GROWTH" else "0"
     assert "visibility.misspelt" not in causes(Evidence(environment={name: value}))
@@ -257,8 +256,7 @@ def test_edit_distance_is_symmetric_and_small_only_for_near_words(one: str, othe
 # -- memory ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("asked", "limit", "used", "block", "around", "cause"),
+@every(
     [
         (400, 256, 0, 256, OomFacts(), "memory.request-too-large"),
         (100, 256, 200, 56, OomFacts(), "memory.model-too-large"),
@@ -291,7 +289,7 @@ def test_edit_distance_is_symmetric_and_small_only_for_near_words(one: str, othe
         (5 * 1024, 22 * 1024, 20 * 1024, 100, OomFacts(total_bytes=24 * GIB), "memory.model-too-large"),
         (64, 256, 110, None, OomFacts(), "memory.other-process"),
         (64, 2560, 10, 8, OomFacts(refusals=40), "memory.other-process"),
-    ],
+    ]
 )
 def test_the_verdict_follows_from_the_numbers(
     asked: int, limit: int, used: int, block: int | None, around: OomFacts, cause: str
@@ -400,8 +398,7 @@ def with_readings(*, state: str = "ok", busy: float = 90.0, **readings: object) 
 LINK = {"pcie__generation": 1, "pcie__width": 16, "pcie__max_generation": 4, "pcie__max_width": 16}
 
 
-@pytest.mark.parametrize(
-    ("evidence", "cause", "severity"),
+@every(
     [
         (with_readings(state="lost"), "hardware.fault", "error"),
         (with_readings(ecc__uncorrected=3), "hardware.fault", "warning"),
@@ -414,7 +411,7 @@ LINK = {"pcie__generation": 1, "pcie__width": 16, "pcie__max_generation": 4, "pc
         (with_readings(clocks__event_reasons="hw-power-brake"), "throttle.power", "warning"),
         (with_readings(mode__compute="prohibited"), "mode.exclusive", "warning"),
         (with_readings(mode__compute="exclusive-process"), "mode.exclusive", "info"),
-    ],
+    ]
 )
 def test_what_the_device_says(evidence: Evidence, cause: str, severity: str) -> None:
     (found,) = [entry for entry in diagnose(evidence) if entry.id == cause]
@@ -546,7 +543,7 @@ def test_the_order_of_the_table_of_causes_is_the_order_of_primary_causes() -> No
     assert list(CAUSES)[: len(order)] == order
 
 
-@pytest.mark.parametrize("cause", STATED)
+@every(STATED)
 def test_a_cause_that_a_log_states_is_an_error_unless_it_ends_nothing(cause: str) -> None:
     """One that ended something comes before the error of the program; what says nothing would come after it."""
     (found,) = stated_by_the_log(Evidence(log=LogFacts(evidence={cause: ["a line that states it"]})))

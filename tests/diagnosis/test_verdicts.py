@@ -26,6 +26,7 @@ from tests.diagnosis.cases import (
     machine,
     on_gpus,
 )
+from tests.every import every
 
 MISSING = (
     "Could not satisfy device specification '/job:localhost/replica:0/task:0/device:GPU:7'. enable_soft_placement=0."
@@ -179,7 +180,7 @@ ROWS: list[Row] = [
 ]
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row[0].config}-{row[4]}")
+@every(ROWS)
 def test_verdict_and_primary_cause(row: Row) -> None:
     run, log_name, before, verdict, main, severity = row
     done = complete(run, log(log_name), before)

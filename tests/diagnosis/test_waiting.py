@@ -26,6 +26,7 @@ from gpuwatch.explain.diagnosis.runs.finish_run import complete
 from gpuwatch.explain.logs.log_parser import parse
 from gpuwatch.share.reports import run_content
 from tests.diagnosis.cases import draft, machine, on_gpus
+from tests.every import every
 
 
 def stepping(*, busy: float | None = 10.0, steps: int = 60, **fields: Any) -> Run:
@@ -104,8 +105,7 @@ def test_a_stage_of_a_dataset_that_never_rests_is_told() -> None:
     assert found.evidence[0] == "9.6 of 10.0 s by TensorFlow's measurement of the dataset"
 
 
-@pytest.mark.parametrize(
-    "run",
+@every(
     [
         stepping(waiting=waiting(), pipeline=Pipeline(seconds=10.0, busy_seconds=8.0, stage="Map")),  # it rests
         stepping(waiting=waiting(), pipeline=Pipeline(seconds=4.0, busy_seconds=4.0, stage="Map")),
@@ -126,7 +126,7 @@ def test_a_stage_of_a_dataset_that_never_rests_is_told() -> None:
         uneven(waiting=waiting(between=9.0)),  # it validates every ten steps
         stepping(waiting=waiting(fed=9.0)),  # it is asked less often than it could make them
         stepping(),
-    ],
+    ]
 )
 def test_what_is_not_starved_for_input(run: Run) -> None:
     assert not told(run, "input.bound")

@@ -29,6 +29,7 @@ from gpuwatch.explain.diagnosis.runs.finish_run import complete
 from gpuwatch.explain.logs.log_parser import parse
 from gpuwatch.share.reports.run_content import run_content
 from tests.diagnosis.cases import ON_CPU, draft, machine
+from tests.every import every
 from tests.logs import small_logs
 from tests.logs.wordings import ALL, HEALTHY, Wording
 
@@ -125,7 +126,7 @@ def test_a_signal_that_ended_a_program_is_a_finding(number: int, host: HostMemor
     assert "unknown" not in [entry.id for entry in wished.findings]
 
 
-@pytest.mark.parametrize("wording", [entry for entry in ALL if entry not in HEALTHY], ids=lambda entry: entry.text[:40])
+@every([entry for entry in ALL if entry not in HEALTHY])
 def test_one_line_never_has_a_named_cause_and_none(wording: Wording) -> None:
     """The exception with which a program ended, as Python tells it and as the log has it."""
     text = wording.text
@@ -230,8 +231,7 @@ def test_without_any_gpu_and_a_reason_the_doctor_is_asked() -> None:
     assert found.action.startswith("Run gpuwatch doctor")
 
 
-@pytest.mark.parametrize(
-    ("op", "dtype", "some", "why", "advice"),
+@every(
     [
         ("Reshape", "string", True, "", "Where it works on a step's input, do it before, in the dataset's map"),
         ("Reshape", "int32", True, "", "if its values allow another"),
@@ -245,7 +245,7 @@ def test_without_any_gpu_and_a_reason_the_doctor_is_asked() -> None:
         ("HistogramSummary", "float32", False, "", "Harmless"),
         ("QueueDequeueManyV2", "resource", False, "", "Make and use it outside of tf.device"),
         ("LookupTableFindV2", "string", False, "", "Make and use it outside of tf.device"),
-    ],
+    ]
 )
 def test_advice_on_an_op_without_a_kernel(op: str, dtype: str, some: bool, why: str, advice: str) -> None:
     """Beside other ops, each kind with its own advice, the largest first."""
