@@ -14,6 +14,7 @@ from gpuwatch.core.model.diff import Diff, FactChange, Side
 from gpuwatch.core.model.run import Setting
 from gpuwatch.core.model.validation import MAX_TEXT_CHARS
 from gpuwatch.share.reports.report_formats import FORMATS, render
+from tests.every import every
 from tests.reports.documents import bare_run
 from tests.reports.fuzz import EVIL, HIDDEN, examined, made_up
 
@@ -57,8 +58,7 @@ def nested(depth: int) -> bytes:
     return raw.replace('"HERE"', "[" * depth + "]" * depth).encode()
 
 
-@pytest.mark.parametrize(
-    ("raw", "says"),
+@every(
     [
         (nested(reader_limits.DOCUMENT.depth), f"nested more than {reader_limits.DOCUMENT.depth} deep"),
         (nested(900), f"nested more than {reader_limits.DOCUMENT.depth} deep"),
@@ -80,8 +80,7 @@ def nested(depth: int) -> bytes:
             b'{"schema":"gpuwatch.comparison/1","runs":[],"columns":[],"worst_run":{"a":-1}}',
             "refers to run -1",
         ),
-    ],
-    ids=lambda value: value[:20] if isinstance(value, str) else "",
+    ]
 )
 def test_a_value_beyond_a_limit_is_rejected_by_name(raw: bytes, says: str) -> None:
     with pytest.raises(NotADocument, match=says) as refused:

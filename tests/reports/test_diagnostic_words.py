@@ -28,6 +28,7 @@ from gpuwatch.share.reports.report_content import Table, sentence_case
 from gpuwatch.share.reports.report_formats import BY_NAME
 from gpuwatch.share.reports.runs_side_by_side import compare
 from tests.doctor import machines
+from tests.every import every
 from tests.reports.diagnostics import NOW, died, healthy, looks, nothing, probe, program, without_driver
 from tests.reports.documents import GIB, full_run
 
@@ -195,8 +196,7 @@ def test_what_every_start_prints_and_libraries_that_opened_are_one_line_each() -
 # -- commands -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("text", "paste"),
+@every(
     [
         ("Write CUDA_VISIBLE_DEVICES=1", "export CUDA_VISIBLE_DEVICES=1"),
         ('Install them: pip install "tensorflow[and-cuda]".', 'pip install "tensorflow[and-cuda]"'),
@@ -214,7 +214,7 @@ def test_what_every_start_prints_and_libraries_that_opened_are_one_line_each() -
         ("(nvidia-smi -q -d TEMPERATURE,PERFORMANCE), have", "nvidia-smi -q -d TEMPERATURE,PERFORMANCE"),
         ("nvidia-smi -i 1 -pm 1, then nvidia-smi -L.", "nvidia-smi -i 1 -pm 1"),
         ("Make the batch or the model smaller.", None),
-    ],
+    ]
 )
 def test_what_is_copied_is_the_command(text: str, paste: str | None) -> None:
     assert command(text) == paste

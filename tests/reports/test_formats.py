@@ -27,6 +27,7 @@ from gpuwatch.share.reports.formats import text as text_format
 from gpuwatch.share.reports.report_formats import FORMATS, render
 from gpuwatch.share.reports.runs_side_by_side import compare
 from gpuwatch.ui.drawing.inks import colors
+from tests.every import every
 from tests.reports import diagnostics
 from tests.reports.documents import (
     UUID,
@@ -137,7 +138,7 @@ class Collecting(html.parser.HTMLParser):
         assert self.open.pop() == tag
 
 
-@pytest.mark.parametrize("document", DOCUMENTS.values(), ids=DOCUMENTS)
+@every(DOCUMENTS.values())
 def test_html_is_one_well_formed_file_without_requests(document: Document) -> None:
     drawn = render(document, "html")
     parser = Collecting()
@@ -148,7 +149,7 @@ def test_html_is_one_well_formed_file_without_requests(document: Document) -> No
     assert not re.search(r"url\((?!#)|@import|https?://(?!evil)", drawn.partition("</style>")[0])
 
 
-@pytest.mark.parametrize("document", DOCUMENTS.values(), ids=DOCUMENTS)
+@every(DOCUMENTS.values())
 def test_the_name_of_a_button_begins_with_what_it_shows(document: Document) -> None:
     for attributes, shown in re.findall(r"<button ([^>]*)>([^<]*)</button>", render(document, "html")):
         name = re.search(r'aria-label="([^"]*)"', attributes)
@@ -156,7 +157,7 @@ def test_the_name_of_a_button_begins_with_what_it_shows(document: Document) -> N
         assert name is None or name[1].startswith(shown)
 
 
-@pytest.mark.parametrize("document", DOCUMENTS.values(), ids=DOCUMENTS)
+@every(DOCUMENTS.values())
 def test_the_only_script_is_the_one_whose_hash_the_policy_names(document: Document) -> None:
     drawn = render(document, "html")
     (script,) = re.findall(r"<script>(.*?)</script>", drawn, flags=re.S)
@@ -248,7 +249,7 @@ FORMULAS = [f"{before}{sign}SUM(A1)" for before in ("", " ", "\u00a0") for sign 
 """What spreadsheets run: their signs, also after blanks."""
 
 
-@pytest.mark.parametrize("text", FORMULAS)
+@every(FORMULAS)
 def test_csv_cells_are_no_formulas(text: str) -> None:
     shown = rows(render(full_run(config=text), "csv"))[0]["config"]
     assert shown.startswith("'")

@@ -14,6 +14,7 @@ from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.explain.diagnosis.explain import explain
 from gpuwatch.share.reports.report_formats import BY_NAME, render
+from tests.every import every
 from tests.logs.logs import NAMES
 from tests.logs.logs import text as log_text
 from tests.reports.diagnostics import died, program
@@ -30,8 +31,7 @@ def shown(*texts: str, **fields: str) -> str:
     return "\n".join(redactor.replaced(plain)["log_tail"])
 
 
-@pytest.mark.parametrize(
-    ("text", "told"),
+@every(
     [
         ("/home/alice/exp/train.py", "/home/user-1/dir-1/file-1.py"),
         ("/Users/Alice Smith/x", "/Users/user-1/dir-1"),
@@ -78,14 +78,13 @@ def shown(*texts: str, **fields: str) -> str:
         ),
         (r"C:\users\nwani\_bazel_nwani\x\tensorflow\core\a.cc", r"C:\users\user-1\dir-1\dir-2\tensorflow\core\a.cc"),
         ("hostname: node17\nlater on node17: x", "hostname: host-1\nlater on host-1: x"),
-    ],
+    ]
 )
 def test_redaction_of_a_line(text: str, told: str) -> None:
     assert shown(text) == told
 
 
-@pytest.mark.parametrize(
-    "text",
+@every(
     [
         "Created device /job:localhost/replica:0/task:0/device:GPU:0 with 13762 MB memory:  -> device: 0,"
         " name: Tesla T4, pci bus id: 0000:00:04.0, compute capability: 7.5",
@@ -124,7 +123,7 @@ def test_redaction_of_a_line(text: str, told: str) -> None:
         "kubectl --context minikube get pods; llama-server --context 4096; docker pull vllm/vllm-openai:v0.6",
         "python t.py --model-name bert-base --dataset-name wikitext-103 --optimizer-name adamw_8bit",
         "conv64.… of libcublas12.so.… in torch.nn.modules.…",
-    ],
+    ]
 )
 def test_what_a_helper_needs_stays(text: str) -> None:
     assert shown(text) == text
@@ -645,7 +644,7 @@ def _redacted(text: str) -> str:
     return replaced
 
 
-@pytest.mark.parametrize("text", SAID)
+@every(SAID)
 def test_what_a_text_names_is_replaced(text: str) -> None:
     found = _redacted(text)
     assert not [name for name in SAID[text] if name in found], found
@@ -670,7 +669,7 @@ def test_a_word_as_name_is_replaced_only_beside_what_tells_it() -> None:
     assert _redacted("project=memory of 24 GiB memory").endswith(" of 24 GiB memory")
 
 
-@pytest.mark.parametrize("name", NAMES)
+@every(NAMES)
 def test_what_an_explanation_finds_and_counts_is_the_same_with_redact(name: str) -> None:
     found = explain([*log_text(name).splitlines(), "granite22:12:48 [3] NCCL INFO x", "user=zelda project=memory"])
     plain, other = sendable(found), sendable(found, redact=True)
@@ -679,7 +678,7 @@ def test_what_an_explanation_finds_and_counts_is_the_same_with_redact(name: str)
         assert (one.title, one.severity, one.certainty) == (two.title, two.severity, two.certainty)
 
 
-@pytest.mark.parametrize("text", PLAIN)
+@every(PLAIN)
 def test_what_names_nobody_stays(text: str) -> None:
     assert _redacted(text) == text
 

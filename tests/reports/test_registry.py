@@ -14,6 +14,7 @@ from gpuwatch.core.masking.secrets import MASK, mask_text, masked
 from gpuwatch.core.model.run import Throughput
 from gpuwatch.share.reports.report_formats import FORMATS, format_for, render, write
 from gpuwatch.share.reports.runs_side_by_side import COLUMNS, cells, compare
+from tests.every import every
 from tests.reports.documents import GIB, bare_run, full_run, full_snapshot
 
 
@@ -77,8 +78,7 @@ def test_reports_are_as_readable_as_any_new_file(tmp_path: Path) -> None:
 # -- masking --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("text", "shown"),
+@every(
     [
         ("git clone https://joe:pw@host/x", f"git clone https://{MASK}@host/x"),
         ("redis://:pw@host", f"redis://{MASK}@host"),
@@ -102,7 +102,7 @@ def test_reports_are_as_readable_as_any_new_file(tmp_path: Path) -> None:
         ("the tokenizer failed on token 7", "the tokenizer failed on token 7"),
         ("KeyError: 'x'", "KeyError: 'x'"),
         ("mail joe@example.org", "mail joe@example.org"),
-    ],
+    ]
 )
 def test_what_is_masked_in_text(text: str, shown: str) -> None:
     assert mask_text(text) == shown

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from gpuwatch.core.masking.secrets import MASK, mask_keys, mask_text, mask_value, masked
 from gpuwatch.core.model.diagnostic import Variable
+from tests.every import every
 from tests.reports.diagnostics import healthy
 from tests.reports.documents import full_run
 
@@ -86,7 +87,7 @@ PLAIN = (
 )
 
 
-@pytest.mark.parametrize("written", WRITTEN)
+@every(WRITTEN)
 def test_a_secret_is_masked_however_it_is_written(written: str) -> None:
     text = written.format(SECRET)
     assert SECRET in text
@@ -94,7 +95,7 @@ def test_a_secret_is_masked_however_it_is_written(written: str) -> None:
     assert MASK in mask_text(text)
 
 
-@pytest.mark.parametrize("token", SHAPED)
+@every(SHAPED)
 def test_tokens_are_known_by_their_shape_alone(token: str) -> None:
     assert token not in mask_text(f"login with {token} done")
 
@@ -141,7 +142,7 @@ def test_a_private_key_without_its_end_does_not_swallow_the_log() -> None:
     assert mask_keys(lines)[8:] == ["Epoch 6 is done", "another line"]
 
 
-@pytest.mark.parametrize("text", PLAIN)
+@every(PLAIN)
 def test_innocent_text_stays(text: str) -> None:
     assert mask_text(text) == text
 
@@ -159,8 +160,7 @@ def test_any_secret_is_masked(value: str, written: str) -> None:
     assert mask_text(shown) == shown
 
 
-@pytest.mark.parametrize(
-    ("name", "secret"),
+@every(
     [
         ("HF_TOKEN", True),
         ("AWS_SECRET_ACCESS_KEY", True),
@@ -175,7 +175,7 @@ def test_any_secret_is_masked(value: str, written: str) -> None:
         ("CUDA_VISIBLE_DEVICES", False),
         ("COMPASS", False),
         ("BYPASS_CACHE", False),
-    ],
+    ]
 )
 def test_names_of_variables(name: str, secret: bool) -> None:
     assert (mask_value(name, "aB3xK9zzQ1") == MASK) is secret
