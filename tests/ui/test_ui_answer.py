@@ -22,6 +22,7 @@ from gpuwatch.ui.screens.sheet import LinesModal
 from gpuwatch.ui.tables.columns import BY_ID, clock_text
 from tests.diagnosis.watching import BEGIN, gpu, program
 from tests.diagnosis.watching import sample as watching_sample
+from tests.every import every
 from tests.exporter.machines import OPTIONS, one
 from tests.exporter.machines import found as exported_series
 from tests.ui import machines
@@ -153,7 +154,7 @@ def test_what_is_wrong_comes_before_what_should_be_known() -> None:
     assert "▲ Wrong: /proc is hidden  → ask" in said(machines.snapshot((idle(0),), problems=(problem,)))
 
 
-@pytest.mark.parametrize("width", range(60, 200, 7))
+@every(range(60, 200, 7))
 def test_a_narrow_line_keeps_what_is_wrong_and_says_the_rest_shorter(width: int) -> None:
     line = said(machines.pair(), machines.HELD, LOST, width=width)
     assert "Free: no" in line

@@ -15,6 +15,7 @@ from gpuwatch.ui.drawing.glyphs import SIGNS, spelled, to_ascii
 from gpuwatch.ui.settings.preferences import Preferences
 from gpuwatch.ui.settings.settings_file import Loaded, default_path
 from gpuwatch.ui.settings.tabs import TABS
+from tests.every import every
 from tests.ui.pictures import app_with, arrived, made_up_probe_runs
 from tests.ui.probe_bench import Bench
 
@@ -166,8 +167,7 @@ def test_when_it_is_chosen_by_itself(term: str, encoding: str, needed: bool) -> 
     assert bool(needs_ascii({"TERM": term}, encoding)) is needed
 
 
-@pytest.mark.parametrize(
-    ("asked", "needed"),
+@every(
     [
         ({}, False),
         ({"LANG": "C.UTF-8"}, False),
@@ -181,7 +181,7 @@ def test_when_it_is_chosen_by_itself(term: str, encoding: str, needed: bool) -> 
         ({"LC_ALL": "C.UTF-8", "LANG": "C"}, False),
         ({"LC_ALL": "de_DE.ISO-8859-1"}, True),
         ({"LC_ALL": "de_DE.no-such-codec"}, True),
-    ],
+    ]
 )
 def test_the_locale_that_is_asked_for_decides_though_python_writes_utf8(asked: dict[str, str], needed: bool) -> None:
     assert bool(needs_ascii({"TERM": "xterm-256color", **asked}, "utf-8")) is needed

@@ -20,6 +20,7 @@ from gpuwatch.ui.settings.settings_file import Loaded, default_path, load
 from gpuwatch.ui.tables.columns import BY_ID, COLUMNS, DEFAULT_COLUMNS, place, unavailable
 from gpuwatch.ui.tables.gpu_fields import ALL, DEFAULT_FIELDS, FIELDS, in_card, in_line
 from gpuwatch.ui.widgets.process_table import ProcessTable
+from tests.every import every
 from tests.ui import machines
 from tests.ui.conftest import Stage
 
@@ -238,7 +239,7 @@ def test_no_number_of_a_line_is_cut() -> None:
     assert shown["fan"] == "–"
 
 
-@pytest.mark.parametrize("width", range(40, 260, 7))
+@every(range(40, 260, 7))
 def test_lines_of_gpus_fit_with_any_fields(width: int) -> None:
     devices = tuple(machines.device(n) for n in range(16))
     for chosen in (DEFAULT_FIELDS, tuple(FIELDS), ("fan",), ("trend",), ()):

@@ -25,6 +25,7 @@ from gpuwatch.ui.settings.settings_file import Loaded
 from gpuwatch.ui.tables.gpu_fields import GRAPHS
 from gpuwatch.ui.tables.load_levels import DEFAULT_THRESHOLDS, NORMAL, rank
 from gpuwatch.ui.widgets.painted_pane import MIN_READABLE_CONTRAST, Painted, contrast
+from tests.every import every
 from tests.terminal import Terminal
 from tests.ui import machines
 from tests.ui.feed import FakeFeed
@@ -37,8 +38,7 @@ APART = 15.0
 """Distance in CIELAB below which two colours are taken for one; 2.3 is just noticeable side by side."""
 
 
-@pytest.mark.parametrize(
-    ("environment", "few"),
+@every(
     [
         ({"TERM": "xterm"}, True),
         ({"TERM": "linux"}, True),
@@ -51,7 +51,7 @@ APART = 15.0
         ({"TERM": "xterm", "COLORTERM": "24bit"}, False),
         ({"TERM": "xterm", "NO_COLOR": "1"}, False),
         ({"TERM": "xterm", "TEXTUAL_COLOR_SYSTEM": "truecolor"}, False),
-    ],
+    ]
 )
 def test_who_has_sixteen_colours(environment: dict[str, str], few: bool) -> None:
     assert has_few_colors(environment) is few

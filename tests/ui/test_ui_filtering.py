@@ -12,6 +12,7 @@ from gpuwatch.ui.details.key_help import groups
 from gpuwatch.ui.tables.columns import BY_ID, COLUMNS, Column, clock_text, in_order, matching
 from gpuwatch.ui.tables.filter_language import _words
 from gpuwatch.ui.tables.process_filter import EXAMPLES, FIELDS, SIGNS, FilterError, _amount, parse
+from tests.every import every
 from tests.ui import machines
 
 GIB = machines.GIB
@@ -53,8 +54,7 @@ def kept(text: str) -> list[str | None]:
     return [process.user for process in (ALICE, BOB) if wanted(process, AT)]
 
 
-@pytest.mark.parametrize(
-    ("text", "users"),
+@every(
     [
         ("mem>2GiB", ["alice"]),
         ("mem>2g", ["alice"]),
@@ -121,14 +121,13 @@ def kept(text: str) -> list[str | None]:
         ("GPU-MEM>2g", ["alice"]),
         ("memory>2g", ["alice"]),
         ("command:--lr", ["bob"]),
-    ],
+    ]
 )
 def test_words(text: str, users: list[str]) -> None:
     assert kept(text) == users
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
+@every(
     [
         ("mem>", "mem is compared with a number such as 2GiB"),
         ("mem>lots", "mem is compared with a number such as 2GiB, not “lots”"),
@@ -155,7 +154,7 @@ def test_words(text: str, users: list[str]) -> None:
         ("meme>3", "there is no field “meme”; did you mean mem?"),
         ("-mem>lots", "mem is compared with a number such as 2GiB, not “lots”"),
         ("mem>\x1b[31m", r"mem is compared with a number such as 2GiB, not “\x1b[31m”"),
-    ],
+    ]
 )
 def test_invalid_words_are_reported(text: str, message: str) -> None:
     with pytest.raises(FilterError) as wrong:
@@ -178,7 +177,7 @@ def test_every_field_has_its_sign() -> None:
     assert set(SIGNS) == set(FIELDS)
 
 
-@pytest.mark.parametrize("column", COLUMNS, ids=lambda column: column.id)
+@every(COLUMNS)
 def test_every_column_is_a_field_by_its_id_and_by_its_head(column: Column) -> None:
     for name in (column.id, column.title):
         for sign in (":1", ">1"):

@@ -13,6 +13,7 @@ from gpuwatch.explain.diagnosis.reference.cause_pages import page
 from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.ui.screens.finding_sheets import CauseSheet, EvidenceModal, page_lines
 from gpuwatch.ui.screens.findings import FindingsScreen
+from tests.every import every
 from tests.ui import machines
 from tests.ui.conftest import Stage
 from tests.ui.fixed_findings import FixedFindings
@@ -122,7 +123,7 @@ async def test_healthy_is_shown_with_what_was_checked(make_stage: Callable[..., 
         assert "looked for: heat" in sheet.sheet.plain
 
 
-@pytest.mark.parametrize("cause", CAUSES)
+@every(CAUSES)
 def test_a_page_loses_nothing_but_its_marks(cause: str) -> None:
     shown = "".join(text for line in page_lines(page(cause)) for text, _ in line)
     for word in page(cause).replace("](", "] (").split():

@@ -30,6 +30,7 @@ from gpuwatch.ui.tables.gpu_fields import ALL, DEFAULT_FIELDS, FIELDS, GRAPHS, i
 from gpuwatch.ui.tables.gpu_order import GpuChoice
 from gpuwatch.ui.tables.load_levels import FULL, HIGH, NORMAL, Thresholds, rank
 from tests.diagnosis.test_every_cause import CASES
+from tests.every import every
 from tests.ui import machines
 from tests.ui.conftest import Stage
 from tests.ui.waiting import until
@@ -91,7 +92,7 @@ def plain(lines: list[Line]) -> list[str]:
 # Places
 
 
-@pytest.mark.parametrize("field", [field for field in ALL if field.cells], ids=lambda field: field.id)
+@every([field for field in ALL if field.cells])
 def test_a_field_is_as_wide_with_the_largest_value_as_with_the_smallest(field: Any) -> None:
     for readings in (LARGEST, SMALLEST):
         spans = in_card(field, complete(readings=readings))
@@ -163,8 +164,7 @@ async def test_a_field_that_was_awaited_and_does_not_exist_goes_away(stage: Stag
         await until(pilot, lambda: re.search(r"NVLink +↓ +– ↑ +–", stage.app.overview.gpus.plain))
 
 
-@pytest.mark.parametrize(
-    ("readings", "text"),
+@every(
     [
         ({}, "ECC no errors"),
         ({"ecc.corrected": 12}, "ECC 12 corrected"),
@@ -178,7 +178,7 @@ async def test_a_field_that_was_awaited_and_does_not_exist_goes_away(stage: Stag
         ({"nvlink.rx_bytes_per_second": 2e6}, "NVLink ↓  <0.1"),
         ({"pcie.rx_bytes_per_second": 3e6}, "PCIe 5×16 ↓ <0.1"),
         ({"pcie.rx_bytes_per_second": 3e6, "activity.pcie_rx_bytes_per_second": 1.34e9}, "PCIe 5×16 ↓  1.3"),
-    ],
+    ]
 )
 def test_what_a_field_says(readings: dict[str, Any], text: str) -> None:
     lines = drawn(view_of(machines.device(busy=50, readings=readings)), 120, 40, GpuChoice())
@@ -268,8 +268,7 @@ def device_at(**readings: Any) -> Device:
     return machines.device(busy=0, readings={name.replace("__", "."): value for name, value in readings.items()})
 
 
-@pytest.mark.parametrize(
-    ("load_", "device", "level"),
+@every(
     [
         ("utilization", device_at(utilization__gpu_percent=89), NORMAL),
         ("utilization", device_at(utilization__gpu_percent=90), HIGH),
@@ -302,7 +301,7 @@ def device_at(**readings: Any) -> Device:
         ("clock", device_at(utilization__gpu_percent=97, clocks__sm_mhz=345), FULL),
         ("clock", device_at(utilization__gpu_percent=3, clocks__sm_mhz=345), NORMAL),
         ("power", machines.device(missing={"power.limit_watts": machines.DENIED}), NORMAL),
-    ],
+    ]
 )
 def test_a_load_is_ranked_by_the_limits_of_the_card(load_: Any, device: Device, level: int) -> None:
     assert rank(load_, device, STRICT) == level
@@ -402,7 +401,7 @@ def test_a_list_is_shown_whole_or_not_at_all() -> None:
     assert whole_parts("TensorFlow refused GPU 0, and with it its GPUs") == {"TensorFlow refused GPU 0"}
 
 
-@pytest.mark.parametrize("cause", CASES)
+@every(CASES)
 def test_no_title_of_a_finding_is_cut_within_a_list(cause: str) -> None:
     titles = {entry.title for entry in CASES[cause]()} | {heat(machines.device(), 40.0).title}
     for title in titles | {CAUSES[cause]}:
@@ -468,7 +467,7 @@ def test_a_line_marks_how_full_the_memory_is_and_is_not_cut(width: int) -> None:
         assert line[line.index("/139.8G") + 7] == sign
 
 
-@pytest.mark.parametrize("width", range(40, 56))
+@every(range(40, 56))
 def test_a_wrapped_line_keeps_the_gap_before_its_last_words(width: int) -> None:
     line: list[Span] = [
         ("▲ ", "warning"),

@@ -20,6 +20,7 @@ from gpuwatch.ui.screens.process import ProcessScreen
 from gpuwatch.ui.screens.signal_sheet import SignalSheet
 from gpuwatch.ui.widgets.graphs import step
 from gpuwatch.ui.widgets.painted_pane import Painted
+from tests.every import every
 from tests.ui import machines
 from tests.ui.conftest import Stage
 from tests.ui.people import details_of
@@ -280,8 +281,7 @@ def test_axes_grow_in_steps() -> None:
     assert [step(most, 100) for most in (0, 3, 100, 101, 399, 6400)] == [100, 100, 100, 200, 400, 6400]
 
 
-@pytest.mark.parametrize(
-    ("environment", "effect", "wrong"),
+@every(
     [
         ({"CUDA_VISIBLE_DEVICES": "1,0"}, "GPU:0 is physical 1, GPU:1 is physical 0", False),
         ({"CUDA_VISIBLE_DEVICES": "-1"}, "hides every GPU from it", True),
@@ -301,7 +301,7 @@ def test_axes_grow_in_steps() -> None:
         ({"NVIDIA_VISIBLE_DEVICES": "void"}, "no GPU", False),
         ({"TF_CPP_MIN_LOG_LEVEL": "2"}, "hides INFO and WARNING", False),
         ({}, "TensorFlow takes nearly all free memory", False),
-    ],
+    ]
 )
 def test_settings_in_words(environment: dict[str, str], effect: str, wrong: bool) -> None:
     setting = settings_of(environment, "tensorflow 2.21.0", DEVICES)[0]
