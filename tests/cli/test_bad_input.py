@@ -19,10 +19,10 @@ from gpuwatch.core.model.codec import PRINTED, schema_of
 from gpuwatch.core.model.probe_list import ProbeList, RecipeList
 from gpuwatch.experiment.probing.probe_scripts import find_probes
 from tests.conftest import gpuwatch
+from tests.every import every
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "says"),
+@every(
     [
         (["probe", "--config", "grwoth"], 2, "unknown configuration 'grwoth'"),
         (["probe"], 2, "nothing to run"),
@@ -71,7 +71,7 @@ from tests.conftest import gpuwatch
         (["sim", "--", "no-such-program-here"], 127, "command not found"),
         (["schema", "nothing"], 2, "nothing"),
         ([], 2, "needs a terminal"),
-    ],
+    ]
 )
 def test_an_error_is_one_line_with_its_exit_code(arguments: list[str], code: int, says: str) -> None:
     result = gpuwatch(*arguments)
@@ -170,8 +170,7 @@ def test_lists_are_documents_with_a_schema() -> None:
         assert described["properties"]["schema"]["enum"] == [f"gpuwatch.{name}/1"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "meant"),
+@every(
     [
         (["probe", "--group", "memry"], "memory"),
         (["probe", "--workload", "matmull"], "matmul"),
@@ -188,7 +187,7 @@ def test_lists_are_documents_with_a_schema() -> None:
         (["cause", "memory.fragmentd"], "memory.fragmented"),
         (["--theme", "gpuwach", "--tab", "probes"], "gpuwatch"),
         (["compair"], "compare"),
-    ],
+    ]
 )
 def test_a_typo_of_any_name_gets_a_suggestion(arguments: list[str], meant: str) -> None:
     with pytest.raises((UsageError, click.UsageError)) as caught:

@@ -15,11 +15,11 @@ from gpuwatch.cli.main import cli
 from gpuwatch.sim.machine import SimMachine
 from tests.cli.test_terminal import assert_restored
 from tests.conftest import gpuwatch
+from tests.every import every
 from tests.terminal import Terminal
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
+@every(
     [
         (["--columns", "gpu,pdi"], "--columns has the unknown column “pdi”; did you mean pid?"),
         (["--columns", ","], "--columns is empty"),
@@ -37,7 +37,7 @@ from tests.terminal import Terminal
         (["snapshot", "--jsno"], "--json"),
         (["probe", "--config", "grwoth"], "unknown configuration 'grwoth'; did you mean growth?"),
         (["completion", "tcsh"], "'bash', 'zsh', 'fish'"),
-    ],
+    ]
 )
 def test_an_unknown_name_suggests_the_closest_one(arguments: list[str], says: str) -> None:
     result = gpuwatch(*arguments)

@@ -12,6 +12,7 @@ import pytest
 
 from gpuwatch.cli.command_group import Group
 from gpuwatch.cli.main import cli
+from tests.every import every
 
 
 def commands(group: click.Group, path: str) -> Iterator[tuple[str, click.Command]]:
@@ -37,7 +38,7 @@ def test_no_summary_is_cut(path: str) -> None:
     assert not [line for line in page(path) if line.endswith("...") and not line.startswith("Usage")]
 
 
-@pytest.mark.parametrize("path", COMMANDS)
+@every(COMMANDS)
 def test_examples_name_commands_and_options_that_exist(path: str) -> None:
     for line in page(path):
         if not line.startswith("  gpuwatch ") and not line.startswith("    gpuwatch "):

@@ -24,6 +24,7 @@ from gpuwatch.machine.recording.recording_info import checked
 from gpuwatch.session.session import replay
 from gpuwatch.sim.machine import SimMachine
 from tests.conftest import gpuwatch
+from tests.every import every
 from tests.forked import start_gpuwatch
 from tests.recording.make_fixture import FOLDER
 from tests.terminal import Terminal, family, workers
@@ -323,8 +324,7 @@ def test_cut_by_times_as_people_write_them(tmp_path: Path) -> None:
     assert "alice" not in gpuwatch("record", "info", str(private)).out
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
+@every(
     [
         (["info", "missing"], "cannot read missing"),
         (["info", __file__], "is not a recording"),
@@ -342,7 +342,7 @@ def test_cut_by_times_as_people_write_them(tmp_path: Path) -> None:
         (["a.gpuwatch", "b.gpuwatch"], "unexpected extra argument"),
         (["--every", "2s", "info", str(OLD)], "--every before info would have no effect"),
         (["/nonexistent/a.gpuwatch"], "cannot record to /nonexistent/a.gpuwatch"),
-    ],
+    ]
 )
 def test_bad_input_is_one_line(arguments: list[str], says: str) -> None:
     done = gpuwatch("record", *arguments)
