@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from gpuwatch.core import reader_limits
-from gpuwatch.core.model.codec import MOST_VALUES, NotADocument, from_json, to_json
+from gpuwatch.core.model.codec import MAX_VALUES, NotADocument, from_json, to_json
 from gpuwatch.core.model.diff import Diff, FactChange, Side
 from gpuwatch.core.model.run import Setting
 from gpuwatch.core.model.validation import MAX_TEXT_CHARS
@@ -67,7 +67,7 @@ def nested(depth: int) -> bytes:
         (b'{"a":' * 100_000 + b"1" + b"}" * 100_000, "nested more than|missing required field `schema`"),
         (b'{"x":' + b"[" * 100_000, "nested more than|truncated"),
         (changed(bare_run(), log_tail=["x" * (MAX_TEXT_CHARS + 1)]), "a text of more than 1,048,576 characters"),
-        (changed(bare_run(), results={"a": [0] * MOST_VALUES}), "more than 2,000,000 values"),
+        (changed(bare_run(), results={"a": [0] * MAX_VALUES}), "more than 2,000,000 values"),
         (b'{"schema": "gpuwatch.run/' + b"9" * 5000 + b'"}', "newer gpuwatch"),
         (b'{"schema": "gpuwatch.run/1\\u001b[31m"}', r"gpuwatch.run/1\\x1b\[31m"),
         (changed(bare_run(), started_at="0001-01-01T00:00:00+14:00"), "is not a time with a zone"),
