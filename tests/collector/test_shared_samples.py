@@ -19,8 +19,10 @@ import pytest
 from msgspec.structs import replace
 
 from gpuwatch.core.model.snapshot import Process, Snapshot
+from gpuwatch.core.model.xids import Xid
 from gpuwatch.machine.collector.live_feed import LiveFeed
 from gpuwatch.machine.collector.own_processes import OwnProcesses, hides_processes
+from gpuwatch.machine.collector.shared_samples import with_missed
 from gpuwatch.machine.recording import running_recorders
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.running_recorders import Announcement, running
@@ -102,6 +104,11 @@ def after(feed: LiveFeed, recording: Path | None, seconds: float = 20.0) -> list
     return found + feed.wait(2, 10)
 
 
+def samples_of(file: Path) -> list[Snapshot]:
+    with Recording(file) as recording:
+        return [kept.snapshot for kept in recording.snapshots()]
+
+
 def collector(feed: LiveFeed) -> int:
     assert feed._process is not None
     return feed._process.pid
@@ -114,8 +121,7 @@ def test_one_process_asks_the_driver(here: Machine, sleeper: Callable[[], int]) 
     for feed in feeds:
         samples = after(feed, here.file) + feed.wait(2, 10)
         assert len({one.taken_at for one in samples}) == len(samples)
-        with Recording(here.file) as recording:
-            recorded = {kept.snapshot.taken_at: kept.snapshot for kept in recording.snapshots()}
+        recorded = {one.taken_at: one for one in samples_of(here.file)}
         # None of its own, unless the recorder was late as it began. NVML's library stays loaded after a session.
         own = len([one for one in samples if one.taken_at not in recorded])
         assert asks_the_driver(collector(feed)) == bool(own)
@@ -224,6 +230,50 @@ def test_a_recorder_is_found_between_two_samples(here: Machine) -> None:
     assert feed.wait(1, 60)
     here.record()
     wait(lambda: feed.status().recording == str(here.file), 60)
+
+
+def test_a_recorder_that_missed_an_error_is_used_and_its_samples_have_the_error(here: Machine) -> None:
+    """The driver reports each once: to whoever listens then."""
+    feed = here.feed()
+    after(feed, None)
+    xids: list[int | None] = []
+
+    def newest() -> list[int | None]:
+        for snapshot in feed.drain():
+            xids[:] = [xid.code for xid in snapshot.devices[0].xids]
+        return xids
+
+    assert len(feed.wait(3, 30)) == 3  # from then on it listens
+    here.machine.override(0, "xid", 31)
+    wait(lambda: newest() == [31], 60)
+    here.record()
+    wait(lambda: feed.status().recording == str(here.file), 60)
+    wait(lambda: len(samples_of(here.file)) > 3, 60)  # from then on the recorder listens
+    assert newest() == [31]
+    here.machine.override(0, "xid", 79)
+    wait(lambda: newest() == [31, 79] and feed.status().recording == str(here.file), 60)
+    assert [xid.code for xid in samples_of(here.file)[-1].devices[0].xids] == [79]
+
+
+@pytest.mark.parametrize(
+    ("known", "recorded", "shown"),
+    [
+        ([], [(100, 31)], [(100, 31)]),
+        ([(100, 31)], [], [(100, 31)]),
+        ([(100, 31)], [(101.5, 31)], [(101.5, 31)]),
+        ([(100.5, 31)], [(100, 31)], [(100, 31)]),
+        ([(100, 31)], [(100.5, 79)], [(100, 31), (100.5, 79)]),
+        ([(97, 31)], [(100, 31)], [(97, 31), (100, 31)]),
+        ([(110, 31)], [(100, 79)], [(100, 79), (110, 31)]),
+        ([(97, 31), (100, 79), (105, 79)], [(100, 79), (105, 79)], [(97, 31), (100, 79), (105, 79)]),
+        ([(at, 31) for at in range(0, 40, 5)], [(100, 79)], [*((at, 31) for at in range(5, 40, 5)), (100, 79)]),
+    ],
+)
+def test_an_error_that_both_received_is_shown_once(
+    known: list[tuple[float, int]], recorded: list[tuple[float, int]], shown: list[tuple[float, int]]
+) -> None:
+    given, mine = ([Xid(at, code) for at, code in xids] for xids in (known, recorded))
+    assert [(xid.at, xid.code) for xid in with_missed(given, mine, 1.0)] == shown
 
 
 def test_a_recorder_of_another_machine_is_not_used(here: Machine, sim_machine: Open) -> None:

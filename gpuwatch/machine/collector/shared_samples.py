@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.formatting.safe_text import printable
-from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.core.model.snapshot import Device, Snapshot
+from gpuwatch.core.model.xids import Xid
 from gpuwatch.machine.collector.collector_frames import Source
 from gpuwatch.machine.history.frames import DamagedData
+from gpuwatch.machine.history.sample_chunks import MappedRows
 from gpuwatch.machine.recording.running_recorders import RunningRecorder, running
-from gpuwatch.machine.sources.device_source import SeenDevice
+from gpuwatch.machine.sources.device_source import MAX_XIDS, SeenDevice
 
 if TYPE_CHECKING:
     from gpuwatch.machine.collector.own_processes import OwnProcesses
@@ -31,6 +35,8 @@ _POLL_SECONDS_BY_WAIT = ((0.25, 0.02), (1.0, 0.05), (float("inf"), 0.25))
 """While a sample is due: up to so many seconds after it was, look every so often."""
 _MAX_POLL_SECONDS = 1.0
 """Maximum seconds between looks: whether the recorder still lives is asked each time."""
+_SAME_TIME_SECONDS = 1.0
+"""Seconds, besides the interval, by which two collectors may receive the same error at different times."""
 _STOPPED_SECONDS = 3.0
 """Seconds between two looks after which this process was stopped in between (SIGSTOP, suspend)."""
 
@@ -38,12 +44,16 @@ _STOPPED_SECONDS = 3.0
 class SharedSamples:
     """A recorder that is followed. Used by one thread; close it after use."""
 
-    def __init__(self, recorder: RunningRecorder) -> None:
-        """:class:`GpuwatchError` or :class:`DamagedData` if its recording cannot be read."""
+    def __init__(self, recorder: RunningRecorder, seen: Mapping[str, SeenDevice]) -> None:
+        """``seen``: the devices of samples before, with the errors that the driver reports once; may change.
+
+        :class:`GpuwatchError` or :class:`DamagedData` if the recording cannot be read.
+        """
         # It imports SQLite, which is not needed without a recorder.
         from gpuwatch.machine.recording.newest_samples import NewestSamples
 
-        self._recorder = recorder
+        self._recorder, self._seen = recorder, seen
+        self._devices = MappedRows(self._with_xids)
         self.interval = recorder.entry.interval
         """Seconds between samples."""
         self._newest = NewestSamples(Path(recorder.entry.path))
@@ -68,8 +78,15 @@ class SharedSamples:
         return None
 
     def _take(self) -> list[Snapshot]:
-        found = self._newest.take()
+        found = [replace(sample, devices=self._devices.of(sample.devices)) for sample in self._newest.take()]
         return found if self._own is None else list(map(self._own.complete, found))
+
+    def _with_xids(self, device: Device) -> Device:
+        """With the errors that it missed: the driver reported them to whoever listened before it began."""
+        known = self._seen.get(device.uuid)
+        if known is None or not known.xids:
+            return device
+        return replace(device, xids=with_missed(known.xids, device.xids, self.interval))
 
     @property
     def name(self) -> str:
@@ -83,10 +100,11 @@ class SharedSamples:
         detail, blame = (silence.detail, silence.blame) if silence is not None else ("", "")
         return Source(path, f"samples come from {self.name}, {printable(Path(path).name)}", detail, blame)
 
-    def is_usable(self, seen: Mapping[str, SeenDevice]) -> bool:
+    @property
+    def is_usable(self) -> bool:
         """Whether its first sample is new and has what a collector here would have."""
         first = self.first
-        if first is None or not _has(first, seen):
+        if first is None:
             return False
         if abs(time.time() - first.taken_at.timestamp()) > 2 * self.interval + _FRESH_SECONDS + first.took_seconds:
             return False
@@ -145,15 +163,14 @@ def _suits(recorder: RunningRecorder, interval: float, *, gpm: bool) -> bool:
 def find(interval: float, *, gpm: bool, seen: Mapping[str, SeenDevice]) -> SharedSamples | None:
     """A recorder that works and whose samples have all that is wanted; None if there is none.
 
-    ``interval``: maximum seconds between samples. ``seen``: the devices of a collector before, with the errors that the
-    driver reports once.
+    ``interval``: maximum seconds between samples. ``seen``: see :class:`SharedSamples`.
     """
     chosen: SharedSamples | None = None
     for recorder in running():
         if chosen is None and _suits(recorder, interval, gpm=gpm):
             with suppress(GpuwatchError, DamagedData, OSError):
-                shared = SharedSamples(recorder)
-                if shared.is_usable(seen):
+                shared = SharedSamples(recorder, seen)
+                if shared.is_usable:
                     chosen = shared
                     continue
                 shared.close()
@@ -161,9 +178,8 @@ def find(interval: float, *, gpm: bool, seen: Mapping[str, SeenDevice]) -> Share
     return chosen
 
 
-def _has(snapshot: Snapshot, seen: Mapping[str, SeenDevice]) -> bool:
-    for device in snapshot.devices:
-        known = seen.get(device.uuid)
-        if known is not None and not {xid.code for xid in known.xids} <= {xid.code for xid in device.xids}:
-            return False
-    return True
+def with_missed(known: Sequence[Xid], recorded: Sequence[Xid], interval: float) -> tuple[Xid, ...]:
+    """The errors that a recorder has received, every ``interval`` seconds, and of those known before what it missed."""
+    first = {xid.code: xid.at - interval - _SAME_TIME_SECONDS for xid in reversed(recorded)}
+    missed = [xid for xid in known if xid.code not in first or xid.at < first[xid.code]]
+    return tuple(sorted((*missed, *recorded), key=lambda xid: xid.at)[-MAX_XIDS:])

@@ -28,6 +28,10 @@ class SourceUnavailable(Exception):
         self.problem = problem
 
 
+MAX_XIDS = 8
+"""Kept for each device: the latest ones."""
+
+
 class SeenDevice(msgspec.Struct):
     """A device that a collector identified: one that does not answer any more is still the same device for the next."""
 

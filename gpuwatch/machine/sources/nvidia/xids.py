@@ -11,12 +11,11 @@ from typing import Any
 
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.xids import UNKNOWN, Xid
+from gpuwatch.machine.sources.device_source import MAX_XIDS
 from gpuwatch.machine.sources.nvidia import nvml_errors
 from gpuwatch.machine.sources.nvidia.adapters import maybe
 from gpuwatch.machine.sources.nvidia.device import NvmlDevice
 
-_MAX_XIDS = 8
-"""Kept for each device: the latest ones."""
 _MAX_EVENTS_AT_ONCE = 64
 """Events taken at once: a GPU that reports endlessly must not block sampling."""
 _REGISTER, _WAIT = "nvmlDeviceRegisterEvents", "nvmlEventSetWait"
@@ -82,7 +81,7 @@ class Xids:
             code = int(event.eventData)
             xid = Xid(time.time(), None if code == UNKNOWN else code)
             uuid = uuid.decode() if isinstance(uuid, bytes) else uuid
-            self._received[uuid] = (*self._received.get(uuid, ()), xid)[-_MAX_XIDS:]
+            self._received[uuid] = (*self._received.get(uuid, ()), xid)[-MAX_XIDS:]
             for device in devices:
                 if device.uuid == uuid:
                     device.xids = self._received[uuid]
