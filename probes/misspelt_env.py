@@ -1,4 +1,4 @@
-"""A misspelt variable, CUDA_VISIBLE_DIVICES=-1: it has no effect, and there is no error.
+"""A misspelled variable, CUDA_VISIBLE_DIVICES=-1: it has no effect, and there is no error.
 
 It should have hidden all GPUs, but the driver reads only CUDA_VISIBLE_DEVICES. Check the devices that the program has
 got.
@@ -8,7 +8,7 @@ import _gpuwatch_probe as gpuwatch_probe
 
 CONFIG = {
     "name": "misspelt-env",
-    "title": "Misspelt environment variable",
+    "title": "Misspelled environment variable",
     "group": "visibility",
     "framework": "tensorflow",
     "workload": "matmul",

@@ -175,7 +175,7 @@ def test_variables_have_their_effect() -> None:
     assert by_name["TF_FORCE_GPU_ALLOW_GROWTH"].effect == "warning"
     assert by_name["XLA_FLAGS"].effect == "too-late"
     shown = whole(diagnostic(looks(doctor=doctor)), "text")
-    assert shown.index("✖ misspelt") < shown.index("● has effect"), "what is wrong comes first"
+    assert shown.index("✖ misspelled") < shown.index("● has effect"), "what is wrong comes first"
 
 
 # -- what is drawn --------------------------------------------------------------------------------

@@ -72,7 +72,7 @@ def draw(document: Diagnostic, name: str) -> str:
 
 def test_variable_checks_name_the_shell_and_the_programs_value() -> None:
     rows = {row[1]: row for row in table(misspelt(), "Passed checks").rows}
-    state, _, what = rows["Misspelt variables"]
+    state, _, what = rows["Misspelled variables"]
     assert state == "● pass"
     assert what == "in this shell: none; python train.py had CUDA_VISIBLE_DIVICES=1"
     assert all(
@@ -82,7 +82,7 @@ def test_variable_checks_name_the_shell_and_the_programs_value() -> None:
 
 def test_variables_of_the_program_are_beside_those_of_the_shell() -> None:
     rows = table(misspelt(), "Environment variables").rows
-    assert rows[0][:4] == ("✖ misspelt", "CUDA_VISIBLE_DIVICES", "1", "python train.py")
+    assert rows[0][:4] == ("✖ misspelled", "CUDA_VISIBLE_DIVICES", "1", "python train.py")
     assert not any("GPUWATCH" in row[1] for row in rows), "what gpuwatch sets for itself is nobody's setting"
 
 

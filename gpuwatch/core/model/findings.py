@@ -98,7 +98,7 @@ TABLE: dict[str, Cause] = {
     # The rest:
     "placement.together": Cause("nothing", "The op runs where its variable or table is, not where it was requested"),
     "visibility.renumbered": Cause("nothing", "GPU numbers differ from nvidia-smi's"),
-    "visibility.misspelt": Cause("nothing", "An environment variable is misspelt and has no effect"),
+    "visibility.misspelt": Cause("nothing", "An environment variable is misspelled and has no effect"),
     "container.pid-namespace": Cause("nothing", "GPU processes are in another PID namespace (container)"),
     "throttle.thermal": Cause("nothing", "Thermal throttling: the driver lowers the clocks because of heat", "fact",
         "Improve the cooling (fans, dust, airflow between cards), or lower the power limit."),

@@ -17,7 +17,7 @@ from gpuwatch.share.reports.run_tables import first_columns, short_device
 _EFFECTS = {
     "effect": "● has effect",
     "warning": "▲ has effect",
-    "misspelt": "✖ misspelt",
+    "misspelt": "✖ misspelled",
     "too-late": "✖ set too late",
     "unknown": "○ not known",
 }

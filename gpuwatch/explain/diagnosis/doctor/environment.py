@@ -101,7 +101,7 @@ def order(facts: Facts) -> Answer | None:
     return ok(detail + "; UUIDs are used")
 
 
-@check("environment.misspelt", "Misspelt variables")
+@check("environment.misspelt", "Misspelled variables")
 def misspelt(facts: Facts) -> Answer | None:
     """Names similar to a known variable."""
     names = (name for name in sorted(facts.environment) if name not in _EFFECTS)
