@@ -30,6 +30,7 @@ from gpuwatch.session.alerts.delivery_thread import MAX_WAITING_ALERTS, Channel
 from gpuwatch.session.alerts.terminal_notification import sequence, text_of
 from gpuwatch.session.alerts.webhook import Webhook, checked, shown
 from tests.alerts.test_onsets import HOT
+from tests.every import every
 from tests.ui import machines
 from tests.ui.machines import NOON
 
@@ -298,7 +299,7 @@ def test_a_notification_has_our_words_only() -> None:
     assert sequence(foreign, {"TERM": "xterm"}) == "\x1b]9;gpuwatch: GPU 0: a finding\x1b\\"
 
 
-@pytest.mark.parametrize("cause", list(CAUSES))
+@every(list(CAUSES))
 def test_it_is_never_a_progress_bar(cause: str) -> None:
     for phase in ("onset", "end"):
         text = text_of(replace(ALERT, phase=phase, finding=replace(HOT, id=cause)))
