@@ -31,6 +31,7 @@ from gpuwatch.share.reports.report_formats import write
 from gpuwatch.share.reports.runs_side_by_side import compare
 from tests.cluster.nodes import await_none
 from tests.cluster.test_odd_nodes import run
+from tests.every import every
 from tests.reports.documents import HOSTILE, full_snapshot, hostile_run
 
 SSH = """#!/bin/sh
@@ -137,8 +138,7 @@ def test_remote_command(ssh: Path, tmp_path: Path) -> None:
     assert document(done).nodes[0].state == "ok"
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
+@every(
     [
         (("snapshot", "--on", "shs:a"), "no launcher 'shs'; did you mean ssh?"),
         (("snapshot", "--on", ""), "no launcher ''"),
@@ -158,7 +158,7 @@ def test_remote_command(ssh: Path, tmp_path: Path) -> None:
         (("doctor", "--on", "local:2", "--launcher-options", "-v"), "--launcher-options applies only to ssh and slurm"),
         (("node",), "gpuwatch node is started by --on"),
         (("node", "--", "record"), "gpuwatch node is started by --on"),
-    ],
+    ]
 )
 def test_wrong_usage_is_one_line(options: tuple[str, ...], message: str) -> None:
     done = gpuwatch(*options)

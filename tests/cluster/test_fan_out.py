@@ -19,6 +19,7 @@ from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.fleet.cluster.fan_out import fan_out
 from gpuwatch.fleet.cluster.node_lines import encoded
 from tests.cluster.nodes import Nodes, agent, await_none, one, running, shell
+from tests.every import every
 
 
 def test_what_a_command_prints_comes_home() -> None:
@@ -37,8 +38,7 @@ def test_a_large_document_comes_home_whole() -> None:
 HELLO = encoded("hello", json.dumps({"version": "9", "host": "h"}).encode()).decode().strip()
 
 
-@pytest.mark.parametrize(
-    ("command", "state", "reason"),
+@every(
     [
         (shell("exit 7"), "no-answer", "exit code 7"),
         (shell("echo 'it is on fire' >&2; exit 7"), "no-answer", "exit code 7: it is on fire"),
@@ -52,7 +52,7 @@ HELLO = encoded("hello", json.dumps({"version": "9", "host": "h"}).encode()).dec
         (agent("sh", "-c", "kill -SEGV $$"), "failed", "killed by SIGSEGV"),
         (shell("yes"), "failed", f"prints more than {reader_limits.NODE_CHATTER.most} of other output"),
         (shell("cat /dev/zero"), "failed", f"prints more than {reader_limits.NODE_CHATTER.most} of other output"),
-    ],
+    ]
 )
 def test_reasons(command: tuple[str, ...], state: str, reason: str) -> None:
     reply = one(command)

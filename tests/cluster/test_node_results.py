@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 
-import pytest
 from msgspec.structs import replace
 
 from gpuwatch import __version__
@@ -17,6 +16,7 @@ from gpuwatch.fleet.cluster.node_results import exit_code, gathered
 from gpuwatch.share.reports.report_formats import render
 from gpuwatch.share.reports.runs_side_by_side import compare
 from tests.cluster.test_odd_nodes import run
+from tests.every import every
 from tests.reports.documents import bare_snapshot, full_experiment, full_run, full_snapshot
 
 NOW = datetime.datetime(2026, 11, 22, 12, 0, tzinfo=datetime.UTC)
@@ -42,8 +42,7 @@ def test_the_runs_of_try_and_what_it_answered() -> None:
     assert document.nodes[0].answer == full_experiment().answer.sentence
 
 
-@pytest.mark.parametrize(
-    ("facts", "text", "state", "reason"),
+@every(
     [
         ({}, "", "failed", "it sent nothing"),
         (
@@ -60,7 +59,7 @@ def test_the_runs_of_try_and_what_it_answered() -> None:
         ({"exit_code": 1}, "BARE", "finding", "no driver"),
         ({"state": "no-answer", "reason": "no gpuwatch there", "version": None}, "", "no-answer", "no gpuwatch there"),
         ({"state": "running"}, "", "interrupted", ""),
-    ],
+    ]
 )
 def test_rows(facts: dict[str, object], text: str, state: str, reason: str) -> None:
     bare = replace(bare_snapshot(), problems=(Problem(source="nvml", reason="x", detail="no driver"),))

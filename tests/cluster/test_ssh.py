@@ -10,6 +10,7 @@ import pytest
 from gpuwatch.core.errors import UsageError
 from gpuwatch.fleet.cluster.host_list import MAX_HOSTS, parse_hosts
 from gpuwatch.fleet.cluster.ssh_command import ssh_command, ssh_failure, ssh_hosts
+from tests.every import every
 
 
 @pytest.mark.parametrize(
@@ -31,12 +32,11 @@ def test_hosts_are_expanded_in_order_and_each_once(text: str, hosts: list[str]) 
     assert ssh_hosts(text) == hosts
 
 
-@pytest.mark.parametrize(
-    "text",
+@every(
     [
         *("", " ", ",", "a,,b", "a,", "n[1-", "n1-3]", "n[[1-2]]", "n[]", "n[a-c]", "n[3-1]", "n[1-2-3]", "n[-1]"),
         *("n[1-1000000]", "r[1-100]n[1-100]", "n[1-999999999]r[1-999999999]", "n" + "[1]" * 9999),
-    ],
+    ]
 )
 def test_lists_that_are_none_are_errors(text: str) -> None:
     with pytest.raises(UsageError):
@@ -85,8 +85,7 @@ def test_arguments_arrive_as_they_were_given() -> None:
     assert shlex.split(ssh_command("n1", command)[-1]) == command
 
 
-@pytest.mark.parametrize(
-    ("stderr", "reason"),
+@every(
     [
         ("ssh: Could not resolve hostname n9: Name or service not known\n", "host not found"),
         ("ssh: connect to host n1 port 22: Connection timed out\n", "no answer to ssh"),
@@ -101,7 +100,7 @@ def test_arguments_arrive_as_they_were_given() -> None:
         ("Timeout, server n1 not responding.\n", "stopped answering"),
         ("something\n\nnew went wrong\n", "new went wrong"),
         ("", ""),
-    ],
+    ]
 )
 def test_failures_in_words(stderr: str, reason: str) -> None:
     assert ssh_failure(stderr) == reason
