@@ -33,6 +33,7 @@ from tests.doctor.machines import (
     run,
     snapshot,
 )
+from tests.every import every
 
 ALIKE = "NVIDIA A100"
 
@@ -236,7 +237,7 @@ TABLE: list[tuple[str, str, Facts, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("check_id", "state", "facts", "says"), TABLE, ids=[f"{row[0]}-{row[3]}" for row in TABLE])
+@every(TABLE)
 def test_truth_table(check_id: str, state: str, facts: Facts, says: str) -> None:
     answer = checks(facts)[check_id]
     assert (answer.state, says in answer.detail) == (state, True), answer
@@ -314,9 +315,7 @@ def test_a_gpu_that_others_use_is_a_note_while_another_one_has_room() -> None:
         assert "others hold the rest" in found.title
 
 
-@pytest.mark.parametrize(
-    ("cause", "severity", "facts", "action"), CAUSES_TABLE, ids=[f"{row[0]}-{row[3]}" for row in CAUSES_TABLE]
-)
+@every(CAUSES_TABLE)
 def test_primary_cause_and_its_action(cause: str, severity: str, facts: Facts, action: str) -> None:
     document = examined(facts)
     assert document.primary == cause, [(found.id, found.severity, found.title) for found in document.findings]
