@@ -21,6 +21,7 @@ from gpuwatch.share import openmetrics as names
 from gpuwatch.share.exporter.metrics_page import Page
 from gpuwatch.share.exporter.page_updater import XidCounts
 from gpuwatch.share.exporter.series import ALL, CORE, MAX_OWNERS_LISTED, Content, Options, series
+from tests.every import every
 from tests.exporter.machines import (
     GIB,
     OPTIONS,
@@ -77,7 +78,7 @@ def test_values_are_in_the_units_of_their_names() -> None:
     assert one(samples, names.GPUS, host="node7") == 1
 
 
-@pytest.mark.parametrize("metric", [*CORE, *(spec.id for spec in ALL)])
+@every([*CORE, *(spec.id for spec in ALL)])
 def test_a_reading_that_is_missing_has_no_series(metric: str) -> None:
     readings = every_reading()
     readings.pop(metric, None)
