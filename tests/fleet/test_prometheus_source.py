@@ -19,6 +19,7 @@ from gpuwatch.share.exporter.series import Content, Options
 from gpuwatch.ui.drawing.cells import width_of
 from gpuwatch.ui.panes.fleet_lines import host_line
 from gpuwatch.ui.tables.fleet_columns import in_order, place
+from tests.every import every
 from tests.fleet.exporters import MIB, dcgm, gpuwatch, nvidia_smi
 from tests.fleet.prometheus_server import FakePrometheus, exposition, served
 from tests.ui import machines
@@ -196,8 +197,7 @@ def test_a_server_that_stops_answering_keeps_the_last_hosts_as_old(fake: FakePro
     assert Summaries().of(fleet).free == 0, "nothing is called free on old data"
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "reading"),
+@every(
     [
         ("DCGM_FI_DEV_MEMORY_TEMP", "9223372036854775794", None),
         ("DCGM_FI_DEV_ENC_UTIL", "2147483632", None),
@@ -211,7 +211,7 @@ def test_a_server_that_stops_answering_keeps_the_last_hosts_as_old(fake: FakePro
         ("gpuwatch_gpu_utilization_ratio", "0.97", 97.0),
         ("gpuwatch_gpu_clocks_sm_hertz", "1.98e+09", 1980),
         ("gpuwatch_gpu_ecc_sram_threshold_exceeded", "1", "yes"),
-    ],
+    ]
 )
 def test_values(name: str, text: str, reading: float | str | None) -> None:
     assert value(REPORTED[name], text) == reading
