@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.experiment.probing.probe_scripts import find_probes, probe_folder
+from tests.every import every
 
 ROOT = Path(__file__).resolve().parents[2]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -21,8 +22,7 @@ _OF_PROGRAMS = ("logs.topics", "logs.last_lines", "diagnosis.rules.driver", "dia
 """What no snapshot of a working machine needs."""
 
 
-@pytest.mark.parametrize(
-    ("module", "forbidden"),
+@every(
     [
         ("gpuwatch.cli.main", {"textual", "pynvml", "psutil", "tensorflow", "rich", "jinja2"}),
         ("gpuwatch.cli.probe", {"textual", "pynvml", "psutil", "tensorflow"}),
@@ -38,7 +38,7 @@ _OF_PROGRAMS = ("logs.topics", "logs.last_lines", "diagnosis.rules.driver", "dia
         ),
         ("gpuwatch.cli.dashboard_prestart", {"textual", "pynvml", "psutil", "click", "rich", "msgspec", "threading"}),
         ("gpuwatch.core.model.snapshot", {"textual", "pynvml", "psutil", "click"}),
-    ],
+    ]
 )
 def test_imports_stay_light(module: str, forbidden: set[str]) -> None:
     """import-linter cannot see deferred imports; sys.modules can."""
@@ -52,7 +52,7 @@ def test_imports_stay_light(module: str, forbidden: set[str]) -> None:
 PROBES = sorted(probe_folder().glob("*.py"))
 
 
-@pytest.mark.parametrize("path", PROBES, ids=lambda path: path.stem)
+@every(PROBES)
 def test_probe_scripts_run_anywhere(path: Path) -> None:
     tree = ast.parse(path.read_text(), feature_version=(3, 9))
     imported = {
@@ -79,7 +79,7 @@ SHORT = ("", "gpuwatch/")
 """The guide leaves out the first folder of a path."""
 
 
-@pytest.mark.parametrize("name", sorted(set(re.findall(r"`([\w./*]+\.(?:py|c|css|json|txt))`", GUIDE))))
+@every(sorted(set(re.findall(r"`([\w./*]+\.(?:py|c|css|json|txt))`", GUIDE))))
 def test_the_guide_names_files_that_exist(name: str) -> None:
     assert any(list(ROOT.glob(folder + name)) for folder in SHORT)
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
 from gpuwatch.cli.main import cli
 from gpuwatch.core.model.metrics import METRICS
+from tests.every import every
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "gpuwatch" / "docs" / "peers.md").read_text(encoding="utf-8")
@@ -48,7 +47,7 @@ def test_every_note_is_explained() -> None:
     assert used == explained
 
 
-@pytest.mark.parametrize("named", sorted({name for row in ROWS for name in re.findall(r"`([^`]+)`", _own_column(row))}))
+@every(sorted({name for row in ROWS for name in re.findall(r"`([^`]+)`", _own_column(row))}))
 def test_what_is_named_exists(named: str) -> None:
     if named.startswith("gpuwatch "):
         command, *options = named.split()[1:]
