@@ -5,9 +5,8 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-import pytest
-
 from gpuwatch.experiment.probing.probe_scripts import find_probes, probe_folder
+from tests.every import every
 
 CATALOGUE = {
     "memory": "default growth growth-env limit fraction session-growth async-allocator late-config mixed-growth"
@@ -35,7 +34,7 @@ def test_the_catalogue_is_complete() -> None:
     assert found == {group: set(names.split()) for group, names in CATALOGUE.items()}
 
 
-@pytest.mark.parametrize("name", find_probes())
+@every(find_probes())
 def test_a_header_tells_how_the_probe_ends_and_teaches(name: str) -> None:
     script = find_probes()[name]
     assert script.verdict == VERDICTS.get(name, "ok")
@@ -44,7 +43,7 @@ def test_a_header_tells_how_the_probe_ends_and_teaches(name: str) -> None:
     assert script.framework == ("torch" if script.group == "torch" else "tensorflow")
 
 
-@pytest.mark.parametrize("name", find_probes())
+@every(find_probes())
 def test_a_probe_that_cannot_do_other_work_says_so(name: str) -> None:
     script = find_probes()[name]
     assert script.own_work == ("probe.run(" not in script.path.read_text())
@@ -54,7 +53,7 @@ def _is_main(node: ast.stmt) -> bool:
     return isinstance(node, ast.If) and ast.unparse(node.test) == "__name__ == '__main__'"
 
 
-@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
+@every(PATHS)
 def test_loading_a_script_does_nothing(path: Path) -> None:
     """A template process loads the framework once, and scripts in forks of it: no work at module level."""
     allowed = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef)
@@ -68,7 +67,7 @@ def test_loading_a_script_does_nothing(path: Path) -> None:
         assert set(calls) <= {"re.compile"}, ast.unparse(node)
 
 
-@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
+@every(SCRIPTS)
 def test_a_script_has_the_two_functions_and_leaves_the_import_to_main(path: Path) -> None:
     tree = ast.parse(path.read_text())
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
