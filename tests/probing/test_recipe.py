@@ -19,6 +19,7 @@ from gpuwatch.experiment.probing.settings_as_code import recipe
 from gpuwatch.sim.install_libraries import Tier
 from gpuwatch.sim.machine import SimMachine
 from gpuwatch.sim.shape import SimShape
+from tests.every import every
 from tests.forked import forked
 
 NAMES = list(find_probes())
@@ -85,7 +86,7 @@ def undefined(source: str) -> set[str]:
     return read - given - set(dir(builtins))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@every(NAMES)
 def test_a_recipe_is_a_whole_program_of_its_own(name: str) -> None:
     source = recipe(find_probe(name))
     compile(source, name, "exec")
@@ -104,8 +105,7 @@ def test_a_recipe_is_a_whole_program_of_its_own(name: str) -> None:
     assert source.count(f"import {framework}\n") == 1
 
 
-@pytest.mark.parametrize(
-    ("name", "options", "expected"),
+@every(
     [
         ("limit", {"memory_limit": 512}, "limit = 512  # MB"),
         ("growth-and-limit", {"memory_limit": 512}, "limit = 512  # MB"),
@@ -124,7 +124,7 @@ def test_a_recipe_is_a_whole_program_of_its_own(name: str) -> None:
         ("soft-missing", {"missing_device": "/GPU:9"}, 'device = "/GPU:9"'),
         # It is about this value.
         ("cpu-only", {"visible": "1,0"}, 'os.environ["CUDA_VISIBLE_DEVICES"] = "-1"'),
-    ],
+    ]
 )
 def test_options_reach_the_recipe(name: str, options: dict[str, Any], expected: str) -> None:
     assert expected in recipe(find_probe(name), options)
