@@ -10,13 +10,13 @@ import pytest
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.durations import seconds_of
 from gpuwatch.machine.recording.time_expressions import moment
+from tests.every import every
 
 BERLIN = datetime.timezone(datetime.timedelta(hours=2))
 NOW = datetime.datetime(2026, 5, 11, 14, 30, 0, tzinfo=BERLIN)
 
 
-@pytest.mark.parametrize(
-    ("text", "wanted"),
+@every(
     [
         ("now", NOW),
         ("14:05", NOW.replace(minute=5)),
@@ -38,7 +38,7 @@ NOW = datetime.datetime(2026, 5, 11, 14, 30, 0, tzinfo=BERLIN)
         ("2026-05-11T12:04:31+02:00", NOW.replace(hour=12, minute=4, second=31)),
         ("  20  MIN  AGO ", NOW.replace(minute=10)),
         ("@1778500000", datetime.datetime.fromtimestamp(1778500000, BERLIN)),
-    ],
+    ]
 )
 def test_moments(text: str, wanted: datetime.datetime) -> None:
     assert moment(text, NOW.timestamp(), BERLIN) == wanted.timestamp()
