@@ -39,8 +39,7 @@ def as_text(entry: Secret | Innocent) -> str:
     return shown(entry) if entry.context == "environment" else mask_text(entry.line)
 
 
-@pytest.mark.parametrize(
-    ("text", "masked"),
+@every(
     [
         ("GET https://api.telegram.org/bot4711000815:Qz81mmKq02LLpw93sKd7aaTz/getMe", "Qz81mm"),
         ("\u5bc6\u7801\uff1aqz81mmkq", "qz81mmkq"),
@@ -52,7 +51,7 @@ def as_text(entry: Secret | Innocent) -> str:
         ("snmpwalk -v2c -c Qz81mmKq switch", "Qz81mmKq"),
         ("GET /callback?code=Qz81mmKq02LLpw93sKd7aaTz&state=x", "Qz81mmKq"),
         ("url=https%3A%2F%2Fmia%3AQz81mmKq%40x.io", "Qz81mmKq"),
-    ],
+    ]
 )
 def test_forms_that_have_no_name_before_the_secret(text: str, masked: str) -> None:
     assert masked in text
@@ -276,8 +275,7 @@ def test_passwords_in_other_languages_and_sentences(text: str) -> None:
     assert "•••" in shown
 
 
-@pytest.mark.parametrize(
-    ("line", "secret"),
+@every(
     [
         ("poetry config http-basic.lab reader Blue9Kettle", "Blue9Kettle"),
         ("ldapsearch -x -D cn=a,dc=net -w gr4nite -b dc=net", "gr4nite"),
@@ -397,15 +395,14 @@ def test_passwords_in_other_languages_and_sentences(text: str) -> None:
         ('type=EXECVE msg=audit(1.1:3): argc=3 a0="x" a1="--password" a2="gran1teLake"', "gran1teLake"),
         (f"msg=audit(1.1:3): proctitle={b'curl -u mia:granite'.hex().upper()}", b"granite".hex().upper()),
         ("smtp_password\n  String is too long [type=long, input_value='Granite42', input_type=str]", "Granite42"),
-    ],
+    ]
 )
 def test_secrets_by_their_place(line: str, secret: str) -> None:
     assert secret in line
     assert secret not in mask_text(line)
 
 
-@pytest.mark.parametrize(
-    "line",
+@every(
     [
         "password authentication for this host is SHA256",
         "export DB_PASSWORD=${DB_PASSWORD:?not set}",
@@ -438,7 +435,7 @@ def test_secrets_by_their_place(line: str, secret: str) -> None:
         'send "gradients4" to rank 3 timed out; add_mask: expected a mask of shape [8, 128]',
         'type=EXECVE msg=audit(1.1:3): a0="python" a1="train.py" a2="-u" a3="lr:0.01" a4=2F746D702F6120622063',
         "credentials: [REDACTED]; Auth { method: Basic, retries: 3 }",
-    ],
+    ]
 )
 def test_what_stands_in_such_places_and_is_no_secret(line: str) -> None:
     assert mask_text(line) == line
