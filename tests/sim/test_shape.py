@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from gpuwatch.core.errors import UsageError
 from gpuwatch.sim.shape import MAX_DEVICES, MIN_MEMORY_BYTES, SimShape
+from tests.every import every
 
 
 @pytest.mark.parametrize(
@@ -26,8 +27,7 @@ def test_reads_and_writes(text: str, count: int, memory: int, canonical: str) ->
     assert str(shape) == canonical
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
+@every(
     [
         ("0x1", "no unit"),
         ("0x1GiB", "0 simulated GPUs"),
@@ -43,7 +43,7 @@ def test_reads_and_writes(text: str, count: int, memory: int, canonical: str) ->
         (f"2x{'9' * 400}TiB", "the maximum is 1 TiB"),
         ("", "no memory size"),
         ("2x8GiB,2x24GiB", "expected a number of GPUs and a memory size"),
-    ],
+    ]
 )
 def test_says_what_is_wrong(text: str, says: str) -> None:
     with pytest.raises(UsageError) as caught:
