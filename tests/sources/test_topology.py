@@ -9,13 +9,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pynvml
-import pytest
 
 from gpuwatch.core.model.snapshot import Device, Host, Snapshot, Topology
 from gpuwatch.machine.sources.nvidia.topology import Member, topology
 from gpuwatch.share.reports.topology_content import topology_content, topology_table
 from gpuwatch.sim.machine import SimMachine
 from tests.conftest import gpuwatch
+from tests.every import every
 from tests.sources.test_nvml_faults import CODES
 
 MEMBERS = tuple(Member(f"GPU-{i}", f"0000:{i + 1:02x}:00.0", i) for i in range(3))
@@ -96,7 +96,7 @@ def test_links_to_a_switch_are_told_apart() -> None:
     ]
 
 
-@pytest.mark.parametrize("code", CODES)
+@every(CODES)
 def test_whatever_fails_is_missing_with_its_reason(code: int) -> None:
     def fail(*_: object) -> Any:
         raise pynvml.NVMLError(code)
