@@ -11,13 +11,14 @@ import pytest
 from gpuwatch.explain.traces.broken_recording import BrokenRecording
 from gpuwatch.explain.traces.memory_profiles import of_torch
 from gpuwatch.explain.traces.plain_pickle import is_pickle, load
+from tests.every import every
 from tests.traces.hostile import SNAPSHOT, Watched, handmade, problem
 
 WATCHED = Watched()
 RUN_CODE = ("reduce", "build", "global", "stack global", "inst", "extension", "persistent")
 
 
-@pytest.mark.parametrize("name", handmade())
+@every(handmade())
 def test_a_hostile_pickle_is_refused_or_harmless(name: str) -> None:
     WATCHED.heard.clear()
     WATCHED.on = True

@@ -14,6 +14,7 @@ import pytest
 from gpuwatch.core.model.memory_profile import MemoryProfile
 from gpuwatch.explain.traces.largest_holder import held_most
 from gpuwatch.explain.traces.memory_profiles import of_torch
+from tests.every import every
 from tests.traces.hostile import SNAPSHOT
 
 MIB = 1 << 20
@@ -151,9 +152,7 @@ def test_cpp_frames_name_the_op_and_never_the_holder() -> None:
     assert one([entry("alloc", 9, 1, 512, *GATHER, scratch, *native("mm"), MAIN)]).groups == {"workspace": 512}
 
 
-@pytest.mark.parametrize(
-    ("places", "line"),
-    [
+@every([
         ([("/tmp/ipykernel_4711/123.py", 5, "train"), ("/x/site-packages/IPython/core/a.py", 1, "run")],
          "notebook cell 123:5 in train"),
         ([("<ipython-input-12-0abc>", 5, "<module>")], "notebook cell 12:5 in <module>"),
@@ -169,8 +168,7 @@ def test_cpp_frames_name_the_op_and_never_the_holder() -> None:
         ([("/home/u/torch/net.py", 5, "f"), MAIN], "net.py:5 in f"),
         ([("/opt/pytorch/torch/nn/functional.py", 5, "linear"), MAIN], "train.py:3 in <module>"),
         ([("/x/site-packages/torch/nn/functional.py", 5, "linear")], ""),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_the_holder_is_the_innermost_frame_of_the_program(places: list[tuple[str, int, str]], line: str) -> None:
     found = one([entry("alloc", 9, 1, 512, *native("mul_Tensor"), *places)])
     assert found.holders[0].source == line
