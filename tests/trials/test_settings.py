@@ -10,6 +10,7 @@ from gpuwatch.core.errors import UsageError
 from gpuwatch.core.model.run import Setting as RunSetting
 from gpuwatch.experiment.probing.probe_scripts import find_probe
 from gpuwatch.experiment.trials.trial_settings import NotTried, Setting, default_set, made_by_program, named
+from tests.every import every
 
 GIB = 1 << 30
 EVERY = [
@@ -19,7 +20,7 @@ EVERY = [
 ]
 
 
-@pytest.mark.parametrize("text", EVERY)
+@every(EVERY)
 def test_a_setting_has_the_name_by_which_it_is_found_and_code_to_keep_it(text: str) -> None:
     setting = named(text)
     assert setting.name == text
@@ -48,8 +49,7 @@ def test_a_variable_may_have_any_value() -> None:
     assert named("XLA_FLAGS=--xla_dump_to=/tmp/a=b").variables == {"XLA_FLAGS": "--xla_dump_to=/tmp/a=b"}
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
+@every(
     [
         ("growht", "unknown setting 'growht'; did you mean growth?"),
         ("limit", "limit needs a value"),
@@ -62,7 +62,7 @@ def test_a_variable_may_have_any_value() -> None:
         ("growth=true", "growth takes no value"),
         ("lower=case", "unknown setting 'lower=case'"),
         ("", "unknown setting ''"),
-    ],
+    ]
 )
 def test_what_is_no_setting_is_refused(text: str, message: str | None) -> None:
     if message is None:
