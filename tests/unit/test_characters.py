@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 
 from gpuwatch.core.formatting.safe_text import harmless, is_printable, printable
 from gpuwatch.core.model.control_characters import escaped
+from tests.every import every
 
 UNSAFE = "\x00\x07\x1b\x7f\x9b\xad\u061c\u115f\u180e\u200b\u200e\u202e\u2028\u2066\u3164\ufeff\ufff9\U000e0041"
 
 
-@pytest.mark.parametrize("char", UNSAFE)
+@every(UNSAFE)
 def test_what_steers_or_hides_is_made_visible(char: str) -> None:
     shown = printable(f"a{char}b")
     assert shown.isascii()

@@ -7,13 +7,14 @@ from gpuwatch.core.formatting.units import reading
 from gpuwatch.core.model.metrics import BY_ID, METRICS, Axis, Lane, MetricSpec
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Device
+from tests.every import every
 
 
 def test_ids_are_unique() -> None:
     assert len(BY_ID) == len(METRICS)
 
 
-@pytest.mark.parametrize("spec", METRICS, ids=lambda spec: spec.id)
+@every(METRICS)
 def test_spec_names_things_that_exist(spec: MetricSpec) -> None:
     assert "." in spec.id or spec.id.endswith("_joules")
     assert len(spec.short) <= 6

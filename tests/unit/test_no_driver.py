@@ -13,6 +13,7 @@ from gpuwatch.explain.diagnosis.engine import diagnose
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.machine.sources.nvidia import nvml_errors
 from tests.diagnosis.cases import NOW, machine
+from tests.every import every
 
 CARD = (PciCard(bus_id="0000:01:00.0", driver=None),)
 NOUVEAU = (PciCard(bus_id="0000:01:00.0", driver="nouveau"),)
@@ -30,7 +31,7 @@ SYSTEMS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", SYSTEMS)
+@every(SYSTEMS)
 def test_the_advice_fits_the_system(name: str) -> None:
     system, words = SYSTEMS[name]
     action = missing_driver_action(system)

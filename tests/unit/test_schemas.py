@@ -10,11 +10,12 @@ import pytest
 
 from gpuwatch.core.model.codec import DOCUMENTS, PRINTED, from_json, schema_of, to_json
 from gpuwatch.core.model.schemas import FIELDS
+from tests.every import every
 
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"
 
 
-@pytest.mark.parametrize("name", DOCUMENTS | PRINTED)
+@every(DOCUMENTS | PRINTED)
 def test_every_field_of_a_schema_has_a_title_and_a_description(name: str) -> None:
     schema = schema_of(name)
     jsonschema.Draft202012Validator.check_schema(schema)

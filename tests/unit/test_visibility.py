@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import msgspec
-import pytest
 
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.core.model.visibility import visible_devices
+from tests.every import every
 
 
 def machine(*names: str) -> list[Device]:
@@ -17,8 +17,7 @@ def machine(*names: str) -> list[Device]:
 ALIKE = machine("A", "A", "A")
 
 
-@pytest.mark.parametrize(
-    ("value", "indices", "invalid", "hidden"),
+@every(
     [
         (None, [0, 1, 2], None, False),
         ("1,0", [1, 0], None, False),
@@ -39,7 +38,7 @@ ALIKE = machine("A", "A", "A")
         ("GPU-", [], "GPU-", False),  # not unique
         ("0,0", [], "0", False),
         ("zero", [], "zero", False),
-    ],
+    ]
 )
 def test_list_is_read_as_cuda_reads_it(
     value: str | None, indices: list[int], invalid: str | None, hidden: bool
