@@ -11,10 +11,7 @@ from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.findings import CAUSES, SEVERITY_ORDER, Finding
 from gpuwatch.core.model.fleet import Fleet, Holder, HostView
 from gpuwatch.core.model.snapshot import BAD_STATES, Device, MigInstance, Process
-from gpuwatch.explain.diagnosis.idle_limits import MIN_HELD_BYTES
-
-BUSY_PERCENT = 10.0
-"""Utilization from which a GPU is in use although nobody is known to use it."""
+from gpuwatch.explain.diagnosis.idle_and_busy_limits import MIN_HELD_BYTES, MIN_IN_USE_PERCENT
 
 Use = Literal["free", "used", "bad", "unknown"]
 _RANKS = {cause: rank for rank, cause in enumerate(CAUSES)}
@@ -145,7 +142,7 @@ def _state(view: HostView, device: Device, instance: MigInstance | None, holders
     busy = device.number("utilization.gpu_percent") if instance is None else 0.0
     if used is not None and used >= MIN_HELD_BYTES and not device.unified_memory:
         return "used", f"{size(used)} in use"
-    if busy is not None and busy >= BUSY_PERCENT:
+    if busy is not None and busy >= MIN_IN_USE_PERCENT:
         return "used", f"{busy:.0f} % busy"
     if used is None or busy is None:
         return "unknown", "its memory is not known" if used is None else "its utilization is not known"

@@ -13,11 +13,9 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.pick import Pick, PickedGpu, RefusedGpu
 from gpuwatch.core.model.snapshot import Device, MigInstance, Process, Snapshot, Topology
 from gpuwatch.core.model.visibility import divided, read_visible
-from gpuwatch.explain.diagnosis.idle_limits import MIN_HELD_BYTES
+from gpuwatch.explain.diagnosis.idle_and_busy_limits import MIN_HELD_BYTES, MIN_IN_USE_PERCENT
 from gpuwatch.explain.diagnosis.rules.phrasing import who
 
-_MIN_BUSY_PERCENT = 10.0
-"""Utilization in percent from which a GPU is busy, as in :mod:`gpuwatch.session.preflight`."""
 _MAX_PROCESSES_NAMED = 2
 """Processes that a reason names."""
 _MAX_GPUS_SHOWN = 4
@@ -69,7 +67,7 @@ class _Unit:
     @property
     def load(self) -> tuple[int, bool]:
         """The lowest is the best: the number of processes, and whether it is busy."""
-        return len(self.tenants), (self.busy or 0.0) >= _MIN_BUSY_PERCENT
+        return len(self.tenants), (self.busy or 0.0) >= MIN_IN_USE_PERCENT
 
     @property
     def preference(self) -> tuple[tuple[int, bool], float, int]:
@@ -288,7 +286,7 @@ def _in_use(unit: _Unit) -> str:
         return ""  # NVML has no utilization of MIG instances
     if unit.busy is None:
         return "its utilization could not be read"
-    return f"{unit.busy:.0f} % utilization by no listed process" if unit.busy >= _MIN_BUSY_PERCENT else ""
+    return f"{unit.busy:.0f} % utilization by no listed process" if unit.busy >= MIN_IN_USE_PERCENT else ""
 
 
 def _names(tenants: Sequence[Process]) -> str:

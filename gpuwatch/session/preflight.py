@@ -7,11 +7,10 @@ from dataclasses import dataclass
 
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript
+from gpuwatch.explain.diagnosis.idle_and_busy_limits import MIN_IN_USE_PERCENT
 
 _IN_CODE = frozenset({"visible-late"})
 """Configurations that set CUDA_VISIBLE_DEVICES to a GPU in their own code."""
-_MIN_BUSY_PERCENT = 10.0
-"""A GPU with at least this utilization, in percent, is busy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,4 +70,4 @@ def _selects_gpus(script: ProbeScript) -> bool:
 
 
 def _busy(device: Device) -> bool:
-    return (device.number("utilization.gpu_percent") or 0.0) >= _MIN_BUSY_PERCENT
+    return (device.number("utilization.gpu_percent") or 0.0) >= MIN_IN_USE_PERCENT

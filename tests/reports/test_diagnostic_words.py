@@ -21,7 +21,7 @@ from gpuwatch.explain.diagnosis.diagnostic_report import diagnostic
 from gpuwatch.share.reports.charts import in_words
 from gpuwatch.share.reports.diagnostic_content import diagnostic_content
 from gpuwatch.share.reports.diagnostic_story import age, meaning
-from gpuwatch.share.reports.formats.grid import natural_width, table_lines
+from gpuwatch.share.reports.formats.terminal_tables import natural_width, table_lines
 from gpuwatch.share.reports.literal_commands import command, parts
 from gpuwatch.share.reports.raw_lines import readable
 from gpuwatch.share.reports.report_content import Table, sentence_case

@@ -15,7 +15,7 @@ from gpuwatch.core.model.run import Fallback
 from gpuwatch.explain.diagnosis.explain import explain
 from gpuwatch.share.reports.any_document import content_of
 from gpuwatch.share.reports.formats.folding import fold, paragraph, short_ids
-from gpuwatch.share.reports.formats.grid import table_lines
+from gpuwatch.share.reports.formats.terminal_tables import table_lines
 from gpuwatch.share.reports.report_content import Table
 from gpuwatch.share.reports.report_formats import render
 from gpuwatch.share.reports.run_tables import fallback_table, said_once

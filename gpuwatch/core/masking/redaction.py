@@ -15,8 +15,8 @@ import msgspec
 
 from gpuwatch.core.formatting.lazy_pattern import lazy
 from gpuwatch.core.masking import private_forms as forms
-from gpuwatch.core.masking import redaction_names as names
-from gpuwatch.core.masking.redaction_names import AT, HOST_AT, PROMPT, USER_IN_TEXT, counted, like_node, names_in
+from gpuwatch.core.masking import private_names as names
+from gpuwatch.core.masking.private_names import AT, HOST_AT, PROMPT, USER_IN_TEXT, counted, like_node, names_in
 from gpuwatch.core.masking.secrets import COLOUR, masked
 from gpuwatch.core.model.codec import closed_values
 

@@ -14,7 +14,7 @@ from gpuwatch.core.model.snapshot import IDLE_SINCE, WSL, Device, Process
 from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, condition
 from gpuwatch.explain.diagnosis.conditions.hysteresis import Occurrence, Sign
 from gpuwatch.explain.diagnosis.conditions.sample_context import SampleContext
-from gpuwatch.explain.diagnosis.idle_limits import HELD_SHARE, LONG_HELD_SECONDS, MIN_HELD_BYTES
+from gpuwatch.explain.diagnosis.idle_and_busy_limits import HELD_SHARE, LONG_HELD_SECONDS, MIN_HELD_BYTES
 from gpuwatch.explain.diagnosis.rules.phrasing import command, seen_as, setting_of, who
 
 _YOUNG_SECONDS = 120.0

@@ -16,7 +16,7 @@ from gpuwatch.explain.diagnosis.conditions.sample_context import (
     SampleContext,
     Series,
 )
-from gpuwatch.explain.diagnosis.idle_limits import MAX_STARVED_PERCENT, faster_input
+from gpuwatch.explain.diagnosis.idle_and_busy_limits import MAX_STARVED_PERCENT, faster_input
 from gpuwatch.explain.diagnosis.rules.phrasing import command, who
 
 _WINDOW_BUCKETS = 9

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, condition
 from gpuwatch.explain.diagnosis.conditions.hysteresis import Occurrence, Sign
-from gpuwatch.explain.diagnosis.conditions.sample_context import MIN_BUSY_PERCENT, SampleContext
+from gpuwatch.explain.diagnosis.conditions.sample_context import MIN_UNDER_LOAD_PERCENT, SampleContext
 from gpuwatch.explain.diagnosis.rules.phrasing import seen_as
 
 # Bytes per second of one lane and direction, by generation: transfers per second and line code of the PCI
@@ -37,7 +37,7 @@ class PcieLink(Condition):
         for device in context.devices.values():
             busy = device.number("utilization.gpu_percent")
             generation, width, most, widest = (device.number(metric) for metric in self.needs)
-            if busy is None or busy < MIN_BUSY_PERCENT or None in (generation, width, most, widest):
+            if busy is None or busy < MIN_UNDER_LOAD_PERCENT or None in (generation, width, most, widest):
                 yield Sign(cause="pcie.degraded", device=device, holds=None)
             elif (generation or 0) < (most or 0) or (width or 0) < (widest or 0):
                 yield Sign(cause="pcie.degraded", device=device, numbers={"busy": busy})

@@ -16,7 +16,7 @@ BUCKET_SECONDS = 10.0
 """Seconds in a bucket."""
 MAX_BUCKETS = 12
 """Buckets that are kept: two minutes."""
-MIN_BUSY_PERCENT = 50.0
+MIN_UNDER_LOAD_PERCENT = 50.0
 """Utilization in percent from which a device is busy: idle links and clocks are slow by design."""
 SETTLED_SECONDS = 600.0
 """Age in seconds from which a program that is first seen at work has finished compiling."""
@@ -235,7 +235,11 @@ class SampleContext:
 
     def _clock(self, uuid: str, device: Device, utilization: float | None) -> None:
         clock = device.number("clocks.sm_mhz")
-        if clock is not None and (utilization or 0.0) >= MIN_BUSY_PERCENT and clock_reasons(device) == frozenset():
+        if (
+            clock is not None
+            and (utilization or 0.0) >= MIN_UNDER_LOAD_PERCENT
+            and clock_reasons(device) == frozenset()
+        ):
             self.memory.free_clock[uuid] = max(clock, self.memory.free_clock.get(uuid, 0.0))
 
     def _process(self, who: Who, rows: list[Process], busy: Mapping[str, float | None]) -> None:

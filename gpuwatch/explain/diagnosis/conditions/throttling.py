@@ -14,7 +14,7 @@ from gpuwatch.core.model.findings import Finding, Severity
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, condition
 from gpuwatch.explain.diagnosis.conditions.hysteresis import Occurrence, Sign
-from gpuwatch.explain.diagnosis.conditions.sample_context import MIN_BUSY_PERCENT, SampleContext
+from gpuwatch.explain.diagnosis.conditions.sample_context import MIN_UNDER_LOAD_PERCENT, SampleContext
 from gpuwatch.explain.diagnosis.rules.phrasing import seen_as
 
 _COOL_MARGIN_CELSIUS = 20.0
@@ -225,7 +225,7 @@ class PowerCap(_Throttled):
     def holds(self, reasons: frozenset[str], device: Device) -> bool:
         """Only under load: an idle card may report the cap at any time."""
         busy = device.number("utilization.gpu_percent")
-        return POWER_CAP in reasons and busy is not None and busy >= MIN_BUSY_PERCENT and not reasons & BRAKE
+        return POWER_CAP in reasons and busy is not None and busy >= MIN_UNDER_LOAD_PERCENT and not reasons & BRAKE
 
     def reason(self, device: Device) -> str:
         return "power cap"

@@ -9,7 +9,7 @@ from gpuwatch.core.formatting.units import percent
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import Run
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.idle_limits import MAX_STARVED_PERCENT, faster_input
+from gpuwatch.explain.diagnosis.idle_and_busy_limits import MAX_STARVED_PERCENT, faster_input
 from gpuwatch.explain.diagnosis.rule_registry import rule, warning_of
 
 _MIN_SECONDS = 5.0

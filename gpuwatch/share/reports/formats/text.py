@@ -15,7 +15,7 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.share.reports.any_document import content_of
 from gpuwatch.share.reports.chart_data import Areas, Graphs, Timeline
 from gpuwatch.share.reports.formats.folding import fold, paragraph, short_ids
-from gpuwatch.share.reports.formats.grid import natural_width, table_lines
+from gpuwatch.share.reports.formats.terminal_tables import natural_width, table_lines
 from gpuwatch.share.reports.report_content import EVERY_RUN, GLYPHS, SIMULATED, Content, Table
 
 WIDTH = 100

@@ -1,7 +1,9 @@
-"""From when on a GPU counts as idle or starved, what helps, and memory that an idle process holds as too much."""
+"""When a GPU counts as busy or starved, and when an idle process holds too much memory for too long."""
 
 from __future__ import annotations
 
+MIN_IN_USE_PERCENT = 10.0
+"""Utilization in percent from which a GPU is in use, though no process is listed on it."""
 MAX_STARVED_PERCENT = 60.0
 """Mean utilization in percent up to which a device that waits for its input does so much of the time."""
 HELD_SHARE = 0.2
