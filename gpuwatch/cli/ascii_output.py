@@ -17,13 +17,13 @@ _BYTE = re.compile("[\udc80-\udcff]")
 """An undecodable byte of a file name (PEP 383)."""
 
 
-def prepare() -> None:
+def prepare_output() -> None:
     """Make stdout and stderr accept any text, replacing what their locale or terminal cannot show.
 
     Documents for programs (JSON, CSV, HTML) are not written this way: they are always UTF-8.
     """
     codecs.register(_codec)
-    codecs.register_error(_ERRORS, _stand_in)
+    codecs.register_error(_ERRORS, _replacement)
     for stream in (sys.stdout, sys.stderr):
         if not isinstance(stream, io.TextIOWrapper):
             continue
@@ -43,7 +43,7 @@ def _codec(name: str) -> codecs.CodecInfo | None:
     )
 
 
-def _stand_in(error: UnicodeError) -> tuple[str, int]:
+def _replacement(error: UnicodeError) -> tuple[str, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error
     from gpuwatch.ui.drawing.glyphs import to_ascii

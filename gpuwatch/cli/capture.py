@@ -7,10 +7,10 @@ from pathlib import Path
 
 import click
 
-from gpuwatch.cli.completion import files
+from gpuwatch.cli.completion import complete_files
 from gpuwatch.cli.option_types import Duration
-from gpuwatch.cli.options import asked_gpm, gpm_option
-from gpuwatch.cli.output import say
+from gpuwatch.cli.options import gpm_option, gpm_option_value
+from gpuwatch.cli.output import print_line
 from gpuwatch.cli.progress import progress, progress_wanted
 from gpuwatch.cli.simulation import enter_simulation, sim_option
 from gpuwatch.core.errors import UsageError
@@ -33,7 +33,7 @@ Examples:
     metavar="FILE",
     required=True,
     type=click.Path(path_type=Path),
-    shell_complete=files,
+    shell_complete=complete_files,
     help="Record to FILE.",
 )
 @click.option(
@@ -54,15 +54,15 @@ def capture(ctx: click.Context, output: Path, seconds: float) -> None:
     from gpuwatch.session import capture as capturing
 
     if not progress_wanted():
-        say(f"gpuwatch: capturing for {rounded_duration(seconds)}")
+        print_line(f"gpuwatch: capturing for {rounded_duration(seconds)}")
     try:
         samples = capturing.capture(
             output,
             seconds,
-            gpm=bool(asked_gpm(ctx)),
+            gpm=bool(gpm_option_value(ctx)),
             show=lambda share: progress(f"capturing: {share:.0%} of {rounded_duration(seconds)}"),
         )
     finally:
         progress("")
     written = f"{file_name(output)} ({size(output.stat().st_size)})"
-    say(f"gpuwatch: {samples} samples in {written}: gpuwatch replay shows them")
+    print_line(f"gpuwatch: {samples} samples in {written}: gpuwatch replay shows them")

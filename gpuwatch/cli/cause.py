@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from gpuwatch.cli.completion import names
+from gpuwatch.cli.completion import complete_names
 from gpuwatch.cli.output import print_document, with_links
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.suggest import meant
@@ -20,7 +20,7 @@ _MAX_WIDTH_COLUMNS = 100
 
 
 @click.command()
-@click.argument("cause_id", required=False, metavar="[ID]", shell_complete=names("cause"))
+@click.argument("cause_id", required=False, metavar="[ID]", shell_complete=complete_names("cause"))
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: id, title and page, or all ids.")
 def cause(cause_id: str | None, as_json: bool) -> None:
     """Explain a cause, or list them all.
@@ -42,7 +42,7 @@ def cause(cause_id: str | None, as_json: bool) -> None:
     if as_json:
         print_document(to_json(CausePage(id=cause_id, title=CAUSES[cause_id], markdown=text)))
     elif sys.stdout.isatty():
-        _set(text)
+        _set_text(text)
     else:
         click.echo(text, nl=False)
 
@@ -69,7 +69,7 @@ def _list() -> str:
     return "\n\n".join(blocks) + "\n"
 
 
-def _set(text: str) -> None:
+def _set_text(text: str) -> None:
     from rich.console import Console
     from rich.markdown import Markdown
 

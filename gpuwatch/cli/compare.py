@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from gpuwatch.cli.output import check_output, output_option, publish, redact_option
+from gpuwatch.cli.output import check_writable, output_option, publish, redact_option
 from gpuwatch.cli.saved_document import read_document
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.terminal_support import file_name
@@ -36,12 +36,12 @@ def compare(sources: tuple[Path, ...], as_json: bool, output: Path | None, redac
     least four machines, those that differ from the others are named: another driver, a GPU missing, three times slower.
     What changed between two machines, reports or recordings: gpuwatch diff.
     """
-    check_output(output)
+    check_writable(output)
     documents = [(source, read_document(source)) for source in sources]
-    publish(_side_by_side(documents), output, as_json=as_json, redact=redact)
+    publish(_snapshots_side_by_side(documents), output, as_json=as_json, redact=redact)
 
 
-def _side_by_side(documents: list[tuple[Path, Document]]) -> Document:
+def _snapshots_side_by_side(documents: list[tuple[Path, Document]]) -> Document:
     from gpuwatch.fleet.cluster.node_results import side_by_side
 
     runs: list[Run] = []

@@ -19,20 +19,20 @@ _VARIABLE = "_GPUWATCH_COMPLETE"
 Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 
-def _machines() -> Mapping[str, str]:
+def _machine_names() -> Mapping[str, str]:
     from gpuwatch.sim.models import MODELS
 
     sizes = {"1x24GiB": "one simulated GPU", "2x24GiB": "two", "8x80GiB": "eight", "16x80GiB": "sixteen"}
     return sizes | {f"1x{key}": model.name for key, model in MODELS.items()}
 
 
-def _configurations() -> Mapping[str, str]:
+def _configuration_names() -> Mapping[str, str]:
     from gpuwatch.experiment.probing.probe_scripts import names_and_titles
 
     return names_and_titles()
 
 
-def _setting(field: str) -> Callable[[], Mapping[str, str]]:
+def _setting_choices(field: str) -> Callable[[], Mapping[str, str]]:
     """What may be chosen for a field of the preferences."""
 
     def known() -> Mapping[str, str]:
@@ -43,14 +43,14 @@ def _setting(field: str) -> Callable[[], Mapping[str, str]]:
     return known
 
 
-def _filters() -> Mapping[str, str]:
+def _filter_words() -> Mapping[str, str]:
     from gpuwatch.ui.tables.process_filter import FIELDS, SIGNS
 
     # Patterns with < and > need quotes, which a completion cannot add around what is typed next.
     return {f"{name}:": "" for name in FIELDS if SIGNS[name] == ":"}
 
 
-def _causes() -> Mapping[str, str]:
+def _cause_ids() -> Mapping[str, str]:
     from gpuwatch.core.model.findings import CAUSES
 
     return CAUSES
@@ -58,16 +58,16 @@ def _causes() -> Mapping[str, str]:
 
 _SETTINGS = ("columns", "sort", "gpu_fields", "layout", "gpu_order", "graphs", "tab", "theme")
 NAMES: dict[str, Callable[[], Mapping[str, str]]] = {
-    "cause": _causes,
-    "config": _configurations,
-    "filter": _filters,
-    "sim": _machines,
-    **{field: _setting(field) for field in _SETTINGS},
+    "cause": _cause_ids,
+    "config": _configuration_names,
+    "filter": _filter_words,
+    "sim": _machine_names,
+    **{field: _setting_choices(field) for field in _SETTINGS},
 }
 """Names to complete, with a short explanation for shells that show one; by option."""
 
 
-def names(kind: str, *, several: bool = False) -> Complete:
+def complete_names(kind: str, *, several: bool = False) -> Complete:
     """Completes a name of :data:`NAMES`; with ``several`` the last of a comma-separated list, each once."""
 
     def complete(ctx: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
@@ -82,7 +82,7 @@ def names(kind: str, *, several: bool = False) -> Complete:
     return complete
 
 
-def files(ctx: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
+def complete_files(ctx: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
     """Leaves file names to the shell."""
     return [CompletionItem(begun, type="file")]
 

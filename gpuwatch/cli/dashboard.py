@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gpuwatch.cli import dashboard_prestart as prestart
-from gpuwatch.cli.output import say
+from gpuwatch.cli.output import print_line
 from gpuwatch.cli.simulation import enter_simulation
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.terminal_support import cannot_draw, has_few_colors, needs_ascii
@@ -31,14 +31,14 @@ def need_terminal(pipe_hint: str, text_hint: str) -> None:
         raise UsageError(unable, hint=text_hint)
 
 
-def run(ctx: click.Context, settings: Loaded, alerts: Alerts | None = None) -> int:
+def run_dashboard(ctx: click.Context, settings: Loaded, alerts: Alerts | None = None) -> int:
     """Shows the dashboard until the user leaves; the exit code of the program."""
     need_terminal("in a pipe or a batch job, use gpuwatch snapshot", "gpuwatch snapshot prints the same as text")
     enter_simulation(ctx)
     # The collector opens the driver while this process imports the screens. Imported objects stay: scanning them for
     # garbage costs a tenth of the start, and again at every later collection.
     gc.disable()
-    begun = prestart.take()
+    begun = prestart.take_started()
     first = begun.collector if begun is not None else None
     chosen = settings.preferences
     live = LiveFeed(chosen.interval, gpm=chosen.gpm, first=first, share=not chosen.own_collector)
@@ -62,7 +62,7 @@ def run(ctx: click.Context, settings: Loaded, alerts: Alerts | None = None) -> i
         gc.enable()
         if begun.picture is not None:
             begun.picture.hand_over()
-        prestart.go_on()
+        prestart.exit_if_signalled()
         ascii_only = bool(needs_ascii(os.environ, sys.stdout.encoding))
         few_colors = has_few_colors(os.environ)
         session = Session(live, looks_back=True, alerts=alerts)
@@ -74,16 +74,16 @@ def run(ctx: click.Context, settings: Loaded, alerts: Alerts | None = None) -> i
             begun.leave()
         for line in settings.lines:
             # All of it where it stays, now that the screen is gone.
-            say(f"gpuwatch: {line}")
+            print_line(f"gpuwatch: {line}")
     if app.next_command:
-        _go_on_with(app.next_command)
+        _exec_gpuwatch(app.next_command)
     return code
 
 
-def _go_on_with(arguments: Sequence[str]) -> None:
+def _exec_gpuwatch(arguments: Sequence[str]) -> None:
     """Becomes another gpuwatch: a command, or a dashboard with the same options and these before them."""
     options = sys.argv[1:] if arguments[0].startswith("-") else []
     if not options:
-        say(f"$ {' '.join(['gpuwatch', *arguments])}")
+        print_line(f"$ {' '.join(['gpuwatch', *arguments])}")
     # Not from the current folder, whose files could have the names of modules.
     os.execv(sys.executable, [sys.executable, "-P", "-m", "gpuwatch", *arguments, *options])

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpuwatch.cli.completion import NAMES, names
-from gpuwatch.cli.option_types import together
+from gpuwatch.cli.completion import NAMES, complete_names
+from gpuwatch.cli.option_types import combined
 from gpuwatch.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -23,46 +23,49 @@ _OPTIONS = (
         show_envvar=True,
         help="Read and save settings here (default: ~/.config/gpuwatch/settings.toml).",
     ),
-    click.option("--theme", metavar="NAME", shell_complete=names("theme"), help="Use this color theme."),
+    click.option("--theme", metavar="NAME", shell_complete=complete_names("theme"), help="Use this color theme."),
     click.option(
         "--ascii/--no-ascii",
         "ascii_",
         default=None,
         help="Draw with ASCII only (default: if TERM or the locale requires it).",
     ),
-    click.option("--tab", metavar="NAME", shell_complete=names("tab"), help="Open this tab first."),
+    click.option("--tab", metavar="NAME", shell_complete=complete_names("tab"), help="Open this tab first."),
     click.option(
         "--columns",
         metavar="NAME,...",
-        shell_complete=names("columns", several=True),
+        shell_complete=complete_names("columns", several=True),
         help="Show these process columns, in this order.",
     ),
     click.option(
         "--gpu-fields",
         metavar="NAME,...",
-        shell_complete=names("gpu_fields", several=True),
+        shell_complete=complete_names("gpu_fields", several=True),
         help="Show these fields of each GPU beside its bars, in this order.",
     ),
     click.option(
         "--layout",
         metavar="NAME",
-        shell_complete=names("layout"),
+        shell_complete=complete_names("layout"),
         help="Draw the GPUs as lines, cards or graphs (default: automatic).",
     ),
     click.option(
         "--gpu-order",
         metavar="NAME",
-        shell_complete=names("gpu_order"),
+        shell_complete=complete_names("gpu_order"),
         help="Sort GPUs by utilization, memory, temperature or power, highest first (default: index).",
     ),
     click.option(
         "--graphs",
         metavar="NAME,...",
-        shell_complete=names("graphs", several=True),
+        shell_complete=complete_names("graphs", several=True),
         help="Draw these graphs in cards, in this order.",
     ),
     click.option(
-        "--sort", metavar="COLUMN", shell_complete=names("sort"), help="Sort processes, or hosts, by this column."
+        "--sort",
+        metavar="COLUMN",
+        shell_complete=complete_names("sort"),
+        help="Sort processes, or hosts, by this column.",
     ),
     click.option(
         "--descending/--no-descending",
@@ -75,7 +78,7 @@ _OPTIONS = (
         "--filter",
         "filter_",
         metavar="WORDS",
-        shell_complete=names("filter"),
+        shell_complete=complete_names("filter"),
         help="Show only processes that match: words, user:alice, gpu:1, mem>2GiB, -xorg (not). In a list of hosts: "
         "hosts that match, as host~dgx, free, 'mem>20GiB free', wrong.",
     ),
@@ -102,8 +105,8 @@ _OF_LIVE = (
 """Options that mean nothing for a recording."""
 
 
-dashboard_options = together(*_OPTIONS, *_OF_LIVE)
-replay_options = together(*_OPTIONS)
+dashboard_options = combined(*_OPTIONS, *_OF_LIVE)
+replay_options = combined(*_OPTIONS)
 """Those of a dashboard that shows a recording."""
 
 

@@ -65,20 +65,20 @@ in the callback of a weak reference it is dropped, and during the creation of a 
 
 
 _starting = False
-"""Whether :func:`begin` imports modules. An exception inside the import of a C module can crash Python as it exits, so
-a signal then ends the process without unwinding."""
+"""Whether :func:`start_early` imports modules. An exception inside the import of a C module can crash Python as it
+exits, so a signal then ends the process without unwinding."""
 
 
 def _end(number: int, frame: FrameType | None) -> None:
     global ended
     ended = 128 + number
     if _starting:
-        abandon()  # the collector exits at the end of its input
+        undo_start()  # the collector exits at the end of its input
         os._exit(ended)
     raise SystemExit(ended)
 
 
-def go_on() -> None:
+def exit_if_signalled() -> None:
     """Exits if a signal was received whose exception was lost."""
     if ended is not None:
         raise SystemExit(ended)
@@ -161,7 +161,7 @@ def stream_ready(stream: IO[bytes], seconds: float) -> bool:
 _begun: Start | None = None
 
 
-def begin(arguments: Sequence[str], more: Sequence[str] = ()) -> None:
+def start_early(arguments: Sequence[str], more: Sequence[str] = ()) -> None:
     """Starts the collector if the command line certainly opens the dashboard on a terminal.
 
     ``more``: modules that the caller will need, imported while the driver starts. All other command lines, and all
@@ -169,7 +169,7 @@ def begin(arguments: Sequence[str], more: Sequence[str] = ()) -> None:
     """
     global _begun, _starting
     if arguments[:1] == ["snapshot"] and _FLAGS.issuperset(arguments[1:]):
-        _begin_snapshot()
+        _start_snapshot_collector()
         return
     if any(argument != "--read-only" for argument in arguments) or not sys.platform.startswith("linux"):
         return
@@ -192,7 +192,7 @@ def begin(arguments: Sequence[str], more: Sequence[str] = ()) -> None:
         _begun.paint(replace(chosen, read_only=chosen.read_only or "--read-only" in arguments), more)
 
 
-def _begin_snapshot() -> None:
+def _start_snapshot_collector() -> None:
     """Starts the collector of ``gpuwatch snapshot``, which reads the GPUs while this process imports the rest."""
     global _begun
     with suppress(OSError):  # a closed stdin or stdout, whose number a pipe would get
@@ -214,15 +214,15 @@ def _fork(interval: float, *, share: bool = False, on_demand: bool = False) -> S
         return None  # the collector is spawned later instead, which reports the error
 
 
-def take() -> Start | None:
-    """Hands over what :func:`begin` started: the caller has to end it. None if nothing was started."""
+def take_started() -> Start | None:
+    """Hands over what :func:`start_early` started: the caller has to end it. None if nothing was started."""
     global _begun, _starting
     begun, _begun, _starting = _begun, None, False
     return begun
 
 
-def abandon() -> None:
+def undo_start() -> None:
     """Undo the early start."""
-    begun = take()
+    begun = take_started()
     if begun is not None:
         begun.leave()

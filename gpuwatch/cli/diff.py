@@ -9,8 +9,8 @@ from pathlib import Path
 
 import click
 
-from gpuwatch.cli.completion import files
-from gpuwatch.cli.output import check_output, output_option, publish, redact_option
+from gpuwatch.cli.completion import complete_files
+from gpuwatch.cli.output import check_writable, output_option, publish, redact_option
 from gpuwatch.cli.progress import progress
 from gpuwatch.cli.read_trace import recording_at
 from gpuwatch.cli.recording_input import is_recording, recording_of
@@ -62,8 +62,8 @@ class _Source:
 
 
 @click.command(epilog=_EXAMPLES)
-@click.argument("first", type=click.Path(path_type=Path), shell_complete=files, metavar="A")
-@click.argument("second", type=click.Path(path_type=Path), shell_complete=files, metavar="B")
+@click.argument("first", type=click.Path(path_type=Path), shell_complete=complete_files, metavar="A")
+@click.argument("second", type=click.Path(path_type=Path), shell_complete=complete_files, metavar="B")
 @click.option("--since", metavar="TIME", help="Begin in recordings: 14:05, '2h ago' (from its end), 2026-05-11T14:05.")
 @click.option("--until", metavar="TIME", help="End in recordings, in the same format.")
 @click.option("--a-since", metavar="TIME", help="Start in A, if it differs from B's.")
@@ -97,12 +97,12 @@ def diff(
     Exits with 0 if nothing differs, 3 if something does, 2 if A or B is missing or cannot be compared, 1 if one is
     damaged or gpuwatch failed.
     """
-    check_output(output)
+    check_writable(output)
     with ExitStack() as opened:
-        source = opened.enter_context(_opened(_Source(first, a_since or since, a_until or until), redact))
-        two = opened.enter_context(_opened(_Source(second, b_since or since, b_until or until), redact))
+        source = opened.enter_context(_open_source(_Source(first, a_since or since, a_until or until), redact))
+        two = opened.enter_context(_open_source(_Source(second, b_since or since, b_until or until), redact))
         progress("comparing")
-        document = compared(*_sides(source, two))
+        document = compared(*_side_of(source, two))
         progress("")
         publish(document, output, as_json=as_json, redact=redact)
         if document.differs:
@@ -110,7 +110,7 @@ def diff(
 
 
 @contextmanager
-def _opened(source: _Source, redact: bool) -> Iterator[_Source]:
+def _open_source(source: _Source, redact: bool) -> Iterator[_Source]:
     name = file_name(source.path)
     progress(f"reading {name}")
     if not is_recording(source.path):
@@ -152,7 +152,7 @@ def _opened(source: _Source, redact: bool) -> Iterator[_Source]:
         yield source
 
 
-def _sides(item: _Source, two: _Source) -> tuple[Facts, Facts]:
+def _side_of(item: _Source, two: _Source) -> tuple[Facts, Facts]:
     if item.memory is not None and two.memory is not None:
         names = ("A", "B") if item.path.name == two.path.name else (item.path.name, two.path.name)
         return side_of_profiles(item.memory, names[0]), side_of_profiles(two.memory, names[1])

@@ -8,14 +8,14 @@ import click
 
 from gpuwatch.cli.node_options import NodeCommand, nodes_options, wants_nodes
 from gpuwatch.cli.options import framework_option, python_option
-from gpuwatch.cli.output import check_output, output_option, publish, redact_option
+from gpuwatch.cli.output import check_writable, output_option, publish, redact_option
 from gpuwatch.cli.progress import progress
 from gpuwatch.cli.run_on_nodes import on_nodes
 from gpuwatch.cli.simulation import enter_simulation, offer_simulation, sim_option
 from gpuwatch.core.errors import EXIT_FINDING, EXIT_OK
 from gpuwatch.core.model.doctor import Doctor
 from gpuwatch.experiment.probing.interpreter import program_of
-from gpuwatch.session.doctor import examined
+from gpuwatch.session.doctor import examine_machine
 
 _EXAMPLES = """\b
 Examples:
@@ -42,19 +42,19 @@ def doctor(
     Checks driver, devices, environment and framework, and names the cause if GPUs cannot be used. The framework is
     imported in a separate process and runs one small op on each GPU. Exits with 3 if it cannot use them.
     """
-    check_output(output)
+    check_writable(output)
     if wants_nodes(ctx):
         ctx.exit(on_nodes(ctx, output, as_json=as_json, redact=redact))
     if python is not None:
         program_of(python)
     enter_simulation(ctx)
-    document = examined(python, framework, progress)
+    document = examine_machine(python, framework, progress)
     publish(document, output, as_json=as_json, redact=redact)
     offer_simulation(ctx)
-    ctx.exit(EXIT_FINDING if _bad(document) else EXIT_OK)
+    ctx.exit(EXIT_FINDING if _no_gpu_usable(document) else EXIT_OK)
 
 
-def _bad(document: Doctor) -> bool:
+def _no_gpu_usable(document: Doctor) -> bool:
     """Whether something keeps the framework from using GPUs; a missing framework counts."""
     absent = any(entry.id == "framework.interpreter" and entry.state == "fail" for entry in document.checks)
     return absent or any(found.severity == "error" for found in document.findings)

@@ -15,11 +15,11 @@ def main() -> NoReturn:
     prestart.end_by_signals()
     undo_coercion(os.environ)
     try:
-        prestart.begin(sys.argv[1:], more=("gpuwatch.cli.main",))
+        prestart.start_early(sys.argv[1:], more=("gpuwatch.cli.main",))
         from gpuwatch.cli.main import main as command_line
 
         command_line()
     except KeyboardInterrupt:  # before the command line's own handler was set up
         sys.exit(130)
     finally:
-        prestart.abandon()
+        prestart.undo_start()

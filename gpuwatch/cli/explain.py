@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpuwatch.cli.output import check_output, output_option, publish, redact_option
+from gpuwatch.cli.output import check_writable, output_option, publish, redact_option
 from gpuwatch.cli.progress import progress, progress_wanted
 from gpuwatch.cli.read_log import lines_of
 from gpuwatch.cli.read_trace import recording
@@ -54,7 +54,7 @@ def explain(ctx: click.Context, log: Path, as_json: bool, output: Path | None, r
     from gpuwatch.explain.diagnosis.explain import explain as explained
     from gpuwatch.explain.logs.program_starts import LogReader
 
-    check_output(output)
+    check_writable(output)
     terminated = False
     if str(log) == "-":
         if sys.stdin is None:

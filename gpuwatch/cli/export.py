@@ -8,9 +8,16 @@ from pathlib import Path
 
 import click
 
-from gpuwatch.cli.completion import files
+from gpuwatch.cli.completion import complete_files
 from gpuwatch.cli.option_types import Choice
-from gpuwatch.cli.output import check_output, redact_option, say, say_redacted, say_written, to_stdout
+from gpuwatch.cli.output import (
+    check_writable,
+    print_line,
+    print_redaction_note,
+    print_written,
+    redact_option,
+    to_stdout,
+)
 from gpuwatch.cli.progress import progress
 from gpuwatch.cli.recording_input import recording_of
 from gpuwatch.core.errors import UsageError
@@ -37,7 +44,7 @@ Examples:
 
 
 @click.command(epilog=_EXAMPLES)
-@click.argument("file", type=click.Path(path_type=Path), shell_complete=files)
+@click.argument("file", type=click.Path(path_type=Path), shell_complete=complete_files)
 @click.option(
     "--format",
     "format_name",
@@ -76,7 +83,7 @@ Examples:
     "documents",
     multiple=True,
     type=click.Path(path_type=Path),
-    shell_complete=files,
+    shell_complete=complete_files,
     metavar="DOCUMENT",
     help="Show this saved run in the trace (default: the runs kept on this machine). Repeatable; perfetto only.",
 )
@@ -98,19 +105,19 @@ def export(
     document on each line (gpuwatch schema snapshot, event, finding, means). openmetrics: for Prometheus. What is
     missing stays missing.
     """
-    chosen = _chosen(format_name, output)
+    chosen = _chosen_format(format_name, output)
     if table_name is not None and chosen.name not in _TABLES:
         raise UsageError("--table applies only to csv and parquet", hint="omit --table")
     if documents and chosen.name != "perfetto":
         raise UsageError("--run applies only to perfetto", hint="omit --run")
     if table_name not in (None, "devices") and every != "sample":
         raise UsageError(f"--every {every} applies only to the table devices", hint="omit --every")
-    check_output(output, any_suffix=True)
+    check_writable(output, any_suffix=True)
     with recording_of(file) as recording:
         stretch = stretch_of(recording, since, until, STEPS[every])
-        runs = _runs(documents, stretch) if chosen.name == "perfetto" else []
+        runs = _runs_to_export(documents, stretch) if chosen.name == "perfetto" else []
         if redact:
-            say_redacted()
+            print_redaction_note()
             from gpuwatch.share.exports.redacted_stretch import RedactedStretch
 
             stretch = RedactedStretch(stretch, runs)
@@ -123,7 +130,7 @@ def export(
         _write(chosen, stretch, what, output)
 
 
-def _chosen(name: str | None, output: Path | None) -> export_formats.Format:
+def _chosen_format(name: str | None, output: Path | None) -> export_formats.Format:
     if name is None and (output is None or to_stdout(output)):
         raise UsageError("the format is not given", hint="add --format, or -o FILE with a suffix")
     if name is None:
@@ -158,10 +165,10 @@ def _write(chosen: export_formats.Format, stretch: Stretch, what: tuple[object, 
                     progress(f"{file_name(output)}: {size(total)}")
     finally:
         progress("")
-    say_written(output)
+    print_written(output)
 
 
-def _runs(documents: tuple[Path, ...], stretch: Stretch) -> list[Run]:
+def _runs_to_export(documents: tuple[Path, ...], stretch: Stretch) -> list[Run]:
     """The runs that were asked for, else those that are kept here, if the recording is of this machine."""
     from gpuwatch.cli.saved_document import read_document
     from gpuwatch.core.model.codec import runs_in
@@ -183,5 +190,5 @@ def _runs(documents: tuple[Path, ...], stretch: Stretch) -> list[Run]:
         runs += runs_in(document)
     missed = sum(not overlaps(run, stretch) for run in runs)
     if missed:
-        say(f"gpuwatch: left out {missed} of {len(runs)} runs: outside the exported time")
+        print_line(f"gpuwatch: left out {missed} of {len(runs)} runs: outside the exported time")
     return runs

@@ -10,10 +10,10 @@ from typing import Any
 import click
 
 from gpuwatch.cli import dashboard_prestart as prestart
-from gpuwatch.cli.completion import files
+from gpuwatch.cli.completion import complete_files
 from gpuwatch.cli.option_types import Choice, Duration
-from gpuwatch.cli.options import asked_gpm, gpm_option
-from gpuwatch.cli.output import say
+from gpuwatch.cli.options import gpm_option, gpm_option_value
+from gpuwatch.cli.output import print_line
 from gpuwatch.cli.simulation import enter_simulation, sim_option
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.terminal_support import file_name
@@ -76,7 +76,7 @@ _DEFAULT_MAX_PROCESSES = 50
 @click.option(
     "--web-config",
     type=click.Path(path_type=Path),
-    shell_complete=files,
+    shell_complete=complete_files,
     metavar="FILE",
     help="TLS, client certificates and users: the web configuration file of Prometheus's exporters.",
 )
@@ -91,7 +91,7 @@ _DEFAULT_MAX_PROCESSES = 50
 @click.option(
     "--write-job-map",
     type=click.Path(path_type=Path, file_okay=False),
-    shell_complete=files,
+    shell_complete=complete_files,
     metavar="DIR",
     help="Write which Slurm jobs use which GPU, as dcgm-exporter's --hpc-job-mapping-dir reads it.",
 )
@@ -125,8 +125,8 @@ def exporter(
     from gpuwatch.share.exporter.web_config import WebConfig
 
     address = Address(listen)
-    web = WebConfig(web_config, say)
-    job_map = _job_map(write_job_map)
+    web = WebConfig(web_config, print_line)
+    job_map = _checked_job_map(write_job_map)
     if print_unit:
         from gpuwatch.cli.systemd_units import exporter_unit
 
@@ -145,10 +145,10 @@ def exporter(
         commands=commands,
         interval=every,
     )
-    feed = LiveFeed(every, gpm=bool(asked_gpm(ctx)), share=True)
-    updater = PageUpdater(feed, options, job_map=job_map, say=say)
+    feed = LiveFeed(every, gpm=bool(gpm_option_value(ctx)), share=True)
+    updater = PageUpdater(feed, options, job_map=job_map, say=print_line)
     server = MetricsServer(
-        address, lambda: updater.page, web=web, max_requests=max_requests, plain_only=options.dcgm, say=say
+        address, lambda: updater.page, web=web, max_requests=max_requests, plain_only=options.dcgm, say=print_line
     )
 
     def end(number: int, frame: object) -> None:
@@ -156,17 +156,19 @@ def exporter(
 
     prestart.end_by_signals(end, signal.SIGINT)
     server.start()
-    say(f"gpuwatch: metrics at {server.url}, a sample every {every:g} s")
+    print_line(f"gpuwatch: metrics at {server.url}, a sample every {every:g} s")
     if not address.loopback and not web.settings.protected:
         shown = "GPUs, their users and jobs" + (", processes" if processes else "") + (", commands" if commands else "")
-        say(f"gpuwatch: everyone who can reach this address can read it ({shown}); --web-config adds TLS and users")
+        print_line(
+            f"gpuwatch: everyone who can reach this address can read it ({shown}); --web-config adds TLS and users"
+        )
     try:
         updater.run(server.reap)
     finally:
         server.stop()
 
 
-def _job_map(folder: Path | None) -> Any:
+def _checked_job_map(folder: Path | None) -> Any:
     if folder is None:
         return None
     from gpuwatch.share.exporter.job_map import JobMap

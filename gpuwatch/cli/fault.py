@@ -10,9 +10,9 @@ import click
 
 from gpuwatch.cli import output
 from gpuwatch.cli.command_group import Group, no_such
-from gpuwatch.cli.option_types import Choice, together
+from gpuwatch.cli.option_types import Choice, combined
 from gpuwatch.cli.options import FiniteRange
-from gpuwatch.cli.simulation import SIM_NAME, asked_shape, sim_option
+from gpuwatch.cli.simulation import SIM_NAME, shape_option_value, sim_option
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.suggest import did_you_mean
 from gpuwatch.core.model.metrics import BY_ID
@@ -30,7 +30,7 @@ def _remember_name(ctx: click.Context, parameter: click.Parameter, value: str | 
         ctx.meta[SIM_NAME] = value
 
 
-which = together(
+which = combined(
     sim_option,
     click.option(
         "--name", metavar="NAME", callback=_remember_name, expose_value=False, help="Use the private machine NAME."
@@ -45,7 +45,7 @@ def machine_fault(name: str | None = None) -> Callable[[Callable[..., str]], cli
     def declare(function: Callable[..., str]) -> click.Command:
         @functools.wraps(function)
         def run(**arguments: Any) -> None:
-            say(function(chosen_machine(), **arguments))
+            say(function(machine_in_use(), **arguments))
 
         return which(click.command(name)(run))
 
@@ -58,7 +58,7 @@ def gpu_fault(name: str | None = None, **settings: Any) -> Callable[[Callable[..
     def declare(function: Callable[..., str]) -> click.Command:
         @functools.wraps(function)
         def run(gpu: str, **arguments: Any) -> None:
-            machine = chosen_machine()
+            machine = machine_in_use()
             device = faults.gpu_of(machine, gpu)
             say(f"GPU {device} of {machine.shape} {function(machine, device, **arguments)}")
 
@@ -67,11 +67,11 @@ def gpu_fault(name: str | None = None, **settings: Any) -> Callable[[Callable[..
     return declare
 
 
-def chosen_machine() -> SimMachine:
+def machine_in_use() -> SimMachine:
     """The chosen machine; by default the one in use."""
     ctx = click.get_current_context()
     name = ctx.meta.get(SIM_NAME)
-    chosen = choose(asked_shape(ctx), name)
+    chosen = choose(shape_option_value(ctx), name)
     if not chosen.in_use:
         how = f": gpuwatch --sim {chosen.machine.shape}{f'@{name}' if name else ''}"
         ctx.meta[_UNUSED] = f" (not in use yet{how}; {chosen.others})"
@@ -81,7 +81,7 @@ def chosen_machine() -> SimMachine:
 def say(text: str) -> None:
     """Prints what was done to stderr, with a note if nobody uses the machine."""
     if text:
-        output.say(f"gpuwatch: {text}{click.get_current_context().meta.get(_UNUSED, '')}")
+        output.print_line(f"gpuwatch: {text}{click.get_current_context().meta.get(_UNUSED, '')}")
 
 
 _SECONDS = FiniteRange(min=0.05, max=86_400)
@@ -116,7 +116,7 @@ Examples, while gpuwatch --sim 2x24GiB runs in another terminal:
 """
 
 
-def _lasting(seconds: float | None) -> str:
+def _duration_text(seconds: float | None) -> str:
     return "until it is cleared" if seconds is None else f"for {seconds:g} s"
 
 
@@ -141,7 +141,7 @@ def fault() -> None:
 def hang(machine: SimMachine, seconds: float | None) -> str:
     """Make every NVML call hang."""
     faults.hang(machine, seconds)
-    return f"every NVML call on {machine.shape} hangs {_lasting(seconds)}"
+    return f"every NVML call on {machine.shape} hangs {_duration_text(seconds)}"
 
 
 @machine_fault()
@@ -150,7 +150,7 @@ def hang(machine: SimMachine, seconds: float | None) -> str:
 def slow(machine: SimMachine, delay: float, seconds: float | None) -> str:
     """Make every NVML call take DELAY seconds."""
     faults.slow(machine, delay, seconds)
-    return f"every NVML call on {machine.shape} takes {delay:g} s, {_lasting(seconds)}"
+    return f"every NVML call on {machine.shape} takes {delay:g} s, {_duration_text(seconds)}"
 
 
 @gpu_fault()
@@ -184,7 +184,7 @@ def fail(
     number = _cuda_code(code) if name.startswith("cu") else _nvml_code(code)
     device = ANY_DEVICE if gpu is None else faults.gpu_of(machine, gpu)
     machine.inject(name, code=number, device=device, count=count or FOR_EVER, seconds=seconds, label=faults.FAIL)
-    return f"{name} on {machine.shape} fails with {code} {_lasting(seconds)}"
+    return f"{name} on {machine.shape} fails with {code} {_duration_text(seconds)}"
 
 
 def _nvml_code(text: str) -> int:
@@ -206,7 +206,7 @@ def _cuda_code(text: str) -> int:
 def init(machine: SimMachine, code: str, seconds: float | None) -> str:
     """Make NVML fail to start with CODE; open sessions end."""
     faults.fail_init(machine, _nvml_code(code), seconds)
-    return f"NVML on {machine.shape} does not start ({code}) {_lasting(seconds)}"
+    return f"NVML on {machine.shape} does not start ({code}) {_duration_text(seconds)}"
 
 
 @machine_fault()
@@ -214,7 +214,7 @@ def init(machine: SimMachine, code: str, seconds: float | None) -> str:
 def mismatch(machine: SimMachine, seconds: float | None) -> str:
     """Make driver library and kernel module differ in version."""
     faults.fail_init(machine, faults.MISMATCH, seconds)
-    return f"NVML on {machine.shape} does not start (driver/library version mismatch) {_lasting(seconds)}"
+    return f"NVML on {machine.shape} does not start (driver/library version mismatch) {_duration_text(seconds)}"
 
 
 @gpu_fault()

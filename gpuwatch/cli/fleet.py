@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpuwatch.cli.completion import files
-from gpuwatch.cli.option_types import together
-from gpuwatch.cli.output import say
+from gpuwatch.cli.completion import complete_files
+from gpuwatch.cli.option_types import combined
+from gpuwatch.cli.output import print_line
 from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.core.formatting.terminal_support import has_few_colors, needs_ascii
 
@@ -34,7 +34,7 @@ INTERVAL_SECONDS = 5.0
 _THREAD_SWITCH_SECONDS = 0.001
 """Seconds for which one thread computes while another one waits; Python's default is five times that."""
 _HEADER = re.compile(r"([A-Za-z0-9!#$%&'*+.^_`|~-]+):[ \t]*([\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?)")
-fleet_options = together(
+fleet_options = combined(
     click.option(
         "--prometheus",
         metavar="URL",
@@ -52,14 +52,14 @@ fleet_options = together(
         "--prometheus-token-file",
         type=click.Path(dir_okay=False, path_type=Path),
         metavar="FILE",
-        shell_complete=files,
+        shell_complete=complete_files,
         help="Send the bearer token in FILE.",
     ),
     click.option(
         "--prometheus-ca",
         type=click.Path(dir_okay=False, path_type=Path),
         metavar="FILE",
-        shell_complete=files,
+        shell_complete=complete_files,
         help="Trust the certificates in FILE, not those of the system.",
     ),
     click.option(
@@ -88,7 +88,7 @@ FLEET_OPTIONS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class FleetOptions:
     """Which hosts."""
 
     server: Prometheus | None = None
@@ -111,7 +111,7 @@ class Asked:
         return SshSource(self.hosts, interval, command=self.command, options=self.options)
 
 
-def asked_fleet(
+def fleet_options_of(
     prometheus: str | None,
     prometheus_headers: Sequence[str] = (),
     prometheus_token_file: Path | None = None,
@@ -119,7 +119,7 @@ def asked_fleet(
     hosts: str | None = None,
     remote_command: str | None = None,
     ssh_options: str | None = None,
-) -> Asked | None:
+) -> FleetOptions | None:
     """Which hosts the options name; None if they name none."""
     beside = bool(prometheus_headers) or prometheus_token_file is not None or prometheus_ca is not None
     if hosts is not None and prometheus is not None:
@@ -131,27 +131,27 @@ def asked_fleet(
         if value is not None and hosts is None:
             raise UsageError(f"{option} needs --hosts")
     if prometheus is not None:
-        asked = _server(prometheus, prometheus_headers, prometheus_token_file, prometheus_ca)
+        asked = _prometheus_server(prometheus, prometheus_headers, prometheus_token_file, prometheus_ca)
         arguments = ["--prometheus", asked.address]
         paths = {"--prometheus-token-file": prometheus_token_file, "--prometheus-ca": prometheus_ca}
         for name, path in paths.items():
             arguments += [name, str(path)] if path is not None else []
-        return Asked(server=asked, arguments=tuple(arguments))
+        return FleetOptions(server=asked, arguments=tuple(arguments))
     if hosts is None:
         return None
     from gpuwatch.fleet.cluster.ssh_command import ssh_hosts
 
     if shutil.which("ssh") is None:
         raise GpuwatchError("--hosts needs ssh, which is not installed here", hint="install an ssh client")
-    there = _words(remote_command, "--remote-command") if remote_command is not None else ("gpuwatch",)
-    options = _words(ssh_options, "--ssh-options") if ssh_options is not None else ()
+    there = _split_words(remote_command, "--remote-command") if remote_command is not None else ("gpuwatch",)
+    options = _split_words(ssh_options, "--ssh-options") if ssh_options is not None else ()
     arguments = ["--hosts", hosts]
     for option, value in over_ssh.items():
         arguments += [option, value] if value is not None else []
-    return Asked(hosts=tuple(ssh_hosts(hosts)), command=there, options=options, arguments=tuple(arguments))
+    return FleetOptions(hosts=tuple(ssh_hosts(hosts)), command=there, options=options, arguments=tuple(arguments))
 
 
-def _words(text: str, option: str) -> tuple[str, ...]:
+def _split_words(text: str, option: str) -> tuple[str, ...]:
     try:
         words = shlex.split(text)
     except ValueError as error:
@@ -161,7 +161,7 @@ def _words(text: str, option: str) -> tuple[str, ...]:
     return tuple(words)
 
 
-def _server(
+def _prometheus_server(
     url: str, headers: Sequence[str] = (), token_file: Path | None = None, ca_file: Path | None = None
 ) -> Prometheus:
     from gpuwatch.fleet.prometheus_api import Prometheus
@@ -179,7 +179,7 @@ def _server(
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListOptions:
     """Which hosts of the list are shown first, and in which order."""
 
     filter: FleetFilter | None = None
@@ -187,7 +187,7 @@ class Listed:
     reverse: bool = False
 
 
-def asked_list(filter_: str | None, sort: str | None, *, descending: bool | None) -> Listed:
+def list_options_of(filter_: str | None, sort: str | None, *, descending: bool | None) -> ListOptions:
     """What ``--filter``, ``--sort`` and ``--descending`` say of hosts; :class:`UsageError` if they make no sense."""
     from gpuwatch.ui.tables.filter_language import FilterError
     from gpuwatch.ui.tables.fleet_columns import BY_ID
@@ -200,10 +200,10 @@ def asked_list(filter_: str | None, sort: str | None, *, descending: bool | None
     column = BY_ID.get(sort or "host")
     if column is None:
         raise UsageError(f"--sort has the unknown column {sort!r}", hint=f"hosts have {', '.join(BY_ID)}")
-    return Listed(wanted, column.id, reverse=descending is not None and descending != column.descending)
+    return ListOptions(wanted, column.id, reverse=descending is not None and descending != column.descending)
 
 
-def run(settings: Loaded, interval: float | None, asked: Asked, listed: Listed) -> int:
+def run_fleet(settings: Loaded, interval: float | None, asked: FleetOptions, listed: ListOptions) -> int:
     """Shows the list of hosts until the user leaves; the exit code of the program."""
     from gpuwatch.cli.dashboard import need_terminal
 
@@ -243,4 +243,4 @@ def run(settings: Loaded, interval: float | None, asked: Asked, listed: Listed) 
         return run_app(app)
     finally:
         for line in settings.lines:
-            say(f"gpuwatch: {line}")
+            print_line(f"gpuwatch: {line}")

@@ -10,7 +10,7 @@ import time
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Self
 
-from gpuwatch.cli.output import say
+from gpuwatch.cli.output import print_line
 from gpuwatch.cli.progress import progress
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class InputFollower:
     def __enter__(self) -> Self:
         self._before = {number: signal.signal(number, self._interrupt) for number in _END_SIGNALS}
         if self._pasted:
-            self._put("gpuwatch: paste a log here, then press Ctrl+D")
+            self._print_line("gpuwatch: paste a log here, then press Ctrl+D")
         return self
 
     def __exit__(
@@ -70,7 +70,7 @@ class InputFollower:
                 self._heard = time.monotonic()
                 self._clear()
                 if self._talk and self._heard - self._judged > _JUDGE_SECONDS:
-                    self._judge()
+                    self._print_new_causes()
                 return True
             if self._talk and not found:
                 self._pause()
@@ -83,7 +83,7 @@ class InputFollower:
         os.write(self._woken, b"!")
 
     def _pause(self) -> None:
-        self._judge()
+        self._print_new_causes()
         # Not between pasted lines, which the terminal shows itself.
         if time.monotonic() - self._heard > _SILENT_SECONDS and not self._status and not self._pasted:
             lines = self._reader.parser.facts.lines
@@ -91,7 +91,7 @@ class InputFollower:
             so_far = f"{lines:,} line{'s' if lines != 1 else ''} so far"
             progress(f"waiting for more ({so_far}); Ctrl+C shows the explanation")
 
-    def _judge(self) -> None:
+    def _print_new_causes(self) -> None:
         """Prints new causes, each with its line and what to do."""
         self._judged = time.monotonic()
         facts = self._reader.parser.facts
@@ -107,13 +107,13 @@ class InputFollower:
                 continue
             self._shown.add(key)
             likely = "" if found.certainty == "fact" else "likely: "
-            self._put(f"gpuwatch: line {facts.lines:,}: {likely}{found.title} ({found.id})")
+            self._print_line(f"gpuwatch: line {facts.lines:,}: {likely}{found.title} ({found.id})")
             if found.action:
-                self._put(f"          {found.action}")
+                self._print_line(f"          {found.action}")
 
-    def _put(self, line: str) -> None:
+    def _print_line(self, line: str) -> None:
         self._clear()
-        say(line, links=True)
+        print_line(line, links=True)
 
     def _clear(self) -> None:
         if self._status:

@@ -23,8 +23,8 @@ from gpuwatch import __version__
 from gpuwatch.cli import dashboard_prestart as prestart
 from gpuwatch.cli.command_group import Group, Lazy
 from gpuwatch.cli.dashboard_options import dashboard_options, preferred
-from gpuwatch.cli.fleet import FLEET_OPTIONS, asked_fleet, fleet_options
-from gpuwatch.cli.options import TAKEN_BEFORE, FiniteRange, alert_options, asked_alerts, asked_gpm, gpm_option
+from gpuwatch.cli.fleet import FLEET_OPTIONS, fleet_options, fleet_options_of
+from gpuwatch.cli.options import TAKEN_BEFORE, FiniteRange, alert_options, alerts_of, gpm_option, gpm_option_value
 from gpuwatch.cli.simulation import sim_option
 from gpuwatch.core.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, GpuwatchError, UsageError
 from gpuwatch.core.formatting.safe_text import printable
@@ -111,22 +111,22 @@ def cli(
     saves.
     """
     if ctx.invoked_subcommand is not None:
-        from gpuwatch.cli.ascii_output import prepare
+        from gpuwatch.cli.ascii_output import prepare_output
 
-        prepare()
+        prepare_output()
         assert isinstance(ctx.command, click.Group)
         _refuse_what_has_no_effect(ctx, ctx.command, ctx.invoked_subcommand)
-    elif (asked := asked_fleet(**{name: given.pop(name) for name in FLEET_OPTIONS})) is not None:
+    elif (asked := fleet_options_of(**{name: given.pop(name) for name in FLEET_OPTIONS})) is not None:
         from gpuwatch.cli import fleet
 
         # In a list of hosts these are of hosts; the processes of an opened one are as in the settings file.
-        listed = fleet.asked_list(given.pop("filter_"), given.pop("sort"), descending=given.pop("descending"))
-        ctx.exit(fleet.run(preferred(config_file, given), given["interval"], asked, listed))
+        listed = fleet.list_options_of(given.pop("filter_"), given.pop("sort"), descending=given.pop("descending"))
+        ctx.exit(fleet.run_fleet(preferred(config_file, given), given["interval"], asked, listed))
     else:
-        settings = preferred(config_file, {**given, "gpm": asked_gpm(ctx)})
-        from gpuwatch.cli.dashboard import run
+        settings = preferred(config_file, {**given, "gpm": gpm_option_value(ctx)})
+        from gpuwatch.cli.dashboard import run_dashboard
 
-        ctx.exit(run(ctx, settings, asked_alerts(on_finding, webhook, settings.preferences.notify)))
+        ctx.exit(run_dashboard(ctx, settings, alerts_of(on_finding, webhook, settings.preferences.notify)))
 
 
 def _refuse_what_has_no_effect(ctx: click.Context, group: click.Group, name: str) -> None:
@@ -158,14 +158,14 @@ def main() -> NoReturn:
         code = cli.main(prog_name="gpuwatch", standalone_mode=False)
         sys.stdout.flush()
     except GpuwatchError as error:
-        _say(error.message, error.hint)
+        _print_error(error.message, error.hint)
         code = error.exit_code
     except click.UsageError as error:
         where = error.ctx.command_path if error.ctx else "gpuwatch"
-        _say(" ".join(error.format_message().rstrip(".").split()), f"see {where} --help")
+        _print_error(" ".join(error.format_message().rstrip(".").split()), f"see {where} --help")
         code = EXIT_USAGE
     except click.ClickException as error:
-        _say(error.format_message())
+        _print_error(error.format_message())
         code = EXIT_FAILED
     except (click.Abort, KeyboardInterrupt):
         code = 128 + signal.SIGINT
@@ -177,20 +177,20 @@ def main() -> NoReturn:
             raise
         code = 128 + signal.SIGPIPE if ending.code == 1 else ending.code
     except Exception as error:  # noqa: BLE001  # one line here, the traceback in a file
-        prestart.go_on()  # a terminal that is closed cannot be written to either
+        prestart.exit_if_signalled()  # a terminal that is closed cannot be written to either
         code = EXIT_FAILED
-        if isinstance(error, OSError) and _of_output(error):
+        if isinstance(error, OSError) and _raised_by_stdout(error):
             why = "stdout is closed" if error.errno == errno.EBADF else error.strerror or error
-            _say(f"cannot write the output: {why}")
+            _print_error(f"cannot write the output: {why}")
             code = _give_up_output(code)
         else:
             from gpuwatch.machine.history.crash_files import describe
 
-            _say(*describe(error))
+            _print_error(*describe(error))
     sys.exit(code if isinstance(code, int) else EXIT_OK)
 
 
-def _of_output(error: OSError) -> bool:
+def _raised_by_stdout(error: OSError) -> bool:
     """Whether it was raised as stdout was written: by click or a command, without the name of a file."""
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
     module = f"{frame.f_globals.get('__name__', '')}."
@@ -215,12 +215,12 @@ def _give_up_output(code: int) -> int:
     return code
 
 
-def _say(message: str, hint: str = "") -> None:
-    from gpuwatch.cli.ascii_output import prepare
+def _print_error(message: str, hint: str = "") -> None:
+    from gpuwatch.cli.ascii_output import prepare_output
     from gpuwatch.cli.progress import progress
 
-    prestart.abandon()  # the message must be visible
-    prepare()
+    prestart.undo_start()  # the message must be visible
+    prepare_output()
     with suppress(OSError):  # stderr may be closed
         progress("")
         click.echo(printable(f"gpuwatch: {message}" + (f" ({hint})" if hint else "")), err=True)

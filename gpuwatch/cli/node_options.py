@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from gpuwatch.cli.command_group import Sectioned
-from gpuwatch.cli.option_types import Duration, together
+from gpuwatch.cli.option_types import Duration, combined
 from gpuwatch.core.errors import UsageError
 
 ARGV_KEY = "gpuwatch.nodes.arguments"
@@ -22,31 +22,31 @@ class NodeCommand(Sectioned):
         return super().parse_args(ctx, args)
 
 
-def _remember(ctx: click.Context, parameter: click.Parameter, value: Any) -> None:
+def _remember_option(ctx: click.Context, parameter: click.Parameter, value: Any) -> None:
     if value is not None:
         ctx.meta.setdefault(OPTIONS_KEY, {})[parameter.name] = value
 
 
-nodes_options = together(
+nodes_options = combined(
     click.option(
         "--on",
         metavar="LAUNCHER",
         expose_value=False,
-        callback=_remember,
+        callback=_remember_option,
         help="Run this once on each node: local:N, ssh:a,b,n[1-8], slurm[:PARTITION], ray[:ADDRESS].",
     ),
     click.option(
         "--remote-command",
         metavar="COMMAND",
         expose_value=False,
-        callback=_remember,
+        callback=_remember_option,
         help="With --on: run gpuwatch there as this command, such as /opt/venv/bin/gpuwatch (default: gpuwatch).",
     ),
     click.option(
         "--launcher-options",
         metavar="OPTIONS",
         expose_value=False,
-        callback=_remember,
+        callback=_remember_option,
         help="With --on: pass these options to ssh or srun, such as '--gres=gpu:8'.",
     ),
     click.option(
@@ -54,7 +54,7 @@ nodes_options = together(
         type=Duration(1, 30 * 86_400),
         metavar="DURATION",
         expose_value=False,
-        callback=_remember,
+        callback=_remember_option,
         help="With --on: give up on a node after this long, such as 10min.",
     ),
 )

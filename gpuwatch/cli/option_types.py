@@ -32,7 +32,9 @@ class Duration(click.ParamType):  # type: ignore[type-arg]  # generic since clic
         if seconds is None:
             self.fail(f"{value!r} is not a duration such as 500ms, 1s, 5min, 12h or 30d", param, ctx)
         if not self._least <= seconds <= self._most:
-            self.fail(f"{value} is not between {_length(self._least)} and {_length(self._most)}", param, ctx)
+            self.fail(
+                f"{value} is not between {_duration_text(self._least)} and {_duration_text(self._most)}", param, ctx
+            )
         return seconds
 
 
@@ -57,14 +59,14 @@ class Size(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.
         return size
 
 
-def _length(seconds: float) -> str:
+def _duration_text(seconds: float) -> str:
     for unit in ("d", "h", "min", "s"):
         if seconds >= UNITS[unit]:
             return f"{seconds / UNITS[unit]:g} {unit}"
     return f"{seconds * 1e3:g} ms"
 
 
-def together(*options: Callable[[Any], Any]) -> Callable[[F], F]:
+def combined(*options: Callable[[Any], Any]) -> Callable[[F], F]:
     """Several options as one decorator, in this order."""
 
     def add(command: F) -> F:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpuwatch.cli.completion import files
-from gpuwatch.cli.option_types import Choice, together
+from gpuwatch.cli.completion import complete_files
+from gpuwatch.cli.option_types import Choice, combined
 from gpuwatch.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class FiniteRange(click.FloatRange):
 
 
 python_option = click.option(
-    "--python", metavar="PATH", shell_complete=files, help="Use the framework of this Python interpreter."
+    "--python", metavar="PATH", shell_complete=complete_files, help="Use the framework of this Python interpreter."
 )
 """``--python``: where to look for the framework."""
 framework_option = click.option(
@@ -57,16 +57,16 @@ gpm_option = click.option(
     help="Also read SM, tensor core, pipe and DRAM activity (GPM; Hopper and later). Takes the counters that DCGM "
     "and profilers use.",
 )
-"""``--gpm``: also read the activity of the GPUs' parts (:func:`asked_gpm`)."""
+"""``--gpm``: also read the activity of the GPUs' parts (:func:`gpm_option_value`)."""
 
 
-def asked_gpm(ctx: click.Context) -> bool | None:
+def gpm_option_value(ctx: click.Context) -> bool | None:
     """The value of ``--gpm`` or ``--no-gpm``, here or before the command; None if neither was given."""
     asked: bool | None = ctx.meta.get(_GPM)
     return asked
 
 
-alert_options = together(
+alert_options = combined(
     click.option(
         "--on-finding",
         metavar="COMMAND",
@@ -80,17 +80,17 @@ alert_options = together(
         help="Post the same JSON to this URL.",
     ),
 )
-"""``--on-finding`` and ``--webhook``: who is told of findings (:func:`asked_alerts`)."""
+"""``--on-finding`` and ``--webhook``: who is told of findings (:func:`alerts_of`)."""
 
 
-def asked_alerts(on_finding: str | None, webhook: str | None, notify: bool) -> Alerts | None:
+def alerts_of(on_finding: str | None, webhook: str | None, notify: bool) -> Alerts | None:
     """The alerts of these options; None without any. :class:`UsageError` for a URL that is none."""
     if on_finding is None and webhook is None and not notify:
         return None
     from gpuwatch.session.alerts.alerts import Alerts
-    from gpuwatch.session.alerts.webhook import checked
+    from gpuwatch.session.alerts.webhook import checked_url
 
-    return Alerts(command=on_finding, webhook=None if webhook is None else checked(webhook), notify=notify)
+    return Alerts(command=on_finding, webhook=None if webhook is None else checked_url(webhook), notify=notify)
 
 
 def check_gpus(gpu: str | None) -> None:
@@ -103,7 +103,7 @@ def check_gpus(gpu: str | None) -> None:
         raise UsageError(f"--gpu {gpu}: GPU {twice} is listed twice", hint="list each GPU once")
 
 
-def visible_gpus(gpu: str, machine: Snapshot | None) -> tuple[str, ...]:
+def chosen_gpus(gpu: str, machine: Snapshot | None) -> tuple[str, ...]:
     """UUIDs of the chosen GPUs, in their order; UsageError for one that is not here."""
     devices = () if machine is None else machine.devices
     chosen = []

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gpuwatch.core.model.codec import Document
 
 
-def file_shown(path: Path, stream: TextIO) -> str:
+def linked_file_name(path: Path, stream: TextIO) -> str:
     """The name of a file, on a terminal as a link to it."""
     name = file_name(path)
     return linked(name, file_url(path)) if _links(stream) else name
@@ -80,7 +80,7 @@ def to_stdout(output: Path | None) -> bool:
     return output is None or str(output) in _STDOUT
 
 
-def check_output(output: Path | None, *, any_suffix: bool = False) -> None:
+def check_writable(output: Path | None, *, any_suffix: bool = False) -> None:
     """Rejects a file that cannot be written, before the work."""
     if output is None or to_stdout(output):
         return
@@ -107,22 +107,22 @@ def check_output(output: Path | None, *, any_suffix: bool = False) -> None:
         raise UsageError(f"cannot write {name}: {why}", hint="choose another file")
 
 
-def say(text: str, *, links: bool = False) -> None:
+def print_line(text: str, *, links: bool = False) -> None:
     """Prints one line to stderr, with control characters escaped; ``links``: with cause ids as links to their pages."""
     shown = printable(text)
     click.echo(with_links(shown, sys.stderr) if links else shown, err=True)
 
 
-def say_written(path: Path) -> None:
+def print_written(path: Path) -> None:
     """Prints to stderr which file was written, on a terminal as a link."""
-    click.echo(f"written: {file_shown(path, sys.stderr)}", err=True)
+    click.echo(f"written: {linked_file_name(path, sys.stderr)}", err=True)
 
 
-def say_redacted() -> None:
+def print_redaction_note() -> None:
     """Says on stderr what redaction cannot know, which documents for programs cannot say in their first lines."""
     from gpuwatch.core.masking.redaction import NOTE
 
-    say(NOTE)
+    print_line(NOTE)
 
 
 def print_document(text: str) -> None:
@@ -142,10 +142,10 @@ def publish(
     to_file = output is not None and not to_stdout(output)
     name = "json" if as_json else format_name or (format_for(output) if output is not None and to_file else "text")
     if redact and not BY_NAME[name].note:
-        say_redacted()
+        print_redaction_note()
     if output is not None and to_file:
         write(document, output, format_name=format_name, redact=redact)
-        say_written(output)
+        print_written(output)
         if not as_json:
             return
     rendered = render(document, name, redact=redact)

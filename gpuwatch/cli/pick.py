@@ -13,21 +13,21 @@ from typing import Any, NoReturn
 import click
 
 from gpuwatch.cli.command_group import Sectioned
-from gpuwatch.cli.completion import files
-from gpuwatch.cli.fleet import asked_fleet, fleet_options
+from gpuwatch.cli.completion import complete_files
+from gpuwatch.cli.fleet import fleet_options, fleet_options_of
 from gpuwatch.cli.option_types import Duration, Size
-from gpuwatch.cli.output import print_document, say
+from gpuwatch.cli.output import print_document, print_line
 from gpuwatch.cli.progress import progress
-from gpuwatch.cli.simulation import SIM_NAME, asked_shape, enter_simulation, sim_option, simulated_environment
+from gpuwatch.cli.simulation import SIM_NAME, enter_simulation, shape_option_value, sim_option, simulated_environment
 from gpuwatch.core.errors import EXIT_FAILED, GpuwatchError, UsageError
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.codec import to_json
 from gpuwatch.core.model.pick import Pick
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.sources.gpu_reservations import Held, reserve, reserved
-from gpuwatch.session.free_gpus import Conditions, impossible, reasons
+from gpuwatch.session.free_gpus import Conditions, refusal_reasons, why_impossible
 from gpuwatch.session.free_gpus import pick as pick_from
-from gpuwatch.session.single_snapshot import findings, take
+from gpuwatch.session.single_snapshot import findings_of, take_snapshot
 from gpuwatch.share.reports.topology_content import described
 
 _EXAMPLES = """\b
@@ -53,7 +53,7 @@ _MAX_WAIT_SECONDS = 30 * 86_400.0
 @click.option("--idle", is_flag=True, help="Only idle GPUs: nobody computes on them.")
 @click.option(
     "--reserve",
-    "keep",
+    "reserve_gpus",
     is_flag=True,
     help="Reserve them for COMMAND while it runs. Only gpuwatch pick respects this: other programs are not kept out.",
 )
@@ -77,7 +77,7 @@ _MAX_WAIT_SECONDS = 30 * 86_400.0
 )
 @fleet_options
 @sim_option
-@click.argument("command", nargs=-1, type=click.UNPROCESSED, shell_complete=files)
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, shell_complete=complete_files)
 @click.pass_context
 def pick(
     ctx: click.Context,
@@ -85,13 +85,13 @@ def pick(
     count: int,
     free: int | None,
     idle: bool,
-    keep: bool,
+    reserve_gpus: bool,
     wait: float | None,
     index: bool,
     as_json: bool,
     deadline: float,
     command: tuple[str, ...],
-    **where: Any,
+    **fleet_given: Any,
 ) -> None:
     """Pick free GPUs, or run COMMAND on them.
 
@@ -101,29 +101,29 @@ def pick(
     nothing, if there are too few. With --prometheus or --hosts, prints the host to log in to.
     """
     conditions = Conditions(count, free, idle)
-    asked = asked_fleet(**where)
+    asked = fleet_options_of(**fleet_given)
     if asked is not None:
         from gpuwatch.cli.pick_host import pick_on_hosts
 
-        if command or keep or index:
-            what = "a command" if command else "--reserve" if keep else "--index"
+        if command or reserve_gpus or index:
+            what = "a command" if command else "--reserve" if reserve_gpus else "--index"
             raise UsageError(f"{what} works on one machine only", hint="ssh to the host that this prints")
         pick_on_hosts(ctx, asked, conditions, deadline, wait or 0.0, as_json=as_json)
         return
-    if keep and not command:
+    if reserve_gpus and not command:
         raise UsageError(
             "--reserve needs a command, which holds the reservation", hint="gpuwatch pick --reserve -- CMD"
         )
     if as_json and command:
         raise UsageError("--json cannot be combined with a command")
-    program = _program(command) if command else ""
+    program = _program_path(command) if command else ""
     enter_simulation(ctx, command=command)
-    picked, reservation = _picked(conditions, deadline, wait or 0.0, keep=keep)
+    picked, reservation = _pick_until(conditions, deadline, wait or 0.0, reserve_gpus=reserve_gpus)
     if as_json:
         print_document(to_json(picked))
         ctx.exit(0 if picked.chosen else EXIT_FAILED)
     if not picked.chosen:
-        raise GpuwatchError(_too_few(picked, conditions), hint="" if wait else "--wait 1h waits for them")
+        raise GpuwatchError(_too_few_message(picked, conditions), hint="" if wait else "--wait 1h waits for them")
     if sys.stderr.isatty() or command:
         for gpu in picked.chosen:
             instance = f" MIG {gpu.mig_instance}" if gpu.mig_instance else ""
@@ -131,25 +131,27 @@ def pick(
             with_others = f", beside {gpu.processes} process{'es' * (gpu.processes > 1)}" if gpu.processes else ""
             in_vain = reservation is not None and gpu.uuid in reservation.vain
             vain = "; not reserved: its holder is beyond the limit per user" if in_vain else ""
-            say(f"gpuwatch: GPU {gpu.index}{instance} ({gpu.name}{of}{with_others}){vain}")
+            print_line(f"gpuwatch: GPU {gpu.index}{instance} ({gpu.name}{of}{with_others}){vain}")
         if picked.connection is not None:
-            say(f"gpuwatch: slowest connection between them: {described(picked.connection)}")
+            print_line(f"gpuwatch: slowest connection between them: {described(picked.connection)}")
     listed = ",".join(str(gpu.index) if index and not gpu.mig_instance else gpu.uuid for gpu in picked.chosen)
     if not command:
         click.echo(listed)
         return
     if reservation is not None:
         reservation.keep_across_exec()
-    _run(ctx, program, command, listed, by_index=index)
+    _exec_command(ctx, program, command, listed, by_index=index)
 
 
-def _picked(conditions: Conditions, deadline: float, wait: float, *, keep: bool) -> tuple[Pick, Held | None]:
-    """The choice, reserved if ``keep``; looks again until ``wait`` seconds are over."""
+def _pick_until(
+    conditions: Conditions, deadline: float, wait: float, *, reserve_gpus: bool
+) -> tuple[Pick, Held | None]:
+    """The choice, reserved if ``reserve_gpus``; looks again until ``wait`` seconds are over."""
     until = time.monotonic() + wait
     lost = 0
     progress("reading the GPUs")
     while True:
-        machine, answered = take(deadline)
+        machine, answered = take_snapshot(deadline)
         left = until - time.monotonic()
         if not answered and left > 0:  # a driver that hangs for a while ends no wait of hours
             progress("waiting for the driver")
@@ -159,10 +161,10 @@ def _picked(conditions: Conditions, deadline: float, wait: float, *, keep: bool)
             raise GpuwatchError(
                 problem.detail if problem else "there are no GPUs", hint=problem.hint if problem else ""
             )
-        if why := impossible(machine, conditions):
+        if why := why_impossible(machine, conditions):
             raise GpuwatchError(why)
-        picked = _chosen(machine, conditions)
-        if picked.chosen and not keep:
+        picked = _choose(machine, conditions)
+        if picked.chosen and not reserve_gpus:
             progress("")
             return picked, None
         if picked.chosen:
@@ -180,13 +182,13 @@ def _picked(conditions: Conditions, deadline: float, wait: float, *, keep: bool)
         if left <= 0:
             progress("")
             return picked, None
-        progress(f"waiting for {conditions}; {reasons(picked)}"[: shutil.get_terminal_size().columns - 3])
+        progress(f"waiting for {conditions}; {refusal_reasons(picked)}"[: shutil.get_terminal_size().columns - 3])
         time.sleep(min(_POLL_SECONDS, left))
 
 
-def _chosen(machine: Snapshot, conditions: Conditions) -> Pick:
+def _choose(machine: Snapshot, conditions: Conditions) -> Pick:
     """The choice; looks twice at reservations, since one that wants several GPUs may hold some for a moment in vain."""
-    found, holders = findings(machine), reserved()
+    found, holders = findings_of(machine), reserved()
     picked = pick_from(machine, conditions, os.environ, holders, found)
     if picked.chosen or not holders:
         return picked
@@ -194,14 +196,14 @@ def _chosen(machine: Snapshot, conditions: Conditions) -> Pick:
     return pick_from(machine, conditions, os.environ, reserved(), found)
 
 
-def _too_few(picked: Pick, conditions: Conditions) -> str:
+def _too_few_message(picked: Pick, conditions: Conditions) -> str:
     """``wanted 2 GPUs, but 1 fits: GPU 0: 3.1 of 24.0 GiB free``."""
     head = f"wanted {conditions}, but {picked.spare or 'none'} {'fit' if picked.spare > 1 else 'fits'}"
-    why = reasons(picked)
+    why = refusal_reasons(picked)
     return f"{head}: {why}" if why else head
 
 
-def _program(command: Sequence[str]) -> str:
+def _program_path(command: Sequence[str]) -> str:
     """The path of the command; the error says why it cannot be started, before anything is waited for."""
     path = shutil.which(command[0])
     if path is None:
@@ -211,14 +213,14 @@ def _program(command: Sequence[str]) -> str:
     return path
 
 
-def _run(ctx: click.Context, program: str, command: Sequence[str], listed: str, *, by_index: bool) -> NoReturn:
+def _exec_command(ctx: click.Context, program: str, command: Sequence[str], listed: str, *, by_index: bool) -> NoReturn:
     """Replaces this process by the command."""
     environment = dict(os.environ)
-    shape = asked_shape(ctx)
+    shape = shape_option_value(ctx)
     if shape is not None:
-        from gpuwatch.cli.sim import adapted
+        from gpuwatch.cli.sim import plugin_environment
 
-        environment = adapted(
+        environment = plugin_environment(
             simulated_environment(shape, "auto", name=ctx.meta.get(SIM_NAME), command=command, hold=True)
         )
     environment["CUDA_VISIBLE_DEVICES"] = listed

@@ -9,8 +9,8 @@ import time
 
 import click
 
-from gpuwatch.cli.fleet import Asked
-from gpuwatch.cli.output import print_document, say
+from gpuwatch.cli.fleet import FleetOptions
+from gpuwatch.cli.output import print_document, print_line
 from gpuwatch.cli.progress import progress
 from gpuwatch.core.errors import EXIT_FAILED, GpuwatchError
 from gpuwatch.core.formatting.safe_text import printable
@@ -27,16 +27,22 @@ _POLL_SECONDS = 5.0
 
 
 def pick_on_hosts(
-    ctx: click.Context, asked: Asked, conditions: Conditions, deadline: float, wait: float, *, as_json: bool
+    ctx: click.Context,
+    fleet_options: FleetOptions,
+    conditions: Conditions,
+    deadline: float,
+    wait: float,
+    *,
+    as_json: bool,
 ) -> None:
     """Prints the host; exits with 1 if none has enough GPUs."""
-    source = asked.source(_POLL_SECONDS)
+    source = fleet_options.source(_POLL_SECONDS)
     news = threading.Event()
     source.start(news.set)
-    if asked.server is not None:  # which is read in one go
+    if fleet_options.server is not None:  # which is read in one go
         progress(f"asking {source.name}")
     try:
-        picked = _picked(source, news, conditions, deadline, wait)
+        picked = _pick_until(source, news, conditions, deadline, wait)
     finally:
         source.stop()
     progress("")
@@ -50,17 +56,17 @@ def pick_on_hosts(
     if sys.stderr.isatty():
         for gpu in picked.chosen:
             free = f", {size(gpu.memory_free_bytes)} free" if gpu.memory_free_bytes is not None else ""
-            say(f"gpuwatch: {picked.host}: GPU {gpu.index} ({gpu.name}{free})")
-        say("gpuwatch: nothing is reserved: there, gpuwatch pick --reserve does that")
+            print_line(f"gpuwatch: {picked.host}: GPU {gpu.index} ({gpu.name}{free})")
+        print_line("gpuwatch: nothing is reserved: there, gpuwatch pick --reserve does that")
     click.echo(printable(picked.host))
 
 
-def _picked(
+def _pick_until(
     source: FleetSource, news: threading.Event, conditions: Conditions, deadline: float, wait: float
 ) -> HostPick:
     began = time.monotonic()
     while True:
-        fleet = _fleet_with_answers(source, news, deadline)
+        fleet = _wait_for_answers(source, news, deadline)
         if fleet.problem and time.monotonic() - began >= wait:
             raise GpuwatchError(fleet.problem, hint=fleet.hint)
         picked = pick_host(fleet, conditions)
@@ -72,7 +78,7 @@ def _picked(
         time.sleep(min(_POLL_SECONDS, left))
 
 
-def _fleet_with_answers(source: FleetSource, news: threading.Event, deadline: float) -> Fleet:
+def _wait_for_answers(source: FleetSource, news: threading.Event, deadline: float) -> Fleet:
     """All hosts, once each has answered or cannot be reached, within ``deadline`` seconds."""
     until = time.monotonic() + deadline
     while True:

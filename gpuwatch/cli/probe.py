@@ -11,11 +11,19 @@ from typing import Any
 import click
 import msgspec
 
-from gpuwatch.cli.completion import names
+from gpuwatch.cli.completion import complete_names
 from gpuwatch.cli.node_options import NodeCommand, nodes_options, refuse_with_nodes, wants_nodes
 from gpuwatch.cli.option_types import Choice
-from gpuwatch.cli.options import FiniteRange, check_gpus, python_option, visible_gpus
-from gpuwatch.cli.output import check_output, no_save_option, output_option, print_document, publish, redact_option, say
+from gpuwatch.cli.options import FiniteRange, check_gpus, chosen_gpus, python_option
+from gpuwatch.cli.output import (
+    check_writable,
+    no_save_option,
+    output_option,
+    print_document,
+    print_line,
+    publish,
+    redact_option,
+)
 from gpuwatch.cli.progress import compile_notice, progress, progress_wanted
 from gpuwatch.cli.run_on_nodes import on_nodes
 from gpuwatch.cli.simulation import enter_simulation, offer_simulation, sim_option, sim_tier_option
@@ -56,7 +64,7 @@ Examples:
     "configs",
     multiple=True,
     metavar="NAME",
-    shell_complete=names("config"),
+    shell_complete=complete_names("config"),
     help="Run this configuration; repeatable.",
 )
 @click.option("--group", "groups", multiple=True, type=Choice(GROUPS), help="Run all configurations of a group.")
@@ -143,7 +151,7 @@ def probe(
     if listing:
         _list(as_json)
         return
-    scripts = _chosen(configs, groups, everything, framework)
+    scripts = _chosen_scripts(configs, groups, everything, framework)
     own = {name: value for name, value in {"workload": workload, **settings}.items() if value is not None}
     _check_options(scripts, own)
     _check_workload(scripts, configs, workload)
@@ -156,8 +164,8 @@ def probe(
         else:
             click.echo("\n\n".join(recipes.values()), nl=False)
         return
-    _deadline(scripts, seconds, deadline)
-    check_output(output)
+    _probe_deadline(scripts, seconds, deadline)
+    check_writable(output)
     check_gpus(gpu)
     if wants_nodes(ctx):
         ctx.exit(on_nodes(ctx, output, as_json=as_json, redact=redact))
@@ -168,13 +176,13 @@ def probe(
         interpreters = interpreters_for(scripts, python)
     except FrameworkMissing as error:
         if as_json:
-            print_document(to_json(_not_run(scripts[0], error)))
+            print_document(to_json(_run_not_started(scripts[0], error)))
         raise
     # A template interpreter does not pay for one configuration.
     options = ProbeOptions(
         interpreters=interpreters,
         seconds=seconds,
-        deadline=_deadline(scripts, seconds, deadline),
+        deadline=_probe_deadline(scripts, seconds, deadline),
         own=own,
         fresh=fresh or len(scripts) == 1,
         tier=None if tier == "auto" else "driver" if tier == "driver" else "plugin",
@@ -183,7 +191,7 @@ def probe(
     try:
         _run_all(scripts, options, size, gpu, runs, save=not no_save)
     except KeyboardInterrupt:
-        say(f"gpuwatch: interrupted after {len(runs)} of {len(scripts)}")
+        print_line(f"gpuwatch: interrupted after {len(runs)} of {len(scripts)}")
         if runs:
             _publish(runs, as_json, output, redact=redact)
         raise
@@ -192,7 +200,7 @@ def probe(
     ctx.exit(_exit_code(runs))
 
 
-def _deadline(scripts: list[ProbeScript], seconds: float, asked: float | None) -> float:
+def _probe_deadline(scripts: list[ProbeScript], seconds: float, asked: float | None) -> float:
     """The deadline of each probe in seconds; UsageError if the measurements alone would take longer."""
     script = max(scripts, key=lambda script: script.measurements)
     measuring = script.measurements * seconds
@@ -244,10 +252,10 @@ def _check_workload(scripts: list[ProbeScript], named: tuple[str, ...], workload
         )
     if fixed:
         names = ", ".join(script.name for script in fixed)
-        say(f"gpuwatch: --workload {workload} does not apply to configurations with their own work: {names}")
+        print_line(f"gpuwatch: --workload {workload} does not apply to configurations with their own work: {names}")
 
 
-def _chosen(
+def _chosen_scripts(
     configs: tuple[str, ...], groups: tuple[str, ...], everything: bool, framework: str | None
 ) -> list[ProbeScript]:
     chosen = {name: find_probe(name) for name in configs}
@@ -267,15 +275,15 @@ def _run_all(
     """Runs the scripts one after another; each run is saved and added to ``runs`` as it ends."""
     with ProbeBatch() as batch:
         machine = batch.machine()
-        visible = _idle(scripts, machine) if gpu is None else visible_gpus(gpu, machine)
+        visible = _idle_gpus(scripts, machine) if gpu is None else chosen_gpus(gpu, machine)
         batch.open(msgspec.structs.replace(options, visible=visible), machine=machine, size=size)
         for number, script in enumerate(scripts, 1):
-            with _progress(script, number, len(scripts)) as on_event, compile_notice():
+            with _show_progress(script, number, len(scripts)) as on_event, compile_notice():
                 runs.append(batch.run(script, on_event))
             # If saving fails, report it once.
             save = save and _save(runs[-1])
         for note in batch.notes:
-            say(f"gpuwatch: {note}")
+            print_line(f"gpuwatch: {note}")
 
 
 def _save(run: Run) -> bool:
@@ -284,12 +292,14 @@ def _save(run: Run) -> bool:
     try:
         store.save(run)
     except OSError as error:
-        say(f"gpuwatch: cannot save the run in {store.folder}: {error.strerror or error} (--no-save skips saving)")
+        print_line(
+            f"gpuwatch: cannot save the run in {store.folder}: {error.strerror or error} (--no-save skips saving)"
+        )
         return False
     return True
 
 
-def _idle(scripts: list[ProbeScript], machine: Snapshot | None) -> tuple[str, ...]:
+def _idle_gpus(scripts: list[ProbeScript], machine: Snapshot | None) -> tuple[str, ...]:
     """UUIDs of the idle GPUs if they are enough for the probes; empty for all GPUs, or if the user chose."""
     if "CUDA_VISIBLE_DEVICES" in os.environ:
         return ()
@@ -297,12 +307,12 @@ def _idle(scripts: list[ProbeScript], machine: Snapshot | None) -> tuple[str, ..
     if ahead.spared:
         spared = ", ".join(str(device.index) for device in ahead.spared)
         every = ",".join(str(device.index) for device in sorted((*ahead.spared, *ahead.devices), key=lambda d: d.index))
-        say(f"gpuwatch: GPU {spared} skipped because it is in use (--gpu {every} uses all)")
+        print_line(f"gpuwatch: GPU {spared} skipped because it is in use (--gpu {every} uses all)")
     return ahead.visible
 
 
 @contextmanager
-def _progress(script: ProbeScript, number: int, total: int) -> Iterator[Callable[[Event], None] | None]:
+def _show_progress(script: ProbeScript, number: int, total: int) -> Iterator[Callable[[Event], None] | None]:
     """Shows the probe's latest event on a terminal, in one line; in a pipe that it runs."""
     head = f"[{number}/{total}] {script.name}: "
 
@@ -327,7 +337,7 @@ def _publish(runs: list[Run], as_json: bool, output: Path | None, *, redact: boo
     publish(document, output, as_json=as_json, redact=redact)
 
 
-def _not_run(script: ProbeScript, error: FrameworkMissing) -> Run:
+def _run_not_started(script: ProbeScript, error: FrameworkMissing) -> Run:
     import datetime
 
     from gpuwatch.core.model.run import RunError

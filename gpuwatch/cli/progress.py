@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from gpuwatch.cli.output import say
+from gpuwatch.cli.output import print_line
 
 _PROGRESS_LINES = os.environ.pop("GPUWATCH_PROGRESS_LINES", None) is not None
 """Whether ``gpuwatch node`` (gpuwatch/fleet/cluster/node_agent.py) started this, and sends progress to another machine.
@@ -60,7 +60,7 @@ class _Late(threading.Timer):
 
     def _say(self) -> None:
         with suppress(OSError, ValueError):  # nobody reads stderr
-            say(f"gpuwatch: {self.doing} …")
+            print_line(f"gpuwatch: {self.doing} …")
 
 
 _SILENT_SECONDS = 1.0
@@ -90,4 +90,4 @@ def compile_notice() -> Iterator[None]:
 def say_line(text: str) -> None:
     """Prints a line to stderr, in place of the progress."""
     progress("")
-    say(f"gpuwatch: {text}")
+    print_line(f"gpuwatch: {text}")

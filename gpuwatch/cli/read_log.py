@@ -122,7 +122,7 @@ def decompressed(chunks: Iterator[bytes], name: str) -> Iterator[bytes]:
         return
     total = 0
     try:
-        for text in _texts(first, chunks, make, name):
+        for text in _decompressed_texts(first, chunks, make, name):
             total += len(text)
             if total > reader_limits.LOG.bytes:
                 raise UsageError(f"cannot read {name}: {reader_limits.LOG.too_large}")
@@ -135,7 +135,7 @@ def decompressed(chunks: Iterator[bytes], name: str) -> Iterator[bytes]:
         raise
 
 
-def _texts(first: bytes, chunks: Iterator[bytes], make: _Make, name: str) -> Iterator[bytes]:
+def _decompressed_texts(first: bytes, chunks: Iterator[bytes], make: _Make, name: str) -> Iterator[bytes]:
     reader, data = make(name), first
     while True:
         text = reader.decompress(data, _MAX_UNPACKED_BYTES)
@@ -171,7 +171,9 @@ def lines_of(descriptor: int, name: Path, follower: InputFollower | None = None)
     rest = ""
     dropping = False
     shown, size, most = time.monotonic(), 0, reader_limits.LOG_LINE.bytes
-    for chunk in decompressed(_chunks(descriptor, name, follower), "stdin" if str(name) == "-" else file_name(name)):
+    for chunk in decompressed(
+        _read_chunks(descriptor, name, follower), "stdin" if str(name) == "-" else file_name(name)
+    ):
         size += len(chunk)
         if follower is None and time.monotonic() - shown > 1:
             shown = time.monotonic()
@@ -237,7 +239,7 @@ def _encoding(start: bytes) -> str:
     return "utf-8"
 
 
-def _chunks(descriptor: int, name: Path, follower: InputFollower | None) -> Iterator[bytes]:
+def _read_chunks(descriptor: int, name: Path, follower: InputFollower | None) -> Iterator[bytes]:
     try:
         start = b""
         while (follower is None or follower.ready(descriptor)) and (chunk := os.read(descriptor, _READ_BYTES)):

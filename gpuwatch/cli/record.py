@@ -15,10 +15,10 @@ from click.core import ParameterSource
 
 from gpuwatch.cli import dashboard_prestart as prestart
 from gpuwatch.cli.command_group import Group, Lazy
-from gpuwatch.cli.completion import files
+from gpuwatch.cli.completion import complete_files
 from gpuwatch.cli.option_types import Duration, Size
-from gpuwatch.cli.options import alert_options, asked_alerts, asked_gpm, gpm_option
-from gpuwatch.cli.output import say
+from gpuwatch.cli.options import alert_options, alerts_of, gpm_option, gpm_option_value
+from gpuwatch.cli.output import print_line
 from gpuwatch.cli.progress import progress, progress_wanted
 from gpuwatch.cli.simulation import enter_simulation, sim_option
 from gpuwatch.core.errors import UsageError
@@ -57,7 +57,7 @@ class _Record(Group):
 
 
 @click.command("file", hidden=True, add_help_option=False)
-@click.argument("file", type=click.Path(path_type=Path), shell_complete=files)
+@click.argument("file", type=click.Path(path_type=Path), shell_complete=complete_files)
 @click.pass_context
 def _to_file(ctx: click.Context, file: Path) -> None:
     """Records to a file, with the options of the group."""
@@ -99,7 +99,7 @@ def _to_file(ctx: click.Context, file: Path) -> None:
     metavar="DURATION",
     help="Delete samples older than this. Averages per minute are kept 3 times as long, per hour 12 times.",
 )
-@click.option("-o", "--output", type=click.Path(path_type=Path), shell_complete=files, hidden=True)
+@click.option("-o", "--output", type=click.Path(path_type=Path), shell_complete=complete_files, hidden=True)
 @click.option("--print-unit", is_flag=True, help="Print a systemd unit that records with these options, and exit.")
 @alert_options
 @click.option("--notify", is_flag=True, help="Show findings on the desktop, through the terminal (OSC 9 or 777).")
@@ -145,7 +145,7 @@ def _record(
     webhook: str | None,
     notify: bool,
 ) -> None:
-    alerts = asked_alerts(on_finding, webhook, notify)
+    alerts = alerts_of(on_finding, webhook, notify)
     if print_unit:
         if on_finding is not None or notify or webhook != os.environ.get("GPUWATCH_WEBHOOK"):
             raise UsageError(
@@ -157,13 +157,13 @@ def _record(
         return
     enter_simulation(ctx)
     if alerts is not None and sys.stderr.isatty():
-        alerts.write_to(_to_terminal)
+        alerts.write_to(_print_to_terminal)
     from gpuwatch.machine.collector.live_feed import LiveFeed
     from gpuwatch.machine.recording.running_recorders import Announcement
     from gpuwatch.machine.recording.writer import SEAL_SECONDS, RecordingWriter
     from gpuwatch.session.recorder import Recorder
 
-    path = file if file is not None else _made_default_file()
+    path = file if file is not None else _create_default_file()
     writer = RecordingWriter(
         path,
         interval=every,
@@ -173,13 +173,13 @@ def _record(
         seal_seconds=float(os.environ.get(_SEAL) or SEAL_SECONDS * max(every, 1.0)),
         hostname=platform.node() or None,
     )
-    gpm = bool(asked_gpm(ctx))
+    gpm = bool(gpm_option_value(ctx))
     feed = LiveFeed(every, gpm=gpm)
     announcement = None
     try:
         announcement = Announcement(path, every, gpm=gpm)
     except OSError as error:
-        say(f"gpuwatch: dashboards will not find this recorder: {error.filename}: {error.strerror}")
+        print_line(f"gpuwatch: dashboards will not find this recorder: {error.filename}: {error.strerror}")
     recorder = Recorder(feed, writer, announcement=announcement, alerts=alerts)
     ended: list[str] = []
 
@@ -190,7 +190,7 @@ def _record(
     prestart.end_by_signals(end, signal.SIGINT)
     name = file_name(path)
     if not progress_wanted():
-        say(f"gpuwatch: recording to {name}, every {every:g} s")
+        print_line(f"gpuwatch: recording to {name}, every {every:g} s")
 
     silent = False
 
@@ -202,7 +202,7 @@ def _record(
             progress("")
             blame = f"the collector {status.blame}" if status.blame else "the driver does not answer"
             why = "; ".join(filter(None, (blame, status.detail)))
-            say(f"gpuwatch: no samples: {why}" if silent else "gpuwatch: sampling again")
+            print_line(f"gpuwatch: no samples: {why}" if silent else "gpuwatch: sampling again")
         snapshot = recorder.snapshot
         if progress_wanted() and snapshot is not None:
             there = f"{len(snapshot.devices)} GPUs" if len(snapshot.devices) != 1 else "1 GPU"
@@ -216,10 +216,10 @@ def _record(
         if announcement is not None:
             announcement.close()
         writer.close(f"by {ended[0]}" if ended else "")
-    say(f"gpuwatch: recorded {writer.samples:,} samples to {name} ({size(writer.size_bytes)})")
+    print_line(f"gpuwatch: recorded {writer.samples:,} samples to {name} ({size(writer.size_bytes)})")
 
 
-def _to_terminal(text: str) -> None:
+def _print_to_terminal(text: str) -> None:
     sys.stderr.write(text)
     sys.stderr.flush()
 
@@ -233,7 +233,7 @@ def default_file() -> Path:
     return folder / f"{host.strip('.') or 'machine'}.gpuwatch"
 
 
-def _made_default_file() -> Path:
+def _create_default_file() -> Path:
     from gpuwatch.core import ownership
 
     path = default_file()

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from gpuwatch.cli.completion import files
-from gpuwatch.cli.output import print_document, redact_option, say, say_redacted
+from gpuwatch.cli.completion import complete_files
+from gpuwatch.cli.output import print_document, print_line, print_redaction_note, redact_option
 from gpuwatch.cli.progress import progress
 from gpuwatch.cli.recording_input import recording_of
 from gpuwatch.core.errors import EXIT_FAILED, UsageError
@@ -15,7 +15,7 @@ from gpuwatch.core.formatting.safe_text import harmless
 from gpuwatch.core.formatting.terminal_support import file_name
 from gpuwatch.core.model.codec import to_json
 
-_file = click.argument("file", type=click.Path(path_type=Path), shell_complete=files)
+_file = click.argument("file", type=click.Path(path_type=Path), shell_complete=complete_files)
 
 
 _INFO = """\b
@@ -101,8 +101,8 @@ def cut(file: Path, since: str | None, until: str | None, output: Path, redact: 
                 hint=f"{file_name(file)} has {shown(recording.begin)} to {shown(last)}",
             )
         if redact:
-            say_redacted()
+            print_redaction_note()
         progress(f"writing {file_name(output)}")
         samples = cut_out(recording, first, end, output, redact=redact)
         progress("")
-        say(f"gpuwatch: wrote {samples:,} samples to {file_name(output)}")
+        print_line(f"gpuwatch: wrote {samples:,} samples to {file_name(output)}")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpuwatch.cli.output import say
+from gpuwatch.cli.output import print_line
 from gpuwatch.core.errors import EXIT_FAILED
 from gpuwatch.core.formatting.terminal_support import file_name
 
@@ -49,7 +49,7 @@ def recording_of(path: Path, *, empty: bool = False) -> Iterator[Recording]:
             left = error
         if recording.damage:
             lost = recording.damage.text(recording.samples)
-            say(f"gpuwatch: {file_name(path)} is damaged: {lost} (see gpuwatch record check)")
+            print_line(f"gpuwatch: {file_name(path)} is damaged: {lost} (see gpuwatch record check)")
             raise click.exceptions.Exit(EXIT_FAILED)
         if left is not None:
             raise left

@@ -11,11 +11,11 @@ from typing import Any
 import click
 
 from gpuwatch.cli.command_group import Sectioned
-from gpuwatch.cli.completion import files
+from gpuwatch.cli.completion import complete_files
 from gpuwatch.cli.dashboard import need_terminal
 from gpuwatch.cli.dashboard_options import preferred, replay_options
 from gpuwatch.cli.options import FiniteRange
-from gpuwatch.cli.output import say
+from gpuwatch.cli.output import print_line
 from gpuwatch.cli.record import own_recording
 from gpuwatch.cli.recording_input import recording_of
 from gpuwatch.core.errors import UsageError
@@ -32,7 +32,7 @@ Examples:
 
 
 @click.command(cls=Sectioned, epilog=_EXAMPLES)
-@click.argument("file", required=False, type=click.Path(path_type=Path), shell_complete=files)
+@click.argument("file", required=False, type=click.Path(path_type=Path), shell_complete=complete_files)
 @click.option(
     "-t",
     "--time",
@@ -66,7 +66,7 @@ def replay(
     notice = ""
     if file is None:
         file = own_recording()
-        say(f"gpuwatch: replaying {file_name(file)}")
+        print_line(f"gpuwatch: replaying {file_name(file)}")
         notice = f"replaying {file_name(Path(file.name))}"
     with recording_of(file) as recording:
         assert recording.begin is not None
@@ -100,4 +100,4 @@ def replay(
         finally:
             feed.stop()
             for line in settings.lines:
-                say(f"gpuwatch: {line}")
+                print_line(f"gpuwatch: {line}")

@@ -9,12 +9,12 @@ import click
 
 from gpuwatch.cli.node_options import NodeCommand, nodes_options, refuse_with_nodes, wants_nodes
 from gpuwatch.cli.options import framework_option, python_option
-from gpuwatch.cli.output import check_output, format_option, output_option, publish, redact_option
+from gpuwatch.cli.output import check_writable, format_option, output_option, publish, redact_option
 from gpuwatch.cli.progress import progress
 from gpuwatch.cli.recording_input import is_recording, recording_of
 from gpuwatch.cli.run_on_nodes import on_nodes
 from gpuwatch.cli.saved_document import read_document
-from gpuwatch.cli.simulation import asked_shape, enter_simulation, sim_option
+from gpuwatch.cli.simulation import enter_simulation, shape_option_value, sim_option
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.terminal_support import file_name
 from gpuwatch.core.model.codec import Document
@@ -82,7 +82,7 @@ def report(
     about a stretch of time: graphs with processes, runs, events and findings over them, what changed before the first
     finding, and who used the GPUs.
     """
-    check_output(output, any_suffix=format_name is not None)
+    check_writable(output, any_suffix=format_name is not None)
     if as_json and format_name not in (None, "json"):
         raise UsageError("--json and --format cannot be combined")
     if source is not None and wants_nodes(ctx):
@@ -107,21 +107,26 @@ def report(
         enter_simulation(ctx)
         document: Document = gather(python, framework, progress, with_doctor=not no_doctor, files=explained)
     else:
-        asked = {"--python": python, "--framework": framework, "--no-doctor": no_doctor, "--sim": asked_shape(ctx)}
+        asked = {
+            "--python": python,
+            "--framework": framework,
+            "--no-doctor": no_doctor,
+            "--sim": shape_option_value(ctx),
+        }
         asked["--with"] = bool(files)
         for name, value in asked.items():
             if value:
                 raise UsageError(f"{name} applies only to a report of this machine", hint=f"omit {source} or {name}")
         if recorded:
             with recording_of(source) as recording:
-                found = _stretch(recording, since, until)
+                found = _period_report(recording, since, until)
                 publish(found, output, as_json=as_json, format_name=format_name, redact=redact)
             return
         document = read_document(source)
     publish(document, output, as_json=as_json, format_name=format_name, redact=redact)
 
 
-def _stretch(recording: Recording, since: str | None, until: str | None) -> Document:
+def _period_report(recording: Recording, since: str | None, until: str | None) -> Document:
     from gpuwatch.machine.recording.time_expressions import moment, since_moment
     from gpuwatch.session.recording_period import period
 

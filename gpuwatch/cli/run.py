@@ -13,9 +13,17 @@ from typing import TYPE_CHECKING
 import click
 
 from gpuwatch.cli.command_group import Sectioned
-from gpuwatch.cli.completion import files
+from gpuwatch.cli.completion import complete_files
 from gpuwatch.cli.options import FiniteRange
-from gpuwatch.cli.output import check_output, no_save_option, redact_option, say, say_written, to_stdout, with_links
+from gpuwatch.cli.output import (
+    check_writable,
+    no_save_option,
+    print_line,
+    print_written,
+    redact_option,
+    to_stdout,
+    with_links,
+)
 from gpuwatch.cli.simulation import enter_simulation, sim_option, sim_tier_option
 from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.machine.collector.forked_collector import fork
@@ -66,7 +74,7 @@ Examples:
 @click.option("-q", "--quiet", is_flag=True, help="Print no summary at the end.")
 @sim_option
 @sim_tier_option()
-@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND...", shell_complete=files)
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND...", shell_complete=complete_files)
 @click.pass_context
 def run(
     ctx: click.Context,
@@ -101,7 +109,7 @@ def run(
     if output is not None:
         if to_stdout(output):
             raise UsageError(f"-o {output}: stdout belongs to the program", hint="name a file")
-        check_output(output, any_suffix=as_json)
+        check_writable(output, any_suffix=as_json)
     libraries = os.environ.get("LD_LIBRARY_PATH")
     enter_simulation(ctx, tier, command, private=True)
     # The loader reads the variable when a process starts: a fork would not find the simulated driver.
@@ -111,9 +119,9 @@ def run(
     from gpuwatch.experiment.probing.guarded_program import GuardedProgram, Options
 
     terminal = sys.stderr is not None and sys.stderr.isatty()
-    if terminal and not no_log and _used_by_hand(command):
+    if terminal and not no_log and _is_interactive(command):
         no_log = True
-        say(f"gpuwatch: {Path(command[0]).name} is interactive: its stderr is not read (--no-log)")
+        print_line(f"gpuwatch: {Path(command[0]).name} is interactive: its stderr is not read (--no-log)")
     options = Options(
         placement=placement,
         memory=memory,
@@ -130,7 +138,7 @@ def run(
             # While the program starts: these imports take longer than everything before.
             from gpuwatch.experiment.probing.watch_program import Watch
 
-            keeper = _Keeper(output, as_json, keep=not no_save, redact=redact)
+            keeper = _RunWriter(output, as_json, keep=not no_save, redact=redact)
             with Watch(program, keeper.judge, source=feed, before=before, look=feed.sample_now) as watching:
                 finished = watching.run()
     finally:
@@ -139,7 +147,7 @@ def run(
     outcome = finished.outcome
     if outcome.signal is not None:
         ctx.close()  # the next call does not return
-        _die_by(outcome.signal)
+        _end_with_signal(outcome.signal)
     ctx.exit(outcome.exit_code or 0)
 
 
@@ -147,7 +155,7 @@ _SCREENS = frozenset({"less", "more", "most", "man", "vi", "vim", "nvim", "nano"
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "fish", "ksh", "tcsh", "tmux", "screen", "script"})
 
 
-def _used_by_hand(command: Sequence[str]) -> bool:
+def _is_interactive(command: Sequence[str]) -> bool:
     """Whether the program reads keys from the terminal on stderr, or passes it on to its jobs.
 
     ``less`` and interactive shells do; on the pseudo-terminal of :mod:`gpuwatch.experiment.probing.output_channel` they
@@ -160,7 +168,7 @@ def _used_by_hand(command: Sequence[str]) -> bool:
     return name in _SHELLS and all(re.fullmatch(r"--[\w-]+|-[^-c]+", word) for word in command[1:])
 
 
-class _Keeper:
+class _RunWriter:
     """Finishes runs and writes them to ``-o`` and to the user's folder."""
 
     def __init__(self, output: Path | None, as_json: bool, *, keep: bool, redact: bool) -> None:
@@ -205,18 +213,18 @@ class _Keeper:
         if self._output is not None and self._once:
             self._write(finished, self._output)
         if self._problem:
-            say(f"gpuwatch: {self._problem}")
+            print_line(f"gpuwatch: {self._problem}")
         if quiet:
             return
         from gpuwatch.share.reports.report_formats import render
 
-        text = render(finished, "text", width=_columns())
+        text = render(finished, "text", width=_terminal_width())
         click.echo("\n" + with_links(text, sys.stderr), nl=False, err=True)
         if self._output is not None and not self._problem:
-            say_written(self._output)
+            print_written(self._output)
 
 
-def _columns() -> int | None:
+def _terminal_width() -> int | None:
     """The width of the terminal on stderr; None if stderr is not a terminal."""
     try:
         return os.get_terminal_size(2).columns if "COLUMNS" not in os.environ else None
@@ -231,7 +239,7 @@ def simulation_tier() -> str | None:
     return "plugin" if os.environ.get("TF_PLUGGABLE_DEVICE_LIBRARY_PATH") else "driver"
 
 
-def _die_by(number: int) -> None:
+def _end_with_signal(number: int) -> None:
     """Exits as the program did, so that a shell or scheduler sees the same."""
     import resource
     import signal

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpuwatch.cli.node_options import ARGV_KEY, OPTIONS_KEY
-from gpuwatch.cli.options import asked_gpm
+from gpuwatch.cli.options import gpm_option_value
 from gpuwatch.cli.progress import progress, progress_wanted
 from gpuwatch.cli.simulation import SIM_GIVEN
 
@@ -32,10 +32,10 @@ def on_nodes(
     ctx: click.Context, output: Path | None, *, as_json: bool, redact: bool, format_name: str | None = None
 ) -> int:
     """Runs the command on each node and publishes the result; the exit code."""
-    from gpuwatch.cli.output import publish, say
+    from gpuwatch.cli.output import print_line, publish
     from gpuwatch.fleet.cluster.fan_out import fan_out
     from gpuwatch.fleet.cluster.launchers import launcher
-    from gpuwatch.fleet.cluster.node_results import exit_code, gathered
+    from gpuwatch.fleet.cluster.node_results import comparison_of_nodes, exit_code
 
     options = ctx.meta[OPTIONS_KEY]
     name = ctx.command.name or ""
@@ -49,7 +49,7 @@ def on_nodes(
     try:
         replies, interrupted = fan_out(
             start,
-            [name, *arguments(ctx)],
+            [name, *node_arguments(ctx)],
             seconds=timeout or _SECONDS[name],
             start_seconds=timeout,
             on_change=shown.show if progress_wanted() else lambda replies: None,
@@ -59,14 +59,14 @@ def on_nodes(
         progress("")
     if interrupted:
         done = sum(reply.state == "ok" for reply in replies)
-        say(f"gpuwatch: interrupted; {done} of {len(replies)} nodes had answered")
+        print_line(f"gpuwatch: interrupted; {done} of {len(replies)} nodes had answered")
     if not interrupted or any(reply.state == "ok" for reply in replies):
-        document = gathered(name, replies)
+        document = comparison_of_nodes(name, replies)
         publish(document, output, as_json=as_json, format_name=format_name, redact=redact)
     return 128 + signal.SIGINT if interrupted else exit_code(document)
 
 
-def arguments(ctx: click.Context) -> list[str]:
+def node_arguments(ctx: click.Context) -> list[str]:
     """The arguments with which a node runs the command: those given here, without the options for this side."""
     parser = ctx.command.make_parser(ctx)
     values, rest, order = parser.parse_args(list(ctx.meta[ARGV_KEY]))
@@ -84,17 +84,20 @@ def arguments(ctx: click.Context) -> list[str]:
     names = {parameter.name for parameter in order}
     if SIM_GIVEN in ctx.meta and "sim" not in names:  # before the command
         given.append(f"--sim={ctx.meta[SIM_GIVEN]}")
-    if asked_gpm(ctx) is not None and not names & {"gpm"} and any(p.name == "gpm" for p in ctx.command.params):
-        given.append("--gpm" if asked_gpm(ctx) else "--no-gpm")
+    if gpm_option_value(ctx) is not None and not names & {"gpm"} and any(p.name == "gpm" for p in ctx.command.params):
+        given.append("--gpm" if gpm_option_value(ctx) else "--no-gpm")
     if any(parameter.name == "no_save" for parameter in ctx.command.params):
         given.append("--no-save")
     operands = [
-        word for parameter in order if isinstance(parameter, click.Argument) for word in _words(values, parameter)
+        word
+        for parameter in order
+        if isinstance(parameter, click.Argument)
+        for word in _option_words(values, parameter)
     ]
     return [*given, *(["--", *operands, *rest] if operands or rest else [])]
 
 
-def _words(values: dict[str, Any], parameter: click.Argument) -> Sequence[str]:
+def _option_words(values: dict[str, Any], parameter: click.Argument) -> Sequence[str]:
     value = values.get(parameter.name or "")
     if isinstance(value, (list, tuple)):
         return [str(word) for word in value if word is not None]

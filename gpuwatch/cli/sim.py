@@ -10,8 +10,8 @@ import click
 from click.core import ParameterSource
 
 from gpuwatch.cli.command_group import Group, Lazy
-from gpuwatch.cli.completion import files
-from gpuwatch.cli.simulation import SIM_NAME, asked_shape, sim_option, sim_tier_option, simulated_environment
+from gpuwatch.cli.completion import complete_files
+from gpuwatch.cli.simulation import SIM_NAME, shape_option_value, sim_option, sim_tier_option, simulated_environment
 from gpuwatch.core.errors import GpuwatchError, UsageError
 
 _BEHIND_DASHES = "gpuwatch.sim.behind-dashes"
@@ -33,24 +33,24 @@ class _Sim(Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args[0] in self.lazy and not ctx.meta.get(_BEHIND_DASHES):
             return super().resolve_command(ctx, args)
-        return "program", _program, args
+        return "program", _run_program, args
 
 
 @click.command(hidden=True, add_help_option=False, context_settings={"ignore_unknown_options": True})
-@click.argument("command", nargs=-1, type=click.UNPROCESSED, shell_complete=files)
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, shell_complete=complete_files)
 @click.pass_context
-def _program(ctx: click.Context, command: tuple[str, ...]) -> None:
+def _run_program(ctx: click.Context, command: tuple[str, ...]) -> None:
     """Runs a program on the GPUs given by the options before it."""
     from gpuwatch.sim.shape import SimShape
 
     options = ctx.obj
-    shape = asked_shape(ctx) or SimShape.parse(f"{options['gpus']}x{options['memory']}")
+    shape = shape_option_value(ctx) or SimShape.parse(f"{options['gpus']}x{options['memory']}")
     program = shutil.which(command[0])
     if program is None:
         from gpuwatch.experiment.probing.end_verdict import not_started
 
         raise not_started(command[0], errno.EACCES if shutil.which(command[0], mode=os.F_OK) else errno.ENOENT)
-    environment = adapted(
+    environment = plugin_environment(
         simulated_environment(shape, options["tier"], name=ctx.meta.get(SIM_NAME), command=command, hold=True)
     )
     try:
@@ -59,7 +59,7 @@ def _program(ctx: click.Context, command: tuple[str, ...]) -> None:
         raise GpuwatchError(f"{command[0]} cannot be started: {error.strerror}") from error
 
 
-def adapted(environment: dict[str, str]) -> dict[str, str]:
+def plugin_environment(environment: dict[str, str]) -> dict[str, str]:
     """On the plugin tier, adapts every Python process (probes/_gpuwatch_watch/_gpuwatch_simulated.py)."""
     from gpuwatch.experiment.probing.probe_scripts import hooked
     from gpuwatch.sim.environment import ENV_PLUGIN
@@ -101,6 +101,6 @@ def sim(ctx: click.Context, gpus: int, memory: str, tier: str) -> None:
     if ctx.invoked_subcommand is None and not ctx.args:
         raise UsageError("no command to run", hint="for example: gpuwatch sim -- python train.py")
     given = [name for name in ("gpus", "memory") if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE]
-    if given and asked_shape(ctx) is not None:
+    if given and shape_option_value(ctx) is not None:
         raise UsageError(f"--sim and --{given[0]} cannot be combined", hint="both choose the GPUs")
     ctx.obj = {"gpus": gpus, "memory": memory, "tier": tier}

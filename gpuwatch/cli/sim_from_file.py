@@ -19,7 +19,7 @@ _ENDS = re.compile(r"/|\.(?:xml|txt|log|json|gpuwatch|gz|xz|bz2|zst)$", re.IGNOR
 _HINT = "give the output of nvidia-smi -q or -q -x, a gpuwatch snapshot --json, or a recording"
 
 
-def named_file(value: str) -> tuple[Path, str | None] | None:
+def file_and_time(value: str) -> tuple[Path, str | None] | None:
     """The file of ``FILE`` or ``FILE@TIME``, with the time; None for the shape of a machine."""
     name, _, moment = value.partition("@")
     # Not of pathlib: those raise for a name that no file can have.
@@ -30,7 +30,7 @@ def named_file(value: str) -> tuple[Path, str | None] | None:
     return None
 
 
-def machine_of(path: Path, moment: str | None) -> SimMachine:
+def machine_from_file(path: Path, moment: str | None) -> SimMachine:
     """The machine of a file, made at its first use.
 
     Raises:
@@ -41,7 +41,7 @@ def machine_of(path: Path, moment: str | None) -> SimMachine:
     from gpuwatch.sim.shape import SimShape
 
     try:
-        snapshot = _snapshot(path, moment)
+        snapshot = _snapshot_of(path, moment)
         gpus = described(snapshot)
         shape = SimShape(len(gpus), gpus[0].memory_bytes)
     except OSError as error:
@@ -53,21 +53,21 @@ def machine_of(path: Path, moment: str | None) -> SimMachine:
     return SimMachine.open(shape, name=f"{stem or 'file'}-{what}", described=gpus)
 
 
-def _snapshot(path: Path, moment: str | None) -> Snapshot:
+def _snapshot_of(path: Path, moment: str | None) -> Snapshot:
     from gpuwatch.cli.recording_input import is_recording
 
     if is_recording(path):
-        return _recorded(path, moment)
+        return _recorded_snapshot(path, moment)
     if moment is not None:
         raise UsageError("only a recording has times", hint=f"--sim {path}")
     with path.open("rb") as file:
         head = file.read(16)
     if head.lstrip(b"\xef\xbb\xbf \r\n\t").startswith(b"{"):
-        return _document(path)
-    return _printed(path)
+        return _document_snapshot(path)
+    return _printed_snapshot(path)
 
 
-def _recorded(path: Path, moment: str | None) -> Snapshot:
+def _recorded_snapshot(path: Path, moment: str | None) -> Snapshot:
     from gpuwatch.machine.recording import time_expressions
     from gpuwatch.machine.recording.reader import open_recording
 
@@ -80,7 +80,7 @@ def _recorded(path: Path, moment: str | None) -> Snapshot:
     return kept.snapshot
 
 
-def _document(path: Path) -> Snapshot:
+def _document_snapshot(path: Path) -> Snapshot:
     from gpuwatch.core.model.codec import NotADocument, read
     from gpuwatch.core.model.snapshot import Snapshot
 
@@ -93,7 +93,7 @@ def _document(path: Path) -> Snapshot:
     return document
 
 
-def _printed(path: Path) -> Snapshot:
+def _printed_snapshot(path: Path) -> Snapshot:
     from gpuwatch.cli.read_log import lines_of
     from gpuwatch.explain.traces.smi_q import SmiQueryReader
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
-from gpuwatch.cli.completion import names
+from gpuwatch.cli.completion import complete_names
 from gpuwatch.cli.option_types import Choice, F
-from gpuwatch.cli.output import say
+from gpuwatch.cli.output import print_line
 from gpuwatch.cli.progress import compile_notice, say_line
 from gpuwatch.core.errors import UsageError
 
@@ -30,23 +30,23 @@ SIM_GIVEN = "gpuwatch.sim.given"
 """Likewise: the value of ``--sim`` as it was given."""
 
 
-def _remember(ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:
+def _remember_shape(ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:
     if value is not None:
-        from gpuwatch.cli.sim_from_file import named_file
+        from gpuwatch.cli.sim_from_file import file_and_time
         from gpuwatch.sim.shape import parse_machine
 
         ctx.meta[SIM_GIVEN] = value
-        file = named_file(value)
+        file = file_and_time(value)
         ctx.meta[_SHAPE], name = parse_machine(value) if file is None else _machine_of(ctx, *file)
         if name is not None:
             ctx.meta[SIM_NAME] = name
 
 
 def _machine_of(ctx: click.Context, file: Path, moment: str | None) -> tuple[SimShape, str]:
-    from gpuwatch.cli.sim_from_file import machine_of
+    from gpuwatch.cli.sim_from_file import machine_from_file
 
     with compile_notice():
-        machine = machine_of(file, moment)
+        machine = machine_from_file(file, moment)
     ctx.call_on_close(machine.close)  # others can join until then
     assert machine.name is not None
     return machine.shape, machine.name
@@ -55,8 +55,8 @@ def _machine_of(ctx: click.Context, file: Path, moment: str | None) -> tuple[Sim
 sim_option = click.option(
     "--sim",
     metavar="NxSIZE[@NAME]|FILE",
-    callback=_remember,
-    shell_complete=names("sim"),
+    callback=_remember_shape,
+    shell_complete=complete_names("sim"),
     expose_value=False,
     help="Use simulated GPUs, for example 2x24GiB or 2xh100; 2x24GiB@NAME shares a named machine. FILE: GPUs as "
     "nvidia-smi -q, gpuwatch snapshot --json or a recording shows them; RECORDING@14:05: as at that time.",
@@ -92,9 +92,9 @@ def enter_simulation(
     if shape is not None:
         name = ctx.meta.get(SIM_NAME)
         if private and name is None:
-            _enter(_private_environment(ctx, shape, _tier(tier, command)))
+            _set_environment(_private_environment(ctx, shape, _tier_for(tier, command)))
         else:
-            _enter(simulated_environment(shape, tier, name=name, command=command))
+            _set_environment(simulated_environment(shape, tier, name=name, command=command))
         return
     if ctx.get_parameter_source("tier") is not ParameterSource.COMMANDLINE:
         return
@@ -103,7 +103,7 @@ def enter_simulation(
     machine = SimMachine.from_environment(os.environ)
     if machine is None:
         raise UsageError("--sim-tier needs simulated GPUs", hint="add --sim 2x24GiB")
-    _enter(machine.environment(os.environ, tier=_tier(tier, command)))
+    _set_environment(machine.environment(os.environ, tier=_tier_for(tier, command)))
 
 
 def _private_environment(ctx: click.Context, shape: SimShape, tier: Tier) -> dict[str, str]:
@@ -119,12 +119,12 @@ def _private_environment(ctx: click.Context, shape: SimShape, tier: Tier) -> dic
     return machine.environment(os.environ)
 
 
-def _enter(environment: dict[str, str]) -> None:
+def _set_environment(environment: dict[str, str]) -> None:
     os.environ.clear()
     os.environ.update(environment)
 
 
-def asked_shape(ctx: click.Context) -> SimShape | None:
+def shape_option_value(ctx: click.Context) -> SimShape | None:
     """The shape given by ``--sim``, here or before the command; None without it."""
     shape: SimShape | None = ctx.meta.get(_SHAPE)
     return shape
@@ -140,7 +140,7 @@ def simulated_environment(
     """
     from gpuwatch.sim.machine import SimMachine
 
-    chosen = _tier(tier, command)
+    chosen = _tier_for(tier, command)
     with compile_notice():
         machine = SimMachine.open(shape, name=name, tier=chosen)
         if hold:
@@ -148,7 +148,7 @@ def simulated_environment(
         return machine.environment(os.environ)
 
 
-def _tier(asked: str, command: Sequence[str]) -> Tier:
+def _tier_for(asked: str, command: Sequence[str]) -> Tier:
     """``auto`` is the plugin tier, which computes; the driver tier where that cannot work."""
     from gpuwatch.experiment.probing.simulation_tier import plugin_obstacle
     from gpuwatch.sim import install_libraries
@@ -156,10 +156,10 @@ def _tier(asked: str, command: Sequence[str]) -> Tier:
     if asked != "auto":
         return "plugin" if asked == "plugin" else "driver"
     if (error := install_libraries.compiler_obstacle()) is not None:
-        say(f"gpuwatch: {error.message}; only matrix products are computed ({error.hint})")
+        print_line(f"gpuwatch: {error.message}; only matrix products are computed ({error.hint})")
         return "driver"
     if obstacle := plugin_obstacle(command):
-        say(f"gpuwatch: only matrix products are computed: {obstacle}")
+        print_line(f"gpuwatch: only matrix products are computed: {obstacle}")
         return "driver"
     return "plugin"
 
@@ -172,7 +172,7 @@ def offer_simulation(ctx: click.Context) -> None:
     from gpuwatch.machine.sources import system_facts
 
     name = ctx.info_name or ""
-    asked = asked_shape(ctx) is not None or os.environ.get("GPUWATCH_SIM")
+    asked = shape_option_value(ctx) is not None or os.environ.get("GPUWATCH_SIM")
     if asked or ctx.params.get("as_json") or name not in sys.argv:
         return
     system = system_facts.look(os.environ)

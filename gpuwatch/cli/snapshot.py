@@ -12,15 +12,15 @@ import msgspec
 from gpuwatch.cli import dashboard_prestart as prestart
 from gpuwatch.cli.node_options import NodeCommand, nodes_options, refuse_with_nodes, wants_nodes
 from gpuwatch.cli.option_types import Duration
-from gpuwatch.cli.options import FiniteRange, asked_gpm, gpm_option
-from gpuwatch.cli.output import check_output, output_option, print_document, publish, redact_option, say
+from gpuwatch.cli.options import FiniteRange, gpm_option, gpm_option_value
+from gpuwatch.cli.output import check_writable, output_option, print_document, print_line, publish, redact_option
 from gpuwatch.cli.progress import progress
 from gpuwatch.cli.run_on_nodes import on_nodes
 from gpuwatch.cli.simulation import enter_simulation, sim_option
 from gpuwatch.core.errors import EXIT_FAILED, EXIT_OK, UsageError
 from gpuwatch.core.formatting.safe_text import harmless
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.session.single_snapshot import findings, take
+from gpuwatch.session.single_snapshot import findings_of, take_snapshot
 
 _EXAMPLES = """\b
 Examples:
@@ -77,28 +77,30 @@ def snapshot(
         raise UsageError("--json and --csv cannot be combined")
     if every is not None and (not as_json or topology or output is not None):
         raise UsageError("--every prints JSON to stdout", hint="gpuwatch snapshot --json --every 5s")
-    check_output(output)
+    check_writable(output)
     refuse_with_nodes(ctx, topology=topology, every=every is not None)
     if wants_nodes(ctx):
         ctx.exit(on_nodes(ctx, output, as_json=as_json, redact=redact, format_name="csv" if as_csv else None))
     enter_simulation(ctx)
     if every is not None:
-        _follow(every, gpm=bool(asked_gpm(ctx)), redact=redact)
+        _print_stream(every, gpm=bool(gpm_option_value(ctx)), redact=redact)
     progress("reading the GPUs")
-    begun = prestart.take()
-    taken, _ = take(deadline, gpm=bool(asked_gpm(ctx)), first=begun.collector if begun is not None else None)
+    begun = prestart.take_started()
+    taken, _ = take_snapshot(
+        deadline, gpm=bool(gpm_option_value(ctx)), first=begun.collector if begun is not None else None
+    )
     progress("")
-    taken = msgspec.structs.replace(taken, findings=findings(taken))
+    taken = msgspec.structs.replace(taken, findings=findings_of(taken))
     if topology and not as_json:
         _show_topology(ctx, taken)
     publish(taken, output, as_json=as_json, format_name="csv" if as_csv else None, redact=redact)
     if as_csv:
         for problem in taken.problems:
-            say(f"gpuwatch: {problem.detail} ({problem.hint})")
-    ctx.exit(_code(taken))
+            print_line(f"gpuwatch: {problem.detail} ({problem.hint})")
+    ctx.exit(_exit_code(taken))
 
 
-def _follow(interval: float, *, gpm: bool, redact: bool) -> NoReturn:
+def _print_stream(interval: float, *, gpm: bool, redact: bool) -> NoReturn:
     """Prints a line for each sample until nobody reads them."""
     from gpuwatch.core.masking.redaction import sendable
     from gpuwatch.core.model.codec import to_json
@@ -110,7 +112,7 @@ def _follow(interval: float, *, gpm: bool, redact: bool) -> NoReturn:
     raise AssertionError("the stream has no end")
 
 
-def _code(taken: Snapshot) -> int:
+def _exit_code(taken: Snapshot) -> int:
     return EXIT_FAILED if taken.driver is None else EXIT_OK
 
 
@@ -120,7 +122,7 @@ def _show_topology(ctx: click.Context, taken: Snapshot) -> NoReturn:
     from gpuwatch.share.reports.topology_content import topology_content
 
     for problem in taken.problems if not taken.devices else ():
-        say(f"gpuwatch: {problem.detail} ({problem.hint})")
+        print_line(f"gpuwatch: {problem.detail} ({problem.hint})")
     if taken.devices:
         click.echo(harmless(tables(topology_content(taken))), nl=False)
-    ctx.exit(_code(taken))
+    ctx.exit(_exit_code(taken))

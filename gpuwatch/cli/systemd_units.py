@@ -41,10 +41,10 @@ def command_line(*words: str) -> str:
     """gpuwatch with these arguments, as ExecStart takes it."""
     program = shutil.which("gpuwatch")
     command = [str(Path(program).absolute())] if program else [sys.executable, "-m", "gpuwatch"]
-    return " ".join(map(quoted, (*command, *words)))
+    return " ".join(map(systemd_quoted, (*command, *words)))
 
 
-def quoted(word: str) -> str:
+def systemd_quoted(word: str) -> str:
     """A word of ExecStart: systemd has its own rules of quoting, and expands % and $."""
     word = word.replace("%", "%%").replace("$", "$$")
     if word and all(text.isalnum() or text in "-_./=+:,@%$" for text in word):
@@ -110,7 +110,7 @@ def exporter_unit(ctx: click.Context, *, loopback: bool) -> str:
         words.append(f"{given:g}s" if isinstance(given, float) else str(given))
     if ctx.meta.get("gpuwatch.gpm"):
         words.append("--gpm")
-    writes = f"ReadWritePaths={quoted(str(folder.absolute()))}\n" if folder is not None else ""
+    writes = f"ReadWritePaths={systemd_quoted(str(folder.absolute()))}\n" if folder is not None else ""
     return _UNIT.format(
         command="exporter",
         name="gpuwatch-exporter",
@@ -129,15 +129,15 @@ def recorder_unit(file: Path | None, every: float, max_size: int, max_age: float
     """The recorder's unit: its file, the interval and the longest age in seconds, the largest size in bytes."""
     age = f"{max_age / 86_400:g}d" if max_age >= 86_400 else f"{max_age:g}s"
     limits = ["--every", f"{every:g}s", "--max-size", f"{max_size / 2**20:g}MiB", "--max-age", age]
-    name = quoted(str(file.absolute())) if file is not None else f"{_STATE}/%H.gpuwatch"  # %H is the host name
-    folder = quoted(str(file.absolute().parent)) if file else _STATE
+    name = systemd_quoted(str(file.absolute())) if file is not None else f"{_STATE}/%H.gpuwatch"  # %H is the host name
+    folder = systemd_quoted(str(file.absolute().parent)) if file else _STATE
     return _UNIT.format(
         command="record",
         name="gpuwatch",
         notes=_RECORDER_NOTES.format(folder=folder),
         about="record the GPUs and their processes",
         after="",
-        start=f"{command_line('record')} {name} {' '.join(map(quoted, limits))}",
+        start=f"{command_line('record')} {name} {' '.join(map(systemd_quoted, limits))}",
         own=_RECORDER.format(folder=folder, state=_STATE),
         does="writes one file",
         hardening=HARDENING,

@@ -6,7 +6,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from gpuwatch.cli.output import say
+from gpuwatch.cli.output import print_line
 from gpuwatch.cli.progress import progress, progress_lines, progress_wanted
 from gpuwatch.core.formatting.durations import hours_minutes
 from gpuwatch.core.formatting.safe_text import printable
@@ -30,11 +30,11 @@ def progress_of(budget: float, *, quiet: bool, simulated: bool) -> Progress:
     if quiet:
         return Progress()
     if progress_lines():
-        return _Spoken()
-    return _Live(budget, simulated) if progress_wanted() else _Lines(budget, simulated)
+        return _SentProgress()
+    return _TableProgress(budget, simulated) if progress_wanted() else _LineProgress(budget, simulated)
 
 
-def result(trial: Trial, *, simulated: bool) -> tuple[str, str, str, str]:
+def trial_result(trial: Trial, *, simulated: bool) -> tuple[str, str, str, str]:
     """How a trial ended, its steps, steps per second and peak of GPU memory."""
     run = trial.run
     ended = "not tried" if run is None or trial.not_tried else "overridden" if trial.overridden else run.verdict
@@ -45,7 +45,7 @@ def result(trial: Trial, *, simulated: bool) -> tuple[str, str, str, str]:
     return ended, str(trial.steps or ""), speed, size(peak) if peak else ""
 
 
-def named(trial: Trial) -> str:
+def trial_name(trial: Trial) -> str:
     """``growth BATCH=32, round 2``."""
     if trial.recorded:
         return f"{printable(trial.name)}, recording its memory"
@@ -53,7 +53,7 @@ def named(trial: Trial) -> str:
     return printable(trial.name) + which + (f", round {trial.round}" if trial.round else ", first start")
 
 
-class _Timed(Progress):
+class _TimedProgress(Progress):
     """Knows how long trials take."""
 
     def __init__(self, budget: float, simulated: bool) -> None:
@@ -82,20 +82,20 @@ class _Timed(Progress):
         return f"about {hours_minutes(expected)} left" if expected < most else f"at most {hours_minutes(most)} left"
 
 
-class _Lines(_Timed):
+class _LineProgress(_TimedProgress):
     """A line for each trial that is over."""
 
     def ended(self, trial: Trial) -> None:
         super().ended(trial)
-        verdict, steps, speed, peak = result(trial, simulated=self.simulated)
+        verdict, steps, speed, peak = trial_result(trial, simulated=self.simulated)
         parts = [verdict, f"{steps} steps" if steps else "", f"{speed} steps/s" if speed else "", peak]
         said = ", ".join(filter(None, parts))
         now = self.now
         number = f"{now.number}/{now.planned} " if now is not None and now.planned else ""
-        say(f"gpuwatch: {number}{named(trial)}: {said} ({hours_minutes(self.took[-1])}; {self.left()})")
+        print_line(f"gpuwatch: {number}{trial_name(trial)}: {said} ({hours_minutes(self.took[-1])}; {self.left()})")
 
 
-class _Spoken(Progress):
+class _SentProgress(Progress):
     """What another machine is sent: the line of the trial that runs."""
 
     def __init__(self) -> None:
@@ -119,7 +119,7 @@ class _Spoken(Progress):
         progress("")
 
 
-class _Live(_Timed):
+class _TableProgress(_TimedProgress):
     """A table of what is over, and the trial that runs; it vanishes at the end, when the report is printed."""
 
     def __init__(self, budget: float, simulated: bool) -> None:
@@ -162,7 +162,7 @@ class _Live(_Timed):
 
     def ended(self, trial: Trial) -> None:
         super().ended(trial)
-        self.rows.append((named(trial), *result(trial, simulated=self.simulated)))
+        self.rows.append((trial_name(trial), *trial_result(trial, simulated=self.simulated)))
         with self.lock:
             self.running -= 1
             if not self.running:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpuwatch.cli.completion import files
+from gpuwatch.cli.completion import complete_files
 from gpuwatch.cli.node_options import NodeCommand, nodes_options, refuse_with_nodes, wants_nodes
-from gpuwatch.cli.options import check_gpus, visible_gpus
-from gpuwatch.cli.output import check_output, no_save_option, output_option, publish, redact_option, say
+from gpuwatch.cli.options import check_gpus, chosen_gpus
+from gpuwatch.cli.output import check_writable, no_save_option, output_option, print_line, publish, redact_option
 from gpuwatch.cli.run import simulation_tier
 from gpuwatch.cli.run_on_nodes import on_nodes
 from gpuwatch.cli.simulation import enter_simulation, sim_option, sim_tier_option
@@ -124,7 +124,7 @@ Examples:
 @nodes_options
 @sim_option
 @sim_tier_option()
-@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND...", shell_complete=files)
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND...", shell_complete=complete_files)
 @click.pass_context
 def experiment(
     ctx: click.Context,
@@ -152,8 +152,8 @@ def experiment(
     """
     from gpuwatch.experiment.trials.trial import Interrupted
 
-    asked = _checked(command, **given)
-    check_output(output)
+    asked = _checked_options(command, **given)
+    check_writable(output)
     refuse_with_nodes(ctx, plan=asked.plan, quiet=asked.quiet)
     if wants_nodes(ctx):
         ctx.exit(on_nodes(ctx, output, as_json=as_json, redact=redact))
@@ -165,7 +165,7 @@ def experiment(
     if document is None:
         return
     if not no_save:
-        _save(document)
+        _save_experiment(document)
     if asked.quiet and not as_json and output is None:
         click.echo(document.answer.sentence)
     else:
@@ -176,7 +176,7 @@ def experiment(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Asked:
+class _TryOptions:
     """What the user asked for."""
 
     command: tuple[str, ...]
@@ -205,7 +205,7 @@ class _Asked:
         return self.rounds + self.memory
 
 
-def _checked(
+def _checked_options(
     command: tuple[str, ...],
     *,
     vary: tuple[str, ...],
@@ -215,12 +215,12 @@ def _checked(
     budget: str,
     fits: str | None,
     **given: Any,
-) -> _Asked:
+) -> _TryOptions:
     """What was asked for, as far as it can be checked without the machine."""
     from gpuwatch.experiment.trials import trial_plan
     from gpuwatch.experiment.trials.largest_value import parse_span
     from gpuwatch.experiment.trials.smaller_card import parse_cards
-    from gpuwatch.experiment.trials.trial_settings import named
+    from gpuwatch.experiment.trials.trial_settings import setting_named
 
     if not command or not command[0]:
         raise UsageError("no command to run", hint=_EXAMPLE)
@@ -228,7 +228,7 @@ def _checked(
     if success is not None and stop_after not in (None, "end"):
         raise UsageError("--success needs --stop-after end", hint="omit --stop-after")
     for text in given["configs"]:
-        named(text)
+        setting_named(text)
     if (largest is not None or fits is not None) and len(given["configs"]) > 1:
         form = "--fits" if largest is None else "--largest"
         raise UsageError(f"{form} takes one --config", hint="a search for each setting")
@@ -237,7 +237,7 @@ def _checked(
         pattern = None if success is None else re.compile(success)
     except re.error as error:
         raise UsageError(f"--success {success}: not a regular expression: {error}") from error
-    return _Asked(
+    return _TryOptions(
         command=command,
         vary=trial_plan.parse_vary(vary, command),
         largest=None if largest is None else parse_span(largest, command),
@@ -274,13 +274,13 @@ def _check_forms(vary: tuple[str, ...], stop_after: str | None, given: dict[str,
                 raise UsageError(f"{name} does not apply to {form}", hint=f"omit {name}")
 
 
-def _conduct(asked: _Asked) -> tuple[Experiment | None, int | None]:
+def _conduct(asked: _TryOptions) -> tuple[Experiment | None, int | None]:
     """Runs the trials: the document (None after ``--plan``), and the signal that broke them off."""
     from msgspec.structs import replace
 
     from gpuwatch.cli.trial_progress import progress_of
     from gpuwatch.core.model.trials import Experiment
-    from gpuwatch.experiment.trials.trial_setup import open_setup, tidy
+    from gpuwatch.experiment.trials.trial_setup import open_setup, remove_outputs
 
     started_at, began = datetime.datetime.now(datetime.UTC), time.monotonic()
     with open_setup(
@@ -291,12 +291,14 @@ def _conduct(asked: _Asked) -> tuple[Experiment | None, int | None]:
         progress=progress_of(asked.budget, quiet=asked.quiet or asked.plan, simulated=simulation_tier() is not None),
     ) as setup:
         if asked.gpu is not None:
-            setup.variables = {"CUDA_VISIBLE_DEVICES": ",".join(visible_gpus(asked.gpu, setup.machine))}
+            setup.variables = {"CUDA_VISIBLE_DEVICES": ",".join(chosen_gpus(asked.gpu, setup.machine))}
         rule = asked.rule.on(simulated=setup.simulated)
-        found = _found(setup, asked, rule) if asked.largest is None else _largest(setup, asked, asked.largest)
+        found = (
+            _run_experiment(setup, asked, rule) if asked.largest is None else _find_largest(setup, asked, asked.largest)
+        )
         # In a search for a border, failures are what is looked for.
-        kept = _failed if found is not None and found.needed is None else lambda trial: False
-        tidy(setup.folder, [] if found is None else found.trials, kept)
+        kept = _trial_failed if found is not None and found.needed is None else lambda trial: False
+        remove_outputs(setup.folder, [] if found is None else found.trials, kept)
     if found is None:
         return None, None
     document = Experiment(
@@ -322,70 +324,78 @@ def _succeeded(document: Experiment) -> bool:
         return any(recovery.verified for recovery in document.recover)
     if document.fits:
         return any(fit.fits for fit in document.fits)
-    return any(trial.run is not None and not _failed(trial) for trial in document.trials)
+    return any(trial.run is not None and not _trial_failed(trial) for trial in document.trials)
 
 
-def _failed(trial: Trial) -> bool:
+def _trial_failed(trial: Trial) -> bool:
     from gpuwatch.experiment.trials.trial_summary import PASSED
 
     return trial.run is not None and trial.run.verdict not in (*PASSED, "interrupted")
 
 
-def _found(setup: TrialSetup, asked: _Asked, rule: Rule) -> ExperimentResult | None:
+def _run_experiment(setup: TrialSetup, asked: _TryOptions, rule: Rule) -> ExperimentResult | None:
     """What the experiment found; None after ``--plan``."""
     from gpuwatch.core.formatting.durations import hours_minutes
-    from gpuwatch.experiment.trials.concurrent_copies import copied
-    from gpuwatch.experiment.trials.interleaved_rounds import compared, not_run
-    from gpuwatch.experiment.trials.oom_recovery import recovered
-    from gpuwatch.experiment.trials.smaller_card import fitted
+    from gpuwatch.experiment.trials.concurrent_copies import run_copies
+    from gpuwatch.experiment.trials.interleaved_rounds import run_in_rounds, why_no_rounds
+    from gpuwatch.experiment.trials.oom_recovery import find_recovery
+    from gpuwatch.experiment.trials.smaller_card import find_smaller_card
     from gpuwatch.experiment.trials.trial_plan import configurations
-    from gpuwatch.experiment.trials.trial_settings import NotTried, Setting, default_set, named, possible
+    from gpuwatch.experiment.trials.trial_settings import (
+        NotTried,
+        Setting,
+        default_set,
+        possible_setting,
+        setting_named,
+    )
 
     if asked.recover or asked.fits:
         _check_free(setup, asked, {})
         if not asked.quiet:
             how = _SEARCHES["recover" if asked.recover else "fits"]
             limit = f"at most {hours_minutes(asked.budget)} (--budget)"
-            say(f"gpuwatch: {mask_command(asked.command)} runs {how}; {limit}")
+            print_line(f"gpuwatch: {mask_command(asked.command)} runs {how}; {limit}")
         if asked.recover:
-            return recovered(setup, budget=asked.budget, share=asked.share)
-        (configuration,) = configurations([_possible(text, setup) for text in asked.configs[:1] or ("default",)], {})
-        return fitted(setup, configuration, asked.fits, rule, budget=asked.budget)
+            return find_recovery(setup, budget=asked.budget, share=asked.share)
+        (configuration,) = configurations(
+            [_usable_setting(text, setup) for text in asked.configs[:1] or ("default",)], {}
+        )
+        return find_smaller_card(setup, configuration, asked.fits, rule, budget=asked.budget)
     began = time.monotonic()
-    start = _first_start(setup, asked) if asked.plan or not (asked.configs or asked.vary) else None
+    start = _run_pilot(setup, asked) if asked.plan or not (asked.configs or asked.vary) else None
     settings: Sequence[Setting | NotTried]
     if len(asked.configs) == 1 or (asked.configs and asked.copies):
-        settings = [_possible(text, setup) for text in asked.configs]
+        settings = [_usable_setting(text, setup) for text in asked.configs]
     elif asked.configs:
-        settings = [possible(named(text), setup.simulation) for text in asked.configs]
+        settings = [possible_setting(setting_named(text), setup.simulation) for text in asked.configs]
     elif asked.vary or start is None:
-        settings = [named("default")]
+        settings = [setting_named("default")]
     else:
         settings = default_set(start.frameworks, setup.gpus, setup.simulation)
     chosen = configurations([setting for setting in settings if isinstance(setting, Setting)], asked.vary)
     missing = [setting for setting in settings if isinstance(setting, NotTried)]
     if start is not None and (start.failed or (start.on_cpu and not (asked.configs or asked.vary))):
-        return not_run(start.trial)
+        return why_no_rounds(start.trial)
     if asked.plan:
         assert start is not None
-        click.echo(_plan(asked, chosen, missing, rule, start))
+        click.echo(_print_plan(asked, chosen, missing, rule, start))
         return None
     if not asked.quiet:
         _announce(asked, len(chosen) * (1 + asked.copies if asked.copies else asked.times), len(chosen), rule, start)
     left = max(asked.budget - (time.monotonic() - began), 1.0)
     if asked.copies:
-        return copied(setup, chosen, rule, copies=asked.copies, budget=left, share=asked.share)
-    return compared(
+        return run_copies(setup, chosen, rule, copies=asked.copies, budget=left, share=asked.share)
+    return run_in_rounds(
         setup, chosen, missing, rule, rounds=asked.rounds, budget=left, share=asked.share, memory=asked.memory
     )
 
 
-def _largest(setup: TrialSetup, asked: _Asked, span: Span) -> ExperimentResult | None:
+def _find_largest(setup: TrialSetup, asked: _TryOptions, span: Span) -> ExperimentResult | None:
     """What ``--largest`` found; None after ``--plan``."""
     from gpuwatch.core.formatting.durations import hours_minutes
     from gpuwatch.experiment.trials.largest_value import largest
 
-    setting = _possible(asked.configs[0] if asked.configs else "default", setup)
+    setting = _usable_setting(asked.configs[0] if asked.configs else "default", setup)
     _check_free(setup, asked, setting.variables)
     runs = (
         f"at most {span.runs} times with values of {span.name} from {span.low} to {span.high} ({setting.name}), in at"
@@ -395,52 +405,52 @@ def _largest(setup: TrialSetup, asked: _Asked, span: Span) -> ExperimentResult |
         click.echo(f"{mask_command(asked.command)} would run {runs}.")
         return None
     if not asked.quiet:
-        say(f"gpuwatch: {mask_command(asked.command)} runs {runs}")
+        print_line(f"gpuwatch: {mask_command(asked.command)} runs {runs}")
     return largest(setup, setting, span, asked.rule if asked.own_rule else None, budget=asked.budget)
 
 
-def _possible(text: str, setup: TrialSetup) -> Setting:
+def _usable_setting(text: str, setup: TrialSetup) -> Setting:
     """The setting of this name. UsageError if it cannot be tried on these GPUs."""
-    from gpuwatch.experiment.trials.trial_settings import NotTried, named, possible
+    from gpuwatch.experiment.trials.trial_settings import NotTried, possible_setting, setting_named
 
-    setting = possible(named(text), setup.simulation)
+    setting = possible_setting(setting_named(text), setup.simulation)
     if isinstance(setting, NotTried):
         raise UsageError(f"--config {text}: {setting.reason}", hint="choose another setting")
     return setting
 
 
-def _check_free(setup: TrialSetup, asked: _Asked, variables: Mapping[str, str]) -> None:
+def _check_free(setup: TrialSetup, asked: _TryOptions, variables: Mapping[str, str]) -> None:
     """Raises UsageError if others use the GPUs that the program would see, without ``--share``."""
-    from gpuwatch.experiment.trials.trial_setup import occupied
+    from gpuwatch.experiment.trials.trial_setup import occupants
 
-    if not asked.share and (taken := occupied(setup, variables)):
+    if not asked.share and (taken := occupants(setup, variables)):
         raise UsageError(taken, hint=_ELSEWHERE)
 
 
-def _first_start(setup: TrialSetup, asked: _Asked) -> PilotRun:
+def _run_pilot(setup: TrialSetup, asked: _TryOptions) -> PilotRun:
     from gpuwatch.experiment.trials.pilot_run import run_pilot
 
     _check_free(setup, asked, {})
     if not asked.quiet:
-        say(f"gpuwatch: a first start of {mask_command(asked.command)}, to see which framework it loads")
+        print_line(f"gpuwatch: a first start of {mask_command(asked.command)}, to see which framework it loads")
     return run_pilot(setup, asked.budget)
 
 
-def _announce(asked: _Asked, times: int, settings: int, rule: Rule, start: PilotRun | None) -> None:
+def _announce(asked: _TryOptions, times: int, settings: int, rule: Rule, start: PilotRun | None) -> None:
     """Says how often the program will run, before it does."""
     from gpuwatch.core.formatting.durations import hours_minutes
 
     own = "" if asked.isolate or times == 1 else f"; what it writes is written {times} times (see --isolate, {{run}})"
     limit = f"at most {hours_minutes(asked.budget)} (--budget)"
-    expected = _expected(times, rule, start)
-    say(
+    expected = _expected_time(times, rule, start)
+    print_line(
         f"gpuwatch: {mask_command(asked.command)} runs"
-        f" {_times(settings, 1 if asked.copies else asked.rounds, times, memory=asked.memory)},"
+        f" {_times_text(settings, 1 if asked.copies else asked.rounds, times, memory=asked.memory)},"
         f" in {f'{expected}, {limit}' if expected else limit}{own}"
     )
 
 
-def _times(settings: int, rounds: int, times: int, *, memory: bool = False) -> str:
+def _times_text(settings: int, rounds: int, times: int, *, memory: bool = False) -> str:
     """``6 times (2 settings × 3 rounds)``."""
     if times == 1:
         return "once"
@@ -449,7 +459,7 @@ def _times(settings: int, rounds: int, times: int, *, memory: bool = False) -> s
     return f"{times} times ({settings} setting{'' if settings == 1 else 's'}{in_rounds}{recorded})"
 
 
-def _expected(times: int, rule: Rule, start: PilotRun | None) -> str:
+def _expected_time(times: int, rule: Rule, start: PilotRun | None) -> str:
     """``2 min to 9 min``; empty if that is not known."""
     from gpuwatch.core.formatting.durations import hours_minutes
 
@@ -460,8 +470,8 @@ def _expected(times: int, rule: Rule, start: PilotRun | None) -> str:
     return f"about {most}" if least == most else f"{least} to {most}"
 
 
-def _plan(
-    asked: _Asked, chosen: Sequence[Configuration], missing: Sequence[NotTried], rule: Rule, start: PilotRun
+def _print_plan(
+    asked: _TryOptions, chosen: Sequence[Configuration], missing: Sequence[NotTried], rule: Rule, start: PilotRun
 ) -> str:
     """What would be run, and how long that would take."""
     from gpuwatch.core.formatting.durations import hours_minutes
@@ -470,13 +480,13 @@ def _plan(
         len(name)
         for name in [*(configuration.name for configuration in chosen), *(setting.name for setting in missing)]
     )
-    times = _times(len(chosen), asked.rounds, len(chosen) * asked.times, memory=asked.memory)
+    times = _times_text(len(chosen), asked.rounds, len(chosen) * asked.times, memory=asked.memory)
     lines = [f"{mask_command(asked.command)} would run {times}, each measured {rule}:", ""]
     for configuration in chosen:
         label = configuration.setting.label + (", changes results" if configuration.setting.changes_results else "")
         lines.append(f"  {configuration.name:<{width}}  {label}".rstrip())
     lines += [f"  {setting.name:<{width}}  not tried: {setting.reason}" for setting in missing]
-    expected = _expected(len(chosen) * asked.times, rule, start)
+    expected = _expected_time(len(chosen) * asked.times, rule, start)
     lines += [
         "",
         f"A start took {start.took:.1f} s. Together: {expected or 'not known before'}, at most "
@@ -485,7 +495,7 @@ def _plan(
     return "\n".join(lines)
 
 
-def _save(document: Experiment) -> None:
+def _save_experiment(document: Experiment) -> None:
     """Saves the experiment with its runs; if that fails, prints one line and continues."""
     from gpuwatch.machine.history.run_store import RunStore
 
@@ -493,4 +503,6 @@ def _save(document: Experiment) -> None:
     try:
         store.save_experiment(document)
     except OSError as error:
-        say(f"gpuwatch: cannot save the runs in {store.folder}: {error.strerror or error} (--no-save skips saving)")
+        print_line(
+            f"gpuwatch: cannot save the runs in {store.folder}: {error.strerror or error} (--no-save skips saving)"
+        )

@@ -7,9 +7,9 @@ from typing import get_args
 
 import click
 
-from gpuwatch.cli.completion import files
+from gpuwatch.cli.completion import complete_files
 from gpuwatch.cli.option_types import Choice
-from gpuwatch.cli.output import check_output, format_option, output_option, publish, redact_option
+from gpuwatch.cli.output import check_writable, format_option, output_option, publish, redact_option
 from gpuwatch.cli.progress import progress
 from gpuwatch.cli.record import own_recording
 from gpuwatch.cli.recording_input import recording_of
@@ -28,7 +28,7 @@ _DEFAULT_SECONDS = 7 * 86_400.0
 
 
 @click.command(epilog=_EXAMPLES)
-@click.argument("file", required=False, type=click.Path(path_type=Path), shell_complete=files)
+@click.argument("file", required=False, type=click.Path(path_type=Path), shell_complete=complete_files)
 @click.option(
     "--since",
     metavar="TIME",
@@ -60,7 +60,7 @@ def usage(
     the time for which processes were on a GPU; used is that time multiplied by their SM utilization. Nothing is
     counted for gaps in the recording.
     """
-    check_output(output, any_suffix=format_name is not None or as_csv)
+    check_writable(output, any_suffix=format_name is not None or as_csv)
     if (as_json + as_csv + (format_name is not None)) > 1:
         raise UsageError("--json, --csv and --format cannot be combined")
     from gpuwatch.machine.recording.gpu_usage import usage as summed

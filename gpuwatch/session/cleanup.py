@@ -44,7 +44,7 @@ class Leftover:
 
 def leftovers(*, recordings: bool = False) -> list[Leftover]:
     """All that is there. Recordings are only to be removed if ``recordings``."""
-    found = [*_machines(), *_libraries(), *_saved(recordings)]
+    found = [*_machine_leftovers(), *_library_leftovers(), *_saved_leftovers(recordings)]
     settings = platformdirs.user_config_path("gpuwatch") / "settings.toml"
     if settings.exists():
         found.append(Leftover(settings, "your settings", "yours: remove it yourself"))
@@ -95,7 +95,7 @@ def _machines_folder() -> Path | None:
     return next(state_files.possible_folders(), None)
 
 
-def _machines() -> Iterator[Leftover]:
+def _machine_leftovers() -> Iterator[Leftover]:
     folder = _machines_folder()
     if folder is not None and folder.is_dir():
         why = ownership.distrust(folder)
@@ -103,7 +103,7 @@ def _machines() -> Iterator[Leftover]:
             yield Leftover(path, "a simulated machine", why or ("in use" if state_files.in_use(path) else ""))
 
 
-def _libraries() -> Iterator[Leftover]:
+def _library_leftovers() -> Iterator[Leftover]:
     cache = install_libraries.cache_folder()
     if cache.is_dir():
         in_use = "a program uses them" if _is_named_by_a_process(cache) else ""
@@ -127,7 +127,7 @@ def _is_named_by_a_process(folder: Path) -> bool:
     return False
 
 
-def _saved(recordings: bool) -> Iterator[Leftover]:
+def _saved_leftovers(recordings: bool) -> Iterator[Leftover]:
     state = platformdirs.user_state_path("gpuwatch", appauthor=False)
     why = ownership.distrust(state)
     if (state / "runs").is_dir():

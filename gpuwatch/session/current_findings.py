@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gpuwatch.explain.diagnosis.condition_engine import Conditions
     from gpuwatch.explain.diagnosis.conditions.throttling import ClockEpisodes, Episode
     from gpuwatch.machine.recording.reader import Recording
-    from gpuwatch.session.joined_samples import Before
+    from gpuwatch.session.joined_samples import KnownBefore
 
 
 class FindingSource(ABC):
@@ -50,7 +50,7 @@ class FindingSource(ABC):
         """Judges what has been taken so far, and from now on every sample."""
         return []
 
-    def precede(self, past: Before) -> None:
+    def precede(self, past: KnownBefore) -> None:
         """Takes what was known before the first sample; nothing for findings that were recorded with their samples."""
         return
 
@@ -69,7 +69,7 @@ class LiveFindings(FindingSource):
     def __init__(self, conditions: Conditions | None) -> None:
         self._conditions = conditions
         self._unjudged: list[Snapshot] = []
-        self._before: Before | None = None
+        self._before: KnownBefore | None = None
         self._found: tuple[tuple[object, ...], tuple[Finding, ...]] | None = None
 
     @property
@@ -103,7 +103,7 @@ class LiveFindings(FindingSource):
         unjudged, self._unjudged = self._unjudged, []
         return [event for snapshot in unjudged for event in self._conditions.look(snapshot)]
 
-    def precede(self, past: Before) -> None:
+    def precede(self, past: KnownBefore) -> None:
         self._before = past
         if self._conditions is not None:
             self._conditions.precede(*past)
@@ -159,12 +159,12 @@ class RecordedFindings(FindingSource):
             self._episodes.look(device, at, first=first)
 
 
-def all_findings(given: tuple[Finding, ...], conditions: Conditions) -> tuple[Finding, ...]:
+def all_findings(recorded: tuple[Finding, ...], conditions: Conditions) -> tuple[Finding, ...]:
     """Findings that came with a snapshot, current ones, then past ones, newest first."""
     found = conditions.findings
-    if any(finding.severity != "info" for finding in given):
+    if any(finding.severity != "info" for finding in recorded):
         found = tuple(finding for finding in found if finding.id != "healthy")
-    if given:  # another gpuwatch has judged the snapshot already, over a longer time
-        known = {(finding.id, finding.device_uuid, finding.pid) for finding in given}
+    if recorded:  # another gpuwatch has judged the snapshot already, over a longer time
+        known = {(finding.id, finding.device_uuid, finding.pid) for finding in recorded}
         found = tuple(finding for finding in found if (finding.id, finding.device_uuid, finding.pid) not in known)
-    return (*given, *found, *reversed(conditions.past))
+    return (*recorded, *found, *reversed(conditions.past))

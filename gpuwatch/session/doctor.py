@@ -14,18 +14,18 @@ from gpuwatch.experiment.probing import interpreter_checks as looking
 from gpuwatch.experiment.probing.interpreter import FrameworkMissing, Interpreter, choose_interpreter
 from gpuwatch.explain.diagnosis.doctor.facts import Facts, relevant
 from gpuwatch.machine.sources import system_facts
-from gpuwatch.session.single_snapshot import samples
+from gpuwatch.session.single_snapshot import take_samples
 from gpuwatch.sim.machine import SimMachine
 
 
-def examined(python: str | None, framework: str | None, progress: Callable[[str], None]) -> Doctor:
+def examine_machine(python: str | None, framework: str | None, progress: Callable[[str], None]) -> Doctor:
     """The doctor's document; ``progress`` is called with each step, and with the empty string at the end."""
     from gpuwatch.explain.diagnosis.doctor.examine import examine
     from gpuwatch.explain.diagnosis.runs.finish_run import complete
 
     taken_at, started = datetime.datetime.now(datetime.UTC), time.monotonic()
     kept = relevant(os.environ)
-    interpreter, missing = _interpreter(python, framework)
+    interpreter, missing = _find_interpreter(python, framework)
     progress("reading GPUs and driver")
     snapshot = _snapshot()
     files = system_facts.within(looking.DRIVER_SECONDS, lambda: system_facts.look(os.environ))
@@ -35,10 +35,10 @@ def examined(python: str | None, framework: str | None, progress: Callable[[str]
     look = FrameworkLook(name=framework or "tensorflow", missing=missing)
     if interpreter is not None:
         progress("searching for the framework's libraries")
-        look = looking.look_into(interpreter, child)
+        look = looking.inspect_interpreter(interpreter, child)
         progress(f"importing {interpreter.framework} and running an op on each device")
         draft, tried = looking.try_framework(interpreter, child, kept, snapshot)
-        look = looking.joined(look, tried)
+        look = looking.with_opened_libraries(look, tried)
         run, log = complete(draft.run, draft.log, draft.before), draft.log
     progress("")
     facts = Facts(
@@ -56,7 +56,7 @@ def examined(python: str | None, framework: str | None, progress: Callable[[str]
     return examine(facts, taken_at, time.monotonic() - started)
 
 
-def _interpreter(python: str | None, framework: str | None) -> tuple[Interpreter | None, str]:
+def _find_interpreter(python: str | None, framework: str | None) -> tuple[Interpreter | None, str]:
     """The interpreter, or why none was found; :class:`UsageError` for one that cannot be run."""
     message = ""
     for name in (framework,) if framework is not None else ("tensorflow", "torch"):
@@ -69,7 +69,7 @@ def _interpreter(python: str | None, framework: str | None) -> tuple[Interpreter
 
 def _snapshot() -> Snapshot | None:
     """The machine before anything is started; None if the driver does not answer in time."""
-    taken, why = samples(1, looking.DRIVER_SECONDS + looking.INTERPRETER_START_SECONDS)
+    taken, why = take_samples(1, looking.DRIVER_SECONDS + looking.INTERPRETER_START_SECONDS)
     if not taken and why.failure:
         what, _, rest = why.failure.partition("; ")
         raise GpuwatchError(what, hint=rest)

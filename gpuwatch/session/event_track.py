@@ -91,7 +91,7 @@ class EventTrack:
                     self._latest.pop()
             self._events.append(event)
             self._latest.append(max(event.at, self._latest[-1]) if self._latest else event.at)
-        self.drawn = of_events(self._events)
+        self.drawn = track_of_events(self._events)
 
     def count(self, moment: float) -> int:
         """Number of events up to a moment."""
@@ -115,7 +115,7 @@ class EventTrack:
         return None
 
 
-def of_events(events: Iterable[MachineEvent]) -> Track:
+def track_of_events(events: Iterable[MachineEvent]) -> Track:
     """The track of a dashboard: an incident lasts from when it was first seen to the last time."""
     marks: list[Incident] = []
     incidents: list[Incident] = []
@@ -144,7 +144,7 @@ def of_events(events: Iterable[MachineEvent]) -> Track:
     return Track(marks, incidents)
 
 
-def of_period(period: Period) -> Track:
+def track_of_period(period: Period) -> Track:
     """The track of a report; processes have bars of their own."""
     marks = [
         Incident(event.at.timestamp(), event.at.timestamp(), event.severity, event.text, event.device_uuids)
@@ -165,7 +165,7 @@ def of_period(period: Period) -> Track:
     return Track(marks, incidents)
 
 
-def from_round(begin: float, end: float) -> float:
+def round_begin(begin: float, end: float) -> float:
     """Where a timeline begins, so that its scale stands still while it grows."""
     return min(begin, end - next((span for span in SPANS_SECONDS if span >= end - begin), 0.0))
 

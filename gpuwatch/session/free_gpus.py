@@ -39,7 +39,7 @@ class Conditions:
 
 
 @dataclass(frozen=True, slots=True)
-class _Unit:
+class _CudaUnit:
     """What CUDA_VISIBLE_DEVICES can name: a GPU without MIG, or a MIG instance."""
 
     device: Device
@@ -92,36 +92,36 @@ def pick(
     Raises:
         UsageError: CUDA_VISIBLE_DEVICES cannot be read as GPUs of this machine.
     """
-    allowed = _allowed(machine.devices, environment)
+    allowed = _visible_uuids(machine.devices, environment)
     errors: dict[str | None, str] = {
         finding.device_uuid: finding.title for finding in findings if finding.severity == "error"
     }
     errors.update(used or {})
-    fit: list[_Unit] = []
+    fit: list[_CudaUnit] = []
     refused: list[RefusedGpu] = []
     for unit in _units(machine):
-        if allowed is not None and not _in(unit, allowed):
+        if allowed is not None and not _is_visible(unit, allowed):
             reason = "hidden by CUDA_VISIBLE_DEVICES"
         else:
             reason = _why_not(unit, conditions, errors, reserved)
         if reason:
-            refused.append(_refused(unit, reason))
+            refused.append(_refused_gpu(unit, reason))
         else:
             fit.append(unit)
     fit.sort(key=lambda unit: unit.preference)
     enough = len(fit) >= conditions.count
-    taken = _taken(fit, conditions.count, machine.topology) if enough else []
+    taken = _choose_units(fit, conditions.count, machine.topology) if enough else []
     return Pick(
         taken_at=machine.taken_at,
         wanted=conditions.count,
-        chosen=tuple(map(_picked, taken)),
-        connection=_slowest([unit.device for unit in taken], machine.topology),
+        chosen=tuple(map(_picked_gpu, taken)),
+        connection=_slowest_connection([unit.device for unit in taken], machine.topology),
         spare=len(fit) - (conditions.count if enough else 0),
         refused=tuple(refused),
     )
 
 
-def unused(
+def idle_units(
     machine: Snapshot, reserved: Mapping[str, str], findings: Sequence[Finding] = ()
 ) -> Iterator[tuple[Device, MigInstance | None, bool]]:
     """Every GPU or MIG instance, and whether ``pick --idle`` would choose it; arguments as of :func:`pick`."""
@@ -132,7 +132,7 @@ def unused(
         yield unit.device, unit.instance, not unit.tenants and not _why_not(unit, conditions, errors, reserved)
 
 
-def impossible(machine: Snapshot, conditions: Conditions) -> str:
+def why_impossible(machine: Snapshot, conditions: Conditions) -> str:
     """Why no waiting helps; empty if it may."""
     units = list(_units(machine))
     usable = [unit for unit in units if unit.instance is None] if conditions.count > 1 else units
@@ -148,7 +148,7 @@ def impossible(machine: Snapshot, conditions: Conditions) -> str:
     return f"{have} {size(conditions.free_bytes)}; the largest has {size(totals[0])}"
 
 
-def reasons(picked: Pick) -> str:
+def refusal_reasons(picked: Pick) -> str:
     """Why GPUs were refused: ``GPU 0: 3.1 of 24.0 GiB free, held by alice's python (4711)``; empty without any."""
     # What a user can change comes first.
     ordered = sorted(picked.refused, key=lambda refused: refused.reason.startswith("hidden by"))
@@ -160,14 +160,16 @@ def reasons(picked: Pick) -> str:
     return "; ".join(shown) + (f"; and {rest} more" if rest > 0 else "")
 
 
-def _why_not(unit: _Unit, conditions: Conditions, errors: Mapping[str | None, str], reserved: Mapping[str, str]) -> str:
+def _why_not(
+    unit: _CudaUnit, conditions: Conditions, errors: Mapping[str | None, str], reserved: Mapping[str, str]
+) -> str:
     """Why a GPU is not chosen; empty if it may be."""
     holder = reserved.get(unit.uuid or "")
     reason = errors.get(unit.device.uuid) or _refusal(unit, conditions)
     return reason or (f"reserved by {holder}" if holder else "")
 
 
-def _taken(fit: Sequence[_Unit], count: int, topology: Topology | None) -> list[_Unit]:
+def _choose_units(fit: Sequence[_CudaUnit], count: int, topology: Topology | None) -> list[_CudaUnit]:
     """``count`` of those that fit, which are in the order of preference.
 
     The least loaded ones; where more than needed are loaded alike, those that are connected best with the others.
@@ -184,15 +186,15 @@ def _taken(fit: Sequence[_Unit], count: int, topology: Topology | None) -> list[
     return [*sure, *chosen]
 
 
-def _slowest(devices: Sequence[Device], topology: Topology | None) -> str | None:
+def _slowest_connection(devices: Sequence[Device], topology: Topology | None) -> str | None:
     """The slowest connection between two devices; None for one, and if one of them is not known."""
     if topology is None or len(devices) < 2:
         return None
     paths = [topology.path(a.uuid, b.uuid) for a, b in combinations(devices, 2)]
-    return min(paths, key=rank) if all(paths) else None
+    return min(paths, key=connection_rank) if all(paths) else None
 
 
-def _allowed(devices: Sequence[Device], environment: Mapping[str, str]) -> frozenset[str] | None:
+def _visible_uuids(devices: Sequence[Device], environment: Mapping[str, str]) -> frozenset[str] | None:
     """UUIDs, maybe abbreviated, that CUDA_VISIBLE_DEVICES leaves; None: all."""
     listed = environment.get("CUDA_VISIBLE_DEVICES")
     if listed is None:
@@ -215,14 +217,14 @@ def _allowed(devices: Sequence[Device], environment: Mapping[str, str]) -> froze
     )
 
 
-def _in(unit: _Unit, allowed: frozenset[str]) -> bool:
+def _is_visible(unit: _CudaUnit, allowed: frozenset[str]) -> bool:
     if unit.device.uuid in allowed:
         return True
     uuid = unit.uuid
     return unit.instance is not None and uuid is not None and any(uuid.startswith(entry) for entry in allowed)
 
 
-def _units(machine: Snapshot) -> Iterator[_Unit]:
+def _units(machine: Snapshot) -> Iterator[_CudaUnit]:
     tenants: dict[str | None, list[Process]] = {}
     for row in machine.processes:
         if row.type != "G":
@@ -230,15 +232,15 @@ def _units(machine: Snapshot) -> Iterator[_Unit]:
     for device in machine.devices:
         rows = tenants.get(device.uuid, [])
         if not divided(device):
-            yield _Unit(device, None, tuple(rows))
+            yield _CudaUnit(device, None, tuple(rows))
             continue
         for instance in device.mig_instances:
-            yield _Unit(device, instance, tuple(row for row in rows if row.mig_instance == instance.id))
+            yield _CudaUnit(device, instance, tuple(row for row in rows if row.mig_instance == instance.id))
         if not device.mig_instances:
-            yield _Unit(device, None, tuple(rows))
+            yield _CudaUnit(device, None, tuple(rows))
 
 
-def _refusal(unit: _Unit, conditions: Conditions) -> str:
+def _refusal(unit: _CudaUnit, conditions: Conditions) -> str:
     """Why a GPU does not meet the conditions; empty if it does."""
     device = unit.device
     if device.state not in ("ok", "asleep"):
@@ -253,11 +255,11 @@ def _refusal(unit: _Unit, conditions: Conditions) -> str:
     if mode == "prohibited":
         return "its compute mode prohibits programs"
     if unit.tenants and mode in ("exclusive-process", "exclusive-thread"):
-        return f"its compute mode is exclusive, and {_names(unit.tenants)} is on it"
-    return _too_full(unit, conditions) or (_in_use(unit) if conditions.idle else "")
+        return f"its compute mode is exclusive, and {_tenant_names(unit.tenants)} is on it"
+    return _why_too_full(unit, conditions) or (_why_in_use(unit) if conditions.idle else "")
 
 
-def _too_full(unit: _Unit, conditions: Conditions) -> str:
+def _why_too_full(unit: _CudaUnit, conditions: Conditions) -> str:
     if conditions.free_bytes is None:
         return ""
     if unit.free is None:
@@ -267,13 +269,13 @@ def _too_full(unit: _Unit, conditions: Conditions) -> str:
     if unit.total is not None and unit.total < conditions.free_bytes:
         return f"has only {size(unit.total)}"
     of = f"{size(unit.free)} of {size(unit.total)} free"
-    return f"{of}, held by {_names(unit.tenants)}" if unit.tenants else of
+    return f"{of}, held by {_tenant_names(unit.tenants)}" if unit.tenants else of
 
 
-def _in_use(unit: _Unit) -> str:
+def _why_in_use(unit: _CudaUnit) -> str:
     """Why it is not idle; what cannot be known counts against it."""
     if unit.tenants:
-        return f"used by {_names(unit.tenants)}"
+        return f"used by {_tenant_names(unit.tenants)}"
     if unit.device.state == "asleep":
         return ""
     # Programs in other containers are not listed, but their memory is seen.
@@ -289,7 +291,7 @@ def _in_use(unit: _Unit) -> str:
     return f"{unit.busy:.0f} % utilization by no listed process" if unit.busy >= MIN_IN_USE_PERCENT else ""
 
 
-def _names(tenants: Sequence[Process]) -> str:
+def _tenant_names(tenants: Sequence[Process]) -> str:
     """The largest ones, and how many more."""
     largest = sorted(tenants, key=lambda row: -(row.number("gpu_memory_bytes") or 0.0))[:_MAX_PROCESSES_NAMED]
     shown = [
@@ -300,7 +302,7 @@ def _names(tenants: Sequence[Process]) -> str:
     return ", ".join(shown) + (f" and {rest} more" if rest > 0 else "")
 
 
-def _picked(unit: _Unit) -> PickedGpu:
+def _picked_gpu(unit: _CudaUnit) -> PickedGpu:
     assert unit.uuid is not None  # else refused
     return PickedGpu(
         uuid=unit.uuid,
@@ -312,7 +314,7 @@ def _picked(unit: _Unit) -> PickedGpu:
     )
 
 
-def _refused(unit: _Unit, reason: str) -> RefusedGpu:
+def _refused_gpu(unit: _CudaUnit, reason: str) -> RefusedGpu:
     return RefusedGpu(
         uuid=unit.uuid,
         index=unit.device.index,
@@ -327,7 +329,7 @@ _MAX_CHOICES_TRIED = 15_000
 """Choices up to which each is looked at: 8 of 16 GPUs are 12,870."""
 
 
-def rank(path: str | None) -> int:
+def connection_rank(path: str | None) -> int:
     """How fast a connection is, compared with others; ``path`` as :meth:`Topology.path` has it."""
     if path is not None and path.startswith("NV"):
         return len(_LEVELS) + int(path[2:])
@@ -341,7 +343,7 @@ def best_connected(uuids: Sequence[str], count: int, topology: Topology, beside:
     a time, from each GPU as the first.
     """
     everyone = [*uuids, *beside]
-    ranks = [[rank(topology.path(a, b)) if a != b else 0 for b in everyone] for a in everyone]
+    ranks = [[connection_rank(topology.path(a, b)) if a != b else 0 for b in everyone] for a in everyone]
     always = range(len(uuids), len(everyone))
 
     def quality(chosen: Iterable[int]) -> list[int]:

@@ -79,7 +79,7 @@ class JoinedSamples(SampleStore):
             first = bisect_left(recorded, kept[0]) if kept else len(recorded)
             newest = list(recorded[first:])
             near = self._near
-            own = [at for at in kept if not _has(newest, at, near)]
+            own = [at for at in kept if not _has_time_near(newest, at, near)]
             # The recording may have ended, or begun, shortly before the first of them.
             if own and first and own[0] - recorded[first - 1] <= near:
                 own = [at for at in own if at - recorded[first - 1] > near]
@@ -148,9 +148,9 @@ class JoinedSamples(SampleStore):
                 event = replace(event, occurrence=number)
             yield event
 
-    def before(self, episodes: ClockEpisodes) -> Before:
+    def before(self, episodes: ClockEpisodes) -> KnownBefore:
         """What the recorder knew when the first sample was taken here."""
-        return Before(self._lasting, self._until, episodes)
+        return KnownBefore(self._lasting, self._until, episodes)
 
     @property
     def latest_events(self) -> Sequence[MachineEvent]:
@@ -159,7 +159,7 @@ class JoinedSamples(SampleStore):
         return self._latest
 
 
-class Before(NamedTuple):
+class KnownBefore(NamedTuple):
     """As :meth:`gpuwatch.explain.diagnosis.condition_engine.Conditions.precede` takes it."""
 
     lasting: Sequence[Begun]
@@ -176,7 +176,7 @@ class Past(NamedTuple):
     episodes_since: float
 
 
-def past_of(recording: Recording) -> Past:
+def past_of_recording(recording: Recording) -> Past:
     """With what is read of it once. It has samples."""
     end = recording.end
     assert end is not None
@@ -200,10 +200,10 @@ def open_past(known: Path | None) -> Past | None:
         with suppress(GpuwatchError):
             recording = open_recording(path)
             recording.events()  # read once, here
-            return past_of(recording)
+            return past_of_recording(recording)
     return None
 
 
-def _has(times: Sequence[float], at: float, near: float) -> bool:
+def _has_time_near(times: Sequence[float], at: float, near: float) -> bool:
     place = bisect_left(times, at)
     return any(abs(moment - at) <= near for moment in times[max(place - 1, 0) : place + 1])

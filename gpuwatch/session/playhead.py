@@ -16,7 +16,7 @@ from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.metric_series import History
 from gpuwatch.machine.history.sample_store import Gap, Kept, SampleStore
 from gpuwatch.session.event_track import EventTrack
-from gpuwatch.session.view import View, ranked
+from gpuwatch.session.view import View, most_important_first
 
 GRAPHED = frozenset({*IN_REPORTS, "utilization.memory_percent"})
 """Device metrics with graphs."""
@@ -184,7 +184,7 @@ class Playhead:
         if kept is None:
             return
         begun = begun_between(self.timeline, kept, moment)
-        gap = self.timeline.gap(kept.at, moment, self._asked(kept.at))
+        gap = self.timeline.gap(kept.at, moment, self._asked_interval(kept.at))
         self.in_hang, self._gaps = bool(begun), [gap] if gap is not None else []
         if begun or within or gap is None:
             self._beyond = max(min(moment, self.timeline.times[-1]), kept.at)
@@ -195,7 +195,7 @@ class Playhead:
             history=self._history(kept.snapshot),
             interval=self._interval(kept.at),
             findings=findings,
-            wrong=ranked(findings),
+            wrong=most_important_first(findings),
             until=kept.at,
             events=self._track().until(max(self._beyond or 0.0, kept.at + 0.5)),
         )
@@ -214,7 +214,7 @@ class Playhead:
         self.go(found.at, within=True)
         return found
 
-    def _asked(self, moment: float) -> float:
+    def _asked_interval(self, moment: float) -> float:
         """Seconds between samples, as they were asked for."""
         return self._recorded(moment) if self._recorded is not None else self._newest.interval
 

@@ -52,7 +52,7 @@ def preflight(scripts: Sequence[ProbeScript], snapshot: Snapshot | None, gpu: st
         devices = tuple(device for device in devices if device.uuid == gpu)
     elif not by_number:
         held = {process.device_uuid for process in tenants}
-        idle = tuple(device for device in devices if device.uuid not in held and not _busy(device))
+        idle = tuple(device for device in devices if device.uuid not in held and not _is_busy(device))
         needed = max((script.gpus for script in scripts), default=0)
         if idle and len(idle) >= min(needed, len(devices)):
             spared = tuple(device for device in devices if device not in idle)
@@ -69,5 +69,5 @@ def _selects_gpus(script: ProbeScript) -> bool:
     return not value.startswith("-") or script.name in _IN_CODE
 
 
-def _busy(device: Device) -> bool:
+def _is_busy(device: Device) -> bool:
     return (device.number("utilization.gpu_percent") or 0.0) >= MIN_IN_USE_PERCENT

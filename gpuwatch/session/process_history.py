@@ -20,7 +20,7 @@ _ON_NO_GPU = Missing("not_supported", detail="the process uses no GPU: it only s
 _NOT_READ = Missing("no_sample", detail="only read for processes that use a GPU")
 
 
-def identity(process: Process) -> Identity:
+def process_identity(process: Process) -> Identity:
     """Pid and start time, the same on every device that the process uses."""
     return (process.pid, process.create_time)
 
@@ -44,18 +44,18 @@ def ancestor_row(ancestor: Ancestor) -> Process:
     )
 
 
-def entries(snapshot: Snapshot | None, who: Identity) -> tuple[Process, ...]:
+def process_rows(snapshot: Snapshot | None, who: Identity) -> tuple[Process, ...]:
     """The rows of a process, one per device; a row without a GPU for a program on the CPU, or an ancestor."""
     if snapshot is None:
         return ()
-    found = tuple(process for process in snapshot.processes if identity(process) == who)
-    found = found or tuple(bystander for bystander in snapshot.bystanders if identity(bystander) == who)
+    found = tuple(process for process in snapshot.processes if process_identity(process) == who)
+    found = found or tuple(bystander for bystander in snapshot.bystanders if process_identity(bystander) == who)
     return found or tuple(
         ancestor_row(ancestor) for ancestor in snapshot.ancestors if (ancestor.pid, ancestor.create_time) == who
     )
 
 
-def total(rows: tuple[Process, ...], reading: str) -> float | None:
+def total_reading(rows: tuple[Process, ...], reading: str) -> float | None:
     """A reading of the process, summed over its devices if it is one per device."""
     values = [value for row in rows if (value := row.number(reading)) is not None]
     if not values:
@@ -78,7 +78,7 @@ class ProcessHistory:
             self.rows, self.seen = rows, at
         self.times.append(at)
         for name, series in self.series.items():
-            series.append(total(rows, name))
+            series.append(total_reading(rows, name))
 
 
 class ProcessHistories:
@@ -95,7 +95,7 @@ class ProcessHistories:
         """
         history = self._followed.pop(who, None)
         if history is None:
-            history = _kept(timeline, who, newest) if newest is not None else ProcessHistory()
+            history = _kept_samples(timeline, who, newest) if newest is not None else ProcessHistory()
         self._followed[who] = history
         while len(self._followed) > _MAX_FOLLOWED_PROCESSES:
             del self._followed[next(iter(self._followed))]
@@ -103,16 +103,16 @@ class ProcessHistories:
 
     def until(self, who: Identity, moment: float, timeline: SampleStore) -> ProcessHistory:
         if self._ended is None or self._ended[:2] != (who, moment):
-            self._ended = (who, moment, _kept(timeline, who, moment))
+            self._ended = (who, moment, _kept_samples(timeline, who, moment))
         return self._ended[2]
 
     def add(self, snapshot: Snapshot) -> None:
         """Appends a sample to all histories."""
         for who, history in self._followed.items():
-            history.put(snapshot.taken_at.timestamp(), entries(snapshot, who))
+            history.put(snapshot.taken_at.timestamp(), process_rows(snapshot, who))
 
 
-def _kept(timeline: SampleStore, who: Identity, end: float) -> ProcessHistory:
+def _kept_samples(timeline: SampleStore, who: Identity, end: float) -> ProcessHistory:
     history = ProcessHistory()
     for at, rows in timeline.process(who, end - _LOOK_BACK_SECONDS, end):
         history.put(at, rows)

@@ -111,13 +111,13 @@ def _settings(before: Snapshot, after: Snapshot) -> Iterator[Change]:
             old_value, new_value = known.get(name), device.get(name)
             if not isinstance(old_value, Missing) and not isinstance(new_value, Missing) and old_value != new_value:
                 shown = " → ".join(printable(reading(BY_ID[name], value)) for value in (old_value, new_value))
-                yield _change(at, "setting", f"GPU {device.index}: {_named(name)} {shown}")
+                yield _change(at, "setting", f"GPU {device.index}: {_metric_title(name)} {shown}")
     for device in before.devices:
         if after.device(device.uuid) is None:
             yield _change(at, "setting", f"GPU {device.index} is no longer listed")
 
 
-def _named(name: str) -> str:
+def _metric_title(name: str) -> str:
     title = BY_ID[name].title
     return title if title[:2].isupper() else title[:1].lower() + title[1:]
 
@@ -143,7 +143,9 @@ def _readings(recording: Recording, begin: float, moment: float, devices: list[D
             old, new = total[0] / total[1], total[2] / total[3]
             if abs(new - old) >= least * of:
                 was, now = (reading(BY_ID[name], value) for value in (old, new))
-                text = f"GPU {device.index}: {_named(name)} {was} → {now} (mean of the last {moment - since:.0f} s)"
+                text = (
+                    f"GPU {device.index}: {_metric_title(name)} {was} → {now} (mean of the last {moment - since:.0f} s)"
+                )
                 yield _change(moment, "reading", text)
 
 
@@ -241,21 +243,23 @@ def _devices(
             there[place] = summary if old is None else old.with_(summary)
     for uuid in series:
         if uuid not in known:  # lost or removed before the end
-            known |= {device.uuid: device for device in islice(_earlier(recording, begin, end, uuid), 1)}
+            known |= {device.uuid: device for device in islice(_device_before_loss(recording, begin, end, uuid), 1)}
     found = [
         PeriodDevice(
             index=device.index,
             uuid=uuid,
             name=device.name,
             series={metric: _series(points) for metric, points in series.get(uuid, {}).items()},
-            tops=_tops([device, *(() if device.state == "ok" else _earlier(recording, begin, end, uuid))]),
+            tops=_axis_tops(
+                [device, *(() if device.state == "ok" else _device_before_loss(recording, begin, end, uuid))]
+            ),
         )
         for uuid, device in known.items()
     ]
     yield from sorted(found, key=lambda device: (device.index, device.uuid))
 
 
-def _earlier(recording: Recording, begin: float, end: float, uuid: str) -> Iterator[Device]:
+def _device_before_loss(recording: Recording, begin: float, end: float, uuid: str) -> Iterator[Device]:
     """A device that is lost at the end, as of the begin, and of when its processes were last seen."""
     lives = [process.last for process in recording.processes(begin, end) if process.device_uuid == uuid]
     for at in (begin, *lives[:_MAX_LIVES], (begin + end) / 2):
@@ -265,7 +269,7 @@ def _earlier(recording: Recording, begin: float, end: float, uuid: str) -> Itera
             yield device
 
 
-def _tops(devices: Iterable[Device]) -> dict[str, float]:
+def _axis_tops(devices: Iterable[Device]) -> dict[str, float]:
     """Where the axes end, as the first of these that knows it says."""
     found: dict[str, float] = {}
     for device in devices:

@@ -21,7 +21,7 @@ from gpuwatch.machine.history.sample_gaps import gap_limit
 from gpuwatch.machine.history.sample_store import Gap, SampleStore
 from gpuwatch.session.current_findings import FindingSource, LiveFindings, RecordedFindings
 from gpuwatch.session.process_history import Identity, ProcessHistories, ProcessHistory
-from gpuwatch.session.view import SINCE_START, Played, PlayheadPosition, Since, View, ranked
+from gpuwatch.session.view import SINCE_START, Played, PlayheadPosition, Since, View, most_important_first
 
 if TYPE_CHECKING:
     from gpuwatch.explain.diagnosis.condition_engine import Conditions
@@ -36,7 +36,7 @@ INTERVALS_SECONDS = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0)
 """Seconds between samples that :meth:`Session.change_interval` steps through."""
 
 
-def stepped(choices: Sequence[float], value: float, step: int) -> float:
+def next_choice(choices: Sequence[float], value: float, step: int) -> float:
     """The next greater choice (1) or smaller one (-1); ``value`` if there is none."""
     if step > 0:
         return min((choice for choice in choices if choice > value), default=value)
@@ -141,7 +141,7 @@ class Session:
         if self.player is not None:
             self.player.change_speed(-step)
         else:
-            self.feed.interval = stepped(INTERVALS_SECONDS, self.feed.interval, step)
+            self.feed.interval = next_choice(INTERVALS_SECONDS, self.feed.interval, step)
 
     # A recording of the same machine
 
@@ -251,7 +251,7 @@ class Session:
         """Errors and warnings, the most important first."""
         found = self.findings
         if self._wrong is None or self._wrong[0] is not found:
-            self._wrong = (found, ranked(found))
+            self._wrong = (found, most_important_first(found))
         return self._wrong[1]
 
     @property
@@ -374,7 +374,7 @@ class Session:
         times = self.timeline.times
         if not times:
             return None
-        from gpuwatch.session.event_track import SPANS_SECONDS, from_round
+        from gpuwatch.session.event_track import SPANS_SECONDS, round_begin
 
         moment, asked, limit = self.clock(), self.feed.interval, gap_limit(self.feed.interval)
         begin, end, today, played = times[0], times[-1], moment, None
@@ -388,10 +388,10 @@ class Session:
                 following=grows and end - moment < limit,
             )
         elif self.playhead is not None:
-            begin, moment = from_round(begin, end), self.playhead.clock or moment
+            begin, moment = round_begin(begin, end), self.playhead.clock or moment
         else:
             end = max(end, moment)
-            begin, moment = from_round(max(begin, end - SPANS_SECONDS[-1]), end), end
+            begin, moment = round_begin(max(begin, end - SPANS_SECONDS[-1]), end), end
         stretches = self.timeline.stretches(limit)
         return PlayheadPosition(moment, begin, end, asked, stretches, self.track.drawn, today, played)
 

@@ -38,7 +38,7 @@ def silence(feed: LiveFeed) -> Silence:
     return Silence(feed.failure, blame, detail)
 
 
-def samples(
+def take_samples(
     count: int,
     deadline: float,
     *,
@@ -66,11 +66,11 @@ def samples(
         feed.stop()
 
 
-def take(
+def take_snapshot(
     deadline: float, *, gpm: bool = False, first: Popen[bytes] | ForkedProcess | None = None
 ) -> tuple[Snapshot, bool]:
-    """A snapshot with rates, and whether the driver answered within ``deadline`` seconds; see :func:`samples`."""
-    taken, why = samples(2, deadline, on_demand=True, gpm=gpm, first=first)
+    """A snapshot with rates, and whether the driver answered within ``deadline`` seconds; see :func:`take_samples`."""
+    taken, why = take_samples(2, deadline, on_demand=True, gpm=gpm, first=first)
     if taken:
         return taken[-1], True
     return without_driver(deadline, why, longer="; to wait longer: --deadline"), False
@@ -99,7 +99,7 @@ def without_driver(
     problem = Problem(source="collector", reason=reason, detail=what, hint=hint)
     if machine is not None:
         return replace(machine, problems=(problem,))
-    host, problems = _host()
+    host, problems = _read_host()
     return Snapshot(
         taken_at=datetime.datetime.now(datetime.UTC),
         took_seconds=waited,
@@ -112,7 +112,7 @@ def without_driver(
     )
 
 
-def _host() -> tuple[Host, list[Problem]]:
+def _read_host() -> tuple[Host, list[Problem]]:
     """The host, which can be read although the driver does not answer."""
     reader = HostReader()
     reader.read()
@@ -120,7 +120,7 @@ def _host() -> tuple[Host, list[Problem]]:
     return reader.read()
 
 
-def findings(snapshot: Snapshot) -> tuple[Finding, ...]:
+def findings_of(snapshot: Snapshot) -> tuple[Finding, ...]:
     """The findings of this one snapshot."""
     from gpuwatch.explain.diagnosis.engine import diagnose
     from gpuwatch.explain.diagnosis.evidence import Evidence

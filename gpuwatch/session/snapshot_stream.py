@@ -45,12 +45,12 @@ def stream(interval: float, *, gpm: bool = False) -> Iterator[Snapshot]:
             silence = time.monotonic() - last
             if silence > interval + _LATE_SECONDS:
                 arrived.wait(interval)  # not more often than samples would come
-                yield _silent(session, silence)
+                yield _host_snapshot(session, silence)
     finally:
         session.stop()
 
 
-def _silent(session: Session, seconds: float) -> Snapshot:
+def _host_snapshot(session: Session, seconds: float) -> Snapshot:
     """The host while its driver does not answer, for this long."""
     status = session.feed.status()
     failed = status.blame == "failed"

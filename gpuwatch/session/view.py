@@ -175,7 +175,7 @@ class View:
         return max(0.0, self.now - self.snapshot.taken_at.timestamp()) if self.snapshot else 0.0
 
 
-def ranked(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+def most_important_first(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     """Current errors and warnings by severity, then by the order of causes."""
     wrong = [finding for finding in findings if finding.severity != "info" and finding.until is None]
     wrong.sort(key=lambda f: (SEVERITY_ORDER[f.severity], _CAUSE_ORDER.get(f.id, len(_CAUSE_ORDER))))

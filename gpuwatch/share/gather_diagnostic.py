@@ -19,8 +19,8 @@ from gpuwatch.explain.diagnosis.diagnostic_report import diagnostic, newest, of_
 from gpuwatch.machine.history.run_store import RunStore
 from gpuwatch.machine.sources.system_facts import surroundings
 from gpuwatch.machine.sources.tool_output import kernel_log, nvidia_smi
-from gpuwatch.session.doctor import examined
-from gpuwatch.session.single_snapshot import findings, take
+from gpuwatch.session.doctor import examine_machine
+from gpuwatch.session.single_snapshot import findings_of, take_snapshot
 from gpuwatch.share.reports.runs_side_by_side import compare
 
 DEADLINE_SECONDS = 10.0
@@ -49,9 +49,9 @@ def gather(
     taken_at, started = datetime.datetime.now(datetime.UTC), time.monotonic()
     missing: list[Gap] = []
     progress("reading the GPUs")
-    snapshot, answered = take(DEADLINE_SECONDS)
+    snapshot, answered = take_snapshot(DEADLINE_SECONDS)
     if answered:
-        snapshot = msgspec.structs.replace(snapshot, findings=findings(snapshot))
+        snapshot = msgspec.structs.replace(snapshot, findings=findings_of(snapshot))
     else:
         missing.append(Gap(part="the machine now", why=snapshot.problems[0].detail))
     doctor = _doctor(python, framework, missing, progress) if with_doctor else None
@@ -83,7 +83,7 @@ def _doctor(
     python: str | None, framework: str | None, missing: list[Gap], progress: Callable[[str], None]
 ) -> Doctor | None:
     try:
-        return examined(python, framework, progress)
+        return examine_machine(python, framework, progress)
     except GpuwatchError as error:
         if python is not None:  # the user named the interpreter
             raise

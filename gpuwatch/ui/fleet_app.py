@@ -14,7 +14,7 @@ from gpuwatch.fleet.host_poller import FleetWatch
 from gpuwatch.fleet.host_summary import FleetSummary
 from gpuwatch.machine.collector.feed import Feed, FeedStatus
 from gpuwatch.machine.collector.host_access import HostAccess
-from gpuwatch.session.session import Session, stepped
+from gpuwatch.session.session import Session, next_choice
 from gpuwatch.ui.app import GpuwatchApp
 from gpuwatch.ui.screens.base_tab import TabScreen
 from gpuwatch.ui.screens.fleet import FleetScreen
@@ -162,5 +162,5 @@ class FleetApp(GpuwatchApp):
         if self.session is not self._idle:
             super().change_interval(step)
             return
-        self.fleet_watch.interval = stepped(INTERVALS_SECONDS, self.fleet_watch.interval, step)
+        self.fleet_watch.interval = next_choice(INTERVALS_SECONDS, self.fleet_watch.interval, step)
         self.fleet_screen.head.redraw()

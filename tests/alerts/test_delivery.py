@@ -27,8 +27,8 @@ from gpuwatch.core.model.findings import CAUSES
 from gpuwatch.session.alerts.alerts import Alerts
 from gpuwatch.session.alerts.command import Command
 from gpuwatch.session.alerts.delivery_thread import MAX_WAITING_ALERTS, Channel
-from gpuwatch.session.alerts.terminal_notification import sequence, text_of
-from gpuwatch.session.alerts.webhook import Webhook, checked, shown
+from gpuwatch.session.alerts.terminal_notification import escape_sequence, notification_text
+from gpuwatch.session.alerts.webhook import Webhook, checked_url, masked_url
 from tests.alerts.test_onsets import HOT
 from tests.every import every
 from tests.ui import machines
@@ -281,11 +281,11 @@ def test_certificates_are_verified(started: Start, server: Server, tmp_path: Pat
 @pytest.mark.parametrize("url", ["file:///etc/passwd", "ftp://x/y", "x", "http://", "http://a b/", "http://a:99999/"])
 def test_only_http(url: str) -> None:
     with pytest.raises(UsageError):
-        checked(url)
+        checked_url(url)
 
 
 def test_the_url_is_never_shown_whole() -> None:
-    assert shown("https://user:pw@hooks.example.com:8443/T0/B0/secret?x=y") == "https://hooks.example.com"
+    assert masked_url("https://user:pw@hooks.example.com:8443/T0/B0/secret?x=y") == "https://hooks.example.com"
 
 
 # Notifications
@@ -293,16 +293,16 @@ def test_the_url_is_never_shown_whole() -> None:
 
 def test_a_notification_has_our_words_only() -> None:
     evil = replace(HOT, title="\x1b]0;evil\x07 4;3;50", evidence=("\x07",))
-    written = sequence(replace(ALERT, host="\x1bx", finding=evil), {"TERM": "xterm-256color"})
+    written = escape_sequence(replace(ALERT, host="\x1bx", finding=evil), {"TERM": "xterm-256color"})
     assert written == f"\x1b]9;gpuwatch: GPU 0: {CAUSES['throttle.thermal']}\x1b\\"
     foreign = replace(ALERT, finding=replace(HOT, id="4;1;\x1b\\evil"))
-    assert sequence(foreign, {"TERM": "xterm"}) == "\x1b]9;gpuwatch: GPU 0: a finding\x1b\\"
+    assert escape_sequence(foreign, {"TERM": "xterm"}) == "\x1b]9;gpuwatch: GPU 0: a finding\x1b\\"
 
 
 @every(list(CAUSES))
 def test_it_is_never_a_progress_bar(cause: str) -> None:
     for phase in ("onset", "end"):
-        text = text_of(replace(ALERT, phase=phase, finding=replace(HOT, id=cause)))
+        text = notification_text(replace(ALERT, phase=phase, finding=replace(HOT, id=cause)))
         assert text.startswith("gpuwatch: ")
         assert not re.search(r"[\x00-\x1f\x7f-\x9f;\\]", text)
 
@@ -320,7 +320,7 @@ def test_it_is_never_a_progress_bar(cause: str) -> None:
     ],
 )
 def test_terminals(environment: dict[str, str], lets: bool, start: str) -> None:
-    written = sequence(ALERT, environment, lambda: lets)
+    written = escape_sequence(ALERT, environment, lambda: lets)
     assert written.startswith(start)
     assert bool(written) == bool(start)
     assert written == "" or written.endswith("\x1b\\")

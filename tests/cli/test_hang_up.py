@@ -70,10 +70,10 @@ def test_stopped_and_continued_from_outside_it_goes_on(sim_machine: Callable[[st
 
 def test_a_signal_whose_exception_python_lost_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prestart, "ended", None)
-    prestart.go_on()
+    prestart.exit_if_signalled()
     with pytest.raises(SystemExit) as caught:
         prestart._end(signal.SIGHUP, None)
     assert caught.value.code == 129
     with pytest.raises(SystemExit) as again:
-        prestart.go_on()
+        prestart.exit_if_signalled()
     assert again.value.code == 129

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.cli.output import file_shown, with_links
+from gpuwatch.cli.output import linked_file_name, with_links
 from gpuwatch.core.formatting.hyperlinks import file_url, may_link
 from gpuwatch.core.model.findings import CAUSES
 from gpuwatch.explain.diagnosis.reference.cause_pages import page_path
@@ -47,18 +47,18 @@ def test_no_links_where_they_are_refused(monkeypatch: pytest.MonkeyPatch, variab
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     assert with_links("memory.fragmented", Terminal()) == "memory.fragmented"
-    assert file_shown(Path("/tmp/a.html"), Terminal()) == "/tmp/a.html"
+    assert linked_file_name(Path("/tmp/a.html"), Terminal()) == "/tmp/a.html"
 
 
 def test_no_links_in_a_file_or_a_pipe(tmp_path: Path) -> None:
     assert with_links("memory.fragmented", io.StringIO()) == "memory.fragmented"
-    assert file_shown(tmp_path / "a.html", io.StringIO()) == str(tmp_path / "a.html")
+    assert linked_file_name(tmp_path / "a.html", io.StringIO()) == str(tmp_path / "a.html")
     assert not may_link({"TERM": "xterm"}, terminal=False)
 
 
 def test_a_file_is_linked_with_its_host_and_whole_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    shown = file_shown(Path("a b.html"), Terminal())
+    shown = linked_file_name(Path("a b.html"), Terminal())
     assert shown.endswith("\x1b\\a b.html\x1b]8;;\x1b\\")
     assert f"{tmp_path}/a%20b.html\x1b\\" in shown
     assert not shown.startswith("\x1b]8;;file:///"), "with the host"

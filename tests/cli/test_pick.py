@@ -15,7 +15,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from gpuwatch.cli.pick import _picked
+from gpuwatch.cli.pick import _pick_until
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.machine.sources.gpu_reservations import reservations, reserve, reserved
 from gpuwatch.session.free_gpus import Conditions
@@ -257,7 +257,9 @@ def test_sockets_that_fail_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None
         raise OSError(errno.EAFNOSUPPORT, os.strerror(errno.EAFNOSUPPORT))
 
     monkeypatch.setattr("gpuwatch.cli.pick.reserve", refused)
-    monkeypatch.setattr("gpuwatch.cli.pick.take", lambda _: (machines.snapshot((machines.device(0),), ()), True))
+    monkeypatch.setattr(
+        "gpuwatch.cli.pick.take_snapshot", lambda _: (machines.snapshot((machines.device(0),), ()), True)
+    )
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     with pytest.raises(GpuwatchError, match="--reserve needs Unix sockets, which fail here: Address family"):
-        _picked(Conditions(), 1.0, 0.0, keep=True)
+        _pick_until(Conditions(), 1.0, 0.0, reserve_gpus=True)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from gpuwatch.cli.run import _used_by_hand
+from gpuwatch.cli.run import _is_interactive
 from gpuwatch.sim.machine import SimMachine
 from gpuwatch.sim.shape import SimShape
 from tests.conftest import gpuwatch, has_cuda_wheel, has_driver
@@ -138,7 +138,7 @@ def test_bad_input(arguments: list[str], says: str) -> None:
     ],
 )
 def test_interactive_programs_keep_their_terminal(command: str, by_hand: bool) -> None:
-    assert _used_by_hand(command.split()) is by_hand
+    assert _is_interactive(command.split()) is by_hand
 
 
 def test_keys_reach_an_interactive_shell() -> None:

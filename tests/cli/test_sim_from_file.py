@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from gpuwatch import sim
-from gpuwatch.cli.sim_from_file import _snapshot, machine_of
+from gpuwatch.cli.sim_from_file import _snapshot_of, machine_from_file
 from gpuwatch.core.model.codec import from_json
 from gpuwatch.core.model.metrics import METRICS, Lane
 from gpuwatch.core.model.snapshot import Device, MigInstance, Snapshot
@@ -62,7 +62,7 @@ def differences(stated: Snapshot, found: Snapshot) -> list[str]:
 def test_a_machine_that_nvidia_smi_printed(tmp_path: Path, name: str, text: str) -> None:
     path = tmp_path / name
     path.write_text(text)
-    stated, found = _snapshot(path, None), simulated(path)
+    stated, found = _snapshot_of(path, None), simulated(path)
     assert not differences(stated, found)
     assert found.simulated
     assert found.driver is not None
@@ -82,9 +82,9 @@ def test_a_snapshot_and_each_moment_of_a_recording(tmp_path: Path) -> None:
     assert isinstance(stated, Snapshot)
     assert not differences(stated, simulated(first))
     recording = FIXTURES / "recording-3.gpuwatch"
-    stated = _snapshot(recording, None)
+    stated = _snapshot_of(recording, None)
     assert not differences(stated, simulated(recording))
-    begin = _snapshot(recording, "@1000")
+    begin = _snapshot_of(recording, "@1000")
     assert begin.taken_at < stated.taken_at
     assert not differences(begin, simulated(f"{recording}@@1000"))
 
@@ -92,7 +92,7 @@ def test_a_snapshot_and_each_moment_of_a_recording(tmp_path: Path) -> None:
 def test_what_a_program_does_shows_besides(tmp_path: Path) -> None:
     path = tmp_path / "busy.txt"
     path.write_text(TEXT.replace("Enabled\n    MIG Device", "Disabled\n    MIG Device"))
-    machine = machine_of(path, None)
+    machine = machine_from_file(path, None)
     try:
         before = simulated(path).devices[0]
         machine.attach(os.getpid(), 0, 1 << 30, sm_percent=80)
@@ -131,7 +131,7 @@ def test_a_file_without_a_machine_gets_one_line(tmp_path: Path, text: str, said:
     "path", [*REAL, *sorted([*CAPTURES.glob("nge_*"), *CAPTURES.glob("tg_*")])], ids=lambda path: path.name
 )
 def test_a_real_machine_comes_up_as_its_file_states(path: Path) -> None:
-    stated, found = _snapshot(path, None), simulated(path)
+    stated, found = _snapshot_of(path, None), simulated(path)
     assert not differences(stated, found)
     assert sum(len(gpu.readings) for gpu in found.devices) > 30
     assert json.loads(msgspec.json.encode(found.driver))["version"] == stated.driver.version  # type: ignore[union-attr]
@@ -139,7 +139,7 @@ def test_a_real_machine_comes_up_as_its_file_states(path: Path) -> None:
 
 @pytest.mark.parametrize("path", REAL, ids=lambda path: path.name)
 def test_a_machine_that_gpuwatch_ran_on_lacks_what_it_lacked(path: Path) -> None:
-    (stated,), (found,) = _snapshot(path, None).devices, simulated(path).devices
+    (stated,), (found,) = _snapshot_of(path, None).devices, simulated(path).devices
     assert found.compute_capability == stated.compute_capability
     codes, ours = ({name: why.code for name, why in device.missing.items()} for device in (stated, found))
     assert codes.items() <= ours.items()
@@ -150,7 +150,7 @@ def test_a_file_of_another_encoding_is_read_as_a_log_is(tmp_path: Path) -> None:
     plain, wide = tmp_path / "q.txt", tmp_path / "wide.txt"
     plain.write_text(TEXT, encoding="utf-8")
     wide.write_text(TEXT, encoding="utf-16")
-    assert _snapshot(wide, None).devices == _snapshot(plain, None).devices
+    assert _snapshot_of(wide, None).devices == _snapshot_of(plain, None).devices
 
 
 def test_the_page_of_simulated_gpus_says_what_each_model_was_compared_with() -> None:
@@ -186,7 +186,7 @@ MODEL_OF = {
 )
 def test_a_model_supports_what_the_real_one_supports(path: Path) -> None:
     model = next(key for word, key in MODEL_OF.items() if word in path.name) + "windows" * ("windows" in path.name)
-    (real,), (ours,) = _snapshot(path, None).devices, simulated(f"1x{model}").devices
+    (real,), (ours,) = _snapshot_of(path, None).devices, simulated(f"1x{model}").devices
     assert (ours.name, ours.readings["memory.total_bytes"]) == (real.name, real.readings["memory.total_bytes"])
     assert ours.readings["identity.architecture"] == real.readings["identity.architecture"]
     assert real.readings.keys() - ours.readings.keys() <= NOT_MODELLED | OPTED

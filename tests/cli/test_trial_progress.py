@@ -48,15 +48,15 @@ def test_nothing_is_said_with_quiet_and_no_speed_of_simulated_gpus(capsys: pytes
     quiet.begins(begun(1))
     quiet.ended(trial())
     assert capsys.readouterr().err == ""
-    assert trial_progress.result(trial(), simulated=True) == ("ok", "20", "", "2.0 GiB")
-    assert trial_progress.result(Trial(asked="xla", not_tried="no"), simulated=True) == ("not tried", "", "", "")
-    assert trial_progress.named(trial(copy=2)) == "growth, copy 2, round 1"
-    assert trial_progress.named(trial(recorded=True)) == "growth, recording its memory"
+    assert trial_progress.trial_result(trial(), simulated=True) == ("ok", "20", "", "2.0 GiB")
+    assert trial_progress.trial_result(Trial(asked="xla", not_tried="no"), simulated=True) == ("not tried", "", "", "")
+    assert trial_progress.trial_name(trial(copy=2)) == "growth, copy 2, round 1"
+    assert trial_progress.trial_name(trial(recorded=True)) == "growth, recording its memory"
 
 
 @pytest.mark.parametrize("size", [(80, 24), (40, 6)])
 def test_a_terminal_has_a_table_that_fits(size: tuple[int, int]) -> None:
-    told = trial_progress._Live(60, simulated=False)
+    told = trial_progress._TableProgress(60, simulated=False)
     width, height = size
     told.console = Console(file=io.StringIO(), width=width, height=height)
     for number in range(1, 31):

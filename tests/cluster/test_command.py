@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from gpuwatch import __version__
 from gpuwatch.cli.probe import probe
-from gpuwatch.cli.run_on_nodes import arguments
+from gpuwatch.cli.run_on_nodes import node_arguments
 from gpuwatch.cli.snapshot import snapshot
 from gpuwatch.cli.try_command import experiment
 from gpuwatch.core.model.codec import from_json, to_json
@@ -178,7 +178,7 @@ def test_slurm_without_slurm_is_one_line(tmp_path: Path) -> None:
 
 def rebuilt(command: click.Command, *given: str) -> list[str]:
     context = command.make_context(command.name, list(given), resilient_parsing=False)
-    return arguments(context)
+    return node_arguments(context)
 
 
 @pytest.mark.parametrize(

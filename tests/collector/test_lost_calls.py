@@ -293,6 +293,6 @@ def test_waits_for_a_cpu_are_added_to_the_drivers_time(
             return "", "waits for a CPU: the machine is busy"
 
     monkeypatch.setattr(single_snapshot, "LiveFeed", Feed)
-    found, why = single_snapshot.samples(2, 2.0)
+    found, why = single_snapshot.take_samples(2, 2.0)
     assert (found, timeouts) == ([], asked)
     assert "CPU" in why.blame

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from gpuwatch.core.model.reading import Missing, Reason
 from gpuwatch.core.model.snapshot import Device
-from gpuwatch.session.single_snapshot import findings
+from gpuwatch.session.single_snapshot import findings_of
 from tests.diagnosis.watching import gpu, ids, sample, seconds, watched
 
 KEYS = ("memory.used_bytes", "utilization.gpu_percent")
@@ -22,7 +22,7 @@ def without(device: Device, reason: Reason, *names: str) -> Device:
 @pytest.mark.fast
 def test_each_gpu_whose_key_readings_fail_is_named() -> None:
     blind = [without(gpu(index), "failed", *KEYS) for index in range(2)]
-    found = findings(sample(0, blind))
+    found = findings_of(sample(0, blind))
     assert [one.device_uuid for one in found] == ["GPU-0", "GPU-1"]
     assert {(one.id, one.severity, one.certainty) for one in found} == {("driver.bad-state", "warning", "fact")}
     assert found[0].title == "GPU 0: memory and utilization cannot be read"
@@ -32,12 +32,12 @@ def test_each_gpu_whose_key_readings_fail_is_named() -> None:
 @pytest.mark.fast
 @pytest.mark.parametrize("reason", ["not_supported", "no_sample"])
 def test_what_a_gpu_does_not_have_is_no_fault(reason: Reason) -> None:
-    assert findings(sample(0, [without(gpu(0), reason, *KEYS)])) == ()
+    assert findings_of(sample(0, [without(gpu(0), reason, *KEYS)])) == ()
 
 
 @pytest.mark.fast
 def test_another_reading_that_fails_is_no_finding() -> None:
-    assert findings(sample(0, [without(gpu(0), "failed", "power.draw_watts")])) == ()
+    assert findings_of(sample(0, [without(gpu(0), "failed", "power.draw_watts")])) == ()
 
 
 @pytest.mark.fast

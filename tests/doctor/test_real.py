@@ -14,7 +14,7 @@ import pytest
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.experiment.probing.interpreter import choose_interpreter
-from gpuwatch.experiment.probing.interpreter_checks import joined, look_into, try_framework
+from gpuwatch.experiment.probing.interpreter_checks import inspect_interpreter, try_framework, with_opened_libraries
 from gpuwatch.experiment.probing.run_builder import RunDraft
 from gpuwatch.explain.diagnosis.doctor.examine import examine
 from gpuwatch.explain.diagnosis.doctor.facts import Facts
@@ -94,7 +94,7 @@ class Looked:
             os.environ.update(kept)
         self.draft: RunDraft
         self.draft, tried = try_framework(interpreter, environment, {}, self.before)
-        self.look = joined(look_into(interpreter, environment), tried)
+        self.look = with_opened_libraries(inspect_interpreter(interpreter, environment), tried)
 
     def again(self, before: Snapshot) -> tuple[Run, str | None, dict[str, str]]:
         run = complete(self.draft.run, self.draft.log, before)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from gpuwatch.experiment.probing.interpreter import Interpreter
-from gpuwatch.experiment.probing.interpreter_checks import ask_driver, look_into
+from gpuwatch.experiment.probing.interpreter_checks import ask_driver, inspect_interpreter
 from gpuwatch.experiment.probing.probe_scripts import probe_folder
 from gpuwatch.sim import install_libraries
 
@@ -134,10 +134,10 @@ def test_a_child_that_hangs_or_ends_early_is_told(tmp_path: Path) -> None:
     dead.write_text("#!/bin/sh\necho boom >&2\nexit 7\n")
     for script in (slow, dead):
         script.chmod(0o755)
-    late = look_into(Interpreter(str(slow), "tensorflow"), os.environ, deadline=0.3)
+    late = inspect_interpreter(Interpreter(str(slow), "tensorflow"), os.environ, deadline=0.3)
     assert late.search_late == "the list of distributions"
     assert late.libraries is None
-    ended = look_into(Interpreter(str(dead), "tensorflow"), os.environ)
+    ended = inspect_interpreter(Interpreter(str(dead), "tensorflow"), os.environ)
     assert ended.distributions is None
     assert ended.problems == ("the child process ended with exit code 7 during looking for libraries: boom",)
 

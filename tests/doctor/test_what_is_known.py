@@ -12,7 +12,7 @@ from gpuwatch.core.model.doctor import FrameworkLook, Library
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import Oom
 from gpuwatch.core.model.snapshot import Driver, Process, Snapshot
-from gpuwatch.experiment.probing.interpreter_checks import joined
+from gpuwatch.experiment.probing.interpreter_checks import with_opened_libraries
 from gpuwatch.explain.diagnosis.diagnostic_report import DOCTOR, diagnostic
 from gpuwatch.explain.diagnosis.engine import diagnose
 from gpuwatch.explain.diagnosis.evidence import Evidence
@@ -216,7 +216,7 @@ def test_a_library_that_the_log_says_was_opened_was_opened() -> None:
         Library(name=name, state="loaded", path="/sim/empty.so") for name in ("libcufft.so.11", "libcudart.so.12")
     )
     tried = FrameworkLook(name="tensorflow", libraries=(Library(name="libcufft.so.11", state="loaded"),))
-    both = joined(FrameworkLook(name="tensorflow", libraries=wanted), tried).libraries
+    both = with_opened_libraries(FrameworkLook(name="tensorflow", libraries=wanted), tried).libraries
     assert both is not None
     assert [library.opened for library in both] == [True, False]
 

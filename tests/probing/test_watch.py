@@ -137,7 +137,7 @@ def test_a_program_that_runs_yet_or_was_killed_may_not_have_got_beyond_its_impor
         _builder=SimpleNamespace(log=LogFacts(frameworks=["tensorflow"])),
         _backlog=SimpleNamespace(left_out=0),
         _options=SimpleNamespace(log=True),
-        _processes=SimpleNamespace(cut_short=lambda: (), reporting=False),
+        _processes=SimpleNamespace(without_last_report=lambda: (), reporting=False),
     )
     run = draft("run", outcome=Outcome(exit_code=code, ended=code is not None))
     assert bool(list(Watch._problems(seen, run))) == told  # type: ignore[arg-type]

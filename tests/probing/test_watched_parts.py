@@ -148,11 +148,11 @@ def test_a_process_that_is_gone_without_a_last_report_had_perhaps_more_ops(last:
         process.sendall((json.dumps(event) + "\n").encode() if kind else b"")
     while not family.placed():
         streams.drain(1)
-    assert family.cut_short() == (), "it may still run"
+    assert family.without_last_report() == (), "it may still run"
     process.close()
     while streams.drain(0.1):
         pass
-    assert family.cut_short() == ((os.getpid(),) if cut else ())
+    assert family.without_last_report() == ((os.getpid(),) if cut else ())
     family.close()
     reports.close()
     streams.close()
@@ -238,7 +238,7 @@ def test_a_worker_that_the_kernel_killed_is_told_where_the_program_goes_on(
     outcome: Outcome, starved: bool, told: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(end_verdict, "oom_kills", lambda: OomKills(1, 6, 1 << 30))
-    run = end_verdict.judged(bare_run(), end_verdict.Termination(outcome=outcome, kills=OomKills(0, 5, 1 << 30)))
+    run = end_verdict.with_verdict(bare_run(), end_verdict.Termination(outcome=outcome, kills=OomKills(0, 5, 1 << 30)))
     assert run.host_memory_out is starved
     assert any("perhaps one of its workers" in problem for problem in run.problems) is told
 
@@ -324,7 +324,7 @@ def test_why_a_program_was_not_watched_inside(
     monkeypatch: pytest.MonkeyPatch, named: str, reporting: bool, says: str
 ) -> None:
     watching = Watch.__new__(Watch)
-    processes = {"cut_short": lambda: (), "reporting": reporting}
+    processes = {"without_last_report": lambda: (), "reporting": reporting}
     parts = {"log": SimpleNamespace(frameworks=[named])}, {"left_out": 0}, {"log": True}, processes
     for name, part in zip(("_builder", "_backlog", "_options", "_processes"), parts, strict=True):
         monkeypatch.setattr(watching, name, SimpleNamespace(**part), raising=False)
@@ -355,7 +355,13 @@ def test_a_process_that_is_about_to_exit_is_looked_at_once_more(monkeypatch: pyt
     watching = Watch.__new__(Watch)
     processes = SimpleNamespace(ends=lambda: len(ended), in_use=lambda: (0, 0))
     ended: list[int] = []
-    for name, value in {"_ends": 0, "_mapped": 0, "_allocated": 0, "_look_after": 0.0, "_processes": processes}.items():
+    for name, value in {
+        "_ends": 0,
+        "_device_map": 0,
+        "_allocated": 0,
+        "_look_after": 0.0,
+        "_processes": processes,
+    }.items():
         monkeypatch.setattr(watching, name, value, raising=False)
     monkeypatch.setattr(watching, "_look_now", lambda: looks.append("look"), raising=False)
     for now in ([], [1], [1], [1, 2]):

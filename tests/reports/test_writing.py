@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.cli.output import check_output
+from gpuwatch.cli.output import check_writable
 from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.share.reports.report_formats import format_for, write
 from gpuwatch.share.reports.runs_side_by_side import compare
@@ -47,7 +47,7 @@ def test_a_circle_of_links_is_reported(tmp_path: Path) -> None:
     with pytest.raises(GpuwatchError, match=r"circle|symbolic links"):
         write_text("x", link)
     with pytest.raises(UsageError, match=r"circle|symbolic links"):
-        check_output(link)
+        check_writable(link)
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")

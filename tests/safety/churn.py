@@ -19,7 +19,7 @@ from gpuwatch.core.model.xids import Xid
 from gpuwatch.explain.diagnosis.condition_engine import Conditions
 from gpuwatch.fleet.host_summary import Summaries
 from gpuwatch.machine.recording.writer import RecordingWriter
-from gpuwatch.session.process_history import Identity, identity
+from gpuwatch.session.process_history import Identity, process_identity
 from gpuwatch.session.recorder import Recorder
 from gpuwatch.session.session import Session
 from gpuwatch.share.assistant.kept_collector import Machine
@@ -48,7 +48,7 @@ def dashboard() -> Take:
         session.view()
         session.position()
         if not now[0] % 30:  # another process is opened
-            chosen[0] = identity(sample.processes[-1])
+            chosen[0] = process_identity(sample.processes[-1])
         session.process_history(chosen[0])
 
     return take

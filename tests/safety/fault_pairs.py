@@ -39,7 +39,7 @@ from gpuwatch.machine.sources.nvidia.decode import FABRIC_CONFIGURATION_SHIFT, F
 from gpuwatch.session.current_findings import all_findings
 from gpuwatch.session.recording_period import period
 from gpuwatch.session.session import replay
-from gpuwatch.session.view import View, ranked
+from gpuwatch.session.view import View, most_important_first
 from gpuwatch.share.exporter.metrics_page import Content, Options, Page
 from gpuwatch.sim import faults
 from gpuwatch.sim.machine import FOR_EVER, SimMachine
@@ -252,7 +252,7 @@ class Watched:
     def _check_words(self, when: str, trouble: bool, noted: bool) -> None:
         """The top line is not well meanwhile, and a title has the GPU's number of now."""
         findings, now = self.conditions.findings, self.at.timestamp()
-        view = View(self.snapshot, History(), self.status, now, 1.0, findings, wrong=ranked(findings))
+        view = View(self.snapshot, History(), self.status, now, 1.0, findings, wrong=most_important_first(findings))
         self._check_view(when, view, trouble, noted)
         for one in findings:
             device = self.snapshot.device(one.device_uuid or "")

@@ -33,7 +33,7 @@ from gpuwatch.machine.history.frames import HEAD_BYTES, FrameEncoder, head
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.writer import RecordingWriter
 from gpuwatch.machine.sources.nvidia import source as nvml_source
-from gpuwatch.session.single_snapshot import findings
+from gpuwatch.session.single_snapshot import findings_of
 from gpuwatch.share.exporter.metrics_page import Page
 from gpuwatch.share.exporter.series import Content, Options
 from gpuwatch.share.reports.formats import text
@@ -165,7 +165,7 @@ class Fire:
         for _ in range(3):
             self.sample()
         self.whole = self.sample()
-        self.normal = {one.title for one in findings(self.whole)}
+        self.normal = {one.title for one in findings_of(self.whole)}
         (self.connection,) = self.collector._connections
         self.functions = sorted(nvml_source._LIB._guarded)
 
@@ -194,13 +194,13 @@ class Fire:
         self.recorded += 1
 
     def _exporter(self, snapshot: Snapshot) -> None:
-        content = Content(snapshot, findings(snapshot), True, 0, True)
+        content = Content(snapshot, findings_of(snapshot), True, 0, True)
         page = Page(content, Options("host", 5.0, "all", True, processes=9), None).body("openmetrics").decode()
         bad = [line for line in page.splitlines() if line.rpartition(" ")[2].lower().lstrip("+-") in ("nan", "inf")]
         assert not bad, bad[:2]
 
     def _snapshot(self, snapshot: Snapshot) -> None:
-        document = msgspec.structs.replace(snapshot, findings=findings(snapshot))
+        document = msgspec.structs.replace(snapshot, findings=findings_of(snapshot))
         json.loads(to_json(document), parse_constant=lambda name: 1 / 0)
         assert text.render(document)
 
@@ -243,7 +243,7 @@ class Fire:
                 if isinstance(value, (int, float)) and not low <= value <= high:
                     self.wrong.append(f"{what}: {name} is {value}")
         if all(behaviour in LIES for _, behaviour in faults):
-            for one in findings(snapshot):
+            for one in findings_of(snapshot):
                 if one.title not in self.normal and "cannot be read" not in one.title:
                     self.wrong.append(f"{what}: finding {one.title!r}")
 

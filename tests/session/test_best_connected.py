@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Connection, Snapshot, Topology
-from gpuwatch.session.free_gpus import Conditions, best_connected, pick, rank
+from gpuwatch.session.free_gpus import Conditions, best_connected, connection_rank, pick
 from tests.session.test_free_gpus import chosen, gpu, machine
 from tests.ui.machines import uuid
 
@@ -85,7 +85,7 @@ def test_an_unknown_connection_is_not_taken_for_a_fast_one() -> None:
 
 def test_order_of_connections() -> None:
     paths = [None, "SYS", "NODE", "PHB", "PXB", "PIX", "INT", "NV1", "NV2", "NV18"]
-    assert sorted(paths, key=rank) == paths
+    assert sorted(paths, key=connection_rank) == paths
 
 
 @settings(max_examples=60, deadline=None)
@@ -97,7 +97,7 @@ def test_no_other_choice_has_a_faster_slowest_connection(count: int, data: st.Da
     uuids = [uuid(index) for index in range(count)]
 
     def slowest(places: tuple[int, ...] | list[int]) -> int:
-        return min(rank(found.path(uuids[a], uuids[b])) for a, b in combinations(places, 2))
+        return min(connection_rank(found.path(uuids[a], uuids[b])) for a, b in combinations(places, 2))
 
     taken = best_connected(uuids, wanted, found)
     assert len(set(taken)) == wanted

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from gpuwatch.machine.history.machine_event import MachineEvent, Severity
-from gpuwatch.session.event_track import Track, from_round, of_events, round_times
+from gpuwatch.session.event_track import Track, round_begin, round_times, track_of_events
 from gpuwatch.session.view import PlayheadPosition
 from gpuwatch.ui.widgets.timeline import labels, track
 from tests.diagnosis.watching import gpu, sample, seconds, watched
@@ -42,7 +42,7 @@ def drawn(happened: Track, width: int = 100, *, end: float = 99.0, cursor: float
 
 
 def test_an_incident_lasts_from_its_onset_to_its_end() -> None:
-    found = of_events(EVENTS)
+    found = track_of_events(EVENTS)
     assert [(one.begin, one.end, one.severity, one.text) for one in found.incidents] == [
         (10, 30, "error", HOT),
         (20, math.inf, "error", LOST),
@@ -59,25 +59,25 @@ def test_an_incident_is_as_long_as_it_was_seen() -> None:
     """Its end is told half a minute after it was last seen, its onset some seconds after it was first seen."""
     brake = {"clocks.event_reasons": "hw-power-brake"}
     watched_ = watched(seconds(120, lambda at: sample(at, [gpu(readings=brake if 20 <= at < 60 else {})])))
-    (one,) = of_events(watched_.events).incidents
-    (mark,) = of_events(watched_.events).marks
+    (one,) = track_of_events(watched_.events).incidents
+    (mark,) = track_of_events(watched_.events).marks
     assert (one.end - one.begin, mark.begin - one.begin) == (39, 5)
 
 
 def test_another_recorder_counts_anew() -> None:
     """What lasted when a recorder ended is over where the next one began: it uses the same numbers again."""
     again = [*EVENTS, event(70, "recording.began", "", "info"), event(75, "throttle.ended", "", "good", "a", 2)]
-    assert [one.end for one in of_events(again).incidents] == [30, 70, 55]
+    assert [one.end for one in track_of_events(again).incidents] == [30, 70, 55]
 
 
 def test_marks_and_incidents_are_drawn_with_the_worst_on_top() -> None:
-    line, names = drawn(of_events(EVENTS), cursor=62.0)
+    line, names = drawn(track_of_events(EVENTS), cursor=62.0)
     assert len(line) == len(names) == 100
     assert (line[10], line[15], line[20], line[25]) == ("▲", "━", "✖", "✖")
     assert line[62] == "●"
     assert line[5] == "─", "nothing was wrong"
     assert line[85] == "━", "it still lasts"
-    healed, _ = drawn(of_events(EVENTS[:2] + EVENTS[4:5]))
+    healed, _ = drawn(track_of_events(EVENTS[:2] + EVENTS[4:5]))
     assert (healed[31], healed[72:78]) == ("─", " " * 6), "a gap"
     assert names.index(HOT) == 10, "at its onset"
     assert "The driver does not answer" in names
@@ -85,22 +85,26 @@ def test_marks_and_incidents_are_drawn_with_the_worst_on_top() -> None:
 
 def test_a_name_below_the_track_is_whole_where_there_is_room() -> None:
     long = "bob's notebook.py (4242) holds 5320 MiB on idle GPU 3, and its parent is gone"
-    assert long in drawn(of_events([event(10, "idle-memory.began", long, "warning", "a", 1)]), 160)[1]
+    assert long in drawn(track_of_events([event(10, "idle-memory.began", long, "warning", "a", 1)]), 160)[1]
     later = event(50, "throttle.began", HOT, "warning", "a", 2)
-    names = drawn(of_events([event(10, "idle-memory.began", long, "warning", "a", 1), later]), 120)[1]
+    names = drawn(track_of_events([event(10, "idle-memory.began", long, "warning", "a", 1), later]), 120)[1]
     assert "holds 5320 MiB on idle GPU 3 " not in names
     assert HOT in names
 
 
 @pytest.mark.parametrize("width", [12, 13, 40, 79, 200])
 def test_any_width_is_filled(width: int) -> None:
-    for happened in (Track(), of_events(EVENTS), of_events([event(at, "x.began", HOT, number=at) for at in range(90)])):
+    for happened in (
+        Track(),
+        track_of_events(EVENTS),
+        track_of_events([event(at, "x.began", HOT, number=at) for at in range(90)]),
+    ):
         for end in (0.5, 99.0, 1e6):
             assert [len(one) for one in drawn(happened, width, end=end, cursor=end)] == [width, width]
 
 
 def test_scales_stand_still() -> None:
-    assert [from_round(100.0, end) for end in (101.0, 399.0, 401.0)] == [-199.0, 99.0, -199.0]
-    assert from_round(0.0, 7200.0) == 0.0
+    assert [round_begin(100.0, end) for end in (101.0, 399.0, 401.0)] == [-199.0, 99.0, -199.0]
+    assert round_begin(0.0, 7200.0) == 0.0
     times = list(round_times(0.0, 100.0, 10))
     assert [at for at, _ in times] == [0, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100]

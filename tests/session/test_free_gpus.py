@@ -11,7 +11,7 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.pick import Pick
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Device, MigInstance, Snapshot
-from gpuwatch.session.free_gpus import Conditions, impossible, pick, reasons
+from gpuwatch.session.free_gpus import Conditions, pick, refusal_reasons, why_impossible
 from tests.ui import machines
 from tests.ui.machines import GIB, uuid
 
@@ -58,7 +58,7 @@ def test_free_memory() -> None:
     }
     none = pick(here, Conditions(2, 20 * GIB), {}, {})
     assert (none.chosen, none.spare) == ((), 1)
-    assert reasons(none).startswith("GPU 0: 4.0 GiB of 24.0 GiB free")
+    assert refusal_reasons(none).startswith("GPU 0: 4.0 GiB of 24.0 GiB free")
 
 
 @pytest.mark.parametrize(
@@ -145,13 +145,13 @@ def test_mig_instances() -> None:
         "1/0": "CUDA gives a program one MIG instance only",
         "2/0": "CUDA gives a program one MIG instance only",
     }
-    assert impossible(here, Conditions(2)) == "this machine has 1 GPU without MIG, not 2"
+    assert why_impossible(here, Conditions(2)) == "this machine has 1 GPU without MIG, not 2"
 
 
 def test_what_no_waiting_helps() -> None:
     here = machine(gpu(0, used=23), gpu(1, used=23))
-    assert impossible(here, Conditions(2, 20 * GIB)) == ""
-    assert impossible(here, Conditions(3)) == "this machine has 2 GPUs, not 3"
-    assert impossible(here, Conditions(1, 25 * GIB)) == "no GPU here has 25.0 GiB; the largest has 24.0 GiB"
+    assert why_impossible(here, Conditions(2, 20 * GIB)) == ""
+    assert why_impossible(here, Conditions(3)) == "this machine has 2 GPUs, not 3"
+    assert why_impossible(here, Conditions(1, 25 * GIB)) == "no GPU here has 25.0 GiB; the largest has 24.0 GiB"
     unknown = machine(gpu(0, missing={"memory.total_bytes": Missing("unknown")}))
-    assert impossible(unknown, Conditions(1, 25 * GIB)) == ""
+    assert why_impossible(unknown, Conditions(1, 25 * GIB)) == ""

@@ -138,7 +138,9 @@ def test_events_from_before_the_start_are_those_of_the_recorder(tmp_path: Path) 
 
 def past_of(path: Path) -> Past:
     recording = Recording(path)
-    return joined_samples.past_of(recording)._replace(history=recording.history(recording.end or 0.0, 600, METRICS))
+    return joined_samples.past_of_recording(recording)._replace(
+        history=recording.history(recording.end or 0.0, 600, METRICS)
+    )
 
 
 def test_a_session_goes_back_beyond_its_start(tmp_path: Path) -> None:

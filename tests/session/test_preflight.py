@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from gpuwatch.cli.probe import _idle
+from gpuwatch.cli.probe import _idle_gpus
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.experiment.probing.probe_scripts import find_probe
 from tests.ui import machines
@@ -38,12 +38,12 @@ def test_the_command_line_leaves_gpus_in_use_alone(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    assert _idle([find_probe(config)], snapshot) == tuple(machines.uuid(index) for index in shown)
+    assert _idle_gpus([find_probe(config)], snapshot) == tuple(machines.uuid(index) for index in shown)
     note = capsys.readouterr().err
     if shown:
         assert note == f"gpuwatch: GPU {1 - shown[0]} skipped because it is in use (--gpu 0,1 uses all)\n"
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
-        assert _idle([find_probe(config)], snapshot) == (), "who sets it has chosen"
+        assert _idle_gpus([find_probe(config)], snapshot) == (), "who sets it has chosen"
     else:
         assert note == ""
 
@@ -51,4 +51,4 @@ def test_the_command_line_leaves_gpus_in_use_alone(
 def test_a_display_is_no_work() -> None:
     shown = machine(0)
     windows = tuple(msgspec.structs.replace(process, type="G") for process in shown.processes)
-    assert _idle([find_probe("default")], msgspec.structs.replace(shown, processes=windows)) == ()
+    assert _idle_gpus([find_probe("default")], msgspec.structs.replace(shown, processes=windows)) == ()

@@ -18,9 +18,9 @@ from gpuwatch.machine.history.last_hour import Timeline
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.sample_store import Gap
 from gpuwatch.session.event_track import EventTrack, Incident, Track
-from gpuwatch.session.process_history import identity
+from gpuwatch.session.process_history import process_identity
 from gpuwatch.session.session import INTERVALS_SECONDS, Session
-from gpuwatch.session.snapshot_stream import _silent, stream
+from gpuwatch.session.snapshot_stream import _host_snapshot, stream
 from tests.ui import machines
 from tests.ui.feed import FakeFeed
 from tests.ui.fixed_findings import FixedFindings
@@ -166,7 +166,7 @@ def test_a_stream_accuses_the_driver_only_while_the_collector_can_run(blame: str
     watched = Watched()
     status = FeedStatus("not-answering", 12.0, 11.0, detail="it waits", blame=blame, machine=pair(0))
     watched.feed.state = status
-    silent = _silent(watched.session, 12.0)
+    silent = _host_snapshot(watched.session, 12.0)
     assert [(one.reason, one.detail) for one in silent.problems] == [(reason, detail)]
     assert silent.host == pair(0).host
 
@@ -218,7 +218,7 @@ def test_a_paused_view_stands_still_and_goes_back_while_samples_come() -> None:
     assert back.snapshot.taken_at == pair(20).taken_at
     assert back.past is not None
     assert back.past.end - back.past.begin == 300
-    who = identity(pair(0).processes[0])
+    who = process_identity(pair(0).processes[0])
     assert session.process_history(who).times[-1] == back.until
     session.resume()
     assert session.view().snapshot == pair(30)

@@ -17,7 +17,7 @@ from gpuwatch.machine.collector.live_feed import LiveFeed
 from gpuwatch.machine.sources.nvidia import nvml_errors
 from gpuwatch.machine.sources.nvidia.device import NvmlDevice
 from gpuwatch.machine.sources.nvidia.xids import Xids
-from gpuwatch.session.single_snapshot import findings
+from gpuwatch.session.single_snapshot import findings_of
 from gpuwatch.sim.faults import CODES
 from gpuwatch.sim.machine import SimMachine
 from tests.conftest import gpuwatch
@@ -69,7 +69,7 @@ def test_an_xid_is_heard_once_and_told_as_event_and_finding(
     (event,) = watcher.look(seen)
     assert event.text == "GPU 0: driver reported Xid 79 (the GPU has fallen off the bus)"
     assert (event.kind, event.severity, event.certainty) == ("xid.began", "error", "fact")
-    (found,) = findings(seen)
+    (found,) = findings_of(seen)
     assert (found.id, found.severity, found.certainty) == ("hardware.fault", "error", "fact")
     assert found.title == event.text
     machine.override(0, "xid", 999)
@@ -90,7 +90,7 @@ def test_a_program_s_fault_is_no_fault_of_the_card(sim_machine: Callable[[str], 
     machine.override(0, "xid", 13)
     seen = until(feed, lambda snapshot: bool(snapshot.devices[0].xids))
     assert [(event.kind, event.severity) for event in watcher.look(seen)] == [("program.xid", "warning")]
-    assert findings(seen) == ()
+    assert findings_of(seen) == ()
 
 
 def test_a_driver_that_refuses_is_said_once(sim_machine: Callable[[str], SimMachine], watched: Watch) -> None:

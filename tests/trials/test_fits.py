@@ -15,7 +15,7 @@ from gpuwatch.experiment.trials import smaller_card
 from gpuwatch.experiment.trials.smaller_card import parse_cards
 from gpuwatch.experiment.trials.trial import Goal
 from gpuwatch.experiment.trials.trial_plan import Configuration, Rule
-from gpuwatch.experiment.trials.trial_settings import named
+from gpuwatch.experiment.trials.trial_settings import setting_named
 from gpuwatch.experiment.trials.trial_setup import TrialSetup
 from tests.reports import documents
 from tests.reports.documents import full_run
@@ -76,7 +76,9 @@ def test_the_memory_that_it_needs_is_found_with_and_without_the_allocators_peak(
     monkeypatch.setattr(smaller_card, "_SimulatedCards", Cards)
     setup = cast("TrialSetup", SimpleNamespace(simulated=True, machine=None))
     cards = parse_cards("768MiB,1GiB,24GiB")
-    found = smaller_card.fitted(setup, Configuration(named("default")), cards, Rule("steps", 20), budget=60)
+    found = smaller_card.find_smaller_card(
+        setup, Configuration(setting_named("default")), cards, Rule("steps", 20), budget=60
+    )
     assert found.needed is not None
     assert found.needed[0] < needs <= found.needed[1] <= found.needed[0] * 1.06
     assert [one.fits for one in found.fits] == [False, True, True]

@@ -20,10 +20,10 @@ from gpuwatch.core.errors import UsageError
 from gpuwatch.core.model.trials import Largest, Trial
 from gpuwatch.experiment.probing.probe_scripts import hooked
 from gpuwatch.experiment.trials import largest_value
-from gpuwatch.experiment.trials.largest_value import Search, Span, fit, parse_span
+from gpuwatch.experiment.trials.largest_value import Search, Span, fitted_line, parse_span
 from gpuwatch.experiment.trials.trial import Goal
 from gpuwatch.experiment.trials.trial_plan import Configuration
-from gpuwatch.experiment.trials.trial_settings import named
+from gpuwatch.experiment.trials.trial_settings import setting_named
 from gpuwatch.experiment.trials.trial_setup import Progress, TrialSetup
 from gpuwatch.sim.machine import SimMachine
 from tests.conftest import has_cuda_wheel
@@ -161,13 +161,13 @@ def test_the_bracket_is_told_where_time_is_over() -> None:
     assert "hardly" not in largest_value._sentence(span, known, over)
     nothing = Largest(name="B", asked="default", confirmed=False, monotonic=True)
     assert largest_value._sentence(span, nothing, over) == f"Which B from 32 to 4096 fits is not known: {over}"
-    assert largest_value._bracket(span, None, None) == ""
-    assert largest_value._bracket(span, 64, 128) == "known so far: B=64 fits, B=128 does not"
+    assert largest_value._known_bracket(span, None, None) == ""
+    assert largest_value._known_bracket(span, 64, 128) == "known so far: B=64 fits, B=128 does not"
 
 
 def test_a_line_through_amounts_of_memory() -> None:
-    assert fit([(1, 10), (1, 10), (2, 20)]) is None
-    line = fit([(10, 130), (20, 230), (40, 430)])
+    assert fitted_line([(1, 10), (1, 10), (2, 20)]) is None
+    line = fitted_line([(10, 130), (20, 230), (40, 430)])
     assert line is not None
     assert (round(line.slope, 6), round(line.offset, 6), round(line.error, 6)) == (10, 30, 0)
 
@@ -186,7 +186,11 @@ def test_a_run_that_was_cut_short_proves_nothing(
 
     monkeypatch.setattr(largest_value, "run_trial", run_trial)
     found = largest_value.largest(
-        cast("TrialSetup", SimpleNamespace(progress=Progress())), named("default"), Span("B", 1, 64), None, budget=300
+        cast("TrialSetup", SimpleNamespace(progress=Progress())),
+        setting_named("default"),
+        Span("B", 1, 64),
+        None,
+        budget=300,
     )
     assert found.largest is not None
     assert found.largest.value == (64 if known else None)

@@ -8,7 +8,7 @@ from gpuwatch.core.errors import UsageError
 from gpuwatch.experiment.trials.trial_plan import (
     UNCOUNTED_SECONDS,
     Rule,
-    filled_in,
+    command_with_values,
     hours_minutes,
     parse_rule,
     parse_time,
@@ -48,7 +48,7 @@ def test_times() -> None:
 
 def test_only_declared_names_are_replaced() -> None:
     command = ["train", "--batch={BATCH}", '{"a": {}}', "{OTHER}", "out/{run}", "{BATCH}{BATCH}"]
-    assert filled_in(command, {"BATCH": "32"}, "growth-1") == [
+    assert command_with_values(command, {"BATCH": "32"}, "growth-1") == [
         *("train", "--batch=32", '{"a": {}}', "{OTHER}", "out/growth-1", "3232"),
     ]
 

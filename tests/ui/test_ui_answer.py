@@ -14,7 +14,7 @@ from gpuwatch.explain.diagnosis.condition_engine import Conditions
 from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.machine.history.metric_series import History
 from gpuwatch.session import free_gpus
-from gpuwatch.session.view import View, ranked
+from gpuwatch.session.view import View, most_important_first
 from gpuwatch.share.openmetrics import PROCESS_IDLE
 from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.panes.answer_line import answer_line
@@ -50,7 +50,7 @@ def said(snapshot: Snapshot, *findings: Finding, width: int = 120, **changes: An
         snapshot.taken_at.timestamp(),
         1.0,
         findings=findings or (WELL,),
-        wrong=ranked(findings),
+        wrong=most_important_first(findings),
         **changes,
     )
     pen = Pen(width)

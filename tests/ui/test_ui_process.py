@@ -13,7 +13,7 @@ from textual.pilot import Pilot
 from gpuwatch.core.model.snapshot import Mapped, Process, Snapshot
 from gpuwatch.machine.history.last_hour import Timeline
 from gpuwatch.machine.sources.process_details import Details, details
-from gpuwatch.session.process_history import Identity, ProcessHistories, identity
+from gpuwatch.session.process_history import Identity, ProcessHistories, process_identity
 from gpuwatch.ui.details.process_sections import known_map
 from gpuwatch.ui.details.process_settings import settings_of
 from gpuwatch.ui.screens.process import ProcessScreen
@@ -264,7 +264,7 @@ def test_history_is_kept_of_few() -> None:
     histories, timeline = ProcessHistories(), Timeline()
     shot = machines.many(2, 9)
     timeline.add(shot)
-    people = [identity(row) for row in shot.processes]
+    people = [process_identity(row) for row in shot.processes]
     for who in people:
         histories.follow(who, timeline, timeline.times[-1])
     histories.add(machines.many(2, 9, tick=1))

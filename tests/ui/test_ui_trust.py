@@ -12,7 +12,7 @@ from gpuwatch.core.model.snapshot import Problem, Snapshot
 from gpuwatch.fleet.host_summary import Summaries
 from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.machine.history.metric_series import History
-from gpuwatch.session.view import View, ranked
+from gpuwatch.session.view import View, most_important_first
 from gpuwatch.share.reports.any_document import content_of
 from gpuwatch.ui.details.finding_lines import evidence
 from gpuwatch.ui.drawing.line_builder import Pen
@@ -308,7 +308,7 @@ def test_the_top_line_is_not_green_above_an_error(status: FeedStatus, changes: d
     lost = Finding(id="hardware.fault", severity="error", certainty="fact", title="lost", device_uuid=lame.uuid)
     well = Finding(id="healthy", severity="info", certainty="fact", title="well", since=shot.taken_at)
     found = (lost,) if changes else (well,)
-    view = View(shot, History(), status, at, 1.0, findings=found, wrong=ranked(found))
+    view = View(shot, History(), status, at, 1.0, findings=found, wrong=most_important_first(found))
     assert verdict(view)[0] == expected
 
 

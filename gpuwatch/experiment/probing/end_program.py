@@ -28,7 +28,7 @@ class Ending:
         self._guarded = guarded
         self._reports = reports
         self._processes = processes
-        self._asked = asked
+        self._signals = asked
 
     def end(self) -> EndedBy:
         """Ends the program and everything that it started; the signal that it took.
@@ -52,9 +52,9 @@ class Ending:
 
     def wait(self, seconds: float) -> None:
         """Waits until the program has ended, at most so long; a further signal to us ends the wait."""
-        asked = len(self._asked)
+        asked = len(self._signals)
         until = time.monotonic() + seconds
-        while not self._reports.over and time.monotonic() < until and len(self._asked) == asked:
+        while not self._reports.over and time.monotonic() < until and len(self._signals) == asked:
             self._guarded.streams.drain(0.05)
             self._guarded.signals.judge()
 

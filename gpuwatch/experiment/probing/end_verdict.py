@@ -45,7 +45,7 @@ class Termination(msgspec.Struct, frozen=True, kw_only=True):
     problems: Sequence[str] = ()
 
 
-def judged(run: Run, end: Termination) -> Run:
+def with_verdict(run: Run, end: Termination) -> Run:
     """The run with its verdict: the program's own end takes precedence over its log."""
     outcome = end.outcome
     took = "an unknown time" if (total := run.phases.total_seconds) is None else hours_minutes(total)

@@ -128,7 +128,7 @@ class EventState:
             self.problem(f"the probe wrote a broken event ({event.problem}): {event.line[:120]}")
             return None
         try:
-            self._take(event)
+            self._take_event(event)
         except (IndexError, KeyError, TypeError, ValueError, OverflowError, msgspec.ValidationError) as error:
             self.problem(f"event {event.kind!r} lacks or mistypes a field: {error}")
         return event
@@ -138,7 +138,7 @@ class EventState:
         if len(self.problems) < _MAX_ENTRIES and text not in self.problems:
             self.problems.append(text)
 
-    def _take(self, event: Event) -> None:
+    def _take_event(self, event: Event) -> None:
         data = event.data
         match event.kind:
             case "start":
@@ -171,7 +171,7 @@ class EventState:
             case "placement_coverage":
                 self.placed.nodes, self.placed.unclear = int(data["nodes"]), int(data["unclear"])
             case "memory":
-                self._memory(data)
+                self._take_memory(data)
             case "throughput":
                 self.throughput = msgspec.convert(data, Throughput)
                 self.phase_ends["steps"] = event.t
@@ -190,9 +190,9 @@ class EventState:
                 if len(self.limits) < _MAX_ENTRIES:
                     self.limits.append(str(data["text"]))
             case "steps":
-                self._steps(data, event.t)
+                self._take_steps(data, event.t)
             case "step_times":
-                self._timed(str(data["counted"]), msgspec.convert(data["times"], list[TimedSteps]))
+                self._take_step_times(str(data["counted"]), msgspec.convert(data["times"], list[TimedSteps]))
             case "retraced":
                 self.retraced = msgspec.convert(data["functions"], tuple[Retraced, ...])
             case "standing":
@@ -219,7 +219,7 @@ class EventState:
             case _:
                 pass  # progress, and kinds of a newer probe
 
-    def _steps(self, data: dict[str, Any], at: float) -> None:
+    def _take_steps(self, data: dict[str, Any], at: float) -> None:
         counted = str(data["counted"])
         if counted != self.steps.counted:
             self.steps = StepCount(counted=counted, first_at=at)
@@ -230,13 +230,13 @@ class EventState:
         times = msgspec.convert(data["times"], list[float])
         self.steps.times += times[: _MAX_TIMES - len(self.steps.times)]
 
-    def _timed(self, counted: str, times: list[TimedSteps]) -> None:
+    def _take_step_times(self, counted: str, times: list[TimedSteps]) -> None:
         if counted != self.timed_kind:
             self.timed_kind = counted
             self.timed_steps.clear()
         self.timed_steps += times
 
-    def _memory(self, data: dict[str, Any]) -> None:
+    def _take_memory(self, data: dict[str, Any]) -> None:
         if "problem" in data:
             self.problem(f"allocator of {data['device']}: {data['problem']}")
             return

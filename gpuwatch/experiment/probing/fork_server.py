@@ -66,7 +66,7 @@ class ForkServer:
         self.unsafe = ""
         self._ready = False
         try:
-            ready = self._first_word(deadline, between)
+            ready = self._wait_for_import(deadline, between)
             if ready is None or ready["kind"] != "ready":
                 why = "it did not answer in time" if ready is None else str(ready.get("message"))
                 raise ForkServerLost(f"importing {framework} in {python} failed: {why}")
@@ -82,7 +82,7 @@ class ForkServer:
         self._output.seek(0)
         self.import_log = self._output.read().splitlines()
 
-    def _first_word(self, deadline: float, between: Callable[[], None] | None) -> dict[str, object] | None:
+    def _wait_for_import(self, deadline: float, between: Callable[[], None] | None) -> dict[str, object] | None:
         until = time.monotonic() + deadline
         while (left := until - time.monotonic()) > 0:
             message = self.receive(min(_POLL_SECONDS, left))

@@ -46,7 +46,7 @@ class GuardReports:
         elif word == b"gone":
             self.nobody_left = True
         elif word == b"signal":
-            self._signals.witnessed(int(rest))
+            self._signals.guard_received(int(rest))
 
     def end_of_file(self) -> None:
         self.guard_gone = True

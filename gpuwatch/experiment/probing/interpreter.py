@@ -91,35 +91,35 @@ class FrameworkMissing(GpuwatchError):
     """No interpreter with the framework was found."""
 
 
-def choose_interpreter(framework: str, asked: str | None) -> Interpreter:
+def choose_interpreter(framework: str, python: str | None) -> Interpreter:
     """An interpreter that has ``framework``.
 
-    ``asked``: the one the user named. Without it: this interpreter, then that of the active virtual or conda
+    ``python``: the one the user named. Without it: this interpreter, then that of the active virtual or conda
     environment, then ``python3`` on PATH. Raises :class:`UsageError` if it cannot run, and
     :class:`FrameworkMissing` if it does not have the framework.
     """
-    if asked is not None:
-        found = program_of(asked)
-        looked = _look(found, framework)
+    if python is not None:
+        found = program_of(python)
+        looked = _examine(found, framework)
         if isinstance(looked, str):
-            raise _missing(framework, found, looked)
+            raise _missing_error(framework, found, looked)
         return looked
     for candidate in _candidates():
-        looked = _look(candidate, framework)
+        looked = _examine(candidate, framework)
         if isinstance(looked, Interpreter):
             return looked
-    raise _missing(framework, sys.executable, _NOT_INSTALLED)
+    raise _missing_error(framework, sys.executable, _NOT_INSTALLED)
 
 
 def program_of(asked: str) -> str:
     """Path of the interpreter that the user named; :class:`UsageError` if it does not exist."""
     found = shutil.which(asked)
     if found is None:
-        raise UsageError(f"--python {asked}: {_no_program(asked)}")
+        raise UsageError(f"--python {asked}: {_why_not_started(asked)}")
     return found
 
 
-def _no_program(asked: str) -> str:
+def _why_not_started(asked: str) -> str:
     """Why it cannot be started."""
     try:
         status = Path(asked).stat()
@@ -157,11 +157,11 @@ def python_of(command: Sequence[str]) -> str | None:
 
 def framework_of(python: str, framework: str) -> Interpreter | None:
     """The framework in an interpreter; None if it does not have it, or does not answer."""
-    looked = _look(python, framework)
+    looked = _examine(python, framework)
     return looked if isinstance(looked, Interpreter) else None
 
 
-def _missing(framework: str, python: str, problem: str) -> GpuwatchError:
+def _missing_error(framework: str, python: str, problem: str) -> GpuwatchError:
     if problem != _NOT_INSTALLED:
         return UsageError(f"--python {python}: {problem}")
     return FrameworkMissing(
@@ -178,11 +178,11 @@ def _candidates() -> Iterator[str]:
     yield from filter(os.path.isfile, dict.fromkeys(named))
 
 
-def _look(python: str, framework: str) -> Interpreter | str:
+def _examine(python: str, framework: str) -> Interpreter | str:
     """The framework in ``python``, or why it cannot be used."""
     try:
         # -I would drop PYTHONPATH and the user's site-packages; a shell refuses -W instead of running the check.
-        code, out, err = _asked([python, "-W", "ignore", "-c", _CHECK, framework])
+        code, out, err = _output_of([python, "-W", "ignore", "-c", _CHECK, framework])
     except subprocess.TimeoutExpired:
         return f"it did not answer within {_ANSWER_SECONDS} s"
     except OSError as error:
@@ -207,7 +207,7 @@ def _look(python: str, framework: str) -> Interpreter | str:
     return f"it is not a usable Python: {answer}"
 
 
-def _asked(command: Sequence[str]) -> tuple[int, str, str]:
+def _output_of(command: Sequence[str]) -> tuple[int, str, str]:
     """Exit code, stdout and stderr. On a timeout the process is killed with everything that it started."""
     process = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True

@@ -64,7 +64,7 @@ def ask_driver(environment: Mapping[str, str]) -> DriverAnswer:
     return DriverAnswer(**heard, late=calling if outcome.timed_out else "", problem=_ending(outcome, output, calling))
 
 
-def look_into(
+def inspect_interpreter(
     interpreter: Interpreter, environment: Mapping[str, str], deadline: float = LIBRARY_SEARCH_SECONDS
 ) -> FrameworkLook:
     """Finds distributions and libraries without importing the framework."""
@@ -179,7 +179,7 @@ def try_framework(
     return draft, look
 
 
-def joined(look: FrameworkLook, tried: FrameworkLook) -> FrameworkLook:
+def with_opened_libraries(look: FrameworkLook, tried: FrameworkLook) -> FrameworkLook:
     """The libraries that were found, with what the framework itself opened, and the rest of ``tried``."""
     replace = msgspec.structs.replace
     libraries = look.libraries

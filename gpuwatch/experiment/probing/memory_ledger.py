@@ -12,7 +12,7 @@ import msgspec
 
 from gpuwatch.core.model.run import DeviceMemory, Holding
 from gpuwatch.core.model.snapshot import Device, Snapshot
-from gpuwatch.experiment.probing.memory_timeline import larger
+from gpuwatch.experiment.probing.memory_timeline import max_known
 from gpuwatch.sim.machine import context_bytes
 
 _MAX_PROCESSES = 64
@@ -28,7 +28,7 @@ class MemoryLedger:
         self._devices: dict[str, DeviceMemory] = {}
         self._holdings: dict[tuple[str, int], Holding] = {}
         for process in before.processes if before is not None else ():
-            self._hold(process.device_uuid, process.pid, process.number("gpu_memory_bytes"), None, own=False)
+            self._note_holding(process.device_uuid, process.pid, process.number("gpu_memory_bytes"), None, own=False)
 
     def take(self, snapshot: Snapshot, own: Collection[int], run: Collection[int], t: float | None = None) -> None:
         """Adds a sample, taken ``t`` seconds after the launch.
@@ -42,7 +42,7 @@ class MemoryLedger:
             if not process.device_uuid:
                 continue
             held = process.number("gpu_memory_bytes")
-            self._hold(process.device_uuid, process.pid, held, t, own=process.pid in run)
+            self._note_holding(process.device_uuid, process.pid, held, t, own=process.pid in run)
             if process.pid in run:
                 used.add(process.device_uuid)
             if process.pid in own:
@@ -52,23 +52,23 @@ class MemoryLedger:
             known = self._devices.get(device.uuid)
             if known is None and device.uuid not in used:
                 continue
-            others = _others(snapshot, device, run)
+            others = _others_bytes(snapshot, device, run)
             held = mine.get(device.uuid)
-            entry = self._entry(device, None if held is None else int(held), others)
+            entry = self._device_entry(device, None if held is None else int(held), others)
             if known is not None:
                 held_now = (entry.process_bytes or 0, entry.used_bytes or 0)
                 fuller = device.uuid in used and held_now >= (known.process_bytes or 0, known.used_bytes or 0)
                 entry = msgspec.structs.replace(
                     entry if fuller else known,
                     others_start_bytes=known.others_start_bytes,
-                    others_peak_bytes=larger(known.others_peak_bytes, others),
-                    least_free_bytes=_smaller(known.least_free_bytes, _free(device)),
+                    others_peak_bytes=max_known(known.others_peak_bytes, others),
+                    least_free_bytes=_min_known(known.least_free_bytes, _free_bytes(device)),
                     own_samples=known.own_samples,
                     busiest_percent=known.busiest_percent,
                 )
             self._devices[device.uuid] = _with_load(entry, known, device) if device.uuid in used else entry
 
-    def _hold(self, uuid: str | None, pid: int, held: float | None, t: float | None, *, own: bool) -> None:
+    def _note_holding(self, uuid: str | None, pid: int, held: float | None, t: float | None, *, own: bool) -> None:
         if uuid is None:
             return
         amount = None if held is None else int(held)
@@ -82,27 +82,27 @@ class MemoryLedger:
         self._holdings[uuid, pid] = msgspec.structs.replace(
             known,
             own=known.own or own,
-            peak_bytes=larger(known.peak_bytes, amount),
+            peak_bytes=max_known(known.peak_bytes, amount),
             first_seconds=known.first_seconds if known.first_seconds is not None else t,
             last_seconds=t if t is not None else known.last_seconds,
         )
 
-    def _entry(self, device: Device, held: int | None, others: int | None) -> DeviceMemory:
+    def _device_entry(self, device: Device, held: int | None, others: int | None) -> DeviceMemory:
         before = self._before.device(device.uuid) if self._before is not None else None
         return DeviceMemory(
             uuid=device.uuid,
             index=device.index,
-            total_bytes=_bytes(device, "memory.total_bytes"),
-            before_bytes=None if before is None else _bytes(before, "memory.used_bytes"),
-            used_bytes=_bytes(device, "memory.used_bytes"),
+            total_bytes=_metric_bytes(device, "memory.total_bytes"),
+            before_bytes=None if before is None else _metric_bytes(before, "memory.used_bytes"),
+            used_bytes=_metric_bytes(device, "memory.used_bytes"),
             process_bytes=held,
             others_bytes=others,
-            unexplained_bytes=_bytes(device, "memory.unexplained_bytes"),
-            driver_reserved_bytes=_bytes(device, "memory.reserved_bytes"),
-            others_before_bytes=None if self._before is None else _others(self._before, device, ()),
+            unexplained_bytes=_metric_bytes(device, "memory.unexplained_bytes"),
+            driver_reserved_bytes=_metric_bytes(device, "memory.reserved_bytes"),
+            others_before_bytes=None if self._before is None else _others_bytes(self._before, device, ()),
             others_start_bytes=others,
             others_peak_bytes=others,
-            least_free_bytes=_free(device),
+            least_free_bytes=_free_bytes(device),
         )
 
     def result(self, *, context: bool) -> tuple[DeviceMemory, ...]:
@@ -130,7 +130,7 @@ def _with_load(entry: DeviceMemory, known: DeviceMemory | None, device: Device) 
     return msgspec.structs.replace(entry, own_samples=samples + 1, busiest_percent=busy)
 
 
-def _others(snapshot: Snapshot, device: Device, run: Collection[int]) -> int | None:
+def _others_bytes(snapshot: Snapshot, device: Device, run: Collection[int]) -> int | None:
     """Memory of all other processes; None if NVML does not report it for one of them."""
     held = [
         process.number("gpu_memory_bytes")
@@ -141,20 +141,20 @@ def _others(snapshot: Snapshot, device: Device, run: Collection[int]) -> int | N
     return int(sum(known)) if len(known) == len(held) else None
 
 
-def _bytes(device: Device, metric: str) -> int | None:
+def _metric_bytes(device: Device, metric: str) -> int | None:
     value = device.number(metric)
     return None if value is None else int(value)
 
 
-def _free(device: Device) -> int | None:
-    free = _bytes(device, "memory.free_bytes")
+def _free_bytes(device: Device) -> int | None:
+    free = _metric_bytes(device, "memory.free_bytes")
     if free is not None:
         return free
-    total, used = _bytes(device, "memory.total_bytes"), _bytes(device, "memory.used_bytes")
+    total, used = _metric_bytes(device, "memory.total_bytes"), _metric_bytes(device, "memory.used_bytes")
     if total is None or used is None:
         return None
-    return total - used - (_bytes(device, "memory.reserved_bytes") or 0)
+    return total - used - (_metric_bytes(device, "memory.reserved_bytes") or 0)
 
 
-def _smaller(before: int | None, now: int | None) -> int | None:
+def _min_known(before: int | None, now: int | None) -> int | None:
     return now if before is None else before if now is None else min(before, now)

@@ -30,16 +30,16 @@ class Trace:
         self._gathered = 0
 
     def add(self, point: MemoryPoint) -> None:
-        self.process_peak = larger(self.process_peak, point.process_bytes)
-        self.device_peak = larger(self.device_peak, point.device_used_bytes)
-        self._pending = point if self._pending is None else _most(self._pending, point)
+        self.process_peak = max_known(self.process_peak, point.process_bytes)
+        self.device_peak = max_known(self.device_peak, point.device_used_bytes)
+        self._pending = point if self._pending is None else _fullest(self._pending, point)
         self._gathered += 1
         if self._gathered >= self._every:
             self._points.append(self._pending)
             self._pending, self._gathered = None, 0
         if len(self._points) >= 2 * MAX_POINTS:
             pairs = zip(self._points[::2], self._points[1::2], strict=True)
-            self._points = [_most(point, other) for point, other in pairs]
+            self._points = [_fullest(point, other) for point, other in pairs]
             self._every *= 2
 
     def points(self) -> tuple[MemoryPoint, ...]:
@@ -104,19 +104,19 @@ def _computes(device: Device, snapshot: Snapshot, own: set[int]) -> bool | None:
     return False if mine and unsampled and told else None
 
 
-def _most(item: MemoryPoint, other: MemoryPoint) -> MemoryPoint:
+def _fullest(item: MemoryPoint, other: MemoryPoint) -> MemoryPoint:
     computed = [point.computes for point in (item, other)]
     return msgspec.structs.replace(
         item,
-        device_used_bytes=larger(item.device_used_bytes, other.device_used_bytes),
-        process_bytes=larger(item.process_bytes, other.process_bytes),
-        allocator_bytes=larger(item.allocator_bytes, other.allocator_bytes),
-        gpu_percent=larger(item.gpu_percent, other.gpu_percent),
+        device_used_bytes=max_known(item.device_used_bytes, other.device_used_bytes),
+        process_bytes=max_known(item.process_bytes, other.process_bytes),
+        allocator_bytes=max_known(item.allocator_bytes, other.allocator_bytes),
+        gpu_percent=max_known(item.gpu_percent, other.gpu_percent),
         computes=True if True in computed else False if False in computed else None,
     )
 
 
-def larger(before: N | None, now: N | None) -> N | None:
+def max_known(before: N | None, now: N | None) -> N | None:
     """The larger of two numbers, either of which may be unknown."""
     if before is None or now is None:
         return now if before is None else before

@@ -67,16 +67,16 @@ class Guard:
         """Starts ``command`` with ``write_end`` (-1: unchanged) as its stderr, and guards it until it ends."""
         self._libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, _nothing)
+        signal.signal(signal.SIGCHLD, _ignore_signal)
         ours = [number for number in WATCHED if signal.getsignal(number) is not signal.SIG_IGN]
         for number in ours:
-            signal.signal(number, _nothing)
+            signal.signal(number, _ignore_signal)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, WATCHED)  # blocked by gpuwatch until the handlers were set
         problem, problem_write = os.pipe()
         self._program = os.fork()
         if self._program == 0:
             os.close(problem)
-            self._become(command, write_end, problem_write, ours)
+            self._exec_program(command, write_end, problem_write, ours)
         os.close(problem_write)
         if write_end >= 0:
             os.close(write_end)
@@ -91,7 +91,7 @@ class Guard:
         self._say(f"started {self._program} {time.monotonic()}")
         self._guard()
 
-    def _become(self, command: list[str], write_end: int, problem: int, ours: list[signal.Signals]) -> NoReturn:
+    def _exec_program(self, command: list[str], write_end: int, problem: int, ours: list[signal.Signals]) -> NoReturn:
         """In the child: becomes the program, with the signal handlers that gpuwatch was started with."""
         try:
             parent = os.getppid()
@@ -189,9 +189,9 @@ class Guard:
                 return
             if pid == self._program:
                 self._ended = status
-                self._say(f"ended {status} {self._left()} {used.ru_maxrss}")
+                self._say(f"ended {status} {self._descendants_left()} {used.ru_maxrss}")
 
-    def _left(self) -> int:
+    def _descendants_left(self) -> int:
         """Number of descendants left, after a moment for helpers that exit by themselves."""
         until = time.monotonic() + _CHILDREN_EXIT_SECONDS
         while (left := len(descendants(os.getpid()))) and time.monotonic() < until:
@@ -294,7 +294,7 @@ def _found(name: str) -> str:
     return next((path for folder in folders if os.access(path := f"{folder}/{name}", os.X_OK)), name)
 
 
-def _nothing(number: int, frame: object) -> None:
+def _ignore_signal(number: int, frame: object) -> None:
     """The wake-up descriptor receives the signal."""
 
 

@@ -56,7 +56,7 @@ class Signals:
         """How long the caller may block, ``most`` seconds or less."""
         return min(most, _GUARD_REPORT_SECONDS / 4) if self._mine else most
 
-    def witnessed(self, number: int) -> None:
+    def guard_received(self, number: int) -> None:
         """The guard received this signal too."""
         self._witnessed.append((number, time.monotonic()))
 

@@ -218,7 +218,7 @@ class RunBuilder:
         held = self._ledger.result(context=simulated and simulation is not None)
         busiest = next((entry for entry in held if entry.uuid == timeline.device), None)
         placements, copies = merged(placed or (state.placed,))
-        missed = self._missed(facts, total_seconds)
+        missed = self._why_no_peak(facts, total_seconds)
         if missed:
             held = tuple(msgspec.structs.replace(entry, process_bytes=None) for entry in held)
         run = Run(
@@ -238,7 +238,7 @@ class RunBuilder:
             environment=environment,
             framework=state.framework,
             devices=state.devices,
-            device_map=self._mapped(facts),
+            device_map=self._device_map(facts),
             placements=placements or tuple(facts.placements),
             placement_coverage=coverage(placed),
             copies=tuple(copy for copy in copies or facts.copies if copy.op not in NOISE),
@@ -276,7 +276,7 @@ class RunBuilder:
             waiting=state.waiting,
             pipeline=state.pipeline,
             standstill=self._standstill(),
-            workers=tuple(map(self._weighed, state.workers)),
+            workers=tuple(map(self._with_memory, state.workers)),
             processes=processes,
             results=state.results,
             errors=tuple(state.errors),
@@ -307,7 +307,7 @@ class RunBuilder:
         since, until = found.since_seconds - self._started, found.until_seconds - self._started
         return msgspec.structs.replace(found, since_seconds=round(since, 3), until_seconds=round(until, 3))
 
-    def _missed(self, facts: LogFacts, seconds: float) -> str:
+    def _why_no_peak(self, facts: LogFacts, seconds: float) -> str:
         """Why NVML's peak is unknown; empty if it is known. Without a sample the peak is not 0."""
         allocated, seen = max(self.state.allocators.values(), default=None), self._timeline.shown.process_peak
         if self._in_run is None or self._machine is None or self._machine.driver is None:
@@ -327,15 +327,15 @@ class RunBuilder:
             when = "while it ran" if self._machine is None else "before its start: memory in use then is unknown"
             yield f"GPUs: no sample was taken {when}"
 
-    def _weighed(self, worker: Worker) -> Worker:
+    def _with_memory(self, worker: Worker) -> Worker:
         held = self.held.get(worker.pid) if worker.pid is not None else None
         if worker.nvml_bytes is None and held:
             return msgspec.structs.replace(worker, nvml_bytes=max(held.values()))
         return worker
 
-    def _mapped(self, facts: LogFacts) -> tuple[DeviceMapping, ...]:
+    def _device_map(self, facts: LogFacts) -> tuple[DeviceMapping, ...]:
         """The log's device map, plus devices that only the process itself reported."""
-        logged = [self._located(mapping) for mapping in facts.device_map]
+        logged = [self._with_uuid(mapping) for mapping in facts.device_map]
         names = {mapping.framework_device for mapping in logged}
         return (*logged, *(mapping for name, mapping in self.state.mappings.items() if name not in names))
 
@@ -345,7 +345,7 @@ class RunBuilder:
         ordinals = {entry.ordinal: entry.uuid for entry in visible_to(environment, devices).map}
         slots = {pci_slot(device.pci_bus_id): device.uuid for device in devices}
         found = set()
-        for mapping in self._mapped(self._parser.facts):
+        for mapping in self._device_map(self._parser.facts):
             if mapping.uuid is not None:
                 found.add(mapping.uuid)
             elif mapping.pci_bus_id is not None:
@@ -354,7 +354,7 @@ class RunBuilder:
                 found.add(ordinals.get(mapping.cuda_ordinal, ""))
         return found - {""}
 
-    def _located(self, mapping: DeviceMapping) -> DeviceMapping:
+    def _with_uuid(self, mapping: DeviceMapping) -> DeviceMapping:
         mapping = own_ordinal(mapping, self.state.mappings)
         if mapping.uuid is None and mapping.pci_bus_id is None and mapping.cuda_ordinal in self._ordinals:
             uuid = self._ordinals[mapping.cuda_ordinal]

@@ -139,7 +139,7 @@ class Runner:
         if not interpreter.installed:
             choice = Choice(skipped=f"{script.framework} is not installed in {interpreter.path}")
         elif self._machine is not None:
-            choice = choose_tier(script, interpreter, self._options.tier, self._own(script).get("workload"))
+            choice = choose_tier(script, interpreter, self._options.tier, self._options_of(script).get("workload"))
         if choice.skipped:
             now = datetime.datetime.now(datetime.UTC)
             return RunBuilder(time.monotonic(), before).skip(script, choice.skipped, now)
@@ -206,7 +206,7 @@ class Runner:
             simulation=tier,
         )
 
-    def _own(self, script: ProbeScript) -> dict[str, Any]:
+    def _options_of(self, script: ProbeScript) -> dict[str, Any]:
         """The options that apply to this script: a run must not be labelled with a workload that it did not do."""
         own = self._options.own
         return {name: value for name, value in own.items() if not (name == "workload" and script.own_work)}
@@ -226,13 +226,13 @@ class Runner:
         environment.update(LOG_ENVIRONMENT)
         if options.visible:
             environment["CUDA_VISIBLE_DEVICES"] = ",".join(options.visible)
-        own = {**script.options, **self._own(script), "seconds": options.seconds, "size": options.size}
+        own = {**script.options, **self._options_of(script), "seconds": options.seconds, "size": options.size}
         environment["GPUWATCH_PROBE_OPTIONS"] = json.dumps(own)
         # A probe must not write next to the installed scripts.
         environment["PYTHONDONTWRITEBYTECODE"] = "1"
         return environment
 
-    def _pulse(self) -> None:
+    def _drain_source(self) -> None:
         """Drains the source, which raises to cancel; samples before the run are dropped."""
         if self._source is not None:
             self._source.drain()
@@ -243,7 +243,7 @@ class Runner:
             self._fork_servers[key] = None
             try:
                 python = self._options.interpreters[framework].path
-                server = ForkServer(python, framework, environment, between=self._pulse)
+                server = ForkServer(python, framework, environment, between=self._drain_source)
             except ForkServerLost as error:
                 self.notes.append(f"each probe starts a new interpreter: {error.message}")
                 return None

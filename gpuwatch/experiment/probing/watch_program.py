@@ -28,7 +28,7 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.trials import EndedBy
 from gpuwatch.experiment.probing import program_guard
 from gpuwatch.experiment.probing.end_program import SIGINT_SECONDS, Ending
-from gpuwatch.experiment.probing.end_verdict import Termination, judged, not_started
+from gpuwatch.experiment.probing.end_verdict import Termination, not_started, with_verdict
 from gpuwatch.experiment.probing.environment_settings import environment_settings
 from gpuwatch.experiment.probing.event_state import Applied, EventState, StepCount
 from gpuwatch.experiment.probing.guard_reports import GuardReports
@@ -176,7 +176,7 @@ class Watch:
         self._look()
         measured = Measured(
             draft=self._draft(self._reports.outcome if by_itself else Outcome()),
-            steps=deepcopy(self._stepping().steps),
+            steps=deepcopy(self._is_stepping().steps),
             applied=self._processes.applied(),
             ended_by="the program",
             interrupted=self._asked[0] if self._asked else None,
@@ -206,7 +206,7 @@ class Watch:
         return stat.rpartition(b")")[2].split()[0] == b"Z" or self._processes.leading(self._reports.program).ended
 
     def _stops(self, stop: Stop) -> bool:
-        return stop(self._stepping(), time.monotonic() - self._reports.since, self._starting)
+        return stop(self._is_stepping(), time.monotonic() - self._reports.since, self._starting)
 
     def _starting(self) -> bool:
         """Whether other processes may still be starting, and have not taken their memory."""
@@ -216,7 +216,7 @@ class Watch:
             self._others_start = self._processes.starting(program_guard.descendants(self._guarded.guard.pid))
         return self._others_start
 
-    def _stepping(self) -> EventState:
+    def _is_stepping(self) -> EventState:
         return self._processes.stepping(self._reports.program or 0)
 
     def _follow(self, more: Callable[[], bool]) -> None:
@@ -240,7 +240,7 @@ class Watch:
         """Draws the status line and saves the unfinished run, when it is time."""
         self._status_line.tick()
         if self._reports.program is not None and time.monotonic() >= self._keep_at:
-            self._keep()
+            self._save_unfinished()
         return True
 
     def _connect(self) -> None:
@@ -321,11 +321,11 @@ class Watch:
         elif self._reports.program is not None:
             self._asked.append(number)
             if not everybody or came < self._reports.since:
-                for pid in self._meant(number):
+                for pid in self._recipients(number):
                     with suppress(OSError):
                         os.kill(pid, number)
 
-    def _meant(self, number: int) -> list[int]:
+    def _recipients(self, number: int) -> list[int]:
         """Recipients of a signal that was sent to us alone: the program, or for Ctrl+C's signals its process group.
 
         A shell or launcher waits for its child and relies on the child getting SIGINT and SIGQUIT too.
@@ -387,7 +387,7 @@ class Watch:
         self._look_after = time.monotonic() + _EXTRA_SAMPLE_SECONDS
         self._look_now()
 
-    def _keep(self) -> None:
+    def _save_unfinished(self) -> None:
         """Saves the unfinished run: every second at first, later at most every minute."""
         began = time.process_time()
         run = self._judge(self._draft(Outcome()))
@@ -421,7 +421,7 @@ class Watch:
             ),
             **draft.run.settings,
         }
-        run = judged(
+        run = with_verdict(
             msgspec.structs.replace(draft.run, settings=settings, killed_children=self._processes.killed()),
             Termination(
                 outcome=outcome,
@@ -460,7 +460,7 @@ class Watch:
         if (named := self._builder.log.frameworks) and run.framework is None and ended:
             unseen = _NO_REPORT if self._processes.reporting else _NOT_INSIDE
             yield unseen if _WATCHED.intersection(named) else f"inside the program: {named[0]}, {_ONLY_OUTSIDE}"
-        for pid in self._processes.cut_short():
+        for pid in self._processes.without_last_report():
             yield f"placement: process {pid} ended without a last report: not all of its ops and graphs are counted"
         if self._backlog.left_out:
             yield f"{self._backlog.left_out >> 20} MiB of output came too fast to be parsed"

@@ -211,7 +211,7 @@ class WatchedProcesses:
                 found.append(state.placed.of_another(state.devices, lead.devices, own if own != theirs else None))
         return tuple(found)
 
-    def cut_short(self) -> tuple[int, ...]:
+    def without_last_report(self) -> tuple[int, ...]:
         """With --placement: processes with ops that are gone without a last report, as SIGKILL leaves none."""
         members = self._members.items()
         return tuple(pid for pid, one in members if one.gone and one.state.placed.counts and not one.state.ended)
@@ -272,7 +272,7 @@ class WatchedProcesses:
         best = self._leader()
         if best is None or sum(bool(member.map or member.state.mappings) for member in self._members.values()) < 2:
             return None
-        return self._described(best.pid, {}).device_map
+        return self._process_entry(best.pid, {}).device_map
 
     def _leader(self) -> _Member | None:
         return max(self._members.values(), key=lambda member: member.rank, default=None)
@@ -283,9 +283,9 @@ class WatchedProcesses:
         pids = pids or [pid for pid, member in self._members.items() if member.framework is not None]
         pids += [pid for pid in held if pid not in self._members]
         codes = {pid: code for member in self._members.values() for pid, code in member.state.children.items()}
-        return tuple(self._described(pid, held.get(pid, {}), codes.get(pid)) for pid in pids[:_MAX_PROCESSES])
+        return tuple(self._process_entry(pid, held.get(pid, {}), codes.get(pid)) for pid in pids[:_MAX_PROCESSES])
 
-    def _described(self, pid: int, held: dict[str, int], code: int | None = None) -> RunProcess:
+    def _process_entry(self, pid: int, held: dict[str, int], code: int | None = None) -> RunProcess:
         member = self._members.get(pid)
         if member is None:
             return RunProcess(pid=pid, held_bytes=held, exit_code=code)
@@ -339,9 +339,9 @@ class WatchedProcesses:
         lines = Lines(take)
         descriptor = connection.fileno()
         self._connections[descriptor] = (connection, lines)
-        self._streams.add(descriptor, lines.feed, lambda: self._gone(descriptor, member))
+        self._streams.add(descriptor, lines.feed, lambda: self._connection_closed(descriptor, member))
 
-    def _gone(self, descriptor: int, member: _Member) -> None:
+    def _connection_closed(self, descriptor: int, member: _Member) -> None:
         connection, lines = self._connections.pop(descriptor)
         member.gone = True
         lines.close()

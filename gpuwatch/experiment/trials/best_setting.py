@@ -11,8 +11,8 @@ from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.findings import CAUSES
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.trials import Answer, Trial
-from gpuwatch.experiment.trials.speed_comparison import apart, speed_against
-from gpuwatch.experiment.trials.step_times import step_time
+from gpuwatch.experiment.trials.speed_comparison import differs, speed_against
+from gpuwatch.experiment.trials.step_times import step_time_text
 from gpuwatch.experiment.trials.trial_summary import SAME_MEMORY_SHARE, Summary, recorded_profiles, summaries
 
 _MAX_NAMES = 4
@@ -31,21 +31,21 @@ def answer(trials: Sequence[Trial], codes: Mapping[str, str]) -> Answer:
     over = [trial for trial in trials if trial.run is None or trial.run.verdict != "interrupted"]
     cut = next((trial.name for trial in trials if trial not in over), "")
     if not cut:
-        return _of_whole(trials, codes)
+        return _answer_of_all(trials, codes)
     if not over:
         return Answer(sentence=f"Interrupted in the first run ({cut}): nothing is known yet")
-    found = _of_whole(over, codes)
+    found = _answer_of_all(over, codes)
     return replace(found, sentence=f"{found.sentence}; interrupted in {cut}")
 
 
-def _of_whole(trials: Sequence[Trial], codes: Mapping[str, str]) -> Answer:
+def _answer_of_all(trials: Sequence[Trial], codes: Mapping[str, str]) -> Answer:
     """The same, of trials that were not interrupted."""
     known = summaries(trials)
     tried = [summary for summary in known if summary.tried]
     passed = [summary for summary in tried if summary.passed]
     failed = [summary for summary in tried if not summary.passed]
     if not tried:
-        return Answer(sentence=_nothing(known))
+        return Answer(sentence=_answer_without_runs(known))
     if not passed and all(run.verdict == "oom" for summary in failed if (run := summary.failed) is not None):
         verb = {1: "runs", 2: "both run"}.get(len(failed), "all run")
         runs = f"{listed([summary.name for summary in failed])} {verb} {_why(failed[0])}"
@@ -65,26 +65,31 @@ def _of_whole(trials: Sequence[Trial], codes: Mapping[str, str]) -> Answer:
         sentence = f"{best.name} runs{held}{more}, where {failed[0].name} fails: {_why(failed[0])}"
         rest = {why: [name for name in names if name != failed[0].name] for why, names in _by_reason(failed).items()}
         sentence += "".join(f"; {listed(names)} failed ({why})" for why, names in rest.items() if names)
-        return _answered(sentence, best, codes)
+        return _answer_with_code(sentence, best, codes)
     if len({tuple(summary.trials[0].values.items()) for summary in passed}) > 1:
-        tail = _held(trials, passed, None) + tail + _overridden(known)
+        tail = _held_tensors(trials, passed, None) + tail + _settings_overridden(known)
         return Answer(sentence=_each_value(passed, simulated=simulated) + tail)
-    tail = _faster_otherwise(passed, simulated=simulated) + _held(trials, passed, rescuer) + tail + _overridden(known)
+    tail = (
+        _faster_otherwise(passed, simulated=simulated)
+        + _held_tensors(trials, passed, rescuer)
+        + tail
+        + _settings_overridden(known)
+    )
     if len(passed) == 1:
-        return _answered(f"{_alone(base)}{tail or '; nothing to compare it with'}", None, codes)
+        return _answer_with_code(f"{_only_result(base)}{tail or '; nothing to compare it with'}", None, codes)
     if rescuer is None or rescuer is base:
         return Answer(sentence=_no_winner(passed, rescuer, simulated=simulated) + tail)
-    return _answered(_better(rescuer, base, simulated=simulated) + tail, rescuer, codes)
+    return _answer_with_code(_better(rescuer, base, simulated=simulated) + tail, rescuer, codes)
 
 
-def _answered(sentence: str, best: Summary | None, codes: Mapping[str, str]) -> Answer:
+def _answer_with_code(sentence: str, best: Summary | None, codes: Mapping[str, str]) -> Answer:
     if best is None:
         return Answer(sentence=sentence)
     code = codes.get(best.trials[0].asked, "")
     return Answer(sentence=sentence, best=best.name, code=tuple(code.rstrip().splitlines()))
 
 
-def _nothing(known: Sequence[Summary]) -> str:
+def _answer_without_runs(known: Sequence[Summary]) -> str:
     if not known:
         return "Nothing was run"
     overridden = [summary for summary in known if summary.overridden]
@@ -99,12 +104,12 @@ def _faster_otherwise(passed: Sequence[Summary], *, simulated: bool) -> str:
     found = []
     for summary in passed[1:]:
         speed = speed_against(summary.step_time, base, simulated=simulated) if summary.changes_results else ""
-        if "fast" in speed and base is not None and summary.step_time is not None and apart(summary.step_time, base):
+        if "fast" in speed and base is not None and summary.step_time is not None and differs(summary.step_time, base):
             found.append(f"; {summary.name}: {speed}, but changes results")
     return "".join(found)
 
 
-def _overridden(known: Sequence[Summary]) -> str:
+def _settings_overridden(known: Sequence[Summary]) -> str:
     found: dict[str, list[str]] = {}
     for summary in known:
         if summary.overridden:
@@ -135,14 +140,14 @@ def _best(passed: Sequence[Summary], *, simulated: bool) -> Summary | None:
         return None
     timed.sort(key=lambda summary: summary.step_time.median_seconds if summary.step_time else 0.0)
     first, base = timed[0].step_time, passed[0].step_time
-    if first is not None and base is not None and timed[0] is not passed[0] and apart(first, base):
+    if first is not None and base is not None and timed[0] is not passed[0] and differs(first, base):
         return timed[0]
     return None
 
 
 def _better(best: Summary, base: Summary, *, simulated: bool) -> str:
     speed = speed_against(best.step_time, base.step_time, simulated=simulated)
-    work = speed or _work(best, base)
+    work = speed or _work_done(best, base)
     mine, other = best.memory, base.memory
     if mine is None or other is None:
         return f"{best.name}: {work}"
@@ -167,9 +172,9 @@ def _each_value(passed: Sequence[Summary], *, simulated: bool) -> str:
             held = size(summary.memory[1])
             facts.append(f"{size(peak)} in use of the {held} that it holds" if same and peak is not None else held)
         if summary.step_time is not None and not simulated:
-            facts.append(f"{step_time(summary.step_time.median_seconds)} a step")
+            facts.append(f"{step_time_text(summary.step_time.median_seconds)} a step")
         if not simulated and all(trial.ended_by == "the program" for trial in summary.trials if trial.run):
-            facts += _took(summary)
+            facts += _run_time(summary)
         told.append(f"{summary.name}: {', '.join(facts) or 'it ran'}")
     rest = len(passed) - _MAX_NAMES
     if rest > 0:
@@ -178,7 +183,7 @@ def _each_value(passed: Sequence[Summary], *, simulated: bool) -> str:
     return "; ".join([*told, *(["with another value a step may do other work"] if timed else [])])
 
 
-def _took(summary: Summary) -> list[str]:
+def _run_time(summary: Summary) -> list[str]:
     """``1.02 to 1.04 s from start to end``: start-up is part of it."""
     times = [taken for run in summary.runs if (taken := run.phases.total_seconds) is not None]
     if not times:
@@ -187,7 +192,7 @@ def _took(summary: Summary) -> list[str]:
     return [f"{' to '.join(shown)} from start to end"]
 
 
-def _work(summary: Summary, other: Summary) -> str:
+def _work_done(summary: Summary, other: Summary) -> str:
     return "the same work" if summary.same_work and other.same_work else "as long a run (no step could be counted)"
 
 
@@ -195,7 +200,7 @@ def _no_winner(passed: Sequence[Summary], best: Summary | None, *, simulated: bo
     # What changes results is faster or slower for a price: it has a sentence of its own.
     passed = [passed[0], *(summary for summary in passed[1:] if not summary.changes_results)]
     if len(passed) == 1:
-        return _alone(passed[0])
+        return _only_result(passed[0])
     names = listed([summary.name for summary in passed])
     base = passed[0]
     if best is base:
@@ -203,7 +208,7 @@ def _no_winner(passed: Sequence[Summary], best: Summary | None, *, simulated: bo
         worst = max(others, key=lambda summary: summary.memory[1] if summary.memory else 0)
         assert base.memory is not None
         assert worst.memory is not None
-        work = speed_against(base.step_time, worst.step_time, simulated=simulated) or _work(base, worst)
+        work = speed_against(base.step_time, worst.step_time, simulated=simulated) or _work_done(base, worst)
         return f"{base.name} holds least: {work} in {size(base.memory[1])}, {worst.name} in {size(worst.memory[1])}"
     amounts = [summary.memory for summary in passed if summary.memory is not None]
     same = len(amounts) == len(passed) and max(a[1] for a in amounts) <= min(a[0] for a in amounts) * (
@@ -213,12 +218,12 @@ def _no_winner(passed: Sequence[Summary], best: Summary | None, *, simulated: bo
     if simulated:
         return f"{names}: {held or 'no memory to compare'}; no speeds to compare on simulated GPUs"
     timed = [summary.step_time for summary in passed if summary.step_time is not None]
-    if len(timed) == len(passed) and any(apart(time, timed[0]) for time in timed[1:]):
+    if len(timed) == len(passed) and any(differs(time, timed[0]) for time in timed[1:]):
         # The first is the fastest: another would be the answer.
         slower = [
             f"{summary.name} is {speed_against(summary.step_time, timed[0], simulated=False)}"
             for summary in passed[1:]
-            if summary.step_time is not None and apart(summary.step_time, timed[0])
+            if summary.step_time is not None and differs(summary.step_time, timed[0])
         ]
         return f"{base.name} is best: {', '.join(slower[:_MAX_NAMES])}{f', with {held}' if held else ''}"
     speeds = {speed_against(summary.step_time, base.step_time, simulated=False) for summary in passed[1:]}
@@ -227,7 +232,7 @@ def _no_winner(passed: Sequence[Summary], best: Summary | None, *, simulated: bo
     return f"No difference between {names}: {found}"
 
 
-def _held(trials: Sequence[Trial], passed: Sequence[Summary], best: Summary | None) -> str:
+def _held_tensors(trials: Sequence[Trial], passed: Sequence[Summary], best: Summary | None) -> str:
     """What became of the tensors, where that was recorded: ``; activations take 8.0 MiB instead of 16.0 MiB``.
 
     Compared are the answer, or else the setting with the highest peak, and the first. The same work takes a little more
@@ -261,11 +266,11 @@ def _held(trials: Sequence[Trial], passed: Sequence[Summary], best: Summary | No
     return f"; {other.name}: {group} take {amounts} at the peak of {size(item.peak_bytes)}"
 
 
-def _alone(summary: Summary) -> str:
+def _only_result(summary: Summary) -> str:
     facts = [f"{size(summary.memory[1])} of GPU memory"] if summary.memory is not None else []
     time = summary.step_time
     if time is not None and not any(run.simulated for run in summary.runs):
-        facts.append(f"{step_time(time.median_seconds)} a step")
+        facts.append(f"{step_time_text(time.median_seconds)} a step")
     return f"{summary.name}: {', '.join(facts) or 'it ran'}"
 
 
@@ -285,12 +290,12 @@ def why_failed(run: Run) -> str:
     """``out of memory: another process holds the GPU``, ``ValueError: …``: why a run did not pass."""
     cause = CAUSES.get(run.primary, "") if run.primary not in ("healthy", "unknown", "program.error", None) else ""
     if run.verdict == "oom":
-        rest = small(cause).removeprefix("out of memory").lstrip(": ")
+        rest = decapitalized(cause).removeprefix("out of memory").lstrip(": ")
         return f"out of memory: {rest}" if rest else "out of memory"
-    return small(cause or run.verdict_reason.rstrip(".")) or run.verdict
+    return decapitalized(cause or run.verdict_reason.rstrip(".")) or run.verdict
 
 
-def small(sentence: str) -> str:
+def decapitalized(sentence: str) -> str:
     """As part of a sentence: without a capital at its start, except in names."""
     return sentence if not sentence[1:2].islower() and sentence[1:2] != " " else sentence[:1].lower() + sentence[1:]
 

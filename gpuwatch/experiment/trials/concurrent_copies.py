@@ -15,15 +15,15 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.trials import Answer, Trial
 from gpuwatch.experiment.probing.event_state import EventState, StepCount
 from gpuwatch.experiment.trials.best_setting import listed, why_failed
-from gpuwatch.experiment.trials.speed_comparison import slow_down
+from gpuwatch.experiment.trials.speed_comparison import slowdown_factor
 from gpuwatch.experiment.trials.trial import Goal, Stop, run_trial
 from gpuwatch.experiment.trials.trial_plan import Configuration, Rule
-from gpuwatch.experiment.trials.trial_setup import Feed, TrialSetup, of_others
+from gpuwatch.experiment.trials.trial_setup import Feed, TrialSetup, why_in_use
 from gpuwatch.experiment.trials.trial_summary import PASSED
-from gpuwatch.experiment.trials.try_result import ExperimentResult, left_out, no_time
+from gpuwatch.experiment.trials.try_result import ExperimentResult, out_of_budget, trial_not_run
 
 
-def copied(
+def run_copies(
     setup: TrialSetup, chosen: Sequence[Configuration], rule: Rule, *, copies: int, budget: float, share: bool
 ) -> ExperimentResult:
     """Runs each configuration alone, then ``copies`` of it at once, on one GPU; measures while all of them step."""
@@ -33,16 +33,16 @@ def copied(
         setup.variables = {**setup.variables, "CUDA_VISIBLE_DEVICES": pin}
     with found.until_interrupted():
         for index, configuration in enumerate(chosen):
-            taken = "" if share else of_others(setup, configuration.setting)
+            taken = "" if share else why_in_use(setup, configuration.setting)
             left = until - time.monotonic()
             if taken or (index and left <= 0):
-                found.trials.append(left_out(configuration, taken or no_time(budget)))
+                found.trials.append(trial_not_run(configuration, taken or out_of_budget(budget)))
                 continue
             share_of_time = max(left / (2 * (len(chosen) - index)), 10.0)
             alone = run_trial(setup, configuration, Goal(rule, None, share_of_time))
             found.trials.append(alone)
             if alone.run is not None and alone.run.verdict in PASSED:
-                found.trials += _together(setup, configuration, Goal(rule, None, share_of_time), copies, found)
+                found.trials += _run_together(setup, configuration, Goal(rule, None, share_of_time), copies, found)
             if found.interrupted is not None:
                 break
     found.rounds = 1
@@ -106,7 +106,9 @@ class _TogetherStop(Stop):
         if together and self._skipped is None:
             self._skipped = (state.steps.count, len(state.steps.times))
             self._since = state.steps.last_at
-        reached = self.succeeded or (together and self._reached(self.counted(state.steps), seconds) and not starting())
+        reached = self.succeeded or (
+            together and self._goal_reached(self.counted(state.steps), seconds) and not starting()
+        )
         late = self._goal.deadline is not None and seconds >= self._goal.deadline
         with group.lock:
             if reached or late:
@@ -156,7 +158,7 @@ class _Port:
         self._feed.sample_now()
 
 
-def _together(
+def _run_together(
     setup: TrialSetup, configuration: Configuration, goal: Goal, copies: int, found: ExperimentResult
 ) -> list[Trial]:
     group, trials, problems = _Group(copies), dict[int, Trial](), list[GpuwatchError]()
@@ -207,7 +209,7 @@ def _answer(trials: Sequence[Trial], copies: int, codes: dict[str, str]) -> Answ
             which = f"copy {failed.copy} of {copies} fails" if failed.copy else "it fails alone"
             bad.append(f"{name}: {which} ({why_failed(failed.run)})")
         elif len(beside) == copies:
-            fine.append((max(_held(beside), default=0), name, alone, beside))
+            fine.append((max(_held_each(beside), default=0), name, alone, beside))
     if not fine:
         return Answer(sentence="; ".join(bad) or "Nothing was run")
     fine.sort(key=lambda entry: entry[0])  # in the order of the configurations where they hold the same
@@ -218,15 +220,15 @@ def _answer(trials: Sequence[Trial], copies: int, codes: dict[str, str]) -> Answ
     return Answer(sentence="; ".join([sentence, *rest, *bad]), best=name, code=tuple(code.splitlines()))
 
 
-def _held(beside: Sequence[Trial]) -> list[int]:
+def _held_each(beside: Sequence[Trial]) -> list[int]:
     return [amount for trial in beside if trial.run is not None and (amount := trial.run.memory.nvml_peak_bytes)]
 
 
 def _cost(alone: Trial, beside: Sequence[Trial]) -> str:
     """`` (130 MiB each, × 1.92 the time of a step)``; empty if nothing is known."""
-    amounts = list(dict.fromkeys(map(size, sorted(_held(beside), reverse=True))))
+    amounts = list(dict.fromkeys(map(size, sorted(_held_each(beside), reverse=True))))
     simulated = any(trial.run is not None and trial.run.simulated for trial in beside)
-    slower = slow_down(alone.step_time, beside, simulated=simulated)
+    slower = slowdown_factor(alone.step_time, beside, simulated=simulated)
     facts = (
         "" if not amounts else f"{amounts[0]} each" if len(amounts) == 1 else listed(amounts),
         "" if slower is None else f"up to {slower:.2f} times the time of a step alone",

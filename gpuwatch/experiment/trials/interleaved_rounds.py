@@ -14,15 +14,15 @@ from gpuwatch.experiment.trials.best_setting import answer, listed, why_failed
 from gpuwatch.experiment.trials.trial import Goal, handled_oom, run_trial
 from gpuwatch.experiment.trials.trial_plan import Configuration, Rule
 from gpuwatch.experiment.trials.trial_settings import NotTried
-from gpuwatch.experiment.trials.trial_setup import TrialSetup, of_others
+from gpuwatch.experiment.trials.trial_setup import TrialSetup, why_in_use
 from gpuwatch.experiment.trials.trial_summary import PASSED
-from gpuwatch.experiment.trials.try_result import ExperimentResult, left_out, no_time
+from gpuwatch.experiment.trials.try_result import ExperimentResult, out_of_budget, trial_not_run
 
 _MIN_TRIAL_SECONDS = 10.0
 """Seconds that a trial has at least, however short the budget is."""
 
 
-def compared(
+def run_in_rounds(
     setup: TrialSetup,
     chosen: Sequence[Configuration],
     missing: Sequence[NotTried],
@@ -44,8 +44,8 @@ def compared(
     found = ExperimentResult()
     free = []
     for configuration in chosen:
-        if not share and (taken := of_others(setup, configuration.setting)):
-            found.trials.append(left_out(configuration, taken))
+        if not share and (taken := why_in_use(setup, configuration.setting)):
+            found.trials.append(trial_not_run(configuration, taken))
         else:
             free.append(configuration)
     setup.made, setup.planned = 0, len(free) * (rounds + memory)
@@ -89,7 +89,7 @@ def _shared(trial: Trial) -> bool:
     return run is not None and any(device.others_peak_bytes and device.uuid in used for device in run.memory.devices)
 
 
-def not_run(start: Trial) -> ExperimentResult:
+def why_no_rounds(start: Trial) -> ExperimentResult:
     """What there is to say if the program fails as it is, or uses no GPU."""
     assert start.run is not None
     if start.run.verdict in PASSED:
@@ -125,7 +125,7 @@ def _run_rounds(
             remaining = until - time.monotonic()
             mean = sum(took.values()) / len(took) if took else 0.0
             if number == 1 and index and mean > remaining:
-                found.trials += [left_out(other, no_time(budget)) for other in left[index:]]
+                found.trials += [trial_not_run(other, out_of_budget(budget)) for other in left[index:]]
                 break
             share = remaining / (len(left) - index) if number == 1 else remaining
             deadline = max(remaining if rule.kind == "end" else share, _MIN_TRIAL_SECONDS)
@@ -140,13 +140,13 @@ def _run_rounds(
                 again.append(configuration)
         found.rounds = number
         if memory and number == 1:
-            _record(setup, chosen, rule, found, until)
+            _record_each(setup, chosen, rule, found, until)
         left = again
         if not left:
             break
 
 
-def _record(
+def _record_each(
     setup: TrialSetup, chosen: Sequence[Configuration], rule: Rule, found: ExperimentResult, until: float
 ) -> None:
     """Runs each configuration that the first round has shown to be there once more, with the recorder on."""

@@ -19,7 +19,7 @@ from gpuwatch.experiment.trials.trial_plan import (
     UNCOUNTED_SECONDS,
     Configuration,
     Rule,
-    check_declared,
+    check_placeholder,
 )
 from gpuwatch.experiment.trials.trial_settings import Setting
 from gpuwatch.experiment.trials.trial_setup import TrialSetup
@@ -71,7 +71,7 @@ def parse_span(text: str, command: Sequence[str]) -> Span:
     found = _RANGE.fullmatch(text.strip())
     if found is None:
         raise UsageError(f"--largest {text}: not understood", hint="for example --largest BATCH=32..4096")
-    check_declared(found[1], command, f"--largest {text}")
+    check_placeholder(found[1], command, f"--largest {text}")
     span = Span(found[1], int(found[2]), int(found[3]), int(found[4] or 1))
     if span.step < 1 or span.high - span.low < span.step:
         raise UsageError(f"--largest {text}: no values to choose from", hint="the first must be smaller than the last")
@@ -239,7 +239,7 @@ def largest(setup: TrialSetup, setting: Setting, span: Span, rule: Rule | None, 
     """
     runs = _Runs(setup, setting, span, rule, time.monotonic() + budget)
     search = Search(span, runs.passes)
-    runs.bracket = lambda: _bracket(span, *search.border())
+    runs.bracket = lambda: _known_bracket(span, *search.border())
     found = ExperimentResult(trials=runs.trials, rule=str(rule or SEARCHED))
     stopped = ""
     with found.until_interrupted():
@@ -252,7 +252,7 @@ def largest(setup: TrialSetup, setting: Setting, span: Span, rule: Rule | None, 
     contradictions = search.contradictions()
     if contradictions:
         found.notes.append(f"Not monotonic: {'; '.join(contradictions)}.")
-    found.largest = _largest(span, setting, search, found.trials)
+    found.largest = _largest_result(span, setting, search, found.trials)
     found.answer = Answer(
         sentence=_sentence(span, found.largest, stopped),
         best=setting.name if setting.code and found.largest.value is not None else "",
@@ -270,7 +270,7 @@ class Line:
     error: float
 
 
-def _largest(span: Span, setting: Setting, search: Search, trials: Sequence[Trial]) -> Largest:
+def _largest_result(span: Span, setting: Setting, search: Search, trials: Sequence[Trial]) -> Largest:
     value, failing = search.border()
     of_value = [trial for trial in trials if trial.values.get(span.name) == str(value)]
     covered = max(of_value, key=lambda trial: (trial.ended_by == "the program", trial.steps or 0), default=None)
@@ -280,8 +280,8 @@ def _largest(span: Span, setting: Setting, search: Search, trials: Sequence[Tria
         for number, run in runs
         if run.verdict in PASSED and (peak := run.memory.allocator_peak_bytes)
     ]
-    line = fit([(number, peak) for number, peak, limit in peaks if limit is None or peak < _FULL_SHARE * limit])
-    line = line or fit([(number, peak) for number, peak, _ in peaks])
+    line = fitted_line([(number, peak) for number, peak, limit in peaks if limit is None or peak < _FULL_SHARE * limit])
+    line = line or fitted_line([(number, peak) for number, peak, _ in peaks])
     rooms = [limit - peak for number, peak, limit in peaks if number == value and limit is not None]
     limits = [limit for _, run in runs if (limit := _limit(run)) is not None]
     return Largest(
@@ -292,7 +292,7 @@ def _largest(span: Span, setting: Setting, search: Search, trials: Sequence[Tria
         confirmed=search.confirmed,
         monotonic=not search.contradictions(),
         covered="" if covered is None else covered.covered,
-        short_bytes=_short(failing, runs, line, max(limits, default=None)),
+        short_bytes=_shortage(failing, runs, line, max(limits, default=None)),
         bytes_per_unit=None if line is None else line.slope,
         fixed_bytes=None if line is None else round(line.offset),
         fit_error_bytes=None if line is None else round(line.error),
@@ -300,7 +300,7 @@ def _largest(span: Span, setting: Setting, search: Search, trials: Sequence[Tria
     )
 
 
-def fit(points: Sequence[tuple[int, int]]) -> Line | None:
+def fitted_line(points: Sequence[tuple[int, int]]) -> Line | None:
     """The line of least squares through amounts of memory by value; None for fewer than 3 different values."""
     if len({value for value, _ in points}) < _MIN_FITTED_VALUES:
         return None
@@ -314,7 +314,7 @@ def _limit(run: Run) -> int | None:
     return run.memory.allocator_limit_bytes or granted or None
 
 
-def _short(failing: int | None, runs: Sequence[tuple[int, Run]], line: Line | None, limit: int | None) -> int | None:
+def _shortage(failing: int | None, runs: Sequence[tuple[int, Run]], line: Line | None, limit: int | None) -> int | None:
     """By how much the allocation that failed exceeds what was free, else the line what there is; None if unknown."""
     known = [
         oom.requested_bytes - oom.free_bytes
@@ -342,14 +342,17 @@ def _sentence(span: Span, found: Largest, stopped: str) -> str:
     if found.first_failing is not None and found.first_failing > found.value + span.step:
         parts = [
             f"The largest {span.name} that fits{setting} is at least {found.value} and below {found.first_failing}",
-            *_estimated(found, found.first_failing),
+            *_estimated_value(found, found.first_failing),
         ]
     elif found.first_failing is not None:
         parts = [f"{span.name}={found.value} is the largest that fits{setting}"]
     elif found.value == span.aligned(span.high):
         parts = [f"{span.name}={found.value} fits{setting}, the largest that was asked for"]
     else:
-        parts = [f"{span.name}={found.value} fits{setting}, larger values are not known", *_estimated(found, span.high)]
+        parts = [
+            f"{span.name}={found.value} fits{setting}, larger values are not known",
+            *_estimated_value(found, span.high),
+        ]
     if found.confirmed:
         parts[0] += f" (passed {times}, {found.covered})"
     if found.first_failing is not None:
@@ -362,7 +365,7 @@ def _sentence(span: Span, found: Largest, stopped: str) -> str:
     return "; ".join(parts) + ("" if found.confirmed else unsure)
 
 
-def _estimated(found: Largest, below: int) -> list[str]:
+def _estimated_value(found: Largest, below: int) -> list[str]:
     """Where the line through the peaks meets the limit, if that is below what is known."""
     if found.value is None or not found.bytes_per_unit or found.bytes_per_unit <= 0 or found.headroom_bytes is None:
         return []
@@ -370,7 +373,7 @@ def _estimated(found: Largest, below: int) -> list[str]:
     return [f"by the memory of its runs hardly more than {most}"] if found.value < most < below else []
 
 
-def _bracket(span: Span, good: int | None, bad: int | None) -> str:
+def _known_bracket(span: Span, good: int | None, bad: int | None) -> str:
     """``known so far: BATCH=64 fits, BATCH=128 does not``; empty before the first run."""
     parts = [f"{span.name}={good} fits"] if good is not None else []
     parts += [f"{span.name}={bad} does not"] if bad is not None else []

@@ -13,10 +13,10 @@ from gpuwatch.core.model.trials import Answer, Recovery, Trial
 from gpuwatch.experiment.trials.best_setting import listed, why_failed
 from gpuwatch.experiment.trials.trial import Goal, handled_oom, run_trial
 from gpuwatch.experiment.trials.trial_plan import Configuration, Rule
-from gpuwatch.experiment.trials.trial_settings import NotTried, Setting, named, possible
-from gpuwatch.experiment.trials.trial_setup import TrialSetup, of_others
+from gpuwatch.experiment.trials.trial_settings import NotTried, Setting, possible_setting, setting_named
+from gpuwatch.experiment.trials.trial_setup import TrialSetup, why_in_use
 from gpuwatch.experiment.trials.trial_summary import PASSED
-from gpuwatch.experiment.trials.try_result import ExperimentResult, no_time
+from gpuwatch.experiment.trials.try_result import ExperimentResult, out_of_budget
 
 RULE = "to its end, or past three times the step of the failure"
 VERIFYING_RUNS = 2
@@ -34,7 +34,7 @@ _WAYS: dict[str, tuple[str, ...]] = {
 }
 
 
-def recovered(setup: TrialSetup, *, budget: float, share: bool) -> ExperimentResult:
+def find_recovery(setup: TrialSetup, *, budget: float, share: bool) -> ExperimentResult:
     """Runs the program until it runs out of memory, then with each setting that might help.
 
     A setting that passes, to the end of the program or past three times the step of the failure, is run twice more.
@@ -51,7 +51,7 @@ def recovered(setup: TrialSetup, *, budget: float, share: bool) -> ExperimentRes
 
 def _recover(setup: TrialSetup, found: ExperimentResult, until: float, budget: float, *, share: bool) -> None:
     began = time.monotonic()
-    first = run_trial(setup, Configuration(named("default")), Goal(Rule("end"), deadline=budget / 2))
+    first = run_trial(setup, Configuration(setting_named("default")), Goal(Rule("end"), deadline=budget / 2))
     took = time.monotonic() - began
     found.trials.append(first)
     run = first.run
@@ -61,16 +61,16 @@ def _recover(setup: TrialSetup, found: ExperimentResult, until: float, budget: f
         return
     goal = _goal(first, took)
     best: Setting | None = None
-    for way in _ways(setup, run, share=share):
+    for way in _candidate_settings(setup, run, share=share):
         if isinstance(way, NotTried):
             found.recover.append(Recovery(name=way.name, reason=way.reason))
         elif best is not None:
             found.recover.append(Recovery(name=way.name, reason=f"not needed: {best.name} is enough"))
         elif until - time.monotonic() < took:
-            found.recover.append(Recovery(name=way.name, reason=no_time(budget)))
+            found.recover.append(Recovery(name=way.name, reason=out_of_budget(budget)))
         else:
             deadline = max(until - time.monotonic(), took)
-            recovery = _tried(setup, way, Goal(goal, deadline=deadline), found.trials)
+            recovery = _try_setting(setup, way, Goal(goal, deadline=deadline), found.trials)
             found.recover.append(recovery)
             best = way if recovery.verified else None
     found.answer = _answer(first, run, found, best)
@@ -90,12 +90,12 @@ def _no_oom(trial: Trial) -> str:
 
 def _goal(first: Trial, took: float) -> Rule:
     """Past three times the step of the failure; in a program without counted steps, past three times its seconds."""
-    if first.counted and not _several(first):
+    if first.counted and not _has_several_processes(first):
         return Rule("steps", max(_FAILURE_MULTIPLE * (first.steps or 0), _MIN_STEPS))
     return Rule("seconds", _FAILURE_MULTIPLE * took)
 
 
-def _several(trial: Trial) -> bool:
+def _has_several_processes(trial: Trial) -> bool:
     """Whether several processes use the framework: the steps are those of one of them, perhaps not of the failing."""
     return trial.run is not None and len(trial.run.processes) > 1
 
@@ -103,7 +103,7 @@ def _several(trial: Trial) -> bool:
 # -- what might help ------------------------------------------------------------------------------
 
 
-def _ways(setup: TrialSetup, run: Run, *, share: bool) -> Iterator[Setting | NotTried]:
+def _candidate_settings(setup: TrialSetup, run: Run, *, share: bool) -> Iterator[Setting | NotTried]:
     """The settings that might help, the likeliest first."""
     framework = run.framework.name if run.framework is not None else ""
     names = list(_WAYS.get(framework, ()))
@@ -112,12 +112,12 @@ def _ways(setup: TrialSetup, run: Run, *, share: bool) -> Iterator[Setting | Not
         names.insert(1, f"grow-to-limit={int(_MAX_LIMIT_SHARE * total) // _MIB}MiB")
     if run.primary == "memory.fragmented":
         names.sort(key=lambda name: name not in ("async-allocator", "expandable-segments"))
-    ways: list[Setting] = [named(name) for name in names]
+    ways: list[Setting] = [setting_named(name) for name in names]
     ways[0:0] = _other_gpus(setup, run)  # costs nothing, neither speed nor precision
     for way in ways:
-        missing = possible(way, setup.simulation)
-        reason = missing.reason if isinstance(missing, NotTried) else _ruled_out(way, run, setup)
-        reason = reason or ("" if share else of_others(setup, way))
+        missing = possible_setting(way, setup.simulation)
+        reason = missing.reason if isinstance(missing, NotTried) else _why_ruled_out(way, run, setup)
+        reason = reason or ("" if share else why_in_use(setup, way))
         yield NotTried(name=way.name, reason=reason) if reason else way
 
 
@@ -126,28 +126,32 @@ def _other_gpus(setup: TrialSetup, run: Run) -> list[Setting]:
     if setup.machine is None or len(setup.machine.devices) < 2 or "CUDA_VISIBLE_DEVICES" in os.environ:
         return []
     here = setup.machine.device(run.memory.device_uuid)
-    others = [device for device in setup.machine.devices if device is not here and _free(device) > _free(here)]
-    others.sort(key=lambda device: -_free(device))
-    return [named(f"visible={device.index}") for device in others]
+    others = [
+        device for device in setup.machine.devices if device is not here and _free_bytes(device) > _free_bytes(here)
+    ]
+    others.sort(key=lambda device: -_free_bytes(device))
+    return [setting_named(f"visible={device.index}") for device in others]
 
 
-def _free(device: Device | None) -> float:
+def _free_bytes(device: Device | None) -> float:
     return 0.0 if device is None else device.number("memory.free_bytes") or 0.0
 
 
-def _ruled_out(setting: Setting, run: Run, setup: TrialSetup) -> str:
+def _why_ruled_out(setting: Setting, run: Run, setup: TrialSetup) -> str:
     """Why this setting cannot help here; empty if it might."""
     oom = max(run.ooms, key=lambda oom: oom.requested_bytes or 0, default=None)
     if oom is None or oom.requested_bytes is None:
         return ""
-    total = max((device.number("memory.total_bytes") or 0.0 for device in _reachable(setting, run, setup)), default=0.0)
+    total = max(
+        (device.number("memory.total_bytes") or 0.0 for device in _reachable_gpu(setting, run, setup)), default=0.0
+    )
     halved = 2 if setting.name == "mixed-float16" else 1
     if total and oom.requested_bytes / halved > total:
         return f"one tensor asks for {size(oom.requested_bytes)}, and the card has {size(total)}"
     return ""
 
 
-def _reachable(setting: Setting, run: Run, setup: TrialSetup) -> Sequence[Device]:
+def _reachable_gpu(setting: Setting, run: Run, setup: TrialSetup) -> Sequence[Device]:
     """The GPU that the setting chooses, else the one on which it failed."""
     if setup.machine is None:
         return ()
@@ -161,7 +165,7 @@ def _reachable(setting: Setting, run: Run, setup: TrialSetup) -> Sequence[Device
 # -- trying ---------------------------------------------------------------------------------------
 
 
-def _tried(setup: TrialSetup, setting: Setting, goal: Goal, trials: list[Trial]) -> Recovery:
+def _try_setting(setup: TrialSetup, setting: Setting, goal: Goal, trials: list[Trial]) -> Recovery:
     """Runs it once, and twice more if it passes."""
     passed = 0
     for number in range(1, 2 + VERIFYING_RUNS):
@@ -187,7 +191,9 @@ def _why_not(setting: Setting, run: Run) -> str:
 
 
 def _answer(first: Trial, run: Run, found: ExperimentResult, best: Setting | None) -> Answer:
-    where = "" if _several(first) else f" at step {first.steps}" if first.steps else " before its first step"
+    where = (
+        "" if _has_several_processes(first) else f" at step {first.steps}" if first.steps else " before its first step"
+    )
     failed = f"It runs out of memory{where}"
     if best is not None:
         last = found.trials[-1]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gpuwatch.core.model.trials import Trial
 from gpuwatch.experiment.trials.trial import Goal, run_trial, used_no_gpu
 from gpuwatch.experiment.trials.trial_plan import SIMULATED_STEPS, STEADY_SECONDS, Configuration, Rule
-from gpuwatch.experiment.trials.trial_settings import named
+from gpuwatch.experiment.trials.trial_settings import setting_named
 from gpuwatch.experiment.trials.trial_setup import TrialSetup
 
 _PILOT_STEPS = 10
@@ -71,5 +71,5 @@ def run_pilot(setup: TrialSetup, budget: float) -> PilotRun:
         Rule("steps", min(_PILOT_STEPS, SIMULATED_STEPS), uncounted=_NO_STEPS_ON_GPU_SECONDS),
         deadline=min(_NO_STEPS_SECONDS, budget),
     )
-    trial = run_trial(setup, Configuration(named("default")), goal, 0)
+    trial = run_trial(setup, Configuration(setting_named("default")), goal, 0)
     return PilotRun(trial, time.monotonic() - began)

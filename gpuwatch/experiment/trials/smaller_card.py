@@ -24,7 +24,7 @@ from gpuwatch.core.model.trials import Answer, Fit, Trial
 from gpuwatch.experiment.trials.best_setting import why_failed
 from gpuwatch.experiment.trials.trial import Goal, run_trial
 from gpuwatch.experiment.trials.trial_plan import Configuration, Rule
-from gpuwatch.experiment.trials.trial_settings import Setting, named
+from gpuwatch.experiment.trials.trial_settings import Setting, setting_named
 from gpuwatch.experiment.trials.trial_setup import TrialSetup, running_feed
 from gpuwatch.experiment.trials.trial_summary import PASSED
 from gpuwatch.experiment.trials.try_result import ExperimentResult
@@ -113,14 +113,14 @@ class _Limits:
 
     def _setting(self, amount: int) -> Setting:
         if self._framework == "tensorflow":
-            return named(f"limit={max(amount // _MIB, 1)}MiB")
-        return named(f"fraction={min(amount / self._total, 1.0):.4f}")
+            return setting_named(f"limit={max(amount // _MIB, 1)}MiB")
+        return setting_named(f"fraction={min(amount / self._total, 1.0):.4f}")
 
     def needs(self, card: int) -> int:
         return card - self._beside
 
 
-def fitted(
+def find_smaller_card(
     setup: TrialSetup, configuration: Configuration, cards: Sequence[tuple[str, int]], rule: Rule, *, budget: float
 ) -> ExperimentResult:
     """Bisects the memory that the program needs, and names the smallest of ``cards`` (label and bytes) that has it."""
@@ -130,13 +130,13 @@ def fitted(
     found = ExperimentResult(rule=f"{rule}")
     until = time.monotonic() + budget
     with found.until_interrupted():
-        _fit(setup, configuration, cards, rule, found, until, budget)
+        _bisect(setup, configuration, cards, rule, found, until, budget)
     if found.interrupted is not None:
         found.answer = Answer(sentence="Interrupted: the memory that it needs is not known yet")
     return found
 
 
-def _fit(
+def _bisect(
     setup: TrialSetup,
     configuration: Configuration,
     cards: Sequence[tuple[str, int]],
@@ -152,7 +152,7 @@ def _fit(
         first = ways.run(largest, Goal(rule, deadline=budget / 2))
     else:
         first = run_trial(setup, configuration, Goal(rule, deadline=budget / 2))
-    found.trials.append(_labelled(first, largest if setup.simulated else None))
+    found.trials.append(_with_memory_label(first, largest if setup.simulated else None))
     run = first.run
     assert run is not None
     if run.verdict not in PASSED:
@@ -170,13 +170,13 @@ def _fit(
     least = run.memory.allocator_peak_bytes or 0  # TensorFlow does not report that of a session
     try:
         bisection.narrow(least, ways.needs(largest), MIN_MEMORY_BYTES if setup.simulated else _MIB)
-    except _Late:
+    except _BudgetSpent:
         found.notes.append(f"--budget {hours_minutes(budget)} ended the search early.")
     found.answer = Answer(sentence=bisection.name(cards, first))
     found.notes.append(ways.note)
 
 
-class _Late(Exception):
+class _BudgetSpent(Exception):
     """The budget is used up."""
 
 
@@ -197,9 +197,9 @@ class _Bisection:
     def passes(self, amount: int) -> bool:
         if amount not in self.passed:
             if time.monotonic() > self.until:
-                raise _Late
+                raise _BudgetSpent
             trial = self.ways.run(amount, self.goal)
-            self.found.trials.append(_labelled(trial, amount))
+            self.found.trials.append(_with_memory_label(trial, amount))
             run = trial.run
             if run is None or trial.overridden or trial.not_tried:
                 raise UsageError(
@@ -237,7 +237,7 @@ class _Bisection:
             if smallest is None and fits:
                 try:
                     fits = self.passes(has)  # the answer is what was run, not what follows from other runs
-                except _Late:
+                except _BudgetSpent:
                     fits = True if has >= self.high else None
             if fits and smallest is None:
                 smallest = label
@@ -249,7 +249,7 @@ class _Bisection:
         return f"None of the cards is large enough: {need}" if smallest is None else f"{smallest} is enough: {need}"
 
 
-def _labelled(trial: Trial, amount: int | None) -> Trial:
+def _with_memory_label(trial: Trial, amount: int | None) -> Trial:
     """The trial with the memory that it had."""
     values = trial.values if amount is None else {**trial.values, "memory": f"{amount // _MIB}MiB"}
     return msgspec.structs.replace(trial, values=values)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from gpuwatch.core.model.run import Throughput
 from gpuwatch.core.model.trials import StepTime, Trial
-from gpuwatch.experiment.trials.step_times import spread, wide
+from gpuwatch.experiment.trials.step_times import is_wide, relative_half_width
 
 MIN_DIFFERENCE_SHARE = 0.02
 """Speeds that differ by less are the same: no measurement is steadier."""
@@ -14,17 +14,17 @@ _MAX_HALF_WIDTH_SHARE = 0.10
 """Beyond this half-width of the interval, as a share of the time of a step, speeds that overlap are not the same."""
 
 
-def unproven(throughput: Throughput, other: Throughput, *, simulated: bool) -> str:
+def why_not_comparable(throughput: Throughput, other: Throughput, *, simulated: bool) -> str:
     """Why two speeds of the same work cannot be compared; empty if they can."""
     if simulated:
         return "speeds not compared, as simulated GPUs compute on this computer's CPU"
-    if wide(throughput) or wide(other):
+    if is_wide(throughput) or is_wide(other):
         return "speeds not compared, as step times vary by more than 10 %"
     apart = throughput.p90_step_seconds < other.p10_step_seconds or other.p90_step_seconds < throughput.p10_step_seconds
     return "" if apart else "same speed within noise"
 
 
-def apart(step: StepTime, other: StepTime) -> bool:
+def differs(step: StepTime, other: StepTime) -> bool:
     """Whether the intervals show that one is faster, by more than 2 %."""
     fast, slow = sorted((step, other), key=lambda time: time.median_seconds)
     return fast.high_seconds < slow.low_seconds and slow.median_seconds > fast.median_seconds * (
@@ -36,8 +36,10 @@ def speed_against(step: StepTime | None, other: StepTime | None, *, simulated: b
     """``the same speed (±1 %)``, ``12 % faster``, ``2.1 times as fast``; empty where speeds cannot be compared."""
     if step is None or other is None or simulated or step.median_seconds <= 0 or other.median_seconds <= 0:
         return ""
-    if not apart(step, other):
-        width = max(spread(step), spread(other), abs(other.median_seconds / step.median_seconds - 1))
+    if not differs(step, other):
+        width = max(
+            relative_half_width(step), relative_half_width(other), abs(other.median_seconds / step.median_seconds - 1)
+        )
         return (
             f"the same speed (±{max(100 * width, 1):.0f} %)"
             if width <= _MAX_HALF_WIDTH_SHARE
@@ -51,9 +53,9 @@ def speed_against(step: StepTime | None, other: StepTime | None, *, simulated: b
     return f"{100 * (1 - ratio):.0f} % slower" if ratio > 0.5 else f"{1 / ratio:.1f} times as slow"
 
 
-def slow_down(alone: StepTime | None, beside: Sequence[Trial], *, simulated: bool) -> float | None:
+def slowdown_factor(alone: StepTime | None, beside: Sequence[Trial], *, simulated: bool) -> float | None:
     """How many times longer than alone a step takes beside the others, at most; None where that may be noise."""
     times = [trial.step_time for trial in beside if trial.step_time is not None]
     if simulated or alone is None or alone.median_seconds <= 0:
         return None
-    return max((time.median_seconds / alone.median_seconds for time in times if apart(time, alone)), default=None)
+    return max((time.median_seconds / alone.median_seconds for time in times if differs(time, alone)), default=None)

@@ -24,7 +24,7 @@ STEADY_SHARE = 0.02
 """Half the interval, as a share of the median, from which on a measurement is steady."""
 
 
-def speed(throughput: Throughput | None) -> str:
+def speed_text(throughput: Throughput | None) -> str:
     """``412 ±2``: median steps per second, and half the range from p10 to p90."""
     if throughput is None:
         return UNKNOWN
@@ -36,7 +36,7 @@ def speed(throughput: Throughput | None) -> str:
     return f"{shown} ±{abs(1 / fast - 1 / slow) / 2:.{decimals}f}"
 
 
-def step_time(value: float) -> str:
+def step_time_text(value: float) -> str:
     """Three significant digits, since steps are compared: ``1.08 ms``."""
     for unit, factor in (("s", 1.0), ("ms", 1e3)):
         if value * factor >= 1:
@@ -44,14 +44,14 @@ def step_time(value: float) -> str:
     return f"{value * 1e6:#.3g} µs".replace(". ", " ")
 
 
-def wide(throughput: Throughput | None) -> bool:
+def is_wide(throughput: Throughput | None) -> bool:
     """Whether step times vary so much that the speed is unreliable."""
     if throughput is None or throughput.median_step_seconds <= 0:
         return False
     return throughput.p90_step_seconds - throughput.p10_step_seconds > WIDE_SHARE * throughput.median_step_seconds
 
 
-def _with_their_waits(times: Sequence[float]) -> Sequence[float]:
+def _averaged_over_waits(times: Sequence[float]) -> Sequence[float]:
     """Mean times of the steps from one wait to the next, if most steps only queue work for the GPU; else as they are.
 
     PyTorch's steps do, until one asks for a result (``loss.item()`` every ten steps) and waits for the work of all.
@@ -71,7 +71,7 @@ def median_step(times: Sequence[float]) -> StepTime | None:
     The interval is that of order statistics (binomial, by its normal approximation): it assumes nothing about how step
     times are distributed.
     """
-    ordered = sorted(_with_their_waits(times))
+    ordered = sorted(_averaged_over_waits(times))
     count = len(ordered)
     if count < _MIN_STEPS:
         return None
@@ -90,6 +90,6 @@ def is_steady(time: StepTime | None) -> bool:
     return time.high_seconds - time.low_seconds <= 2 * STEADY_SHARE * time.median_seconds
 
 
-def spread(time: StepTime) -> float:
+def relative_half_width(time: StepTime) -> float:
     """Half the interval, as a share of the median."""
     return (time.high_seconds - time.low_seconds) / 2 / time.median_seconds if time.median_seconds > 0 else 0.0

@@ -19,7 +19,7 @@ from gpuwatch.experiment.probing.event_state import Applied, EventState, StepCou
 from gpuwatch.experiment.probing.guarded_program import GuardedProgram, Options
 from gpuwatch.experiment.probing.watch_program import Measured, Watch
 from gpuwatch.experiment.trials.step_times import is_steady, median_step
-from gpuwatch.experiment.trials.trial_plan import MIN_SECONDS, STEADY_SECONDS, Configuration, Rule, filled_in
+from gpuwatch.experiment.trials.trial_plan import MIN_SECONDS, STEADY_SECONDS, Configuration, Rule, command_with_values
 from gpuwatch.experiment.trials.trial_settings import Setting, made_by_program
 from gpuwatch.experiment.trials.trial_setup import Begun, Feed, TrialSetup
 from gpuwatch.experiment.trials.trial_summary import PASSED
@@ -54,9 +54,9 @@ class Goal:
 class Interrupted(Exception):
     """The user interrupted the experiment, during a trial or between two."""
 
-    def __init__(self, number: int, trial: Trial | None = None) -> None:
-        super().__init__(number)
-        self.number = number
+    def __init__(self, signal_number: int, trial: Trial | None = None) -> None:
+        super().__init__(signal_number)
+        self.number = signal_number
         """The signal."""
         self.trial = trial
         """What was measured until then."""
@@ -102,22 +102,22 @@ class Stop:
             self._on_gpu = seconds
         if self.succeeded:
             self.why = "success"
-        elif self._reached(state.steps, seconds) and not starting():
+        elif self._goal_reached(state.steps, seconds) and not starting():
             self.why = "steps"
-        elif self._late(state, seconds):
+        elif self._is_late(state, seconds):
             self.why = "deadline"
         return bool(self.why)
 
-    def _late(self, state: EventState, seconds: float) -> bool:
+    def _is_late(self, state: EventState, seconds: float) -> bool:
         """Whether its time is over; a program that stands still on a GPU has more: an allocation may be failing."""
         if self._goal.deadline is None or seconds < self._goal.deadline:
             return False
-        if not _uses_gpu(state) or not _stands(state.steps):
+        if not _uses_gpu(state) or not _stands_still(state.steps):
             return True
         since = 0.0 if state.steps.last_at is None else seconds - (time.monotonic() - state.steps.last_at)
         return seconds >= max(self._goal.deadline, since) + _TENSORFLOW_RETRY_SECONDS
 
-    def _reached(self, seen: StepCount, seconds: float) -> bool:
+    def _goal_reached(self, seen: StepCount, seconds: float) -> bool:
         rule = self._goal.rule
         if rule.kind == "end":
             return False
@@ -145,7 +145,7 @@ def _uses_gpu(state: EventState) -> bool:
     return any("GPU" in name or "cuda" in name for name in (*state.devices.logical, *state.mappings))
 
 
-def _stands(seen: StepCount) -> bool:
+def _stands_still(seen: StepCount) -> bool:
     """Whether no step has come for longer than a step takes; until a second report nothing else is known."""
     if seen.first_at is None or seen.last_at is None or seen.first_at == seen.last_at:
         return True
@@ -200,9 +200,9 @@ def run_trial(
             folder=Path(fresh) / "work" if setup.isolate else None,
             signals=not copy,
         )
-        command = filled_in(setup.command, configuration.values, run_name)
+        command = command_with_values(setup.command, configuration.values, run_name)
         if setup.isolate:
-            command = [_absolute(word) for word in command]
+            command = [_absolute_path(word) for word in command]
             for name in ("work", "tmp"):
                 (Path(fresh) / name).mkdir()
         before = feed.fresh(_LAST_SAMPLE_SECONDS)
@@ -211,7 +211,9 @@ def run_trial(
             Watch(program, lambda draft: draft.run, source=feed, before=before, look=feed.sample_now) as watch,
         ):
             measured = watch.measure(asked, line)
-    trial = _finished(configuration, number, measured, asked, setup, _told(setup.command, configuration.values), output)
+    trial = _finished_trial(
+        configuration, number, measured, asked, setup, _command_with_values(setup.command, configuration.values), output
+    )
     trial = msgspec.structs.replace(trial, copy=copy, recorded=record)
     setup.progress.ended(trial)
     if measured.interrupted is not None:
@@ -234,17 +236,17 @@ def _variables(
     return found
 
 
-def _told(command: Sequence[str], values: Mapping[str, str]) -> str:
+def _command_with_values(command: Sequence[str], values: Mapping[str, str]) -> str:
     """The command with its values; ``{run}`` stays, as it does not tell runs apart."""
-    return mask_command(filled_in(command, values, "{run}"))
+    return mask_command(command_with_values(command, values, "{run}"))
 
 
-def _absolute(word: str) -> str:
+def _absolute_path(word: str) -> str:
     """A word of the command that names a file, so that it is found from another folder."""
     return str(Path(word).absolute()) if not word.startswith("-") and Path(word).exists() else word
 
 
-def _finished(
+def _finished_trial(
     configuration: Configuration,
     number: int,
     measured: Measured,
@@ -274,7 +276,7 @@ def _finished(
         run = msgspec.structs.replace(
             run, verdict="ok", verdict_reason="It ran on the CPU, as asked.", findings=findings, primary=None
         )
-    reported = _reported(setting, run, applied)
+    reported = _reported_setting(setting, run, applied)
     return Trial(
         asked=setting.name,
         values=dict(configuration.values),
@@ -289,12 +291,12 @@ def _finished(
         steps=steps.count or None,
         step_time=time_of_step,
         ended_by="success" if stop.why == "success" else measured.ended_by,
-        covered=_covered(steps, run, stop.uncounted, ended=measured.ended_by == "the program"),
+        covered=_covered_work(steps, run, stop.uncounted, ended=measured.ended_by == "the program"),
         output=str(output),
     )
 
 
-def _reported(setting: Setting, run: Run, applied: Applied | None) -> Applied | None:
+def _reported_setting(setting: Setting, run: Run, applied: Applied | None) -> Applied | None:
     """What became of the setting: as the program reported it, else by the variables that it had when it used a GPU."""
     if applied is not None and setting.probe is not None:
         return applied
@@ -359,7 +361,7 @@ def _went_on(stop: Stop, steps: StepCount, *, ended: bool) -> bool:
     return stop.why == "success" or (stop.why == "steps" and later)
 
 
-def _covered(steps: StepCount, run: Run, uncounted: float | None, *, ended: bool) -> str:
+def _covered_work(steps: StepCount, run: Run, uncounted: float | None, *, ended: bool) -> str:
     done = f"{steps.count} step{'' if steps.count == 1 else 's'}" if steps.count else ""
     if ended and run.verdict in PASSED:
         return "the whole program"

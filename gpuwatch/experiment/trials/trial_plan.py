@@ -103,14 +103,14 @@ def parse_vary(texts: Iterable[str], command: Sequence[str]) -> dict[str, tuple[
         values = tuple(dict.fromkeys(value.strip() for value in rest.split(",")))
         if not equals or not _NAME.fullmatch(name) or not all(values):
             raise UsageError(f"--vary {text}: not understood", hint="for example --vary BATCH=32,64,128")
-        check_declared(name, command, f"--vary {text}")
+        check_placeholder(name, command, f"--vary {text}")
         if name in found:
             raise UsageError(f"--vary {name}: given twice", hint=f"--vary {name}={','.join((*found[name], *values))}")
         found[name] = values
     return found
 
 
-def check_declared(name: str, command: Sequence[str], option: str) -> None:
+def check_placeholder(name: str, command: Sequence[str], option: str) -> None:
     """UsageError if no ``{NAME}`` in the command takes the values."""
     if name == "run":
         raise UsageError(f"{option}: {{run}} stands for the run itself", hint="use another name")
@@ -131,7 +131,7 @@ def configurations(settings: Sequence[Setting], vary: Mapping[str, Sequence[str]
     return tuple(Configuration(setting, values) for setting in settings for values in rows)
 
 
-def filled_in(command: Sequence[str], values: Mapping[str, str], run: str) -> list[str]:
+def command_with_values(command: Sequence[str], values: Mapping[str, str], run: str) -> list[str]:
     """The command with ``{NAME}`` of the varied names and ``{run}`` replaced; other braces stay."""
     known = {**values, "run": run}
     pattern = re.compile("|".join(re.escape(f"{{{name}}}") for name in known))

@@ -59,7 +59,7 @@ class NotTried(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
-def named(text: str) -> Setting:
+def setting_named(text: str) -> Setting:
     """The setting that a user names: ``growth``, ``limit=6GiB``, ``TF_GPU_THREAD_MODE=gpu_private``.
 
     Raises:
@@ -76,7 +76,7 @@ def named(text: str) -> Setting:
     if name in _PLAIN:
         raise UsageError(f"{name} takes no value", hint=f"--config {name}")
     if given and _VARIABLE.fullmatch(name):
-        return _variables(text.strip(), text.strip(), {name: value}, same=(name,))
+        return _variables_setting(text.strip(), text.strip(), {name: value}, same=(name,))
     known = [*_PLAIN, *_WITH_VALUE]
     hint = ", ".join([*_PLAIN, *(f"{text}={example}" for text, (_, example) in _WITH_VALUE.items()), "VARIABLE=value"])
     raise UsageError(f"unknown setting {text!r}{did_you_mean(name, known)}", hint=f"known: {hint}")
@@ -88,15 +88,15 @@ def default_set(frameworks: Collection[str], gpus: Sequence[int], simulation: st
     ``frameworks``: those that it loads (tensorflow, torch, jax). ``gpus``: total memory of each GPU, in bytes.
     ``simulation``: tier of simulated GPUs, None if they are real.
     """
-    chosen: dict[str, Setting] = {"default": named("default")}
+    chosen: dict[str, Setting] = {"default": setting_named("default")}
     for framework in ("tensorflow", "torch", "jax"):
         if framework in frameworks:
             for text in _DEFAULT[framework](gpus):
-                chosen.setdefault(text, named(text))
-    return [_applicable(setting, gpus, simulation) for setting in chosen.values()]
+                chosen.setdefault(text, setting_named(text))
+    return [_applicable_settings(setting, gpus, simulation) for setting in chosen.values()]
 
 
-def possible(setting: Setting, simulation: str | None) -> Setting | NotTried:
+def possible_setting(setting: Setting, simulation: str | None) -> Setting | NotTried:
     """The setting, unless GPUs simulated in this tier (None: real ones) do not have it."""
     if simulation is None or (setting.simulated and setting.tier in ("", simulation)):
         return setting
@@ -117,12 +117,12 @@ def made_by_program(setting: Setting, settings: Mapping[str, RunSetting]) -> str
     return ""
 
 
-def _applicable(setting: Setting, gpus: Sequence[int], simulation: str | None) -> Setting | NotTried:
+def _applicable_settings(setting: Setting, gpus: Sequence[int], simulation: str | None) -> Setting | NotTried:
     if not gpus and setting.name not in ("default", "cpu-only"):
         return NotTried(name=setting.name, reason="there is no GPU")
     if setting.needs == "several-gpus" and len(gpus) < 2:
         return NotTried(name=setting.name, reason="there is only one GPU")
-    return possible(setting, simulation)
+    return possible_setting(setting, simulation)
 
 
 def _tensorflow(gpus: Sequence[int]) -> list[str]:
@@ -138,12 +138,12 @@ _DEFAULT: dict[str, Callable[[Sequence[int]], list[str]]] = {
 }
 
 
-def _variables(name: str, label: str, variables: dict[str, str], **more: Any) -> Setting:
+def _variables_setting(name: str, label: str, variables: dict[str, str], **more: Any) -> Setting:
     code = "\n".join(f"export {variable}={value}" for variable, value in variables.items())
     return Setting(name=name, label=label, variables=variables, code=code, **more)
 
 
-def _by_probe(name: str, probe: str, options: dict[str, Any], **more: Any) -> Setting:
+def _configured_setting(name: str, probe: str, options: dict[str, Any], **more: Any) -> Setting:
     """A setting that the probe's configure() makes inside the program."""
     script = find_probe(probe)
     _, *paragraphs, _ = recipe(script, options).split("\n\n")  # without the title and the work
@@ -158,24 +158,26 @@ def _by_probe(name: str, probe: str, options: dict[str, Any], **more: Any) -> Se
     )
 
 
-def _of_environment(name: str, script: str, label: str, **more: Any) -> Setting:
+def _environment_setting(name: str, script: str, label: str, **more: Any) -> Setting:
     """A setting that is a probe's ENVIRONMENT alone."""
-    return _variables(name, label, find_probe(script).environment, framework="tensorflow", **more)
+    return _variables_setting(name, label, find_probe(script).environment, framework="tensorflow", **more)
 
 
-def _limited(name: str, label: str, *same: str) -> Callable[[str], Setting]:
+def _limit_setting(name: str, label: str, *same: str) -> Callable[[str], Setting]:
     def make(value: str) -> Setting:
         mib = parse_size(value) // _MIB
         if mib < 1:
             raise UsageError(f"{value}: less than 1 MiB", hint="for example --config limit=6GiB")
         amount = f"{mib // 1024} GiB" if mib % 1024 == 0 else f"{mib} MiB"
         same_settings = (*same, *_GROWTH, *_AMOUNT)
-        return _by_probe(f"{name}={value}", name, {"memory_limit": mib}, label=f"{label} {amount}", same=same_settings)
+        return _configured_setting(
+            f"{name}={value}", name, {"memory_limit": mib}, label=f"{label} {amount}", same=same_settings
+        )
 
     return make
 
 
-def _fraction(value: str) -> Setting:
+def _fraction_setting(value: str) -> Setting:
     try:
         fraction = float(value)
     except ValueError:
@@ -195,22 +197,24 @@ def _fraction(value: str) -> Setting:
     )
 
 
-def _visible(value: str) -> Setting:
+def _visible_setting(value: str) -> Setting:
     variables = {**find_probe("visible-env").environment, "CUDA_VISIBLE_DEVICES": value}
     label = f"GPU {value} alone" if "," not in value else f"GPUs {value}"
     same = ("CUDA_VISIBLE_DEVICES", "visible devices", "visible_device_list")
-    return _variables(f"visible={value}", label, variables, needs="several-gpus", same=same)
+    return _variables_setting(f"visible={value}", label, variables, needs="several-gpus", same=same)
 
 
-def _of(framework: str, name: str, label: str, variable: str, value: str, **more: Any) -> Callable[[], Setting]:
-    return lambda: _variables(name, label, {variable: value}, framework=framework, same=(variable,), **more)
+def _variable_setting(
+    framework: str, name: str, label: str, variable: str, value: str, **more: Any
+) -> Callable[[], Setting]:
+    return lambda: _variables_setting(name, label, {variable: value}, framework=framework, same=(variable,), **more)
 
 
 _ALLOWED, _JIT, _SEGMENTS = "TF_FORCE_GPU_ALLOW_GROWTH", "--tf_xla_auto_jit=2", "expandable_segments:True"
 _PLAIN: dict[str, Callable[[], Setting]] = {
     "default": lambda: Setting(name="default", label="as the program is"),
-    "growth": lambda: _of_environment("growth", "growth-env", "memory growth", same=(_ALLOWED, *_GROWTH)),
-    "async-allocator": lambda: _of_environment(
+    "growth": lambda: _environment_setting("growth", "growth-env", "memory growth", same=(_ALLOWED, *_GROWTH)),
+    "async-allocator": lambda: _environment_setting(
         "async-allocator",
         "async-allocator",
         "CUDA's asynchronous allocator",
@@ -227,26 +231,28 @@ _PLAIN: dict[str, Callable[[], Setting]] = {
         simulated=False,
         code='import keras\n\nkeras.mixed_precision.set_global_policy("mixed_float16")',
     ),
-    "xla": _of("tensorflow", "xla", "XLA for all graphs", "TF_XLA_FLAGS", _JIT, changes_results=True, simulated=False),
-    "cpu-only": lambda: _variables(
+    "xla": _variable_setting(
+        "tensorflow", "xla", "XLA for all graphs", "TF_XLA_FLAGS", _JIT, changes_results=True, simulated=False
+    ),
+    "cpu-only": lambda: _variables_setting(
         "cpu-only", "no GPU", find_probe("cpu-only").environment, same=("CUDA_VISIBLE_DEVICES",)
     ),
-    "expandable-segments": _of(
+    "expandable-segments": _variable_setting(
         "torch", "expandable-segments", "expandable segments", "PYTORCH_CUDA_ALLOC_CONF", _SEGMENTS, simulated=False
     ),
-    "tf32": _of(
+    "tf32": _variable_setting(
         "torch", "tf32", "TF32 products", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "1", changes_results=True, simulated=False
     ),
-    "no-preallocate": _of(
+    "no-preallocate": _variable_setting(
         "jax", "no-preallocate", "memory as needed", "XLA_PYTHON_CLIENT_PREALLOCATE", "false", simulated=False
     ),
-    "platform-allocator": _of(
+    "platform-allocator": _variable_setting(
         "jax", "platform-allocator", "no pool of memory", "XLA_PYTHON_CLIENT_ALLOCATOR", "platform", simulated=False
     ),
 }
 _WITH_VALUE: dict[str, tuple[Callable[[str], Setting], str]] = {
-    "limit": (_limited("limit", "memory limit"), "6GiB"),
-    "grow-to-limit": (_limited("grow-to-limit", "memory growth up to", _ALLOWED), "6GiB"),
-    "fraction": (_fraction, "0.5"),
-    "visible": (_visible, "1"),
+    "limit": (_limit_setting("limit", "memory limit"), "6GiB"),
+    "grow-to-limit": (_limit_setting("grow-to-limit", "memory growth up to", _ALLOWED), "6GiB"),
+    "fraction": (_fraction_setting, "0.5"),
+    "visible": (_visible_setting, "1"),
 }

@@ -133,7 +133,7 @@ def open_setup(
     isolate: bool = False,
     progress: Progress | None = None,
 ) -> Iterator[TrialSetup]:
-    """A setup with its feed running and a fresh folder, which :func:`tidy` removes."""
+    """A setup with its feed running and a fresh folder, which :func:`remove_outputs` removes."""
     progress = progress or Progress()
     with running_feed() as feed:
         folder = Path(tempfile.mkdtemp(prefix="gpuwatch-try-"))
@@ -149,7 +149,7 @@ def open_setup(
             progress.close()
 
 
-def tidy(folder: Path, trials: Sequence[Trial], kept: Callable[[Trial], bool]) -> None:
+def remove_outputs(folder: Path, trials: Sequence[Trial], kept: Callable[[Trial], bool]) -> None:
     """Removes the files of output of trials that are not ``kept``, and the folder if none is."""
     for trial in trials:
         if trial.output and not kept(trial):
@@ -164,13 +164,13 @@ _MAX_COMMAND_CHARS = 60
 _MAX_NAMED = 3
 
 
-def of_others(setup: TrialSetup, setting: Setting) -> str:
+def why_in_use(setup: TrialSetup, setting: Setting) -> str:
     """Why a setting is not run on GPUs that others use; empty if nobody does."""
-    taken = occupied(setup, setting.variables)
+    taken = occupants(setup, setting.variables)
     return f"{taken} (--share runs there all the same)" if taken else ""
 
 
-def occupied(setup: TrialSetup, variables: Mapping[str, str]) -> str:
+def occupants(setup: TrialSetup, variables: Mapping[str, str]) -> str:
     """``GPU 0 is used by python serve.py (pid 12, alice, 12.1 GiB)``; empty if nobody is on the program's GPUs.
 
     ``variables``: what the program gets besides those of the setup. Graphics (a desktop) does not count.
@@ -185,20 +185,20 @@ def occupied(setup: TrialSetup, variables: Mapping[str, str]) -> str:
         if process.type != "G" and process.device_uuid in mine:
             device = machine.device(process.device_uuid)
             tenants.setdefault(-1 if device is None else device.index, []).append(process)
-    return "; ".join(f"GPU {index} is used by {_named(of)}" for index, of in sorted(tenants.items()))
+    return "; ".join(f"GPU {index} is used by {_processes_named(of)}" for index, of in sorted(tenants.items()))
 
 
-def _named(processes: list[Process]) -> str:
+def _processes_named(processes: list[Process]) -> str:
     processes.sort(key=lambda process: -(process.number("gpu_memory_bytes") or 0))
     shown = [
         f"{shorten(process.command or process.name or 'a process', _MAX_COMMAND_CHARS)}"
-        f" ({', '.join(filter(None, (f'pid {process.pid}', process.user, _held(process))))})"
+        f" ({', '.join(filter(None, (f'pid {process.pid}', process.user, _held_text(process))))})"
         for process in processes[:_MAX_NAMED]
     ]
     rest = len(processes) - _MAX_NAMED
     return ", ".join(shown) + (f" and {rest} more" if rest > 0 else "")
 
 
-def _held(process: Process) -> str:
+def _held_text(process: Process) -> str:
     amount = process.number("gpu_memory_bytes")
     return memory(amount) if amount is not None else ""

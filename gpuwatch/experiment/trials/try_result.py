@@ -13,12 +13,12 @@ from gpuwatch.experiment.trials.trial import Interrupted
 from gpuwatch.experiment.trials.trial_plan import Configuration
 
 
-def left_out(configuration: Configuration, reason: str) -> Trial:
+def trial_not_run(configuration: Configuration, reason: str) -> Trial:
     """A trial that was not run."""
     return Trial(asked=configuration.setting.name, values=dict(configuration.values), not_tried=reason)
 
 
-def no_time(budget: float) -> str:
+def out_of_budget(budget: float) -> str:
     """Why the last ones were not run, with ``--budget`` in seconds."""
     return f"no time left within --budget {hours_minutes(budget)}"
 

@@ -87,7 +87,7 @@ def fan_out(
     when this returns or raises.
     """
     plan = launcher.plan(arguments)
-    work = _Work(launcher, seconds, start_seconds or launcher.start_seconds, on_change)
+    work = _FanOut(launcher, seconds, start_seconds or launcher.start_seconds, on_change)
     for node, why in plan.down:
         work.reply(node).becomes("no-answer", why)
     for job in plan.jobs:
@@ -164,7 +164,7 @@ class _Document:
         self.parts.append(part)
 
 
-class _Work:
+class _FanOut:
     def __init__(
         self, launcher: Launcher, seconds: float, start_seconds: float, on_change: Callable[[Sequence[NodeReply]], None]
     ) -> None:
@@ -319,14 +319,14 @@ class _Work:
             for reply in self._replies(running):
                 if reply.state == "starting" and now - reply.since > self._start_seconds:
                     what = "still queued" if reply.progress == "queued" else "no answer"
-                    self._late(running, reply, f"{what} after {self._start_seconds:g} s")
+                    self._end_late(running, reply, f"{what} after {self._start_seconds:g} s")
                 elif reply.state == "running" and now - reply.since > self._seconds:
-                    self._late(running, reply, f"not finished after {self._seconds:g} s")
+                    self._end_late(running, reply, f"not finished after {self._seconds:g} s")
             if running.job.node is None and not self.replies and now - running.began > self._start_seconds:
                 self.failure = f"no nodes after {self._start_seconds:g} s"
                 running.close()
 
-    def _late(self, running: _Running, reply: NodeReply, why: str) -> None:
+    def _end_late(self, running: _Running, reply: NodeReply, why: str) -> None:
         reply.becomes("timed-out", why)
         if running.job.node is None:
             running.tell(f"end {reply.node}\n".encode())
@@ -353,11 +353,11 @@ class _Work:
         for reply in self._replies(running):
             answered = reply.state == "running"
             reply.messages = reply.messages or self._stderr.pop(reply.node, b"").decode(errors="replace") or messages
-            reply.becomes("failed" if answered else "no-answer", self._why(code, messages, answered=answered))
+            reply.becomes("failed" if answered else "no-answer", self._why_failed(code, messages, answered=answered))
         if running.job.node is None and not self.replies:
             self.failure = self.failure or one_line(_last_line(messages)) or f"the launcher ended with exit code {code}"
 
-    def _why(self, code: int, messages: str, *, answered: bool) -> str:
+    def _why_failed(self, code: int, messages: str, *, answered: bool) -> str:
         own = self._launcher.reason(code, messages)
         if own:
             return own

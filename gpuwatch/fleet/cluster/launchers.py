@@ -74,11 +74,11 @@ def launcher(text: str, *, remote_command: str | None = None, options: str | Non
         )
     if options is not None and name not in ("ssh", "slurm"):
         raise UsageError("--launcher-options applies only to ssh and slurm", hint="omit it")
-    remote = None if remote_command is None else _split(remote_command, "--remote-command")
-    return _LAUNCHERS[name](rest, remote, _split(options, "--launcher-options") if options else [])
+    remote = None if remote_command is None else _split_words(remote_command, "--remote-command")
+    return _LAUNCHERS[name](rest, remote, _split_words(options, "--launcher-options") if options else [])
 
 
-def _split(text: str, option: str) -> list[str]:
+def _split_words(text: str, option: str) -> list[str]:
     try:
         words = shlex.split(text)
     except ValueError as error:
@@ -88,7 +88,7 @@ def _split(text: str, option: str) -> list[str]:
     return words
 
 
-def _there(remote: Sequence[str], arguments: Sequence[str]) -> list[str]:
+def _remote_command(remote: Sequence[str], arguments: Sequence[str]) -> list[str]:
     return [*remote, "node", "--", *arguments]
 
 
@@ -107,7 +107,7 @@ class Local:
 
     def plan(self, arguments: Sequence[str]) -> Plan:
         """As many jobs as asked for."""
-        command = tuple(_there(self._remote, arguments))
+        command = tuple(_remote_command(self._remote, arguments))
         return Plan(tuple(Job(f"local{number}", command) for number in range(1, self._count + 1)))
 
     def reason(self, exit_code: int, messages: str) -> str:
@@ -127,7 +127,7 @@ class Ssh:
 
     def plan(self, arguments: Sequence[str]) -> Plan:
         """A connection for each host."""
-        command = _there(self._remote, arguments)
+        command = _remote_command(self._remote, arguments)
         return Plan(tuple(Job(host, tuple(ssh_command(host, command, options=self._options))) for host in self._hosts))
 
     def reason(self, exit_code: int, messages: str) -> str:
@@ -154,22 +154,24 @@ class Slurm:
     def plan(self, arguments: Sequence[str]) -> Plan:
         """The nodes that can work, and those that are down or drained."""
         if self._job:
-            nodes = _asked("scontrol", "show", "hostnames", os.environ.get("SLURM_JOB_NODELIST", ""))
+            nodes = _slurm_lines("scontrol", "show", "hostnames", os.environ.get("SLURM_JOB_NODELIST", ""))
             states = dict.fromkeys(nodes, "allocated")
         else:
-            lines = _asked("sinfo", "-h", "-N", "-o", "%N|%T|%E", *(["-p", self._partition] if self._partition else []))
+            lines = _slurm_lines(
+                "sinfo", "-h", "-N", "-o", "%N|%T|%E", *(["-p", self._partition] if self._partition else [])
+            )
             states = {node: state for node, _, state in (line.partition("|") for line in lines)}
         if not states:
             where = f"partition {self._partition!r}" if self._partition else "the cluster"
             raise UsageError(f"Slurm knows no nodes in {where}", hint="sinfo lists partitions and nodes")
-        down = {node: why for node, state in states.items() if (why := _unusable(state))}
+        down = {node: why for node, state in states.items() if (why := _why_unusable(state))}
         place = ["--overlap"] if self._job else [f"--partition={self._partition}"] if self._partition else []
         jobs = tuple(
             Job(
                 node,
                 (
                     *("srun", "--nodes=1", "--ntasks=1", f"--nodelist={node}", "--job-name=gpuwatch", *place),
-                    *(*self._options, "--", *_there(self._remote, arguments)),
+                    *(*self._options, "--", *_remote_command(self._remote, arguments)),
                 ),
             )
             for node in states
@@ -187,7 +189,7 @@ class Slurm:
         return others[0] if others else ""
 
 
-def _unusable(state: str) -> str:
+def _why_unusable(state: str) -> str:
     """Why Slurm would start nothing there, from ``STATE|REASON``; empty if it would, now or later."""
     state, _, reason = state.partition("|")
     why = "" if reason.strip().lower() in ("", "none", "(null)") else f": {reason.strip()}"
@@ -199,7 +201,7 @@ def _unusable(state: str) -> str:
     return ""
 
 
-def _asked(*command: str) -> list[str]:
+def _slurm_lines(*command: str) -> list[str]:
     """The lines that one of Slurm's programs prints."""
     try:
         done = subprocess.run(
@@ -236,7 +238,7 @@ class Ray:
 
     def plan(self, arguments: Sequence[str]) -> Plan:
         """One driver for all nodes, which it finds itself."""
-        there = json.dumps(_there(self._remote, arguments))
+        there = json.dumps(_remote_command(self._remote, arguments))
         return Plan((Job(None, (sys.executable, "-m", "gpuwatch.fleet.cluster.ray_driver", self._address, there)),))
 
     def reason(self, exit_code: int, messages: str) -> str:

@@ -39,7 +39,7 @@ _CODES = (EXIT_PROBE_BROKEN, EXIT_FINDING)
 """Exit codes that say what was found: the first of them that a node has is that of the whole."""
 
 
-def gathered(command: str, replies: Sequence[NodeReply]) -> Comparison:
+def comparison_of_nodes(command: str, replies: Sequence[NodeReply]) -> Comparison:
     """The comparison: the runs of all nodes, a row for each node, and which of them are odd."""
     runs: list[Run] = []
     nodes: list[Node] = []

@@ -22,7 +22,7 @@ from gpuwatch.core.formatting.units import UNKNOWN, size
 from gpuwatch.core.model.comparison import Comparison, OddFact
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Device, Snapshot
-from gpuwatch.experiment.trials.step_times import step_time
+from gpuwatch.experiment.trials.step_times import step_time_text
 from gpuwatch.share.reports import comparable_runs
 from gpuwatch.share.reports.report_content import clean
 from gpuwatch.share.reports.run_tables import device_map
@@ -431,8 +431,8 @@ def _odd_speed(group: _Group, speed: _Speed, *, seen: int, measured: int) -> Odd
         node=speed.node,
         kind="speed",
         what=f"speed of {group.what}",
-        value=f"{step_time(math.exp(speed.median))} a step",
-        usual=f"{step_time(math.exp(group.middle))} a step",
+        value=f"{step_time_text(math.exp(speed.median))} a step",
+        usual=f"{step_time_text(math.exp(group.middle))} a step",
         siblings=len(group.speeds) - 1,
         detail=f"{_share(times)} {how}; {others}; in {seen} of {measured} measurements",
     )

@@ -14,7 +14,7 @@ from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.session.alerts.command import Command
 from gpuwatch.session.alerts.delivery_thread import Channel
 from gpuwatch.session.alerts.onsets import Onsets
-from gpuwatch.session.alerts.terminal_notification import sequence
+from gpuwatch.session.alerts.terminal_notification import escape_sequence
 from gpuwatch.session.alerts.webhook import Webhook
 
 
@@ -28,7 +28,7 @@ class _Terminal:
         self._environment = environment
 
     def deliver(self, alert: Alert) -> None:
-        written = sequence(alert, self._environment)
+        written = escape_sequence(alert, self._environment)
         if written:
             self._write(written)
 

@@ -46,7 +46,7 @@ class Command:
                     stdin=subprocess.PIPE,
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,
-                    env=os.environ | variables(alert),
+                    env=os.environ | alert_environment(alert),
                     start_new_session=True,
                 )
             except OSError as error:
@@ -90,7 +90,7 @@ def _signal(process: subprocess.Popen[bytes], number: int) -> None:
         os.killpg(process.pid, number)
 
 
-def variables(alert: Alert) -> dict[str, str]:
+def alert_environment(alert: Alert) -> dict[str, str]:
     """The environment of a command: words of ours and numbers, nothing that a program on the machine could choose."""
     return {
         "GPUWATCH_ALERT_PHASE": alert.phase,

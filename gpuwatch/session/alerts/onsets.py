@@ -52,7 +52,7 @@ class Onsets:
             for open_ in self._open.values():
                 if open_.gone is None:
                     open_.seen = at
-            return list(self._ends(at))
+            return list(self._ended_alerts(at))
         self._last = findings
         now = {
             (finding.id, finding.device_uuid, finding.pid): finding
@@ -72,7 +72,7 @@ class Onsets:
         for key, open_ in self._open.items():
             if key not in now and open_.gone is None:
                 open_.gone = at
-        return [*alerts, *self._ends(at)]
+        return [*alerts, *self._ended_alerts(at)]
 
     def _begin(self, key: _Key, finding: Finding, snapshot: Snapshot, at: float) -> Iterable[Alert]:
         while self._times and not 0 <= at - self._times[0] < LIMIT_SECONDS:
@@ -96,7 +96,7 @@ class Onsets:
         self._times.append(at)
         return (alert,)
 
-    def _ends(self, at: float) -> Iterable[Alert]:
+    def _ended_alerts(self, at: float) -> Iterable[Alert]:
         """Ends of findings that stayed away, and whose onset was reported. A clock that is set back ends none."""
         for key, episode in list(self._open.items()):
             if episode.gone is None or at - episode.gone < SETTLE_SECONDS:

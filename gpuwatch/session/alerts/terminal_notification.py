@@ -19,7 +19,7 @@ _TMUX_QUERY = ("tmux", "show-options", "-pAv", "allow-passthrough")
 _SECONDS = 2.0
 
 
-def text_of(alert: Alert) -> str:
+def notification_text(alert: Alert) -> str:
     """What is shown: the cause's title out of our list, and the index of the GPU."""
     title = CAUSES.get(alert.finding.id, "a finding")
     gpu = "" if alert.device_index is None else f"GPU {alert.device_index}: "
@@ -27,7 +27,7 @@ def text_of(alert: Alert) -> str:
     return "".join(word for word in text if word.isprintable() and word not in ";\\")
 
 
-def sequence(alert: Alert, environment: Mapping[str, str], passthrough: Callable[[], bool] | None = None) -> str:
+def escape_sequence(alert: Alert, environment: Mapping[str, str], passthrough: Callable[[], bool] | None = None) -> str:
     """What to write to the terminal; empty where it would not arrive.
 
     ``passthrough``: whether tmux lets sequences through; None asks it.
@@ -36,7 +36,7 @@ def sequence(alert: Alert, environment: Mapping[str, str], passthrough: Callable
     multiplexed = bool(environment.get("TMUX")) or term.startswith("tmux")
     if term in ("", "dumb", "linux", "unknown") or (not multiplexed and (environment.get("STY") or term == "screen")):
         return ""
-    text = text_of(alert)
+    text = notification_text(alert)
     body = f"777;notify;gpuwatch;{text}" if term.startswith(_OSC_777) else f"9;{text}"
     written = f"\x1b]{body}\x1b\\"
     if not multiplexed:

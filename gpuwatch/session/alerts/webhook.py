@@ -40,7 +40,7 @@ class Webhook:
         self._timeout = timeout
         self._pauses = pauses
         self._cancelled = threading.Event()
-        self.name = f"webhook {shown(url)}"
+        self.name = f"webhook {masked_url(url)}"
         self._opener = urllib.request.build_opener(_NoRedirect)
 
     def deliver(self, alert: Alert) -> None:
@@ -76,7 +76,7 @@ class Webhook:
             return printable(f"no connection: {said}"), False
 
 
-def checked(url: str) -> str:
+def checked_url(url: str) -> str:
     """The URL; :class:`UsageError` if it is none of http and https."""
     try:
         parts = urlsplit(url)
@@ -90,7 +90,7 @@ def checked(url: str) -> str:
     return url
 
 
-def shown(url: str) -> str:
+def masked_url(url: str) -> str:
     """The URL as it may be shown: paths, queries and users of webhooks are secrets."""
     parts = urlsplit(url)
     return printable(f"{parts.scheme}://{parts.hostname}")

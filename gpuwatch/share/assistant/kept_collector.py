@@ -10,7 +10,7 @@ import msgspec
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.explain.diagnosis.condition_engine import Conditions
 from gpuwatch.machine.collector.live_feed import LiveFeed
-from gpuwatch.session.single_snapshot import findings, silence, without_driver
+from gpuwatch.session.single_snapshot import findings_of, silence, without_driver
 
 DEADLINE_SECONDS = 8.0
 """Seconds within which the driver has to answer a question."""
@@ -44,8 +44,8 @@ class Machine:
             lasting = self._conditions.findings
         if newest is None:
             silent = without_driver(self._deadline, silence(feed))
-            return msgspec.structs.replace(silent, findings=findings(silent))
-        seen = findings(newest)
+            return msgspec.structs.replace(silent, findings=findings_of(silent))
+        seen = findings_of(newest)
         known = {(finding.id, finding.device_uuid) for finding in seen}
         more = tuple(
             finding for finding in lasting if finding.id != "healthy" and (finding.id, finding.device_uuid) not in known

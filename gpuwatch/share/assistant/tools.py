@@ -29,8 +29,8 @@ from gpuwatch.core.model.usage import Usage
 from gpuwatch.explain.diagnosis.reference.cause_pages import near, page
 from gpuwatch.machine.history.run_store import RunStore
 from gpuwatch.machine.sources.gpu_reservations import reserved
-from gpuwatch.session.free_gpus import Conditions, impossible, pick
-from gpuwatch.session.single_snapshot import findings
+from gpuwatch.session.free_gpus import Conditions, pick, why_impossible
+from gpuwatch.session.single_snapshot import findings_of
 from gpuwatch.share.assistant.arguments import (
     Arguments,
     CauseArguments,
@@ -267,9 +267,9 @@ async def _find_free_gpus(tools: Tools, asked: FreeGpusArguments) -> dict[str, A
             raise no_gpus(taken)
         free = None if asked.free_gib is None else int(asked.free_gib * 2**30)
         conditions = Conditions(asked.count, free, asked.idle)
-        if why := impossible(taken, conditions):
+        if why := why_impossible(taken, conditions):
             raise UsageError(why)
-        return tools.plain(pick(taken, conditions, os.environ, reserved(), findings(taken)), known=taken)
+        return tools.plain(pick(taken, conditions, os.environ, reserved(), findings_of(taken)), known=taken)
 
     return bounded(await anyio.to_thread.run_sync(found, abandon_on_cancel=True))
 

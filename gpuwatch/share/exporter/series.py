@@ -14,7 +14,7 @@ from gpuwatch.core.model.reading import Value
 from gpuwatch.core.model.snapshot import BAD_STATES, MIG_READINGS, UNLISTED, Device, Process, Snapshot
 from gpuwatch.core.model.visibility import divided
 from gpuwatch.machine.sources.gpu_reservations import reserved
-from gpuwatch.session.free_gpus import unused
+from gpuwatch.session.free_gpus import idle_units
 from gpuwatch.share import openmetrics as names
 from gpuwatch.share.exporter import dcgm
 from gpuwatch.share.exporter.process_owners import owner_of, shares
@@ -162,7 +162,7 @@ def _gpus(found: SampleLines, snapshot: Snapshot, content: Content, options: Opt
     for device in snapshot.devices:
         found.add(names.STATE, found.labels(device, state=device.state), 1)
     # While the driver is silent nobody knows what is free, and a scheduler acts upon it at once.
-    for device, instance, free in unused(snapshot, reserved(), content.findings) if content.answering else ():
+    for device, instance, free in idle_units(snapshot, reserved(), content.findings) if content.answering else ():
         if instance is not None:
             found.add(names.MIG_FREE, found.labels(device, mig_instance=instance.id), float(free))
         elif not divided(device):

@@ -10,7 +10,7 @@ from gpuwatch.core.formatting.units import memory, per_second, size
 from gpuwatch.core.model.doctor import Check
 from gpuwatch.core.model.run import Run, Throughput
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
-from gpuwatch.experiment.trials.step_times import speed, step_time, wide
+from gpuwatch.experiment.trials.step_times import is_wide, speed_text, step_time_text
 from gpuwatch.share.reports.chart_data import Bars, Marks, Part, Row
 from gpuwatch.share.reports.report_content import clean
 
@@ -99,7 +99,7 @@ def speeds(runs: Sequence[tuple[str, Run]]) -> Bars | None:
     for name, t in timed[:_MAX_ROWS]:
         low = 1 / t.p90_step_seconds if t.p90_step_seconds > 0 else None
         high = 1 / t.p10_step_seconds if t.p10_step_seconds > 0 else None
-        rows.append(_measured(name, t, t.steps_per_second, speed(t), low, high, per_second))
+        rows.append(_measured(name, t, t.steps_per_second, speed_text(t), low, high, per_second))
     top = max(row.high or row.parts[0].amount for row in rows)
     return Bars(
         "Steps per second",
@@ -112,8 +112,8 @@ def speeds(runs: Sequence[tuple[str, Run]]) -> Bars | None:
 
 
 def _step(label: str, t: Throughput) -> Row:
-    shown = step_time(t.median_step_seconds)
-    return _measured(label, t, t.median_step_seconds, shown, t.p10_step_seconds, t.p90_step_seconds, step_time)
+    shown = step_time_text(t.median_step_seconds)
+    return _measured(label, t, t.median_step_seconds, shown, t.p10_step_seconds, t.p90_step_seconds, step_time_text)
 
 
 def _measured(
@@ -125,7 +125,7 @@ def _measured(
     high: float | None,
     number: Callable[[float], str],
 ) -> Row:
-    shown += " ▲" if wide(t) else ""
+    shown += " ▲" if is_wide(t) else ""
     spread = f", p10 to p90: {number(low)} to {number(high)}" if low is not None and high is not None else ""
     return Row(label, (Part("value", label, amount, f"{shown}{spread}"),), shown, low=low, high=high)
 

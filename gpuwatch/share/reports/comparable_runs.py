@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from gpuwatch.core.model.run import Run
-from gpuwatch.experiment.trials.speed_comparison import unproven
+from gpuwatch.experiment.trials.speed_comparison import why_not_comparable
 from gpuwatch.explain.logs.line_text import device as device_name
 from gpuwatch.share.reports.report_content import clean
 
@@ -78,7 +78,7 @@ def alike(run: Run, other: Run) -> str:
         return "same speed within noise"
     if run.throughput is None or other.throughput is None:
         return "no speed measured"
-    return unproven(run.throughput, other.throughput, simulated=run.simulated or other.simulated)
+    return why_not_comparable(run.throughput, other.throughput, simulated=run.simulated or other.simulated)
 
 
 def framework(run: Run) -> str:

@@ -11,7 +11,7 @@ from gpuwatch.core.formatting.safe_text import shorten
 from gpuwatch.core.model.comparison import Comparison
 from gpuwatch.core.model.findings import SEVERITY_ORDER
 from gpuwatch.core.model.run import Run
-from gpuwatch.experiment.trials.step_times import wide
+from gpuwatch.experiment.trials.step_times import is_wide
 from gpuwatch.share.reports import charts, cluster_content
 from gpuwatch.share.reports.comparable_runs import gpus, is_program
 from gpuwatch.share.reports.conclusion import conclusion, failed
@@ -203,7 +203,7 @@ def speed_marks(document: Comparison, index: int) -> tuple[str, ...]:
     if run.throughput is None:
         return ()
     apart = bool(document.comparable) and index not in document.comparable
-    return (*((SCATTERED,) if wide(run.throughput) else ()), *((APART,) if apart else ()))
+    return (*((SCATTERED,) if is_wide(run.throughput) else ()), *((APART,) if apart else ()))
 
 
 def _legend(document: Comparison, rows: list[tuple[str, ...]]) -> str:
@@ -211,7 +211,9 @@ def _legend(document: Comparison, rows: list[tuple[str, ...]]) -> str:
     meanings = (
         f"{BEST} best in its column" if document.best_run else "",
         f"{WORST} worst" if document.worst_run else "",
-        f"{SCATTERED} step times vary by more than 10 %" if any(wide(run.throughput) for run in document.runs) else "",
+        f"{SCATTERED} step times vary by more than 10 %"
+        if any(is_wide(run.throughput) for run in document.runs)
+        else "",
         f"{APART} not comparable with the others" if APART in text else "",
         "± half the range from p10 to p90" if " ±" in text else "",
     )

@@ -10,8 +10,8 @@ from gpuwatch.core.formatting.units import UNKNOWN, per_second, size
 from gpuwatch.core.model.comparison import Comparison
 from gpuwatch.core.model.findings import CAUSES
 from gpuwatch.core.model.run import Run
-from gpuwatch.experiment.trials.best_setting import listed, small
-from gpuwatch.experiment.trials.step_times import speed, wide
+from gpuwatch.experiment.trials.best_setting import decapitalized, listed
+from gpuwatch.experiment.trials.step_times import is_wide, speed_text
 from gpuwatch.experiment.trials.trial_summary import SAME_MEMORY_SHARE
 from gpuwatch.share.reports import comparable_runs
 from gpuwatch.share.reports.report_content import clean
@@ -188,8 +188,8 @@ class _Told:
             held = f"the same memory ({memory}); " if memory else ""
             return f"{who}: {held}no speeds to compare on simulated GPUs"
         held = f"the same memory ({memory}), " if memory else ""
-        unsteady = any(wide(self.runs[index].throughput) for index in group)
-        return f"{who} cannot be told apart: {held}{_VARY if unsteady else 'same speed within noise'}"
+        unsteady = any(is_wide(self.runs[index].throughput) for index in group)
+        return f"{who} cannot be told apart: {held}{_VARY if unsteady else 'same speed_text within noise'}"
 
     def of(self, better: _Better, shown: bool) -> str:
         return f" ({self.who(better.alike)})" if shown else ""
@@ -213,7 +213,7 @@ class _Told:
     def fastest(self, group: Sequence[int]) -> _Better | None:
         """The fastest runs, within noise of each other; None if no other is slower beyond noise."""
         speeds = {index: t.steps_per_second for index in group if (t := self.runs[index].throughput) is not None}
-        steady = [index for index in speeds if not wide(self.runs[index].throughput)]
+        steady = [index for index in speeds if not is_wide(self.runs[index].throughput)]
         if len(steady) < len(speeds) or not steady:
             return None  # an unsteady run may be faster than any other
         top = max(steady, key=lambda index: speeds[index])
@@ -243,7 +243,7 @@ class _Told:
         against = self.runs[less.reference]
         if against.simulated or any(self.runs[index].simulated for index in less.winners):
             return ""
-        if wide(against.throughput) or any(wide(self.runs[index].throughput) for index in less.winners):
+        if is_wide(against.throughput) or any(is_wide(self.runs[index].throughput) for index in less.winners):
             return f"; speeds cannot be told apart: {_VARY}"
         if all(comparable_runs.alike(self.runs[index], against) for index in less.winners):
             return ", at the same speed within noise"
@@ -269,23 +269,23 @@ def _why(run: Run) -> str:
     cause = CAUSES.get(run.primary or "", "") if run.primary not in ("healthy", "unknown") else ""
     if run.verdict == "oom":
         memory = "out of memory"
-        rest = small(cause).removeprefix(memory).lstrip(": ")
+        rest = decapitalized(cause).removeprefix(memory).lstrip(": ")
         return f"{memory}: {rest}" if rest else memory
     if cause:
-        return small(cause)
+        return decapitalized(cause)
     if run.verdict == "timeout":
         return "stopped at the deadline"
     if run.errors:
         return clean(run.errors[0].type)
     reason = clean(run.verdict_reason).rstrip(".")
-    return "cause unknown" if reason == UNKNOWN else small(reason)
+    return "cause unknown" if reason == UNKNOWN else decapitalized(reason)
 
 
 def _alone(run: Run, name: str) -> str:
     facts = []
     # Simulated GPUs compute on this computer's CPU.
     if run.throughput is not None and not run.simulated:
-        facts.append(f"{speed(run.throughput)} steps/s{f' ({_VARY})' if wide(run.throughput) else ''}")
+        facts.append(f"{speed_text(run.throughput)} steps/s{f' ({_VARY})' if is_wide(run.throughput) else ''}")
     if run.device_map and run.memory.nvml_peak_bytes:
         facts.append(f"{size(run.memory.nvml_peak_bytes)} of GPU memory")
     return f"{name}: {', '.join(facts)}" if facts else f"{name} completed"

@@ -10,7 +10,7 @@ from gpuwatch.core.model.diff import Change, Diff, FactChange, FindingChange, Nu
 from gpuwatch.core.model.findings import CAUSES, SEVERITY_ORDER
 from gpuwatch.core.model.metrics import Unit
 from gpuwatch.core.model.run import Run
-from gpuwatch.experiment.trials.step_times import step_time
+from gpuwatch.experiment.trials.step_times import step_time_text
 from gpuwatch.experiment.trials.trial_summary import SAME_MEMORY_SHARE
 from gpuwatch.share.reports import comparable_runs, diff_memory
 from gpuwatch.share.reports.diff_sides import COUNTERS, Facts, spec_of
@@ -243,7 +243,7 @@ def _value(change: NumberChange, value: float) -> str:
         return f"{value:.3g}"
     if spec is not None:
         return reading(spec, value)
-    return step_time(value) if change.unit == "s" else size(value)
+    return step_time_text(value) if change.unit == "s" else size(value)
 
 
 def _times(change: NumberChange) -> str:

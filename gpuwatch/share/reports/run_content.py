@@ -11,7 +11,7 @@ from gpuwatch.core.formatting.short_names import without_folder
 from gpuwatch.core.formatting.units import UNKNOWN, flops, per_second, percent, rate, size
 from gpuwatch.core.model.findings import SEVERITY_ORDER
 from gpuwatch.core.model.run import PEAK, DeviceMemory, Placement, Run, RunProcess, Setting, Throughput
-from gpuwatch.experiment.trials.step_times import SCATTER, speed, step_time, wide
+from gpuwatch.experiment.trials.step_times import SCATTER, is_wide, speed_text, step_time_text
 from gpuwatch.explain.diagnosis.rules.waits_for_input import uneven_step
 from gpuwatch.explain.logs.line_text import device as device_name
 from gpuwatch.share.reports import charts
@@ -230,14 +230,14 @@ def _facts(run: Run) -> Iterator[tuple[str, str]]:
         yield "speed", UNKNOWN
         return
     more = f", {flops(t.flops_per_second)}" if t.flops_per_second is not None else ""
-    scattered = f" ({SCATTER})" if wide(t) else ""
+    scattered = f" ({SCATTER})" if is_wide(t) else ""
     if (mean := uneven_step(run)) is not None and sum(step.seconds > 2 * mean for step in run.step_times) >= 3:
         yield (
             "speed",
-            f"{per_second(1 / mean)} steps/s on average, median step {step_time(t.median_step_seconds)} ({_LATE})",
+            f"{per_second(1 / mean)} steps/s on average, median step {step_time_text(t.median_step_seconds)} ({_LATE})",
         )
         return
-    yield "speed", f"{speed(t)} steps/s{more}, median step {step_time(t.median_step_seconds)}{scattered}"
+    yield "speed", f"{speed_text(t)} steps/s{more}, median step {step_time_text(t.median_step_seconds)}{scattered}"
 
 
 def _of_which(run: Run) -> str:
@@ -364,9 +364,9 @@ def _speed(run: Run) -> Table:
     if t is None:
         return Table("Throughput", (), ())
     rows = (
-        ("Steps per second", speed(t)),
-        ("Step, median", step_time(t.median_step_seconds)),
-        ("Step, p10 to p90", f"{step_time(t.p10_step_seconds)} – {step_time(t.p90_step_seconds)}"),
+        ("Steps per second", speed_text(t)),
+        ("Step, median", step_time_text(t.median_step_seconds)),
+        ("Step, p10 to p90", f"{step_time_text(t.p10_step_seconds)} – {step_time_text(t.p90_step_seconds)}"),
         _steps_counted(run, t),
         ("Examples per second", per_second(t.examples_per_second)),
         ("Arithmetic", flops(t.flops_per_second)),
@@ -378,7 +378,7 @@ def _speed(run: Run) -> Table:
     drawn = (chart,) if chart is not None else ()
     # Differs from the mean per epoch that Keras prints, which includes them.
     note = "The median of the steps, without pauses, tracing and ends of epochs." if run.group == "run" else ""
-    footnote = f"{note} ± is half the range from p10 to p90{f'; {SCATTER}' if wide(t) else ''}.".strip()
+    footnote = f"{note} ± is half the range from p10 to p90{f'; {SCATTER}' if is_wide(t) else ''}.".strip()
     # What was counted is a sentence; columns of numbers are not folded.
     right = () if t.counted else ("Value",)
     known = tuple(row for row in rows if row[1] != UNKNOWN)
@@ -464,6 +464,6 @@ def _process(process: RunProcess) -> dict[str, str]:
         "Allocator peak": peaks or UNKNOWN,
         "Held, NVML": held or UNKNOWN,
         "OOMs": str(process.ooms),
-        "Steps/s": speed(process.throughput),
+        "Steps/s": speed_text(process.throughput),
         "Ended in": ", ".join(clean(error.type) for error in process.errors) or code,
     }

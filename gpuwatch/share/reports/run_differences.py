@@ -9,8 +9,8 @@ from gpuwatch.core.formatting.units import UNKNOWN, size
 from gpuwatch.core.model.comparison import Difference
 from gpuwatch.core.model.findings import SEVERITY_ORDER, Finding
 from gpuwatch.core.model.run import Run, Setting
-from gpuwatch.experiment.trials.speed_comparison import unproven
-from gpuwatch.experiment.trials.step_times import speed
+from gpuwatch.experiment.trials.speed_comparison import why_not_comparable
+from gpuwatch.experiment.trials.step_times import speed_text
 from gpuwatch.experiment.trials.trial_summary import SAME_MEMORY_SHARE
 from gpuwatch.explain.logs.line_text import source_message
 from gpuwatch.share.reports import comparable_runs, run_content
@@ -151,8 +151,8 @@ def _speeds(run: Run, other: Run) -> Iterator[str]:
         yield f"speeds not comparable ({why})"
         return
     ratio = two.median_step_seconds / throughput.median_step_seconds
-    shown = f"{speed(throughput)} against {speed(two)} steps/s"
-    noise = unproven(throughput, two, simulated=run.simulated or other.simulated)
+    shown = f"{speed_text(throughput)} against {speed_text(two)} steps/s"
+    noise = why_not_comparable(throughput, two, simulated=run.simulated or other.simulated)
     if noise:
         yield f"{noise} ({shown})"
     elif ratio >= 1:

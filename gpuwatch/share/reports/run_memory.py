@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from gpuwatch.core.formatting.units import UNKNOWN, size
 from gpuwatch.core.model.memory_profile import MemoryProfile
 from gpuwatch.core.model.run import DeviceMemory, Run, Worker
-from gpuwatch.experiment.trials.speed_comparison import unproven
-from gpuwatch.experiment.trials.step_times import speed
+from gpuwatch.experiment.trials.speed_comparison import why_not_comparable
+from gpuwatch.experiment.trials.step_times import speed_text
 from gpuwatch.explain.logs.line_text import device as device_name
 from gpuwatch.share.reports.chart_data import Bars, Kind, Part
 from gpuwatch.share.reports.chart_data import Row as Bar
@@ -258,8 +258,8 @@ def workers_table(run: Run) -> Table:
             "Verdict": worker.verdict,
             "Granted": size(worker.granted_bytes),
             "Seen by NVML": size(worker.nvml_bytes),
-            "Alone": speed(worker.alone),
-            "Together": speed(worker.throughput),
+            "Alone": speed_text(worker.alone),
+            "Together": speed_text(worker.throughput),
             "Slower by": slow_down(worker, simulated=run.simulated),
             # How much slower it was has its own column.
             "What happened": clean(worker.detail) if worker.detail and _ALONE not in worker.detail else "",
@@ -280,7 +280,7 @@ def _speeds_note(run: Run) -> str:
     """The unit of the speeds, and why some are not compared."""
     measured = [(w.alone, w.throughput) for w in run.workers if w.throughput is not None]
     reasons = [
-        unproven(throughput, two, simulated=run.simulated)
+        why_not_comparable(throughput, two, simulated=run.simulated)
         for throughput, two in measured
         if throughput is not None and two is not None
     ]
@@ -294,7 +294,7 @@ def slow_down(worker: Worker, *, simulated: bool) -> str:
     alone, together = worker.alone, worker.throughput
     if alone is None or together is None or alone.median_step_seconds <= 0:
         return UNKNOWN
-    if unproven(alone, together, simulated=simulated):
+    if why_not_comparable(alone, together, simulated=simulated):
         return UNKNOWN
     return f"× {together.median_step_seconds / alone.median_step_seconds:.2f}"
 

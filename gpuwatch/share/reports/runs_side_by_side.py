@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from gpuwatch.core.formatting.units import UNKNOWN, percent, size
 from gpuwatch.core.model.comparison import Comparison
 from gpuwatch.core.model.run import Run
-from gpuwatch.experiment.trials.step_times import speed, wide
+from gpuwatch.experiment.trials.step_times import is_wide, speed_text
 from gpuwatch.share.reports import comparable_runs, run_content
 from gpuwatch.share.reports.report_content import clean
 from gpuwatch.share.reports.run_differences import differences
@@ -34,7 +34,7 @@ COLUMNS: tuple[Column, ...] = (
     ("device_map", "DEVICE MAP", device_map),
     ("on_gpu_percent", "ON GPU %", lambda run: percent(run_content.on_gpu(run))),
     ("fell_back", "FELL BACK", run_content.fell_back),
-    ("steps_per_second", "STEPS/S", lambda run: speed(run.throughput)),
+    ("steps_per_second", "STEPS/S", lambda run: speed_text(run.throughput)),
     ("verdict", "VERDICT", _verdict),
 )
 
@@ -158,7 +158,7 @@ def _notes(runs: Sequence[Run], group: tuple[int, ...]) -> list[str]:
             notes.append(f"The speed of {clean(first.config)} ({what}) is not comparable with that of {names}.")
         else:
             notes.append(f"Speeds are compared among the {len(group)} runs of {what}, not with {names}.")
-    scattered = [clean(run.config) for run in runs if wide(run.throughput)]
+    scattered = [clean(run.config) for run in runs if is_wide(run.throughput)]
     if scattered:
         notes.append(
             f"Step times of {_listed(scattered)} vary by more than 10 %: these speeds are unreliable;"

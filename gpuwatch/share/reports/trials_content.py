@@ -11,8 +11,8 @@ from gpuwatch.core.formatting.units import UNKNOWN, per_second, size
 from gpuwatch.core.model.codec import runs_in
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.trials import Experiment, StepTime, Trial
-from gpuwatch.experiment.trials.speed_comparison import slow_down
-from gpuwatch.experiment.trials.step_times import spread, step_time
+from gpuwatch.experiment.trials.speed_comparison import slowdown_factor
+from gpuwatch.experiment.trials.step_times import relative_half_width, step_time_text
 from gpuwatch.experiment.trials.trial_summary import PASSED, SAME_MEMORY_SHARE, Summary, summaries
 from gpuwatch.share.reports import charts, run_content
 from gpuwatch.share.reports.chart_data import Chart
@@ -205,7 +205,8 @@ def _applied(summary: Summary) -> str:
 def _step(time: StepTime | None) -> str:
     if time is None:
         return UNKNOWN
-    return f"{step_time(time.median_seconds)} ±{max(100 * spread(time), 0.1):.{1 if spread(time) < 0.1 else 0}f} %"
+    share = relative_half_width(time)
+    return f"{step_time_text(time.median_seconds)} ±{max(100 * share, 0.1):.{1 if share < 0.1 else 0}f} %"
 
 
 def _unexpected(document: Experiment, trial: Trial) -> bool:
@@ -278,7 +279,7 @@ def _copies(trials: Sequence[Trial]) -> Table:
         if run is None or not trial.copy:
             continue
         alone = next((item.step_time for item in trials if item.name == trial.name and not item.copy), None)
-        granted, slower = run_content.granted(run), slow_down(alone, [trial], simulated=run.simulated)
+        granted, slower = run_content.granted(run), slowdown_factor(alone, [trial], simulated=run.simulated)
         rows.append(
             {
                 "SETTING": clean(trial.name),

@@ -13,7 +13,7 @@ from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import UNKNOWN, memory, size
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Device, MigInstance, Process, Snapshot
-from gpuwatch.session.free_gpus import unused
+from gpuwatch.session.free_gpus import idle_units
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.cells import width_of
 from gpuwatch.ui.drawing.line_builder import Pen
@@ -169,7 +169,7 @@ Unit = tuple[Device, MigInstance | None]
 
 def _free(view: View, snapshot: Snapshot) -> Part:
     reserved = {found.uuid: found.holder for found in snapshot.reservations if found.counts}
-    units = list(unused(snapshot, reserved, view.findings))
+    units = list(idle_units(snapshot, reserved, view.findings))
     free = [(device, part) for device, part, idle in units if idle and device.uuid not in view.owners]
     if free:
         forms: tuple[str, ...] = (f"Free: {_sizes(free)}", f"Free: {_names(free)}")

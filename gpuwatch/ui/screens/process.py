@@ -13,7 +13,7 @@ from textual.containers import Horizontal
 from gpuwatch.core.model.snapshot import Process
 from gpuwatch.machine.collector.host_access import DeviceNumbers
 from gpuwatch.machine.sources.process_details import Details
-from gpuwatch.session.process_history import Identity, entries, identity
+from gpuwatch.session.process_history import Identity, process_identity, process_rows
 from gpuwatch.session.view import View
 from gpuwatch.ui.details import process_sections as facts
 from gpuwatch.ui.drawing.clock import clock
@@ -75,7 +75,7 @@ class ProcessScreen(FilterableScreen):
             return []
         by = "memory" if snapshot.devices else "cpu"
         rows = in_order((*snapshot.processes, *snapshot.bystanders), BY_ID[by], reverse=True)
-        return list(dict.fromkeys(identity(row) for row in rows if isinstance(row, Process)))
+        return list(dict.fromkeys(process_identity(row) for row in rows if isinstance(row, Process)))
 
     @property
     def chosen(self) -> Identity | None:
@@ -91,7 +91,7 @@ class ProcessScreen(FilterableScreen):
         who = self.chosen
         if who is None or self._view is None:
             return ()
-        now = entries(self._view.snapshot, who)
+        now = process_rows(self._view.snapshot, who)
         return now or self.gpuwatch.session.process_history(who).rows
 
     # Drawing
@@ -153,7 +153,7 @@ class ProcessScreen(FilterableScreen):
     def _draw_who(self, who: Identity, rows: tuple[Process, ...], details: Details | None, view: View) -> None:
         note: Span = ("", "text")
         seen: float | None = view.moment
-        if not entries(view.snapshot, who):
+        if not process_rows(view.snapshot, who):
             seen = self.gpuwatch.session.process_history(who).seen
             note = ("✖ no longer uses a GPU", "error")
             if view.paused_since is not None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from textual import on
 
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
-from gpuwatch.session.process_history import identity
+from gpuwatch.session.process_history import process_identity
 from gpuwatch.ui.screens.base_tab import TabScreen
 from gpuwatch.ui.settings.preferences import Preferences
 from gpuwatch.ui.widgets.process_table import ProcessTable
@@ -43,8 +43,8 @@ def ask_signal(screen: TabScreen, chosen: list[Process], delivered: Callable[[li
         if number is None:
             return
         outcomes: list[tuple[Process, Outcome]] = [(p, host.signal(p.pid, p.create_time, number)) for p in people]
-        got = {identity(process) for process, outcome in outcomes if outcome.state == "delivered"}
-        delivered([process for process in chosen if identity(process) in got])
+        got = {process_identity(process) for process, outcome in outcomes if outcome.state == "delivered"}
+        delivered([process for process in chosen if process_identity(process) in got])
         screen.say(*outcome_message(outcomes, number))
 
     # A pid of the host may by chance be that of an innocent process in here: start times cannot tell.
@@ -111,7 +111,7 @@ class ProcessRowsScreen(TabScreen):
         """Opens a tab; the Process tab with the process under the cursor."""
         row = self.processes.chosen
         if tab_id == "process" and isinstance(row, Process):
-            self.gpuwatch.chosen_process = identity(row)
+            self.gpuwatch.chosen_process = process_identity(row)
         await super().go(tab_id)
 
     async def action_open_process(self) -> None:

@@ -11,7 +11,7 @@ from gpuwatch.core.formatting.units import UNKNOWN, gib, memory, percent, size
 from gpuwatch.core.model.metrics import BY_ID
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Device, Process
-from gpuwatch.session.process_history import ProcessHistory, total
+from gpuwatch.session.process_history import ProcessHistory, total_reading
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.border import frame
 from gpuwatch.ui.drawing.cells import width_of
@@ -115,7 +115,7 @@ def process_graphs(history: ProcessHistory, rows: tuple[Process, ...], view: Vie
     found = []
     for reading, caption, short, ink in _OF_PROCESS:
         end, note = process_axis(reading, history, rows, view)
-        value = total(rows, reading)
+        value = total_reading(rows, reading)
         current = (UNKNOWN, "dim") if value is None else (_amount(reading, value), "strong")
         axis = None if end is None else (0.0, end)
         found.append(Graph(caption, current, ink, history.series[reading], axis, note, short))

@@ -15,7 +15,7 @@ from textual import events
 from textual.message import Message
 
 from gpuwatch.core.model.snapshot import Process, Snapshot
-from gpuwatch.session.process_history import Identity, identity
+from gpuwatch.session.process_history import Identity, process_identity
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.border import part
 from gpuwatch.ui.drawing.cells import cut, width_of
@@ -207,24 +207,24 @@ class ProcessTable(ItemList[Row]):
         return [row for row in self.items if isinstance(row, Process) and self._is_tagged(row)]
 
     def _is_tagged(self, row: Row) -> bool:
-        return bool(self._tags) and isinstance(row, Process) and identity(row) in self._tags
+        return bool(self._tags) and isinstance(row, Process) and process_identity(row) in self._tags
 
     @property
     def tagged_count(self) -> int:
         """Number of tagged processes, not of their rows."""
-        return len({identity(row) for row in self.tagged})
+        return len({process_identity(row) for row in self.tagged})
 
     def tag(self) -> None:
         """Toggles the tag of the row under the cursor, and moves one down."""
         row = self.chosen
         if isinstance(row, Process):
-            self._tags ^= {identity(row)}
+            self._tags ^= {process_identity(row)}
         self.move("down")
 
     def untag(self, rows: Iterable[Process] | None = None) -> bool:
         """Removes the tags of ``rows``, or all; False if there were none."""
         before = len(self._tags)
-        self._tags = set() if rows is None else self._tags - {identity(row) for row in rows}
+        self._tags = set() if rows is None else self._tags - {process_identity(row) for row in rows}
         self.redraw()
         return len(self._tags) < before
 
@@ -344,7 +344,7 @@ class ProcessTable(ItemList[Row]):
             self.sort_column = "memory" if self._has_gpus else "cpu"
         rows = rows_of(view.snapshot, self.only_device)
         self.total, self._most = process_count(rows), most_memory(rows)
-        here = {identity(row) for row in rows if isinstance(row, Process)} if self._tags else set()
+        here = {process_identity(row) for row in rows if isinstance(row, Process)} if self._tags else set()
         rows = in_order(matching(rows, self.filter, view.moment), BY_ID[self.sort_column], reverse=self.sort_reverse)
         self.items, self._asked, self._branches = rows, process_count(rows), {}
         if self.as_tree:
@@ -352,7 +352,7 @@ class ProcessTable(ItemList[Row]):
             self.items = [branch.row for branch in made]
             self._branches = {branch.row.key: branch for branch in made}
         if self._tags:
-            self._tags &= here | {identity(row) for row in self.items if isinstance(row, Process)}
+            self._tags &= here | {process_identity(row) for row in self.items if isinstance(row, Process)}
         if self._cursor_key is not None:
             number = self.cursor or 0
             visible = self.top <= number < self.top + self.room

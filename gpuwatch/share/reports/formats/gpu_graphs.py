@@ -16,7 +16,7 @@ from markupsafe import Markup, escape
 from gpuwatch.core.formatting.durations import hours_minutes
 from gpuwatch.core.formatting.safe_text import shorten
 from gpuwatch.core.model.recording_period import Period, PeriodDevice, PeriodProcess, PeriodSeries
-from gpuwatch.session.event_track import SIGNS, Track, of_period, round_times
+from gpuwatch.session.event_track import SIGNS, Track, round_times, track_of_period
 from gpuwatch.share.reports.chart_data import Graphs
 from gpuwatch.share.reports.period_graphs import INKS, NAMES, bottom, clock, processes_on, runs_on, shown, top
 from gpuwatch.share.reports.report_content import clean
@@ -42,7 +42,7 @@ def period_graphs(chart: Graphs) -> Markup:
     """The graphs of one GPU."""
     period, device = chart.period, chart.device
     begin, end = period.begin.timestamp(), period.end.timestamp()
-    track = of_period(period).on(device.uuid)
+    track = track_of_period(period).on(device.uuid)
 
     def x(at: float) -> float:
         share = (at - begin) / max(end - begin, 1e-9)
