@@ -22,7 +22,7 @@ _EXAMPLES = """\b
 Examples:
   gpuwatch capture -o h100.gpuwatch              60 s of whatever runs
   gpuwatch capture -o h100.gpuwatch --for 10m --gpm
-  gpuwatch --sim h100.gpuwatch                   simulated GPUs that answer as these
+  gpuwatch --sim h100.gpuwatch                   simulated GPUs that respond like these
 """
 
 
@@ -43,10 +43,11 @@ Examples:
 @sim_option
 @click.pass_context
 def capture(ctx: click.Context, output: Path, seconds: float) -> None:
-    """Write what the driver answers about these GPUs to a file.
+    """Capture what the driver reports about these GPUs in a file.
 
-    Each reading with its value or the driver's error code, each second, and the output of nvidia-smi -q -x. Users,
-    hosts, paths, addresses and ids are replaced. FILE is a recording: gpuwatch replay shows it before you send it.
+    Writes each reading, with its value or the driver's error code, every second, and the output of nvidia-smi -q -x.
+    Users, hosts, paths, addresses and ids are replaced. FILE is a recording: check it with gpuwatch replay before you
+    send it.
     """
     if os.path.lexists(output):
         raise UsageError(f"{file_name(output)} exists", hint="name a new file")

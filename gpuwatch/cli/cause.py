@@ -23,9 +23,9 @@ _MAX_WIDTH_COLUMNS = 100
 @click.argument("cause_id", required=False, metavar="[ID]", shell_complete=complete_names("cause"))
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: id, title and page, or all ids.")
 def cause(cause_id: str | None, as_json: bool) -> None:
-    """Explain a cause, or list them all.
+    """Explain a cause, or list all causes.
 
-    ID is a cause id such as memory.fragmented, as findings show it. The page is formatted on a terminal, and Markdown
+    ID is a cause id such as memory.fragmented, as shown in findings. The page is formatted on a terminal, and Markdown
     in a pipe.
     """
     if cause_id is None:

@@ -23,8 +23,8 @@ Examples:
 def clean(ctx: click.Context, dry_run: bool, recordings: bool) -> None:
     """Remove what gpuwatch keeps on this machine.
 
-    Libraries of the simulated GPUs, simulated machines, saved runs and tracebacks, of this user. What is in use stays,
-    as do your settings and, without --recordings, recordings; each is listed with the reason.
+    Removes this user's libraries of simulated GPUs, simulated machines, saved runs and tracebacks. Whatever is in use
+    is kept, and so are your settings and, without --recordings, recordings; each is listed with the reason.
     """
     from gpuwatch.session.cleanup import leftovers, remove, remove_empty
 

@@ -32,9 +32,9 @@ Examples:
 def compare(sources: tuple[Path, ...], as_json: bool, output: Path | None, redact: bool) -> None:
     """Compare saved runs, or snapshots of many machines, side by side.
 
-    Runs, of one or several machines, are compared by what they requested, got and took. With runs or snapshots of at
-    least four machines, those that differ from the others are named: another driver, a GPU missing, three times slower.
-    What changed between two machines, reports or recordings: gpuwatch diff.
+    Runs, from one or more machines, are compared by what they requested, got and used. Given runs or snapshots of at
+    least four machines, it names those that differ from the others: a different driver, a missing GPU, three times
+    slower. To see what changed between two machines, reports or recordings, use gpuwatch diff.
     """
     check_writable(output)
     documents = [(source, read_document(source)) for source in sources]

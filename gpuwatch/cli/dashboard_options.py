@@ -41,7 +41,7 @@ _OPTIONS = (
         "--gpu-fields",
         metavar="NAME,...",
         shell_complete=complete_names("gpu_fields", several=True),
-        help="Show these fields of each GPU beside its bars, in this order.",
+        help="Show these fields of each GPU next to its bars, in this order.",
     ),
     click.option(
         "--layout",
@@ -70,36 +70,33 @@ _OPTIONS = (
     click.option(
         "--descending/--no-descending",
         default=None,
-        help="Sort from the largest down, or from the smallest up.",
-        show_default="as the column is",
+        help="Sort in descending or ascending order (default: depends on the column).",
     ),
-    click.option("--tree/--no-tree", default=None, help="Show the process tree.", show_default="no"),
+    click.option("--tree/--no-tree", default=None, help="Show the process tree (default: no)."),
     click.option(
         "--filter",
         "filter_",
         metavar="WORDS",
         shell_complete=complete_names("filter"),
         help="Show only processes that match: words, user:alice, gpu:1, mem>2GiB, -xorg (not). In a list of hosts: "
-        "hosts that match, as host~dgx, free, 'mem>20GiB free', wrong.",
+        "show only hosts that match, such as host~dgx, free, 'mem>20GiB free', wrong.",
     ),
 )
 
 
 _OF_LIVE = (
-    click.option(
-        "--read-only/--no-read-only", default=None, help="Never send signals to processes.", show_default="no"
-    ),
+    click.option("--read-only/--no-read-only", default=None, help="Never send signals to processes (default: no)."),
     click.option(
         "--own-collector/--no-own-collector",
         default=None,
-        help="Query the driver even if gpuwatch record, which the samples could come from, runs on this machine.",
-        show_default="no",
+        help="Query the driver even if gpuwatch record is running on this machine and could supply the samples "
+        "(default: no).",
     ),
     click.option(
         "--notify/--no-notify",
         default=None,
-        help="Show on the desktop, through the terminal (OSC 9 or 777), when a warning or error begins or ends.",
-        show_default="no",
+        help="Send a desktop notification, through the terminal (OSC 9 or 777), when a warning or error begins or ends "
+        "(default: no).",
     ),
 )
 """Options that mean nothing for a recording."""

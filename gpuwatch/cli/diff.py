@@ -64,11 +64,15 @@ class _Source:
 @click.command(epilog=_EXAMPLES)
 @click.argument("first", type=click.Path(path_type=Path), shell_complete=complete_files, metavar="A")
 @click.argument("second", type=click.Path(path_type=Path), shell_complete=complete_files, metavar="B")
-@click.option("--since", metavar="TIME", help="Begin in recordings: 14:05, '2h ago' (from its end), 2026-05-11T14:05.")
+@click.option(
+    "--since",
+    metavar="TIME",
+    help="Start in recordings: 14:05, '2h ago' (before the recording's end), 2026-05-11T14:05.",
+)
 @click.option("--until", metavar="TIME", help="End in recordings, in the same format.")
 @click.option("--a-since", metavar="TIME", help="Start in A, if it differs from B's.")
 @click.option("--a-until", metavar="TIME", help="End in A.")
-@click.option("--b-since", metavar="TIME", help="Begin in B.")
+@click.option("--b-since", metavar="TIME", help="Start in B.")
 @click.option("--b-until", metavar="TIME", help="End in B.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (gpuwatch.diff/1).")
 @output_option
@@ -91,8 +95,9 @@ def diff(
     """Compare two machines, or two days of one: what changed?
 
     A and B are recordings, reports (gpuwatch report, doctor), snapshots or runs, of the same kind or with content in
-    common: versions, GPUs, limits and modes; findings that came and went; and of recordings numbers that differ by more
-    than they vary. Of two snapshots or profiles of a program's memory: what grew, by line.
+    common. Shows which versions, GPUs, limits and modes differ, which findings came and went and, for recordings, which
+    metrics differ by more than their normal variation. For two snapshots or profiles of a program's memory, shows what
+    grew, by line.
 
     Exits with 0 if nothing differs, 3 if something does, 2 if A or B is missing or cannot be compared, 1 if one is
     damaged or gpuwatch failed.
@@ -115,9 +120,7 @@ def _open_source(source: _Source, redact: bool) -> Iterator[_Source]:
     progress(f"reading {name}")
     if not is_recording(source.path):
         if source.since or source.until:
-            raise UsageError(
-                f"{name} is not a recording, so it has no stretch of time", hint="omit --since and --until"
-            )
+            raise UsageError(f"{name} is not a recording, so it has no time range", hint="omit --since and --until")
         if (found := recording_at(source.path)) is not None:
             if not found.memory_profiles:
                 raise UsageError(f"{name} cannot be compared", hint="gpuwatch explain reads it")
@@ -128,7 +131,7 @@ def _open_source(source: _Source, redact: bool) -> Iterator[_Source]:
         if not isinstance(document, Diagnostic | Doctor | Run | Snapshot):
             raise UsageError(
                 f"{name} cannot be compared",
-                hint="give recordings, reports, snapshots or runs; gpuwatch compare for others",
+                hint="give recordings, reports, snapshots or runs; for other documents, use gpuwatch compare",
             )
         # Redacted now: a comparison no longer tells which word is a host and which a user.
         source.document = sendable(document, redact=redact)
@@ -158,7 +161,7 @@ def _side_of(item: _Source, two: _Source) -> tuple[Facts, Facts]:
         return side_of_profiles(item.memory, names[0]), side_of_profiles(two.memory, names[1])
     for source, other in ((item, two), (two, item)):
         if source.memory is not None:
-            raise UsageError(f"{file_name(source.path)} is a {source.memory.kind}, {file_name(other.path)} is none")
+            raise UsageError(f"{file_name(source.path)} is a {source.memory.kind}, {file_name(other.path)} is not")
     step = step_for(max(item.end - item.begin, two.end - two.begin))
     same_machine = item.host is not None and item.host == two.host
     names = ("A", "B")

@@ -39,8 +39,8 @@ def doctor(
 ) -> None:
     """Check whether TensorFlow or PyTorch can use the GPUs here.
 
-    Checks driver, devices, environment and framework, and names the cause if GPUs cannot be used. The framework is
-    imported in a separate process and runs one small op on each GPU. Exits with 3 if it cannot use them.
+    Checks the driver, devices, environment and framework, and names the cause if the GPUs cannot be used. The framework
+    is imported in a separate process and runs one small op on each GPU. Exits with 3 if it cannot use them.
     """
     check_writable(output)
     if wants_nodes(ctx):

@@ -40,9 +40,9 @@ Examples:
 def explain(ctx: click.Context, log: Path, as_json: bool, output: Path | None, redact: bool) -> None:
     """Explain a TensorFlow or PyTorch log: what happened, and why.
 
-    Files of other tools are recognized by their content and never executed. TensorFlow profiles (*.xplane.pb), PyTorch
-    memory snapshots (torch.cuda.memory._dump_snapshot) and timelines (*.raw.json.gz), and JAX device memory profiles
-    (memory.prof) show who held the memory; the output of dcgmi diag -j shows which tests failed.
+    Files from other tools are recognized by their content and never executed. TensorFlow profiles (*.xplane.pb),
+    PyTorch memory snapshots (torch.cuda.memory._dump_snapshot) and timelines (*.raw.json.gz), and JAX device memory
+    profiles (memory.prof) show who held the memory; the output of dcgmi diag -j shows which tests failed.
 
     nvidia-bug-report.log.gz and the output of nvidia-smi -q (or -q -x), also inside a log, show the GPUs and what is
     wrong with them. Logs may be compressed (gzip, bzip2, xz, zstd).

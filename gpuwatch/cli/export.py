@@ -34,12 +34,12 @@ _TABLES = frozenset({"csv", "parquet"})
 
 _EXAMPLES = """\b
 Examples:
-  gpuwatch export night.gpuwatch -o night.pftrace             for ui.perfetto.dev, beside a training's trace
+  gpuwatch export night.gpuwatch -o night.pftrace             for ui.perfetto.dev, next to a training trace
   gpuwatch export night.gpuwatch -o night.parquet             for DuckDB, pandas, Polars
   gpuwatch export night.gpuwatch --table lives -o jobs.csv    a row for each process on each GPU
   gpuwatch export night.gpuwatch --since '2h ago' --format ndjson | jq .
   gpuwatch export year.gpuwatch --every 1h -o year.om         means, for promtool
-  gpuwatch export night.gpuwatch --redact -o night.pftrace    without users, hosts and paths
+  gpuwatch export night.gpuwatch --redact -o night.pftrace    with users, hosts and paths replaced
 """
 
 
@@ -61,7 +61,7 @@ Examples:
 @click.option(
     "--since",
     metavar="TIME",
-    help="Begin: 14:05, '20 min ago', -2h, 2026-05-11T14:05 (default: all). Counts from the end.",
+    help="Start: 14:05, '20 min ago', -2h, 2026-05-11T14:05 (default: all). Relative times count back from the end.",
 )
 @click.option("--until", metavar="TIME", help="End, in the same format.")
 @click.option(
@@ -70,13 +70,13 @@ Examples:
     type=Choice(list(STEPS)),
     default="sample",
     show_default=True,
-    help="Write every sample, or minimum, mean and maximum of each minute or hour, which are kept for longer.",
+    help="Write every sample, or the minimum, mean and maximum of each minute or hour, which recordings keep longer.",
 )
 @click.option(
     "--table",
     "table_name",
     type=Choice(list(NAMES)),
-    help="The table of a CSV or Parquet file (default: devices).",
+    help="Write this table to the CSV or Parquet file (default: devices).",
 )
 @click.option(
     "--run",
@@ -99,11 +99,11 @@ def export(
     documents: tuple[Path, ...],
     redact: bool,
 ) -> None:
-    """Write a recording in the format of another tool.
+    """Convert a recording to the format of another tool.
 
-    perfetto: counters, processes, findings and events by GPU, on the wall clock. parquet, csv: one table. ndjson: a
-    document on each line (gpuwatch schema snapshot, event, finding, means). openmetrics: for Prometheus. What is
-    missing stays missing.
+    perfetto: counters, processes, findings and events by GPU, in wall-clock time. parquet, csv: one table. ndjson: one
+    document per line (gpuwatch schema snapshot, event, finding, means). openmetrics: for Prometheus. Missing values
+    are never filled in.
     """
     chosen = _chosen_format(format_name, output)
     if table_name is not None and chosen.name not in _TABLES:
@@ -132,13 +132,13 @@ def export(
 
 def _chosen_format(name: str | None, output: Path | None) -> export_formats.Format:
     if name is None and (output is None or to_stdout(output)):
-        raise UsageError("the format is not given", hint="add --format, or -o FILE with a suffix")
+        raise UsageError("no format was given", hint="add --format, or -o FILE with a suffix")
     if name is None:
         assert output is not None
         return export_formats.format_for(output)
     chosen = export_formats.BY_NAME[name]
     if chosen.binary and (output is None or (to_stdout(output) and sys.stdout.isatty())):
-        raise UsageError(f"{name} is not text", hint=f"add -o FILE{chosen.suffixes[0]}")
+        raise UsageError(f"{name} is a binary format", hint=f"add -o FILE{chosen.suffixes[0]}")
     return chosen
 
 

@@ -20,10 +20,10 @@ from gpuwatch.core.formatting.terminal_support import file_name
 
 _EXAMPLES = """\b
 Examples:
-  gpuwatch exporter                                  for a Prometheus here
+  gpuwatch exporter                                  for Prometheus on this machine
   gpuwatch exporter --listen :9836 --web-config web.yml   with TLS and users
-  gpuwatch exporter --processes                      by process, too
-  gpuwatch exporter --compat dcgm --listen :9400     as dcgm-exporter
+  gpuwatch exporter --processes                      processes, too
+  gpuwatch exporter --compat dcgm --listen :9400     like dcgm-exporter
   gpuwatch exporter --listen :9836 --print-unit      a systemd unit
 """
 _DEFAULT_MAX_PROCESSES = 50
@@ -35,14 +35,14 @@ _DEFAULT_MAX_PROCESSES = 50
     default="127.0.0.1:9836",
     show_default=True,
     metavar="ADDRESS:PORT",
-    help="Serve at this address; :9836 is every address of this machine.",
+    help="Listen on this address; :9836 means every address of this machine.",
 )
 @click.option(
     "--metrics",
     type=Choice(["core", "all"]),
     default="core",
     show_default=True,
-    help="core: at most 30 series a GPU; all: everything that NVML reports.",
+    help="core: at most 30 series per GPU; all: everything that NVML reports.",
 )
 @click.option(
     "--compat",
@@ -66,19 +66,19 @@ _DEFAULT_MAX_PROCESSES = 50
     default="5s",
     show_default=True,
     metavar="DURATION",
-    help="Time between samples, however often it is scraped.",
+    help="Time between samples, regardless of how often it is scraped.",
 )
 @click.option(
     "--host",
     metavar="NAME",
-    help="The label host (default: this machine's name). In a container, set it to the node's name.",
+    help="Value of the label host (default: this machine's name). In a container, set it to the node's name.",
 )
 @click.option(
     "--web-config",
     type=click.Path(path_type=Path),
     shell_complete=complete_files,
     metavar="FILE",
-    help="TLS, client certificates and users: the web configuration file of Prometheus's exporters.",
+    help="Read TLS settings, client certificates and users from FILE, the web configuration of Prometheus exporters.",
 )
 @click.option(
     "--max-requests",
@@ -86,14 +86,14 @@ _DEFAULT_MAX_PROCESSES = 50
     metavar="N",
     default=40,
     show_default=True,
-    help="Answer this many requests at once, others get 503; 0: no limit.",
+    help="Serve at most this many requests at once; others get 503 (0: no limit).",
 )
 @click.option(
     "--write-job-map",
     type=click.Path(path_type=Path, file_okay=False),
     shell_complete=complete_files,
     metavar="DIR",
-    help="Write which Slurm jobs use which GPU, as dcgm-exporter's --hpc-job-mapping-dir reads it.",
+    help="Write to DIR which Slurm jobs use which GPU, in the format that dcgm-exporter's --hpc-job-mapping-dir reads.",
 )
 @click.option("--print-unit", is_flag=True, help="Print a systemd unit with these options, and exit.")
 @gpm_option
@@ -113,11 +113,11 @@ def exporter(
     write_job_map: Path | None,
     print_unit: bool,
 ) -> None:
-    """Serve metrics of the GPUs for Prometheus.
+    """Serve GPU metrics for Prometheus.
 
-    Free and busy GPUs, their owners, findings by cause, and what NVML reports, at /metrics until Ctrl+C or SIGTERM.
-    What could not be read is absent, never 0. While the driver hangs, the last sample is served with its age; readings
-    are left out when it is a minute old.
+    Serves free and busy GPUs, their owners, findings by cause, and what NVML reports, at /metrics until Ctrl+C or
+    SIGTERM. Readings that failed are absent, never 0. While the driver hangs, the last sample is served with its age;
+    once it is a minute old, its readings are left out.
     """
     if commands and not processes:
         raise UsageError("--commands needs --processes")

@@ -170,8 +170,8 @@ def back(machine: SimMachine, device: int) -> str:
 @click.argument("function")
 @click.argument("code")
 @click.argument("seconds", type=_SECONDS, required=False)
-@click.option("--gpu", metavar="GPU", help="Only calls about this GPU.")
-@click.option("--count", type=click.IntRange(min=1), metavar="N", help="Only this many calls.")
+@click.option("--gpu", metavar="GPU", help="Affect only calls about this GPU.")
+@click.option("--count", type=click.IntRange(min=1), metavar="N", help="Affect only this many calls.")
 def fail(
     machine: SimMachine, function: str, code: str, seconds: float | None, gpu: str | None, count: int | None
 ) -> str:
@@ -305,7 +305,7 @@ def fabric(machine: SimMachine, device: int, troubles: str) -> str:
         if name not in names:
             raise no_such("fabric trouble", name, names)
         if name in alone and len(wanted) > 1:
-            raise UsageError(f"{name} cannot be combined with other troubles", hint=f"give {name} alone")
+            raise UsageError(f"{name} cannot be combined with other troubles", hint=f"give only {name}")
     mask = sum((1 if name in wanted else 2) << bit for name, bit in bits.items())
     mask |= max((wrong[name] for name in wanted if name in wrong), default=1) << decode.FABRIC_CONFIGURATION_SHIFT
     values = {

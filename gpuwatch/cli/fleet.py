@@ -38,8 +38,8 @@ fleet_options = combined(
     click.option(
         "--prometheus",
         metavar="URL",
-        help="Show all hosts with GPU metrics on this Prometheus server: http://[user@]host:9090. A password may be in "
-        "the address, but is safer in GPUWATCH_PROMETHEUS_PASSWORD.",
+        help="Show all hosts with GPU metrics on this Prometheus server: http://[user@]host:9090. The address may "
+        "contain a password, but it is safer in GPUWATCH_PROMETHEUS_PASSWORD.",
     ),
     click.option(
         "--prometheus-header",
@@ -60,7 +60,7 @@ fleet_options = combined(
         type=click.Path(dir_okay=False, path_type=Path),
         metavar="FILE",
         shell_complete=complete_files,
-        help="Trust the certificates in FILE, not those of the system.",
+        help="Trust the certificates in FILE instead of the system's.",
     ),
     click.option(
         "--hosts",
@@ -70,7 +70,7 @@ fleet_options = combined(
     click.option(
         "--remote-command",
         metavar="COMMAND",
-        help="Run gpuwatch on the hosts as this command, for example 'uvx gpuwatch-tui' (default: gpuwatch).",
+        help="Run gpuwatch on the hosts with this command, for example 'uvx gpuwatch-tui' (default: gpuwatch).",
     ),
     click.option("--ssh-options", metavar="OPTIONS", help="Pass these options to ssh, for example '-J gateway'."),
 )

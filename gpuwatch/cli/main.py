@@ -31,13 +31,13 @@ from gpuwatch.core.formatting.safe_text import printable
 
 _COMMANDS = {
     "snapshot": Lazy(
-        "gpuwatch.cli.snapshot:snapshot", "Print the GPUs and their processes once, or --every 5s.", "Look"
+        "gpuwatch.cli.snapshot:snapshot", "Print the GPUs and their processes once, or repeatedly with --every.", "Look"
     ),
     "doctor": Lazy("gpuwatch.cli.doctor:doctor", "Check whether TensorFlow or PyTorch can use the GPUs here.", "Look"),
     "explain": Lazy(
         "gpuwatch.cli.explain:explain", "Explain a TensorFlow or PyTorch log: what happened, and why.", "Look"
     ),
-    "cause": Lazy("gpuwatch.cli.cause:cause", "Explain a cause, or list them all.", "Look"),
+    "cause": Lazy("gpuwatch.cli.cause:cause", "Explain a cause, or list all causes.", "Look"),
     "pick": Lazy("gpuwatch.cli.pick:pick", "Pick free GPUs, or run COMMAND on them.", "Look"),
     "run": Lazy("gpuwatch.cli.run:run", "Run a program and report what it did on the GPUs.", "Try"),
     "try": Lazy(
@@ -48,15 +48,15 @@ _COMMANDS = {
     "record": Lazy("gpuwatch.cli.record:record", "Record the GPUs and their processes to FILE.", "Keep"),
     "replay": Lazy("gpuwatch.cli.replay:replay", "Open the dashboard on a recording.", "Keep"),
     "usage": Lazy("gpuwatch.cli.usage:usage", "Sum up GPU-hours held and used.", "Keep"),
-    "export": Lazy("gpuwatch.cli.export:export", "Write a recording in the format of another tool.", "Keep"),
-    "exporter": Lazy("gpuwatch.cli.exporter:exporter", "Serve metrics of the GPUs for Prometheus.", "Keep"),
+    "export": Lazy("gpuwatch.cli.export:export", "Convert a recording to the format of another tool.", "Keep"),
+    "exporter": Lazy("gpuwatch.cli.exporter:exporter", "Serve GPU metrics for Prometheus.", "Keep"),
     "report": Lazy("gpuwatch.cli.report:report", "Write a report to send to whoever helps you.", "Share"),
     "compare": Lazy(
         "gpuwatch.cli.compare:compare", "Compare saved runs, or snapshots of many machines, side by side.", "Share"
     ),
     "diff": Lazy("gpuwatch.cli.diff:diff", "Compare two machines, or two days of one: what changed?", "Share"),
     "capture": Lazy(
-        "gpuwatch.cli.capture:capture", "Write what the driver answers about these GPUs to a file.", "Share"
+        "gpuwatch.cli.capture:capture", "Capture what the driver reports about these GPUs in a file.", "Share"
     ),
     "mcp": Lazy("gpuwatch.cli.mcp:mcp", "Serve GPU facts and causes to an assistant (MCP).", "Share"),
     "schema": Lazy("gpuwatch.cli.schema:schema", "Print the JSON Schema of a document.", "More"),
@@ -74,7 +74,7 @@ Examples:
   gpuwatch --sim 2x24GiB                      ... on simulated GPUs
   gpuwatch --prometheus http://server:9090    all GPU hosts that Prometheus scrapes
   gpuwatch snapshot --json                    one sample, for scripts
-  gpuwatch run -- python train.py             watch a program of yours
+  gpuwatch run -- python train.py             watch your program
   gpuwatch probe --config growth              what does memory growth do here?
   gpuwatch explain train.log                  why did it fail?
   gpuwatch report -o diag.html                one file for whoever helps you
@@ -107,8 +107,8 @@ def cli(
 ) -> None:
     """Monitor NVIDIA GPUs, and find out by experiment what TensorFlow and PyTorch do on them.
 
-    Without a command, gpuwatch opens the dashboard. Options override the settings file, which the dashboard's key w
-    saves.
+    Without a command, gpuwatch opens the dashboard. Options override the settings file, which the key w
+    saves in the dashboard.
     """
     if ctx.invoked_subcommand is not None:
         from gpuwatch.cli.ascii_output import prepare_output

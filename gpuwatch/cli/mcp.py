@@ -31,7 +31,7 @@ Examples:
     multiple=True,
     type=click.Path(exists=True, file_okay=False, resolve_path=True, path_type=Path),
     metavar="FOLDER",
-    help="Read logs and documents only below FOLDER; repeatable (default: wherever this user may).",
+    help="Read logs and documents only below FOLDER; repeatable (default: anywhere this user may).",
 )
 @click.option(
     "--redact",

@@ -40,7 +40,7 @@ nodes_options = combined(
         metavar="COMMAND",
         expose_value=False,
         callback=_remember_option,
-        help="With --on: run gpuwatch there as this command, such as /opt/venv/bin/gpuwatch (default: gpuwatch).",
+        help="With --on: run gpuwatch there with this command, such as /opt/venv/bin/gpuwatch (default: gpuwatch).",
     ),
     click.option(
         "--launcher-options",

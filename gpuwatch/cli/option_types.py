@@ -28,7 +28,10 @@ class Duration(click.ParamType):  # type: ignore[type-arg]  # generic since clic
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         if isinstance(value, float):
             return value
-        seconds = seconds_of(value if value.strip()[-1:].isalpha() else f"{value}s")
+        try:
+            seconds: float | None = float(value)
+        except ValueError:
+            seconds = seconds_of(value)
         if seconds is None:
             self.fail(f"{value!r} is not a duration such as 500ms, 1s, 5min, 12h or 30d", param, ctx)
         if not self._least <= seconds <= self._most:

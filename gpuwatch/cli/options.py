@@ -53,9 +53,8 @@ gpm_option = click.option(
     default=None,
     callback=_want_gpm,
     expose_value=False,
-    show_default="no",
-    help="Also read SM, tensor core, pipe and DRAM activity (GPM; Hopper and later). Takes the counters that DCGM "
-    "and profilers use.",
+    help="Also read SM, tensor core, pipe and DRAM activity (GPM; Hopper and later), with the counters that DCGM and "
+    "profilers use (default: no).",
 )
 """``--gpm``: also read the activity of the GPUs' parts (:func:`gpm_option_value`)."""
 

@@ -48,9 +48,9 @@ _MAX_WAIT_SECONDS = 30 * 86_400.0
 
 
 @click.command(cls=Sectioned, epilog=_EXAMPLES, context_settings={"allow_interspersed_args": False})
-@click.option("-n", "--count", type=click.IntRange(min=1), default=1, show_default=True, help="How many GPUs.")
+@click.option("-n", "--count", type=click.IntRange(min=1), default=1, show_default=True, help="Number of GPUs.")
 @click.option("--free", type=Size(1), metavar="SIZE", help="Only GPUs with this much free memory, for example 20GiB.")
-@click.option("--idle", is_flag=True, help="Only idle GPUs: nobody computes on them.")
+@click.option("--idle", is_flag=True, help="Only idle GPUs: no process computes on them.")
 @click.option(
     "--reserve",
     "reserve_gpus",
@@ -96,9 +96,9 @@ def pick(
     """Pick free GPUs, or run COMMAND on them.
 
     Prints their UUIDs for CUDA_VISIBLE_DEVICES, or runs COMMAND with it set. GPUs without processes come first, then
-    those that are not busy; of several, those with the fastest connections between them (NVLink, then PCIe), then those
-    with the most free memory. If CUDA_VISIBLE_DEVICES is set, only its GPUs are considered. Exits with 1, and prints
-    nothing, if there are too few. With --prometheus or --hosts, prints the host to log in to.
+    those that are not busy; among equals, those with the fastest connections between them (NVLink, then PCIe), then
+    those with the most free memory. If CUDA_VISIBLE_DEVICES is set, only its GPUs are considered. Exits with 1, and
+    prints nothing, if there are too few. With --prometheus or --hosts, prints the host to log in to.
     """
     conditions = Conditions(count, free, idle)
     asked = fleet_options_of(**fleet_given)
@@ -128,7 +128,7 @@ def pick(
         for gpu in picked.chosen:
             instance = f" MIG {gpu.mig_instance}" if gpu.mig_instance else ""
             of = f", {size(gpu.memory_free_bytes)} free" if gpu.memory_free_bytes is not None else ""
-            with_others = f", beside {gpu.processes} process{'es' * (gpu.processes > 1)}" if gpu.processes else ""
+            with_others = f", shared with {gpu.processes} process{'es' * (gpu.processes > 1)}" if gpu.processes else ""
             in_vain = reservation is not None and gpu.uuid in reservation.vain
             vain = "; not reserved: its holder is beyond the limit per user" if in_vain else ""
             print_line(f"gpuwatch: GPU {gpu.index}{instance} ({gpu.name}{of}{with_others}){vain}")

@@ -40,7 +40,7 @@ def pick_on_hosts(
     news = threading.Event()
     source.start(news.set)
     if fleet_options.server is not None:  # which is read in one go
-        progress(f"asking {source.name}")
+        progress(f"querying {source.name}")
     try:
         picked = _pick_until(source, news, conditions, deadline, wait)
     finally:
@@ -57,7 +57,7 @@ def pick_on_hosts(
         for gpu in picked.chosen:
             free = f", {size(gpu.memory_free_bytes)} free" if gpu.memory_free_bytes is not None else ""
             print_line(f"gpuwatch: {picked.host}: GPU {gpu.index} ({gpu.name}{free})")
-        print_line("gpuwatch: nothing is reserved: there, gpuwatch pick --reserve does that")
+        print_line("gpuwatch: nothing is reserved; on that host, use gpuwatch pick --reserve")
     click.echo(printable(picked.host))
 
 

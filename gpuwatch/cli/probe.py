@@ -13,7 +13,7 @@ import msgspec
 
 from gpuwatch.cli.completion import complete_names
 from gpuwatch.cli.node_options import NodeCommand, nodes_options, refuse_with_nodes, wants_nodes
-from gpuwatch.cli.option_types import Choice
+from gpuwatch.cli.option_types import Choice, Duration
 from gpuwatch.cli.options import FiniteRange, check_gpus, chosen_gpus, python_option
 from gpuwatch.cli.output import (
     check_writable,
@@ -78,16 +78,16 @@ Examples:
     type=FiniteRange(0.01, 3600),
     default=MEASURED_SECONDS,
     show_default=True,
-    metavar="MEASURED_SECONDS",
+    metavar="SECONDS",
     help="Measure for this long.",
 )
 @click.option(
     "--size",
     type=click.IntRange(16, 65536),
     metavar="N",
-    help="Use matrices of this edge length (default: suits the machine).",
+    help="Use N x N matrices (default: chosen for the machine).",
 )
-@click.option("--workload", type=Choice(WORKLOADS), help="Do this work (default: the configuration's own).")
+@click.option("--workload", type=Choice(WORKLOADS), help="Run this workload (default: the configuration's own).")
 @click.option(
     "--memory-limit", type=click.IntRange(min=1), metavar="MB", help="Memory limit, for configurations that set one."
 )
@@ -95,17 +95,16 @@ Examples:
     "--fraction",
     type=FiniteRange(0, 1, min_open=True),
     metavar="F",
-    help="Set the fraction of configurations with one.",
+    help="Memory fraction, for configurations that set one.",
 )
 @click.option("--virtual", type=click.IntRange(min=1, max=16), metavar="N", help="Set the number of virtual GPUs.")
 @click.option("--visible", metavar="LIST", help="Set CUDA_VISIBLE_DEVICES, for configurations that use it.")
 @click.option("--gpu", metavar="UUID|INDEX,...", help="Let probes see only these GPUs, in this order.")
 @click.option(
     "--deadline",
-    type=FiniteRange(1, 86400),
-    show_default=f"{DEADLINE_SECONDS:g}, more for long --seconds",
-    metavar="MEASURED_SECONDS",
-    help="Kill a probe after this long.",
+    type=Duration(1.0, 86_400.0),
+    metavar="DURATION",
+    help=f"Kill a probe after this long (default: {DEADLINE_SECONDS:g}s, more for long --seconds).",
 )
 @click.option(
     "--fresh", is_flag=True, help="Start a new interpreter for every probe (default: import the framework once)."
@@ -143,9 +142,9 @@ def probe(
 ) -> None:
     """Try memory and placement settings on small workloads.
 
-    Reports for each configuration what was asked, what was granted, what ran where, what failed, and how fast it was;
-    several are compared. Exits with 4 if a probe ended in an error or at its deadline, and with 3 if a finding is an
-    error.
+    Reports for each configuration what was requested, what was granted, what ran where, what failed, and how fast it
+    was, and compares several configurations. Exits with 4 if a probe failed or reached its deadline, and with 3 if a
+    finding is an error.
     """
     refuse_with_nodes(ctx, list=listing, explain=explain)
     if listing:
@@ -248,7 +247,7 @@ def _check_workload(scripts: list[ProbeScript], named: tuple[str, ...], workload
         works = ", ".join(f"{script.name} ({script.workload})" for script in refused)
         raise UsageError(
             f"--workload {workload} does not apply to configurations with their own work: {works}",
-            hint="omit --workload; other configurations, such as default or limit, do any",
+            hint="omit --workload; other configurations, such as default or limit, run any workload",
         )
     if fixed:
         names = ", ".join(script.name for script in fixed)

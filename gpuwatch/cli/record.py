@@ -31,9 +31,9 @@ Examples:
   gpuwatch record                             record this machine until Ctrl+C
   gpuwatch record night.gpuwatch --every 5s
   gpuwatch record --max-size 500MB --max-age 7d
-  gpuwatch record info night.gpuwatch         what is in it
+  gpuwatch record info night.gpuwatch         show its contents
   gpuwatch record cut night.gpuwatch --since 14:00 --until 14:20 -o incident.gpuwatch
-  gpuwatch record --on-finding 'mail -s GPU me'   JSON on stdin when something begins or ends
+  gpuwatch record --on-finding 'mail -s GPU me'   JSON on stdin when a finding begins or ends
   gpuwatch record --print-unit                a systemd unit, to record always
 """
 _SEAL = "GPUWATCH_RECORD_SEAL_SECONDS"
@@ -102,17 +102,19 @@ def _to_file(ctx: click.Context, file: Path) -> None:
 @click.option("-o", "--output", type=click.Path(path_type=Path), shell_complete=complete_files, hidden=True)
 @click.option("--print-unit", is_flag=True, help="Print a systemd unit that records with these options, and exit.")
 @alert_options
-@click.option("--notify", is_flag=True, help="Show findings on the desktop, through the terminal (OSC 9 or 777).")
+@click.option(
+    "--notify", is_flag=True, help="Show findings as desktop notifications, through the terminal (OSC 9 or 777)."
+)
 @gpm_option
 @sim_option
 @click.pass_context
 def record(ctx: click.Context, /, **options: Any) -> None:
     """Record the GPUs and their processes to FILE.
 
-    Records until Ctrl+C or SIGTERM; without FILE, to a file of this machine in the state folder. A recording is
-    continued if it exists. Each sample is written to disk immediately, so a kill loses none. The file is private; to
-    let others read it, change its mode or group. Dashboards on this machine take their samples from the recording, so
-    that one process queries the driver, and can go back to its start.
+    Records until Ctrl+C or SIGTERM; without FILE, to this machine's own file in the state folder. An existing recording
+    is continued. Each sample is written to disk immediately, so a kill loses none. The file is private; to let others
+    read it, change its mode or group. Dashboards on this machine take their samples from the recording, so that only
+    one process queries the driver, and they can go back to its start.
     """
     if ctx.invoked_subcommand in (None, _to_file.name):
         output = options.pop("output")
@@ -120,7 +122,7 @@ def record(ctx: click.Context, /, **options: Any) -> None:
         if ctx.invoked_subcommand is None:
             _record(ctx, output, **options)
         elif output is not None:
-            raise UsageError("one file to record to: FILE, or -o FILE")
+            raise UsageError("two files to record to: FILE and -o FILE")
         return
     given = [
         param.opts[0]
@@ -130,7 +132,7 @@ def record(ctx: click.Context, /, **options: Any) -> None:
     if given:
         raise UsageError(
             f"{' and '.join(given)} before {ctx.invoked_subcommand} would have no effect",
-            hint=f"leave {' and '.join(given)} out, or write ./{ctx.invoked_subcommand} for a file of that name",
+            hint=f"omit {' and '.join(given)}, or write ./{ctx.invoked_subcommand} for a file of that name",
         )
 
 
@@ -149,7 +151,8 @@ def _record(
     if print_unit:
         if on_finding is not None or notify or webhook != os.environ.get("GPUWATCH_WEBHOOK"):
             raise UsageError(
-                "a printed unit has no alerts", hint="add --on-finding or GPUWATCH_WEBHOOK with systemctl edit gpuwatch"
+                "--print-unit does not include alerts",
+                hint="add --on-finding or GPUWATCH_WEBHOOK with systemctl edit gpuwatch",
             )
         from gpuwatch.cli.systemd_units import recorder_unit
 
@@ -264,7 +267,7 @@ def own_recording() -> Path:
                 kept.append((path.stat().st_mtime, path))
     if not kept:
         raise UsageError(
-            f"no recorder runs, and there is no recording in {file_name(folder)}",
+            f"no recorder is running, and there is no recording in {file_name(folder)}",
             hint="gpuwatch record makes one; or name a file",
         )
     return max(kept)[1]

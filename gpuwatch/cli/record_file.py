@@ -77,9 +77,16 @@ Examples:
 @click.command(epilog=_CUT)
 @_file
 @click.option("--since", metavar="TIME", help="Start: 14:05, '20 min ago', -2h, 2026-05-11T14:05 (default: all).")
-@click.option("--until", metavar="TIME", help="End, in the same format; '20 min ago' counts from the recording's end.")
 @click.option(
-    "-o", "--output", type=click.Path(path_type=Path), required=True, metavar="FILE", help="Write to FILE, a new file."
+    "--until", metavar="TIME", help="End, in the same format; '20 min ago' counts back from the recording's end."
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    required=True,
+    metavar="FILE",
+    help="Write to FILE, which must not exist yet.",
 )
 @redact_option
 def cut(file: Path, since: str | None, until: str | None, output: Path, redact: bool) -> None:

@@ -23,8 +23,8 @@ from gpuwatch.core.formatting.terminal_support import file_name, has_few_colors,
 
 _EXAMPLES = """\b
 Examples:
-  gpuwatch replay                                     what gpuwatch record keeps of this machine
-  gpuwatch replay night.gpuwatch                      from the beginning
+  gpuwatch replay                                     this machine's recording
+  gpuwatch replay night.gpuwatch                      from the start
   gpuwatch replay night.gpuwatch -t 14:05
   gpuwatch replay night.gpuwatch -t '20 min ago' --speed 8
   gpuwatch replay night.gpuwatch --tab findings --filter user:alice
@@ -38,7 +38,7 @@ Examples:
     "--time",
     "at",
     metavar="TIME",
-    help="Begin here: 14:05, '20 min ago' (before its end), -2h, 2026-05-11T14:05 (default: its beginning).",
+    help="Start here: 14:05, '20 min ago' (before its end), -2h, 2026-05-11T14:05 (default: its start).",
 )
 @click.option(
     "--speed",
@@ -55,7 +55,8 @@ def replay(
 ) -> None:
     """Open the dashboard on a recording.
 
-    Without FILE: the recording in progress on this machine, else the newest that gpuwatch record made without FILE.
+    Without FILE, opens the recording in progress on this machine, or else the newest that gpuwatch record made without
+    FILE.
 
     Every tab shows what was recorded. Space pauses and plays, [ and ] step, + and - change the speed, n and N go to the
     next and previous warning or error, T goes to a time. A recording in progress is followed live.

@@ -42,16 +42,16 @@ Examples:
 @click.option(
     "--since",
     metavar="TIME",
-    help="Of a recording: begin here: -2h, 14:05, 2026-05-11T14:05 (default: all). -2h counts from its end.",
+    help="Start, in a recording: -2h, 14:05, 2026-05-11T14:05 (default: all). -2h counts back from its end.",
 )
-@click.option("--until", metavar="TIME", help="Of a recording: end here, in the same format.")
+@click.option("--until", metavar="TIME", help="End, in a recording, in the same format.")
 @click.option(
     "--with",
     "files",
     multiple=True,
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Include what gpuwatch explain finds in FILE (a log, nvidia-bug-report.log.gz, ...); may be repeated.",
+    help="Include what gpuwatch explain finds in FILE (a log, nvidia-bug-report.log.gz, ...); repeatable.",
 )
 @redact_option
 @python_option
@@ -76,11 +76,11 @@ def report(
 ) -> None:
     """Write a report to send to whoever helps you.
 
-    Without DOCUMENT it is about this machine: what is wrong, what to do and the evidence, with its GPUs and processes,
-    the doctor, and the latest probes and programs. With DOCUMENT, a saved run, comparison, snapshot, explanation or
-    report (JSON, or HTML that carries it) is converted to another format. With RECORDING (of gpuwatch record) it is
-    about a stretch of time: graphs with processes, runs, events and findings over them, what changed before the first
-    finding, and who used the GPUs.
+    Without DOCUMENT, it covers this machine: what is wrong, what to do and the evidence, with its GPUs and processes,
+    the doctor's checks, and the latest probes and programs. With DOCUMENT, a saved run, comparison, snapshot,
+    explanation or report (JSON, or HTML that contains it) is converted to another format. With RECORDING (from gpuwatch
+    record), it covers a time range: graphs with processes, runs, events and findings over them, what changed before the
+    first finding, and who used the GPUs.
     """
     check_writable(output, any_suffix=format_name is not None)
     if as_json and format_name not in (None, "json"):

@@ -49,8 +49,7 @@ Examples:
 @click.option(
     "--live/--no-live",
     default=None,
-    help="Show a status line and recognized causes on stderr.",
-    show_default="on a terminal",
+    help="Show a status line and recognized causes on stderr (default: on a terminal).",
 )
 @click.option("--no-log", is_flag=True, help="Do not read the program's stderr; for full-screen programs.")
 @click.option(
@@ -61,7 +60,7 @@ Examples:
     metavar="SECONDS",
     help="Seconds between samples.",
 )
-@click.option("--json", "as_json", is_flag=True, help="With -o: write JSON whatever the suffix.")
+@click.option("--json", "as_json", is_flag=True, help="With -o: write JSON regardless of the suffix.")
 @click.option(
     "-o",
     "--output",
@@ -71,7 +70,7 @@ Examples:
 )
 @redact_option
 @no_save_option
-@click.option("-q", "--quiet", is_flag=True, help="Print no summary at the end.")
+@click.option("-q", "--quiet", is_flag=True, help="Do not print a summary at the end.")
 @sim_option
 @sim_tier_option()
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND...", shell_complete=complete_files)
@@ -95,10 +94,10 @@ def run(
 
     COMMAND runs unchanged; its output, exit code and signals are passed on. A summary of its devices, memory,
     fallbacks to the CPU and failures follows on stderr. Every Python process that it starts is watched for
-    TensorFlow, Keras, PyTorch and JAX. The run is saved while it goes on. If gpuwatch is killed, the program and all
-    its processes end. The exit code is 127 if the program is not found and 126 if it cannot be executed, as in a shell.
-    gpuwatch adds only GPUWATCH_WATCH and a folder in PYTHONPATH to its environment, and to each Python process a thread
-    of its own, which a dump of all threads (faulthandler, py-spy) shows as _gpuwatch_watcher.py.
+    TensorFlow, Keras, PyTorch and JAX. The run is saved as it goes. If gpuwatch is killed, the program and all its
+    processes end. The exit code is 127 if the program is not found and 126 if it cannot be executed, as in a shell.
+    gpuwatch adds only GPUWATCH_WATCH and a folder in PYTHONPATH to the program's environment, and one thread to each
+    Python process; a dump of all threads (faulthandler, py-spy) shows it as _gpuwatch_watcher.py.
     """
     if not command:
         raise UsageError("no command to run", hint="for example: gpuwatch run -- python train.py")

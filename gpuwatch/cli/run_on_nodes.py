@@ -45,7 +45,7 @@ def on_nodes(
     timeout = options.get("node_timeout")
     shown = _Progress()
     if not progress_wanted():
-        progress(f"asking the nodes of {options['on']}")
+        progress(f"running on the nodes of {options['on']}")
     try:
         replies, interrupted = fan_out(
             start,

@@ -22,7 +22,7 @@ def read_document(path: Path) -> Document:
     except NotADocument as error:
         if error.is_text:
             raise UsageError(
-                f"{name} is not a gpuwatch document", hint=f"if it is a log: gpuwatch explain {shlex.quote(name)}"
+                f"{name} is not a gpuwatch document", hint=f"for a log, use gpuwatch explain {shlex.quote(name)}"
             ) from error
         raise UsageError(f"{name} is not a gpuwatch document: {error}") from error
     finally:

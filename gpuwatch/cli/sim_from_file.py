@@ -59,7 +59,7 @@ def _snapshot_of(path: Path, moment: str | None) -> Snapshot:
     if is_recording(path):
         return _recorded_snapshot(path, moment)
     if moment is not None:
-        raise UsageError("only a recording has times", hint=f"--sim {path}")
+        raise UsageError("it is not a recording, so a time cannot be chosen", hint=f"--sim {path}")
     with path.open("rb") as file:
         head = file.read(16)
     if head.lstrip(b"\xef\xbb\xbf \r\n\t").startswith(b"{"):
@@ -89,7 +89,7 @@ def _document_snapshot(path: Path) -> Snapshot:
     except NotADocument as error:
         raise UsageError(str(error)) from error
     if not isinstance(document, Snapshot):
-        raise UsageError("it is another document of gpuwatch")
+        raise UsageError("it is a different gpuwatch document")
     return document
 
 
@@ -103,5 +103,5 @@ def _printed_snapshot(path: Path) -> Snapshot:
             reader.take(line)
     snapshot = reader.snapshot()
     if snapshot is None:
-        raise UsageError("there is no output of nvidia-smi -q in it")
+        raise UsageError("it does not contain nvidia-smi -q output")
     return snapshot

@@ -58,8 +58,8 @@ sim_option = click.option(
     callback=_remember_shape,
     shell_complete=complete_names("sim"),
     expose_value=False,
-    help="Use simulated GPUs, for example 2x24GiB or 2xh100; 2x24GiB@NAME shares a named machine. FILE: GPUs as "
-    "nvidia-smi -q, gpuwatch snapshot --json or a recording shows them; RECORDING@14:05: as at that time.",
+    help="Use simulated GPUs, for example 2x24GiB or 2xh100; 2x24GiB@NAME shares a named machine. FILE: copy the "
+    "GPUs from the output of nvidia-smi -q, a gpuwatch snapshot --json or a recording (RECORDING@14:05: at that time).",
 )
 """``--sim NxSIZE``: the command then runs on simulated GPUs (:func:`enter_simulation`)."""
 

@@ -12,7 +12,7 @@ import msgspec
 from gpuwatch.cli import dashboard_prestart as prestart
 from gpuwatch.cli.node_options import NodeCommand, nodes_options, refuse_with_nodes, wants_nodes
 from gpuwatch.cli.option_types import Duration
-from gpuwatch.cli.options import FiniteRange, gpm_option, gpm_option_value
+from gpuwatch.cli.options import gpm_option, gpm_option_value
 from gpuwatch.cli.output import check_writable, output_option, print_document, print_line, publish, redact_option
 from gpuwatch.cli.progress import progress
 from gpuwatch.cli.run_on_nodes import on_nodes
@@ -38,11 +38,11 @@ Examples:
 @click.option("--topology", is_flag=True, help="Print a matrix of how GPUs and CPUs are connected.")
 @click.option(
     "--deadline",
-    type=FiniteRange(min=0.5),
-    default=10.0,
+    type=Duration(0.5, 86_400.0),
+    default="10s",
     show_default=True,
-    metavar="SECONDS",
-    help="Wait this many seconds for the driver.",
+    metavar="DURATION",
+    help="Wait this long for the driver.",
 )
 @click.option(
     "--every",
@@ -66,9 +66,9 @@ def snapshot(
     output: Path | None,
     redact: bool,
 ) -> None:
-    """Print the GPUs and their processes once, or --every 5s.
+    """Print the GPUs and their processes once, or repeatedly with --every.
 
-    Exits with 0 if the driver answered, whatever is wrong with its GPUs, and with 1 if it is missing, does not start
+    Exits with 0 if the driver answers, whatever is wrong with its GPUs, and with 1 if it is missing, does not start
     or hangs.
     """
     if topology and (as_csv or output is not None):

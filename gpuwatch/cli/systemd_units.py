@@ -69,7 +69,7 @@ Restart=on-failure
 RestartSec=30
 {own}Nice=5
 
-# It reads the driver's devices and the /proc of all users, and {does}: nothing else is left to it.
+# The service may read the driver's devices and the /proc of all users; it {does}. Nothing else is allowed.
 {hardening}{reached}MemoryMax=512M
 
 [Install]
@@ -79,7 +79,7 @@ _LOCAL = "IPAddressDeny=any\nIPAddressAllow=localhost\n"
 _STATE = "/var/lib/gpuwatch"
 _RECORDER_NOTES = """\
 #
-# Dashboards of members of the group gpuwatch take their samples from it, and go back into it:
+# Dashboards of members of the group gpuwatch take their samples from it, and can go back in it:
 # sudo usermod -aG gpuwatch alice, and once, after the start: sudo chmod 0640 {folder}/*.gpuwatch*
 """
 _RECORDER = """\
@@ -115,7 +115,7 @@ def exporter_unit(ctx: click.Context, *, loopback: bool) -> str:
         command="exporter",
         name="gpuwatch-exporter",
         notes="",
-        about="metrics of the GPUs for Prometheus",
+        about="GPU metrics for Prometheus",
         after="After=network.target\n",
         start=command_line("exporter", *words),
         own=f"UMask=0027\n{writes}",

@@ -202,4 +202,6 @@ class _TableProgress(_TimedProgress):
         number = f"{now.number}/{now.planned} " if now.planned else ""
         which = ", recording its memory" if now.recorded else f", round {now.round}" if now.round else ", first start"
         steps = f"{self.count} steps" if self.count else f"starting, {hours_minutes(time.monotonic() - self.since)}"
-        return f"{number}{printable(now.name)}{which}: {steps}; {self.left()}; Ctrl+C ends it with what is known"
+        return (
+            f"{number}{printable(now.name)}{which}: {steps}; {self.left()}; Ctrl+C stops and shows the results so far"
+        )

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _EXAMPLE = "for example: gpuwatch try -- python train.py"
 
-_ELSEWHERE = "--gpu chooses other GPUs; --share runs there all the same"
+_ELSEWHERE = "--gpu chooses other GPUs; --share runs there anyway"
 
 _SEARCHES = {
     "recover": "until it runs out of memory, then with each setting that might help, up to three times",
@@ -79,23 +79,23 @@ Examples:
     default=3,
     show_default=True,
     metavar="N",
-    help="Run each setting N times, in turns (A B C A B C).",
+    help="Run each setting N times, in turn (A B C A B C).",
 )
 @click.option(
     "--stop-after",
     metavar="WHEN",
-    show_default="steady",
-    help="End a run after N steps (200steps), a time (60s), its own exit (end), or when its step time is steady.",
+    help="End a run after N steps (200steps), after a time (60s), at its own exit (end), or when its step time is "
+    "steady (default: steady).",
 )
 @click.option(
-    "--success", metavar="REGEX", help="A run has succeeded, and ends, when a line of its output matches this."
+    "--success", metavar="REGEX", help="Count a run as successful, and end it, when a line of its output matches REGEX."
 )
 @click.option(
     "--budget",
     default="10min",
     show_default=True,
     metavar="DURATION",
-    help="Drop rounds, then settings, to stay within it.",
+    help="Drop rounds, then settings, to finish within this time.",
 )
 @click.option(
     "--copies",
@@ -104,10 +104,12 @@ Examples:
     help="Run N at once on one GPU: how memory is shared, and how much each slows down.",
 )
 @click.option(
-    "--recover", is_flag=True, help="COMMAND runs out of memory: find and verify a setting that lets it finish."
+    "--recover", is_flag=True, help="If COMMAND runs out of memory, find and verify a setting that lets it finish."
 )
 @click.option(
-    "--fits", metavar="SIZE,...", help="Would it run on cards of these sizes, such as 16GiB,24GiB? Names the smallest."
+    "--fits",
+    metavar="SIZE,...",
+    help="Find out whether it would run on cards of these sizes, such as 16GiB,24GiB, and name the smallest.",
 )
 @click.option(
     "--memory", is_flag=True, help="Run each setting once more and record who holds the memory: op, shape, layer."
@@ -140,10 +142,10 @@ def experiment(
     """Run a program under several settings and compare the runs.
 
     COMMAND is run once for each setting and round, unchanged: settings reach it through its environment, or at its
-    first use of a GPU. Each run does the same number of steps and is then ended (SIGINT, after 5 s SIGTERM, then
-    SIGKILL). Every run writes COMMAND's output files again: {run} in COMMAND and GPUWATCH_TRY_RUN in its
-    environment name the run, and --isolate gives each run a folder of its own. The answer comes first: the setting
-    that helps, as code to paste.
+    first use of a GPU. Each run does the same number of steps and is then stopped (SIGINT, after 5 s SIGTERM, then
+    SIGKILL). Each run writes COMMAND's output files again; to keep them apart, use {run} in COMMAND or
+    GPUWATCH_TRY_RUN in its environment, which name the run, or --isolate, which gives each run its own folder. The
+    answer comes first: the setting that helps, as code to paste.
 
     Settings: default, growth, limit=6GiB, grow-to-limit=6GiB, fraction=0.5, async-allocator, mixed-float16, xla,
     visible=1, cpu-only (TensorFlow); expandable-segments, fraction=0.5, tf32 (PyTorch); no-preallocate,
@@ -432,7 +434,7 @@ def _run_pilot(setup: TrialSetup, asked: _TryOptions) -> PilotRun:
 
     _check_free(setup, asked, {})
     if not asked.quiet:
-        print_line(f"gpuwatch: a first start of {mask_command(asked.command)}, to see which framework it loads")
+        print_line(f"gpuwatch: starting {mask_command(asked.command)} once to see which framework it loads")
     return run_pilot(setup, asked.budget)
 
 
@@ -440,7 +442,9 @@ def _announce(asked: _TryOptions, times: int, settings: int, rule: Rule, start: 
     """Says how often the program will run, before it does."""
     from gpuwatch.core.formatting.durations import hours_minutes
 
-    own = "" if asked.isolate or times == 1 else f"; what it writes is written {times} times (see --isolate, {{run}})"
+    own = (
+        "" if asked.isolate or times == 1 else f"; its output files are written {times} times (see --isolate, {{run}})"
+    )
     limit = f"at most {hours_minutes(asked.budget)} (--budget)"
     expected = _expected_time(times, rule, start)
     print_line(
@@ -489,8 +493,8 @@ def _print_plan(
     expected = _expected_time(len(chosen) * asked.times, rule, start)
     lines += [
         "",
-        f"A start took {start.took:.1f} s. Together: {expected or 'not known before'}, at most "
-        f"{hours_minutes(asked.budget)} (--budget): then rounds are dropped, then settings.",
+        f"One start took {start.took:.1f} s. In total: {expected or 'not known in advance'}, at most "
+        f"{hours_minutes(asked.budget)} (--budget); to stay within it, rounds are dropped, then settings.",
     ]
     return "\n".join(lines)
 

@@ -32,7 +32,7 @@ _DEFAULT_SECONDS = 7 * 86_400.0
 @click.option(
     "--since",
     metavar="TIME",
-    help="Begin: 7d, 24h, 14:05, 2026-05-11T14:05 (default: 7d). 7d counts from the end of the recording.",
+    help="Start: 7d, 24h, 14:05, 2026-05-11T14:05 (default: 7d). 7d counts back from the end of the recording.",
 )
 @click.option("--until", metavar="TIME", help="End, in the same format (default: the end of the recording).")
 @click.option(
@@ -56,9 +56,9 @@ def usage(
 ) -> None:
     """Sum up GPU-hours held and used.
 
-    By user, job, container, program, framework or process, from a recording (FILE, or that of this machine). Held is
-    the time for which processes were on a GPU; used is that time multiplied by their SM utilization. Nothing is
-    counted for gaps in the recording.
+    Sums by user, job, container, program, framework or process, from a recording (FILE, or this machine's). Held is
+    the time that processes spent on a GPU; used is that time multiplied by their SM utilization. Nothing is counted
+    for gaps in the recording.
     """
     check_writable(output, any_suffix=format_name is not None or as_csv)
     if (as_json + as_csv + (format_name is not None)) > 1:

@@ -137,4 +137,4 @@ def test_a_url_that_is_none(command: tuple[str, ...]) -> None:
 def test_a_unit_has_no_alerts() -> None:
     done = gpuwatch("record", "--print-unit", "--on-finding", "x")
     assert (done.code, done.out) == (2, "")
-    assert "a printed unit has no alerts" in done.err
+    assert "--print-unit does not include alerts" in done.err

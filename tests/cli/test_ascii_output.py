@@ -79,7 +79,7 @@ def test_a_log_is_distinguished_from_a_broken_document(tmp_path: Path, command: 
     told = ran(tmp_path, utf8, command, log.name)
     assert told.returncode == 2
     assert told.stderr.decode() == (
-        "gpuwatch: oom 1.log is not a gpuwatch document (if it is a log: gpuwatch explain 'oom 1.log')\n"
+        "gpuwatch: oom 1.log is not a gpuwatch document (for a log, use gpuwatch explain 'oom 1.log')\n"
     )
     assert b"explain" not in ran(tmp_path, utf8, command, broken.name).stderr
 

@@ -278,7 +278,7 @@ def test_what_a_user_cannot_read_is_named(tmp_path: Path) -> None:
     rights = "-dac_override,-dac_read_search"
     less = ["setpriv", f"--inh-caps={rights}", f"--bounding-set={rights}"] if os.geteuid() == 0 else []
     for arguments, says in (
-        (["doctor", "--python", f"{closed}/bin/python"], "permission denied for a folder above it"),
+        (["doctor", "--python", f"{closed}/bin/python"], "permission denied for one of its parent folders"),
         (["snapshot", "-o", f"{closed}/x/out.json"], f"cannot write {closed}/x/out.json: this user may not access"),
         (["snapshot", "-o", f"{closed}/out.json"], f"cannot write {closed}/out.json: its folder is not writable"),
     ):

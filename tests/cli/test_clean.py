@@ -93,7 +93,7 @@ def test_what_is_in_use_stays(builds: tuple[Path, Path], home: Path) -> None:
     assert lines[state].endswith("in use")
     assert lines[str(home / "c/gpuwatch/sim")].endswith("a program uses them")
     own = f"{os.uname().nodename}.gpuwatch"
-    assert lines[str(home / "s/gpuwatch/recordings" / own)].endswith("a recorder writes it")
+    assert lines[str(home / "s/gpuwatch/recordings" / own)].endswith("a recorder is writing it")
     assert "s/gpuwatch/recordings/here.gpuwatch" not in _files(home)
     assert _clean("--recordings").code == 0
     assert _files(home) == {"c/other/file", "f/gpuwatch/settings.toml"}

@@ -59,7 +59,8 @@ def test_without_a_file_it_is_that_of_this_machine(file: Path, tmp_path: Path, m
     assert ended.returncode == 2
     (line,) = ended.stderr.splitlines()
     assert line == (
-        f"gpuwatch: no recorder runs, and there is no recording in {folder} (gpuwatch record makes one; or name a file)"
+        f"gpuwatch: no recorder is running, and there is no recording in {folder}"
+        " (gpuwatch record makes one; or name a file)"
     )
     folder.mkdir(parents=True)
     for name, age in (("old", 500), ("new", 100), ("older", 900)):

@@ -111,7 +111,7 @@ def test_what_a_program_does_shows_besides(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("no machine", "no output of nvidia-smi"),
+        ("no machine", "does not contain nvidia-smi"),
         ("{}", "cannot simulate"),
         (XML, "512 MiB"),
         (TEXT.replace("81559 MiB", "N/A"), "how much memory"),

@@ -33,9 +33,9 @@ def test_formats_follow_from_the_suffix(file: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "the format is not given"),
-        (("-o", "x.xyz"), "x.xyz: its suffix names no format"),
-        (("--format", "perfetto"), "perfetto is not text"),
+        ((), "no format was given"),
+        (("-o", "x.xyz"), "x.xyz: its suffix is not that of a format"),
+        (("--format", "perfetto"), "perfetto is a binary format"),
         (("--format", "ndjson", "--table", "events"), "--table applies only to csv and parquet"),
         (("--format", "csv", "--table", "events", "--every", "1h"), "--every 1h applies only to the table devices"),
         (("--format", "csv", "--run", "run.json"), "--run applies only to perfetto"),

@@ -243,7 +243,7 @@ def test_a_recording_and_a_snapshot_share_the_machine(folder: Path) -> None:
     ("arguments", "message"),
     [
         (("shot.json", "nothing.json"), "cannot read"),
-        (("shot.json", "a.gpuwatch", "--a-since", "14:00"), "is not a recording, so it has no stretch of time"),
+        (("shot.json", "a.gpuwatch", "--a-since", "14:00"), "is not a recording, so it has no time range"),
         (("a.gpuwatch", "b.gpuwatch", "--since", "soon"), "not a time"),
         (("a.gpuwatch", "b.gpuwatch", "--b-until", "2001-01-01T00:00"), "nothing was recorded"),
         (("shot.json", "shot.json", "-o", "x.xyz"), "no report format has the suffix .xyz"),
