@@ -27,15 +27,15 @@ class Sample(NamedTuple):
 
 
 SAMPLES = (
-    Sample("[E] IRuntime: Error Code 1: Serialization (Serialization assertion plan->header.magicTag == rt::kPLAN_MAGIC_TAG failed.)", "Look at which file was given"),
-    Sample("[E] IRuntime: Error Code 1: (Trying to load an engine created with incompatible serialization version.", "Build the engine again"),
+    Sample("[E] IRuntime: Error Code 1: Serialization (Serialization assertion plan->header.magicTag == rt::kPLAN_MAGIC_TAG failed.)", "Check which file was given"),
+    Sample("[E] IRuntime: Error Code 1: (Trying to load an engine created with incompatible serialization version.", "Rebuild the engine"),
     Sample("RuntimeError: Unable to use CUDA: Outdated cuDNN installation found.", "Install a newer cuDNN"),
-    Sample("[Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1, OpType=ALLREDUCE)", "first exchange of all"),
+    Sample("[Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1, OpType=ALLREDUCE)", "very first collective"),
     Sample("[Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=17, OpType=ALLREDUCE)", "rank that stopped"),
-    Sample("[XORG] (EE) NVIDIA(GPU-0): Failed to initialize the NVIDIA GPU at PCI:1:0:0.", "second GPU may have"),
+    Sample("[XORG] (EE) NVIDIA(GPU-0): Failed to initialize the NVIDIA GPU at PCI:1:0:0.", "second GPU may be"),
     Sample("CUDA Error: out of memory at /workspace/csrc/cumem_allocator.cpp:139", "while vLLM slept"),
     Sample("CUDA backend failed to initialize: jaxlib/cuda/versions_helpers.cc:90: operation gpuDeviceGetAttribute() failed: CUDA_ERROR_NOT_INITIALIZED",
-           "plugin of one version"),
+           "plugin in one version"),
     Sample("cuda driver library failed to get device context 46", "COMPUTE"),
     Sample("nvidia-container-cli: initialization error: WSL environment detected but no adapters were found: unknown",
            "wsl --update", "PS C:\\> docker run --gpus all x; wsl --update", "nvidia-smi there must list"),
@@ -71,10 +71,10 @@ SAMPLES = (
     Sample(f"root@4728a09607c1:/opt/project# python3 test.py\n{_NO_DRIVER}", "docker run --gpus all", "$ docker run -it --gpus all me/image",
            "on the host"),
     Sample("nv-fabricmanager[7]: fabric manager NVIDIA GPU driver interface version 530.30.02 don't match with driver version 530.41.03. Please update",
-           "fabric manager of exactly the driver's version, 530.41.03"),
+           "fabric manager with exactly the driver's version, 530.41.03"),
     Sample("RuntimeError: Unexpected error from cudaGetDeviceCount(). Error 804: forward compatibility was attempted on non supported HW",
            "cuda-compat"),
-    Sample(f"I cuda_diagnostics.cc:169] retrieving CUDA diagnostic information for host: f7b7a8f85319\n{_DSO}", "Nothing needs a reboot"),
+    Sample(f"I cuda_diagnostics.cc:169] retrieving CUDA diagnostic information for host: f7b7a8f85319\n{_DSO}", "A reboot is not needed"),
     Sample("2020-07-26 10:00:00.2: E tensorflow/stream_executor/cuda/cuda_driver.cc:318] failed call to cuInit: UNKNOWN ERROR (-1)", "stub"),
     Sample("[rank6]: RuntimeError: CUDA error: invalid device ordinal", "--nproc-per-node"),
     Sample("ptxas fatal   : Value 'sm_121a' is not defined for option 'gpu-name'", "knows sm_121a", "$ export TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas",
@@ -108,7 +108,7 @@ SAMPLES = (
     Sample("zsh: /opt/homebrew/bin/python3 x.py\nAssertionError: Torch not compiled with CUDA enabled", '"mps"'),
     Sample("ROCm error: unspecified launch failure", "HSA_OVERRIDE_GFX_VERSION"),
     Sample("RuntimeError: Check failed: (status == cudaSuccess): BatchDecodeWithPagedKVCache failed with error invalid argument", "attention backend"),
-    Sample("NVRM: Xid (PCI:0000:01:00): 13, pid=7, Graphics Exception: ESR 0x405840=0x82000200", "programs that draw"),
+    Sample("NVRM: Xid (PCI:0000:01:00): 13, pid=7, Graphics Exception: ESR 0x405840=0x82000200", "graphics programs"),
     Sample("E xla/cuda_driver.cc:628] failed to get PTX kernel \"add\" from module: CUDA_ERROR_NOT_FOUND: named symbol not found", "older than this GPU"),
     Sample("/Users/a/torch/bin/luajit: cuda runtime error (35) : CUDA driver version is insufficient for CUDA runtime version", "last for macOS"),
     Sample("RuntimeError: CUDA error: no kernel image is available for execution on the device", "Kepler"),
@@ -138,7 +138,7 @@ SAMPLES = (
            "2018-03-02 11:20:01.1: I tensorflow/core/common_runtime/bfc_allocator.cc:684] Chunk at 0x7f02 of size 1073741824\n"
            "2018-03-02 11:20:01.1: I tensorflow/core/common_runtime/bfc_allocator.cc:684] Free  at 0x7f03 of size 1610612736\n"
            "2018-03-02 11:20:01.1: I tensorflow/core/common_runtime/bfc_allocator.cc:700] Stats: \nLimit:                  9663676416\nInUse:                  6442450944\nMaxInUse:               6442450944\nNumAllocs:                     7\nMaxAllocSize:           1073741824",
-           "older than the allocator"),
+           "predates the allocator"),
 )  # fmt: skip
 
 

@@ -177,7 +177,7 @@ def test_a_warning_of_an_incompatible_build_proves_neither_its_work_nor_its_fail
         ("FlashAttention only supports Ampere GPUs or newer.", "too old for FlashAttention"),
         ("Expected is_sm80 || is_sm90 to be true, but got false.", "no kernel for this GPU and these sizes"),
         ("The quantization method fp8 is not supported for the current GPU. Minimum capability: 89. Current: 75.",
-         "too old for this quantisation"),
+         "too old for this quantization"),
     ],
 )  # fmt: skip
 def test_what_a_gpu_does_not_have_in_any_build(error: str, title: str) -> None:

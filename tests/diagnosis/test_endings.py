@@ -60,7 +60,7 @@ _SHELL = "/var/spool/slurmd/job1/slurm_script: line 12: 21345 Killed            
         (_TRACE + "ValueError: The `task_id` 3 exceeds the maximum id of worker.", "not in the strategy's cluster",
          "TF_CONFIG"),
         (_TRACE + "ValueError: To use this dataset, you need to pass this dataset to"
-         " ClusterCoordinator.create_per_worker_dataset.", "as fit() of Keras 3 does", "tf_keras"),
+         " ClusterCoordinator.create_per_worker_dataset.", "as fit() in Keras 3 does", "tf_keras"),
         (_TRACE + "RuntimeError: odd", "ended in RuntimeError: odd", "that line"),
         ("&&&& RUNNING TensorRT.trtexec\n[E] Error[4]: [a.cpp::f::1] Error Code 4: Internal Error (Conv_7: kernel"
          " weights are empty)\n[E] Engine set up failed\n&&&& FAILED TensorRT.trtexec [TensorRT v8601]",
@@ -261,7 +261,7 @@ def test_gpus_that_are_asked_for_where_there_are_none() -> None:
 def test_a_file_that_is_no_engine() -> None:
     magic = "Serialization assertion plan->header.magicTag == rt::kPLAN_MAGIC_TAG failed."
     tag = "Serialization assertion stdVersionRead == serializationVersion failed.Version tag does not match."
-    for said, title in ((magic, "or it is none"), (tag, "Another version of TensorRT made")):
+    for said, title in ((magic, "or it is not an engine"), (tag, "built with another TensorRT version")):
         found = explain(["[I] start", f"[E] IRuntime::deserializeCudaEngine: Error Code 1: Serialization ({said})"])
         assert title in found.findings[0].title
 

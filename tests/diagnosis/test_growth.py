@@ -100,7 +100,7 @@ def test_a_program_that_keeps_tensors_is_told_to_stop_before_its_batch_is_blamed
     assert told.certainty == "likely", "nobody said it: it is inferred from the curve"
     assert told.action.index("Stop keeping tensors") < told.action.index("batch")
     first, second, *rest = told.evidence
-    assert first.startswith("the least in use on GPU:0")
+    assert first.startswith("the minimum in use on GPU:0")
     assert "rose from 1.0 GiB to 7.0 GiB in 6 rises over 24 s" in first
     assert second.startswith("requested at /home/u/big.py, line 5: keep.append(")
     assert "with room meanwhile: GPU:1 (7.3 GiB granted, at most 0 B in use)" in rest

@@ -74,7 +74,8 @@ def test_a_gpu_that_was_never_seen_at_work_is_told() -> None:
     (found,) = told(session(80.0, 0.0, 0.0))
     assert found.title == "The program used 1 of the 3 GPUs that it allocated: not GPU:1, GPU:2"
     assert (found.severity, found.certainty) == ("info", "likely")
-    assert "GPU:1 (GPU 1): utilization at most 0 % in 6 samples, by NVML the process held 22.0 GiB" in found.evidence
+    how = "utilization at most 0 % in 6 samples, and according to NVML the process held 22.0 GiB"
+    assert f"GPU:1 (GPU 1): {how}" in found.evidence
     assert "GPU:0 (GPU 0): utilization at most 80 % in 6 samples" in found.evidence
     assert found.action == "Hide unused GPUs (CUDA_VISIBLE_DEVICES=0)."
 
@@ -179,7 +180,7 @@ def test_the_advice_on_steps_without_the_gpu_is_that_of_the_framework(framework:
     run = stepping([512] * 6, [False] * 6, framework=Framework(name=framework, version="2.11", gpu_build=True))
     (found,) = [one for one in diagnose(Evidence(run=run)) if "did not use the GPU" in one.title]
     assert ("tf.device" in found.action, ".cpu()" in found.action) == (framework == "tensorflow", framework == "torch")
-    assert found.title == "Steps 2 to 7 did not use the GPU that the program took"
+    assert found.title == "Steps 2 to 7 did not use the GPU that the program had allocated"
     assert "NVML: no kernel of it in 6 of these samples" in found.evidence
 
 

@@ -140,7 +140,7 @@ def test_nan_to_sample_from_is_no_index_out_of_range() -> None:
     assert "NaN" in explain([nan.split("Assertion `")[1]]).findings[0].title
     assert "index is out of range" in explain([index, end]).findings[0].title
     mask = at.format("IndexKernel.cu:7: masked_scatter_size_check", "totalElements <= srcSize")
-    assert "more places than there are values" in explain([mask, end]).findings[0].title
+    assert "more positions than there are values" in explain([mask, end]).findings[0].title
     assert "out of range" not in explain([at.format("Own.cu:7: mine", "n == m"), end]).findings[0].title
 
 

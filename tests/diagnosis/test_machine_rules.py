@@ -119,7 +119,7 @@ def divided(mode: str = "enabled") -> Snapshot:
         (f"{MIG},0", None, ["MIG instances and whole GPUs"]),
         (MIG, divided(), []),
         (MIG, None, []),
-        (MIG, divided("disabled"), ["no GPU of this machine has MIG on"]),
+        (MIG, divided("disabled"), ["no GPU in this machine has MIG enabled"]),
         ("0", divided(), ["a number does not select any"]),
         ("0", divided("disabled"), []),
         ("GPU-0", divided(), []),

@@ -281,7 +281,7 @@ def test_what_a_limit_of_the_address_space_ends_is_no_bug_of_the_framework(log: 
     for results, limited in ((near, True), (far, False), ({}, False)):
         (found,) = program(text, errors=errors, results=results, **outcome).findings
         assert ("ulimit -v" in found.title) == limited
-        assert "bug of the framework" not in found.action
+        assert "bug in the framework" not in found.action
         assert "does not know" not in found.title
 
 
@@ -422,9 +422,9 @@ def test_a_gpu_that_does_not_exist_is_named() -> None:
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ("CPU:0", "(a.py:2 requests CPU:0: nothing to do if that is meant)"),
+        ("CPU:0", "(a.py:2 requests CPU:0: nothing to do if that is intended)"),
         ("GPU:1", "(a.py:2 requests GPU:1)"),
-        (None, "change the line that makes that."),
+        (None, "change the line that creates that."),
     ],
 )
 def test_advice_on_what_is_kept_where_its_variable_is_says_what_was_requested_for_that(
@@ -506,4 +506,4 @@ def test_a_process_whose_parent_names_a_gpu_that_does_not_exist() -> None:
         first = RunProcess(pid=7, environment={"CUDA_VISIBLE_DEVICES": "0"}, device_map=mapped)
         run = program(processes=(first, other), device_map=mapped, environment={"CUDA_VISIBLE_DEVICES": "0"})
         found = [one.title for one in run.findings if one.id == "visibility.bad-ordinal"]
-        assert found == ["CUDA_VISIBLE_DEVICES=5 of process 8 names no GPU of this machine"] * told
+        assert found == ["CUDA_VISIBLE_DEVICES=5 of process 8 names no GPU in this machine"] * told

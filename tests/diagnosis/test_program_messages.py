@@ -13,9 +13,9 @@ from tests.every import every
 ERRORS = (
     ("KeyError: 'Net3 is not in the mmdet::model registry. Please check whether it was registered'", "Net3 is not registered in mmdet::model"),
     ("KeyError: \"No object named 'fpn9' found in 'BACKBONE' registry!\"", "fpn9 is not registered in BACKBONE"),
-    ("AttributeError: 'torch.dtype' object has no attribute 'kind'", "given to pandas or NumPy"),
+    ("AttributeError: 'torch.dtype' object has no attribute 'kind'", "passed to pandas or NumPy"),
     ("TypeError: Case.test_a() missing 1 required positional argument: 'self'", "Case.test_a() has no self"),
-    ("RuntimeError: shape '[7, 5]' is invalid for input of size 40", "A tensor of 40 elements cannot be given the shape [7, 5]"),
+    ("RuntimeError: shape '[7, 5]' is invalid for input of size 40", "A tensor with 40 elements cannot be reshaped to [7, 5]"),
     ("IOError: [Errno 2] No such file or directory: 'pull_3.xvg'", "A file or folder does not exist: pull_3.xvg"),
     ("ModuleNotFoundError: No module named 'flash_attn'", "module flash_attn is not installed"),
     ("ImportError: cannot import name 'Trainer' from 'lib' (/env/lib/__init__.py)", "Trainer is not in the program's own"),
@@ -36,28 +36,28 @@ ERRORS = (
     ("AttributeError: module 'tensorflow._api.v2.train' has no attribute 'placeholder'", "uses placeholder"),
     ("AttributeError: module 'requests' has no attribute 'Session'", "uses Session, which the installed version does not"),
     ("ModuleNotFoundError: No module named 'tensorflow.python.feature_column'", "missing from the installed version of its package"),
-    ("ModuleNotFoundError: No module named 'fcntl'", "exists on Unix only"),
+    ("ModuleNotFoundError: No module named 'fcntl'", "exists only on Unix"),
     ("ModuleNotFoundError: No module named 'fcntlib'", "module fcntlib is not installed"),
     ("ModuleNotFoundError: No module named 'custom_nodes.core_a'", "custom node of ComfyUI is missing: custom_nodes.core_a"),
-    ("ValueError: Unknown format code 'f' for object of type 'str'", "type str is formatted as a number"),
-    ("ValueError: operands could not be broadcast together with shapes (7,2) (7,)", "NumPy arrays of different shapes"),
+    ("ValueError: Unknown format code 'f' for object of type 'str'", "type str is being formatted as a number"),
+    ("ValueError: operands could not be broadcast together with shapes (7,2) (7,)", "NumPy arrays in one operation have different shapes"),
     ("ImportError: the package flash_attn seems to be not installed. Please refer to its documentation", "module flash_attn is not"),
-    ("ImportError: A `device_map` requires Accelerate: `pip install 'accelerate>=0.26.0'`", "missing from the environment that ran, or too old: accelerate"),
+    ("ImportError: A `device_map` requires Accelerate: `pip install 'accelerate>=0.26.0'`", "missing from the environment that ran, or is too old: accelerate"),
     ("HfHubHTTPError: 429 Client Error: Too Many Requests for url: https://huggingface.co/api/models/a", "too many requests"),
     ("AuthenticationError: Error code: 401 - Incorrect API key provided", "A service refused the program's key"),
-    ("ValueError: `.to` is not supported for `4-bit` models. Please use the model as it is", "quantised by bitsandbytes was moved"),
-    ("RendezvousConnectionError: The connection to the C10d store has failed. See inner exception", "did not reach the one"),
+    ("ValueError: `.to` is not supported for `4-bit` models. Please use the model as it is", "quantized by bitsandbytes was moved"),
+    ("RendezvousConnectionError: The connection to the C10d store has failed. See inner exception", "could not reach the rendezvous process"),
     ("RuntimeError: NCCL communicator was aborted on rank 3.", "NCCL's communicator was aborted"),
     ("IndexError: too many indices for array: array is 1-dimensional, but 2 were indexed", "An index has more dimensions"),
     ("ValueError: Mix type of y not allowed, got types {'unknown', 'binary'}", "Labels and predictions"),
     ("ValueError: The train_dataset does not implement __len__, max_steps has to be specified.", "has no length"),
     ("Exception: Dataset not found.", "dataset that the configuration names"),
-    ("ValueError: Your setup doesn't support bf16/gpu. You need torch>=1.10", "bfloat16 was asked for"),
+    ("ValueError: Your setup doesn't support bf16/gpu. You need torch>=1.10", "bfloat16 was requested"),
     ("RuntimeError: PassManager::run failed", "Triton could not compile"),
     ("RuntimeError: Tried to instantiate class '_ext_C.Kind', but it does not exist! Ensure that", "compiled part of a package"),
     ("AttributeError: '_OpNamespace' '_moe_C' object has no attribute 'topk'", "compiled part of a package is missing, or was built for another PyTorch: _moe_C"),
     ("RuntimeError: stack expects each tensor to be equal size, but got [3, 9] at entry 0 and [1, 9] at entry 1", "Samples of different sizes"),
-    ("NotFoundError: Key dense/kernel not found in checkpoint", "does not fit the model"),
+    ("NotFoundError: Key dense/kernel not found in checkpoint", "does not match the model"),
     ("NotFoundError: Not found: /data/7.png; No such file or directory", "does not exist: /data/7.png"),
     ("EOFError: EOF when reading a line", "no terminal to read it from"),
     (
@@ -87,7 +87,7 @@ ERRORS = (
     ),
     ("RuntimeError: Input type (double) and bias type (float) should be the same", "different types"),
     ("RuntimeError: mat1 and mat2 must have the same dtype, but got Half and Float", "different types"),
-    ("RuntimeError: \"LayerNormKernelImpl\" not implemented for 'Half'", "other types only, not for Half"),
+    ("RuntimeError: \"LayerNormKernelImpl\" not implemented for 'Half'", "only for other types, not for Half"),
     (
         "TypeError: can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() to copy the tensor first.",
         "given to NumPy",
@@ -104,15 +104,15 @@ ERRORS = (
     ),
     ("ValueError: Default process group has not been initialized, please make sure to call", "init_process_group"),
     ("AssertionError: Check batch related parameters. train_batch_size is not equal to 64", "sizes contradict each other"),
-    ("AttributeError: Can't pickle local object 'main.<locals>.collate'", "pickled for a new process: main.<locals>"),
-    ("RuntimeError: Error(s) in loading state_dict for Net:", "does not fit the model"),
+    ("AttributeError: Can't pickle local object 'main.<locals>.collate'", "pickled to send it to a new process: main.<locals>"),
+    ("RuntimeError: Error(s) in loading state_dict for Net:", "does not match the model"),
     ("RuntimeError: PytorchStreamReader failed reading zip archive: failed finding central directory", "damaged"),
     ("RuntimeError: [enforce fail at inline_container.cc:595] . unexpected pos 7040 vs 6934", "could not be written"),
     ("UnpicklingError: invalid load key, 'v'.", "damaged"),
     ("UnpicklingError: Weights only load failed. This file can still be loaded", "more than weights"),
     ("RuntimeError: Parent directory /a/b does not exist.", "folder does not exist: /a/b"),
     ("FileNotFoundError: [Errno 2] No such file or directory: 'data/train.csv'", "does not exist: data/train.csv"),
-    ("PermissionError: [Errno 13] Permission denied: '/a/cache'", "may not write or read /a/cache"),
+    ("PermissionError: [Errno 13] Permission denied: '/a/cache'", "permission to write or read /a/cache"),
     ("ValueError: num_samples should be a positive integer value, but got num_samples=0", "dataset is empty"),
     ("GatedRepoError: 403 Client Error. Access to model a/b is restricted", "Hugging Face refuses"),
     (
@@ -120,12 +120,12 @@ ERRORS = (
         "could not be reached",
     ),
     ("Exception: The wandb backend process has shutdown", "wandb"),
-    ("OSError: [Errno 10048] error while attempting to bind on address ('127.0.0.1', 8080)", "port is taken"),
-    ("BrokenPipeError: [Errno 32] Broken pipe", "read the program's output"),
+    ("OSError: [Errno 10048] error while attempting to bind on address ('127.0.0.1', 8080)", "port is in use"),
+    ("BrokenPipeError: [Errno 32] Broken pipe", "reader of the program's output"),
     ("NameError: name 'optimzer' is not defined", "The name optimzer is used before"),
     ("RuntimeError: Input type (CUDABFloat16Type) and weight type (torch.FloatTensor) should be the same", "on different"),
     ("RuntimeError: Expected tensor for argument #1 'indices' to have one of the following scalar types: Long", "Indices must be"),
-    ("RuntimeError: a Tensor with 16 elements cannot be converted to Scalar", "A tensor of several elements"),
+    ("RuntimeError: a Tensor with 16 elements cannot be converted to Scalar", "A tensor with several elements"),
     ("RuntimeError: Expected 4-dimensional input for 4-dimensional weight [64, 1, 4, 4]", "Shapes of tensors"),
     ("TypeError: cannot assign 'torch.cuda.FloatTensor' as parameter 'bias'", "the program's own error"),
     ("omegaconf.errors.ConfigAttributeError: Missing key lr", "unknown key: lr"),
@@ -145,8 +145,8 @@ def test_what_ended_the_program(error: str, said: str) -> None:
     log = ["epoch 1: loss 0.4", "Traceback (most recent call last):", '  File "/a/train.py", line 7, in <module>']
     found = explain([*log, "    main()", error])
     assert said in found.findings[0].title
-    machine = ("port is taken", "read the program's output", "bfloat16 was asked for", "Triton could not compile")
-    machine += ("database file is in use", "did not reach the one", "NCCL's communicator was aborted")
+    machine = ("port is in use", "reader of the program's output", "bfloat16 was requested", "Triton could not compile")
+    machine += ("database file is in use", "could not reach the rendezvous process", "NCCL's communicator was aborted")
     assert found.primary == ("unknown" if said in machine else "program.error")
     assert found.findings[0].action
     assert found.findings[0].severity == "error"
@@ -268,7 +268,7 @@ def test_the_error_of_a_process_is_told_before_its_launcher() -> None:
         "RuntimeError: Error(s) in loading state_dict for Net:",
         "srun: error: n1: task 0: Exited with exit code 1",
     ]
-    assert "does not fit the model" in explain(ended).findings[0].title
+    assert "does not match the model" in explain(ended).findings[0].title
 
 
 _TRACE = ["Traceback (most recent call last):", '  File "train.py", line 3, in <module>', "    x = work()"]
@@ -363,13 +363,13 @@ AROUND = (
     ("exec /usr/bin/python: exec format error", "another kind of CPU"),
     ("Warning  Evicted  2m  kubelet  The node was low on resource: ephemeral-storage.", "removed the pod"),
     ("[ERROR]: Install of driver component failed. Consult the driver log.", "its own log says why"),
-    ("E: Unable to locate package nvidia-container-toolkit", "not in the repositories"),
+    ("E: Unable to locate package nvidia-container-toolkit", "not in this system's package repositories"),
     ("ERROR: No matching distribution found for torch==9.9", "pip found no build"),
     ("ERROR: No matching distribution found for numpy==9.9", "pip found no build"),
-    ("ERROR: No matching distribution found for setuptools>=40.8.0", "pip could not fetch setuptools"),
-    ("ValueError: Input contains NaN.", "Values handed to a function"),
-    ("ValueError: Input y contains infinity or a value too large for dtype('float64').", "Values handed to a function"),
-    ("ValueError: array must not contain infs or NaNs", "Values handed to a function"),
+    ("ERROR: No matching distribution found for setuptools>=40.8.0", "pip could not download setuptools"),
+    ("ValueError: Input contains NaN.", "Values passed to a function"),
+    ("ValueError: Input y contains infinity or a value too large for dtype('float64').", "Values passed to a function"),
+    ("ValueError: array must not contain infs or NaNs", "Values passed to a function"),
     ("ValueError: the loss contains NaN at step 3", "The loss became NaN"),
     ("ERROR: Failed building wheel for flash-attn", "pip could not build"),
     ("CMake Error: CMAKE_CUDA_ARCHITECTURES must be non-empty if set.", "CMake found no CUDA compiler"),
@@ -378,9 +378,9 @@ AROUND = (
     ("Warning  BackOff  kubelet  Back-off restarting failed container trainer in pod t-0", "restarts the container again"),
     ('Warning  FailedMount  kubelet  MountVolume.SetUp failed for volume "data"', "volume of the pod could not be mounted"),
     ("n1:7:9 [0] bootstrap.cc:45 NCCL WARN Bootstrap : no socket interface found", "no network interface for the ranks"),
-    ("Error: llama runner process has terminated: signal: killed", "runner, which computes, was killed"),
-    ("Error: llama runner process has terminated: exit status 2", "runner, which computes, ended"),
-    ("llama_model_load: error loading model: tensor 'b' data is not within the file bounds", "is damaged, cut off"),
+    ("Error: llama runner process has terminated: signal: killed", "runner process was killed"),
+    ("Error: llama runner process has terminated: exit status 2", "runner process ended"),
+    ("llama_model_load: error loading model: tensor 'b' data is not within the file bounds", "is damaged, truncated"),
     ("Error: No such file or directory: 'data/a.csv'", "does not exist: data/a.csv"),
     ("/usr/bin/env: 'python': No such file or directory", "names does not exist: python"),
     ("RuntimeError: FlashAttention is only supported on CUDA 11.7 and above.", "is too old to build the package"),
@@ -470,7 +470,7 @@ def test_what_rays_raylet_says_of_a_worker_that_died_is_evidence() -> None:
         "WorkerCrashedError: The worker died",
     ):
         found = explain([*raised, f"ray.exceptions.{error}", _RAYLET]).findings[0]
-        assert "worker process of Ray died" in found.title
+        assert "Ray worker process died" in found.title
         assert _RAYLET in found.evidence
     assert "node of the Ray cluster" in explain([*raised, "ray.exceptions.NodeDiedError: gone"]).findings[0].title
 
@@ -552,16 +552,16 @@ OF_A_KIND = (
     ("TypeError: iteration over a 0-d tensor", "a single number"),
     ("TypeError: len() of unsized object", "a single number"),
     ("RuntimeError: masked_fill only supports boolean masks, but got dtype Long", "mask.bool()"),
-    ("RuntimeError: Mask shape should match input", "the shapes there do not fit"),
+    ("RuntimeError: Mask shape should match input", "the shapes there do not match"),
     ("ScopeParamShapeError: Initializer expected to generate shape (1, 9) but got shape (1, 3)", "the shapes there"),
     ("TabError: inconsistent use of tabs and spaces in indentation", "python -m tabnanny"),
-    ("KeyError: 'SLURM_NTASKS'", "only if their option is given"),
+    ("KeyError: 'SLURM_NTASKS'", "only if the matching option is given"),
     (
         "/usr/bin/python3: Error while finding module specification for 'torch.distributed.launch'"
         " (ModuleNotFoundError: No module named 'torch')",
         "The Python module torch is not installed",
     ),
-    ("IndexError: Target 12 is out of bounds.", "outside the range of classes: Target 12"),
+    ("IndexError: Target 12 is out of bounds.", "outside the range of the classes: Target 12"),
     (
         "jinja2.exceptions.TemplateError: Conversation roles must alternate user/assistant",
         "messages: Conversation roles must",
@@ -577,18 +577,18 @@ OF_A_KIND = (
     ("Exception: checkpoint /ckpt/last.pth not found", "does not exist: /ckpt/last.pth"),
     ("hydra.errors.X: Path '/data/train' doesn't exist", "does not exist: /data/train"),
     ("AssertionError: /data/kitti/training does not exist", "does not exist: /data/kitti/training"),
-    ("nibabel.filebasedimages.ImageFileError: Empty file: '/d/a.nii.gz'", "fetch or write it again"),
-    ("gzip.BadGzipFile: Not a gzipped file (b'<!')", "fetch or write it again"),
-    ("EOFError: Compressed file ended before the end-of-stream marker was reached", "fetch or write it again"),
+    ("nibabel.filebasedimages.ImageFileError: Empty file: '/d/a.nii.gz'", "download or write it again"),
+    ("gzip.BadGzipFile: Not a gzipped file (b'<!')", "download or write it again"),
+    ("EOFError: Compressed file ended before the end-of-stream marker was reached", "download or write it again"),
     (
         "pyarrow.lib.ArrowInvalid: Parquet magic bytes not found in footer. Either the file is corrupted or this is not a parquet file.",
-        "fetch or write it again",
+        "download or write it again",
     ),
     (
         "OSError: Unable to synchronously open file (truncated file: eof = 96, sblock->base_addr = 0)",
-        "fetch or write it again",
+        "download or write it again",
     ),
-    ("tarfile.ReadError: unexpected end of data", "fetch or write it again"),
+    ("tarfile.ReadError: unexpected end of data", "download or write it again"),
     ("zipfile.BadZipFile: Bad CRC-32 for file 'a.npy'", "fetch"),
     (
         "tensorflow.python.framework.errors_impl.InvalidArgumentError: cannot compute MatMul as input #1(zero-based) was expected to be a float tensor but is a double tensor [Op:MatMul]",
@@ -601,28 +601,28 @@ OF_A_KIND = (
         "ensure you are using",
     ),
     ("ValueError: Invalid mode 'trian', should be one of train, eval", "choose one of those"),
-    ("ValueError: num_heads (12) must be divisible by num_kv_heads (5)", "outside its limits"),
-    ("ValueError: batch_size should be a positive integer value, but got batch_size=0", "outside its limits"),
+    ("ValueError: num_heads (12) must be divisible by num_kv_heads (5)", "out of range there"),
+    ("ValueError: batch_size should be a positive integer value, but got batch_size=0", "out of range there"),
     ("ValueError: All the layers should have unique names: names should be unique", "its own name"),
     ("ValueError: Duplicate node name in graph: 'x'", "its own name"),
-    ("ValueError: need at least one array to stack", "nothing is in what"),
-    ("RuntimeError: No samples were found in the training set", "nothing is in what"),
+    ("ValueError: need at least one array to stack", "the collection used there is empty"),
+    ("RuntimeError: No samples were found in the training set", "the collection used there is empty"),
     ("ValueError: Found input variables with inconsistent numbers of samples: [100, 90]", "different lengths"),
     ("ValueError: X has 12 features, but StandardScaler is expecting 13 features as input.", "different lengths"),
     ("ValueError: could not convert string to float: 'n/a'", "a header"),
     ("ValueError: invalid literal for int() with base 10: ''", "a header"),
     ("traci.exceptions.FatalTraCIError: Connection closed by SUMO.", "closed it"),
-    ("TimeoutError: The operation timed out after 600 s", "did not come in that time"),
-    ("TypeError: 'type' object is not subscriptable", "newer than that interpreter"),
-    ("TypeError: 'ABCMeta' object is not subscriptable", "newer than that interpreter"),
-    ("TypeError: unsupported operand type(s) for |: 'type' and 'NoneType'", "newer than that interpreter"),
-    ("TypeError: type 'collections.deque' is not subscriptable", "newer than that interpreter"),
+    ("TimeoutError: The operation timed out after 600 s", "the wait timed out"),
+    ("TypeError: 'type' object is not subscriptable", "needs a newer interpreter"),
+    ("TypeError: 'ABCMeta' object is not subscriptable", "needs a newer interpreter"),
+    ("TypeError: unsupported operand type(s) for |: 'type' and 'NoneType'", "needs a newer interpreter"),
+    ("TypeError: type 'collections.deque' is not subscriptable", "needs a newer interpreter"),
     ("TypeError: 'NoneType' object is not subscriptable", "None there"),
     ("TypeError: 'method' object is not subscriptable", "print the types"),
     ("ImportError: cannot import name 'Self' from 'typing' (/usr/lib/python3.10/typing.py)", "newer Python than"),
     ("ModuleNotFoundError: No module named 'tomllib'", "newer Python than"),
-    ("ModuleNotFoundError: No module named 'imp'", "of an older Python"),
-    ("ModuleNotFoundError: No module named 'distutils.util'", "of an older Python"),
+    ("ModuleNotFoundError: No module named 'imp'", "for an older Python"),
+    ("ModuleNotFoundError: No module named 'distutils.util'", "for an older Python"),
     ("ModuleNotFoundError: No module named 'important'", "not installed"),
     ("bdb.BdbQuit", "breakpoint"),
     ("ConnectionRefusedError: [Errno 111] Connection refused", "Nothing listens"),
@@ -631,16 +631,16 @@ OF_A_KIND = (
         "Nothing listens",
     ),
     ("zmq.error.ZMQError: Address already in use (addr='ipc:///tmp/a_port_1')", "socket file /tmp/a_port_1"),
-    ("zmq.error.ZMQError: Address already in use (addr='tcp://*:5555')", "port is taken"),
+    ("zmq.error.ZMQError: Address already in use (addr='tcp://*:5555')", "port is in use"),
     ("ollama._types.ResponseError: model 'llama9:1b' not found (status code: 404)", "ollama pull llama9:1b"),
     ("openai.NotFoundError: Error code: 404 - {'error': {'message': 'The model `q7b` does not exist.'}}", "model"),
     ("ModuleNotFoundError: No module named 'projlib.readers'", "start from the project's root"),
     ("ModuleNotFoundError: No module named 'transformers.models.newone'", "installed version of its package"),
     (
         "ValueError: Dimensions must be equal, but are 14 and 16 for '{{node loss/mean_squared_error/SquaredDifference}} = SquaredDifference[T=DT_FLOAT](a, b)' with input shapes: [8,14], [8,16].",
-        "output of a model and its targets",
+        "output and its targets",
     ),
-    ("IsADirectoryError: [Errno 21] Is a directory: '/d'", "a folder, and a file is wanted"),
+    ("IsADirectoryError: [Errno 21] Is a directory: '/d'", "a folder, but a file is expected"),
     ("TypeError: expected str, bytes or os.PathLike object, not NoneType", "None there"),
     ("KeyError: 'timeout'", "print the keys"),
 )
@@ -660,7 +660,7 @@ def _raised(command: str) -> list[str]:
 
 @every(
     [
-        (["step 1 loss 0.4", "error: invalid value for '--threads': abc is no number"], "lists what it takes"),
+        (["step 1 loss 0.4", "error: invalid value for '--threads': abc is no number"], "lists what it accepts"),
         (
             [
                 "step 1 loss 0.4",
@@ -670,7 +670,7 @@ def _raised(command: str) -> list[str]:
             "header cudnn.h",
         ),
         (["[1/3] building", "nvcc fatal   : Unsupported gpu architecture 'compute_90+PTX'"], "plain number"),
-        (["[1/3] building", "nvcc fatal   : Unknown option '-std=c++20'"], "refused its command"),
+        (["[1/3] building", "nvcc fatal   : Unknown option '-std=c++20'"], "rejected its command line"),
         (["step 1 loss 0.4", "FATAL: mesh file meshes/wing.msh not found"], "does not exist: meshes/wing.msh"),
         (["step 1 loss 0.4", "[ERROR] could not read image in/7.png: file is truncated"], "again"),
         (["step 1 loss 0.4", "error: connect to http://localhost:8000: Connection refused"], "Nothing listens"),
@@ -751,7 +751,7 @@ def _raised(command: str) -> list[str]:
             "smaller workspace",
         ),
         (["step 1", "Internal error (bug):", "Failed to compile NBNXN kernels for GPU #NVIDIA L4"], "GMX_GPU=CUDA"),
-        (["step 1 loss 0.4", "free(): invalid pointer"], "aborted with a damaged heap"),
+        (["step 1 loss 0.4", "free(): invalid pointer"], "aborted because native code damaged the heap"),
         (["[1/3] building", "nvcc fatal: Unsupported gpu architecture 'compute_86'"], "cannot build for compute_86"),
         (
             ["I get \"nvcc fatal : Unsupported gpu architecture 'compute_89' ninja: build stopped\" on it, any idea?"],
@@ -792,7 +792,7 @@ def _raised(command: str) -> list[str]:
                 "[05/05/2022-10:00:00] [E] Failed to parse onnx file",
                 "[05/05/2022-10:00:00] [E] Engine set up failed",
             ],
-            "does not know a type",
+            "does not support a type",
         ),
     ]
 )
@@ -805,7 +805,7 @@ def test_what_a_tool_said_outranks_what_follows_from_it(lines: list[str], said: 
 @pytest.mark.parametrize(
     ("file", "code", "told"),
     [
-        ("features/extract.py", "import features.creator as data", "The module features is the folder of the script"),
+        ("features/extract.py", "import features.creator as data", "The module features is the script's own folder"),
         ("C:\\w\\features\\extract.py", "from features.creator import a", "The module features is the folder"),
         ("/w/features/extract.py", "import features", "The Python module features is not installed"),
         ("/w/extract.py", "import features.creator", "The Python module features is not installed"),

@@ -85,8 +85,8 @@ def test_the_speed_is_no_median_of_steps_that_only_queue_work(run: Run, says: st
         (waiting(looked=2.1, fed=1.85), "runs Python code for the next batch 88 % of the time", "data.py:3 in rows"),
         (waiting(looked=1.1, fed=1.05, looks=22), "runs Python code for the next batch 95 % of the time", "in rows"),
         (waiting(fed=11.5), "the dataset runs Python code for the next batch 96 % of the time", "data.py:3 in rows"),
-        (waiting(between=9.0), "waits between steps: the program runs Python code of its own 75 % of", "load_batch"),
-        (waiting(waited=3.0, between=4.0), "Python code of its own 58 % of the time", "train.py:7 in batches"),
+        (waiting(between=9.0), "waits between steps: the program runs its own Python code 75 % of", "load_batch"),
+        (waiting(waited=3.0, between=4.0), "its own Python code 58 % of the time", "train.py:7 in batches"),
     ],
 )
 def test_time_at_the_input_is_told_with_its_line(seen: Waiting, says: str, line: str) -> None:
@@ -241,7 +241,7 @@ def test_a_cluster_that_waits_for_a_worker_is_told_with_who_is_missing(missing: 
     ]
     run = cluster(*log, "I0000 00:00:1.5 4 agent.cc:245] Coordination agent has successfully connected.")
     (found,) = told(run, "program.stalled")
-    assert f"The cluster waited to the end for {who}" in found.title
+    assert f"The cluster waited until the end for {who}" in found.title
     assert "TF_CONFIG: worker 2 is c:3" in found.evidence
     assert found.evidence[-1] == "process 20 was ended by signal 9"
     assert complete(run, parse("\n".join(log)), machine()).primary == "program.stalled"
@@ -284,7 +284,7 @@ def test_many_calls_for_one_batch_each_are_told(kind: str, helps: str) -> None:
     assert found.evidence[0] == (
         f"agent.py:9: {kind}() ×40 for 40 batches, 100 ms a call, 10 ms of it in batches (medians)"
     )
-    assert "3.6 s outside of batches, of 9.0 s" in found.evidence[1]
+    assert "3.6 s outside batches, of 9.0 s" in found.evidence[1]
     assert helps in (found.action or "")
 
 

@@ -233,18 +233,18 @@ def test_without_any_gpu_and_a_reason_the_doctor_is_asked() -> None:
 
 @every(
     [
-        ("Reshape", "string", True, "", "Where it works on a step's input, do it before, in the dataset's map"),
-        ("Reshape", "int32", True, "", "if its values allow another"),
-        ("ReverseV2", "int64", True, "", "if its values allow another"),  # names no type: tokens are no float32
-        ("DecodeJpeg", "uint8", False, "", "Where it works on a step's input"),
+        ("Reshape", "string", True, "", "If it works on a step's input, do it earlier, in the dataset's map"),
+        ("Reshape", "int32", True, "", "if its values allow that"),
+        ("ReverseV2", "int64", True, "", "if its values allow that"),  # names no type: tokens are no float32
+        ("DecodeJpeg", "uint8", False, "", "If it works on a step's input"),
         ("Eig", "float32", False, "", "keep it out of the step"),  # maths on activations is no part of the input
         ("SparseDenseCwiseMul", "float32", False, "", "keep it out of the step"),
-        ("AsString", "string", False, "data", "Leave tf.device out of the dataset's functions"),
+        ("AsString", "string", False, "data", "Remove tf.device from the dataset's functions"),
         ("PrintV2", "string", False, "", "Harmless"),
         ("StringFormat", "string", False, "", "Harmless"),
         ("HistogramSummary", "float32", False, "", "Harmless"),
-        ("QueueDequeueManyV2", "resource", False, "", "Make and use it outside of tf.device"),
-        ("LookupTableFindV2", "string", False, "", "Make and use it outside of tf.device"),
+        ("QueueDequeueManyV2", "resource", False, "", "Create and use it outside tf.device"),
+        ("LookupTableFindV2", "string", False, "", "Create and use it outside tf.device"),
     ]
 )
 def test_advice_on_an_op_without_a_kernel(op: str, dtype: str, some: bool, why: str, advice: str) -> None:
@@ -503,7 +503,7 @@ def test_a_program_that_catches_that_memory_ran_out_has_not_failed(code: int, ve
     assert (done.verdict_reason == "It exited with code 0, although memory ran out.") == (code == 0)
     about = [found for found in done.findings if found.id.startswith(("memory.", "unknown"))]
     assert {found.severity for found in about} == {severity}
-    assert all(("the program went on after it" in found.evidence[0]) == (code == 0) for found in about)
+    assert all(("the program continued after it" in found.evidence[0]) == (code == 0) for found in about)
     assert done.ooms
 
 
@@ -788,7 +788,7 @@ def test_a_child_that_asked_for_more_than_its_own_limit(limit: int | None, code:
     run = program(devices=GPU_0, processes=(RunProcess(pid=7), failed), outcome=ended)
     found = [one for one in run.findings if one.id == "memory.request-too-large"]
     assert [one.severity for one in found] == ["info"] * told
-    assert not told or found[0].title.endswith("process 8 asked for 512 MiB at once, its limit is 128 MiB")
+    assert not told or found[0].title.endswith("process 8 asked for 512 MiB at once, but its limit is 128 MiB")
 
 
 _JAX_LOG = """\

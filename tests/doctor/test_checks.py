@@ -216,7 +216,7 @@ TABLE: list[tuple[str, str, Facts, str]] = [
         snapshot=snapshot(driver=Driver(version="525.1", cuda_version="12.0", nvml_version=None))), "minor version"),
     ("framework.capability", "pass", machine(), "native"),
     ("framework.capability", "fail", machine(snapshot=snapshot(gpu(0, capability="5.2"))), "no code"),
-    ("framework.capability", "warn", machine(snapshot=snapshot(gpu(0, capability="12.0"))), "compiled at the first"),
+    ("framework.capability", "warn", machine(snapshot=snapshot(gpu(0, capability="12.0"))), "compiled on first use"),
     ("framework.in-the-way", "warn", machine(system=system(in_the_way=(("/w/torch.py", False),))), "/w/torch.py"),
     ("framework.libraries", "pass", machine(), "1 library"),
     ("framework.libraries", "fail", machine(
@@ -230,7 +230,7 @@ TABLE: list[tuple[str, str, Facts, str]] = [
     ("framework.op", "fail", machine(look=look(tests=(DeviceTest(device="GPU:0", error="Boom: x"),))), "Boom"),
     ("framework.op", "fail", machine(look=look(tests=(DeviceTest(device="GPU:0", ran_on="GPU:0", correct=False),))),
      "wrong"),
-    ("framework.op", "skip", machine(look=look(tests=(), late="the start of its devices")), "deadline"),
+    ("framework.op", "skip", machine(look=look(tests=(), late="starting its devices")), "deadline"),
     ("framework.log", "pass", machine(), "no complaint"),
     ("framework.log", "warn", machine(
         log=LogFacts(cuinit_error=CuInitError(name="CUDA_ERROR_UNKNOWN", code=999, text=""))), "CUDA_ERROR_UNKNOWN"),
@@ -411,7 +411,7 @@ def test_without_a_card_one_advice_is_enough() -> None:
     failed = {entry.id: entry for entry in examined(bare()).checks if entry.state == "fail"}
     assert "Use a machine with an NVIDIA GPU" in failed["driver.cards"].action
     for name in ("driver.kernel-module", "driver.libcuda", "driver.nvml", "devices.files"):
-        assert failed[name].action == "See the check of NVIDIA cards on the bus first."
+        assert failed[name].action == "First see the check 'NVIDIA cards on the bus'."
 
 
 def test_a_framework_that_was_asked_for_and_is_not_there_is_an_error() -> None:

@@ -52,7 +52,7 @@ def test_names_of_variables_have_their_case(name: str) -> None:
 @pytest.mark.parametrize(
     ("value", "advice"),
     [
-        ("all", "CUDA does not know the word all"),
+        ("all", "CUDA does not accept the word all"),
         ("cuda:0", "Set CUDA_VISIBLE_DEVICES=0:"),
         ("GPU:1,GPU:0", "Set CUDA_VISIBLE_DEVICES=1,0:"),
         ("7", "List only existing GPUs"),

@@ -443,7 +443,7 @@ PROGRAMS = (
         print(list(tf.data.Dataset.range(3).map(to_words).as_numpy_iterator()))
         """,
         "placement.no-kernel",
-        advises="Leave tf.device out of the dataset's functions",
+        advises="Remove tf.device from the dataset's functions",
         fallbacks=frozenset({("AsString", "GPU:0")}),
     ),
     _program(

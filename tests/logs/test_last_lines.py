@@ -635,7 +635,7 @@ _PLAIN = [f"[mixer] pass {i}: gain={i}" for i in range(20)]
          "No failure in it"),
         (["+ cp a b", "cp: cannot stat 'a': No such file or directory", "+ true", "INFO:    Creating SIF file..."], "healthy",
          "No failure in it"),
-        (["WARNING worker.py:7 -- A worker died or was killed", "while executing a task"], "unknown", "process of Ray died"),
+        (["WARNING worker.py:7 -- A worker died or was killed", "while executing a task"], "unknown", "Ray worker process died"),
         (["[  +0.000004]  __schedule+0x23d/0x590", "[  +0.000037]  uvm_ioctl+0x13e0/0x16f0 [nvidia_uvm]"], "unknown",
          "call trace through NVIDIA's driver"),
         (["[2026-01-02][INFO] - Maximum training time of 3 h exceeded. Exiting."], "healthy", "time limit of its own"),
@@ -662,7 +662,7 @@ _PLAIN = [f"[mixer] pass {i}: gain={i}" for i in range(20)]
           " semaphore objects to clean up at shutdown", "  warnings.warn("], "unknown", "in the middle of its work"),
         (["epoch 9/9: loss 0.3", "/a/resource_tracker.py:2: UserWarning: resource_tracker: There appear to be 4 leaked"
           " semaphore objects to clean up at shutdown", "  warnings.warn("], "healthy", "No failure in it"),
-        (["Error(s) in loading state_dict for Net:", "epoch 1: loss 0.3"], "unknown", "Weights of a checkpoint were refused"),
+        (["Error(s) in loading state_dict for Net:", "epoch 1: loss 0.3"], "unknown", "Weights from a checkpoint were rejected"),
         (["[skip] Failed to load a.pt: Attempting to deserialize object on CUDA device 7 but torch.cuda.device_count() is 6",
           "Saved summary results to: a.csv"], "healthy", "No failure in it"),
         (["Failed to load a.pt: Attempting to deserialize object on CUDA device 7 but torch.cuda.device_count() is 6",
@@ -768,7 +768,7 @@ def test_rows_of_numbers_are_work() -> None:
 def test_a_traceback_behind_the_echo_of_an_interrupt_is_its_own_wherever_it_is_cut() -> None:
     cut = ["epoch 1: loss 0.4", "^CTraceback (most recent call last):", '  File "a.py", line 3, in f', "    step()"]
     assert "interrupted" in explain(cut).findings[0].title
-    assert "ends within a Python traceback" in explain([cut[0], cut[1][2:], *cut[2:]]).findings[0].title
+    assert "ends in the middle of a Python traceback" in explain([cut[0], cut[1][2:], *cut[2:]]).findings[0].title
 
 
 def test_an_interrupt_outweighs_what_follows_from_it_and_a_probe_at_the_start() -> None:
@@ -818,7 +818,7 @@ def test_advice_on_what_is_deprecated_is_no_failure() -> None:
         ),
         (
             ["Loaded the model.", "head.weight True", "head.bias True", "Target 1 is out of bounds."],
-            "outside the range of classes",
+            "outside the range of the classes",
         ),
     ],
 )
@@ -861,7 +861,7 @@ _GMX = [
         (["CUDA platform error: No compatible CUDA device is available", "", "OpenCL platform error: clCreateContext (-9999)"],
          "OpenMM cannot use CUDA: No compatible CUDA device"),
         (["RESOURCE_EXHAUSTED: Attempting to reserve 6.48G at the bottom of memory. That was not possible.", "Exception in device=TPU:4: RES"],
-         "The TPU's memory is too small"),
+         "does not fit in the TPU's memory"),
         (["CUDA error !!!!! <out of memory> !!!!!", "at CUDA call error code: # 2402"], "Out of memory"),
         (["a.h(247): warning: statement is unreachable"], "Nothing recognized"),
         (["checked a: \u274c", "\u2705 saved to a.csv"], "No failure in it"),
@@ -892,7 +892,7 @@ def test_the_line_that_tells_the_failure(lines: list[str], title: str) -> None:
          "Look for what that line names"),
         (["step 1 loss 0.4", "ERROR: internal failure of the solver", "For tips please check the solver", "website at http://a.b/c"],
          "Look for what that line names"),
-        (["step 1 loss 0.4", "FATAL: Unknown mode 'fst', must be one of: slow, fast"], "Choose one of those"[7:]),
+        (["step 1 loss 0.4", "FATAL: Unknown mode 'fst', must be one of: slow, fast"], "choose one of those"),
         (["step 1 loss 0.4", "srv: got exception: {\"message\":\"Error: Jinja Exception: roles must alternate\"}"], "what is sent"),
         (["predict.py: error: unrecognized arguments: --lazy", _TRACE, '  File "a.py", line 3, in f', "FileNotFoundError: y.npy"], "--help"),
     ],

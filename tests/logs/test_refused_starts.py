@@ -33,14 +33,14 @@ REFUSED = [
         "environment",
     ),
     ("zsh: command not found: torchrun", "no command torchrun", "environment"),
-    ("a.sh: line 3: lr=0.1: command not found", "argument for a command of its own: lr=0.1", "\\"),
+    ("a.sh: line 3: lr=0.1: command not found", "argument as a separate command: lr=0.1", "\\"),
     ("a.sh: 7: a.sh: Bad substitution", "not bash", "bash FILE"),
     ("a.sh: 3: [[: not found", "not bash", "bash FILE"),
     ("a.sh: line 4: syntax error near unexpected token `('\na.sh: line 4: `f(x)'", "a syntax error", "bash -n"),
     ("a.sh: line 2: $'\\r': command not found", "Windows line ends", "dos2unix"),
     ("bash: ./run.py: /opt/py: bad interpreter: No such file or directory", "does not exist: /opt/py", "first|line"),
     ("bash: ./server: cannot execute binary file: Exec format error", "./server was built for another", "uname"),
-    ("a.sh: line 9: /env/bin/python: Permission denied", "may not be executed", "chmod"),
+    ("a.sh: line 9: /env/bin/python: Permission denied", "no permission to execute", "chmod"),
 ]
 RAISED = [
     ("ImportError: cannot import name 'f' from 'models' (/p/models.py)", "own module models", "Define it"),

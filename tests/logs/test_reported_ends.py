@@ -129,7 +129,7 @@ _TITLES = {
     TERMINATED: "SIGTERM",
     CRASH: ("crashed with", "aborted with"),
     FATAL: "check inside the framework failed",
-    NOT_STARTED: ("does not exist", "no command", "not know the arguments", "cannot be loaded", "python -m"),
+    NOT_STARTED: ("does not exist", "not find the command", "not accept", "cannot be loaded", "python -m"),
     CONTINUED: "ends too early",
     HOST_MEMORY: "host's memory",
     TIME_LIMIT: "time limit",
@@ -217,8 +217,8 @@ def test_an_error_that_refers_to_another_process(end: str, prefix: str) -> None:
     assert "ValueError: 3 != 4" in found.evidence
     without = explain(api).findings[0]
     assert without.id == "unknown"
-    told = "A worker process of Ray died" if "ray." in end else "its own error is not in this log"
-    told = "died without an error of its own" if "EngineDead" in end else told
+    told = "A Ray worker process died" if "ray." in end else "its own error is not in this log"
+    told = "died without reporting an error" if "EngineDead" in end else told
     assert told in without.title
     killed = explain([*api[:3], "(APIServer pid=3) " + _ENGINE.replace("{}", "{'EngineCore_0': -9}")]).findings[0]
     assert "SIGKILL" in killed.title
@@ -446,7 +446,7 @@ def test_a_cancelled_job() -> None:
         " CUDA kernel binaries compatible with compute capability 9.0. CUDA kernels will be jit-compiled from PTX,"
         " which could take 30 minutes or longer."
     )
-    assert explain([slow, *_HEALTHY, said.format(44, "")]).findings[0].title == "The job was cancelled"
+    assert explain([slow, *_HEALTHY, said.format(44, "")]).findings[0].title == "The job was canceled"
     assert explain([slow, *_HEALTHY]).primary == "build.gpu-unsupported"
     assert "SIGKILL" in explain([slow, *_HEALTHY, "Killed"]).findings[0].title
 
@@ -468,13 +468,13 @@ def test_a_broken_line_of_a_script_is_told_before_the_arguments_that_it_leaves_o
 def test_of_several_jobs_of_a_batch_system_the_last_counts_and_words_around_it_do_not() -> None:
     condor = ["005 (238.000.000) 12/09 13:44:04 Job terminated.", "\t(1) Normal termination (return value 1)", "..."]
     condor += ["009 (041.000.000) 12/10 09:35:20 Job was aborted by the user.", "\tvia condor_rm (by user a)", "..."]
-    assert explain(condor).findings[0].title == "The job was cancelled"
+    assert explain(condor).findings[0].title == "The job was canceled"
     condor = [
         "004 (7.0.0) 2026-02-02 08:52:08 Job was evicted.",
         "...",
         "009 (7.0.0) 2026-02-02 08:52:08 Job was aborted.",
     ]
-    assert explain([*condor, "\tvia condor_rm (by user a)", "..."]).findings[0].title == "The job was cancelled"
+    assert explain([*condor, "\tvia condor_rm (by user a)", "..."]).findings[0].title == "The job was canceled"
     moab = ["job deleted", "Job deleted at request of root@ib0", "MOAB_INFO:  job exceeded wallclock limit", ""]
     assert "time limit" in explain([*moab, "The failure happens as if my limit was 1 minute. Ideas?"]).findings[0].title
 

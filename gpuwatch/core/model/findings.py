@@ -55,14 +55,14 @@ class Cause(NamedTuple):
 TABLE: dict[str, Cause] = {
     # What ended the work, in the order in which one of several is the primary cause:
     "memory.context-failed": Cause("work", "Out of memory: no room for a CUDA context"),
-    "memory.fragmented": Cause("work", "Out of memory: GPU memory is fragmented, no free block is large enough"),
+    "memory.fragmented": Cause("work", "Out of memory: GPU memory is fragmented; no free block is large enough"),
     "memory.other-process": Cause("work", "Another process holds the GPU memory", "likely",
         "Stop the other programs on this GPU, or lower gpu_memory_utilization to what they leave."),
     "memory.limit-too-small": Cause("work", "Out of memory: the memory limit that was set is too small", "likely",
         "Raise gpu_memory_utilization or lower max_model_len; if it is at 0.9 already, the model is too large."),
     "memory.request-too-large": Cause("work", "Out of memory: one request exceeds the allocator's whole limit"),
     "memory.growing": Cause("work",
-        "Out of memory: memory in use grew step by step, the program probably keeps tensors"),
+        "Out of memory: memory in use grew step by step; the program probably keeps tensors"),
     "memory.model-too-large": Cause("work", "Out of memory: the program needs more GPU memory than is left"),
     "memory.masked": Cause("work", "A CUDA library failed to initialize, probably out of memory"),
     "placement.no-kernel": Cause("work", "The op has no kernel for the requested device or type"),
@@ -82,17 +82,16 @@ TABLE: dict[str, Cause] = {
     "driver.bad-state": Cause("gpu", "The driver is installed but does not start", "likely",
         "Reload nvidia_uvm (modprobe -r nvidia_uvm && modprobe nvidia_uvm), or reboot."),
     "container.lost-devices": Cause("gpu", "The container has lost access to its GPUs", "likely",
-        "Recreate the container: most often a systemctl daemon-reload on the host took its GPUs away. With "
-        "CDI (docker run --device nvidia.com/gpu=all) or Docker's cgroup driver cgroupfs that cannot happen "
-        "again."),
+        "Recreate the container: usually a systemctl daemon-reload on the host took its GPUs away. With CDI "
+        "(docker run --device nvidia.com/gpu=all) or Docker's cgroup driver cgroupfs, that cannot happen again."),
     "cuda.libraries-missing": Cause("gpu", "CUDA libraries cannot be loaded"),
     "cuda.version-mismatch": Cause("gpu", "CUDA library version mismatch", "fact",
         "Install the version of the library that the framework was compiled with."),
     "build.cpu-only": Cause("gpu", "CPU-only build: the framework has no GPU support"),
     "build.gpu-unsupported": Cause("gpu", "The framework's build has no code for this GPU"),
     "mode.exclusive": Cause("gpu", "The GPU is in exclusive or prohibited compute mode", "likely",
-        "nvidia-smi -q -d COMPUTE tells: a mode other than Default keeps programs out (nvidia-smi -c 0, MPS, "
-        "or another GPU). If it is Default, look for a program that fills or hangs the GPU, then reset it."),
+        "nvidia-smi -q -d COMPUTE shows the mode: any other than Default keeps programs out (use nvidia-smi -c 0, "
+        "MPS, or another GPU). If it is Default, look for a program that fills or hangs the GPU, then reset it."),
     "mig.misuse": Cause("gpu", "MIG instances are addressed in a way that CUDA does not support", "likely",
         "Name an instance by its UUID (nvidia-smi -L), and create instances of profiles that fit."),
     # The rest:
@@ -108,12 +107,12 @@ TABLE: dict[str, Cause] = {
     "idle.memory-held": Cause("nothing", "An idle process holds GPU memory"),
     "input.bound": Cause("nothing", "The GPU is starved for input"),
     "program.error": Cause("nothing", "The program's own error, not the GPU's"),
-    "program.stalled": Cause("nothing", "The program made no more steps while it ran"),
+    "program.stalled": Cause("nothing", "The program kept running but made no more steps"),
     "function.retraced": Cause("nothing", "A tf.function is traced again and again"),
     "function.eager": Cause("nothing", "TensorFlow runs the program's steps eagerly, op by op"),
     "function.constant": Cause("nothing", "A large array is a constant of a tf.function's graph"),
     "program.forked": Cause("nothing", "The program forked after TensorFlow had started its GPUs"),
-    "simulation.limit": Cause("nothing", "A limitation of the simulated GPU that real GPUs are not known to have"),
+    "simulation.limit": Cause("nothing", "A limitation of the simulated GPU; real GPUs are not known to have it"),
     "healthy": Cause("nothing", "No problems found"),
     "unknown": Cause("nothing", "An error that gpuwatch does not recognize"),
 }

@@ -218,7 +218,7 @@ def _silent(why: str) -> Finding:
         severity="error",
         certainty="fact",
         title=f"NVML does not answer: {why}",
-        action="Look for a GPU that hangs (dmesg | grep -i xid), then reset it (nvidia-smi --gpu-reset) or reboot.",
+        action="Look for a hung GPU (dmesg | grep -i xid), then reset it (nvidia-smi --gpu-reset) or reboot.",
     )
 
 

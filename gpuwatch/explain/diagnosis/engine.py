@@ -197,5 +197,5 @@ def broken(name: str, causes: Iterable[str], error: Exception) -> Finding:
         "unknown",
         title=f"gpuwatch's own rule {name} failed",
         evidence=(f"{type(error).__name__}: {error}", f"causes it checks: {', '.join(causes)}"),
-        action="Report this as a bug of gpuwatch; the other findings are complete.",
+        action="Report this as a gpuwatch bug; the other findings are complete.",
     )

@@ -66,20 +66,23 @@ def _with_earlier(last: Explanation, earlier: LogFacts, reader: LogReader) -> Ex
     facts, count, first = reader.parser.facts, reader.count, reader.first
     before = _of_start(last, earlier)
     worked = last.primary == "healthy" and facts.last_lines_tell in (WORKED, KERAS)
-    shown, told = before, [f"the last start is from line {first} on"]
+    shown, told = before, [f"the last start begins at line {first}"]
     if follows(facts, earlier):
-        title = f"The log is of {count} programs or more; the last failed since one before it had: that one"
-        told = [f"{last.findings[0].title}, from line {first} on"]
+        title = (
+            f"The log covers {count} or more programs; the last failed because one before it had failed: this "
+            "explains that one"
+        )
+        told = [f"{last.findings[0].title}, from line {first}"]
     elif worked and (failed := _failed_of_others(last, reader)):
         (name, shown), program = failed, reader.parser.program
         title = f"The log covers several programs. The last, {program}, worked; this explains {name}, which failed"
     elif (last.primary == "healthy" and not worked and before.primary != "healthy") or shows_nothing(last.findings[0]):
         title = (
-            f"The log is of {count} starts or more; the last, from line {first} on, shows nothing, and this is about"
-            " the one before"
+            f"The log covers {count} or more starts; the last, from line {first}, shows nothing, so this explains "
+            f"the one before"
         )
     else:
-        title = f"The log is of {count} starts or more; this is about the last, from line {first} on"
+        title = f"The log covers {count} or more starts; this explains the last, from line {first}"
         how = next((found.title for found in before.findings if found.id == before.primary), "")
         told, shown = [f"before that: {how}"], last
     note = note_of("unknown", title=title, evidence=tuple(told))

@@ -57,7 +57,7 @@ def explain_recording(kind: FileKind, content: bytes, source: str) -> Explanatio
         return _of_tests(dcgm_diagnostic.read(content), source)
     profiles = tuple(read(content))
     if not profiles:
-        raise BrokenRecording("it has no allocations: nothing used memory while it was recorded")
+        raise BrokenRecording("it contains no allocations: nothing used memory during the recording")
     found = _failures(profiles, source)
     return msgspec.structs.replace(found, kind=kind, memory_profiles=profiles)
 
@@ -120,7 +120,8 @@ def _judged(result: dcgm_diagnostic.Diagnostic) -> Iterator[Finding]:
             "hardware.fault",
             title=f"dcgmi diag: {_listed(hardware)} failed",
             evidence=_evidence(hardware),
-            action="Take the GPU out of use and repeat the test alone on it (dcgmi diag -r 3); if it fails again, have"
+            action="Take the GPU out of service and repeat the test only on it (dcgmi diag -r 3); if it fails again, "
+            "have"
             " it replaced.",
         )
     if software or result.error:

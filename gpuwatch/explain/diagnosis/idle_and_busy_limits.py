@@ -14,7 +14,7 @@ MIN_HELD_BYTES = 1 << 30
 _FASTER_INPUT = {
     "tensorflow": "Feed it faster: map(f, num_parallel_calls=tf.data.AUTOTUNE), cache(), prefetch(tf.data.AUTOTUNE).",
     "torch": "Feed it faster: DataLoader(num_workers=N, pin_memory=True, persistent_workers=True) with N up to"
-    " the number of CPU cores; if these are busy already, do less for each example, or prepare it ahead.",
+    " the number of CPU cores; if they are already busy, do less work per example, or prepare the data in advance.",
 }
 
 

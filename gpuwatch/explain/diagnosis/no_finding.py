@@ -17,9 +17,9 @@ from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.topics import topics_of
 
 NO_GPU_NAMED = "No errors found, but the log mentions no GPU: TensorFlow may have run on the CPU"
-NOTHING_KNOWN = "Nothing recognized: no line tells whether its program worked, or how it ended"
+NOTHING_KNOWN = "Nothing recognized: no line says whether the program worked, or how it ended"
 _WHAT_TELLS = (
-    "The exit code would tell (echo $?; sacct -j JOB), or more of the log, its stderr included; gpuwatch run --"
+    "The exit code (echo $?; sacct -j JOB) or more of the log, including stderr, would show that; gpuwatch run --"
     " python train.py shows both."
 )
 _DEVICE_UNKNOWN = "No problems found; the log does not say on which device the work ran"
@@ -27,12 +27,12 @@ _AFTER_ERRORS = "No failure at its end, after the errors below"
 _ERRORS_BEFORE = "No problem at its end, after the errors below; the log does not say on which device the work ran"
 _ONLY_WARNED = "No failure in it: its last lines are warnings; the log does not say on which device the work ran"
 _FAILURE, _READ_BEFORE = named("last-lines")[:2]
-_DOUBT = "Whether it failed is not clear: near its end a line speaks of a failure"
+_DOUBT = "Whether it failed is not clear: near its end a line mentions a failure"
 _LINES_BELOW_FAILURE = 3
 """Lines below a failure that may tell the way out."""
 _OF_WRAPPERS = ("compile", "cmake", "cmake-first", "pip-build")
 """Keys of what a tool says of a failure that the lines before it tell better."""
-_NO_FRAMEWORK = "No failure in it, and no framework that gpuwatch knows; last line"
+_NO_FRAMEWORK = "No failure in it, and no framework that gpuwatch recognizes; last line"
 _TOLD = {
     "ray.worker-exit": named("ray-worker"),
     "kernel.trace": named("kernel-trace"),
@@ -40,7 +40,7 @@ _TOLD = {
 }
 """Topics that say what happened where nothing else does, and no work came after."""
 _TIME_LIMIT = re.compile(r"time limit|max(?:imum)? (?:run|wall|training)?[ -]?time", re.IGNORECASE)
-_AT_ITS_LIMIT = "The program stopped at a time limit of its own; no failure in it"
+_AT_ITS_LIMIT = "The program stopped at its own time limit; no failure in it"
 _SERVER_STOPPED = "The server was stopped by Ctrl+C (SIGINT); no failure in it"
 _AFTER_WORK = "Stopped by Ctrl+C (SIGINT) after its work; no failure in it"
 _OF_A_PART = (NO_GPU_NAMED, NOTHING_KNOWN, _FAILURE, _DOUBT)
@@ -137,7 +137,7 @@ def nothing_found(log: LogFacts, others: Iterable[Finding] = ()) -> Finding:
         evidence=(
             *log.lines_of("tensorflow.started")[-1:],
             f"none of its {log.lines} line{'s' if log.lines != 1 else ''} mentions a GPU that was found or used",
-            f"{placed} ops were placed, all of them on the CPU" if placed else "",
+            f"{placed} ops were placed, all on the CPU" if placed else "",
             "a CPU-only build logs no more, nor does 2.21 or later if NVML does not work, nor any version with"
             " TF_CPP_MIN_LOG_LEVEL=1",
         ),
@@ -151,7 +151,7 @@ def _at_its_end(log: LogFacts) -> str:
     if log.errors or not log.logged_error:
         return _AFTER_ERRORS if log.errors else ""
     return (
-        f"No failure at its end, though it logged {shorten(mask_text(printable(log.logged_error)), _MAX_ERROR_CHARS)}"
+        f"No failure at its end, although it logged {shorten(mask_text(printable(log.logged_error)), _MAX_ERROR_CHARS)}"
     )
 
 
@@ -181,7 +181,7 @@ def _stopped(log: LogFacts) -> Finding | None:
     if while_started or "SIGTERM" in told or "signal 15" in told:
         until = " while it started" if while_started else "; until then the log shows no failure"
         title = f"It was ended by SIGTERM{until}"
-        action = "Find who sent it: a supervisor's time limit, a scheduler (sacct -j JOB) or a person."
+        action = "Find out who sent it: a supervisor's time limit, a scheduler (sacct -j JOB) or a person."
     if "arent appears" in told:
         title = (
             "It ended when its parent process did (a closed session or notebook); until then the log shows no failure"

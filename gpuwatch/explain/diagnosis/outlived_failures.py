@@ -77,7 +77,7 @@ def ranked(found: Iterable[Finding], before: Iterable[Finding], log: LogFacts) -
     kept = [_of_a_program_that_worked(one, log) for one in found]
     known = {one.id for one in kept}
     notes = [
-        replace(one, severity="info", title=f"{one.title or CAUSES[one.id]} (the program went on after it)")
+        replace(one, severity="info", title=f"{one.title or CAUSES[one.id]} (the program continued after it)")
         for one in before
         if one.id not in known and one.severity != "info" and one.id not in ("unknown", "healthy", "program.error")
     ]

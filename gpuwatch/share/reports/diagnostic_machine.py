@@ -19,7 +19,7 @@ _EFFECTS = {
     "warning": "▲ has effect",
     "misspelt": "✖ misspelled",
     "too-late": "✖ set too late",
-    "unknown": "○ not known",
+    "unknown": "○ unknown",
 }
 _FIRST = frozenset(
     {
@@ -35,7 +35,7 @@ _FIRST = frozenset(
 )
 """Checks that come first among those that passed."""
 _HERE = "this shell"
-_SHELL = "Environment variables are those of the shell that made this report"
+_SHELL = "Environment variables are those of the shell that created this report"
 _OF_DOCTOR = ("Framework", "CUDA", "Doctor got")
 """Columns of which nothing is known without the doctor."""
 
@@ -199,7 +199,7 @@ def variables(document: Diagnostic) -> Table | None:
         "Environment variables",
         ("State", "Variable", "Value", "Set in", "What it does"),
         rows,
-        note=f"This shell: the one that made this report. {_programs(document)}".strip(),
+        note=f"This shell: the one that created this report. {_programs(document)}".strip(),
         keep=("State", "Variable", "Set in"),
         below="What it does",
     )

@@ -16,7 +16,7 @@ from gpuwatch.machine.history.machine_event import MachineEvent
 if TYPE_CHECKING:
     from gpuwatch.machine.collector.feed import FeedStatus
 
-_OLD = "the data shown is older, and nothing is judged meanwhile"
+_OLD = "the data shown is older, and nothing is judged until then"
 
 
 class DriverSilence:
@@ -108,7 +108,7 @@ def _silent(status: FeedStatus, since: datetime.datetime) -> Finding:
             printable(status.detail),
             f"it was replaced {times} so far" if status.replaced else "",
         ),
-        action="If it lasts: look for Xid or NVRM lines in dmesg, and check whether nvidia-smi hangs too.",
+        action="If this persists, look for Xid or NVRM lines in dmesg, and check whether nvidia-smi hangs too.",
     )
     return replace(found, since=since)
 

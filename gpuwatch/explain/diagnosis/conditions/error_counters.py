@@ -166,11 +166,11 @@ class LinkErrors(Counters):
     looks_for = "NVLink errors"
     one_sample = True
     action = (
-        "Check nvidia-smi nvlink -e, and dmesg for Xid 74; reset the GPUs (nvidia-smi -r), and have bridge, cable or "
-        "NVSwitch checked if the counter grows again."
+        "Check nvidia-smi nvlink -e, and dmesg for Xid 74; reset the GPUs (nvidia-smi -r), and have the bridge, "
+        "cable or NVSwitch checked if the counter grows again."
     )
     action_of_note = (
-        "Nothing to do while the count does not grow: the link retransmitted. From 100 a second it is faulty."
+        "Nothing to do while the count does not grow: the link retransmitted. At 100 per second or more, it is faulty."
     )
     words: ClassVar[Mapping[str, str]] = {
         "nvlink.failed_recoveries": "failed NVLink recoveries",

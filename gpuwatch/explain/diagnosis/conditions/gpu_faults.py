@@ -164,7 +164,7 @@ class UnreadGpu(Condition):
             "warning",
             title=f"{seen_as(device)}: {what} cannot be read",
             evidence=(*dict.fromkeys(why), occurrence.lasted(context.at)),
-            action="Compare nvidia-smi. If it fails too: look for Xid or NVRM lines in dmesg.",
+            action="Compare with nvidia-smi. If that fails too, look for Xid or NVRM lines in dmesg.",
         )
 
 

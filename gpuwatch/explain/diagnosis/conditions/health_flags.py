@@ -12,8 +12,8 @@ from gpuwatch.explain.diagnosis.conditions.sample_context import SampleContext
 from gpuwatch.explain.diagnosis.rules.phrasing import seen_as
 
 _START_FABRIC = (
-    "With NVSwitches, check systemctl status nvidia-fabricmanager: it must run, in the driver's version "
-    "(also nvidia-imex if GPUs of several hosts are connected)."
+    "With NVSwitches, check systemctl status nvidia-fabricmanager: it must be running, in the driver's version (also "
+    "nvidia-imex if GPUs of several hosts are connected)."
 )
 _RESET = "End the work on this GPU and reset it (nvidia-smi -r), or reboot."
 _MENDING = frozenset({"degraded-bandwidth", "route-recovery", "limited-capacity"})
@@ -37,7 +37,7 @@ _FLAGS = {
         _NO,
         "error",
         "memory could not be remapped",
-        "Have the card replaced: its spare memory rows are used up (NVIDIA's criterion for a return).",
+        "Have the card replaced: its spare memory rows are used up (NVIDIA's criterion for returning it).",
     ),
     "remapped_rows.pending": _Flag(_NO, "warning", "bad memory rows will be remapped at the next reset", _RESET),
     "retired_pages.pending": _Flag(_NO, "warning", "bad memory pages will be retired at the next reboot", _RESET),

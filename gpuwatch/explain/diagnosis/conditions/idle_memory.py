@@ -182,10 +182,10 @@ class UnexplainedMemory(Condition):
             windows = host.container == WSL
             severity, whose = "info", "processes that are not visible here"
             where = "Linux under Windows" if windows else f"a container ({host.container})"
-            why = f"this is {where}, which does not list processes outside of it"
-            action = "Look on the host (nvidia-smi, or gpuwatch there), or start this container with --pid=host."
+            why = f"this is {where}, which does not list processes outside it"
+            action = "Check on the host (nvidia-smi, or gpuwatch there), or start this container with --pid=host."
             if windows:
-                action = "Look in the Task Manager of Windows (Details, column Dedicated GPU memory)."
+                action = "Check Windows Task Manager (Details, column Dedicated GPU memory)."
         return self.report(
             occurrence,
             severity,

@@ -134,8 +134,8 @@ class Filling(Condition):
             title=f"{seen_as(device)} memory is filling up: full in about {steady_duration(left.last)} at this rate",
             evidence=(
                 f"{size(used.last)} of {size(device.number('memory.total_bytes'))} used",
-                f"it grows by {size(rate.last * 60)} a minute; {occurrence.lasted(context.at)}",
-                f"{who(first)} holds most: {memory(first.number('gpu_memory_bytes'))}" if first is not None else "",
+                f"it grows by {size(rate.last * 60)} per minute; {occurrence.lasted(context.at)}",
+                f"{who(first)} holds the most: {memory(first.number('gpu_memory_bytes'))}" if first is not None else "",
             ),
             action="Look for tensors kept alive between steps (lists of losses, growing shapes).",
             pid=first.pid if first is not None else None,

@@ -37,7 +37,8 @@ _ACTIONS = {
     "visibility.hidden": "If not intended: unset CUDA_VISIBLE_DEVICES and restart the program.",
     "visibility.bad-ordinal": "Set CUDA_VISIBLE_DEVICES to GPUs that exist (nvidia-smi -L) and restart the program.",
     "build.cpu-only": "Install the CUDA build of the framework in its environment.",
-    "unknown": "Run gpuwatch doctor --python with this process's interpreter: it says what keeps it from the GPUs.",
+    "unknown": "Run gpuwatch doctor --python with this process's interpreter: it says what prevents it from using "
+    "the GPUs.",
 }
 
 
@@ -78,7 +79,9 @@ def _circumstances(process: Process, environment: Mapping[str, str] | None, unsu
     """What is known where no cause is; ``unsure``: why its CUDA_VISIBLE_DEVICES tells nothing."""
     lines = []
     if environment is not None and environment.get("NVIDIA_VISIBLE_DEVICES", "all") in _NOT_GIVEN:
-        lines.append(f"NVIDIA_VISIBLE_DEVICES={environment['NVIDIA_VISIBLE_DEVICES']}: its container was given no GPU")
+        lines.append(
+            f"NVIDIA_VISIBLE_DEVICES={environment['NVIDIA_VISIBLE_DEVICES']}: its container was started without GPUs"
+        )
     if process.cuda_loaded is False:
         lines.append(
             "it has not loaded libcuda: a build without CUDA, no driver library where it runs, or nothing requested a"
@@ -93,7 +96,7 @@ def _circumstances(process: Process, environment: Mapping[str, str] | None, unsu
     elif environment is None:
         lines.append("CUDA_VISIBLE_DEVICES does not hide the GPUs from it")
     elif not lines or process.cuda_loaded:
-        lines.append("nothing in its environment keeps it from the GPUs")
+        lines.append("nothing in its environment prevents it from using the GPUs")
     return lines
 
 

@@ -60,7 +60,8 @@ def heat(device: Device, celsius: float | None) -> Heat:
     return Heat(
         f"{name} throttled (thermal) while its core is cool: {rest}",
         evidence,
-        "Improve the airflow over the card; if it stays so when cold (nvidia-smi -q -d TEMPERATURE,PERFORMANCE), have "
+        "Improve the airflow over the card; if it still throttles when cold (nvidia-smi -q -d "
+        "TEMPERATURE,PERFORMANCE), have "
         "the card checked.",
     )
 
@@ -201,7 +202,7 @@ class PowerBrake(_Throttled):
         device = occurrence.device
         action = "Check the power cables and the machine's power supply: the board itself requests lower clocks."
         if "hw-power-brake" not in (clock_reasons(device) or ()):
-            action = "Check cooling, power cables and supply: the driver does not say which of them it is."
+            action = "Check cooling, power cables and supply: the driver does not say which one it is."
         return self.report(
             occurrence,
             "warning",
@@ -246,7 +247,7 @@ class PowerCap(_Throttled):
             action = "Nothing to do; a higher limit (nvidia-smi -pl) would raise the clock a little."
         if lowered:
             title = f"{seen_as(device)} at its power limit, which was lowered"
-            action = f"If nobody needs the lower limit: nvidia-smi -i {device.index} -pl {default:.0f}"
+            action = f"If no one needs the lower limit: nvidia-smi -i {device.index} -pl {default:.0f}"
         return self.report(
             occurrence,
             severity,

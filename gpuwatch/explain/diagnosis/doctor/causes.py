@@ -138,7 +138,7 @@ def nvml_hangs(facts: Facts) -> Iterator[Finding]:
         "likely" if begun else "fact",
         title="NVML does not answer: the driver or a GPU hangs",
         evidence=[f"{what} within {facts.deadline:g} s"],
-        action="Look in dmesg for NVRM and Xid lines of a GPU that hangs; reset it (nvidia-smi -r), or reboot.",
+        action="Check dmesg for NVRM and Xid lines of a hung GPU; reset it (nvidia-smi -r), or reboot.",
     )
 
 
@@ -152,7 +152,7 @@ def closed_files(facts: Facts) -> Iterator[Finding]:
     if closed:
         yield error_of(
             "driver.bad-state",
-            title="This user may not use the GPU's device files",
+            title="This user does not have permission to use the GPU's device files",
             evidence=[f"{entry.path}: {entry.mode}" for entry in closed],
             action=JOIN_GROUP,
         )
@@ -232,7 +232,7 @@ def pytorch(facts: Facts) -> Iterator[Finding]:
     elif obstacle := _without_simulation(facts):
         yield warning_of(
             "unknown",
-            title=f"{obstacle}; PyTorch's messages here are about the machine without simulated GPUs",
+            title=f"{obstacle}; PyTorch's messages here describe the machine without simulated GPUs",
             action="Check PyTorch without --sim, or a newer version.",
         )
 
@@ -291,7 +291,7 @@ def wrong_result(facts: Facts) -> Iterator[Finding]:
                 certainty="likely",
                 title=f"{test.device} computes a wrong result",
                 evidence=[f"the product of two matrices of ones on {test.ran_on} is wrong"],
-                action="Check dmesg for Xid and ECC errors; test the card; run the same on another one.",
+                action="Check dmesg for Xid and ECC errors; test the card; run the same program on another one.",
             )
 
 
@@ -302,7 +302,7 @@ def timed_out(facts: Facts) -> Iterator[Finding]:
         yield error_of(
             "unknown",
             title=f"{facts.look.late} did not finish before its deadline",
-            action="Look in dmesg for a GPU that hangs, and for a slow file system.",
+            action="Check dmesg for a hung GPU, and look for a slow file system.",
         )
 
 
@@ -360,5 +360,5 @@ def without_reason(facts: Facts) -> Iterator[Finding]:
         "unknown",
         title=f"{facts.product} has no GPU, and nothing says why",
         evidence=(f"NVML lists {len(facts.gpus)}",),
-        action="Send this report to somebody who knows the machine: gpuwatch doctor -o doctor.md",
+        action="Send this report to someone who knows the machine: gpuwatch doctor -o doctor.md",
     )

@@ -66,7 +66,7 @@ def ask_all(facts: Facts, entries: Iterable[Entry]) -> tuple[Check, ...]:
             answer = Answer(
                 "skip",
                 f"gpuwatch's own check failed: {type(error).__name__}: {error}",
-                "Report this as a bug of gpuwatch; the other checks are complete.",
+                "Report this as a gpuwatch bug; the other checks are complete.",
             )
         if answer is not None:
             found.append(

@@ -61,7 +61,7 @@ def permissions(facts: Facts) -> Answer | None:
     closed = [entry for entry in system.device_files if not entry.usable]
     if closed:
         listed = ", ".join(f"{entry.path} ({entry.mode})" for entry in closed)
-        return fail(f"this user may not use {listed}", JOIN_GROUP)
+        return fail(f"this user does not have permission to use {listed}", JOIN_GROUP)
     return ok(f"all {len(system.device_files)} are readable and writable")
 
 
@@ -83,7 +83,8 @@ def present(facts: Facts) -> Answer | None:
         )
     if not facts.gpus:
         return fail(
-            "the driver answers but lists no GPU", "Check lspci and dmesg; in a container, which GPUs it was given."
+            "the driver answers but lists no GPU",
+            "Check lspci and dmesg; in a container, check which GPUs it was given.",
         )
     listed = "; ".join(f"{device.index} {device.name}" for device in facts.gpus[:16])
     simulated = " (simulated)" if facts.simulated else ""
@@ -107,7 +108,7 @@ def mode(facts: Facts) -> Answer | None:
     action = "nvidia-smi -c 0 lets several processes share the GPU."
     held = {process.device_uuid for process in facts.snapshot.processes} if facts.snapshot is not None else set()
     if any(value == "prohibited" or device.uuid in held for device, value in closed):
-        return fail(f"{listed}: another process is refused", action)
+        return fail(f"{listed}: any further process is refused", action)
     return warn(f"{listed}: one process at a time", action)
 
 
@@ -121,7 +122,7 @@ def mig(facts: Facts) -> Answer | None:
     instances = [entry for entry in asked if entry.startswith(MIG_PREFIX)]
     if len(instances) > 1:
         return fail(
-            f"CUDA_VISIBLE_DEVICES lists {len(instances)} instances, but a process only gets the first one",
+            f"CUDA_VISIBLE_DEVICES lists {len(instances)} instances, but a process gets only the first one",
             "Start one process per instance.",
         )
     if not on:
@@ -178,7 +179,7 @@ def persistence(facts: Facts) -> Answer | None:
     seconds = facts.driver.cuinit_seconds if facts.driver is not None else None
     where = "off on GPU " + ", ".join(map(str, off))
     if seconds is not None and seconds > 1:
-        return warn(f"{where}, and starting CUDA took {seconds:.1f} s", "nvidia-smi -pm 1, or nvidia-persistenced.")
+        return warn(f"{where}, and starting CUDA took {seconds:.1f} s", "Run nvidia-smi -pm 1, or nvidia-persistenced.")
     return ok(f"{where}: the first program starts more slowly")
 
 

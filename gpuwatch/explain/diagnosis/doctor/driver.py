@@ -16,7 +16,7 @@ REBOOT = "The driver was upgraded while it was in use: reboot, or unload and loa
 _SIMULATED = "simulated GPUs have no kernel driver"
 _STARTS = STATE_ADVICE | {
     803: REBOOT,
-    804: "Remove the cuda-compat folder from LD_LIBRARY_PATH: forward compatibility is for data-centre cards.",
+    804: "Remove the cuda-compat folder from LD_LIBRARY_PATH: forward compatibility is for data-center cards.",
 }
 
 
@@ -30,7 +30,7 @@ def remedy(facts: Facts, action: str) -> str:
     """``action``, unless there is no card at all: then the first check has the only advice needed."""
     system = facts.system
     bare = system is not None and system.cards is not None and not system.cards and not system.wsl
-    return "See the check of NVIDIA cards on the bus first." if bare and not facts.nvml_answers else action
+    return "First see the check 'NVIDIA cards on the bus'." if bare and not facts.nvml_answers else action
 
 
 def start_action(code: int) -> str:
@@ -40,7 +40,7 @@ def start_action(code: int) -> str:
 
 def late(facts: Facts) -> Answer:
     """The answer of a check whose facts missed the deadline."""
-    return skip(f"no answer within {facts.deadline:g} s", "Look in dmesg for a GPU or file system that hangs.")
+    return skip(f"no answer within {facts.deadline:g} s", "Check dmesg for a hung GPU or file system.")
 
 
 @check("driver.cards", "NVIDIA cards on the bus")
@@ -121,7 +121,7 @@ def libcuda(facts: Facts) -> Answer | None:
         if part in where:
             return warn(
                 f"{where}: the toolkit's {part.strip('/')} library, not the driver's own",
-                "Remove that folder from LD_LIBRARY_PATH, unless this data-centre card needs cuda-compat.",
+                "Remove that folder from LD_LIBRARY_PATH, unless this data-center card needs cuda-compat.",
             )
     return ok(where + (f", version {library.version}" if library.version else ""))
 
@@ -149,7 +149,7 @@ def nvml(facts: Facts) -> Answer | None:
         reason = answer.nvml.error + ("; TensorFlow needs it since 2.21" if works else "")
         return fail(reason, action if works else remedy(facts, action))
     if answer.late == "nvmlInit":
-        return fail(f"nvmlInit did not return within {facts.deadline:g} s", "Look in dmesg for a hanging GPU; reboot.")
+        return fail(f"nvmlInit did not return within {facts.deadline:g} s", "Check dmesg for a hung GPU; reboot.")
     if answer.nvml_code:
         problem = next((p for p in facts.snapshot.problems if p.source == "nvml"), None) if facts.snapshot else None
         reason = f": {problem.detail}" if problem is not None else ""
@@ -168,7 +168,7 @@ def start(facts: Facts) -> Answer | None:
     if answer.late == "cuInit":
         return warn(
             f"cuInit did not return within {facts.deadline:g} s",
-            "Enable persistence (nvidia-smi -pm 1) to keep the driver loaded; look in dmesg for a GPU that hangs.",
+            "Enable persistence (nvidia-smi -pm 1) to keep the driver loaded; check dmesg for a hung GPU.",
         )
     code = answer.cuinit_code
     if code is None:
@@ -176,7 +176,7 @@ def start(facts: Facts) -> Answer | None:
     if code == 0:
         count = "" if answer.cuda_devices is None else f": {several(answer.cuda_devices, 'device')} visible"
         if answer.cuda_devices == 0:
-            return fail("cuInit succeeds, but CUDA finds no device", "See the checks of devices and environment.")
+            return fail("cuInit succeeds, but CUDA finds no device", "See the device and environment checks.")
         return ok(f"cuInit succeeds in {took(answer.cuinit_seconds)}{count}")
     reason = f"cuInit returns {code}: {CUDA_ERRORS.get(code, 'see CUresult in cuda.h')}"
     if code == 100 and facts.hidden:

@@ -26,11 +26,11 @@ _EFFECTS = {
     "TF_GPU_THREAD_MODE": "threads that launch kernels",
     "CUDA_LAUNCH_BLOCKING": "every kernel launch is synchronous: slow, for debugging",
     "CUDA_MODULE_LOADING": "when kernels are loaded",
-    "CUDA_CACHE_DISABLE": "kernels are recompiled at every start",
+    "CUDA_CACHE_DISABLE": "kernels are recompiled on every start",
     "CUDA_MPS_PIPE_DIRECTORY": "programs use an MPS server",
     "PYTORCH_CUDA_ALLOC_CONF": "PyTorch's allocator",
     "PYTORCH_ALLOC_CONF": "PyTorch's allocator",
-    "PYTORCH_NVML_BASED_CUDA_CHECK": "availability is checked by NVML",
+    "PYTORCH_NVML_BASED_CUDA_CHECK": "availability is checked with NVML",
     "LD_PRELOAD": "libraries loaded before all others",
 }
 
@@ -50,7 +50,7 @@ def visible(facts: Facts) -> Answer | None:
         entries = seen.entries
         why = "is not a GPU of this machine"
         if seen.repeated:
-            why = "is a duplicate, so that CUDA shows no GPU at all"
+            why = "is a duplicate, so CUDA shows no GPU at all"
         elif seen.ended_at.startswith("-"):
             why = "ends the list"
         rest = f", {', '.join(seen.after)} is never read" if seen.after and not seen.repeated else ""
@@ -132,7 +132,7 @@ def growth(facts: Facts) -> Answer | None:
             "false: TensorFlow allocates nearly all memory, even if the program calls set_memory_growth",
             "Unset it, or set it to true.",
         )
-    return warn(f"{value!r} is neither true nor false: TensorFlow ignores it", "Write true, in lower case.")
+    return warn(f"{value!r} is neither true nor false: TensorFlow ignores it", "Write true, in lowercase.")
 
 
 @check("environment.allocator", "TF_GPU_ALLOCATOR")
@@ -186,7 +186,7 @@ def log_level(facts: Facts) -> Answer | None:
     hides = {"1": "the device map", "2": "the device map and warnings", "3": "all but fatal errors"}.get(str(value))
     return warn(
         f"{value} hides {hides or 'lines'} in your own programs' logs",
-        "Unset it to look for a problem; the doctor's own run had all lines.",
+        "Unset it to look for a problem; the doctor's own run showed all lines.",
     )
 
 

@@ -27,7 +27,7 @@ _NOT_IMPORTED = "the framework was not imported"
 TORCH_BUILD = "Install a CUDA build (see pytorch.org for the index of your CUDA version)."
 
 
-INSTALL_IT = "Install it there, or choose the interpreter that has it with --python."
+INSTALL_IT = "Install it there, or use --python to choose an interpreter that has it."
 _SEE_TOP = "See the finding at the top."
 
 
@@ -90,7 +90,7 @@ def imported(facts: Facts, look: FrameworkLook) -> Answer | None:
         return skip("; ".join(look.problems) or _NOT_IMPORTED)
     if run.framework is None:
         if look.late:
-            return fail(_cut_off(look.late), "Look for a slow file system, and in dmesg for a GPU that hangs.")
+            return fail(_cut_off(look.late), "Look for a slow file system, and check dmesg for a hung GPU.")
         number = ended_by(run)
         if number is not None and not run.errors:
             return fail(*SIGNALS[number][:2])
@@ -152,7 +152,7 @@ def capabilities(facts: Facts, look: FrameworkLook) -> Answer | None:
     built = built_for(facts.framework.build) if facts.framework is not None else ()
     if not built or not facts.gpus:
         return skip(f"the compute capability of the {'cards' if built else 'build'} is unknown")
-    words = {"native": "native code", "jit": "compiled at the first start", "no": "no code"}
+    words = {"native": "native code", "jit": "compiled on first use", "no": "no code"}
     cards, worst = [], "native"
     for device in facts.gpus:
         card = capability(device.compute_capability)
@@ -250,8 +250,8 @@ def devices(facts: Facts, look: FrameworkLook) -> Answer | None:
         return skip(_NOT_IMPORTED)
     if not run.devices.logical:
         if look.late:
-            return fail(_cut_off(look.late), "Look in dmesg for a GPU that hangs.")
-        return fail(_first_line(run.errors[-1] if run.errors else None) or "it listed none", _SEE_TOP)
+            return fail(_cut_off(look.late), "Check dmesg for a hung GPU.")
+        return fail(_first_line(run.errors[-1] if run.errors else None) or "it listed no devices", _SEE_TOP)
     gpus = [name for name in run.devices.logical if "GPU" in name]
     if not gpus:
         return fail(f"{facts.product} has no GPU", _SEE_TOP)
@@ -303,8 +303,8 @@ def log(facts: Facts, look: FrameworkLook) -> Answer | None:
         complaints.append(found.driver_messages[0][:160])
     raised = facts.run.errors[-1] if facts.run is not None and facts.run.errors else None
     if raised is not None and not complaints:
-        complaints.append(f"{several(found.lines, 'line')} without a complaint, and then {raised.type} was raised")
+        complaints.append(f"{several(found.lines, 'line')} without problems, and then {raised.type} was raised")
     if complaints:
         return warn("; ".join(dict.fromkeys(complaints)), _SEE_TOP)
     unknown = f"; {several(len(found.unrecognised), 'line')} of GPU code not recognized" if found.unrecognised else ""
-    return ok(f"{several(found.lines, 'line')}, no complaint{unknown}")
+    return ok(f"{several(found.lines, 'line')}, no problems{unknown}")

@@ -44,7 +44,7 @@ def beside_it(snapshot: Snapshot, entry: DeviceMemory | None, *, at_start: bool 
     gone = {one.pid for one in holdings} - there.keys()
     rows = [row for row in snapshot.processes if row.device_uuid != entry.uuid or row.pid not in gone]
     for pid in there.keys() - {row.pid for row in rows}:
-        held, note = {"gpu_memory_bytes": there[pid].peak_bytes or 0}, "it came later than the first look"
+        held, note = {"gpu_memory_bytes": there[pid].peak_bytes or 0}, "it started after the first check"
         rows.append(msgspec.structs.replace(_NEWCOMER, pid=pid, device_uuid=entry.uuid, note=note, readings=held))
     return msgspec.structs.replace(snapshot, processes=tuple(rows))
 
@@ -91,10 +91,10 @@ def make_room(snapshot: Snapshot | None, device: Device | None, need: int | None
 def _end(snapshot: Snapshot, device: Device) -> str:
     found = holders(snapshot, device)[:_MAX_NAMED]
     if not found and device.unified_memory:
-        return "end programs of the host that need much memory (ps aux --sort=-rss): it is the GPU's, too"
+        return "end host programs that need much memory (ps aux --sort=-rss): the GPU uses the same memory"
     if not found:
         return (
-            f"find who holds GPU {device.index}, because NVML lists nobody (nvidia-smi on the host; sudo fuser -v"
+            f"find who holds GPU {device.index}, because NVML lists no process (nvidia-smi on the host; sudo fuser -v"
             f" /dev/nvidia{device.index}), and ask whether it is still needed"
         )
     seen = [process for _, process in found if process.create_time is not None]
@@ -107,7 +107,7 @@ def _end(snapshot: Snapshot, device: Device) -> str:
     if hidden:
         pids = ", ".join(map(str, hidden))
         parts.append(
-            f"look on the host (nvidia-smi there) for process {pids}, which is not visible here: ask its owner"
+            f"check on the host (nvidia-smi there) for process {pids}, which is not visible here: ask its owner"
             " whether it is still needed, or wait until it exits"
         )
     return "; ".join(parts)

@@ -67,12 +67,12 @@ class Judgement:
     action: str = ""
 
 
-_OTHER_ALLOCATOR = "export TF_GPU_ALLOCATOR=cuda_malloc_async, and keep the shapes of batches constant."
+_OTHER_ALLOCATOR = "export TF_GPU_ALLOCATOR=cuda_malloc_async, and keep batch shapes constant."
 _AMPLE_FACTOR = 2
 """If this many times the request is free in all, its blocks are the reason, whatever the program needs next."""
 _SMALLER_OR_FRAGMENTED = (
     "Make the batch or the model smaller, or use mixed precision. If a step of this size ran before, memory is"
-    " fragmented: set TF_GPU_ALLOCATOR=cuda_malloc_async, and keep the shapes of batches constant."
+    " fragmented: set TF_GPU_ALLOCATOR=cuda_malloc_async, and keep batch shapes constant."
 )
 _MIB = 1 << 20
 _ROUND_MIB = (256, 1000)
@@ -85,14 +85,14 @@ largest reserve (``MinSystemMemory`` in ``gpu_device.cc``), means that others he
 
 REFUSED = "The driver refused memory for no known reason"
 WHAT_WOULD_TELL = (
-    "Run it again while nvidia-smi -l 1 shows the device: another process may hold memory briefly, or in another"
-    " container."
+    "Run it again while nvidia-smi -l 1 is watching the device: another process may hold memory briefly, or in "
+    "another container."
 )
 _LARGE_REQUEST_BYTES = 64 << 20
 """A single request below this fails on any full device, whoever filled it; one beyond it is large in itself."""
 _FITS_ANY_CARD_BYTES = 4 << 30
 """Who needs less than this in all does not fill a GPU alone; its size is unknown in an allocator's own report."""
-WHO_HELD_IT = "Out of GPU memory; who held it is not known"
+WHO_HELD_IT = "Out of GPU memory; it is not known who held it"
 UNEXPLAINED = frozenset({REFUSED, WHO_HELD_IT})
 """Titles of findings ``unknown`` that are about memory."""
 _WHO_WOULD_TELL = (
@@ -138,8 +138,8 @@ def judge(oom: Oom, known: OomFacts) -> Judgement:
         need = asked + (used or 0)
         if known.peak_bytes is not None and known.peak_bytes < need and free < _AMPLE_FACTOR * asked:
             lines.append(
-                f"at most {size(known.peak_bytes)} were in use before, and {size(need)} with this request: whether what"
-                " the program needs next would fit is not known"
+                f"at most {size(known.peak_bytes)} were in use before, and {size(need)} with this request: it is not "
+                f"known whether what the program needs next would fit"
             )
             return Judgement("memory.model-too-large", tuple(lines), certain=False, action=_SMALLER_OR_FRAGMENTED)
         return _fragmented(lines, known, limit, free)
@@ -172,7 +172,7 @@ def judge(oom: Oom, known: OomFacts) -> Judgement:
                 return Judgement("memory.limit-too-small", tuple(lines), certain=False)
             if known.held_by_others is False:
                 lines.append(
-                    f"{_beyond(need, limit)}, though nobody else held memory of the device's {size(known.total_bytes)}"
+                    f"{_beyond(need, limit)}, although no one else held any of the device's {size(known.total_bytes)}"
                 )
                 title = f"Out of memory at a limit of {size(limit)}, on a device of {size(known.total_bytes)}"
                 return Judgement("memory.limit-too-small", tuple(lines), certain=False, title=title)
@@ -230,7 +230,7 @@ def _without_limit(oom: Oom, lines: list[str], known: OomFacts) -> Judgement:
         if by_limit is not None:
             return by_limit
         if asked is not None and asked < _LARGE_REQUEST_BYTES:
-            lines.append(f"a request of {size(asked)} fails on any full GPU, whoever filled it")
+            lines.append(f"a request of {size(asked)} fails on any full GPU, no matter who filled it")
             return Judgement("unknown", tuple(lines), certain=False, title=WHO_HELD_IT, action=_WHO_WOULD_TELL)
         lines.append(OTHERS_UNKNOWN)
     elif known.held_by_others is None and total is None and oom.allocator not in HOST_ALLOCATORS:
@@ -248,7 +248,7 @@ def _by_limit(lines: list[str], limit: int | None, total: int | None, known: Oom
     if not is_small(limit, total):
         if known.from_name:
             return None  # a card of this name may be larger
-        lines.append(f"its allocator was granted {size(limit)} of {size(total)}: others held little at its start")
+        lines.append(f"its allocator was granted {size(limit)} of {size(total)}: others held little when it started")
         return Judgement("memory.model-too-large", tuple(lines), certain=False)
     if known.limited or is_round(limit):
         lines.append(f"limit of {size(limit)}: probably set by a person, on a device of about {size(total)}")
@@ -265,7 +265,7 @@ def _own_memory_known(oom: Oom) -> bool:
 
 def _not_for_want(lines: list[str], free: int) -> Judgement:
     """By NVML the device always had room, so that no other process explains the refusal."""
-    lines.append(f"NVML: at least {size(free)} were free on the device all the time, more than was requested")
+    lines.append(f"NVML: at least {size(free)} were free on the device the whole time, more than was requested")
     return Judgement("unknown", tuple(lines), certain=False, title=REFUSED, action=WHAT_WOULD_TELL)
 
 
@@ -304,7 +304,7 @@ def _raise(known: OomFacts, need: int) -> str:
 def _had_too_little(known: OomFacts, total: int, limit: int) -> Iterator[str]:
     """Evidence if it was not checked what others held: TensorFlow's own limit would have been higher."""
     yield _granted_little(known, total, limit)
-    yield "the work would have fitted the empty device; what the program would request next is unknown"
+    yield "the work would have fit on the empty device; what the program would request next is unknown"
 
 
 def _granted_little(known: OomFacts, total: int, limit: int) -> str:
@@ -332,9 +332,9 @@ def _fragmented(lines: list[str], known: OomFacts, limit: int, free: int) -> Jud
         "memory.fragmented",
         tuple(lines),
         certain=True,
-        title=f"Fragmented below the program's own memory limit of {size(limit)}: {size(free)} free, in small blocks",
-        action=f"Raise or remove the memory limit of {size(limit)}: {size(room)} of the device are left."
-        f" If it must stay: {_OTHER_ALLOCATOR}",
+        title=f"Fragmented within the program's own memory limit of {size(limit)}: {size(free)} free, in small blocks",
+        action=f"Raise or remove the memory limit of {size(limit)}: {size(room)} of the device are free. If the "
+        f"limit must stay: {_OTHER_ALLOCATOR}",
     )
 
 
@@ -373,7 +373,7 @@ def _overcommitted(lines: list[str], known: OomFacts, limits: int, total: int) -
 
 
 def _asked(oom: Oom) -> str:
-    parts = [f"asked {size(oom.requested_bytes)}" if oom.requested_bytes is not None else "asked for memory"]
+    parts = [f"asked {size(oom.requested_bytes)}" if oom.requested_bytes is not None else "requested memory"]
     if oom.device:
         parts.append(f"on {oom.device}")
     if oom.allocator:

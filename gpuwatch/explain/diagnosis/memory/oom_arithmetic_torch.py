@@ -41,7 +41,7 @@ def judge_torch(oom: Oom) -> tuple[str, str, bool, str] | None:
     reserved = oom.in_use_bytes + spare if oom.in_use_bytes is not None and spare is not None else own
     if allowed is not None and reserved + asked > allowed:
         why = f"{size(asked)} + {size(reserved)} of this process > {size(allowed)} allowed to it"
-        kept = f"the limit keeps only {size(total - allowed)} of the device back, so that raising it helps little."
+        kept = f"the limit withholds only {size(total - allowed)} of the device, so raising it helps little."
         return (
             "memory.limit-too-small",
             why,
@@ -50,14 +50,14 @@ def judge_torch(oom: Oom) -> tuple[str, str, bool, str] | None:
         )
     room = free is not None and free >= max(asked, _FULL_FREE_BYTES)
     if allowed is not None and allowed < total and room:
-        why = f"{size(asked)} refused with {size(free)} free on the device: {size(allowed)} are allowed to this process"
+        why = f"{size(asked)} refused with {size(free)} free on the device: this process is allowed {size(allowed)}"
         return "memory.limit-too-small", why, False, ""
     if oom.process_bytes is None and not oom.others and not room:
         return None  # the message is cut off: what this process held is not known
     if free is not None and not room and (small := _beside(oom, own, free, total)) is not None:
         return small
     if oom.in_use_bytes is not None and oom.in_use_bytes > total:  # as Windows and WSL allow
-        why = f"{size(oom.in_use_bytes)} in use > {size(total)} of the device: the rest is in the host's memory"
+        why = f"{size(oom.in_use_bytes)} in use > {size(total)} of the device: the rest is in host memory"
         return "memory.model-too-large", why, False, ""
     notable = spare is not None and spare >= _NOTABLE_UNALLOCATED_SHARE * min(allowed or total, total)
     if spare is not None and notable and spare >= asked > _SMALL_BUFFER_BYTES and not room:
@@ -92,7 +92,7 @@ def judge_torch(oom: Oom) -> tuple[str, str, bool, str] | None:
     why = f"{beyond}: this process held {size(own)}"
     if oom.process_bytes is None or taken < _NOTABLE_UNALLOCATED_SHARE * total:
         return "memory.model-too-large", why, asked > free, ""
-    why = f"{why}, and {size(taken)} were held by others or beside PyTorch"
+    why = f"{why}, and {size(taken)} were held by others or outside PyTorch"
     enough = taken >= max(asked - free, _LITTLE_SHARE * total)
     return "memory.model-too-large", why, False, _WHO_ELSE.format(size(taken), f"m{_SMALLER[1:]}") if enough else ""
 
@@ -122,4 +122,4 @@ def _stop(oom: Oom) -> str:
         return ""
     named = ", ".join(f"{holder.pid} ({memory(holder.held_bytes)})" for holder in oom.others)
     word = "process" if len(oom.others) == 1 else "processes"
-    return f"Stop {word} {named} if not needed, or choose another GPU with CUDA_VISIBLE_DEVICES."
+    return f"Stop {word} {named} if it is not needed, or choose another GPU with CUDA_VISIBLE_DEVICES."

@@ -63,7 +63,7 @@ _ORDER = (
 _ON_TORCH = frozenset({"comfyui", "sglang", "vllm", "text-generation-inference", "bitsandbytes"})
 """Programs to which PyTorch's own advice applies where the table has none of theirs."""
 _OTHERS = {
-    "memory.fragmented": "Keep the shapes of batches constant, or make them smaller.",
+    "memory.fragmented": "Keep batch shapes constant, or make the batches smaller.",
     "memory.masked": "Free GPU memory before the library starts: end other programs on it, or make the batch smaller.",
     "memory.limit-too-small": "Raise the memory limit that was set: the device has room for more.",
 }

@@ -25,7 +25,7 @@ _NEEDED_BY = {
     "11": "2.4 to 2.14",
 }  # fmt: skip
 _FOR_XLA = (
-    "Install nvidia-cuda-nvcc of the same CUDA (tensorflow[and-cuda] and jax[cuda12] include it), or set"
+    "Install nvidia-cuda-nvcc for the same CUDA (tensorflow[and-cuda] and jax[cuda12] include it), or set"
     " XLA_FLAGS=--xla_gpu_cuda_data_dir= to the folder of a CUDA toolkit that contains nvvm/libdevice."
 )
 

@@ -20,7 +20,7 @@ _OF_TOOLKIT = {
 _LAST_FOR_CUDA_11 = {
     "tensorflow": 'TensorFlow 2.14 (Python 3.9 to 3.11) is the last one for CUDA 11: pip install'
     ' "tensorflow[and-cuda]==2.14.*"',
-    "torch": "PyTorch up to 2.7 has one: pip install torch --index-url https://download.pytorch.org/whl/cu118",
+    "torch": "PyTorch up to 2.7 has such a build: pip install torch --index-url https://download.pytorch.org/whl/cu118",
 }  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from gpuwatch.explain.diagnosis.rules.signals import host_evidence, of_signal
 from gpuwatch.explain.logs.line_text import device
 from gpuwatch.explain.logs.log_parser import parse
 
-_CHECK = "The program that started it goes on: let it check how its processes end (process.exitcode, check=True)."
+_CHECK = "The program that started it continues: make it check how its processes end (process.exitcode, check=True)."
 _MAX_PROCESSES = 8
 
 
@@ -75,7 +75,7 @@ def child_failed(evidence: Evidence, run: Run) -> Iterator[Finding]:
                 + (f", {shorten(printable(process.command), 80)}" if process.command else "")
                 for process in failed[:_MAX_PROCESSES]
             ],
-            action=f"Nothing to do if the program expects it. Else: {_CHECK[:1].lower()}{_CHECK[1:]}",
+            action=f"Nothing to do if the program expects it. Otherwise: {_CHECK[:1].lower()}{_CHECK[1:]}",
             pid=failed[0].pid,
         )
 
@@ -95,13 +95,13 @@ def child_out_of_memory(evidence: Evidence, run: Run) -> Iterator[Finding]:
                 yield finding(
                     "memory.request-too-large",
                     "info" if run.outcome.exit_code == 0 else "warning",
-                    title=f"Out of memory: process {process.pid} asked for {size(asked)} at once,"
-                    f" its limit is {size(limit)}",
+                    title=f"Out of memory: process {process.pid} asked for {size(asked)} at once, but its limit is "
+                    f"{size(limit)}",
                     evidence=(
                         f"process {process.pid}: {printable(process.errors[0].message)[:200]}",
                         f"memory_limit {chosen.asked} MiB was set at {printable(chosen.source)}" if chosen else "",
                     ),
-                    action="Raise the process's memory limit, or ask for less at once (a smaller batch).",
+                    action="Raise the process's memory limit, or request less at once (a smaller batch).",
                     pid=process.pid,
                 )
 
@@ -119,6 +119,6 @@ def forked_after_start(evidence: Evidence) -> Iterator[Finding]:
             "program.forked",
             title=f"{processes} forked after TensorFlow had started its GPUs",
             evidence=[f"multiprocessing forked {count} times while TensorFlow had logical GPUs"],
-            action="Use no TensorFlow in them. Start them before its first op, or with"
+            action="Do not use TensorFlow in them. Start them before its first op, or with"
             " multiprocessing.get_context('spawn').",
         )

@@ -28,8 +28,8 @@ from gpuwatch.explain.diagnosis.rules.program_errors import error_lines
 from gpuwatch.explain.diagnosis.rules.simulation import says_limit
 
 _OTHER_LIBCUDA = (
-    "Find which libcuda.so.1 is loaded (gpuwatch doctor shows its file), and remove that copy (of cuda-compat, or of an"
-    " image), or its folder from LD_LIBRARY_PATH: the driver has its own."
+    "Find out which libcuda.so.1 is loaded (gpuwatch doctor shows its file), and remove that copy (from cuda-compat "
+    "or an image), or its folder from LD_LIBRARY_PATH: the driver has its own."
 )
 _ON_REAL = "On a real machine: find the older libcuda.so.1 (gpuwatch doctor shows its file), and remove it."
 _VERSION = re.compile(r"^(\d+)\.(\d+)")
@@ -116,7 +116,7 @@ def driver_older_than_the_build(evidence: Evidence) -> Iterator[Finding]:
             )
             action = _OTHER_LIBCUDA
             if evidence.snapshot is not None and evidence.snapshot.simulated:
-                action = f"Here the simulation plays an older driver: remove its fault cuda_version. {_ON_REAL}"
+                action = f"The simulation imitates an older driver here: remove its fault cuda_version. {_ON_REAL}"
     yield finding(
         "driver.too-old",
         severity,
@@ -145,11 +145,11 @@ def card_outside_the_build(evidence: Evidence) -> Iterator[Finding]:
             f"{framework.name} {framework.version} was built for {listed}",
         )
         severity: Severity = "error" if can == "no" and not evidence.gpu_usable else "warning"
-        title = f"No native code for GPU {device.index}: kernels are compiled at the first start"
+        title = f"No native code for GPU {device.index}: kernels are compiled on first use"
         action = "Use a newer build; until then raise CUDA_CACHE_MAXSIZE so that it compiles only once."
         if can == "no":
             title = f"{framework.name} {framework.version} has no code for GPU {device.index}"
-            action = "Use a build that was made for this GPU's compute capability, or another GPU."
+            action = "Use a build for this GPU's compute capability, or another GPU."
         yield finding(
             "build.gpu-unsupported", severity, title=title, evidence=lines, action=action, device_uuid=device.uuid
         )

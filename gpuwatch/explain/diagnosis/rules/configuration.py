@@ -15,10 +15,10 @@ from gpuwatch.explain.diagnosis.rules.program_errors import error_lines, stated_
 
 _EARLIER = "Call tf.config right after the import, before any tensor or model is created."
 _FIRST_SESSION = "Give it to the ConfigProto of the first session, or to tf.config right after the import."
-_POLICY = "Set the policy before the model's layers are made; a loaded model keeps the types that it was saved with."
+_POLICY = "Set the policy before the model's layers are created; a loaded model keeps the types it was saved with."
 _PASS_ON = "Give the ConfigProto to the session: tf.compat.v1.Session(config=config)."
 _ALIKE = (
-    "Set memory growth alike on every GPU. For growth up to a limit, set only memory_limit, and"
+    "Set memory growth the same on every GPU. For growth up to a limit, set only memory_limit, and"
     " TF_FORCE_GPU_ALLOW_GROWTH=true in the environment."
 )
 _COMPARED = ("memory growth", "memory_limit", "logical devices", "visible devices")
@@ -62,13 +62,13 @@ def not_in_effect(evidence: Evidence) -> Iterator[Finding]:
             "config.inconsistent",
             title=f"{variable} overrides the program's own {name}",
             evidence=[_compared(name, setting)],
-            action=f"Unset {variable.partition('=')[0]}, or set it to what the program asks for.",
+            action=f"Unset {variable.partition('=')[0]}, or set it to what the program requests.",
         )
 
 
 def _remedy(late: Mapping[str, Setting]) -> str:
     if _VISIBLE in late:
-        return "If it is meant for this process, set it in the shell, or before the framework is imported."
+        return "If this process should use it, set it in the shell, or before the framework is imported."
     return _FIRST_SESSION if all(setting.note for setting in late.values()) else _EARLIER
 
 
@@ -91,7 +91,7 @@ def _compared(name: str, setting: Setting) -> str:
     where = f" at {printable(setting.source)}" if setting.source else ""
     has = "none" if setting.effective == [] else setting.effective
     effect = setting.note if setting.effective is None else f"TensorFlow has {has}"
-    return shorten(printable(f"{name}: {setting.asked} was asked for{where}; {effect}"), 300)
+    return shorten(printable(f"{name}: {setting.asked} was requested{where}; {effect}"), 300)
 
 
 _UNKNOWN_FIELD = re.compile(r"rotocol message (?P<message>GPUOptions|ConfigProto) has no \W(?P<field>\w{1,80})\W")
@@ -122,13 +122,13 @@ def inconsistent(evidence: Evidence) -> Iterator[Finding]:
     if unknown is not None:
         message, field = unknown["message"], unknown["field"]
         title = f"{message} has no field {field}{_meant(message, field)}"
-        action = "Correct the name of the field where the program sets it."
+        action = "Correct the field's name where the program sets it."
     settings = evidence.program.settings if evidence.program is not None else {}
     refused = {name: setting for name, setting in settings.items() if setting.note.startswith(_REFUSED)}
     if refused and not lines:
         yield warning_of(
             "config.inconsistent",
-            title=f"TensorFlow refused {', '.join(refused)}, and with it its GPUs",
+            title=f"TensorFlow rejected {', '.join(refused)}, and therefore uses no GPU",
             evidence=[_compared(name, setting) for name, setting in refused.items()],
             action=_ALIKE,
         )

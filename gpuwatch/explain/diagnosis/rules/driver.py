@@ -30,7 +30,7 @@ _REFUSALS = ("container.lost-devices", "driver.bad-state")
 _TITLES = (
     (
         re.compile(r"could not select device driver|(?:Unknown runtime specified|invalid runtime name:) nvidia"),
-        "Docker cannot give GPUs to a container: the NVIDIA Container Toolkit is not set up",
+        "Docker cannot give a container GPUs: the NVIDIA Container Toolkit is not set up",
     ),
     (
         re.compile(
@@ -42,7 +42,7 @@ _TITLES = (
     ),
     (
         re.compile(r"Unable to load the kernel module 'nvidia"),
-        "The kernel did not load NVIDIA's module, which the driver's installer had built",
+        "The kernel did not load NVIDIA's module, although the driver's installer had built it",
     ),
     (
         re.compile(r"nvidia-container-cli: initialization error|nvc\.c:\d+\]"),
@@ -52,9 +52,9 @@ _TITLES = (
 """What is known of a missing driver if each line that says so has one of these forms."""
 _REFUSED = "Failed to initialize NVML"
 _TWO_PLACES = (
-    "nvidia-smi works elsewhere in this log. If it fails in a container or a pod only, remove the driver's libraries"
-    " that were installed into it (libnvidia-*, libcuda): it gets the host's. If both were run on one host, the driver"
-    " was updated in between: reboot, or reload the nvidia kernel modules."
+    "nvidia-smi works elsewhere in this log. If it fails only in a container or pod, remove the driver libraries "
+    "installed in it (libnvidia-*, libcuda): it gets the host's. If both ran on one host, the driver was updated in "
+    "between: reboot, or reload the nvidia kernel modules."
 )
 RECREATE = "Check that /dev/nvidia* exists and is accessible for this user; recreate the container."
 HALF_ACTION = "Start the container with NVIDIA_DRIVER_CAPABILITIES=compute,utility (or all)."
@@ -253,8 +253,8 @@ def _claim(evidence: Evidence) -> tuple[str, str, tuple[str, ...]] | None:
         "If this machine should use the GPU itself, return it to the nvidia module (driverctl unset-override, or the"
         " virtual machine's settings)."
         if module == "vfio-pci"
-        else "Install NVIDIA's driver if it is missing; else disable nouveau (blacklist nouveau in /etc/modprobe.d,"
-        " renew the initramfs, reboot)."
+        else "Install NVIDIA's driver if it is missing; otherwise disable nouveau (blacklist nouveau in "
+        "/etc/modprobe.d, rebuild the initramfs, reboot)."
     )
     return f"The kernel module {module} has claimed the GPU, so NVIDIA's driver cannot use it", remedy, lines
 

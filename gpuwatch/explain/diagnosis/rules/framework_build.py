@@ -58,7 +58,7 @@ def libraries_missing(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
             "simulation.limit",
             title="Only on these simulated GPUs: the simulated driver has no NCCL",
             evidence=no_nccl,
-            action="Nothing to do for a real GPU. Here use --sim-tier plugin, or give MirroredStrategy"
+            action="Nothing to do for a real GPU. Here, use --sim-tier plugin, or give MirroredStrategy"
             " cross_device_ops=tf.distribute.ReductionToOneDevice().",
         )
         return
@@ -208,11 +208,11 @@ def gpu_unsupported(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
         title, action = needs[1:] if needs is not None else ("", _for_this_gpu(evidence, lines))
     elif too_old:
         title = f"This build has no code for a GPU of compute capability {too_old[0]}: its kernels will fail"
-        lines += ("TensorFlow's own builds bring PTX for 8.0 or 9.0, which only newer GPUs can compile",)
+        lines += ("TensorFlow's own builds include PTX for 8.0 or 9.0, which only newer GPUs can compile",)
         action = _OTHER_BUILD
     elif "build.gpu-jit" in log.topics:
         severity, certainty = "warning", "fact"
-        title = "This build has no native code for this GPU: kernels are compiled at the first start"
+        title = "This build has no native code for this GPU: kernels are compiled on first use"
         action = "Use a newer build; until then raise CUDA_CACHE_MAXSIZE so that it compiles only once."
     else:
         return
@@ -227,16 +227,16 @@ _NOT_ON_THIS_GPU = (
      "Start it with float16 instead (--dtype half, torch_dtype=torch.float16, fp16=True), or use a GPU of compute"
      " capability 8.0 (Ampere) or later."),
     (re.compile(r"FlashAttention only supports"), "This GPU is too old for FlashAttention",
-     f"{_OTHER_ATTENTION}, or use a GPU of compute capability 8.0 (Ampere) or later."),
+     f"{_OTHER_ATTENTION}, or use a GPU with compute capability 8.0 (Ampere) or later."),
     (re.compile(r"not supported on \.target 'sm_"),
-     "The source has instructions that this architecture of GPU does not have, so that it cannot be compiled for it",
-     "Leave that architecture out of those that are built (CMAKE_CUDA_ARCHITECTURES, TORCH_CUDA_ARCH_LIST; some"
-     " instructions need 90a or 100a instead of 90 or 100), or take a release whose source supports this GPU."),
+     "The source uses instructions that this GPU architecture does not have, so it cannot be compiled for it",
+     "Remove that architecture from the build (CMAKE_CUDA_ARCHITECTURES, TORCH_CUDA_ARCH_LIST; some"
+     " instructions need 90a or 100a instead of 90 or 100), or use a release that supports this GPU."),
     (re.compile(r"[Ee]xpected is_sm"), "FlashAttention has no kernel for this GPU and these sizes",
      f"{_OTHER_ATTENTION}; smaller attention heads (64, 128) have kernels for more GPUs."),
-    (re.compile(r"quantization method.*[Mm]inimum capability"), "This GPU is too old for this quantisation method",
-     "Use the model in another quantisation (AWQ, GPTQ or bitsandbytes run on older GPUs than FP8 does), or a GPU of"
-     " the capability that the line names."),
+    (re.compile(r"quantization method.*[Mm]inimum capability"), "This GPU is too old for this quantization method",
+     "Use another quantization of the model (AWQ, GPTQ or bitsandbytes run on older GPUs than FP8 does), or a GPU "
+     "with the capability that the line names."),
 )  # fmt: skip
 """What a program was asked to use, which no build of it has for this GPU: the line, a title, what helps."""
 _CAPABILITY = re.compile(

@@ -33,8 +33,8 @@ _MIN_STEPS = 20
 _WORK_SECONDS = 3.0
 """For steps of less than this, memory and kernels were not seen often enough."""
 _TO_THE_GPU = (
-    "Move the model and each batch to the GPU (.to(device)) and leave them there: look for .cpu(), .to('cpu') and"
-    " tensors made without device=. If the CPU is meant, hide the GPU (CUDA_VISIBLE_DEVICES=-1)."
+    "Move the model and each batch to the GPU (.to(device)) and leave them there: look for .cpu(), .to('cpu') and "
+    "tensors created without device=. If it should run on the CPU, hide the GPU (CUDA_VISIBLE_DEVICES=-1)."
 )
 _TO_THE_GPU_OPS = "Look for tf.device('/CPU:0'); gpuwatch run --placement shows where each op runs."
 _ALL_OPS_SHARE = 0.9
@@ -48,12 +48,12 @@ _LONG_HELD_SECONDS = 120.0
 """Seconds from which on a program may gain by more GPUs."""
 
 GROWTH = (
-    "Set memory growth (TF_FORCE_GPU_ALLOW_GROWTH=true or tf.config.experimental.set_memory_growth); on a shared GPU"
-    " the variable with a memory_limit, which is then grown to."
+    "Set memory growth (TF_FORCE_GPU_ALLOW_GROWTH=true or tf.config.experimental.set_memory_growth); on a shared "
+    "GPU, use the variable with a memory_limit: memory then grows up to it."
 )
 
 
-_NEUTRAL = "Nothing to do if the GPU is the program's alone; else lower what it allocates at its start."
+_NEUTRAL = "Nothing to do if only this program uses the GPU; otherwise lower what it allocates at startup."
 
 
 @rule("idle.memory-held", needs="run")
@@ -122,7 +122,12 @@ def leaves_gpus_idle(evidence: Evidence, run: Run) -> Iterator[Finding]:
             peak is not None and peak <= _ONE_SCALAR_BYTES and most >= _MIN_MODEL_BYTES and _device(mapping) in replicas
         )
         if little and (alone or _device(mapping) not in at_work):
-            idle.append((mapping, f"{_shown(mapping)}: {how}, by NVML the process held {memory(of_gpu.process_bytes)}"))
+            idle.append(
+                (
+                    mapping,
+                    f"{_shown(mapping)}: {how}, and according to NVML the process held {memory(of_gpu.process_bytes)}",
+                )
+            )
         else:
             used[mapping] = f"{_shown(mapping)}: {how}"
     if idle and used and (most or not peaks):
@@ -157,7 +162,7 @@ def shares_beside_an_idle_gpu(evidence: Evidence, run: Run) -> Iterator[Finding]
                     for process, _ in together[:6]
                 ),
             ],
-            action="Let each process take a GPU of its own: look at what it chooses by (its rank on this machine,"
+            action="Give each process its own GPU: check what it chooses by (its rank on this machine,"
             " LOCAL_RANK, or CUDA_VISIBLE_DEVICES set for each). Nothing to do if they share it on purpose.",
             device_uuid=entry.uuid,
         )
@@ -208,12 +213,12 @@ def steps_without_the_gpu(evidence: Evidence, run: Run) -> Iterator[Finding]:
     yield warning_of(
         "idle.memory-held",
         certainty="fact" if nothing and idle else "likely",
-        title=f"Steps {first.number} to {last.number} did not use the GPU that the program took",
+        title=f"Steps {first.number} to {last.number} did not use the GPU that the program had allocated",
         evidence=(
             f"from {begin:.1f} to {last.t:.1f} s the framework held {size(most)} on the GPU in all {len(points)}"
             f" samples; its peak {size(run.memory.allocator_peak_bytes)}",
-            f"NVML: no kernel of it in {unseen} of these samples" if unseen else "NVML does not tell of its kernels",
-            f"by NVML it kept {memory(points[-1].process_bytes)} of the GPU, its CUDA context included",
+            f"NVML: no kernel of it in {unseen} of these samples" if unseen else "NVML does not report its kernels",
+            f"according to NVML it kept {memory(points[-1].process_bytes)} of the GPU, its CUDA context included",
         ),
         action=_TO_THE_GPU_OPS if framework_of(evidence) == TENSORFLOW else _TO_THE_GPU,
     )
@@ -250,8 +255,8 @@ def steps_in_a_cpu_scope(evidence: Evidence, run: Run) -> Iterator[Finding]:
             ),
             f"the framework held at most {size(max(peaks))} on the GPU",
         ],
-        action="Make and train the model outside of that tf.device, and leave what is meant for the host in it. If all"
-        " of it is meant for the CPU, hide the GPU (CUDA_VISIBLE_DEVICES=-1).",
+        action="Create and train the model outside that tf.device, and leave in it what should run on the host. If "
+        "all of it should run on the CPU, hide the GPU (CUDA_VISIBLE_DEVICES=-1).",
     )
 
 
@@ -292,8 +297,8 @@ def _unused(
     if _replicas(evidence).issuperset(_device(mapping) for mapping, _ in idle):
         title = f"The strategy has replicas on {len(idle) + len(used)} GPUs, and {names} had no part of the model"
         action = (
-            "Make the model and its optimizer within strategy.scope(), and run each step with strategy.run() (or"
-            " model.fit): a strategy alone distributes nothing."
+            "Create the model and its optimizer inside strategy.scope(), and run each step with strategy.run() (or "
+            "model.fit): a strategy by itself distributes nothing."
         )
     return note_of(
         "idle.memory-held",

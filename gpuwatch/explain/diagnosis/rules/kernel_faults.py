@@ -85,7 +85,7 @@ def fault_in_a_kernel(evidence: Evidence) -> Iterator[Finding]:
             "likely",
             title=f"Kernels crashed in {len(codes)} different ways (CUDA errors {', '.join(map(str, codes))})",
             evidence=lines,
-            action=f"Run the same on another GPU, and compute-sanitizer on this one. {_RESET}",
+            action=f"Run the same program on another GPU, and compute-sanitizer on this one. {_RESET}",
         )
         return
     code = next(iter(codes), None)
@@ -111,6 +111,6 @@ def fault_of_a_switch(evidence: Evidence) -> Iterator[Finding]:
             "unknown",
             title="An NVSwitch reported a non-fatal error",
             evidence=lines[:5],
-            action="Nothing to do if it stays alone and programs go on. If a program failed at that time, look at its"
-            " own error; if it returns on the same port, have the link checked.",
+            action="Nothing to do if it happens only once and programs continue. If a program failed at that time, "
+            "check its own error; if it happens again on the same port, have the link checked.",
         )

@@ -95,13 +95,17 @@ _WANTED = (
     ),
 )
 _OF_TENSORRT = (
-    ("magicTag", "TensorRT cannot read that file as an engine: another version made it, or it is none (an ONNX model)"),
-    ("ersion tag does not match", "Another version of TensorRT made the engine that was loaded"),
+    (
+        "magicTag",
+        "TensorRT cannot read that file as an engine: another version created it, or it is not an engine (an ONNX "
+        "model)",
+    ),
+    ("ersion tag does not match", "The engine was built with another TensorRT version"),
 )
 _OF_TOOLKIT = "mismatches the version that was used to compile"
 _USE_TOOLKIT = (
-    "Load or install the toolkit (nvcc) of {}, and set CUDA_HOME and PATH to it, or install a prebuilt wheel of the"
-    " package. PyTorch itself is right."
+    "Load or install the toolkit (nvcc) for {}, and set CUDA_HOME and PATH to it, or install a prebuilt wheel of the "
+    "package. PyTorch itself is fine."
 )
 _SYMBOL = re.compile(
     r"(?P<file>[\w.+-]{1,80}\.so[.\d]{0,20}): undefined symbol: (?P<symbol>\w{1,120})(?:, version (?P<of>\S{1,80}))?"
@@ -137,9 +141,9 @@ def _finding_text(evidence: Evidence, cause: str, lines: list[str]) -> tuple[str
                 if what == "PJRT":
                     return (
                         title,
-                        'Install jax, jaxlib and the CUDA plugin of one version: pip install -U "jax[cuda12]".',
+                        'Install jax, jaxlib and the CUDA plugin in one version: pip install -U "jax[cuda12]".',
                     )
-                return title, f"Install {what} {wants} or a later one of the same major version.{kept}"
+                return title, f"Install {what} {wants} or a later release of the same major version.{kept}"
         if _OF_TOOLKIT in line:
             return "", _USE_TOOLKIT.format("PyTorch's CUDA (torch.version.cuda)")
         if (match := _SYMBOL.search(line)) is not None:
@@ -164,7 +168,7 @@ def _state(lines: list[str]) -> tuple[str, str]:
     if any("rm" in line.lower() and "nvrm" in line.lower() for line in lines):
         return (
             "The driver's kernel module could not start the GPU",
-            "Power the machine off and on; then check the preceding lines in dmesg (firmware, PCIe, power), and try"
-            " the card alone, in another slot, or with another release of the driver.",
+            "Turn the machine off and on; then check the preceding lines in dmesg (firmware, PCIe, power), and try "
+            "the card by itself, in another slot, or with another driver release.",
         )
     return "", ""

@@ -24,7 +24,7 @@ from gpuwatch.explain.diagnosis.reference.advice import TENSORFLOW
 from gpuwatch.explain.diagnosis.rule_registry import finding, rule, warning_of
 from gpuwatch.explain.logs.facts import LogFacts
 
-_ON_PURPOSE = "To share it on purpose: a memory_limit for each, with TF_FORCE_GPU_ALLOW_GROWTH=true."
+_ON_PURPOSE = "To share it on purpose, set a memory_limit for each, with TF_FORCE_GPU_ALLOW_GROWTH=true."
 _MIN_OTHERS_SHARE = 0.1
 """Share of a device that others must hold to be worth a warning."""
 
@@ -55,7 +55,7 @@ def driver_refuses(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
         cause, certainty, uuid = "config.inconsistent", "fact", too_much.device.uuid
         title, why = _too_much(too_much), [too_much.arithmetic]
         action = (
-            "Set limits below what is free on the GPU, with room for a CUDA context, or none: TensorFlow allocates"
+            "Set limits below what is free on the GPU, with room for a CUDA context, or no limit: TensorFlow allocates"
             " nearly all memory by default."
         )
     elif crowded is not None and evidence.snapshot is not None:

@@ -42,7 +42,7 @@ def instances(evidence: Evidence) -> Iterator[Finding]:
         title = "MIG instances and whole GPUs are listed together, which CUDA does not support"
         action = "List one MIG instance, or whole GPUs without MIG."
     elif named and devices and not any(divided(device) for device in devices):
-        title = "A MIG instance is requested, but no GPU of this machine has MIG on"
+        title = "A MIG instance is requested, but no GPU in this machine has MIG enabled"
         action = "Name a GPU by its UUID (nvidia-smi -L), or enable MIG and create the instance."
     elif named and not devices and not evidence.gpu_usable and _no_device(evidence):
         title = "A MIG instance is requested, but CUDA finds no device: no GPU has such an instance"
@@ -57,7 +57,7 @@ def instances(evidence: Evidence) -> Iterator[Finding]:
                 "mig.misuse",
                 severity if severity == "error" else "info",
                 "likely",
-                title=f"GPU {device.index} has MIG on: a number does not select any of its instances",
+                title=f"GPU {device.index} has MIG enabled: a number does not select any of its instances",
                 evidence=[shown, f"{device.name} {device.uuid}: MIG mode enabled"],
                 action="Set CUDA_VISIBLE_DEVICES to the UUID of one instance (MIG-…, from nvidia-smi -L).",
                 device_uuid=device.uuid,
@@ -94,9 +94,9 @@ def processes_elsewhere(evidence: Evidence) -> Iterator[Finding]:
             title=f"GPU {device.index}: {who} not visible here, probably in another container",
             evidence=(
                 f"pid {pids} of the host",
-                *([f"together {size(sum(amounts))} of GPU memory, by NVML"] if amounts else []),
+                *([f"together {size(sum(amounts))} of GPU memory, according to NVML"] if amounts else []),
             ),
-            action="Look on the host (nvidia-smi, or gpuwatch there), or start this container with --pid=host.",
+            action="Check on the host (nvidia-smi, or gpuwatch there), or start this container with --pid=host.",
             device_uuid=device.uuid,
         )
 
@@ -118,7 +118,7 @@ def _hidden(snapshot: Snapshot, device: Device) -> Iterator[Finding]:
         title=f"GPU {device.index}: {who} of other users, hidden by /proc ({option})",
         evidence=(
             f"pid {', '.join(str(row.pid) for row in rows[:8])}: they exist (kill -0), but /proc hides them",
-            *([f"together {size(sum(amounts))} of GPU memory, by NVML"] if amounts else []),
+            *([f"together {size(sum(amounts))} of GPU memory, according to NVML"] if amounts else []),
         ),
         action="Run gpuwatch as root to see them, or join the group of /proc's mount option gid=.",
         device_uuid=device.uuid,

@@ -46,7 +46,7 @@ def no_gpu_without_why(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
         return
     if finished(log.telling_last_line):
         told = (log.telling_last_line, *lines)
-        yield no_problem(title="The program finished, without a GPU", evidence=told)
+        yield no_problem(title="The program finished without a GPU", evidence=told)
         return
     ended = requires_a_gpu(log)
     yield finding(

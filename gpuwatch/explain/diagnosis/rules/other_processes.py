@@ -111,5 +111,5 @@ def in_a_process(log: LogFacts) -> tuple[str, str]:
         )
     return (
         f"A process of the job failed; the last error before is {shorten(line_of(own), 120)}",
-        "Read that error, which the process printed itself; what launchers print after it says only that it failed.",
+        "Read that error, which the process printed itself; the launchers' later lines say only that it failed.",
     )

@@ -42,8 +42,8 @@ _MAIN_PART_SHARE = 0.8
 """Share of the peak from which what is as large as the variables is what has to become smaller."""
 _FEWER = (
     "Make the largest variables smaller, or use an optimizer with less state (SGD, Adafactor) and sparse gradients"
-    " (tf.gather of the variable itself): variables, their gradients and the optimizer's state fill it, whatever"
-    " the batch."
+    " (tf.gather of the variable itself): variables, their gradients and the optimizer's state fill it, regardless "
+    "of the batch size."
 )
 _SHAPE = re.compile(r"shape\s?\[(\d+(?:,\d+)*)\]")
 _SPLIT = (
@@ -59,7 +59,7 @@ _NOT_OF_MEMORY = re.compile(
 )
 """Statuses of cuDNN and cuBLAS that no lack of memory causes."""
 _LOOK_FIRST, _IF_GROWING = named("look-first").action, named("if-growing").action
-_GROWS = "GPU memory in use grew until none was left"
+_GROWS = "GPU memory in use grew until no more was free"
 ADDRESS_SPACE = ("address_limit_bytes", "address_peak_bytes")
 """Names of the watcher's results: limit and peak of the address space of a process that ended in a MemoryError."""
 _COPY = "Dst tensor is not initialized"
@@ -139,8 +139,8 @@ def out_of_memory(evidence: Evidence) -> Iterator[Finding]:
             lines += filter(None, [_recorded(evidence, failures[0][0])])
         lines += _in_log(evidence.told("memory.oom"), [oom for oom, _ in failures], several=len(by_cause) > 1)
         if of_host:
-            title = "Out of host memory (a CPU allocator), not of GPU memory"
-            action = "Make the batch or the data kept in host memory smaller, or give the work more RAM."
+            title = "Out of host memory (a CPU allocator), not GPU memory"
+            action = "Make the batch or the data kept in host memory smaller, or give the program more RAM."
             limited = _address_space(evidence, failures)
             if limited:
                 title, certain = "Out of host memory: the process's address space is limited (ulimit -v)", False
@@ -160,7 +160,7 @@ def out_of_memory(evidence: Evidence) -> Iterator[Finding]:
 def _handled(log: LogFacts) -> Finding:
     """A failure that the program handled: it worked on, by its own later lines."""
     lines = (*log.lines_of("memory.oom"), *log.lines_of("memory.retried"), log.telling_last_line)
-    title = "Memory ran out, and the program went on: no failure in it"
+    title = "Memory ran out, and the program continued: no failure in it"
     return no_problem(title=title, evidence=lines)
 
 
@@ -239,7 +239,7 @@ def _grown(evidence: Evidence, failures: list[tuple[Oom, Judgement]]) -> list[st
         return []
     where = failures[0][0].device or "the GPU"
     return [
-        f"the least in use on {where} rose from {size(found.first_bytes)} to {size(found.last_bytes)}"
+        f"the minimum in use on {where} rose from {size(found.first_bytes)} to {size(found.last_bytes)}"
         f" in {found.rises} rises over {found.seconds:.0f} s, and never fell again"
     ]
 
@@ -373,8 +373,8 @@ def library_did_not_start(evidence: Evidence, log: LogFacts) -> Iterator[Finding
             "unknown",
             title=f"cuDNN or cuBLAS failed to start {why}",
             evidence=lines,
-            action="Look for a second cuDNN or CUDA (pip list, conda list, LD_LIBRARY_PATH): an incompatible version"
-            " fails the same way.",
+            action="Look for a second cuDNN or CUDA (pip list, conda list, LD_LIBRARY_PATH): an incompatible version "
+            "fails the same way.",
         )
         return
     yield error_of(

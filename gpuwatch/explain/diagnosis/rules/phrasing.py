@@ -11,7 +11,7 @@ _SETTINGS = {
     "tensorflow": "Set memory growth (TF_FORCE_GPU_ALLOW_GROWTH=true), with a memory_limit where others share the GPU;"
     " allocated memory is freed when the process exits.",
     "torch": "End the process or restart the notebook's kernel; torch.cuda.empty_cache() frees only unused blocks.",
-    "jaxlib": "Set XLA_PYTHON_CLIENT_PREALLOCATE=false, or XLA_PYTHON_CLIENT_MEM_FRACTION; else end the process.",
+    "jaxlib": "Set XLA_PYTHON_CLIENT_PREALLOCATE=false, or XLA_PYTHON_CLIENT_MEM_FRACTION; otherwise end the process.",
 }
 
 

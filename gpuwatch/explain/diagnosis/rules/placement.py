@@ -21,7 +21,7 @@ LIMIT = "simulation.limit"
 """A reason that says nothing about real GPUs and does not affect the verdict."""
 REFUSED = "refused"
 """Why an op did not run: the watcher's word (_gpuwatch_placement.py)."""
-MADE_THERE = "TensorFlow makes it there, whatever is requested"
+MADE_THERE = "TensorFlow creates it there, regardless of the request"
 _MISSING = "missing"
 """Why it is not known where an op ran that requested a GPU which does not exist: the watcher's word."""
 _ABSENT = "absent"
@@ -30,55 +30,53 @@ HOPS = "cpu_hops"
 """Name of the watcher's result with ops that each call of a function leaves the GPU for (_gpuwatch_cpu_hops.py)."""
 _MIN_HOP_CALLS = 5
 """Calls of a function below which an op in it may be part of a preparation."""
-_DEVICE_ACTION = "Request a device that exists (tf.config.list_logical_devices() lists them), or none."
+_DEVICE_ACTION = "Request a device that exists (tf.config.list_logical_devices() lists them), or do not request one."
 ITS_PROCESS = "the process that ran it has"
-_PROCESS_ACTION = "Let that process see the GPU (CUDA_VISIBLE_DEVICES), or leave tf.device out of what it runs."
+_PROCESS_ACTION = "Let that process see the GPU (CUDA_VISIBLE_DEVICES), or remove tf.device from what it runs."
 _LIMIT_ACTION = (
     "Nothing to change for a real GPU: simulated GPUs that compute lack some kernels. To check the devices of ops,"
     " use GPUs simulated below CUDA (sim --tier driver), which place every op as real ones do."
 )
-_KERNEL_ACTION = "Leave this op to the CPU, or use a type that has a GPU kernel, if its values allow another."
+_KERNEL_ACTION = "Leave this op on the CPU, or use a type that has a GPU kernel, if its values allow that."
 _LACKING_ACTION = (
-    "{} has no GPU kernel, and what it works on is on the CPU with it: use another op (for an update another optimizer,"
-    " or a dense gradient), or leave both to the CPU."
+    "{} has no GPU kernel, so what it works on is on the CPU too: use another op (for an update, another optimizer "
+    "or a dense gradient), or leave both on the CPU."
 )
-_WITHIN_DATA_ACTION = (
-    "Leave tf.device out of the dataset's functions: tf.data runs them on the CPU, ahead of the steps."
-)
+_WITHIN_DATA_ACTION = "Remove tf.device from the dataset's functions: tf.data runs them on the CPU, ahead of the steps."
 _OUTPUT_ACTION = (
-    "Harmless: what prints or writes is for the CPU. If each step is to do without the copy there, print less often."
+    "Harmless: ops that print or write belong on the CPU. To avoid the copy to the CPU in each step, print less often."
 )
-_HELD_ACTION = "Make and use it outside of tf.device: no GPU can hold it."
+_HELD_ACTION = "Create and use it outside tf.device: no GPU can hold it."
 _TABLE_ACTION = (
-    f"{_HELD_ACTION} Where a step looks up in a table that does not change, do it before, in the dataset's map."
+    f"{_HELD_ACTION} If a step looks up values in a table that does not change, do that earlier, in the dataset's map."
 )
 _NO_TYPE_ACTION = (
-    "Leave it to the CPU: no other type helps. Where it works on a step's input, do it before, in the dataset's map."
+    "Leave it on the CPU: no other type helps. If it works on a step's input, do it earlier, in the dataset's map."
 )
 _REFUSED_ACTION = (
-    "Leave these ops to the CPU (tf.device('/CPU:0')), or allow it: tf.config.set_soft_device_placement(True), of a"
-    " session allow_soft_placement=True in its ConfigProto."
+    "Leave these ops on the CPU (tf.device('/CPU:0')), or allow that: tf.config.set_soft_device_placement(True), or "
+    "for a session allow_soft_placement=True in its ConfigProto."
 )
 _OTHER_TYPE = " A type that has a GPU kernel helps too, if the values allow another."
 _IN_DATA_ACTION = (
     "Do it in the dataset (dataset.map(layer), for a layer such as TextVectorization), which works ahead of the steps."
 )
 _NO_GPU_MATHS_ACTION = (
-    "It runs on the CPU, whatever its type: keep it out of the step, or accept the copies there and back."
+    "It runs on the CPU, regardless of its type: keep it out of the step, or accept the copies back and forth."
 )
 _OF_DATA = re.compile(r"String|Regex|Unicode|Decode|Encode|Parse|Lookup|HashTable|Hash|Bucketize|ReadFile|Json|Csv")
 """Ops whose input is data: text, files, tables, encoded examples; they can be done in the dataset."""
 _OUTPUT = re.compile(r"^Print|^StringFormat$|^Assert$|Summar|WriteFile$")
 _HELD = re.compile(r"Dataset|Lookup|HashTable|Queue|Barrier|^Stack|Staging|Variable|VarHandle|^Resource")
 """Ops that make or use a dataset, variable, table or queue."""
-_TOGETHER_ACTION = "TensorFlow runs it where its variable or table is: to move it, change the line that makes that{}."
+_TOGETHER_ACTION = "TensorFlow runs it where its variable or table is: to move it, change the line that creates that{}."
 
 _UNKNOWN_ACTION = (
     "Run it once with tf.config.set_soft_device_placement(False): TensorFlow then raises an error that says why the op"
     " cannot run on the requested device."
 )
 _NO_GPU_ACTION = "Run gpuwatch doctor: it says whether TensorFlow gets a GPU on this machine, and if not, why."
-_MADE_THERE_ACTION = "Leave it out of the tf.device scope: TensorFlow makes such an object on its own device."
+_MADE_THERE_ACTION = "Move it out of the tf.device scope: TensorFlow creates such an object on its own device."
 REPLICAS = "replicas"
 """Name of the watcher's result with the devices of a MirroredStrategy."""
 _KERNEL = re.compile(r"device='([^']*)'(?:; (\w+) in \[([^\]]*)\])?")
@@ -265,7 +263,7 @@ def _makers(evidence: Evidence) -> str:
     makers = [placement for placement in placements if MAKES_RESOURCE.search(placement.op)]
     found = [one for one in makers if (one.dtype, device(one.actual)) in held]
     asked = dict.fromkeys(f"{one.scope} requests {one.requested}" for one in found if one.scope and one.requested)
-    meant = ": nothing to do if that is meant" if all(one.requested == one.actual for one in found) else ""
+    meant = ": nothing to do if that is intended" if all(one.requested == one.actual for one in found) else ""
     return f" ({', '.join(list(asked)[:3])}{meant})" if asked else ""
 
 
@@ -447,8 +445,8 @@ _FEWER = (
 )
 _HAS_NONE = "machine only has: []"
 _NONE_SEEN = (
-    "Request a GPU (Slurm: --gres=gpu:1; docker run --gpus all), or let gpuwatch doctor say there why none is seen; on"
-    " the CPU: Trainer(accelerator='cpu')."
+    "Request a GPU (Slurm: --gres=gpu:1; docker run --gpus all), or run gpuwatch doctor there to see why none is "
+    "visible; to run on the CPU: Trainer(accelerator='cpu')."
 )
 
 
@@ -458,7 +456,7 @@ def strategy_devices_missing(evidence: Evidence) -> Iterator[Finding]:
     run, result = evidence.run, evidence.result(REPLICAS, dict)
     if run is None or not (missing := result.get("missing")):
         none = any(_HAS_NONE in line for line in evidence.told("gpu.none"))
-        title = "The program asks for GPUs, and the process sees none" if none else ""
+        title = "The program requests GPUs, but the process sees none" if none else ""
         yield from stated_error(evidence, "distribution.devices-missing", _NONE_SEEN if none else _FEWER, title)
         return
     listed = ", ".join(printable(str(name)).removeprefix("/device:") for name in missing)

@@ -38,9 +38,9 @@ def against_prediction(evidence: Evidence, run: Run) -> Iterator[Finding]:
     if any(other_map):
         yield warning_of(
             "unknown",
-            title="The device map is not the expected one",
+            title="The device map differs from the expected one",
             evidence=[line for line in other_map if line],
-            action="Compare the run's settings and environment with the map; the map is what really happened.",
+            action="Compare the run's settings and environment with the map; the map shows what really happened.",
         )
         return
     for name, entry in expected.items():
@@ -87,7 +87,7 @@ def _amount(
     if missing > 0 and taken is not None and taken >= missing / 2:
         lines.append(f"NVML: other processes allocated {size(taken)} between the prediction and the end of the run")
         title = f"{name} was granted {size(missing)} less than was free: another process allocated memory meanwhile"
-        action = "Compare runs only while nobody else starts on this GPU; run this one again."
+        action = "Compare runs only while no other program starts on this GPU; run this one again."
     elif missing < 0 and left >= -missing / 2:
         lines.append(f"NVML: others held {size(held.before)} at the prediction, {size(held.start)} at the start")
         lines += (f"process {holding.pid} held {memory(holding.before_bytes)} and exited" for holding in _gone(entry))

@@ -100,7 +100,7 @@ def ends_log(log: LogFacts) -> bool:
 DESPITE_ERROR = "It exited with code 0, although"
 _SAME_END_LINES = 2
 """Lines that may follow the last traceback of what ended with it; a program that went on prints more."""
-WENT_ON = "It went on after"
+WENT_ON = "It continued after"
 """Beginnings of titles for a program that exited with 0 after an exception."""
 
 

@@ -147,8 +147,8 @@ def of_a_kind(line: str) -> Meaning | None:
 def _place(frame: Frame | None, *, shown: bool) -> str:
     """Where to look for what raised an exception, whose traceback is ``shown`` or not."""
     if frame is None:
-        return "Look at the last frames of its traceback" if shown else "Look at what stands before that line"
+        return "Look at the last frames of its traceback" if shown else "Look at the lines before that one"
     if frame.of_a_package:
         within = "/".join(frame.file.replace("\\", "/").split("/")[-_PACKAGE_PATH_PARTS:])
-        return f"It was raised in a package ({within}, line {frame.line}); look at what the program asks of it"
+        return f"It was raised in a package ({within}, line {frame.line}); check how the program calls it"
     return f"Open {file_name(frame.file)}, line {frame.line}"

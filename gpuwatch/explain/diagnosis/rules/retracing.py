@@ -93,8 +93,8 @@ def loops_eagerly(evidence: Evidence, run: Run) -> Iterator[Finding]:
     yield note_of(
         "function.eager",
         certainty="likely",
-        title=f"The training loop runs eagerly: about {ops // steps} small ops a step, one after another",
-        evidence=[f"{ops} eager ops in {steps} steps, {seconds * steps / ops * 1e6:.0f} µs an op in the median step"],
+        title=f"The training loop runs eagerly: about {ops // steps} small ops per step, one after another",
+        evidence=[f"{ops} eager ops in {steps} steps, {seconds * steps / ops * 1e6:.0f} µs per op in the median step"],
         action="Put the step into a tf.function: it runs as one graph, without Python between its ops.",
     )
 
@@ -108,9 +108,11 @@ def _eager_ops(run: Run, ops: int, seconds: float) -> Iterator[Finding]:
         "function.eager",
         certainty="likely",
         title=f"The program runs {ops} small ops eagerly, one after another, and none of it in a repeated tf.function",
-        evidence=[f"{ops} eager ops in {seconds:.1f} s: {seconds / ops * 1e6:.0f} µs an op, with the Python around it"],
-        action="Put what is repeated into a tf.function, and keep its tensors on the GPU from one call to the next"
-        " instead of NumPy arrays (no .numpy() and tf.constant() in each step).",
+        evidence=[
+            f"{ops} eager ops in {seconds:.1f} s: {seconds / ops * 1e6:.0f} µs per op, including the Python around it"
+        ],
+        action="Put the repeated part into a tf.function, and keep its tensors on the GPU from one call to the next "
+        "instead of converting to NumPy arrays (no .numpy() and tf.constant() in each step).",
     )
 
 
@@ -124,8 +126,8 @@ def growing_graph(evidence: Evidence) -> Iterator[Finding]:
         "function.retraced",
         title=f"The session's graph grew before {grown} of its {runs} runs: from {first} to {last} nodes",
         evidence=[printable(f"{line} adds nodes between two runs")] if line else [],
-        action="Make every op once, before the loop, and run the same ones in it; what changes goes through a"
-        " placeholder. tf.compat.v1.get_default_graph().finalize() before the loop raises an error at the line that"
+        action="Create every op once, before the loop, and run the same ops in it; pass what changes through a "
+        "placeholder. tf.compat.v1.get_default_graph().finalize() before the loop raises an error at the line that"
         " adds one.",
     )
 
@@ -142,7 +144,7 @@ def large_constants(evidence: Evidence) -> Iterator[Finding]:
                 f"in {graphs} traced graphs: {size(each * graphs)}" if graphs > 1 else "in its one traced graph",
                 "a graph of 2 GiB or more cannot be saved",
             ],
-            action="Make it a tf.constant or tf.Variable outside of the function, or pass it as an argument.",
+            action="Make it a tf.constant or tf.Variable outside the function, or pass it as an argument.",
         )
 
 
@@ -150,11 +152,11 @@ def _why(retraced: Retraced) -> tuple[str, str]:
     """The reason of most traces, as the end of a title, and what to do."""
     if 2 * retraced.made > retraced.traces:
         return (
-            f": {retraced.made} tf.functions were made of it",
-            "Make the tf.function once, outside of the loop (a Keras model: compile it once), and call it again.",
+            f": {retraced.made} tf.functions were created from it",
+            "Create the tf.function once, outside the loop (for a Keras model: compile it once), and reuse it.",
         )
     if not retraced.changes or 2 * retraced.changes[0].times < retraced.traces - retraced.made:
-        return "", "See what differs between its calls: arguments, or Python objects that it uses."
+        return "", "Check what differs between its calls: arguments, or Python objects that it uses."
     least = (retraced.traces - retraced.made) / 2
     reasons = [_of_argument(change) for change in retraced.changes if change.times >= least]
     if len(reasons) == 1:
@@ -168,7 +170,7 @@ def _of_argument(change: TraceChange) -> tuple[str, str]:
     name = printable(change.argument)
     if change.kind in _NUMBERS:
         return (
-            f"its argument {name} is a Python number, another one each time",
+            f"its argument {name} is a Python number, a different one each time",
             f"Pass it as a tensor: tf.constant({name}), or keep it in a tf.Variable.",
         )
     if change.kind == "shape":
@@ -178,12 +180,12 @@ def _of_argument(change: TraceChange) -> tuple[str, str]:
             " batches, batch(n, drop_remainder=True).",
         )
     if change.kind in ("length", "structure", "type"):
-        return f"the structure of its argument {name} differs", "Pass tensors of one structure: stack or pad them."
+        return f"the structure of its argument {name} differs", "Pass tensors with one structure: stack or pad them."
     text = "text" if change.kind in ("Python str", "Python bytes") else "a Python object"
     return (
-        f"its argument {name} is {text}, another one each time",
-        f"Pass a tensor, or the same object again; what the graph does not need of {name} stays outside of the"
-        " function.",
+        f"its argument {name} is {text}, a different one each time",
+        f"Pass a tensor, or the same object again; keep parts of {name} that the graph does not need outside the "
+        f"function.",
     )
 
 

@@ -55,14 +55,14 @@ def left_by_the_first(evidence: Evidence, run: Run) -> Iterator[Finding]:
             yield warning_of(
                 "memory.other-process",
                 title=f"{len(small) + 1} processes of the program share GPU {entry.index}: process {small[0].pid} was"
-                f" granted {size(small[0].granted)}, what process {first.pid} left",
+                f" granted {size(small[0].granted)}, the memory that process {first.pid} left",
                 evidence=[
                     f"process {tenant.pid}: granted {size(tenant.granted)},"
                     f" from {tenant.held.first_seconds or 0.0:.1f} s to"
                     f" {tenant.held.last_seconds or 0.0:.1f} s{tenant.command}"
                     for tenant in (first, *small)
                 ],
-                action="Give each process a GPU of its own (CUDA_VISIBLE_DEVICES), or share one on purpose: a"
+                action="Give each process its own GPU (CUDA_VISIBLE_DEVICES), or share one on purpose: a"
                 f" memory_limit for each, or TF_FORCE_GPU_ALLOW_GROWTH=true, first of all for process {first.pid}.",
                 device_uuid=entry.uuid,
             )

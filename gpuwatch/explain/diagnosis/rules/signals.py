@@ -12,9 +12,11 @@ from gpuwatch.core.model.run import HostMemory, Run
 from gpuwatch.explain.diagnosis.rules.message_meanings import ENDINGS, HOST_MEMORY, SIGNALS, WORKER, Meaning, named
 from gpuwatch.explain.logs import reported_ends
 
-_FAULTS = "Run it with python -X faulthandler, which prints the line of Python at the crash."
+_FAULTS = "Run it with python -X faulthandler, which prints the Python line at the crash."
 _NOT_THE_KERNEL = "by SIGKILL, not by the kernel's OOM killer: its counter did not change"
-_WHO_SENT_IT = "Find who sent it: the scheduler (sacct -j JOB), a supervisor, systemd-oomd (journalctl -u systemd-oomd)"
+_WHO_SENT_IT = (
+    "Find out who sent it: the scheduler (sacct -j JOB), a supervisor, systemd-oomd (journalctl -u systemd-oomd)"
+)
 
 
 def ended_by(run: Run) -> signal.Signals | None:
@@ -59,12 +61,12 @@ def of_worker(text: str, host: HostMemory | None) -> tuple[str, str, bool]:
     if match[1].startswith("Terminated"):
         return *ENDINGS[reported_ends.TERMINATED][:2], False
     if match[1] != "Killed":
-        return f"A worker of the DataLoader ended with a signal: {match[1]}", f"{_FAULTS} Or use num_workers=0.", False
+        return f"A DataLoader worker ended with a signal: {match[1]}", f"{_FAULTS} Or use num_workers=0.", False
     title, action, *_ = ENDINGS[WORKER]
     if host is not None and (host.kernel_line or host.oom_kills):
-        title = "A worker of the DataLoader was killed when the kernel ran out of host memory (RAM)"
+        title = "A DataLoader worker was killed when the kernel ran out of host memory (RAM)"
     elif host is not None and host.oom_kills == 0:
-        title = f"A worker of the DataLoader was killed {_NOT_THE_KERNEL}"
+        title = f"A DataLoader worker was killed {_NOT_THE_KERNEL}"
         action = f"{_WHO_SENT_IT}, or the program itself."
     return title, action, host is not None
 

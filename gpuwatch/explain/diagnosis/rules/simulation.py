@@ -42,7 +42,7 @@ def not_honoured(evidence: Evidence, run: Run) -> Iterator[Finding]:
     limits = tuple(limit for limit in run.simulation_limits if not limit.startswith(NO_COMPILER))
     if not limits:
         return
-    title = "A setting of the program is not honoured on simulated GPUs"
+    title = "One of the program's settings is not honored on simulated GPUs"
     action = "Check its effect on a real GPU; --sim-tier driver has CUDA's own allocators too."
     if any(limit.startswith(NOT_CARRIED.removeprefix("gpuwatch: ")) for limit in limits):
         action = "Start its Python without -I, -E and -S: the simulation needs PYTHONPATH to carry settings over."
@@ -90,10 +90,10 @@ def says_limit(evidence: Evidence) -> bool:
 
 
 _OF_TORCH = (
-    "On simulated ones PyTorch has device map, memory, copies and matrix products; what needs a kernel runs on a real"
-    " GPU or on the CPU."
+    "On simulated GPUs, PyTorch has the device map, memory, copies and matrix products; anything that needs a kernel "
+    "runs only on a real GPU or on the CPU."
 )
-_OF_OTHERS = "--sim-tier plugin computes what these simulated ones lack."
+_OF_OTHERS = "--sim-tier plugin computes what these simulated GPUs lack."
 
 
 @rule(CAUSE)
@@ -107,7 +107,7 @@ def refused(evidence: Evidence) -> Iterator[Finding]:
         yield finding(
             CAUSE,
             "info" if expected else "error",
-            title="Only on these simulated GPUs: the simulated driver lacks what the program needs",
+            title="Only on these simulated GPUs: the simulated driver lacks something the program needs",
             evidence=lines,
             action=f"Nothing to do for a real GPU. {_OF_TORCH if framework_of(evidence) == TORCH else _OF_OTHERS}",
         )
@@ -122,6 +122,6 @@ def pytorch_without_a_driver(evidence: Evidence, run: Run) -> Iterator[Finding]:
             "error" if run.verdict == "error" else "info",
             title="PyTorch has no GPU here, whatever its message about a driver: these GPUs are simulated",
             evidence=[reason, *(f"{error.type}: {error.message}"[:300] for error in run.errors)],
-            action="Use a build for CUDA 12 or 13 with --sim-tier driver: it has its device map, memory, copies and"
-            " matrix products.",
+            action="Use a build for CUDA 12 or 13 with --sim-tier driver: it has the device map, memory, copies and "
+            "matrix products.",
         )

@@ -53,7 +53,7 @@ def no_more_steps(evidence: Evidence, run: Run) -> Iterator[Finding]:
     yield warning_of(
         "program.stalled",
         title=f"The program made no step in its last {without:.0f} s"
-        + (f": it stands at {printable(place)}" if place else ""),
+        + (f": it is stuck at {printable(place)}" if place else ""),
         evidence=(
             *([f"its faulthandler ended it: {limit}"] if limit else ()),
             f"its last step, number {found.steps}, was {found.since_seconds:.0f} s after the start",
@@ -61,7 +61,7 @@ def no_more_steps(evidence: Evidence, run: Run) -> Iterator[Finding]:
             f" with {found.cpu_seconds:.2f} s of CPU time",
             *map(_stack, found.threads),
         ),
-        action="Find out what that line waits for: a queue that nobody fills, a lock, a file, a process or rank that"
+        action="Find out what that line waits for: a queue that nothing fills, a lock, a file, a process or rank that"
         " has ended. While it hangs, py-spy dump --pid PID shows the same for every process.",
     )
 
@@ -86,7 +86,7 @@ def cluster_incomplete(evidence: Evidence, run: Run) -> Iterator[Finding]:
     who = f": {', '.join(tasks)}" if tasks else ""
     yield warning_of(
         "program.stalled",
-        title=f"The cluster waited to the end for {found[1]} of {found[2]} tasks that never connected{who}",
+        title=f"The cluster waited until the end for {found[1]} of {found[2]} tasks that never connected{who}",
         evidence=[
             printable(lines[said].strip()),
             *(f"TF_CONFIG: {task} is {printable(address)}" for task, address in _addresses(run) if task in tasks),
@@ -96,8 +96,8 @@ def cluster_incomplete(evidence: Evidence, run: Run) -> Iterator[Finding]:
                 if process.exit_code is not None and process.exit_code < 0
             ),
         ],
-        action="Start every task that TF_CONFIG names, each with its own index and an address that the others reach, or"
-        " name only those that are started: TensorFlow waits for all of them.",
+        action="Start every task that TF_CONFIG names, each with its own index and an address that the others can "
+        "reach, or name only tasks that are started: TensorFlow waits for all of them.",
     )
 
 

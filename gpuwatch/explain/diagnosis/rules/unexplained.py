@@ -68,7 +68,7 @@ _TOLD_BELOW = ("ended.nccl", NCCL_INTERNAL, reported_ends.CRASH)
 """Topics of whose lines the next ones say more: NCCL's last error, the text of a C++ exception, the signal's name."""
 _WITH_A_ROW = (*_TOLD_BELOW, reported_ends.FATAL, reported_ends.NOT_STARTED, _TYPES, _ASSERT, TENSORRT)
 """Topics of whose lines the table of messages may know more."""
-_READ_THE_END = "Read the end of the log; if it is a bug of the framework or the driver, report it there."
+_READ_THE_END = "Read the end of the log; if it is a bug in the framework or the driver, report it there."
 _NEAR_ADDRESS_LIMIT_BYTES = 16 << 30
 """A limit of the address space may be the reason within this distance: a CUDA context reserves more than it uses."""
 _OF_ADDRESS_SPACE = ("threads", "unmapped", "host-memory")
@@ -77,7 +77,7 @@ _MIN_LATER_CELL_ERRORS = 3
 """Errors of a notebook after one of which they cannot all be consequences."""
 _MIN_MESSAGE_CHARS = 8
 """Characters from which a message is recognized within another."""
-_CUT = "The log ends within a Python traceback, before the error itself"
+_CUT = "The log ends in the middle of a Python traceback, before the error itself"
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +237,7 @@ def _by_topic(run: Run | None, log: LogFacts, topic: str | None, lines: list[str
         return _ended(known, _once(lines[:1], raised_at(log, error), lines[1:]))
     if lines == [_CUT]:
         title = (
-            f"The log ends within the traceback of {name}, before its message"
+            f"The log ends in the middle of the traceback of {name}, before its message"
             if (name := log.open_traceback_of)
             else _CUT
         )
@@ -357,7 +357,7 @@ def _deadline(run: Run) -> Finding:
         "unknown",
         title="The probe did not finish before its deadline",
         evidence=[spent or "it was killed", *(reached or ["it did not finish the import"])],
-        action="Raise --deadline (or lower --seconds). If it never finishes, check dmesg for a GPU that hangs.",
+        action="Raise --deadline (or lower --seconds). If it never finishes, check dmesg for a hung GPU.",
     )
 
 

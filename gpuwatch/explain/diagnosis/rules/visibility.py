@@ -56,7 +56,7 @@ def environment_hides(evidence: Evidence) -> Iterator[Finding]:
             yield error_of(
                 "visibility.bad-ordinal",
                 certainty="likely",
-                title=f"CUDA_VISIBLE_DEVICES={value} names no GPU of this machine",
+                title=f"CUDA_VISIBLE_DEVICES={value} names no GPU in this machine",
                 evidence=evidence.log.lines_of("environment.visible-devices", "driver.cuinit", "driver.loaded"),
                 action="List existing GPUs (nvidia-smi -L shows them), or unset the variable.",
             )
@@ -122,7 +122,7 @@ def another_process_hides(evidence: Evidence) -> Iterator[Finding]:
         if seen.hides_all and not seen.on_purpose and not (seen.ended_at or "").startswith(MIG_PREFIX):
             yield warning_of(
                 "visibility.bad-ordinal",
-                title=f"CUDA_VISIBLE_DEVICES={value} of process {process.pid} names no GPU of this machine",
+                title=f"CUDA_VISIBLE_DEVICES={value} of process {process.pid} names no GPU in this machine",
                 evidence=[f"process {process.pid} had no GPU; the machine has {len(snapshot.devices)}"],
                 action=no_word_of_cuda(value) or "List only existing GPUs: nvidia-smi -L shows them.",
                 pid=process.pid,
@@ -137,8 +137,8 @@ def no_word_of_cuda(value: str) -> str:
     """
     if value.strip().lower() == "all":
         return (
-            "Unset CUDA_VISIBLE_DEVICES, which shows every GPU: CUDA does not know the word all, which belongs to"
-            " NVIDIA_VISIBLE_DEVICES and docker's --gpus."
+            "Unset CUDA_VISIBLE_DEVICES, which shows every GPU: CUDA does not accept the word all, which belongs to "
+            "NVIDIA_VISIBLE_DEVICES and docker's --gpus."
         )
     entries = [_DEVICE_NAME.fullmatch(entry.strip()) for entry in value.split(",")]
     if not any(entries):
@@ -199,9 +199,9 @@ def no_gpu_left(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
     lines = log.lines_of("visibility.none-available")
     if not lines or complains(log) or blames_script(evidence):
         return
-    title = "The driver's library shows no GPU: CUDA_VISIBLE_DEVICES hides them, or there is none here"
+    title = "The driver's library shows no GPU: CUDA_VISIBLE_DEVICES hides them, or this machine has no GPU"
     action = (
-        "See whether nvidia-smi lists a GPU there. If so, unset CUDA_VISIBLE_DEVICES (it may be empty or -1). If not:"
+        "Check whether nvidia-smi lists a GPU there. If so, unset CUDA_VISIBLE_DEVICES (it may be empty or -1). If not:"
         " in a container, start it with --gpus all; elsewhere the kernel module is not loaded, or there is no NVIDIA"
         " GPU (lspci | grep -i nvidia)."
     )
@@ -285,7 +285,7 @@ def _own_choice(evidence: Evidence, how: str, lines: Iterable[str]) -> Finding:
         evidence=lines,
         action="Remove that line, or name the GPUs to use there: the program requests one."
         if fell
-        else "Nothing to do if it is meant to run on the CPU; else remove that line, or name the GPUs to use there.",
+        else "Nothing to do if it should run on the CPU; otherwise remove that line, or name the GPUs to use there.",
     )
 
 
@@ -337,13 +337,13 @@ def _effect(evidence: Evidence) -> tuple[str, tuple[str, ...]]:
     if run is None or not got:
         return "", ()
     listed = " and ".join(filter(None, [", ".join(map(str, got[:-1])), str(got[-1])]))
-    seen = f", so that the program got GPU{'' if len(got) == 1 else 's'} {listed}"
+    seen = f", so the program got GPU{'' if len(got) == 1 else 's'} {listed}"
     held = [
         f"{size(entry.process_bytes)} of GPU {entry.index}"
         for entry in run.memory.devices
         if entry.process_bytes is not None
     ]
-    return seen, (f"the program held {', '.join(held)}, by NVML",) if held else ()
+    return seen, (f"the program held {', '.join(held)}, according to NVML",) if held else ()
 
 
 _GROWTH = "TF_FORCE_GPU_ALLOW_GROWTH"
@@ -359,9 +359,9 @@ def growth_not_understood(evidence: Evidence) -> Iterator[Finding]:
     shown = f"{_GROWTH}={value}" if value is not None else _GROWTH
     yield warning_of(
         "visibility.misspelt",
-        title=f"{shown} is neither true nor false: TensorFlow ignores it and takes nearly all memory",
+        title=f"{shown} is neither true nor false: TensorFlow ignores it and allocates nearly all memory",
         evidence=[*([shown] if value is not None else []), *lines],
-        action=f"Set {_GROWTH}=true, in lower case.",
+        action=f"Set {_GROWTH}=true, in lowercase.",
     )
 
 

@@ -18,7 +18,9 @@ _MIN_NOTICED_SECONDS, _MIN_LOOKS_OF_SHORT_RUN, _MIN_STEPS_OF_SHORT_RUN, _NEARLY_
 """What a short run needs: a time that people notice, enough looks, and fewer steps, if nearly all of it goes there."""
 _MIN_WAITING_SHARE = 0.5
 """Share of the time between its first and last step in which the program waits for the next batch."""
-_BETWEEN = "Move that code out of the loop, or do it every n steps; what makes the batch belongs into the dataset."
+_BETWEEN = (
+    "Move that code out of the loop, or do it every n steps; code that prepares the batch belongs in the dataset."
+)
 _MIN_MEDIAN_TO_MEAN = 0.7
 """Share of the mean step that the median one takes, if what comes between steps comes before each: no validation."""
 _MIN_PYTHON_SHARE = 0.8
@@ -27,8 +29,8 @@ _MAX_FEW_BATCHES = 2
 _MIN_OUTSIDE_BATCHES_SHARE = 0.25
 """Share of the time between them that calls of fit() or predict() spend outside of their batches."""
 _CALL_ADVICE = {
-    "predict": "For a few rows call the model itself (model(x, training=False), best in a tf.function), or collect rows"
-    " and predict them at once.",
+    "predict": "For a few rows, call the model itself (model(x, training=False), preferably in a tf.function), or "
+    "collect rows and predict them at once.",
     "fit": "Call fit() once for many batches, or train_on_batch() for single ones.",
     "evaluate": "Evaluate many batches at once, or call test_on_batch() for single ones.",
 }
@@ -45,7 +47,7 @@ def waits_for_input(evidence: Evidence, run: Run) -> Iterator[Finding]:
     """
     if run.waiting is None or not evidence.gpu_usable:
         return
-    looked, by = run.waiting.looked_seconds, "up to the last step, by looks at its threads"
+    looked, by = run.waiting.looked_seconds, "up to the last step, from samples of its threads"
     seen, steps = run.waiting, run.throughput.steps if run.throughput is not None else 0
     few = looked < 2 * _MIN_NOTICED_SECONDS and seen.looks < _MIN_LOOKS_OF_SHORT_RUN
     if looked < _MIN_NOTICED_SECONDS or few or steps < _MIN_STEPS_OF_SHORT_RUN:
@@ -64,7 +66,7 @@ def waits_for_input(evidence: Evidence, run: Run) -> Iterator[Finding]:
         share, places, how = fed, seen.feeds, "is starved for input: the dataset runs Python code for the next batch"
     elif not short and waited + between >= _MIN_WAITING_SHARE and busy is not None and even:
         share, places = waited + between, (*seen.places, *seen.between)[:3]
-        how = "waits between steps: the program runs Python code of its own"
+        how = "waits between steps: the program runs its own Python code"
     elif not short and _dataset_share(run) >= _MIN_BUSY_STAGE_SHARE and run.pipeline is not None and busy is not None:
         share, places = _dataset_share(run), ()
         how = f"is starved for input: the dataset's stage {printable(run.pipeline.stage)} works"
@@ -107,13 +109,13 @@ def calls_keras_for_few_batches(evidence: Evidence) -> Iterator[Finding]:
     yield warning_of(
         "input.bound",
         certainty="likely",
-        title=printable(f"The GPU waits for {calls}, most of each outside of its batch"),
+        title=printable(f"The GPU waits for {calls}, most of each outside its batch"),
         evidence=[
             printable(f"{f'{line}: ' if line else ''}{name}() ×{count} for {batches} batches,")
-            + f" {each * 1000:.0f} ms a call, {inside * 1000:.0f} ms of it in batches (medians)"
+            + f" {each * 1000:.0f} ms per call, {inside * 1000:.0f} ms of it in batches (medians)"
             for name, (count, batches, line, each, inside) in few.items()
         ]
-        + [f"about {outside:.1f} s outside of batches, of {result['seconds']:.1f} s from the first call to the last"],
+        + [f"about {outside:.1f} s outside batches, of {result['seconds']:.1f} s from the first call to the last"],
         action=" ".join(_CALL_ADVICE[name] for name in few if name in _CALL_ADVICE),
     )
 

@@ -195,7 +195,7 @@ def _fraction(device: Device, asked: Asked, *, exact: bool) -> _Amount | None:
     if exact:
         return _Amount(_whole(granted), 0, f"{how} = {granted // MIB} MiB")
     middle = granted - reserved // 2
-    return _Amount(_whole(middle), reserved // 2 + MIB, f"{how}, less the driver's part, ≈ {middle // MIB} MiB")
+    return _Amount(_whole(middle), reserved // 2 + MIB, f"{how}, less the driver's share, ≈ {middle // MIB} MiB")
 
 
 def _default(device: Device, asked: Asked, context: int | None, *, exact: bool) -> _Amount:

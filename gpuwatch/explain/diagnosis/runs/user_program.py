@@ -24,7 +24,7 @@ GROUP = "run"
 DESPITE_OOM = "It exited with code 0, although memory ran out."
 """Reason of the verdict ``ok`` of a program that caught the error; whether it did all of its work is not known."""
 _OF_GPU = re.compile(r"cud|gpu(?!watch)|nvidia|nvml|nccl|cublas|device|driver", re.IGNORECASE)
-_NOT_LOOKED_AT = "where its ops ran was not looked at (run --placement does)"
+_NOT_LOOKED_AT = "where its ops ran was not checked (run --placement does that)"
 _MIN_KNOWN_NODES_SHARE = 0.9
 """Share of graph nodes whose requested device must be known to say that there are no problems."""
 _NO_REPLICA = "distribution.devices-missing"
@@ -92,7 +92,7 @@ def reason_of(run: Run, log: LogFacts, verdict: Verdict, findings: tuple[Finding
     if verdict == "fallback" and main in NO_GPU and not Evidence(run=run, log=log).gpu_usable:
         return f"All of it ran on the CPU: {_title(findings, main)}."
     if verdict == "ok" and main == "visibility.hidden":
-        return f"All of it ran on the CPU, as it asks. {_title(findings, main)}."
+        return f"All of it ran on the CPU, as it requests. {_title(findings, main)}."
     if verdict == "ok" and _exited_well(run) and any(not oom.expected for oom in run.ooms):
         return DESPITE_OOM
     if verdict == "ok" and run.framework is None and not log.frameworks and not run.device_map:
@@ -143,7 +143,7 @@ def _ended_otherwise(found: Finding) -> bool:
 
 def _survived(found: Finding, run: Run) -> Finding:
     if _of_memory(found) and _exited_well(run):
-        found = replace(found, evidence=("the program went on after it, and exited with code 0", *found.evidence))
+        found = replace(found, evidence=("the program continued after it, and exited with code 0", *found.evidence))
     return replace(found, severity="warning")
 
 
