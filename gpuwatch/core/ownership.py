@@ -94,7 +94,7 @@ def read_own(path: Path, most: int = -1) -> bytes:
     with os.fdopen(descriptor, "rb") as file:
         status = os.fstat(descriptor)
         if status.st_uid != os.geteuid() or not stat.S_ISREG(status.st_mode) or _writable(path, status):
-            raise PermissionError(errno.EACCES, "not a file of this user alone", str(path))
+            raise PermissionError(errno.EACCES, "not a file that only this user owns", str(path))
         return file.read(most)
 
 
@@ -139,7 +139,7 @@ def _fault(place: Path, status: os.stat_result) -> str:
 def _writable(place: Path, status: os.stat_result) -> str:
     """Who besides the owner may write: ``/srv/cache can be written by everybody``; empty if nobody."""
     if status.st_mode & stat.S_IWOTH:
-        return f"{place} can be written by everybody"
+        return f"everyone can write to {place}"
     if status.st_mode & stat.S_IWGRP and not _is_private(place, status.st_gid):
         return f"{place} can be written by {_group(status.st_gid)}"
     return ""
@@ -211,7 +211,7 @@ def _fresh() -> Path:
         atexit.register(_remove, folder, os.getpid())
         return folder
     raise PermissionError(
-        errno.EACCES, "no safe folder: others can write to all candidates; set XDG_RUNTIME_DIR to a folder of your own"
+        errno.EACCES, "no safe folder: others can write to all candidates; set XDG_RUNTIME_DIR to a folder that you own"
     )
 
 
@@ -243,7 +243,7 @@ def _sweep(base: Path) -> None:
 
 def _advice(path: Path, variable: str) -> str:
     """What the user can do; completes "to fix it, …"."""
-    hint = f"set {variable} to a folder of your own"
+    hint = f"set {variable} to a folder that you own"
     with suppress(OSError):
         above, status = path.parent.stat(), path.lstat()
         sticky = above.st_mode & stat.S_ISVTX and os.geteuid() not in (0, above.st_uid, status.st_uid)

@@ -252,7 +252,7 @@ class Collected:
                 certainty="fact" if labels.get("certainty") == "fact" else "likely",
                 title=CAUSES[cause],
                 device_uuid=uuid_of(labels) or None,
-                action="gpuwatch on this host shows the evidence.",
+                action="Run gpuwatch on this host for the evidence.",
             )
         )
 

@@ -151,9 +151,9 @@ class Prometheus:
             why = error.strerror if isinstance(error, OSError) else "it is not ASCII"
             raise NoAnswer(f"the bearer token cannot be read: {why}") from None
         if len(token) > reader_limits.TOKEN.bytes:
-            raise NoAnswer(f"the file of the bearer token cannot be read: {reader_limits.TOKEN.too_large}")
+            raise NoAnswer(f"the bearer token file cannot be read: {reader_limits.TOKEN.too_large}")
         if not token or not token.isprintable():
-            raise NoAnswer("the file of the bearer token has no token")
+            raise NoAnswer("the bearer token file is empty")
         return {"Authorization": f"Bearer {token}"}
 
     def _body(self, response: HTTPResponse, until: float) -> bytes:

@@ -61,7 +61,9 @@ def capture(output: Path, seconds: float, *, gpm: bool, show: Callable[[float], 
         snapshot = recorder.snapshot
         if snapshot is None or not snapshot.devices:
             why = (
-                "; ".join(problem.detail for problem in snapshot.problems) if snapshot is not None else "no sample came"
+                "; ".join(problem.detail for problem in snapshot.problems)
+                if snapshot is not None
+                else "no sample arrived"
             )
             raise GpuwatchError(f"there is nothing to capture: {why or 'no GPU is listed'}", hint="gpuwatch doctor")
         lines = () if snapshot.simulated else nvidia_smi_query()

@@ -106,7 +106,7 @@ def _machine_leftovers() -> Iterator[Leftover]:
 def _library_leftovers() -> Iterator[Leftover]:
     cache = install_libraries.cache_folder()
     if cache.is_dir():
-        in_use = "a program uses them" if _is_named_by_a_process(cache) else ""
+        in_use = "a program is using them" if _is_named_by_a_process(cache) else ""
         try:
             with _not_being_built(cache):
                 pass
@@ -133,10 +133,10 @@ def _saved_leftovers(recordings: bool) -> Iterator[Leftover]:
     if (state / "runs").is_dir():
         yield Leftover(state / "runs", "saved runs", why)
     for path in sorted(state.glob("crash-*.txt")):
-        yield Leftover(path, "a traceback of gpuwatch", why)
+        yield Leftover(path, "a gpuwatch traceback", why)
     being_written = running_recorders.being_written()
     kept = "" if recordings else "a recording: --recordings removes it"
     for path in sorted((state / "recordings").glob("*")):
         # A recording in use has files beside it, whose names begin as its own does.
-        used = "a recorder writes it" if any(str(path).startswith(name) for name in being_written) else ""
+        used = "a recorder is writing it" if any(str(path).startswith(name) for name in being_written) else ""
         yield Leftover(path, "a recording", why or used or kept)

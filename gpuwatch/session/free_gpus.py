@@ -209,7 +209,7 @@ def _visible_uuids(devices: Sequence[Device], environment: Mapping[str, str]) ->
         and len({device.name for device in devices}) > 1
     ):
         raise UsageError(
-            f"CUDA_VISIBLE_DEVICES={listed} counts the GPUs fastest first, which differs from the order of nvidia-smi",
+            f"CUDA_VISIBLE_DEVICES={listed} counts the GPUs fastest first, which differs from nvidia-smi's order",
             hint="set CUDA_DEVICE_ORDER=PCI_BUS_ID, or list UUIDs",
         )
     return frozenset(
@@ -250,7 +250,7 @@ def _refusal(unit: _CudaUnit, conditions: Conditions) -> str:
     if unit.uuid is None:
         return "the driver does not report the UUID of this MIG instance"
     if unit.instance is not None and conditions.count > 1:
-        return "CUDA gives a program one MIG instance only"
+        return "CUDA gives a program only one MIG instance"
     mode = device.readings.get("mode.compute")
     if mode == "prohibited":
         return "its compute mode prohibits programs"

@@ -91,7 +91,7 @@ def _gaps(recording: Recording, begin: float, moment: float) -> Iterator[Change]
     longer = unobserved_limit(interval)
     if first - begin > longer:
         unknown = hours_minutes(first - begin)
-        yield _change(first, "recording", f"the recording begins: nothing is known of the {unknown} before")
+        yield _change(first, "recording", f"the recording begins: nothing is known about the {unknown} before")
     for since, until in recording.gaps_of_blocks(max(begin, first), moment):
         if until - since > longer:
             yield _change(until, "recording", f"nothing was recorded for {hours_minutes(until - since)} before")

@@ -84,7 +84,7 @@ def without_driver(
     ``longer``: ends the hint. ``lasts``: the driver is still waited for. ``machine``: the host, if it was read.
     """
     simulated = bool(os.environ.get(ENV_STATE))  # the library itself does not answer
-    cure = "to clear a simulated fault: gpuwatch sim fault clear" if simulated else "see dmesg for a GPU that hangs"
+    cure = "to clear a simulated fault: gpuwatch sim fault clear" if simulated else "check dmesg for a hung GPU"
     crashed = " in nvml" in why.blame  # which is known before the time is over
     within = f"for {waited:.0f} s" if lasts else f"within {waited:g} s"
     silent = f"no answer from the driver {within}" if lasts else f"the driver did not answer {within}"
@@ -95,7 +95,7 @@ def without_driver(
         what, _, hint = why.failure.partition("; ")
         reason = FAILED_ITSELF
     elif why.blame and not crashed:
-        reason, hint = FAILED_ITSELF, f"nothing is known of the driver{longer}"
+        reason, hint = FAILED_ITSELF, f"nothing is known about the driver{longer}"
     problem = Problem(source="collector", reason=reason, detail=what, hint=hint)
     if machine is not None:
         return replace(machine, problems=(problem,))

@@ -153,5 +153,5 @@ def _runs(
 def _none(count: int, command: str, *, unread: bool) -> str:
     """Why there are none, and the command that makes one."""
     if count:
-        return f"none of the {count} saved ones is recent and from this machine; to make one: {command}"
-    return f"{'none could be read' if unread else 'this user has saved none'}; to make one: {command}"
+        return f"none of the {count} saved ones is both recent and from this machine; to create one: {command}"
+    return f"{'none could be read' if unread else 'this user has not saved any'}; to create one: {command}"

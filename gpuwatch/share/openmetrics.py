@@ -122,7 +122,7 @@ STATE = _gauge("gpu_state", "1 for the state of a GPU: ok, asleep, lost, reset-r
 FREE = _gauge("gpu_free", "1 if gpuwatch pick --idle would choose this GPU, 0 if not")
 """Absent for a GPU that MIG divides: :data:`MIG_FREE`."""
 PROCESSES = _gauge("gpu_processes", "Processes that compute on a GPU")
-OWNERS = _gauge("gpu_owners", "Owners of the processes on a GPU, those that are not listed included")
+OWNERS = _gauge("gpu_owners", "Owners of the processes on a GPU, including processes that are not listed")
 OWNER_PROCESSES = _gauge("gpu_owner_processes", "Processes of one owner on a GPU")
 """``user``, ``slurm_job``, ``pod``, ``container``: as far as known. The owners with the most memory."""
 OWNER_MEMORY = _gauge("gpu_owner_memory_bytes", "GPU memory of one owner's processes", "bytes")
@@ -148,7 +148,7 @@ PROCESS_SM = _gauge("process_sm_ratio", "SM utilization of a process", "ratio")
 PROCESS_CPU = _gauge("process_cpu_ratio", "CPU time of a process, of one core", "ratio")
 PROCESS_HOST_MEMORY = _gauge("process_host_memory_bytes", "Host memory of a process (resident)", "bytes")
 PROCESS_IDLE = _gauge(
-    "process_idle_since_timestamp_seconds", "Since when a process does not compute; 0 if it does", "seconds"
+    "process_idle_since_timestamp_seconds", "Time since which a process has not computed; 0 if it computes", "seconds"
 )
 PROCESS_FAMILIES = (
     (PROCESS_MEMORY, "gpu_memory_bytes", 1.0),
@@ -158,11 +158,13 @@ PROCESS_FAMILIES = (
     (PROCESS_IDLE, "idle_since", 1.0),
 )
 """With the reading of a process that each has, and its factor."""
-LEFT_OUT = _gauge("processes_left_out", "Processes on GPUs that have no series, since too many use less memory")
+LEFT_OUT = _gauge(
+    "processes_left_out", "Processes on GPUs that have no series of their own, because too many use more memory"
+)
 
 # The machine, with host alone.
 GPUS = _gauge("gpus", "GPUs that the driver lists")
-DRIVER = Family("gpuwatch_driver", "info", "", "Versions by NVML")
+DRIVER = Family("gpuwatch_driver", "info", "", "Versions according to NVML")
 """``version``, ``cuda_version``, ``nvml_version``."""
 HOST_CPU = _gauge("host_cpu_ratio", "CPU utilization of all cores together", "ratio")
 HOST_MEMORY_USED = _gauge("host_memory_used_bytes", "Memory of the host in use", "bytes")
@@ -170,10 +172,10 @@ HOST_MEMORY_TOTAL = _gauge("host_memory_total_bytes", "Memory of the host", "byt
 HOST_LOAD = _gauge("host_load1", "Load average over one minute")
 
 # The exporter itself.
-ANSWERING = _gauge("driver_answering", "1 while samples come, 0 while the driver or its collector does not answer")
-SNAPSHOT_AGE = _gauge("snapshot_age_seconds", "Age of the sample that the other series are of", "seconds")
+ANSWERING = _gauge("driver_answering", "1 while samples arrive, 0 while the driver or its collector does not answer")
+SNAPSHOT_AGE = _gauge("snapshot_age_seconds", "Age of the sample that the other series come from", "seconds")
 SNAPSHOT_TOOK = _gauge("snapshot_duration_seconds", "Time that this sample took", "seconds")
-REPLACED = Family("gpuwatch_collector_replacements", "counter", "", "Collectors replaced since they hung")
+REPLACED = Family("gpuwatch_collector_replacements", "counter", "", "Collectors replaced because they hung")
 BUILD = Family("gpuwatch_exporter", "info", "", "The exporter")
 """``version``, ``metrics``, ``interval_seconds``."""
 

@@ -107,7 +107,7 @@ def _needed(find: Callable[[], list[str]]) -> list[str]:
         if not lacking or not shipped.shipped_folder().is_dir():
             raise
         raise GpuwatchError(
-            f"the simulated GPUs that came with gpuwatch need a CPU with {', '.join(lacking)}: {error.message}",
+            f"the simulated GPUs that come with gpuwatch need a CPU with {', '.join(lacking)}: {error.message}",
             hint=error.hint,
         ) from error
 

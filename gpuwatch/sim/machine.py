@@ -420,7 +420,9 @@ class SimMachine:
         self._check_device(device)
         code = self._control.gws_set_override(self._open_handle(), device, name.encode(), value or 0, value is not None)
         if code == errno.EPERM:
-            raise GpuwatchError("this machine was made from a file or model, whose values it reports: none can be set")
+            raise GpuwatchError(
+                "this machine was made from a file or model, whose values it reports: they cannot be set"
+            )
         if code:
             raise GpuwatchError(f"simulated GPUs have no value {name!r} that can be set")
 

@@ -41,7 +41,7 @@ class SimShape:
 
     def __post_init__(self) -> None:
         if not 1 <= self.count <= MAX_DEVICES:
-            raise UsageError(f"{self.count} simulated GPUs: 1 to {MAX_DEVICES} are possible", hint=_EXAMPLE)
+            raise UsageError(f"{self.count} simulated GPUs: the number must be from 1 to {MAX_DEVICES}", hint=_EXAMPLE)
         if self.memory_bytes < MIN_MEMORY_BYTES:
             raise UsageError(
                 f"{self.memory_bytes / 2**20:g} MiB for a simulated GPU: the minimum is 512 MiB",

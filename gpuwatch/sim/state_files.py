@@ -79,11 +79,11 @@ def state_folder() -> Path:
         except OSError as error:
             raise GpuwatchError(
                 f"cannot write the simulated GPUs' state to {folder}: {error.strerror or error}",
-                hint="set XDG_RUNTIME_DIR to a folder of your own",
+                hint="set XDG_RUNTIME_DIR to a folder that you own",
             ) from error
     raise GpuwatchError(
         "no safe folder for the simulated GPUs' state: others can write to all candidates",
-        hint="set XDG_RUNTIME_DIR to a folder of your own",
+        hint="set XDG_RUNTIME_DIR to a folder that you own",
     )
 
 

@@ -83,7 +83,7 @@ def test_folders_limit_what_is_read(tmp_path: Path) -> None:
     (tmp_path / "in" / "out.log").symlink_to(tmp_path / "a.log")
     opened(tmp_path / "in" / "a.log", tmp_path / "in")
     for path in (tmp_path / "a.log", tmp_path / "in" / "out.log", tmp_path / "in" / ".." / "a.log"):
-        with pytest.raises(UsageError, match="outside of the folders that --logs allows"):
+        with pytest.raises(UsageError, match="outside the folders that --logs allows"):
             opened(path, tmp_path / "in")
 
 
@@ -101,7 +101,7 @@ def test_large_documents_are_shortened_and_stay_valid() -> None:
     found = bounded(document, ["asked: all"])
     assert len(json.dumps(found, separators=(",", ":"))) <= MAX_BYTES
     assert found["left_out"][0] == "asked: all"
-    assert "processes.command: 300 long texts are cut" in found["left_out"]
+    assert "processes.command: 300 long texts are shortened" in found["left_out"]
     (note,) = [one for one in found["left_out"] if one.startswith("processes: ")]
     assert note == f"processes: {300 - len(found['processes'])} of 300"
     assert len(found["devices"]) == 16

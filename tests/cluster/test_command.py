@@ -107,7 +107,7 @@ def test_each_host_that_fails_is_a_row_with_its_reason(ssh: Path) -> None:
     assert rows == {
         "good": ("ok", ""),
         "refused": ("no-answer", "refuses ssh connections"),
-        "unknown": ("no-answer", "its host key is not known: log in once by hand"),
+        "unknown": ("no-answer", "its host key is not known: log in once manually"),
         "banner": ("ok", ""),
         "none": ("no-answer", "no gpuwatch there (--remote-command names it)"),
         "seven": ("no-answer", "exit code 7"),

@@ -54,7 +54,7 @@ def test_the_runs_of_try_and_what_it_answered() -> None:
         ({"exit_code": 7}, "", "failed", "exit code 7"),
         ({}, "{]", "failed", "its answer cannot be read: JSON is malformed"),
         ({"version": "0.0.1"}, '{"schema": "gpuwatch.run/9"}', "failed", f"gpuwatch 0.0.1 there, {__version__} here: "),
-        ({}, "RUN", "failed", "it sent another kind of document"),
+        ({}, "RUN", "failed", "it sent a different kind of document"),
         ({"version": "0.0.1"}, "SNAPSHOT", "ok", f"gpuwatch 0.0.1 there, {__version__} here"),
         ({"exit_code": 1}, "BARE", "finding", "no driver"),
         ({"state": "no-answer", "reason": "no gpuwatch there", "version": None}, "", "no-answer", "no gpuwatch there"),

@@ -91,8 +91,8 @@ def test_arguments_arrive_as_they_were_given() -> None:
         ("ssh: connect to host n1 port 22: Connection timed out\n", "no answer to ssh"),
         ("Connection timed out during banner exchange\n", "no answer to ssh"),
         ("ssh: connect to host n1 port 22: Connection refused\n", "refuses ssh connections"),
-        ("me@n1: Permission denied (publickey,password).\n", "ssh was refused: no key that it accepts"),
-        ("Host key verification failed.\n", "its host key is not known: log in once by hand"),
+        ("me@n1: Permission denied (publickey,password).\n", "ssh was refused: it accepts none of your keys"),
+        ("Host key verification failed.\n", "its host key is not known: log in once manually"),
         (
             "@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @\nHost key verification failed.\n",
             "its host key changed: compare it before you trust it",

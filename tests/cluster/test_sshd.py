@@ -93,11 +93,11 @@ def test_refused_and_unknown_keys(server: Server, tmp_path: Path) -> None:
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "other"], check=True)
     other = server.options.replace("/user", "/none", 1) + f" -i {tmp_path}/other -o IdentitiesOnly=yes"
     _, document = server.run("snapshot", options=other)
-    assert document.nodes[0].reason == "ssh was refused: no key that it accepts"
+    assert document.nodes[0].reason == "ssh was refused: it accepts none of your keys"
     (tmp_path / "known").touch()
     fresh = f"{server.options.partition(' -o ')[0]} -o UserKnownHostsFile={tmp_path}/known -o StrictHostKeyChecking=yes"
     _, document = server.run("snapshot", options=fresh)
-    assert document.nodes[0].reason == "its host key is not known: log in once by hand"
+    assert document.nodes[0].reason == "its host key is not known: log in once manually"
 
 
 def test_nobody_listens(server: Server) -> None:

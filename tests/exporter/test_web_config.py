@@ -40,7 +40,7 @@ def read(folder: Path, text: str) -> WebConfig:
         ("tls_server_config:\n  cert_file: none.crt\n  key_file: server.key", "none.crt: No such file"),
         ("tls_server_config:\n  cert_file: web.yml\n  key_file: server.key", "cannot use the certificate"),
         ("tls_server_config:\n  cert_file: ca.crt\n  key_file: server.key", "key values mismatch"),
-        (TLS + "  cert: x", "cert and cert_file exclude each other"),
+        (TLS + "  cert: x", "cert and cert_file cannot be combined"),
         (TLS + "  min_version: SSL30", "min_version SSL30 is not supported; these are: TLS10"),
         (TLS + "  client_auth_type: RequireAnyClientCert", "client_auth_type RequireAnyClientCert is not supported"),
         (TLS + "  client_auth_type: RequireAndVerifyClientCert", "client_ca_file is missing"),
@@ -49,8 +49,8 @@ def read(folder: Path, text: str) -> WebConfig:
         (TLS + "  cipher_suites: [RC4]", "cipher_suites RC4 is not supported"),
         (TLS + "  curve_preferences: [CurveP256, X25519]", "only one curve"),
         (TLS + "  sni: true", "tls_server_config.sni is not supported"),
-        ("basic_auth_users:\n  alice: secret", "the password of alice is not a hash of bcrypt"),
-        ("basic_auth_users:\n  alice: $2b$99$abc", "the password of alice is not a hash of bcrypt"),
+        ("basic_auth_users:\n  alice: secret", "the password of alice is not a bcrypt hash"),
+        ("basic_auth_users:\n  alice: $2b$99$abc", "the password of alice is not a bcrypt hash"),
         ("basic_auth_users:\n  1: 2", "names and hashes are strings"),
         ("http_server_config:\n  headers:\n    Set-Cookie: a", "headers.Set-Cookie is not supported"),
         ('http_server_config:\n  headers:\n    X-Frame-Options: "a\\nb: c"', "more than one line"),
@@ -145,7 +145,7 @@ def test_users_change_with_the_file(folder: Path) -> None:
     path.unlink()
     assert not config.allows(None)
     assert len(said) == 2
-    assert all("the last version of it still holds" in line for line in said)
+    assert all("its last valid version remains in effect" in line for line in said)
 
 
 def test_the_rate_is_limited(folder: Path) -> None:

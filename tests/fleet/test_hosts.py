@@ -95,7 +95,7 @@ def until(done: Callable[[], object], seconds: float = 60.0) -> None:
     ("host", "reason"),
     [
         ("gone", "refuses ssh connections"),
-        ("changed", "its host key is not known: log in once by hand"),
+        ("changed", "its host key is not known: log in once manually"),
         ("bare", "no gpuwatch on its PATH"),
         ("old", "its gpuwatch is too old: update it"),
         ("broken", "it is \\x1b[31mbroken\\x1b[0m"),

@@ -167,7 +167,7 @@ def test_reports_of_steps_are_bounded_and_start_over_where_something_else_is_cou
     report("batches", 1, [0.25], 4.0)
     assert (state.steps.count, state.steps.times, state.steps.first_at) == (1, [0.25], 4.0)
     state.line(msgspec.json.encode({"v": 1, "seq": 0, "t": 5.0, "kind": "steps", "data": {"count": 2}}))
-    assert "event 'steps' lacks or mistypes a field" in state.problems[0]
+    assert "event 'steps' has a missing or invalid field" in state.problems[0]
 
 
 class _CallbackList:

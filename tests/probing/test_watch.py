@@ -62,7 +62,7 @@ def test_a_file_of_this_folder_is_no_command_and_the_hint_runs_it(
     Path(name).write_text("print(1)\n")
     result = gpuwatch("run", name)
     assert result.code == 127
-    assert f"to run the one in this folder: {hint})" in result.err
+    assert f"to run the one in this folder, use {hint})" in result.err
 
 
 @pytest.mark.parametrize(

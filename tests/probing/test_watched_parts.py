@@ -313,11 +313,11 @@ def test_a_short_program_that_ran_out_of_memory_was_on_the_gpu_between_two_looks
 @pytest.mark.parametrize(
     ("named", "reporting", "says"),
     [
-        ("cupy", False, "cupy, which its output names, is not watched"),
-        ("cupy", True, "cupy, which its output names, is not watched"),
+        ("cupy", False, "cupy, which its output mentions, is not watched"),
+        ("cupy", True, "cupy, which its output mentions, is not watched"),
         ("pytorch", False, "ignores PYTHONPATH"),
-        ("pytorch", True, "no Python process of it that could report its framework did so before its end"),
-        ("tensorflow", True, "no Python process of it that could report its framework did so before its end"),
+        ("pytorch", True, "none of its Python processes reported its framework before it ended"),
+        ("tensorflow", True, "none of its Python processes reported its framework before it ended"),
     ],
 )
 def test_why_a_program_was_not_watched_inside(

@@ -418,7 +418,7 @@ def full_experiment() -> Experiment:
         recorded("default", {"weights": 8 * MIB, "activations": 20 * MIB}),
         recorded("mixed-float16", {"weights": 8 * MIB, "activations": 10 * MIB, "inputs": 1 * MIB}),
         Trial(asked="xla", not_tried="simulated GPUs have no XLA"),
-        notes=("2 of 3 rounds: another would take 40 s, more than --budget 10 min leaves.",),
+        notes=("2 of 3 rounds: another would take 40 s, more than is left of --budget 10 min.",),
     )
 
 
@@ -441,7 +441,7 @@ def searched_experiment() -> Experiment:
         recover=(
             Recovery(name="growth", passed=3, runs=3, verified=True),
             Recovery(name="async-allocator", passed=1, runs=2, reason="out of memory"),
-            Recovery(name="mixed-float16", reason="one tensor asks for 30.0 GiB, and the card has 24.0 GiB"),
+            Recovery(name="mixed-float16", reason="one tensor requests 30.0 GiB, and the card has 24.0 GiB"),
         ),
     )
 
@@ -498,7 +498,9 @@ def full_usage(**changes: object) -> Usage:
             ),
         ),
         "graphics_processes": 1,
-        "notes": ("2026-11-20 05:00:00: the clock was set back by 60 min; what was recorded twice is counted twice",),
+        "notes": (
+            "2026-11-20 05:00:00: the clock was set back by 60 min; time that was recorded twice is counted twice",
+        ),
     }  # fmt: skip
     return Usage(**(facts | changes))  # type: ignore[arg-type]
 

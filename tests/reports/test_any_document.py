@@ -66,7 +66,7 @@ def nested(depth: int) -> bytes:
         # Python 3.14 has room for so many.
         (b'{"a":' * 100_000 + b"1" + b"}" * 100_000, "nested more than|missing required field `schema`"),
         (b'{"x":' + b"[" * 100_000, "nested more than|truncated"),
-        (changed(bare_run(), log_tail=["x" * (MAX_TEXT_CHARS + 1)]), "a text of more than 1,048,576 characters"),
+        (changed(bare_run(), log_tail=["x" * (MAX_TEXT_CHARS + 1)]), "a string of more than 1,048,576 characters"),
         (changed(bare_run(), results={"a": [0] * MAX_VALUES}), "more than 2,000,000 values"),
         (b'{"schema": "gpuwatch.run/' + b"9" * 5000 + b'"}', "newer gpuwatch"),
         (b'{"schema": "gpuwatch.run/1\\u001b[31m"}', r"gpuwatch.run/1\\x1b\[31m"),

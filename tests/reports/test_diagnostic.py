@@ -245,7 +245,7 @@ def test_markdown_fits_into_an_issue_and_says_what_it_left_out() -> None:
     document = diagnostic(looks(probes=compare(runs), programs=tuple(program(log_tail=lines) for _ in range(5))))
     drawn = whole(document, "markdown")
     assert 10_000 < len(drawn) <= markdown.MAX_CHARS < 65_536
-    assert "Left out to fit into an issue" in drawn
+    assert "Omitted to fit in an issue" in drawn
     assert drawn.count("<details>") == drawn.count("</details>")
     assert "Left out" not in whole(healthy(), "markdown")
 

@@ -189,7 +189,7 @@ def test_an_op_moved_by_a_session_is_reported(effective: str | None, placed: str
 def test_ops_on_the_cpu_that_did_not_fall_back_are_explained() -> None:
     run = probe("manual", 400)
     moved = replace(run, placements=tuple(replace(run.placements[0], actual=f"{kind}:0") for kind in ("CPU", "GPU")))
-    assert "placed on the CPU as asked" in comparison_table(compare([moved, run]), "Probes").note
+    assert "placed on the CPU as requested" in comparison_table(compare([moved, run]), "Probes").note
 
 
 def test_ops_that_the_program_keeps_off_the_gpu_come_first() -> None:

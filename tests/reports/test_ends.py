@@ -65,7 +65,7 @@ def test_an_unchanging_timeline_is_not_drawn() -> None:
 
 
 def test_what_was_not_gathered_is_listed() -> None:
-    assert _none(0, "gpuwatch probe", unread=False) == "this user has saved none; to make one: gpuwatch probe"
+    assert _none(0, "gpuwatch probe", unread=False) == "this user has not saved any; to create one: gpuwatch probe"
     assert "none of the 3 saved ones" in _none(3, "gpuwatch probe", unread=False)
     assert "could be read" in _none(0, "gpuwatch probe", unread=True)
 

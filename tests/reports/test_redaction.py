@@ -610,7 +610,7 @@ PLAIN = (
     "team: 4",
     "eos_token=</s>",
     '"POST /v1/chat/completions HTTP/1.1" 200 OK',
-    "No node of the cluster has a free GPU for the pod: it waits",
+    "No node of the cluster has a free GPU for the pod, so it waits",
     "job failed, run again; the instance of this class",
     "user code traceback exceeded",
     "cluster: none",

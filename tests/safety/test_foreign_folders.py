@@ -241,7 +241,7 @@ def test_a_folder_in_memory_that_somebody_else_made_first(place: Path) -> None:
     (line,) = ended.stderr.splitlines()
     assert f"not using {base}/gpuwatch-sim-{VICTIM}: " in line
     assert f"belongs to user {ATTACKER}" in line
-    assert line.endswith("set XDG_RUNTIME_DIR to a folder of your own"), "nobody but its owner can remove it"
+    assert line.endswith("set XDG_RUNTIME_DIR to a folder that you own"), "nobody but its owner can remove it"
     assert not private.exists()
 
 

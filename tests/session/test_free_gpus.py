@@ -142,8 +142,8 @@ def test_mig_instances() -> None:
     assert pick(here, Conditions(1), limited, {}).chosen[0].mig_instance == "1/0"
     two = pick(here, Conditions(2), {}, {})
     assert {one.mig_instance: one.reason for one in two.refused} == {
-        "1/0": "CUDA gives a program one MIG instance only",
-        "2/0": "CUDA gives a program one MIG instance only",
+        "1/0": "CUDA gives a program only one MIG instance",
+        "2/0": "CUDA gives a program only one MIG instance",
     }
     assert why_impossible(here, Conditions(2)) == "this machine has 1 GPU without MIG, not 2"
 

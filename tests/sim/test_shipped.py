@@ -82,7 +82,7 @@ def test_a_cpu_that_is_too_old_is_told_in_one_line(wheel: Path, monkeypatch: pyt
     monkeypatch.setattr(install_libraries, "_cpu_flags", lambda: frozenset({"avx2", "fma", "movbe", "f16c"}))
     with pytest.raises(GpuwatchError) as error:
         install_libraries.ensure_built()
-    assert error.value.message.startswith("the simulated GPUs that came with gpuwatch need a CPU with bmi1, bmi2: ")
+    assert error.value.message.startswith("the simulated GPUs that come with gpuwatch need a CPU with bmi1, bmi2: ")
     assert "\n" not in error.value.message
 
 

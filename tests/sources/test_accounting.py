@@ -166,9 +166,12 @@ def test_it_is_told_at_the_exit() -> None:
     events = ProcessEvents()
     told = [event.text for shot in shots() for event in events.look(shot, shot.taken_at.timestamp())[0]]
     (exited,) = [text for text in told if "exited" in text]
-    assert "by the driver's accounting GPU avg 61 % over its life" in exited
+    assert "according to the driver's accounting, GPU avg 61 % over its life" in exited
     (between,) = [text for text in told if "between samples" in text]
-    assert between == "GPU 0: process 222 used it for 0.5 s between samples, by the driver's accounting, peak 1024 MiB"
+    assert (
+        between
+        == "GPU 0: process 222 used it for 0.5 s between samples, according to the driver's accounting, peak 1024 MiB"
+    )
 
 
 def test_it_is_kept_with_the_life_and_with_the_hours() -> None:

@@ -101,7 +101,7 @@ def test_a_driver_that_refuses_is_said_once(sim_machine: Callable[[str], SimMach
     assert seen.devices[0].xids_missing is None
     (event,) = watcher.look(seen)
     assert event.kind == "device.no-xids"
-    assert event.text.startswith("GPU 1 reports no Xids, its errors are in dmesg only: nvmlDeviceRegisterEvents")
+    assert event.text.startswith("GPU 1 reports no Xids; its errors are only in dmesg: nvmlDeviceRegisterEvents")
     assert watcher.look(until(feed, lambda snapshot: True)) == []
     told = json.loads(
         gpuwatch("snapshot", "--json", environment=machine.environment(os.environ)).out,

@@ -32,7 +32,7 @@ def test_a_hostile_pickle_is_refused_or_harmless(name: str) -> None:
 
 @pytest.mark.parametrize("name", RUN_CODE)
 def test_what_wants_code_to_be_run_is_said(name: str) -> None:
-    with pytest.raises(BrokenRecording, match=r"wants code to be run \(\w+\), which this reader never does"):
+    with pytest.raises(BrokenRecording, match=r"would run code \(\w+\), which this reader never does"):
         load(handmade()[name])
 
 

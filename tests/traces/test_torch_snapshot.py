@@ -71,12 +71,12 @@ def test_a_snapshot_without_history_has_its_blocks() -> None:
     assert (found.peak_bytes, found.requested_bytes, found.fragmentation) == (2048, 2036, 0.0)
     assert not found.has_history
     assert held_most(found) == (
-        "Alive on cuda:0 when the snapshot was taken: 2.0 KiB (it has no history), tensors made outside of"
+        "In use on cuda:0 when the snapshot was taken: 2.0 KiB (it has no history), tensors created outside"
         " modules held the most: 2.0 KiB (100 %), by a.py:1 in f"
     )
     bare = one([{"action": "snapshot", "addr": 0, "size": 0}], block(0, 2048, "active_allocated"))
     assert held_most(bare) == (
-        "Alive on cuda:0 when the snapshot was taken: 2.0 KiB (it has no history), nothing of it has a known line;"
+        "In use on cuda:0 when the snapshot was taken: 2.0 KiB (it has no history), none of it has a known line;"
         " the largest: an allocation of 2.0 KiB"
     )
     (alone,) = of_torch(pickle.dumps([{"device": 0, "total_size": 512, "blocks": [block(0, 512, "active_allocated")]}]))

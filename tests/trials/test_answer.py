@@ -87,7 +87,7 @@ def test_values_do_other_work_in_a_step_so_none_is_called_faster() -> None:
     found = answer(runs, CODES)
     assert found.sentence == (
         "BATCH=32: 1.0 GiB, 10.0 ms a step; BATCH=64: 2.0 GiB, 15.0 ms a step; BATCH=128: 3.0 GiB, 24.0 ms a step; "
-        "with another value a step may do other work"
+        "with a different value, a step may do different work"
     )
     assert (found.best, found.code) == ("", ())
     simulated = [msgspec.structs.replace(one, run=msgspec.structs.replace(one.run, simulated=True)) for one in runs]
@@ -162,5 +162,5 @@ def test_what_the_same_work_takes_more_or_less_each_time_is_not_put_down_to_a_se
 def test_runs_without_counted_steps_are_not_the_same_work() -> None:
     runs = [trial(name, held, steps=None, step_time=None) for name, held in (("default", LARGE), ("growth", SMALL))]
     assert answer(runs, CODES).sentence == (
-        "growth: as long a run (no step could be counted) in 326 MiB instead of 22.0 GiB"
+        "growth: a run of the same length (no step could be counted) in 326 MiB instead of 22.0 GiB"
     )

@@ -150,17 +150,17 @@ def test_the_bracket_is_told_where_time_is_over() -> None:
     line: dict[str, Any] = {"asked": "default", "confirmed": False, "monotonic": True, "bytes_per_unit": 2.0}
     open_end = Largest(name="B", value=64, headroom_bytes=100, **line)
     assert largest_value._sentence(span, open_end, over).startswith(
-        "B=64 fits, larger values are not known; by the memory of its runs hardly more than 114; each one more"
+        "B=64 fits; larger values are not known; judging by the memory of its runs, hardly more than 114; each one more"
     )
     between = Largest(name="B", value=64, first_failing=128, headroom_bytes=40, **line)
-    assert "at least 64 and below 128; by the memory of its runs hardly more than 84; B=128 fails" in (
+    assert "at least 64 and below 128; judging by the memory of its runs, hardly more than 84; B=128 fails" in (
         largest_value._sentence(span, between, over)
     )
     # What the line says beyond what is known to fail is no news.
     known = Largest(name="B", value=64, first_failing=70, headroom_bytes=40, **line)
     assert "hardly" not in largest_value._sentence(span, known, over)
     nothing = Largest(name="B", asked="default", confirmed=False, monotonic=True)
-    assert largest_value._sentence(span, nothing, over) == f"Which B from 32 to 4096 fits is not known: {over}"
+    assert largest_value._sentence(span, nothing, over) == f"It is not known which B from 32 to 4096 fits: {over}"
     assert largest_value._known_bracket(span, None, None) == ""
     assert largest_value._known_bracket(span, 64, 128) == "known so far: B=64 fits, B=128 does not"
 
@@ -257,7 +257,7 @@ def test_an_interrupted_search_says_what_it_knows(tmp_path: Path) -> None:
     until((tmp_path / "here").exists, 60)
     process.send_signal(signal.SIGINT)
     said, _ = process.communicate(timeout=30)
-    assert said.startswith("SIZE=50 fits, larger values are not known; not confirmed: interrupted")
+    assert said.startswith("SIZE=50 fits; larger values are not known; not confirmed: interrupted")
     assert process.returncode == 130
 
 
@@ -266,7 +266,7 @@ def test_another_error_is_no_border(tmp_path: Path) -> None:
     result = tried("--largest", "SIZE=50..200", "--no-save", "--", *command, env=with_torch(tmp_path))
     said = " ".join(result.stdout.split())
     assert said.startswith(
-        "SIZE=50 fits, larger values are not known; not confirmed: SIZE=100 failed, but not for want"
+        "SIZE=50 fits; larger values are not known; not confirmed: SIZE=100 failed, but not for lack"
     )
     assert "ValueError: odd size" in result.stdout
 

@@ -23,8 +23,8 @@ from gpuwatch.core.model.codec import closed_values
 _D = TypeVar("_D", bound=msgspec.Struct)
 
 NOTE = (
-    "Redacted: users, hosts, paths, addresses and ids have other names where a field or the form of a text marks them."
-    " A name that nothing marks may be left: read it before you send it."
+    "Redacted: users, hosts, paths, addresses and ids are replaced where a field or the form of the text identifies "
+    "them. A name that nothing identifies may remain: read this before you send it."
 )
 """What a redacted output says of itself, in its first lines."""
 

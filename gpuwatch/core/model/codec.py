@@ -123,10 +123,10 @@ def _extracted(page: bytes) -> bytes:
     """The document in an HTML report; :class:`NotADocument` for another page. Nothing else of it is looked at."""
     _, *rest = page.split(EMBED_BEGIN.encode(), 2)
     if not rest:
-        raise NotADocument("it is an HTML page without one, as of an older gpuwatch: ask for the .json")
+        raise NotADocument("it is an HTML page without a document, as an older gpuwatch wrote it: use the .json")
     inside, end, _ = rest[0].partition(EMBED_END.encode())
     if len(rest) > 1 or not end or b"<" in inside:
-        raise NotADocument("it is an HTML page that no gpuwatch wrote")
+        raise NotADocument("it is an HTML page that gpuwatch did not write")
     return inside
 
 
@@ -233,7 +233,7 @@ def from_json(raw: bytes) -> Document:
     if not start and not raw.strip():
         raise NotADocument("it is empty")
     if start and not start.startswith(b"{") and b"\0" not in raw:
-        raise NotADocument("it is other text", is_text=True)
+        raise NotADocument("it is some other text", is_text=True)
     if raw.count(b",") + raw.count(b"[") + raw.count(b"{") > MAX_VALUES:
         raise NotADocument(f"it has more than {MAX_VALUES:,} values")
     try:

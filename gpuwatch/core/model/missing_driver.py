@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from gpuwatch.core.model.doctor import System
 
 INSTALL = "Install NVIDIA's driver and load it (modprobe nvidia; nvidia-smi must work)."
-LOAD = "Load the driver's kernel module (modprobe nvidia); dmesg says why where it does not load."
+LOAD = "Load the driver's kernel module (modprobe nvidia); if it does not load, dmesg says why."
 GIVE_GPUS = (
     "Start the container with its GPUs (docker run --gpus all IMAGE, with the NVIDIA Container Toolkit on the host)."
 )
@@ -20,7 +20,9 @@ NO_CARD = (
     "Use a machine with an NVIDIA GPU, or pass one through to this one; if it has one, reseat it and enable its slot in"
     " the firmware."
 )
-NOUVEAU = "Blacklist nouveau (modprobe.d: blacklist nouveau, options nouveau modeset=0), reboot, install NVIDIA's."
+NOUVEAU = (
+    "Blacklist nouveau (modprobe.d: blacklist nouveau, options nouveau modeset=0), reboot, and install NVIDIA's driver."
+)
 SIMULATE = " To look at simulated GPUs: gpuwatch --sim 2x24GiB"
 """Appended to the advice when a person looks at this machine; not a remedy."""
 _ELSEWHERE = "Install NVIDIA's driver and load it (nvidia-smi must work); in a container: " + GIVE_GPUS
@@ -68,5 +70,5 @@ def missing_driver_action(system: System | None, *, library: bool = False) -> st
         return NO_CARD
     if loaded and not library:
         release = f" of release {system.kernel_module}" if system.kernel_module is not None else ""
-        return f"Install the driver's libraries (libnvidia-ml, libcuda){release}: those of the loaded kernel module."
+        return f"Install the driver's libraries (libnvidia-ml, libcuda){release}, which the loaded kernel module needs."
     return LOAD if library else INSTALL

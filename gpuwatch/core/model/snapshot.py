@@ -48,7 +48,7 @@ UNLISTED = Missing("unknown", detail="the list of processes could not be read")
 """Reason of a missing ``memory.unexplained_bytes``: a device without processes may have some."""
 BAD_STATES = frozenset({"lost", "reset-required", "failed"})
 """States of a device in which its readings cannot be trusted."""
-_NEVER_READ = Missing("unknown", detail="not asked for")
+_NEVER_READ = Missing("unknown", detail="not requested")
 _OPT_IN = Missing("no_sample", detail="only with --gpm: it occupies the counters that profilers use")
 
 

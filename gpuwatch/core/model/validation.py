@@ -40,7 +40,7 @@ def check(document: msgspec.Struct, *, numbers: bool = True) -> None:
 def _check(value: Any, depth: int, numbers: bool) -> None:
     if isinstance(value, str):
         if len(value) > MAX_TEXT_CHARS:
-            raise Inconsistent(f"it has a text of more than {MAX_TEXT_CHARS:,} characters")
+            raise Inconsistent(f"it has a string of more than {MAX_TEXT_CHARS:,} characters")
         return
     if isinstance(value, datetime.datetime):
         if value.tzinfo is None or value.year not in _YEARS:

@@ -23,28 +23,29 @@ _PROGRAM = (
     "Run the program again with CUDA_LAUNCH_BLOCKING=1, which shows the op, or under compute-sanitizer, which names the"
     " kernel; the step on the CPU names a wrong index. Suspect the card only if other programs fail on it too."
 )
-_RESTART_PROGRAM = "Restart the program; if it returns with other programs too, reset the GPU (nvidia-smi -r)."
+_RESTART_PROGRAM = "Restart the program; if it also happens with other programs, reset the GPU (nvidia-smi -r)."
 _RESET = (
-    "End the work on this GPU and reset it (nvidia-smi -r), or restart the machine; if it returns, have the card, its"
-    " power and its seating checked."
+    "End the work on this GPU and reset it (nvidia-smi -r), or restart the machine; if it happens again, have the "
+    "card, its power and its seating checked."
 )
 _RESTART_MACHINE = (
-    "Restart the machine, with power off if that is not enough: a GPU that is not on the bus cannot be reset. If it"
-    " returns, have its power, its seating and the card checked."
+    "Restart the machine, turning the power off if that is not enough: a GPU that is not on the bus cannot be reset. "
+    "If it happens again, have its power, its seating and the card checked."
 )
 _DIAGNOSE = (
-    "End the work on this GPU and reset it (nvidia-smi -r); if it returns, run NVIDIA's field diagnostic (dcgmi diag -r"
+    "End the work on this GPU and reset it (nvidia-smi -r); if it happens again, run NVIDIA's field diagnostic "
+    "(dcgmi diag -r"
     " 3), or have the card replaced."
 )
 _LINKS = (
-    "End the work on the GPUs of this NVLink and reset them together (nvidia-smi -r), or restart the machine; check"
-    " nvidia-smi nvlink -e, the fabric manager's log and cables or bridges if it returns."
+    "End the work on the GPUs of this NVLink and reset them together (nvidia-smi -r), or restart the machine; if it "
+    "happens again, check nvidia-smi nvlink -e, the fabric manager's log, and the cables or bridges."
 )
-_UPDATE = "Reset the GPU (nvidia-smi -r) or restart the machine; update the driver if it returns."
+_UPDATE = "Reset the GPU (nvidia-smi -r) or restart the machine; update the driver if it happens again."
 _WATCH = "Nothing to do now: the driver corrected it. Reset the GPU (nvidia-smi -r) when its work allows."
 _POWER = "Connect the power cables of the card, and check the power supply."
-_OTHER = "Look at the error before it: this one is its consequence, or the program was ended (Ctrl+C, kill)."
-_ALLOWED = "Read the action in it: the driver says there what this GPU needs."
+_OTHER = "Look at the previous error: this one is its consequence, or the program was ended (Ctrl+C, kill)."
+_ALLOWED = "Read the action in the message: there the driver says what this GPU needs."
 
 
 class XidKind(NamedTuple):
@@ -77,11 +78,11 @@ KINDS: dict[int, XidKind] = {
     **_kind(
         "program",
         _RESTART_PROGRAM,
-        x8="a program's work did not end in time",
+        x8="a program's work did not finish in time",
         x32="corrupted command buffer",
         x43="a program's work was stopped after its own fault",
         x80="corrupted data sent to the GPU",
-        x109="context switch timeout: usually a program's work did not let go of the GPU",
+        x109="context switch timeout: usually a program's work did not release the GPU",
         x141="fault in CUDA's fast path",
     ),
     **_engines("copy engine", 39, 40, 41, 70, 71, 72, 75, 76, 77, 85, *range(126, 136)),
@@ -91,7 +92,7 @@ KINDS: dict[int, XidKind] = {
         _OTHER,
         x45="a program's work was removed, usually after another error",
     ),
-    **_kind("nobody", _ALLOWED, x154="the driver changed what it asks to do with this GPU"),
+    **_kind("nobody", _ALLOWED, x154="the driver changed the action that it requests for this GPU"),
     **_kind(
         "driver",
         _UPDATE,
@@ -129,7 +130,7 @@ KINDS: dict[int, XidKind] = {
     ),
     **_kind(
         "hardware",
-        "Restart the program that it hit, the others can go on; reset the GPU (nvidia-smi -r) when its work allows.",
+        "Restart the affected program, the others can continue; reset the GPU (nvidia-smi -r) when its work allows.",
         x94="contained memory error",
     ),
     **_kind(

@@ -110,7 +110,9 @@ def not_started(name: str, code: int) -> NotStarted:
         why = "the interpreter in its first line does not exist"
         return NotStarted(f"{name} cannot be started: {why}", exit_code=127)
     if code in (errno.ENOENT, errno.ENOTDIR):
-        hint = f"it is not in PATH; to run the one in this folder: {'python ' if name.endswith('.py') else './'}{name}"
+        hint = (
+            f"it is not in PATH; to run the one in this folder, use {'python ' if name.endswith('.py') else './'}{name}"
+        )
         here = "/" not in name and Path(name).exists()
         return NotStarted(f"{name}: command not found", hint=hint if here else "", exit_code=127)
     if code == errno.EACCES and path is not None and Path(path).is_file() and not Path(path).stat().st_mode & 0o111:

@@ -130,7 +130,7 @@ class EventState:
         try:
             self._take_event(event)
         except (IndexError, KeyError, TypeError, ValueError, OverflowError, msgspec.ValidationError) as error:
-            self.problem(f"event {event.kind!r} lacks or mistypes a field: {error}")
+            self.problem(f"event {event.kind!r} has a missing or invalid field: {error}")
         return event
 
     def problem(self, text: str) -> None:

@@ -124,7 +124,7 @@ def _why_not_started(asked: str) -> str:
     try:
         status = Path(asked).stat()
     except PermissionError:
-        return "permission denied for a folder above it"
+        return "permission denied for one of its parent folders"
     except OSError:
         return "no such program"
     if stat.S_ISDIR(status.st_mode):

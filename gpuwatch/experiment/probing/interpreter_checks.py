@@ -121,7 +121,7 @@ def try_framework(
             return
         data = event.data
         if event.kind == "framework":
-            doing = "the start of its devices"
+            doing = "starting its devices"
         elif event.kind == "opened":
             opened = list(data["files"])
         elif event.kind == "described":

@@ -144,7 +144,7 @@ class MemoryRecords:
             self._unread.append(f"a recording cannot be read: {error.strerror}")
             return None
         if len(content) > reader_limits.RUN_MEMORY.bytes:
-            self._unread.append(f"a recording of more than {reader_limits.RUN_MEMORY.most} was left out")
+            self._unread.append(f"a recording larger than {reader_limits.RUN_MEMORY.most} was omitted")
             return None
         return content
 

@@ -319,7 +319,7 @@ class RunBuilder:
             return f"{PEAK}no sample was taken while it ran"
         if (allocated or 0) <= (seen or 0):
             return ""
-        text = f"{PEAK}no sample was taken while the program held most"
+        text = f"{PEAK}no sample was taken while the program held the most"
         return f"{text} (allocator peak {size(allocated)}, seen by NVML {size(seen)})"
 
     def _not_seen(self) -> Iterator[str]:

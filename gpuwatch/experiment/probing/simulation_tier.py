@@ -50,8 +50,8 @@ def plugin_obstacle(command: Sequence[str]) -> str:
         torch = framework_of(python, "torch")
         if torch is not None and not pytorch_obstacle(torch):
             return (
-                "PyTorch's device map, properties, memory and copies work on simulated GPUs; other kernels, those of a"
-                " training loop, are refused"
+                "PyTorch's device map, properties, memory and copies work on simulated GPUs; other kernels, such as "
+                "those in a training loop, are refused"
             )
     if found is None or not found.gpu_build or found.version is None:
         return ""
@@ -110,6 +110,6 @@ def _pytorch(interpreter: Interpreter, forced: Tier | None) -> Choice:
     if interpreter.gpu_build is False:
         return Choice()
     if forced == "plugin":
-        return Choice(skipped="PyTorch has simulated GPUs only on the driver tier, and --sim-tier plugin was given")
+        return Choice(skipped="PyTorch has simulated GPUs only on the driver tier, but --sim-tier plugin was given")
     obstacle = pytorch_obstacle(interpreter)
     return Choice(skipped=obstacle) if obstacle else Choice("driver")

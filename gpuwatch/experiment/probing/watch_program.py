@@ -57,11 +57,11 @@ _LAST_SAMPLE_SECONDS = 1.0
 """Seconds to wait for the last sample of a measured program."""
 _WATCHED = frozenset({"tensorflow", "pytorch", "jax"})
 _NOT_INSIDE = "inside the program: its Python ignores PYTHONPATH (-I, -E), or it is not a Python program"
-_NO_REPORT = "inside the program: no Python process of it that could report its framework did so before its end"
-_ONLY_OUTSIDE = "which its output names, is not watched; TensorFlow, Keras, PyTorch and JAX are"
+_NO_REPORT = "inside the program: none of its Python processes reported its framework before it ended"
+_ONLY_OUTSIDE = "which its output mentions, is not watched; TensorFlow, Keras, PyTorch and JAX are"
 _NO_MEMORY = "memory: no process of the program used a GPU through TensorFlow or PyTorch"
-_NO_PROFILE = "memory: no profile came of the GPU that the program used; why is not known"
-_JAX_MEMORY = "memory: JAX has no recorder of it; what jax.profiler.save_device_memory_profile writes, explain reads"
+_NO_PROFILE = "memory: there is no profile of the GPU that the program used; why is not known"
+_JAX_MEMORY = "memory: JAX cannot record it; gpuwatch explain reads what jax.profiler.save_device_memory_profile writes"
 _MAX_SAVE_SHARE, _MAX_EAGER_SAVE_SHARE = 0.005, 0.05
 """Share of a core that diagnosing and saving an unfinished run may cost."""
 
@@ -461,7 +461,7 @@ class Watch:
             unseen = _NO_REPORT if self._processes.reporting else _NOT_INSIDE
             yield unseen if _WATCHED.intersection(named) else f"inside the program: {named[0]}, {_ONLY_OUTSIDE}"
         for pid in self._processes.without_last_report():
-            yield f"placement: process {pid} ended without a last report: not all of its ops and graphs are counted"
+            yield f"placement: process {pid} ended without a final report: not all of its ops and graphs are counted"
         if self._backlog.left_out:
             yield f"{self._backlog.left_out >> 20} MiB of output came too fast to be parsed"
         if not self._options.log:

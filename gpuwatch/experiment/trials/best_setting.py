@@ -94,7 +94,7 @@ def _answer_without_runs(known: Sequence[Summary]) -> str:
         return "Nothing was run"
     overridden = [summary for summary in known if summary.overridden]
     if len(overridden) == len(known):
-        return f"Overridden ({overridden[0].overridden}): the program sets the same itself, there is nothing to compare"
+        return f"Overridden ({overridden[0].overridden}): the program sets this itself, so there is nothing to compare"
     return f"Nothing could be tried: {next(summary.not_tried or summary.overridden for summary in known)}"
 
 
@@ -172,7 +172,7 @@ def _each_value(passed: Sequence[Summary], *, simulated: bool) -> str:
             held = size(summary.memory[1])
             facts.append(f"{size(peak)} in use of the {held} that it holds" if same and peak is not None else held)
         if summary.step_time is not None and not simulated:
-            facts.append(f"{step_time_text(summary.step_time.median_seconds)} a step")
+            facts.append(f"{step_time_text(summary.step_time.median_seconds)} per step")
         if not simulated and all(trial.ended_by == "the program" for trial in summary.trials if trial.run):
             facts += _run_time(summary)
         told.append(f"{summary.name}: {', '.join(facts) or 'it ran'}")
@@ -180,7 +180,7 @@ def _each_value(passed: Sequence[Summary], *, simulated: bool) -> str:
     if rest > 0:
         told.append(f"and {rest} more")
     timed = not simulated and any(summary.step_time is not None for summary in passed)
-    return "; ".join([*told, *(["with another value a step may do other work"] if timed else [])])
+    return "; ".join([*told, *(["with a different value, a step may do different work"] if timed else [])])
 
 
 def _run_time(summary: Summary) -> list[str]:
@@ -193,7 +193,8 @@ def _run_time(summary: Summary) -> list[str]:
 
 
 def _work_done(summary: Summary, other: Summary) -> str:
-    return "the same work" if summary.same_work and other.same_work else "as long a run (no step could be counted)"
+    same = summary.same_work and other.same_work
+    return "the same work" if same else "a run of the same length (no step could be counted)"
 
 
 def _no_winner(passed: Sequence[Summary], best: Summary | None, *, simulated: bool) -> str:
@@ -209,7 +210,7 @@ def _no_winner(passed: Sequence[Summary], best: Summary | None, *, simulated: bo
         assert base.memory is not None
         assert worst.memory is not None
         work = speed_against(base.step_time, worst.step_time, simulated=simulated) or _work_done(base, worst)
-        return f"{base.name} holds least: {work} in {size(base.memory[1])}, {worst.name} in {size(worst.memory[1])}"
+        return f"{base.name} holds the least: {work} in {size(base.memory[1])}, {worst.name} in {size(worst.memory[1])}"
     amounts = [summary.memory for summary in passed if summary.memory is not None]
     same = len(amounts) == len(passed) and max(a[1] for a in amounts) <= min(a[0] for a in amounts) * (
         1 + SAME_MEMORY_SHARE
@@ -270,7 +271,7 @@ def _only_result(summary: Summary) -> str:
     facts = [f"{size(summary.memory[1])} of GPU memory"] if summary.memory is not None else []
     time = summary.step_time
     if time is not None and not any(run.simulated for run in summary.runs):
-        facts.append(f"{step_time_text(time.median_seconds)} a step")
+        facts.append(f"{step_time_text(time.median_seconds)} per step")
     return f"{summary.name}: {', '.join(facts) or 'it ran'}"
 
 

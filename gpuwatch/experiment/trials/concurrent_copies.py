@@ -206,7 +206,7 @@ def _answer(trials: Sequence[Trial], copies: int, codes: dict[str, str]) -> Answ
         alone, *beside = (trial for trial in trials if trial.name == name and trial.run is not None)
         failed = next((trial for trial in (alone, *beside) if trial.run and trial.run.verdict not in PASSED), None)
         if failed is not None and failed.run is not None:
-            which = f"copy {failed.copy} of {copies} fails" if failed.copy else "it fails alone"
+            which = f"copy {failed.copy} of {copies} fails" if failed.copy else "it fails by itself"
             bad.append(f"{name}: {which} ({why_failed(failed.run)})")
         elif len(beside) == copies:
             fine.append((max(_held_each(beside), default=0), name, alone, beside))
@@ -215,7 +215,7 @@ def _answer(trials: Sequence[Trial], copies: int, codes: dict[str, str]) -> Answ
     fine.sort(key=lambda entry: entry[0])  # in the order of the configurations where they hold the same
     _, name, alone, beside = fine[0]
     sentence = f"{name}: {copies} at once run on one GPU{_cost(alone, beside)}"
-    rest = [f"{other}: they run too{_cost(trial, two)}" for _, other, trial, two in fine[1:]]
+    rest = [f"{other}: they also run{_cost(trial, two)}" for _, other, trial, two in fine[1:]]
     code = codes.get(alone.asked, "").rstrip()
     return Answer(sentence="; ".join([sentence, *rest, *bad]), best=name, code=tuple(code.splitlines()))
 
@@ -231,7 +231,7 @@ def _cost(alone: Trial, beside: Sequence[Trial]) -> str:
     slower = slowdown_factor(alone.step_time, beside, simulated=simulated)
     facts = (
         "" if not amounts else f"{amounts[0]} each" if len(amounts) == 1 else listed(amounts),
-        "" if slower is None else f"up to {slower:.2f} times the time of a step alone",
+        "" if slower is None else f"up to {slower:.2f} times the step time of a single copy",
     )
     known = ", ".join(filter(None, facts))
     return f" ({known})" if known else ""

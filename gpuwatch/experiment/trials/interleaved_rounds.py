@@ -59,9 +59,11 @@ def run_in_rounds(
         found.notes.append(f"{', '.join(inherited)} {verb} set in this environment: default has it too.")
     handled = dict.fromkeys(trial.name for trial in found.trials if trial.run and handled_oom(trial.run))
     if handled:
-        found.notes.append(f"Memory ran out under {listed(list(handled))}; the program handled that, and went on.")
+        found.notes.append(f"Memory ran out under {listed(list(handled))}; the program handled that and continued.")
     if any(_shared(trial) for trial in found.trials):
-        found.notes.append("Other programs used the GPU meanwhile: room and speed may have changed between runs.")
+        found.notes.append(
+            "Other programs used the GPU meanwhile: free memory and speed may have changed between runs."
+        )
     if any(
         trial.run is not None
         and trial.run.verdict != "interrupted"
@@ -93,7 +95,7 @@ def why_no_rounds(start: Trial) -> ExperimentResult:
     """What there is to say if the program fails as it is, or uses no GPU."""
     assert start.run is not None
     if start.run.verdict in PASSED:
-        sentence = f"It uses no GPU, so no setting was tried: {why_failed(start.run)}"
+        sentence = f"It does not use a GPU, so no setting was tried: {why_failed(start.run)}"
     else:
         sentence = f"It fails as it is, so no setting was tried: {why_failed(start.run)}"
     return ExperimentResult(trials=[replace(start, round=1)], answer=Answer(sentence=sentence))
@@ -116,8 +118,8 @@ def _run_rounds(
         expected = sum(took.get(configuration.name, 0.0) for configuration in left)
         if number > 1 and time.monotonic() + expected > until:
             found.notes.append(
-                f"{number - 1} of {rounds} rounds: another would take {hours_minutes(expected)}, more than --budget"
-                f" {hours_minutes(budget)} leaves."
+                f"{number - 1} of {rounds} rounds: another would take {hours_minutes(expected)}, more than is left"
+                f" of --budget {hours_minutes(budget)}."
             )
             break
         again: list[Configuration] = []

@@ -228,7 +228,7 @@ class _Runs:
             return True
         if run.verdict == "timeout" or cut_short:
             raise _Stopped(f"--budget ended before {trial.name} was known to pass")
-        raise _Stopped(f"{trial.name} failed, but not for want of GPU memory: {why_failed(run)}")
+        raise _Stopped(f"{trial.name} failed, but not for lack of GPU memory: {why_failed(run)}")
 
 
 def largest(setup: TrialSetup, setting: Setting, span: Span, rule: Rule | None, *, budget: float) -> ExperimentResult:
@@ -333,10 +333,10 @@ def _shortage(failing: int | None, runs: Sequence[tuple[int, Run]], line: Line |
 def _sentence(span: Span, found: Largest, stopped: str) -> str:
     times = f"{CONFIRMING_RUNS} of {CONFIRMING_RUNS}"
     setting = f" with {found.asked}" if found.asked != "default" else ""
-    unsure = f"; not confirmed: {stopped or 'runs of the same value differ'}"
+    unsure = f"; not confirmed: {stopped or 'runs with the same value differ'}"
     if found.value is None:
         if found.first_failing is None:
-            return f"Which {span.name} from {span.low} to {span.high} fits is not known: {stopped}"
+            return f"It is not known which {span.name} from {span.low} to {span.high} fits: {stopped}"
         sentence = f"Even {span.name}={found.first_failing} does not fit{setting}"
         return sentence + (f" (failed {times})" if found.confirmed else unsure) + _too_much(found)
     if found.first_failing is not None and found.first_failing > found.value + span.step:
@@ -347,10 +347,10 @@ def _sentence(span: Span, found: Largest, stopped: str) -> str:
     elif found.first_failing is not None:
         parts = [f"{span.name}={found.value} is the largest that fits{setting}"]
     elif found.value == span.aligned(span.high):
-        parts = [f"{span.name}={found.value} fits{setting}, the largest that was asked for"]
+        parts = [f"{span.name}={found.value} fits{setting}, the largest that was requested"]
     else:
         parts = [
-            f"{span.name}={found.value} fits{setting}, larger values are not known",
+            f"{span.name}={found.value} fits{setting}; larger values are not known",
             *_estimated_value(found, span.high),
         ]
     if found.confirmed:
@@ -361,7 +361,7 @@ def _sentence(span: Span, found: Largest, stopped: str) -> str:
     if found.bytes_per_unit is not None and found.bytes_per_unit > 0:
         parts.append(f"each one more takes {size(found.bytes_per_unit)}")
     if found.headroom_bytes:
-        parts.append(f"{size(found.headroom_bytes)} are left")
+        parts.append(f"{size(found.headroom_bytes)} are free")
     return "; ".join(parts) + ("" if found.confirmed else unsure)
 
 
@@ -370,7 +370,7 @@ def _estimated_value(found: Largest, below: int) -> list[str]:
     if found.value is None or not found.bytes_per_unit or found.bytes_per_unit <= 0 or found.headroom_bytes is None:
         return []
     most = found.value + int(found.headroom_bytes / found.bytes_per_unit)
-    return [f"by the memory of its runs hardly more than {most}"] if found.value < most < below else []
+    return [f"judging by the memory of its runs, hardly more than {most}"] if found.value < most < below else []
 
 
 def _known_bracket(span: Span, good: int | None, bad: int | None) -> str:

@@ -18,7 +18,7 @@ from gpuwatch.experiment.trials.trial_setup import TrialSetup, why_in_use
 from gpuwatch.experiment.trials.trial_summary import PASSED
 from gpuwatch.experiment.trials.try_result import ExperimentResult, out_of_budget
 
-RULE = "to its end, or past three times the step of the failure"
+RULE = "to its end, or past three times the step at which it failed"
 VERIFYING_RUNS = 2
 """Further runs of what passed, before it is called verified."""
 _FAILURE_MULTIPLE = 3
@@ -37,7 +37,7 @@ _WAYS: dict[str, tuple[str, ...]] = {
 def find_recovery(setup: TrialSetup, *, budget: float, share: bool) -> ExperimentResult:
     """Runs the program until it runs out of memory, then with each setting that might help.
 
-    A setting that passes, to the end of the program or past three times the step of the failure, is run twice more.
+    A setting that passes, to the end of the program or past three times the step at which it failed, is run twice more.
     The first that passes all three is the answer, and the rest is not tried; nor is what the cause rules out.
     """
     found = ExperimentResult(rule=RULE)
@@ -80,7 +80,7 @@ def _no_oom(trial: Trial) -> str:
     run = trial.run
     assert run is not None
     if handled_oom(run):
-        return "It runs out of memory, but handles that and goes on: there is nothing to recover"
+        return "It runs out of memory, but handles that and continues: there is nothing to recover"
     if run.verdict in PASSED:
         return "It does not run out of memory: there is nothing to recover"
     if run.verdict == "timeout":
@@ -147,7 +147,7 @@ def _why_ruled_out(setting: Setting, run: Run, setup: TrialSetup) -> str:
     )
     halved = 2 if setting.name == "mixed-float16" else 1
     if total and oom.requested_bytes / halved > total:
-        return f"one tensor asks for {size(oom.requested_bytes)}, and the card has {size(total)}"
+        return f"one tensor requests {size(oom.requested_bytes)}, and the card has {size(total)}"
     return ""
 
 
@@ -174,7 +174,7 @@ def _try_setting(setup: TrialSetup, setting: Setting, goal: Goal, trials: list[T
         run = trial.run
         assert run is not None
         if trial.overridden or trial.not_tried:
-            why = f"the program sets the same itself (at {trial.overridden})" if trial.overridden else trial.not_tried
+            why = f"the program sets this itself (at {trial.overridden})" if trial.overridden else trial.not_tried
             return Recovery(name=setting.name, reason=why)
         if run.verdict not in PASSED:
             return Recovery(name=setting.name, passed=passed, runs=number, reason=_why_not(setting, run))
@@ -199,7 +199,8 @@ def _answer(first: Trial, run: Run, found: ExperimentResult, best: Setting | Non
         last = found.trials[-1]
         held = last.run.memory.nvml_peak_bytes if last.run is not None and last.run.device_map else None
         amount = f" in {size(held)}" if held else ""
-        covered = f"past step {last.steps}" if last.steps else f"past {_FAILURE_MULTIPLE} times the time of the failure"
+        covered = f"past step {last.steps}" if last.steps else f"past {_FAILURE_MULTIPLE} times the time at which it "
+        "failed"
         covered = "to its end" if last.ended_by == "the program" else covered
         results = ", but changes results" if best.changes_results else ""
         verified = f"verified {VERIFYING_RUNS} of {VERIFYING_RUNS}"

@@ -39,7 +39,7 @@ _MIB = 1 << 20
 _MAX_RUNS = 12
 """Runs of one bisection."""
 _NOT_COUNTED = (
-    "A simulated card has neither contexts of a real size nor workspaces of cuDNN and cuBLAS: leave some hundred MiB."
+    "A simulated card has neither realistic CUDA contexts nor cuDNN and cuBLAS workspaces: leave a few hundred MiB."
 )
 
 
@@ -104,9 +104,9 @@ class _Limits:
         self._total = first.memory.device_total_bytes or 0
         granted = first.memory.allocator_limit_bytes
         self._beside = max(self._total - granted, 0) if granted else first.memory.driver_reserved_bytes or 0
-        self.note = f"A card is taken to hand out its memory less {size(self._beside)}, as this one does."
+        self.note = f"A card is assumed to provide its memory less {size(self._beside)}, as this one does."
         if not granted:
-            self.note = "The CUDA context and the workspaces of libraries are not counted: leave some hundred MiB."
+            self.note = "The CUDA context and the workspaces of libraries are not counted: leave a few hundred MiB."
 
     def run(self, amount: int, goal: Goal) -> Trial:
         return run_trial(self._setup, Configuration(self._setting(amount)), goal, no_retry=True)

@@ -35,7 +35,7 @@ _TENSORFLOW_RETRY_SECONDS = 11.0
 """Seconds after which an allocation that TensorFlow retries (for 10 s) has failed, and that is known."""
 _RECOVERED_SECONDS = 1.0
 """Seconds after a message that memory ran out from which on a step shows that the program goes on."""
-_WENT_ON = "It ran out of memory, handled that, and went on."
+_WENT_ON = "It ran out of memory, handled that and continued."
 _STEP_GROWTH_FACTOR = 1.1
 """Factor by which the number of steps must have grown before the interval is computed again."""
 
@@ -274,7 +274,7 @@ def _finished_trial(
     if setting.variables.get("CUDA_VISIBLE_DEVICES") == _NO_GPU and run.verdict == "fallback":
         findings = tuple(found for found in run.findings if found.id != run.primary)
         run = msgspec.structs.replace(
-            run, verdict="ok", verdict_reason="It ran on the CPU, as asked.", findings=findings, primary=None
+            run, verdict="ok", verdict_reason="It ran on the CPU, as requested.", findings=findings, primary=None
         )
     reported = _reported_setting(setting, run, applied)
     return Trial(
@@ -338,9 +338,9 @@ def _verdict(run: Run, stop: Stop, setup: TrialSetup, steps: int, *, ended: bool
     if stop.why == "deadline":
         took = run.phases.total_seconds or 0.0
         if run.ooms and not steps:  # TensorFlow retries for ten seconds before it fails
-            return "oom", f"It ran out of memory; it was ended after {took:.0f} s, its share of --budget."
+            return "oom", f"It ran out of memory; it was stopped after {took:.0f} s, its share of --budget."
         what = f"after {steps} steps" if steps else "and no step could be counted"
-        return "timeout", f"It was ended after {took:.0f} s, its share of --budget, {what}."
+        return "timeout", f"It was stopped after {took:.0f} s, its share of --budget, {what}."
     return "interrupted", run.verdict_reason
 
 

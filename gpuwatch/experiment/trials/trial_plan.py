@@ -56,7 +56,7 @@ class Rule:
             case "end":
                 return "at the end of the program"
             case _:
-                return "as soon as the time of a step is known to 2 %"
+                return "until the step time is known to within 2 %"
 
 
 @dataclass(frozen=True, slots=True)

@@ -199,7 +199,7 @@ def _fraction_setting(value: str) -> Setting:
 
 def _visible_setting(value: str) -> Setting:
     variables = {**find_probe("visible-env").environment, "CUDA_VISIBLE_DEVICES": value}
-    label = f"GPU {value} alone" if "," not in value else f"GPUs {value}"
+    label = f"only GPU {value}" if "," not in value else f"GPUs {value}"
     same = ("CUDA_VISIBLE_DEVICES", "visible devices", "visible_device_list")
     return _variables_setting(f"visible={value}", label, variables, needs="several-gpus", same=same)
 
@@ -241,13 +241,19 @@ _PLAIN: dict[str, Callable[[], Setting]] = {
         "torch", "expandable-segments", "expandable segments", "PYTORCH_CUDA_ALLOC_CONF", _SEGMENTS, simulated=False
     ),
     "tf32": _variable_setting(
-        "torch", "tf32", "TF32 products", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "1", changes_results=True, simulated=False
+        "torch",
+        "tf32",
+        "TF32 matrix products",
+        "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
+        "1",
+        changes_results=True,
+        simulated=False,
     ),
     "no-preallocate": _variable_setting(
         "jax", "no-preallocate", "memory as needed", "XLA_PYTHON_CLIENT_PREALLOCATE", "false", simulated=False
     ),
     "platform-allocator": _variable_setting(
-        "jax", "platform-allocator", "no pool of memory", "XLA_PYTHON_CLIENT_ALLOCATOR", "platform", simulated=False
+        "jax", "platform-allocator", "no memory pool", "XLA_PYTHON_CLIENT_ALLOCATOR", "platform", simulated=False
     ),
 }
 _WITH_VALUE: dict[str, tuple[Callable[[str], Setting], str]] = {

@@ -167,7 +167,7 @@ _MAX_NAMED = 3
 def why_in_use(setup: TrialSetup, setting: Setting) -> str:
     """Why a setting is not run on GPUs that others use; empty if nobody does."""
     taken = occupants(setup, setting.variables)
-    return f"{taken} (--share runs there all the same)" if taken else ""
+    return f"{taken} (--share runs there anyway)" if taken else ""
 
 
 def occupants(setup: TrialSetup, variables: Mapping[str, str]) -> str:

@@ -23,17 +23,17 @@ _KERAS_2 = (
     "Newer versions of Keras do not have it (Keras 3 comes with TensorFlow 2.16): pip install tf-keras and set"
     " TF_USE_LEGACY_KERAS=1 to run it unchanged, or rewrite the call (keras.io: Migrating Keras 2 code to Keras 3)."
 )
-_SESSIONS = "; graphs and sessions also want tf.compat.v1.disable_eager_execution() at the start"
+_SESSIONS = "; graphs and sessions also need tf.compat.v1.disable_eager_execution() at the start"
 _OF_GRAPHS = re.compile(r"ession|placeholder|raph|nitializer|variable|collection|Optimizer|Saver")
 _UPGRADE = ". tf_upgrade_v2 --infile old.py --outfile new.py rewrites most of TensorFlow 1."
 _ESTIMATORS = "Estimators were removed in TensorFlow 2.16: rewrite it with Keras, or install 'tensorflow<2.16'."
-_LEGACY = ", from TensorFlow 2.16 on only with pip install tf-keras and TF_USE_LEGACY_KERAS=1"
+_LEGACY = ", and with TensorFlow 2.16 or later only with pip install tf-keras and TF_USE_LEGACY_KERAS=1"
 """Tried with TensorFlow 2.16 and 2.21: else "`dense` is not available with Keras 3"."""
 _STRATEGY = "Use tf.distribute.MirroredStrategy() and its scope()."
 _GONE = {
-    "contrib": "It moved to tf.*, tf-slim or TensorFlow Addons, or was dropped: rewrite those calls. Unchanged it runs"
-    " on TensorFlow 1.15 only, which needs Python 3.7 and knows no recent GPU.",
-    "examples": "TensorFlow 2 has no tutorials inside: read MNIST with tf.keras.datasets.mnist.load_data().",
+    "contrib": "It moved to tf.*, tf-slim or TensorFlow Addons, or was dropped: rewrite those calls. Unchanged, it "
+    "runs only on TensorFlow 1.15, which needs Python 3.7 and supports no recent GPU.",
+    "examples": "TensorFlow 2 does not include tutorials: read MNIST with tf.keras.datasets.mnist.load_data().",
     "estimator": _ESTIMATORS,
     "layers": f"Use tf.keras.layers. Unchanged it is tf.compat.v1.layers{_LEGACY}.",
     "enable_eager_execution": "TensorFlow 2 executes eagerly without it: remove the call.",

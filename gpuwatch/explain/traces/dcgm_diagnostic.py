@@ -44,7 +44,7 @@ def read(data: bytes) -> Diagnostic:
     try:
         value = msgspec.json.decode(data[max(begin, 0) : end])
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise BrokenRecording(f"it is no JSON: {str(error)[:100]}") from None
+        raise BrokenRecording(f"it is not JSON: {str(error)[:100]}") from None
     top = _named(value, "DCGM Diagnostic") or _named(value, "DCGM GPU Diagnostic")
     if not top:
         raise BrokenRecording('it has no part "DCGM Diagnostic"')

@@ -22,7 +22,7 @@ _WHOSE = {
     "gradients": "gradients",
     "activations": "activations",
     "inputs": "inputs",
-    "created": "tensors made outside of modules",
+    "created": "tensors created outside modules",
     "workspace": "workspace",
 }
 
@@ -37,7 +37,7 @@ def held_most(profile: MemoryProfile) -> str:
     if (profile.program_peak_bytes or 0) > _MIN_OTHER_MOMENT_RATIO * profile.peak_bytes:
         peak += f" (the program's own of {size(profile.program_peak_bytes or 0)} was not recorded)"
     if not profile.has_history:
-        peak = f"Alive {where} when the snapshot was taken: {size(profile.peak_bytes)} (it has no history)"
+        peak = f"In use {where} when the snapshot was taken: {size(profile.peak_bytes)} (it has no history)"
     known = {name: held for name, held in profile.groups.items() if name in _WHOSE}
     group = max(known, key=lambda name: known[name], default="")
     largest = _largest(profile, group)
@@ -47,7 +47,7 @@ def held_most(profile: MemoryProfile) -> str:
             alone = largest[1] >= 0.95 * known[group]
             return f"{text}, {'' if alone else f'{size(largest[1])} of it '}by {largest[0]}"
         rest = _largest(profile)
-        return text if rest is None else f"{text}; of the rest the largest holder was {_amount(rest, profile)}"
+        return text if rest is None else f"{text}; of the rest, the largest holder was {_amount(rest, profile)}"
     named = _largest(profile)
     nameless = profile.peak_bytes - profile.named_bytes
     whose = "op" if profile.tool == "tensorflow" else "line"
@@ -57,15 +57,15 @@ def held_most(profile: MemoryProfile) -> str:
         )
         text += " the recording began"
         if group:
-            text += f"; of the rest {_WHOSE[group]} held the most: {size(known[group])}"
+            text += f"; of the rest, {_WHOSE[group]} held the most: {size(known[group])}"
             return f"{text}{_share(known[group], profile.peak_bytes)}"
-        return text if named is None else f"{text}; of the rest the largest holder was {_amount(named, profile)}"
+        return text if named is None else f"{text}; of the rest, the largest holder was {_amount(named, profile)}"
     if named is None:
         most = next(iter(profile.holders), None)
         many = f"; the largest: {_times(most)}" if most is not None else ""
-        return f"{peak}, nothing of it has a known {whose}{many}"
+        return f"{peak}, none of it has a known {whose}{many}"
     if nameless > named[1]:
-        text = f"of the rest the largest holder was {_amount(named, profile)}"
+        text = f"of the rest, the largest holder was {_amount(named, profile)}"
         return f"{peak}, {size(nameless)}{_share(nameless, profile.peak_bytes)} have no known {whose}; {text}"
     return f"{peak}, the largest holder was {_amount(named, profile)}"
 

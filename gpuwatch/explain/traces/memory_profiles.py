@@ -175,12 +175,13 @@ def _torch_notes(
     nameless = [allocation for allocation in live if not known[id(allocation)].line]
     total = sum(allocation.event.size for allocation in live)
     if recorded and any(holder.before and not holder.line for holder in known.values()):
-        yield "what was allocated before the recording began has no stack: its size, and what frees it, tell its group"
+        yield "what was allocated before the recording began has no stack: its group is inferred from its size and "
+        "what frees it"
     if (
         sum(allocation.event.size for allocation in nameless if not known[id(allocation)].before)
         > (1 - _MAX_NAMED_SHARE) * total
     ):
-        yield "what PyTorch allocates in threads of its own, as in the backward pass, has no line of the program"
+        yield "what PyTorch allocates in its own threads, such as in the backward pass, has no line of the program"
 
 
 def _profile(allocator: str, windows: list[Window], names: Names, pid: int | None, notes: list[str]) -> MemoryProfile:
@@ -217,7 +218,7 @@ def _profile(allocator: str, windows: list[Window], names: Names, pid: int | Non
     if host:
         notes = [*notes, "this is host memory: the program used no GPU that TensorFlow recorded"]
     if any(in_cluster(allocation.event.op) for allocation in live):
-        notes = [*notes, "an XLA cluster is one buffer: what is inside of it is not told apart"]
+        notes = [*notes, "an XLA cluster is one buffer: its contents are not distinguished"]
     fragmentation = event.fragmentation if event is not None and 0 <= event.fragmentation <= 1 else None
     return MemoryProfile(
         tool="tensorflow",

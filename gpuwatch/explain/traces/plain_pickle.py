@@ -69,7 +69,7 @@ def load(data: bytes) -> Any:
     try:
         return _load(data)
     except (IndexError, struct.error):
-        raise BrokenRecording("it is cut off, or takes values that are not there") from None
+        raise BrokenRecording("it is truncated, or takes values that are not there") from None
 
 
 def _load(data: bytes) -> Any:  # one loop: a call for each of a million instructions would double its time
@@ -219,7 +219,7 @@ def _load(data: bytes) -> Any:  # one loop: a call for each of a million instruc
         elif code in _LINES:
             line_end = data.find(b"\n", at, at + _MAX_LINE_BYTES)
             if line_end < 0:
-                raise BrokenRecording("a line has no end")
+                raise BrokenRecording("a line does not end")
             _of_line(code, data[at:line_end], stack, memo)
             at = line_end + 1
         else:
@@ -237,7 +237,7 @@ _RUNS = {
 
 def _refused(code: int) -> str:
     if code in _RUNS:
-        return f"it wants code to be run ({_RUNS[code]}), which this reader never does"
+        return f"it would run code ({_RUNS[code]}), which this reader never does"
     return f"it has an instruction that plain data does not need (0x{code:02x})"
 
 
@@ -251,7 +251,7 @@ def _of_line(code: int, line: bytes, stack: list[Any], memo: _Memo) -> None:
             stack.append(line == b"01")
         else:
             if len(line) > 2 * _MAX_NUMBER_BYTES:
-                raise BrokenRecording("it has a number of too many digits")
+                raise BrokenRecording("it has a number with too many digits")
             number = int(line.rstrip(b"L"))
             if code == 0x70:  # PUT
                 memo.put(number, stack[-1])
@@ -267,14 +267,14 @@ def _of_line(code: int, line: bytes, stack: list[Any], memo: _Memo) -> None:
 
 def _number(data: bytes, at: int, size: int) -> int:
     if not 0 <= size <= _MAX_NUMBER_BYTES:
-        raise BrokenRecording(f"it has a whole number of {size} bytes")
+        raise BrokenRecording(f"it has an integer of {size} bytes")
     _whole(size, at, len(data))
     return int.from_bytes(data[at : at + size], "little", signed=True)
 
 
 def _whole(size: int, at: int, end: int) -> None:
     if size > end - at:
-        raise BrokenRecording("a value is cut off")
+        raise BrokenRecording("a value is truncated")
 
 
 def _above(stack: list[Any], mark: int) -> list[Any]:
@@ -287,18 +287,18 @@ def _above(stack: list[Any], mark: int) -> list[Any]:
 
 def _a_list(value: Any) -> list[Any]:
     if type(value) is not list:
-        raise BrokenRecording("it adds items to what is no list")
+        raise BrokenRecording("it adds items to something that is not a list")
     return value
 
 
 def _fill(target: Any, stack: list[Any], mark: int, *, end_of: bool) -> None:
     """Moves the pairs above ``mark`` into a dictionary. Other keys than texts could be made to collide."""
     if type(target) is not dict or (end_of and mark < 1):
-        raise BrokenRecording("it sets items of what is no dictionary")
+        raise BrokenRecording("it sets items of something that is not a dictionary")
     items = _above(stack, mark)
     if len(items) % 2:
         raise BrokenRecording("it sets an item without a value")
     for key in items[::2]:
         if type(key) is not str:
-            raise BrokenRecording("it has a dictionary whose keys are no texts")
+            raise BrokenRecording("it has a dictionary whose keys are not strings")
     target.update(zip(items[::2], items[1::2], strict=True))

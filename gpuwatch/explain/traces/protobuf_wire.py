@@ -18,7 +18,7 @@ def varint(data: bytes, at: int, end: int) -> tuple[int, int]:
     number = shift = 0
     while True:
         if at >= end or shift > 63:
-            raise BrokenRecording("a number is cut off" if at >= end else "a number has more than 64 bits")
+            raise BrokenRecording("a number is truncated" if at >= end else "a number has more than 64 bits")
         byte = data[at]
         at += 1
         number |= (byte & 0x7F) << shift
@@ -53,7 +53,7 @@ def fields(data: bytes, at: int, end: int) -> Iterator[tuple[int, int, int, int]
         else:
             raise BrokenRecording(f"unknown wire type {kind}")
         if size > end - at:
-            raise BrokenRecording("a value is cut off")
+            raise BrokenRecording("a value is truncated")
         yield key >> 3, kind, at, at + size
         at += size
 

@@ -78,5 +78,5 @@ def profile(content: bytes) -> MemoryProfile:
         recorded_seconds=(end - begin) / 1e9 if begin else 0.0,
         events=len(entries),
         ended_at=datetime.datetime.fromtimestamp(end / 1e9, datetime.UTC) if 0 < end < 1 << 62 else None,
-        notes=("a memory timeline has no stacks: torch.cuda.memory._dump_snapshot() tells the lines",),
+        notes=("a memory timeline has no stacks: torch.cuda.memory._dump_snapshot() records the lines",),
     )

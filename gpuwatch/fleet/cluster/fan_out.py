@@ -304,7 +304,7 @@ class _FanOut:
             reply.becomes("failed", f"killed by {signal_name(number)}")
         elif document.broken or facts.get("bytes") != document.size:
             large = document.size > reader_limits.DOCUMENT.bytes
-            reply.becomes("failed", "its answer is too large" if large else "only a part of its answer arrived")
+            reply.becomes("failed", "its answer is too large" if large else "only part of its answer arrived")
         else:
             reply.document = b"".join(document.parts)
             reply.becomes("ok")

@@ -40,7 +40,7 @@ def parse_hosts(text: str) -> list[str]:
             hosts[host] = None
             made += 1  # repeated ones, too: n[1,1,1]n[1,1,1] makes nine
             if made > MAX_HOSTS:
-                raise UsageError(f"{pattern[:80]!r} makes more than {MAX_HOSTS} hosts", hint="for example n[1-64]")
+                raise UsageError(f"{pattern[:80]!r} expands to more than {MAX_HOSTS} hosts", hint="for example n[1-64]")
     return list(hosts)
 
 

@@ -208,9 +208,11 @@ def _slurm_lines(*command: str) -> list[str]:
             command, capture_output=True, timeout=_QUERY_SECONDS, stdin=subprocess.DEVNULL, check=False
         )
     except FileNotFoundError:
-        raise GpuwatchError(f"there is no {command[0]} here", hint="run this where Slurm's programs are") from None
+        raise GpuwatchError(
+            f"{command[0]} is not installed here", hint="run this where Slurm's programs are installed"
+        ) from None
     except subprocess.TimeoutExpired:
-        raise GpuwatchError(f"{command[0]} does not answer", hint="is slurmctld up? scontrol ping") from None
+        raise GpuwatchError(f"{command[0]} does not answer", hint="check slurmctld with scontrol ping") from None
     text = done.stdout.decode(errors="replace")
     if done.returncode:
         why = done.stderr.decode(errors="replace").strip().splitlines()

@@ -92,7 +92,7 @@ def _node(command: str, reply: NodeReply) -> tuple[Node, Sequence[Run]]:
     except NotADocument as error:
         return replace(node, state="failed", reason=_unread(reply, str(error))), []
     if not isinstance(document, KINDS[command]):
-        return replace(node, state="failed", reason="it sent another kind of document"), []
+        return replace(node, state="failed", reason="it sent a different kind of document"), []
     runs = runs_in(document)
     code = reply.exit_code
     return replace(

@@ -100,7 +100,9 @@ def judged(document: Comparison) -> Comparison:
         models = siblings[0].models
         kind = "GPUs not known" if models is None else ", ".join(models) or "no GPU"
         if len(siblings) < MIN_EQUAL_NODES:
-            notes.append(f"{_named(siblings)} ({kind}): too few to judge, it takes {MIN_EQUAL_NODES} equal nodes")
+            notes.append(
+                f"{_named(siblings)} ({kind}): too few to judge; at least {MIN_EQUAL_NODES} equal nodes are needed"
+            )
             continue
         for what in dict.fromkeys(what for node in siblings for what in node.facts):
             odd += _different(what, {node.name: node.facts[what] for node in siblings if what in node.facts}, notes)
@@ -313,12 +315,12 @@ def _speeds(nodes: Sequence[_Node], notes: list[str]) -> list[OddFact]:
             sigma = max(spread, _MIN_RELATIVE_SIGMA) * (1 + 4 / len(speeds))
             groups.append(_Group(what[0], tuple(speeds), middle, spread, sigma))
     if simulated:
-        notes.append("Speeds of simulated GPUs are not judged: they are those of each host's CPU")
+        notes.append("Speeds of simulated GPUs are not judged: they depend on each host's CPU")
     judged_nodes = {speed.node for group in groups for speed in group.speeds}
     if alone := [name for name in small if name not in judged_nodes]:
         notes.append(
-            f"Speed of {_listed(alone)}: too few to judge, it takes {MIN_EQUAL_NODES} nodes with the same GPU, driver"
-            " and configuration"
+            f"Speed of {_listed(alone)}: too few to judge; at least {MIN_EQUAL_NODES} nodes with the same GPU, driver"
+            " and configuration are needed"
         )
     return _slow(groups, notes)
 
@@ -387,8 +389,8 @@ def _slow(groups: Sequence[_Group], notes: list[str]) -> list[OddFact]:
             how = "slower" if speed.median > group.middle else "faster"
             share = _share(math.exp(abs(speed.median - group.middle)))
             notes.append(
-                f"{node} was {share} {how} in {len(seen)} of {times} measurements ({group.what}): not named, as noise"
-                " can do that; measure again"
+                f"{node} was {share} {how} in {len(seen)} of {times} measurements ({group.what}): not named, since "
+                f"noise can cause that; measure again"
             )
     return odd
 
@@ -431,8 +433,8 @@ def _odd_speed(group: _Group, speed: _Speed, *, seen: int, measured: int) -> Odd
         node=speed.node,
         kind="speed",
         what=f"speed of {group.what}",
-        value=f"{step_time_text(math.exp(speed.median))} a step",
-        usual=f"{step_time_text(math.exp(group.middle))} a step",
+        value=f"{step_time_text(math.exp(speed.median))} per step",
+        usual=f"{step_time_text(math.exp(group.middle))} per step",
         siblings=len(group.speeds) - 1,
         detail=f"{_share(times)} {how}; {others}; in {seen} of {measured} measurements",
     )

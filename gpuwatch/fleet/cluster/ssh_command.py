@@ -71,8 +71,8 @@ def ssh_command(host: str, command: Sequence[str], *, options: Sequence[str] = (
 
 _REASONS = (
     (r"REMOTE HOST IDENTIFICATION HAS CHANGED", "its host key changed: compare it before you trust it"),
-    (r"Host key verification failed|No \S+ host key is known", "its host key is not known: log in once by hand"),
-    (r"Permission denied \(|Too many authentication failures", "ssh was refused: no key that it accepts"),
+    (r"Host key verification failed|No \S+ host key is known", "its host key is not known: log in once manually"),
+    (r"Permission denied \(|Too many authentication failures", "ssh was refused: it accepts none of your keys"),
     (r"Could not resolve hostname|Name or service not known", "host not found"),
     (r"Connection timed out|Operation timed out|timed out during banner exchange", "no answer to ssh"),
     (r"Connection refused", "refuses ssh connections"),

@@ -147,7 +147,7 @@ class _Service:
             if not alive:
                 why = f"{shared.name} ended"
             elif not (settings.share and shared.suits(settings.interval, gpm=settings.gpm)):
-                why = f"{shared.name} samples less often or less" if settings.share else "own collector, as asked for"
+                why = f"{shared.name} samples less often or less" if settings.share else "own collector, as requested"
         for snapshot in arrived:
             self._send(snapshot)
         _write(framed(SOURCE, encoded(Source(note=f"{why}: the dashboard queries the driver itself"))))

@@ -19,8 +19,8 @@ from gpuwatch.machine.sources.missing_process import HIDDEN
 NO_EARLIER_SAMPLE = Missing("no_sample", detail="needs two samples; this is the first")
 _NO_UTILIZATION = Missing("no_sample", detail="nvmlDeviceGetProcessUtilization: no sample for this process")
 _MEMORY_UNKNOWN = Missing("not_supported", detail="the driver does not report this process's memory")
-_NO_GPU = Missing("not_supported", detail="no GPU answers on this machine")
-_NOT_TOLD = Missing("not_supported", detail="the driver does not tell which process of this GPU computes")
+_NO_GPU = Missing("not_supported", detail="no GPU on this machine answers")
+_NOT_TOLD = Missing("not_supported", detail="the driver does not report which process on this GPU computes")
 _FAILED = frozenset({"failed", "stale", "device_lost"})
 _MAX_FAILED_SAMPLES = 3
 """Samples of a device that may fail until its processes may have computed unseen: their idle times begin again."""

@@ -73,7 +73,7 @@ class DeviceEvents:
             self._no_xids.pop(device.uuid, None)
         elif lack.reason != "device_lost" and device.uuid not in self._no_xids:
             self._no_xids[device.uuid] = None
-            text = f"reports no Xids, its errors are in dmesg only: {printable(lack.detail or lack.reason)}"
+            text = f"reports no Xids; its errors are only in dmesg: {printable(lack.detail or lack.reason)}"
             found.append(of_device(device, at, "device.no-xids", text, "info"))
         return found
 

@@ -203,7 +203,7 @@ def _accounted(rows: list[Process], snapshot: Snapshot) -> list[str]:
     known = [process.gpu_percent for process in found if process.gpu_percent is not None]
     if len(found) < len(rows) or not known:
         return []
-    return [f"by the driver's accounting GPU avg {sum(known) / len(known):.0f} % over its life"]
+    return [f"according to the driver's accounting, GPU avg {sum(known) / len(known):.0f} % over its life"]
 
 
 def _unsampled(found: list[tuple[Device, AccountedProcess]], at: float) -> list[MachineEvent]:
@@ -218,7 +218,7 @@ def _unsampled(found: list[tuple[Device, AccountedProcess]], at: float) -> list[
         seconds = sum(process.used_seconds for _, process in entries)
         peak = max((process.peak_bytes or 0 for _, process in entries), default=0)
         most = f", peak {memory(peak)}" if peak else ""
-        text = f": {who} used it for {seconds:.1f} s between samples, by the driver's accounting{most}"
+        text = f": {who} used it for {seconds:.1f} s between samples, according to the driver's accounting{most}"
         events.append(of_device(device, at, "process.exited", text, "info"))
     return events
 
@@ -252,7 +252,7 @@ def _unnamed(row: Process) -> str:
     """Why its name is unknown; empty if it is known."""
     if row.command or row.name:
         return ""
-    return f" ({printable(row.note)})" if row.note else " (nothing but its pid is readable)"
+    return f" ({printable(row.note)})" if row.note else " (only its pid can be read)"
 
 
 def lists_processes(device: Device) -> bool:

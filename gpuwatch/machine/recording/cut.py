@@ -100,7 +100,7 @@ def _copy(
     )
     notes = {"cut": f"{shown(begin)} to {shown(end)} of a recording, every {interval:g} s"}
     if private is not None:
-        notes["redacted"] = "users, hosts, paths, addresses and ids have other names"
+        notes["redacted"] = "users, hosts, paths, addresses and ids are replaced"
     for name, text in attached.items():
         notes[ATTACHED + name] = private.xml(text) if private is not None else text
     db.executemany("INSERT INTO notes VALUES (?, ?)", list(notes.items()))

@@ -163,7 +163,7 @@ def _notes(recording: Recording, begin: float, end: float) -> Iterator[str]:
     yield from (f"the recording is {name}: {printable(text)}" for name, text in recording.notes.items())
     for event in recording.events():
         if event.kind == "clock.set" and begin <= event.at <= end:
-            yield f"{shown(event.at)}: {printable(event.text)}; what was recorded twice is counted twice"
+            yield f"{shown(event.at)}: {printable(event.text)}; time that was recorded twice is counted twice"
     if recording.damage:
         yield f"{recording.damage.text(recording.samples)} (gpuwatch record check)"
 

@@ -405,7 +405,7 @@ class Recording(SampleStore):
             times = self._decoded_times(number) if decode else []
             edges = (len(times), times[:1], times[-1:])
             if decode and number not in self.damage.blocks and edges != (samples, [begin], [end]):
-                why = "it does not have the samples of its entry"
+                why = "it does not have the samples that its entry states"
                 self.damage.blocks[number] = DamagedBlock(begin, end, samples, why)
         if decode:
             entries = self._db.rows(f"SELECT id, times, {_ENTRY} FROM minutes")  # noqa: S608  # columns of ours
@@ -478,7 +478,7 @@ def open_recording(path: Path) -> Recording:
         recording.close()
         if recording.damage:
             what = f"{file_name(path)} is damaged: {recording.damage.text(0)}"
-            raise GpuwatchError(what, hint="no sample of it can be read")
+            raise GpuwatchError(what, hint="none of its samples can be read")
         raise no_samples(path)
     return recording
 

@@ -75,7 +75,7 @@ def overview(info: RecordingInfo) -> Iterator[str]:
     every = f", every {info.recorders[-1].interval_seconds:g} s" if info.recorders else ""
     yield f"  samples   {info.samples:,}{every}"
     if info.samples_hidden:
-        yield f"            {info.samples_hidden:,} more are hidden: the clock was set back, their time came twice"
+        yield f"            {info.samples_hidden:,} more are hidden: the clock was set back, so their times occur twice"
     if info.simulated is not None:
         yield f"  machine   {printable(info.host or 'unknown')}{' (simulated)' if info.simulated else ''}"
     if info.driver_version is not None:

@@ -106,7 +106,7 @@ def looked_at(path: Path) -> None:
     if schema < SCHEMA:
         raise NotARecording(
             f"{name} was written by a preview of gpuwatch 0.1 (schema {schema})",
-            hint="export it with that one, or record to a new file",
+            hint="export it with that version, or record to a new file",
         )
 
 
@@ -129,7 +129,7 @@ def open_to_read(path: Path) -> sqlite3.Connection:
             for part in (waiting, path.with_name(f"{path.name}-shm")):
                 if part.exists() and not os.access(part, os.R_OK):
                     raise GpuwatchError(
-                        f"cannot read {file_name(path)}: {part.name} may not be read",
+                        f"cannot read {file_name(path)}: there is no permission to read {part.name}",
                         hint=f"its owner can allow it: chmod --reference={file_name(path)} {file_name(path)}-*",
                     ) from None
             if not os.access(path.parent, os.W_OK):

@@ -54,7 +54,7 @@ class Clock:
 
 
 class RecordingStopped(GpuwatchError):
-    """The file can no longer be written; what was recorded can be read."""
+    """The file can no longer be written; the samples recorded so far can be read."""
 
 
 class RecordingWriter:
@@ -364,7 +364,7 @@ def _locked(path: Path) -> FileIO:
     name = file_name(path)
     why = ownership.distrust(path.parent)
     if why:
-        raise UsageError(f"not recording to {name}: {why}", hint="name a file in a folder of your own")
+        raise UsageError(f"not recording to {name}: {why}", hint="name a file in a folder that you own")
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
     except OSError as error:
@@ -375,7 +375,7 @@ def _locked(path: Path) -> FileIO:
             raise UsageError(f"cannot record to {name}: it is not a file", hint="name another file")
         why = ownership.file_distrust(path)
         if why:
-            raise UsageError(f"not recording to {name}: {why}", hint="name a file of your own")
+            raise UsageError(f"not recording to {name}: {why}", hint="name a file that you own")
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -401,7 +401,9 @@ def _stopped(path: Path, error: sqlite3.Error) -> RecordingStopped:
         why = f"{error}; is the disk full, or the file's size limited (ulimit -f)?"
     else:
         why = str(error)
-    return RecordingStopped(f"recording stopped: cannot write {name}: {why}", hint="what was recorded can be read")
+    return RecordingStopped(
+        f"recording stopped: cannot write {name}: {why}", hint="the samples recorded so far can be read"
+    )
 
 
 def _size(path: Path) -> int:

@@ -104,7 +104,7 @@ def _most() -> int | None:
     if not given:
         return None
     if not (given.isascii() and given.isdigit() and len(given) < _MAX_DIGITS):
-        raise UsageError(f"{ENV_MOST}={shorten(printable(given), _MAX_COMMAND_CHARS)} is no number of reservations")
+        raise UsageError(f"{ENV_MOST}={shorten(printable(given), _MAX_COMMAND_CHARS)} is not a number of reservations")
     return int(given)
 
 

@@ -56,7 +56,7 @@ def kernel_log() -> Answer:
         found = [line for line in lines if _OF_GPUS.search(line) and not _HARMLESS.search(line)]
         if found or (lines and name == "dmesg"):
             return tuple(found[-_MAX_KERNEL_LINES:]) or (NOTHING,), ""
-        refusals.setdefault(name, "it printed nothing, as it does for users without permission")
+        refusals.setdefault(name, "it printed nothing, which it does for users without permission")
     return (), "; ".join(f"{name}: {why}" for name, why in refusals.items())
 
 

@@ -58,7 +58,7 @@ class Command:
             if process.stdin is not None:
                 with suppress(OSError):
                     process.stdin.close()
-            raise DeliveryFailed(f"the command ran for {self._deadline:g} s and was ended") from None
+            raise DeliveryFailed(f"the command ran for {self._deadline:g} s and was stopped") from None
         finally:
             self._process = None
         _signal(process, signal.SIGKILL)  # what it left behind in its group

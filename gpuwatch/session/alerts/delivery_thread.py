@@ -56,7 +56,7 @@ class Channel:
         try:
             self._waiting.put_nowait(alert)
         except queue.Full:
-            self._failed(f"{MAX_WAITING_ALERTS} alerts are waiting, more are dropped")
+            self._failed(f"{MAX_WAITING_ALERTS} alerts are waiting; more are dropped")
 
     def close(self) -> None:
         """Ends it; what still waits is dropped."""

@@ -51,7 +51,7 @@ class ExplainArguments(Arguments, frozen=True):
 
     text: Annotated[
         Annotated[str, Meta(min_length=1, max_length=reader_limits.MCP_TEXT.bytes)] | None,
-        Meta(description="The log itself, with the lines before the error: they tell why."),
+        Meta(description="The log itself, with the lines before the error: they explain it."),
     ] = None
     path: Annotated[
         Annotated[str, Meta(min_length=1, max_length=4096)] | None,
@@ -68,19 +68,19 @@ class CauseArguments(Arguments, frozen=True):
 class FreeGpusArguments(Arguments, frozen=True):
     """Arguments of ``find_free_gpus``."""
 
-    count: Annotated[int, Meta(ge=1, le=1024, description="How many GPUs.")] = 1
+    count: Annotated[int, Meta(ge=1, le=1024, description="Number of GPUs.")] = 1
     free_gib: Annotated[
         Annotated[float, Meta(gt=0, le=1 << 20)] | None,
         Meta(description="Only GPUs with this much free memory, in GiB (2**30 bytes)."),
     ] = None
-    idle: Annotated[bool, Meta(description="Only idle GPUs: nobody computes on them.")] = False
+    idle: Annotated[bool, Meta(description="Only idle GPUs: no process computes on them.")] = False
 
 
 class UsageArguments(Arguments, frozen=True):
     """Arguments of ``usage``."""
 
     since: Annotated[
-        Word | None, Meta(description="Begin: 7d, 24h, 14:05, 2026-05-11T14:05 (default: 7d before the end).")
+        Word | None, Meta(description="Start: 7d, 24h, 14:05, 2026-05-11T14:05 (default: 7d before the end).")
     ] = None
     until: Annotated[Word | None, Meta(description="End, in the same format (default: the end of the recording).")] = (
         None
@@ -93,7 +93,9 @@ class CompareArguments(Arguments, frozen=True):
 
     configs: Annotated[
         Annotated[tuple[Word, ...], Meta(max_length=20)],
-        Meta(description="Compare the newest saved run of each of these configurations; run: a program of the user's."),
+        Meta(
+            description="Compare the newest saved run of each of these configurations; run: one of the user's programs."
+        ),
     ] = ()
     last: Annotated[int, Meta(ge=1, le=20, description="Without configs and paths: compare the newest runs.")] = 5
     paths: Annotated[
@@ -110,13 +112,13 @@ class ProbeArguments(Arguments, frozen=True):
         Meta(description="Configurations, for example default, growth, limit, fraction, async-allocator, torch-map."),
     ]
     seconds: Annotated[float, Meta(ge=0.01, le=30, description="Measure each for this long.")] = MEASURED_SECONDS
-    workload: Annotated[Workload | None, Meta(description="The work (default: the configuration's own).")] = None
+    workload: Annotated[Workload | None, Meta(description="The workload (default: the configuration's own).")] = None
     memory_limit_mb: Annotated[
         Annotated[int, Meta(ge=1, le=1 << 24)] | None,
         Meta(description="Memory limit in MB, for configurations that set one."),
     ] = None
     fraction: Annotated[
-        Annotated[float, Meta(gt=0, le=1)] | None, Meta(description="The fraction of configurations with one.")
+        Annotated[float, Meta(gt=0, le=1)] | None, Meta(description="Memory fraction, for configurations that set one.")
     ] = None
 
 
@@ -136,17 +138,17 @@ class TryArguments(Arguments, frozen=True):
     ] = ()
     vary: Annotated[
         Annotated[tuple[Word, ...], Meta(max_length=5)],
-        Meta(description="NAME=A,B,...: replaces {NAME} in the command by each of these values."),
+        Meta(description="NAME=A,B,...: replaces {NAME} in the command with each of these values."),
     ] = ()
     largest: Annotated[
         Word | None, Meta(description="NAME=LOW..HIGH: finds the largest value for {NAME} that fits in GPU memory.")
     ] = None
     recover: Annotated[
-        bool, Meta(description="The program runs out of memory: find a setting that makes it pass, and verify it.")
+        bool, Meta(description="If the program runs out of memory: find a setting that makes it pass, and verify it.")
     ] = False
     rounds: Annotated[int, Meta(ge=1, le=10, description="Runs of each setting.")] = 3
     budget_seconds: Annotated[
-        int, Meta(ge=10, le=3600, description="Rounds, then settings, are dropped beyond this time.")
+        int, Meta(ge=10, le=3600, description="Rounds, then settings, are dropped to stay within this time.")
     ] = 600
 
 

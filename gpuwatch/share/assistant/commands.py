@@ -110,7 +110,7 @@ class Commands:
         finally:
             await _ended(process)
         if scope.cancelled_caught:
-            raise GpuwatchError(f"gpuwatch {line[0]} took longer than {deadline:g} s and was ended")
+            raise GpuwatchError(f"gpuwatch {line[0]} took longer than {deadline:g} s and was stopped")
         return _decoded(bytes(output), bytes(errors), line[0], code)
 
 

@@ -49,9 +49,11 @@ def _open(path: str, folders: Sequence[Path], names: re.Pattern[str], kind: str,
                 f"{shown} is hidden, or in a hidden folder", hint=f"{by_hand} reads any file in a terminal"
             )
         if not names.fullmatch(place.name) or place.is_relative_to("/proc") or place.is_relative_to("/sys"):
-            raise UsageError(f"{shown} is not named like {kind}", hint=f"{by_hand} reads any file in a terminal")
+            raise UsageError(
+                f"{shown} does not have a name like {kind}", hint=f"{by_hand} reads any file in a terminal"
+            )
         if folders and not any(place.is_relative_to(folder) for folder in folders):
-            raise UsageError(f"{shown} is outside of the folders that --logs allows")
+            raise UsageError(f"{shown} is outside the folders that --logs allows")
         if status.st_size > limit.bytes:
             raise UsageError(f"{shown} is larger than {limit.most}", hint=f"{by_hand} reads it in a terminal")
         if status.st_size == 0:

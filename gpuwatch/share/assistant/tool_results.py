@@ -53,7 +53,7 @@ def bounded(document: dict[str, Any], notes: Sequence[str] = ()) -> dict[str, An
     """
     cut: dict[str, int] = {}
     whole: dict[str, Any] = _texts_cut(document, "", cut)
-    left_out = [*notes, *(f"{path}: {count} long texts are cut" for path, count in cut.items())]
+    left_out = [*notes, *(f"{path}: {count} long texts are shortened" for path, count in cut.items())]
     shortened: dict[str, tuple[list[Any], int, str]] = {}
     room = MAX_BYTES - 2000
     for _ in range(_MAX_STEPS):
@@ -61,7 +61,7 @@ def bounded(document: dict[str, Any], notes: Sequence[str] = ()) -> dict[str, An
             break
         chosen = _largest(whole, gently=True) or _largest(whole, gently=False)
         if chosen is None:
-            raise GpuwatchError(f"the answer is larger than {MAX_BYTES >> 10} KiB", hint="ask for less")
+            raise GpuwatchError(f"the answer is larger than {MAX_BYTES >> 10} KiB", hint="request less")
         path, items = chosen
         shortened.setdefault(path + f"#{id(items)}", (items, len(items), path))
         half = len(items) // 2
@@ -70,7 +70,7 @@ def bounded(document: dict[str, Any], notes: Sequence[str] = ()) -> dict[str, An
         else:
             del items[half:]
     else:
-        raise GpuwatchError(f"the answer is larger than {MAX_BYTES >> 10} KiB", hint="ask for less")
+        raise GpuwatchError(f"the answer is larger than {MAX_BYTES >> 10} KiB", hint="request less")
     lists: dict[str, list[int]] = {}
     for items, count, path in shortened.values():
         together = lists.setdefault(path, [0, 0])

@@ -341,7 +341,7 @@ def _runs(asked: CompareArguments) -> list[Run]:
     else:
         chosen = kept[: asked.last]
     if not chosen:
-        raise GpuwatchError("there are no saved runs", hint="gpuwatch probe and gpuwatch run make some")
+        raise GpuwatchError("there are no saved runs", hint="gpuwatch probe and gpuwatch run save runs")
     return chosen
 
 
@@ -368,7 +368,7 @@ async def _try(tools: Tools, asked: TryArguments) -> dict[str, Any]:
     """
     folder = Path(asked.folder) if asked.folder is not None else None
     if folder is not None and not os.path.isdir(folder):  # noqa: PTH112 # does not raise for a name with a NUL
-        raise UsageError(f"{file_name(folder)} is no folder")
+        raise UsageError(f"{file_name(folder)} is not a folder")
     options = [f"--config={name}" for name in asked.configs] + [f"--vary={text}" for text in asked.vary]
     options += [*_option("largest", asked), *(["--recover"] if asked.recover else [])]
     options += [f"--rounds={asked.rounds}", f"--budget={asked.budget_seconds}s"]

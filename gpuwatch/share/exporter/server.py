@@ -257,7 +257,7 @@ class _Handler(BaseHTTPRequestHandler):
                 body = self.server.page().body(form, gzip=gzip)
             except Exception as error:  # noqa: BLE001  # the next sample may be fine
                 self.server.failed(error)
-                self._send(HTTPStatus.INTERNAL_SERVER_ERROR, "gpuwatch failed; its log says how.\n", {})
+                self._send(HTTPStatus.INTERNAL_SERVER_ERROR, "gpuwatch failed; its log says why.\n", {})
                 return
             more = {"Content-Encoding": "gzip"} if gzip else {}
             self._send(HTTPStatus.OK, body, more | {"Vary": "Accept, Accept-Encoding"}, CONTENT_TYPES[form])
@@ -285,7 +285,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = True
         more = {"Connection": "close"}
         if code == HTTPStatus.NOT_IMPLEMENTED:
-            status, message = HTTPStatus.METHOD_NOT_ALLOWED, "Only GET and HEAD."
+            status, message = HTTPStatus.METHOD_NOT_ALLOWED, "Only GET and HEAD are supported."
             more["Allow"] = "GET, HEAD"
         else:
             status = HTTPStatus(code)

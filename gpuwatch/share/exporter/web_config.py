@@ -143,7 +143,7 @@ class WebConfig:
                 try:
                     self._settings, self._files = _read(self._path)
                 except UsageError as error:
-                    self._say(f"gpuwatch: {error.message}; the last version of it still holds")
+                    self._say(f"gpuwatch: {error.message}; its last valid version remains in effect")
                 else:
                     self._correct.clear()
                     self._stamps = self._now()
@@ -286,7 +286,7 @@ def _users(table: Mapping[object, object]) -> dict[str, str]:
             try:
                 bcrypt.checkpw(b"", _cheap(hashed))
             except ValueError:
-                raise _WrongError(f"basic_auth_users: the password of {name} is not a hash of bcrypt") from None
+                raise _WrongError(f"basic_auth_users: the password of {name} is not a bcrypt hash") from None
     return users
 
 
@@ -321,7 +321,7 @@ def _context(tls: Mapping[str, Any], folder: Path) -> tuple[ssl.SSLContext, tupl
             try:
                 context.load_verify_locations(ca)
             except OSError as error:
-                raise _WrongError(f"cannot use the clients' authority: {_why(error)}") from None
+                raise _WrongError(f"cannot use the client CA: {_why(error)}") from None
     context.verify_mode = client
     names = tls.get("client_allowed_sans", ())
     if names and client is not ssl.CERT_REQUIRED:
@@ -361,7 +361,7 @@ def _file(tls: Mapping[str, Any], key: str, folder: Path, files: list[Path]) -> 
     """The file of a setting: named, or made of the text that stands in the settings for as long as it is needed."""
     text, named = tls.get(key), tls.get(f"{key}_file")
     if text is not None and named is not None:
-        raise _WrongError(f"tls_server_config: {key} and {key}_file exclude each other")
+        raise _WrongError(f"tls_server_config: {key} and {key}_file cannot be combined")
     if text is not None:
         with tempfile.NamedTemporaryFile("w", encoding="utf-8") as file:  # private by its mode
             file.write(text)

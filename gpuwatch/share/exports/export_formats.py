@@ -52,4 +52,4 @@ def format_for(path: Path) -> Format:
     for entry in FORMATS:
         if path.suffix.lower() in entry.suffixes:
             return entry
-    raise UsageError(f"{path.name}: its suffix names no format", hint=f"use --format, or one of {SUFFIXES}")
+    raise UsageError(f"{path.name}: its suffix is not that of a format", hint=f"use --format, or one of {SUFFIXES}")

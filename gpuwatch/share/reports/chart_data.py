@@ -33,21 +33,21 @@ Kind = Literal[
 ]
 MEMORY_GROUPS: dict[str, tuple[Kind, str]] = {
     "weights": ("weights", "parameters of the model"),
-    "weights and caches": ("kept", "alive since before the recording began: parameters, buffers, caches"),
+    "weights and caches": ("kept", "in use since before the recording began: parameters, buffers, caches"),
     "caches": ("kept", "keys and values kept between steps"),
-    "arrays": ("weights", "arrays that the program has alive"),
+    "arrays": ("weights", "arrays that the program keeps"),
     "executables": ("kept", "compiled programs, which the device holds too"),
     "optimizer state": ("optimizer", "what the optimizer keeps, such as momentum"),
-    "other variables": ("variables", "variables that are not of Keras, and those of Keras that are not trained"),
+    "other variables": ("variables", "variables that do not belong to Keras, and Keras variables that are not trained"),
     "inputs": ("inputs", "data copied to the GPU that has the shape of an input"),
-    "created": ("inputs", "tensors that the program makes outside of modules, such as torch.zeros"),
+    "created": ("inputs", "tensors that the program creates outside modules, such as torch.zeros"),
     "activations": ("activations", "results of the layers' forward ops"),
     "gradients": ("gradients", "results of the backward pass"),
     "workspace": (
         "workspace",
         "buffers of kernels, such as what cuBLAS keeps in each thread, and of the optimizer's update",
     ),
-    "unattributed": ("unattributed", "recorded, but its name does not tell what it was for"),
+    "unattributed": ("unattributed", "recorded, but its name does not say what it was for"),
 }
 """The groups of a memory profile, in the order in which they are stacked, what lives long at the bottom: how each is
 drawn, and what it is."""

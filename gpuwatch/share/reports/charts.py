@@ -34,7 +34,7 @@ def in_words(run: Run) -> str:
     whose = "in use by the framework"
     if not points:
         points = [(point.t, amount) for point in run.memory.timeline if (amount := point.process_bytes) is not None]
-        whose = "held, by NVML"
+        whose = "held (NVML)"
     if len(points) < 2:
         return ""
     span = points[-1][0] - points[0][0]
@@ -42,7 +42,7 @@ def in_words(run: Run) -> str:
     steps = f"{whose}: {' → '.join(shown for shown, _ in groupby(map(size, shown)))}"
     total = run.phases.total_seconds
     of = f" of {total:.0f} s" if total is not None and total > span + 1 else ""
-    peak = max((*run.memory.allocators.values(), 0)) if whose != "held, by NVML" else run.memory.nvml_peak_bytes or 0
+    peak = max((*run.memory.allocators.values(), 0)) if whose != "held (NVML)" else run.memory.nvml_peak_bytes or 0
     between = f", peak {size(peak)}" if peak > max(shown) else ""
     return f"{steps}, sampled over {span:.0f} s{of}{between}"
 
@@ -143,9 +143,7 @@ def step_times(run: Run) -> Bars | None:
     if not rows:
         return None
     top = max(row.high or row.parts[0].amount for row in rows)
-    return Bars(
-        "Time of a step", tuple(rows[:_MAX_ROWS]), top, "from 0", whisker="p10 to p90", more=_left_out(len(rows))
-    )
+    return Bars("Step time", tuple(rows[:_MAX_ROWS]), top, "from 0", whisker="p10 to p90", more=_left_out(len(rows)))
 
 
 def moved(run: Run) -> bool:

@@ -42,7 +42,7 @@ def cluster_sentence(document: Comparison) -> str:
     silent = lost(document)
     parts += [f"{clean(node.node)}: {clean(node.reason or _STATES[node.state][1])}" for node in silent[:_MAX_NAMES]]
     if len(silent) > _MAX_NAMES:
-        parts.append(f"{len(silent) - _MAX_NAMES} more brought nothing home")
+        parts.append(f"{len(silent) - _MAX_NAMES} more returned no result")
     if parts:
         return "; ".join(parts)
     count = len(document.nodes)

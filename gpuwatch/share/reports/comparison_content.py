@@ -46,7 +46,7 @@ _LESS = (
 _CPU = "Simulated GPUs compute on this computer's CPU: their steps/s say nothing about real GPUs."
 _TIER = "Driver tier: the framework's CUDA code on a simulated driver; plugin tier: a device plugin without CUDA code."
 _ELSEWHERE = (
-    "On GPU below 100 % without a fallback: the other ops were placed on the CPU as asked, or have no GPU kernel."
+    "On GPU below 100 % without a fallback: the other ops were placed on the CPU as requested, or have no GPU kernel."
 )
 _MAX_COMMAND_CHARS = 60
 """Characters of a command in the subtitle."""
@@ -90,7 +90,7 @@ def comparison_content(document: Comparison) -> Content:
                 table,
                 _skipped(document),
                 _machines(document),
-                Table("Differences explained", ("Each run against its neighbour",), tuple(differences)),
+                Table("Differences explained", ("Each run against its neighbor",), tuple(differences)),
                 _findings(document),
             )
             if part.rows
@@ -112,7 +112,7 @@ def _of_nodes(document: Comparison, state: str, verdict: str) -> tuple[str, str]
     odd = len({fact.node for fact in document.odd})
     words = [f"{odd} odd"] if odd else []
     if silent:
-        words.insert(0, f"{silent} of {len(document.nodes)} nodes brought nothing home")
+        words.insert(0, f"{silent} of {len(document.nodes)} nodes returned no result")
     if document.runs and (state != "ok" or not words):
         words.append(f"{verdict} of the runs" if state != "ok" else verdict)
     if silent or state == "error":

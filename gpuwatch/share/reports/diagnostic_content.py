@@ -30,7 +30,7 @@ from gpuwatch.share.reports.report_content import (
     clean_finding,
 )
 
-_WATCH = "If a program still fails or is slow: gpuwatch run -- python train.py, then make this report again."
+_WATCH = "If a program still fails or is slow: gpuwatch run -- python train.py, then create this report again."
 _NAMES = {"tensorflow": "TensorFlow", "torch": "PyTorch"}
 _MAX_EVIDENCE = 6
 

@@ -61,9 +61,9 @@ def ooms(document: Diagnostic) -> Table:
     table = _by_run(document, shown)
     notes = [table.note]
     if any(oom.expected for run in _runs(document) for oom in run.ooms):
-        notes.append("Expected: the probe provokes it, and may catch it.")
+        notes.append("Expected: the probe causes it on purpose, and may catch it.")
     if any(run.workers and run.ooms for run in _runs(document)):
-        notes.append("Limit and in use are those of the process that failed.")
+        notes.append("Limit and in-use memory are those of the process that failed.")
     return dataclasses.replace(table, note=" ".join(notes) if table.rows else "")
 
 

@@ -23,7 +23,7 @@ _MIN_DIFFERENCE = {Unit.PERCENT: 5.0, Unit.CELSIUS: 3.0}
 _MIN_GROWTH_RATIO = 2.0
 """Error counters differ if one grows this many times as fast."""
 _NAMES = {
-    "median_step_seconds": "time of a step",
+    "median_step_seconds": "step time",
     "nvml_peak_bytes": "peak memory (NVML)",
     "allocator_peak_bytes": "peak memory (allocator)",
     **diff_memory.NAMES,
@@ -145,7 +145,7 @@ def _notes(first: Facts, second: Facts) -> Iterator[str]:
     if "run" not in kinds and kinds != {"recording"}:
         yield "load, memory, power and temperature: only recordings have enough samples"
     if "run" in kinds and kinds != {"run"}:
-        yield "settings, memory and speed of the run: the other side is none"
+        yield "settings, memory and speed of the run: the other side is not a run"
 
 
 # Content
@@ -181,7 +181,8 @@ def diff_content(document: Diff) -> Content:
             for change in document.numbers
         )
         note = (
-            "Medians, with the range of the middle half of the values. Listed is what differs by more than its noise."
+            "Medians, with the range of the middle half of the values. Only differences larger than the noise are "
+            "listed."
         )
         tables.append(Table("Numbers", (*heads, "Change"), rows5, right=("Change",), note=note))
     came = [change for change in document.findings if change.change == "came"]

@@ -93,7 +93,7 @@ def grew_most(changes: tuple[HolderChange, ...]) -> str:
     for change in changes:
         grown = change.held_bytes[1] - change.held_bytes[0]
         if grown > 0:
-            return f"{clean(_who(change, several=False) or change.group)} grew most, by {size(grown)}."
+            return f"{clean(_who(change, several=False) or change.group)} grew the most, by {size(grown)}."
     return ""
 
 

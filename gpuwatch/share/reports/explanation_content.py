@@ -80,7 +80,7 @@ def _reason(document: Explanation, main: Finding | None) -> str:
     if _tells_nothing(document):
         last = next((line for found in document.findings for line in found.evidence), "")
         shown = f"; last line: {clean(shorten(last, _MAX_LAST_LINE_CHARS))}" if last else ""
-        return f"gpuwatch recognizes nothing in it that tells whether its program worked{shown}."
+        return f"gpuwatch recognizes nothing in it that says whether its program worked{shown}."
     title = main.title if main is not None else CAUSES.get(document.primary or "healthy", "")
     return clean(title).rstrip(".") + "."
 

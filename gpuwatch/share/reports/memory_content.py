@@ -16,7 +16,7 @@ PEAK, HOLDERS, ALL_HOLDERS = "Memory at the peak", "Largest holders at the peak"
 _ALIVE, _LARGEST, _MORE = "Memory alive at the snapshot", "Largest holders at the snapshot", "More holders"
 _FIRST_HOLDERS = 12
 _OTHER: tuple[Kind, str] = ("unattributed", "")
-_NOT_RECORDED = "allocated outside of what was recorded"
+_NOT_RECORDED = "allocated outside the recording"
 _BEFORE = "in use of the allocator when the recording began: variables, the optimizer's state, kept results"
 _MIN_SHARE = 0.0005
 """Share of the peak below which a holder or a group is not listed by itself."""
@@ -101,7 +101,7 @@ def _sentences(profile: MemoryProfile) -> Iterator[str]:
         yield f"The snapshot has no history, so no peak is known. When it was taken: {in_use}."
     whole = profile.program_peak_bytes
     if whole is not None and whole > 1.02 * profile.peak_bytes:
-        yield f"The program's own peak was {size(whole)}, outside of what was recorded."
+        yield f"The program's own peak was {size(whole)}, outside the recording."
     if profile.failed_bytes is not None:
         line = f", of {clean(profile.failed_source)}" if profile.failed_source else ""
         yield (
@@ -117,10 +117,10 @@ def _sentences(profile: MemoryProfile) -> Iterator[str]:
     rounding = profile.live_bytes - profile.requested_bytes
     if profile.live_bytes and rounding > 0:
         lost = 100 * rounding / profile.live_bytes
-        yield f"The program asked for {size(profile.requested_bytes)}: {percent(lost)} is rounding of the allocator."
+        yield f"The program requested {size(profile.requested_bytes)}: {percent(lost)} is allocator rounding."
     if profile.fragmentation is not None:
         share = percent(100 * profile.fragmentation)
-        yield f"Fragmentation: {share} of the free memory lay outside of its largest block."
+        yield f"Fragmentation: {share} of the free memory was outside its largest block."
     if profile.has_history:
         windows = "1 window" if profile.windows == 1 else f"{profile.windows} windows"
         span = f", {measured_seconds(profile.recorded_seconds)}" if profile.timed else ""
@@ -154,7 +154,7 @@ def _holders(title: str, profile: MemoryProfile, holders: Sequence[MemoryHolderO
         title,
         *columns(_holder(holder, profile, torch=torch) for holder in holders),
         right=("Held", "Share", "Each", "Asked", "Count"),
-        note="* shape worked out of the size of a variable or input." if worked_out else "",
+        note="* shape inferred from the size of a variable or input." if worked_out else "",
         keep=("Group",),
         below="Line" if torch else "Op or variable",
         optional=("Each", "Asked", "Count"),

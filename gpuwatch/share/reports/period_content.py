@@ -94,7 +94,7 @@ def _subtitle(period: Period) -> Iterator[str]:
 
 def _reason(period: Period, main: PeriodFinding | None) -> str:
     if period.primary == "unknown" and period.usage.hours_recorded:
-        return "At the end of this time too little of its GPUs can be read to say that nothing is wrong."
+        return "At the end of this time, too little of its GPUs can be read to say that nothing is wrong."
     if period.primary == "unknown":
         return "No sample of this time can be read."
     if main is None:
@@ -134,7 +134,8 @@ def _changes(period: Period) -> Table | None:
     what = clean(next(problems, "the first finding"))
     span = hours_minutes((period.trouble - period.changes_begin).total_seconds())
     note = (
-        f"In the {span} before {what} ({_time(period, period.trouble)}). Whether one of them is its cause is not known."
+        f"In the {span} before {what} ({_time(period, period.trouble)}). It is not known whether one of them is the "
+        f"cause."
     )
     if not rows:
         note = f"Nothing that was recorded changed in the {span} before {what} ({_time(period, period.trouble)})."
@@ -204,7 +205,7 @@ def _events(period: Period) -> Table:
         for event in last
     )
     left_out = len(period.events) - len(last)
-    note = f"{left_out} earlier ones are left out; JSON has them all." if left_out else ""
+    note = f"{left_out} earlier ones are omitted; JSON has them all." if left_out else ""
     heads = ("When", "Severity", "Event")
     return Table("Events", heads, rows, note=note, keep=heads[:2], folded=len(rows) > _LONG_TABLE_ROWS)
 

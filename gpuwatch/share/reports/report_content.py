@@ -16,14 +16,14 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.share.reports.chart_data import Chart
 
 SIMULATED = "SIMULATED"
-SIMULATED_NOTE = "The GPUs are simulated: mappings and memory are meaningful, speeds are those of this computer's CPU."
+SIMULATED_NOTE = "The GPUs are simulated: mappings and memory are meaningful, speeds depend on this computer's CPU."
 VALUES = (
     "The simulated driver computes only matrix products and copies, no other kernels: values such as a loss mean"
     " nothing."
 )
 SIMULATED_OTHERWISE = (
-    "The GPUs are simulated and ignore a setting of this program: mappings and memory differ from a real GPU's; speeds"
-    " are those of this computer's CPU."
+    "The GPUs are simulated and ignore a setting of this program: mappings and memory differ from a real GPU's; "
+    "speeds depend on this computer's CPU."
 )
 TORCH_VALUES = "The simulated driver computes PyTorch's matrix products and copies, and refuses other kernels."
 SIMULATED_MACHINE = "These GPUs are simulated: nothing here is real hardware."

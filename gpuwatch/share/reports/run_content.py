@@ -119,7 +119,7 @@ def asked(run: Run) -> str:
 
 _MAX_HEADLINE_CHARS = 80
 """Characters of a command line that still is a headline."""
-_LATE = "▲ a few steps take most of the time: those that wait for queued work of the GPU, for input or an evaluation"
+_LATE = "▲ a few steps take most of the time: those that wait for queued GPU work, for input or an evaluation"
 OWN = "gpuwatch run"
 """Source of a setting that gpuwatch itself made for one of its options."""
 
@@ -377,7 +377,7 @@ def _speed(run: Run) -> Table:
     chart = charts.step_times(run)
     drawn = (chart,) if chart is not None else ()
     # Differs from the mean per epoch that Keras prints, which includes them.
-    note = "The median of the steps, without pauses, tracing and ends of epochs." if run.group == "run" else ""
+    note = "The median of the steps, without pauses, tracing and epoch ends." if run.group == "run" else ""
     footnote = f"{note} ± is half the range from p10 to p90{f'; {SCATTER}' if is_wide(t) else ''}.".strip()
     # What was counted is a sentence; columns of numbers are not folded.
     right = () if t.counted else ("Value",)

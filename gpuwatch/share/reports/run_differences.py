@@ -91,12 +91,12 @@ def _changed(run: Run, other: Run) -> Iterator[str]:
     mine, theirs = _requests(run), _requests(other)
     for name in mine:
         if name not in theirs:
-            yield f"asks for {_setting(name, mine[name].asked)}"
+            yield f"requests {_setting(name, mine[name].asked)}"
         elif mine[name].asked != theirs[name].asked:
-            yield f"asks for {_setting(name, mine[name].asked)} instead of {clean(theirs[name].asked)}"
+            yield f"requests {_setting(name, mine[name].asked)} instead of {clean(theirs[name].asked)}"
     for name in theirs:
         if name not in mine:
-            yield f"does not ask for {_setting(name, theirs[name].asked)}"
+            yield f"does not request {_setting(name, theirs[name].asked)}"
     mine_computes, theirs_computes = comparable_runs.workloads(run, other)
     if mine_computes != theirs_computes:
         does = "runs" if comparable_runs.is_program(run) and comparable_runs.is_program(other) else "computes"
@@ -144,7 +144,7 @@ def _speeds(run: Run, other: Run) -> Iterator[str]:
         if comparable_runs.workload(run) != comparable_runs.workload(other):
             ways = [clean(entry.execution) for entry in (throughput, two)]
             alike = comparable_runs.amount(run) == comparable_runs.amount(other)
-            other_work = "another command" if comparable_runs.is_program(run) else "another amount of work"
+            other_work = "a different command" if comparable_runs.is_program(run) else "a different amount of work"
             why = f"{ways[0]}, not {ways[1]}" if alike and all(ways) else other_work
         else:
             why = f"measured on {here}, not on {there}" if here != there else "simulated on another computer"

@@ -23,7 +23,7 @@ _MAX_PROFILES = 8
 _UNKNOWN = "not known from this file"
 _UNKNOWN_HERE = "not known"
 _TOOLS = {"torch": "PyTorch", "jax": "JAX", "tensorflow": "TensorFlow"}
-_POOL_UNKNOWN = {"jax": f"{_UNKNOWN}: XLA takes 75 % of the GPU at its start unless it is told otherwise"}
+_POOL_UNKNOWN = {"jax": f"{_UNKNOWN}: XLA takes 75 % of the GPU at startup unless configured otherwise"}
 _TOLD_BY_FINDINGS = (
     "cpu_hops", "large_constants", "eager_loop", "eager_functions", "forks_after_start", "graph_growth", "keras_calls",
     "replicas",
@@ -60,7 +60,7 @@ def memory_table(run: Run) -> Table:
 def profiles_table(profiles: Sequence[MemoryProfile]) -> Table:
     """The same of files that have an allocator's part alone: what they do not tell is said."""
     rows = [row for profile in profiles[:_MAX_PROFILES] for row in _of_profile(profile)]
-    note = f"{_NOTE} gpuwatch run --memory, on the machine, tells what the file does not."
+    note = f"{_NOTE} gpuwatch run --memory, on the machine, shows what the file does not contain."
     return Table(BY_OWNER, _HEADS, tuple(_shown(*row) for row in rows), ("Size",), note=note)
 
 
@@ -138,11 +138,11 @@ def _context(entry: DeviceMemory, recorded: Sequence[MemoryProfile]) -> Row:
     pools = [profile.pool_bytes for profile in recorded]
     taken = sum(pool for pool in pools if pool is not None)
     if entry.process_bytes is None:
-        return 3, owner, what, None, f"{_UNKNOWN_HERE}: NVML does not tell what the process holds"
+        return 3, owner, what, None, f"{_UNKNOWN_HERE}: NVML does not report what the process holds"
     if None in pools:
-        return 3, owner, what, None, f"{_UNKNOWN_HERE}: the framework does not tell what its allocator took"
+        return 3, owner, what, None, f"{_UNKNOWN_HERE}: the framework does not report what its allocator took"
     if taken > entry.process_bytes:
-        return 3, owner, what, None, f"{_UNKNOWN_HERE}: the allocator's peak was at another moment"
+        return 3, owner, what, None, f"{_UNKNOWN_HERE}: the allocator's peak was at a different time"
     return 3, owner, what, entry.process_bytes - taken, "NVML less the allocator"
 
 

@@ -92,7 +92,7 @@ def coverage_text(coverage: PlacementCoverage) -> str:
     """Of how many nodes it is not known where they ran, or what was requested for them."""
     few = 0 < coverage.unclear < coverage.nodes / 200
     share = "under 1 %" if few else percent(100 * coverage.unclear / coverage.nodes if coverage.nodes else None)
-    return f"{coverage.unclear} of {coverage.nodes} graph nodes ({share}): place or request is not known"
+    return f"{coverage.unclear} of {coverage.nodes} graph nodes ({share}): device or request is not known"
 
 
 def copy_table(copies: Sequence[DeviceCopy]) -> Table:
@@ -100,7 +100,7 @@ def copy_table(copies: Sequence[DeviceCopy]) -> Table:
     rows = [
         (clean(c.op), str(c.input), short_device(c.source), short_device(c.destination), str(c.count)) for c in copies
     ]
-    note = "Inputs of eager ops in the memory of another device, as far as they are known. Each copy takes time."
+    note = "Inputs of eager ops in another device's memory, as far as they are known. Each copy takes time."
     heads = ("Op", "Input", "From", "To", "Count")
     return Table("Automatic copies", heads, cut(rows), ("Count",), note=note if rows else "")
 
@@ -172,8 +172,8 @@ def oom_table(ooms: Sequence[Oom], *, with_expected: bool = True) -> Table:
         right=("Requested", "Limit", "In use", "Free", "Largest block"),
         below="Cause",
         optional=("Allocator",),
-        note="Free is limit minus in use (PyTorch: free on the device). A request larger than the largest block fails"
-        " however much is free.",
+        note="Free is limit minus in use (PyTorch: free on the device). A request larger than the largest block "
+        "fails no matter how much is free.",
     )
 
 

@@ -46,7 +46,7 @@ def snapshot_content(snapshot: Snapshot) -> Content:
     if snapshot.devices:
         facts.insert(1, ("power", _power(snapshot.devices)))
     if unified := [f"GPU {device.index}" for device in snapshot.devices if device.unified_memory]:
-        facts.append(("memory", f"of {', '.join(unified)}: the host's, which other programs use, too"))
+        facts.append(("memory", f"of {', '.join(unified)}: host memory, which other programs also use"))
     count = len(snapshot.devices)
     severities = {found.severity for found in snapshot.findings}
     worst = "error" in severities or any(device.state not in ("ok", "asleep") for device in snapshot.devices)
@@ -127,7 +127,7 @@ def _silence(snapshot: Snapshot) -> str:
     if snapshot.driver is not None:
         return ""
     if any(problem.reason == FAILED_ITSELF for problem in snapshot.problems):
-        return "gpuwatch could not ask the driver"
+        return "gpuwatch could not query the driver"
     refuses = any(problem.source == "nvml" and problem.reason not in _SILENT for problem in snapshot.problems)
     silent = "the driver refuses" if refuses else "driver not answering"
     return next((_SILENT[problem.reason] for problem in snapshot.problems if problem.reason in _SILENT), silent)
@@ -219,7 +219,7 @@ def _busiest(snapshot: Snapshot) -> Table:
         cells = _process_cells(process, snapshot) | {"User": clean(process.user)}
         rows.append({head: cells[head] for head in heads})
     there, listed = snapshot.host_processes, len(snapshot.processes)
-    note = "None of them uses a GPU." if snapshot.driver else "Which of them use a GPU is unknown."
+    note = "None of them uses a GPU." if snapshot.driver else "It is not known which of them use a GPU."
     if there is not None and there > len(rows):
         note = f"The {len(rows)} busiest of {there} processes; --json has {min(listed, there)}. {note}"
     return _process_table("Processes of the host", rows, ("Time", "Framework", "Host mem"), note)

@@ -70,8 +70,8 @@ def _groups(tried: dict[str, Trial], profiles: dict[str, MemoryProfile]) -> Tabl
         heads,
         rows,
         heads[1:-1],
-        note="Bytes in use of the framework's allocator at its peak, recorded in one more run of each setting: the"
-        " recorder slows a program down, so its speed is not compared.",
+        note="Bytes in use by the framework's allocator at its peak, recorded in one more run of each setting: "
+        "recording slows the program down, so its speed is not compared.",
         keep=("SETTING",),
         below="LARGEST HOLDER",
         charts=(Bars("At the peak, by group", bars, float(top), "from 0 to the largest peak"),) if bars and top else (),
@@ -119,7 +119,7 @@ def _holders(profiles: dict[str, MemoryProfile]) -> Table:
             for (group, name), of in largest
         ),
         tuple(map(clean, profiles)),
-        note="What has the same name is added up, whatever its shape.",
+        note="Entries with the same name are added up, regardless of shape.",
         folded=True,
         sortable=True,
     )

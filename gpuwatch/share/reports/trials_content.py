@@ -124,10 +124,10 @@ def _settings(document: Experiment, known: Sequence[Summary]) -> Table:
     heads, rows = columns(map(_row, runs))
     notes = [
         f"Each run is measured {document.rule}{_OR_ITS_END if 'steps' in document.rule else ''}.",
-        "Memory is NVML's peak of the steps that ran: what comes later can take more."
+        "Memory is NVML's peak of the steps that ran: later steps can take more."
         if any(run.memory for run in runs)
         else "",
-        "ALLOCATOR is the most that the framework's own allocator had handed out, until it failed if it did."
+        "ALLOCATOR is the most that the framework's own allocator had allocated, until it failed if it did."
         if peaks
         else "",
         "± is half of the 95 % interval of the median step."
@@ -135,7 +135,7 @@ def _settings(document: Experiment, known: Sequence[Summary]) -> Table:
         else "",
         f"{_CHANGES} changes what the program computes." if any(run.changes_results for run in runs) else "",
         _CPU if simulated else "",
-        "With another value a step may do other work."
+        "With a different value, a step may do different work."
         if not simulated and len({tuple(run.trials[0].values.items()) for run in runs if run.step_time}) > 1
         else "",
         *_signals(document),
@@ -237,8 +237,8 @@ def _largest(document: Experiment) -> Table:
         f"Largest {clean(found.name)}",
         ("What", "Value"),
         tuple(row for row in rows if row[1] != UNKNOWN),
-        note=f"By the framework's allocator; amounts by value are a line through the runs that passed{line}. A larger"
-        " value may fail although memory is left: it must be free in one piece.",
+        note=f"By the framework's allocator; amounts by value are a line fitted to the runs that passed{line}. A "
+        "larger value may fail although memory is free: it must be free in one piece.",
     )
 
 
@@ -246,7 +246,7 @@ def _fits(document: Experiment) -> Table:
     """The cards that were asked about."""
     words = {True: f"{GLYPHS['ok']}\u00a0yes", False: f"{GLYPHS['oom']}\u00a0no", None: "not known"}
     rows = tuple(
-        (clean(fit.card), words[fit.fits], "it was run so" if fit.tried else "it follows from the other runs")
+        (clean(fit.card), words[fit.fits], "it was run that way" if fit.tried else "it follows from the other runs")
         for fit in document.fits
     )
     need = document.needed_bytes
@@ -333,7 +333,7 @@ def _every_run(document: Experiment) -> Table:
         *columns(map(_trial_row, made if len(made) > 1 else ())),
         right=("Round", "GPU memory", "Step", "Steps"),
         note=(f"Steps are {', '.join(counted)}. " if counted else "")
-        + "A signal was sent only after the measurement; what the program did after it counts for nothing.",
+        + "A signal was sent only after the measurement; what the program did after that does not count.",
         sortable=True,
     )
     return table.without("Step") if simulated else table

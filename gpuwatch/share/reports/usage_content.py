@@ -113,7 +113,7 @@ def _facts(usage: Usage, held: float, recorded: float) -> Iterator[tuple[str, st
     unknown = sum(device.hours_held_unknown for device in usage.devices)
     not_known = f"; utilization unknown for {hours(unknown)}" if unknown else ""
     yield "held but idle", f"{hours(idle)} GPU-hours{_share(idle, recorded)}{not_known}"
-    yield "free", f"{hours(free)} GPU-hours{_share(free, recorded)}: held by nobody"
+    yield "free", f"{hours(free)} GPU-hours{_share(free, recorded)}: held by no one"
     known = [device.energy_joules for device in usage.devices if device.energy_joules is not None]
     if known:
         free_joules = sum(device.energy_free_joules or 0.0 for device in usage.devices)
@@ -121,12 +121,12 @@ def _facts(usage: Usage, held: float, recorded: float) -> Iterator[tuple[str, st
         left_out = f"; {without} of {len(usage.devices)} GPUs report neither energy nor power" if without else ""
         sampled = [device.index for device in usage.devices if device.energy_sampled]
         left_out += f"; {gpus(sampled)} from power samples" if sampled else ""
-        yield "energy", f"{energy(sum(known))}, of it {energy(free_joules)} while nobody held the GPU{left_out}"
+        yield "energy", f"{energy(sum(known))}, of which {energy(free_joules)} while no one held the GPU{left_out}"
     unsampled = sum(device.processes_unsampled for device in usage.devices)
     if unsampled:
         length = sum(device.hours_unsampled for device in usage.devices) * 3600
         whole = f"{unsampled} processes held GPUs for {hours_minutes(length)} between samples"
-        yield "not counted", f"{whole}, by the driver's accounting mode"
+        yield "not counted", f"{whole}, according to the driver's accounting mode"
     for note in usage.notes:
         yield "note", clean(note)
 
@@ -195,8 +195,8 @@ def _cells(name: str, group: UsageGroup, usage: Usage) -> dict[str, str]:
 def _explained(usage: Usage, *, energies: bool) -> Iterator[str]:
     total, hours = usage.total, hours_in(usage)
     yield (
-        "GPU-hours. Held: a process was on the GPU; processes that share a GPU share its hours, so rows add up to hours"
-        " of cards. Used: hours × SM utilization."
+        "GPU-hours. Held: a process was on the GPU; processes that share a GPU share its hours, so rows add up to "
+        "GPU hours. Used: hours × SM utilization."
     )
     if total.process_hours > total.gpu_hours_held * 1.001:
         yield "Process-hours: two processes on one GPU count twice. SM avg is their mean."
@@ -214,7 +214,7 @@ def _explained(usage: Usage, *, energies: bool) -> Iterator[str]:
     if energies:
         known = total.energy_gpu_hours / total.gpu_hours_held if total.gpu_hours_held else 1.0
         part_known = f", known for {percent(100 * known)} of the held time" if known < 0.99 else ""
-        yield f"Energy: the GPU's, divided like its hours{part_known}."
+        yield f"Energy: the GPU's, divided in the same way as its hours{part_known}."
         if total.energy_sampled_gpu_hours > 0.001 * total.energy_gpu_hours:
             part = 100 * total.energy_sampled_gpu_hours / total.energy_gpu_hours
             yield f"For {percent(part)} of this time it is from power samples: the GPU has no energy counter."
@@ -262,7 +262,7 @@ def _devices(usage: Usage) -> Table:
             "Used": hours(device.hours_used),
             "Held but idle": hours(device.hours_held_idle)
             if device.hours_held_unknown < device.hours_held or not device.hours_held else UNKNOWN,
-            "Held by nobody": hours(device.hours_free),
+            "Held by no one": hours(device.hours_free),
             "Energy": energy(device.energy_joules, most),
             "UUID": clean(device.uuid),
         }
@@ -271,7 +271,7 @@ def _devices(usage: Usage) -> Table:
     return Table(
         "GPUs",
         *columns(cells),
-        right=("GPU", "Recorded", "Held", "Used", "Held but idle", "Held by nobody", "Energy"),
+        right=("GPU", "Recorded", "Held", "Used", "Held but idle", "Held by no one", "Energy"),
         note="In hours. Idle: utilization of 1 % at most.",
         keep=("Name",),
         optional=("UUID", "Name", "Energy"),

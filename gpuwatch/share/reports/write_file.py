@@ -96,7 +96,7 @@ def _target(path: Path) -> Path:
     """The target of links; OSError for a circle of them."""
     target = Path(os.path.realpath(path))
     if target.is_symlink():
-        raise OSError(errno.ELOOP, "its links lead in a circle")
+        raise OSError(errno.ELOOP, "its links form a loop")
     return target
 
 

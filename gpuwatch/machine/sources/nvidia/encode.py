@@ -62,7 +62,7 @@ def described(snapshot: Snapshot) -> tuple[DescribedGpu, ...]:
         UsageError: it has no GPU, or one whose memory is not known.
     """
     if not snapshot.devices:
-        raise UsageError("there is no GPU in it")
+        raise UsageError("it contains no GPU")
     return tuple(_gpu(device, _of_driver(snapshot) if not at else ()) for at, device in enumerate(snapshot.devices))
 
 
@@ -79,7 +79,7 @@ def _of_driver(snapshot: Snapshot) -> tuple[SimAnswer, ...]:
 def _gpu(device: Device, before: tuple[SimAnswer, ...]) -> DescribedGpu:
     total = device.number("memory.total_bytes")
     if not total:
-        raise UsageError(f"it does not tell how much memory GPU {device.index} has")
+        raise UsageError(f"it does not say how much memory GPU {device.index} has")
     memory = _memory(device.readings, total)
     calls: dict[tuple[str, int], list[MetricSpec]] = {}
     for spec in METRICS:

@@ -54,7 +54,7 @@ def problem(module: Any, error: Exception | None) -> Problem | None:
     elif owners:
         hint = again
     else:
-        hint = "rename that file, or take its folder out of PYTHONPATH: it hides NVIDIA's module"
+        hint = "rename that file, or remove its folder from PYTHONPATH: it hides NVIDIA's module"
     detail = f"{what}; gpuwatch needs the one of {PACKAGE} {OLDEST} or later to read the driver"
     return Problem(source="nvml", reason=FAILED_ITSELF, detail=detail, hint=hint)
 

@@ -78,7 +78,7 @@ _HINTS = {
     ),
     NO_PERMISSION: (
         "driver.bad-state",
-        "this user may not talk to the NVIDIA driver",
+        "this user does not have permission to use the NVIDIA driver",
         "check the permissions of /dev/nvidiactl and /dev/nvidia*",
     ),
     UNKNOWN: (

@@ -58,7 +58,7 @@ def render(document: Document) -> str:
     # Still too long: cut between paragraphs, closing every block.
     cut = drawn[: MAX_CHARS - 200].rpartition("\n\n")[0]
     open_blocks = cut.count("<details>") - cut.count("</details>")
-    return cut + "\n\n" + "</details>\n\n" * open_blocks + "_The rest does not fit into an issue._\n"
+    return cut + "\n\n" + "</details>\n\n" * open_blocks + "_The rest does not fit in an issue._\n"
 
 
 def _document(content: Content, level: int, room: _Room) -> Iterator[str]:
@@ -103,7 +103,7 @@ def _document(content: Content, level: int, room: _Room) -> Iterator[str]:
         yield from _details(f"{part.title}: {part.verdict}", list(_document(part, level + 2, room)))
     if level == 1:
         if room.left_out:
-            yield f"<sub>Left out to fit into an issue: {room.left_out}. HTML and JSON have everything.</sub>"
+            yield f"<sub>Omitted to fit in an issue: {room.left_out}. HTML and JSON have everything.</sub>"
             yield ""
         yield f"<sub>{_text(content.footer)}</sub>"
 
