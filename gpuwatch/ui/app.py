@@ -101,6 +101,8 @@ class GpuwatchApp(PreferencesApp):
         self.chosen_process: Identity | None = None
         self.where: Sequence[str] = ()
         """The options that name the hosts of a list; empty for a single machine."""
+        self.finds_probe = False
+        """Whether the Probes tab is to ask for the name of a probe when it is opened."""
         self.k_explained = False
         self.next_command: tuple[str, ...] = ()
         """What gpuwatch is to go on with once the dashboard has ended: a command, or options of another dashboard."""

@@ -16,15 +16,19 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from textual import events
 from textual.pilot import Pilot
 from textual.widgets import Input
 
+from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.experiment.probing.interpreter import FrameworkMissing, Interpreter
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript
 from gpuwatch.experiment.probing.runner import Runner
+from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.session.probe_runs import ProbeRuns
 from gpuwatch.share.reports.runs_side_by_side import compare
 from gpuwatch.ui.details.probe_events import doing
+from gpuwatch.ui.screens.preflight_sheet import PreflightSheet
 from gpuwatch.ui.screens.probe_options import ParametersModal
 from gpuwatch.ui.screens.probes import ProbesScreen
 from gpuwatch.ui.screens.sheet import LinesModal
@@ -234,6 +238,7 @@ async def test_a_probe_is_found_by_its_name_and_run(make_stage: MakeStage, bench
     stage = make_stage(probe_runs=bench.probe_runs)
     async with stage.app.run_test(size=size) as pilot:
         screen = await open_probes(stage, pilot)
+        assert screen.filter_bar is None
         total = len(bench.probe_runs.scripts)
         await pilot.press("slash", *"growth")
         await settle(pilot)
@@ -448,17 +453,94 @@ async def test_parameters_are_checked_and_reach_the_runner(make_stage: MakeStage
         assert options.seconds == 0.2
 
 
-async def test_p_on_a_gpu_goes_to_its_probes(make_stage: MakeStage, bench: Bench) -> None:
+def one_used() -> Snapshot:
+    """Three idle GPUs, a program on the first."""
+    holder = machines.process(0, gpu=0, pid=4711, readings={"gpu_memory_bytes": 5 * machines.GIB})
+    free = {"memory.used_bytes": 0}
+    return machines.snapshot(tuple(machines.device(number, busy=0, readings=free) for number in range(3)), (holder,))
+
+
+def typed(stage: Stage, keys: str, *last: str) -> None:
+    """All keys come before the first one is handled."""
+    for key in (*keys, *last):
+        stage.app.post_message(events.Key(key, key if len(key) == 1 else None))
+
+
+async def test_p_on_a_gpu_asks_which_probe_to_run_there(make_stage: MakeStage, bench: Bench) -> None:
     stage = make_stage(probe_runs=bench.probe_runs)
     async with stage.app.run_test(size=(120, 40)) as pilot:
-        stage.push(machines.many(3, 3))
+        stage.push(one_used())
         await settle(pilot)
         stage.app.overview.gpus.focus()
         await settle(pilot)
-        await pilot.press("right", "p")
+        await pilot.press("p")
         await settle(pilot)
-        assert "GPU 1 NVIDIA H200" in plain(stage)
-        assert bench.probe_runs.parameters.gpu == machines.uuid(1)
+        screen = stage.app.screen
+        assert isinstance(screen, ProbesScreen)
+        assert "GPU 0 NVIDIA H200" in plain(stage)
+        field = screen.query_one("#filter", Input)
+        assert field.placeholder == "type a name · ↵ runs it on GPU 0 (in use: asks first) · Esc: the list"
+        await pilot.press("enter")
+        await settle(pilot)
+        assert screen.filter_bar is not None, "nobody has said which"
+        await pilot.press(*"growth")
+        await settle(pilot)
+        assert "↵ runs growth  Esc list" in plain(stage)
+        await pilot.press("enter")
+        await settle(pilot)
+        assert isinstance(stage.app.screen, PreflightSheet)
+        await pilot.press("escape", "p")
+        await settle(pilot)
+        assert isinstance(stage.app.screen, ParametersModal), "in the list it is what it was"
+        assert not bench.runners
+
+
+async def test_a_probe_typed_in_one_burst_runs_at_once_where_nobody_is(
+    make_stage: MakeStage, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    acted: list[str] = []
+    for name in ("action_diagnostic", "action_save_settings", "action_help", "action_options"):
+        monkeypatch.setattr(ProbesScreen, name, lambda self, name=name: acted.append(name))
+    stage = make_stage(probe_runs=bench.probe_runs)
+    async with stage.app.run_test(size=(80, 24)) as pilot:
+        stage.push(one_used())
+        await settle(pilot)
+        for keys in ("pgrowth", "plimit"):
+            typed(stage, keys, "enter")
+            await until(pilot, lambda name=keys[1:]: name in bench.probe_runs.runs and bench.probe_runs.live is None)
+            screen = stage.app.screen
+            assert isinstance(screen, ProbesScreen)
+            assert (screen.filter_bar, screen.filter, screen.found) == (None, None, keys[1:])
+            assert bench.runners[-1].options.visible == (machines.uuid(1),)
+            await pilot.press("1")
+            await settle(pilot)
+        typed(stage, "pgrow", "down", "escape")
+        await settle(pilot)
+        screen = stage.app.screen
+        assert isinstance(screen, ProbesScreen)
+        assert screen.filter_bar is None
+        await pilot.press("home", "1", "p", "down", "down")
+        await settle(pilot)
+        second = list(bench.probe_runs.scripts)[1]
+        assert screen.found == second, "arrows choose one of the list, not its headings"
+        await pilot.press("enter")
+        await until(pilot, lambda: second in bench.probe_runs.runs and bench.probe_runs.live is None)
+        assert not acted
+        await pilot.press("r")
+        assert acted == ["action_diagnostic"], "where no field is open, letters are keys"
+
+
+async def test_a_stale_machine_is_not_called_free(make_stage: MakeStage, bench: Bench) -> None:
+    stage = make_stage(probe_runs=bench.probe_runs)
+    async with stage.app.run_test(size=(80, 24)) as pilot:
+        stage.push(one_used())
+        stage.feed.state = FeedStatus(state="not-answering", age_seconds=60.0)
+        stage.now += 60
+        stage.app._wake()
+        await settle(pilot)
+        typed(stage, "pgrowth", "enter")
+        await until(pilot, lambda: isinstance(stage.app.screen, PreflightSheet))
+        assert not bench.runners
 
 
 async def test_simulated_gpus_are_called_so(make_stage: MakeStage, bench: Bench) -> None:

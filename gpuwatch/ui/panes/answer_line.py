@@ -156,21 +156,40 @@ def parts_of(view: View) -> list[Part]:
     snapshot = view.snapshot
     if snapshot is None or view.waiting or not snapshot.devices:
         return []
-    if any(
-        finding.id in _SILENCE and finding.severity == "error" and finding.device_uuid is None for finding in view.wrong
-    ):
+    if _silent(view):
         # What was free before the driver or the collector fell silent may be taken.
         return [Part("free", (f"Free: {UNKNOWN}",), "dim")]
     return [_free(view, snapshot), *_idle(view, snapshot)]
 
 
+def _silent(view: View) -> bool:
+    return any(
+        finding.id in _SILENCE and finding.severity == "error" and finding.device_uuid is None for finding in view.wrong
+    )
+
+
 Unit = tuple[Device, MigInstance | None]
 
 
-def _free(view: View, snapshot: Snapshot) -> Part:
+def free_gpus(view: View) -> frozenset[str]:
+    """UUIDs of the GPUs that nobody uses, in no part; none where that is not known now."""
+    if view.snapshot is None or view.waiting or view.stale or _silent(view):
+        return frozenset()
+    units = _units(view, view.snapshot)
+    return frozenset(device.uuid for device, _, _ in units) - {device.uuid for device, _, idle in units if not idle}
+
+
+def _units(view: View, snapshot: Snapshot) -> list[tuple[Device, MigInstance | None, bool]]:
     reserved = {found.uuid: found.holder for found in snapshot.reservations if found.counts}
-    units = list(idle_units(snapshot, reserved, view.findings))
-    free = [(device, part) for device, part, idle in units if idle and device.uuid not in view.owners]
+    return [
+        (device, part, idle and device.uuid not in view.owners)
+        for device, part, idle in idle_units(snapshot, reserved, view.findings)
+    ]
+
+
+def _free(view: View, snapshot: Snapshot) -> Part:
+    units = _units(view, snapshot)
+    free = [(device, part) for device, part, idle in units if idle]
     if free:
         forms: tuple[str, ...] = (f"Free: {_sizes(free)}", f"Free: {_names(free)}")
         forms += (f"Free: {len(free)} GPUs",) if len(forms[-1]) > len(f"Free: {len(free)} GPUs") else ()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar, cast
 
 from textual import events
@@ -29,6 +31,7 @@ class FilterBarScreen(TabScreen, Generic[Wanted]):
         super().__init__()
         self.filter_bar: FilterBar | None = None
         self._filter: Wanted | None = None
+        self._opening = asyncio.Lock()
 
     @property
     def filtered(self) -> ScrollList:
@@ -77,33 +80,52 @@ class FilterBarScreen(TabScreen, Generic[Wanted]):
         """Passes keys to the filter in the order they were typed.
 
         Textual sends a key to the widget focused on its arrival, so the first letters of a quickly typed filter still
-        reach the list. They are handled here, after the key that opened the filter.
+        reach the list, or that of the tab before. They are handled here, after the key that opened the filter.
         """
-        bar = self.filter_bar
+        here = self.gpuwatch.tab
+        if isinstance(here, FilterBarScreen):
+            await here.typed(event)
+
+    async def typed(self, event: events.Key) -> None:
+        """Handles a key that opens the filter bar, or is meant for it."""
+        async with self._opening:
+            bar = self.filter_bar
         if bar is None:
-            if event.key in _KEYS:
+            opens = self.openers.get(event.key)
+            if opens is not None:
                 event.stop()
-                await self.action_filter()
+                await opens()
         elif await bar.take(event):
             event.stop()
+
+    @property
+    def openers(self) -> dict[str, Callable[[], Awaitable[None]]]:
+        """What is done for the keys that open a filter bar."""
+        return dict.fromkeys(_KEYS, self.action_filter)
 
     async def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         """Shows the keys of the focused pane; leaving the filter bar closes it."""
         bar = self.filter_bar
-        if bar is not None and bar.was_entered and event.widget.id in self.PANES:
+        here = event.widget is self.focused  # else it had the focus before the bar was opened
+        if bar is not None and bar.was_entered and here and event.widget.id in self.PANES:
             await self.filter_done(keep=True, focus=False)
         self.show_keys()
 
     async def action_filter(self) -> None:
         from gpuwatch.ui.widgets.filter_bar import FilterBar
 
-        if self.filter_bar is not None:
-            self.filter_bar.focus_input()
-            return
-        self.filter_bar = FilterBar(self.filter_text, self.EXAMPLES)
-        self.keys.display = False
-        await self.mount(self.filter_bar, after=self.keys)
-        self.filter_bar.say(self.matches)
+        await self.open_bar(FilterBar(self.filter_text, self.EXAMPLES))
+
+    async def open_bar(self, bar: FilterBar) -> None:
+        """Shows a filter bar, unless one is open already."""
+        async with self._opening:
+            if self.filter_bar is not None:
+                self.filter_bar.focus_input()
+                return
+            self.filter_bar = bar
+            self.keys.display = False
+            await self.mount(bar, after=self.keys)
+            bar.say(self.matches)
 
     async def filter_done(self, *, keep: bool, focus: bool = True) -> None:
         """Closes the filter bar: Enter keeps the filter, Esc clears it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, ClassVar
 
 from gpuwatch.core.formatting.safe_text import printable
@@ -13,7 +14,6 @@ from gpuwatch.ui.panes.answer_line import idle_holders, nobody_idle, parts_of
 from gpuwatch.ui.panes.gpu_grid import planned
 from gpuwatch.ui.panes.headline import host_line
 from gpuwatch.ui.panes.no_gpu import SHAPE, no_gpu_height, offers_simulation
-from gpuwatch.ui.screens.base_tab import TabScreen
 from gpuwatch.ui.screens.filterable_tab import FilterBarScreen
 from gpuwatch.ui.screens.process_actions import ProcessRowsScreen
 from gpuwatch.ui.settings.actions import bindings
@@ -309,20 +309,23 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
             self.gpuwatch.chosen_gpu = self.device.uuid
             await self.gpuwatch.show_tab("gpu")
 
+    @property
+    def openers(self) -> dict[str, Callable[[], Awaitable[None]]]:
+        """Also the key that asks for a probe on the Probes tab."""
+        return super().openers | {"p": self.action_probe_gpu}
+
     async def action_probe_gpu(self) -> None:
-        """Opens the Probes tab for the selected GPU; from the processes, for the freest."""
+        """Asks for a probe to run on the selected GPU; from the processes, on the freest."""
         view, device = self._view, self.gpus.selected
         if view is None or device is None:
             return
         freest = next((part.target for part in parts_of(view) if part.id == "free"), None)
         by_itself = self.focused_pane != "gpus" and freest is not None
         uuid = freest[0] if by_itself and freest is not None and freest[0] else device.uuid
-        self.gpuwatch.probe_runs.choose_gpu(uuid)
-        await self.gpuwatch.show_tab("probes")
-        chosen = next((other for other in view.devices if other.uuid == uuid), device)
-        if by_itself and isinstance(self.gpuwatch.tab, TabScreen):
-            free = size(chosen.number("memory.free_bytes"))
-            self.gpuwatch.tab.say(f"on GPU {chosen.index}, the freest ({free} free); p chooses another", "text")
+        app = self.gpuwatch
+        app.probe_runs.choose_gpu(uuid)
+        app.finds_probe = not app.session.recorded and app.probe_runs.live is None and "probe_gpu" not in app.cannot
+        await app.show_tab("probes")
 
     @property
     def device(self) -> Device | None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Iterable
 from pathlib import Path
 from typing import ClassVar
+
+from textual import events
 
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.formatting.hyperlinks import file_url
@@ -18,14 +21,17 @@ from gpuwatch.share.reports.comparison_content import APART, SCATTERED, speed_ma
 from gpuwatch.share.reports.conclusion import conclusion, failed
 from gpuwatch.share.reports.runs_side_by_side import compare
 from gpuwatch.ui.details.probe_events import doing
+from gpuwatch.ui.details.probe_facts import about, progress, subject
 from gpuwatch.ui.drawing.cells import cut, width_of
 from gpuwatch.ui.drawing.inks import link_ink
 from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.drawing.wrapping import wrapped
+from gpuwatch.ui.panes.answer_line import free_gpus
 from gpuwatch.ui.screens.filterable_tab import FilterableScreen
 from gpuwatch.ui.tables.filter_language import WordFilter
 from gpuwatch.ui.tables.probe_bars import bar_lines
 from gpuwatch.ui.tables.probe_table_rows import GROUP_WORDS, Config, Earlier, Group, rows_of
+from gpuwatch.ui.widgets.filter_bar import ProbeFinder
 from gpuwatch.ui.widgets.one_line_panes import Strip
 from gpuwatch.ui.widgets.painted_pane import Line, Painted, Span
 from gpuwatch.ui.widgets.probe_table import ProbeTable
@@ -40,45 +46,6 @@ _MARKS = {
     SCATTERED: "its step times vary by more than 10 %: this speed is unreliable",
     APART: "its speed is not comparable with the others: another workload, size or device",
 }
-
-
-def _progress(probe_runs: ProbeRuns) -> list[Span]:
-    live = probe_runs.live
-    if live is None:
-        ready = f"{len(probe_runs.chosen)} selected " if probe_runs.chosen else ""
-        return [(ready, "accent")]
-    what = "stopping" if live.stopping else live.config or doing(live)
-    return [(f"{live.done} of {len(live.configs)} done", "strong"), (f" · {cut(what, 24)}  ", "accent")]
-
-
-def _subject(probe_runs: ProbeRuns, view: View) -> list[str]:
-    """Framework, GPU, workload and time: what all of the next runs have in common."""
-    parameters = probe_runs.parameters
-    found = probe_runs.interpreter
-    newest = next(iter(probe_runs.known), None)
-    if found is not None:
-        parts = [f"{found.framework} {found.version or ''}".strip()]
-    elif newest is not None and newest.framework is not None:
-        parts = [printable(f"{newest.framework.name} {newest.framework.version or ''}".strip())]
-    else:
-        parts = ["TensorFlow"]
-    device = view.snapshot.device(parameters.gpu) if view.snapshot is not None else None
-    count = len(view.devices)
-    if device is not None:
-        parts.append(f"GPU {device.index} {printable(device.name)}")
-    else:
-        parts.append(f"{count} GPU{'s' * (count != 1)}" if count else "no GPU: probes run on the CPU")
-    if view.snapshot is not None and view.snapshot.simulated:
-        parts.append("simulated: speeds are the CPU's")
-    parts += [parameters.workload or "own workloads", f"{parameters.seconds:g} s each"]
-    given = (
-        (parameters.memory_limit, "limit {} MB"),
-        (parameters.fraction, "fraction {:g}"),
-        (parameters.visible, "visible {}"),
-        (parameters.virtual, "{} virtual"),
-        (printable(parameters.python), "{}"),
-    )
-    return parts + [text.format(value) for value, text in given if value not in (None, "")]
 
 
 class ProbesScreen(FilterableScreen):
@@ -127,13 +94,13 @@ class ProbesScreen(FilterableScreen):
 
     def _head(self, pen: Pen, view: View) -> None:
         """The subject of the next runs, and the progress of the current ones."""
-        live, progress = self.probe_runs.live, _progress(self.probe_runs)
-        reserve = sum(width_of(text) for text, _ in progress) + (_BAR_CELLS + 3 if live is not None else 0)
-        for number, text in enumerate(_subject(self.probe_runs, view)):
+        live, done = self.probe_runs.live, progress(self.probe_runs)
+        reserve = sum(width_of(text) for text, _ in done) + (_BAR_CELLS + 3 if live is not None else 0)
+        for number, text in enumerate(subject(self.probe_runs, view)):
             if pen.left - reserve < width_of(text) + 5:
                 break
             pen.add(" · " if number else " ", "faint").add(text, "strong" if not number else "dim")
-        pen.to(pen.limit - reserve).write(progress)
+        pen.to(pen.limit - reserve).write(done)
         if live is not None:
             pen.bar(live.done / max(len(live.configs), 1), _BAR_CELLS, "accent")
 
@@ -230,7 +197,7 @@ class ProbesScreen(FilterableScreen):
             config = row.script.name if isinstance(row, Config) else row.run.config
             run = row.run
             title = printable(config)
-            lines += _about(self.probe_runs.scripts.get(config), run)
+            lines += about(self.probe_runs.scripts.get(config), run)
             lines += self._marks_of(run)
         width = max(self.app.size.width - 4, 20)
         self.below.show_text(title, [part for line in lines for part in wrapped(line, width)])
@@ -323,13 +290,16 @@ class ProbesScreen(FilterableScreen):
             self.say("no probes in a recording: they need the machine as it is now; start gpuwatch there", "warning")
             return
         wanted = [name for name in self.probe_runs.scripts if name in self.probe_runs.chosen] or self._under_cursor()
-        if not wanted:
-            return
+        if wanted:
+            self._run(wanted, asks=True)
+
+    def _run(self, wanted: list[str], *, asks: bool) -> None:
+        """Runs configurations; unless it ``asks`` anyway, only where somebody may be on the GPUs that they take."""
         from gpuwatch.session.preflight import preflight
         from gpuwatch.ui.screens.preflight_sheet import PreflightSheet
 
         self._message = ("", "text")
-        live = self._view.live if self._view is not None and self._view.live is not None else self._view
+        live = self._live_view
         scripts = [self.probe_runs.scripts[name] for name in wanted]
         ahead = preflight(scripts, live.snapshot if live is not None else None, self.probe_runs.parameters.gpu)
 
@@ -337,6 +307,10 @@ class ProbesScreen(FilterableScreen):
             if run and self.probe_runs.start(wanted, ahead.visible):
                 self.probe_runs_changed()
 
+        taken = [device.uuid for device in ahead.devices] or [self.probe_runs.parameters.gpu]
+        if not asks and self._free(taken):
+            answered(run=True)
+            return
         self.app.push_screen(PreflightSheet(ahead, self.probe_runs.parameters.seconds, self.app.size.width), answered)
 
     def command(self) -> list[str]:
@@ -419,6 +393,54 @@ class ProbesScreen(FilterableScreen):
 
         self.app.push_screen(CodeModal(config, recipe(script, options)))
 
+    @property
+    def _live_view(self) -> View | None:
+        return self._view.live if self._view is not None and self._view.live is not None else self._view
+
+    def _free(self, uuids: Iterable[str]) -> bool:
+        """Whether nobody uses these GPUs, as far as that is known now."""
+        view = self._live_view
+        return view is not None and not self.probe_runs.parameters.visible and free_gpus(view).issuperset(uuids)
+
+    def on_screen_resume(self) -> None:
+        """Asks for the name of a probe, if that was wanted, once there is something to see."""
+        self.call_next(self._open_finder)
+
+    async def typed(self, event: events.Key) -> None:
+        """A name may be typed before its field is on the screen."""
+        await self._open_finder()
+        await super().typed(event)
+
+    async def _open_finder(self) -> None:
+        app, live = self.gpuwatch, self._live_view
+        if not app.finds_probe:
+            return
+        app.finds_probe = False
+        uuid = self.probe_runs.parameters.gpu
+        device = live.snapshot.device(uuid) if live is not None and live.snapshot is not None else None
+        where = f" on GPU {device.index} ({'free' if self._free([uuid]) else 'in use: asks first'})" if device else ""
+        enter = app.key_name("↵")
+        await self.open_bar(ProbeFinder("", f"type a name · {enter} runs it{where} · Esc: the list"))
+
+    @property
+    def found(self) -> str:
+        """The configuration under the cursor; empty for none."""
+        row = self.table.chosen
+        return row.script.name if isinstance(row, Config) else ""
+
+    def next_found(self, where: str) -> None:
+        """Moves the cursor to the next configuration, past headings; ``where``: ``up`` or ``down``."""
+        before = self.table.cursor
+        self.action_move(where)
+        while not self.found and self.table.cursor != before:
+            before = self.table.cursor
+            self.action_move(where)
+
+    async def run_found(self, name: str) -> None:
+        """Closes the field and runs the probe that was found in it."""
+        await self.filter_done(keep=False)
+        self._run([name], asks=False)
+
     def action_earlier(self) -> None:
         """With several runs selected, shows only those, side by side; else the earlier runs below the latest."""
         if self._compared or len(self._marked) > 1:
@@ -448,18 +470,3 @@ class ProbesScreen(FilterableScreen):
             self.say(f"✖ {printable(error.message)}", "error")
         else:
             self.say(f"● report written: {printable(str(path))}", link_ink(file_url(path), "ok"))
-
-
-def _about(script: ProbeScript | None, run: Run | None) -> list[list[Span]]:
-    lines: list[list[Span]] = []
-    if run is not None and run.verdict_reason:
-        lines.append([("", "text"), (printable(run.verdict_reason), "strong")])
-    if script is None:
-        return lines
-    lines.append([("", "text"), (f"{printable(script.title)}. {printable(script.summary)}", "text")])
-    facts = [f"workload {script.workload}", f"expected verdict {script.verdict}"]
-    if script.gpus:
-        facts.append(f"needs {script.gpus} GPU{'s' * (script.gpus > 1)}")
-    facts += [f"{name} {value}" for name, value in {**script.options, **script.environment}.items()]
-    lines.append([("", "dim"), (printable(" · ".join(facts)), "dim")])
-    return lines

@@ -104,7 +104,7 @@ ACTIONS: dict[str, tuple[Action, ...]] = {
         Action("idle", "I", "idle", "To the next process that holds memory idle",
             pair="All findings; next idle holder (▲ or ●)", name="Idle holders"),
         _hidden("doctor", "d", "doctor", ""),
-        Action("probe_gpu", "p", "probe", ""),
+        Action("probe_gpu", "p", "probe", "Run a probe by name, on a free or this GPU"),
         _hidden("clear", "escape", "clear", "Clear filter, tags, selection; back to now", name="Clear the filter"),
     ),
     "processes": (
@@ -126,7 +126,7 @@ ACTIONS: dict[str, tuple[Action, ...]] = {
         Action("choose_gpu", "enter", "open", "Show all details", name="GPU details"),
         Action("missing_device", "i", "missing values", "Why values here are missing",
             name="Missing values of the GPU"),
-        Action("probe_gpu", "p", "probe", "Try memory and placement settings on this GPU", name="Probe this GPU"),
+        Action("probe_gpu", "p", "probe", "Run a probe by name, on a free or this GPU", name="Probe this GPU"),
     ),
     "answer": (Action("answer", "enter", "go there", "", name="Go to what is free, idle or wrong"),),
     "users": (

@@ -9,12 +9,13 @@ from textual.app import ComposeResult
 from textual.widget import Widget
 from textual.widgets import Input
 
-from gpuwatch.ui.drawing.cells import right, width_of
+from gpuwatch.ui.drawing.cells import cut, right, width_of
 from gpuwatch.ui.widgets.painted_pane import Line, Painted
 from gpuwatch.ui.widgets.preferences_app import key_name
 
 if TYPE_CHECKING:
     from gpuwatch.ui.screens.filterable_tab import FilterBarScreen
+    from gpuwatch.ui.screens.probes import ProbesScreen
 
 _NOTE_CELLS = 44
 
@@ -45,7 +46,7 @@ class FilterBar(Widget):
         if event.key == "escape":
             await self._filtered.filter_done(keep=False)
         elif event.key == "enter":
-            await self._kept()
+            await self.entered()
         elif event.key == "backspace":
             self._input.action_delete_left()
         elif event.is_printable and event.character:
@@ -69,10 +70,12 @@ class FilterBar(Widget):
             self._note.styles.width = room
             self._note.paint((Line(((right(f"✖ {wrong} ", room), "error"),)),))
             return
-        text = f"{counts[0]} of {counts[1]}"
-        keys = f"  {key_name(self, '↵')} keep  Esc clear "
-        self._note.styles.width = _NOTE_CELLS
-        self._note.paint((Line(((text.rjust(_NOTE_CELLS - len(keys)), "text"), (keys, "dim"))),))
+        self.note(f"{counts[0]} of {counts[1]}", f"  {key_name(self, '↵')} keep  Esc clear ")
+
+    def note(self, text: str, keys: str, room: int = _NOTE_CELLS) -> None:
+        """Shows a text and what keys do, at the right end of ``room`` cells."""
+        self._note.styles.width = room
+        self._note.paint((Line(((text.rjust(room - len(keys)), "text"), (keys, "dim"))),))
 
     def recount(self, counts: tuple[int, int]) -> None:
         """Updates the counts after a sample; an error stays until the text changes."""
@@ -85,18 +88,64 @@ class FilterBar(Widget):
 
     @on(Input.Changed)
     def _typed(self, event: Input.Changed) -> None:
-        self._filtered.filter_typed(event.value)
+        if self._filtered.filter_bar is self:  # else it was closed by a key behind this one
+            self._filtered.filter_typed(event.value)
 
     @on(Input.Submitted)
-    async def _kept(self) -> None:
+    async def _submitted(self) -> None:
+        await self.entered()
+
+    async def entered(self) -> None:
+        """Enter: keeps the filter, unless a word of it is invalid."""
+        self._filtered.filter_typed(self._input.value)
         if not self._wrong:
             await self._filtered.filter_done(keep=True)
 
+    async def arrow(self, where: str) -> None:
+        """Up and down keep the filter and return to the table, as Enter does."""
+        await self.entered()
+
     async def on_key(self, event: events.Key) -> None:
-        """Esc clears the filter; up and down keep it and return to the table, as Enter does."""
+        """Esc clears the filter."""
         if event.key == "escape":
             event.stop()
             await self._filtered.filter_done(keep=False)
         elif event.key in ("down", "up"):
             event.stop()
-            await self._kept()
+            await self.arrow(event.key)
+
+
+class ProbeFinder(FilterBar):
+    """Where the name of a probe is typed: Enter runs the one under the cursor, arrows move it."""
+
+    def say(self, counts: tuple[int, int], wrong: str = "") -> None:
+        """Also names what Enter would run; nothing before somebody has typed or moved the cursor."""
+        name = self.probe
+        if wrong or not (name or self._input.value):
+            super().say(counts, wrong) if wrong else self.note("", "", 0)
+            return
+        does = f"{key_name(self, '↵')} {cut(f'runs {name}', _NOTE_CELLS - 24)}" if name else ""
+        self.note(f"{counts[0]} of {counts[1]}", f"  {does}  Esc list ")
+
+    @property
+    def probe(self) -> str:
+        """The name of the probe that Enter runs; empty for none."""
+        return self._probes.found if self._input.value or self._moved else ""
+
+    _moved = False
+
+    @property
+    def _probes(self) -> ProbesScreen:
+        return cast("ProbesScreen", self.screen)
+
+    async def entered(self) -> None:
+        """Runs the probe under the cursor; without one, the field stays."""
+        self._probes.filter_typed(self._input.value)
+        if self.probe:
+            await self._probes.run_found(self.probe)
+
+    async def arrow(self, where: str) -> None:
+        """Moves the cursor to the next probe."""
+        self._moved = True
+        self._probes.next_found(where)
+        self.say(self._probes.matches)

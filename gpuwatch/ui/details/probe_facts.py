@@ -1,0 +1,68 @@
+"""What is said of probes: what the next runs have in common, how far the current ones are, what one of them does."""
+
+from __future__ import annotations
+
+from gpuwatch.core.formatting.safe_text import printable
+from gpuwatch.core.model.run import Run
+from gpuwatch.experiment.probing.probe_scripts import ProbeScript
+from gpuwatch.session.probe_runs import ProbeRuns
+from gpuwatch.session.view import View
+from gpuwatch.ui.details.probe_events import doing
+from gpuwatch.ui.drawing.cells import cut
+from gpuwatch.ui.drawing.lines import Span
+
+
+def progress(probe_runs: ProbeRuns) -> list[Span]:
+    """How far the current runs are; without any, how many are selected."""
+    live = probe_runs.live
+    if live is None:
+        ready = f"{len(probe_runs.chosen)} selected " if probe_runs.chosen else ""
+        return [(ready, "accent")]
+    what = "stopping" if live.stopping else live.config or doing(live)
+    return [(f"{live.done} of {len(live.configs)} done", "strong"), (f" · {cut(what, 24)}  ", "accent")]
+
+
+def subject(probe_runs: ProbeRuns, view: View) -> list[str]:
+    """Framework, GPU, workload and time: what all of the next runs have in common."""
+    parameters = probe_runs.parameters
+    found = probe_runs.interpreter
+    newest = next(iter(probe_runs.known), None)
+    if found is not None:
+        parts = [f"{found.framework} {found.version or ''}".strip()]
+    elif newest is not None and newest.framework is not None:
+        parts = [printable(f"{newest.framework.name} {newest.framework.version or ''}".strip())]
+    else:
+        parts = ["TensorFlow"]
+    device = view.snapshot.device(parameters.gpu) if view.snapshot is not None else None
+    count = len(view.devices)
+    if device is not None:
+        parts.append(f"GPU {device.index} {printable(device.name)}")
+    else:
+        parts.append(f"{count} GPU{'s' * (count != 1)}" if count else "no GPU: probes run on the CPU")
+    if view.snapshot is not None and view.snapshot.simulated:
+        parts.append("simulated: speeds are the CPU's")
+    parts += [parameters.workload or "own workloads", f"{parameters.seconds:g} s each"]
+    given = (
+        (parameters.memory_limit, "limit {} MB"),
+        (parameters.fraction, "fraction {:g}"),
+        (parameters.visible, "visible {}"),
+        (parameters.virtual, "{} virtual"),
+        (printable(parameters.python), "{}"),
+    )
+    return parts + [text.format(value) for value, text in given if value not in (None, "")]
+
+
+def about(script: ProbeScript | None, run: Run | None) -> list[list[Span]]:
+    """Why its last run ended as it did, and what the configuration does; None: it has not run, or is gone."""
+    lines: list[list[Span]] = []
+    if run is not None and run.verdict_reason:
+        lines.append([("", "text"), (printable(run.verdict_reason), "strong")])
+    if script is None:
+        return lines
+    lines.append([("", "text"), (f"{printable(script.title)}. {printable(script.summary)}", "text")])
+    facts = [f"workload {script.workload}", f"expected verdict {script.verdict}"]
+    if script.gpus:
+        facts.append(f"needs {script.gpus} GPU{'s' * (script.gpus > 1)}")
+    facts += [f"{name} {value}" for name, value in {**script.options, **script.environment}.items()]
+    lines.append([("", "dim"), (printable(" · ".join(facts)), "dim")])
+    return lines
