@@ -526,8 +526,12 @@ async def test_a_probe_typed_in_one_burst_runs_at_once_where_nobody_is(
         await pilot.press("enter")
         await until(pilot, lambda: second in bench.probe_runs.runs and bench.probe_runs.live is None)
         assert not acted
-        await pilot.press("r")
-        assert acted == ["action_diagnostic"], "where no field is open, letters are keys"
+        await pilot.press(*"rw")
+        await settle(pilot)
+        assert "w again saves the settings; / finds a probe by its name" in screen.keys.plain
+        assert not acted, "where no field is open, letters are keys, but a name that is typed there writes no files"
+        await pilot.press(*"rr", *"ww")
+        assert acted == ["action_diagnostic", "action_save_settings"]
 
 
 async def test_a_stale_machine_is_not_called_free(make_stage: MakeStage, bench: Bench) -> None:

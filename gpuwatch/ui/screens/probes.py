@@ -42,6 +42,8 @@ _TALL_LINES = 30
 """Lines of a terminal from which there are bars, and a conclusion of several lines."""
 _MAX_CONCLUSION_LINES = 3
 """Maximum lines of the conclusion."""
+_WRITES = {"r": "writes a report here", "w": "saves the settings"}
+"""What letters do that are no keys of this list, but write files."""
 _MARKS = {
     SCATTERED: "its step times vary by more than 10 %: this speed is unreliable",
     APART: "its speed is not comparable with the others: another workload, size or device",
@@ -66,6 +68,7 @@ class ProbesScreen(FilterableScreen):
         self.folded: set[str] = set()
         """Groups that show only their heading."""
         self._message: Span = ("", "text")
+        self._key_before = ""
         self._followed = ""
         self.conclusion = Painted(id="conclusion")
         """What the runs on screen show, in words."""
@@ -407,9 +410,14 @@ class ProbesScreen(FilterableScreen):
         self.call_next(self._open_finder)
 
     async def typed(self, event: events.Key) -> None:
-        """A name may be typed before its field is on the screen."""
+        """A name may be typed before its field is on the screen, or where none is: letters of it write no files."""
         await self._open_finder()
-        await super().typed(event)
+        before, self._key_before = self._key_before, event.key
+        if self.filter_bar is None and event.key in _WRITES and event.key != before:
+            event.stop()
+            super().say(f"{event.key} again {_WRITES[event.key]}; / finds a probe by its name", "accent")
+        else:
+            await super().typed(event)
 
     async def _open_finder(self) -> None:
         app, live = self.gpuwatch, self._live_view
