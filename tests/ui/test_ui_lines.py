@@ -86,7 +86,7 @@ async def test_what_keys_do_to_the_first_screen() -> None:
         row(pilot, "✓0", "51877", "bob")
         row(pilot, "48121  alice", "2026-05-11 11:50:24", "python train.py --bs 64 --model resnet50")
         row(pilot, "51877  bob", "2026-05-11 10:50:13", "python finetune.py --lora")
-        row(pilot, "▶  TERM")
+        row(pilot, "▶  Cancel", "Enter")
 
 
 async def test_the_other_states_of_tabs(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def marked(sheet: LinesModal[Any]) -> list[str]:
     return [line.rstrip()[:7] for line in sheet.sheet.plain.split("\n") if "▶" in line]
 
 
-async def test_the_sheet_names_the_process_and_term_is_preselected(stage: Stage, sleepers: list[Child]) -> None:
+async def test_the_sheet_names_the_process_and_enter_sends_nothing(stage: Stage, sleepers: list[Child]) -> None:
     async with stage.app.run_test(size=(120, 40)) as pilot:
         stage.push(machine(row(sleepers[0])))
         await settle(pilot)
@@ -70,22 +70,28 @@ async def test_the_sheet_names_the_process_and_term_is_preselected(stage: Stage,
         assert isinstance(sheet, SignalSheet)
         for part in (str(sleepers[0].pid), "alice", "python sleeper.py --for 60", "20", "INT", "TERM", "KILL"):
             assert part in sheet.sheet.plain
+        assert marked(sheet) == ["▶  Canc"]
+        assert "Cancel  send nothing  Enter" in sheet.sheet.plain
+        assert "lets it clean up  (y)" in sheet.sheet.plain
+        assert str(sheet.sheet.border_subtitle).startswith("↵ sends nothing")
+        await pilot.press("down", "down")
         assert marked(sheet) == ["▶  TERM"]
+        assert "(y)  Enter" in sheet.sheet.plain
         assert str(sheet.sheet.border_subtitle).startswith(f"↵ sends TERM to {sleepers[0].pid} python sleeper.py")
-        await pilot.press("down")
-        assert marked(sheet) == ["▶  KILL"]
-        assert str(sheet.sheet.border_subtitle).startswith(f"↵ sends KILL to {sleepers[0].pid} ")
-        await pilot.press("escape")
-        await settle(pilot)
+        for keys, said in ((("escape",), ""), (("K", "n"), ""), (("K", "enter"), "nothing was sent")):
+            await pilot.press(*keys)
+            await settle(pilot)
+            assert stage.app.screen is stage.app.overview
+            assert said in stage.app.overview.keys.plain
         assert sleepers[0].poll() is None
-        await pilot.press("K", "enter")
+        await pilot.press("K", "y")
         await settle(pilot)
         assert ended(sleepers[0]) == -signal.SIGTERM
         assert f"● TERM delivered to {sleepers[0].pid}" in stage.app.overview.keys.plain
         assert "q quit" in stage.app.overview.keys.plain
 
 
-@pytest.mark.parametrize(("keys", "number"), [(("up", "up"), signal.SIGINT), (("down",), signal.SIGKILL)])
+@pytest.mark.parametrize(("keys", "number"), [(("up", "down"), signal.SIGINT), (("down",) * 5, signal.SIGKILL)])
 async def test_arrows_choose_another_signal(
     stage: Stage, sleepers: list[Child], keys: tuple[str, ...], number: int
 ) -> None:
@@ -101,7 +107,7 @@ async def test_what_a_program_is_called_is_no_markup(stage: Stage, sleepers: lis
     async with stage.app.run_test(size=(120, 40)) as pilot:
         stage.push(machine(msgspec.structs.replace(row(sleepers[0]), command="[red]x[/] \\")))
         await settle(pilot)
-        await pilot.press("K")
+        await pilot.press("K", "down")
         await settle(pilot)
         assert "[red]x[/] \\" in stage.app.screen.sheet._border_subtitle.plain  # type: ignore[attr-defined]
 
@@ -190,7 +196,7 @@ async def test_tags_collect_processes_and_each_gets_it_once(stage: Stage, sleepe
         await settle(pilot)
         assert isinstance(stage.app.screen, SignalSheet)
         assert "to 2 processes" in str(stage.app.screen.sheet.border_title)
-        await pilot.press("enter")
+        await pilot.press("y")
         await settle(pilot)
         assert [ended(one) for one in sleepers] == [-signal.SIGTERM] * 2
         assert "TERM delivered to 2 processes" in stage.app.overview.keys.plain
@@ -214,7 +220,7 @@ async def test_a_reused_pid_is_refused_and_reported(stage: Stage, sleepers: list
     async with stage.app.run_test(size=(120, 40)) as pilot:
         stage.push(machine(row(sleepers[0], shift=-500.0)))
         await settle(pilot)
-        await pilot.press("K", "enter")
+        await pilot.press("K", "y")
         await settle(pilot)
         message = f"✖ no TERM to {sleepers[0].pid}: this pid belongs to another process now"
         assert message in stage.app.overview.keys.plain
@@ -228,7 +234,7 @@ async def test_a_process_that_exited_meanwhile_is_reported(stage: Stage, sleeper
         await pilot.press("K")
         sleepers[0].kill()
         sleepers[0].wait()
-        await pilot.press("enter")
+        await pilot.press("y")
         await settle(pilot)
         assert f"✖ no TERM to {sleepers[0].pid}: it has already exited" in stage.app.overview.keys.plain
 
@@ -243,7 +249,7 @@ async def test_what_cannot_be_identified_is_not_offered(stage: Stage) -> None:
         assert isinstance(sheet, SignalSheet)
         assert "another PID namespace" in sheet.sheet.plain
         assert "KILL" not in sheet.sheet.plain
-        await pilot.press("down", "enter")
+        await pilot.press("down", "y")
         await settle(pilot)
         assert stage.app.screen is stage.app.overview
         assert "delivered" not in stage.app.overview.keys.plain
@@ -259,7 +265,8 @@ async def test_doubt_about_namespaces_is_shown(stage: Stage, sleepers: list[Chil
         sheet = stage.app.screen
         assert isinstance(sheet, SignalSheet)
         assert "some pids here are from another PID namespace" in sheet.sheet.plain
-        assert ["TERM" in "".join(text for text, _ in line.spans) for line in sheet.sheet.lines if line.wash] == [True]
+        (chosen,) = (line for line in sheet.sheet.lines if line.wash)
+        assert "Cancel" in "".join(text for text, _ in chosen.spans)
 
 
 async def test_memory_without_a_process_has_nobody_to_signal(stage: Stage) -> None:
@@ -288,7 +295,7 @@ async def test_signals_from_the_gpu_tab(stage: Stage, sleepers: list[Child]) -> 
     async with stage.app.run_test(size=(120, 40)) as pilot:
         stage.push(machine(row(sleepers[0])))
         await settle(pilot)
-        await pilot.press("2", "tab", "K", "enter")
+        await pilot.press("2", "tab", "K", "y")
         await settle(pilot)
         assert ended(sleepers[0]) == -signal.SIGTERM
         assert "delivered" in stage.app.tab.keys.plain
@@ -323,7 +330,7 @@ async def test_the_marked_signal_is_the_one_that_enter_sends(stage: Stage, size:
         await pilot.press("K")
         await settle(pilot)
         sheet = stage.app.screen.sheet  # type: ignore[attr-defined]
-        for keys, name in (((), "TERM"), (("up",), "INT"), (("down", "down"), "KILL")):
+        for keys, name in ((("down",), "INT"), (("down",), "TERM"), (("down",), "KILL"), (("up",), "TERM")):
             await pilot.press(*keys)
             await settle(pilot)
             (marked,) = (line for line in sheet.lines if line.wash)

@@ -28,7 +28,7 @@ _HELD = {11: (3, 20), 12: (3, 40), 13: (2, 100), 14: (1, 42), 15: (0, 30)}
 
 TASKS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("who holds most memory of GPU 3", ("2", "left"), r"\[3\].*▶.? ?3 +48012 +carol .* 40\.0 ?G"),
-    ("kill it", ("K", "enter"), r"TERM delivered to 48012"),
+    ("kill it", ("K", "y"), r"TERM delivered to 48012"),
     ("sort", ("s", "c", "enter"), r"↓CPU%.*48014.*48012"),
     ("filter by user", ("u", "down", "enter"), r"/ ?user:dave.*1 of 5|48014 dave.*/user:dave 1 of 5"),
     ("idle holders", ("I",), r"Idle: maximilian\.m 48013.*▶▲2 +48013 maximi"),

@@ -10,6 +10,7 @@ from textual import events
 from textual.binding import Binding, BindingType
 
 from gpuwatch.ui.drawing.cells import cut
+from gpuwatch.ui.drawing.lines import Span
 from gpuwatch.ui.drawing.wrapping import Lines, wrapped
 from gpuwatch.ui.screens.sheet import LinesModal, Result, Sheet
 from gpuwatch.ui.widgets.preferences_app import key_name
@@ -47,6 +48,10 @@ class ChoiceSheet(Sheet):
             self.ending = does + behind
         super()._draw(width, height)
 
+    def pointed(self, line: list[Span]) -> list[Span]:
+        """The choice that Enter takes says so."""
+        return [*super().pointed(line), ("  Enter", "key")]
+
     def move(self, rows: int) -> None:
         """Moves the cursor among the choices; above the first one, scrolls to the facts."""
         hidden = max(len(self._all) - self.size.height, 0)
@@ -60,12 +65,30 @@ class ChoiceSheet(Sheet):
 
 
 class ChoiceModal(LinesModal[Result], Generic[Result]):
-    """Enter or a double click takes a choice; a single click only moves the cursor."""
+    """Enter or a double click takes a choice; a single click only moves the cursor.
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "choose", "choose", show=False)]
+    The first choice does nothing, and is preselected: Enter harms nobody who expects another sheet. ``y`` takes the
+    usual choice, ``n`` closes.
+    """
 
-    def __init__(self, title: str, lines: Lines, does: Sequence[str], preselected: int) -> None:
-        self._choices = ChoiceSheet(lines, does, preselected)
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "choose", "choose", show=False),
+        Binding("y", "usual", "the usual", show=False),
+        Binding("n", "close", "close", show=False),
+    ]
+
+    def __init__(self, title: str, lines: Lines, choices: Sequence[tuple[str, str, str]], usual: int) -> None:
+        """``choices``: name, description, and what Enter does there (``sends TERM to 4711``); none: there is none.
+
+        ``usual``: the choice of ``y``.
+        """
+        width = max((len(name) for name, _, _ in choices), default=0)
+        self._usual = usual
+        lines = lines + [
+            [(f"   {name:<{width}}", "strong"), (f"  {text}{'  (y)' * (number == usual)}", "dim")]
+            for number, (name, text, _) in enumerate(choices)
+        ]
+        self._choices = ChoiceSheet(lines, [does for _, _, does in choices], 0)
         super().__init__(title, lines, sheet=self._choices)
 
     def take(self, number: int) -> None:
@@ -73,6 +96,9 @@ class ChoiceModal(LinesModal[Result], Generic[Result]):
 
     def action_choose(self) -> None:
         self.take(self._choices.choice)
+
+    def action_usual(self) -> None:
+        self.take(self._usual)
 
     def clicked(self, row: int, event: events.Click) -> None:
         sheet = self._choices

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-from textual.binding import Binding, BindingType
-
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import UNKNOWN, memory, size
 from gpuwatch.machine.history.machine_event import gpus
@@ -20,16 +16,11 @@ _MAX_PROGRAMS = 6
 """Maximum programs listed; more are counted."""
 _MAX_CONFIGURATIONS = 4
 """Maximum configurations named; more are counted."""
-_CANCEL, _RUN = 0, 1
+_RUN = 1
 
 
 class PreflightSheet(ChoiceModal[bool]):
     """Result True: run. Enter cancels unless the cursor was moved; ``y`` runs."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("y", "run", "run", show=False),
-        Binding("n", "close", "cancel", show=False),
-    ]
 
     def __init__(self, ahead: Preflight, seconds: float, width: int) -> None:
         """``seconds``: the time budget of each measurement."""
@@ -37,15 +28,11 @@ class PreflightSheet(ChoiceModal[bool]):
         count = len(ahead.configs)
         what = printable(ahead.configs[0] if count == 1 else f"{count} configurations")
         lines = [part for line in _facts(ahead, seconds, room) for part in wrapped(line, room)]
-        lines += [[], [("   Cancel", "strong"), ("  start nothing", "dim")]]
-        lines.append([("   Run   ", "strong"), (f"  {what}  (y)", "dim")])
-        super().__init__(f"Run {what}?", lines, ("starts nothing", f"runs {what}"), _CANCEL)
+        choices = (("Cancel", "start nothing", "starts nothing"), ("Run", what, f"runs {what}"))
+        super().__init__(f"Run {what}?", [*lines, []], choices, _RUN)
 
     def take(self, number: int) -> None:
         self.dismiss(number == _RUN)
-
-    def action_run(self) -> None:
-        self.dismiss(True)
 
 
 def _facts(ahead: Preflight, seconds: float, room: int) -> Lines:

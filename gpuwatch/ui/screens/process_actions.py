@@ -40,7 +40,9 @@ def ask_signal(screen: TabScreen, chosen: list[Process], delivered: Callable[[li
     people = one_each(chosen)
 
     def answered(number: int | None) -> None:
-        if number is None:
+        if not number:
+            if number is not None:
+                screen.say("nothing was sent; in that sheet y sends TERM, arrows choose", "text")
             return
         outcomes: list[tuple[Process, Outcome]] = [(p, host.signal(p.pid, p.create_time, number)) for p in people]
         got = {process_identity(process) for process, outcome in outcomes if outcome.state == "delivered"}

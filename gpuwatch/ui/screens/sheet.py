@@ -14,7 +14,7 @@ from textual.screen import ModalScreen
 
 from gpuwatch.ui.drawing.wrapping import Lines, fitted, pointed, wrapped
 from gpuwatch.ui.settings.tabs import TABS
-from gpuwatch.ui.widgets.painted_pane import Line, Painted
+from gpuwatch.ui.widgets.painted_pane import Line, Painted, Span
 
 Result = TypeVar("Result")
 MOVES = (
@@ -94,12 +94,16 @@ class Sheet(Painted, can_focus=True):
         lines = []
         for number in range(self._top, min(self._top + room, len(self._all))):
             chosen = number == self.cursor
-            spans = pointed(self._all[number]) if chosen else self._all[number]
+            spans = self.pointed(self._all[number]) if chosen else self._all[number]
             lines.append(Line(tuple(spans), "cursor" if chosen else ""))
         self.paint([*lines, *([Line(())] * (room - len(lines)) + notes if notes else [])])
         below = 0 if self.insists else len(self._all) - self._top - room
         # Content, not markup: it may contain program names.
         self.border_subtitle = Content(f"{below} more below" if below > 0 else self.ending)
+
+    def pointed(self, line: list[Span]) -> list[Span]:
+        """The line under the cursor."""
+        return pointed(line)
 
     def move(self, rows: int) -> None:
         if self.cursor is not None:

@@ -20,7 +20,8 @@ CHOICES = (
     (signal.SIGTERM, "TERM", "asks it to exit, and lets it clean up"),
     (signal.SIGKILL, "KILL", "the kernel kills it at once; nothing is saved"),
 )
-_PRESELECTED = 1
+_USUAL = 2
+"""TERM, after the choice that sends nothing."""
 _MAX_PROCESSES = 8
 """Maximum processes listed; more are counted."""
 
@@ -79,7 +80,10 @@ def _who(people: Sequence[Process], room: int) -> Lines:
 
 
 class SignalSheet(ChoiceModal[int]):
-    """Enter or a double click sends, Esc cancels. No choice is offered if no process can be identified."""
+    """Result: a signal, 0 for none. Enter sends nothing unless the cursor was moved; ``y`` sends TERM.
+
+    No choice is offered if no process can be identified.
+    """
 
     def __init__(self, people: Sequence[Process], width: int, *, doubt: bool = False) -> None:
         """``doubt``: some pids listed by the driver are from another PID namespace."""
@@ -95,13 +99,14 @@ class SignalSheet(ChoiceModal[int]):
         if able and doubt:
             text = "some pids here are from another PID namespace: is this the process you mean?"
             lines += [[(" ▲ ", "warning"), (text, "text")], []]
-        if able:
-            lines += [[(f"   {name:<6}", "strong"), (text, "dim")] for _, name, text in CHOICES]
         whom = f"{able} processes" if able > 1 else f"{people[0].pid} {_short(people[0])}"
-        does = [f"sends {name} to {whom}" for _, name, _ in CHOICES] if able else []
+        choices = [("Cancel", "send nothing", "sends nothing")]
+        choices += [(name, text, f"sends {name} to {whom}") for _, name, text in CHOICES]
         several = f" to {len(people)} processes" if len(people) > 1 else f" to {people[0].pid}"
-        super().__init__(f"Send a signal{several}" if able else "No signal can be sent", lines, does, _PRESELECTED)
+        super().__init__(
+            f"Send a signal{several}" if able else "No signal can be sent", lines, choices if able else (), _USUAL
+        )
         self._able = bool(able)
 
     def take(self, number: int) -> None:
-        self.dismiss(CHOICES[number][0] if self._able else None)
+        self.dismiss((0, *(signal for signal, _, _ in CHOICES))[number] if self._able else None)
