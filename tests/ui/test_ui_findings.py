@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+import msgspec
 import pytest
 from textual.pilot import Pilot
 
@@ -17,6 +18,7 @@ from tests.every import every
 from tests.ui import machines
 from tests.ui.conftest import Stage
 from tests.ui.fixed_findings import FixedFindings
+from tests.ui.waiting import until
 
 SIZES = [(80, 24), (120, 40), (200, 60)]
 
@@ -99,6 +101,28 @@ async def test_from_the_symptom_to_the_cause_it_takes_two_keys(make_stage: Calla
         await pilot.press("escape", "escape", "5", "p")
         await settle(pilot)
         assert isinstance(stage.app.screen, CauseSheet)
+
+
+@pytest.mark.parametrize("keys", ["f", ["5", "enter"]], ids=["all", "one"])
+async def test_an_open_sheet_tells_what_is_known_now(stage: Stage, keys: Sequence[str]) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(msgspec.structs.replace(machines.pair(), findings=(machines.HELD,)))
+        await settle(pilot)
+        await pilot.press(*keys)
+        await settle(pilot)
+        sheet = stage.app.screen
+        assert isinstance(sheet, EvidenceModal)
+        assert "idle for 14 min" in sheet.sheet.plain
+        evidence = (*machines.HELD.evidence, *(f"line {number}" for number in range(4)))
+        later = msgspec.structs.replace(machines.HELD, title="idle for 99 min", evidence=evidence, action="ask alice")
+        stage.push(msgspec.structs.replace(machines.pair(2), findings=(later,)))
+        await until(pilot, lambda: "idle for 99 min" in sheet.sheet.plain and "→ ask alice" in sheet.sheet.plain)
+        assert stage.app.screen is sheet
+        await pilot.press("c")
+        assert stage.app.clipboard == "ask alice"
+        stage.push(msgspec.structs.replace(machines.pair(4), findings=()))
+        gone = "No problems found" if keys == "f" else "idle for 99 min"
+        await until(pilot, lambda: gone in sheet.sheet.plain)
 
 
 async def test_healthy_is_shown_with_what_was_checked(make_stage: Callable[..., Stage]) -> None:

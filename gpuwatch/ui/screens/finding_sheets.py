@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
@@ -67,18 +68,33 @@ class CauseSheet(LinesModal[None]):
 
 
 class EvidenceModal(LinesModal[None]):
-    """Findings with evidence; ``c`` copies the action, ``p`` opens the cause page."""
+    """Findings with evidence, as they are now; ``c`` copies the action, ``p`` opens the cause page."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("p", "page", "page", show=False),
     ]
 
-    def __init__(self, title: str, lines: Lines, entry: Entry | None) -> None:
-        """``entry``: whose action and cause page the keys are for."""
-        action = action_of(entry) if entry is not None else ""
-        super().__init__(title, lines, to_copy=action)
+    def __init__(self, title: str, read: Callable[[], tuple[Lines, Entry | None]]) -> None:
+        """``read``: the lines, and the entry whose action and cause page the keys are for; asked once a second."""
+        lines, entry = read()
+        super().__init__(title, lines)
+        self._read = read
+        self._take(entry)
+
+    def on_mount(self) -> None:
+        """What it says changes while it is read: times, values, new findings."""
+        self.set_interval(1.0, self._renew)
+
+    def _renew(self) -> None:
+        lines, entry = self._read()
+        if lines != self.sheet.content:
+            self._take(entry)
+            self.sheet.replace(lines)
+
+    def _take(self, entry: Entry | None) -> None:
+        self._to_copy = action_of(entry) if entry is not None else ""
         self._cause = cause_of(entry) if isinstance(entry, Finding) else ""
-        keys = [*(["c copies the action"] if action else []), *(["p cause page"] if self._cause else [])]
+        keys = [*(["c copies the action"] if self._to_copy else []), *(["p cause page"] if self._cause else [])]
         self.sheet.ending = "  ".join([*keys, "Esc closes"])
 
     def action_page(self) -> None:

@@ -255,9 +255,19 @@ class FindingsScreen(FilterableScreen):
         return super().titles() | absent
 
     def action_open_finding(self) -> None:
-        entry, view = self.finding_list.chosen, self._view
-        if entry is not None and view is not None:
-            self.app.push_screen(EvidenceModal("Finding", entry_lines(entry, view.snapshot), entry))
+        entry = self.finding_list.chosen
+        if entry is None:
+            return
+        shown = entry
+
+        def read() -> tuple[Lines, Entry]:
+            nonlocal shown  # once it is gone, what it said last
+            view = self._view
+            found = entries_of(view) if view is not None else []
+            shown = next((other for other in found if _key(other)[:4] == _key(shown)[:4]), shown)
+            return entry_lines(shown, view.snapshot if view is not None else None), shown
+
+        self.app.push_screen(EvidenceModal("Finding", read))
 
     def command(self) -> list[str]:
         """``cause`` with the page of the finding; without one, all causes."""

@@ -332,12 +332,15 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
         return self.gpus.selected
 
     def action_findings(self) -> None:
-        from gpuwatch.ui.details.finding_lines import evidence
+        from gpuwatch.ui.details.finding_lines import Entry, evidence
+        from gpuwatch.ui.drawing.wrapping import Lines
         from gpuwatch.ui.screens.finding_sheets import EvidenceModal
 
-        view = self._view
-        if view is not None:
-            self.app.push_screen(EvidenceModal("Findings", evidence(view), next(iter(view.wrong), None)))
+        def read() -> tuple[Lines, Entry | None]:
+            view = self._view
+            return (evidence(view), next(iter(view.wrong), None)) if view is not None else ([], None)
+
+        self.app.push_screen(EvidenceModal("Findings", read))
 
     def action_idle(self) -> None:
         """Goes to the idle process that holds most, then to the next one."""

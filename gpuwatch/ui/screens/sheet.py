@@ -81,6 +81,13 @@ class Sheet(Painted, can_focus=True):
     def get_content_height(self, container: object, viewport: object, width: int) -> int:
         return len(self._folded(width)) + len(self._notes(width))
 
+    def replace(self, lines: Lines) -> None:
+        """Shows other lines from the same place on."""
+        if lines != self.content:
+            self.content = lines
+            self.refresh(layout=True)
+            self.resized()
+
     def resized(self) -> None:
         self._all = self._folded(self.size.width)
         self.redraw()
