@@ -15,6 +15,7 @@ from textual.pilot import Pilot
 from gpuwatch.core.model.metrics import METRICS
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.machine.collector.feed import FeedStatus
+from gpuwatch.session.process_history import identity
 from gpuwatch.ui.screens.findings import FindingsScreen
 from gpuwatch.ui.screens.gpu import GpuScreen
 from gpuwatch.ui.screens.help_sheet import HelpSheet
@@ -63,6 +64,35 @@ async def test_keys_and_clicks_go_to_tabs_and_state_stays(stage: Stage) -> None:
             await pilot.click(stage.app.tab.top_line, offset=(places[tab.id] + 1, 0))
             await settle(pilot)
             assert tab.id == stage.app.tab.TAB
+
+
+async def test_the_gpu_tab_opens_with_what_is_selected(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(machines.many(4, 4))
+        await settle(pilot)
+        stage.app.chosen_gpu = machines.uuid(3)
+        table = stage.app.overview.processes
+
+        async def opened(*keys: str) -> int:
+            await pilot.press(*keys)
+            await settle(pilot)
+            assert isinstance(stage.app.tab, GpuScreen)
+            device = stage.app.tab.device
+            assert device is not None
+            await pilot.press("1")
+            await settle(pilot)
+            return device.index
+
+        assert await opened("2") == 3, "nothing is selected: the one that was seen last"
+        await pilot.press("end")
+        while table.chosen is None or table.chosen.key[0] != machines.uuid(1):
+            await pilot.press("up")
+        assert await opened("2") == 1
+        assert await opened("number_sign", "2") == 2
+        stage.app.overview.gpus.focus()
+        assert await opened("home", "right", "right", "right", "2") == 3
+        stage.app.chosen_process, stage.app.chosen_gpu = identity(machines.process(1, gpu=1)), machines.uuid(0)
+        assert await opened("3", "2") == 1
 
 
 @pytest.mark.parametrize(

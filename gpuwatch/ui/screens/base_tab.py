@@ -320,7 +320,7 @@ class TabScreen(Screen[None]):
     async def go_to_gpu(self, uuid: str) -> None:
         """Opens the tab of a GPU."""
         self.gpuwatch.chosen_gpu = uuid
-        await self.go("gpu")
+        await self.gpuwatch.show_tab("gpu")
         self.gpuwatch.tab.show(self.gpuwatch.session.view())
 
     def action_no_signal(self) -> None:

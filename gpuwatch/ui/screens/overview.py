@@ -304,6 +304,23 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
         self.use(Filter(word, (lambda process, at: of(process) == name,)))
         self.action_leave_users()
 
+    async def go(self, tab_id: str) -> None:
+        """The GPU tab opens with what is selected here; with nothing selected, with the GPU seen last."""
+        uuid = self._selected_gpu if tab_id == "gpu" else None
+        if uuid:
+            self.gpuwatch.chosen_gpu = uuid
+        await super().go(tab_id)
+
+    @property
+    def _selected_gpu(self) -> str | None:
+        """UUID of the GPU of the selected card, answer or process."""
+        pane, row, part = self.focused_pane, self.processes.chosen, self.answer.chosen
+        if pane == "gpus":
+            return self.device.uuid if self.device is not None else None
+        if pane == "answer":
+            return part.target[0] if part is not None and part.target is not None else None
+        return row.key[0] if pane == "processes" and row is not None and self.processes.pinned else None
+
     async def action_choose_gpu(self) -> None:
         if self.device is not None:
             self.gpuwatch.chosen_gpu = self.device.uuid

@@ -236,6 +236,13 @@ class ProcessScreen(FilterableScreen):
     def filtered(self) -> Part:
         return self.about
 
+    async def go(self, tab_id: str) -> None:
+        """The GPU tab opens with a GPU of this process: the one seen last, else its first."""
+        uuids = [row.device_uuid for row in self.rows if row.device_uuid]
+        if tab_id == "gpu" and uuids and self.gpuwatch.chosen_gpu not in uuids:
+            self.gpuwatch.chosen_gpu = uuids[0]
+        await super().go(tab_id)
+
     def action_environment(self) -> None:
         self.about.focus()
         self.about.go("Environment")

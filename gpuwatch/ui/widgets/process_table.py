@@ -285,6 +285,11 @@ class ProcessTable(ItemList[Row]):
             if opens:
                 self.choose()
 
+    @property
+    def pinned(self) -> bool:
+        """Whether the cursor was put on a process, and stays with it."""
+        return self._cursor_key is not None
+
     def unpin(self) -> bool:
         """Forgets the selected process; False if there was none."""
         if self._cursor_key is None:
