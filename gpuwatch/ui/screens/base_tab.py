@@ -199,7 +199,8 @@ class TabScreen(Screen[None]):
     def titles(self) -> dict[str, str]:
         """Current titles of actions, by id, if they differ from the table of actions."""
         still = self._view is not None and self._view.paused_since is not None
-        return dict.fromkeys(self.gpuwatch.cannot, "") | ({"pause": "resume", "play": "play"} if still else {})
+        now = {} if self.gpuwatch.session.recorded else {"past_end(True)": "now"}
+        return dict.fromkeys(self.gpuwatch.cannot, "") | now | ({"pause": "resume", "play": "play"} if still else {})
 
     @property
     def focused_pane(self) -> str:
@@ -370,7 +371,11 @@ class TabScreen(Screen[None]):
         self._look(lambda past: past.jump(seconds))
 
     def action_past_end(self, newest: bool) -> None:
-        self._look(lambda past: past.last() if newest else past.first())
+        """To the oldest or newest sample, which on a live display is now."""
+        if not newest or self.gpuwatch.session.recorded:
+            self._look(lambda past: past.last() if newest else past.first())
+        elif self.gpuwatch.session.paused:
+            self.action_pause()
 
     def on_timeline_strip_wanted(self, event: TimelineStrip.Wanted) -> None:
         self._look(lambda past: past.go(event.moment))
