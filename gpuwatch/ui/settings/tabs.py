@@ -48,9 +48,9 @@ TABS = (
 FLEET = Tab("fleet", "Hosts", "All hosts: free GPUs, users, problems", ("fleet", "hosts"))
 """The list of hosts, over the tabs of one of them."""
 
-_COUNTER_CELLS = 3
-"""Cells of a counter after a name."""
-_HOST_CELLS = 8
+_NEWS = " new"
+"""After a name."""
+_HOST = 8
 """Cells kept for the host name, which the numbers may take: they are keys."""
 
 
@@ -72,8 +72,8 @@ def labels(active: str, room: int, unseen: int = 0) -> list[tuple[str, str, str]
     """
     for style, beside in (("numbers", -_HOST_CELLS), ("names", 0), ("folded", 0)):
         shown = [_label(number, tab, tab.id == active, style, unseen) for number, tab in enumerate(TABS, 1)]
-        # Room for a counter is reserved, so that names do not jump when something happens.
-        coming = 0 if unseen else _COUNTER_CELLS
+        # Room for the word is reserved, so that names do not jump when something happens.
+        coming = 0 if unseen else len(_NEWS)
         if sum(len(text) for _, text, _ in shown) + coming + beside <= room or style == "folded":
             return shown
     raise AssertionError("unreachable")
@@ -85,5 +85,5 @@ def _label(number: int, tab: Tab, active: bool, style: str, unseen: int) -> tupl
         text = str(number)
     new = unseen > 0 and tab.id == "events"
     if new and not active:
-        text += f"+{min(unseen, 99)}"
+        text += _NEWS
     return tab.id, f"[{text}]" if active else f" {text} ", "title" if active else "text" if new else "dim"
