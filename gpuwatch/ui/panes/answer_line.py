@@ -198,7 +198,7 @@ def _free(view: View, snapshot: Snapshot) -> Part:
     if not known:
         return Part("free", (f"Free: {UNKNOWN}",), "dim")
     most = known[max(known)]
-    none = f"Free: no GPU (most {size(max(known))} on {_name(most)})", "Free: none"
+    none = f"Free: no GPU (most {size(max(known))} on {_name(most)})", "Free: no GPU"
     return Part("free", none, "dim", (most[0].uuid, 0, None))
 
 
