@@ -268,13 +268,22 @@ async def test_selected_runs_are_compared_side_by_side(
     async with stage.app.run_test(size=size) as pilot:
         screen = await open_probes(stage, pilot)
         assert "c earlier" in screen.keys.plain
-        await pilot.press("c")
-        await settle(pilot)
-        assert "no earlier runs yet; space selects runs" in screen.below.plain
-        await pilot.press("c")
-        for name in ("growth", "limit"):
-            put_cursor(screen, name)
-            await pilot.press("space")
+        for name in (None, "growth", "fraction"):
+            said = (
+                "fraction has not run yet; x runs the selection, c then compares"
+                if name == "fraction"
+                else "select two of the 3"
+            )
+            if name is not None:
+                put_cursor(screen, name)
+                await pilot.press("space")
+            await pilot.press("c")
+            await settle(pilot)
+            assert said in screen.below.plain
+            assert not screen.with_earlier
+        bench.probe_runs.chosen.remove("fraction")
+        put_cursor(screen, "limit")
+        await pilot.press("space")
         await settle(pilot)
         assert "c compare 2" in screen.keys.plain
         await pilot.press("c")
@@ -285,6 +294,12 @@ async def test_selected_runs_are_compared_side_by_side(
         await pilot.press("c")
         await settle(pilot)
         assert len(screen.document().runs) == 3
+        bench.probe_runs.chosen.clear()
+        for runs, said in ((("growth",), "only growth has run; select two with space"), ((), "nothing has run yet")):
+            bench.probe_runs.runs = {name: bench.probe_runs.runs[name] for name in runs}
+            await pilot.press("c")
+            await settle(pilot)
+            assert said in screen.below.plain
 
 
 def test_what_the_verdict_leaves_goes_to_cut_columns() -> None:

@@ -66,3 +66,16 @@ def about(script: ProbeScript | None, run: Run | None) -> list[list[Span]]:
     facts += [f"{name} {value}" for name, value in {**script.options, **script.environment}.items()]
     lines.append([("", "dim"), (printable(" · ".join(facts)), "dim")])
     return lines
+
+
+def missing_runs(probe_runs: ProbeRuns) -> str:
+    """What is missing to compare two runs, and how to get it."""
+    runs = [name for name in probe_runs.scripts if name in probe_runs.runs]
+    missing = [name for name in probe_runs.scripts if name in probe_runs.chosen and name not in runs]
+    if len(probe_runs.chosen) > 1:
+        have = f"{cut(', '.join(missing), 30)} {'have' if len(missing) > 1 else 'has'} not run yet"
+        return f"to compare: {have}; x runs the selection, c then compares it"
+    if len(runs) > 1:
+        return f"to compare: select two of the {len(runs)} runs with space, then c"
+    only = f"only {printable(runs[0])} has run" if runs else "nothing has run yet"
+    return f"to compare: {only}; select two with space, x runs them, c then compares them"

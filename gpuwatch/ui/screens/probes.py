@@ -21,7 +21,7 @@ from gpuwatch.share.reports.comparison_content import APART, SCATTERED, speed_ma
 from gpuwatch.share.reports.conclusion import conclusion, failed
 from gpuwatch.share.reports.runs_side_by_side import compare
 from gpuwatch.ui.details.probe_events import doing
-from gpuwatch.ui.details.probe_facts import about, progress, subject
+from gpuwatch.ui.details.probe_facts import about, missing_runs, progress, subject
 from gpuwatch.ui.drawing.cells import cut, width_of
 from gpuwatch.ui.drawing.inks import link_ink
 from gpuwatch.ui.drawing.line_builder import Pen
@@ -453,10 +453,10 @@ class ProbesScreen(FilterableScreen):
         """With several runs selected, shows only those, side by side; else the earlier runs below the latest."""
         if self._compared or len(self._marked) > 1:
             self._compared = frozenset() if self._compared else self._marked
-        else:
+        elif self.with_earlier or (self.probe_runs.earlier and len(self.probe_runs.chosen) < 2):
             self.with_earlier = not self.with_earlier
-            if self.with_earlier and not self.probe_runs.earlier:
-                self.say("no earlier runs yet; space selects runs, and c compares those that are selected")
+        else:
+            self.say(missing_runs(self.probe_runs), "accent")
         self.probe_runs_changed()
 
     def action_report(self) -> None:
