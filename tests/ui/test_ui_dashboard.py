@@ -235,6 +235,10 @@ async def test_a_filter_that_hides_rows_is_seen_at_every_size(stage: Stage, size
         text = everything(stage)
         assert f"{len(shown_pids(stage))} of 60" in text
         assert "torch" in text.replace("torch 2.11", "")
+        if size == (80, 24):
+            keys = stage.app.overview.keys.plain
+            assert all(key in keys for key in ("↵ open", "s sort", "K signal", "p probe")), "they work on"
+            assert "/ filter" not in keys, "the filter itself is named"
         assert "? help" in text
         assert "q quit" in text
         await pilot.press("escape")
@@ -784,7 +788,21 @@ async def test_keys_about_processes_are_not_offered_without_a_driver(stage: Stag
         await settle(pilot)
         assert "I idle" not in stage.app.overview.keys.plain
         assert "# GPU" not in stage.app.overview.keys.plain
+        assert "K signal" in stage.app.overview.keys.plain, "programs are listed"
         await pilot.press("2")
         await settle(pilot)
         assert "K signal" not in stage.app.tab.keys.plain
         assert "# GPU" not in stage.app.tab.keys.plain
+
+
+@pytest.mark.parametrize("driver", [True, False])
+async def test_keys_about_processes_are_not_offered_where_there_are_none(stage: Stage, driver: bool) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(machines.snapshot((machines.device(busy=0),) if driver else ()))
+        await settle(pilot)
+        for tab in "123":
+            await pilot.press(tab)
+            await settle(pilot)
+            for key in ("K signal", "↵ open", "e env", "t tree"):
+                assert key not in stage.app.tab.keys.plain, tab
+            assert "? help" in stage.app.tab.keys.plain

@@ -25,6 +25,7 @@ from tests.ui import machines
 from tests.ui.conftest import Stage
 from tests.ui.people import details_of
 from tests.ui.pictures import arrived
+from tests.ui.waiting import until
 
 MakeStage = Callable[..., Stage]
 DEVICES = (machines.device(0), machines.device(1))
@@ -337,3 +338,26 @@ def test_the_first_process_is_named_without_its_command_line() -> None:
     assert not found.problem
     first = found.parents[-1]
     assert (first.pid, first.command) == (1, Path("/proc/1/comm").read_text().rstrip())
+
+
+async def test_what_does_not_fit_is_left_out_whole_and_counted(stage: Stage) -> None:
+    async with stage.app.run_test(size=(80, 24)) as pilot:
+        stage.push(machines.pair())
+        await settle(pilot)
+        await pilot.press("down", "enter")
+        await until(pilot, lambda: isinstance(stage.app.screen, ProcessScreen) and not stage.app.screen.reading)
+        screen = stage.app.screen
+        assert isinstance(screen, ProcessScreen)
+        pane, cut = screen.about, 0
+        await pilot.press("home")
+        while (end := pane.top + pane.room) < len(pane.content):
+            *shown, last = pane.in_view()
+            words = "".join(text for text, _ in last.spans)
+            left = pane.top + len(shown)
+            assert words == f" … {len(pane.content) - left} more lines  ↓"
+            assert left == end - 1 or left in pane._starts
+            cut += left < end - 1
+            await pilot.press("down")
+            await settle(pilot)
+        assert cut, "some entry takes several lines"
+        assert pane.in_view() == list(pane.content[pane.top :])

@@ -12,7 +12,7 @@ from gpuwatch.ui.settings.actions import Action, for_pane
 HELP_AND_QUIT_CELLS = 17
 """Cells that a message leaves for help and quit."""
 _FIRST = {
-    **dict.fromkeys(("processes", "gpus", "answer"), ("↵", "/", "s", "#", "K", "I", "p", "r", "u")),
+    **dict.fromkeys(("processes", "gpus", "answer"), ("↵", "/", "s", "K", "p", "#", "I", "r", "u")),
     "readings": ("Esc", "← →", "[ ]", "#", "K", "/", "r"),
     "probes": ("x", "↵", "space", "/", "p", "c", "o"),
 }
@@ -44,11 +44,11 @@ def key_line(
         pen.add(cut(message[0], pen.limit - HELP_AND_QUIT_CELLS), message[1]).add("  ")
     if covered:
         return pen.to(pen.limit).line(), []
-    actions = [a for a in for_pane(pane, tab, replay=replay) if a.footer]
+    text, hiding = note  # which names the filter, and so its key
+    actions = [a for a in for_pane(pane, tab, replay=replay) if a.footer and not (hiding and a.id == "filter")]
     first = () if replay else _FIRST.get(pane, ())  # a replay's own keys come first
     actions.sort(key=lambda action: [*first, action.shown].index(action.shown))
     last = [a for a in actions if a.id in ("help", "quit")]
-    text, hiding = note
     named = [a for a in actions if a in last or a.shown in first]
     room = pen.left - sum(len(name(a.shown)) + len(titles.get(a.id, a.title)) + 3 for a in named)
     gap = 2 if message[0] or room >= (width_of(text) + 2 if text else 0) else 1  # closer, before a key is left out

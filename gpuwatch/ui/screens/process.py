@@ -232,6 +232,10 @@ class ProcessScreen(FilterableScreen):
             self.about.top = self.facts.top = 0
             self.show_again()
 
+    def titles(self) -> dict[str, str]:
+        nobody = ("move('left')", "environment", "tree", "signal", "missing", "filter") if self.chosen is None else ()
+        return super().titles() | dict.fromkeys(nobody, "")
+
     @property
     def filtered(self) -> Part:
         return self.about

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from gpuwatch.ui.screens.column_chooser import Choice
 
 READ_ONLY = "signals are disabled: gpuwatch was started with --read-only"
+_OF_ROWS = ("open_process", "environment", "signal", "tag", "missing", "tree")
+"""Actions that do nothing without processes."""
 _NOBODY = "no visible process owns this memory"
 
 
@@ -64,7 +66,9 @@ class ProcessRowsScreen(TabScreen):
 
     def titles(self) -> dict[str, str]:
         tagged = self.processes.tagged_count
-        return super().titles() | ({"signal": f"signal {tagged}"} if tagged else {})
+        if tagged:
+            return super().titles() | {"signal": f"signal {tagged}"}
+        return super().titles() | dict.fromkeys(_OF_ROWS if self.processes.chosen is None else (), "")
 
     @property
     def device(self) -> Device | None:

@@ -14,6 +14,7 @@ from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.drawing.wrapping import Lines, wrapped
 from gpuwatch.ui.tables.filter_language import WordFilter
 from gpuwatch.ui.widgets.painted_pane import JumpRow, Line, Painted, Span
+from gpuwatch.ui.widgets.preferences_app import key_name
 
 Item = TypeVar("Item")
 WAITING = Line((("  ◌ ", "dim"), ("waiting for the driver's first answer", "dim")))
@@ -147,10 +148,7 @@ class ScrollList(Painted, can_focus=True):
 
     def _draw(self, width: int, height: int) -> None:
         self.top = min(max(self.top, 0), max(len(self.content) - self.room, 0))
-        lines = list(self._above)
-        for number in range(self.top, min(self.top + self.room, len(self.content))):
-            line = self.content[number]
-            lines.append(self.marked(line) if number == self.cursor else line)
+        lines = [*self._above, *self.in_view()]
         if self.framed:
             bar = thumb(self.top, self.room, len(self.content))
             lines = frame(
@@ -164,6 +162,11 @@ class ScrollList(Painted, can_focus=True):
                 bar_from=len(self._above),
             )
         self.paint(lines, stale=self.content_stale)
+
+    def in_view(self) -> list[Line]:
+        """The lines of the list that are shown."""
+        shown = enumerate(self.content[self.top : self.top + self.room], self.top)
+        return [self.marked(line) if number == self.cursor else line for number, line in shown]
 
     def marked(self, line: Line) -> Line:
         """The line under the cursor; its first two cells hold the mark."""
@@ -243,9 +246,11 @@ class Text(ScrollList, can_focus=False):
 
 
 class Sections(ScrollList):
-    """Titled sections."""
+    """Titled sections. Without a frame, which has a scroll bar, what does not fit is left out whole, and counted."""
 
     _counts = (0, 0)
+    _starts: Sequence[int] = ()
+    """Lines before which the text may end: not inside what was wrapped, nor between a heading and what it announces."""
 
     @property
     def counts(self) -> tuple[int, int]:
@@ -265,12 +270,29 @@ class Sections(ScrollList):
         self._counts = sum(len(lines) for _, lines in sections), every
         room = max(self.inner - 2, 10)
         text: Lines = []
+        self._starts = starts = []
         for title, lines in sections:
+            starts.append(len(text))
             if text:
                 text.append([])
             text.append([(title, "title")])
-            text += [part for line in lines for part in wrapped(line, room)]
+            announced = True
+            for line in lines:
+                if not announced:
+                    starts.append(len(text))
+                announced = line[-1][0].endswith(":") if line else False
+                text += wrapped(line, room)
         self.set_lines([Pen(self.inner).add(" ").write(line).line() for line in text] or [NO_MATCH], stale=stale)
+
+    def in_view(self) -> list[Line]:
+        """Without the beginning of what does not fit."""
+        shown, end = super().in_view(), self.top + self.room
+        if self.framed or end >= len(self.content):
+            return shown
+        last = max((start for start in self._starts if self.top < start < end), default=end - 1)
+        keys = key_name(self, "↓" if self.has_focus else "Tab ↓")
+        more = Line(((f" … {len(self.content) - last} more lines  ", "dim"), (keys, "key")))
+        return [*shown[: last - self.top], more]
 
     def go(self, title: str) -> None:
         self.top = next((number for number, line in enumerate(self.content) if (title, "title") in line.spans), 0)
