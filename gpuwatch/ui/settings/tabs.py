@@ -50,7 +50,7 @@ FLEET = Tab("fleet", "Hosts", "All hosts: free GPUs, users, problems", ("fleet",
 
 _NEWS = " new"
 """After a name."""
-_HOST = 8
+_HOST_CELLS = 8
 """Cells kept for the host name, which the numbers may take: they are keys."""
 
 
