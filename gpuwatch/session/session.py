@@ -99,6 +99,8 @@ class Session:
         self._running = False
         self._begun = 0.0
         """When the first sample after the last jump in a recording was taken."""
+        self._first: float | None = None
+        """When the first sample of all was taken."""
 
     @property
     def recorded(self) -> bool:
@@ -208,6 +210,7 @@ class Session:
         self._energy.look(snapshot)
         self._process_histories.add(snapshot)
         self.snapshot = snapshot
+        self._first = self._first or snapshot.taken_at.timestamp()
         self._record(self._finding_source.take(snapshot, consecutive=consecutive))
 
     def _go_on(self, snapshot: Snapshot, graphs: History | None = None) -> None:
@@ -361,13 +364,13 @@ class Session:
         """From when on something is known of the moment that is shown: of a recording, since the last jump."""
         if self.player is None:
             if self._past is None:
-                return SINCE_START
-            return Since(self._past.recording.begin, self._episodes_since)
+                return SINCE_START._replace(first=self._first)
+            return Since(self._past.recording.begin, self._episodes_since, first=self._episodes_since)
         from gpuwatch.session.playhead import GRAPHED_SECONDS
 
         moved = self.playhead.moment if self.playhead is not None and self.playhead.moved else None
         begun, first = self._begun if moved is None else moved, self.player.recording.begin or 0.0
-        return Since(first, max(first, begun - GRAPHED_SECONDS), begun)
+        return Since(first, max(first, begun - GRAPHED_SECONDS), begun, first)
 
     def position(self) -> PlayheadPosition | None:
         """Where the moment that is shown is in what is kept: while live in the last hour; None before a sample."""

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 _LATE_SECONDS = 3.0
 """Seconds beyond the interval after which the host's readings are stale."""
+BEGAN_BEFORE = 2.0
+"""Seconds after the first sample up to which what is seen may have begun before it."""
 _CAUSE_ORDER = {cause: rank for rank, cause in enumerate(CAUSES)}
 
 
@@ -64,6 +66,8 @@ class Since(NamedTuple):
     throttling: float | None = None
     counted: float | None = None
     """What is counted, such as energy, and which events are new: since the last jump."""
+    first: float | None = None
+    """The first sample: what lasted then may have begun earlier. None: unknown."""
 
 
 SINCE_START = Since()

@@ -15,10 +15,11 @@ from gpuwatch.explain.diagnosis.condition_engine import Conditions
 from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.machine.history.metric_series import History
 from gpuwatch.session import free_gpus
-from gpuwatch.session.view import View, most_important_first
+from gpuwatch.session.view import Since, View, most_important_first
 from gpuwatch.share.openmetrics import PROCESS_IDLE
+from gpuwatch.ui.drawing.clock import clock
 from gpuwatch.ui.drawing.line_builder import Pen
-from gpuwatch.ui.panes.answer_line import answer_line
+from gpuwatch.ui.panes.answer_line import answer_line, idle_text
 from gpuwatch.ui.screens.sheet import LinesModal
 from gpuwatch.ui.tables.columns import BY_ID, clock_text
 from tests.diagnosis.watching import BEGIN, gpu, program
@@ -110,6 +111,24 @@ def test_the_idle_holder_is_named_once_and_with_its_time() -> None:
     assert "Idle" not in said(shot, over)
     gone = replace(machines.HELD, pid=4)
     assert "▲ Wrong: GPU 1: alice's python (48121)" in said(shot, gone), "its row is not there to go to"
+
+
+@pytest.mark.parametrize(
+    ("watched_minutes", "text"), [(None, "at least since"), (10, "since"), (4, "at least since"), (2, "at least since")]
+)
+def test_since_when_it_is_idle_is_at_least_so_unless_an_earlier_sample_was_seen(
+    watched_minutes: int | None, text: str
+) -> None:
+    """None: nobody knows since when samples are taken."""
+    shot = machines.pair()
+    at = shot.taken_at.timestamp()
+    row = replace(shot.processes[0], readings={"idle_since": int(at - 240)})
+    first = None if watched_minutes is None else at - 60 * watched_minutes
+    view = View(shot, History(), FeedStatus("ok", 0.0), at, 1.0, since=Since(first=first))
+    began = clock(at - 240)[:-3]
+    assert idle_text(view, row) == f"4 min, {text} {began}"
+    assert idle_text(view, replace(row, readings={"idle_since": 0})) == "", "it computes"
+    assert idle_text(view, replace(row, readings={})) == "", "unknown"
 
 
 @pytest.mark.parametrize("idle_minutes", [None, 0, 7])
@@ -211,7 +230,9 @@ async def test_a_key_goes_through_the_idle_holders_which_are_marked_from_the_fir
         assert [row[2] for row in rows.values()] == ["▲", "●", " "]
         await pilot.press("I")
         assert table.chosen.pid == 51877  # type: ignore[union-attr]
-        assert "idle holder 2 of 2: bob 51877, " in stage.app.overview.keys.plain
+        began = clock(machines.HELD.since.timestamp())[:-3]  # type: ignore[union-attr]
+        said = f"idle holder 2 of 2: 14 min, at least since {began}; bob 51877, "
+        assert said in stage.app.overview.keys.plain, "it began before the first sample"
         stage.push(replace(machines.pair(2), findings=()))
         await settle(pilot)
         assert "▲" not in table.plain

@@ -24,6 +24,7 @@ from gpuwatch.ui.details.process_settings import settings_of
 from gpuwatch.ui.drawing.clock import clock, dated
 from gpuwatch.ui.drawing.lines import Span
 from gpuwatch.ui.drawing.wrapping import Lines
+from gpuwatch.ui.panes.answer_line import idle_text
 from gpuwatch.ui.tables.columns import command_text, number_name
 
 _MAX_DEVICES = 2
@@ -104,6 +105,8 @@ def map_lines(rows: tuple[Process, ...], view: View, numbers: DeviceNumbers = ()
             ]
         )
         lines.append([("  ", "text"), (printable(mapping.uuid), "dim")])
+        if row is not None and (idle := idle_text(view, row)):
+            lines.append([(f"  idle {idle}", "text")])
     if folded:
         lines.append(
             [
@@ -118,6 +121,8 @@ def map_lines(rows: tuple[Process, ...], view: View, numbers: DeviceNumbers = ()
             text = f" → physical {row.device_index}{mig}"
             what = f"  {_held(row)}; its device number is unknown"
             lines.append([(UNKNOWN, "dim"), (text, "strong"), (what, "dim")])
+            if idle := idle_text(view, row):
+                lines.append([(f"  idle {idle}", "text")])
     if not lines:
         lines.append([("uses no GPU", "dim")])
     elif known.how:

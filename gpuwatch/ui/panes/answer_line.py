@@ -12,10 +12,11 @@ from gpuwatch.core.formatting.durations import steady_duration
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import UNKNOWN, memory, size
 from gpuwatch.core.model.findings import Finding
-from gpuwatch.core.model.snapshot import Device, MigInstance, Process, Snapshot
+from gpuwatch.core.model.snapshot import IDLE_SINCE, Device, MigInstance, Process, Snapshot
 from gpuwatch.session.free_gpus import idle_units
-from gpuwatch.session.view import View
+from gpuwatch.session.view import BEGAN_BEFORE, View
 from gpuwatch.ui.drawing.cells import width_of
+from gpuwatch.ui.drawing.clock import clock
 from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.drawing.wrapping import shortened
 from gpuwatch.ui.panes.headline import notes
@@ -247,6 +248,27 @@ def idle_holders(view: View, snapshot: Snapshot) -> list[tuple[float, Process, F
     return sorted(holders, key=lambda holder: -holder[0])
 
 
+def idle_text(view: View, row: Process, finding: Finding | None = None) -> str:
+    """``4 min, since 02:31``; ``at least since`` if it was idle in the first sample. Empty if it is not idle."""
+    since = _idle_since(row, finding)
+    if not since:
+        return ""
+    begun, first = clock(since, view.moment)[:-3], view.since.first
+    before = "" if first is not None and since > first + BEGAN_BEFORE else "at least "
+    return f"{_idle_span(view.moment - since)}, {before}since {begun}"
+
+
+def _idle_since(row: Process, finding: Finding | None) -> float | None:
+    """When it was last seen to begin; None if that is unknown, or it is not idle."""
+    told = row.number(IDLE_SINCE)
+    return told or (finding.since.timestamp() if finding is not None and finding.since is not None else None)
+
+
+def _idle_span(seconds: float) -> str:
+    """In whole minutes, as in the column IDLE."""
+    return steady_duration(max(seconds if seconds < 100 else seconds // 60 * 60, 0.0))
+
+
 def nobody_idle(view: View | None) -> str:
     """That no process is judged an idle holder, and which one comes nearest."""
     snapshot = view.snapshot if view is not None else None
@@ -268,9 +290,8 @@ def _idle(view: View, snapshot: Snapshot) -> list[Part]:
         return []
     held, row, finding = holders[0]
     who = f"{printable(row.user or row.name or '')[:_NAME_CELLS]} {row.pid}".strip()
-    idle = row.idle_seconds(view.moment) or (view.moment - finding.since.timestamp() if finding.since else None)
-    # Whole minutes, as in the column IDLE.
-    lasts = f", {steady_duration(idle if idle < 100 else idle // 60 * 60)}" if idle is not None else ""
+    since = _idle_since(row, finding)
+    lasts = f", {_idle_span(view.moment - since)}" if since else ""
     more = f" (+{len(holders) - 1})" if len(holders) > 1 else ""
     forms = (
         f"Idle: {who} holds {memory(held)} on {row.device_index}{lasts}{more}",

@@ -10,7 +10,7 @@ from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.layout import LAYOUTS, Plan
-from gpuwatch.ui.panes.answer_line import idle_holders, nobody_idle, parts_of
+from gpuwatch.ui.panes.answer_line import idle_holders, idle_text, nobody_idle, parts_of
 from gpuwatch.ui.panes.gpu_grid import planned
 from gpuwatch.ui.panes.headline import host_line
 from gpuwatch.ui.panes.no_gpu import SHAPE, no_gpu_height, offers_simulation
@@ -371,9 +371,12 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
         place = (rows.index(here) + 1 if here in rows else 0) % len(rows)
         self.action_leave_users()
         self.processes.go_to(rows[place].key)
-        held, row, _ = holders[place]
+        held, row, finding = holders[place]
         which = "the only idle holder" if len(rows) == 1 else f"idle holder {place + 1} of {len(rows)}"
-        self.say(f"{which}: {printable(row.user or row.name or '')} {row.pid}, {size(held)}", "accent")
+        who = f"{printable(row.user or row.name or '')} {row.pid}, {size(held)}"
+        assert view is not None
+        idle = idle_text(view, row, finding)  # before what its row says too, which a narrow terminal cuts
+        self.say(f"{which}: {idle}{'; ' * bool(idle)}{who}", "accent")
 
     def action_answer(self) -> None:
         """Goes to what the part of the answer line under the cursor is about."""
