@@ -285,8 +285,31 @@ def test_heat_is_told_with_its_time_share_and_loss() -> None:
     text = " ".join(found.evidence)
     assert "for 3 min" in text
     assert "in 80 % of the samples" in text
-    assert "1200 MHz, 1900 MHz when not throttled: 700 MHz lost" in text
+    assert "1200 MHz on average, 1900 MHz when not throttled: 700 MHz lost" in text
     assert "88 °C" in text
+
+
+def test_what_is_told_of_heat_and_power_is_of_one_moment() -> None:
+    """A margin of now says nothing of a mean since the onset."""
+
+    def make(second: int) -> Snapshot:
+        core = (86, 91, 71)[min(second // 20, 2)]
+        of = {"temperature.gpu_celsius": core, "temperature.margin_celsius": 88 - core, "power.draw_watts": 3.0 * core}
+        return sample(second, [gpu(busy=95.0, readings=HOT | of | {"clocks.event_reasons": "sw-thermal"})])
+
+    (found,) = of(watched(seconds(90, make)).findings, "throttle.thermal")
+    begun = next(line for line in found.evidence if line.startswith("at least since "))[15:23]
+    assert "now: core 71 °C, 17 °C below its nearest slowdown" in found.evidence
+    assert f"first reading, at {begun}: core 86 °C, 2 °C below its nearest slowdown" in found.evidence
+    assert "between them: core up to 91 °C" in found.evidence
+    assert found.title == "GPU 0 throttled (thermal)", "it was hot"
+    (found,) = of(watched([make(30)]).findings, "throttle.thermal")
+    assert "core 91 °C, 3 °C above its nearest slowdown" in found.evidence
+
+    capped = lambda s: sample(s, [gpu(busy=97.0, readings=CAPPED | {"power.draw_watts": 340.0 + s // 40})])  # noqa: E731
+    (found,) = of(watched(seconds(90, capped)).findings, "throttle.power")
+    assert "now: draws 342 W of its limit of 350 W" in found.evidence
+    assert any(line.endswith(": draws 340 W of its limit of 350 W") for line in found.evidence)
 
 
 def test_heat_that_costs_nothing_is_a_warning_too() -> None:

@@ -80,8 +80,11 @@ def test_limits_as_temperatures_and_as_margins() -> None:
     assert "48 °C     throttles at 95 °C · shuts down at 98 °C" in text
     assert "limit 700 W · default 600 W · settable from 200 to 700 W" in text
     assert "gen 1 ×16 max gen 5 ×16 · an idle GPU lowers it" in text
-    newer = machines.device(0, readings={"temperature.slowdown_margin_celsius": 12})
-    assert "throttles at 12 °C above now" in "\n".join(texts(gpu_facts.limit_lines(newer)))
+    margins = {"temperature.gpu_celsius": 41, "temperature.margin_celsius": 46}
+    for name, value in (("operating_max", 0), ("slowdown", -2), ("shutdown", -5)):
+        margins[f"temperature.{name}_margin_celsius"] = value
+    newer = "\n".join(texts(gpu_facts.limit_lines(machines.device(0, readings=margins))))
+    assert "max operating 87 °C · throttles at 89 °C · shuts down at 92 °C · now 46 °C below throttling" in newer
     nothing = machines.device(0, missing=dict.fromkeys(plain.readings, machines.NOT_SUPPORTED))
     assert texts(gpu_facts.limit_lines(nothing)) == ["– this device reports none"]
 

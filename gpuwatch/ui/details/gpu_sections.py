@@ -20,6 +20,7 @@ from gpuwatch.ui.drawing.lines import Line, Span
 from gpuwatch.ui.drawing.wrapping import Lines
 from gpuwatch.ui.panes.mig_line import by_instance, part_spans, who
 from gpuwatch.ui.settings.tabs import number_of
+from gpuwatch.ui.tables.load_levels import threshold_celsius
 
 if TYPE_CHECKING:
     from gpuwatch.explain.diagnosis.conditions.throttling import Episode
@@ -93,19 +94,17 @@ def limit_lines(device: Device) -> Lines:
     """Temperature, power, clock and PCIe link with their limits."""
     number = device.number
     celsius, limits = number("temperature.gpu_celsius"), []
-    for metric, text in (
-        ("temperature.operating_max", "max operating"),
-        ("temperature.slowdown", "throttles at"),
-        ("temperature.shutdown", "shuts down at"),
+    for name, text in (
+        ("operating_max", "max operating"),
+        ("slowdown", "throttles at"),
+        ("shutdown", "shuts down at"),
     ):
-        at, margin = number(f"{metric}_celsius"), number(f"{metric}_margin_celsius")
+        at = threshold_celsius(device, name)
         if at is not None:
             limits.append(f"{text} {at:.0f} °C")
-        elif margin is not None:
-            limits.append(f"{text} {margin:.0f} °C above now")
     margin = number("temperature.margin_celsius")
     if margin is not None and (limits or celsius is not None):
-        limits.append(f"{margin:.0f} °C below throttling")
+        limits.append(f"now {abs(margin):.0f} °C {'below' if margin >= 0 else 'above'} throttling")
     lines = _limit("Temperature", celsius, "°C", limits)
     most = number("temperature.memory_max_celsius")
     lines += _limit("Memory", number("temperature.memory_celsius"), "°C", _max(most, "°C"))

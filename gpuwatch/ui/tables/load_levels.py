@@ -69,19 +69,19 @@ def _heat(device: Device, at: Sequence[float]) -> int:
     celsius = device.number("temperature.gpu_celsius")
     if celsius is None:
         return NORMAL
-    slowdown = slowdown_celsius(device)
+    slowdown = threshold_celsius(device, "slowdown")
     if slowdown is None or slowdown <= 0:  # a driver that reports nonsense
         return HIGH if at and celsius >= HOT_CELSIUS else NORMAL
     return _reached(celsius / slowdown * 100, at)
 
 
-def slowdown_celsius(device: Device) -> float | None:
-    """The temperature at which the card throttles; since Hopper, cards report it as a margin."""
-    slowdown = device.number("temperature.slowdown_celsius")
-    if slowdown:
-        return slowdown
+def threshold_celsius(device: Device, name: str) -> float | None:
+    """A threshold of the card, such as that of ``slowdown``; since Hopper, cards report it as a margin."""
+    told = device.number(f"temperature.{name}_celsius")
+    if told:
+        return told
     celsius, margin, least = (
-        device.number(f"temperature.{name}_celsius") for name in ("gpu", "margin", "slowdown_margin")
+        device.number(f"temperature.{part}_celsius") for part in ("gpu", "margin", f"{name}_margin")
     )
     return celsius + margin - least if celsius is not None and margin is not None and least is not None else None
 

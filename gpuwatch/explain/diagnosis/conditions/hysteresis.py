@@ -9,6 +9,7 @@ Unobserved time changes nothing.
 from __future__ import annotations
 
 import datetime
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import msgspec
@@ -97,6 +98,8 @@ class Occurrence:
     """Whether it may have begun earlier: it held in the first sample of all."""
     samples: int = 0
     holding: int = 0
+    first: tuple[float, Sign] | None = None
+    """The first sign that held, after the time of its sample."""
     figures: dict[str, Figure] = field(default_factory=dict)
     """The numbers of its signs; none for one that none of them had."""
     _after: tuple[int, float] = (0, 0.0)
@@ -155,6 +158,18 @@ class Occurrence:
         figure = self.figures.get(name)
         return f"{figure.mean:.0f} {unit}" if figure is not None else ""
 
+    def readings(self, of: Callable[[Device], str]) -> Iterator[str]:
+        """What ``of`` says of the device in the latest and in the first sample in which it held: each of one moment."""
+        latest = of(self.device)
+        if self.first is None or self.samples < 2:
+            yield latest
+            return
+        at, sign = self.first
+        if latest:
+            yield f"{f'when last seen, at {_clock(self.last)}' if self.leaving else 'now'}: {latest}"
+        if sign.device is not None and (before := of(sign.device)) not in (latest, ""):
+            yield f"first reading, at {_clock(at)}: {before}"
+
     @property
     def duration(self) -> str:
         """``3 min``, from the first to the last sample in which it held; for events."""
@@ -195,6 +210,7 @@ class Occurrence:
         self._after = (self._after[0] + samples, self._after[1] + seconds)
         if holds and sign is not None:
             self.sign, self.last = sign, at
+            self.first = self.first or (at, sign)
             self.samples += self._after[0]
             self.observed += self._after[1]
             self._after = (0, 0.0)

@@ -30,40 +30,47 @@ class Heat(NamedTuple):
     """The heat's part in a finding."""
 
     title: str
-    evidence: str
-    """The temperatures and their thresholds; empty if none is known."""
     action: str
 
 
-def heat(device: Device, celsius: float | None) -> Heat:
-    """``celsius``: core temperature while the GPU was throttled, None if unknown.
+def heat(device: Device, celsius: float | None, margin: float | None = None, memory: float | None = None) -> Heat:
+    """``celsius``, ``memory``: most of the core and of the memory while the GPU was throttled, ``margin``: what was
+    least left to the nearest slowdown of the core; None if unknown.
 
     The driver's reason (sw-thermal, hw-thermal) does not name the part (NVML, nvmlClocksEventReasons).
     """
-    highest = _least(device, "temperature.operating_max_celsius", "temperature.slowdown_celsius")
-    margin = device.number("temperature.margin_celsius")
-    memory, memory_most = device.number("temperature.memory_celsius"), device.number("temperature.memory_max_celsius")
+    highest, memory_most = _highest(device), device.number("temperature.memory_max_celsius")
     name = seen_as(device)
-    facts = []
-    if celsius is not None:
-        facts.append(f"core {celsius:.0f} °C" + (f" (maximum {highest:.0f} °C)" if highest else ""))
-    if margin is not None:
-        facts.append(f"{margin:.0f} °C left to the nearest slowdown of the core")
-    if memory is not None:
-        facts.append(f"memory {memory:.0f} °C" + (f" (maximum {memory_most:.0f} °C)" if memory_most else ""))
-    evidence = "; ".join(facts)
     if celsius is None or not _cool(celsius, highest, margin):
-        return Heat(f"{name} throttled (thermal)", evidence, _COOLING)
+        return Heat(f"{name} throttled (thermal)", _COOLING)
     if memory is not None and memory_most and memory >= memory_most - _MEMORY_HOT_MARGIN_CELSIUS:
-        return Heat(f"{name} throttled (thermal): its memory is hot", evidence, _COOLING)
+        return Heat(f"{name} throttled (thermal): its memory is hot", _COOLING)
     rest = "its memory, its voltage regulators or a sensor" if memory is None else "its voltage regulators or a sensor"
     return Heat(
         f"{name} throttled (thermal) while its core is cool: {rest}",
-        evidence,
         "Improve the airflow over the card; if it still throttles when cold (nvidia-smi -q -d "
         "TEMPERATURE,PERFORMANCE), have "
         "the card checked.",
     )
+
+
+def _temperatures(device: Device) -> str:
+    """Those of one sample and their thresholds; empty if none is known."""
+    highest, margin = _highest(device), device.number("temperature.margin_celsius")
+    memory, memory_most = device.number("temperature.memory_celsius"), device.number("temperature.memory_max_celsius")
+    core, facts = device.number("temperature.gpu_celsius"), []
+    if core is not None:
+        facts.append(f"core {core:.0f} °C" + (f" (maximum {highest:.0f} °C)" if highest else ""))
+    if margin is not None:
+        left = "core " * (core is None) + f"{abs(margin):.0f} °C {'below' if margin >= 0 else 'above'}"
+        facts.append(f"{left} its nearest slowdown")
+    if memory is not None:
+        facts.append(f"memory {memory:.0f} °C" + (f" (maximum {memory_most:.0f} °C)" if memory_most else ""))
+    return ", ".join(facts)
+
+
+def _highest(device: Device) -> float | None:
+    return _least(device, "temperature.operating_max_celsius", "temperature.slowdown_celsius")
 
 
 def _cool(celsius: float, highest: float | None, margin: float | None) -> bool:
@@ -87,7 +94,8 @@ def _numbers(device: Device) -> dict[str, float | None]:
     return {
         "clock": device.number("clocks.sm_mhz"),
         "temperature": device.number("temperature.gpu_celsius"),
-        "draw": device.number("power.draw_watts"),
+        "margin": device.number("temperature.margin_celsius"),
+        "memory": device.number("temperature.memory_celsius"),
         "busy": device.number("utilization.gpu_percent"),
     }
 
@@ -99,14 +107,19 @@ def _lost(occurrence: Occurrence, context: SampleContext) -> tuple[float | None,
         return None, ""
     free = context.memory.free_clock.get(device.uuid)
     most = device.number("clocks.sm_max_mhz")
+    told = f"SM clock {clock.mean:.0f} MHz{_mean(occurrence)}"
     if free is not None and free > clock.mean:
         lost = f"{free - clock.mean:.0f} MHz lost"
-        return 1 - clock.mean / free, f"SM clock {clock.mean:.0f} MHz, {free:.0f} MHz when not throttled: {lost}"
+        return 1 - clock.mean / free, f"{told}, {free:.0f} MHz when not throttled: {lost}"
     if most:
         below = max(most - clock.mean, 0.0)
         share = below / most if free is None else 0.0
-        return share, f"SM clock {clock.mean:.0f} MHz, {below:.0f} MHz below the card's maximum ({most:.0f})"
-    return None, f"SM clock {clock.mean:.0f} MHz"
+        return share, f"{told}, {below:.0f} MHz below the card's maximum ({most:.0f})"
+    return None, told
+
+
+def _mean(occurrence: Occurrence) -> str:
+    return " on average" if occurrence.samples > 1 else ""
 
 
 class _Throttled(Condition):
@@ -161,8 +174,9 @@ class Thermal(_Throttled):
         """A warning, however little is lost: what one sample shows, a longer time does not take back."""
         device = occurrence.device
         reasons = clock_reasons(device) or frozenset()
-        measured = occurrence.figures.get("temperature")
-        hot = heat(device, measured.mean if measured is not None else None)
+        core, margin, memory = map(occurrence.figures.get, ("temperature", "margin", "memory"))
+        left, hottest = margin.least if margin else None, memory.most if memory else None
+        hot = heat(device, core.most if core else None, left, hottest)
         counted = device.number("events.thermal_percent")
         return self.report(
             occurrence,
@@ -171,8 +185,9 @@ class Thermal(_Throttled):
             evidence=(
                 occurrence.lasted(context.at),
                 f"the driver's reasons: {'+'.join(sorted(reasons & THERMAL))}",
+                *occurrence.readings(_temperatures),
+                _hottest(occurrence),
                 _lost(occurrence, context)[1],
-                hot.evidence,
                 f"the driver's counter: throttled by heat in {counted:.0f} % of the last seconds" if counted else "",
             ),
             action=hot.action,
@@ -264,15 +279,28 @@ class PowerCap(_Throttled):
         return f"{seen_as(occurrence.device)} no longer at its power limit ({occurrence.duration})"
 
 
+def _hottest(occurrence: Occurrence) -> str:
+    """If neither the first nor the latest sample was."""
+    core = occurrence.figures.get("temperature")
+    if core is None or round(core.most) <= round(max(core.first, core.last)):
+        return ""
+    return f"between them: core up to {core.most:.0f} °C"
+
+
+def _power(device: Device) -> str:
+    """What one sample drew; empty if that or the limit is unknown."""
+    draw, limit = device.number("power.draw_watts"), device.number("power.limit_watts")
+    return f"draws {draw:.0f} W of its limit of {limit:.0f} W" if draw is not None and limit else ""
+
+
 def _power_evidence(occurrence: Occurrence, context: SampleContext, of: frozenset[str]) -> tuple[str, ...]:
     device = occurrence.device
-    limit, draw = device.number("power.limit_watts"), occurrence.mean("draw", "W")
     return (
         occurrence.lasted(context.at),
         f"the driver's reasons: {'+'.join(sorted((clock_reasons(device) or frozenset()) & of))}",
-        f"{draw} on average of {limit:.0f} W" if draw and limit else "",
+        *occurrence.readings(_power),
         _lost(occurrence, context)[1],
-        f"utilization {occurrence.mean('busy', '%')}" if occurrence.figures.get("busy") else "",
+        f"utilization {occurrence.mean('busy', '%')}{_mean(occurrence)}" if occurrence.figures.get("busy") else "",
     )
 
 
