@@ -190,6 +190,37 @@ async def test_escape_on_the_overview_returns_to_now_after_the_filter(stage: Sta
         assert not stage.app.session.paused
 
 
+@pytest.mark.parametrize(
+    ("seconds", "kept", "more"), [(40, "<1 min", True), (270, "4 min", False), (310, "5 min", True)]
+)
+async def test_the_track_says_how_much_is_kept_so_far_and_what_would_keep_more(
+    stage: Stage, seconds: int, kept: str, more: bool
+) -> None:
+    async with stage.app.run_test(size=(80, 24)) as pilot:
+        stage.push(*troubled(seconds))
+        stage.now = BEGIN + seconds
+        await pilot.press("2")
+        await pilot.pause()
+        strip = stage.app.tab.timeline
+        assert strip is not None
+        assert f" {kept} so far " in strip.plain
+        assert (" record keeps more " in strip.plain) == more, "where the track is empty"
+
+
+async def test_the_track_of_a_recorded_past_points_to_no_recorder(stage: Stage, recorder: Growing) -> None:
+    recorded = troubled(310)
+    recorder.add(*recorded[:300])
+    stage.app.session.looks_back = True
+    async with stage.app.run_test(size=(80, 24)) as pilot:
+        stage.push(*recorded[300:])
+        await found(stage, pilot)
+        await pilot.press("2")
+        await pilot.pause()
+        assert stage.app.tab.timeline is not None
+        assert " 5 min so far " in stage.app.tab.timeline.plain
+        assert "record keeps" not in stage.app.tab.timeline.plain
+
+
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
 async def test_the_gpu_tab_has_its_last_hour_and_a_click_goes_there(stage: Stage, size: tuple[int, int]) -> None:
     async with stage.app.run_test(size=size) as pilot:

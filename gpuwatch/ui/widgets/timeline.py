@@ -23,6 +23,10 @@ from gpuwatch.ui.widgets.one_line_panes import Strip
 
 _MIN_TRACK_CELLS = 12
 """Minimum cells of a track."""
+_KEPT = len("<1 min so far")
+"""Cells for how much is kept, so that the track stands still."""
+_MORE = ("· gpuwatch record keeps more", "· record keeps more", "")
+"""In the part of the track before the first sample, while nothing is recorded."""
 _MIN_NAME_CELLS = 14
 """Fewest cells of a name below the track."""
 _CLOCK_CELLS = 18
@@ -115,7 +119,7 @@ class TimelineStrip(Strip, can_focus=True):
         if past.played is not None:
             begin, end = f"  {_time(past.begin, past.end)} ", f" {_time(past.end, past.begin)} "
         else:
-            begin = f"  kept {rounded_duration(view.now - past.begin)} "
+            begin = f"  {_kept(past, view.now):>{_KEPT}} "
             end = " now " if view.now - past.end < 60 else " end "
         room = limit - pen.x - len(begin) - max(len(end), 6)
         if room < _MIN_TRACK_CELLS or past.end <= past.begin:
@@ -123,7 +127,12 @@ class TimelineStrip(Strip, can_focus=True):
         pen.add(begin, "dim")
         self._track = (line, pen.x, room)
         cursor = past.moment if view.paused_since is not None or past.played is not None else None
-        for text, ink in track(past, self._narrowed[2], room, cursor):
+        drawn = track(past, self._narrowed[2], room, cursor)
+        text, ink = drawn[0]
+        if past.played is None and view.since.events is None:
+            more = next(one for one in _MORE if text.startswith(" " * len(one)))
+            drawn[:1] = [(more, "faint"), (text[len(more) :], ink)]
+        for text, ink in drawn:
             pen.add(text, "accent" if self.has_focus and ink == "dim" else ink)
         pen.add(end, "dim")
 
@@ -133,6 +142,15 @@ class TimelineStrip(Strip, can_focus=True):
         if past is not None and start <= event.x < start + width and event.y >= line:
             begin, value = _grid(past, width)
             self.post_message(self.Wanted(min(max(begin + (event.x - start + 0.5) * value, past.begin), past.end)))
+
+
+def _kept(past: PlayheadPosition, now: float) -> str:
+    """``5 min so far`` while the track is longer than what is kept, else ``last 60 min``."""
+    first = past.stretches[0][0] if past.stretches else past.begin
+    if first <= past.begin:
+        return f"last {rounded_duration(now - past.begin)}"
+    minutes = (now - first) // 60
+    return f"{f'{minutes:.0f}' if minutes else '<1'} min so far"
 
 
 def _time(at: float, other: float) -> str:
