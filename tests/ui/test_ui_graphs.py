@@ -93,3 +93,24 @@ async def test_a_graph_has_the_colour_and_the_mark_of_its_load(
         assert f"{caption} {shown} " in "".join(text for text, _ in lines[place].spans)
         below = [used for text, used in lines[place + 1].spans if len(text) > 20]
         assert below == [ink]
+
+
+async def test_graphs_on_a_low_terminal_have_two_rows_each(stage: Stage) -> None:
+    """One row of dots has four heights, which show no course."""
+    async with stage.app.run_test(size=(80, 24)) as pilot:
+        for tick in range(60):
+            stage.push(machines.pair(tick))
+        await pilot.press("2")
+        await settle(pilot)
+        screen = stage.app.tab
+        assert isinstance(screen, GpuScreen)
+        lines = screen.graphs.plain.splitlines()
+        captions = ("GPU 9", "Memory 3", "Power 6", "Temperature 6", "SM clock 1")
+        at = [next(number for number, line in enumerate(lines) if line.startswith(f" {one}")) for one in captions]
+        assert at == sorted(at)
+        for begin, end in zip(at, [*at[1:], len(lines)], strict=True):
+            assert end - begin >= 2, "all of them are there"
+            assert all(any("\u2800" < sign <= "\u28ff" for sign in line) for line in lines[begin:end][-1:])
+        full = lines[at[0] : at[1]]
+        assert all(line.rstrip().endswith("⣿⣿⣿") for line in full[:2]), "95 % fills both rows"
+        assert any("0–139.8 GiB · 60 s" in line for line in lines)

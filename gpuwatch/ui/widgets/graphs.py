@@ -24,6 +24,8 @@ from gpuwatch.ui.widgets.painted_pane import Line, Painted, Span
 _GIB = 1024**3
 _NARROW_CELLS = 44
 """Cells below which a graph has its short caption."""
+_BESIDE_CELLS = 21
+"""Cells of a caption and an axis beside the dots."""
 _OF_PROCESS = (
     ("gpu_memory_bytes", "GPU memory", "MEM", "memory"),
     ("sm_percent", "SM", "", "graph"),
@@ -48,16 +50,27 @@ class Graph(NamedTuple):
     short: str = ""
     """The caption where there is little room; empty: the same."""
 
-    def lines(self, width: int, rows: int) -> list[Line]:
-        """The caption, and ``rows`` lines of dots, two for each cell: :attr:`values` as they are."""
-        caption = self.short if self.short and width < _NARROW_CELLS else self.caption
-        pen = Pen(width).add(f"{caption} ", "dim").add(*self.current)
-        note = self.note if pen.left >= width_of(self.note) + 2 else self.note.replace(_LAST, "   ")
-        if pen.left >= width_of(note) + 2:
-            pen.to(width - width_of(note)).add(note, "dim")
+    def lines(self, width: int, height: int, *, beside: bool = False) -> list[Line]:
+        """``height`` lines: the caption, then dots, two for each cell: :attr:`values` as they are.
+
+        ``beside``: the caption and the axis are at the left of the dots, which have all lines.
+        """
+        rows = height if beside else height - 1
         dots = [""] * rows
         if self.axis is not None:
             dots = braille(self.values, low=self.axis[0], high=self.axis[1], rows=rows)
+        caption = self.short if self.short and (beside or width < _NARROW_CELLS) else self.caption
+        pen = Pen(_BESIDE_CELLS if beside else width).add(f"{caption} ", "dim").add(*self.current)
+        if beside:
+            axis, _, last = self.note.partition(_LAST)
+            whole = f"{axis} · {last}"
+            under = Pen(_BESIDE_CELLS).add(whole if last and width_of(whole) < _BESIDE_CELLS else axis, "dim")
+            left = [pen, under, *(Pen(_BESIDE_CELLS) for _ in range(rows - 2))]
+            padded = [(row.ljust(width - _BESIDE_CELLS), self.ink) for row in dots]
+            return [Line((*pen.to(_BESIDE_CELLS).spans, row)) for pen, row in zip(left, padded, strict=True)]
+        note = self.note if pen.left >= width_of(self.note) + 2 else self.note.replace(_LAST, "   ")
+        if pen.left >= width_of(note) + 2:
+            pen.to(width - width_of(note)).add(note, "dim")
         return [pen.line(), *(Line(((row.ljust(width), self.ink),)) for row in dots)]
 
     def recent(self, view: View, times: Sequence[float], width: int) -> Graph:
@@ -69,7 +82,7 @@ class Graph(NamedTuple):
 
 
 class Graphs(Painted):
-    """Graphs one above the other, as many as fit with at least one row of dots each."""
+    """Graphs one above the other, as many as fit with at least two rows of dots each."""
 
     framed = True
     _shown: tuple[Callable[[], Sequence[Graph]], Sequence[float], View] | None = None
@@ -86,10 +99,12 @@ class Graphs(Painted):
         graphs = make()
         inner, room = (width - 4, height - 2) if self.framed else (width - 2, height)
         count = min(len(graphs), max(room // 2, 1))
+        beside = room < 3 * count  # one row of dots below a caption shows no course
         lines: list[Line] = []
         for number, graph in enumerate(graphs[:count]):
-            rows = max((number + 1) * room // count - number * room // count - 1, 1)
-            drawn = graph.recent(view, times, inner).lines(inner, rows)
+            rows = max((number + 1) * room // count - number * room // count, 2)
+            dots = inner - _BESIDE_CELLS if beside else inner
+            drawn = graph.recent(view, times, dots).lines(inner, rows, beside=beside)
             lines += [Line(((" ", "text"), *line.spans)) for line in drawn]
         if self.framed:
             lines = frame(lines, width, height, title=[("History", "title")])

@@ -66,7 +66,7 @@ def _graph(live: Live, width: int, height: int) -> list[Line]:
     lines: list[Line] = []
     parts = (("process", live.process), (f"{live.device_name}, all owners", live.device))
     for number, (caption, values) in enumerate(parts):
-        rows = max((number + 1) * height // 2 - number * height // 2 - 1, 1)
+        rows = max((number + 1) * height // 2 - number * height // 2, 2)
         now = values[-1] if values else None
         current = (UNKNOWN, "dim") if now is None else (f"{gib(now)} GiB", "strong")
         columns = buckets(
