@@ -18,8 +18,10 @@ from types import SimpleNamespace
 import pytest
 from msgspec.structs import replace
 
-from gpuwatch.core.model.snapshot import Process, Snapshot
+from gpuwatch.core.formatting.durations import utc
+from gpuwatch.core.model.snapshot import IDLE_SINCE, Process, Snapshot
 from gpuwatch.core.model.xids import Xid
+from gpuwatch.machine.collector.idle_times import IdleTimes
 from gpuwatch.machine.collector.live_feed import LiveFeed
 from gpuwatch.machine.collector.own_processes import OwnProcesses, hides_processes
 from gpuwatch.machine.collector.shared_samples import with_missed
@@ -30,6 +32,7 @@ from gpuwatch.machine.sources.host import DENIED
 from gpuwatch.machine.sources.missing_process import HIDDEN
 from gpuwatch.sim import faults
 from gpuwatch.sim.machine import SimMachine
+from tests.diagnosis.watching import gpu, program, sample
 
 GIB = 1024**3
 Open = Callable[[str], SimMachine]
@@ -134,7 +137,10 @@ def test_one_process_asks_the_driver(here: Machine, sleeper: Callable[[], int]) 
 
 
 @pytest.mark.slow
-def test_a_recorder_that_is_killed_is_replaced_by_a_collector_and_comes_back(here: Machine) -> None:
+def test_a_recorder_that_is_killed_is_replaced_by_a_collector_and_comes_back(
+    here: Machine, sleeper: Callable[[], int]
+) -> None:
+    here.machine.attach(sleeper(), 1, 3 * GIB, sm_percent=0)
     here.record().kill()
     feed = here.feed()  # nobody records
     before = after(feed, None)
@@ -160,7 +166,44 @@ def test_a_recorder_that_is_killed_is_replaced_by_a_collector_and_comes_back(her
     assert times == sorted(set(times))
     assert (found[0].taken_at - before[-1].taken_at).total_seconds() < 3
     here.record()
-    after(feed, here.file)
+    found += after(feed, here.file)
+    assert len({idle_since(one) for one in before + found}) == 1, "idle since the first sample, whoever took the others"
+
+
+def idle_since(snapshot: Snapshot) -> object:
+    (row,) = snapshot.processes
+    return row.readings[IDLE_SINCE]
+
+
+@pytest.mark.parametrize(
+    ("told", "shown"),
+    [
+        ((105, 105), (60, 60)),
+        ((40, 40), (40, 40)),
+        ((105, 108), (60, 108)),
+        ((0, 109), (0, 109)),
+        ((None, 106), (None, 60)),
+        ((130, 130), (130, 130)),
+    ],
+    ids=["longer", "whoever-saw-more", "computed-after", "computes", "told-late", "long-unseen"],
+)
+def test_idle_times_go_on_over_a_change_of_who_samples(
+    told: tuple[int | None, ...], shown: tuple[int | None, ...]
+) -> None:
+    """Of the process with pid 7, idle since 60 in the last sample before, at 100."""
+
+    def at(second: float, since: int | None, start: float = 5.0) -> Snapshot:
+        row = replace(program(7), create_time=start, readings={} if since is None else {IDLE_SINCE: since})
+        return replace(sample(0, [gpu()], [row]), taken_at=utc(second))
+
+    times = IdleTimes(at(100, 60))
+    seen = [times.continued(at(106 + place, since)).processes[0] for place, since in enumerate(told)]
+    assert tuple(row.readings.get(IDLE_SINCE) for row in seen) == shown
+    other = IdleTimes(at(100, 60)).continued(at(106, 105, start=90.0))
+    assert idle_since(other) == 105, "another process has its pid"
+    once = at(106, 105)
+    times = IdleTimes(at(100, 60))
+    assert times.continued(once).unchanged(times.continued(replace(once, taken_at=utc(107)))), "the same objects"
 
 
 def test_a_recorder_that_ends_as_told(here: Machine) -> None:

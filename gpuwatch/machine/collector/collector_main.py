@@ -132,13 +132,13 @@ class _Service:
         arrived = [shared.first] if shared.first is not None else []
         sent, sent_at, why = Source(), 0.0, ""
         while not why:
-            for snapshot in arrived:
-                if self._is_due(snapshot, shared.interval):
-                    self._send(snapshot)
             source, now = shared.source, time.monotonic()
             if source != sent or (shared.late and now - sent_at >= _REPEAT_SECONDS):
                 sent, sent_at = source, now
-                _write(framed(SOURCE, encoded(source)))
+                _write(framed(SOURCE, encoded(source)))  # before its samples
+            for snapshot in arrived:
+                if self._is_due(snapshot, shared.interval):
+                    self._send(snapshot)
             self._due = shared.next_look()
             if not self._wait():
                 return False

@@ -49,6 +49,7 @@ from gpuwatch.machine.sources import procfs
 from gpuwatch.machine.sources.driver_calls import CallPage
 
 if TYPE_CHECKING:
+    from gpuwatch.machine.collector.idle_times import IdleTimes
     from gpuwatch.machine.sources.host import HostReader, ProcessTable
 
 _REPLACE_SECONDS = 10.0
@@ -121,6 +122,9 @@ class LiveFeed:
         self._host: tuple[HostReader, ProcessTable] | None = None
         """Reads the host while no snapshots come."""
         self._ahead: Sequence[tuple[bytes, bytes]] = ()
+        self._newest: Snapshot | None = None
+        self._idle: IdleTimes | None = None
+        """Since when processes are idle, once another than the first takes the samples."""
         self._frames: deque[Snapshot] = deque(maxlen=_MAX_KEPT_SAMPLES)
         self._lock = threading.Lock()
         self._arrived = threading.Condition(self._lock)
@@ -364,6 +368,7 @@ class LiveFeed:
             if self._watch is not None:
                 self._watch.close()
             self._process = None
+            self._remember_idle()
             self._replaced += 1
             self._in_vain += 1
             pause = _FAILED_PAUSE_SECONDS if self.failure else min(10.0, 0.5 * 2 ** min(self._replaced, 5))
@@ -439,7 +444,9 @@ class LiveFeed:
                     self.failure = frame.decode()
                     self._arrived.notify_all()
             elif kind == SOURCE:
-                self._source, self._heard = source_of(frame), time.monotonic()
+                before, self._source, self._heard = self._source, source_of(frame), time.monotonic()
+                if before.recording != self._source.recording:
+                    self._remember_idle()
             elif kind == PREVIEW:
                 with self._arrived:
                     self.preview = receiver.receive(kind, frame)
@@ -449,7 +456,17 @@ class LiveFeed:
                 self._take(receiver.receive(kind, frame))
             self._wake()
 
+    def _remember_idle(self) -> None:
+        """Called when another begins to take the samples."""
+        from gpuwatch.machine.collector.idle_times import IdleTimes  # most dashboards never need it
+
+        if self._newest is not None:
+            self._idle = IdleTimes(self._newest)
+
     def _take(self, snapshot: Snapshot) -> None:
+        if self._idle is not None:
+            snapshot = self._idle.continued(snapshot)
+        self._newest = snapshot
         self._suspects.answered()
         if self._watch is not None:
             self._watch.heard()

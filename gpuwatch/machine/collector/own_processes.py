@@ -16,7 +16,7 @@ from gpuwatch.machine.history.sample_chunks import MappedRows
 from gpuwatch.machine.sources.host import DENIED, ProcessTable
 from gpuwatch.machine.sources.missing_process import HIDDEN
 
-_SAME_START_SECONDS = 1.5
+SAME_START_SECONDS = 1.5
 """Seconds by which two processes may compute the same start time differently."""
 
 
@@ -46,7 +46,7 @@ class OwnProcesses:
         if not row.note.startswith(DENIED) or row.create_time is None:
             return row
         facts = self._table.look(row.pid, self._now)
-        if facts is None or facts.environment is None or abs(facts.create_time - row.create_time) > _SAME_START_SECONDS:
+        if facts is None or facts.environment is None or abs(facts.create_time - row.create_time) > SAME_START_SECONDS:
             return row
         mapped, note = sees(facts, self._devices)
         return replace(
