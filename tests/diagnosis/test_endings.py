@@ -92,6 +92,29 @@ def test_a_full_disk_that_was_handled_is_not_what_ended_it() -> None:
     assert explain(text.split("\n")).findings[0].title.startswith("It ended in ValueError")
 
 
+_FAULT = "n1:7:9 [0] NCCL WARN Cuda failure 'uncorrectable ECC error encountered'"
+
+
+@pytest.mark.parametrize(
+    ("fault", "after", "severity", "note"),
+    [
+        (_FAULT, [], "error", ""),
+        ("RuntimeError: CUDA error: uncorrectable ECC error encountered",
+         [f"step {i} loss {i / 7:.4f}" for i in range(100, 140)], "info", "(the program went on after it)"),
+        (_FAULT.replace("NCCL WARN", "WARNING:"), [], "info", "(only a warning)"),
+    ],
+)  # fmt: skip
+def test_nobody_goes_on_after_what_only_a_traceback_follows(
+    fault: str, after: list[str], severity: str, note: str
+) -> None:
+    """NCCL's WARN is the level of its errors, and a traceback that says nothing is no proof of work."""
+    steps = [f"step {i} loss {i / 7:.4f}" for i in range(10)]
+    lines = [*steps, fault, *after, *_TRACE.rstrip("\n").split("\n"), "SystemError: worker stopped"]
+    (found,) = [one for one in explain(lines).findings if one.id == "hardware.fault"]
+    assert found.severity == severity
+    assert found.title == f"The GPU reports a hardware fault {note}".rstrip()
+
+
 def test_a_compiler_that_was_missed_and_done_without() -> None:
     missed = ["RuntimeError: Failed to find C compiler. Please specify via CC environment variable."]
     steps = [f"step {i}: loss {i / 7:.4f}" for i in range(40)]

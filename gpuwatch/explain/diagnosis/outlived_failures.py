@@ -28,10 +28,8 @@ _OUT_OF_MEMORY, _MAX_FEW_LINES = "memory.oom", 2
 def that_count(log: LogFacts) -> LogFacts:
     """The facts without failures that the end of the log shows to be of no consequence; the same if there are none."""
     last, gone = log.last_error_line or 0, set()
-    stopped = _stopped(log)
+    stopped, outlived = _stopped(log), _outlived(log)
     died = stopped or died_of_its_own(log)
-    outlived = log.worked_after if stopped or not follows_from_another(log) else 0
-    outlived = last if stopped and log.printed_after_error > _MAX_FEW_LINES else outlived
     for topic, at in log.noted_at.items():
         if topic in log.topics and (topic.startswith("ended.") or topic == _OUT_OF_MEMORY or names_cause([topic])):
             warned = log.topics[topic] == log.warned.get(topic, 0)
@@ -61,6 +59,14 @@ def _stopped(log: LogFacts) -> bool:
     return interrupted or (at > 0 and log.lines - at <= END_LINES)
 
 
+def _outlived(log: LogFacts) -> int:
+    """The line up to which work followed the errors; 0 if none did."""
+    stopped = _stopped(log)
+    if stopped and log.printed_after_error > _MAX_FEW_LINES:
+        return log.last_error_line or 0
+    return log.worked_after if stopped or not follows_from_another(log) else 0
+
+
 def _of_memory(log: LogFacts) -> bool:
     """Whether the last exception is of memory: whether the program outlived that is ``LogFacts.oom_survived``."""
     return bool(log.errors) and "memory" in line_of(log.errors[-1]).lower()
@@ -76,8 +82,14 @@ def ranked(found: Iterable[Finding], before: Iterable[Finding], log: LogFacts) -
         found += [replace(one, severity="warning") for one in why]
     kept = [_of_a_program_that_worked(one, log) for one in found]
     known = {one.id for one in kept}
+    outlived = _outlived(log)
     notes = [
-        replace(one, severity="info", title=f"{one.title or CAUSES[one.id]} (the program continued after it)")
+        replace(
+            one,
+            severity="info",
+            title=f"{one.title or CAUSES[one.id]}"
+            f" ({'the program continued after it' if log.noted_at.get(one.id, 1) <= outlived else 'only a warning'})",
+        )
         for one in before
         if one.id not in known and one.severity != "info" and one.id not in ("unknown", "healthy", "program.error")
     ]

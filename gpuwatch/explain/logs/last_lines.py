@@ -138,7 +138,7 @@ _MIN_JOURNAL_PROGRAMS = 3
 
 
 _WARNING = re.compile(
-    r"(?:^|[\s:])\w{0,40}Warning: |\bWARN(?:ING)?\b|\[W\]|^\s*(?:warnings\.)?warn\("
+    r"(?:^|[\s:])\w{0,40}Warning: |(?<!NCCL )\bWARN(?:ING)?\b|\[W\]|^\s*(?:warnings\.)?warn\("
     r"|(?:^|\W|\[\d{1,3}m)W\d{4} |: W [\w/]+\.cc:"
 )
 _INSTALLED = re.compile(r"^Successfully (?:installed|built) |Built target |Finished processing dependencies")
@@ -158,7 +158,8 @@ _OF_NO_CONSEQUENCE = frozenset({"cuda.version-mismatch", "ended.extension", "bui
 
 
 def warns(line: str = "", *before: str) -> bool:
-    """Whether a line, as it is, is part of a warning: of Python's module, of a logger, of NCCL or TensorRT.
+    """Whether a line, as it is, is part of a warning: of Python's module, of a logger or TensorRT. NCCL's WARN is none:
+    it is the level of its errors (NCCL, NCCL_DEBUG).
 
     ``before``: the lines before it, the last first: of a warning whose text begins below its heading."""
     return _WARNING.search(line) is not None or any(text.rstrip().endswith("Warning:") for text in before)
