@@ -228,7 +228,7 @@ def test_spans_are_coarse() -> None:
         "3 s",
         "10 s",
         "90 s",
-        "2 min",
+        "110 s",
         "60 min",
         "2.5 h",
     ]

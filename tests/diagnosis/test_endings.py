@@ -100,7 +100,7 @@ _FAULT = "n1:7:9 [0] NCCL WARN Cuda failure 'uncorrectable ECC error encountered
     [
         (_FAULT, [], "error", ""),
         ("RuntimeError: CUDA error: uncorrectable ECC error encountered",
-         [f"step {i} loss {i / 7:.4f}" for i in range(100, 140)], "info", "(the program went on after it)"),
+         [f"step {i} loss {i / 7:.4f}" for i in range(100, 140)], "info", "(the program continued after it)"),
         (_FAULT.replace("NCCL WARN", "WARNING:"), [], "info", "(only a warning)"),
     ],
 )  # fmt: skip

@@ -68,9 +68,13 @@ def rounded_duration(seconds: float) -> str:
     return f"{seconds / 3600:.1f} h" if seconds < 2 * 86_400 else f"{seconds / 86_400:.0f} days"
 
 
+<<<<<<< HEAD
 def steady_duration(seconds: float) -> str:
-    """:func:`rounded_duration` with seconds in tens, for text that must not change with every sample."""
-    return rounded_duration(seconds // 10 * 10 if 10 <= seconds < 100 else seconds)
+    """:func:`rounded_duration` rounded down, for text that must not change with every sample."""
+    if seconds < 120:
+        return f"{max(seconds // 10 * 10 if seconds >= 10 else seconds, 0):.0f} s"
+    step = 60 if seconds < 6000 else 360
+    return rounded_duration(seconds // step * step)
 
 
 def hours_minutes(seconds: float) -> str:

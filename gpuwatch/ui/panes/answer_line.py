@@ -255,18 +255,13 @@ def idle_text(view: View, row: Process, finding: Finding | None = None) -> str:
         return ""
     begun, first = clock(since, view.moment)[:-3], view.since.first
     before = "" if first is not None and since > first + BEGAN_BEFORE else "at least "
-    return f"{_idle_span(view.moment - since)}, {before}since {begun}"
+    return f"{steady_duration(view.moment - since)}, {before}since {begun}"
 
 
 def _idle_since(row: Process, finding: Finding | None) -> float | None:
     """When it was last seen to begin; None if that is unknown, or it is not idle."""
     told = row.number(IDLE_SINCE)
     return told or (finding.since.timestamp() if finding is not None and finding.since is not None else None)
-
-
-def _idle_span(seconds: float) -> str:
-    """In whole minutes, as in the column IDLE."""
-    return steady_duration(max(seconds if seconds < 100 else seconds // 60 * 60, 0.0))
 
 
 def nobody_idle(view: View | None) -> str:
@@ -291,7 +286,7 @@ def _idle(view: View, snapshot: Snapshot) -> list[Part]:
     held, row, finding = holders[0]
     who = f"{printable(row.user or row.name or '')[:_NAME_CELLS]} {row.pid}".strip()
     since = _idle_since(row, finding)
-    lasts = f", {_idle_span(view.moment - since)}" if since else ""
+    lasts = f", {steady_duration(view.moment - since)}" if since else ""
     more = f" (+{len(holders) - 1})" if len(holders) > 1 else ""
     forms = (
         f"Idle: {who} holds {memory(held)} on {row.device_index}{lasts}{more}",
