@@ -29,13 +29,14 @@ def mark(finding: Finding) -> tuple[str, str]:
 
 
 def when(finding: Finding) -> str:
-    """``since 10:02:31``, or its start and end; empty if the start is unknown."""
+    """``since 10:02:31``, ``at least`` if its evidence says so, or its start and end; empty if that is unknown."""
     if finding.since is None:
         return ""
     begun = finding.since.astimezone().strftime("%H:%M:%S")
+    earlier = any("at least since " in line for line in finding.evidence)
     if finding.until is None:
-        return f"since {begun}"
-    return f"past: {begun} to {finding.until.astimezone():%H:%M:%S}"
+        return f"{'at least ' * earlier}since {begun}"
+    return f"past: {begun}{' or earlier' * earlier} to {finding.until.astimezone():%H:%M:%S}"
 
 
 def cause_of(finding: Finding) -> str:

@@ -25,7 +25,7 @@ _MIN_TRACK_CELLS = 12
 """Minimum cells of a track."""
 _KEPT = len("<1 min so far")
 """Cells for how much is kept, so that the track stands still."""
-_MORE = ("· gpuwatch record keeps more", "· record keeps more", "")
+_MORE = ("· gpuwatch record keeps more ", "· record keeps more ", "")
 """In the part of the track before the first sample, while nothing is recorded."""
 _MIN_NAME_CELLS = 14
 """Fewest cells of a name below the track."""
