@@ -6,6 +6,7 @@ import pytest
 
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.ui.screens.gpu import GpuScreen
 from tests.ui import machines
 from tests.ui.conftest import Stage
 
@@ -33,6 +34,13 @@ async def test_a_lost_gpu_keeps_its_past_and_who_held_it(stage: Stage, size: tup
         half = size[0] // 2
         dots = [line[:half] for line in text.splitlines() if any("\u2801" <= char <= "\u28ff" for char in line[:half])]
         assert dots, "its graph is still there"
+        assert "no process uses a GPU that can be read" in stage.app.overview.processes.plain
+        await pilot.press("2")
+        await pilot.pause()
+        tab = stage.app.tab
+        assert isinstance(tab, GpuScreen)
+        assert "its processes cannot be read while it is lost" in tab.processes.plain
+        await pilot.press("1")
         stage.push(_losing(0))
         await pilot.pause()
         assert "LAST HELD" not in stage.app.overview.gpus.plain, "it answers again"

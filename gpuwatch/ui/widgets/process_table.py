@@ -434,4 +434,7 @@ class ProcessTable(ItemList[Row]):
         if any(memory_without_processes(device) for device in devices):
             owned = owners(self._view.owners, devices)
             return "processes are not reported here" + (f"; {owned}" if owned else "")
-        return "no process uses this GPU" if only is not None else NOBODY
+        unread = [device for device in devices if device.state != "ok"]
+        if unread and only is not None:
+            return f"its processes cannot be read while it is {unread[0].state}"
+        return "no process uses this GPU" if only is not None else NOBODY + " that can be read" * bool(unread)
