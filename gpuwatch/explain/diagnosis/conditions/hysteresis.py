@@ -166,7 +166,7 @@ class Occurrence:
             return
         at, sign = self.first
         if latest:
-            yield f"{f'when last seen, at {_clock(self.last)}' if self.leaving else 'now'}: {latest}"
+            yield f"latest reading, at {_clock(self.last)}: {latest}"
         if sign.device is not None and (before := of(sign.device)) not in (latest, ""):
             yield f"first reading, at {_clock(at)}: {before}"
 
