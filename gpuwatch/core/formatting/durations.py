@@ -68,7 +68,6 @@ def rounded_duration(seconds: float) -> str:
     return f"{seconds / 3600:.1f} h" if seconds < 2 * 86_400 else f"{seconds / 86_400:.0f} days"
 
 
-<<<<<<< HEAD
 def steady_duration(seconds: float) -> str:
     """:func:`rounded_duration` rounded down, for text that must not change with every sample."""
     if seconds < 120:
