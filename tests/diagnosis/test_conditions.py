@@ -549,7 +549,7 @@ def test_memory_that_fills_up_is_told_before_it_is_full() -> None:
     (found,) = of(watched(seconds(300, make)).findings, "memory.growing")
     assert (found.severity, found.certainty) == ("warning", "likely")
     assert "full in about 5 min" in found.title
-    assert "1.2 GiB a minute" in " ".join(found.evidence)
+    assert "1.2 GiB per minute" in " ".join(found.evidence)
     level = lambda s: sample(s, [gpu(busy=90, used=min(12 + s * 0.1, 20))], [program(held=15, sm=90)])  # noqa: E731
     assert not any(history(seconds(400, level), "memory.growing"))
 

@@ -44,8 +44,8 @@ _SHELL = "/var/spool/slurmd/job1/slurm_script: line 12: 21345 Killed            
         (_TRACE + "RuntimeError: Ninja is required to load C++ extensions (pip install ninja to get it)",
          "ninja is missing", "pip install ninja"),
         (_TRACE + "RuntimeError: The server socket has failed to listen on any local network address. The server socket"
-         " has failed to bind to [::]:29500 (errno: 98 - Address already in use).", "port is taken", "--master-port"),
-        (_TRACE + "OSError: [Errno 98] Die Adresse wird bereits verwendet", "port is taken", "ss -ltnp"),
+         " has failed to bind to [::]:29500 (errno: 98 - Address already in use).", "port is in use", "--master-port"),
+        (_TRACE + "OSError: [Errno 98] Die Adresse wird bereits verwendet", "port is in use", "ss -ltnp"),
         ("ncclInvalidUsage: This usually reflects invalid usage of NCCL library.\nLast error:\nDuplicate GPU detected :"
          " rank 1 and rank 0 both on CUDA device 1000", "same GPU", "LOCAL_RANK"),
         ("'CUDA_VISIBLE_DEVICES' n'est pas reconnu en tant que commande interne", "The shell treated", "Windows"),
@@ -69,7 +69,7 @@ _SHELL = "/var/spool/slurmd/job1/slurm_script: line 12: 21345 Killed            
          "waited for one that never arrived",
          "stopped first"),
         ("NCCL WARN [1] ncclRemoteError: A call failed\n" + _TRACE + "RuntimeError: The server socket has failed to"
-         " bind to [::]:7 (errno: 98 - Address already in use).", "port is taken", "--master-port"),
+         " bind to [::]:7 (errno: 98 - Address already in use).", "port is in use", "--master-port"),
         ("shard-manager: Shard process was signaled to shutdown with signal 11 rank=1", "SIGSEGV",
          "faulthandler"),
         (_TRACE + "RuntimeError: Triton Error [CUDA]: device kernel image is invalid", "Triton's CUDA is newer",

@@ -568,5 +568,5 @@ def test_a_script_that_went_on_after_a_command_that_did_not_start() -> None:
 def test_a_parent_that_waited_in_vain_for_its_child(waited: str) -> None:
     head, frame = "Traceback (most recent call last):", '  File "/app/serve.py", line 80, in main'
     child = "ERROR 11-14 20:58:03 [core.py:586] OSError: [Errno 98] Address already in use"
-    assert "port is taken" in explain([child, head, frame, waited]).findings[0].title
+    assert "port is in use" in explain([child, head, frame, waited]).findings[0].title
     assert waited[:30] in explain([head, frame, waited]).findings[0].title

@@ -18,7 +18,7 @@ _WORK = [f"step {number}: loss 0.1" for number in range(5)]
 
 def test_the_last_start_counts() -> None:
     found = explain([*_HEAD, *_WRONG, *_AGAIN, *_TRACE, "OSError: [Errno 98] Address already in use"])
-    assert found.findings[0].title.startswith("The port is taken")
+    assert found.findings[0].title.startswith("The port is in use")
     assert found.findings[-1].title == "The log covers 2 or more starts; this explains the last, from line 7"
     assert "does not accept the arguments --lrr" in found.findings[-1].evidence[0]
     assert found.lines == 14

@@ -15,7 +15,7 @@ from textual.pilot import Pilot
 from gpuwatch.core.model.metrics import METRICS
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.machine.collector.feed import FeedStatus
-from gpuwatch.session.process_history import identity
+from gpuwatch.session.process_history import process_identity
 from gpuwatch.ui.screens.findings import FindingsScreen
 from gpuwatch.ui.screens.gpu import GpuScreen
 from gpuwatch.ui.screens.help_sheet import HelpSheet
@@ -91,7 +91,7 @@ async def test_the_gpu_tab_opens_with_what_is_selected(stage: Stage) -> None:
         assert await opened("number_sign", "2") == 2
         stage.app.overview.gpus.focus()
         assert await opened("home", "right", "right", "right", "2") == 3
-        stage.app.chosen_process, stage.app.chosen_gpu = identity(machines.process(1, gpu=1)), machines.uuid(0)
+        stage.app.chosen_process, stage.app.chosen_gpu = process_identity(machines.process(1, gpu=1)), machines.uuid(0)
         assert await opened("3", "2") == 1
 
 
@@ -248,7 +248,7 @@ async def test_every_metric_is_there_with_its_value_or_the_reason(stage: Stage, 
             assert caption in graphs
         assert "0–139.8 GiB" in graphs
         assert "30–100 °C" in graphs
-        assert re.search(r"\d (s|min)( │|$)", graphs, re.MULTILINE)
+        assert re.search(r"\d (s|min)( │| +[\u2800-\u28ff]|$)", graphs, re.MULTILINE)
         assert screen.keys.region.bottom == size[1]
         for line in plain(stage).splitlines():
             assert len(line.rstrip()) <= size[0]
