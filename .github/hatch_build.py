@@ -71,7 +71,7 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
         # Without paths and times, so that the same sources give the same bytes.
         options = ["-target", f"{machine}-linux-gnu.{glibc}", "-s", f"-ffile-prefix-map={sources}=."]
         cpu = (f"-mcpu={shipped.CPUS[machine]}",)
-        shipped.make(folder, sources, [*zig, "cc", *options], [*zig, "c++", *options], cpu)
+        shipped.compile_for_wheel(folder, sources, [*zig, "cc", *options], [*zig, "c++", *options], cpu)
         build_data["force_include"][str(folder)] = f"gpuwatch/sim/{shipped.FOLDER}/{machine}"
         build_data["pure_python"] = False
         build_data["tag"] = f"py3-none-manylinux_{_GLIBC[0]}_{_GLIBC[1]}_{machine}"

@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 
 import gpuwatch
 from gpuwatch.experiment.probing.runner import LOG_ENVIRONMENT
-from gpuwatch.sim.environment import ENV_PLUGIN, entered
+from gpuwatch.sim.environment import ENV_PLUGIN, simulated_environment_of
 from gpuwatch.sim.install_libraries import Tier, ensure_built
 
 
@@ -291,7 +291,7 @@ def start_gpuwatch_forked(*arguments: str, environment: Mapping[str, str], tier:
     settings = LOG_ENVIRONMENT if arguments[0] in ("doctor", "probe", "report") else {}
     around = {**environment, **settings}
     if tier is not None:
-        around = entered(around, "", ensure_built("driver"), Path(), tier=tier)
+        around = simulated_environment_of(around, "", ensure_built("driver"), Path(), tier=tier)
     return forked([GPUWATCH, *arguments], environment, imported_with=around)
 
 

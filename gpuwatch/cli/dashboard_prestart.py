@@ -117,10 +117,10 @@ class Start:
         if not stream_ready(stream, seconds):
             return False
         from gpuwatch.machine.collector.collector_frames import PREVIEW, Receiver
-        from gpuwatch.machine.history.frames import HEAD_BYTES, KEY, head
+        from gpuwatch.machine.history.frames import HEAD_BYTES, KEY, frame_head
 
         start = stream.read(HEAD_BYTES)
-        length, kind = head(start) if len(start) == HEAD_BYTES else (0, b"")
+        length, kind = frame_head(start) if len(start) == HEAD_BYTES else (0, b"")
         body = stream.read(length)
         if not kind or len(body) < length:
             return True  # it has exited: the next reader handles that
@@ -206,10 +206,10 @@ def _start_snapshot_collector() -> None:
 def _fork(interval: float, *, share: bool = False, on_demand: bool = False) -> Start | None:
     # Import what both processes need before there are two.
     import gpuwatch.machine.collector.collector_frames  # noqa: F401
-    from gpuwatch.machine.collector.forked_collector import fork
+    from gpuwatch.machine.collector.forked_collector import fork_collector
 
     try:
-        return Start(fork(interval, share=share, on_demand=on_demand))
+        return Start(fork_collector(interval, share=share, on_demand=on_demand))
     except OSError:
         return None  # the collector is spawned later instead, which reports the error
 

@@ -24,7 +24,7 @@ from gpuwatch.core.model.explanation import Explanation
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.recording.reader import Recording
-from gpuwatch.machine.recording.time_expressions import moment, shown
+from gpuwatch.machine.recording.time_expressions import parse_moment, time_text
 from gpuwatch.share.reports.diff import diff as compared
 from gpuwatch.share.reports.diff_memory import side_of_profiles
 from gpuwatch.share.reports.diff_sides import Comparable, Facts, last_of, of_document, of_recording, step_for
@@ -140,12 +140,12 @@ def _open_source(source: _Source, redact: bool) -> Iterator[_Source]:
     with recording_of(source.path) as recording:
         assert recording.begin is not None
         assert recording.end is not None
-        begin = recording.begin if source.since is None else moment(source.since, recording.end)
-        end = recording.end if source.until is None else moment(source.until, recording.end)
+        begin = recording.begin if source.since is None else parse_moment(source.since, recording.end)
+        end = recording.end if source.until is None else parse_moment(source.until, recording.end)
         if begin > end or begin > recording.end or end < recording.begin:
             raise UsageError(
-                f"nothing was recorded from {shown(begin)} to {shown(end)}",
-                hint=f"{name} has {shown(recording.begin)} to {shown(recording.end)}",
+                f"nothing was recorded from {time_text(begin)} to {time_text(end)}",
+                hint=f"{name} has {time_text(recording.begin)} to {time_text(recording.end)}",
             )
         source.begin, source.end = max(begin, recording.begin), min(end, recording.end)
         last = last_of(recording, source.begin, source.end)

@@ -184,9 +184,9 @@ def main() -> NoReturn:
             _print_error(f"cannot write the output: {why}")
             code = _give_up_output(code)
         else:
-            from gpuwatch.machine.history.crash_files import describe
+            from gpuwatch.machine.history.crash_files import describe_error
 
-            _print_error(*describe(error))
+            _print_error(*describe_error(error))
     sys.exit(code if isinstance(code, int) else EXIT_OK)
 
 

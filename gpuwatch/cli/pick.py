@@ -24,7 +24,7 @@ from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.codec import to_json
 from gpuwatch.core.model.pick import Pick
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.machine.sources.gpu_reservations import Held, reserve, reserved
+from gpuwatch.machine.sources.gpu_reservations import HeldReservation, reserve, reserved
 from gpuwatch.session.free_gpus import Conditions, refusal_reasons, why_impossible
 from gpuwatch.session.free_gpus import pick as pick_from
 from gpuwatch.session.single_snapshot import findings_of, take_snapshot
@@ -129,9 +129,9 @@ def pick(
             instance = f" MIG {gpu.mig_instance}" if gpu.mig_instance else ""
             of = f", {size(gpu.memory_free_bytes)} free" if gpu.memory_free_bytes is not None else ""
             with_others = f", shared with {gpu.processes} process{'es' * (gpu.processes > 1)}" if gpu.processes else ""
-            in_vain = reservation is not None and gpu.uuid in reservation.vain
-            vain = "; not reserved: its holder is beyond the limit per user" if in_vain else ""
-            print_line(f"gpuwatch: GPU {gpu.index}{instance} ({gpu.name}{of}{with_others}){vain}")
+            unreservable = reservation is not None and gpu.uuid in reservation.unreservable
+            note = "; not reserved: its holder is beyond the limit per user" if unreservable else ""
+            print_line(f"gpuwatch: GPU {gpu.index}{instance} ({gpu.name}{of}{with_others}){note}")
         if picked.connection is not None:
             print_line(f"gpuwatch: slowest connection between them: {described(picked.connection)}")
     listed = ",".join(str(gpu.index) if index and not gpu.mig_instance else gpu.uuid for gpu in picked.chosen)
@@ -145,7 +145,7 @@ def pick(
 
 def _pick_until(
     conditions: Conditions, deadline: float, wait: float, *, reserve_gpus: bool
-) -> tuple[Pick, Held | None]:
+) -> tuple[Pick, HeldReservation | None]:
     """The choice, reserved if ``reserve_gpus``; looks again until ``wait`` seconds are over."""
     until = time.monotonic() + wait
     lost = 0

@@ -18,7 +18,7 @@ from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.codec import to_json
 from gpuwatch.core.model.fleet import Fleet
 from gpuwatch.core.model.pick import HostPick
-from gpuwatch.fleet.host_choice import pick_host, reasons
+from gpuwatch.fleet.host_choice import pick_host, refusal_reasons
 from gpuwatch.fleet.host_poller import FleetSource
 from gpuwatch.session.free_gpus import Conditions
 
@@ -50,7 +50,7 @@ def pick_on_hosts(
         print_document(to_json(picked))
         ctx.exit(0 if picked.host is not None else EXIT_FAILED)
     if picked.host is None:
-        why = reasons(picked)
+        why = refusal_reasons(picked)
         hint = "" if wait else "--wait 1h waits for them"
         raise GpuwatchError(f"no host has {conditions}{f': {why}' if why else ''}", hint=hint)
     if sys.stderr.isatty():
@@ -73,7 +73,7 @@ def _pick_until(
         left = began + wait - time.monotonic()
         if picked.host is not None or left <= 0:
             return picked
-        text = f"waiting for {conditions}; {fleet.problem or reasons(picked)}"
+        text = f"waiting for {conditions}; {fleet.problem or refusal_reasons(picked)}"
         progress(text[: shutil.get_terminal_size().columns - 3])
         time.sleep(min(_POLL_SECONDS, left))
 

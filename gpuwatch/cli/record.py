@@ -255,9 +255,9 @@ def own_recording() -> Path:
 
     UsageError, which says how to make one, if there is none.
     """
-    from gpuwatch.machine.recording.running_recorders import recorded_now
+    from gpuwatch.machine.recording.running_recorders import recordings_in_progress
 
-    if paths := recorded_now():
+    if paths := recordings_in_progress():
         return paths[0]
     folder = default_file().parent
     kept: list[tuple[float, Path]] = []

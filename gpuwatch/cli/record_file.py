@@ -33,17 +33,17 @@ def info(file: Path, as_json: bool) -> None:
 
     When, how much, of which GPUs and processes, with which findings and gaps.
     """
-    from gpuwatch.machine.recording.recording_info import look_at, overview
+    from gpuwatch.machine.recording.recording_info import info_lines, recording_info
 
     with recording_of(file, empty=True) as recording:
         progress(f"reading {file_name(file)}")
         recording.verify()
-        found = look_at(recording)
+        found = recording_info(recording)
         progress("")
         if as_json:
             print_document(to_json(found))
         else:
-            click.echo(harmless("\n".join(overview(found)) + "\n"), nl=False)
+            click.echo(harmless("\n".join(info_lines(found)) + "\n"), nl=False)
 
 
 @click.command(epilog="\b\nExamples:\n  gpuwatch record check night.gpuwatch && echo intact\n")
@@ -55,10 +55,10 @@ def check(ctx: click.Context, file: Path, as_json: bool) -> None:
 
     Exits with 0 if everything can be read, and with 1 if something is damaged. Gaps are not damage.
     """
-    from gpuwatch.machine.recording.recording_info import check_lines, checked
+    from gpuwatch.machine.recording.recording_info import check_lines, check_recording
 
     progress(f"reading {file_name(file)}")
-    report = checked(file)
+    report = check_recording(file)
     progress("")
     if as_json:
         print_document(to_json(report))
@@ -92,20 +92,20 @@ Examples:
 def cut(file: Path, since: str | None, until: str | None, output: Path, redact: bool) -> None:
     """Write part of a recording to a new file."""
     from gpuwatch.machine.recording.cut import cut_out
-    from gpuwatch.machine.recording.time_expressions import moment, shown
+    from gpuwatch.machine.recording.time_expressions import parse_moment, time_text
 
     with recording_of(file) as recording:
         assert recording.begin is not None
         assert recording.end is not None
         last = recording.end
-        first = recording.begin if since is None else moment(since, last)
-        end = last if until is None else moment(until, last)
+        first = recording.begin if since is None else parse_moment(since, last)
+        end = last if until is None else parse_moment(until, last)
         if first > end:
-            raise UsageError(f"the start {shown(first)} is after the end {shown(end)}")
+            raise UsageError(f"the start {time_text(first)} is after the end {time_text(end)}")
         if first > last or end < recording.begin:
             raise UsageError(
-                f"nothing was recorded from {shown(first)} to {shown(end)}",
-                hint=f"{file_name(file)} has {shown(recording.begin)} to {shown(last)}",
+                f"nothing was recorded from {time_text(first)} to {time_text(end)}",
+                hint=f"{file_name(file)} has {time_text(recording.begin)} to {time_text(last)}",
             )
         if redact:
             print_redaction_note()

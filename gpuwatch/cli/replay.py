@@ -61,7 +61,7 @@ def replay(
     Every tab shows what was recorded. Space pauses and plays, [ and ] step, + and - change the speed, n and N go to the
     next and previous warning or error, T goes to a time. A recording in progress is followed live.
     """
-    from gpuwatch.machine.recording.time_expressions import moment, shown
+    from gpuwatch.machine.recording.time_expressions import parse_moment, time_text
 
     settings = preferred(config_file, given)
     notice = ""
@@ -74,11 +74,11 @@ def replay(
         assert recording.end is not None
         start = None
         if at is not None:
-            start = moment(at, recording.end)
+            start = parse_moment(at, recording.end)
             if not recording.begin - 1 <= start <= recording.end + 1:
                 raise UsageError(
-                    f"nothing was recorded at {shown(start)}",
-                    hint=f"{file_name(file)} has {shown(recording.begin)} to {shown(recording.end)}",
+                    f"nothing was recorded at {time_text(start)}",
+                    hint=f"{file_name(file)} has {time_text(recording.begin)} to {time_text(recording.end)}",
                 )
         need_terminal("gpuwatch record info FILE shows its contents", "gpuwatch record info FILE shows its contents")
         gc.disable()  # what is imported now stays

@@ -127,14 +127,14 @@ def report(
 
 
 def _period_report(recording: Recording, since: str | None, until: str | None) -> Document:
-    from gpuwatch.machine.recording.time_expressions import moment, since_moment
+    from gpuwatch.machine.recording.time_expressions import parse_begin, parse_moment
     from gpuwatch.session.recording_period import period
 
     assert recording.begin is not None
     assert recording.end is not None
     first, last = recording.begin, recording.end
-    begin = first if since is None else since_moment(since, last)
-    end = last if until is None else moment(until, last)
+    begin = first if since is None else parse_begin(since, last)
+    end = last if until is None else parse_moment(until, last)
     found = period(recording, begin, end, lambda share: progress("reading samples" if share < 1 else ""))
     progress("")
     return found

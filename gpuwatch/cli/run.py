@@ -26,7 +26,7 @@ from gpuwatch.cli.output import (
 )
 from gpuwatch.cli.simulation import enter_simulation, sim_option, sim_tier_option
 from gpuwatch.core.errors import GpuwatchError, UsageError
-from gpuwatch.machine.collector.forked_collector import fork
+from gpuwatch.machine.collector.forked_collector import fork_collector
 from gpuwatch.machine.collector.live_feed import LiveFeed
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def run(
     enter_simulation(ctx, tier, command, private=True)
     # The loader reads the variable when a process starts: a fork would not find the simulated driver.
     same = os.environ.get("LD_LIBRARY_PATH") == libraries
-    feed = LiveFeed(interval, first=fork(interval) if same else None)
+    feed = LiveFeed(interval, first=fork_collector(interval) if same else None)
     feed.launch()
     from gpuwatch.experiment.probing.guarded_program import GuardedProgram, Options
 

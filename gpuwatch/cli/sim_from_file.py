@@ -74,7 +74,7 @@ def _recorded_snapshot(path: Path, moment: str | None) -> Snapshot:
     with open_recording(path) as recording:
         end = recording.end
         assert end is not None
-        kept = recording.at(end if moment is None else time_expressions.moment(moment, end))
+        kept = recording.at(end if moment is None else time_expressions.parse_moment(moment, end))
     if kept is None:
         raise UsageError("nothing was recorded then")
     return kept.snapshot

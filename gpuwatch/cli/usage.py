@@ -63,14 +63,14 @@ def usage(
     check_writable(output, any_suffix=format_name is not None or as_csv)
     if (as_json + as_csv + (format_name is not None)) > 1:
         raise UsageError("--json, --csv and --format cannot be combined")
-    from gpuwatch.machine.recording.gpu_usage import usage as summed
-    from gpuwatch.machine.recording.time_expressions import moment, since_moment
+    from gpuwatch.machine.recording.gpu_usage import gpu_usage as summed
+    from gpuwatch.machine.recording.time_expressions import parse_begin, parse_moment
 
     path = file if file is not None else own_recording()
     with recording_of(path) as recording:
         first, last = recording.extent()
-        end = last if until is None else moment(until, last)
-        begin = max(end - _DEFAULT_SECONDS, first) if since is None else since_moment(since, last)
+        end = last if until is None else parse_moment(until, last)
+        begin = max(end - _DEFAULT_SECONDS, first) if since is None else parse_begin(since, last)
 
         def show(share: float) -> None:
             progress(f"reading samples: {100 * share:.0f} %" if share < 1 else "")

@@ -111,12 +111,12 @@ _BLANK_64 = float(0x7FFFFFFFFFFFFFF0)
 _BLANK_FLOAT = (140737488355328.0, 140737488355343.0)
 
 
-def names(*metrics: str) -> tuple[str, ...]:
+def exporter_names_of(*metrics: str) -> tuple[str, ...]:
     """What exporters call these readings; all of them without any."""
     return tuple(name for name, reported in REPORTED.items() if not metrics or reported.metric in metrics)
 
 
-def value(reported: Reported, text: str) -> Value | None:
+def reading_of(reported: Reported, text: str) -> Value | None:
     """The reading in our unit; None for what stands for no value: NaN, and DCGM's blank values."""
     try:
         number = float(text)

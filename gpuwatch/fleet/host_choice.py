@@ -6,7 +6,7 @@ import datetime
 
 from gpuwatch.core.model.fleet import Fleet
 from gpuwatch.core.model.pick import FittingHost, HostPick, Pick, RefusedHost, SilentHost
-from gpuwatch.fleet.host_summary import HostSummary, summary
+from gpuwatch.fleet.host_summary import HostSummary, summarize
 from gpuwatch.session.free_gpus import Conditions, pick
 
 _MAX_HOSTS_NAMED = 3
@@ -24,7 +24,7 @@ def pick_host(fleet: Fleet, conditions: Conditions) -> HostPick:
         if fleet.problem or not view.answered or view.snapshot is None:
             silent.append(SilentHost(host=view.name, reason=fleet.problem or view.reason or "no data"))
             continue
-        host = summary(view)
+        host = summarize(view)
         picked = _pick(host, conditions)
         if not picked.chosen:
             refused.append(RefusedHost(host=view.name, fitting=picked.spare, refused=picked.refused))
@@ -60,7 +60,7 @@ def _pick(host: HostSummary, conditions: Conditions) -> Pick:
     return pick(view.snapshot, conditions, {}, {}, view.snapshot.findings, used)
 
 
-def reasons(picked: HostPick) -> str:
+def refusal_reasons(picked: HostPick) -> str:
     """Why no host was chosen: which come closest, and how many are silent."""
     closest = sorted(picked.refused, key=lambda refused: (-refused.fitting, refused.host))
     said = []

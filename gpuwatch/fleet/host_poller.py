@@ -18,7 +18,7 @@ class FleetSource(Protocol):
     def name(self) -> str: ...
 
     def start(self, news: Callable[[], None]) -> None:
-        """Called once before the first read; ``news`` may be called from any thread to be read at once."""
+        """Called once before the first read; ``new_samples`` may be called from any thread to be read at once."""
         ...
 
     def read(self) -> Fleet:

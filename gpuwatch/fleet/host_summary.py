@@ -61,7 +61,7 @@ class HostSummary:
         return self.view.name
 
 
-def summary(view: HostView) -> HostSummary:
+def summarize(view: HostView) -> HostSummary:
     """The summary of a host; a host that never answered has no GPUs."""
     snapshot = view.snapshot
     devices: Sequence[Device] = snapshot.devices if snapshot is not None else ()
@@ -70,7 +70,7 @@ def summary(view: HostView) -> HostSummary:
         if row.device_uuid is not None and row.type != "G":
             rows.setdefault(row.device_uuid, []).append(row)
     gpus = tuple(
-        _use(view, device, instance, rows.get(device.uuid, []))
+        _gpu_use(view, device, instance, rows.get(device.uuid, []))
         for device in devices
         for instance in (device.mig_instances or (None,))
     )
@@ -87,8 +87,8 @@ def summary(view: HostView) -> HostSummary:
         free=sum(gpu.use == "free" for gpu in gpus) if view.answered else 0,
         models=tuple(Counter(device.name for device in devices).most_common()),
         utilization=sum(busy) / len(busy) if busy else None,
-        memory_used=_sum(devices, "memory.used_bytes"),
-        memory_total=_sum(devices, "memory.total_bytes"),
+        memory_used=_known_sum(devices, "memory.used_bytes"),
+        memory_total=_known_sum(devices, "memory.total_bytes"),
         memory_free=max(_known(devices, "memory.free_bytes"), default=None),
         hottest=max(_known(devices, "temperature.gpu_celsius"), default=None),
         holders=tuple(names.most_common()),
@@ -100,12 +100,12 @@ def _known(devices: Sequence[Device], metric: str) -> Iterator[float]:
     return (value for device in devices if (value := device.number(metric)) is not None)
 
 
-def _sum(devices: Sequence[Device], metric: str) -> float | None:
+def _known_sum(devices: Sequence[Device], metric: str) -> float | None:
     known = list(_known(devices, metric))
     return sum(known) if known and len(known) == len(devices) else None
 
 
-def _use(view: HostView, device: Device, instance: MigInstance | None, rows: Sequence[Process]) -> GpuUse:
+def _gpu_use(view: HostView, device: Device, instance: MigInstance | None, rows: Sequence[Process]) -> GpuUse:
     holders = view.holders.get(device.uuid, ()) if instance is None else ()
     if not holders:
         holders = _owners([row for row in rows if instance is None or row.mig_instance == instance.id])
@@ -176,7 +176,9 @@ class Summaries:
         """The summary of all hosts."""
         known = self._known
         self._known = {
-            view.name: before if (before := known.get(view.name)) is not None and before.view is view else summary(view)
+            view.name: before
+            if (before := known.get(view.name)) is not None and before.view is view
+            else summarize(view)
             for view in fleet.hosts
         }
         hosts = tuple(self._known.values())

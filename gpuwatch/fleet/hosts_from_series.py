@@ -20,9 +20,9 @@ from gpuwatch.fleet.exporter_names import (
     host_of,
     instance_of,
     own_label,
+    reading_of,
     target_of,
     uuid_of,
-    value,
 )
 from gpuwatch.fleet.prometheus_api import Sample
 from gpuwatch.share import openmetrics as series
@@ -51,7 +51,7 @@ _LONG_DOMAIN = re.compile(r"^0000(?=[0-9a-f]{4}:)")
 """NVML writes eight digits of a PCI domain, all others four."""
 
 
-def _finite(text: str) -> float | None:
+def _parsed_value(text: str) -> float | None:
     """A value from 0 to 1e18; None for any other: counts, ages and sizes are."""
     try:
         number = float(text)
@@ -119,12 +119,13 @@ class _Gpu:
             readings=with_total(self.readings),
             missing=NOT_REPORTED,
             mig_instances=tuple(
-                _mig(number, name, instance) for number, (name, instance) in enumerate(sorted(self.instances.items()))
+                _mig_instance(number, name, instance)
+                for number, (name, instance) in enumerate(sorted(self.instances.items()))
             ),
         )
 
 
-def _mig(number: int, name: str, instance: _Instance) -> MigInstance:
+def _mig_instance(number: int, name: str, instance: _Instance) -> MigInstance:
     first, _, second = name.partition("/")
     return MigInstance(
         id=name,
@@ -180,14 +181,14 @@ class Collected:
             found = self.gpus[uuid] = _Gpu(uuid)
         return found
 
-    def value(self, sample: Sample) -> None:
+    def add_reading(self, sample: Sample) -> None:
         reported = REPORTED.get(sample.metric.get("__name__", ""))
         gpu = self.gpu(sample.metric) if reported is not None else None
         if reported is None or gpu is None:
             return
         gpu.named(sample.metric)
         self.targets.add(target_of(sample.metric))
-        reading = value(reported, sample.value[1])
+        reading = reading_of(reported, sample.value[1])
         part = instance_of(sample.metric)
         if part:
             found = gpu.instances.setdefault(part, _Instance())
@@ -199,7 +200,7 @@ class Collected:
         if reading is not None:
             gpu.put(reported.metric, reading, reported.rank)
 
-    def identity(self, labels: Mapping[str, str]) -> None:
+    def add_identity(self, labels: Mapping[str, str]) -> None:
         """What labels tell of a GPU or a host."""
         if labels.get("__name__") == series.DRIVER.sample:
             self.drivers[target_of(labels)] = labels.get("version", "")
@@ -211,10 +212,10 @@ class Collected:
                 known.uuid = known.uuid or labels.get("mig_uuid")
                 known.profile = known.profile or labels.get("profile")
 
-    def beside(self, sample: Sample) -> None:
+    def add_other(self, sample: Sample) -> None:
         """What is no reading of a GPU: a finding, an owner, a process, the age of the data."""
         labels, name = sample.metric, sample.metric.get("__name__", "")
-        number = _finite(sample.value[1])
+        number = _parsed_value(sample.value[1])
         if number is None:
             return
         if name == series.FINDING.sample:
@@ -268,7 +269,7 @@ class Collected:
         change = {"processes": round(number)} if name == series.OWNER_PROCESSES.sample else {"memory_bytes": number}
         held[owner] = replace(before, **change)
 
-    def given(self, labels: Mapping[str, str]) -> None:
+    def add_owner(self, labels: Mapping[str, str]) -> None:
         """The pod or job that a scheduler gave a GPU to."""
         job, pod = own_label(labels, "hpc_job"), own_label(labels, "pod")
         name = f"job {job}" if job else f"{own_label(labels, 'namespace')}/{pod}".lstrip("/") if pod else ""
@@ -295,7 +296,7 @@ class Collected:
             command=row.command or labels.get("command"),
             framework=row.framework or labels.get("framework"),
             container=row.container or own_label(labels, "pod") or own_label(labels, "container") or None,
-            readings={**row.readings, **_of_process(reading, number)},
+            readings={**row.readings, **_process_reading(reading, number)},
         )
 
     def hosts(self, at: float) -> dict[str, HostView]:
@@ -343,7 +344,7 @@ class Collected:
                 for device in devices
                 if device.uuid in self.owners
             },
-            free={key: self.free[key] for device in devices for key in _keys(device) if key in self.free},
+            free={key: self.free[key] for device in devices for key in _free_keys(device) if key in self.free},
             age_seconds=age,
             reason=self.late(targets),
         )
@@ -376,14 +377,14 @@ class Collected:
         return next((values[target] for target in targets if values.get(target)), None)
 
 
-def _keys(device: Device) -> Iterator[str]:
+def _free_keys(device: Device) -> Iterator[str]:
     """The keys of a GPU and of its MIG instances in :attr:`HostView.free`."""
     yield device.uuid
     for instance in device.mig_instances:
         yield f"{device.uuid} {instance.id}"
 
 
-def _of_process(reading: tuple[str, float] | None, number: float) -> dict[str, Value]:
+def _process_reading(reading: tuple[str, float] | None, number: float) -> dict[str, Value]:
     if reading is None:
         return {}
     name, scale = reading

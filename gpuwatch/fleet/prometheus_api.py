@@ -138,7 +138,7 @@ class Prometheus:
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
             raise self._error("not a Prometheus response") from None
         if answer.status != "success":
-            raise self._error(_brief(answer.error) or "the query failed")
+            raise self._error(_shortened(answer.error) or "the query failed")
         return answer.data
 
     def _token(self) -> dict[str, str]:
@@ -184,7 +184,7 @@ class Prometheus:
             said = _answer.decode(self._body(cast("HTTPResponse", error), until)).error
         except (OSError, HTTPException, ValueError, AttributeError, RecursionError):
             said = ""
-        return f"{_brief(said)} ({error.code})" if said else f"HTTP error {error.code}"
+        return f"{_shortened(said)} ({error.code})" if said else f"HTTP error {error.code}"
 
     def _error(self, why: str) -> NoAnswer:
         return NoAnswer(f"{self.name}: {why}")
@@ -212,7 +212,7 @@ def _address(url: str, password: str) -> tuple[str, str, str]:
     return f"{parts.scheme}://{place}{urllib.parse.quote(path, safe='/%')}", f"{place}{path}", user
 
 
-def _brief(text: str) -> str:
+def _shortened(text: str) -> str:
     return printable(shorten(" ".join(text.split()), _MAX_QUOTED_CHARS))
 
 
@@ -226,11 +226,11 @@ def _reason(error: Exception) -> str:
     if isinstance(cause, socket.gaierror):
         return "host not found"
     if isinstance(cause, ssl.SSLCertVerificationError):
-        return f"its certificate is not trusted: {_brief(cause.verify_message)}"
+        return f"its certificate is not trusted: {_shortened(cause.verify_message)}"
     if isinstance(cause, ssl.SSLError):
         return "TLS failed: is it https?"
     if isinstance(cause, HTTPException):
         return "it does not speak HTTP"
     if isinstance(cause, OSError) and cause.strerror:
-        return _brief(cause.strerror.lower())
-    return _brief(str(cause)) or "no answer"
+        return _shortened(cause.strerror.lower())
+    return _shortened(str(cause)) or "no answer"

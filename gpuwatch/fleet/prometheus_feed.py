@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from gpuwatch.core.model.fleet import HostView
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.fleet.exporter_names import REPORTED, names
+from gpuwatch.fleet.exporter_names import REPORTED, exporter_names_of
 from gpuwatch.fleet.hosts_from_series import Collected
 from gpuwatch.fleet.prometheus_api import NoAnswer, Prometheus, Sample
 from gpuwatch.fleet.prometheus_queries import of_one_gpu
@@ -91,21 +91,21 @@ class PrometheusFeed:
             self._last = snapshots[-1].taken_at.timestamp()
 
     def _now(self, uuids: list[str], at: float) -> list[Snapshot]:
-        view = self._source.host(self.host.name, self._server.query(of_one_gpu(names(), uuids)), at)
+        view = self._source.host(self.host.name, self._server.query(of_one_gpu(exporter_names_of(), uuids)), at)
         if view is None:
             raise NoAnswer(f"{self._server.name} has no new data of {self.host.name}")
         return self._newer([view])
 
     def _history(self, uuids: list[str], begin: float, end: float) -> list[Snapshot]:
         moments: dict[float, Collected] = {}
-        for series in self._server.query_range(of_one_gpu(names(), uuids), begin, end, _STEP_SECONDS):
+        for series in self._server.query_range(of_one_gpu(exporter_names_of(), uuids), begin, end, _STEP_SECONDS):
             if series.metric.get("__name__") not in REPORTED:
                 continue
             for at, text in series.values:
                 collected = moments.get(at)
                 if collected is None:
                     collected = moments[at] = Collected()
-                collected.value(Sample(series.metric, (at, text)))
+                collected.add_reading(Sample(series.metric, (at, text)))
         views: list[HostView] = []
         for at, collected in sorted(moments.items()):
             self._source.add_identities(collected)

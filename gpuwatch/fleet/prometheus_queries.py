@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from gpuwatch.fleet.exporter_names import HOST_LABELS, LISTED, TARGET_LABELS, names, with_exported
+from gpuwatch.fleet.exporter_names import HOST_LABELS, LISTED, TARGET_LABELS, exporter_names_of, with_exported
 from gpuwatch.fleet.hosts_from_series import OF_HOST, OF_OWNERS, PROCESS_READINGS, PROGRAM
 from gpuwatch.share import openmetrics as series
 
@@ -34,7 +34,7 @@ def _selector(metrics: Iterable[str], more: str = "") -> str:
     return f'{{__name__=~"{"|".join(metrics)}"{more}}}'
 
 
-def _by(labels: Iterable[str], what: str, how: str = "max") -> str:
+def _query_by(labels: Iterable[str], what: str, how: str = "max") -> str:
     """One series for each combination of the labels; the others make answers several times as long."""
     return f"{how} by ({','.join(labels)}) ({what})"
 
@@ -45,30 +45,30 @@ def of_one_gpu(metrics: Iterable[str], uuids: Iterable[str]) -> str:
     wanted = "|".join(re.sub(r"[^A-Za-z0-9_-]", ".", uuid) for uuid in listed)
     metrics = tuple(metrics)
     either = " or ".join(_selector(metrics, f', {label}=~"{wanted}"') for label in ("uuid", "UUID"))
-    return _by(_KEYS, either)
+    return _query_by(_KEYS, either)
 
 
-VALUES = _by(_KEYS, _selector(names(*LISTED)))
+VALUES = _query_by(_KEYS, _selector(exporter_names_of(*LISTED)))
 """The readings of all GPUs."""
-BESIDE = _selector(_BESIDE)
+OTHERS = _selector(_BESIDE)
 """What is no reading of a GPU: findings, owners, processes, the age of the data."""
 INFO = _selector(_INFO)
 """Names of GPUs and drivers, as labels."""
-OWNED = _by(
+OWNED = _query_by(
     ("UUID", "GPU_I_ID", *with_exported(_OWNERS)),
     'DCGM_FI_DEV_FB_USED{pod!=""} or DCGM_FI_DEV_FB_USED{exported_pod!=""} or DCGM_FI_DEV_FB_USED{hpc_job!=""}',
     "group",
 )
 """The pods and jobs that schedulers gave GPUs to, from dcgm-exporter."""
-IDENTITY = _by(
+IDENTITY = _query_by(
     ("UUID", "gpu", "modelName", "pci_bus_id", "DCGM_FI_DRIVER_VERSION", *with_exported(HOST_LABELS), *TARGET_LABELS),
     "DCGM_FI_DEV_FB_USED",
     "group",
 )
 """Names of GPUs and drivers, from dcgm-exporter's labels."""
-EXPORTERS = _by(("namespace", "pod"), 'up{pod!=""} and on (instance, job) DCGM_FI_DEV_FB_USED', "group")
+EXPORTERS = _query_by(("namespace", "pod"), 'up{pod!=""} and on (instance, job) DCGM_FI_DEV_FB_USED', "group")
 """Pods of the exporters themselves, where Prometheus found them in Kubernetes."""
-LISTED_HOSTS = _by(_SEEN, f"last_over_time({_selector(_ONE_OF_EACH)}[{_KNOWN_FOR}])", "count")
+LISTED_HOSTS = _query_by(_SEEN, f"last_over_time({_selector(_ONE_OF_EACH)}[{_KNOWN_FOR}])", "count")
 """Hosts that had data within the last hour."""
 DOWN = "up == 0"
 """Targets that Prometheus cannot scrape."""

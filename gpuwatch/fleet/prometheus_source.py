@@ -58,12 +58,12 @@ class PrometheusSource:
             self._known_at = at
         collected = Collected()
         for sample in self.server.query(queries.VALUES):
-            collected.value(sample)
-        for sample in self.server.query(queries.BESIDE):
-            collected.beside(sample)
+            collected.add_reading(sample)
+        for sample in self.server.query(queries.OTHERS):
+            collected.add_other(sample)
         self.add_identities(collected)
         for labels in self._owner_labels:
-            collected.given(labels)
+            collected.add_owner(labels)
         hosts = collected.hosts(at)
         silent = [
             name
@@ -88,7 +88,7 @@ class PrometheusSource:
     def add_identities(self, collected: Collected) -> None:
         """Adds what is known of the GPUs beside their readings: names, hosts, drivers."""
         for labels in self._identity:
-            collected.identity(labels)
+            collected.add_identity(labels)
 
     def uuids(self, name: str) -> list[str]:
         """The GPUs that a host had when it was last read."""
@@ -101,7 +101,7 @@ class PrometheusSource:
         """A host with these readings, and with its findings and processes as they were last read."""
         collected = Collected()
         for sample in samples:
-            collected.value(sample)
+            collected.add_reading(sample)
         self.add_identities(collected)
         found = next(iter(collected.hosts(at).values()), None)
         listed = self._last.get(name)

@@ -32,7 +32,7 @@ class SshSource:
         self._timer: threading.Timer | None = None
 
     def start(self, news: Callable[[], None]) -> None:
-        """Connects; ``news`` is called from another thread when :meth:`read` has something new."""
+        """Connects; ``new_samples`` is called from another thread when :meth:`read` has something new."""
         self._wake = news
         self._streams.start()
 

@@ -262,7 +262,7 @@ class RemoteStreams:
             with suppress(OSError, ValueError):
                 while chunk := os.read(process.stderr.fileno(), _READ_BYTES):
                     stream.messages = (stream.messages + chunk)[-_MAX_MESSAGE_BYTES:]
-        self._fail(stream, _why(code, stream.messages.decode(errors="replace"), stream.odd))
+        self._fail(stream, _why_failed(code, stream.messages.decode(errors="replace"), stream.odd))
 
     def _fail(self, stream: Stream, why: str) -> None:
         self._end(stream)
@@ -285,7 +285,7 @@ class RemoteStreams:
             process.wait(timeout=1.0)
 
 
-def _why(code: int | None, messages: str, odd: str) -> str:
+def _why_failed(code: int | None, messages: str, odd: str) -> str:
     last = next((line.strip() for line in reversed(messages.splitlines()) if line.strip()), "")
     if code == SSH_FAILED_EXIT_CODE:
         return ssh_failure(messages) or "ssh failed"

@@ -55,7 +55,7 @@ def remove(leftover: Leftover) -> None:
     """Removes one; OSError if it cannot be removed, or came into use meanwhile."""
     path = leftover.path
     if path.suffix == state_files.STATE_SUFFIX:
-        with state_files.locked(path.parent):
+        with state_files.folder_lock(path.parent):
             state_files.remove(path)
     elif path.is_dir() and not path.is_symlink():
         with _not_being_built(path):
@@ -134,7 +134,7 @@ def _saved_leftovers(recordings: bool) -> Iterator[Leftover]:
         yield Leftover(state / "runs", "saved runs", why)
     for path in sorted(state.glob("crash-*.txt")):
         yield Leftover(path, "a gpuwatch traceback", why)
-    being_written = running_recorders.being_written()
+    being_written = running_recorders.all_recordings_in_progress()
     kept = "" if recordings else "a recording: --recordings removes it"
     for path in sorted((state / "recordings").glob("*")):
         # A recording in use has files beside it, whose names begin as its own does.

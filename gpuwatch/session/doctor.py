@@ -28,7 +28,7 @@ def examine_machine(python: str | None, framework: str | None, progress: Callabl
     interpreter, missing = _find_interpreter(python, framework)
     progress("reading GPUs and driver")
     snapshot = _snapshot()
-    files = system_facts.within(looking.DRIVER_SECONDS, lambda: system_facts.look(os.environ))
+    files = system_facts.result_within(looking.DRIVER_SECONDS, lambda: system_facts.read_system_facts(os.environ))
     child = looking.child_environment(os.environ, interpreter)
     driver = looking.ask_driver(looking.child_environment(os.environ, None))
     run = log = None

@@ -16,12 +16,12 @@ from msgspec.structs import replace
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.explain.diagnosis.conditions.throttling import ClockEpisodes
 from gpuwatch.machine.history.last_hour import MAX_EVENTS, THINNED_SECONDS, Timeline
-from gpuwatch.machine.history.machine_event import Begun, MachineEvent, lasting, onset_key
+from gpuwatch.machine.history.machine_event import Begun, MachineEvent, onset_key, still_lasting
 from gpuwatch.machine.history.metric_series import History
 from gpuwatch.machine.history.sample_gaps import MAX_UNOBSERVED_SECONDS
-from gpuwatch.machine.history.sample_store import Kept, Placed, SampleStore, Times
+from gpuwatch.machine.history.sample_store import KeptSample, Placed, SampleStore, Times
 from gpuwatch.machine.recording.reader import Recording, open_recording
-from gpuwatch.machine.recording.running_recorders import recorded_now
+from gpuwatch.machine.recording.running_recorders import recordings_in_progress
 from gpuwatch.session.playhead import GRAPHED, GRAPHED_SECONDS
 
 _POLL_SECONDS = 0.5
@@ -56,7 +56,7 @@ class JoinedSamples(SampleStore):
         since = times[0] if times else time.time()
         self._earlier = [event for event in recording.events() if event.at < since]
         """Events from before the dashboard was started: it notices later ones itself."""
-        self._lasting = lasting(self._earlier)
+        self._lasting = still_lasting(self._earlier)
         self._until = times[-1] if times else since
         self._numbers = max((event.occurrence for event in self._earlier), default=0)
         """The numbers of occurrences that the recorder has used."""
@@ -106,7 +106,7 @@ class JoinedSamples(SampleStore):
             self._stretches = found
         return self._stretches
 
-    def at(self, moment: float) -> Kept | None:
+    def at(self, moment: float) -> KeptSample | None:
         times = self.times
         if not times:
             return None
@@ -193,7 +193,7 @@ def open_past(known: Path | None) -> Past | None:
 
     Blocks while it is read, some tenths of a second for a month.
     """
-    paths = recorded_now()
+    paths = recordings_in_progress()
     if known in paths:
         return None
     for path in paths:

@@ -14,7 +14,7 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.history.last_hour import LEVELS
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.metric_series import History
-from gpuwatch.machine.history.sample_store import Gap, Kept, SampleStore
+from gpuwatch.machine.history.sample_store import Gap, KeptSample, SampleStore
 from gpuwatch.session.event_track import EventTrack
 from gpuwatch.session.view import View, most_important_first
 
@@ -27,7 +27,7 @@ _MAX_SAMPLE_GAP_SECONDS = LEVELS[-1][1]
 """Seconds between the oldest samples."""
 
 
-def begun_between(store: SampleStore, kept: Kept, moment: float) -> tuple[Finding, ...]:
+def begun_between(store: SampleStore, kept: KeptSample, moment: float) -> tuple[Finding, ...]:
     """What began after a sample and held at ``moment``, before the next one, which alone can say so.
 
     While a driver hangs there are no samples: the last one before says nothing of it.

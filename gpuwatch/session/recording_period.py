@@ -32,7 +32,7 @@ from gpuwatch.explain.diagnosis.diagnostic_report import of_this_machine
 from gpuwatch.machine.history.run_store import RunStore
 from gpuwatch.machine.history.sample_gaps import MIN_GAP_INTERVALS, unobserved_limit
 from gpuwatch.machine.recording import minute_means
-from gpuwatch.machine.recording.gpu_usage import usage
+from gpuwatch.machine.recording.gpu_usage import gpu_usage
 from gpuwatch.machine.recording.reader import Recording
 
 LOOK_BACK_SECONDS = 600.0
@@ -170,7 +170,7 @@ def period(
     runs: RunStore | None = None,
 ) -> Period:
     """The stretch from ``begin`` to ``end``, seconds since the epoch; UsageError if nothing of it was recorded."""
-    hours = usage(recording, begin, end, "process", progress)
+    hours = gpu_usage(recording, begin, end, "process", progress)
     interval = max((run.interval for run in recording.runs), default=1.0)
     step = _step(end - begin, interval)
     first = begin if step < minute_means.MINUTE else begin // step * step

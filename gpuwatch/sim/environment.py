@@ -22,7 +22,7 @@ ENV_TUNABLES: Final = "GLIBC_TUNABLES"
 _HUGE_PAGES: Final = "glibc.malloc.hugetlb=1"
 
 
-def entered(
+def simulated_environment_of(
     base: Mapping[str, str],
     shape: str,
     library_dir: Path,
@@ -57,8 +57,8 @@ def entered(
     return env
 
 
-def left(base: Mapping[str, str], library_dir: Path) -> dict[str, str]:
-    """``base`` without what :func:`entered` adds."""
+def real_environment_of(base: Mapping[str, str], library_dir: Path) -> dict[str, str]:
+    """``base`` without what :func:`simulated_environment_of` adds."""
     env = {name: value for name, value in base.items() if name not in (ENV_SHAPE, ENV_STATE)}
     for name in ("LD_LIBRARY_PATH", "LD_PRELOAD", ENV_PLUGIN):
         kept = [path for path in re.split("[: ]", env.pop(name, "")) if path and not _is_ours(path, library_dir)]

@@ -55,7 +55,7 @@ _announce: Callable[[], None] | None = None
 
 
 @contextmanager
-def announced(say: Callable[[], None]) -> Iterator[None]:
+def announcing(say: Callable[[], None]) -> Iterator[None]:
     """Within this context, ``say`` is called before anything is compiled, which takes seconds."""
     global _announce
     before, _announce = _announce, say
@@ -72,15 +72,15 @@ def ensure_built(tier: Tier = "driver") -> Path:
         GpuwatchError: they are to be compiled and there is no C compiler (or C++ compiler, for the plug-in tier), it
             failed, or there is no folder to which only this user can write.
     """
-    if (found := shipped.usable(_cpu_flags())) is not None:
-        return _copied(found, tier)
-    compiler = _needed(find_compiler)
+    if (found := shipped.usable_libraries(_cpu_flags())) is not None:
+        return _copy_from_wheel(found, tier)
+    compiler = _required_compiler(find_compiler)
     cache = _own_cache()
     with as_file(files("gpuwatch.sim") / "csrc") as sources:
         folder = cache / _key(compiler, sources)
         _ensure(folder, lambda work: compile_driver(work, compiler, sources))
         if tier == "plugin":
-            base, cxx = folder, _needed(find_cxx_compiler)
+            base, cxx = folder, _required_compiler(find_cxx_compiler)
             folder = cache / _plugin_key(base.name, cxx, sources)
             note_use(base)
             _ensure(folder, lambda work: compile_plugin(work, compiler, cxx, sources, base))
@@ -91,19 +91,19 @@ def ensure_built(tier: Tier = "driver") -> Path:
 def compiler_obstacle() -> GpuwatchError | None:
     """Why the plug-in tier cannot be made here; None if it can, with libraries of the wheel or a C++ compiler."""
     try:
-        if shipped.usable(_cpu_flags()) is None:
-            _needed(find_cxx_compiler)
+        if shipped.usable_libraries(_cpu_flags()) is None:
+            _required_compiler(find_cxx_compiler)
     except GpuwatchError as error:
         return error
     return None
 
 
-def _needed(find: Callable[[], list[str]]) -> list[str]:
+def _required_compiler(find: Callable[[], list[str]]) -> list[str]:
     """A compiler; where there is none, the error also says why the wheel's libraries do not serve."""
     try:
         return find()
     except GpuwatchError as error:
-        lacking = shipped.lacking(_cpu_flags())
+        lacking = shipped.lacking_cpu_features(_cpu_flags())
         if not lacking or not shipped.shipped_folder().is_dir():
             raise
         raise GpuwatchError(
@@ -112,7 +112,7 @@ def _needed(find: Callable[[], list[str]]) -> list[str]:
         ) from error
 
 
-def _copied(found: Path, tier: Tier) -> Path:
+def _copy_from_wheel(found: Path, tier: Tier) -> Path:
     """The cache's copy of the wheel's libraries: with links, and only ours to write to."""
     stamp = hashlib.sha256(f"{found} {found.stat().st_mtime_ns}".encode())  # another wheel may have the same sources
     stamp.update((found / shipped.MADE_FROM).read_bytes())
@@ -151,10 +151,10 @@ def _own_cache() -> Path:
     try:
         return ownership.own_folder(folder, "XDG_CACHE_HOME", "sim")
     except OSError as error:
-        raise _unkept(folder, error) from error
+        raise _cache_error(folder, error) from error
 
 
-def _unkept(folder: Path, error: OSError) -> GpuwatchError:
+def _cache_error(folder: Path, error: OSError) -> GpuwatchError:
     return GpuwatchError(
         f"cannot write the simulated GPUs' libraries to {folder}: {error.strerror or error}",
         hint="set XDG_CACHE_HOME to a writable folder",
@@ -168,7 +168,7 @@ def _ensure(folder: Path, fill: Callable[[Path], None], *, quick: bool = False) 
     if not folder.is_dir():
         if _announce is not None and not quick:
             _announce()
-        _make(folder, fill)
+        _make_folder(folder, fill)
 
 
 def discard(folder: Path) -> None:
@@ -176,7 +176,7 @@ def discard(folder: Path) -> None:
     try:
         folder.unlink() if folder.is_symlink() else shutil.rmtree(folder)
     except OSError as error:
-        raise _unkept(folder, error) from error
+        raise _cache_error(folder, error) from error
 
 
 def is_foreign(folder: Path) -> bool:
@@ -199,7 +199,7 @@ def _leads_out(path: Path) -> bool:
 
 def _key(compiler: list[str], sources: Path) -> str:
     digest = hashlib.sha256()
-    for part in (*compiler, _identity(compiler[0]), _cpu_model(), DRIVER_RECIPE):
+    for part in (*compiler, _compiler_identity(compiler[0]), _cpu_model(), DRIVER_RECIPE):
         digest.update(part.encode() + b"\0")
     for source in sorted(sources.iterdir()):
         if source.suffix in {".c", ".h", ".cc"} and not source.name.startswith("plugin"):
@@ -209,14 +209,14 @@ def _key(compiler: list[str], sources: Path) -> str:
 
 def _plugin_key(base: str, compiler: list[str], sources: Path) -> str:
     digest = hashlib.sha256()
-    for part in (base, *compiler, _identity(compiler[0]), PLUGIN_RECIPE):
+    for part in (base, *compiler, _compiler_identity(compiler[0]), PLUGIN_RECIPE):
         digest.update(part.encode() + b"\0")
     for source in sorted(sources.glob("plugin*")):
         digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
     return digest.hexdigest()[:20] + "-plugin"
 
 
-def _identity(compiler: str) -> str:
+def _compiler_identity(compiler: str) -> str:
     """Changes whenever the compiler does. Asking for its --version would cost a process at every start."""
     real = Path(compiler).resolve()
     status = real.stat()
@@ -249,15 +249,15 @@ def _cpu_facts() -> dict[str, str]:
     return found
 
 
-def _make(folder: Path, fill: Callable[[Path], None]) -> None:
+def _make_folder(folder: Path, fill: Callable[[Path], None]) -> None:
     """Lets ``fill`` build in a temporary folder, which is renamed to ``folder`` when it is complete."""
-    with _one_at_a_time(folder.parent):
+    with _build_lock(folder.parent):
         if not folder.is_dir():  # otherwise another process built it while this one waited
             _build(folder, fill)
 
 
 @contextmanager
-def _one_at_a_time(folder: Path) -> Iterator[None]:
+def _build_lock(folder: Path) -> Iterator[None]:
     """Keeps processes that need the same build from all compiling it; does nothing if the folder cannot be locked."""
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
@@ -278,7 +278,7 @@ def _build(folder: Path, fill: Callable[[Path], None]) -> None:
         work = Path(tempfile.mkdtemp(prefix="tmp-", dir=folder.parent))
         work.chmod(0o700)
     except OSError as error:
-        raise _unkept(folder.parent, error) from error
+        raise _cache_error(folder.parent, error) from error
     try:
         fill(work)
         try:
@@ -288,12 +288,12 @@ def _build(folder: Path, fill: Callable[[Path], None]) -> None:
                 raise
         (folder.parent / FAILURE_LOG).unlink(missing_ok=True)
     except CompilerFailedError as failed:
-        raise _explained(failed, folder.parent) from failed
+        raise _build_error(failed, folder.parent) from failed
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
 
-def _explained(failed: CompilerFailedError, folder: Path) -> GpuwatchError:
+def _build_error(failed: CompilerFailedError, folder: Path) -> GpuwatchError:
     """The error for the user; the log file is overwritten by each failure."""
     log = folder / FAILURE_LOG
     try:

@@ -28,7 +28,7 @@ from gpuwatch.sim.environment import ENV_SHAPE
 from gpuwatch.sim.mig import MAX_INSTANCES, SimInstance, layout_text, parse_layout
 from gpuwatch.sim.new_machine import create_if_needed, partition
 from gpuwatch.sim.shape import MACHINE_NAME, MAX_DEVICES, SimShape
-from gpuwatch.sim.state_files import check_state, locked, state_folder, state_name
+from gpuwatch.sim.state_files import check_state, folder_lock, state_folder, state_name
 from gpuwatch.sim.state_structures import FaultView, MigView, ProcessView, load_control
 from gpuwatch.sim.sysfs import ENV_STATE
 
@@ -127,7 +127,7 @@ class SimMachine:
         folder = state_folder()
         machine = cls(shape, library_dir, folder / state_name(shape, name, library_dir))
         machine.tier, machine.name = tier, name
-        with locked(folder):
+        with folder_lock(folder):
             create_if_needed(machine._control, machine.state_path, shape, described)
             machine._handle = machine._map()
             os.utime(machine.state_path)  # when it was last used: mapping the file does not change its time
@@ -158,13 +158,13 @@ class SimMachine:
             tier: How frameworks reach the GPUs; None: as this machine was opened.
             without: File names of libraries to leave out ("libcudnn.so.9"), as if CUDA were half installed.
         """
-        return environment.entered(
+        return environment.simulated_environment_of(
             base, str(self.shape), self.library_dir, self.state_path, tier=tier or self.tier, without=without
         )
 
     def stripped(self, base: Mapping[str, str]) -> dict[str, str]:
         """`base` without what `environment` adds: programs see no simulated GPU."""
-        return environment.left(base, self.library_dir)
+        return environment.real_environment_of(base, self.library_dir)
 
     def devices(self) -> tuple[SimDevice, ...]:
         """The simulated GPUs in the order of their indices."""

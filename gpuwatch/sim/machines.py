@@ -22,7 +22,7 @@ _NAME: Final = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundMachine:
     """A machine, by its state file."""
 
     name: str | None
@@ -41,7 +41,7 @@ class Found:
         return self.name is not None and self.name.startswith(f"{PRIVATE}-")
 
 
-def machines() -> tuple[Found, ...]:
+def machines() -> tuple[FoundMachine, ...]:
     """All machines, those in use first; those of other versions of gpuwatch only if they are in use."""
     libraries, found = install_libraries.ensure_built(), []
     for path in sorted(state_folder().glob(f"*{STATE_SUFFIX}")):
@@ -54,21 +54,25 @@ def machines() -> tuple[Found, ...]:
             continue  # not our file
         used, foreign = in_use(path), path.name != state_name(shape, parts["name"], libraries)
         if used or not foreign:
-            found.append(Found(None if parts["name"] == SHARED else parts["name"], shape, used, foreign))
+            found.append(FoundMachine(None if parts["name"] == SHARED else parts["name"], shape, used, foreign))
     return tuple(sorted(found, key=lambda machine: not machine.in_use))
 
 
-def as_option(environment: Mapping[str, str]) -> str:
+def sim_option_of(environment: Mapping[str, str]) -> str:
     """The machine that an environment names, as ``--sim`` takes it: ``2x24GiB@demo``; empty without one."""
     shape = environment.get(ENV_SHAPE, "")
     parts = _NAME.fullmatch(Path(environment.get(ENV_STATE, "")).name)
-    found = Found(parts["name"] if parts is not None else None, SimShape.parse(shape), in_use=True) if shape else None
+    found = (
+        FoundMachine(parts["name"] if parts is not None else None, SimShape.parse(shape), in_use=True)
+        if shape
+        else None
+    )
     named = found is not None and found.name not in (None, SHARED) and not found.private
     return f"{shape}@{found.name}" if found is not None and named else shape
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class MachineChoice:
     """The chosen machine."""
 
     machine: SimMachine
@@ -77,7 +81,7 @@ class Choice:
     """Which machines are in use."""
 
 
-def choose(shape: SimShape | None, name: str | None) -> Choice:
+def choose(shape: SimShape | None, name: str | None) -> MachineChoice:
     """The machine with this shape or name, or the only one in use.
 
     With a shape it is created if it does not exist: what is done to it waits for its first user.
@@ -89,15 +93,15 @@ def choose(shape: SimShape | None, name: str | None) -> Choice:
     there = tuple(machine for machine in every if not machine.foreign)
     if shape is not None:
         used = any(machine.in_use for machine in there if machine.name == name and machine.shape == shape)
-        return Choice(SimMachine.open(shape, name=name), used, _those(every))
+        return MachineChoice(SimMachine.open(shape, name=name), used, _listed_machines(every))
     if name is not None:
         meant = [machine for machine in there if machine.name == name]
         if not meant:
-            raise UsageError(f"no such simulated machine: {name!r}", hint=_those(every))
+            raise UsageError(f"no such simulated machine: {name!r}", hint=_listed_machines(every))
     else:
         meant = [machine for machine in there if machine.in_use and not machine.private]
         if not meant:
-            foreign = f"; {_those(every)}" if every and every[0].in_use else ""
+            foreign = f"; {_listed_machines(every)}" if every and every[0].in_use else ""
             raise UsageError(
                 f"no simulated machine is in use{foreign}",
                 hint="start one in another terminal: gpuwatch --sim 2x24GiB; or choose one with --sim",
@@ -108,10 +112,10 @@ def choose(shape: SimShape | None, name: str | None) -> Choice:
             hint="choose one with --sim NxSIZE or --name",
         )
     (only,) = meant
-    return Choice(SimMachine.open(only.shape, name=only.name), only.in_use, _those(every))
+    return MachineChoice(SimMachine.open(only.shape, name=only.name), only.in_use, _listed_machines(every))
 
 
-def _those(there: tuple[Found, ...]) -> str:
+def _listed_machines(there: tuple[FoundMachine, ...]) -> str:
     ours = [str(machine) for machine in there if machine.in_use and not machine.foreign]
     foreign = [str(machine) for machine in there if machine.in_use and machine.foreign]
     text = f"in use now: {', '.join(ours)}" if ours else "none is in use now"

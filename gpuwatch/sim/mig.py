@@ -50,7 +50,7 @@ def parse_layout(text: str) -> tuple[SimInstance, ...] | None:
         return None
     parts = [] if text == "on" else [part.strip() for part in text.split(",")]
     if len(parts) > MAX_INSTANCES:
-        raise _wrong(text, f"more than {MAX_INSTANCES} instances")
+        raise _layout_error(text, f"more than {MAX_INSTANCES} instances")
     found: list[SimInstance] = []
     room: dict[int, int] = {}  # GPU instances with compute slices to spare
     compute = memory = 0
@@ -59,11 +59,11 @@ def parse_layout(text: str) -> tuple[SimInstance, ...] | None:
             continue
         match = _PART.fullmatch(part)
         if not match:
-            raise _wrong(text, f"{part!r} is not a profile (1g, 2g, 3g, 4g, 7g, 1c.2g)")
+            raise _layout_error(text, f"{part!r} is not a profile (1g, 2g, 3g, 4g, 7g, 1c.2g)")
         slices = int(match[2])
         wanted = int(match[1] or slices)
         if wanted > slices:
-            raise _wrong(text, f"{part} has more compute slices than its GPU instance")
+            raise _layout_error(text, f"{part} has more compute slices than its GPU instance")
         roomy = [i for i in found if i.gpu_slices == slices and room[i.gpu_instance] >= wanted]
         if match[1] and roomy:
             instance = roomy[-1].gpu_instance
@@ -75,7 +75,7 @@ def parse_layout(text: str) -> tuple[SimInstance, ...] | None:
         room[instance] -= wanted
         found.append(SimInstance(index, instance, number, slices, wanted))
     if compute > _COMPUTE_SLICES or memory > _MEMORY_SLICES:
-        raise _wrong(text, "a GPU has 7 compute slices and 8 memory slices (3g takes 4 memory slices, 7g all 8)")
+        raise _layout_error(text, "a GPU has 7 compute slices and 8 memory slices (3g takes 4 memory slices, 7g all 8)")
     return tuple(found)
 
 
@@ -92,5 +92,5 @@ def _free_id(slices: int, taken: dict[int, int]) -> int:
     return number
 
 
-def _wrong(text: str, why: str) -> UsageError:
+def _layout_error(text: str, why: str) -> UsageError:
     return UsageError(f"not a MIG layout: {text!r}: {why}", hint=_EXAMPLE)

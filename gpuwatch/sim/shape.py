@@ -61,20 +61,20 @@ class SimShape:
             return cls(int(named[1] or 1), MODELS[named[2]].memory_bytes, named[2])
         found = _TEXT.fullmatch(text)
         if not found:
-            raise _wrong(text, "expected a number of GPUs and a memory size")
+            raise _shape_error(text, "expected a number of GPUs and a memory size")
         count, amount, unit = found["count"], found["amount"], found["unit"].lower()
         if count is not None and not re.fullmatch(r"\d{1,9}", count):
-            raise _wrong(text, "no number of GPUs before the x")
+            raise _shape_error(text, "no number of GPUs before the x")
         if amount is None:
-            raise _wrong(text, "no memory size" + (" after the x" if count is not None else ""))
+            raise _shape_error(text, "no memory size" + (" after the x" if count is not None else ""))
         if not unit:
-            raise _wrong(text, "no unit after the memory size")
+            raise _shape_error(text, "no unit after the memory size")
         if unit not in _UNIT_BYTES:
-            raise _wrong(text, f"unknown unit {found['unit']!r} (MiB, GiB, TiB, MB, GB, TB)")
+            raise _shape_error(text, f"unknown unit {found['unit']!r} (MiB, GiB, TiB, MB, GB, TB)")
         try:
             return cls(int(count or 1), _bytes(amount, unit))
         except UsageError as error:
-            raise _wrong(text, error.message) from None
+            raise _shape_error(text, error.message) from None
 
     @property
     def memory_label(self) -> str:
@@ -97,7 +97,7 @@ def parse_machine(text: str) -> tuple[SimShape, str | None]:
     shape, named, name = text.partition("@")
     parsed = SimShape.parse(shape)
     if named and not MACHINE_NAME.fullmatch(name.strip()):
-        raise _wrong(text, "no name after the @ (letters, digits, dots, dashes and underscores)")
+        raise _shape_error(text, "no name after the @ (letters, digits, dots, dashes and underscores)")
     return parsed, name.strip() or None
 
 
@@ -118,5 +118,5 @@ def _bytes(amount: str, unit: str) -> int:
     return round(min(float(amount), 1e15) * _UNIT_BYTES[unit])
 
 
-def _wrong(text: str, why: str) -> UsageError:
+def _shape_error(text: str, why: str) -> UsageError:
     return UsageError(f"cannot simulate {text.strip()!r}: {why}; {_EXAMPLE}")

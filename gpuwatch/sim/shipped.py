@@ -33,14 +33,14 @@ CPUS: Final = {"x86_64": "x86_64_v3", "aarch64": "generic"}
 _NEEDED: Final = {"x86_64": ("avx2", "bmi1", "bmi2", "f16c", "fma", "movbe")}
 
 
-def usable(flags: frozenset[str]) -> Path | None:
+def usable_libraries(flags: frozenset[str]) -> Path | None:
     """The libraries for this machine; None if they are to be compiled.
 
     None where the wheel has none, the CPU (``flags`` as in /proc/cpuinfo) lacks what they need, or the sources are not
     those that they were made from.
     """
     folder = shipped_folder()
-    if os.environ.get(COMPILE) or lacking(flags):
+    if os.environ.get(COMPILE) or lacking_cpu_features(flags):
         return None
     try:
         made_from = (folder / MADE_FROM).read_text(encoding="ascii")
@@ -54,7 +54,7 @@ def shipped_folder() -> Path:
     return Path(__file__).parent / FOLDER / platform.machine()
 
 
-def lacking(flags: frozenset[str]) -> tuple[str, ...]:
+def lacking_cpu_features(flags: frozenset[str]) -> tuple[str, ...]:
     """What this CPU lacks for the libraries."""
     return tuple(name for name in _NEEDED.get(platform.machine(), ()) if name not in flags)
 
@@ -77,7 +77,7 @@ def plugin_files() -> set[str]:
     return {library.name for library in PLUGIN_LIBRARIES}
 
 
-def make(folder: Path, sources: Path, compiler: list[str], cxx: list[str], cpu: tuple[str, ...]) -> None:
+def compile_for_wheel(folder: Path, sources: Path, compiler: list[str], cxx: list[str], cpu: tuple[str, ...]) -> None:
     """Compiles both tiers into the new ``folder``, for a wheel. Raises GpuwatchError with the compiler's output."""
     driver, plugin = folder / "driver", folder / "plugin"
     driver.mkdir(parents=True)

@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from gpuwatch.machine.recording.running_recorders import running as running_recorders
+from gpuwatch.machine.recording.running_recorders import running_recorders as find_running
 from gpuwatch.sim.machine import SimMachine
 from gpuwatch.sim.shape import SimShape
 from tests.benchmarks.against_nvitop import Program, frames, populate, running
@@ -50,7 +50,7 @@ def main() -> None:
             )
             started.append(recorder)
             os.environ["XDG_STATE_HOME"] = f"{folder}/shared"
-            while not running_recorders(environment):
+            while not find_running(environment):
                 time.sleep(0.1)
             time.sleep(5)
             frames(programs, environment, arguments.frames)

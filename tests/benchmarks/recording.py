@@ -21,7 +21,7 @@ import msgspec
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.collector.recording_player import RecordingPlayer
 from gpuwatch.machine.recording import gpu_time
-from gpuwatch.machine.recording.gpu_usage import usage
+from gpuwatch.machine.recording.gpu_usage import gpu_usage
 from gpuwatch.machine.recording.reader import Recording, open_recording
 from gpuwatch.machine.recording.stored_data import checksum, pack_times, unpack_times
 from gpuwatch.machine.recording.writer import Clock, RecordingWriter
@@ -86,7 +86,7 @@ def make_month(path: Path, days: int) -> None:
         rows = db.execute("SELECT id, run, begin, end, boot, samples, times FROM minutes").fetchall()
         count = len(rows)
         hours = db.execute("SELECT begin, block FROM gpu_time").fetchall()
-        known = {begin: [gpu_time.unpack(block)] for begin, block in hours}
+        known = {begin: [gpu_time.unpack_gpu_time(block)] for begin, block in hours}
         for number in range(1, days):
             for place, run, begin, end, boot, samples, times in rows:
                 by = number * DAY
@@ -96,9 +96,9 @@ def make_month(path: Path, days: int) -> None:
                 db.execute("INSERT INTO minutes VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
             db.execute("INSERT INTO data SELECT id + ?, block FROM data WHERE id <= ?", (number * count, count))
             for begin, block in hours:
-                time = gpu_time.merged([*known.get(begin + by, ()), gpu_time.unpack(block)])
+                time = gpu_time.merged_times([*known.get(begin + by, ()), gpu_time.unpack_gpu_time(block)])
                 known[begin + by] = [time]
-                db.execute("INSERT OR REPLACE INTO gpu_time VALUES (?, ?)", (begin + by, gpu_time.pack(time)))
+                db.execute("INSERT OR REPLACE INTO gpu_time VALUES (?, ?)", (begin + by, gpu_time.pack_gpu_time(time)))
 
 
 def look_into(path: Path) -> None:
@@ -135,7 +135,7 @@ def look_into(path: Path) -> None:
     print(f"  {len(points)} means of one metric: {(time.perf_counter() - began) * 1e3:.0f} ms")
     for days in (1, 7, 30):
         began = time.perf_counter()
-        hours = usage(
+        hours = gpu_usage(
             recording, max(recording.end - days * DAY + 100, recording.begin), None, "user"
         ).total.gpu_hours_held
         print(f"  usage of {days} days: {(time.perf_counter() - began) * 1e3:.0f} ms, {hours:.1f} GPU-hours held")

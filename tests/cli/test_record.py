@@ -20,7 +20,7 @@ import pytest
 from gpuwatch.core.model.codec import schema_of
 from gpuwatch.machine.collector.recording_player import RecordingPlayer
 from gpuwatch.machine.recording.reader import Recording
-from gpuwatch.machine.recording.recording_info import checked
+from gpuwatch.machine.recording.recording_info import check_recording
 from gpuwatch.session.session import replay
 from gpuwatch.sim.machine import SimMachine
 from tests.conftest import gpuwatch
@@ -119,7 +119,7 @@ def kill_at(start: Start, file: Path, seconds: float, seal: float) -> None:
     process.wait(timeout=10)
     assert collectors
     assert all(map(gone, collectors)), "a collector is left behind"
-    assert not checked(file).damaged
+    assert not check_recording(file).damaged
     with Recording(file) as recording:
         times = list(recording.times)
         assert len(list(recording.snapshots())) == len(times) >= seconds * 0.8
@@ -197,7 +197,7 @@ def test_a_full_disk_is_reported_and_the_file_can_be_read(start: Start, tmp_path
     assert process.returncode == 1, err
     assert "recording stopped: cannot write" in err
     assert "Traceback" not in err
-    assert not checked(file).damaged
+    assert not check_recording(file).damaged
     with Recording(file) as recording:
         assert recording.samples > 3
 

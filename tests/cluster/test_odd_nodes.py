@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from gpuwatch.core.model.comparison import Comparison, OddFact
 from gpuwatch.core.model.run import DeviceMapping, Framework, Run, Setting, Throughput
-from gpuwatch.fleet.cluster.odd_nodes import judged
+from gpuwatch.fleet.cluster.odd_nodes import with_odd_nodes
 
 NOW = datetime.datetime(2026, 11, 22, 12, 0, tzinfo=datetime.UTC)
 MODEL = "NVIDIA H100 80GB HBM3"
@@ -54,7 +54,7 @@ def run(node: int, step: float = 0.010, *, config: str = "default", gpus: int = 
 
 
 def judge(runs: Sequence[Run]) -> Comparison:
-    return judged(Comparison(runs=tuple(runs), columns=()))
+    return with_odd_nodes(Comparison(runs=tuple(runs), columns=()))
 
 
 def named(document: Comparison) -> dict[str, set[str]]:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
 from gpuwatch.machine.collector.collector_frames import PREVIEW, Receiver
-from gpuwatch.machine.history.frames import DELTA, HEAD_BYTES, KEY, FrameEncoder, encoded, framed, head
+from gpuwatch.machine.history.frames import DELTA, HEAD_BYTES, KEY, FrameEncoder, encoded, frame_head, framed
 from tests.ui import machines
 
 LATER = datetime.timedelta(seconds=1)
@@ -21,7 +21,7 @@ LATER = datetime.timedelta(seconds=1)
 
 def sent(sender: FrameEncoder, receiver: Receiver, snapshot: Snapshot) -> tuple[bytes, int, Snapshot]:
     frame = sender.frame(snapshot)
-    length, kind = head(frame[:HEAD_BYTES])
+    length, kind = frame_head(frame[:HEAD_BYTES])
     assert len(frame) == HEAD_BYTES + length
     return kind, length, receiver.receive(kind, frame[HEAD_BYTES:])
 
@@ -135,7 +135,7 @@ def test_a_preview_is_no_sample() -> None:
     snapshot = machines.pair()
     sent(sender, receiver, snapshot)
     sent_ahead = framed(PREVIEW, encoded(replace(snapshot, processes=())))
-    length, kind = head(sent_ahead[:HEAD_BYTES])
+    length, kind = frame_head(sent_ahead[:HEAD_BYTES])
     assert kind == PREVIEW
     assert receiver.receive(kind, sent_ahead[HEAD_BYTES:]).processes == ()
     later = replace(snapshot, taken_at=snapshot.taken_at + LATER)

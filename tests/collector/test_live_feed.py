@@ -16,7 +16,7 @@ import pytest
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.machine.collector import live_feed
 from gpuwatch.machine.collector.live_feed import LiveFeed
-from gpuwatch.machine.history.frames import HEAD_BYTES, KEY, head
+from gpuwatch.machine.history.frames import HEAD_BYTES, KEY, frame_head
 from gpuwatch.sim import faults
 from gpuwatch.sim.machine import SimMachine
 from tests.terminal import wait_until_ended
@@ -64,7 +64,7 @@ def test_who_reads_ok_finds_the_sample(sim_machine: Open, monkeypatch: pytest.Mo
         time.sleep(0.3)  # the reader's thread loses the CPU
         noted(*arguments)
 
-    monkeypatch.setattr(live_feed, "note", slowly)
+    monkeypatch.setattr(live_feed, "note_seen_devices", slowly)
     feed = LiveFeed(0.5, environment=sim_machine("1x24GiB").environment(os.environ))
     try:
         feed.start()
@@ -84,7 +84,7 @@ def test_what_somebody_else_has_read_of_a_collector_is_not_lost(sim_machine: Ope
     assert stream is not None
     frames = []
     while not frames or frames[-1][0] != KEY:
-        length, kind = head(stream.read(HEAD_BYTES))
+        length, kind = frame_head(stream.read(HEAD_BYTES))
         frames.append((kind, stream.read(length)))
     feed.read_ahead(frames)
     try:

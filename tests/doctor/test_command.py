@@ -87,7 +87,7 @@ def test_without_a_driver(bare_python: str, tmp_path: Path) -> None:
     assert (result.code, result.out) == (3, "")
     written, *offered = result.err.splitlines()
     assert written == f"written: {path}"
-    bare = system_facts.look(os.environ).cards == ()
+    bare = system_facts.read_system_facts(os.environ).cards == ()
     assert [line.partition("--sim ")[2].split()[0] for line in offered] == ["2x24GiB"] * bare
     text = path.read_text()
     assert "driver.missing" in text

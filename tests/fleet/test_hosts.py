@@ -20,7 +20,7 @@ from gpuwatch.core.model.fleet import HostView
 from gpuwatch.core.model.snapshot import Problem
 from gpuwatch.fleet import ssh_streams
 from gpuwatch.fleet.host_poller import FleetWatch
-from gpuwatch.fleet.host_summary import summary
+from gpuwatch.fleet.host_summary import summarize
 from gpuwatch.fleet.ssh_source import SshHostFeed, SshSource
 from gpuwatch.ui.fleet_app import FleetApp
 from tests.fleet.test_fleet_screen import text_of, wait_for
@@ -145,7 +145,7 @@ def test_a_driver_that_hangs_is_told_from_a_host_that_is_gone(ssh: Path, open_so
     source = open_source("hangs")
     until(lambda: not views(source)["hangs"].pending)
     assert views(source)["hangs"].reason == "no answer from the driver for 12 s"
-    assert summary(views(source)["hangs"]).free == 0
+    assert summarize(views(source)["hangs"]).free == 0
 
 
 def test_nothing_is_left_behind(ssh: Path) -> None:
@@ -249,7 +249,7 @@ def test_bad_options_are_one_line(ssh: Path, arguments: tuple[str, ...], message
 def test_real_gpuwatch_on_simulated_gpus(ssh: Path, open_source: Callable[..., SshSource]) -> None:
     source = open_source("real1", command=(sys.executable, "-m", "gpuwatch"))
     until(lambda: views(source)["real1"].answered, 60)
-    host = summary(views(source)["real1"])
+    host = summarize(views(source)["real1"])
     assert [gpu.use for gpu in host.gpus] == ["free", "free"]
     assert host.view.snapshot is not None
     assert host.view.snapshot.simulated

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.fleet.host_poller import FleetWatch
-from gpuwatch.fleet.host_summary import HostSummary, summary
+from gpuwatch.fleet.host_summary import HostSummary, summarize
 from gpuwatch.fleet.prometheus_api import Prometheus as Server
 from gpuwatch.fleet.prometheus_feed import PrometheusFeed
 from gpuwatch.fleet.prometheus_source import PrometheusSource
@@ -65,7 +65,7 @@ def fleet_of(source: PrometheusSource) -> dict[str, HostSummary]:
     source._asked = float("-inf")
     fleet = source.read()
     assert not fleet.problem
-    return {view.name: summary(view) for view in fleet.hosts}
+    return {view.name: summarize(view) for view in fleet.hosts}
 
 
 def until(done: Callable[[], object], seconds: float = 40.0) -> float:

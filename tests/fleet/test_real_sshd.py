@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.fleet import ssh_streams
-from gpuwatch.fleet.host_summary import summary
+from gpuwatch.fleet.host_summary import summarize
 from gpuwatch.fleet.ssh_source import SshSource
 from tests.cluster.nodes import await_none, running
 from tests.cluster.test_sshd import Server, pytestmark, server  # noqa: F401
@@ -27,7 +27,7 @@ def test_a_host_answers_comes_back_and_is_left_clean(server: Server, monkeypatch
     source.start(lambda: None)
     try:
         until(lambda: views(source)[host].answered, 60)
-        assert [gpu.use for gpu in summary(views(source)[host]).gpus] == ["free", "free"]
+        assert [gpu.use for gpu in summarize(views(source)[host]).gpus] == ["free", "free"]
         until(lambda: views(source)["127.0.0.1:1"].reason == "refuses ssh connections")
         (there,) = [pid for pid in running(f"{interval}s") if program_of(pid).startswith("python")]
         os.kill(there, signal.SIGKILL)

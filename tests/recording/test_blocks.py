@@ -13,13 +13,13 @@ from msgspec.structs import replace
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Process, Snapshot
 from gpuwatch.machine.collector.collector_frames import Receiver
-from gpuwatch.machine.history.frames import DamagedData, FrameEncoder, split
+from gpuwatch.machine.history.frames import DamagedData, FrameEncoder, split_frames
 from gpuwatch.machine.history.last_hour import Timeline
-from gpuwatch.machine.history.sample_chunks import Chunk, ChunkReader, ChunkWriter, Kept, whole
+from gpuwatch.machine.history.sample_chunks import Chunk, ChunkReader, ChunkWriter, KeptSample, all_samples
 from gpuwatch.machine.recording import stored_data
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.storable_snapshot import Storable
-from gpuwatch.machine.recording.stored_data import compressed, decompressed, pack_times, unpack_times
+from gpuwatch.machine.recording.stored_data import compress, decompress, pack_times, unpack_times
 from tests.recording.days import day
 from tests.recording.recordings import Growing
 from tests.ui import machines
@@ -35,11 +35,11 @@ Shots = list[tuple[Snapshot, tuple[Finding, ...]]]
 
 def pack(shots: Shots) -> bytes:
     writer = ChunkWriter()
-    return compressed(b"".join([writer.frames(*shot) for shot in shots]))
+    return compress(b"".join([writer.frames(*shot) for shot in shots]))
 
 
-def read(block: bytes) -> list[Kept]:
-    return list(whole(ChunkReader().take(decompressed(block))))
+def read(block: bytes) -> list[KeptSample]:
+    return list(all_samples(ChunkReader().take(decompress(block))))
 
 
 def same(got: Snapshot, shot: Snapshot) -> None:
@@ -58,7 +58,11 @@ def test_any_life_of_a_machine_comes_back(changes: list[tuple[str, int, Any]]) -
     chunk = Chunk()
     for shot in shots:
         chunk.add(*shot)
-    for got in (read(pack(shots)), list(whole(chunk.read())), (chunk.close(), list(whole(chunk.read())))[1]):
+    for got in (
+        read(pack(shots)),
+        list(all_samples(chunk.read())),
+        (chunk.close(), list(all_samples(chunk.read())))[1],
+    ):
         assert [kept.findings for kept in got] == [findings for _, findings in shots]
         for kept, (shot, _) in zip(got, shots, strict=True):
             same(kept.snapshot, shot)
@@ -111,7 +115,7 @@ def test_unchanged_parts_are_the_same_objects(tmp_path: Path) -> None:
     frames = b"".join(encoder.frame(shot) for shot, _ in shots)
     with Recording(growing.path) as recording:
         for store in (
-            [receiver.receive(kind, body) for kind, body in split(frames)],
+            [receiver.receive(kind, body) for kind, body in split_frames(frames)],
             [decoder.snapshot() for _, (decoder, _) in timeline.positions(0, 1e12)],
             [kept.snapshot for kept in recording.snapshots()],
         ):
@@ -136,7 +140,7 @@ def test_damaged_blocks_are_refused(monkeypatch: pytest.MonkeyPatch, xz: bool) -
         with pytest.raises(DamagedData):
             read(data[:end])
     with pytest.raises(DamagedData):
-        read(compressed(b"\0\0\0\1Dx"))
+        read(compress(b"\0\0\0\1Dx"))
 
 
 def test_a_minute_takes_a_byte_a_value() -> None:

@@ -10,9 +10,9 @@ import pytest
 
 from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.machine.history.run_store import RunStore
-from gpuwatch.machine.recording.gpu_usage import usage
+from gpuwatch.machine.recording.gpu_usage import gpu_usage
 from gpuwatch.machine.recording.reader import Recording
-from gpuwatch.machine.recording.recording_info import checked, look_at, overview
+from gpuwatch.machine.recording.recording_info import check_recording, info_lines, recording_info
 from gpuwatch.machine.recording.tables import SCHEMA
 from gpuwatch.machine.recording.writer import RecordingWriter
 from gpuwatch.session.recording_period import period
@@ -31,7 +31,7 @@ def test_files_of_previews_are_refused_in_one_line(tmp_path: Path) -> None:
     data = bytearray(FILES[0].read_bytes())
     data[60:64] = (2).to_bytes(4, "big")
     path.write_bytes(data)
-    for use in (Recording, checked, RecordingWriter):
+    for use in (Recording, check_recording, RecordingWriter):
         with pytest.raises(UsageError, match=r"old.gpuwatch was written by a preview of gpuwatch 0.1 \(schema 2\)"):
             use(path)
     assert path.read_bytes() == bytes(data)
@@ -51,7 +51,7 @@ def test_old_files_open(path: Path) -> None:
         assert len(recording.processes()) == 3
         (point, *_) = recording.summaries(60, 0, 2e9, frozenset({"power.draw_watts"})).values()
         assert all(one.least <= one.mean <= one.most for one in point.values())
-    assert not checked(path).damaged
+    assert not check_recording(path).damaged
 
 
 @pytest.mark.thorough
@@ -67,14 +67,14 @@ def test_a_damaged_file_is_never_an_error_of_gpuwatch(tmp_path: Path, seed: int)
             data[place : place + 8] = noise.randbytes(8)
         path.write_bytes(data[: noise.choice((len(data), noise.randrange(len(data))))])
         with suppress(GpuwatchError):
-            checked(path)
+            check_recording(path)
         with suppress(GpuwatchError), Recording(path) as recording:
-            list(overview(look_at(recording)))
+            list(info_lines(recording_info(recording)))
         with suppress(GpuwatchError), Recording(path) as recording:
             for kept in recording.snapshots():
                 assert kept.snapshot
             recording.history(NOON.timestamp() + 60, 60, frozenset({"power.draw_watts"}))
             with suppress(GpuwatchError):
-                usage(recording, None, None, "user")
+                gpu_usage(recording, None, None, "user")
             with suppress(GpuwatchError):
                 period(recording, NOON.timestamp(), NOON.timestamp() + 90, runs=RunStore(tmp_path))

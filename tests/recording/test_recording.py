@@ -28,7 +28,7 @@ from gpuwatch.machine.recording import gpu_time, minute_means
 from gpuwatch.machine.recording.cut import cut_out
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.recorded_rows import event_of, finding_of, life_of
-from gpuwatch.machine.recording.recording_info import check_lines, checked, look_at, overview
+from gpuwatch.machine.recording.recording_info import check_lines, check_recording, info_lines, recording_info
 from gpuwatch.machine.recording.storable_snapshot import Storable
 from gpuwatch.machine.recording.stored_data import with_checksum
 from gpuwatch.machine.recording.writer import Clock, RecordingStopped, RecordingWriter
@@ -221,7 +221,7 @@ def test_a_killed_writer_loses_nothing_that_it_was_given(file: Path, tmp_path: P
         assert {one.first for one in lives} == {shots[0].taken_at.timestamp()}, "lives go on"
         points = recording.summaries(60, 0, START * 2, frozenset({"power.draw_watts"}))
         assert sum(one.samples for found in points.values() for one in found.values()) == 2 * 100
-    assert not checked(left).damaged
+    assert not check_recording(left).damaged
 
 
 @pytest.mark.parametrize("hours", [-1.0, 1.0])
@@ -251,7 +251,7 @@ def test_a_clock_that_is_set(file: Path, hours: float) -> None:
             assert (recording.samples, recording.covered) == (260, 0)
         else:  # what is later than the clock now stays; its own hour was not recorded twice
             assert recording.samples + recording.covered == 260
-    assert not checked(file).damaged
+    assert not check_recording(file).damaged
 
 
 def test_a_time_that_comes_twice_is_shown_once(file: Path) -> None:
@@ -303,7 +303,7 @@ def test_a_suspended_machine_leaves_a_gap_and_an_event(file: Path) -> None:
         assert not [one for one in recording.events() if one.kind == "clock.set"]
         ((begin, end),) = recording.gaps(5.0)
         assert end - begin == pytest.approx(3 * HOUR + 1, abs=1)
-    assert any("3 h" in line for line in check_lines(checked(file)))
+    assert any("3 h" in line for line in check_lines(check_recording(file)))
 
 
 def test_gpus_that_come_and_go(file: Path) -> None:
@@ -380,7 +380,7 @@ def test_whatever_happens_every_sample_is_there_once(happens: list[tuple[str, in
                     clock.boot, clock.monotonic, clock.machine = 5.0, 5.0, f"boot-{len(given_)}"
                 writer = RecordingWriter(file, clock=clock.clock(), seal_seconds=10)
         writer.close()
-        assert not checked(file).damaged
+        assert not check_recording(file).damaged
         with Recording(file) as recording:
             kept = list(recording.snapshots())
             times = list(recording.times)
@@ -417,7 +417,7 @@ def test_the_oldest_samples_go_when_the_file_is_full(file: Path, monkeypatch: py
     with Recording(file) as recording:
         points = recording.summaries(60, 0, START * 2, frozenset({"power.draw_watts"}))
         assert min(points) <= START, "means stay longer"
-    assert not checked(file).damaged
+    assert not check_recording(file).damaged
 
 
 def test_old_samples_go_and_their_means_stay(file: Path) -> None:
@@ -500,7 +500,7 @@ def test_a_full_disk_ends_the_recording_and_leaves_it_readable(file: Path) -> No
     assert 10 < writer.samples < len(shots)
     assert read(file) == stored(shots[: writer.samples])
     writer.close()  # already closed: nothing happens
-    assert not checked(file).damaged
+    assert not check_recording(file).damaged
 
 
 # Damage
@@ -513,7 +513,7 @@ def test_damaged_blocks_are_left_out_and_reported(file: Path) -> None:
         db.execute("UPDATE data SET block = substr(block, 1, 100) WHERE id = 2")
         db.execute("UPDATE events SET event = x'c1' WHERE id = 1")
     db.close()
-    report = checked(file)
+    report = check_recording(file)
     assert len(report.damaged) == 2
     assert any(line.startswith("damaged: block 2,") for line in check_lines(report))
     with Recording(file) as recording:
@@ -546,10 +546,10 @@ def test_a_reader_goes_on_beside_damaged_rows(file: Path, damage: str) -> None:
         recording.history(START + 240, 240, frozenset({"power.draw_watts"}))
         assert recording.summaries(60, 0, START * 2, frozenset({"power.draw_watts"})) == {}
         assert (list(recording.events()), recording.findings(), recording.processes()) == ([], [], [])
-    report = checked(file)
+    report = check_recording(file)
     assert len(report.damaged) >= 4
     with Recording(file) as recording:
-        assert list(overview(look_at(recording)))
+        assert list(info_lines(recording_info(recording)))
     record(file, list(day(1, 2, 300))[240:], FakeClock()).close()
     with Recording(file) as recording:
         assert recording.samples == 300, "a recorder goes on, too"
@@ -562,7 +562,7 @@ DEEP = b"\x81\xa1?" + b"\x91" * 50_000 + b"\xc0"
 @pytest.mark.parametrize(
     "read",
     [
-        lambda: gpu_time.unpack(zlib.compress(DEEP)),
+        lambda: gpu_time.unpack_gpu_time(zlib.compress(DEEP)),
         lambda: minute_means.unpack_points(zlib.compress(DEEP)),
         lambda: event_of((1.0, with_checksum(DEEP, 1.0))),
         lambda: finding_of((1.0, 2.0, with_checksum(DEEP, 1.0, 2.0))),
@@ -626,7 +626,7 @@ def test_a_cut_has_the_samples_of_its_time(file: Path, tmp_path: Path) -> None:
         assert list(cut.snapshots()) == wanted
         assert {(one.first, one.last) for one in cut.processes()} == {(wanted[0].at, wanted[-1].at)}
     assert stat.S_IMODE(out.stat().st_mode) == 0o600
-    assert not checked(out).damaged
+    assert not check_recording(out).damaged
     with Recording(file) as recording, pytest.raises(UsageError, match="exists"):
         cut_out(recording, begin, end, out)
 

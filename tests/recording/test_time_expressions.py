@@ -9,7 +9,7 @@ import pytest
 
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.durations import seconds_of
-from gpuwatch.machine.recording.time_expressions import moment
+from gpuwatch.machine.recording.time_expressions import parse_moment
 from tests.every import every
 
 BERLIN = datetime.timezone(datetime.timedelta(hours=2))
@@ -41,13 +41,13 @@ NOW = datetime.datetime(2026, 5, 11, 14, 30, 0, tzinfo=BERLIN)
     ]
 )
 def test_moments(text: str, wanted: datetime.datetime) -> None:
-    assert moment(text, NOW.timestamp(), BERLIN) == wanted.timestamp()
+    assert parse_moment(text, NOW.timestamp(), BERLIN) == wanted.timestamp()
 
 
 @pytest.mark.parametrize("text", ["", "soon", "25:00", "14:61", "20 parsecs ago", "-", "ago", "14:05:99", "2026-13-01"])
 def test_what_is_no_moment(text: str) -> None:
     with pytest.raises(UsageError, match="not a time"):
-        moment(text, NOW.timestamp(), BERLIN)
+        parse_moment(text, NOW.timestamp(), BERLIN)
 
 
 def test_a_time_of_day_is_local_across_a_change_of_the_clocks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,7 +56,7 @@ def test_a_time_of_day_is_local_across_a_change_of_the_clocks(monkeypatch: pytes
     try:
         now = datetime.datetime(2026, 3, 29, 9, 0, tzinfo=datetime.UTC).timestamp()  # after the change: 11:00
         wanted = datetime.datetime(2026, 3, 28, 10, 30, tzinfo=datetime.UTC).timestamp()
-        assert moment("11:30", now) == wanted, "winter time the day before"
+        assert parse_moment("11:30", now) == wanted, "winter time the day before"
     finally:
         monkeypatch.undo()
         time.tzset()

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.collector.collector_frames import Receiver
 from gpuwatch.machine.collector.recording_player import RecordingPlayer
-from gpuwatch.machine.history.frames import FrameEncoder, split
+from gpuwatch.machine.history.frames import FrameEncoder, split_frames
 from gpuwatch.machine.history.last_hour import CHUNK_SAMPLES, Timeline
 from gpuwatch.machine.recording.newest_samples import NewestSamples
 from gpuwatch.machine.recording.reader import open_recording
@@ -38,7 +38,7 @@ def shots() -> list[Snapshot]:
 def through_wire(given: list[Snapshot], _: Path) -> Iterator[Snapshot]:
     sender, receiver = FrameEncoder(), Receiver()
     for shot in given:
-        yield from (receiver.receive(kind, body) for kind, body in split(sender.frame(shot)))
+        yield from (receiver.receive(kind, body) for kind, body in split_frames(sender.frame(shot)))
 
 
 def in_memory(given: list[Snapshot], _: Path) -> Iterator[Snapshot]:

@@ -15,8 +15,8 @@ from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.usage import By, Usage, UsageGroup
-from gpuwatch.machine.recording.gpu_time import GpuTime, GpuTimeMeter, bounded, merged
-from gpuwatch.machine.recording.gpu_usage import usage
+from gpuwatch.machine.recording.gpu_time import GpuTime, GpuTimeMeter, merged_times, with_bounded_processes
+from gpuwatch.machine.recording.gpu_usage import gpu_usage
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.writer import RecordingWriter
 from tests.recording import week
@@ -41,7 +41,7 @@ def of(path: Path, by: By = "user", begin: float | None = None, end: float | Non
     """Hours since the begin of the week, by the clock on the wall."""
     times = (None if hour is None else BEGIN + hour * HOUR for hour in (begin, end))
     with Recording(path) as recording:
-        return usage(recording, *times, by)
+        return gpu_usage(recording, *times, by)
 
 
 def group(document: Usage, **facts: object) -> UsageGroup:
@@ -123,7 +123,7 @@ def test_energy_without_a_counter(lack: Missing, watts: tuple[float | None, ...]
         device = replace(device, readings=readings, missing={"energy_joules": lack, "power.draw_watts": lack})
         at = machines.NOON + datetime.timedelta(seconds=tick)
         meter.look(replace(machines.many(1, 2), devices=(device,), taken_at=at))
-    time = merged(meter.taken().values())
+    time = merged_times(meter.taken().values())
     (device_time,) = time.devices
     assert (device_time.energy_joules if device_time.energy_seconds else None) == joules
     assert device_time.sampled_seconds == device_time.energy_seconds
@@ -250,7 +250,7 @@ def test_what_a_neighbour_computes_that_has_just_begun_is_not_credited() -> None
         busy = 50.0 if len(snapshot.processes) == 2 else 0.0
         readings = {**device.readings, "utilization.gpu_percent": busy}
         meter.look(replace(snapshot, devices=(replace(device, readings=readings),)))
-    idle = next(one for one in merged(meter.taken().values()).processes if one.pid == 1)
+    idle = next(one for one in merged_times(meter.taken().values()).processes if one.pid == 1)
     assert (idle.sm_percent_max, idle.used_seconds) == (0.0, 0.0)
 
 
@@ -261,8 +261,8 @@ def test_short_processes_by_the_thousand_are_summed_and_a_counter_that_stands_st
     ):
         meter.look(snapshot)
         if second % 60 == 59:
-            minute = merged(meter.taken().values())
-            known = bounded(merged((known, minute)), minute)
+            minute = merged_times(meter.taken().values())
+            known = with_bounded_processes(merged_times((known, minute)), minute)
     assert len(known.processes) < 4100
     assert len(meter._rows) < 4100
     assert sum(len(window.shares) for window in meter._windows.values()) < 20 * 130

@@ -26,7 +26,7 @@ from msgspec.structs import replace
 from gpuwatch.core.model.recording_period import Period
 from gpuwatch.explain.diagnosis.condition_engine import Conditions
 from gpuwatch.machine.collector.collector import Collector
-from gpuwatch.machine.collector.collector_frames import note
+from gpuwatch.machine.collector.collector_frames import note_seen_devices
 from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.machine.collector.recording_player import RecordingPlayer
 from gpuwatch.machine.history.machine_event import MachineEvent
@@ -206,7 +206,7 @@ class Watched:
                 self._keep(self.conditions.feed(self.status, self.at.timestamp()))
                 continue
             self.snapshot = replace(self.collector.sample(), taken_at=self.at)
-            note(self.seen, self.snapshot.devices)
+            note_seen_devices(self.seen, self.snapshot.devices)
             events = self.conditions.look(self.snapshot)
             self.writer.add(self.snapshot, all_findings(self.snapshot.findings, self.conditions), events)
             self._count(events)

@@ -29,7 +29,7 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.explain.diagnosis.condition_engine import Conditions
 from gpuwatch.machine.collector.collector import Collector
 from gpuwatch.machine.collector.collector_frames import Receiver
-from gpuwatch.machine.history.frames import HEAD_BYTES, FrameEncoder, head
+from gpuwatch.machine.history.frames import HEAD_BYTES, FrameEncoder, frame_head
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.writer import RecordingWriter
 from gpuwatch.machine.sources.nvidia import source as nvml_source
@@ -185,7 +185,7 @@ class Fire:
 
     def _dashboard(self, snapshot: Snapshot) -> None:
         frame = self.encoder.frame(snapshot)
-        received = self.receiver.receive(head(frame[:HEAD_BYTES])[1], frame[HEAD_BYTES:])
+        received = self.receiver.receive(frame_head(frame[:HEAD_BYTES])[1], frame[HEAD_BYTES:])
         assert received.devices == snapshot.devices
         self.shown.look(received)
 

@@ -40,7 +40,7 @@ from gpuwatch.fleet.prometheus_api import _answer
 from gpuwatch.machine.history.frames import DamagedData
 from gpuwatch.machine.history.sample_chunks import ChunkReader
 from gpuwatch.machine.recording import gpu_time, minute_means
-from gpuwatch.machine.recording.stored_data import decompressed as block
+from gpuwatch.machine.recording.stored_data import decompress as block
 from gpuwatch.machine.recording.stored_data import without_checksum
 from gpuwatch.share.exporter.web_config import WebConfig
 from gpuwatch.ui.settings.settings_file import understood
@@ -104,7 +104,7 @@ def _gpu_time() -> gpu_time.GpuTime:
     meter = gpu_time.GpuTimeMeter(1.0)
     for tick in range(120):
         meter.look(machines.many(1, 3, tick=tick))
-    return gpu_time.merged(meter.taken().values())
+    return gpu_time.merged_times(meter.taken().values())
 
 
 def _web(text: str) -> None:
@@ -174,12 +174,12 @@ READERS = {
     ),
     "recording: frames": Reader(_frames, lambda data: list(ChunkReader().take(data)), (DamagedData,)),
     "recording: GPU time": Reader(
-        lambda: [zlib.decompress(gpu_time.pack(_gpu_time()))],
-        lambda data: gpu_time.unpack(zlib.compress(data)),
+        lambda: [zlib.decompress(gpu_time.pack_gpu_time(_gpu_time()))],
+        lambda data: gpu_time.unpack_gpu_time(zlib.compress(data)),
         (DamagedData,),
     ),
     "recording: means": Reader(
-        lambda: [zlib.decompress(minute_means.pack_points(minute_means.summaries([machines.many(2, 3)], 60)))],
+        lambda: [zlib.decompress(minute_means.pack_points(minute_means.summarize([machines.many(2, 3)], 60)))],
         lambda data: minute_means.unpack_points(zlib.compress(data)),
         (DamagedData,),
     ),

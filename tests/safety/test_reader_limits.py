@@ -105,9 +105,9 @@ def run_memory(path: Path) -> str:
 def recording(path: Path) -> str:
     plain = zlib.compress(bytes(2 * SMALL))
     errors = (
-        said(frames.DamagedData, lambda: list(frames.split(frames.packed(bytes(2 * SMALL))))),
-        said(stored_data.DamagedData, lambda: stored_data.decompressed(stored_data.with_checksum(plain))),
-        said(ValueError, lambda: gpu_time.unpack(plain)),
+        said(frames.DamagedData, lambda: list(frames.split_frames(frames.packed_frame(bytes(2 * SMALL))))),
+        said(stored_data.DamagedData, lambda: stored_data.decompress(stored_data.with_checksum(plain))),
+        said(ValueError, lambda: gpu_time.unpack_gpu_time(plain)),
     )
     assert all("truncated" in error for error in errors), errors
     return ""

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.explain.diagnosis.condition_engine import Conditions
 from gpuwatch.machine.history.last_hour import MAX_EVENTS, Timeline
-from gpuwatch.machine.history.machine_event import MachineEvent, lasting
+from gpuwatch.machine.history.machine_event import MachineEvent, still_lasting
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.running_recorders import Announcement
 from gpuwatch.machine.recording.storable_snapshot import Storable
@@ -238,9 +238,9 @@ def test_what_the_recorder_found_at_its_own_start_began_at_least_then(tmp_path: 
     later = watched(watching_sample(second, [gpu(readings=HOT if second > 5 else {})]) for second in range(100))
     assert of(later.findings, "throttle.thermal")[0].evidence[0].startswith("since ")
     onsets = [replace(event, seen=1.0, at=1.0) for event in alone.events if event.cause]
-    begun = lasting([MachineEvent(at=0.5, kind="recording.began", text=""), *onsets])
+    begun = still_lasting([MachineEvent(at=0.5, kind="recording.began", text=""), *onsets])
     assert [(one.since, one.at_least) for one in begun] == [(1.0, True)]
-    assert not lasting([*onsets, MachineEvent(at=2.0, kind="recording.began", text="")])
+    assert not still_lasting([*onsets, MachineEvent(at=2.0, kind="recording.began", text="")])
 
 
 def test_the_recording_of_a_recorder_that_runs_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

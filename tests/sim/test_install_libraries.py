@@ -37,7 +37,7 @@ def test_first_builds_at_once_are_announced_and_compile_each_library_once(tmp_pa
     cc = quick_compiler(tmp_path, f"echo x >> {count}")
     code = """
     from gpuwatch.sim import install_libraries
-    with install_libraries.announced(lambda: print("compiling")):
+    with install_libraries.announcing(lambda: print("compiling")):
         print(install_libraries.ensure_built())
         print(install_libraries.ensure_built())
     """

@@ -45,7 +45,7 @@ def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_without_a_compiler_both_tiers_are_copied_with_their_links(wheel: Path) -> None:
     announced: list[None] = []
-    with install_libraries.announced(lambda: announced.append(None)):
+    with install_libraries.announcing(lambda: announced.append(None)):
         driver, plugin = install_libraries.ensure_built("driver"), install_libraries.ensure_built("plugin")
     assert announced == [], "a copy takes no time"
     assert install_libraries.compiler_obstacle() is None
@@ -77,7 +77,7 @@ def test_else_it_is_compiled(wheel: Path, why: str, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_cpu_that_is_too_old_is_told_in_one_line(wheel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if not shipped.lacking(frozenset()):
+    if not shipped.lacking_cpu_features(frozenset()):
         pytest.skip("the libraries need nothing special of this machine")
     monkeypatch.setattr(install_libraries, "_cpu_flags", lambda: frozenset({"avx2", "fma", "movbe", "f16c"}))
     with pytest.raises(GpuwatchError) as error:

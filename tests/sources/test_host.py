@@ -236,7 +236,7 @@ def test_a_framework_is_looked_for_again_in_processes_that_have_run(monkeypatch:
 def test_files_that_stay_open_are_read_anew(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_text("one")
-    again = procfs.Again(str(path), 100)
+    again = procfs.ReopenedFile(str(path), 100)
     assert again.read() == b"one"
     with path.open("r+") as file:
         file.write("two, and longer")

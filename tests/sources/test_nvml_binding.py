@@ -67,13 +67,13 @@ def test_doctor_and_text_name_it_too(tmp_path: Path) -> None:
 
 
 def test_the_dashboard_does_not_blame_the_driver() -> None:
-    lack = nvml_binding.problem(SimpleNamespace(nvmlInit=None), None)
+    lack = nvml_binding.why_unusable(SimpleNamespace(nvmlInit=None), None)
     assert lack is not None
     snapshot = machines.snapshot((), (), problems=(lack,), driver=None)
     assert no_gpus(snapshot)[1] == "gpuwatch could not ask the driver: GPUs unknown"
 
 
 def test_nvidias_own_module_is_no_problem_and_one_that_is_missing_is() -> None:
-    assert nvml_binding.problem(pynvml, None) is None
+    assert nvml_binding.why_unusable(pynvml, None) is None
     without = SimpleNamespace(**dict.fromkeys(nvml_binding._NEEDED[:-1]))
-    assert nvml_binding.problem(without, None) is not None
+    assert nvml_binding.why_unusable(without, None) is not None

@@ -84,7 +84,10 @@ def test_reservations_beyond_the_limit_count_for_nothing() -> None:
     users = ("eve", "eve", "eve", "bob", "uid 100001", "uid 100002", None, None)
     found = [Reservation(uuid=f"GPU-{place}", pid=None, user=user) for place, user in enumerate(users)]
     for most, counted in ((0, "67"), (1, "03467"), (2, "0134567"), (9, "01234567")):
-        assert "".join(one.uuid[-1] for one in gpu_reservations._counted(found, most) if one.counts) == counted
+        assert (
+            "".join(one.uuid[-1] for one in gpu_reservations._counted_reservations(found, most) if one.counts)
+            == counted
+        )
 
 
 def test_a_kernel_that_does_not_say_whose_a_socket_is(
@@ -97,7 +100,7 @@ def test_a_kernel_that_does_not_say_whose_a_socket_is(
     names = tmp_path / "unix"
     own = os.getpid()
     names.write_text(f"0: 2 0 0 2 1 7 @gpuwatch-reserved:{uuid}@\n0: 2 0 0 2 1 8 @gpuwatch-holder:{uuid}@:{own}\n")
-    monkeypatch.setattr(unix_sockets, "_asked", refuse)
+    monkeypatch.setattr(unix_sockets, "_sock_diag_rows", refuse)
     monkeypatch.setattr(unix_sockets, "_NAMES", names)
     (one,) = gpu_reservations.reservations()
     assert (one.uuid, one.pid) == (uuid, own)

@@ -22,8 +22,8 @@ LIB = SimpleNamespace(NVMLError=pynvml.NVMLError)
 
 
 def _problem(monkeypatch: pytest.MonkeyPatch, code: int, **facts: object) -> tuple[str, str, str]:
-    monkeypatch.setattr(system_facts, "look", lambda _: System(**facts))  # type: ignore[arg-type]
-    found = nvml_errors.problem(LIB, code)
+    monkeypatch.setattr(system_facts, "read_system_facts", lambda _: System(**facts))  # type: ignore[arg-type]
+    found = nvml_errors.open_problem(LIB, code)
     return found.reason, found.detail, found.hint
 
 

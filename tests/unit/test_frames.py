@@ -20,8 +20,8 @@ from gpuwatch.machine.history.frames import (
     FrameDecoder,
     FrameEncoder,
     framed,
-    packed,
-    split,
+    packed_frame,
+    split_frames,
 )
 from tests.ui import machines
 
@@ -124,7 +124,7 @@ def test_any_life_of_a_machine_comes_back(changes: list[tuple[str, int, Any]]) -
     encoder, decoder, late = FrameEncoder(), FrameDecoder(), FrameDecoder()
     before = None
     for shot in life(changes):
-        for kind, body in split(encoder.frame(shot)):
+        for kind, body in split_frames(encoder.frame(shot)):
             decoder.take(kind, body)
             late.take(kind, body)
         got = decoder.snapshot()
@@ -150,13 +150,13 @@ def test_frames_that_were_cut_off_have_all_samples_before_the_cut(
     for number, shot in enumerate(shots):
         some += encoder.frame(shot)
         if number % together == together - 1 or number == len(shots) - 1:
-            data += packed(some) if together > 1 else some
+            data += packed_frame(some) if together > 1 else some
             some = b""
         ends.append(0 if some else len(data))
     cut %= len(data) + 1
     whole = max((number + 1 for number, end in enumerate(ends) if end and end <= cut), default=0)
     decoder, got = FrameDecoder(), []
-    for kind, body in split(data[:cut]):
+    for kind, body in split_frames(data[:cut]):
         decoder.take(kind, body)
         got.append(decoder.snapshot())
     assert got == shots[:whole]
@@ -166,7 +166,7 @@ def test_what_is_no_frame_of_this_version_is_refused() -> None:
     with pytest.raises(DamagedData, match="without a key frame"):
         FrameDecoder().take(DELTA, b"\x90")
     with pytest.raises(DamagedData):
-        list(split(framed(PACKED, b"no zlib")))
+        list(split_frames(framed(PACKED, b"no zlib")))
     with pytest.raises(DamagedData):
         FrameDecoder().take(KEY, b"\x90")
 
@@ -176,10 +176,10 @@ def test_what_is_no_frame_of_this_version_is_refused() -> None:
 def test_a_damaged_delta_raises_nothing_else(noise: bytes, place: int) -> None:
     shot = machines.pair()
     encoder, decoder = FrameEncoder(), FrameDecoder()
-    ((kind, body),) = split(encoder.frame(shot))
+    ((kind, body),) = split_frames(encoder.frame(shot))
     decoder.take(kind, body)
     later = replace(shot, taken_at=shot.taken_at + datetime.timedelta(seconds=1), processes=shot.processes[1:])
-    ((kind, body),) = split(encoder.frame(later))
+    ((kind, body),) = split_frames(encoder.frame(later))
     place %= len(body)
     with suppress(DamagedData):
         decoder.take(kind, body[:place] + noise + body[place + len(noise) :])
@@ -201,4 +201,4 @@ def test_what_a_second_costs() -> None:
     rows = list(later.processes)
     rows[150] = replace(rows[150], readings={**rows[150].readings, "cpu_percent": 12.5})
     assert cost(shot, replace(later, processes=tuple(rows))) - still < 20
-    assert len(packed(FrameEncoder().frame(shot))) < 25_000
+    assert len(packed_frame(FrameEncoder().frame(shot))) < 25_000

@@ -15,7 +15,7 @@ from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Device, Mapped, MigInstance, Process
 from gpuwatch.explain.diagnosis.condition_engine import REJUDGE_SECONDS, Conditions
 from gpuwatch.machine.collector.feed import FeedStatus
-from gpuwatch.machine.history.machine_event import MachineEvent, gpus
+from gpuwatch.machine.history.machine_event import MachineEvent, gpu_list_text
 from gpuwatch.machine.history.process_events import ProcessEvents
 from tests.ui import machines
 
@@ -131,7 +131,7 @@ def test_of_an_older_process_only_the_time_since_gpuwatch_started_is_known() -> 
 
 
 def test_gpus_are_named_in_runs() -> None:
-    assert [gpus(one) for one in ((3,), (7, 0, 1, 2), (0, 2), range(8))] == [
+    assert [gpu_list_text(one) for one in ((3,), (7, 0, 1, 2), (0, 2), range(8))] == [
         "GPU 3", "GPUs 0-2, 7", "GPUs 0, 2", "GPUs 0-7",
     ]  # fmt: skip
     assert hours_minutes(2 * 3600 + 3 * 60) == "2 h 03 min"

@@ -28,7 +28,7 @@ from gpuwatch.experiment.probing.runner import kept_environment
 from gpuwatch.explain.logs import device_lines
 from gpuwatch.explain.logs.line_text import device
 from gpuwatch.explain.logs.other_ooms import exhausted
-from gpuwatch.machine.sources.process_tree import descends, leader_of, runs_python, started
+from gpuwatch.machine.sources.process_tree import descends, leader_of, runs_python, start_time
 
 _MAX_PROCESSES = 256
 _MAX_PROFILES = 16
@@ -156,7 +156,7 @@ class WatchedProcesses:
         """
         stepping = [member for member in self._members.values() if member.state.steps.first_at is not None]
         first = min(stepping, key=lambda member: member.state.steps.first_at or 0.0, default=None)
-        began = None if first is None else started(first.pid)
+        began = None if first is None else start_time(first.pid)
         if first is None or began is None:
             return False
         assert first.state.steps.first_at is not None
@@ -171,7 +171,7 @@ class WatchedProcesses:
             steps = member.state.steps if member is not None else None
             if steps is not None and steps.count >= _MIN_STEPS_AT_WORK:
                 continue
-            since = steps.first_at if steps is not None and steps.first_at is not None else started(pid)
+            since = steps.first_at if steps is not None and steps.first_at is not None else start_time(pid)
             if since is not None and now - since < patience:
                 return True
         return False

@@ -350,7 +350,7 @@ class Conditions:
         """Rewords the finding when due; yields its onset event and later news."""
         at, before, condition = context.at, entry.finding, entry.condition
         try:
-            news = list(condition.news(entry.occurrence, context))
+            news = list(condition.new_samples(entry.occurrence, context))
             if news or at - entry.worded >= REJUDGE_SECONDS:
                 entry.worded = at
                 entry.listed = condition.listed(entry.occurrence, context)

@@ -17,7 +17,7 @@ from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.trials import Experiment
 from gpuwatch.fleet.cluster.fan_out import NodeReply, State, one_line
-from gpuwatch.fleet.cluster.odd_nodes import MIN_EQUAL_NODES, judged
+from gpuwatch.fleet.cluster.odd_nodes import MIN_EQUAL_NODES, with_odd_nodes
 from gpuwatch.share.reports.runs_side_by_side import compare
 
 KINDS: dict[str, tuple[type, ...]] = {
@@ -47,7 +47,7 @@ def comparison_of_nodes(command: str, replies: Sequence[NodeReply]) -> Compariso
         node, own = _node(command, reply)
         nodes.append(node)
         runs += [replace(run, node=reply.node) for run in own]
-    return judged(replace(compare(runs), nodes=tuple(nodes)))
+    return with_odd_nodes(replace(compare(runs), nodes=tuple(nodes)))
 
 
 def side_by_side(runs: Sequence[Run], nodes: Sequence[Node]) -> Comparison:
@@ -64,7 +64,7 @@ def side_by_side(runs: Sequence[Run], nodes: Sequence[Node]) -> Comparison:
         if run.node is not None and run.node not in known:
             count = sum(other.node == run.node for other in runs)
             known[run.node] = Node(node=run.node, state="ok", host=run.host, runs=count)
-    return judged(replace(compare(runs), nodes=tuple(known.values())))
+    return with_odd_nodes(replace(compare(runs), nodes=tuple(known.values())))
 
 
 def exit_code(document: Comparison) -> int:
@@ -90,7 +90,7 @@ def _node(command: str, reply: NodeReply) -> tuple[Node, Sequence[Run]]:
     try:
         document = from_json(reply.document)
     except NotADocument as error:
-        return replace(node, state="failed", reason=_unread(reply, str(error))), []
+        return replace(node, state="failed", reason=_why_unread(reply, str(error))), []
     if not isinstance(document, KINDS[command]):
         return replace(node, state="failed", reason="it sent a different kind of document"), []
     runs = runs_in(document)
@@ -98,35 +98,37 @@ def _node(command: str, reply: NodeReply) -> tuple[Node, Sequence[Run]]:
     return replace(
         node,
         state="ok" if code == EXIT_OK else "finding",
-        reason=(_version(reply) or _note(command, reply)) if code == EXIT_OK else _meaning(document, code),
+        reason=(_version_of(reply) or _probe_note(command, reply))
+        if code == EXIT_OK
+        else _exit_code_meaning(document, code),
         runs=len(runs),
-        answer=_answer(document),
+        answer=_answer_of(document),
         snapshot=document if isinstance(document, Snapshot) else getattr(document, "snapshot", None),
         doctor=document if isinstance(document, Doctor) else getattr(document, "doctor", None),
     ), runs
 
 
-def _unread(reply: NodeReply, error: str) -> str:
+def _why_unread(reply: NodeReply, error: str) -> str:
     """Why a node that ended sent no document."""
     lines = [line for line in reply.messages.splitlines() if line.strip()]
     if not reply.document.strip():
         code = f"exit code {reply.exit_code}" if reply.exit_code else "it sent nothing"
         return one_line(f"{code}: {lines[-1].removeprefix('gpuwatch: ')}" if lines else code)
-    differs = _version(reply)
+    differs = _version_of(reply)
     return one_line(f"{differs}: {error}" if differs else f"its answer cannot be read: {error}")
 
 
-def _version(reply: NodeReply) -> str:
+def _version_of(reply: NodeReply) -> str:
     return "" if reply.version in (None, __version__) else f"gpuwatch {reply.version} there, {__version__} here"
 
 
-def _note(command: str, reply: NodeReply) -> str:
+def _probe_note(command: str, reply: NodeReply) -> str:
     """What a probe had to say, such as which GPUs it left alone: its siblings may have run on others."""
     lines = [line for line in reply.messages.splitlines() if line.startswith("gpuwatch: ") and "compiling" not in line]
     return one_line(lines[0].removeprefix("gpuwatch: ")) if lines and command == "probe" else ""
 
 
-def _answer(document: Document) -> str:
+def _answer_of(document: Document) -> str:
     if isinstance(document, Experiment):
         return document.answer.sentence
     if isinstance(document, Doctor | Diagnostic) and document.primary is not None:
@@ -135,7 +137,7 @@ def _answer(document: Document) -> str:
     return ""
 
 
-def _meaning(document: Document, code: int | None) -> str:
+def _exit_code_meaning(document: Document, code: int | None) -> str:
     """What an exit code of the command says, in words."""
     if isinstance(document, Snapshot) and document.problems:
         return one_line(document.problems[0].detail)

@@ -3,7 +3,7 @@
 A fixed limit passes a GPU that is three times slower than it should be; its siblings show it. Structure comes first
 (GPUs, driver, versions, settings): a difference there explains a difference in speed. Speeds are compared by median
 and median absolute deviation (MAD), since a slow node moves mean and standard deviation towards itself; only among
-equal GPUs with one driver, in one configuration. No node is named on what noise can do: see :func:`_slow`.
+equal GPUs with one driver, in one configuration. No node is named on what noise can do: see :func:`_slow_nodes`.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class _Node:
     simulated: bool = False
 
 
-def judged(document: Comparison) -> Comparison:
+def with_odd_nodes(document: Comparison) -> Comparison:
     """The comparison with its odd nodes named, and what could not be judged.
 
     Runs belong to the node that they name, or else to their host; without at least two, nothing is judged.
@@ -95,17 +95,19 @@ def judged(document: Comparison) -> Comparison:
     notes: list[str] = [*_same_machine(nodes)]
     everywhere = _kinds(nodes)
     if len(nodes) >= MIN_EQUAL_NODES:
-        odd += _different("GPU model", everywhere, notes)
+        odd += _nodes_that_differ("GPU model", everywhere, notes)
     for siblings in _siblings(nodes):
         models = siblings[0].models
         kind = "GPUs not known" if models is None else ", ".join(models) or "no GPU"
         if len(siblings) < MIN_EQUAL_NODES:
             notes.append(
-                f"{_named(siblings)} ({kind}): too few to judge; at least {MIN_EQUAL_NODES} equal nodes are needed"
+                f"{_node_names(siblings)} ({kind}): too few to judge; at least {MIN_EQUAL_NODES} equal nodes are needed"
             )
             continue
         for what in dict.fromkeys(what for node in siblings for what in node.facts):
-            odd += _different(what, {node.name: node.facts[what] for node in siblings if what in node.facts}, notes)
+            odd += _nodes_that_differ(
+                what, {node.name: node.facts[what] for node in siblings if what in node.facts}, notes
+            )
     odd += _speeds(nodes, notes)
     order = {node.name: number for number, node in enumerate(nodes)}
     odd.sort(key=lambda fact: (fact.kind != "structure", order[fact.node]))
@@ -156,14 +158,14 @@ def _learn_snapshot(node: _Node, snapshot: Snapshot) -> None:
         return
     buses = [device.pci_bus_id for device in sorted(devices, key=lambda device: device.index)]
     node.facts["order of the GPUs"] = "by PCI bus id" if buses == sorted(buses) else "not by PCI bus id"
-    node.facts["state"] = _each(devices, {device.index: clean(device.state) for device in devices})
+    node.facts["state"] = _per_gpu_text(devices, {device.index: clean(device.state) for device in devices})
     total = {device.index: size(device.number("memory.total_bytes")) for device in devices}
     if UNKNOWN not in total.values():
-        node.facts["memory"] = _each(devices, total)
+        node.facts["memory"] = _per_gpu_text(devices, total)
     for metric, what in _MODES.items():
         values = {d.index: _reading(d, metric) for d in devices if metric in d.readings}
         if len(values) == len(devices):
-            node.facts[what] = _each(devices, values)
+            node.facts[what] = _per_gpu_text(devices, values)
     if snapshot.topology is not None and not snapshot.topology.incomplete:
         links = Counter(connection.name for connection in snapshot.topology.connections)
         if links and None not in links:
@@ -174,7 +176,7 @@ def _reading(device: Device, metric: str) -> str:
     return f"{clean(device.readings[metric])}{_UNITS.get(metric, '')}"
 
 
-def _each(devices: Iterable[Device], values: Mapping[int, str]) -> str:
+def _per_gpu_text(devices: Iterable[Device], values: Mapping[int, str]) -> str:
     """``16`` if all GPUs have it, else what differs: ``16, GPU 3: 8``."""
     usual, _ = Counter(values[device.index] for device in devices).most_common(1)[0]
     others = [f"GPU {index}: {value}" for index, value in sorted(values.items()) if value != usual]
@@ -204,13 +206,13 @@ def _learn_run(node: _Node, run: Run) -> None:
         node.facts.setdefault(f"device map of {config}", device_map(run))
     for name, setting in run.settings.items():
         if setting.effective is not None:
-            node.facts.setdefault(f"{clean(name)} of {config}", _plain(setting.effective))
+            node.facts.setdefault(f"{clean(name)} of {config}", _setting_text(setting.effective))
     for name, value in run.environment.items():
         if not _UUIDS.search(value):  # each node has its own
             node.facts.setdefault(clean(name), clean(value))
 
 
-def _plain(value: object) -> str:
+def _setting_text(value: object) -> str:
     """A setting's value, with dictionaries in one order."""
     if isinstance(value, (dict, list)):
         return clean(_UUIDS.sub("GPU-…", json.dumps(value, sort_keys=True, default=str)))
@@ -225,7 +227,7 @@ def _same_machine(nodes: Sequence[_Node]) -> Iterator[str]:
             seen.setdefault(frozenset(node.uuids), []).append(node.name)
     for names in seen.values():
         if len(names) > 1:
-            yield f"{_listed(names)} show the same GPUs: one machine under several names"
+            yield f"{_list_of_names(names)} show the same GPUs: one machine under several names"
 
 
 # -- structure ------------------------------------------------------------------------------------
@@ -252,7 +254,7 @@ def _siblings(nodes: Sequence[_Node]) -> list[list[_Node]]:
     return [*kinds.values(), *([unknown] if unknown else [])]
 
 
-def _different(what: str, values: Mapping[str, str], notes: list[str]) -> list[OddFact]:
+def _nodes_that_differ(what: str, values: Mapping[str, str], notes: list[str]) -> list[OddFact]:
     """The nodes whose value is not that of most; a note if no value is that of most."""
     if len(values) < MIN_EQUAL_NODES:
         return []
@@ -302,7 +304,7 @@ def _speeds(nodes: Sequence[_Node], notes: list[str]) -> list[OddFact]:
     groups = []
     small: dict[str, None] = {}
     simulated = False
-    for what, speeds in _grouped(nodes).items():
+    for what, speeds in _speeds_by_group(nodes).items():
         if what[-1]:
             simulated = True
         elif len(speeds) < MIN_EQUAL_NODES:
@@ -319,16 +321,16 @@ def _speeds(nodes: Sequence[_Node], notes: list[str]) -> list[OddFact]:
     judged_nodes = {speed.node for group in groups for speed in group.speeds}
     if alone := [name for name in small if name not in judged_nodes]:
         notes.append(
-            f"Speed of {_listed(alone)}: too few to judge; at least {MIN_EQUAL_NODES} nodes with the same GPU, driver"
-            " and configuration are needed"
+            f"Speed of {_list_of_names(alone)}: too few to judge; at least {MIN_EQUAL_NODES} nodes with the same GPU,"
+            " driver and configuration are needed"
         )
-    return _slow(groups, notes)
+    return _slow_nodes(groups, notes)
 
 
 _Key = tuple[str, str, str, str, bool]
 
 
-def _grouped(nodes: Sequence[_Node]) -> dict[_Key, list[_Speed]]:
+def _speeds_by_group(nodes: Sequence[_Node]) -> dict[_Key, list[_Speed]]:
     """The speed of each node, by configuration, work, kind of GPU, driver, and whether that is simulated."""
     found: dict[_Key, dict[str, list[Run]]] = {}
     for node in nodes:
@@ -356,21 +358,21 @@ def _speed(name: str, runs: Sequence[Run]) -> _Speed:
     return _Speed(name, statistics.median(medians), statistics.median(fast))
 
 
-def _slow(groups: Sequence[_Group], notes: list[str]) -> list[OddFact]:
+def _slow_nodes(groups: Sequence[_Group], notes: list[str]) -> list[OddFact]:
     """The nodes whose speed differs by more than noise.
 
     Noise of speeds has heavy tails (another tenant, a hot hour), so no fixed number of standard deviations is safe. A
     suspect is beyond :data:`_MIN_SIGMAS` of them and 10 %, and its fast steps are slow as well. It is named if all its
     measurements are suspect and as many as others have of them cannot add up to that by chance, or if at
-    least half are, and one is so far off that even a heavy tail does not reach there (:func:`_far`).
+    least half are, and one is so far off that even a heavy tail does not reach there (:func:`_far_nodes`).
     """
     suspects: dict[str, list[tuple[_Group, _Speed]]] = {}
     measured = Counter(speed.node for group in groups for speed in group.speeds)
     for group in groups:
         for speed in group.speeds:
-            if _beyond(group, speed):
+            if _is_beyond_noise(group, speed):
                 suspects.setdefault(speed.node, []).append((group, speed))
-    far = {(group.what, node) for group in groups for node in _far(group)}
+    far = {(group.what, node) for group in groups for node in _far_nodes(group)}
     odd = []
     for node, seen in suspects.items():
         times, all_of_them = measured[node], measured.total()
@@ -395,7 +397,7 @@ def _slow(groups: Sequence[_Group], notes: list[str]) -> list[OddFact]:
     return odd
 
 
-def _far(group: _Group) -> list[str]:
+def _far_nodes(group: _Group) -> list[str]:
     """The nodes of which one measurement is enough.
 
     The tail of the others' distances is taken for a power law (Hill's estimate of its exponent, never more than
@@ -414,11 +416,11 @@ def _far(group: _Group) -> list[str]:
         reached = (top / len(rest)) * (edge / distance) ** min(slope, _MAX_TAIL_EXPONENT)
         alone = distance >= _LOG_TWICE and distance > _MIN_DISTANCE_RATIO * rest[0]
         if alone or len(distances) * reached < _MAX_EXPECTED_BY_CHANCE:
-            return [speed.node for speed in by_distance[:count] if _beyond(group, speed)]
+            return [speed.node for speed in by_distance[:count] if _is_beyond_noise(group, speed)]
     return []
 
 
-def _beyond(group: _Group, speed: _Speed) -> bool:
+def _is_beyond_noise(group: _Group, speed: _Speed) -> bool:
     distance = speed.median - group.middle
     if abs(distance) < max(_LOG_SLOWER, _MIN_SIGMAS * group.sigma):
         return False
@@ -447,11 +449,11 @@ def _share(times: float) -> str:
 # -- words ----------------------------------------------------------------------------------------
 
 
-def _named(nodes: Sequence[_Node]) -> str:
-    return _listed([node.name for node in nodes])
+def _node_names(nodes: Sequence[_Node]) -> str:
+    return _list_of_names([node.name for node in nodes])
 
 
-def _listed(names: Sequence[str]) -> str:
+def _list_of_names(names: Sequence[str]) -> str:
     shown = [clean(name) for name in names[:4]]
     if len(names) > len(shown):
         return f"{', '.join(shown)} and {len(names) - len(shown)} more"

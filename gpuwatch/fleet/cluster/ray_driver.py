@@ -21,7 +21,7 @@ _lock = threading.Lock()
 _CONNECT_SECONDS = 10.0
 
 
-def _work(command: list[str]) -> Iterator[bytes | tuple[int, bytes]]:
+def _run_on_node(command: list[str]) -> Iterator[bytes | tuple[int, bytes]]:
     """On a node: the lines that the command prints, then its exit code and the end of its messages.
 
     Ray sends this function as it is: nothing here may refer to this module.
@@ -81,7 +81,7 @@ def _write(data: bytes) -> None:
         sys.stdout.buffer.flush()
 
 
-def _names(nodes: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+def _node_names(nodes: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """A name for each node: its host's, with the start of its id where several are on one host."""
     hosts = Counter(str(node.get("NodeManagerHostname")) for node in nodes)
     named = {}
@@ -108,17 +108,17 @@ class _Node(threading.Thread):
                 line = ray.get(reference)
                 if isinstance(line, tuple):
                     if not ended:
-                        _send("lost", self.node, _why(*line))
+                        _send("lost", self.node, _why_failed(*line))
                     return
                 parts = line.split(b" ", 2)
                 if len(parts) == 3 and parts[1] == NO_NODE.encode():
                     ended = ended or parts[2].startswith(b"end ")
                     _write(b" ".join((parts[0], self.node.encode(), parts[2])))
         except Exception as error:  # noqa: BLE001  # whatever became of this node, the others go on
-            _send("lost", self.node, _failure(error))
+            _send("lost", self.node, _ray_error_text(error))
 
 
-def _why(code: int, messages: bytes) -> str:
+def _why_failed(code: int, messages: bytes) -> str:
     text = messages.decode(errors="replace")
     if "no such command: 'node'" in text.lower():
         return TOO_OLD
@@ -130,7 +130,7 @@ def _why(code: int, messages: bytes) -> str:
     return f"exit code {code}" + (f": {last[0]}" if last else "")
 
 
-def _failure(error: Exception) -> str:
+def _ray_error_text(error: Exception) -> str:
     """Ray's error in words; its own have no name of a node and many lines."""
     name = type(error).__name__
     if name in ("TaskUnschedulableError", "NodeDiedError", "RaySystemError", "ObjectLostError", "OwnerDiedError"):
@@ -143,7 +143,7 @@ def _failure(error: Exception) -> str:
     return f"{name}: {lines[-1]}" if lines else name
 
 
-def _unreachable(address: str) -> str:
+def _why_unreachable(address: str) -> str:
     """Why nothing listens at ``host:port``, which Ray itself tries for minutes; empty if something does."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal():
@@ -165,7 +165,7 @@ def main() -> int:
     except ImportError:
         print("ray is not installed here (pip install 'gpuwatch-tui[ray]')", file=sys.stderr)
         return 1
-    if unreachable := _unreachable(address):
+    if unreachable := _why_unreachable(address):
         print(f"no Ray cluster at {address}: {unreachable}", file=sys.stderr)
         return 1
     try:
@@ -174,9 +174,9 @@ def main() -> int:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
         print(f"no Ray cluster at {address}: {lines[0]}", file=sys.stderr)
         return 1
-    work = ray.remote(num_cpus=0, max_retries=0)(_work)
+    work = ray.remote(num_cpus=0, max_retries=0)(_run_on_node)
     threads: dict[str, _Node] = {}
-    for name, node in _names(ray.nodes()).items():
+    for name, node in _node_names(ray.nodes()).items():
         alive = bool(node.get("Alive"))
         _send("node", name, "" if alive else "Ray lists it as dead")
         if alive:
@@ -184,14 +184,14 @@ def main() -> int:
             lines = work.options(num_returns="streaming", scheduling_strategy=strategy).remote(command)
             threads[name] = _Node(name, lines)
             threads[name].start()
-    threading.Thread(target=_listen, args=(threads,), daemon=True).start()
+    threading.Thread(target=_end_nodes_on_request, args=(threads,), daemon=True).start()
     for thread in threads.values():
         thread.join()
     ray.shutdown()
     return 0
 
 
-def _listen(threads: dict[str, _Node]) -> None:
+def _end_nodes_on_request(threads: dict[str, _Node]) -> None:
     """Ends nodes as stdin asks for it."""
     import ray
 

@@ -26,7 +26,7 @@ from gpuwatch.core.model.snapshot import (
     Topology,
 )
 from gpuwatch.machine.collector.cpu_programs import CpuPrograms
-from gpuwatch.machine.collector.process_rows import NO_EARLIER_SAMPLE, ProcessRows, same, unknown_row
+from gpuwatch.machine.collector.process_rows import NO_EARLIER_SAMPLE, ProcessRows, same_or_new, unknown_row
 from gpuwatch.machine.sources.device_source import DeviceSource, SeenDevice, SourceDevice, SourceUnavailable
 from gpuwatch.machine.sources.gpu_reservations import reservations
 from gpuwatch.machine.sources.host import HostReader, ProcessTable
@@ -104,7 +104,7 @@ class Collector:
         shown = {process.pid for process in processes}
         self._tree.look(began, shown)
         self._table.forget_except(shown | self._cpu_programs.pids | self._tree.pids)
-        self._devices, self._shown = same(self._devices, devices), same(self._shown, processes)
+        self._devices, self._shown = same_or_new(self._devices, devices), same_or_new(self._shown, processes)
         return Snapshot(
             taken_at=taken_at,
             took_seconds=time.monotonic() - began,

@@ -33,7 +33,7 @@ class Settings(msgspec.Struct):
     """Calls that took an earlier collector down."""
 
 
-def note(seen: dict[str, SeenDevice], devices: Iterable[Device]) -> None:
+def note_seen_devices(seen: dict[str, SeenDevice], devices: Iterable[Device]) -> None:
     """Adds the devices of a sample, but for those of which only the place is known."""
     for device in devices:
         known = seen.get(device.uuid)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.machine.collector.collector_frames import FAILURE, PREVIEW, SOURCE, Settings, Source, note
+from gpuwatch.machine.collector.collector_frames import FAILURE, PREVIEW, SOURCE, Settings, Source, note_seen_devices
 from gpuwatch.machine.history.frames import FrameEncoder, encoded, framed
 from gpuwatch.machine.sources import driver_calls
 
@@ -122,9 +122,9 @@ class _Service:
         settings = self._settings
         if not settings.share:
             return None
-        from gpuwatch.machine.collector.shared_samples import find
+        from gpuwatch.machine.collector.shared_samples import find_recorder
 
-        return find(settings.interval, gpm=settings.gpm, seen=settings.seen)
+        return find_recorder(settings.interval, gpm=settings.gpm, seen=settings.seen)
 
     def _follow(self, shared: SharedSamples) -> bool:
         """Sends what a recorder records until there is a reason to sample here; False when stdin ended."""
@@ -143,7 +143,7 @@ class _Service:
             if not self._wait():
                 return False
             alive = shared.alive  # asked first, so that the last sample is not missed
-            arrived, why = shared.news()
+            arrived, why = shared.new_samples()
             if not alive:
                 why = f"{shared.name} ended"
             elif not (settings.share and shared.suits(settings.interval, gpm=settings.gpm)):
@@ -165,7 +165,7 @@ class _Service:
 
     def _send(self, snapshot: Snapshot) -> None:
         self._sent = snapshot.taken_at
-        note(self._settings.seen, snapshot.devices)
+        note_seen_devices(self._settings.seen, snapshot.devices)
         _write(self._encoder.frame(snapshot))
         if self._settling:
             self._settling -= 1
@@ -215,10 +215,10 @@ def serve(settings: Settings) -> None:
     except BrokenPipeError:
         os._exit(0)
     except Exception as error:  # noqa: BLE001  # an error of gpuwatch itself: the parent shows it as such
-        from gpuwatch.machine.history.crash_files import describe
+        from gpuwatch.machine.history.crash_files import describe_error
 
         with suppress(OSError):
-            _write(framed(FAILURE, "; ".join(describe(error)).encode()))
+            _write(framed(FAILURE, "; ".join(describe_error(error)).encode()))
         if os.environ.get("GPUWATCH_DEBUG"):
             sys.excepthook(*sys.exc_info())
         os._exit(1)

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from gpuwatch.machine.collector.forked_collector import ForkedProcess
-from gpuwatch.machine.history.frames import HEAD_BYTES, head
+from gpuwatch.machine.history.frames import HEAD_BYTES, frame_head
 from gpuwatch.machine.sources import procfs
 from gpuwatch.machine.sources.driver_calls import Call, CallPage, LeftOut
 
@@ -39,14 +39,14 @@ def frames_of(process: CollectorProcess) -> Iterator[tuple[bytes, bytes]]:
     stream = process.stdout
     assert stream is not None
     while len(start := stream.read(HEAD_BYTES)) == HEAD_BYTES:
-        length, kind = head(start)
+        length, kind = frame_head(start)
         frame = stream.read(length)
         if len(frame) < length:
             return
         yield kind, frame
 
 
-def end(process: CollectorProcess) -> None:
+def end_process(process: CollectorProcess) -> None:
     """Closes the process's stdin, then kills it; a process that hangs inside the driver is left to the kernel."""
     if process.stdin is not None:
         with suppress(OSError):
@@ -66,7 +66,7 @@ def exit_code(process: CollectorProcess) -> int | None:
     return process.poll()
 
 
-def ending(code: int | None) -> str:
+def how_it_ended(code: int | None) -> str:
     """How the process ended; completes "the collector …"."""
     if code is None:
         return "closed its output"

@@ -94,7 +94,7 @@ class CpuPrograms:
         for cpu, pid in busy:
             facts = self._table.look(pid, now)
             if facts is not None and facts.framework is not None:
-                found.append(_row(facts, -cpu, self._loads_cuda(facts)))
+                found.append(_program_row(facts, -cpu, self._loads_cuda(facts)))
         self._cuda = {key: loaded for key, loaded in self._cuda.items() if key[0] in self.pids}
         self.bystanders = tuple(found)
 
@@ -132,7 +132,7 @@ class CpuPrograms:
         return self._parents[pid]
 
 
-def _row(facts: Facts, cpu: float, cuda_loaded: bool | None) -> Process:
+def _program_row(facts: Facts, cpu: float, cuda_loaded: bool | None) -> Process:
     process = host_process(facts)
     missing = {
         name: lack if name in process.readings or lack.reason != "not_supported" else _NOT_THERE

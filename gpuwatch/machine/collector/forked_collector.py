@@ -58,7 +58,7 @@ class ForkedProcess:
             os.kill(self.pid, signal.SIGKILL)
 
 
-def fork(interval: float, *, share: bool = False, on_demand: bool = False) -> ForkedProcess:
+def fork_collector(interval: float, *, share: bool = False, on_demand: bool = False) -> ForkedProcess:
     """Starts a collector that samples every ``interval`` seconds. OSError if the system cannot fork.
 
     ``share``: its samples may be those of a recorder on this machine. ``on_demand``: see

@@ -27,7 +27,7 @@ from gpuwatch.machine.collector.collector_frames import (
     Receiver,
     Settings,
     Source,
-    note,
+    note_seen_devices,
     source_of,
 )
 from gpuwatch.machine.collector.collector_process import (
@@ -37,10 +37,10 @@ from gpuwatch.machine.collector.collector_process import (
     CollectorProcess,
     CollectorWatch,
     Suspects,
-    end,
-    ending,
+    end_process,
     exit_code,
     frames_of,
+    how_it_ended,
 )
 from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.machine.collector.forked_collector import ForkedProcess
@@ -105,7 +105,7 @@ class LiveFeed:
         self._heard = 0.0
         """When the collector's process last reported that a recorder's collector is late."""
         self._environment = environment
-        self._wake: Callable[[], None] = _nothing
+        self._wake: Callable[[], None] = _no_wake
         self._process: CollectorProcess | None = first
         self._watch: CollectorWatch | None = None
         """What that process does."""
@@ -199,7 +199,7 @@ class LiveFeed:
 
         Once it reads, another call only sets ``wake``; the snapshots that came before wait to be drained.
         """
-        self._wake = wake or _nothing
+        self._wake = wake or _no_wake
         if self._threads:
             return
         self.launch()
@@ -275,10 +275,10 @@ class LiveFeed:
         if process is None:
             return self._fault
         code = process.returncode
-        if code is None and procfs.stopped(process.pid):
+        if code is None and procfs.is_stopped(process.pid):
             return "was stopped"
         if code is not None:
-            return self._fault if self._crashed else ending(code)
+            return self._fault if self._crashed else how_it_ended(code)
         # Its successor has to start first; only then can it be waiting for the driver.
         if time.monotonic() - self._started < _START_SECONDS and (self._fault or self._hung_before):
             return self._fault
@@ -294,7 +294,7 @@ class LiveFeed:
         self._stopping.set()
         process = self._process
         if process is not None:
-            end(process)
+            end_process(process)
         for thread in self._threads:
             thread.join(timeout=1.0)
         if self._watch is not None:
@@ -364,7 +364,7 @@ class LiveFeed:
                 return
             spared = not reader.is_alive() and self._ended(process)
             spared = spared or (reader.is_alive() and self._hung)
-            end(process)
+            end_process(process)
             if self._watch is not None:
                 self._watch.close()
             self._process = None
@@ -382,7 +382,7 @@ class LiveFeed:
         self._hung = False
         if hung is None and silent - min(self.waited_for_cpu, _MAX_STARVED_SECONDS) <= patience:
             return False
-        self._fault = "was stopped" if procfs.stopped(process.pid) else ""
+        self._fault = "was stopped" if procfs.is_stopped(process.pid) else ""
         what = "the collector was stopped" if self._fault else "the collector did not answer"
         if hung is not None:
             what = f"{hung.name} did not return within {HANG_SECONDS:g} s; the collector"
@@ -396,7 +396,7 @@ class LiveFeed:
     def _ended(self, process: CollectorProcess) -> bool:
         """Notes how a collector ended; whether it was a call that the next one will not make."""
         code = exit_code(process)
-        self._fault = _FAILED if self.failure else ending(code)
+        self._fault = _FAILED if self.failure else how_it_ended(code)
         call = self._watch.call if self._watch is not None else None
         spared = False
         if call is not None and code is not None and code < 0 and -code in CRASHES:
@@ -472,12 +472,12 @@ class LiveFeed:
             self._watch.heard()
         self._in_vain, self._hung_before = 0, False
         self._pace(snapshot.took_seconds)
-        note(self._settings.seen, snapshot.devices)
+        note_seen_devices(self._settings.seen, snapshot.devices)
         with self._arrived:  # who reads "ok" finds the sample, and who has the sample does not read "starting"
             self._frames.append(snapshot)
             self._last, self._machine, self.failure, self._crashed = time.monotonic(), None, "", False
             self._arrived.notify_all()
 
 
-def _nothing() -> None:
+def _no_wake() -> None:
     """Nobody is to be woken."""

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
 from gpuwatch.machine.collector.cpu_programs import CpuPrograms
-from gpuwatch.machine.collector.process_rows import same, sees
+from gpuwatch.machine.collector.process_rows import device_numbers_of, same_or_new
 from gpuwatch.machine.history.sample_chunks import MappedRows
 from gpuwatch.machine.sources.host import DENIED, ProcessTable
 from gpuwatch.machine.sources.missing_process import HIDDEN
@@ -38,7 +38,7 @@ class OwnProcesses:
         own = self._cpu_programs.rows(self._now, completed)
         pids = {row.pid for row in own}
         self._table.forget_except({row.pid for row in completed} | self._cpu_programs.pids)
-        self._shown = same(self._shown, completed)
+        self._shown = same_or_new(self._shown, completed)
         others = tuple(row for row in snapshot.bystanders if row.pid not in pids)
         return replace(snapshot, processes=self._shown, bystanders=(*own, *others))
 
@@ -48,7 +48,7 @@ class OwnProcesses:
         facts = self._table.look(row.pid, self._now)
         if facts is None or facts.environment is None or abs(facts.create_time - row.create_time) > SAME_START_SECONDS:
             return row
-        mapped, note = sees(facts, self._devices)
+        mapped, note = device_numbers_of(facts, self._devices)
         return replace(
             row,
             framework=facts.framework,

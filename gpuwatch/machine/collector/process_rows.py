@@ -40,7 +40,7 @@ _Idle = tuple[int, float | None]
 T = TypeVar("T")
 
 
-def same(before: tuple[T, ...], now: Sequence[T]) -> tuple[T, ...]:
+def same_or_new(before: tuple[T, ...], now: Sequence[T]) -> tuple[T, ...]:
     """``now``; the very tuple of ``before`` where it has the same objects."""
     if len(before) == len(now) and all(map(is_, before, now)):
         return before
@@ -176,13 +176,13 @@ class ProcessRows:
         made_of = (None, None, None, facts.changes, facts, None, self._devices, None)
         key = (facts.pid, None)
         kept = self._before.get("", {}).get(key)
-        if kept is None or not _same(kept[0], made_of):
+        if kept is None or not _is_unchanged(kept[0], made_of):
             kept = (made_of, host_process(facts))
         self._rows.setdefault("", {})[key] = kept
         return kept[1]
 
 
-def _same(before: tuple[object, ...], now: tuple[object, ...]) -> bool:
+def _is_unchanged(before: tuple[object, ...], now: tuple[object, ...]) -> bool:
     """Whether a row would be built from the same; facts and list of devices must be identical objects."""
     return before[5] == now[5] and before[6] is now[6] and before[4] is now[4] and before[:4] == now[:4]
 
@@ -229,7 +229,7 @@ def _gpu_process(
         missing[IDLE_SINCE] = lack or _NOT_TOLD
     else:
         readings[IDLE_SINCE] = idle_since
-    mapped, note = sees(facts, devices) if facts is not None else ((), absent)
+    mapped, note = device_numbers_of(facts, devices) if facts is not None else ((), absent)
     return Process(
         pid=entry.pid,
         create_time=None if facts is None else facts.create_time,
@@ -253,7 +253,7 @@ def _gpu_process(
     )
 
 
-def sees(facts: Facts, devices: Sequence[Device]) -> tuple[tuple[Mapped, ...], str]:
+def device_numbers_of(facts: Facts, devices: Sequence[Device]) -> tuple[tuple[Mapped, ...], str]:
     """The process's CUDA device numbers, from its environment, and a note for the user."""
     if facts.environment is None:
         return (), facts.note or "environment cannot be read"

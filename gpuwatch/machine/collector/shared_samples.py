@@ -17,7 +17,7 @@ from gpuwatch.core.model.xids import Xid
 from gpuwatch.machine.collector.collector_frames import Source
 from gpuwatch.machine.history.frames import DamagedData
 from gpuwatch.machine.history.sample_chunks import MappedRows
-from gpuwatch.machine.recording.running_recorders import RunningRecorder, running
+from gpuwatch.machine.recording.running_recorders import RunningRecorder, find_running
 from gpuwatch.machine.sources.device_source import MAX_XIDS, SeenDevice
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ class SharedSamples:
 
         return not hides_processes(first)
 
-    def news(self) -> tuple[list[Snapshot], str]:
+    def new_samples(self) -> tuple[list[Snapshot], str]:
         """The samples since the last call, oldest first, and why there will be no more; empty if there will."""
         try:
             found = self._take()
@@ -160,13 +160,13 @@ def _suits(recorder: RunningRecorder, interval: float, *, gpm: bool) -> bool:
     return entry.interval <= interval and (entry.gpm or not gpm)
 
 
-def find(interval: float, *, gpm: bool, seen: Mapping[str, SeenDevice]) -> SharedSamples | None:
+def find_recorder(interval: float, *, gpm: bool, seen: Mapping[str, SeenDevice]) -> SharedSamples | None:
     """A recorder that works and whose samples have all that is wanted; None if there is none.
 
     ``interval``: maximum seconds between samples. ``seen``: see :class:`SharedSamples`.
     """
     chosen: SharedSamples | None = None
-    for recorder in running():
+    for recorder in find_running():
         if chosen is None and _suits(recorder, interval, gpm=gpm):
             with suppress(GpuwatchError, DamagedData, OSError):
                 shared = SharedSamples(recorder, seen)

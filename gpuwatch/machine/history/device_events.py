@@ -8,7 +8,7 @@ from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.snapshot import Device, Snapshot
 from gpuwatch.machine.history.gone_devices import forget_gone
-from gpuwatch.machine.history.machine_event import BAD_STATES, MachineEvent, of_device
+from gpuwatch.machine.history.machine_event import BAD_STATES, MachineEvent, device_event
 
 _MIN_FREED_SHARE = 0.05
 _MIN_FREED_BYTES = 2**30
@@ -38,9 +38,9 @@ class DeviceEvents:
                 continue
             self._known[device.uuid] = device
             if before is None and not first and not any(map(device.was, places)):
-                found.append(of_device(device, at, "device.new", "appeared", "good"))
+                found.append(device_event(device, at, "device.new", "appeared", "good"))
             elif before is not None and device.state not in BAD_STATES:
-                found += _mig_layout(before, device, at)
+                found += _mig_event(before, device, at)
             found += self._freed_memory(device, at, freed.get(device.uuid, 0.0))
             found += self._reported(device, at)
         here = {device.uuid for device in snapshot.devices}
@@ -59,7 +59,7 @@ class DeviceEvents:
             return []
         self._freed[device.uuid] = at
         text = f"memory: {size(given)} freed by running programs, {size(used)} of {size(total)} used"
-        return [of_device(device, at, "memory.freed", text, "info")]
+        return [device_event(device, at, "memory.freed", text, "info")]
 
     def _reported(self, device: Device, at: float) -> list[MachineEvent]:
         """Xids that are about a program, not the hardware; and once, why Xids are not reported."""
@@ -67,18 +67,18 @@ class DeviceEvents:
         for xid in device.xids:
             if not xid.hardware and xid.at > self._xids.get(device.uuid, float("-inf")):
                 self._xids[device.uuid] = xid.at
-                found.append(of_device(device, at, "program.xid", f": driver reported {xid.text}", "warning"))
+                found.append(device_event(device, at, "program.xid", f": driver reported {xid.text}", "warning"))
         lack = device.xids_missing
         if lack is None:
             self._no_xids.pop(device.uuid, None)
         elif lack.reason != "device_lost" and device.uuid not in self._no_xids:
             self._no_xids[device.uuid] = None
             text = f"reports no Xids; its errors are only in dmesg: {printable(lack.detail or lack.reason)}"
-            found.append(of_device(device, at, "device.no-xids", text, "info"))
+            found.append(device_event(device, at, "device.no-xids", text, "info"))
         return found
 
 
-def _mig_layout(before: Device, now: Device, at: float) -> list[MachineEvent]:
+def _mig_event(before: Device, now: Device, at: float) -> list[MachineEvent]:
     """An event if MIG was switched or its instances changed. A failed reading is not a change."""
     modes = before.get("mig.mode"), now.get("mig.mode")
     then, here = ({instance.id: instance for instance in device.mig_instances} for device in (before, now))
@@ -86,4 +86,4 @@ def _mig_layout(before: Device, now: Device, at: float) -> list[MachineEvent]:
         return []
     profiles = ", ".join(printable(instance.profile or instance.id) for instance in now.mig_instances)
     text = f"MIG layout changed: {profiles or f'no instances, {len(then)} before'}"
-    return [of_device(now, at, "mig.changed", text, "info")]
+    return [device_event(now, at, "mig.changed", text, "info")]

@@ -80,18 +80,18 @@ def framed(kind: bytes, body: bytes) -> bytes:
     return _HEAD.pack(len(body), kind) + body
 
 
-def head(frame: bytes) -> tuple[int, bytes]:
+def frame_head(frame: bytes) -> tuple[int, bytes]:
     """Length and kind, from the first :data:`HEAD_BYTES` of a frame."""
     length, kind = _HEAD.unpack(frame)
     return length, kind
 
 
-def packed(frames: bytes) -> bytes:
+def packed_frame(frames: bytes) -> bytes:
     """Frames compressed into one."""
     return framed(PACKED, zlib.compress(frames, 1))
 
 
-def split(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+def split_frames(data: bytes) -> Iterator[tuple[bytes, bytes]]:
     """Kind and body of each frame, packed ones included; a tail that was cut off is ignored."""
     start = 0
     while len(data) - start >= HEAD_BYTES:
@@ -102,7 +102,7 @@ def split(data: bytes) -> Iterator[tuple[bytes, bytes]]:
             return
         start += length
         if kind == PACKED:
-            yield from split(inflated(body))
+            yield from split_frames(inflated(body))
         else:
             yield kind, body
 
@@ -134,7 +134,7 @@ def decoded(decode: Callable[[bytes], _T], data: bytes) -> _T:
 # Rows
 
 
-def _note_moved(now: dict[str, Value], before: dict[str, Value], first: int, moved: _Readings) -> bool:
+def _note_changed(now: dict[str, Value], before: dict[str, Value], first: int, moved: _Readings) -> bool:
     """Adds changed values to ``moved``, by position from ``first`` on; False if there are different readings."""
     if now is before:
         return True
@@ -150,10 +150,10 @@ def _note_moved(now: dict[str, Value], before: dict[str, Value], first: int, mov
     return True
 
 
-def _moved(now: Row, before: Row) -> _Readings | None:
+def _changed_readings(now: Row, before: Row) -> _Readings | None:
     """The changed readings; None if anything else about the row has changed."""
     moved: _Readings = {}
-    if not _note_moved(now.readings, before.readings, 0, moved):
+    if not _note_changed(now.readings, before.readings, 0, moved):
         return None
     if isinstance(now, Process):
         assert isinstance(before, Process)
@@ -170,14 +170,14 @@ def _moved(now: Row, before: Row) -> _Readings | None:
         return None
     first = len(now.readings)
     for value, old in zip(parts, old_parts, strict=True) if parts is not old_parts else ():
-        if _of_instance(value) != _of_instance(old) or not _note_moved(value.readings, old.readings, first, moved):
+        if _of_instance(value) != _of_instance(old) or not _note_changed(value.readings, old.readings, first, moved):
             return None
         first += len(value.readings)
     return moved
 
 
-def _with(row: Row, moved: _Readings) -> Row:
-    readings, others = _put(row.readings, moved)
+def _with_changes(row: Row, moved: _Readings) -> Row:
+    readings, others = _put_changes(row.readings, moved)
     if not others:
         return replace(row, readings=readings)
     if isinstance(row, Process):
@@ -185,13 +185,13 @@ def _with(row: Row, moved: _Readings) -> Row:
         return replace(row, readings=readings, workers_cpu_percent=workers, state=state)
     instances, first = [], len(readings)
     for instance in row.mig_instances:
-        of_instance, _ = _put(instance.readings, {place - first: value for place, value in others.items()})
+        of_instance, _ = _put_changes(instance.readings, {place - first: value for place, value in others.items()})
         instances.append(replace(instance, readings=of_instance))
         first += len(of_instance)
     return replace(row, readings=readings, mig_instances=tuple(instances))
 
 
-def _put(readings: dict[str, Value], moved: _Readings) -> tuple[dict[str, Any], _Readings]:
+def _put_changes(readings: dict[str, Value], moved: _Readings) -> tuple[dict[str, Any], _Readings]:
     """The readings with their changes, and the changes at other positions."""
     now: dict[str, Any] = readings.copy()
     names, others = tuple(now), _Readings()
@@ -225,14 +225,14 @@ def _difference(before: Snapshot, now: Snapshot) -> _Delta:
         fields = enumerate(zip(astuple(now.host), astuple(before.host), strict=True))
         delta.host = {place: value for place, (value, old) in fields if value != old}
     if now.devices is not before.devices:
-        delta.device_readings, delta.devices = _rows(before.devices, now.devices)
+        delta.device_readings, delta.devices = _changed_rows(before.devices, now.devices)
     if now.processes is not before.processes:
         rows: Sequence[Process | None] = before.processes
         if not _same_processes(before.processes, now.processes):
             places = {_identity(row): place for place, row in enumerate(before.processes)}
             delta.order = [places.get(_identity(row), -1) for row in now.processes]
             rows = [before.processes[place] if place >= 0 else None for place in delta.order]
-        delta.process_readings, delta.processes = _rows(rows, now.processes)
+        delta.process_readings, delta.processes = _changed_rows(rows, now.processes)
     if now.bystanders is not before.bystanders and now.bystanders != before.bystanders:
         delta.bystanders = now.bystanders
     if _rest(now) != _rest(before):
@@ -251,14 +251,14 @@ def _identity(row: Process) -> tuple[object, ...]:
     return (*row.key, row.mig_instance)
 
 
-def _rows(before: Sequence[Row | None], now: Sequence[Row]) -> tuple[dict[int, _Readings], dict[int, Row]]:
+def _changed_rows(before: Sequence[Row | None], now: Sequence[Row]) -> tuple[dict[int, _Readings], dict[int, Row]]:
     """Of each changed row, the changed readings or the whole row."""
     readings: dict[int, _Readings] = {}
     whole: dict[int, Row] = {}
     for place, (row, old) in enumerate(zip(now, before, strict=True)):
         if row is old:
             continue
-        moved = _moved(row, old) if old is not None else None
+        moved = _changed_readings(row, old) if old is not None else None
         if moved is None:
             whole[place] = row
         elif moved:
@@ -274,17 +274,17 @@ def encoded(what: object) -> bytes:
     try:
         return msgspec.msgpack.encode(what)
     except (UnicodeEncodeError, OverflowError):
-        return msgspec.msgpack.encode(_clean(msgspec.to_builtins(what, builtin_types=(datetime.datetime,))))
+        return msgspec.msgpack.encode(_encodable(msgspec.to_builtins(what, builtin_types=(datetime.datetime,))))
 
 
-def _clean(what: Any) -> Any:
+def _encodable(what: Any) -> Any:
     if isinstance(what, str):
         return what.encode("utf-8", "replace").decode()
     if isinstance(what, int) and not -(2**63) <= what < 2**64:
         return float(what)
     if isinstance(what, dict):
-        return {_clean(name): _clean(value) for name, value in what.items()}
-    return [_clean(value) for value in what] if isinstance(what, (list, tuple)) else what
+        return {_encodable(name): _encodable(value) for name, value in what.items()}
+    return [_encodable(value) for value in what] if isinstance(what, (list, tuple)) else what
 
 
 class FrameDecoder:
@@ -337,9 +337,9 @@ class FrameDecoder:
             self._processes = tuple([rows[old] if old >= 0 else new[place] for place, old in enumerate(delta.order)])
             self._moved_processes = {at: {**moved[old]} for at, old in enumerate(delta.order) if old in moved}
         if delta.devices:
-            self._devices = _replaced(self._devices, delta.devices, self._moved_devices)
+            self._devices = _replaced_rows(self._devices, delta.devices, self._moved_devices)
         if delta.processes:
-            self._processes = _replaced(self._processes, delta.processes, self._moved_processes)
+            self._processes = _replaced_rows(self._processes, delta.processes, self._moved_processes)
         for moved, readings in (
             (self._moved_devices, delta.device_readings),
             (self._moved_processes, delta.process_readings),
@@ -372,7 +372,7 @@ class FrameDecoder:
         moved = self._moved_processes
         found = tuple(
             [
-                _with(row, moved[place]) if place in moved else row
+                _with_changes(row, moved[place]) if place in moved else row
                 for place, row in enumerate(self._processes)
                 if row.pid == pid and row.create_time == create_time
             ]
@@ -386,7 +386,7 @@ class FrameDecoder:
         return replace(self._last, devices=self.devices(), processes=self.processes())
 
 
-def _replaced(rows: tuple[Row, ...], new: dict[int, Row], moved: dict[int, _Readings]) -> tuple[Row, ...]:
+def _replaced_rows(rows: tuple[Row, ...], new: dict[int, Row], moved: dict[int, _Readings]) -> tuple[Row, ...]:
     for place in new:
         moved.pop(place, None)
     listed = list(rows)
@@ -396,4 +396,4 @@ def _replaced(rows: tuple[Row, ...], new: dict[int, Row], moved: dict[int, _Read
 
 
 def _up_to_date(rows: tuple[Row, ...], moved: dict[int, _Readings]) -> tuple[Row, ...]:
-    return tuple([_with(row, moved[place]) if place in moved else row for place, row in enumerate(rows)])
+    return tuple([_with_changes(row, moved[place]) if place in moved else row for place, row in enumerate(rows)])

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.history.machine_event import MachineEvent
-from gpuwatch.machine.history.sample_chunks import Chunk, sample
-from gpuwatch.machine.history.sample_store import Kept, Placed, SampleStore
+from gpuwatch.machine.history.sample_chunks import Chunk, sample_at
+from gpuwatch.machine.history.sample_store import KeptSample, Placed, SampleStore
 
 LEVELS = ((600.0, 0.0), (1800.0, 5.0), (3600.0, 15.0))
 """Maximum age and minimum distance in seconds: all samples of ten minutes, then one in 5 s, then one in 15 s.
@@ -120,7 +120,7 @@ class Timeline(SampleStore):
                 found.append((at, at))
         return found
 
-    def at(self, moment: float) -> Kept | None:
+    def at(self, moment: float) -> KeptSample | None:
         chosen: Chunk | None = None
         for chunk in self._every():
             if chosen is None or chunk.times[0] <= moment:
@@ -128,7 +128,7 @@ class Timeline(SampleStore):
         if chosen is None:
             return None
         place = max(bisect_right(chosen.times, moment) - 1, 0)
-        return sample(chosen.read(), place)
+        return sample_at(chosen.read(), place)
 
     def chunks(self, begin: float, end: float) -> Iterator[Iterable[Placed]]:
         for chunk in list(self._every()):

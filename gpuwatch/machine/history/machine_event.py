@@ -67,7 +67,7 @@ def onset_key(onset: MachineEvent) -> tuple[object, ...]:
     return (onset.kind, onset.cause, onset.device_uuid, onset.pid)
 
 
-def lasting(events: Iterable[MachineEvent]) -> list[Begun]:
+def still_lasting(events: Iterable[MachineEvent]) -> list[Begun]:
     """What had begun and not ended after some events of recorders; each judges anew."""
     found: dict[int, Begun] = {}
     since = float("-inf")
@@ -84,7 +84,7 @@ def lasting(events: Iterable[MachineEvent]) -> list[Begun]:
     return list(found.values())
 
 
-def of_device(device: Device, at: float, kind: str, text: str, severity: Severity) -> MachineEvent:
+def device_event(device: Device, at: float, kind: str, text: str, severity: Severity) -> MachineEvent:
     """An event of a device."""
     return MachineEvent(
         at=at,
@@ -95,21 +95,21 @@ def of_device(device: Device, at: float, kind: str, text: str, severity: Severit
     )
 
 
-def of_process(rows: Sequence[Process], at: float, kind: str, text: str) -> MachineEvent:
+def process_event(rows: Sequence[Process], at: float, kind: str, text: str) -> MachineEvent:
     """An event of a process, its name first; ``rows``: one for each device that it concerns."""
     uuids = tuple(dict.fromkeys(row.device_uuid for row in rows if row.device_uuid is not None))
     pid = rows[0].pid
     return MachineEvent(
         at=at,
         kind=kind,
-        text=f"{who(rows[0])} {text}{_command(rows[0])}",
+        text=f"{process_label(rows[0])} {text}{_command_suffix(rows[0])}",
         device_uuid=uuids[0] if uuids else None,
         device_uuids=uuids if len(uuids) > 1 else (),
         pid=pid,
     )
 
 
-def gpus(indices: Iterable[int]) -> str:
+def gpu_list_text(indices: Iterable[int]) -> str:
     """``GPU 0``, ``GPUs 0-7``, ``GPUs 0, 2-3``."""
     runs: list[list[int]] = []
     for index in sorted(set(indices)):
@@ -121,20 +121,20 @@ def gpus(indices: Iterable[int]) -> str:
     return f"GPU{'s' * (sum(map(len, runs)) > 1)} {named}"
 
 
-def who(row: Process) -> str:
+def process_label(row: Process) -> str:
     """``alice's train.py (48121)``, printable and with secrets masked; ``process 48121`` without a name."""
-    program = shorten(program_of(_masked(row)), _MAX_NAME_CHARS)
+    program = shorten(program_of(_masked_command(row)), _MAX_NAME_CHARS)
     user = f"{printable(row.user)}'s " if row.user else ""
     return f"{user}{program} ({row.pid})" if program else f"{user}process {row.pid}"
 
 
-def _command(row: Process) -> str:
+def _command_suffix(row: Process) -> str:
     """``: python train.py --bs 64``; empty if it says no more than the program's name."""
-    command = without_folder(_masked(row))
+    command = without_folder(_masked_command(row))
     return f": {shorten(command, _MAX_COMMAND_CHARS)}" if " " in command else ""
 
 
-def _masked(row: Process) -> str:
+def _masked_command(row: Process) -> str:
     from gpuwatch.core.masking.secrets import mask_text  # slow to import, and not needed for the first frame
 
     return mask_text(printable(row.command or row.name or ""))

@@ -84,7 +84,7 @@ class Series(Sequence[float | None]):
         return Series(self._capacity, self.seen, self._kept[begin : begin + count])
 
 
-def _alike(before: Sequence[Device], now: Sequence[Device]) -> bool:
+def _same_but_values(before: Sequence[Device], now: Sequence[Device]) -> bool:
     """Whether devices and their readings are the same, apart from values."""
     return len(before) == len(now) and all(
         a is b or (a.uuid == b.uuid and a.readings.keys() == b.readings.keys())
@@ -114,7 +114,7 @@ class History:
         if snapshot.devices is self._devices:
             self._count(snapshot.taken_at.timestamp())
             return
-        if self._devices is not None and _alike(self._devices, snapshot.devices):
+        if self._devices is not None and _same_but_values(self._devices, snapshot.devices):
             self._put_changes(self._devices, snapshot.devices)
             self._devices = snapshot.devices
             self._count(snapshot.taken_at.timestamp())

@@ -12,7 +12,14 @@ from gpuwatch.core.formatting.units import memory
 from gpuwatch.core.model.accounting import AccountedProcess
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
 from gpuwatch.machine.history.gone_devices import forget_gone
-from gpuwatch.machine.history.machine_event import ASLEEP, BAD_STATES, MachineEvent, gpus, of_device, of_process
+from gpuwatch.machine.history.machine_event import (
+    ASLEEP,
+    BAD_STATES,
+    MachineEvent,
+    device_event,
+    gpu_list_text,
+    process_event,
+)
 from gpuwatch.machine.history.sample_gaps import unobserved_limit
 from gpuwatch.machine.history.unsampled_processes import UnsampledProcesses
 
@@ -91,7 +98,7 @@ class ProcessEvents:
         """The events, and the memory of processes that have exited, in bytes by device UUID."""
         read = [device.uuid for device in snapshot.devices if lists_processes(device)]
         gap = self._gap(at)
-        unsampled = _unsampled(self._unsampled.look(snapshot), at)
+        unsampled = _unsampled_event(self._unsampled.look(snapshot), at)
         if snapshot.processes is self._rows and read == self._read:
             for uuid in read:
                 for item in self._here[uuid].values():
@@ -144,7 +151,7 @@ class ProcessEvents:
             self._leaving.setdefault(program, []).extend(users)
         for program in list(self._leaving):
             if program not in gone or not used.get(program):
-                found.append(_exited(self._leaving.pop(program), at, snapshot, peaks.get(program)))
+                found.append(_end_event(self._leaving.pop(program), at, snapshot, peaks.get(program)))
         for program, rows in added.items():
             self._starting.setdefault(program, []).extend(rows)
         for program in list(self._starting):
@@ -154,8 +161,8 @@ class ProcessEvents:
 
     def _started(self, program: _Identity, at: float) -> MachineEvent:
         rows = self._starting.pop(program)
-        where = gpus(row.device_index for row in rows if row.device_index is not None)
-        return of_process(rows, at, "process.started", f"started using {where}{_unnamed(rows[0])}")
+        where = gpu_list_text(row.device_index for row in rows if row.device_index is not None)
+        return process_event(rows, at, "process.started", f"started using {where}{_why_unnamed(rows[0])}")
 
     def _add_up(self) -> dict[_Identity, int]:
         """Updates the peaks; the number of devices that each process uses."""
@@ -174,22 +181,24 @@ def _identity(row: Process) -> _Identity:
     return (row.pid, row.create_time)
 
 
-def _exited(users: list[_User], at: float, snapshot: Snapshot, peak: float | None) -> MachineEvent:
+def _end_event(users: list[_User], at: float, snapshot: Snapshot, peak: float | None) -> MachineEvent:
     """The end of a process, or of its use of some devices: what was observed of it there."""
     rows = [user.row for user in users]
     row = rows[0]
     others = (*snapshot.processes, *snapshot.bystanders)
     lives = any((other.pid, other.create_time) == (row.pid, row.create_time) for other in others)
-    where = gpus(row.device_index for row in rows if row.device_index is not None)
+    where = gpu_list_text(row.device_index for row in rows if row.device_index is not None)
     ran = row.run_seconds(max(user.last for user in users))
     what = f"stopped using {where}" if lives else f"exited on {where}"
     after = f" after {hours_minutes(ran)}" if ran is not None else ""
-    observed = _observed(users, None if lives else peak)
-    accounted = [] if lives else _accounted(rows, snapshot)
-    return of_process(rows, at, "process.exited", f"{', '.join((what + after, *observed, *accounted))}{_unnamed(row)}")
+    observed = _observed_text(users, None if lives else peak)
+    accounted = [] if lives else _accounting_text(rows, snapshot)
+    return process_event(
+        rows, at, "process.exited", f"{', '.join((what + after, *observed, *accounted))}{_why_unnamed(row)}"
+    )
 
 
-def _accounted(rows: list[Process], snapshot: Snapshot) -> list[str]:
+def _accounting_text(rows: list[Process], snapshot: Snapshot) -> list[str]:
     """What the driver's accounting mode tells of the whole life of a process on its devices."""
     found = []
     for row in rows:
@@ -206,7 +215,7 @@ def _accounted(rows: list[Process], snapshot: Snapshot) -> list[str]:
     return [f"according to the driver's accounting, GPU avg {sum(known) / len(known):.0f} % over its life"]
 
 
-def _unsampled(found: list[tuple[Device, AccountedProcess]], at: float) -> list[MachineEvent]:
+def _unsampled_event(found: list[tuple[Device, AccountedProcess]], at: float) -> list[MachineEvent]:
     """An event for the processes of each device that were in no sample."""
     by_device: dict[str, list[tuple[Device, AccountedProcess]]] = {}
     for device, process in found:
@@ -219,11 +228,11 @@ def _unsampled(found: list[tuple[Device, AccountedProcess]], at: float) -> list[
         peak = max((process.peak_bytes or 0 for _, process in entries), default=0)
         most = f", peak {memory(peak)}" if peak else ""
         text = f": {who} used it for {seconds:.1f} s between samples, according to the driver's accounting{most}"
-        events.append(of_device(device, at, "process.exited", text, "info"))
+        events.append(device_event(device, at, "process.exited", text, "info"))
     return events
 
 
-def _observed(users: list[_User], peak: float | None) -> list[str]:
+def _observed_text(users: list[_User], peak: float | None) -> list[str]:
     """How long it held its GPUs, SM utilization and memory. ``peak``: bytes on all its devices together, if known."""
     parts = []
     several = len(users) > 1
@@ -248,7 +257,7 @@ def _observed(users: list[_User], peak: float | None) -> list[str]:
     return parts
 
 
-def _unnamed(row: Process) -> str:
+def _why_unnamed(row: Process) -> str:
     """Why its name is unknown; empty if it is known."""
     if row.command or row.name:
         return ""

@@ -19,8 +19,8 @@ from gpuwatch.machine.history.frames import (
     decoded,
     encoded,
     framed,
-    packed,
-    split,
+    packed_frame,
+    split_frames,
 )
 
 _R = TypeVar("_R", Device, Process)
@@ -28,7 +28,7 @@ _T = TypeVar("_T")
 _of_findings = msgspec.msgpack.Decoder(tuple[Finding, ...]).decode
 
 
-class Kept(NamedTuple):
+class KeptSample(NamedTuple):
     """The machine at one moment."""
 
     at: float
@@ -53,7 +53,7 @@ class ChunkReader:
 
     def take(self, frames: bytes) -> Iterator[Position]:
         """The samples of the next frames; :class:`DamagedData`. Read a position before the next one is asked for."""
-        for kind, body in split(frames):
+        for kind, body in split_frames(frames):
             if kind == FINDINGS:
                 self._found = decoded(_of_findings, body)
             else:
@@ -99,7 +99,7 @@ class Chunk:
 
     def close(self) -> None:
         """Compresses the chunk: it is complete."""
-        self._frames = [packed(b"".join(self._frames))]
+        self._frames = [packed_frame(b"".join(self._frames))]
         self._writer = ChunkWriter()
         self.size = len(self._frames[0]) + self.PER_SAMPLE * len(self.times)
 
@@ -113,7 +113,7 @@ class Samples:
     __slots__ = ("kept",)
 
     def __init__(self) -> None:
-        self.kept: list[Kept] = []
+        self.kept: list[KeptSample] = []
 
     @property
     def times(self) -> list[float]:
@@ -126,15 +126,15 @@ class Samples:
             yield decoder, findings
 
 
-def whole(positions: Iterable[Position]) -> Iterator[Kept]:
+def all_samples(positions: Iterable[Position]) -> Iterator[KeptSample]:
     """The samples at these positions. Unchanged parts are the same objects in the next one."""
     for decoder, findings in positions:
-        yield Kept(decoder.at, decoder.snapshot(), findings)
+        yield KeptSample(decoder.at, decoder.snapshot(), findings)
 
 
-def sample(positions: Iterator[Position], place: int) -> Kept:
+def sample_at(positions: Iterator[Position], place: int) -> KeptSample:
     """The sample at one place; :class:`DamagedData` if there is none."""
-    for kept in whole(islice(positions, place, place + 1)):
+    for kept in all_samples(islice(positions, place, place + 1)):
         return kept
     raise DamagedData(f"no sample {place}")
 
@@ -158,21 +158,21 @@ _MOVING = ("taken_at", "took_seconds", "host", "devices", "processes", "bystande
 _LASTING = tuple(name for name in Snapshot.__struct_fields__ if name not in _MOVING)
 
 
-def settled(now: Snapshot, before: Snapshot) -> Snapshot:
+def with_reused_objects(now: Snapshot, before: Snapshot) -> Snapshot:
     """The snapshot with the objects of the previous one where they are equal, as feeds give them."""
     if now.devices is before.devices and now.processes is before.processes:
         return now
     lasting = {name: getattr(before, name) for name in _LASTING if getattr(now, name) == getattr(before, name)}
     return replace(
         now,
-        devices=_reused(now.devices, before.devices),
-        processes=_reused(now.processes, before.processes),
-        bystanders=_reused(now.bystanders, before.bystanders),
+        devices=_reuse_equal(now.devices, before.devices),
+        processes=_reuse_equal(now.processes, before.processes),
+        bystanders=_reuse_equal(now.bystanders, before.bystanders),
         **lasting,
     )
 
 
-def _reused(now: tuple[_R, ...], before: tuple[_R, ...]) -> tuple[_R, ...]:
+def _reuse_equal(now: tuple[_R, ...], before: tuple[_R, ...]) -> tuple[_R, ...]:
     """``now`` with the objects of ``before`` where they are equal; ``before`` itself if all are."""
     if len(now) != len(before):
         return now

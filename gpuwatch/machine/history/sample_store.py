@@ -12,8 +12,8 @@ from gpuwatch.core.model.reading import number
 from gpuwatch.core.model.snapshot import Device, Process
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.metric_series import History
-from gpuwatch.machine.history.sample_chunks import Kept as Kept
-from gpuwatch.machine.history.sample_chunks import Position, settled
+from gpuwatch.machine.history.sample_chunks import KeptSample as KeptSample
+from gpuwatch.machine.history.sample_chunks import Position, with_reused_objects
 from gpuwatch.machine.history.sample_gaps import gap_limit
 
 Identity = tuple[int, float | None]
@@ -51,7 +51,7 @@ class SampleStore(ABC):
         """Begin and end of each time without a gap longer than so many seconds, oldest first."""
 
     @abstractmethod
-    def at(self, moment: float) -> Kept | None:
+    def at(self, moment: float) -> KeptSample | None:
         """The last sample not later than ``moment``, or the first one if all are later; None if there are none."""
 
     def gap(self, at: float, moment: float, interval: float) -> Gap | None:
@@ -87,16 +87,16 @@ class SampleStore(ABC):
                 if begin <= at <= end:
                     yield at, position
 
-    def snapshots(self, begin: float = float("-inf"), end: float = float("inf")) -> Iterator[Kept]:
+    def snapshots(self, begin: float = float("-inf"), end: float = float("inf")) -> Iterator[KeptSample]:
         """The samples from ``begin`` to ``end``. Unchanged parts are the same objects in the next sample."""
-        last: Kept | None = None
+        last: KeptSample | None = None
         for _, (decoder, findings) in self.positions(begin, end):
             snapshot = decoder.snapshot()
             if last is not None:
-                snapshot = settled(snapshot, last.snapshot)
+                snapshot = with_reused_objects(snapshot, last.snapshot)
                 decoder.begin(snapshot)  # what follows has these objects too
                 findings = last.findings if findings == last.findings else findings
-            last = Kept(decoder.at, snapshot, findings)
+            last = KeptSample(decoder.at, snapshot, findings)
             yield last
 
     def numbers(

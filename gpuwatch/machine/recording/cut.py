@@ -11,12 +11,12 @@ from pathlib import Path
 from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.core.formatting.terminal_support import file_name
 from gpuwatch.machine.history.sample_chunks import ChunkWriter
-from gpuwatch.machine.history.sample_store import Kept
+from gpuwatch.machine.history.sample_store import KeptSample
 from gpuwatch.machine.recording.reader import ATTACHED, Recording
 from gpuwatch.machine.recording.sample_redaction import SampleRedactor
 from gpuwatch.machine.recording.sealing import Sample, Sealer, write_events, write_findings
-from gpuwatch.machine.recording.tables import created
-from gpuwatch.machine.recording.time_expressions import shown
+from gpuwatch.machine.recording.tables import create_recording
+from gpuwatch.machine.recording.time_expressions import time_text
 
 _BLOCK_SECONDS = 60.0
 """Seconds of a block."""
@@ -51,7 +51,7 @@ def cut_out(
             for kept in recording.snapshots(begin, end):
                 private.learn(kept)
             private.learn_parts(recording.events())
-        db = created(output)
+        db = create_recording(output)
         try:
             samples = _copy(recording, begin, end, db, private, attached or {})
         finally:
@@ -98,7 +98,7 @@ def _copy(
     write_findings(
         db, [(since, until, private.part(finding) if private else finding) for since, until, finding in found]
     )
-    notes = {"cut": f"{shown(begin)} to {shown(end)} of a recording, every {interval:g} s"}
+    notes = {"cut": f"{time_text(begin)} to {time_text(end)} of a recording, every {interval:g} s"}
     if private is not None:
         notes["redacted"] = "users, hosts, paths, addresses and ids are replaced"
     for name, text in attached.items():
@@ -109,7 +109,7 @@ def _copy(
     return samples
 
 
-def _blocks(samples: Iterator[Kept], private: SampleRedactor | None) -> Iterator[list[Sample]]:
+def _blocks(samples: Iterator[KeptSample], private: SampleRedactor | None) -> Iterator[list[Sample]]:
     block: list[Sample] = []
     for kept in samples:
         if block and kept.at // _BLOCK_SECONDS != block[0][0].taken_at.timestamp() // _BLOCK_SECONDS:

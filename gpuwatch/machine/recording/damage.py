@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, TypeVar
 
-from gpuwatch.machine.recording.time_expressions import shown
+from gpuwatch.machine.recording.time_expressions import time_text
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
@@ -56,7 +56,7 @@ class Damage:
             known = [block for block in self.blocks.values() if block.samples]
             if known:
                 begin, end = min(block.begin for block in known), max(block.end for block in known)
-                parts.append(f"{self.samples:,} of {samples:,} samples from {shown(begin)} to {shown(end)}")
+                parts.append(f"{self.samples:,} of {samples:,} samples from {time_text(begin)} to {time_text(end)}")
             if unknown := len(self.blocks) - len(known):
                 parts.append(f"{unknown} block{'s' if unknown > 1 else ''} of unknown length")
         parts += [f"{len(keys)} {what}{'s' if len(keys) > 1 else ''}" for what, keys in self.rows.items()]
@@ -67,7 +67,7 @@ class Damage:
         if self.database:
             yield f"database: {self.database}"
         for number, block in self.blocks.items():
-            when = f", {shown(block.begin)} to {shown(block.end)}" if block.samples else ""
+            when = f", {time_text(block.begin)} to {time_text(block.end)}" if block.samples else ""
             yield f"block {number}{when}: {block.why}"
         for what, keys in self.rows.items():
             for key, why in keys.items():

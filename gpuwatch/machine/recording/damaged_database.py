@@ -37,7 +37,7 @@ class Salvage:
     def __init__(self, path: Path) -> None:
         with path.open("rb") as file:
             self._data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if path.stat().st_size else b""
-        self._newer = _log(path.with_name(f"{path.name}-wal"))
+        self._newer = _log_pages(path.with_name(f"{path.name}-wal"))
         """Pages that are still in the log."""
         self._pages = max(-(-len(self._data) // _PAGE_BYTES), *self._newer, 0)
         self.rows = 0
@@ -118,7 +118,7 @@ class Salvage:
             rowid, at = _varint(page, at)
         most = _PAGE_BYTES - 35 if kind == _LEAF else (_PAGE_BYTES - 12) * 64 // 255 - 23
         if length <= most:
-            return rowid, _values(page[at : at + length])
+            return rowid, _record_values(page[at : at + length])
         least = (_PAGE_BYTES - 12) * 32 // 255 - 23
         local = least + (length - least) % (_PAGE_BYTES - 4)
         local = local if local <= most else least
@@ -129,10 +129,10 @@ class Salvage:
             parts.append(more[4 : 4 + min(left, _PAGE_BYTES - 4)])
             left -= _PAGE_BYTES - 4
             following = int.from_bytes(more[:4], "big")
-        return rowid, _values(b"".join(parts))  # a part that is missing is found by the row's checksum
+        return rowid, _record_values(b"".join(parts))  # a part that is missing is found by the row's checksum
 
 
-def _log(path: Path) -> dict[int, bytes]:
+def _log_pages(path: Path) -> dict[int, bytes]:
     """The pages of a write-ahead log up to its last commit."""
     pages: dict[int, bytes] = {}
     try:
@@ -161,7 +161,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
     return value << 8 | data[at + 8], at + 9
 
 
-def _values(record: bytes) -> list[Any]:
+def _record_values(record: bytes) -> list[Any]:
     end, at = _varint(record, 0)
     kinds = []
     while at < end:

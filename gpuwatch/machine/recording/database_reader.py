@@ -17,7 +17,7 @@ from gpuwatch.machine.recording.tables import (
     NotARecording,
     Unreadable,
     open_to_read,
-    unreadable,
+    unreadable_error,
 )
 
 
@@ -43,7 +43,7 @@ class Database:
             return self._connection.execute(query, values).fetchall()
         except DATABASE_ERRORS as error:
             if self.salvaged or isinstance(error, (sqlite3.OperationalError, sqlite3.ProgrammingError)):
-                raise unreadable(self._path, error) from error
+                raise unreadable_error(self._path, error) from error
             self._connection.close()
             self._salvage(error)
             return self.rows(query, values)
@@ -64,7 +64,7 @@ class Database:
             pages = Salvage(self._path)
             self._connection = pages.database()
         except (OSError, ValueError, *DATABASE_ERRORS):
-            raise unreadable(self._path, error) from error
+            raise unreadable_error(self._path, error) from error
         if not pages.rows:
-            raise error if isinstance(error, GpuwatchError) else unreadable(self._path, error)
+            raise error if isinstance(error, GpuwatchError) else unreadable_error(self._path, error)
         self.salvaged, self._damage.database = True, pages.why()

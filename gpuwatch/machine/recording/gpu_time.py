@@ -55,7 +55,7 @@ class ProcessTime(msgspec.Struct, kw_only=True, omit_defaults=True):
     framework: str | None = None
     container: str | None = None
     more: int = 0
-    """Other short processes of the same user and program that are counted with it (:func:`bounded`)."""
+    """Other short processes of the same user and program that are counted with it (:func:`with_bounded_processes`)."""
     samples: int = 0
     """Samples in which it was seen."""
     process_seconds: float = 0.0
@@ -82,8 +82,8 @@ class ProcessTime(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     def merge(self, other: ProcessTime) -> None:
         _add_numbers(self, other)
-        self.sm_percent_max = _most(self.sm_percent_max, other.sm_percent_max)
-        self.memory_peak_bytes = _most(self.memory_peak_bytes, other.memory_peak_bytes)
+        self.sm_percent_max = _max_known(self.sm_percent_max, other.sm_percent_max)
+        self.memory_peak_bytes = _max_known(self.memory_peak_bytes, other.memory_peak_bytes)
         self.take_facts(other)
 
     def take_facts(self, source: ProcessTime | Process) -> None:
@@ -150,7 +150,7 @@ class GpuTime(msgspec.Struct):
     processes: list[ProcessTime] = []
 
 
-def pack(time: GpuTime) -> bytes:
+def pack_gpu_time(time: GpuTime) -> bytes:
     """As it is stored."""
     return zlib.compress(msgspec.msgpack.encode(time), 6)
 
@@ -158,7 +158,7 @@ def pack(time: GpuTime) -> bytes:
 _decode = msgspec.msgpack.Decoder(GpuTime).decode
 
 
-def unpack(data: bytes) -> GpuTime:
+def unpack_gpu_time(data: bytes) -> GpuTime:
     """The time again; :class:`~gpuwatch.machine.history.frames.DamagedData`."""
     return decoded(_decode, inflated(data))
 
@@ -275,7 +275,7 @@ class GpuTimeMeter:
                 process.gpu_seconds += share
                 if percent is not None:
                     process.used_seconds += seconds * percent / 100
-                    process.sm_percent_max = _most(process.sm_percent_max, percent)
+                    process.sm_percent_max = _max_known(process.sm_percent_max, percent)
                     process.own_seconds += seconds if is_own else 0.0
                     process.shared_seconds += 0.0 if is_own else seconds
         self._energy(hour, time, device, [key for key, _ in holders], seconds)
@@ -285,7 +285,7 @@ class GpuTimeMeter:
         process.samples += 1
         held = row.number("gpu_memory_bytes")
         if held is not None:
-            process.memory_peak_bytes = _most(process.memory_peak_bytes, held)
+            process.memory_peak_bytes = _max_known(process.memory_peak_bytes, held)
         if self._rows.get(key) is not row:
             self._rows[key] = row
             process.take_facts(row)
@@ -378,13 +378,13 @@ def _utilizations(rows: list[Process], busy: float | None, gone: int) -> list[tu
     return found
 
 
-def _most(value: float | None, other: float | None) -> float | None:
+def _max_known(value: float | None, other: float | None) -> float | None:
     if value is None or other is None:
         return other if value is None else value
     return max(value, other)
 
 
-def bounded(time: GpuTime, newest: GpuTime) -> GpuTime:
+def with_bounded_processes(time: GpuTime, newest: GpuTime) -> GpuTime:
     """With a bounded number of processes: the shorter ones count together, by user and program, so that sums stay.
 
     ``newest``: the part that was counted last; its processes may go on, so they stay apart.
@@ -406,7 +406,7 @@ def bounded(time: GpuTime, newest: GpuTime) -> GpuTime:
     return time
 
 
-def merged(times: Iterable[GpuTime]) -> GpuTime:
+def merged_times(times: Iterable[GpuTime]) -> GpuTime:
     """All of them together."""
     devices: dict[str, DeviceTime] = {}
     processes: dict[Key, ProcessTime] = {}

@@ -15,7 +15,7 @@ from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.short_names import program_of
 from gpuwatch.core.formatting.terminal_support import file_name
 from gpuwatch.core.model.usage import By, Usage, UsageDevice, UsageGap, UsageGroup
-from gpuwatch.machine.history.sample_chunks import whole
+from gpuwatch.machine.history.sample_chunks import all_samples
 from gpuwatch.machine.history.sample_gaps import unobserved_limit
 from gpuwatch.machine.recording import retention
 from gpuwatch.machine.recording.gpu_time import (
@@ -25,10 +25,10 @@ from gpuwatch.machine.recording.gpu_time import (
     GpuTimeMeter,
     ProcessTime,
     hour_of,
-    merged,
+    merged_times,
 )
 from gpuwatch.machine.recording.reader import OPEN_BLOCK, Recording
-from gpuwatch.machine.recording.time_expressions import shown
+from gpuwatch.machine.recording.time_expressions import time_text
 
 _MAX_GAPS_LISTED = 10
 """Gaps that are listed."""
@@ -49,7 +49,7 @@ _KEYS: dict[By, Callable[[ProcessTime], object]] = {
 }
 
 
-def usage(
+def gpu_usage(
     recording: Recording,
     begin: float | None,
     end: float | None,
@@ -61,18 +61,18 @@ def usage(
     since = first if begin is None else begin
     until = last if end is None else end
     if since > until and since <= last:
-        raise UsageError(f"the start {shown(since)} is after the end {shown(until)}")
+        raise UsageError(f"the start {time_text(since)} is after the end {time_text(until)}")
     if until < first or since > last:
         raise UsageError(
-            f"nothing was recorded from {shown(since)}{f' to {shown(until)}' if end is not None else ' on'}",
-            hint=f"{file_name(recording.path)} has {shown(first)} to {shown(last)}",
+            f"nothing was recorded from {time_text(since)}{f' to {time_text(until)}' if end is not None else ' on'}",
+            hint=f"{file_name(recording.path)} has {time_text(first)} to {time_text(last)}",
         )
     time = _gpu_time(recording, since, until, progress)
     newest = recording.at(until)
     groups: dict[object, list[ProcessTime]] = {}
     for process in time.processes:
         groups.setdefault(_KEYS[by](process), []).append(process)
-    found = [_group(members, time, by) for members in groups.values()]
+    found = [_usage_group(members, time, by) for members in groups.values()]
     found.sort(key=lambda group: (-group.gpu_hours_held, -(group.gpu_hours_used or 0.0), -group.processes))
     return Usage(
         source=file_name(recording.path),
@@ -85,10 +85,11 @@ def usage(
         hours=(until - since) / HOUR_SECONDS,
         hours_recorded=time.seconds / HOUR_SECONDS,
         gaps=tuple(_gaps(recording, since, until)),
-        total=_group(time.processes, time, None),
+        total=_usage_group(time.processes, time, None),
         groups=tuple(found),
         devices=tuple(
-            _device(device, time) for device in sorted(time.devices, key=lambda device: (device.index, device.uuid))
+            _usage_device(device, time)
+            for device in sorted(time.devices, key=lambda device: (device.index, device.uuid))
         ),
         mig=any(process.mig_instance is not None for process in time.processes),
         graphics_processes=time.graphics,
@@ -96,7 +97,7 @@ def usage(
     )
 
 
-def _group(members: list[ProcessTime], time: GpuTime, by: By | None) -> UsageGroup:
+def _usage_group(members: list[ProcessTime], time: GpuTime, by: By | None) -> UsageGroup:
     indices = {device.uuid: device.index for device in time.devices}
     process_seconds = sum(member.process_seconds for member in members)
     known = sum(member.own_seconds + member.shared_seconds for member in members)
@@ -105,10 +106,10 @@ def _group(members: list[ProcessTime], time: GpuTime, by: By | None) -> UsageGro
     more = sum(member.more for member in members)
     one_process = not more and len({(member.pid, member.create_time) for member in members}) == 1
     return UsageGroup(
-        user=_common(member.user for member in members),
-        container=_common(member.container for member in members),
-        command=_common(map(_program, members)),
-        framework=_common(member.framework for member in members),
+        user=_common_value(member.user for member in members),
+        container=_common_value(member.container for member in members),
+        command=_common_value(map(_program, members)),
+        framework=_common_value(member.framework for member in members),
         pid=members[0].pid if one_process else None,
         unreadable=by is not None and all(member.create_time is None for member in members),
         gpus=tuple(sorted({indices[member.device_uuid] for member in members if member.device_uuid in indices})),
@@ -119,15 +120,15 @@ def _group(members: list[ProcessTime], time: GpuTime, by: By | None) -> UsageGro
         process_hours_shared=sum(member.shared_seconds for member in members) / HOUR_SECONDS,
         gpu_hours_unknown=max(process_seconds - known, 0.0) / HOUR_SECONDS,
         sm_percent_mean=100 * used / known if known else None,
-        sm_percent_max=_most(member.sm_percent_max for member in members),
-        memory_peak_bytes=_most(member.memory_peak_bytes for member in members),
+        sm_percent_max=_max_known(member.sm_percent_max for member in members),
+        memory_peak_bytes=_max_known(member.memory_peak_bytes for member in members),
         energy_joules=sum(member.energy_joules for member in members) if energy_seconds else None,
         energy_gpu_hours=energy_seconds / HOUR_SECONDS,
         energy_sampled_gpu_hours=sum(member.sampled_seconds for member in members) / HOUR_SECONDS,
     )
 
 
-def _device(device: DeviceTime, time: GpuTime) -> UsageDevice:
+def _usage_device(device: DeviceTime, time: GpuTime) -> UsageDevice:
     mine = [process for process in time.processes if process.device_uuid == device.uuid]
     known = sum(process.own_seconds + process.shared_seconds for process in mine)
     used = sum(process.used_seconds for process in mine) / HOUR_SECONDS
@@ -163,17 +164,17 @@ def _notes(recording: Recording, begin: float, end: float) -> Iterator[str]:
     yield from (f"the recording is {name}: {printable(text)}" for name, text in recording.notes.items())
     for event in recording.events():
         if event.kind == "clock.set" and begin <= event.at <= end:
-            yield f"{shown(event.at)}: {printable(event.text)}; time that was recorded twice is counted twice"
+            yield f"{time_text(event.at)}: {printable(event.text)}; time that was recorded twice is counted twice"
     if recording.damage:
         yield f"{recording.damage.text(recording.samples)} (gpuwatch record check)"
 
 
-def _common(values: Iterable[str | None]) -> str | None:
+def _common_value(values: Iterable[str | None]) -> str | None:
     found = set(values)
     return found.pop() if len(found) == 1 else None
 
 
-def _most(values: Iterable[float | None]) -> float | None:
+def _max_known(values: Iterable[float | None]) -> float | None:
     return max((value for value in values if value is not None), default=None)
 
 
@@ -184,10 +185,10 @@ def _gpu_time(recording: Recording, begin: float, end: float, progress: Callable
     the samples that was read.
     """
     hours = recording.hours(begin, end)  # damaged ones are counted again
-    return merged([*hours.values(), *_counted(recording, begin, end, hours.keys(), progress)])
+    return merged_times([*hours.values(), *_count_samples(recording, begin, end, hours.keys(), progress)])
 
 
-def _counted(
+def _count_samples(
     recording: Recording, begin: float, end: float, stored: Collection[int], progress: Callable[[float], None]
 ) -> Iterable[GpuTime]:
     """The GPU time of samples whose hour is not stored; the samples that are in no block yet always."""
@@ -203,7 +204,7 @@ def _counted(
         # With the block before it, whose last sample begins the first interval.
         if not any(wanted[place : place + 2]):
             continue
-        for kept in islice(whole(recording.positions_of(number)), count):
+        for kept in islice(all_samples(recording.positions_of(number)), count):
             inside = begin < kept.at <= end and (number == OPEN_BLOCK or hour_of(kept.at) not in stored)
             meter.look(kept.snapshot, counted=wanted[place] and inside)
         read += 1

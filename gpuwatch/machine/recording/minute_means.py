@@ -58,16 +58,16 @@ class _Block(msgspec.Struct, array_like=True):
 _block_of = msgspec.msgpack.Decoder(_Block).decode
 
 
-def begin_of(at: float, seconds: int) -> int:
+def interval_begin(at: float, seconds: int) -> int:
     """When the point or block of ``seconds`` that contains ``at`` begins."""
     return int(at // seconds * seconds)
 
 
-def summaries(samples: Iterable[Snapshot], seconds: int) -> Points:
+def summarize(samples: Iterable[Snapshot], seconds: int) -> Points:
     """The points of these samples."""
     values: dict[int, dict[Key, list[float]]] = {}
     for snapshot in samples:
-        there = values.setdefault(begin_of(snapshot.taken_at.timestamp(), seconds), {})
+        there = values.setdefault(interval_begin(snapshot.taken_at.timestamp(), seconds), {})
         for device in snapshot.devices:
             uuid = device.uuid
             for name, value in device.readings.items():
@@ -86,7 +86,7 @@ def summaries(samples: Iterable[Snapshot], seconds: int) -> Points:
     }
 
 
-def merge(into: Points, more: Points) -> None:
+def merge_points(into: Points, more: Points) -> None:
     """Adds ``more`` to the points of ``into``."""
     for begin, found in more.items():
         there = into.setdefault(begin, {})
@@ -102,7 +102,12 @@ def pack_points(points: Points) -> bytes:
     metrics: dict[str, dict[str, list[list[float]]]] = {}
     for key in keys:
         least, mean, most, samples = zip(*(points[begin].get(key, _NONE) for begin in begins), strict=True)
-        columns = [list(map(_whole, least)), list(map(_short, mean)), list(map(_whole, most)), list(samples)]
+        columns = [
+            list(map(_int_if_whole, least)),
+            list(map(_shortened_float, mean)),
+            list(map(_int_if_whole, most)),
+            list(samples),
+        ]
         metrics.setdefault(key[0], {})[key[1]] = columns
     return zlib.compress(msgspec.msgpack.encode(_Block(begins, metrics)), 6)
 
@@ -128,12 +133,12 @@ def _columns(block: _Block, metrics: frozenset[str] | None) -> Iterator[tuple[st
                 yield uuid, name, columns
 
 
-def _whole(value: float) -> float:
+def _int_if_whole(value: float) -> float:
     """The same number, in fewer bytes where it is whole."""
     return int(value) if value.is_integer() else value
 
 
-def _short(value: float) -> float:
+def _shortened_float(value: float) -> float:
     """The number as a 32-bit float, shortened to the fewest digits of those."""
     try:
         return float(f"{struct.unpack('f', struct.pack('f', value))[0]:.7g}")

@@ -10,8 +10,8 @@ from typing import Any
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.history.frames import DamagedData
 from gpuwatch.machine.history.sample_chunks import ChunkReader
-from gpuwatch.machine.recording.stored_data import decompressed, without_checksum
-from gpuwatch.machine.recording.tables import DATABASE_ERRORS, open_to_read, unreadable
+from gpuwatch.machine.recording.stored_data import decompress, without_checksum
+from gpuwatch.machine.recording.tables import DATABASE_ERRORS, open_to_read, unreadable_error
 
 _MAX_BLOCKS = 3
 """Blocks that are read again after this process was stopped for some minutes; older ones are left out."""
@@ -77,12 +77,12 @@ class NewestSamples:
         try:
             return self._db.execute(query, values).fetchall()
         except DATABASE_ERRORS as error:
-            raise unreadable(self._path, error) from error
+            raise unreadable_error(self._path, error) from error
 
 
 def _samples(block: bytes, taken: int) -> list[Snapshot]:
     """The samples of a block after the first ``taken``."""
     with suppress(DamagedData):
-        positions = islice(ChunkReader().take(decompressed(block)), taken, None)
+        positions = islice(ChunkReader().take(decompress(block)), taken, None)
         return [decoder.snapshot() for decoder, _ in positions]
     return []

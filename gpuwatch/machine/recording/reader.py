@@ -19,7 +19,7 @@ from gpuwatch.core.formatting.terminal_support import file_name
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.machine.history.frames import DamagedData
 from gpuwatch.machine.history.machine_event import MachineEvent
-from gpuwatch.machine.history.sample_chunks import ChunkReader, Kept, Position, Samples, whole
+from gpuwatch.machine.history.sample_chunks import ChunkReader, KeptSample, Position, Samples, all_samples
 from gpuwatch.machine.history.sample_store import Placed, SampleStore, Times
 from gpuwatch.machine.recording import minute_means
 from gpuwatch.machine.recording.damage import Damage, DamagedBlock
@@ -33,11 +33,11 @@ from gpuwatch.machine.recording.recorded_rows import (
     event_of,
     finding_of,
     gpu_time_of,
-    held,
     life_of,
+    recorded_findings,
     run_of,
 )
-from gpuwatch.machine.recording.stored_data import checksum, decompressed, unpack_times, without_checksum
+from gpuwatch.machine.recording.stored_data import checksum, decompress, unpack_times, without_checksum
 
 _OPEN_SAMPLE = "sample of the last minute"
 """What is damaged where a sample that is in no block is."""
@@ -79,7 +79,7 @@ class Recording(SampleStore):
         self.damage = Damage()
         """What could not be read so far."""
         self._db = Database(path, self.damage)
-        self._frames_of = lru_cache(_MAX_DECODED_BLOCKS)(lambda number: decompressed(self._block(number)))
+        self._frames_of = lru_cache(_MAX_DECODED_BLOCKS)(lambda number: decompress(self._block(number)))
         """A block, decompressed."""
         self._times_of_block = lru_cache(_MAX_CACHED_TIMES)(self._read_times)
         self._blocks: list[Block] = []
@@ -142,7 +142,7 @@ class Recording(SampleStore):
             self._newest = number
             try:
                 if _OPEN_SAMPLE not in self.damage.rows:
-                    self._open.kept += whole(self._decoder.take(without_checksum(data)))
+                    self._open.kept += all_samples(self._decoder.take(without_checksum(data)))
                     continue
                 why = "an earlier one is damaged"
             except ValueError as error:
@@ -298,7 +298,7 @@ class Recording(SampleStore):
 
     # Samples
 
-    def at(self, moment: float) -> Kept | None:
+    def at(self, moment: float) -> KeptSample | None:
         if not self._blocks:
             return None
         place = max(bisect_right(self._begins, moment) - 1, 0)
@@ -309,7 +309,7 @@ class Recording(SampleStore):
             here = max(bisect_right(times, moment) - 1, 0) if number <= place else 0
             if block.number == OPEN_BLOCK:
                 return self._open.kept[here]
-            for kept in whole(islice(self.positions_of(block.number), here, here + 1)):
+            for kept in all_samples(islice(self.positions_of(block.number), here, here + 1)):
                 return kept
         return None
 
@@ -383,7 +383,7 @@ class Recording(SampleStore):
         # Rows are written with each block: of samples that are in none yet, the findings are read from the samples.
         found |= {
             finding.key: finding
-            for finding in held(((kept.at, kept.findings) for kept in self._open.kept), self._db.rows)
+            for finding in recorded_findings(((kept.at, kept.findings) for kept in self._open.kept), self._db.rows)
         }
         here = (finding for finding in found.values() if finding.until >= begin and finding.since <= end)
         return sorted(here, key=attrgetter("since"))

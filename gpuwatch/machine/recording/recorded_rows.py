@@ -11,7 +11,7 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.machine.history.frames import DamagedData, decoded
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.recording.gpu_time import GpuTime
-from gpuwatch.machine.recording.gpu_time import unpack as unpack_time
+from gpuwatch.machine.recording.gpu_time import unpack_gpu_time as unpack_time
 from gpuwatch.machine.recording.process_lives import ProcessLife
 from gpuwatch.machine.recording.stored_data import checksum, unpack_times, without_checksum
 
@@ -52,7 +52,7 @@ class RecordedFinding(NamedTuple):
         return (self.finding.id, self.finding.device_uuid or "", self.finding.pid or 0, self.since)
 
 
-def held(
+def recorded_findings(
     samples: Iterable[tuple[float, tuple[Finding, ...]]], query: Callable[[str, tuple[Any, ...]], Sequence[Any]]
 ) -> Iterator[RecordedFinding]:
     """The findings of some samples, given with their times: each held until the last sample that has it, or

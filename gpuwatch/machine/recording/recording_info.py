@@ -23,13 +23,13 @@ from gpuwatch.machine.history.sample_gaps import gap_limit
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.recorded_rows import RecordedFinding, Run
 from gpuwatch.machine.recording.tables import DATABASE_ERRORS, SCHEMA, open_to_read
-from gpuwatch.machine.recording.time_expressions import shown
+from gpuwatch.machine.recording.time_expressions import time_text
 
 _MAX_LISTED = 5
 """Problems, and gaps, that are listed in text."""
 
 
-def look_at(recording: Recording) -> RecordingInfo:
+def recording_info(recording: Recording) -> RecordingInfo:
     """What is in a file; :class:`~gpuwatch.core.errors.GpuwatchError` if it cannot be read."""
     runs = recording.runs
     last = recording.at(float("inf")) if recording.samples else None
@@ -62,7 +62,7 @@ def look_at(recording: Recording) -> RecordingInfo:
     )
 
 
-def overview(info: RecordingInfo) -> Iterator[str]:
+def info_lines(info: RecordingInfo) -> Iterator[str]:
     """The same as lines of text."""
     yield f"{info.source}: {size(info.size_bytes)}, schema {info.file_schema}"
     for name, value in info.notes.items():
@@ -71,7 +71,7 @@ def overview(info: RecordingInfo) -> Iterator[str]:
         yield "  no samples yet"
         return
     seconds = (info.end - info.begin).total_seconds()
-    yield f"  time      {_shown(info.begin)} to {_shown(info.end)} ({hours_minutes(seconds)})"
+    yield f"  time      {_time_text(info.begin)} to {_time_text(info.end)} ({hours_minutes(seconds)})"
     every = f", every {info.recorders[-1].interval_seconds:g} s" if info.recorders else ""
     yield f"  samples   {info.samples:,}{every}"
     if info.samples_hidden:
@@ -87,13 +87,13 @@ def overview(info: RecordingInfo) -> Iterator[str]:
     yield f"  events    {info.events:,}"
     yield f"  problems  {len(info.problems) or 'none'}"
     for problem in info.problems[:_MAX_LISTED]:
-        yield f"            {_shown(problem.since)}  {printable(problem.title)}"
+        yield f"            {_time_text(problem.since)}  {printable(problem.title)}"
     yield from _gaps(info.gaps)
     for run in info.recorders:
         ended = "still running, or killed"
         if run.ended is not None:
-            ended = f"to {_shown(run.ended)}" + (f", ended {printable(run.ended_by)}" if run.ended_by else "")
-        yield f"  recorder  {_shown(run.began)} {ended} (gpuwatch {printable(run.gpuwatch_version)})"
+            ended = f"to {_time_text(run.ended)}" + (f", ended {printable(run.ended_by)}" if run.ended_by else "")
+        yield f"  recorder  {_time_text(run.began)} {ended} (gpuwatch {printable(run.gpuwatch_version)})"
 
 
 def _gaps_of(recording: Recording, interval: float) -> tuple[RecordingGap, ...]:
@@ -105,7 +105,7 @@ def _gaps_of(recording: Recording, interval: float) -> tuple[RecordingGap, ...]:
 
 
 def _gap_line(gap: RecordingGap) -> str:
-    return f"{_shown(gap.begin)} to {_shown(gap.end)} ({hours_minutes(gap.seconds)})"
+    return f"{_time_text(gap.begin)} to {_time_text(gap.end)} ({hours_minutes(gap.seconds)})"
 
 
 def _time_of(at: float | None) -> datetime.datetime | None:
@@ -116,8 +116,8 @@ def _time_of(at: float | None) -> datetime.datetime | None:
         return None
 
 
-def _shown(when: datetime.datetime | None) -> str:
-    return shown(when.timestamp()) if when is not None else "an unknown time"
+def _time_text(when: datetime.datetime | None) -> str:
+    return time_text(when.timestamp()) if when is not None else "an unknown time"
 
 
 def _problem(finding: RecordedFinding) -> RecordedProblem:
@@ -155,12 +155,12 @@ def _gaps(gaps: tuple[RecordingGap, ...]) -> Iterator[str]:
 # Checking
 
 
-def checked(path: Path) -> RecordingCheck:
+def check_recording(path: Path) -> RecordingCheck:
     """Reads everything; :class:`~gpuwatch.core.errors.GpuwatchError` if nothing of it can be read."""
     with Recording(path) as recording:
         recording.verify(decode=True)
         intervals = [run.interval for run in recording.runs]
-        damaged = [*(f"database: {line}" for line in _database(path)), *recording.damage.lines()]
+        damaged = [*(f"database: {line}" for line in _sqlite_problem(path)), *recording.damage.lines()]
         return RecordingCheck(
             source=file_name(path),
             whole=not damaged,
@@ -184,7 +184,7 @@ def check_lines(report: RecordingCheck) -> Iterator[str]:
     yield f"{report.source}: {verdict}; {summary}"
 
 
-def _database(path: Path) -> list[str]:
+def _sqlite_problem(path: Path) -> list[str]:
     """What SQLite finds; empty if it cannot open the file, which the reader has noted."""
     try:
         db = open_to_read(path)

@@ -53,14 +53,14 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds between samples."""
     gpm: bool
     place: tuple[str, str, str, str]
-    """What has to be equal to see the same machine: :func:`place`."""
+    """What has to be equal to see the same machine: :func:`machine_place`."""
     silence: Silence | None = None
 
 
 _entry_of = msgspec.json.Decoder(Entry).decode
 
 
-def place(environment: Mapping[str, str] | None = None) -> tuple[str, str, str, str]:
+def machine_place(environment: Mapping[str, str] | None = None) -> tuple[str, str, str, str]:
     """This boot, host, namespace of pids, and simulated machine: recorders of another one show something else."""
     namespace = ""
     with suppress(OSError):
@@ -84,7 +84,9 @@ class Announcement:
 
     def __init__(self, path: Path, interval: float, *, gpm: bool) -> None:
         """Announces a recording. OSError if that is not possible: the recording works without."""
-        self._entry = Entry(path=str(path.absolute()), pid=os.getpid(), interval=interval, gpm=gpm, place=place())
+        self._entry = Entry(
+            path=str(path.absolute()), pid=os.getpid(), interval=interval, gpm=gpm, place=machine_place()
+        )
         service = os.environ.get(ENV_FOLDER, "").partition(":")[0]
         folder = Path(service) if service else ownership.own_folder(_user_folder(), "XDG_STATE_HOME", "recorders")
         _sweep(folder)
@@ -108,7 +110,7 @@ class Announcement:
 
     def answered(self) -> None:
         """A sample came. A recorder that started with the machine may see the host get its name only now."""
-        self._change(silence=None, place=place())
+        self._change(silence=None, place=machine_place())
 
     def close(self) -> None:
         """Removes the entry; may be called twice."""
@@ -156,13 +158,13 @@ class RunningRecorder:
             self._descriptor = -1
 
 
-def running(environment: Mapping[str, str] | None = None) -> list[RunningRecorder]:
+def find_running(environment: Mapping[str, str] | None = None) -> list[RunningRecorder]:
     """The recorders of what this process would see too, those that may read most and have the shortest interval first.
 
     Those of this user, and those of the system folder, which only root can have created.
     """
-    here, found = place(environment), list[RunningRecorder]()
-    for recorder in _alive():
+    here, found = machine_place(environment), list[RunningRecorder]()
+    for recorder in _living_recorders():
         if recorder.entry.place == here:
             found.append(recorder)
         else:
@@ -170,24 +172,24 @@ def running(environment: Mapping[str, str] | None = None) -> list[RunningRecorde
     return sorted(found, key=lambda recorder: (recorder.reads_less, recorder.entry.interval, recorder.entry.pid))
 
 
-def recorded_now() -> list[Path]:
+def recordings_in_progress() -> list[Path]:
     """The recordings of these, in the same order."""
-    found = running()
+    found = find_running()
     for recorder in found:
         recorder.close()
     return [Path(recorder.entry.path) for recorder in found]
 
 
-def being_written() -> set[str]:
+def all_recordings_in_progress() -> set[str]:
     """The recordings of all recorders that run, whatever machine they record."""
     paths = set()
-    for recorder in _alive():
+    for recorder in _living_recorders():
         paths.add(recorder.entry.path)
         recorder.close()
     return paths
 
 
-def _alive() -> Iterator[RunningRecorder]:
+def _living_recorders() -> Iterator[RunningRecorder]:
     folders = [SYSTEM_FOLDER]
     with suppress(OSError):
         folders.insert(0, _user_folder())

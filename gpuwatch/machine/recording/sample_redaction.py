@@ -14,7 +14,7 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.reading import Value
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
 from gpuwatch.machine.history.frames import encoded
-from gpuwatch.machine.history.sample_store import Kept
+from gpuwatch.machine.history.sample_store import KeptSample
 
 _S = TypeVar("_S", bound=msgspec.Struct)
 
@@ -30,7 +30,7 @@ class SampleRedactor:
 
     # Finding names
 
-    def learn(self, kept: Kept) -> None:
+    def learn(self, kept: KeptSample) -> None:
         snapshot = kept.snapshot
         rows: tuple[Device | Process, ...] = (*snapshot.devices, *snapshot.processes, *snapshot.bystanders)
         new: list[msgspec.Struct] = [row for row in rows if self._is_new(_key(row))]

@@ -13,8 +13,8 @@ from gpuwatch.machine.history.frames import DamagedData
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.recording import gpu_time, minute_means
 from gpuwatch.machine.recording.process_lives import Key, ProcessLife, ProcessLives
-from gpuwatch.machine.recording.recorded_rows import held, life_of
-from gpuwatch.machine.recording.stored_data import checksum, compressed, pack_times, stored
+from gpuwatch.machine.recording.recorded_rows import life_of, recorded_findings
+from gpuwatch.machine.recording.stored_data import checksum, compress, encoded_with_checksum, pack_times
 
 _R = TypeVar("_R")
 _T = TypeVar("_T")
@@ -48,20 +48,20 @@ class Sealer:
             "INSERT INTO minutes (run, begin, end, boot, samples, times, checksum) VALUES (?, ?, ?, ?, ?, ?, ?)",
             (*entry, pack_times(times), checksum(*entry)),
         )
-        self._db.execute("INSERT INTO data (id, block) VALUES (?, ?)", (cursor.lastrowid, compressed(frames)))
+        self._db.execute("INSERT INTO data (id, block) VALUES (?, ?)", (cursor.lastrowid, compress(frames)))
         for seconds, block in minute_means.BLOCKS.items():
-            self._write_tier(seconds, block, minute_means.summaries(snapshots, seconds))
+            self._write_tier(seconds, block, minute_means.summarize(snapshots, seconds))
         for snapshot in snapshots:
             self._lives.add(snapshot)
             self._meter.look(snapshot)
         for begin, time in self._meter.taken().items():
             self._write_hour(begin, time, cursor.lastrowid or 0)
         there = zip(times, (findings for _, findings in samples), strict=True)
-        write_findings(self._db, list(held(there, lambda *asked: self._db.execute(*asked).fetchall())))
+        write_findings(self._db, list(recorded_findings(there, lambda *asked: self._db.execute(*asked).fetchall())))
         self._db.executemany(
             "INSERT OR REPLACE INTO processes VALUES (?, ?, ?, ?, ?, ?)",
             [
-                (*life.key, life.first, life.last, stored(life, life.first, life.last))
+                (*life.key, life.first, life.last, encoded_with_checksum(life, life.first, life.last))
                 for life in self._lives.changed(times[-1] - _LIVES_KEPT_SECONDS)
             ],
         )
@@ -69,16 +69,19 @@ class Sealer:
     def _write_tier(self, seconds: int, block: int, points: minute_means.Points) -> None:
         by_block: dict[int, minute_means.Points] = {}
         for begin, found in points.items():
-            by_block.setdefault(minute_means.begin_of(begin, block), {})[begin] = found
+            by_block.setdefault(minute_means.interval_begin(begin, block), {})[begin] = found
         for begin, more in by_block.items():
             known = self._tiers.get(seconds)
             if known is None or known[0] != begin:
                 query = "SELECT block FROM tiers WHERE seconds = ? AND begin = ?"
                 row = self._db.execute(query, (seconds, begin)).fetchone()
-                known = self._tiers[seconds] = (begin, _readable(minute_means.unpack_points, row[0]) if row else {})
+                known = self._tiers[seconds] = (
+                    begin,
+                    _decoded_or_none(minute_means.unpack_points, row[0]) if row else {},
+                )
             if known[1] is None:
                 continue  # it is left to readers
-            minute_means.merge(known[1], more)
+            minute_means.merge_points(known[1], more)
             values = (seconds, begin, minute_means.pack_points(known[1]))
             self._db.execute("INSERT OR REPLACE INTO tiers VALUES (?, ?, ?)", values)
 
@@ -87,15 +90,15 @@ class Sealer:
             self._hour = (begin, self._hour_before(begin, block))
         known = self._hour[1]
         if known is not None:
-            known = gpu_time.bounded(gpu_time.merged((known, time)), time)
+            known = gpu_time.with_bounded_processes(gpu_time.merged_times((known, time)), time)
             self._hour = (begin, known)
-            self._db.execute("INSERT OR REPLACE INTO gpu_time VALUES (?, ?)", (begin, gpu_time.pack(known)))
+            self._db.execute("INSERT OR REPLACE INTO gpu_time VALUES (?, ?)", (begin, gpu_time.pack_gpu_time(known)))
 
     def _hour_before(self, begin: int, block: int) -> gpu_time.GpuTime | None:
         """What is stored of the hour; None if that is damaged: it is left to readers."""
         row = self._db.execute("SELECT block FROM gpu_time WHERE begin = ?", (begin,)).fetchone()
         if row is not None:
-            return _readable(gpu_time.unpack, row[0])
+            return _decoded_or_none(gpu_time.unpack_gpu_time, row[0])
         earlier = "SELECT 1 FROM minutes WHERE id < ? AND begin <= ? AND end > ? LIMIT 1"
         found = self._db.execute(earlier, (block, begin + gpu_time.HOUR_SECONDS, begin)).fetchone()
         return None if found else gpu_time.GpuTime()
@@ -103,10 +106,10 @@ class Sealer:
     def _life(self, key: Key) -> ProcessLife | None:
         query = "SELECT first, last, life FROM processes WHERE pid = ? AND create_time = ? AND device = ?"
         row = self._db.execute(query, key).fetchone()
-        return _readable(life_of, row) if row else None
+        return _decoded_or_none(life_of, row) if row else None
 
 
-def _readable(decode: Callable[[_R], _T], data: _R) -> _T | None:
+def _decoded_or_none(decode: Callable[[_R], _T], data: _R) -> _T | None:
     """What is stored; None if it is damaged, which is left to readers."""
     with suppress(DamagedData):
         return decode(data)
@@ -125,7 +128,7 @@ def write_findings(db: sqlite3.Connection, found: Iterable[tuple[float, float, F
                 since,
                 until,
                 finding.severity,
-                stored(finding, since, until),
+                encoded_with_checksum(finding, since, until),
             )
             for since, until, finding in found
         ],
@@ -136,5 +139,5 @@ def write_events(db: sqlite3.Connection, events: Iterable[MachineEvent]) -> None
     """Writes events, which have no secrets any more, inside a transaction."""
     db.executemany(
         "INSERT INTO events (at, kind, severity, event) VALUES (?, ?, ?, ?)",
-        [(event.at, event.kind, event.severity, stored(event, event.at)) for event in events],
+        [(event.at, event.kind, event.severity, encoded_with_checksum(event, event.at)) for event in events],
     )

@@ -52,7 +52,7 @@ def without_checksum(data: object, *numbers: float) -> bytes:
     return body
 
 
-def stored(what: object, *numbers: float) -> bytes:
+def encoded_with_checksum(what: object, *numbers: float) -> bytes:
     """A document as it is stored."""
     return with_checksum(encoded(what), *numbers)
 
@@ -60,7 +60,7 @@ def stored(what: object, *numbers: float) -> bytes:
 def pack_times(times: Sequence[float]) -> bytes:
     """Times in seconds since the epoch, at least one, as microseconds and steps."""
     micros = [round(at * _MICROSECONDS_PER_SECOND) for at in times]
-    return stored([micros[0], *(after - before for before, after in pairwise(micros))])
+    return encoded_with_checksum([micros[0], *(after - before for before, after in pairwise(micros))])
 
 
 def unpack_times(data: object) -> list[float]:
@@ -68,7 +68,7 @@ def unpack_times(data: object) -> list[float]:
     return [micros / _MICROSECONDS_PER_SECOND for micros in accumulate(decoded(_steps, without_checksum(data)))]
 
 
-def compressed(data: bytes) -> bytes:
+def compress(data: bytes) -> bytes:
     """The data by xz, a quarter smaller than by zlib; by zlib where Python was built without xz."""
     if lzma is None:
         return with_checksum(zlib.compress(data, 6))
@@ -76,7 +76,7 @@ def compressed(data: bytes) -> bytes:
     return with_checksum(lzma.compress(data, check=lzma.CHECK_NONE, filters=filters))
 
 
-def decompressed(data: object) -> bytes:
+def decompress(data: object) -> bytes:
     """The data again; :class:`DamagedData`."""
     body = without_checksum(data)
     if not body.startswith(_XZ):

@@ -84,7 +84,7 @@ class Unreadable(GpuwatchError):
     """SQLite cannot read the file."""
 
 
-def looked_at(path: Path) -> None:
+def check_is_recording(path: Path) -> None:
     """:class:`NotARecording` if the file is no recording that can be read."""
     name = file_name(path)
     try:
@@ -112,7 +112,7 @@ def looked_at(path: Path) -> None:
 
 def open_to_read(path: Path) -> sqlite3.Connection:
     """A connection that writes nothing; the recording may be growing. :class:`UsageError` if it cannot be read."""
-    looked_at(path)
+    check_is_recording(path)
     url = path.absolute().as_uri()
     for options in ("mode=ro", "immutable=1"):
         connection = sqlite3.connect(
@@ -137,15 +137,15 @@ def open_to_read(path: Path) -> sqlite3.Connection:
                     f"cannot read {file_name(path)}: its recorder was killed",
                     hint="start the recorder again, or read it as its owner",
                 ) from None
-            raise unreadable(path, error) from None
+            raise unreadable_error(path, error) from None
         except DATABASE_ERRORS as error:
             connection.close()
-            raise unreadable(path, error) from None
+            raise unreadable_error(path, error) from None
         return connection
     raise AssertionError
 
 
-def unreadable(path: Path, error: Exception) -> Unreadable:
+def unreadable_error(path: Path, error: Exception) -> Unreadable:
     """What to report when SQLite cannot read the file."""
     if isinstance(error, Unreadable):
         return error
@@ -154,7 +154,7 @@ def unreadable(path: Path, error: Exception) -> Unreadable:
     )
 
 
-def created(path: Path) -> sqlite3.Connection:
+def create_recording(path: Path) -> sqlite3.Connection:
     """A connection to a new, empty recording in an empty file."""
     connection = sqlite3.connect(path, timeout=5.0, isolation_level=None, check_same_thread=False)
     # At once: who opens it meanwhile sees an empty file or a recording.

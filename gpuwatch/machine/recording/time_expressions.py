@@ -12,7 +12,7 @@ EXAMPLES = "14:05, 14:05:30, 'yesterday 14:05', '20 min ago', -2h, 2026-05-11T14
 _TIME = re.compile(r"(?:(today|yesterday)\s+)?(\d{1,2}):(\d{2})(?::(\d{2}))?")
 
 
-def moment(text: str, now: float, zone: datetime.tzinfo | None = None) -> float:
+def parse_moment(text: str, now: float, zone: datetime.tzinfo | None = None) -> float:
     """Seconds since the epoch. A time of day is the last one not later than ``now``; ``zone`` None: local time.
 
     ``now`` is the end of a recording, so that ``14:05`` is in it. :class:`UsageError` if it is not a moment.
@@ -35,10 +35,10 @@ def moment(text: str, now: float, zone: datetime.tzinfo | None = None) -> float:
         raise UsageError(f"not a time: {text!r}", hint=f"for example {EXAMPLES}") from None
 
 
-def since_moment(text: str, now: float) -> float:
-    """:func:`moment`, for a begin: ``7d`` is 7 days before ``now``."""
+def parse_begin(text: str, now: float) -> float:
+    """:func:`parse_moment`, for a begin: ``7d`` is 7 days before ``now``."""
     seconds = seconds_of(text)
-    return moment(text, now) if seconds is None else now - seconds
+    return parse_moment(text, now) if seconds is None else now - seconds
 
 
 def _time_of_day(found: re.Match[str], now: float, zone: datetime.tzinfo | None) -> float:
@@ -51,7 +51,7 @@ def _time_of_day(found: re.Match[str], now: float, zone: datetime.tzinfo | None)
     return when.timestamp()
 
 
-def shown(at: float, zone: datetime.tzinfo | None = None) -> str:
+def time_text(at: float, zone: datetime.tzinfo | None = None) -> str:
     """``2026-05-11 14:05:31``, in local time; a number that is no time, as it is."""
     try:
         return datetime.datetime.fromtimestamp(at, zone).strftime("%Y-%m-%d %H:%M:%S")

@@ -23,12 +23,12 @@ from gpuwatch.core.masking.secrets import masked
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.history.machine_event import MachineEvent
-from gpuwatch.machine.history.sample_chunks import ChunkReader, ChunkWriter, whole
+from gpuwatch.machine.history.sample_chunks import ChunkReader, ChunkWriter, all_samples
 from gpuwatch.machine.recording import minute_means, retention
 from gpuwatch.machine.recording.sealing import Sample, Sealer, write_events
 from gpuwatch.machine.recording.storable_snapshot import Storable
 from gpuwatch.machine.recording.stored_data import with_checksum, without_checksum
-from gpuwatch.machine.recording.tables import created, looked_at
+from gpuwatch.machine.recording.tables import check_is_recording, create_recording
 from gpuwatch.machine.sources.procfs import boot_id
 
 SEAL_SECONDS = 60.0
@@ -80,7 +80,7 @@ class RecordingWriter:
         self._max_bytes, self._max_age = max(max_bytes, retention.MIN_BYTES), max_age
         self._seal_seconds = seal_seconds
         self._clock = clock or Clock()
-        self._lock = _locked(path)
+        self._lock = _create_locked(path)
         try:
             self._db = self._opened()
             self._sealer = Sealer(self._db, interval)
@@ -105,10 +105,10 @@ class RecordingWriter:
     def _opened(self) -> sqlite3.Connection:
         try:
             if self.path.stat().st_size:
-                looked_at(self.path)
+                check_is_recording(self.path)
                 connection = sqlite3.connect(self.path, timeout=5.0, isolation_level=None, check_same_thread=False)
             else:
-                connection = created(self.path)
+                connection = create_recording(self.path)
             connection.execute("PRAGMA journal_mode = WAL").fetchone()
             # A kill loses nothing; a power failure loses at most what came since the last checkpoint, about a minute.
             connection.execute("PRAGMA synchronous = NORMAL")
@@ -130,7 +130,7 @@ class RecordingWriter:
         with suppress(ValueError):  # what follows a damaged frame needs it
             for _, data in rows:
                 frames = without_checksum(data)
-                self._open += [(kept.snapshot, kept.findings) for kept in whole(reader.take(frames))]
+                self._open += [(kept.snapshot, kept.findings) for kept in all_samples(reader.take(frames))]
                 self._frames.append(frames)
         if self._open:
             self._run = self._db.execute("SELECT max(id) FROM runs").fetchone()[0]
@@ -149,7 +149,7 @@ class RecordingWriter:
             assert cursor.lastrowid is not None
             self._run = cursor.lastrowid
             self._db.execute("INSERT INTO clocks VALUES (?, ?, ?, ?)", (self._run, wall, boot, monotonic))
-            write_events(self._db, [_event(wall, "recording.began", f"recording began, every {interval:g} s")])
+            write_events(self._db, [_recorder_event(wall, "recording.began", f"recording began, every {interval:g} s")])
 
     # Writing
 
@@ -198,7 +198,9 @@ class RecordingWriter:
                 if self._open:
                     self._seal(boot)
                 self._db.execute("UPDATE runs SET ended = ?, why = ? WHERE id = ?", (wall, why, self._run))
-                write_events(self._db, [_event(wall, "recording.ended", f"recording ended{f': {why}' if why else ''}")])
+                write_events(
+                    self._db, [_recorder_event(wall, "recording.ended", f"recording ended{f': {why}' if why else ''}")]
+                )
             self._tidy()
             with suppress(sqlite3.OperationalError):  # somebody is reading: do not wait
                 self._db.execute("PRAGMA busy_timeout = 100").fetchone()
@@ -223,7 +225,7 @@ class RecordingWriter:
             yield
         except sqlite3.Error as error:
             self._shut()
-            raise _stopped(self.path, error) from error
+            raise _stopped_error(self.path, error) from error
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -243,7 +245,7 @@ class RecordingWriter:
         found = []
         if boot - monotonic > _CLOCK_JUMP_SECONDS:
             text = f"the machine was suspended for {hours_minutes(boot - monotonic)}"
-            found.append(_event(self._now[0], "machine.resumed", text))
+            found.append(_recorder_event(self._now[0], "machine.resumed", text))
         jump = wall - boot
         if abs(jump) <= _CLOCK_JUMP_SECONDS:
             return False, found
@@ -251,7 +253,7 @@ class RecordingWriter:
         way = "forward" if jump > 0 else "back"
         return True, [
             *found,
-            _event(self._now[0], "clock.set", f"the clock was set {way} by {hours_minutes(abs(jump))}"),
+            _recorder_event(self._now[0], "clock.set", f"the clock was set {way} by {hours_minutes(abs(jump))}"),
         ]
 
     def _take(self, findings: tuple[Finding, ...]) -> None:
@@ -359,7 +361,7 @@ class RecordingWriter:
         return int(self._db.execute(f"PRAGMA {pragma}").fetchone()[0])
 
 
-def _locked(path: Path) -> FileIO:
+def _create_locked(path: Path) -> FileIO:
     """Creates the file, for this user alone, and locks it until it is closed; UsageError if it cannot be used."""
     name = file_name(path)
     why = ownership.distrust(path.parent)
@@ -388,11 +390,11 @@ def _locked(path: Path) -> FileIO:
     return FileIO(descriptor)
 
 
-def _event(at: float, kind: str, text: str) -> MachineEvent:
+def _recorder_event(at: float, kind: str, text: str) -> MachineEvent:
     return MachineEvent(at=at, kind=kind, text=text)
 
 
-def _stopped(path: Path, error: sqlite3.Error) -> RecordingStopped:
+def _stopped_error(path: Path, error: sqlite3.Error) -> RecordingStopped:
     name = file_name(path)
     code = getattr(error, "sqlite_errorcode", 0)
     if code == sqlite3.SQLITE_FULL:

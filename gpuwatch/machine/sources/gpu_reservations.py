@@ -41,12 +41,12 @@ ENV_MOST = "GPUWATCH_RESERVATIONS_PER_USER"
 """An administrator's limit: how many reservations of one user count."""
 
 
-class Held:
+class HeldReservation:
     """GPUs that are reserved until the last process that inherits this is gone."""
 
-    def __init__(self, sockets: Iterable[socket.socket], vain: Iterable[str] = ()) -> None:
+    def __init__(self, sockets: Iterable[socket.socket], unreservable: Iterable[str] = ()) -> None:
         self._sockets = tuple(sockets)
-        self.vain = frozenset(vain)
+        self.unreservable = frozenset(unreservable)
         """UUIDs of GPUs whose reservation by somebody else does not count, so that nobody can reserve them."""
 
     def keep_across_exec(self) -> None:
@@ -60,23 +60,23 @@ class Held:
             connection.close()
 
 
-def reserve(uuids: Iterable[str]) -> Held | None:
+def reserve(uuids: Iterable[str]) -> HeldReservation | None:
     """Reserves all of these GPUs, or None if one of them is reserved already.
 
     OSError if the kernel refuses sockets, :class:`GpuwatchError` if this user would hold more than count.
     """
-    wanted, most = set(uuids), _most()
-    vain: set[str] = set()
+    wanted, most = set(uuids), _max_per_user()
+    unreservable: set[str] = set()
     if most is not None:
         found = reservations()
-        mine = sum(reservation.user == _name(os.geteuid()) for reservation in found)
+        mine = sum(reservation.user == _user_name(os.geteuid()) for reservation in found)
         if mine + len(wanted) > most:
             raise GpuwatchError(f"you hold {mine} reservations; the limit is {most} per user ({ENV_MOST})")
-        vain = wanted & {reservation.uuid for reservation in found if not reservation.counts}
+        unreservable = wanted & {reservation.uuid for reservation in found if not reservation.counts}
     sockets: list[socket.socket] = []
     try:
         # In one order for everybody: of two that want the same GPUs, one gets all.
-        for key in sorted(map(_key, wanted - vain)):
+        for key in sorted(map(_lock_key, wanted - unreservable)):
             for name in (_LOCK + key, f"{_HOLDER}{key}:{os.getpid()}"):
                 connection = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
                 sockets.append(connection)
@@ -87,7 +87,7 @@ def reserve(uuids: Iterable[str]) -> Held | None:
         if error.errno == errno.EADDRINUSE:
             return None
         raise
-    return Held(sockets, vain)
+    return HeldReservation(sockets, unreservable)
 
 
 def reserved() -> dict[str, str]:
@@ -95,11 +95,11 @@ def reserved() -> dict[str, str]:
 
     Of each user as many as :data:`ENV_MOST` says; others count for nothing. UsageError if that is no number.
     """
-    _most()
-    return {reservation.uuid: _described(reservation) for reservation in reservations() if reservation.counts}
+    _max_per_user()
+    return {reservation.uuid: _reservation_text(reservation) for reservation in reservations() if reservation.counts}
 
 
-def _most() -> int | None:
+def _max_per_user() -> int | None:
     given = os.environ.get(ENV_MOST)
     if not given:
         return None
@@ -108,7 +108,7 @@ def _most() -> int | None:
     return int(given)
 
 
-def _counted(found: Iterable[Reservation], most: int) -> tuple[Reservation, ...]:
+def _counted_reservations(found: Iterable[Reservation], most: int) -> tuple[Reservation, ...]:
     """Only the first reservations of each user count; all of a user whom the kernel does not tell.
 
     Users without an account are one: whoever has subordinate ids (subuid(5)) can be thousands of them.
@@ -128,20 +128,20 @@ def reservations() -> tuple[Reservation, ...]:
     All count where :data:`ENV_MOST` is no number: whoever asks for a GPU is told so by :func:`reserved`.
     """
     table = ProcessTable()
-    found = tuple(_of(uuid, uid, pid, table) for uuid, (uid, pid) in sorted(_holders().items()))
+    found = tuple(_reservation_of(uuid, uid, pid, table) for uuid, (uid, pid) in sorted(_lock_holders().items()))
     try:
-        most = _most()
+        most = _max_per_user()
     except UsageError:
         most = None
-    return found if most is None else _counted(found, most)
+    return found if most is None else _counted_reservations(found, most)
 
 
-def _holders() -> dict[str, tuple[int | None, int | None]]:
+def _lock_holders() -> dict[str, tuple[int | None, int | None]]:
     """By UUID, who holds the lock: user id, as the kernel has it, and pid.
 
     A pid is what the other side says: it counts if it comes from the same user and is a process of that user.
     """
-    own = _key("")
+    own = _lock_key("")
     locks: dict[str, int | None] = {}
     said: dict[str, list[tuple[int | None, int]]] = {}
     for name, uid in abstract_names(_PREFIX):
@@ -152,12 +152,12 @@ def _holders() -> dict[str, tuple[int | None, int | None]]:
             if key.endswith(own) and pid.isdecimal() and len(pid) < _MAX_DIGITS:
                 said.setdefault(key[: len(key) - len(own)], []).append((uid, int(pid)))
     return {
-        uuid: (uid, next((pid for other, pid in said.get(uuid, ()) if other == uid and _is_of(pid, uid)), None))
+        uuid: (uid, next((pid for other, pid in said.get(uuid, ()) if other == uid and _belongs_to(pid, uid)), None))
         for uuid, uid in locks.items()
     }
 
 
-def _is_of(pid: int, uid: int | None) -> bool:
+def _belongs_to(pid: int, uid: int | None) -> bool:
     """Whether a process is a user's; True where the kernel does not say whose the socket is."""
     try:
         return uid is None or Path(f"/proc/{pid}").stat().st_uid == uid
@@ -165,15 +165,15 @@ def _is_of(pid: int, uid: int | None) -> bool:
         return True  # it has exited: what it started holds the reservation
 
 
-def _key(uuid: str) -> str:
+def _lock_key(uuid: str) -> str:
     """The GPU; simulated machines have the same UUIDs, hence also which machine."""
     state = os.environ.get(ENV_STATE)
     return f"{uuid}@{zlib.crc32(os.fsencode(os.path.realpath(state))):08x}" if state else f"{uuid}@"
 
 
-def _of(uuid: str, uid: int | None, pid: int | None, table: ProcessTable) -> Reservation:
+def _reservation_of(uuid: str, uid: int | None, pid: int | None, table: ProcessTable) -> Reservation:
     facts = None if pid is None else table.look(pid, time.time())
-    user = _name(uid) if uid is not None else facts.user if facts is not None else None
+    user = _user_name(uid) if uid is not None else facts.user if facts is not None else None
     if facts is None:
         return Reservation(uuid=uuid, pid=pid, user=user)
     # Masked already here: snapshots are recorded.
@@ -181,11 +181,11 @@ def _of(uuid: str, uid: int | None, pid: int | None, table: ProcessTable) -> Res
     return Reservation(uuid=uuid, pid=pid, user=user, command=command)
 
 
-def _name(uid: int) -> str:
+def _user_name(uid: int) -> str:
     return user_name(uid) or f"{_NO_ACCOUNT}{uid}"
 
 
-def _described(found: Reservation) -> str:
+def _reservation_text(found: Reservation) -> str:
     if found.pid is None:
         return f"user {found.user}, who names no process" if found.user else "another gpuwatch pick"
     command = shorten(found.command, _MAX_COMMAND_CHARS) if found.command else ""

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import msgspec
 
-from gpuwatch.machine.sources.process_signals import compare
+from gpuwatch.machine.sources.process_signals import why_another_process
 from gpuwatch.machine.sources.procfs import pids, process_stat
 
 _MAX_RELATIVES = 60
@@ -49,29 +49,31 @@ def details(pid: int, create_time: float | None, *, proc: str = "/proc") -> Deta
     """Details of ``pid`` if it is still the process that began at ``create_time``."""
     if create_time is None:
         return Details(problem="it is not visible here: another PID namespace, or it has exited")
-    found = compare(pid, create_time, proc=proc)
+    found = why_another_process(pid, create_time, proc=proc)
     if found is not None:
         return Details(problem=found.reason)
     base = Path(proc, str(pid))
     why: dict[str, str] = {}
-    raw = _asked(lambda: (base / "environ").read_bytes(), "environment", why)
+    raw = _read_or_why(lambda: (base / "environ").read_bytes(), "environment", why)
     pairs = [part.decode("utf-8", "replace").partition("=") for part in (raw or b"").split(b"\0") if b"=" in part]
-    inner = re.search(rb"^NSpid:.*?(\d+)$", _asked((base / "status").read_bytes, "status", why) or b"", re.MULTILINE)
+    inner = re.search(
+        rb"^NSpid:.*?(\d+)$", _read_or_why((base / "status").read_bytes, "status", why) or b"", re.MULTILINE
+    )
     families = _families(proc)
     result = Details(
         environment=None if raw is None else {name: value for name, _, value in pairs},
-        interpreter=_asked(lambda: str((base / "exe").readlink()), "interpreter", why),
+        interpreter=_read_or_why(lambda: str((base / "exe").readlink()), "interpreter", why),
         inner_pid=int(inner[1]) if inner is not None and int(inner[1]) != pid else None,
-        parents=tuple(_above(pid, families, proc)),
-        children=tuple(islice(_below(pid, families, proc), _MAX_RELATIVES)),
+        parents=tuple(_ancestors(pid, families, proc)),
+        children=tuple(islice(_descendants(pid, families, proc), _MAX_RELATIVES)),
         why=why,
     )
     # If it is still the same process now, everything that was read belongs to it.
-    ended = compare(pid, create_time, proc=proc)
+    ended = why_another_process(pid, create_time, proc=proc)
     return result if ended is None else Details(problem=ended.reason)
 
 
-def _asked(read: Callable[[], _T], what: str, why: dict[str, str]) -> _T | None:
+def _read_or_why(read: Callable[[], _T], what: str, why: dict[str, str]) -> _T | None:
     try:
         return read()
     except OSError as error:
@@ -89,11 +91,11 @@ def _families(proc: str) -> dict[int, tuple[int, str]]:
 def _relative(pid: int, depth: int, name: str, proc: str) -> Relative:
     if pid == _FIRST_PID:
         return Relative(pid, depth, name)  # in containers its command line is often a whole script
-    raw = _asked(Path(proc, str(pid), "cmdline").read_bytes, "", {}) or b""
+    raw = _read_or_why(Path(proc, str(pid), "cmdline").read_bytes, "", {}) or b""
     return Relative(pid, depth, raw.rstrip(b"\0").replace(b"\0", b" ").decode("utf-8", "replace") or f"[{name}]")
 
 
-def _above(pid: int, families: dict[int, tuple[int, str]], proc: str) -> Iterator[Relative]:
+def _ancestors(pid: int, families: dict[int, tuple[int, str]], proc: str) -> Iterator[Relative]:
     depth, seen = 0, set[int]()
     while pid not in seen and pid in families:
         if depth:
@@ -102,8 +104,8 @@ def _above(pid: int, families: dict[int, tuple[int, str]], proc: str) -> Iterato
         pid, depth = families[pid][0], depth + 1
 
 
-def _below(pid: int, families: dict[int, tuple[int, str]], proc: str, depth: int = 1) -> Iterator[Relative]:
+def _descendants(pid: int, families: dict[int, tuple[int, str]], proc: str, depth: int = 1) -> Iterator[Relative]:
     for child in sorted(number for number, (parent, _) in families.items() if parent == pid):
         yield _relative(child, depth, families[child][1], proc)
         if depth < _MAX_RELATIVES:
-            yield from _below(child, families, proc, depth + 1)
+            yield from _descendants(child, families, proc, depth + 1)

@@ -48,7 +48,7 @@ def send(pid: int, create_time: float | None, number: int) -> Outcome:
     try:
         handle = _open(pid)
         try:
-            found = compare(pid, create_time)
+            found = why_another_process(pid, create_time)
             if found is not None:
                 return found
             if handle is None:
@@ -79,7 +79,7 @@ def _open(pid: int) -> int | None:
         return None
 
 
-def compare(pid: int, create_time: float, *, proc: str = "/proc") -> Outcome | None:
+def why_another_process(pid: int, create_time: float, *, proc: str = "/proc") -> Outcome | None:
     """None if ``pid`` is still the process that started at ``create_time``; otherwise why not."""
     stat = process_stat(pid, proc)
     if stat is None:

@@ -116,7 +116,7 @@ def descends(pid: int, ancestor: int) -> bool:
     return False
 
 
-def started(pid: int) -> float | None:
+def start_time(pid: int) -> float | None:
     """Monotonic time at which a process was started (proc(5), ``stat``: starttime); None when it has exited."""
     stat = process_stat(pid)
     if stat is None:

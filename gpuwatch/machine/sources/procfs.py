@@ -13,7 +13,7 @@ from typing import NamedTuple
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
-class Again:
+class ReopenedFile:
     """A file of /proc or /sys that is read often and kept open. Not shared between processes or threads."""
 
     def __init__(self, path: str, size: int) -> None:
@@ -33,9 +33,9 @@ class Host:
     """The host's totals that are read with every sample."""
 
     def __init__(self) -> None:
-        self._stat = Again("/proc/stat", 512)
-        self._memory = Again("/proc/meminfo", 8192)
-        self._online = Again("/sys/devices/system/cpu/online", 1024)
+        self._stat = ReopenedFile("/proc/stat", 512)
+        self._memory = ReopenedFile("/proc/meminfo", 8192)
+        self._online = ReopenedFile("/sys/devices/system/cpu/online", 1024)
         self._cpus: tuple[bytes, int | None] = (b"", None)
 
     def cpu_ticks(self) -> tuple[int, int]:
@@ -161,7 +161,7 @@ STOPPED = (b"T", b"t")
 """States of a process that a signal or a debugger has stopped (proc(5))."""
 
 
-def stopped(pid: int) -> bool:
+def is_stopped(pid: int) -> bool:
     """Whether a process is stopped; False when it has exited."""
     return state(pid) in STOPPED
 
@@ -223,7 +223,7 @@ def pids(proc: str = "/proc") -> list[int]:
     return [int(entry) for entry in os.listdir(proc) if entry.isdigit()]
 
 
-def runs(name: str) -> bool:
+def is_running(name: str) -> bool:
     """Whether a process of this name is visible; the kernel keeps 15 characters of a name."""
     wanted = name[:15].encode()
     for pid in pids():

@@ -46,15 +46,15 @@ _LIBRARIES = re.compile(
 )
 
 
-def look(environment: Mapping[str, str], root: str | Path = "/") -> System:
+def read_system_facts(environment: Mapping[str, str], root: str | Path = "/") -> System:
     """Reads everything at once; what cannot be read is None, never an exception."""
     base = Path(root)
     release = file_text(base / "proc/sys/kernel/osrelease")
     return System(
         kernel=release.strip() if release is not None else None,
-        distribution=_stated(r"^PRETTY_NAME=([\"']?)(?P<is>.+?)\1$", base / "etc/os-release"),
+        distribution=_first_group(r"^PRETTY_NAME=([\"']?)(?P<is>.+?)\1$", base / "etc/os-release"),
         libc=" ".join(filter(None, platform.libc_ver())) or None,
-        processor=_stated(r"^model name\s*:\s*(?P<is>.+)$", base / "proc/cpuinfo"),
+        processor=_first_group(r"^model name\s*:\s*(?P<is>.+)$", base / "proc/cpuinfo"),
         kernel_module=_kernel_module(base),
         modules=_modules(base),
         device_files=_device_files(base),
@@ -90,7 +90,7 @@ def _in_the_way(environment: Mapping[str, str]) -> Iterator[tuple[str, bool]]:
                 continue
 
 
-def within(seconds: float, work: Callable[[], T]) -> T | None:
+def result_within(seconds: float, work: Callable[[], T]) -> T | None:
     """The result of ``work``, or None if it takes longer than ``seconds``: a hanging file system must not block us."""
     results: list[T] = []
     errors: list[BaseException] = []
@@ -109,7 +109,7 @@ def within(seconds: float, work: Callable[[], T]) -> T | None:
     return results[0] if results else None
 
 
-def _stated(pattern: str, path: Path) -> str | None:
+def _first_group(pattern: str, path: Path) -> str | None:
     """The group ``is`` of the first line of a file that matches."""
     match = re.search(pattern, file_text(path) or "", re.MULTILINE)
     return match["is"].strip() if match else None

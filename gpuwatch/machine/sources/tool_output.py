@@ -77,7 +77,7 @@ def _output(command: Sequence[str]) -> tuple[list[str], str]:
     except OSError as error:
         return [], f"it cannot be started: {error.strerror}"
     try:
-        output, errors = _ended(child)
+        output, errors = _finished_output(child)
     except subprocess.TimeoutExpired:
         child.kill()
         with suppress(subprocess.TimeoutExpired):  # the driver may hold it
@@ -91,7 +91,7 @@ def _output(command: Sequence[str]) -> tuple[list[str], str]:
     return lines, ""
 
 
-def _ended(child: subprocess.Popen[bytes]) -> tuple[list[str], list[str]]:
+def _finished_output(child: subprocess.Popen[bytes]) -> tuple[list[str], list[str]]:
     """The last lines of a program's output and of its errors; TimeoutExpired if it does not end in time."""
     limit = reader_limits.TOOL_OUTPUT
     until = time.monotonic() + _ANSWER_SECONDS

@@ -29,7 +29,7 @@ def abstract_names(prefix: str) -> list[tuple[str, int | None]]:
     The id is None where the kernel does not give it (before 5.3, or a sandbox); nothing where it gives no names.
     """
     try:
-        found = list(_asked())
+        found = list(_sock_diag_rows())
     except OSError:
         found = []
     if not any(uid is not None for _, uid in found):
@@ -37,7 +37,7 @@ def abstract_names(prefix: str) -> list[tuple[str, int | None]]:
     return [(name, uid) for name, uid in found if name.startswith(prefix)]
 
 
-def _asked() -> Iterator[tuple[str, int | None]]:
+def _sock_diag_rows() -> Iterator[tuple[str, int | None]]:
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _SOCK_DIAG) as kernel:
         kernel.settimeout(_SECONDS)
         body = _REQUEST.pack(socket.AF_UNIX, 0, 0, 0xFFFFFFFF, 0, _SHOW_NAME | _SHOW_UID, 0, 0)

@@ -28,7 +28,7 @@ from gpuwatch import __version__
 from gpuwatch.core import reader_limits
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.formatting.safe_text import printable
-from gpuwatch.machine.history.crash_files import describe
+from gpuwatch.machine.history.crash_files import describe_error
 from gpuwatch.share.assistant.arguments import input_schema
 from gpuwatch.share.assistant.commands import Commands
 from gpuwatch.share.assistant.kept_collector import Machine
@@ -231,7 +231,7 @@ async def _result(tools: Tools, tool: Tool, given: object) -> types.CallToolResu
     except GpuwatchError as error:
         return _failed(tools.message(error.message + (f" ({error.hint})" if error.hint else "")))
     except Exception as error:  # noqa: BLE001  # one line for the client, the traceback in a file
-        return _failed(tools.message("; ".join(describe(error))))
+        return _failed(tools.message("; ".join(describe_error(error))))
     text = json.dumps(answer, ensure_ascii=False, separators=(",", ":"))
     return types.CallToolResult(content=[types.TextContent(text=text)], structured_content=answer)
 

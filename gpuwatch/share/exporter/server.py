@@ -203,9 +203,9 @@ class MetricsServer(socketserver.ThreadingTCPServer):
         kind = repr(error)
         if kind not in self._failures and len(self._failures) < _MAX_FAILURES_TOLD:
             self._failures.add(kind)
-            from gpuwatch.machine.history.crash_files import describe
+            from gpuwatch.machine.history.crash_files import describe_error
 
-            what, hint = describe(error)
+            what, hint = describe_error(error)
             self.say(f"gpuwatch: {what} ({hint})")
 
 

@@ -8,7 +8,7 @@ from gpuwatch.core.masking.secrets import masked
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.machine.history.machine_event import MachineEvent
-from gpuwatch.machine.history.sample_store import Kept
+from gpuwatch.machine.history.sample_store import KeptSample
 from gpuwatch.machine.recording.minute_means import Key
 from gpuwatch.machine.recording.process_lives import ProcessLife
 from gpuwatch.machine.recording.recorded_rows import RecordedFinding
@@ -59,9 +59,9 @@ class RedactedStretch(Stretch):
     def host(self) -> str | None:
         return self._private.host(self._host) if self._host is not None else None
 
-    def samples(self) -> Iterator[Kept]:
+    def samples(self) -> Iterator[KeptSample]:
         for kept in super().samples():
-            yield Kept(kept.at, self._private.snapshot(kept.snapshot), self._private.findings(kept.findings))
+            yield KeptSample(kept.at, self._private.snapshot(kept.snapshot), self._private.findings(kept.findings))
 
     def numbers(self) -> Iterator[tuple[Sequence[float], dict[Key, Sequence[float | None]]]]:
         for times, columns in super().numbers():

@@ -12,12 +12,12 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.metrics import METRICS, Unit
 from gpuwatch.core.model.snapshot import Device, Snapshot
 from gpuwatch.machine.history.machine_event import MachineEvent
-from gpuwatch.machine.history.sample_store import Kept
-from gpuwatch.machine.recording.minute_means import BLOCKS, HOUR, MINUTE, Key, Points, Summary, begin_of
+from gpuwatch.machine.history.sample_store import KeptSample
+from gpuwatch.machine.recording.minute_means import BLOCKS, HOUR, MINUTE, Key, Points, Summary, interval_begin
 from gpuwatch.machine.recording.process_lives import ProcessLife
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.recorded_rows import RecordedFinding
-from gpuwatch.machine.recording.time_expressions import moment, shown
+from gpuwatch.machine.recording.time_expressions import parse_moment, time_text
 
 STEPS = {"sample": 0, "1min": MINUTE, "1h": HOUR}
 """Seconds of the means that are exported; 0: the samples themselves."""
@@ -54,7 +54,7 @@ class Stretch:
         named = [run.hostname for run in self.recording.runs if run.hostname]
         return self.last.host.hostname or (named[-1] if named else None)
 
-    def samples(self) -> Iterator[Kept]:
+    def samples(self) -> Iterator[KeptSample]:
         """The samples, oldest first."""
         return self.recording.snapshots(self.begin, self.end)
 
@@ -90,10 +90,12 @@ class Stretch:
         """The means of each step by UUID and metric."""
         names = frozenset(spec.id for spec in NUMBERS)
         block = BLOCKS[self.step]
-        at = begin_of(self.begin, block)
+        at = interval_begin(self.begin, block)
         while at <= self.end:
             last = min(at + block - 1, self.end)
-            points: Points = self.recording.summaries(self.step, max(at, begin_of(self.begin, self.step)), last, names)
+            points: Points = self.recording.summaries(
+                self.step, max(at, interval_begin(self.begin, self.step)), last, names
+            )
             for begin, found in points.items():
                 by_device: dict[str, dict[str, Summary]] = {}
                 for (uuid, name), summary in found.items():
@@ -158,13 +160,13 @@ def stretch_of(recording: Recording, since: str | None, until: str | None, step:
         first = min(first, recording.summaries_begin(step))
     # The recording begins and ends with an event.
     events = [event.at for event in recording.events()]
-    begin = min([first, *events[:1]]) if since is None else moment(since, recording.end)
-    end = max([recording.end, *events[-1:]]) if until is None else moment(until, recording.end)
+    begin = min([first, *events[:1]]) if since is None else parse_moment(since, recording.end)
+    end = max([recording.end, *events[-1:]]) if until is None else parse_moment(until, recording.end)
     if begin > end:
-        raise UsageError(f"the start {shown(begin)} is after the end {shown(end)}")
+        raise UsageError(f"the start {time_text(begin)} is after the end {time_text(end)}")
     if begin > recording.end or end < first:
         raise UsageError(
-            f"nothing was recorded from {shown(begin)} to {shown(end)}",
-            hint=f"{file_name(recording.path)} has {shown(first)} to {shown(recording.end)}",
+            f"nothing was recorded from {time_text(begin)} to {time_text(end)}",
+            hint=f"{file_name(recording.path)} has {time_text(first)} to {time_text(recording.end)}",
         )
     return Stretch(recording, begin, end, step)

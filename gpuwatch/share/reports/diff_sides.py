@@ -19,7 +19,7 @@ from gpuwatch.core.model.metrics import METRICS, Lane, MetricSpec, Unit
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Device, Snapshot
-from gpuwatch.machine.history.machine_event import gpus
+from gpuwatch.machine.history.machine_event import gpu_list_text
 from gpuwatch.machine.recording.minute_means import HOUR, MINUTE
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.share.reports import comparable_runs, run_content
@@ -110,7 +110,7 @@ class Facts:
     def where(self, cause: str) -> str:
         known = {self.devices.get(finding.device_uuid or "") for finding in self.findings.get(cause, ())}
         indices = {index for index in known if index is not None}
-        return gpus(indices) if indices else ""
+        return gpu_list_text(indices) if indices else ""
 
     def take_findings(self, findings: tuple[Finding, ...]) -> None:
         for finding in findings:

@@ -16,7 +16,7 @@ from gpuwatch.core.model.metrics import metric
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import FAILED_ITSELF, Device, Problem, Process, Snapshot
 from gpuwatch.explain.diagnosis.conditions.gpu_faults import unread_keys
-from gpuwatch.machine.history.machine_event import gpus
+from gpuwatch.machine.history.machine_event import gpu_list_text
 from gpuwatch.share.reports.report_content import SIMULATED_MACHINE, Content, Table, clean, clean_finding, columns
 
 _MAX_COMMAND_CHARS = 120
@@ -119,7 +119,7 @@ def _power(devices: Sequence[Device]) -> str:
 def _without(known: Mapping[int, float | None]) -> str:
     """``, without GPUs 2-3``: those of which the number is unknown."""
     lacking = [index for index, value in known.items() if value is None]
-    return f", without {gpus(lacking)}" if lacking else ""
+    return f", without {gpu_list_text(lacking)}" if lacking else ""
 
 
 def _silence(snapshot: Snapshot) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from gpuwatch.core.formatting.durations import hours_minutes
 from gpuwatch.core.formatting.units import UNKNOWN, energy, percent, size
 from gpuwatch.core.model.usage import By, Usage, UsageGap, UsageGroup
-from gpuwatch.machine.history.machine_event import gpus
+from gpuwatch.machine.history.machine_event import gpu_list_text
 from gpuwatch.share.reports.chart_data import Bars, Part, Row
 from gpuwatch.share.reports.report_content import SIMULATED_MACHINE, Content, Table, clean, columns
 
@@ -120,7 +120,7 @@ def _facts(usage: Usage, held: float, recorded: float) -> Iterator[tuple[str, st
         without = len(usage.devices) - len(known)
         left_out = f"; {without} of {len(usage.devices)} GPUs report neither energy nor power" if without else ""
         sampled = [device.index for device in usage.devices if device.energy_sampled]
-        left_out += f"; {gpus(sampled)} from power samples" if sampled else ""
+        left_out += f"; {gpu_list_text(sampled)} from power samples" if sampled else ""
         yield "energy", f"{energy(sum(known))}, of which {energy(free_joules)} while no one held the GPU{left_out}"
     unsampled = sum(device.processes_unsampled for device in usage.devices)
     if unsampled:
@@ -188,7 +188,7 @@ def _cells(name: str, group: UsageGroup, usage: Usage) -> dict[str, str]:
         "Processes": str(group.processes),
         "Process-hours": hours(group.process_hours),
         "Energy": energy(group.energy_joules, usage.total.energy_joules),
-        "GPUs": gpus(group.gpus).removeprefix("GPUs ").removeprefix("GPU ") or UNKNOWN,
+        "GPUs": gpu_list_text(group.gpus).removeprefix("GPUs ").removeprefix("GPU ") or UNKNOWN,
     }
 
 

@@ -23,9 +23,9 @@ _OF_LIVE = ("interval", "gpm", "notify", "own_collector", "read_only")
 
 def simulated(environment: Mapping[str, str] = os.environ) -> list[str]:
     """``--sim`` with the machine of this process, if its GPUs are simulated."""
-    from gpuwatch.sim.machines import as_option
+    from gpuwatch.sim.machines import sim_option_of
 
-    machine = as_option(environment)
+    machine = sim_option_of(environment)
     return ["--sim", machine] if machine else []
 
 

@@ -9,7 +9,7 @@ from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import UNKNOWN, gib, memory
 from gpuwatch.core.model.snapshot import Device, Process
 from gpuwatch.machine.history.machine_event import MachineEvent
-from gpuwatch.machine.history.sample_store import Gap, Kept
+from gpuwatch.machine.history.sample_store import Gap, KeptSample
 from gpuwatch.ui.drawing.cells import left
 from gpuwatch.ui.drawing.clock import clock
 from gpuwatch.ui.drawing.wrapping import Lines
@@ -22,7 +22,7 @@ _MAX_DISTANCE_SECONDS = 60.0
 """Seconds from an event beyond which a sample does not show its moment."""
 
 
-def then_lines(event: MachineEvent, then: Kept | None) -> Lines:
+def then_lines(event: MachineEvent, then: KeptSample | None) -> Lines:
     """All GPUs, those of the event marked, and the processes on these; ``then``: the sample at that moment."""
     lines: Lines = [[]]
     if then is None or abs(then.at - event.at) > _MAX_DISTANCE_SECONDS:

@@ -15,7 +15,7 @@ from gpuwatch.core.masking.secrets import MASK, mask_text, mask_value
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Mapped, Process, Snapshot
 from gpuwatch.machine.collector.host_access import DeviceNumbers
-from gpuwatch.machine.history.machine_event import gpus
+from gpuwatch.machine.history.machine_event import gpu_list_text
 from gpuwatch.machine.sources.process_details import Details, Relative
 from gpuwatch.session.process_history import Identity
 from gpuwatch.session.view import View
@@ -134,7 +134,7 @@ def map_lines(rows: tuple[Process, ...], view: View, numbers: DeviceNumbers = ()
 
 
 def _runs(numbers: Iterable[int]) -> str:
-    return gpus(numbers).partition(" ")[2]
+    return gpu_list_text(numbers).partition(" ")[2]
 
 
 def _held(row: Process) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import UNKNOWN, memory, size
-from gpuwatch.machine.history.machine_event import gpus
+from gpuwatch.machine.history.machine_event import gpu_list_text
 from gpuwatch.session.preflight import Preflight
 from gpuwatch.ui.drawing.cells import cut, left, right
 from gpuwatch.ui.drawing.lines import Span
@@ -60,7 +60,7 @@ def _facts(ahead: Preflight, seconds: float, room: int) -> Lines:
     notes = [f"runs {names}; {'one by one, ' if count > 1 else ''}{each}"]
     if ahead.spared:
         are = "are not used: they are" if len(ahead.spared) > 1 else "is not used: it is"
-        notes.append(f"{gpus(device.index for device in ahead.spared)} {are} busy")
+        notes.append(f"{gpu_list_text(device.index for device in ahead.spared)} {are} busy")
     if ahead.by_number:
         chooses = "select their GPUs themselves" if len(ahead.by_number) > 1 else "selects its GPUs itself"
         notes.append(f"{_listed(ahead.by_number)} {chooses}")

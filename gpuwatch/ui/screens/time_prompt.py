@@ -12,7 +12,7 @@ from textual.widgets import Input
 
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.safe_text import printable
-from gpuwatch.machine.recording.time_expressions import moment, shown
+from gpuwatch.machine.recording.time_expressions import parse_moment, time_text
 from gpuwatch.ui.screens.sheet import Modal
 from gpuwatch.ui.widgets.painted_pane import Line, Painted
 
@@ -38,7 +38,7 @@ class TimePrompt(Modal[float]):
             yield self._note
 
     def on_mount(self) -> None:
-        self._say(f"recorded: {shown(self._begin)} to {shown(self._end)}", "dim")
+        self._say(f"recorded: {time_text(self._begin)} to {time_text(self._end)}", "dim")
         self._input.focus()
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
@@ -61,11 +61,13 @@ class TimePrompt(Modal[float]):
             self.dismiss(None)
             return
         try:
-            wanted = moment(text, self._end)
+            wanted = parse_moment(text, self._end)
         except UsageError as error:
             self._say(f"✖ {printable(error.message)}", "error")
             return
         if not self._begin - 1 <= wanted <= self._end + 1:
-            self._say(f"✖ {shown(wanted)} is not in it: {shown(self._begin)} to {shown(self._end)}", "error")
+            self._say(
+                f"✖ {time_text(wanted)} is not in it: {time_text(self._begin)} to {time_text(self._end)}", "error"
+            )
             return
         self.dismiss(wanted)

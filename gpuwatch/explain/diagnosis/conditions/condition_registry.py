@@ -62,7 +62,7 @@ class Condition:
         """Whether it is a finding; otherwise it only has events."""
         return True
 
-    def news(self, occurrence: Occurrence, context: SampleContext) -> Iterable[str]:
+    def new_samples(self, occurrence: Occurrence, context: SampleContext) -> Iterable[str]:
         """What happened since the last event; each is an event of its own."""
         return ()
 

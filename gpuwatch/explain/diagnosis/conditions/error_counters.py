@@ -82,7 +82,7 @@ class Counters(Condition):
             action=self.action if severity != "info" else self.action_of_note,
         )
 
-    def news(self, occurrence: Occurrence, context: SampleContext) -> Iterable[str]:
+    def new_samples(self, occurrence: Occurrence, context: SampleContext) -> Iterable[str]:
         """Growth since the last event, at most once a minute."""
         device = occurrence.device
         for metric, count in self._bad(context, device):

@@ -105,7 +105,7 @@ class HardwareXid(Condition):
         device = occurrence.device
         return device.uuid in context.devices and device.state not in BAD_STATES
 
-    def news(self, occurrence: Occurrence, context: SampleContext) -> Iterable[str]:
+    def new_samples(self, occurrence: Occurrence, context: SampleContext) -> Iterable[str]:
         """Each Xid is an event."""
         device, memory = occurrence.device, context.memory
         for xid in memory.xids[device.uuid]:

@@ -53,7 +53,7 @@ class Accounting:
             device.lack(lib, error.value, _MODE, _KEY)
             return
         except AttributeError:  # an nvidia-ml-py without these functions
-            device.permanent[_KEY] = nvml_errors.missing(lib, lib.NVML_ERROR_FUNCTION_NOT_FOUND, _MODE)
+            device.permanent[_KEY] = nvml_errors.missing_reading(lib, lib.NVML_ERROR_FUNCTION_NOT_FOUND, _MODE)
             return
         here = {entry.pid for entry in device.listed}
         known = self._listed.get(device.uuid)

@@ -45,7 +45,7 @@ class NvmlDevice(SourceDevice):
 
     def lack(self, lib: Any, code: int, call: str, *names: str) -> Missing:
         """Why ``call`` gave nothing; kept under these names where that will not change."""
-        lack = nvml_errors.missing(lib, code, call, mig_on=bool(self.mig_on))
+        lack = nvml_errors.missing_reading(lib, code, call, mig_on=bool(self.mig_on))
         if code in nvml_errors.PERMANENT:
             self.permanent.update(dict.fromkeys(names, lack))
         return lack

@@ -125,7 +125,7 @@ class DeviceList:
             return _Answer(handle, decode(lib.nvmlDeviceGetUUID(handle)))
         except lib.NVMLError as error:
             lost = nvml_errors.LOST.get(error.value, "")
-            return _Answer(None if lost else handle, "", lost, f"{called}: {nvml_errors.text(lib, error.value)}")
+            return _Answer(None if lost else handle, "", lost, f"{called}: {nvml_errors.error_text(lib, error.value)}")
 
     def _silent(self, index: int, answer: _Answer, place: str, before: NvmlDevice | None) -> NvmlDevice:
         """A device that does not say which it is: as it was before, or a placeholder."""

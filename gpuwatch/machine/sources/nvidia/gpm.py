@@ -76,7 +76,9 @@ class Activity:
         missing: dict[str, Missing] = {}
         for spec, answer in zip(self._specs, answers, strict=False):
             if answer.nvmlReturn:
-                missing[spec.id] = nvml_errors.missing(lib, answer.nvmlReturn, f"nvmlGpmMetricsGet {spec.args[0]}")
+                missing[spec.id] = nvml_errors.missing_reading(
+                    lib, answer.nvmlReturn, f"nvmlGpmMetricsGet {spec.args[0]}"
+                )
                 continue
             value = number_or_name(spec, answer.value)
             if isinstance(value, Missing):  # NaN and negative numbers mean that nothing was counted
@@ -126,5 +128,5 @@ class Activity:
         return {spec.id: lack for spec in self._specs}
 
     def _failed(self, error: Any, call: str) -> tuple[dict[str, Value], dict[str, Missing], Missing | None]:
-        missing = nvml_errors.missing(self._lib, error.value, call)
+        missing = nvml_errors.missing_reading(self._lib, error.value, call)
         return {}, self._all(missing), missing if missing.reason == "not_supported" else None

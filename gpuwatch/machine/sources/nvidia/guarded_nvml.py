@@ -11,7 +11,7 @@ from types import FunctionType
 from typing import Any
 
 from gpuwatch.machine.sources import driver_calls
-from gpuwatch.machine.sources.nvidia.nvml_errors import OwnCode, failure
+from gpuwatch.machine.sources.nvidia.nvml_errors import OwnCode, own_error
 
 
 class Library:
@@ -29,7 +29,7 @@ class Library:
         found = getattr(self, name)(*arguments)
         if isinstance(found, int) and 0 <= found <= most:
             return found
-        raise failure(self._lib, f"implausible: it answered {found}")
+        raise own_error(self._lib, f"implausible: it answered {found}")
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._lib, name)
@@ -62,7 +62,7 @@ class Library:
         def call(*arguments: Any) -> Any:
             why = driver_calls.left_out(name)
             if why:
-                raise failure(self._lib, why)
+                raise own_error(self._lib, why)
             driver_calls.begin(written)
             try:
                 return function(*arguments)
@@ -73,7 +73,7 @@ class Library:
                 return error.object.decode("utf-8", "replace")
             except Exception as error:
                 why = f"its answer cannot be read ({type(error).__name__}: {error})"
-                raise failure(self._lib, why) from error
+                raise own_error(self._lib, why) from error
             finally:
                 driver_calls.end()
 

@@ -139,7 +139,7 @@ class MetricReader:
                 readings[spec.id] = found
                 continue
             if found.code is not None:
-                found = nvml_errors.field_missing(self._lib, found.code, FIELDS, str(spec.args[0]))
+                found = nvml_errors.missing_field(self._lib, found.code, FIELDS, str(spec.args[0]))
                 if found.reason == "not_supported":
                     device.permanent[spec.id] = found
                 self._note_loss(device, value.nvmlReturn, found)

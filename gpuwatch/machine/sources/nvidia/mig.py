@@ -35,7 +35,7 @@ def instances(lib: Any, handle: Any) -> list[Instance]:
     return [Instance(instance, _facts(lib, index, instance, total)) for index, instance in found]
 
 
-def reading(lib: Any, instance: Instance) -> MigInstance:
+def with_current_memory(lib: Any, instance: Instance) -> MigInstance:
     """The instance with its current memory. ``NVMLError`` if the instance no longer exists."""
     readings: dict[str, Value] = {}
     missing = dict(instance.facts.missing)
@@ -45,7 +45,7 @@ def reading(lib: Any, instance: Instance) -> MigInstance:
     except lib.NVMLError as error:
         if error.value in (lib.NVML_ERROR_NOT_FOUND, lib.NVML_ERROR_INVALID_ARGUMENT):
             raise
-        missing.update(dict.fromkeys(MIG_READINGS, nvml_errors.missing(lib, error.value, call)))
+        missing.update(dict.fromkeys(MIG_READINGS, nvml_errors.missing_reading(lib, error.value, call)))
     else:
         for name in MIG_READINGS:
             value = getattr(memory, name.removeprefix("memory.").removesuffix("_bytes"), None)
@@ -75,7 +75,7 @@ def _facts(lib: Any, index: int, handle: Any, total: int | None) -> MigInstance:
         try:
             return getattr(lib, call)(handle)
         except lib.NVMLError as error:
-            missing[key] = nvml_errors.missing(lib, error.value, call)
+            missing[key] = nvml_errors.missing_reading(lib, error.value, call)
             return None
 
     uuid = ask("nvmlDeviceGetUUID", "uuid")

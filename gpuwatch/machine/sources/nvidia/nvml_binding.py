@@ -30,7 +30,7 @@ _NEEDED = (
 )
 
 
-def problem(module: Any, error: Exception | None) -> Problem | None:
+def why_unusable(module: Any, error: Exception | None) -> Problem | None:
     """Why ``pynvml`` cannot be used; None if it is NVIDIA's.
 
     ``module`` is the imported module, None if the import raised ``error``.

@@ -89,7 +89,7 @@ _HINTS = {
 }
 
 
-def text(lib: Any, code: int) -> str:
+def error_text(lib: Any, code: int) -> str:
     """The library's own text for a code (``nvmlErrorString``)."""
     if isinstance(code, OwnCode):
         return code.text
@@ -99,7 +99,7 @@ def text(lib: Any, code: int) -> str:
         return "an error whose text cannot be read"
 
 
-def failure(lib: Any, why: str) -> Any:
+def own_error(lib: Any, why: str) -> Any:
     """An ``NVMLError`` of our own."""
     error = lib.NVMLError(UNKNOWN)
     error.value = OwnCode(why)
@@ -111,31 +111,31 @@ def number_of(code: int) -> int | None:
     return None if isinstance(code, OwnCode) else code
 
 
-def missing(lib: Any, code: int, call: str, *, mig_on: bool = False) -> Missing:
+def missing_reading(lib: Any, code: int, call: str, *, mig_on: bool = False) -> Missing:
     """Why a reading of ``call`` is missing; names MIG where that is the reason."""
     if mig_on and code == NOT_SUPPORTED and "Utilization" in call:
         return Missing("not_supported", code=code, detail=f"{call}: not supported while MIG is on")
-    return Missing(_REASONS.get(code, "failed"), code=number_of(code), detail=f"{call}: {text(lib, code)}")
+    return Missing(_REASONS.get(code, "failed"), code=number_of(code), detail=f"{call}: {error_text(lib, code)}")
 
 
-def field_missing(lib: Any, code: int, call: str, field: str) -> Missing:
+def missing_field(lib: Any, code: int, call: str, field: str) -> Missing:
     """The same for a field value. A field that the driver does not know is an invalid argument, permanently."""
     reason = "not_supported" if code == INVALID_ARGUMENT else _REASONS.get(code, "failed")
-    return Missing(reason, code=code, detail=f"{call} {field}: {text(lib, code)}")
+    return Missing(reason, code=code, detail=f"{call} {field}: {error_text(lib, code)}")
 
 
 _STARTS_NOT = "see dmesg for NVRM and Xid lines"
 _FAULT = "a fault was injected into the simulated GPUs; to clear it: gpuwatch sim fault clear"
 
 
-def problem(lib: Any, code: int, *, listing: bool = False, simulated: bool = False) -> Problem:
+def open_problem(lib: Any, code: int, *, listing: bool = False, simulated: bool = False) -> Problem:
     """Why ``nvmlInit`` failed, or the ``listing`` of the GPUs after it, and what helps."""
     what = "NVML cannot list the GPUs: nvmlDeviceGetCount" if listing else "NVML does not start"
-    any_other = ("driver.bad-state", f"{what}: {text(lib, code)} (code {code})", _STARTS_NOT)
+    any_other = ("driver.bad-state", f"{what}: {error_text(lib, code)} (code {code})", _STARTS_NOT)
     reason, detail, hint = any_other if listing and code == UNKNOWN else _HINTS.get(code, any_other)
     if simulated:
         return Problem(source="nvml", reason=reason, detail=detail, hint=_FAULT)
-    system = system_facts.look(os.environ)
+    system = system_facts.read_system_facts(os.environ)
     shown = ""
     if reason == "driver.missing":
         shown = missing_driver_evidence(system)

@@ -48,7 +48,7 @@ def queries(lib: Any, lane: Lane) -> Iterable[Query]:
     for (call, args), specs in groups.items():
         name = call + "".join(f",{arg}" for arg in args)
         lack = _lack(lib, specs[0])
-        yield Query(name, _never if lack else _caller(lib, specs[0]), tuple(specs), lack)
+        yield Query(name, _never_called if lack else _caller(lib, specs[0]), tuple(specs), lack)
 
 
 def field_query(lib: Any, lane: Lane) -> FieldQuery | None:
@@ -83,7 +83,7 @@ def _lack(lib: Any, spec: MetricSpec) -> Missing | None:
     return None if unknown is None else unknown_to_binding(unknown)
 
 
-def _never(_: Any) -> Any:
+def _never_called(_: Any) -> Any:
     raise AssertionError("a query with a lack is not called")
 
 

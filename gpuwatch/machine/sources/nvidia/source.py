@@ -42,9 +42,9 @@ try:
     import pynvml
 except Exception as error:  # noqa: BLE001  # a module of that name may raise anything; it is reported by open()
     pynvml = None
-    _UNUSABLE = nvml_binding.problem(None, error)
+    _UNUSABLE = nvml_binding.why_unusable(None, error)
 else:
-    _UNUSABLE = nvml_binding.problem(pynvml, None)
+    _UNUSABLE = nvml_binding.why_unusable(pynvml, None)
 
 _LIB = Library(pynvml)
 _GPM = tuple(spec for spec in METRICS if spec.lane is Lane.GPM)
@@ -218,7 +218,7 @@ class NvmlSource:
             raise self._unavailable(error, listing=True) from error
 
     def _unavailable(self, error: Any, *, listing: bool = False) -> SourceUnavailable:
-        return SourceUnavailable(nvml_errors.problem(_LIB, error.value, listing=listing, simulated=self.simulated))
+        return SourceUnavailable(nvml_errors.open_problem(_LIB, error.value, listing=listing, simulated=self.simulated))
 
     # -- one device -----------------------------------------------------------------------------
 
@@ -228,14 +228,14 @@ class NvmlSource:
         if Lane.SLOW in asked:
             self._list.note_power_management(device)
         if (device.may_sleep or device.state == ASLEEP) and self._list.asleep(device):
-            return _asleep(device, wanted)
+            return _asleep_readings(device, wanted)
         if device.handle is None or (device.lost and not self._answers(device)):
-            return {}, _lost(device, wanted)  # without a handle nothing can be asked until it is listed again
+            return {}, _lost_readings(device, wanted)  # without a handle nothing can be asked until it is listed again
         if Lane.SLOW in asked:
             self._look_at_mig(device)
         fast = self._reader.fast(device)
         if fast is None:
-            return {}, _lost(device, wanted)
+            return {}, _lost_readings(device, wanted)
         if last is not None and asked == _FAST_ALONE and fast == last[:2]:
             device.last = last
             return last[2], last[3]
@@ -260,7 +260,7 @@ class NvmlSource:
             if error.value in nvml_errors.LOST:
                 return False
             if error.value not in nvml_errors.PERMANENT:
-                device.state_detail = f"nvmlDeviceGetUtilizationRates: {nvml_errors.text(_LIB, error.value)}"
+                device.state_detail = f"nvmlDeviceGetUtilizationRates: {nvml_errors.error_text(_LIB, error.value)}"
                 return False
         device.state, device.state_detail = "ok", ""
         return True
@@ -306,7 +306,7 @@ class NvmlSource:
     @staticmethod
     def _read_instances(device: NvmlDevice) -> tuple[MigInstance, ...] | None:
         try:
-            return tuple(mig.reading(_LIB, instance) for instance in device.instances)
+            return tuple(mig.with_current_memory(_LIB, instance) for instance in device.instances)
         except _LIB.NVMLError:
             return None
 
@@ -322,7 +322,7 @@ class NvmlSource:
         """Whether DCGM runs: then the values of both may be wrong."""
         now = time.monotonic()
         if now - self._dcgm_at >= _DCGM_CHECK_SECONDS:
-            self._dcgm_at, self._dcgm = now, procfs.runs(_DCGM)
+            self._dcgm_at, self._dcgm = now, procfs.is_running(_DCGM)
         return self._dcgm
 
     def _read_activity(self, device: NvmlDevice, readings: Readings, missing: MissingReadings) -> None:
@@ -354,14 +354,14 @@ def _is_simulated() -> bool:
     return hasattr(_LIB.nvmlLib, "gpuwatch_sim_version")
 
 
-def _asleep(device: NvmlDevice, wanted: Sequence[MetricSpec]) -> tuple[Readings, MissingReadings]:
+def _asleep_readings(device: NvmlDevice, wanted: Sequence[MetricSpec]) -> tuple[Readings, MissingReadings]:
     """Readings of a suspended device: the constant ones that are known."""
     known = dict(device.kept[Lane.ONCE][0]) if Lane.ONCE in device.kept else {}
     sleeps = Missing("no_sample", detail="the GPU is suspended; reading it would wake it")
     return known, {spec.id: sleeps for spec in wanted if spec.id not in known}
 
 
-def _lost(device: NvmlDevice, wanted: Sequence[MetricSpec]) -> MissingReadings:
+def _lost_readings(device: NvmlDevice, wanted: Sequence[MetricSpec]) -> MissingReadings:
     lost = Missing("failed" if device.state == "failed" else "device_lost", detail=device.state_detail)
     return {spec.id: lost for spec in wanted}
 

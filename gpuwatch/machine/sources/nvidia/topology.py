@@ -56,7 +56,7 @@ def _connection(lib: Any, a: Member, b: Member, links: dict[tuple[str, str], int
             found = lib.nvmlDeviceGetTopologyCommonAncestor(a.handle, b.handle)
             level = _LEVELS.get(found, f"unknown ({found})")
         except lib.NVMLError as error:
-            missing = nvml_errors.missing(lib, error.value, _ANCESTOR)
+            missing = nvml_errors.missing_reading(lib, error.value, _ANCESTOR)
     return Connection(first=a.uuid, second=b.uuid, level=level, nvlinks=count, missing=missing)
 
 
@@ -69,11 +69,11 @@ def _place(lib: Any, member: Member) -> Place:
     try:
         cpus = _ranges(_cpu_words(lib, member.handle))
     except lib.NVMLError as error:
-        missing["cpus"] = nvml_errors.missing(lib, error.value, "nvmlDeviceGetCpuAffinityWithinScope")
+        missing["cpus"] = nvml_errors.missing_reading(lib, error.value, "nvmlDeviceGetCpuAffinityWithinScope")
     try:
         nodes = numa_nodes(lib, member.handle)
     except lib.NVMLError as error:
-        missing["numa_nodes"] = nvml_errors.missing(lib, error.value, "nvmlDeviceGetMemoryAffinity")
+        missing["numa_nodes"] = nvml_errors.missing_reading(lib, error.value, "nvmlDeviceGetMemoryAffinity")
     return Place(uuid=member.uuid, cpus=cpus, numa_nodes=nodes, missing=missing)
 
 

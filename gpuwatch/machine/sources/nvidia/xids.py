@@ -55,7 +55,7 @@ class Xids:
                 self._set = lib.nvmlEventSetCreate()
             lib.nvmlDeviceRegisterEvents(device.handle, lib.nvmlEventTypeXidCriticalError, self._set)
         except lib.NVMLError as error:
-            why = nvml_errors.missing(lib, error.value, _REGISTER)
+            why = nvml_errors.missing_reading(lib, error.value, _REGISTER)
             if error.value in nvml_errors.PERMANENT:
                 self._refused[device.uuid] = (device.handle, why)
             return why
@@ -76,7 +76,7 @@ class Xids:
                 uuid = lib.nvmlDeviceGetUUID(event.device)
             except lib.NVMLError as error:
                 if error.value != lib.NVML_ERROR_TIMEOUT:
-                    self._failed(devices, nvml_errors.missing(lib, error.value, _WAIT))
+                    self._failed(devices, nvml_errors.missing_reading(lib, error.value, _WAIT))
                 return
             code = int(event.eventData)
             xid = Xid(time.time(), None if code == UNKNOWN else code)
