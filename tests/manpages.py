@@ -76,7 +76,7 @@ def main() -> None:
             path.unlink()
     for name, text in written.items():
         (FOLDER / name).write_text(text)
-    INDEX.write_text(cause_pages.index(), encoding="utf-8")
+    INDEX.write_text(cause_pages.index_page(), encoding="utf-8")
 
 
 if __name__ == "__main__":

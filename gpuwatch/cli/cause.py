@@ -10,11 +10,11 @@ import click
 from gpuwatch.cli.completion import complete_names
 from gpuwatch.cli.output import print_document, with_links
 from gpuwatch.core.errors import UsageError
-from gpuwatch.core.formatting.suggest import meant
+from gpuwatch.core.formatting.suggest import did_you_mean_any
 from gpuwatch.core.model.cause_list import CauseList, CauseName, CausePage
 from gpuwatch.core.model.codec import to_json
 from gpuwatch.core.model.findings import CAUSES
-from gpuwatch.explain.diagnosis.reference.cause_pages import grouped, near, page
+from gpuwatch.explain.diagnosis.reference.cause_pages import causes_by_heading, page, suggested_causes
 
 _MAX_WIDTH_COLUMNS = 100
 
@@ -37,7 +37,10 @@ def cause(cause_id: str | None, as_json: bool) -> None:
             click.echo(with_links(_list(), sys.stdout), nl=False)
         return
     if cause_id not in CAUSES:
-        raise UsageError(f"no such cause: {cause_id!r}{meant(near(cause_id))}", hint="gpuwatch cause lists them all")
+        raise UsageError(
+            f"no such cause: {cause_id!r}{did_you_mean_any(suggested_causes(cause_id))}",
+            hint="gpuwatch cause lists them all",
+        )
     text = page(cause_id)
     if as_json:
         print_document(to_json(CausePage(id=cause_id, title=CAUSES[cause_id], markdown=text)))
@@ -64,7 +67,7 @@ def _list() -> str:
                 ),
             ]
         )
-        for title, causes in grouped()
+        for title, causes in causes_by_heading()
     ]
     return "\n\n".join(blocks) + "\n"
 

@@ -17,7 +17,7 @@ from gpuwatch.cli.recording_input import is_recording, recording_of
 from gpuwatch.cli.saved_document import read_document
 from gpuwatch.core.errors import EXIT_DIFFERENT, GpuwatchError, UsageError
 from gpuwatch.core.formatting.terminal_support import file_name
-from gpuwatch.core.masking.redaction import sendable
+from gpuwatch.core.masking.redaction import masked_for_sending
 from gpuwatch.core.model.diagnostic import Diagnostic
 from gpuwatch.core.model.doctor import Doctor
 from gpuwatch.core.model.explanation import Explanation
@@ -124,7 +124,7 @@ def _open_source(source: _Source, redact: bool) -> Iterator[_Source]:
         if (found := recording_at(source.path)) is not None:
             if not found.memory_profiles:
                 raise UsageError(f"{name} cannot be compared", hint="gpuwatch explain reads it")
-            source.memory = sendable(found, redact=redact)
+            source.memory = masked_for_sending(found, redact=redact)
             yield source
             return
         document = read_document(source.path)
@@ -134,7 +134,7 @@ def _open_source(source: _Source, redact: bool) -> Iterator[_Source]:
                 hint="give recordings, reports, snapshots or runs; for other documents, use gpuwatch compare",
             )
         # Redacted now: a comparison no longer tells which word is a host and which a user.
-        source.document = sendable(document, redact=redact)
+        source.document = masked_for_sending(document, redact=redact)
         yield source
         return
     with recording_of(source.path) as recording:
@@ -151,7 +151,7 @@ def _open_source(source: _Source, redact: bool) -> Iterator[_Source]:
         last = last_of(recording, source.begin, source.end)
         if last is None:
             raise GpuwatchError(f"{name}: no sample can be read", hint="see gpuwatch record check")
-        source.recording, source.last = recording, sendable(last, redact=redact)
+        source.recording, source.last = recording, masked_for_sending(last, redact=redact)
         yield source
 
 

@@ -175,7 +175,7 @@ def _runs_to_export(documents: tuple[Path, ...], stretch: Stretch) -> list[Run]:
     from gpuwatch.core.model.comparison import Comparison
     from gpuwatch.core.model.trials import Experiment
     from gpuwatch.machine.history.run_store import RunStore
-    from gpuwatch.share.exports.perfetto_trace import overlaps
+    from gpuwatch.share.exports.perfetto_trace import run_overlaps
 
     if not documents:
         here = platform.node()
@@ -188,7 +188,7 @@ def _runs_to_export(documents: tuple[Path, ...], stretch: Stretch) -> list[Run]:
         if not isinstance(document, Run | Comparison | Experiment):
             raise UsageError(f"{file_name(path)} is not a run", hint="give what gpuwatch run, probe or try saved")
         runs += runs_in(document)
-    missed = sum(not overlaps(run, stretch) for run in runs)
+    missed = sum(not run_overlaps(run, stretch) for run in runs)
     if missed:
         print_line(f"gpuwatch: left out {missed} of {len(runs)} runs: outside the exported time")
     return runs

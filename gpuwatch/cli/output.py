@@ -12,7 +12,7 @@ import click
 
 from gpuwatch.cli.option_types import Choice
 from gpuwatch.core.errors import UsageError
-from gpuwatch.core.formatting.hyperlinks import file_url, linked, may_link
+from gpuwatch.core.formatting.hyperlinks import file_url, linked, links_allowed
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.terminal_support import file_name
 from gpuwatch.share.reports.report_formats import BY_NAME, SUFFIXES, format_for, render, write
@@ -46,7 +46,7 @@ def with_links(text: str, stream: TextIO) -> str:
 
 
 def _links(stream: TextIO) -> bool:
-    return may_link(os.environ, terminal=stream.isatty())
+    return links_allowed(os.environ, terminal=stream.isatty())
 
 
 _STDOUT = frozenset({"-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"})

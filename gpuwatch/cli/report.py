@@ -98,14 +98,14 @@ def report(
         ctx.exit(on_nodes(ctx, output, as_json=as_json, redact=redact, format_name=format_name))
     if source is None:
         from gpuwatch.cli.explain import explanation_of
-        from gpuwatch.share.gather_diagnostic import gather
+        from gpuwatch.share.gather_diagnostic import gather_diagnostic
 
         explained = tuple(
             (f"given file {number}" if redact else file_name(path.name), explanation_of(path))
             for number, path in enumerate(files, 1)
         )
         enter_simulation(ctx)
-        document: Document = gather(python, framework, progress, with_doctor=not no_doctor, files=explained)
+        document: Document = gather_diagnostic(python, framework, progress, with_doctor=not no_doctor, files=explained)
     else:
         asked = {
             "--python": python,

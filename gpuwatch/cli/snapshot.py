@@ -102,12 +102,12 @@ def snapshot(
 
 def _print_stream(interval: float, *, gpm: bool, redact: bool) -> NoReturn:
     """Prints a line for each sample until nobody reads them."""
-    from gpuwatch.core.masking.redaction import sendable
+    from gpuwatch.core.masking.redaction import masked_for_sending
     from gpuwatch.core.model.codec import to_json
     from gpuwatch.session.snapshot_stream import stream
 
     for taken in stream(interval, gpm=gpm):
-        print_document(to_json(sendable(taken, redact=redact), indent=0))
+        print_document(to_json(masked_for_sending(taken, redact=redact), indent=0))
         sys.stdout.flush()
     raise AssertionError("the stream has no end")
 

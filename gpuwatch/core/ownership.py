@@ -37,8 +37,8 @@ _WRITABLE_BY_OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
 def distrust(path: Path) -> str:
     """Why a folder or file cannot be trusted: ``/home/ann belongs to ann``; empty if it can, or does not exist."""
     try:
-        for place, status in _places(path.absolute()):
-            reason = _fault(place, status)
+        for place, status in _places_on_path(path.absolute()):
+            reason = _why_distrusted(place, status)
             if reason:
                 return reason
     except (FileNotFoundError, NotADirectoryError):
@@ -55,10 +55,10 @@ def file_distrust(path: Path) -> str:
     """
     status = path.lstat()
     if status.st_uid != os.geteuid():
-        return f"{path} belongs to {_user(status.st_uid)}"
+        return f"{path} belongs to {_user_name(status.st_uid)}"
     if stat.S_ISLNK(status.st_mode):
         return ""
-    return _writable(path, status)
+    return _who_may_write(path, status)
 
 
 def own_folder(path: Path, variable: str, kind: str) -> Path:
@@ -69,14 +69,14 @@ def own_folder(path: Path, variable: str, kind: str) -> Path:
     """
     why = distrust(path)
     if not why:
-        _make(path)
-        why = distrust(path) or _foreign(path)
+        _make_folder(path)
+        why = distrust(path) or _foreign_owner(path)
     if not why:
         return path
-    private = (_inherited() or _fresh()) / kind
+    private = (_inherited_folder() or _temporary_folder()) / kind
     if not private.is_dir():  # otherwise this or a parent process has already reported it
-        _make(private)
-        _say(f"not using {path}: {why}; using {private} for this run. To fix it, {_advice(path, variable)}")
+        _make_folder(private)
+        _print_line(f"not using {path}: {why}; using {private} for this run. To fix it, {_advice(path, variable)}")
     return private
 
 
@@ -93,12 +93,12 @@ def read_own(path: Path, most: int = -1) -> bytes:
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     with os.fdopen(descriptor, "rb") as file:
         status = os.fstat(descriptor)
-        if status.st_uid != os.geteuid() or not stat.S_ISREG(status.st_mode) or _writable(path, status):
+        if status.st_uid != os.geteuid() or not stat.S_ISREG(status.st_mode) or _who_may_write(path, status):
             raise PermissionError(errno.EACCES, "not a file that only this user owns", str(path))
         return file.read(most)
 
 
-def _places(path: Path) -> Iterator[tuple[Path, os.stat_result]]:
+def _places_on_path(path: Path) -> Iterator[tuple[Path, os.stat_result]]:
     """Every folder and link on the path from ``/`` to ``path``, and ``path`` itself."""
     here = Path("/")
     yield here, here.lstat()
@@ -128,20 +128,20 @@ def _places(path: Path) -> Iterator[tuple[Path, os.stat_result]]:
             waiting.extend(reversed(target.parts))
 
 
-def _fault(place: Path, status: os.stat_result) -> str:
+def _why_distrusted(place: Path, status: os.stat_result) -> str:
     if status.st_uid not in (0, os.geteuid()):
-        return f"{place} belongs to {_user(status.st_uid)}"
+        return f"{place} belongs to {_user_name(status.st_uid)}"
     if stat.S_ISLNK(status.st_mode) or (status.st_uid == 0 and status.st_mode & stat.S_ISVTX):
         return ""
-    return _writable(place, status)
+    return _who_may_write(place, status)
 
 
-def _writable(place: Path, status: os.stat_result) -> str:
+def _who_may_write(place: Path, status: os.stat_result) -> str:
     """Who besides the owner may write: ``/srv/cache can be written by everybody``; empty if nobody."""
     if status.st_mode & stat.S_IWOTH:
         return f"everyone can write to {place}"
     if status.st_mode & stat.S_IWGRP and not _is_private(place, status.st_gid):
-        return f"{place} can be written by {_group(status.st_gid)}"
+        return f"{place} can be written by {_group_name(status.st_gid)}"
     return ""
 
 
@@ -159,13 +159,13 @@ def _is_private(place: Path, group: int) -> bool:
         return True  # it has no ACL
 
 
-def _foreign(folder: Path) -> str:
+def _foreign_owner(folder: Path) -> str:
     """The owner of an existing folder, if it is not ours."""
     status = folder.stat()
-    return f"{folder} belongs to {_user(status.st_uid)}" if status.st_uid != os.geteuid() else ""
+    return f"{folder} belongs to {_user_name(status.st_uid)}" if status.st_uid != os.geteuid() else ""
 
 
-def _make(folder: Path) -> None:
+def _make_folder(folder: Path) -> None:
     """Creates ``folder`` and missing folders above it; removes other users' permissions."""
     missing = []
     at = folder
@@ -183,15 +183,15 @@ def _make(folder: Path) -> None:
         folder.chmod(0o700)
 
 
-def _inherited() -> Path | None:
+def _inherited_folder() -> Path | None:
     named = os.environ.get(ENV_PRIVATE, "")
     if not named:
         return None
     folder = Path(named)
-    return folder if folder.is_dir() and not (distrust(folder) or _foreign(folder)) else None
+    return folder if folder.is_dir() and not (distrust(folder) or _foreign_owner(folder)) else None
 
 
-def _fresh() -> Path:
+def _temporary_folder() -> Path:
     """A temporary folder for this run; OSError if there is no safe place for one."""
     import tempfile  # slow to import, and rarely needed
 
@@ -252,19 +252,19 @@ def _advice(path: Path, variable: str) -> str:
     return hint
 
 
-def _say(line: str) -> None:
+def _print_line(line: str) -> None:
     if sys.stderr is not None:
         print(f"gpuwatch: {line}", file=sys.stderr, flush=True)
 
 
-def _user(number: int) -> str:
+def _user_name(number: int) -> str:
     try:
         return pwd.getpwuid(number).pw_name
     except KeyError:
         return f"user {number}"
 
 
-def _group(number: int) -> str:
+def _group_name(number: int) -> str:
     try:
         return f"the group {grp.getgrgid(number).gr_name}"
     except KeyError:

@@ -12,7 +12,7 @@ from gpuwatch.core.model.doctor import Doctor, FrameworkLook
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.experiment.probing import interpreter_checks as looking
 from gpuwatch.experiment.probing.interpreter import FrameworkMissing, Interpreter, choose_interpreter
-from gpuwatch.explain.diagnosis.doctor.facts import Facts, relevant
+from gpuwatch.explain.diagnosis.doctor.facts import Facts, gpu_variables
 from gpuwatch.machine.sources import system_facts
 from gpuwatch.session.single_snapshot import take_samples
 from gpuwatch.sim.machine import SimMachine
@@ -24,7 +24,7 @@ def examine_machine(python: str | None, framework: str | None, progress: Callabl
     from gpuwatch.explain.diagnosis.runs.finish_run import complete
 
     taken_at, started = datetime.datetime.now(datetime.UTC), time.monotonic()
-    kept = relevant(os.environ)
+    kept = gpu_variables(os.environ)
     interpreter, missing = _find_interpreter(python, framework)
     progress("reading GPUs and driver")
     snapshot = _snapshot()

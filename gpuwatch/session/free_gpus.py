@@ -12,9 +12,9 @@ from gpuwatch.core.formatting.units import memory, size
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.pick import Pick, PickedGpu, RefusedGpu
 from gpuwatch.core.model.snapshot import Device, MigInstance, Process, Snapshot, Topology
-from gpuwatch.core.model.visibility import divided, read_visible
+from gpuwatch.core.model.visibility import has_mig, read_visible
 from gpuwatch.explain.diagnosis.idle_and_busy_limits import MIN_HELD_BYTES, MIN_IN_USE_PERCENT
-from gpuwatch.explain.diagnosis.rules.phrasing import who
+from gpuwatch.explain.diagnosis.rules.phrasing import process_name
 
 _MAX_PROCESSES_NAMED = 2
 """Processes that a reason names."""
@@ -231,7 +231,7 @@ def _units(machine: Snapshot) -> Iterator[_CudaUnit]:
             tenants.setdefault(row.device_uuid, []).append(row)
     for device in machine.devices:
         rows = tenants.get(device.uuid, [])
-        if not divided(device):
+        if not has_mig(device):
             yield _CudaUnit(device, None, tuple(rows))
             continue
         for instance in device.mig_instances:
@@ -245,7 +245,7 @@ def _refusal(unit: _CudaUnit, conditions: Conditions) -> str:
     device = unit.device
     if device.state not in ("ok", "asleep"):
         return device.state_detail or device.state
-    if unit.instance is None and divided(device):
+    if unit.instance is None and has_mig(device):
         return "MIG is on, but it has no instances"
     if unit.uuid is None:
         return "the driver does not report the UUID of this MIG instance"
@@ -295,7 +295,7 @@ def _tenant_names(tenants: Sequence[Process]) -> str:
     """The largest ones, and how many more."""
     largest = sorted(tenants, key=lambda row: -(row.number("gpu_memory_bytes") or 0.0))[:_MAX_PROCESSES_NAMED]
     shown = [
-        who(row) + (f" {memory(held)}" if (held := row.number("gpu_memory_bytes")) is not None else "")
+        process_name(row) + (f" {memory(held)}" if (held := row.number("gpu_memory_bytes")) is not None else "")
         for row in largest
     ]
     rest = len(tenants) - _MAX_PROCESSES_NAMED

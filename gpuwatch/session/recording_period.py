@@ -10,7 +10,7 @@ from gpuwatch import __version__
 from gpuwatch.core.formatting.durations import hours_minutes, utc
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.short_names import program_of
-from gpuwatch.core.formatting.units import reading
+from gpuwatch.core.formatting.units import reading_text
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.metrics import BY_ID, METRICS, Unit
 from gpuwatch.core.model.reading import Missing
@@ -28,7 +28,7 @@ from gpuwatch.core.model.recording_period import (
 )
 from gpuwatch.core.model.snapshot import Device, Snapshot
 from gpuwatch.explain.diagnosis.conditions.gpu_faults import unread_keys
-from gpuwatch.explain.diagnosis.diagnostic_report import of_this_machine
+from gpuwatch.explain.diagnosis.diagnostic_report import is_of_this_machine
 from gpuwatch.machine.history.run_store import RunStore
 from gpuwatch.machine.history.sample_gaps import MIN_GAP_INTERVALS, unobserved_limit
 from gpuwatch.machine.recording import minute_means
@@ -110,7 +110,7 @@ def _settings(before: Snapshot, after: Snapshot) -> Iterator[Change]:
         for name in _SETTINGS:
             old_value, new_value = known.get(name), device.get(name)
             if not isinstance(old_value, Missing) and not isinstance(new_value, Missing) and old_value != new_value:
-                shown = " → ".join(printable(reading(BY_ID[name], value)) for value in (old_value, new_value))
+                shown = " → ".join(printable(reading_text(BY_ID[name], value)) for value in (old_value, new_value))
                 yield _change(at, "setting", f"GPU {device.index}: {_metric_title(name)} {shown}")
     for device in before.devices:
         if after.device(device.uuid) is None:
@@ -142,7 +142,7 @@ def _readings(recording: Recording, begin: float, moment: float, devices: list[D
                 continue
             old, new = total[0] / total[1], total[2] / total[3]
             if abs(new - old) >= least * of:
-                was, now = (reading(BY_ID[name], value) for value in (old, new))
+                was, now = (reading_text(BY_ID[name], value) for value in (old, new))
                 text = (
                     f"GPU {device.index}: {_metric_title(name)} {was} → {now} (mean of the last {moment - since:.0f} s)"
                 )
@@ -320,7 +320,7 @@ def _processes(recording: Recording, begin: float, end: float) -> Iterator[Perio
 
 
 def _runs(store: RunStore, begin: float, end: float, host: str | None, *, simulated: bool) -> Iterator[PeriodRun]:
-    kept = [run for run in store.latest() if of_this_machine(run, host, simulated=simulated)]
+    kept = [run for run in store.latest() if is_of_this_machine(run, host, simulated=simulated)]
     for run in sorted(kept, key=lambda run: run.started_at):
         took = run.phases.total_seconds
         started = run.started_at.timestamp()

@@ -15,7 +15,7 @@ from gpuwatch.core.model.diagnostic import Diagnostic, Excerpt, Gap
 from gpuwatch.core.model.doctor import Doctor
 from gpuwatch.core.model.explanation import Explanation
 from gpuwatch.core.model.run import Run
-from gpuwatch.explain.diagnosis.diagnostic_report import diagnostic, newest, of_this_machine
+from gpuwatch.explain.diagnosis.diagnostic_report import diagnostic_report, is_of_this_machine, newest_runs
 from gpuwatch.machine.history.run_store import RunStore
 from gpuwatch.machine.sources.system_facts import surroundings
 from gpuwatch.machine.sources.tool_output import kernel_log, nvidia_smi
@@ -33,7 +33,7 @@ WATCHED = "run"
 """The group of runs of the user's own programs."""
 
 
-def gather(
+def gather_diagnostic(
     python: str | None,
     framework: str | None,
     progress: Callable[[str], None],
@@ -54,13 +54,13 @@ def gather(
         snapshot = msgspec.structs.replace(snapshot, findings=findings_of(snapshot))
     else:
         missing.append(Gap(part="the machine now", why=snapshot.problems[0].detail))
-    doctor = _doctor(python, framework, missing, progress) if with_doctor else None
+    doctor = _run_doctor(python, framework, missing, progress) if with_doctor else None
     if not with_doctor:
         missing.append(Gap(part="doctor", why="left out with --no-doctor"))
     progress("reading saved runs")
     host = snapshot.host.hostname
     simulated = snapshot.simulated or (doctor is not None and doctor.simulated)
-    programs, probes = _runs(taken_at, host, simulated=simulated, missing=missing)
+    programs, probes = _latest_runs(taken_at, host, simulated=simulated, missing=missing)
     around, excerpts = surroundings(os.environ), _excerpts(missing, progress, simulated=simulated)
     progress("")
     gathered = Diagnostic(
@@ -72,14 +72,14 @@ def gather(
         programs=programs,
         probes=compare(probes) if probes else None,
         surroundings=around,
-        excerpts=(*excerpts, *(_of_file(*each) for each in files)),
+        excerpts=(*excerpts, *(_explained_file(*each) for each in files)),
         missing=tuple(missing),
         simulated=simulated,
     )
-    return diagnostic(gathered, silent="" if answered else snapshot.problems[0].detail, files=files)
+    return diagnostic_report(gathered, silent="" if answered else snapshot.problems[0].detail, files=files)
 
 
-def _doctor(
+def _run_doctor(
     python: str | None, framework: str | None, missing: list[Gap], progress: Callable[[str], None]
 ) -> Doctor | None:
     try:
@@ -109,14 +109,14 @@ def _excerpts(missing: list[Gap], progress: Callable[[str], None], *, simulated:
     return tuple(found)
 
 
-def _of_file(name: str, told: Explanation) -> Excerpt:
+def _explained_file(name: str, told: Explanation) -> Excerpt:
     """What a file says at its errors, or that nothing in it was recognized."""
     lines = [line for found in told.findings for line in (found.title, *found.evidence)]
     lines += [error.message for error in told.errors if error.message not in lines]
     return Excerpt(name=name, lines=tuple(lines) or ("no problem is recognized in it",))
 
 
-def _runs(
+def _latest_runs(
     now: datetime.datetime, host: str | None, *, simulated: bool, missing: list[Gap]
 ) -> tuple[tuple[Run, ...], tuple[Run, ...]]:
     """The latest programs and probes of this machine; what is left out is added to ``missing``."""
@@ -127,7 +127,7 @@ def _runs(
     if store.unreadable:
         missing.append(Gap(part="saved runs", why=f"{store.unreadable} files in {store.folder} cannot be read"))
     young = [run for run in kept if now - run.started_at <= MAX_AGE]
-    here = [run for run in young if of_this_machine(run, host, simulated=simulated)]
+    here = [run for run in young if is_of_this_machine(run, host, simulated=simulated)]
     for count, why in (
         (len(kept) - len(young), f"more than {MAX_AGE.days} days old"),
         (sum(run.simulated != simulated for run in young), "of real GPUs" if simulated else "of simulated GPUs"),
@@ -135,7 +135,7 @@ def _runs(
     ):
         if count:
             missing.append(Gap(part="earlier runs", why=f"{count} {why}: left out"))
-    programs, probes = newest(here, MAX_PROGRAMS)
+    programs, probes = newest_runs(here, MAX_PROGRAMS)
     unread = bool(store.distrust or store.unreadable)
     watched = sum(run.group == WATCHED for run in kept)
     for part, found, count, command in (
@@ -143,14 +143,14 @@ def _runs(
         ("probes", probes, len(kept) - watched, "gpuwatch probe --group memory"),
     ):
         if not found:
-            missing.append(Gap(part=part, why=_none(count, command, unread=unread)))
+            missing.append(Gap(part=part, why=_why_none(count, command, unread=unread)))
     older = sum(run.group == WATCHED for run in here) - len(programs)
     if older > 0:
         missing.append(Gap(part="programs", why=f"{older} older than the {len(programs)} shown: left out"))
     return programs, probes
 
 
-def _none(count: int, command: str, *, unread: bool) -> str:
+def _why_none(count: int, command: str, *, unread: bool) -> str:
     """Why there are none, and the command that makes one."""
     if count:
         return f"none of the {count} saved ones is both recent and from this machine; to create one: {command}"

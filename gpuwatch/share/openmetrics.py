@@ -225,19 +225,19 @@ class SampleLines:
     def add(self, family: Family, own: str, number: float | None) -> None:
         """A sample; ``own``: its labels as text. None: there is no such sample."""
         if number is not None:
-            self.lines.setdefault(family, []).append(f"{family.sample}{own} {value(float(number))}\n")
+            self.lines.setdefault(family, []).append(f"{family.sample}{own} {value_text(float(number))}\n")
 
     @property
     def count(self) -> int:
         return sum(map(len, self.lines.values()))
 
 
-def value(number: float) -> str:
+def value_text(number: float) -> str:
     """A value; whole ones without a point."""
     return str(int(number)) if number.is_integer() and abs(number) < 1e16 else repr(number)
 
 
-def moment(at: float) -> str:
+def timestamp_text(at: float) -> str:
     """A timestamp, in seconds since the epoch with milliseconds."""
     return f"{at:.3f}"
 

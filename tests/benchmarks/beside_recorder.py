@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from gpuwatch.machine.recording.running_recorders import running_recorders as find_running
+from gpuwatch.machine.recording.running_recorders import find_running
 from gpuwatch.sim.machine import SimMachine
 from gpuwatch.sim.shape import SimShape
 from tests.benchmarks.against_nvitop import Program, frames, populate, running

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.cli.output import linked_file_name, with_links
-from gpuwatch.core.formatting.hyperlinks import file_url, may_link
+from gpuwatch.core.formatting.hyperlinks import file_url, links_allowed
 from gpuwatch.core.model.findings import CAUSES
 from gpuwatch.explain.diagnosis.reference.cause_pages import page_path
 
@@ -53,7 +53,7 @@ def test_no_links_where_they_are_refused(monkeypatch: pytest.MonkeyPatch, variab
 def test_no_links_in_a_file_or_a_pipe(tmp_path: Path) -> None:
     assert with_links("memory.fragmented", io.StringIO()) == "memory.fragmented"
     assert linked_file_name(tmp_path / "a.html", io.StringIO()) == str(tmp_path / "a.html")
-    assert not may_link({"TERM": "xterm"}, terminal=False)
+    assert not links_allowed({"TERM": "xterm"}, terminal=False)
 
 
 def test_a_file_is_linked_with_its_host_and_whole_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

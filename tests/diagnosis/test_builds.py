@@ -7,11 +7,11 @@ from msgspec.structs import replace
 
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import Framework, Outcome
-from gpuwatch.explain.diagnosis.engine import diagnose, primary
+from gpuwatch.explain.diagnosis.engine import diagnose, primary_cause
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.explain import explain
 from gpuwatch.explain.diagnosis.runs.finish_run import complete
-from gpuwatch.explain.diagnosis.runs.predict_device_map import Asked, predict
+from gpuwatch.explain.diagnosis.runs.predict_device_map import RequestedDevices, predict
 from gpuwatch.explain.logs.log_parser import parse
 from tests.diagnosis.cases import NO_DRIVER, draft, machine
 
@@ -55,7 +55,10 @@ def test_a_weak_card_beside_a_better_one_may_be_let_in() -> None:
 
 
 def test_no_amount_is_expected_of_an_allocator_without_a_pool() -> None:
-    for asked in (Asked(allocator="cuda_malloc"), Asked(allocator="cuda_malloc", limits={0: (512, 512)})):
+    for asked in (
+        RequestedDevices(allocator="cuda_malloc"),
+        RequestedDevices(allocator="cuda_malloc", limits={0: (512, 512)}),
+    ):
         entries = predict(machine(gpus=1), asked)
         assert entries is not None
         assert [entry.granted_bytes for entry in entries] == [None] * max(1, len(asked.limits.get(0, ())))
@@ -75,7 +78,7 @@ def test_a_build_without_cuda_that_ended_the_program_comes_before_the_missing_dr
         ("driver.missing", "warning"),
     ]
     alone = diagnose(Evidence(log=log))
-    assert (primary(alone), alone[0].severity) == ("build.cpu-only", "error")
+    assert (primary_cause(alone), alone[0].severity) == ("build.cpu-only", "error")
 
 
 def test_where_nothing_ended_for_it_the_missing_driver_comes_first() -> None:
@@ -127,7 +130,7 @@ def test_a_limit_above_the_device_is_nobody_elses_fault() -> None:
 
 
 def test_a_limit_is_kept_as_a_float_of_four_bytes() -> None:
-    (entry,) = predict(machine(gpus=1), Asked(limits={0: (99999999,)})) or ()
+    (entry,) = predict(machine(gpus=1), RequestedDevices(limits={0: (99999999,)})) or ()
     assert entry.granted_bytes == 100_000_000 << 20
 
 

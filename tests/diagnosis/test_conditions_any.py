@@ -14,7 +14,7 @@ from gpuwatch.core.model.findings import CAUSES
 from gpuwatch.core.model.metrics import METRICS
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Device, Problem, Process, Snapshot
-from gpuwatch.explain.diagnosis.condition_engine import Conditions, over
+from gpuwatch.explain.diagnosis.condition_engine import Conditions, findings_at_end_of
 from gpuwatch.explain.diagnosis.conditions.gpu_faults import unread_keys
 from gpuwatch.machine.history.machine_event import MachineEvent
 from tests.diagnosis.watching import GIB, gpu, program, sample
@@ -132,5 +132,5 @@ def test_no_rule_fails_and_every_finding_is_whole(seed: int) -> None:
         assert past.until is not None
         assert past.since <= past.until
     check_events(watch)
-    again = over(snapshots)
+    again = findings_at_end_of(snapshots)
     assert (again[0], tuple(again[1])) == (watch.findings, tuple(watch.past))

@@ -8,7 +8,7 @@ from gpuwatch.core.model.run import RunError
 from gpuwatch.explain.diagnosis.engine import diagnose
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.explain import explain
-from gpuwatch.explain.diagnosis.reference.cuda_libraries import cuda_of, install
+from gpuwatch.explain.diagnosis.reference.cuda_libraries import cuda_of, install_advice
 from gpuwatch.explain.logs.log_parser import parse
 from tests.diagnosis.cases import draft
 from tests.every import every
@@ -55,14 +55,14 @@ def test_a_tensorflow_older_than_its_cuda_wheels_is_told_the_cuda_that_it_wants(
 def test_libraries_that_the_wheels_bring_come_with_them() -> None:
     action = explain([_LOADS.format("libcudart.so.12"), _SKIPS]).findings[0].action or ""
     assert action == 'Install them into the same environment: pip install "tensorflow[and-cuda]".'
-    assert "[and-cuda]" in install(["libcudnn.so.9"], "2.18.0")
+    assert "[and-cuda]" in install_advice(["libcudnn.so.9"], "2.18.0")
 
 
 def test_the_version_of_tensorflow_decides_where_it_is_known() -> None:
-    assert install(["libcudart.so.11.0"], "2.14.1").startswith("Install them into the same environment")
-    assert install(["libcudnn.so.8"], "2.10.0").startswith("Install the CUDA and cuDNN that TensorFlow 2.10.0")
-    assert "TensorFlow 2.5.0 needs" in install(["libcudart.so.11.0"], "2.5.0")
-    assert "tensorflow" not in install(["libcudart.so.12"], by="pytorch")
+    assert install_advice(["libcudart.so.11.0"], "2.14.1").startswith("Install them into the same environment")
+    assert install_advice(["libcudnn.so.8"], "2.10.0").startswith("Install the CUDA and cuDNN that TensorFlow 2.10.0")
+    assert "TensorFlow 2.5.0 needs" in install_advice(["libcudart.so.11.0"], "2.5.0")
+    assert "tensorflow" not in install_advice(["libcudart.so.12"], by="pytorch")
 
 
 _NO_NCCL = (

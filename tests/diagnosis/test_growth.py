@@ -12,7 +12,7 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import DeviceMapping, MemoryPoint, Oom, Run
 from gpuwatch.explain.diagnosis.engine import diagnose
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.memory.memory_growth import growth
+from gpuwatch.explain.diagnosis.memory.memory_growth import steady_growth
 from gpuwatch.explain.diagnosis.memory.oom_arithmetic import OomFacts, judge
 from gpuwatch.explain.diagnosis.runs.finish_run import complete
 from gpuwatch.explain.logs.facts import LogFacts
@@ -72,7 +72,7 @@ def found(run: Run | None, log: LogFacts | None = None) -> Finding:
 
 
 def test_the_staircase_is_told_with_its_numbers() -> None:
-    told = growth(points(staircase()))
+    told = steady_growth(points(staircase()))
     assert told is not None
     assert (told.first_bytes, told.last_bytes, told.rises) == (GIB, 7 * GIB, 6)
     assert told.seconds == 24.0
@@ -91,7 +91,7 @@ def test_the_staircase_is_told_with_its_numbers() -> None:
     ids=["flat", "built and trained", "saw", "one jump", "short", "nothing"],
 )
 def test_what_does_not_grow_is_not_told_as_growing(amounts: list[float]) -> None:
-    assert growth(points(amounts)) is None
+    assert steady_growth(points(amounts)) is None
 
 
 def test_a_program_that_keeps_tensors_is_told_to_stop_before_its_batch_is_blamed() -> None:

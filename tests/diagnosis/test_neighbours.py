@@ -28,7 +28,7 @@ from gpuwatch.core.model.run import (
     Setting,
     TimedStep,
 )
-from gpuwatch.explain.diagnosis.rules.visibility import meant_by
+from gpuwatch.explain.diagnosis.rules.visibility import known_variable_meant
 from gpuwatch.explain.logs.line_text import device
 from gpuwatch.share.reports.run_content import asked
 from tests.diagnosis.cases import GIB, MIB
@@ -339,8 +339,8 @@ def test_only_a_limit_of_this_gpu_that_is_in_effect_is_too_small(given: dict[str
 
 def test_a_variable_that_tensorflow_reads_is_not_misspelt() -> None:
     real = ("TF_CPP_MIN_VLOG_LEVEL", "TF_CPP_MAX_VLOG_LEVEL", "TF_ENABLE_ZENDNN_OPTS", "NVIDIA_VISIBLE_DEVICES")
-    assert [name for name in real if meant_by(name)] == []
-    assert meant_by("TF_CPP_MIN_LOG_LEVL") == "TF_CPP_MIN_LOG_LEVEL"
+    assert [name for name in real if known_variable_meant(name)] == []
+    assert known_variable_meant("TF_CPP_MIN_LOG_LEVL") == "TF_CPP_MIN_LOG_LEVEL"
 
 
 def test_an_abort_that_the_program_calls_is_no_failed_check() -> None:

@@ -30,7 +30,7 @@ from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.explain import explain
 from gpuwatch.explain.diagnosis.memory.oom_arithmetic import OTHERS_UNKNOWN, WHO_HELD_IT, OomFacts, judge
 from gpuwatch.explain.diagnosis.memory.oom_facts import oom_facts
-from gpuwatch.explain.diagnosis.memory.others_memory import beside, others_memory
+from gpuwatch.explain.diagnosis.memory.others_memory import mates_of, others_memory
 from gpuwatch.explain.diagnosis.runs.finish_run import complete
 from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.log_parser import parse
@@ -350,7 +350,7 @@ def test_the_first_of_two_processes_is_what_the_second_ran_into(others: int, end
     done = complete(run, LogFacts(), before)
     (judged,) = done.ooms
     assert judged.verdict == "memory.other-process"
-    assert [(mate.pid, mate.held_bytes) for mate in beside(Evidence(run=done), oom)] == [(101, first)]
+    assert [(mate.pid, mate.held_bytes) for mate in mates_of(Evidence(run=done), oom)] == [(101, first)]
     found = next(entry for entry in done.findings if entry.id == "memory.other-process")
     assert found.title.startswith("The first process of this run held")
     assert (found.severity, done.memory.devices[0].process_bytes) == ("info", None)
@@ -468,7 +468,7 @@ def test_rounds_beside_a_tenant_never_add_up_to_more_than_the_device(
     )
     done = complete(run, LogFacts(), before)
     for oom in done.ooms:
-        mates = beside(Evidence(run=done, snapshot=before), oom)
+        mates = mates_of(Evidence(run=done, snapshot=before), oom)
         assert len({worker.setting for worker in workers for mate in mates if worker.pid == mate.pid}) == 1
         around = oom_facts(Evidence(run=done, snapshot=before), oom)
         assert around.most is not None

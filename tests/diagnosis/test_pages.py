@@ -27,15 +27,15 @@ def test_there_is_one_page_for_each_cause_and_no_other() -> None:
 
 
 def test_the_index_is_the_one_that_the_table_of_causes_gives() -> None:
-    assert INDEX.read_text(encoding="utf-8") == pages.index(), "python -m tests.manpages"
+    assert INDEX.read_text(encoding="utf-8") == pages.index_page(), "python -m tests.manpages"
 
 
 @pytest.mark.parametrize("new", [{}, {"weather.rain": "It rains"}])
 def test_every_cause_stands_below_one_heading(new: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pages, "CAUSES", CAUSES | new)
-    listed = [cause for _, causes in pages.grouped() for cause in causes]
+    listed = [cause for _, causes in pages.causes_by_heading() for cause in causes]
     assert sorted(listed) == sorted([*CAUSES, *new])
-    assert all(causes for _, causes in pages.grouped())
+    assert all(causes for _, causes in pages.causes_by_heading())
 
 
 @every(CAUSES)
@@ -110,13 +110,13 @@ def test_an_unknown_id_has_no_page() -> None:
     ],
 )
 def test_a_misspelt_id_is_understood(word: str, meant: str) -> None:
-    assert meant in pages.near(word)
+    assert meant in pages.suggested_causes(word)
 
 
 @pytest.mark.parametrize("word", ["", "zzzzqqq", "\x1b[31m", "e"])
 def test_nothing_is_made_up_for_other_words(word: str) -> None:
-    assert set(pages.near(word)) <= set(CAUSES)
-    assert not pages.near("zzzzqqq")
+    assert set(pages.suggested_causes(word)) <= set(CAUSES)
+    assert not pages.suggested_causes("zzzzqqq")
 
 
 def code_of(page: str) -> list[str]:

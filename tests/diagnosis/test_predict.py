@@ -23,7 +23,7 @@ from gpuwatch.core.model.run import (
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.explain.diagnosis.reference.compute_capability import built_for, support
 from gpuwatch.explain.diagnosis.runs.finish_run import complete
-from gpuwatch.explain.diagnosis.runs.predict_device_map import Asked, asked_of, predict
+from gpuwatch.explain.diagnosis.runs.predict_device_map import RequestedDevices, predict, requested_devices_of
 from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.sim.machine import SimMachine
 from tests.diagnosis.cases import GIB, MIB, draft, machine, on_gpus
@@ -76,7 +76,7 @@ def table(found: tuple[PredictedMapping, ...] | None) -> list[tuple[str, str, in
     ],
 )
 def test_the_reserve_by_capability_and_free_memory(capability: str, free: int, granted: int) -> None:
-    found = predict(cards(free, capability=capability), Asked(), context_bytes=BOTH)
+    found = predict(cards(free, capability=capability), RequestedDevices(), context_bytes=BOTH)
     assert table(found) == [("/device:GPU:0", "GPU-0", granted)]
     assert found is not None
     assert found[0].tolerance_bytes == 0
@@ -86,32 +86,46 @@ def test_the_reserve_by_capability_and_free_memory(capability: str, free: int, g
 
 @every(
     [
-        (Asked(fraction=0.4), [("/device:GPU:0", "GPU-0", 9830), ("/device:GPU:1", "GPU-1", 9830)]),
-        (Asked(limits={0: (1024,)}), [("/device:GPU:0", "GPU-0", 1024), ("/device:GPU:1", "GPU-1", 18144)]),
+        (RequestedDevices(fraction=0.4), [("/device:GPU:0", "GPU-0", 9830), ("/device:GPU:1", "GPU-1", 9830)]),
+        (RequestedDevices(limits={0: (1024,)}), [("/device:GPU:0", "GPU-0", 1024), ("/device:GPU:1", "GPU-1", 18144)]),
         (
-            Asked(limits={0: (1024, 512)}, chosen=(0,)),
+            RequestedDevices(limits={0: (1024, 512)}, chosen=(0,)),
             [("/device:GPU:0", "GPU-0", 1024), ("/device:GPU:1", "GPU-0", 512)],
         ),
-        (Asked(chosen=(1,)), [("/device:GPU:0", "GPU-1", 18144)]),
-        (Asked(chosen=(1, 0), fraction=0.5), [("/device:GPU:0", "GPU-1", 12288), ("/device:GPU:1", "GPU-0", 12288)]),
-        (Asked(visible="1,0", fraction=0.5), [("/device:GPU:0", "GPU-1", 12288), ("/device:GPU:1", "GPU-0", 12288)]),
-        (Asked(visible="GPU-1"), [("/device:GPU:0", "GPU-1", 18144)]),
-        (Asked(visible="1", chosen=(0,)), [("/device:GPU:0", "GPU-1", 18144)]),
-        (Asked(visible="0,-1,1", fraction=0.5), [("/device:GPU:0", "GPU-0", 12288)]),
-        (Asked(visible="-1,0"), []),
-        (Asked(visible=""), []),
+        (RequestedDevices(chosen=(1,)), [("/device:GPU:0", "GPU-1", 18144)]),
+        (
+            RequestedDevices(chosen=(1, 0), fraction=0.5),
+            [("/device:GPU:0", "GPU-1", 12288), ("/device:GPU:1", "GPU-0", 12288)],
+        ),
+        (
+            RequestedDevices(visible="1,0", fraction=0.5),
+            [("/device:GPU:0", "GPU-1", 12288), ("/device:GPU:1", "GPU-0", 12288)],
+        ),
+        (RequestedDevices(visible="GPU-1"), [("/device:GPU:0", "GPU-1", 18144)]),
+        (RequestedDevices(visible="1", chosen=(0,)), [("/device:GPU:0", "GPU-1", 18144)]),
+        (RequestedDevices(visible="0,-1,1", fraction=0.5), [("/device:GPU:0", "GPU-0", 12288)]),
+        (RequestedDevices(visible="-1,0"), []),
+        (RequestedDevices(visible=""), []),
         # The variable wins over the fraction, not over a limit.
-        (Asked(visible="0", fraction=0.4, reserve_mb=100), [("/device:GPU:0", "GPU-0", 20000 - 320 - 100)]),
-        (Asked(visible="0", limits={0: (7,)}, reserve_mb=100), [("/device:GPU:0", "GPU-0", 7)]),
+        (RequestedDevices(visible="0", fraction=0.4, reserve_mb=100), [("/device:GPU:0", "GPU-0", 20000 - 320 - 100)]),
+        (RequestedDevices(visible="0", limits={0: (7,)}, reserve_mb=100), [("/device:GPU:0", "GPU-0", 7)]),
     ]
 )
-def test_settings_decide_the_map(asked: Asked, expected: list[tuple[str, str, int]]) -> None:
+def test_settings_decide_the_map(asked: RequestedDevices, expected: list[tuple[str, str, int]]) -> None:
     assert table(predict(cards(20000, 20000), asked, context_bytes=BOTH)) == expected
 
 
-@pytest.mark.parametrize("asked", [Asked(), Asked(limits={0: (1024, 512)}), Asked(fraction=0.25), Asked(reserve_mb=7)])
+@pytest.mark.parametrize(
+    "asked",
+    [
+        RequestedDevices(),
+        RequestedDevices(limits={0: (1024, 512)}),
+        RequestedDevices(fraction=0.25),
+        RequestedDevices(reserve_mb=7),
+    ],
+)
 @pytest.mark.parametrize("free", [2047, 24000])
-def test_simulated_gpus_grant_the_same_on_both_tiers(free: int, asked: Asked) -> None:
+def test_simulated_gpus_grant_the_same_on_both_tiers(free: int, asked: RequestedDevices) -> None:
     cpu_build = Framework(name="tensorflow", gpu_build=False)
     plugged = predict(cards(free), asked, framework=cpu_build, simulation="plugin", context_bytes=BOTH)
     assert plugged == predict(cards(free), asked, simulation="driver", context_bytes=BOTH)
@@ -119,7 +133,7 @@ def test_simulated_gpus_grant_the_same_on_both_tiers(free: int, asked: Asked) ->
 
 
 def test_real_cards_have_a_tolerance_because_nobody_knows_the_context() -> None:
-    (entry,) = predict(cards(20000, simulated=False, capability="9.0"), Asked()) or ()
+    (entry,) = predict(cards(20000, simulated=False, capability="9.0"), RequestedDevices()) or ()
     assert entry.granted_bytes is not None
     low, high = entry.granted_bytes - entry.tolerance_bytes, entry.granted_bytes + entry.tolerance_bytes
     for context in (100, 500, 800):
@@ -132,19 +146,19 @@ def test_no_prediction_where_nobody_can_tell() -> None:
     mixed = msgspec.structs.replace(
         mixed, devices=(mixed.devices[0], msgspec.structs.replace(mixed.devices[1], name="Another card"))
     )
-    assert predict(mixed, Asked(visible="0")) is None
-    assert predict(mixed, Asked(visible="0", order="PCI_BUS_ID"), context_bytes=BOTH) is not None
-    assert predict(machine(driver=False), Asked()) is None
-    assert predict(cards(20000), Asked(), framework=Framework(name="torch")) is None
-    assert predict(cards(20000), Asked(chosen=(3,))) is None
+    assert predict(mixed, RequestedDevices(visible="0")) is None
+    assert predict(mixed, RequestedDevices(visible="0", order="PCI_BUS_ID"), context_bytes=BOTH) is not None
+    assert predict(machine(driver=False), RequestedDevices()) is None
+    assert predict(cards(20000), RequestedDevices(), framework=Framework(name="torch")) is None
+    assert predict(cards(20000), RequestedDevices(chosen=(3,))) is None
 
 
 def test_a_build_without_cuda_and_a_card_too_old_map_nothing() -> None:
-    assert predict(cards(20000), Asked(), framework=Framework(name="tensorflow", gpu_build=False)) == ()
+    assert predict(cards(20000), RequestedDevices(), framework=Framework(name="tensorflow", gpu_build=False)) == ()
     build = {"cuda_compute_capabilities": ["sm_60", "compute_90"]}
     new = Framework(name="tensorflow", gpu_build=True, build=build)
-    assert predict(cards(20000, capability="5.2"), Asked(), framework=new) == ()
-    assert table(predict(cards(20000, capability="6.1"), Asked(limits={0: (9,)}), framework=new)) == [
+    assert predict(cards(20000, capability="5.2"), RequestedDevices(), framework=new) == ()
+    assert table(predict(cards(20000, capability="6.1"), RequestedDevices(limits={0: (9,)}), framework=new)) == [
         ("/device:GPU:0", "GPU-0", 9)
     ]
 
@@ -168,8 +182,8 @@ def test_what_a_build_can_do_on_a_card(card: tuple[int, int], expected: str) -> 
 
 
 def test_the_settings_of_probes_are_understood() -> None:
-    def of(**fields: Any) -> Asked:
-        return asked_of(draft(**fields))
+    def of(**fields: Any) -> RequestedDevices:
+        return requested_devices_of(draft(**fields))
 
     assert of(settings={"memory_limit": Setting(asked=1024)}).limits == {-1: (1024,)}
     virtual = Devices(virtual=("/physical_device:GPU:0 part 0: 1024 MB", "/physical_device:GPU:0 part 1: 512.0 MB"))

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from gpuwatch.explain.diagnosis.explain import explain
-from gpuwatch.explain.diagnosis.rules.program_messages import MACHINE, PROGRAM, SYSTEM, meaning
+from gpuwatch.explain.diagnosis.rules.program_messages import MACHINE, PROGRAM, SYSTEM, message_meaning
 from gpuwatch.explain.logs.exceptions import telling
 from tests.every import every
 
@@ -237,7 +237,7 @@ def test_memory_that_an_earlier_cell_of_a_notebook_lacked(errors: str, said: str
 
 
 def test_every_pattern_compiles_and_its_title_needs_no_more_than_its_group() -> None:
-    meaning("none of them")
+    message_meaning("none of them")
     for title, _, patterns, *_ in (*SYSTEM, *PROGRAM, *MACHINE):
         assert "{0}" not in title or all("(" in pattern for pattern in patterns)
 

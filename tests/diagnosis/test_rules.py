@@ -14,12 +14,12 @@ from gpuwatch.core.model.findings import CAUSES, ENDED_WORK, NO_GPU, Finding
 from gpuwatch.core.model.run import Framework, Memory, Oom
 from gpuwatch.core.model.snapshot import Problem
 from gpuwatch.core.model.visibility import read_visible, visible_devices
-from gpuwatch.explain.diagnosis.engine import diagnose, primary, rules_for
+from gpuwatch.explain.diagnosis.engine import diagnose, primary_cause, rules_for
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.memory.oom_arithmetic import OomFacts, judge
 from gpuwatch.explain.diagnosis.rule_registry import RULES, Rule, finding, rule
 from gpuwatch.explain.diagnosis.rules.log_statements import STATED, stated_by_the_log
-from gpuwatch.explain.diagnosis.rules.visibility import KNOWN_VARIABLES, distance
+from gpuwatch.explain.diagnosis.rules.visibility import KNOWN_VARIABLES, edit_distance
 from gpuwatch.explain.logs.facts import CuInitError, LogFacts
 from gpuwatch.explain.logs.log_parser import parse
 from tests.diagnosis.cases import GIB, MIB, NO_DRIVER, draft, log, machine, on_gpus, process
@@ -57,7 +57,7 @@ def causes(evidence: Evidence) -> dict[str, str]:
     ]
 )
 def test_primary_cause_of_a_log_alone(log_name: str, cause: str) -> None:
-    assert primary(diagnose(Evidence(log=log(log_name)))) == cause
+    assert primary_cause(diagnose(Evidence(log=log(log_name)))) == cause
 
 
 def test_could_not_find_cuda_drivers_does_not_mean_that_the_driver_is_missing() -> None:
@@ -249,8 +249,8 @@ def test_a_growth_that_tensorflow_reads_is_no_finding(value: str) -> None:
 
 @given(st.text("abc", max_size=6), st.text("abc", max_size=6))
 def test_edit_distance_is_symmetric_and_small_only_for_near_words(one: str, other: str) -> None:
-    assert distance(one, other, 2) == distance(other, one, 2)
-    assert (distance(one, other, 2) == 0) == (one == other)
+    assert edit_distance(one, other, 2) == edit_distance(other, one, 2)
+    assert (edit_distance(one, other, 2) == 0) == (one == other)
 
 
 # -- memory ---------------------------------------------------------------------------------------
@@ -344,7 +344,7 @@ def test_quoted_command_lines_hold_no_secrets() -> None:
 
 
 def test_an_oom_wins_over_a_grumble_about_the_driver() -> None:
-    assert primary(diagnose(Evidence(log=log("lab_tf221_bfc_fragmentation_cpu")))) == "memory.fragmented"
+    assert primary_cause(diagnose(Evidence(log=log("lab_tf221_bfc_fragmentation_cpu")))) == "memory.fragmented"
 
 
 # -- idle -----------------------------------------------------------------------------------------
@@ -501,10 +501,10 @@ SEVERITIES = st.sampled_from(["error", "warning", "info"])
 @given(st.lists(st.tuples(st.sampled_from(sorted(CAUSES)), SEVERITIES), max_size=6), st.randoms())
 def test_primary_ignores_the_order_and_prefers_what_is_severe(pairs: list[tuple[str, str]], random: object) -> None:
     found = [finding(cause, severity, "fact") for cause, severity in pairs]  # type: ignore[arg-type]
-    main = primary(found)
+    main = primary_cause(found)
     shuffled = list(found)
     random.shuffle(shuffled)  # type: ignore[attr-defined]
-    assert primary(shuffled) == main
+    assert primary_cause(shuffled) == main
     errors = [entry.id for entry in found if entry.severity == "error"]
     if errors:
         assert main in errors
@@ -530,12 +530,12 @@ def test_no_rule_breaks_on_any_mixture_of_lines(lines: list[str], driver: bool, 
     evidence = Evidence(log=parse("\n".join(lines)), snapshot=machine(driver=driver), run=draft() if with_run else None)
     found = diagnose(evidence)
     assert not [entry for entry in found if "own rule" in entry.title]
-    assert primary(found) in CAUSES
+    assert primary_cause(found) in CAUSES
 
 
 def test_a_reason_why_there_is_no_gpu_comes_before_the_error_of_an_import() -> None:
     found = [finding("program.error", "error", "fact"), finding("cuda.libraries-missing", "error", "likely")]
-    assert primary(found) == "cuda.libraries-missing"
+    assert primary_cause(found) == "cuda.libraries-missing"
 
 
 def test_the_order_of_the_table_of_causes_is_the_order_of_primary_causes() -> None:
@@ -552,4 +552,4 @@ def test_a_cause_that_a_log_states_is_an_error_unless_it_ends_nothing(cause: str
     assert found.severity == ("error" if ranked else "warning")
     assert found.action
     own = finding("program.error", "error", "fact")
-    assert primary([own, found]) == (cause if ranked else "program.error")
+    assert primary_cause([own, found]) == (cause if ranked else "program.error")

@@ -9,7 +9,7 @@ from gpuwatch.core.model.comparison import Comparison
 from gpuwatch.core.model.diagnostic import Diagnostic
 from gpuwatch.core.model.run import DeviceMapping, Devices, Oom, Outcome, Placement, Run, RunError, Setting
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.explain.diagnosis.diagnostic_report import diagnostic
+from gpuwatch.explain.diagnosis.diagnostic_report import diagnostic_report
 from gpuwatch.explain.diagnosis.runs.finish_run import complete
 from gpuwatch.explain.logs.facts import LogFacts
 from tests.diagnosis.cases import (
@@ -225,7 +225,7 @@ def test_a_probes_deadline_is_not_what_a_report_on_the_machine_begins_with() -> 
         LogFacts(),
         EVERY_GPU,
     )
-    report = diagnostic(
+    report = diagnostic_report(
         Diagnostic(
             taken_at=late.started_at,
             took_seconds=1.0,

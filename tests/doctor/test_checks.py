@@ -14,8 +14,8 @@ from gpuwatch.core.model.doctor import Entry as Folder
 from gpuwatch.core.model.findings import CAUSES, Finding
 from gpuwatch.core.model.snapshot import Driver, Problem, Process
 from gpuwatch.explain.diagnosis.doctor.check_registry import CHECKS, Answer, Entry, ask_all, check
-from gpuwatch.explain.diagnosis.doctor.examine import TOPICS, in_order
-from gpuwatch.explain.diagnosis.doctor.facts import Facts, relevant
+from gpuwatch.explain.diagnosis.doctor.examine import TOPICS, checks_in_order
+from gpuwatch.explain.diagnosis.doctor.facts import Facts, gpu_variables
 from gpuwatch.explain.diagnosis.rule_registry import RULES, Rule
 from gpuwatch.explain.logs.facts import CuInitError, LogFacts
 from tests.doctor.machines import (
@@ -352,7 +352,7 @@ def test_what_ended_the_work_wins_over_why_there_is_no_gpu() -> None:
 
 
 def test_ids_are_dotted_unique_and_shown_by_topic() -> None:
-    ids = [entry.id for entry in in_order()]
+    ids = [entry.id for entry in checks_in_order()]
     assert len(set(ids)) == len(ids)
     assert all(re.fullmatch(r"[a-z]+\.[a-z-]+", name) for name in ids)
     groups = [topic.__name__.rpartition(".")[2] for topic in TOPICS]
@@ -375,7 +375,7 @@ def test_a_check_that_breaks_is_said_and_the_others_speak() -> None:
 
 
 def test_only_variables_that_bear_on_gpus_leave_the_machine() -> None:
-    kept = relevant(
+    kept = gpu_variables(
         {
             "CUDA_VISIBLE_DEVICES": "0",
             "CUDE_VISIBLE_DEVICES": "0",

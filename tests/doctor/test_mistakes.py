@@ -11,7 +11,7 @@ import pytest
 
 from gpuwatch.core.model.doctor import Doctor, Loaded
 from gpuwatch.core.model.run import Outcome, RunError
-from gpuwatch.explain.diagnosis.doctor.facts import relevant
+from gpuwatch.explain.diagnosis.doctor.facts import gpu_variables
 from gpuwatch.explain.diagnosis.memory.memory_holders import make_room
 from gpuwatch.explain.diagnosis.runs.finish_run import complete
 from gpuwatch.explain.logs.facts import LogFacts
@@ -41,7 +41,7 @@ def test_another_card_is_only_recommended_where_it_has_more_room(others: list[An
 
 @pytest.mark.parametrize("name", ["cuda_visible_devices", "Cuda_Visible_Devices", "tf_force_gpu_allow_growth"])
 def test_names_of_variables_have_their_case(name: str) -> None:
-    environment = relevant({name: "1", "http_proxy": "x", "cuda_home": "/usr/local/cuda"})
+    environment = gpu_variables({name: "1", "http_proxy": "x", "cuda_home": "/usr/local/cuda"})
     assert name in environment, "it is looked at at all"
     document = examined(machine(environment=environment, run=None))
     (found,) = [one for one in document.findings if one.id == "visibility.misspelt"]

@@ -13,12 +13,12 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import Oom
 from gpuwatch.core.model.snapshot import Driver, Process, Snapshot
 from gpuwatch.experiment.probing.interpreter_checks import with_opened_libraries
-from gpuwatch.explain.diagnosis.diagnostic_report import DOCTOR, diagnostic
+from gpuwatch.explain.diagnosis.diagnostic_report import DOCTOR, diagnostic_report
 from gpuwatch.explain.diagnosis.engine import diagnose
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.memory.memory_holders import ANYWHERE, headline, make_room
+from gpuwatch.explain.diagnosis.memory.memory_holders import ANYWHERE, holders_headline, make_room
 from gpuwatch.explain.diagnosis.memory.oom_arithmetic import OomFacts, judge
-from gpuwatch.explain.diagnosis.reference.cuda_libraries import install
+from gpuwatch.explain.diagnosis.reference.cuda_libraries import install_advice
 from gpuwatch.explain.diagnosis.reference.driver_releases import cuda_of_tensorflow, update
 from gpuwatch.explain.logs.log_parser import parse
 from gpuwatch.machine.sources.system_facts import read_system_facts as look_at_system
@@ -140,11 +140,11 @@ def test_where_nothing_is_known_the_advice_is_general() -> None:
 
 def test_the_headline_names_who_held_how_much() -> None:
     one, two = room(holder(gib=20)), room(holder(gib=20), holder(78, 9))
-    assert headline(one, one.devices[0]) == "Another process, pid 77 (ann), held 20.0 GiB of GPU 0's 80.0 GiB"
-    assert headline(two, two.devices[0]) == "2 other processes held 29.0 GiB of GPU 0's 80.0 GiB"
+    assert holders_headline(one, one.devices[0]) == "Another process, pid 77 (ann), held 20.0 GiB of GPU 0's 80.0 GiB"
+    assert holders_headline(two, two.devices[0]) == "2 other processes held 29.0 GiB of GPU 0's 80.0 GiB"
     few = room(holder(gib=3))
-    assert headline(few, few.devices[0]) == "Another process, pid 77 (ann), held 3072 MiB of GPU 0's 80.0 GiB"
-    assert headline(room(), gpu(0)) == ""
+    assert holders_headline(few, few.devices[0]) == "Another process, pid 77 (ann), held 3072 MiB of GPU 0's 80.0 GiB"
+    assert holders_headline(room(), gpu(0)) == ""
 
 
 def test_a_gpu_that_others_hold_mostly_is_no_pass() -> None:
@@ -205,9 +205,9 @@ def test_without_versions_the_advice_has_the_numbers_of_both() -> None:
 
 
 def test_the_wheel_is_for_this_interpreter_and_this_release() -> None:
-    told = install(["libcudnn.so.9"], "2.21.0", interpreter="/opt/venv/bin/python")
+    told = install_advice(["libcudnn.so.9"], "2.21.0", interpreter="/opt/venv/bin/python")
     assert '/opt/venv/bin/python -m pip install "tensorflow[and-cuda]==2.21.0".' in told
-    strange = install(["libcudnn.so.9"], "2.21.0-dev1", interpreter="/opt/my env/python")
+    strange = install_advice(["libcudnn.so.9"], "2.21.0-dev1", interpreter="/opt/my env/python")
     assert ': pip install "tensorflow[and-cuda]".' in strange
 
 
@@ -239,7 +239,7 @@ def test_a_report_names_the_library_that_only_the_doctor_found() -> None:
         action="pip install it",
     )
     doctor = replace(examined(machine()), findings=(knows,))
-    document = diagnostic(looks(doctor=doctor, programs=(program(findings=(said,), primary=cause),)))
+    document = diagnostic_report(looks(doctor=doctor, programs=(program(findings=(said,), primary=cause),)))
     main = document.findings[0]
     assert (main.title, main.action, main.evidence) == (knows.title, knows.action, knows.evidence)
     assert main.sources == ("run of python train.py", DOCTOR)
@@ -274,7 +274,7 @@ def test_the_report_says_on_which_system_it_was_made() -> None:
     assert facts.system is not None
     system = replace(facts.system, distribution="Debian GNU/Linux 12", processor="AMD EPYC", container="docker")
     doctor = examined(machine(system=system))
-    told = dict(diagnostic_content(diagnostic(looks(doctor=doctor))).facts)["machine"]
+    told = dict(diagnostic_content(diagnostic_report(looks(doctor=doctor))).facts)["machine"]
     assert told.startswith("Debian GNU/Linux 12, kernel ")
     assert "CPUs (AMD EPYC)" in told
     assert told.endswith("in a container: docker")

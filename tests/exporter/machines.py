@@ -11,7 +11,7 @@ from gpuwatch.core.model.metrics import METRICS, Lane, Unit
 from gpuwatch.core.model.reading import Missing, Value
 from gpuwatch.core.model.snapshot import Device, Driver, Host, MigInstance, Process, Snapshot
 from gpuwatch.core.model.xids import Xid
-from gpuwatch.share.exporter.series import Content, Options, series
+from gpuwatch.share.exporter.series import Content, Options, series_of
 from gpuwatch.share.openmetrics import Family, SampleLines
 
 GIB = 1 << 30
@@ -128,7 +128,7 @@ def found(content: Content | Snapshot, options: Options = OPTIONS, **changes: An
     """Value by name and labels of each sample."""
     if isinstance(content, Snapshot):
         content = Content(content, answering=True)
-    lines = series(content._replace(**changes), options)
+    lines = series_of(content._replace(**changes), options)
     return {key: number for line in texts(lines) for key, _, number in [line.rstrip("\n").rpartition(" ")]}
 
 

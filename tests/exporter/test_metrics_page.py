@@ -10,7 +10,7 @@ import pytest
 
 from gpuwatch.share.exporter import metrics_page as page_module
 from gpuwatch.share.exporter.metrics_page import Form, Page
-from gpuwatch.share.exporter.series import Content, series
+from gpuwatch.share.exporter.series import Content, series_of
 from tests.exporter.machines import OPTIONS, device, snapshot
 
 CONTENT = Content(snapshot(device()), answering=True)
@@ -28,9 +28,9 @@ def test_a_page_is_rendered_once_however_many_scrape(monkeypatch: pytest.MonkeyP
 
     def counted(content: Content, options: object) -> object:
         made.append(content)
-        return series(content, OPTIONS)
+        return series_of(content, OPTIONS)
 
-    monkeypatch.setattr(page_module, "series", counted)
+    monkeypatch.setattr(page_module, "series_of", counted)
     page = Page(CONTENT, OPTIONS, 0.0)
     assert made == []  # nobody has scraped yet
     forms: list[Form] = ["plain", "openmetrics"]

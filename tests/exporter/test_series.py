@@ -20,7 +20,7 @@ from gpuwatch.core.model.xids import Xid
 from gpuwatch.share import openmetrics as names
 from gpuwatch.share.exporter.metrics_page import Page
 from gpuwatch.share.exporter.page_updater import XidCounts
-from gpuwatch.share.exporter.series import ALL, CORE, MAX_OWNERS_LISTED, Content, Options, series
+from gpuwatch.share.exporter.series import ALL, CORE, MAX_OWNERS_LISTED, Content, Options, series_of
 from tests.every import every
 from tests.exporter.machines import (
     GIB,
@@ -237,10 +237,10 @@ def test_without_a_driver_no_gpu_is_counted() -> None:
 
 def test_64_gpus_and_5000_processes_stay_within_bounds() -> None:
     sample = large()
-    core = series(Content(sample, answering=True), OPTIONS)
+    core = series_of(Content(sample, answering=True), OPTIONS)
     per_gpu = Counter(label for line in core.lines.values() for text in line for label in [text.split('"')[1]])
     most = max(count for label, count in per_gpu.items() if label.startswith("GPU-"))
-    everything = series(Content(sample, answering=True), OPTIONS._replace(metrics="all", processes=50))
+    everything = series_of(Content(sample, answering=True), OPTIONS._replace(metrics="all", processes=50))
     print(f"core {core.count}, {most} a GPU; all with 50 processes {everything.count}")
     assert core.count + 1 < 2500  # one is the age
     assert most <= 30

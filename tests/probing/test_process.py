@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.core.errors import GpuwatchError
-from gpuwatch.core.model.probe_events import BrokenEvent, Event, decode_event
+from gpuwatch.core.model.probe_events import BrokenEventLine, Event, decode_event
 from gpuwatch.core.model.run import Outcome
 from gpuwatch.experiment.probing.probe_process import ProbeProcess, launch_fresh
 
@@ -21,7 +21,7 @@ _START = _SAY + 'os.write(fd, b\'{"v": 1, "seq": 0, "t": 0, "kind": "start"}\\n\
 
 class Ran:
     def __init__(self, code: str, deadline: float = 20.0) -> None:
-        self.events: list[Event | BrokenEvent] = []
+        self.events: list[Event | BrokenEventLine] = []
         self.log_lines = 0
         self.log_bytes = 0
         began = time.monotonic()
@@ -89,7 +89,7 @@ def test_one_endless_line_stays_bounded() -> None:
 def test_half_a_json_line_is_kept_as_broken() -> None:
     ran = Ran(_SAY + 'os.write(fd, b\'{"v": 1, "seq"\'); os._exit(3)')
     (event,) = ran.events
-    assert isinstance(event, BrokenEvent)
+    assert isinstance(event, BrokenEventLine)
     assert ran.outcome.exit_code == 3
 
 

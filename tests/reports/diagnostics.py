@@ -11,7 +11,7 @@ from gpuwatch.core.model.diagnostic import Diagnostic, Gap
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Device, Snapshot
-from gpuwatch.explain.diagnosis.diagnostic_report import diagnostic
+from gpuwatch.explain.diagnosis.diagnostic_report import diagnostic_report
 from gpuwatch.explain.diagnosis.engine import diagnose
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.share.reports.runs_side_by_side import compare
@@ -87,27 +87,27 @@ def program(**changes: Any) -> Run:
 
 
 def healthy() -> Diagnostic:
-    return diagnostic(looks())
+    return diagnostic_report(looks())
 
 
 def died() -> Diagnostic:
-    return diagnostic(looks(programs=(program(),)))
+    return diagnostic_report(looks(programs=(program(),)))
 
 
 def without_driver() -> Diagnostic:
     gaps = (Gap(part="probes", why="none was run here"),)
     doctor = machines.examined(machines.bare())
-    return diagnostic(looks(snapshot=judged(bare_snapshot()), doctor=doctor, probes=None, missing=gaps))
+    return diagnostic_report(looks(snapshot=judged(bare_snapshot()), doctor=doctor, probes=None, missing=gaps))
 
 
 def nothing() -> Diagnostic:
     """Nothing could be gathered."""
     gaps = (Gap(part="the machine now", why="the driver did not answer within 10 s"), Gap(part="doctor", why="broke"))
-    return diagnostic(looks(snapshot=None, doctor=None, probes=None, missing=gaps))
+    return diagnostic_report(looks(snapshot=None, doctor=None, probes=None, missing=gaps))
 
 
 def hostile() -> Diagnostic:
     snapshot = judged(full_snapshot())
-    return diagnostic(
+    return diagnostic_report(
         looks(snapshot=snapshot, programs=(hostile_run(),), probes=compare([hostile_run(), bare_run(), full_run()]))
     )

@@ -16,9 +16,9 @@ from gpuwatch.explain.diagnosis.diagnostic_report import (
     DOCTOR,
     MACHINE,
     RECENT,
-    diagnostic,
-    newest,
-    of_this_machine,
+    diagnostic_report,
+    is_of_this_machine,
+    newest_runs,
     source_of,
 )
 from gpuwatch.share.reports.diagnostic_content import diagnostic_content
@@ -66,7 +66,7 @@ def told(severity: str, cause: str, **fields: object) -> Finding:
 
 def test_the_failed_program_comes_before_the_machine() -> None:
     doctor = machines.examined(machines.bare())
-    document = diagnostic(looks(programs=(program(),), doctor=doctor))
+    document = diagnostic_report(looks(programs=(program(),), doctor=doctor))
     assert document.primary == "memory.other-process"
     assert document.findings[0].sources == ("run of python train.py",)
     assert "driver.missing" in [found.id for found in document.findings[1:]], "what else is wrong is told too"
@@ -75,14 +75,14 @@ def test_the_failed_program_comes_before_the_machine() -> None:
 def test_an_old_program_comes_after_todays_machine() -> None:
     old = program(started_at=NOW - RECENT - datetime.timedelta(minutes=1))
     doctor = machines.examined(machines.bare())
-    assert diagnostic(looks(programs=(old,), doctor=doctor)).primary == "driver.missing"
-    assert diagnostic(looks(programs=(old,))).primary == "memory.other-process", "nothing else is wrong"
+    assert diagnostic_report(looks(programs=(old,), doctor=doctor)).primary == "driver.missing"
+    assert diagnostic_report(looks(programs=(old,))).primary == "memory.other-process", "nothing else is wrong"
 
 
 def test_only_the_latest_program_decides_the_verdict() -> None:
     good = program(verdict="ok", findings=(), primary="healthy", ooms=())
     doctor = machines.examined(machines.bare())
-    assert diagnostic(looks(programs=(good, program()), doctor=doctor)).primary == "driver.missing"
+    assert diagnostic_report(looks(programs=(good, program()), doctor=doctor)).primary == "driver.missing"
 
 
 def test_a_finding_of_several_parts_is_listed_once() -> None:
@@ -93,14 +93,14 @@ def test_a_finding_of_several_parts_is_listed_once() -> None:
 def test_what_a_probe_provoked_says_nothing_about_the_machine() -> None:
     misspelt = probe("misspelt-env", 400, findings=(told("warning", "visibility.misspelt"),))
     expected = full_run(config="contention", findings=(told("info", "memory.other-process"),))
-    document = diagnostic(looks(probes=compare([misspelt, expected])))
+    document = diagnostic_report(looks(probes=compare([misspelt, expected])))
     assert document.primary == "healthy"
     assert [found.id for found in document.findings] == ["healthy"]
 
 
 def test_findings_of_a_probe_count() -> None:
     broken = full_run(config="growth", verdict="oom", findings=(told("error", "memory.other-process"),))
-    document = diagnostic(looks(probes=compare([broken])))
+    document = diagnostic_report(looks(probes=compare([broken])))
     assert document.primary == "memory.other-process"
     assert document.findings[0].sources == ("probe growth",)
 
@@ -108,13 +108,13 @@ def test_findings_of_a_probe_count() -> None:
 def test_healthy_needs_an_examined_machine() -> None:
     assert healthy().primary == "healthy"
     assert nothing().primary is None
-    assert diagnostic(looks(doctor=None)).primary == "healthy"
+    assert diagnostic_report(looks(doctor=None)).primary == "healthy"
 
 
 def test_errors_come_before_warnings_and_warnings_before_remarks() -> None:
     snapshot = judged(machines.snapshot(machines.gpu(0)))
     found = (told("info", "idle.memory-held"), told("warning", "throttle.thermal"), told("error", "hardware.fault"))
-    document = diagnostic(looks(snapshot=replace(snapshot, findings=found)))
+    document = diagnostic_report(looks(snapshot=replace(snapshot, findings=found)))
     assert [entry.severity for entry in document.findings] == ["error", "warning", "info"]
     assert document.primary == "hardware.fault"
 
@@ -128,7 +128,7 @@ def test_the_latest_of_each_probe_and_the_latest_programs() -> None:
         probe("limit", 3.0),
         program(pid=1),
     ]
-    programs, probes = newest(runs, 2)
+    programs, probes = newest_runs(runs, 2)
     assert [run.pid for run in programs] == [3, 2]
     assert [(run.config, run.throughput.steps_per_second) for run in probes if run.throughput] == [
         ("growth", 1.0),
@@ -148,7 +148,7 @@ def test_the_latest_of_each_probe_and_the_latest_programs() -> None:
 )
 def test_runs_of_other_machines_are_left_out(of: str | None, host: str | None, simulated: bool, ours: bool) -> None:
     run = full_run(host=of, simulated=False)
-    assert of_this_machine(run, host, simulated=simulated) is ours
+    assert is_of_this_machine(run, host, simulated=simulated) is ours
 
 
 def test_sources_are_named() -> None:
@@ -168,13 +168,13 @@ def test_variables_have_their_effect() -> None:
     }
     doctor = machines.examined(machines.machine(environment=environment))
     late = program(findings=(told("error", "config.too-late", evidence=("XLA_FLAGS was set after the start",)),))
-    by_name = {entry.name: entry for entry in diagnostic(looks(doctor=doctor, programs=(late,))).variables}
+    by_name = {entry.name: entry for entry in diagnostic_report(looks(doctor=doctor, programs=(late,))).variables}
     assert by_name["CUDA_VISIBLE_DEVICES"].effect == "effect"
     assert by_name["CUDA_VISIBLE_DIVICES"].effect == "misspelt"
     assert "CUDA_VISIBLE_DEVICES" in by_name["CUDA_VISIBLE_DIVICES"].note
     assert by_name["TF_FORCE_GPU_ALLOW_GROWTH"].effect == "warning"
     assert by_name["XLA_FLAGS"].effect == "too-late"
-    shown = whole(diagnostic(looks(doctor=doctor)), "text")
+    shown = whole(diagnostic_report(looks(doctor=doctor)), "text")
     assert shown.index("✖ misspelled") < shown.index("● has effect"), "what is wrong comes first"
 
 
@@ -242,7 +242,7 @@ def test_charts_have_their_numbers_for_screen_readers() -> None:
 def test_markdown_fits_into_an_issue_and_says_what_it_left_out() -> None:
     lines = tuple(f"line {number} " + "x" * 90 for number in range(200))
     runs = [probe(f"config-{number}", 100.0 + number, log_tail=lines, verdict="error") for number in range(80)]
-    document = diagnostic(looks(probes=compare(runs), programs=tuple(program(log_tail=lines) for _ in range(5))))
+    document = diagnostic_report(looks(probes=compare(runs), programs=tuple(program(log_tail=lines) for _ in range(5))))
     drawn = whole(document, "markdown")
     assert 10_000 < len(drawn) <= markdown.MAX_CHARS < 65_536
     assert "Omitted to fit in an issue" in drawn
@@ -251,7 +251,7 @@ def test_markdown_fits_into_an_issue_and_says_what_it_left_out() -> None:
 
 
 def test_markdown_of_one_endless_line_is_cut_with_its_blocks_closed() -> None:
-    document = diagnostic(looks(programs=(program(title="x" * 200_000),)))
+    document = diagnostic_report(looks(programs=(program(title="x" * 200_000),)))
     drawn = whole(document, "markdown")
     assert len(drawn) <= 65_536
     assert drawn.count("<details>") == drawn.count("</details>")
@@ -259,17 +259,17 @@ def test_markdown_of_one_endless_line_is_cut_with_its_blocks_closed() -> None:
 
 def test_a_machine_without_processes_says_so() -> None:
     snapshot = judged(machines.snapshot(machines.gpu(0), processes=()))
-    content = diagnostic_content(diagnostic(looks(snapshot=snapshot)))
+    content = diagnostic_content(diagnostic_report(looks(snapshot=snapshot)))
     (people,) = [table for table in content.tables if table.title == "Who uses the GPUs"]
     assert people.note == "No process uses a GPU."
     for name in ("html", "markdown", "text"):
-        assert "No process uses a GPU." in whole(diagnostic(looks(snapshot=snapshot)), name)
+        assert "No process uses a GPU." in whole(diagnostic_report(looks(snapshot=snapshot)), name)
 
 
 def test_programs_on_other_gpus_are_marked() -> None:
     here = looks().snapshot.devices[0]  # type: ignore[union-attr]
-    other = diagnostic(looks(programs=(program(gpus=("0 NVIDIA H200 GPU-11111111-aaaa",)),)))
-    same = diagnostic(looks(programs=(program(gpus=(f"0 {here.name} {here.uuid}",)),)))
+    other = diagnostic_report(looks(programs=(program(gpus=("0 NVIDIA H200 GPU-11111111-aaaa",)),)))
+    same = diagnostic_report(looks(programs=(program(gpus=(f"0 {here.name} {here.uuid}",)),)))
     assert ", on GPUs that are not here now" in whole(other, "markdown")
     assert ", on other GPUs" not in whole(same, "markdown")
 
@@ -277,29 +277,29 @@ def test_programs_on_other_gpus_are_marked() -> None:
 def test_one_cause_of_several_devices_is_counted() -> None:
     found = tuple(told("warning", "throttle.thermal", device_uuid=f"GPU-{number}") for number in range(3))
     snapshot = replace(judged(machines.snapshot(machines.gpu(0))), findings=(told("error", "hardware.fault"), *found))
-    assert "throttle.thermal (warning, 3 times)" in whole(diagnostic(looks(snapshot=snapshot)), "markdown")
+    assert "throttle.thermal (warning, 3 times)" in whole(diagnostic_report(looks(snapshot=snapshot)), "markdown")
 
 
 def test_the_latest_memory_is_drawn_over_its_time() -> None:
     assert whole(died(), "html").count("GPU memory over") == 2, "in the table of programs, and in the part of the run"
     assert "Memory of python train.py" in whole(died(), "html")
     latest = probe("limit", 100.0, started_at=NOW)
-    drawn = whole(diagnostic(looks(probes=compare([probe("growth", 90.0), latest]))), "html")
+    drawn = whole(diagnostic_report(looks(probes=compare([probe("growth", 90.0), latest]))), "html")
     assert drawn.count("GPU memory over") == 1
     assert "Memory of the latest probe, limit" in drawn
 
 
 def test_a_driver_that_does_not_answer_is_never_healthy() -> None:
-    document = diagnostic(looks(snapshot=None), silent="the driver did not answer within 10 s")
+    document = diagnostic_report(looks(snapshot=None), silent="the driver did not answer within 10 s")
     assert document.primary == "driver.bad-state"
     assert "No problems found" not in whole(document, "text")
 
 
 def test_simulated_gpus_whose_driver_does_not_answer_are_marked() -> None:
-    asked = diagnostic(looks(snapshot=None, doctor=None, simulated=True), silent="the driver did not answer")
+    asked = diagnostic_report(looks(snapshot=None, doctor=None, simulated=True), silent="the driver did not answer")
     assert asked.simulated
     assert whole(asked, "text").startswith("[SIMULATED]")
-    real = diagnostic(looks(snapshot=None, doctor=None), silent="the driver did not answer")
+    real = diagnostic_report(looks(snapshot=None, doctor=None), silent="the driver did not answer")
     assert not real.simulated
     assert "SIMULATED" not in whole(real, "text")
 
@@ -314,7 +314,7 @@ def crashed(error: str, where: str) -> Diagnostic:
     )
     log = ("Traceback (most recent call last):", f'  File "{where}", line 5, in load', error)
     run = program(verdict="error", findings=(unknown,), primary="unknown", ooms=(), log_tail=log)
-    return diagnostic(looks(programs=(run,)))
+    return diagnostic_report(looks(programs=(run,)))
 
 
 def test_a_crash_of_the_programs_own_code_is_not_the_reports_finding() -> None:
@@ -349,7 +349,7 @@ def test_what_helpers_ask_next_is_in_the_report() -> None:
         Excerpt(name="kernel log", lines=("NVRM: Xid (PCI:0000:01:00): 79, GPU has fallen off the bus.",)),
     )
     around = {"Slurm": "job 42, GPUs of the node 2,3", "Secure Boot": "on"}
-    document = diagnostic(looks(excerpts=excerpts, surroundings=around))
+    document = diagnostic_report(looks(excerpts=excerpts, surroundings=around))
     assert from_json(BY_NAME["json"].render(document).encode()) == document
     for name in ("html", "markdown", "text"):
         drawn = BY_NAME[name].render(document)

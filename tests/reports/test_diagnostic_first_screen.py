@@ -11,7 +11,7 @@ from gpuwatch.core.model.diagnostic import Diagnostic
 from gpuwatch.core.model.findings import CAUSES, Finding
 from gpuwatch.core.model.run import DeviceMapping, DeviceMemory, Fallback, Holding, Placement, Run, Setting
 from gpuwatch.core.model.snapshot import Problem, Process, Reading
-from gpuwatch.explain.diagnosis.diagnostic_report import diagnostic
+from gpuwatch.explain.diagnosis.diagnostic_report import diagnostic_report
 from gpuwatch.explain.diagnosis.engine import diagnose
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.memory.memory_holders import make_room
@@ -48,7 +48,7 @@ def hides_itself(**shell: str) -> Diagnostic:
         environment={"CUDA_VISIBLE_DEVICES": ""},
     )
     doctor = machines.examined(machines.machine(environment=shell))
-    return diagnostic(looks(programs=(run,), doctor=replace(doctor, findings=())))
+    return diagnostic_report(looks(programs=(run,), doctor=replace(doctor, findings=())))
 
 
 def table(document: Diagnostic, title: str) -> Table:
@@ -63,7 +63,7 @@ def test_the_headline_says_how_the_program_ended_and_why() -> None:
 
 def test_a_cause_that_did_not_end_the_program_is_not_blamed() -> None:
     run = program(primary="unknown")
-    assert not diagnostic_content(diagnostic(looks(programs=(run,)))).reason.startswith("python train.py")
+    assert not diagnostic_content(diagnostic_report(looks(programs=(run,)))).reason.startswith("python train.py")
 
 
 def test_a_variable_that_only_the_program_had_is_not_to_be_unset_in_this_shell() -> None:
@@ -89,7 +89,9 @@ def silent() -> Diagnostic:
     answer = replace(machines.ANSWER, nvml_code=18, cuinit_code=0, cuda_driver=12080, cuda_devices=1)
     doctor = machines.examined(machines.machine(snapshot=snapshot, driver=answer))
     found = Finding(id="driver.mismatch", severity="error", certainty="fact", title="Two versions", action=CLEAR)
-    return diagnostic(looks(snapshot=snapshot, doctor=replace(doctor, findings=(found,)), simulated=True, probes=None))
+    return diagnostic_report(
+        looks(snapshot=snapshot, doctor=replace(doctor, findings=(found,)), simulated=True, probes=None)
+    )
 
 
 def test_cuda_may_start_while_nvml_does_not_answer() -> None:
@@ -148,7 +150,7 @@ def test_no_note_if_all_or_no_gpus_were_used(peaks: dict[str, int]) -> None:
 
 def test_a_program_that_ended_well_has_no_warning_at_the_top() -> None:
     run = program(verdict="ok", verdict_reason="It succeeded without problems.", findings=(), primary=None)
-    told = dict(diagnostic_content(diagnostic(looks(programs=(run,)))).facts)["last program"]
+    told = dict(diagnostic_content(diagnostic_report(looks(programs=(run,)))).facts)["last program"]
     assert "warning" not in told
     assert "completed" in told
 
@@ -172,7 +174,7 @@ def test_evidence_is_folded_and_keeps_its_end() -> None:
     line = "W0000 00:00:1795182270.090848 27090 op_kernel.cc:1858] OP_REQUIRES failed at reduction.h:713 : " * 2
     found = replace(HIDDEN, evidence=(f"{line} the decisive end",))
     run = program(findings=(found,), primary=found.id)
-    drawn = BY_NAME["text"].render(diagnostic(looks(programs=(run,))))
+    drawn = BY_NAME["text"].render(diagnostic_report(looks(programs=(run,))))
     assert "the decisive end" in " ".join(drawn.split())
 
 

@@ -17,10 +17,10 @@ from gpuwatch.core.model.diagnostic import Diagnostic
 from gpuwatch.core.model.doctor import Check
 from gpuwatch.core.model.findings import CAUSES, Finding
 from gpuwatch.core.model.run import DeviceMapping, DeviceMemory, Fallback, MemoryPoint, Oom, Outcome, Run
-from gpuwatch.explain.diagnosis.diagnostic_report import diagnostic
-from gpuwatch.share.reports.charts import in_words
+from gpuwatch.explain.diagnosis.diagnostic_report import diagnostic_report
+from gpuwatch.share.reports.charts import timeline_in_words
 from gpuwatch.share.reports.diagnostic_content import diagnostic_content
-from gpuwatch.share.reports.diagnostic_story import age, meaning
+from gpuwatch.share.reports.diagnostic_story import age_text, cause_meaning
 from gpuwatch.share.reports.formats.terminal_tables import natural_width, table_lines
 from gpuwatch.share.reports.literal_commands import command, parts
 from gpuwatch.share.reports.raw_lines import readable
@@ -56,7 +56,7 @@ def misspelt() -> Diagnostic:
         primary=found.id,
         environment={"CUDA_VISIBLE_DIVICES": "1", "GPUWATCH_SIM": "2x8GiB"},
     )
-    return diagnostic(looks(programs=(run,)))
+    return diagnostic_report(looks(programs=(run,)))
 
 
 def table(document: Diagnostic, title: str) -> Table:
@@ -90,17 +90,19 @@ def test_a_variable_equal_in_both_is_listed_once() -> None:
     doctor = machines.examined(machines.machine(environment={"CUDA_VISIBLE_DEVICES": "0"}))
     same, other = (program(environment={"CUDA_VISIBLE_DEVICES": value}) for value in ("0", "1"))
     alike = [
-        v for v in diagnostic(looks(doctor=doctor, programs=(same,))).variables if v.name == "CUDA_VISIBLE_DEVICES"
+        v
+        for v in diagnostic_report(looks(doctor=doctor, programs=(same,))).variables
+        if v.name == "CUDA_VISIBLE_DEVICES"
     ]
     assert [entry.program for entry in alike] == [None]
-    differing = diagnostic(looks(doctor=doctor, programs=(other,))).variables
+    differing = diagnostic_report(looks(doctor=doctor, programs=(other,))).variables
     assert [entry.note for entry in differing if entry.program] == ["this shell has '0'"]
 
 
 def test_grants_of_the_program_and_the_doctor_are_side_by_side() -> None:
     here = looks().snapshot.devices[0]  # type: ignore[union-attr]
     mapped = DeviceMapping(framework_device="/device:GPU:0", uuid=here.uuid, name="PLUGIN", granted_bytes=7 * GIB)
-    shown = table(diagnostic(looks(programs=(program(device_map=(mapped,)),))), "Which device is which GPU")
+    shown = table(diagnostic_report(looks(programs=(program(device_map=(mapped,)),))), "Which device is which GPU")
     row = dict(zip(shown.heads, shown.rows[0], strict=True))
     assert row["Program got"] == "7.0 GiB"
     assert row["Name"] == here.name
@@ -112,7 +114,7 @@ def test_a_hidden_gpu_names_the_shell_that_hides_it() -> None:
     snapshot = machines.snapshot(machines.gpu(0))
     doctor = machines.examined(machines.machine(snapshot=snapshot, environment={"CUDA_VISIBLE_DEVICES": "-1"}))
     hides = Finding(id="visibility.hidden", severity="error", certainty="fact", title=CAUSES["visibility.hidden"])
-    document = diagnostic(looks(snapshot=snapshot, doctor=replace(doctor, findings=(hides,))))
+    document = diagnostic_report(looks(snapshot=snapshot, doctor=replace(doctor, findings=(hides,))))
     facts = dict(diagnostic_content(document).facts)
     assert facts["found in"].startswith("doctor (gpuwatch's own check of this machine): the environment of this")
     assert facts["probes"].endswith("each sets its own environment, not that of this shell")
@@ -129,7 +131,7 @@ def test_the_headline_is_not_repeated_all_over() -> None:
 
 def test_a_log_and_its_findings_are_in_the_document_once() -> None:
     run = program(log_tail=("a line that is there once",))
-    document = diagnostic(looks(programs=(run,)))
+    document = diagnostic_report(looks(programs=(run,)))
     for name in ("html", "markdown"):
         drawn = draw(document, name).partition(EMBED_BEGIN)[0]  # behind it is the document itself
         assert drawn.count("a line that is there once") == 1
@@ -275,7 +277,7 @@ def test_a_second_problem_is_on_the_first_screen() -> None:
         action='pip install "tensorflow[and-cuda]"',
     )
     kept = tuple(check for check in doctor.checks if check.id != lacking.id)
-    document = diagnostic(looks(doctor=replace(doctor, checks=(*kept, lacking)), snapshot=None))
+    document = diagnostic_report(looks(doctor=replace(doctor, checks=(*kept, lacking)), snapshot=None))
     facts = dict(diagnostic_content(document).facts)
     assert facts["besides"] == 'a second problem, CUDA libraries: pip install "tensorflow[and-cuda]"'
     assert '`pip install "tensorflow[and-cuda]"`' in draw(document, "markdown")
@@ -283,7 +285,7 @@ def test_a_second_problem_is_on_the_first_screen() -> None:
 
 def test_the_footer_says_whether_anything_was_masked_and_what_was_not() -> None:
     run = program(environment={"CUDA_CACHE_PATH": MASK, "XLA_FLAGS": MASK})
-    footer = diagnostic_content(replace(diagnostic(looks(programs=(run,))), variables=())).footer
+    footer = diagnostic_content(replace(diagnostic_report(looks(programs=(run,))), variables=())).footer
     assert f"secrets are shown as {MASK}" in footer
     assert "no secrets were found" in diagnostic_content(healthy()).footer
     assert "users, hosts and paths are not replaced" in footer
@@ -293,7 +295,7 @@ def test_the_footer_says_whether_anything_was_masked_and_what_was_not() -> None:
 def test_the_age_is_that_of_the_end() -> None:
     run = program(started_at=NOW - datetime.timedelta(minutes=10))
     run = replace(run, phases=replace(run.phases, total_seconds=480.0))
-    assert age(run, NOW) == "2 min ago"
+    assert age_text(run, NOW) == "2 min ago"
 
 
 # -- probes ---------------------------------------------------------------------------------------
@@ -313,7 +315,7 @@ def test_what_a_probe_demonstrates_is_expected_everywhere() -> None:
         probe("largest-batch", 10.0, ooms=(expected, silent)),
         probe("contention", 10.0, ooms=(expected,), verdict="oom"),
     ]
-    document = diagnostic(looks(probes=compare(probes)))
+    document = diagnostic_report(looks(probes=compare(probes)))
     told = dict(diagnostic_content(document).facts)["probes"]
     for part in ("1 fallback as expected", "1 ok after an expected out-of-memory", "1 out of memory as expected"):
         assert part in told
@@ -325,9 +327,9 @@ def test_what_a_probe_demonstrates_is_expected_everywhere() -> None:
 
 def test_speeds_of_simulated_gpus_are_no_ranking() -> None:
     runs = [probe("default", 300.0), probe("cpu-only", 700.0)]
-    real = table(diagnostic(looks(probes=compare(runs))), "Probes compared")
+    real = table(diagnostic_report(looks(probes=compare(runs))), "Probes compared")
     simulated = table(
-        diagnostic(looks(probes=compare([replace(run, simulated=True) for run in runs]))), "Probes compared"
+        diagnostic_report(looks(probes=compare([replace(run, simulated=True) for run in runs]))), "Probes compared"
     )
     assert [chart.title for chart in real.charts][:1] == ["Steps per second"]
     assert "Steps per second" not in [chart.title for chart in simulated.charts]
@@ -337,7 +339,7 @@ def test_speeds_of_simulated_gpus_are_no_ranking() -> None:
 def test_steps_of_a_program_are_counted_with_those_that_are_left_out() -> None:
     run = full_run(group="run")
     run = replace(run, throughput=replace(run.throughput, steps=96, warmup_steps=5, counted="batches of Keras"))  # type: ignore[type-var]
-    drawn = draw(diagnostic(looks(programs=(run,))), "markdown")
+    drawn = draw(diagnostic_report(looks(programs=(run,))), "markdown")
     assert "96 batches of Keras, the first 5 not timed" in drawn
 
 
@@ -345,10 +347,10 @@ def test_text_formats_describe_a_chart_in_words() -> None:
     points = tuple(MemoryPoint(t=float(n), allocator_bytes=n * GIB) for n in range(1, 9))
     run = program()
     run = replace(run, memory=replace(run.memory, timeline=points))
-    assert in_words(run).startswith("in use by the framework: 1.0 GiB → 2.0 GiB → ")
+    assert timeline_in_words(run).startswith("in use by the framework: 1.0 GiB → 2.0 GiB → ")
     for name in ("markdown", "text"):
-        assert "in use by the framework" in " ".join(draw(diagnostic(looks(programs=(run,))), name).split())
-    assert in_words(replace(run, memory=replace(run.memory, timeline=()))) == ""
+        assert "in use by the framework" in " ".join(draw(diagnostic_report(looks(programs=(run,))), name).split())
+    assert timeline_in_words(replace(run, memory=replace(run.memory, timeline=()))) == ""
 
 
 @pytest.mark.parametrize(
@@ -386,7 +388,7 @@ def test_prose_of_a_text_file_fits_80_columns_and_tables_are_as_wide_as_they_nee
 
 def test_a_text_file_has_the_details_and_the_footer_too() -> None:
     run = program(environment={"XLA_FLAGS": "--xla_dump_to=/d"}, log_tail=("a line that is there once",))
-    drawn = draw(diagnostic(looks(programs=(run,))), "text")
+    drawn = draw(diagnostic_report(looks(programs=(run,))), "text")
     details = drawn[drawn.index("Details of python train.py") :]
     assert "--xla_dump_to=/d" in details
     assert "Machine and process" in details
@@ -408,7 +410,7 @@ def test_held_memory_is_shown_for_each_gpu() -> None:
         program().memory,
         devices=tuple(DeviceMemory(uuid=f"GPU-{n}", index=n, process_bytes=(22 - 21 * n) * GIB) for n in range(2)),
     )
-    shown = table(diagnostic(looks(programs=(program(memory=memory),))), "Watched programs")
+    shown = table(diagnostic_report(looks(programs=(program(memory=memory),))), "Watched programs")
     row = dict(zip(shown.heads, shown.rows[0], strict=True))
     assert row["Peak held (NVML)"] == "GPU 0 22.0 GiB, GPU 1 1.0 GiB"
 
@@ -424,7 +426,7 @@ def test_held_memory_is_shown_for_each_gpu() -> None:
 )
 def test_how_a_program_ended_is_in_words_with_its_times(changes: dict[str, Any], said: str) -> None:
     run = program(**{"fallbacks": (), "outcome": Outcome(exit_code=0), **changes})
-    shown = diagnostic(looks(programs=(run,)))
+    shown = diagnostic_report(looks(programs=(run,)))
     fact = dict(diagnostic_content(shown).facts)["last program"]
     assert said in fact
     assert re.search(r"started 2026-\d\d-\d\d \d\d:\d\d:\d\d UTC, ended \d\d:\d\d:\d\d UTC", fact)
@@ -435,15 +437,16 @@ def test_how_a_program_ended_is_in_words_with_its_times(changes: dict[str, Any],
 def test_values_of_simulated_kernels_are_not_taken_for_results() -> None:
     simulated = program(simulated=True, simulation="driver")
     assert (
-        "a loss mean nothing" in diagnostic_content(diagnostic(looks(programs=(simulated,), simulated=True))).simulated
+        "a loss mean nothing"
+        in diagnostic_content(diagnostic_report(looks(programs=(simulated,), simulated=True))).simulated
     )
     on_cpu = replace(simulated, device_map=())
-    assert "a loss" not in diagnostic_content(diagnostic(looks(programs=(on_cpu,), simulated=True))).simulated
+    assert "a loss" not in diagnostic_content(diagnostic_report(looks(programs=(on_cpu,), simulated=True))).simulated
 
 
 def test_the_meaning_has_no_marks_of_markdown() -> None:
     for cause in CAUSES:
-        assert not re.search(r"[*`]", meaning(cause)), cause
+        assert not re.search(r"[*`]", cause_meaning(cause)), cause
 
 
 def test_sampled_memory_names_its_span_and_the_peak() -> None:
@@ -452,16 +455,16 @@ def test_sampled_memory_names_its_span_and_the_peak() -> None:
     memory = replace(run.memory, timeline=points, allocators={"/device:GPU:0": 3 * GIB})
     run = replace(run, memory=memory, phases=replace(run.phases, total_seconds=24.0))
     told = "in use by the framework: 1.0 GiB, sampled over 7 s of 24 s, peak 3.0 GiB"
-    assert in_words(run) == told
+    assert timeline_in_words(run) == told
 
 
 def test_programs_of_one_name_have_their_start_time() -> None:
     first, second = program(), program(started_at=NOW - datetime.timedelta(hours=1))
-    content = diagnostic_content(diagnostic(looks(programs=(first, second))))
+    content = diagnostic_content(diagnostic_report(looks(programs=(first, second))))
     titles = [part.title for part in content.parts]
     assert len(set(titles)) == 2
     assert all(re.fullmatch(r"python train\.py \(\d\d:\d\d:\d\d UTC\)", title) for title in titles)
-    assert [part.title for part in diagnostic_content(diagnostic(looks(programs=(first,)))).parts] == [
+    assert [part.title for part in diagnostic_content(diagnostic_report(looks(programs=(first,)))).parts] == [
         "python train.py"
     ]
 
@@ -475,8 +478,8 @@ def test_a_source_with_several_runs_is_named_once() -> None:
 
 
 def test_without_the_doctor_the_map_has_no_columns_for_it() -> None:
-    shown = table(diagnostic(looks(doctor=None)), "Which device is which GPU")
+    shown = table(diagnostic_report(looks(doctor=None)), "Which device is which GPU")
     assert shown.heads == ("NVML", "Name", "Capability", "PCI bus id", "In use", "UUID")
     assert [row[0] for row in shown.rows] == ["0", "1"]
     assert "NVML" in shown.right
-    assert "Doctor got" in table(diagnostic(looks()), "Which device is which GPU").heads
+    assert "Doctor got" in table(diagnostic_report(looks()), "Which device is which GPU").heads

@@ -9,7 +9,7 @@ import pytest
 
 from gpuwatch.cli.saved_document import read_document
 from gpuwatch.core import reader_limits
-from gpuwatch.core.masking.redaction import sendable
+from gpuwatch.core.masking.redaction import masked_for_sending
 from gpuwatch.core.model.codec import EMBED_BEGIN, EMBED_END, Document, NotADocument, from_json, read
 from gpuwatch.core.model.run import RunError
 from gpuwatch.share.reports.report_formats import render, write
@@ -41,7 +41,7 @@ def test_it_is_masked_as_the_page_is() -> None:
     run = full_run(errors=(RunError(type="E", message=f"login --token {token}"),))
     page = render(run, "html", redact=True)
     assert token not in page
-    assert from_json(page.encode()) == from_json(render(sendable(run, redact=True), "json").encode())
+    assert from_json(page.encode()) == from_json(render(masked_for_sending(run, redact=True), "json").encode())
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import DeviceMemory, Holding, MemoryPoint, Oom, Phases, Worker
 from gpuwatch.explain.diagnosis.runs.finish_run import complete
 from gpuwatch.explain.logs.facts import LogFacts
-from gpuwatch.share.gather_diagnostic import _none
+from gpuwatch.share.gather_diagnostic import _why_none
 from gpuwatch.share.reports import charts
 from gpuwatch.share.reports.comparison_content import comparison_content
 from gpuwatch.share.reports.report_formats import render
@@ -56,8 +56,8 @@ def test_an_unchanging_timeline_is_not_drawn() -> None:
     run = full_run()
     idle = tuple(MemoryPoint(t=t / 10, device_used_bytes=300 * MIB, process_bytes=0) for t in range(9))
     empty = full_run(memory=msgspec.structs.replace(run.memory, timeline=idle))
-    assert charts.moved(run)
-    assert not charts.moved(empty)
+    assert charts.memory_changed(run)
+    assert not charts.memory_changed(empty)
     assert 'class="chart"' in render(run, "html")
     assert 'class="chart"' not in render(empty, "html").partition("Throughput")[0]
     none = [("a", full_run(memory=msgspec.structs.replace(run.memory, nvml_peak_bytes=0)))] * 2
@@ -65,9 +65,9 @@ def test_an_unchanging_timeline_is_not_drawn() -> None:
 
 
 def test_what_was_not_gathered_is_listed() -> None:
-    assert _none(0, "gpuwatch probe", unread=False) == "this user has not saved any; to create one: gpuwatch probe"
-    assert "none of the 3 saved ones" in _none(3, "gpuwatch probe", unread=False)
-    assert "could be read" in _none(0, "gpuwatch probe", unread=True)
+    assert _why_none(0, "gpuwatch probe", unread=False) == "this user has not saved any; to create one: gpuwatch probe"
+    assert "none of the 3 saved ones" in _why_none(3, "gpuwatch probe", unread=False)
+    assert "could be read" in _why_none(0, "gpuwatch probe", unread=True)
 
 
 def test_a_comparison_names_machine_gpus_driver_version_and_date() -> None:

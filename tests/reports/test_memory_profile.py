@@ -7,7 +7,7 @@ import re
 import msgspec
 import pytest
 
-from gpuwatch.core.masking.redaction import sendable
+from gpuwatch.core.masking.redaction import masked_for_sending
 from gpuwatch.core.model.memory_profile import MemoryProfile
 from gpuwatch.core.model.run import Run
 from gpuwatch.explain.diagnosis.explain_recording import explain_recording
@@ -79,7 +79,7 @@ def test_a_profile_without_moments_has_no_picture(profile: MemoryProfile) -> Non
 
 def test_redaction_replaces_paths() -> None:
     found = explain_recording("PyTorch snapshot", SNAPSHOT, "/home/alice/snapshot.pickle")
-    shown = render(sendable(found, redact=True), "text")
+    shown = render(masked_for_sending(found, redact=True), "text")
     assert "alice" not in shown
 
 

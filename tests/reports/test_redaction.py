@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.core.masking.redaction import Redactor, redacted, sendable
+from gpuwatch.core.masking.redaction import Redactor, masked_for_sending, redacted
 from gpuwatch.core.model.explanation import Explanation
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import Run
@@ -264,7 +264,7 @@ def test_users_and_their_projects_are_never_shown(user: str, project: str) -> No
 )
 def test_an_owner_named_only_by_a_finding_is_replaced(text: str) -> None:
     run = program(findings=(Finding(id="unknown", severity="info", certainty="fact", title=text),))
-    (found,) = sendable(run, redact=True).findings
+    (found,) = masked_for_sending(run, redact=True).findings
     assert "zelda" not in found.title
     assert "quinn" not in found.title
     assert "user-" in found.title
@@ -280,7 +280,7 @@ def test_an_owner_named_only_by_a_finding_is_replaced(text: str) -> None:
 )
 def test_words_beside_a_process_are_no_owners(text: str) -> None:
     run = program(findings=(Finding(id="unknown", severity="info", certainty="fact", title=text),))
-    assert sendable(run, redact=True).findings[0].title == text
+    assert masked_for_sending(run, redact=True).findings[0].title == text
 
 
 def test_the_keys_of_mappings_are_redacted_like_the_values() -> None:
@@ -672,7 +672,7 @@ def test_a_word_as_name_is_replaced_only_beside_what_tells_it() -> None:
 @every(NAMES)
 def test_what_an_explanation_finds_and_counts_is_the_same_with_redact(name: str) -> None:
     found = explain([*log_text(name).splitlines(), "granite22:12:48 [3] NCCL INFO x", "user=zelda project=memory"])
-    plain, other = sendable(found), sendable(found, redact=True)
+    plain, other = masked_for_sending(found), masked_for_sending(found, redact=True)
     assert [finding.id for finding in plain.findings] == [finding.id for finding in other.findings]
     for one, two in zip(plain.findings, other.findings, strict=True):
         assert (one.title, one.severity, one.certainty) == (two.title, two.severity, two.certainty)
@@ -687,4 +687,4 @@ def test_lines_are_masked_together_and_only_so() -> None:
     key = "D7m9d/FrZHBeIv9+wVvnDAAg4KaTBAZmnUTrPUJHanSrCAmvABEXtkbfv9fpiAnf"
     lines = ("-----BEGIN PUBLIC KEY-----", key, "-----END PUBLIC KEY-----")
     finding = Finding(id="unknown", severity="error", certainty="fact", title="x", evidence=lines)
-    assert tuple(sendable(finding).evidence) == lines
+    assert tuple(masked_for_sending(finding).evidence) == lines

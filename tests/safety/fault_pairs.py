@@ -203,16 +203,16 @@ class Watched:
             self.at += datetime.timedelta(seconds=10)
             self.status = FeedStatus("not-answering", 10.0, 9.0) if SILENT else FeedStatus("ok", 0.0)
             if SILENT:
-                self._keep(self.conditions.feed(self.status, self.at.timestamp()))
+                self._keep_event(self.conditions.feed(self.status, self.at.timestamp()))
                 continue
             self.snapshot = replace(self.collector.sample(), taken_at=self.at)
             note_seen_devices(self.seen, self.snapshot.devices)
             events = self.conditions.look(self.snapshot)
             self.writer.add(self.snapshot, all_findings(self.snapshot.findings, self.conditions), events)
             self._count(events)
-            self._keep(self.conditions.feed(self.status, self.at.timestamp()))
+            self._keep_event(self.conditions.feed(self.status, self.at.timestamp()))
 
-    def _keep(self, events: Sequence[MachineEvent]) -> None:
+    def _keep_event(self, events: Sequence[MachineEvent]) -> None:
         self.writer.add_events(events)
         self._count(events)
 

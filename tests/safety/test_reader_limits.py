@@ -28,7 +28,7 @@ from gpuwatch.machine.history import frames
 from gpuwatch.machine.recording import gpu_time, stored_data
 from gpuwatch.machine.sources import tool_output
 from gpuwatch.share.assistant import commands, log_files
-from gpuwatch.share.assistant.arguments import ExplainArguments, parsed
+from gpuwatch.share.assistant.arguments import ExplainArguments, parse_arguments
 from gpuwatch.share.exporter.web_config import WebConfig
 from gpuwatch.ui.settings.settings_file import load
 from gpuwatch.ui.tables import process_filter
@@ -144,9 +144,11 @@ CASES: dict[str, Callable[[Path], str]] = {
     "FILTER": lambda path: said(process_filter.FilterError, lambda: process_filter.parse("ab " * SMALL)),
     "MCP_LOG": of_file(lambda path: log_files.open_log(str(path), ()), b"step 1\n" * SMALL),
     "MCP_TEXT": lambda path: refused(
-        EXIT_USAGE, lambda: parsed({"text": "x" * (reader_limits.MCP_TEXT.bytes + 1)}, ExplainArguments)
+        EXIT_USAGE, lambda: parse_arguments({"text": "x" * (reader_limits.MCP_TEXT.bytes + 1)}, ExplainArguments)
     ),
-    "MCP_DOCUMENT": lambda path: refused(EXIT_FAILED, lambda: commands._decoded(bytes(2 * SMALL), b"", "snapshot", 0)),
+    "MCP_DOCUMENT": lambda path: refused(
+        EXIT_FAILED, lambda: commands._decode_document(bytes(2 * SMALL), b"", "snapshot", 0)
+    ),
 }
 NESTED = b"[" * 200_000
 DEEP: dict[str, Callable[[Path], str]] = {

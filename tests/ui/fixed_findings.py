@@ -15,6 +15,6 @@ class FixedFindings(Conditions):
         self.found = found
         self.judged: list[Snapshot] = []
 
-    def _word(self, snapshot: Snapshot, at: float, *, gap: bool) -> None:
+    def _reword_findings(self, snapshot: Snapshot, at: float, *, gap: bool) -> None:
         self.judged.append(snapshot)
         self._held = self.found

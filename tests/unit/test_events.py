@@ -10,7 +10,7 @@ import sys
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.core.model.probe_events import KINDS, PROTOCOL_VERSION, BrokenEvent, Event, decode_event
+from gpuwatch.core.model.probe_events import KINDS, PROTOCOL_VERSION, BrokenEventLine, Event, decode_event
 from gpuwatch.experiment.probing.probe_scripts import probe_folder
 
 _SAY = """
@@ -42,15 +42,15 @@ def test_what_the_probe_writes_is_what_we_read() -> None:
 
 @given(st.binary())
 def test_any_line_is_an_event_or_says_why_not(line: bytes) -> None:
-    assert isinstance(decode_event(line), Event | BrokenEvent)
+    assert isinstance(decode_event(line), Event | BrokenEventLine)
 
 
 def test_half_a_line_and_a_newer_protocol_are_broken() -> None:
     whole = json.dumps({"v": 1, "seq": 0, "t": 1.0, "kind": "end", "data": {}}).encode()
     assert isinstance(decode_event(whole), Event)
-    assert isinstance(decode_event(whole[:20]), BrokenEvent)
+    assert isinstance(decode_event(whole[:20]), BrokenEventLine)
     newer = decode_event(whole.replace(b'"v": 1', b'"v": 99'))
-    assert isinstance(newer, BrokenEvent)
+    assert isinstance(newer, BrokenEventLine)
     assert "newer" in newer.problem
     unknown = decode_event(whole.replace(b'"end"', b'"something-new"'))
     assert isinstance(unknown, Event)
@@ -58,4 +58,4 @@ def test_half_a_line_and_a_newer_protocol_are_broken() -> None:
 
 def test_an_event_that_is_nested_without_end_is_a_broken_one() -> None:
     event = decode_event(b'{"v":1,"seq":1,"t":0.0,"kind":"result","data":{"a":' + b"[" * 100_000)
-    assert isinstance(event, BrokenEvent)
+    assert isinstance(event, BrokenEventLine)

@@ -12,7 +12,7 @@ _NO_LINKS = re.compile(r"^(|dumb|unknown|linux|linux-.*|vt[0-9].*|ansi|cons[0-9]
 """Values of TERM without links; some of these terminals would print them."""
 
 
-def may_link(environment: Mapping[str, str], *, terminal: bool) -> bool:
+def links_allowed(environment: Mapping[str, str], *, terminal: bool) -> bool:
     """Whether links may be written: to a terminal that ignores at least what it does not know.
 
     NO_COLOR asks for plain text, and FORCE_HYPERLINK=0 for text without links.

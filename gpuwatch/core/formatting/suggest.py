@@ -30,9 +30,9 @@ def closest(word: str, known: Iterable[str]) -> str | None:
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """``; did you mean growth?`` to end a message; empty if nothing is close."""
     found = closest(word, known)
-    return meant([found] if found else [])
+    return did_you_mean_any([found] if found else [])
 
 
-def meant(names: Sequence[str]) -> str:
+def did_you_mean_any(names: Sequence[str]) -> str:
     """``; did you mean growth or default?`` to end a message; empty without names."""
     return f"; did you mean {' or '.join(names)}?" if names else ""

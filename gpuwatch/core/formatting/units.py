@@ -41,7 +41,7 @@ def _size_decimals(amount: float, unit: str) -> int:
     return 0 if unit == " B" or (amount >= 99.95 and unit in (" KiB", " MiB")) else 1
 
 
-def gib(count: float | None) -> str:
+def gib_text(count: float | None) -> str:
     """Bytes in GiB with one decimal, for columns that must line up; ``<0.1`` for little but not none."""
     if count is None:
         return UNKNOWN
@@ -49,8 +49,8 @@ def gib(count: float | None) -> str:
 
 
 def short_gib(count: float | None) -> str:
-    """:func:`gib` with its unit, ``33.0G``; at most six characters, so TiB from 1000 GiB on."""
-    return short_size(count) if count is None or count >= _GIB else f"{gib(count)}G"
+    """:func:`gib_text` with its unit, ``33.0G``; at most six characters, so TiB from 1000 GiB on."""
+    return short_size(count) if count is None or count >= _GIB else f"{gib_text(count)}G"
 
 
 def memory(count: float | None, most: float | None = None, *, short: bool = False) -> str:
@@ -66,7 +66,7 @@ def memory(count: float | None, most: float | None = None, *, short: bool = Fals
         return short_size(count) if short else size(count)
     if round(largest / _MIB) < _MIB_UP_TO:
         return f"{'<1' if 0 < count < _MIB / 2 else round(count / _MIB)}{'M' if short else ' MiB'}"
-    return short_gib(count) if short else f"{gib(count)} GiB"
+    return short_gib(count) if short else f"{gib_text(count)} GiB"
 
 
 def shown_memory(count: float) -> float:
@@ -84,7 +84,7 @@ def short_size(count: float | None) -> str:
     return _scaled(count, ("B", "K", "M", "G", "T", "P"), 1024, lambda amount, unit: 1 if unit in "GTP" else 0)
 
 
-def rate(per_second: float | None) -> str:
+def rate_text(per_second: float | None) -> str:
     """Bytes per second in decimal units, as links are sold and as NVML counts: ``1.2 GB/s``, ``278 MB/s``."""
     if per_second is None:
         return UNKNOWN
@@ -123,7 +123,7 @@ def flops(value: float | None) -> str:
     return _scaled(value, (" FLOP/s", " kFLOP/s", " MFLOP/s", " GFLOP/s", " TFLOP/s"), 1000, lambda amount, unit: 1)
 
 
-def reading(spec: MetricSpec, value: Reading) -> str:
+def reading_text(spec: MetricSpec, value: Reading) -> str:
     """A reading of a device metric as text, with its unit; ``–`` when it is missing."""
     if isinstance(value, Missing):
         return UNKNOWN
@@ -135,7 +135,7 @@ def reading(spec: MetricSpec, value: Reading) -> str:
         case Unit.BYTES:
             return size(value)
         case Unit.BYTES_PER_SECOND:
-            return rate(value)
+            return rate_text(value)
         case Unit.CELSIUS:
             return f"{value:.0f} °C"
         case Unit.WATT:

@@ -245,7 +245,7 @@ def names_in(text: str) -> Iterator[tuple[str, str, str]]:
     """Kind and name of what ``text`` names, and the name with what tells it, for names that are words elsewhere."""
     # Arguments as Python prints them are also searched as the command line that they are.
     text += "".join("\n" + _SEPARATOR.sub(" ", match[1][1:-1]) for match in _ARGUMENTS.finditer(text))
-    forms = [pattern for kind, _, pattern in rows() if kind == "line"]
+    forms = [pattern for kind, _, pattern in private_name_rows() if kind == "line"]
     columns: dict[int, str] = {}
     for line in text.split("\n"):
         if _HEADINGS.match(line):
@@ -261,8 +261,8 @@ def names_in(text: str) -> Iterator[tuple[str, str, str]]:
             if (form := pattern.match(line)) is not None:
                 for kind, name in form.groupdict().items():
                     yield kind.partition("_")[0], name or "none", ""
-    yield from _named(text)
-    for kind, hints, pattern in rows():
+    yield from _named_values(text)
+    for kind, hints, pattern in private_name_rows():
         if kind == "line":
             continue
         seen = -1
@@ -289,7 +289,7 @@ def _lines_with(text: str, hints: tuple[str, ...], *, more: bool) -> list[tuple[
     return sorted(found.items())
 
 
-def _named(text: str) -> Iterator[tuple[str, str, str]]:
+def _named_values(text: str) -> Iterator[tuple[str, str, str]]:
     """``nodeName: x``, ``--job-name x``, ``"user": "x"``, ``pod "x"``, ``<serial>x``."""
     lowered = text.lower()
     if len(lowered) != len(text):
@@ -333,19 +333,19 @@ def _value(text: str, noun: str, start: int, match: re.Match[str]) -> Iterator[t
         return
     if match["blank"] and value.isupper() and value.isalpha():
         return  # the usage of a program: --name NAME
-    if "(" in match["open"] and not _like_host(value) and (noun in _FORM_KIND or value[0].isupper()):
+    if "(" in match["open"] and not _looks_like_host(value) and (noun in _FORM_KIND or value[0].isupper()):
         return  # "Error from server (Forbidden)"
     if value[0].isupper() and value[1:].islower() and not match["open"] and text[end : end + 1] == " ":
         return  # a sentence after a colon
     sure = noun in _KIND or (match["more"] or "").strip(" _.-") in ("name", "id", "list", "addr", "host", "hosts")
     if kind == "host":
         sure = sure or bool(noun in ("machine", "server") and match["open"] and not match["sign"])
-        if (sure and "_" not in value) or _like_host(value):
+        if (sure and "_" not in value) or _looks_like_host(value):
             yield kind, value, whole
         at = end
         while more := _MORE_HOSTS.match(text, at):
             at = more.end()
-            if not counted(more[1]):
+            if not is_numbered_name(more[1]):
                 yield kind, more[1], more[1]
     elif kind == "image":
         if "/" in value:
@@ -364,21 +364,26 @@ _NODE = lazy(
 )
 
 
-def _like_host(name: str) -> bool:
-    return bool(re.fullmatch(_HOST, name)) and "_" not in name and not counted(name) and any(map(str.isdigit, name))
+def _looks_like_host(name: str) -> bool:
+    return (
+        bool(re.fullmatch(_HOST, name))
+        and "_" not in name
+        and not is_numbered_name(name)
+        and any(map(str.isdigit, name))
+    )
 
 
-def like_node(name: str) -> bool:
+def looks_like_node(name: str) -> bool:
     """Whether a word between others may be the name of a node, and is not of words that programs have."""
     words = [part.rstrip("0123456789") for part in name.partition(".")[0].split("-")]
     known = [word in COMMON_WORDS or word in COUNTED for word in words if len(word) > 1]
     hosts = any(word in NODE_STEMS for word in words)
     return bool(_NODE.fullmatch(name) or _HYPHENS.fullmatch(name)) and not (
-        counted(name) or _HEX.fullmatch(name) or (known and known[0] and not hosts)
+        is_numbered_name(name) or _HEX.fullmatch(name) or (known and known[0] and not hosts)
     )
 
 
-def counted(name: str) -> bool:
+def is_numbered_name(name: str) -> bool:
     """Whether a name is of what programs number, such as ``rank3``, or a model or type, such as ``resnet50``."""
     stem = _STEM.fullmatch(name)
     word = stem[1].lower() if stem else ""
@@ -403,7 +408,7 @@ def _after_noun(text: str, noun: str, start: int, match: re.Match[str]) -> Itera
         return
     if kind == "host":
         name = name.partition("/")[0]
-        if like_node(name) or (_like_host(name) and _THEN.match(text, end)):
+        if looks_like_node(name) or (_looks_like_host(name) and _THEN.match(text, end)):
             yield kind, name, name
     elif kind == "user":
         good = (
@@ -422,14 +427,14 @@ def _after_noun(text: str, noun: str, start: int, match: re.Match[str]) -> Itera
         named = "-" in name and (noun == "bucket" or (goes_on and COMMON_WORDS.isdisjoint(name.lower().split("-"))))
         numbered = any(map(str.isdigit, name)) or name.count("-") > 1 or "_" in name or named
         if (noun == "entity" and ("/" in name or text.startswith((" not ", " does "), end))) or (
-            "/" not in name and numbered and _FORM.fullmatch(name) and not counted(name)
+            "/" not in name and numbered and _FORM.fullmatch(name) and not is_numbered_name(name)
         ):
             for part in name.split("/"):
                 yield kind, part, part
 
 
 @cache
-def rows() -> tuple[tuple[str, tuple[str, ...], re.Pattern[str]], ...]:
+def private_name_rows() -> tuple[tuple[str, tuple[str, ...], re.Pattern[str]], ...]:
     """The rows of ``private_names.txt``; those of whole lines have the kind ``line``."""
     parts = {"NAME": _NAME, "LIKE HOST": _LIKE_HOST, "HOST": _HOST, "PERSON": _PERSON, "KNOWN OWNERS": _KNOWN_OWNERS}
     found = []

@@ -16,7 +16,15 @@ import msgspec
 from gpuwatch.core.formatting.lazy_pattern import lazy
 from gpuwatch.core.masking import private_forms as forms
 from gpuwatch.core.masking import private_names as names
-from gpuwatch.core.masking.private_names import AT, HOST_AT, PROMPT, USER_IN_TEXT, counted, like_node, names_in
+from gpuwatch.core.masking.private_names import (
+    AT,
+    HOST_AT,
+    PROMPT,
+    USER_IN_TEXT,
+    is_numbered_name,
+    looks_like_node,
+    names_in,
+)
 from gpuwatch.core.masking.secrets import COLOUR, masked
 from gpuwatch.core.model.codec import closed_values
 
@@ -55,7 +63,7 @@ def redacted(document: _D) -> _D:
     return msgspec.convert(fields, type(document))
 
 
-def sendable(document: _D, *, redact: bool = False) -> _D:
+def masked_for_sending(document: _D, *, redact: bool = False) -> _D:
     """The document as it may leave this machine: secrets masked; with ``redact`` also :func:`redacted`."""
     return redacted(document) if redact else masked(document)
 
@@ -163,9 +171,9 @@ class Redactor:
                 self._in_place(kind, text, whole)
             return
         if kind == "node":
-            if like_node(text):
+            if looks_like_node(text):
                 self._host(text, whole)
-        elif kind == "peer" and (lowered in names.COMMON_WORDS or lowered in names.KNOWN or counted(text)):
+        elif kind == "peer" and (lowered in names.COMMON_WORDS or lowered in names.KNOWN or is_numbered_name(text)):
             return
         elif kind in ("host", "peer"):
             for host in text.split(",") if "[" not in text else (text,):
@@ -175,7 +183,11 @@ class Redactor:
         elif kind == "image":
             self._image(text)
         elif "/" not in text or (kind == "repository" and not f"/{lowered}".startswith(names.PUBLIC_REPOSITORIES)):
-            if lowered in names.COMMON_WORDS or lowered in names.KNOWN or (kind in ("user", "job") and counted(text)):
+            if (
+                lowered in names.COMMON_WORDS
+                or lowered in names.KNOWN
+                or (kind in ("user", "job") and is_numbered_name(text))
+            ):
                 self._in_place(kind, text, whole)
             else:
                 self._word(kind, text)
@@ -374,7 +386,7 @@ class Redactor:
 
     def _ipv4(self, match: re.Match[str]) -> str:
         address = match[0]
-        if any(int(part) > 255 for part in address.split(".")) or names.VERSION_BEFORE.search(_before(match)):
+        if any(int(part) > 255 for part in address.split(".")) or names.VERSION_BEFORE.search(_text_before(match)):
             return address
         if address.startswith(("127.", "255.")) or address in ("0.0.0.0", *names.PUBLIC_ADDRESSES):  # noqa: S104  # compared with
             return address
@@ -382,7 +394,7 @@ class Redactor:
 
     def _long_id(self, match: re.Match[str]) -> str:
         listed = match.string.startswith("  ", match.end()) and len(match[0]) in (32, 40, 64, 128)  # by md5sum
-        fingerprint = "-" not in match[0] and (listed or names.CHECKSUM_BEFORE.search(_before(match)))
+        fingerprint = "-" not in match[0] and (listed or names.CHECKSUM_BEFORE.search(_text_before(match)))
         return match[0] if fingerprint else self.name("id", match[0])
 
     def _ipv6(self, match: re.Match[str]) -> str:
@@ -453,7 +465,7 @@ class Redactor:
         return f"{option}{equals}{value}"
 
 
-def _before(match: re.Match[str]) -> str:
+def _text_before(match: re.Match[str]) -> str:
     return match.string[max(0, match.start() - _MAX_CONTEXT_CHARS) : match.start()]
 
 

@@ -81,7 +81,7 @@ _STRONG_WORD = lazy(
 
 
 @lru_cache(4096)
-def strength(name: str) -> Strength:
+def secret_strength(name: str) -> Strength:
     """How likely values of ``name`` are secret, in any spelling: ``HF_TOKEN``, ``apiKey``, ``--db-password``."""
     if len(name) > MAX_NAME_CHARS:
         name = name[-MAX_NAME_CHARS:]
@@ -153,7 +153,7 @@ WORD_AND_NUMBER = lazy(r"[A-Za-z]{5,24}\d{2,5}")
 _PATH = lazy(r"(?:~|\.{1,2})?/[\w.@+-]+(?:/[\w.@+-]*)*+|[A-Za-z]:\\[^\s]{1,200}")
 
 
-def public_key(before: str) -> bool:
+def is_not_a_lock_key(before: str) -> bool:
     """Whether a key with this word before it is none of a lock: ``cache key``, ``public key``."""
     return before.strip(" _-").lower() in _PUBLIC_KEY
 
@@ -196,7 +196,7 @@ def is_void(value: str) -> bool:
 
 def is_secret_value(name: str, value: str) -> bool:
     """Whether to mask the whole value of a variable because of its name."""
-    return is_secret(strength(name), name, value)
+    return is_secret(secret_strength(name), name, value)
 
 
 def is_secret(sure: Strength, name: str, value: str) -> bool:

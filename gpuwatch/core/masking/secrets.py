@@ -25,10 +25,10 @@ from gpuwatch.core.formatting.lazy_pattern import lazy
 from gpuwatch.core.masking.secret_names import (
     MASK,
     WORD_AND_NUMBER,
+    is_not_a_lock_key,
     is_secret_value,
     looks_random,
     looks_secret,
-    public_key,
 )
 from gpuwatch.core.masking.secrets_after_names import mask_named
 from gpuwatch.core.masking.secrets_by_form import without_columns, without_program_passwords, without_tokens
@@ -133,33 +133,33 @@ def mask_text(text: str) -> str:
     """``text`` with its secrets masked: a command line, a variable's value, a log line."""
     if len(text) < 4:
         return text
-    return _remembered(text) if len(text) <= _MAX_CACHED_CHARS else _with_keys(text)
+    return _remembered(text) if len(text) <= _MAX_CACHED_CHARS else _masked_with_keys(text)
 
 
-def _with_keys(text: str) -> str:
+def _masked_with_keys(text: str) -> str:
     if "-----BEGIN" in text or "PRIVATE KEY-----" in text or "Private-Lines:" in text:
         text = _PRIVATE.sub(MASK, text)
         if "\n" in text:
             text = "\n".join(mask_keys(text.split("\n")))
         parts = _PUBLIC_BLOCK.split(text)
-        return "".join(part if number % 2 else _masked(part) for number, part in enumerate(parts))
-    return _masked(text)
+        return "".join(part if number % 2 else _masked_lines(part) for number, part in enumerate(parts))
+    return _masked_lines(text)
 
 
 _MAX_CACHED_CHARS: Final = 256
 """The longest text that is remembered: a document holds the same states, reasons and UUIDs a hundred times."""
-_remembered = lru_cache(2048)(_with_keys)
+_remembered = lru_cache(2048)(_masked_with_keys)
 
 
-def _masked(text: str) -> str:
+def _masked_lines(text: str) -> str:
     if "\x1b[" not in text:
-        return _searched(text)
+        return _masked_by_places(text)
     # Colours within a name hide it: what is found without them decides.
-    coloured, plain = _searched(text), _searched(COLOUR.sub("", text))
+    coloured, plain = _masked_by_places(text), _masked_by_places(COLOUR.sub("", text))
     return plain if plain.count(MASK) > coloured.count(MASK) else coloured
 
 
-def _searched(text: str) -> str:
+def _masked_by_places(text: str) -> str:
     in_lines, across = _places()
     for hint, expression, replacement in in_lines:
         if hint in text:
@@ -176,7 +176,7 @@ def _searched(text: str) -> str:
         text = without_columns(text)
     if len(text) >= _LEAST_ENCODED:
         text = _ENCODED.sub(_encoded, text)
-    return _LONG.sub(_random, text) if len(text) >= 40 else text
+    return _LONG.sub(_mask_if_random, text) if len(text) >= 40 else text
 
 
 @cache
@@ -230,7 +230,7 @@ def _client(match: re.Match[str]) -> str:
     return match[1] + (MASK if random and looks_secret(match[2]) else match[2])
 
 
-def _decoded(text: str) -> str:
+def _base64_text(text: str) -> str:
     """What stands in base64; empty if it is no text."""
     try:
         plain = base64.b64decode(text, validate=True).decode()
@@ -240,7 +240,7 @@ def _decoded(text: str) -> str:
 
 
 def _encoded(match: re.Match[str]) -> str:
-    return MASK if MASK in mask_named(_decoded(match[0])) else match[0]
+    return MASK if MASK in mask_named(_base64_text(match[0])) else match[0]
 
 
 def _of_secret(match: re.Match[str]) -> str:
@@ -254,7 +254,7 @@ def _hex_arguments(match: re.Match[str]) -> str:
 
 def _hex_key(match: re.Match[str]) -> str:
     before = match[1] or ""
-    return match[0] if public_key(before) else f"{before}{match[2]}{MASK}"
+    return match[0] if is_not_a_lock_key(before) else f"{before}{match[2]}{MASK}"
 
 
 _EXPRESSIONS: Final = (
@@ -268,7 +268,7 @@ _EXPRESSIONS: Final = (
     (
         "asic ",
         lazy(r"(\b[Bb]asic )([A-Za-z0-9+/]{8,}={0,2})"),
-        lambda m: m[1] + (MASK if ":" in _decoded(m[2]) else m[2]),
+        lambda m: m[1] + (MASK if ":" in _base64_text(m[2]) else m[2]),
     ),
     ("://", _CREDENTIALS, _credentials),
     # Linux writes arguments with blanks or between NULs so (auditd's documentation: ausearch --interpret).
@@ -325,7 +325,7 @@ def _is_key_line(line: str, prefix: int) -> bool:
     return bool(_KEY_LINE.search(line) or _BASE64.fullmatch(line[prefix:].strip()))
 
 
-def _random(match: re.Match[str]) -> str:
+def _mask_if_random(match: re.Match[str]) -> str:
     """The mask, if the word looks random."""
     word = match[0]
     if _CHECKSUM.match(word) or _PUBLIC.match(word):
@@ -343,38 +343,40 @@ def _random(match: re.Match[str]) -> str:
 
 def masked(document: _D) -> _D:
     """A copy of the document with its secrets masked."""
-    return msgspec.convert(_walk(msgspec.to_builtins(document)), type(document))
+    return msgspec.convert(_masked_copy(msgspec.to_builtins(document)), type(document))
 
 
-def _walk(value: Any) -> Any:
+def _masked_copy(value: Any) -> Any:
     if isinstance(value, str):
         return mask_text(value)
     if isinstance(value, dict):
         hidden = {key: _entry(key, item) for key, item in value.items()}
         name = value.get("name")
         if isinstance(name, str):  # a variable
-            hidden |= {key: _hidden(name, value[key], hidden[key]) for key in ("value", "values") if key in value}
+            hidden |= {key: _masked_value(name, value[key], hidden[key]) for key in ("value", "values") if key in value}
         return hidden
     if isinstance(value, (list, tuple)):
         if all(isinstance(item, str) for item in value):
             return mask_lines(value)
-        return [_walk(item) for item in value]
+        return [_masked_copy(item) for item in value]
     return value
 
 
-def _hidden(name: str, value: Any, shown: Any) -> Any:
+def _masked_value(name: str, value: Any, shown: Any) -> Any:
     """A variable's value: masked if the name is that of a secret, else ``shown``."""
     if isinstance(value, (list, tuple)):
-        return [_hidden(name, item, other) for item, other in zip(value, shown, strict=True)]
+        return [_masked_value(name, item, other) for item, other in zip(value, shown, strict=True)]
     return MASK if isinstance(value, str) and mask_value(name, value) == MASK else shown
 
 
 def _entry(key: Any, item: Any) -> Any:
     if not isinstance(key, str) or item is None:
-        return _walk(item)
+        return _masked_copy(item)
     if isinstance(item, str):
         return MASK if mask_value(key, item) == MASK else mask_text(item)
     if isinstance(item, dict) and "asked" in item:  # a setting
-        shown = _walk(item)
-        return shown | {part: _hidden(key, item[part], shown[part]) for part in ("asked", "effective") if part in item}
-    return _walk(item)
+        shown = _masked_copy(item)
+        return shown | {
+            part: _masked_value(key, item[part], shown[part]) for part in ("asked", "effective") if part in item
+        }
+    return _masked_copy(item)

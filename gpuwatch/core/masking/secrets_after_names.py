@@ -18,12 +18,12 @@ from gpuwatch.core.masking.secret_names import (
     OTHER_LANGUAGES,
     WORD_AND_NUMBER,
     Strength,
+    is_not_a_lock_key,
     is_secret,
     is_void,
     looks_random,
     looks_secret,
-    public_key,
-    strength,
+    secret_strength,
 )
 
 _HINTS: Final = word_set("""
@@ -152,7 +152,7 @@ def mask_named(text: str) -> str:
     """``text`` with the values of secret names masked."""
     shown: list[str] = []
     done = at = 0
-    for begins, ends in _hits(text):
+    for begins, ends in _hint_positions(text):
         if begins < at:
             continue
         start, end = _name_around(text, begins, ends, at)
@@ -160,7 +160,7 @@ def mask_named(text: str) -> str:
         if text.startswith("(", end) and text.endswith("login", begins, ends):
             spans, at = _literals(text, end)  # server.login("mia", "x")
         else:
-            spans, at = _behind(text, start, end)
+            spans, at = _span_behind(text, start, end)
         for begin, stop in spans:
             if begin < stop:
                 # As many lines as before: lines are masked together and told apart again.
@@ -170,7 +170,7 @@ def mask_named(text: str) -> str:
     return "".join((*shown, text[done:])) if shown else text
 
 
-def _hits(text: str) -> list[tuple[int, int]]:
+def _hint_positions(text: str) -> list[tuple[int, int]]:
     """Where the hints are; searching them one by one is much faster than one expression for all."""
     lowered = text.lower()
     if len(lowered) != len(text):  # lowering some letters gives two
@@ -202,7 +202,7 @@ def _name_around(text: str, begins: int, ends: int, since: int) -> tuple[int, in
 _Spans = list[tuple[int, int]]
 
 
-def _behind(text: str, start: int, end: int) -> tuple[_Spans, int]:
+def _span_behind(text: str, start: int, end: int) -> tuple[_Spans, int]:
     if text.startswith("://", max(0, start - 3)):
         return [], end  # a host and its port: https://auth-service:443
     if text[max(0, start - 3) : start].endswith(("…", "...")):  # the start of the name is cut off
@@ -211,19 +211,23 @@ def _behind(text: str, start: int, end: int) -> tuple[_Spans, int]:
         if value is not None and _like_password(value[0]):
             return [value.span()], value.end()
     name = text[start:end]
-    sure = strength(name.rstrip(".-"))
-    if sure is Strength.WEAK and text.startswith(" ", start - 1) and public_key(_word_before(text, start - 1)):
+    sure = secret_strength(name.rstrip(".-"))
+    if sure is Strength.WEAK and text.startswith(" ", start - 1) and is_not_a_lock_key(_word_before(text, start - 1)):
         sure = Strength.NONE  # "public key: x"
-    if sure is Strength.WEAK and name.lower() == "key" and strength(f"{_word_before(text, start - 1)}_key") > sure:
+    if (
+        sure is Strength.WEAK
+        and name.lower() == "key"
+        and secret_strength(f"{_word_before(text, start - 1)}_key") > sure
+    ):
         sure = Strength.FIRM  # "API key is x"
-    return _values(text, start, end, name, sure) if sure else ([], end)
+    return _secret_spans(text, start, end, name, sure) if sure else ([], end)
 
 
 def _word_before(text: str, end: int) -> str:
     return text[max(0, end - 24) : end].rpartition(" ")[2]
 
 
-def _values(text: str, start: int, end: int, name: str, sure: Strength) -> tuple[_Spans, int]:
+def _secret_spans(text: str, start: int, end: int, name: str, sure: Strength) -> tuple[_Spans, int]:
     """The secret spans after a name, and where the search continues."""
     is_option = name.startswith("-")
     if text[max(0, start - 4) : start].endswith(("<", "&lt;")) and (
@@ -236,7 +240,7 @@ def _values(text: str, start: int, end: int, name: str, sure: Strength) -> tuple
     after = closing.end() if closing is not None and (quoted or "]" in closing[0]) else end
     is_header = name.lower() in _HEADERS
     if match := (_ASSIGN_HEADER if is_header else _ASSIGN).match(text, after):
-        return _one(text, match.end(), name, sure, option=is_option)
+        return _value_at(text, match.end(), name, sure, option=is_option)
     if quoted and text.startswith(">", after):  # <string name="api_key">x</string>
         stop = text.find("<", after, after + MAX_GROUP_CHARS)
         return ([(after + 1, stop)] if stop > 0 and is_secret(sure, name, text[after + 1 : stop]) else []), after
@@ -248,30 +252,30 @@ def _values(text: str, start: int, end: int, name: str, sure: Strength) -> tuple
         if match[1] and not quoted and _STATE.match(text, match.end()):
             return [], match.end()
         if is_header:
-            return _one(text, match.end(), name, sure)
+            return _value_at(text, match.end(), name, sure)
         if name.lower() == "pass" and match[1] and _NO_VALUE.match(text, match.end()):
             return [], match.end()
         if not quoted and sure < Strength.STRONG:
             sure = Strength.WEAK
         if not match[1] and not quoted and name.isascii() and "passw" not in name.lower() and name.lower() != "pass":
             sure = Strength.WEAK
-        return _one(text, match.end(), name, sure, member=True)
+        return _value_at(text, match.end(), name, sure, member=True)
     if quoted and (match := _COMMA.match(text, after)):
         quote = _QUOTE.match(text, match.end())
         if quote is not None:
-            spans, stop = _one(text, match.end(), name, sure)
+            spans, stop = _value_at(text, match.end(), name, sure)
             inner = text[spans[0][0] : spans[0][1]] if spans else ""
             if not is_option and not looks_secret(inner):
-                return _field(text, name, sure, after)
+                return _value_of_name_field(text, name, sure, after)
             return spans, stop
     if is_option and (match := _BLANK.match(text, end)):
         if _OPTION.match(text, match.end()) or _VERB.match(text, match.end()):
             return [], match.end()
         return _argument(text, match.end(), name, sure)
     if is_option and (match := _NEXT_ARGUMENT.match(text, end)):
-        return _one(text, match.end(), name, Strength.WEAK)
+        return _value_at(text, match.end(), name, Strength.WEAK)
     if sure >= Strength.FIRM and (match := _OF_WHOM.match(text, end)) and not _STATE.match(text, match.end()):
-        return _one(text, match.end(), name, sure if sure is Strength.STRONG else Strength.WEAK, member=True)
+        return _value_at(text, match.end(), name, sure if sure is Strength.STRONG else Strength.WEAK, member=True)
     if text.startswith("(", end) and sure is Strength.STRONG and not quoted:  # set_password("mia", "x")
         return _literals(text, end)
     if sure >= Strength.FIRM and (match := _CELL.match(text, end)):
@@ -290,13 +294,13 @@ def _values(text: str, start: int, end: int, name: str, sure: Strength) -> tuple
         and not quoted
         and _SET_BY_BLANK.search(text, max(0, start - _MAX_CHARS_BEFORE_SET), start)
     ):
-        return _set(text, start, end, name, sure)
+        return _rest_of_set(text, start, end, name, sure)
     if sure is Strength.STRONG and (match := _BLANK.match(text, end)):
         # "login mia password x", "setenv LAB_PASSWORD x"
         quote = _QUOTE.match(text, match.end())
         if quote is not None and not quote[1]:
             literal = _QUOTED_REST[quote[2]].match(text, quote.end())
-            if literal is not None and looks_secret(literal[0].replace(" ", "")) and not strength(literal[0]):
+            if literal is not None and looks_secret(literal[0].replace(" ", "")) and not secret_strength(literal[0]):
                 return [literal.span()], literal.end()
         word = _BARE.match(text, match.end())
         if word is not None and (
@@ -306,10 +310,10 @@ def _values(text: str, start: int, end: int, name: str, sure: Strength) -> tuple
     if (match := _BLANK.match(text, end)) and (word := _BARE.match(text, match.end())) and looks_random(word[0]):
         # "for key x", "LAB_KEY x is revoked"; names in braces are examined on their own
         return ([], match.end()) if word[0][0] == "{" else ([word.span()], word.end())
-    return _field(text, name, sure, after)
+    return _value_of_name_field(text, name, sure, after)
 
 
-def _set(text: str, start: int, end: int, name: str, sure: Strength) -> tuple[_Spans, int]:
+def _rest_of_set(text: str, start: int, end: int, name: str, sure: Strength) -> tuple[_Spans, int]:
     """``ENV API_TOKEN x``: the value is the rest of the line; in shells, one argument."""
     match = _BLANKS.match(text, end)
     if match is None:
@@ -340,7 +344,7 @@ def _items(text: str, found: re.Match[str], item: re.Pattern[str], name: str, su
         begin = user.end() if (user := _USER.match(text, begin, stop)) else begin
         value = text[begin:stop]
         like = looks_secret(value) or (len(value) >= 8 and "." not in value and any(map(str.isdigit, value)))
-        said = strength(value) and _NAME.fullmatch(value)
+        said = secret_strength(value) and _NAME.fullmatch(value)
         if (like or "passw" in name.lower()) and ":" not in value and not said and is_secret(sure, name, value):
             spans.append((begin, stop))
     return spans, spans[-1][1] if spans else found.start()
@@ -350,15 +354,15 @@ def _like_password(value: str) -> bool:
     return looks_secret(value) and any(map(str.isdigit, value)) and "=" not in value and ":" not in value
 
 
-def _field(text: str, name: str, sure: Strength, after: int) -> tuple[_Spans, int]:
+def _value_of_name_field(text: str, name: str, sure: Strength, after: int) -> tuple[_Spans, int]:
     """``{"name": "DB_PASSWORD", "value": "x"}``: the name is a value itself."""
     match = _FIELD.match(text, after) if sure >= Strength.FIRM else None
     if match is None:
         return [], after
-    return _one(text, match.end(), name, sure, member=True)
+    return _value_at(text, match.end(), name, sure, member=True)
 
 
-def _one(
+def _value_at(
     text: str, at: int, name: str, sure: Strength, *, option: bool = False, member: bool = False
 ) -> tuple[_Spans, int]:
     """The value at ``at``: a literal, a call or list with literals, or a bare word."""
@@ -401,7 +405,7 @@ def _one(
     if not option and (chain := _CHAIN.match(text, at)):
         return [], chain.end()
     again = _AGAIN.match(text, at)
-    if again is not None and strength(again[1]):
+    if again is not None and secret_strength(again[1]):
         return [], at
     found = (_ARGUMENT if option else _BARE).match(text, at)
     if found is None:
@@ -417,7 +421,7 @@ def _one(
         return [], stop
     if is_void(bare.rstrip(":")) or value.startswith(f"{MASK}:"):
         return [], begin
-    if not is_secret(sure, name, bare) or (not option and strength(bare) and _NAME.fullmatch(bare)):
+    if not is_secret(sure, name, bare) or (not option and secret_strength(bare) and _NAME.fullmatch(bare)):
         return [], begin
     return [(begin, stop)], stop
 
@@ -437,7 +441,7 @@ def _argument(text: str, at: int, name: str, sure: Strength) -> tuple[_Spans, in
     """What follows an option on a command line; a passphrase may have unquoted blanks."""
     quote = _QUOTE.match(text, at)
     if quote is not None and not quote[1]:
-        return _one(text, at, name, sure)
+        return _value_at(text, at, name, sure)
     found = _ARGUMENT.match(text, at)
     if found is None:
         return [], at

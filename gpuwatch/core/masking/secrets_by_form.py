@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from gpuwatch.core.formatting.lazy_pattern import lazy
-from gpuwatch.core.masking.secret_names import MASK, WORD_AND_NUMBER, Strength, is_secret, looks_secret, strength
+from gpuwatch.core.masking.secret_names import MASK, WORD_AND_NUMBER, Strength, is_secret, looks_secret, secret_strength
 
 
 class Shape(NamedTuple):
@@ -227,7 +227,9 @@ def _secret_columns(line: str, cell: re.Pattern[str]) -> dict[int, str]:
     headings = [line[begin:end] for begin, end in _cells(line, cell)]
     if len(headings) < 2 or not all(_HEADING.fullmatch(heading) for heading in headings):
         return {}
-    return {at - len(headings): heading for at, heading in enumerate(headings) if strength(heading) >= Strength.FIRM}
+    return {
+        at - len(headings): heading for at, heading in enumerate(headings) if secret_strength(heading) >= Strength.FIRM
+    }
 
 
 def _mask_below(lines: list[str], at: int, columns: dict[int, str], cell: re.Pattern[str]) -> int:
@@ -241,7 +243,7 @@ def _mask_below(lines: list[str], at: int, columns: dict[int, str], cell: re.Pat
             if -place <= len(row):
                 begin, end = row[place]
                 value = lines[number][begin:end]
-                sure = strength(name)
+                sure = secret_strength(name)
                 long = sure is Strength.STRONG or len(value) >= _MIN_TOKEN_CHARS
                 chosen = sure is Strength.STRONG and WORD_AND_NUMBER.fullmatch(value)
                 if long and " " not in value and (chosen or looks_secret(value)) and is_secret(sure, name, value):

@@ -33,7 +33,7 @@ from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import IDLE_SECONDS, IDLE_SINCE, RUN_SECONDS, Process, Snapshot
 from gpuwatch.core.model.trials import Experiment
 from gpuwatch.core.model.usage import Usage
-from gpuwatch.core.model.validation import MAX_VALUES, Inconsistent, check
+from gpuwatch.core.model.validation import MAX_VALUES, Inconsistent, check_document
 
 Document = Snapshot | Run | Comparison | Explanation | Doctor | Diagnostic | Experiment | Usage | Period | Diff
 
@@ -238,7 +238,7 @@ def from_json(raw: bytes) -> Document:
         raise NotADocument(f"it has more than {MAX_VALUES:,} values")
     try:
         document = _decoder.decode(raw)
-        check(document, numbers=_LONG_NUMBER.search(raw) is not None)
+        check_document(document, numbers=_LONG_NUMBER.search(raw) is not None)
     except RecursionError:
         raise NotADocument(reader_limits.DOCUMENT.too_deep) from None
     except (msgspec.MsgspecError, UnicodeDecodeError, Inconsistent) as error:

@@ -45,7 +45,7 @@ class Event(msgspec.Struct, frozen=True):
     data: dict[str, Any] = {}
 
 
-class BrokenEvent(msgspec.Struct, frozen=True):
+class BrokenEventLine(msgspec.Struct, frozen=True):
     """A line that is not an event, such as an incomplete one from a probe that died."""
 
     line: str
@@ -55,12 +55,12 @@ class BrokenEvent(msgspec.Struct, frozen=True):
 _decoder = msgspec.json.Decoder(Event)
 
 
-def decode_event(line: bytes) -> Event | BrokenEvent:
+def decode_event(line: bytes) -> Event | BrokenEventLine:
     """The event in a line; never raises."""
     try:
         event = _decoder.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        return BrokenEvent(line[:400].decode("utf-8", "replace"), str(error))
+        return BrokenEventLine(line[:400].decode("utf-8", "replace"), str(error))
     if event.v > PROTOCOL_VERSION:
-        return BrokenEvent(line[:400].decode("utf-8", "replace"), f"protocol version {event.v} is newer than ours")
+        return BrokenEventLine(line[:400].decode("utf-8", "replace"), f"protocol version {event.v} is newer than ours")
     return event

@@ -65,7 +65,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def name(self) -> str:
         """``growth``, ``growth BATCH=32``, ``BATCH=32``."""
-        return named(self.asked, self.values)
+        return configuration_name(self.asked, self.values)
 
 
 class Recovery(msgspec.Struct, frozen=True, kw_only=True):
@@ -159,7 +159,7 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", 
     """What limits the comparison, one sentence each."""
 
 
-def named(asked: str, values: dict[str, str]) -> str:
+def configuration_name(asked: str, values: dict[str, str]) -> str:
     """The name of a configuration: its setting, unless that is the default and values vary, and its values."""
     pairs = [f"{name}={value}" for name, value in values.items()]
     return " ".join([*([] if asked == "default" and pairs else [asked]), *pairs])

@@ -29,7 +29,7 @@ class Inconsistent(ValueError):
     """The document contradicts itself or exceeds a limit; the message says how."""
 
 
-def check(document: msgspec.Struct, *, numbers: bool = True) -> None:
+def check_document(document: msgspec.Struct, *, numbers: bool = True) -> None:
     """Raises :class:`Inconsistent` unless depth, texts, times, numbers and references are valid.
 
     ``numbers=False`` skips the check of every number, if all are known to have 64 bits.

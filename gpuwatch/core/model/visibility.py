@@ -71,7 +71,7 @@ class VisibleList:
     @property
     def meant(self) -> str:
         """The probable meaning of entries that are not plain numbers: ``0,1`` for ``0 1``; empty without any."""
-        return ",".join(_meant(entry) or number for entry, number in self.loose)
+        return ",".join(_meant_entry(entry) or number for entry, number in self.loose)
 
 
 class VisibleMap(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,7 +98,7 @@ def read_visible(value: str, devices: Sequence[Device] | None) -> VisibleList:
     loose: list[tuple[str, str]] = []
     for index, part in enumerate(parts):
         number, after = _leading_number(part), tuple(parts[index + 1 :])
-        valid, device = _find(part, number, devices)
+        valid, device = _find_device(part, number, devices)
         if not valid or (number is not None) != numbers:
             return VisibleList(tuple(good), part, after, loose=tuple(loose), devices=tuple(found))
         if number is not None and not _PLAIN.fullmatch(part):
@@ -138,7 +138,7 @@ def visible_devices(value: str | None, order: str | None, devices: Sequence[Devi
     return VisibleMap(map=_mapped(known), invalid=None if seen.on_purpose else seen.ended_at, hidden=seen.asks_for_none)
 
 
-def divided(device: Device) -> bool:
+def has_mig(device: Device) -> bool:
     """Whether this GPU has MIG on."""
     return device.readings.get("mig.mode") == "enabled"
 
@@ -149,7 +149,7 @@ def _leading_number(entry: str) -> int | None:
     return int(match[1]) if match else None
 
 
-def _find(entry: str, number: int | None, devices: Sequence[Device] | None) -> tuple[bool, Device | None]:
+def _find_device(entry: str, number: int | None, devices: Sequence[Device] | None) -> tuple[bool, Device | None]:
     """Whether an entry is valid, and its GPU; without a machine, every number and UUID is."""
     if number is None and not entry.startswith(MIG_PREFIX) and not entry.upper().startswith("GPU-"):
         return False, None
@@ -157,7 +157,7 @@ def _find(entry: str, number: int | None, devices: Sequence[Device] | None) -> t
         return True, None
     if number is None and entry.startswith(MIG_PREFIX):
         # On a machine with MIG, NVML may not report an instance's UUID: it is assumed to be valid.
-        return any(map(divided, devices)), None
+        return any(map(has_mig, devices)), None
     if number is None:
         named = [device for device in devices if device.uuid.lower().startswith(entry.lower())]
     else:
@@ -169,7 +169,7 @@ def _mapped(chosen: Sequence[Device]) -> tuple[Mapped, ...]:
     return tuple(Mapped(ordinal=ordinal, uuid=device.uuid, index=device.index) for ordinal, device in enumerate(chosen))
 
 
-def _meant(entry: str) -> str:
+def _meant_entry(entry: str) -> str:
     if span := _RANGE.fullmatch(entry):
         first, last = int(span[1]), int(span[2])
         return ",".join(map(str, range(first, last + 1))) if first < last < first + _MAX_RANGE_LENGTH else ""

@@ -208,7 +208,7 @@ class Xid(msgspec.Struct, frozen=True):
         return kind.action if kind is not None else _RESET
 
 
-def in_line(line: str) -> Xid | None:
+def xid_in_line(line: str) -> Xid | None:
     """The Xid of a line of the kernel's log, ``at`` its seconds since the boot if it has them, else 0; of one that
     another caused, that one."""
     match = _XID.search(line)
@@ -218,7 +218,7 @@ def in_line(line: str) -> Xid | None:
     return Xid(at=float(stamp[1]) if stamp is not None else 0.0, code=int((before or match)[1]))
 
 
-def main_one(xids: Iterable[Xid]) -> Xid | None:
+def most_important(xids: Iterable[Xid]) -> Xid | None:
     """The Xid to act on: a GPU that is gone, then the hardware's before the link's before the driver's before a
     program's; of those the first."""
     return min(xids, key=_rank, default=None)

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from gpuwatch.core.model.probe_events import BrokenEvent, Event, decode_event
+from gpuwatch.core.model.probe_events import BrokenEventLine, Event, decode_event
 from gpuwatch.core.model.program_threads import KilledChild, Pipeline, Retraced, Standstill, ThreadStack, Waiting
 from gpuwatch.core.model.run import DeviceMapping, Devices, Framework, RunError, Setting, Throughput, Worker
 from gpuwatch.experiment.probing.memory_recorder_files import MemoryRecords
@@ -124,7 +124,7 @@ class EventState:
     def line(self, raw: bytes) -> Event | None:
         """Takes one line from the event pipe; None if it is not an event."""
         event = decode_event(raw)
-        if isinstance(event, BrokenEvent):
+        if isinstance(event, BrokenEventLine):
             self.problem(f"the probe wrote a broken event ({event.problem}): {event.line[:120]}")
             return None
         try:

@@ -11,7 +11,7 @@ from typing import Literal
 
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.durations import hours_minutes, seconds_of
-from gpuwatch.core.model.trials import named
+from gpuwatch.core.model.trials import configuration_name
 from gpuwatch.experiment.trials.trial_settings import Setting
 
 MIN_SECONDS = 2.0
@@ -69,7 +69,7 @@ class Configuration:
     @property
     def name(self) -> str:
         """``growth``, ``growth BATCH=32``."""
-        return named(self.setting.name, dict(self.values))
+        return configuration_name(self.setting.name, dict(self.values))
 
     @property
     def slug(self) -> str:

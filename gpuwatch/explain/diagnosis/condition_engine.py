@@ -1,9 +1,9 @@
 """What happened to a watched machine, and what is wrong with it now: events and findings from one engine.
 
 A fold over snapshots in order of time: the same snapshots give the same events and findings, whether they arrive one
-by one or from a recording (:func:`over`). Each condition is judged once: its onset and end are events, and while it
-holds it is a finding with the same text, severity and cause. Pure: it reads no clock and no device. Findings are
-reworded only every few seconds.
+by one or from a recording (:func:`findings_at_end_of`). Each condition is judged once: its onset and end are events,
+and while it holds it is a finding with the same text, severity and cause. Pure: it reads no clock and no device.
+Findings are reworded only every few seconds.
 """
 
 from __future__ import annotations
@@ -30,12 +30,17 @@ from gpuwatch.explain.diagnosis.conditions import (  # noqa: F401 - they declare
     program_on_cpu,
     throttling,
 )
-from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, conditions, looked_at, process_gone
+from gpuwatch.explain.diagnosis.conditions.condition_registry import (
+    Condition,
+    conditions,
+    coverage_evidence,
+    process_gone,
+)
 from gpuwatch.explain.diagnosis.conditions.driver_silence import DriverSilence
 from gpuwatch.explain.diagnosis.conditions.hysteresis import Occurrence, Sign
-from gpuwatch.explain.diagnosis.conditions.sample_context import Memory, SampleContext
+from gpuwatch.explain.diagnosis.conditions.sample_context import KeptBetweenSamples, SampleContext
 from gpuwatch.explain.diagnosis.conditions.throttling import ClockEpisodes, Episode
-from gpuwatch.explain.diagnosis.engine import broken, diagnose, in_order, rules_for
+from gpuwatch.explain.diagnosis.engine import broken_rule_finding, by_severity, diagnose, rules_for
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import no_problem
 from gpuwatch.machine.history.device_events import DeviceEvents
@@ -115,7 +120,7 @@ class Conditions:
         self._processes = ProcessEvents()
         self._devices = DeviceEvents()
         self._silence = DriverSilence()
-        self._memory = Memory()
+        self._memory = KeptBetweenSamples()
         self._episodes = ClockEpisodes()
         self._begin()
 
@@ -197,7 +202,7 @@ class Conditions:
         found = self._silence.look(status, at)
         if self._silence.silence is not None:
             self._healthy_since, self._healthy = None, None
-        return self._keep(found)
+        return self._keep_event(found)
 
     def look(self, snapshot: Snapshot) -> list[MachineEvent]:
         """Takes a snapshot; the events since the previous one. An older or identical one changes nothing."""
@@ -224,7 +229,7 @@ class Conditions:
             for entry in self._entries.values():
                 entry.occurrence.unobserved += gap
         found += self._judge(snapshot, at, gap, first=before is None)
-        return self._keep(found)
+        return self._keep_event(found)
 
     def _step(self, at: float) -> tuple[float, float]:
         """Advances to a sample: the observed seconds before it, and those of a gap; one of them is 0."""
@@ -243,7 +248,7 @@ class Conditions:
         self._number += 1
         return self._number
 
-    def _keep(self, found: list[MachineEvent]) -> list[MachineEvent]:
+    def _keep_event(self, found: list[MachineEvent]) -> list[MachineEvent]:
         self.events.extend(found)
         self.count += len(found)
         return found
@@ -264,12 +269,12 @@ class Conditions:
         found += self._lasting(conditions(), context, blind=snapshot.driver is None)
         found += came_and_went
         found += self._lasting([self._single_looks], context)
-        while self.past and at - _moment(self.past[0].until) > PAST_SECONDS:
+        while self.past and at - _utc_time(self.past[0].until) > PAST_SECONDS:
             self.past.popleft()
-        self._word(snapshot, at, gap=bool(gap))
+        self._reword_findings(snapshot, at, gap=bool(gap))
         return found
 
-    def _word(self, snapshot: Snapshot, at: float, *, gap: bool) -> None:
+    def _reword_findings(self, snapshot: Snapshot, at: float, *, gap: bool) -> None:
         now = [
             entry.finding
             for entry in self._entries.values()
@@ -290,7 +295,7 @@ class Conditions:
             if self._healthy is None or at - self._healthy_worded >= REJUDGE_SECONDS:
                 self._healthy_worded, self._healthy = at, self._nothing_wrong(snapshot, self._healthy_since)
             now.append(self._healthy)
-        found = tuple(in_order(now))
+        found = tuple(by_severity(now))
         if found != self._held:
             self._held = found
 
@@ -330,7 +335,7 @@ class Conditions:
             if (gone and not blind) or occurrence.unknown > condition.forgets:
                 found += self._end(key, entry, context)
             elif occurrence.reported and not blind:
-                found += self._course(entry, context)
+                found += self._reword_and_report(entry, context)
         return found
 
     def _continue(self, entry: _Entry) -> bool:
@@ -346,7 +351,7 @@ class Conditions:
             occurrence.begin_at(begun.since, at_least=begun.at_least)
         return True
 
-    def _course(self, entry: _Entry, context: SampleContext) -> Iterator[MachineEvent]:
+    def _reword_and_report(self, entry: _Entry, context: SampleContext) -> Iterator[MachineEvent]:
         """Rewords the finding when due; yields its onset event and later news."""
         at, before, condition = context.at, entry.finding, entry.condition
         try:
@@ -356,7 +361,7 @@ class Conditions:
                 entry.listed = condition.listed(entry.occurrence, context)
                 entry.finding = condition.finding(entry.occurrence, context)
         except Exception as error:  # noqa: BLE001 - shown as a finding; the other conditions still work
-            self._break(condition, error, at)
+            self._report_broken(condition, error, at)
             entry.finding = None
         if entry.finding is None or entry.finding is before:
             return
@@ -382,9 +387,9 @@ class Conditions:
         for past in self.past:
             same = entry.finding is not None and _subject(past) == _subject(entry.finding)
             at_once = entry.occurrence.leaves <= 0 and entry.occurrence.appears <= 0
-            if same and at_once and entry.occurrence.since - _moment(past.until) < _RESUME_SECONDS:
+            if same and at_once and entry.occurrence.since - _utc_time(past.until) < _RESUME_SECONDS:
                 self.past.remove(past)
-                entry.occurrence.since = _moment(past.since)
+                entry.occurrence.since = _utc_time(past.since)
                 return
 
     def _end(self, key: _Key, entry: _Entry, context: SampleContext) -> Iterator[MachineEvent]:
@@ -401,21 +406,21 @@ class Conditions:
         try:
             return tuple(condition.signs(context))
         except Exception as error:  # noqa: BLE001 - as above
-            self._break(condition, error, context.at)
+            self._report_broken(condition, error, context.at)
             return ()
 
-    def _break(self, condition: Condition, error: Exception, at: float) -> None:
+    def _report_broken(self, condition: Condition, error: Exception, at: float) -> None:
         name = type(condition).__name__
-        self._broken.setdefault(name, replace(broken(name, condition.causes, error), since=utc(at)))
+        self._broken.setdefault(name, replace(broken_rule_finding(name, condition.causes, error), since=utc(at)))
 
     # -- healthy --------------------------------------------------------------------------------
 
     def _nothing_wrong(self, snapshot: Snapshot, since: float) -> Finding:
-        found = no_problem(evidence=looked_at(snapshot, self.observed, self.unobserved))
+        found = no_problem(evidence=coverage_evidence(snapshot, self.observed, self.unobserved))
         return replace(found, since=utc(since))
 
 
-def over(snapshots: Iterable[Snapshot]) -> tuple[Sequence[Finding], Sequence[Finding]]:
+def findings_at_end_of(snapshots: Iterable[Snapshot]) -> tuple[Sequence[Finding], Sequence[Finding]]:
     """The findings at the end of ``snapshots`` (oldest first), and the past ones."""
     conditions = Conditions()
     for snapshot in snapshots:
@@ -451,5 +456,5 @@ def _event(at: float, kind: str, text: str, of: Finding, entry: _Entry, *, good:
     )
 
 
-def _moment(time: datetime.datetime | None) -> float:
+def _utc_time(time: datetime.datetime | None) -> float:
     return time.timestamp() if time is not None else 0.0

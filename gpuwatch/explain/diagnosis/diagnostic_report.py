@@ -18,7 +18,7 @@ from gpuwatch.core.model.doctor import Doctor
 from gpuwatch.core.model.explanation import Explanation
 from gpuwatch.core.model.findings import CAUSES, ENDED_WORK, NO_GPU, SEVERITY_ORDER, Finding
 from gpuwatch.core.model.run import Run
-from gpuwatch.explain.diagnosis.rules.visibility import KNOWN_VARIABLES, meant_by
+from gpuwatch.explain.diagnosis.rules.visibility import KNOWN_VARIABLES, known_variable_meant
 
 RECENT = datetime.timedelta(days=1)
 """A program that failed longer ago is reported, but not as the primary cause."""
@@ -51,17 +51,19 @@ _PROGRAM, _DOCTOR, _MACHINE, _EARLIER, _PROBE = range(5)
 _CAUSES = (*ENDED_WORK, *NO_GPU)
 
 
-def diagnostic(gathered: Diagnostic, *, silent: str = "", files: Iterable[tuple[str, Explanation]] = ()) -> Diagnostic:
+def diagnostic_report(
+    gathered: Diagnostic, *, silent: str = "", files: Iterable[tuple[str, Explanation]] = ()
+) -> Diagnostic:
     """The report from its gathered parts: what they tell together.
 
     ``silent``: why there is no snapshot, if the driver did not answer. ``files``: what files that were given tell, each
     with its name.
     """
     snapshot, doctor = gathered.snapshot, gathered.doctor
-    found = tuple(_where_it_was_set(entry, gathered) for entry in _joined(_findings(gathered, silent, files)))
-    main = _main(found, gathered)
+    found = tuple(_where_it_was_set(entry, gathered) for entry in _joined_by_cause(_findings(gathered, silent, files)))
+    main = _primary_cause(found, gathered)
     if main == "healthy" and all(entry.id != main for entry in found):
-        found = (_healthy(), *found)
+        found = (_healthy_finding(), *found)
     parts = [part for part in (snapshot, doctor) if part is not None]
     host = snapshot.host.hostname if snapshot is not None else None
     return msgspec.structs.replace(
@@ -81,7 +83,7 @@ def source_of(run: Run) -> str:
     return f"run of {run.title or run.config}" if run.group == "run" else f"probe {run.config}"
 
 
-def on_purpose(run: Run, found: Finding) -> bool:
+def provoked_by_probe(run: Run, found: Finding) -> bool:
     """Whether a probe provoked the finding itself, so that it says nothing about the machine."""
     if run.group == "run":
         return False
@@ -132,10 +134,12 @@ def _findings(
     if gathered.snapshot is not None:
         yield from ((_MACHINE, found, MACHINE) for found in gathered.snapshot.findings)
     if silent:
-        yield _MACHINE, _silent(silent), MACHINE
+        yield _MACHINE, _silence_finding(silent), MACHINE
     for run in gathered.probes.runs if gathered.probes is not None else ():
         yield from (
-            (_PROBE, _of_probe(run, found), source_of(run)) for found in run.findings if not on_purpose(run, found)
+            (_PROBE, _of_probe(run, found), source_of(run))
+            for found in run.findings
+            if not provoked_by_probe(run, found)
         )
 
 
@@ -153,7 +157,7 @@ def _where_it_was_set(found: SourcedFinding, gathered: Diagnostic) -> SourcedFin
     )
 
 
-def _joined(listed: Iterable[tuple[int, Finding, str]]) -> list[SourcedFinding]:
+def _joined_by_cause(listed: Iterable[tuple[int, Finding, str]]) -> list[SourcedFinding]:
     """In order, with each cause of a device once, with all its sources.
 
     ``healthy`` is included once, if the doctor or the machine reports it and nothing contradicts it.
@@ -165,7 +169,7 @@ def _joined(listed: Iterable[tuple[int, Finding, str]]) -> list[SourcedFinding]:
     ordered = []
     for entries in groups.values():
         rank, best, _ = min(entries, key=_order)
-        best = _telling(best, [found for _, found, _ in sorted(entries, key=_order)])
+        best = _with_telling_title(best, [found for _, found, _ in sorted(entries, key=_order)])
         if best.id == "healthy" and (wrong or rank not in (_DOCTOR, _MACHINE)):
             continue
         fields = {name: getattr(best, name) for name in Finding.__struct_fields__}
@@ -174,10 +178,10 @@ def _joined(listed: Iterable[tuple[int, Finding, str]]) -> list[SourcedFinding]:
     return [found for _, found in sorted(ordered, key=lambda entry: entry[0])]
 
 
-def _telling(best: Finding, found: Sequence[Finding]) -> Finding:
+def _with_telling_title(best: Finding, found: Sequence[Finding]) -> Finding:
     """The first finding, with the title of the most specific one: only the doctor names a missing library."""
     for other in found:
-        if _says_more(other.title, best.title, best.id):
+        if _is_more_specific(other.title, best.title, best.id):
             # The same line from two processes counts once.
             lines = {_STAMP.sub("", line): line for line in (*best.evidence, *other.evidence)}
             evidence = [line for line in dict.fromkeys((*other.evidence, *best.evidence)) if line in lines.values()]
@@ -188,7 +192,7 @@ def _telling(best: Finding, found: Sequence[Finding]) -> Finding:
     return best
 
 
-def _says_more(title: str, than: str, cause: str) -> bool:
+def _is_more_specific(title: str, than: str, cause: str) -> bool:
     """Whether ``than`` is only the cause's title, or the beginning of ``title``."""
     return title != than and title != CAUSES.get(cause) and (than == CAUSES.get(cause) or title.startswith(f"{than}:"))
 
@@ -205,14 +209,14 @@ def _order(entry: tuple[int, Finding, str]) -> tuple[int, int, int]:
     return group, rank, _CAUSES.index(found.id) if found.id in _CAUSES else len(_CAUSES)
 
 
-def _main(found: Sequence[SourcedFinding], gathered: Diagnostic) -> str | None:
+def _primary_cause(found: Sequence[SourcedFinding], gathered: Diagnostic) -> str | None:
     """The primary cause; notes alone are none."""
     if found and found[0].severity != "info":
         return found[0].id
     return "healthy" if gathered.doctor is not None or gathered.snapshot is not None else None
 
 
-def _silent(why: str) -> Finding:
+def _silence_finding(why: str) -> Finding:
     return Finding(
         id="driver.bad-state",
         severity="error",
@@ -222,7 +226,7 @@ def _silent(why: str) -> Finding:
     )
 
 
-def _healthy() -> SourcedFinding:
+def _healthy_finding() -> SourcedFinding:
     """The finding that a snapshot does not contain itself."""
     return SourcedFinding(
         id="healthy", severity="info", certainty="likely", title=CAUSES["healthy"], sources=(MACHINE,)
@@ -239,17 +243,17 @@ def variables(doctor: Doctor | None, programs: Sequence[Run]) -> tuple[Variable,
     )
     here = doctor.environment if doctor is not None else {}
     own = [_variable(name, value, doctor, late) for name, value in sorted(here.items())] if doctor is not None else []
-    return (*own, *(_of_program(programs[0], here, late) if programs else ()))
+    return (*own, *(_program_variables(programs[0], here, late) if programs else ()))
 
 
-def _of_program(run: Run, here: Mapping[str, str], late: str) -> Iterator[Variable]:
+def _program_variables(run: Run, here: Mapping[str, str], late: str) -> Iterator[Variable]:
     """Variables whose values in the program differ from this shell's."""
     for name, value in sorted(run.environment.items()):
         if here.get(name) == value or name.startswith(_OWN) or (run.simulated and name in _SIMULATION):
             continue
         effect: Effect = "effect" if name in KNOWN_VARIABLES else "unknown"
         note = f"this shell has {here[name]!r}" if name in here else "not set in this shell"
-        meant = meant_by(name)
+        meant = known_variable_meant(name)
         if meant is not None:
             effect, note = "misspelt", f"nothing reads it; {meant} was probably meant"
         elif name in late:
@@ -263,7 +267,7 @@ def _variable(name: str, value: str, doctor: Doctor, late: str) -> Variable:
 
     if doctor.simulated and name in _SIMULATION:
         return variable("effect", "set by gpuwatch for the simulated GPUs")
-    meant = meant_by(name)
+    meant = known_variable_meant(name)
     if meant is not None:
         return variable("misspelt", f"nothing reads it; {meant} was probably meant")
     if name in late:
@@ -279,7 +283,7 @@ def _variable(name: str, value: str, doctor: Doctor, late: str) -> Variable:
     return variable("effect" if name in KNOWN_VARIABLES else "unknown", "")
 
 
-def newest(runs: Iterable[Run], most: int) -> tuple[tuple[Run, ...], tuple[Run, ...]]:
+def newest_runs(runs: Iterable[Run], most: int) -> tuple[tuple[Run, ...], tuple[Run, ...]]:
     """From saved runs (newest first): the latest user programs, and the latest run of each probe by start time."""
     programs: list[Run] = []
     probes: dict[str, Run] = {}
@@ -291,6 +295,6 @@ def newest(runs: Iterable[Run], most: int) -> tuple[tuple[Run, ...], tuple[Run, 
     return tuple(programs[:most]), tuple(sorted(probes.values(), key=lambda run: run.started_at))
 
 
-def of_this_machine(run: Run, host: str | None, *, simulated: bool) -> bool:
+def is_of_this_machine(run: Run, host: str | None, *, simulated: bool) -> bool:
     """Whether a saved run is from this machine (home folders may be shared between machines)."""
     return run.simulated == simulated and (run.host is None or host is None or run.host == host)

@@ -32,7 +32,7 @@ _FIRST_NO_GPU = _RANK[NO_GPU[0]]
 
 def diagnose(evidence: Evidence, rules: Iterable[Rule] | None = None) -> tuple[Finding, ...]:
     """All findings, most severe first; deterministic for the same evidence."""
-    findings = _weighed(results(rules_for(evidence) if rules is None else rules, evidence), evidence)
+    findings = _deduplicated(rule_results(rules_for(evidence) if rules is None else rules, evidence), evidence)
     if evidence.log is not None and evidence.run is None and evidence.snapshot is None:
         from gpuwatch.explain.diagnosis.reference.advice import with_advice
 
@@ -59,12 +59,12 @@ def diagnose_machine(facts: Facts, judged: Iterable[Finding]) -> tuple[Finding, 
         explained = entry.unless is not None and any(
             item.severity == "error" or item.id in entry.unless for item in found
         )
-        for result in () if explained else results([entry], facts):
-            found = _joined(found, result)
-    return tuple(_weighed(_driver_first(found) if facts.lacks_libcuda else found, Evidence()))
+        for result in () if explained else rule_results([entry], facts):
+            found = _joined_by_cause(found, result)
+    return tuple(_deduplicated(_driver_first(found) if facts.lacks_libcuda else found, Evidence()))
 
 
-def _weighed(results: Iterable[Finding], evidence: Evidence) -> list[Finding]:
+def _deduplicated(results: Iterable[Finding], evidence: Evidence) -> list[Finding]:
     """By the rules of rank: one finding of each kind, each line with one meaning, most severe first."""
     found: dict[_Key, Finding] = {}
     for result in results:
@@ -72,15 +72,15 @@ def _weighed(results: Iterable[Finding], evidence: Evidence) -> list[Finding]:
         known = found.get(key)
         if known is None or SEVERITY_ORDER[result.severity] < SEVERITY_ORDER[known.severity]:
             found[key] = result
-    for key in _repeated(found):
+    for key in _repeated_failures(found):
         del found[key]
     concluded = any(result.id == "healthy" for result in found.values())
     if not concluded and not any(
-        _of_the_work(result) and (_wrong(result) or result.id in _RANK) for result in found.values()
+        _of_the_work(result) and (_is_problem(result) or result.id in _RANK) for result in found.values()
     ):
         nothing = _nothing(evidence, found.values())
         found[nothing.id, None, None, ""] = nothing
-    return in_order(found.values())
+    return by_severity(found.values())
 
 
 def _nothing(evidence: Evidence, others: Iterable[Finding]) -> Finding:
@@ -92,7 +92,7 @@ def _nothing(evidence: Evidence, others: Iterable[Finding]) -> Finding:
     return nothing_found(evidence.log, others)
 
 
-def _joined(known: list[Finding], found: Finding) -> list[Finding]:
+def _joined_by_cause(known: list[Finding], found: Finding) -> list[Finding]:
     """One finding per cause and device: the higher severity, all evidence, the newer one's action."""
     for index, other in enumerate(known):
         if other.id == found.id != "unknown" and other.device_uuid == found.device_uuid:
@@ -114,19 +114,19 @@ def _driver_first(found: list[Finding]) -> list[Finding]:
     """Without libcuda no program can use a GPU, so what hides GPUs is only a warning then."""
     if not any(item.id.startswith("driver.") and item.severity == "error" for item in found):
         return found
-    return [replace(item, severity="warning") if item.id in _HIDES and _wrong(item) else item for item in found]
+    return [replace(item, severity="warning") if item.id in _HIDES and _is_problem(item) else item for item in found]
 
 
-def results(rules: Iterable[Rule], known: object) -> Iterator[Finding]:
+def rule_results(rules: Iterable[Rule], known: object) -> Iterator[Finding]:
     """What rules find in what is known; a rule that raises is reported as a finding, and the others still run."""
     for entry in rules:
         try:
             yield from tuple(entry.find(known))
         except Exception as error:  # noqa: BLE001 - reported as a finding
-            yield broken(entry.name, entry.causes, error)
+            yield broken_rule_finding(entry.name, entry.causes, error)
 
 
-def _repeated(found: Mapping[_Key, Finding]) -> list[_Key]:
+def _repeated_failures(found: Mapping[_Key, Finding]) -> list[_Key]:
     """Unrecognized failures whose line is evidence for another cause: a line has one meaning."""
     own = ("unknown", "healthy", "program.error")
     named = [line for item in found.values() if item.id not in own for line in item.evidence]
@@ -148,18 +148,18 @@ def _within(lines: Iterable[str], other: str) -> bool:
     return False
 
 
-def in_order(findings: Iterable[Finding]) -> list[Finding]:
+def by_severity(findings: Iterable[Finding]) -> list[Finding]:
     """Sorted by severity, then by the order of causes."""
     return sorted(findings, key=_order)
 
 
-def primary(findings: Iterable[Finding]) -> str | None:
+def primary_cause(findings: Iterable[Finding]) -> str | None:
     """The cause to show first; ``healthy`` if nothing is wrong, ``unknown`` if that is the only finding, None without
     findings.
 
     An expected outcome has severity ``info`` and never outranks a real finding.
     """
-    ordered = in_order(findings)
+    ordered = by_severity(findings)
     for severity in ("error", "warning"):
         for found in ordered:
             if found.severity == severity and _of_the_work(found):
@@ -173,7 +173,7 @@ def primary(findings: Iterable[Finding]) -> str | None:
     return concluded if ordered else None
 
 
-def _wrong(found: Finding) -> bool:
+def _is_problem(found: Finding) -> bool:
     return found.severity in ("error", "warning")
 
 
@@ -191,7 +191,7 @@ def _order(found: Finding) -> tuple[int, bool, int, str, str, int]:
     return (SEVERITY_ORDER[found.severity], inferred, rank, found.id, found.device_uuid or "", found.pid or 0)
 
 
-def broken(name: str, causes: Iterable[str], error: Exception) -> Finding:
+def broken_rule_finding(name: str, causes: Iterable[str], error: Exception) -> Finding:
     """The finding for a rule that failed."""
     return warning_of(
         "unknown",

@@ -10,11 +10,11 @@ from msgspec.structs import replace
 from gpuwatch.core.model.explanation import Explanation
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.explain.diagnosis.engine import diagnose, primary
+from gpuwatch.explain.diagnosis.engine import diagnose, primary_cause
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.memory.oom_facts import judged
-from gpuwatch.explain.diagnosis.no_finding import of_a_part, shows_nothing
-from gpuwatch.explain.diagnosis.outlived_failures import ranked, that_count
+from gpuwatch.explain.diagnosis.memory.oom_facts import with_verdicts
+from gpuwatch.explain.diagnosis.no_finding import is_of_last_start, shows_nothing
+from gpuwatch.explain.diagnosis.outlived_failures import with_outlived_as_notes, without_outlived
 from gpuwatch.explain.diagnosis.rule_registry import note_of
 from gpuwatch.explain.diagnosis.runs.fallbacks import moved_by_placer
 from gpuwatch.explain.logs.facts import LogFacts
@@ -57,14 +57,14 @@ def explain(
             reader.parser.skip()
     reader.parser.close()
     found = explanation(reader.parser.facts, environment or {}, source=source, machine=queries.snapshot())
-    return found if reader.earlier is None else _with_earlier(found, reader.earlier, reader)
+    return found if reader.earlier is None else _explanation_of_starts(found, reader.earlier, reader)
 
 
-def _with_earlier(last: Explanation, earlier: LogFacts, reader: LogReader) -> Explanation:
+def _explanation_of_starts(last: Explanation, earlier: LogFacts, reader: LogReader) -> Explanation:
     """The explanation of the last of several starts; of another one if that failed and the last only followed from it,
     shows nothing, or is of another program, which worked."""
     facts, count, first = reader.parser.facts, reader.count, reader.first
-    before = _of_start(last, earlier)
+    before = _explanation_of_start(last, earlier)
     worked = last.primary == "healthy" and facts.last_lines_tell in (WORKED, KERAS)
     shown, told = before, [f"the last start begins at line {first}"]
     if follows(facts, earlier):
@@ -89,7 +89,7 @@ def _with_earlier(last: Explanation, earlier: LogFacts, reader: LogReader) -> Ex
     return replace(shown, lines=last.lines, findings=(*shown.findings, note))
 
 
-def _of_start(last: Explanation, facts: LogFacts) -> Explanation:
+def _explanation_of_start(last: Explanation, facts: LogFacts) -> Explanation:
     return explanation(facts, {}, source=last.source, machine=last.machine)
 
 
@@ -97,7 +97,7 @@ def _failed_of_others(last: Explanation, reader: LogReader) -> tuple[str, Explan
     """The last of the programs with another name than the last one's whose last start failed; None without one."""
     if reader.parser.program:
         for name, facts in reversed(reader.programs.items()):
-            found = _of_start(last, facts)
+            found = _explanation_of_start(last, facts)
             if name != reader.parser.program and found.findings[0].severity == "error":
                 return name, found
     return None
@@ -106,7 +106,7 @@ def _failed_of_others(last: Explanation, reader: LogReader) -> tuple[str, Explan
 def findings_of(facts: LogFacts) -> tuple[Finding, ...]:
     """The findings so far, of a log that is still being read."""
     # Later lines may still mention a GPU.
-    return tuple(found for found in diagnose(Evidence(log=facts)) if not of_a_part(found))
+    return tuple(found for found in diagnose(Evidence(log=facts)) if not is_of_last_start(found))
 
 
 def explanation(
@@ -114,21 +114,21 @@ def explanation(
 ) -> Explanation:
     """The explanation of parsed facts, and of the machine that the log shows."""
     evidence = Evidence(log=facts, environment=environment, snapshot=machine)
-    counting = that_count(facts)
+    counting = without_outlived(facts)
     found = diagnose(dataclasses.replace(evidence, log=counting))
-    findings = ranked(found, diagnose(evidence) if counting is not facts else (), facts)
+    findings = with_outlived_as_notes(found, diagnose(evidence) if counting is not facts else (), facts)
     return Explanation(
         source=source,
         lines=facts.lines,
         frameworks=tuple(facts.frameworks),
         device_map=tuple(facts.device_map),
         placements=tuple(facts.placements),
-        ooms=judged(evidence, tuple(facts.ooms)),
+        ooms=with_verdicts(evidence, tuple(facts.ooms)),
         fallbacks=moved_by_placer(facts, evidence, findings),
         missing_libraries=tuple(facts.missing_libraries),
         errors=tuple(facts.errors),
         findings=findings,
-        primary=primary(found),
+        primary=primary_cause(found),
         unrecognised=tuple(facts.unrecognised),
         machine=machine,
     )

@@ -54,7 +54,7 @@ def explain_recording(kind: FileKind, content: bytes, source: str) -> Explanatio
     """The explanation of a whole file; :class:`BrokenRecording` if it cannot be read."""
     _, read = _KINDS[kind]
     if read is None:
-        return _of_tests(dcgm_diagnostic.read(content), source)
+        return _explanation_of_tests(dcgm_diagnostic.read(content), source)
     profiles = tuple(read(content))
     if not profiles:
         raise BrokenRecording("it contains no allocations: nothing used memory during the recording")
@@ -94,8 +94,8 @@ def _framework(profile: MemoryProfile) -> str:
     return {"torch": "PyTorch", "jax": "JAX", "tensorflow": "TensorFlow"}[profile.tool]
 
 
-def _of_tests(result: dcgm_diagnostic.Diagnostic, source: str) -> Explanation:
-    findings = tuple(_judged(result))
+def _explanation_of_tests(result: dcgm_diagnostic.Diagnostic, source: str) -> Explanation:
+    findings = tuple(_test_findings(result))
     versions = [f"DCGM {result.version}"] if result.version else ["DCGM"]
     return Explanation(
         source=source,
@@ -108,7 +108,7 @@ def _of_tests(result: dcgm_diagnostic.Diagnostic, source: str) -> Explanation:
     )
 
 
-def _judged(result: dcgm_diagnostic.Diagnostic) -> Iterator[Finding]:
+def _test_findings(result: dcgm_diagnostic.Diagnostic) -> Iterator[Finding]:
     failed = [test for test in result.tests if test.status == "fail"]
     hardware = [test for test in failed if test.category.lower() not in _SOFTWARE]
     software = [test for test in failed if test not in hardware]
@@ -118,14 +118,16 @@ def _judged(result: dcgm_diagnostic.Diagnostic) -> Iterator[Finding]:
     if hardware:
         yield error_of(
             "hardware.fault",
-            title=f"dcgmi diag: {_listed(hardware)} failed",
+            title=f"dcgmi diag: {_listed_tests(hardware)} failed",
             evidence=_evidence(hardware),
             action="Take the GPU out of service and repeat the test only on it (dcgmi diag -r 3); if it fails again, "
             "have"
             " it replaced.",
         )
     if software or result.error:
-        title = f"{_listed(software)} failed, which tests the software" if software else "the tests could not be run"
+        title = (
+            f"{_listed_tests(software)} failed, which tests the software" if software else "the tests could not be run"
+        )
         yield error_of(
             "unknown",
             title=f"dcgmi diag: {title}",
@@ -135,7 +137,7 @@ def _judged(result: dcgm_diagnostic.Diagnostic) -> Iterator[Finding]:
     if warned:
         yield warning_of(
             "hardware.fault" if any(test.category.lower() not in _SOFTWARE for test in warned) else "unknown",
-            title=f"dcgmi diag: {_listed(warned)} ended with a warning",
+            title=f"dcgmi diag: {_listed_tests(warned)} ended with a warning",
             evidence=_evidence(warned),
             action="Read the warnings; run dcgmi diag -r 3 for longer tests.",
         )
@@ -147,7 +149,7 @@ def _judged(result: dcgm_diagnostic.Diagnostic) -> Iterator[Finding]:
             yield warning_of("unknown", title=f"dcgmi diag: nothing was tested{left_out}")
 
 
-def _listed(tests: list[GpuTest]) -> str:
+def _listed_tests(tests: list[GpuTest]) -> str:
     """``memory and pcie on GPU 1``."""
     names = list(dict.fromkeys(test.name for test in tests))
     where = list(dict.fromkeys(test.gpus for test in tests if test.gpus))

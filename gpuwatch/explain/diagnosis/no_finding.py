@@ -10,8 +10,8 @@ from gpuwatch.core.formatting.safe_text import printable, shorten
 from gpuwatch.core.masking.secrets import mask_text
 from gpuwatch.core.model.findings import Certainty, Finding
 from gpuwatch.explain.diagnosis.rule_registry import finding, no_problem, note_of, warning_of
-from gpuwatch.explain.diagnosis.rules.message_meanings import Meaning, named
-from gpuwatch.explain.diagnosis.rules.program_messages import meaning, of_a_kind, way_out
+from gpuwatch.explain.diagnosis.rules.message_meanings import Meaning, row_named
+from gpuwatch.explain.diagnosis.rules.program_messages import advice_by_kind, advice_in_message, message_meaning
 from gpuwatch.explain.logs import interrupts, last_lines
 from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.topics import topics_of
@@ -26,7 +26,7 @@ _DEVICE_UNKNOWN = "No problems found; the log does not say on which device the w
 _AFTER_ERRORS = "No failure at its end, after the errors below"
 _ERRORS_BEFORE = "No problem at its end, after the errors below; the log does not say on which device the work ran"
 _ONLY_WARNED = "No failure in it: its last lines are warnings; the log does not say on which device the work ran"
-_FAILURE, _READ_BEFORE = named("last-lines")[:2]
+_FAILURE, _READ_BEFORE = row_named("last-lines")[:2]
 _DOUBT = "Whether it failed is not clear: near its end a line mentions a failure"
 _LINES_BELOW_FAILURE = 3
 """Lines below a failure that may tell the way out."""
@@ -34,9 +34,9 @@ _OF_WRAPPERS = ("compile", "cmake", "cmake-first", "pip-build")
 """Keys of what a tool says of a failure that the lines before it tell better."""
 _NO_FRAMEWORK = "No failure in it, and no framework that gpuwatch recognizes; last line"
 _TOLD = {
-    "ray.worker-exit": named("ray-worker"),
-    "kernel.trace": named("kernel-trace"),
-    "horovod.stalled": named("horovod-stall"),
+    "ray.worker-exit": row_named("ray-worker"),
+    "kernel.trace": row_named("kernel-trace"),
+    "horovod.stalled": row_named("horovod-stall"),
 }
 """Topics that say what happened where nothing else does, and no work came after."""
 _TIME_LIMIT = re.compile(r"time limit|max(?:imum)? (?:run|wall|training)?[ -]?time", re.IGNORECASE)
@@ -58,7 +58,7 @@ def shows_nothing(found: Finding) -> bool:
     return found.title.startswith((NOTHING_KNOWN, _DOUBT))
 
 
-def of_a_part(found: Finding) -> bool:
+def is_of_last_start(found: Finding) -> bool:
     """Whether the rest of a log may contradict a finding."""
     return found.title.startswith(_OF_A_PART)
 
@@ -71,38 +71,38 @@ def nothing_found(log: LogFacts, others: Iterable[Finding] = ()) -> Finding:
     lines, or (since 2.21) NVML that does not work; but many programs import it without using it. PyTorch never logs
     its GPU, and an excerpt may lack the line. ``others``: notes of other rules.
     """
-    if (stopped := _stopped(log)) is not None:
+    if (stopped := _interrupt_finding(log)) is not None:
         return stopped
     if log.last_lines_tell == last_lines.FAILED:
-        meanings = ((meaning(line), line) for line in (log.telling_last_line, *log.last_lines))
+        meanings = ((message_meaning(line), line) for line in (log.telling_last_line, *log.last_lines))
         found = [(means, line) for means, line in meanings if means is not None]
         for means, _ in sorted(found, key=lambda one: one[0].key in _OF_WRAPPERS)[:1]:
             shown, whole = next(line for same, line in reversed(found) if same == means), log.telling_last_line
-            return _of(means, whole if shown in whole else shown)
+            return _finding_of(means, whole if shown in whole else shown)
         title = f"{_FAILURE}: {shorten(mask_text(printable(log.telling_last_line)), _MAX_FAILURE_CHARS)}"
         after = [*takewhile(lambda line: line not in log.telling_last_line, log.last_lines)][-_LINES_BELOW_FAILURE:]
-        says = way_out("\n".join((log.telling_last_line, *reversed(after))))
-        kind = None if says else of_a_kind(log.telling_last_line)
+        says = advice_in_message("\n".join((log.telling_last_line, *reversed(after))))
+        kind = None if says else advice_by_kind(log.telling_last_line)
         action = f"Do what the log says: {says}." if says else kind.action if kind is not None else _READ_BEFORE
-        return _of(Meaning(title, action[0].upper() + action[1:]), log.telling_last_line)
+        return _finding_of(Meaning(title, action[0].upper() + action[1:]), log.telling_last_line)
     if log.failed_items:
-        known = meaning(log.failed_items) or named("every-item")
-        return _of(
+        known = message_meaning(log.failed_items) or row_named("every-item")
+        return _finding_of(
             known._replace(title=known.title.format(shorten(log.failed_items, _MAX_SHOWN_CHARS))), log.failed_items
         )
     for topic, known in _TOLD.items():
         worked = log.last_lines_tell in (last_lines.WORKED, last_lines.KERAS) and topic not in topics_of(log.last_line)
         if not worked and (lines := log.lines_of(topic)):
-            return _of(known, *lines[:2])
+            return _finding_of(known, *lines[:2])
     if log.not_a_number:
-        return _of(named("loss-is-nan"), log.not_a_number, certainty="fact")
+        return _finding_of(row_named("loss-is-nan"), log.not_a_number, certainty="fact")
     if log.left_behind:
-        return _of(named("ended-in-work"), log.telling_last_line, log.left_behind)
+        return _finding_of(row_named("ended-in-work"), log.telling_last_line, log.left_behind)
     if log.last_lines_tell and (refused := log.lines_of("checkpoint.refused")):
-        return _of(named("weights-refused"), refused[0], log.telling_last_line)
+        return _finding_of(row_named("weights-refused"), refused[0], log.telling_last_line)
     if log.doubt:
         title = f"{_DOUBT}: {shorten(mask_text(printable(log.doubt)), _MAX_SHOWN_CHARS)}"
-        return _of(Meaning(title, _WHAT_TELLS), log.doubt)
+        return _finding_of(Meaning(title, _WHAT_TELLS), log.doubt)
     names_a_gpu = _names_a_gpu(log)
     on_cpu = not names_a_gpu and _used_tensorflow(log)
     if log.last_lines_tell and not on_cpu:
@@ -155,11 +155,11 @@ def _at_its_end(log: LogFacts) -> str:
     )
 
 
-def _of(known: Meaning, *lines: str, certainty: Certainty = "likely") -> Finding:
+def _finding_of(known: Meaning, *lines: str, certainty: Certainty = "likely") -> Finding:
     return finding(known.cause, "warning", certainty, title=known.title, evidence=lines, action=known.action)
 
 
-def _stopped(log: LogFacts) -> Finding | None:
+def _interrupt_finding(log: LogFacts) -> Finding | None:
     """The finding of a log that ends in an interrupt; None for others, and for a server, which only ends so."""
     last = log.errors[-1] if log.errors and log.errors[-1].type == "KeyboardInterrupt" else None
     if last is not None and (

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from gpuwatch.core.model.findings import CAUSES, NO_GPU, Finding
-from gpuwatch.explain.diagnosis.engine import in_order
+from gpuwatch.explain.diagnosis.engine import by_severity
 from gpuwatch.explain.diagnosis.rules.missing_gpu import NOT_WHY
 from gpuwatch.explain.diagnosis.rules.other_processes import died_of_its_own, follows_from_another
 from gpuwatch.explain.diagnosis.rules.program_errors import END_LINES, ON_PURPOSE, ends_log, line_of, names_cause
@@ -25,15 +25,15 @@ _OUT_OF_MEMORY, _MAX_FEW_LINES = "memory.oom", 2
 """Lines of steps after an error that may have been printed before it."""
 
 
-def that_count(log: LogFacts) -> LogFacts:
+def without_outlived(log: LogFacts) -> LogFacts:
     """The facts without failures that the end of the log shows to be of no consequence; the same if there are none."""
     last, gone = log.last_error_line or 0, set()
-    stopped, outlived = _stopped(log), _outlived(log)
+    stopped, outlived = _was_stopped(log), _outlived(log)
     died = stopped or died_of_its_own(log)
     for topic, at in log.noted_at.items():
         if topic in log.topics and (topic.startswith("ended.") or topic == _OUT_OF_MEMORY or names_cause([topic])):
             warned = log.topics[topic] == log.warned.get(topic, 0)
-            own_rule = topic == _OUT_OF_MEMORY and outlived >= last and _of_memory(log) and not stopped
+            own_rule = topic == _OUT_OF_MEMORY and outlived >= last and _last_error_is_of_memory(log) and not stopped
             if died if warned else at <= outlived and not own_rule:
                 gone.add(topic)
     if not gone:
@@ -52,7 +52,7 @@ def that_count(log: LogFacts) -> LogFacts:
     )
 
 
-def _stopped(log: LogFacts) -> bool:
+def _was_stopped(log: LogFacts) -> bool:
     """Whether a signal, a scheduler or a person ended the program, as the last lines tell."""
     at = log.reported_end_at if log.reported_end in _FROM_OUTSIDE else log.noted_at.get("ended.killed", 0)
     interrupted = bool(log.errors) and log.errors[-1].type in ON_PURPOSE and ends_log(log)
@@ -61,18 +61,18 @@ def _stopped(log: LogFacts) -> bool:
 
 def _outlived(log: LogFacts) -> int:
     """The line up to which work followed the errors; 0 if none did."""
-    stopped = _stopped(log)
+    stopped = _was_stopped(log)
     if stopped and log.printed_after_error > _MAX_FEW_LINES:
         return log.last_error_line or 0
     return log.worked_after if stopped or not follows_from_another(log) else 0
 
 
-def _of_memory(log: LogFacts) -> bool:
+def _last_error_is_of_memory(log: LogFacts) -> bool:
     """Whether the last exception is of memory: whether the program outlived that is ``LogFacts.oom_survived``."""
     return bool(log.errors) and "memory" in line_of(log.errors[-1]).lower()
 
 
-def ranked(found: Iterable[Finding], before: Iterable[Finding], log: LogFacts) -> tuple[Finding, ...]:
+def with_outlived_as_notes(found: Iterable[Finding], before: Iterable[Finding], log: LogFacts) -> tuple[Finding, ...]:
     """The findings of what counts, with notes of those that do not: ``before`` has both."""
     found, before = [*found], [*before]
     known = {one.id for one in found}
@@ -93,7 +93,7 @@ def ranked(found: Iterable[Finding], before: Iterable[Finding], log: LogFacts) -
         for one in before
         if one.id not in known and one.severity != "info" and one.id not in ("unknown", "healthy", "program.error")
     ]
-    return tuple(in_order([*kept, *notes]))
+    return tuple(by_severity([*kept, *notes]))
 
 
 def _of_a_program_that_worked(found: Finding, log: LogFacts) -> Finding:

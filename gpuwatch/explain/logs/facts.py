@@ -10,7 +10,7 @@ import re
 import msgspec
 
 from gpuwatch.core.model.run import DeviceCopy, DeviceMapping, Oom, Placement, RunError
-from gpuwatch.core.model.xids import Xid, in_line
+from gpuwatch.core.model.xids import Xid, xid_in_line
 from gpuwatch.explain.logs.line_text import in_words
 from gpuwatch.explain.logs.tracebacks import Frame
 
@@ -249,7 +249,7 @@ class LogFacts(msgspec.Struct, kw_only=True):
 
     def note_xid(self, raw: str, line: str) -> None:
         """Keeps the first line of each Xid, without its prefix, and counts them."""
-        xid = in_line(raw)
+        xid = xid_in_line(raw)
         if xid is None or xid.code is None:
             return
         if (seen := self.xids.get(xid.code)) is not None:

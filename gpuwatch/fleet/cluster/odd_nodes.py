@@ -336,7 +336,7 @@ def _speeds_by_group(nodes: Sequence[_Node]) -> dict[_Key, list[_Speed]]:
     for node in nodes:
         for run in node.runs:
             timed = run.throughput is not None and 0 < run.throughput.median_step_seconds < math.inf
-            if timed and run.verdict in ("ok", "fallback") and comparable_runs.kind(run) != "CPU":
+            if timed and run.verdict in ("ok", "fallback") and comparable_runs.device_kind(run) != "CPU":
                 key = (
                     clean(run.config),
                     comparable_runs.workload(run),

@@ -155,7 +155,7 @@ class TryArguments(Arguments, frozen=True):
 _A = TypeVar("_A", bound=Arguments)
 
 
-def parsed(given: object, kind: type[_A]) -> _A:
+def parse_arguments(given: object, kind: type[_A]) -> _A:
     """The arguments of a call; :class:`UsageError` names the first that is wrong."""
     try:
         msgspec.json.encode(given)  # half a surrogate pair is no text

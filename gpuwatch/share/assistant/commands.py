@@ -108,13 +108,13 @@ class Commands:
                     tasks.start_soon(_read, process.stderr, errors)
                 code = await process.wait()
         finally:
-            await _ended(process)
+            await _end_process(process)
         if scope.cancelled_caught:
             raise GpuwatchError(f"gpuwatch {line[0]} took longer than {deadline:g} s and was stopped")
-        return _decoded(bytes(output), bytes(errors), line[0], code)
+        return _decode_document(bytes(output), bytes(errors), line[0], code)
 
 
-def _decoded(output: bytes, errors: bytes, name: str, code: int) -> dict[str, Any]:
+def _decode_document(output: bytes, errors: bytes, name: str, code: int) -> dict[str, Any]:
     if len(output) > reader_limits.MCP_DOCUMENT.bytes:
         raise GpuwatchError(f"the answer of gpuwatch {name} is larger than {reader_limits.MCP_DOCUMENT.most}")
     with suppress(msgspec.DecodeError):
@@ -141,7 +141,7 @@ async def _write(process: anyio.abc.Process, content: bytes) -> None:
     await process.stdin.aclose()
 
 
-async def _ended(process: anyio.abc.Process) -> None:
+async def _end_process(process: anyio.abc.Process) -> None:
     """Ends the process if it still runs: SIGTERM, so that it ends what it started, then SIGKILL."""
     with anyio.CancelScope(shield=True):
         if process.returncode is None:

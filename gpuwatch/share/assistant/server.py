@@ -58,7 +58,7 @@ async def _serve(allow_work: bool, redact: bool, folders: tuple[Path, ...], pyth
     tools = Tools(machine, Commands(redact=redact), redact, folders, python)
     try:
         with _standard_streams() as (source, target):
-            server = made(tools, allow_work=allow_work)
+            server = make_server(tools, allow_work=allow_work)
             lines = _Lines(source)
             async with anyio.create_task_group() as around:
                 around.start_soon(_end_after, lines.ended, around.cancel_scope)
@@ -126,7 +126,7 @@ class _Lines(anyio.AsyncFile[str]):
                 else:
                     kept += line
                 if newline:
-                    yield _stand_in(bytes(kept), tail) if dropping else kept.decode(errors="replace")
+                    yield _replacement_request(bytes(kept), tail) if dropping else kept.decode(errors="replace")
                     kept.clear()
                     dropping = False
         if kept and not dropping:
@@ -161,17 +161,17 @@ class _Output(anyio.AsyncFile[str]):
         """Nothing is kept."""
 
 
-def _stand_in(start: bytes, end: bytes) -> str:
+def _replacement_request(start: bytes, end: bytes) -> str:
     """A request with the id of one that is too long, so that its client learns why it has no answer."""
     # Before its params, or after them: what is in between is not looked at.
     found = _ID.search(start.partition(b'"params"')[0]) or _ID.search(end.rpartition(b"}")[0].rpartition(b"}")[2])
     return f'{{"jsonrpc":"2.0","id":{found[1].decode()},"method":"{_TOO_LONG}"}}' if found else ""
 
 
-def made(tools: Tools, *, allow_work: bool) -> Server[dict[str, Any]]:
+def make_server(tools: Tools, *, allow_work: bool) -> Server[dict[str, Any]]:
     """The server with its tools; ``allow_work``: also those that run programs."""
     offered = [tool for tool in BY_NAME.values() if allow_work or not tool.works]
-    listed = [_listed(tool) for tool in offered]
+    listed = [_tool_entry(tool) for tool in offered]
 
     async def list_tools(
         context: ServerRequestContext[Any, Any], params: types.PaginatedRequestParams | None
@@ -184,11 +184,11 @@ def made(tools: Tools, *, allow_work: bool) -> Server[dict[str, Any]]:
         tool = BY_NAME.get(params.name)
         if tool is None:
             there_are = ", ".join(tool.name for tool in offered)
-            return _failed(f"no such tool: {printable(params.name[:100])} (there are {there_are})")
+            return _error_result(f"no such tool: {printable(params.name[:100])} (there are {there_are})")
         if tool not in offered:
-            return _failed(f"{tool.name} is not allowed (start the server with gpuwatch mcp --allow-work)")
+            return _error_result(f"{tool.name} is not allowed (start the server with gpuwatch mcp --allow-work)")
         async with anyio.create_task_group() as beside:
-            beside.start_soon(_report, context, tool.name)
+            beside.start_soon(_report_progress, context, tool.name)
             result = await _result(tools, tool, params.arguments)
             beside.cancel_scope.cancel()
         return result
@@ -208,7 +208,7 @@ def made(tools: Tools, *, allow_work: bool) -> Server[dict[str, Any]]:
     return server
 
 
-def _listed(tool: Tool) -> types.Tool:
+def _tool_entry(tool: Tool) -> types.Tool:
     return types.Tool(
         name=tool.name,
         title=tool.title,
@@ -229,18 +229,18 @@ async def _result(tools: Tools, tool: Tool, given: object) -> types.CallToolResu
     try:
         answer = await tools.call(tool, given)
     except GpuwatchError as error:
-        return _failed(tools.message(error.message + (f" ({error.hint})" if error.hint else "")))
+        return _error_result(tools.message(error.message + (f" ({error.hint})" if error.hint else "")))
     except Exception as error:  # noqa: BLE001  # one line for the client, the traceback in a file
-        return _failed(tools.message("; ".join(describe_error(error))))
+        return _error_result(tools.message("; ".join(describe_error(error))))
     text = json.dumps(answer, ensure_ascii=False, separators=(",", ":"))
     return types.CallToolResult(content=[types.TextContent(text=text)], structured_content=answer)
 
 
-def _failed(message: str) -> types.CallToolResult:
+def _error_result(message: str) -> types.CallToolResult:
     return types.CallToolResult(content=[types.TextContent(text=message)], is_error=True)
 
 
-async def _report(context: ServerRequestContext[Any, Any], name: str) -> None:
+async def _report_progress(context: ServerRequestContext[Any, Any], name: str) -> None:
     """Reports progress, if the client asked for it."""
     seconds = 0.0
     while True:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from gpuwatch.core.errors import GpuwatchError
-from gpuwatch.core.masking.redaction import Redactor, sendable
+from gpuwatch.core.masking.redaction import Redactor, masked_for_sending
 from gpuwatch.core.masking.secrets import masked
 from gpuwatch.core.model.codec import DOCUMENTS, PRINTED, closed_values, to_json
 from gpuwatch.core.model.schemas import json_schema
@@ -43,7 +43,7 @@ _MAX_STEPS = 400
 """Steps after which an answer that is still too large is refused."""
 
 
-def bounded(document: dict[str, Any], notes: Sequence[str] = ()) -> dict[str, Any]:
+def bounded_document(document: dict[str, Any], notes: Sequence[str] = ()) -> dict[str, Any]:
     """The document within :data:`MAX_BYTES`, and in ``left_out`` what is missing in it.
 
     Long texts are cut, then the largest lists are halved.
@@ -52,14 +52,14 @@ def bounded(document: dict[str, Any], notes: Sequence[str] = ()) -> dict[str, An
         GpuwatchError: it is too large, and has nothing that could be left out.
     """
     cut: dict[str, int] = {}
-    whole: dict[str, Any] = _texts_cut(document, "", cut)
+    whole: dict[str, Any] = _with_texts_cut(document, "", cut)
     left_out = [*notes, *(f"{path}: {count} long texts are shortened" for path, count in cut.items())]
     shortened: dict[str, tuple[list[Any], int, str]] = {}
     room = MAX_BYTES - 2000
     for _ in range(_MAX_STEPS):
         if len(msgspec.json.encode(whole)) <= room:
             break
-        chosen = _largest(whole, gently=True) or _largest(whole, gently=False)
+        chosen = _largest_list(whole, gently=True) or _largest_list(whole, gently=False)
         if chosen is None:
             raise GpuwatchError(f"the answer is larger than {MAX_BYTES >> 10} KiB", hint="request less")
         path, items = chosen
@@ -105,7 +105,7 @@ def _field_names() -> frozenset[str]:
     return frozenset(name for part in parts for name in part.get("properties", ()))
 
 
-def _texts_cut(value: Any, path: str, cut: dict[str, int]) -> Any:
+def _with_texts_cut(value: Any, path: str, cut: dict[str, int]) -> Any:
     """A copy with long texts cut; adds to ``cut`` how many, by path."""
     if isinstance(value, str):
         longest = MAX_PAGE_CHARS if path == "markdown" else MAX_TEXT_CHARS
@@ -114,13 +114,13 @@ def _texts_cut(value: Any, path: str, cut: dict[str, int]) -> Any:
         cut[path] = cut.get(path, 0) + 1
         return f"{value[:longest]}… ({len(value) - longest} more characters)"
     if isinstance(value, dict):
-        return {name: _texts_cut(item, f"{path}.{name}" if path else name, cut) for name, item in value.items()}
+        return {name: _with_texts_cut(item, f"{path}.{name}" if path else name, cut) for name, item in value.items()}
     if isinstance(value, list):
-        return [_texts_cut(item, path, cut) for item in value]
+        return [_with_texts_cut(item, path, cut) for item in value]
     return value
 
 
-def _largest(document: dict[str, Any], *, gently: bool) -> tuple[str, list[Any]] | None:
+def _largest_list(document: dict[str, Any], *, gently: bool) -> tuple[str, list[Any]] | None:
     """The list with the most JSON in it that may be shortened, and its path; None if there is none."""
     best: tuple[int, str, list[Any]] | None = None
     for path, items in _lists(document, "", gently=gently):
@@ -143,7 +143,7 @@ def _lists(value: Any, path: str, *, gently: bool) -> Iterable[tuple[str, list[A
                 yield from _lists(item, path, gently=gently)
 
 
-def plain(document: msgspec.Struct, *, redact: bool, known: msgspec.Struct | None = None) -> dict[str, Any]:
+def as_plain_data(document: msgspec.Struct, *, redact: bool, known: msgspec.Struct | None = None) -> dict[str, Any]:
     """The document as it would be printed as JSON: secrets are masked, and more with ``redact``.
 
     ``known``: another document, which tells which words in the texts of this one are users and hosts.
@@ -154,7 +154,7 @@ def plain(document: msgspec.Struct, *, redact: bool, known: msgspec.Struct | Non
         replaced = redactor.replaced(msgspec.to_builtins(masked(document)))
         document = msgspec.convert(replaced, type(document))
     else:
-        document = sendable(document, redact=redact)
+        document = masked_for_sending(document, redact=redact)
     found: dict[str, Any] = msgspec.json.decode(to_json(document, indent=0))
     return found
 

@@ -12,7 +12,7 @@ import anyio.to_thread
 import msgspec
 
 from gpuwatch.core.errors import GpuwatchError, UsageError
-from gpuwatch.core.formatting.suggest import meant
+from gpuwatch.core.formatting.suggest import did_you_mean_any
 from gpuwatch.core.formatting.terminal_support import file_name
 from gpuwatch.core.masking.redaction import Redactor
 from gpuwatch.core.masking.secrets import mask_text, masked
@@ -26,7 +26,7 @@ from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.trials import Experiment
 from gpuwatch.core.model.usage import Usage
-from gpuwatch.explain.diagnosis.reference.cause_pages import near, page
+from gpuwatch.explain.diagnosis.reference.cause_pages import page, suggested_causes
 from gpuwatch.machine.history.run_store import RunStore
 from gpuwatch.machine.sources.gpu_reservations import reserved
 from gpuwatch.session.free_gpus import Conditions, pick, why_impossible
@@ -42,12 +42,12 @@ from gpuwatch.share.assistant.arguments import (
     SnapshotArguments,
     TryArguments,
     UsageArguments,
-    parsed,
+    parse_arguments,
 )
 from gpuwatch.share.assistant.commands import Commands
 from gpuwatch.share.assistant.kept_collector import Machine
 from gpuwatch.share.assistant.log_files import open_document, open_log
-from gpuwatch.share.assistant.tool_results import bounded, plain
+from gpuwatch.share.assistant.tool_results import as_plain_data, bounded_document
 
 INSTRUCTIONS = """\
 gpuwatch knows the NVIDIA GPUs of this machine and why TensorFlow and PyTorch programs fail or are slow on them.
@@ -102,11 +102,11 @@ class Tools:
 
     async def call(self, tool: Tool, given: object) -> dict[str, Any]:
         """The answer of a tool; :class:`GpuwatchError` if the arguments are wrong, or it failed."""
-        return await tool.answer(self, parsed(given, tool.arguments))
+        return await tool.answer(self, parse_arguments(given, tool.arguments))
 
     def plain(self, document: msgspec.Struct, known: msgspec.Struct | None = None) -> dict[str, Any]:
-        """The document as it may leave this machine; ``known`` as in :func:`.tool_results.plain`."""
-        return plain(document, redact=self.redact, known=known)
+        """The document as it may leave this machine; ``known`` as in :func:`.tool_results.as_plain_data`."""
+        return as_plain_data(document, redact=self.redact, known=known)
 
     def message(self, text: str) -> str:
         """An error as it may leave this machine."""
@@ -151,7 +151,7 @@ def _tool(title: str, *documents: type[msgspec.Struct], works: bool = False) -> 
     return added
 
 
-def _python(tools: Tools) -> list[str]:
+def _python_option(tools: Tools) -> list[str]:
     return [f"--python={tools.python}"] if tools.python is not None else []
 
 
@@ -161,7 +161,7 @@ def _option(name: str, asked: Arguments) -> list[str]:
     return [] if value is None else [f"--{name}={value}"]
 
 
-async def _opened(how: Callable[[str, tuple[Path, ...]], int], path: str, folders: tuple[Path, ...]) -> int:
+async def _open_in_thread(how: Callable[[str, tuple[Path, ...]], int], path: str, folders: tuple[Path, ...]) -> int:
     """Opens a file in a thread: a network drive may hang."""
     with anyio.move_on_after(10.0):
         return await anyio.to_thread.run_sync(how, path, folders, abandon_on_cancel=True)
@@ -175,10 +175,10 @@ async def _snapshot(tools: Tools, asked: SnapshotArguments) -> dict[str, Any]:
     the current state. Answers within 10 s even if the driver hangs, and then says so.
     """
     taken = await anyio.to_thread.run_sync(tools.machine.snapshot, abandon_on_cancel=True)
-    return bounded(*_small(tools, taken, asked))
+    return bounded_document(*_reduced_snapshot(tools, taken, asked))
 
 
-def _small(tools: Tools, taken: Snapshot, asked: SnapshotArguments) -> tuple[dict[str, Any], list[str]]:
+def _reduced_snapshot(tools: Tools, taken: Snapshot, asked: SnapshotArguments) -> tuple[dict[str, Any], list[str]]:
     """The snapshot as far as it was asked for, and what was left out."""
     notes = []
     rows = taken.processes
@@ -217,7 +217,9 @@ async def _doctor(tools: Tools, asked: DoctorArguments) -> dict[str, Any]:
     framework finds no GPU or silently runs on the CPU. Imports the framework in a separate process and runs one small
     op on each GPU: takes 5 to 60 s.
     """
-    return bounded(await tools.commands.document(["doctor", *_python(tools), *_option("framework", asked)], 180.0))
+    return bounded_document(
+        await tools.commands.document(["doctor", *_python_option(tools), *_option("framework", asked)], 180.0)
+    )
 
 
 @_tool("Why did it fail?", Explanation)
@@ -230,28 +232,33 @@ async def _explain_log(tools: Tools, asked: ExplainArguments) -> dict[str, Any]:
         raise UsageError("give either text or path")
     if asked.text is not None:
         content = asked.text.encode("utf-8", "backslashreplace")
-        return bounded(await tools.commands.document(["explain", "-"], 60.0, stdin=content) | {"source": None})
+        return bounded_document(await tools.commands.document(["explain", "-"], 60.0, stdin=content) | {"source": None})
     assert asked.path is not None
-    descriptor = await _opened(open_log, asked.path, tools.folders)
+    descriptor = await _open_in_thread(open_log, asked.path, tools.folders)
     try:
         document = await tools.commands.document(["explain", "-"], 60.0, stdin=descriptor)
     finally:
         os.close(descriptor)
-    return bounded(document | {"source": None if tools.redact else file_name(Path(asked.path))})
+    return bounded_document(document | {"source": None if tools.redact else file_name(Path(asked.path))})
 
 
 @_tool("All causes", CauseList)
 async def _list_causes(tools: Tools, asked: Arguments) -> dict[str, Any]:
     """The ids and titles of all causes that gpuwatch can name. Use it to find the id of a problem in words."""
-    return bounded(tools.plain(CauseList(causes=tuple(CauseName(id=cause, title=CAUSES[cause]) for cause in CAUSES))))
+    return bounded_document(
+        tools.plain(CauseList(causes=tuple(CauseName(id=cause, title=CAUSES[cause]) for cause in CAUSES)))
+    )
 
 
 @_tool("What a cause means", CausePage)
 async def _cause(tools: Tools, asked: CauseArguments) -> dict[str, Any]:
     """The page of a cause id from a finding: what it is, how it is recognized, what to do, with code."""
     if asked.id not in CAUSES:
-        raise UsageError(f"no such cause: {asked.id!r}{meant(near(asked.id))}", hint="list_causes lists them all")
-    return bounded(tools.plain(CausePage(id=asked.id, title=CAUSES[asked.id], markdown=page(asked.id))))
+        raise UsageError(
+            f"no such cause: {asked.id!r}{did_you_mean_any(suggested_causes(asked.id))}",
+            hint="list_causes lists them all",
+        )
+    return bounded_document(tools.plain(CausePage(id=asked.id, title=CAUSES[asked.id], markdown=page(asked.id))))
 
 
 @_tool("Free GPUs", Pick)
@@ -264,17 +271,17 @@ async def _find_free_gpus(tools: Tools, asked: FreeGpusArguments) -> dict[str, A
     def found() -> dict[str, Any]:
         taken = tools.machine.snapshot()
         if taken.driver is None or not taken.devices:
-            raise no_gpus(taken)
+            raise why_no_gpus(taken)
         free = None if asked.free_gib is None else int(asked.free_gib * 2**30)
         conditions = Conditions(asked.count, free, asked.idle)
         if why := why_impossible(taken, conditions):
             raise UsageError(why)
         return tools.plain(pick(taken, conditions, os.environ, reserved(), findings_of(taken)), known=taken)
 
-    return bounded(await anyio.to_thread.run_sync(found, abandon_on_cancel=True))
+    return bounded_document(await anyio.to_thread.run_sync(found, abandon_on_cancel=True))
 
 
-def no_gpus(taken: Snapshot) -> GpuwatchError:
+def why_no_gpus(taken: Snapshot) -> GpuwatchError:
     """Why there are no GPUs to choose from."""
     if not taken.problems:
         return GpuwatchError("there are no GPUs")
@@ -287,7 +294,7 @@ async def _usage(tools: Tools, asked: UsageArguments) -> dict[str, Any]:
     machine (gpuwatch record). Use it for questions about the past: who held GPUs idle, how well they were used.
     """
     options = [*_option("since", asked), *_option("until", asked), f"--by={asked.by}"]
-    return bounded(await tools.commands.document(["usage", *options], 120.0))
+    return bounded_document(await tools.commands.document(["usage", *options], 120.0))
 
 
 @_tool("Why here and not there?", Comparison)
@@ -302,10 +309,10 @@ async def _compare(tools: Tools, asked: CompareArguments) -> dict[str, Any]:
         opened: dict[str, str] = {}
         try:
             for path in asked.paths:
-                descriptors.append(await _opened(open_document, path, tools.folders))
+                descriptors.append(await _open_in_thread(open_document, path, tools.folders))
             # The files that were judged, whatever their names lead to by now.
             opened = {f"/dev/fd/{number}": path for number, path in zip(descriptors, asked.paths, strict=True)}
-            return bounded(await tools.commands.document(["compare", *opened], 60.0, inherited=descriptors))
+            return bounded_document(await tools.commands.document(["compare", *opened], 60.0, inherited=descriptors))
         except GpuwatchError as error:
             # The names that the client gave, longest first: /dev/fd/1 also begins /dev/fd/12.
             message = error.message
@@ -321,7 +328,7 @@ async def _compare(tools: Tools, asked: CompareArguments) -> dict[str, Any]:
 
         return compare(_runs(asked))
 
-    return bounded(tools.plain(await anyio.to_thread.run_sync(compared, abandon_on_cancel=True)))
+    return bounded_document(tools.plain(await anyio.to_thread.run_sync(compared, abandon_on_cancel=True)))
 
 
 def _runs(asked: CompareArguments) -> list[Run]:
@@ -357,7 +364,7 @@ async def _probe(tools: Tools, asked: ProbeArguments) -> dict[str, Any]:
     if asked.memory_limit_mb is not None:
         options.append(f"--memory-limit={asked.memory_limit_mb}")
     deadline = min(_START_SECONDS + len(asked.configs) * (60.0 + 6 * asked.seconds), 1800.0)
-    return bounded(await tools.commands.document(["probe", *_python(tools), *options], deadline))
+    return bounded_document(await tools.commands.document(["probe", *_python_option(tools), *options], deadline))
 
 
 @_tool("Which setting helps my program?", Experiment, works=True)
@@ -373,4 +380,6 @@ async def _try(tools: Tools, asked: TryArguments) -> dict[str, Any]:
     options += [*_option("largest", asked), *(["--recover"] if asked.recover else [])]
     options += [f"--rounds={asked.rounds}", f"--budget={asked.budget_seconds}s"]
     deadline = asked.budget_seconds + 2 * _START_SECONDS
-    return bounded(await tools.commands.document(["try", *options], deadline, program=asked.command, folder=folder))
+    return bounded_document(
+        await tools.commands.document(["try", *options], deadline, program=asked.command, folder=folder)
+    )

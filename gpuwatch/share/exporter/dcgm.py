@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from gpuwatch.core.model.reading import Value
 from gpuwatch.core.model.snapshot import Device, MigInstance, Snapshot
-from gpuwatch.core.model.visibility import divided
+from gpuwatch.core.model.visibility import has_mig
 from gpuwatch.share.exporter.process_owners import Owner
 from gpuwatch.share.openmetrics import Family, SampleLines, labels
 
@@ -60,12 +60,14 @@ def _metric(
     return _Metric(family, ours, factor, default, digits, of_instances)
 
 
-def _more(name: str, help_text: str, ours: str, *, counter: bool = True) -> _Metric:
+def _optional_metric(name: str, help_text: str, ours: str, *, counter: bool = True) -> _Metric:
     """One that is commented out in dcgm-exporter's file."""
     return _metric(name, help_text, ours, counter=counter, default=False)
 
 
-def _profiled(name: str, help_text: str, ours: str, factor: float = _RATIO_PER_PERCENT, digits: int = 6) -> _Metric:
+def _profiling_metric(
+    name: str, help_text: str, ours: str, factor: float = _RATIO_PER_PERCENT, digits: int = 6
+) -> _Metric:
     """One of the profiling metrics, from GPM."""
     return _metric(f"PROF_{name}", help_text, ours, factor, digits=digits, of_instances=True)
 
@@ -100,49 +102,67 @@ METRICS = (
         counter=True,
     ),
     _metric("DEV_ROW_REMAP_FAILURE", "Whether remapping of rows has failed", "remapped_rows.failure"),
-    _more("DEV_ECC_SBE_VOL_TOTAL", "Total number of single-bit volatile ECC errors.", "ecc.corrected"),
-    _more("DEV_ECC_DBE_VOL_TOTAL", "Total number of double-bit volatile ECC errors.", "ecc.uncorrected"),
-    _more("DEV_ECC_SBE_AGG_TOTAL", "Total number of single-bit persistent ECC errors.", "ecc.corrected_lifetime"),
-    _more("DEV_ECC_DBE_AGG_TOTAL", "Total number of double-bit persistent ECC errors.", "ecc.uncorrected_lifetime"),
-    _more("DEV_RETIRED_SBE", "Total number of retired pages due to single-bit errors.", "retired_pages.single_bit"),
-    _more("DEV_RETIRED_DBE", "Total number of retired pages due to double-bit errors.", "retired_pages.double_bit"),
-    _more(
+    _optional_metric("DEV_ECC_SBE_VOL_TOTAL", "Total number of single-bit volatile ECC errors.", "ecc.corrected"),
+    _optional_metric("DEV_ECC_DBE_VOL_TOTAL", "Total number of double-bit volatile ECC errors.", "ecc.uncorrected"),
+    _optional_metric(
+        "DEV_ECC_SBE_AGG_TOTAL", "Total number of single-bit persistent ECC errors.", "ecc.corrected_lifetime"
+    ),
+    _optional_metric(
+        "DEV_ECC_DBE_AGG_TOTAL", "Total number of double-bit persistent ECC errors.", "ecc.uncorrected_lifetime"
+    ),
+    _optional_metric(
+        "DEV_RETIRED_SBE", "Total number of retired pages due to single-bit errors.", "retired_pages.single_bit"
+    ),
+    _optional_metric(
+        "DEV_RETIRED_DBE", "Total number of retired pages due to double-bit errors.", "retired_pages.double_bit"
+    ),
+    _optional_metric(
         "DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL",
         "Total number of NVLink flow-control CRC errors.",
         "nvlink.crc_errors",
     ),
-    _more("DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL", "Total number of NVLink data CRC errors.", "nvlink.data_crc_errors"),
-    _more("DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL", "Total number of NVLink retries.", "nvlink.replays"),
-    _more("DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL", "Total number of NVLink recovery errors.", "nvlink.recoveries"),
-    _more("DEV_POWER_MGMT_LIMIT", "Power limit (in W).", "power.limit_watts", counter=False),
-    _more("DEV_FB_TOTAL", "Total framebuffer memory (in MiB).", "memory.total_bytes", counter=False)._replace(
-        factor=_MIB, of_instances=True
+    _optional_metric(
+        "DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL", "Total number of NVLink data CRC errors.", "nvlink.data_crc_errors"
     ),
-    _profiled("GR_ENGINE_ACTIVE", "Ratio of time the graphics engine is active.", "activity.graphics_percent"),
-    _profiled("SM_ACTIVE", "Ratio of cycles an SM has at least 1 warp assigned.", "activity.sm_percent"),
-    _profiled("SM_OCCUPANCY", "Ratio of warps resident on an SM.", "activity.sm_occupancy_percent"),
-    _profiled("PIPE_TENSOR_ACTIVE", "Ratio of cycles the tensor (HMMA) pipe is active.", "activity.tensor_percent"),
-    _profiled("DRAM_ACTIVE", "Ratio of cycles the memory interface is active.", "activity.dram_percent"),
-    _profiled("PIPE_FP64_ACTIVE", "Ratio of cycles the fp64 pipe is active.", "activity.fp64_percent"),
-    _profiled("PIPE_FP32_ACTIVE", "Ratio of cycles the fp32 pipe is active.", "activity.fp32_percent"),
-    _profiled("PIPE_FP16_ACTIVE", "Ratio of cycles the fp16 pipe is active.", "activity.fp16_percent"),
-    _profiled("PCIE_TX_BYTES", "Rate of data sent over PCIe (in B/s).", "activity.pcie_tx_bytes_per_second", 1.0, 0),
-    _profiled(
+    _optional_metric("DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL", "Total number of NVLink retries.", "nvlink.replays"),
+    _optional_metric(
+        "DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL", "Total number of NVLink recovery errors.", "nvlink.recoveries"
+    ),
+    _optional_metric("DEV_POWER_MGMT_LIMIT", "Power limit (in W).", "power.limit_watts", counter=False),
+    _optional_metric(
+        "DEV_FB_TOTAL", "Total framebuffer memory (in MiB).", "memory.total_bytes", counter=False
+    )._replace(factor=_MIB, of_instances=True),
+    _profiling_metric("GR_ENGINE_ACTIVE", "Ratio of time the graphics engine is active.", "activity.graphics_percent"),
+    _profiling_metric("SM_ACTIVE", "Ratio of cycles an SM has at least 1 warp assigned.", "activity.sm_percent"),
+    _profiling_metric("SM_OCCUPANCY", "Ratio of warps resident on an SM.", "activity.sm_occupancy_percent"),
+    _profiling_metric(
+        "PIPE_TENSOR_ACTIVE", "Ratio of cycles the tensor (HMMA) pipe is active.", "activity.tensor_percent"
+    ),
+    _profiling_metric("DRAM_ACTIVE", "Ratio of cycles the memory interface is active.", "activity.dram_percent"),
+    _profiling_metric("PIPE_FP64_ACTIVE", "Ratio of cycles the fp64 pipe is active.", "activity.fp64_percent"),
+    _profiling_metric("PIPE_FP32_ACTIVE", "Ratio of cycles the fp32 pipe is active.", "activity.fp32_percent"),
+    _profiling_metric("PIPE_FP16_ACTIVE", "Ratio of cycles the fp16 pipe is active.", "activity.fp16_percent"),
+    _profiling_metric(
+        "PCIE_TX_BYTES", "Rate of data sent over PCIe (in B/s).", "activity.pcie_tx_bytes_per_second", 1.0, 0
+    ),
+    _profiling_metric(
         "PCIE_RX_BYTES", "Rate of data received over PCIe (in B/s).", "activity.pcie_rx_bytes_per_second", 1.0, 0
     ),
 )
 _XID = DcgmFamily("DCGM_FI_DEV_XID_ERRORS", "gauge", "", "Value of the last XID error encountered.")
 
 
-def add(found: SampleLines, device: Device, snapshot: Snapshot, owners: Iterable[Owner], *, everything: bool) -> None:
+def add_dcgm_series(
+    found: SampleLines, device: Device, snapshot: Snapshot, owners: Iterable[Owner], *, everything: bool
+) -> None:
     """The series of a GPU; ``everything``: also those that dcgm-exporter only has if its file is changed."""
     about = _labels(device, snapshot, found.host)
-    attributes = list(_attributes(owners))
+    attributes = list(_owner_labels(owners))
     own = [labels(about | more) for more in attributes]
-    mig = divided(device) and bool(device.mig_instances)
+    mig = has_mig(device) and bool(device.mig_instances)
     for metric in METRICS:
         if (metric.default or everything) and not (mig and metric.of_instances):
-            _add(found, metric, device.readings.get(metric.ours), own)
+            _add_metric(found, metric, device.readings.get(metric.ours), own)
     if device.xids_missing is None:
         code = device.xids[-1].code if device.xids else 0
         for text in own:
@@ -153,10 +173,10 @@ def add(found: SampleLines, device: Device, snapshot: Snapshot, owners: Iterable
         ours = [labels(about | _instance(instance) | more) for more in attributes]
         for metric in METRICS:
             if metric.of_instances and (metric.default or everything):
-                _add(found, metric, instance.readings.get(metric.ours), ours)
+                _add_metric(found, metric, instance.readings.get(metric.ours), ours)
 
 
-def _add(found: SampleLines, metric: _Metric, reading: Value | None, own: Sequence[str]) -> None:
+def _add_metric(found: SampleLines, metric: _Metric, reading: Value | None, own: Sequence[str]) -> None:
     if isinstance(reading, str):
         number = {"no": 0.0, "yes": 1.0}.get(reading)
     else:
@@ -184,7 +204,7 @@ def _instance(instance: MigInstance) -> dict[str, object]:
     return {"GPU_I_PROFILE": profile, "GPU_I_ID": instance.gpu_instance}
 
 
-def _attributes(owners: Iterable[Owner]) -> Iterable[dict[str, object]]:
+def _owner_labels(owners: Iterable[Owner]) -> Iterable[dict[str, object]]:
     """Labels of the owner: one set for each Slurm job, as dcgm-exporter does; else the only pod or container."""
     distinct = sorted({owner._replace(user=None) for owner in owners}, key=str)
     jobs: list[dict[str, object]] = [{"hpc_job": owner.slurm_job} for owner in distinct if owner.slurm_job is not None]

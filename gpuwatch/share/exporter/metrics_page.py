@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Callable
 from typing import Literal
 
-from gpuwatch.share.exporter.series import Content, Options, series
+from gpuwatch.share.exporter.series import Content, Options, series_of
 from gpuwatch.share.openmetrics import SNAPSHOT_AGE, Family, labels
 
 Form = Literal["plain", "openmetrics"]
@@ -54,7 +54,7 @@ class Page:
 
     def _text(self, form: Form) -> bytes:
         if self._lines is None:
-            self._lines = series(self._content, self._options).lines
+            self._lines = series_of(self._content, self._options).lines
         parts = []
         for family, lines in self._lines.items():
             parts.append(_header(family, form))

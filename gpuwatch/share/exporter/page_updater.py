@@ -148,14 +148,14 @@ class XidCounts:
         forget_gone({device.uuid for device in snapshot.devices}, self._latest, self._until, self.counts)
 
     def _new(self, uuid: str, before: Sequence[Xid], now: Sequence[Xid]) -> Sequence[Xid]:
-        common = _common(before, now)
+        common = _count_common(before, now)
         if common:
             return now[common:]
         counted = self._until.get(uuid)
         return [xid for xid in now if xid.at > (self._since if counted is None else counted + _SAME_ERROR_SECONDS)]
 
 
-def _common(before: Sequence[Xid], now: Sequence[Xid]) -> int:
+def _count_common(before: Sequence[Xid], now: Sequence[Xid]) -> int:
     """How many of ``now`` were there before: the list grows at its end, and its oldest are dropped."""
     for count in range(min(len(before), len(now)), 0, -1):
         if before[len(before) - count :] == now[:count]:

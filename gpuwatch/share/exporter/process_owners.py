@@ -38,7 +38,7 @@ def owner_of(process: Process) -> Owner:
     return Owner(user=process.user, **({label: name} if label is not None else {}))
 
 
-def shares(processes: Iterable[Process]) -> list[Share]:
+def memory_shares(processes: Iterable[Process]) -> list[Share]:
     """The owners of processes on one GPU, the one with the most memory first."""
     found: dict[Owner, list[Process]] = {}
     for process in processes:

@@ -12,12 +12,12 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.metrics import BY_ID, METRICS, Lane, MetricSpec
 from gpuwatch.core.model.reading import Value
 from gpuwatch.core.model.snapshot import BAD_STATES, MIG_READINGS, UNLISTED, Device, Process, Snapshot
-from gpuwatch.core.model.visibility import divided
+from gpuwatch.core.model.visibility import has_mig
 from gpuwatch.machine.sources.gpu_reservations import reserved
 from gpuwatch.session.free_gpus import idle_units
 from gpuwatch.share import openmetrics as names
 from gpuwatch.share.exporter import dcgm
-from gpuwatch.share.exporter.process_owners import owner_of, shares
+from gpuwatch.share.exporter.process_owners import memory_shares, owner_of
 from gpuwatch.share.openmetrics import SampleLines
 
 CORE = (
@@ -98,7 +98,7 @@ class Content(NamedTuple):
     xids: Mapping[str, Mapping[str, int]] = {}
 
 
-def series(content: Content, options: Options) -> SampleLines:
+def series_of(content: Content, options: Options) -> SampleLines:
     """All series but the snapshot's age."""
     found = SampleLines(options.host)
     host = names.labels({"host": options.host})
@@ -108,13 +108,13 @@ def series(content: Content, options: Options) -> SampleLines:
     found.add(names.REPLACED, host, content.replaced)
     snapshot = content.snapshot
     if snapshot is None:
-        _findings(found, content)
+        _finding_series(found, content)
         return found
     found.add(names.SNAPSHOT_TOOK, host, snapshot.took_seconds)
     if (driver := snapshot.driver) is not None:
         versions = {"version": driver.version, "cuda_version": driver.cuda_version, "nvml_version": driver.nvml_version}
         found.add(names.DRIVER, names.labels(versions | {"host": options.host}), 1)
-    _findings(found, content)
+    _finding_series(found, content)
     own = {device.uuid: found.labels(device) for device in snapshot.devices}
     for device in snapshot.devices:
         found.add(names.INFO, found.labels(device, **names.gpu_identity(device, driver)), 1)
@@ -125,12 +125,12 @@ def series(content: Content, options: Options) -> SampleLines:
         for xid, count in counts.items():
             found.add(names.XID_ERRORS, found.labels(device, xid=xid), count)
     if content.current:
-        _host(found, snapshot, host)
-        _gpus(found, snapshot, content, options, own)
+        _host_series(found, snapshot, host)
+        _gpu_series(found, snapshot, content, options, own)
     return found
 
 
-def _host(found: SampleLines, snapshot: Snapshot, host: str) -> None:
+def _host_series(found: SampleLines, snapshot: Snapshot, host: str) -> None:
     if snapshot.driver is not None:
         found.add(names.GPUS, host, len(snapshot.devices))
     machine = snapshot.host
@@ -140,7 +140,7 @@ def _host(found: SampleLines, snapshot: Snapshot, host: str) -> None:
     found.add(names.HOST_LOAD, host, machine.load[0] if machine.load is not None else None)
 
 
-def _findings(found: SampleLines, content: Content) -> None:
+def _finding_series(found: SampleLines, content: Content) -> None:
     certain: dict[tuple[str, str, str | None], bool] = {}
     for finding in content.findings:  # several processes may have the same problem on one GPU
         key = (finding.id, finding.severity, finding.device_uuid)
@@ -152,7 +152,9 @@ def _findings(found: SampleLines, content: Content) -> None:
         found.add(names.FINDING, names.labels(about | of), 1)
 
 
-def _gpus(found: SampleLines, snapshot: Snapshot, content: Content, options: Options, own: Mapping[str, str]) -> None:
+def _gpu_series(
+    found: SampleLines, snapshot: Snapshot, content: Content, options: Options, own: Mapping[str, str]
+) -> None:
     by_device: dict[str, list[Process]] = {uuid: [] for uuid in own}
     for row in snapshot.processes:
         if row.device_uuid is not None and row.device_uuid in own:
@@ -165,37 +167,37 @@ def _gpus(found: SampleLines, snapshot: Snapshot, content: Content, options: Opt
     for device, instance, free in idle_units(snapshot, reserved(), content.findings) if content.answering else ():
         if instance is not None:
             found.add(names.MIG_FREE, found.labels(device, mig_instance=instance.id), float(free))
-        elif not divided(device):
+        elif not has_mig(device):
             found.add(names.FREE, own[device.uuid], float(free))
     for device in readable:
-        _owners(found, device, [row for row in by_device[device.uuid] if row.type != "G"], own[device.uuid])
+        _owner_series(found, device, [row for row in by_device[device.uuid] if row.type != "G"], own[device.uuid])
     if options.dcgm:
         for device in readable:
             jobs = map(owner_of, by_device[device.uuid])
-            dcgm.add(found, device, snapshot, jobs, everything=everything)
+            dcgm.add_dcgm_series(found, device, snapshot, jobs, everything=everything)
     else:
         for device in readable:
-            _readings(found, _FAMILIES[options.metrics], device.readings, own[device.uuid])
+            _reading_series(found, _FAMILIES[options.metrics], device.readings, own[device.uuid])
         for device in readable:
             for instance in device.mig_instances:
                 about: dict[str, object] = {"mig_instance": instance.id}
                 identity = {"mig_uuid": instance.uuid, "profile": instance.profile}
                 found.add(names.MIG_INFO, found.labels(device, **about, **identity), 1)
-                _readings(found, _MIG_FAMILIES[options.metrics], instance.readings, found.labels(device, **about))
+                _reading_series(found, _MIG_FAMILIES[options.metrics], instance.readings, found.labels(device, **about))
     for device in readable if everything else ():
-        _names(found, device)
+        _name_series(found, device)
     if options.processes:
-        _processes(found, by_device, snapshot, options)
+        _process_series(found, by_device, snapshot, options)
 
 
-def _readings(found: SampleLines, families: _Families, readings: Mapping[str, Value], own: str) -> None:
+def _reading_series(found: SampleLines, families: _Families, readings: Mapping[str, Value], own: str) -> None:
     for spec, family in families:
         reading = readings.get(spec.id)
         if reading is not None:
             found.add(family, own, names.as_number(spec, reading))
 
 
-def _names(found: SampleLines, device: Device) -> None:
+def _name_series(found: SampleLines, device: Device) -> None:
     """What is no number."""
     modes = {spec.id.replace(".", "_"): device.readings.get(spec.id) for spec in _MODES}
     found.add(names.MODES, found.labels(device, **modes), 1)
@@ -205,11 +207,11 @@ def _names(found: SampleLines, device: Device) -> None:
             found.add(names.CLOCK_REASON, found.labels(device, reason=reason), 1)
 
 
-def _owners(found: SampleLines, device: Device, rows: list[Process], own: str) -> None:
+def _owner_series(found: SampleLines, device: Device, rows: list[Process], own: str) -> None:
     if device.missing.get("memory.unexplained_bytes") == UNLISTED:
         return
     found.add(names.PROCESSES, own, len(rows))
-    owners = shares(rows)
+    owners = memory_shares(rows)
     found.add(names.OWNERS, own, len(owners))
     for share in owners[:MAX_OWNERS_LISTED]:
         about = found.labels(device, **share.owner._asdict())
@@ -217,7 +219,7 @@ def _owners(found: SampleLines, device: Device, rows: list[Process], own: str) -
         found.add(names.OWNER_MEMORY, about, share.memory_bytes)
 
 
-def _processes(
+def _process_series(
     found: SampleLines, by_device: Mapping[str, list[Process]], snapshot: Snapshot, options: Options
 ) -> None:
     rows = [row for rows in by_device.values() for row in rows]

@@ -181,7 +181,7 @@ class MetricsServer(socketserver.ThreadingTCPServer):
                 connection.socket = secured
         with secured:
             secured.do_handshake()
-            if settings.allowed_names and not settings.allowed_names & _names(secured):
+            if settings.allowed_names and not settings.allowed_names & _certificate_names(secured):
                 return
             _Handler(secured, client_address, self, request)
             with suppress(OSError):
@@ -249,10 +249,10 @@ class _Handler(BaseHTTPRequestHandler):
         path = self.path.partition("?")[0]
         if path == "/metrics":
             accepted = self.headers.get("Accept", "")
-            wanted = _accepts(accepted, "application/openmetrics-text")
-            better = wanted > 0 and wanted >= _accepts(accepted, "text/plain")
+            wanted = _accept_weight(accepted, "application/openmetrics-text")
+            better = wanted > 0 and wanted >= _accept_weight(accepted, "text/plain")
             form: Form = "openmetrics" if better and not self.server.plain_only else "plain"
-            gzip = _accepts(self.headers.get("Accept-Encoding", ""), "gzip") > 0
+            gzip = _accept_weight(self.headers.get("Accept-Encoding", ""), "gzip") > 0
             try:
                 body = self.server.page().body(form, gzip=gzip)
             except Exception as error:  # noqa: BLE001  # the next sample may be fine
@@ -306,14 +306,14 @@ def shown_address(address: Any) -> str:
     return f"[{host}]:{port}" if ":" in str(host) else f"{host}:{port}"
 
 
-def _names(connection: ssl.SSLSocket) -> set[str]:
+def _certificate_names(connection: ssl.SSLSocket) -> set[str]:
     """The subject alternative names of the client's certificate."""
     certificate = connection.getpeercert() or {}
     listed = cast("tuple[tuple[str, str], ...]", certificate.get("subjectAltName", ()))
     return {name for _, name in listed}
 
 
-def _accepts(header: str, name: str) -> float:
+def _accept_weight(header: str, name: str) -> float:
     """The weight of a name in a list such as Accept (RFC 9110, 12.4.2); 0 if it is not there."""
     best = 0.0
     for entry in header[:2000].split(","):

@@ -194,10 +194,10 @@ class WebConfig:
 
     def _now(self) -> tuple[object, ...]:
         """What tells whether a file has changed."""
-        return tuple(map(_stamp, (self._path, *self._files)))
+        return tuple(map(_file_stamp, (self._path, *self._files)))
 
 
-def _stamp(path: Path | None) -> object:
+def _file_stamp(path: Path | None) -> object:
     try:
         found = path.stat() if path is not None else None
     except OSError as error:
@@ -229,17 +229,17 @@ def _read(path: Path) -> tuple[Settings, tuple[Path, ...]]:
         where = f" (line {mark.line + 1})" if mark is not None else ""
         raise UsageError(f"{name} is not YAML{where}") from None
     try:
-        top = _checked(document if document is not None else {}, _TOP, "")
-        http = _checked(top.get("http_server_config") or {}, _HTTP, "http_server_config.")
-        headers = _checked(http.get("headers") or {}, dict.fromkeys(_HEADERS, str), "http_server_config.headers.")
+        top = _checked_table(document if document is not None else {}, _TOP, "")
+        http = _checked_table(top.get("http_server_config") or {}, _HTTP, "http_server_config.")
+        headers = _checked_table(http.get("headers") or {}, dict.fromkeys(_HEADERS, str), "http_server_config.headers.")
         if any("\n" in text or "\r" in text for text in headers.values()):
             raise _WrongError("a header has more than one line")
         users = _users(top.get("basic_auth_users") or {})
-        rate = _checked(top.get("rate_limit") or {}, _RATE, "rate_limit.")
+        rate = _checked_table(top.get("rate_limit") or {}, _RATE, "rate_limit.")
         limit = {"interval": _duration(rate.get("interval", 0)), "burst": rate.get("burst", 0)}
         if "tls_server_config" not in top:
             return Settings(None, users, headers, **limit), ()
-        tls = _checked(top["tls_server_config"] or {}, _TLS, "tls_server_config.")
+        tls = _checked_table(top["tls_server_config"] or {}, _TLS, "tls_server_config.")
         context, files = _context(tls, path.parent)
         return Settings(context, users, headers, frozenset(tls.get("client_allowed_sans", ())), **limit), files
     except _WrongError as error:
@@ -250,7 +250,7 @@ class _WrongError(Exception):
     """What is wrong in a file."""
 
 
-def _checked(table: object, allowed: Mapping[str, type], prefix: str) -> dict[str, Any]:
+def _checked_table(table: object, allowed: Mapping[str, type], prefix: str) -> dict[str, Any]:
     if not isinstance(table, dict):
         raise _WrongError(f"{prefix.rstrip('.') or 'the file'} is not a table")
     for key, setting in table.items():
@@ -284,13 +284,13 @@ def _users(table: Mapping[object, object]) -> dict[str, str]:
             raise _WrongError("users need the package bcrypt: pip install 'gpuwatch-tui[exporter]'") from None
         for name, hashed in users.items():
             try:
-                bcrypt.checkpw(b"", _cheap(hashed))
+                bcrypt.checkpw(b"", _cheapest_hash(hashed))
             except ValueError:
                 raise _WrongError(f"basic_auth_users: the password of {name} is not a bcrypt hash") from None
     return users
 
 
-def _cheap(hashed: str) -> bytes:
+def _cheapest_hash(hashed: str) -> bytes:
     """The same hash with the least cost: its form can be checked at once."""
     parts = hashed.split("$")
     if len(parts) != 4 or not parts[2].isdecimal() or not 4 <= int(parts[2]) <= 31:
@@ -311,7 +311,7 @@ def _context(tls: Mapping[str, Any], folder: Path) -> tuple[ssl.SSLContext, tupl
             # An encrypted key must not ask at a terminal.
             context.load_cert_chain(cert, key, password=_no_password)
         except (OSError, ValueError) as error:  # SSLError is an OSError
-            raise _WrongError(f"cannot use the certificate: {_why(error)}") from None
+            raise _WrongError(f"cannot use the certificate: {_error_text(error)}") from None
     with _file(tls, "client_ca", folder, files) as ca:
         if ca is None and client is not ssl.CERT_NONE:
             raise _WrongError("tls_server_config: client_ca_file is missing")
@@ -321,7 +321,7 @@ def _context(tls: Mapping[str, Any], folder: Path) -> tuple[ssl.SSLContext, tupl
             try:
                 context.load_verify_locations(ca)
             except OSError as error:
-                raise _WrongError(f"cannot use the client CA: {_why(error)}") from None
+                raise _WrongError(f"cannot use the client CA: {_error_text(error)}") from None
     context.verify_mode = client
     names = tls.get("client_allowed_sans", ())
     if names and client is not ssl.CERT_REQUIRED:
@@ -331,14 +331,14 @@ def _context(tls: Mapping[str, Any], folder: Path) -> tuple[ssl.SSLContext, tupl
 
 
 def _ciphers(context: ssl.SSLContext, tls: Mapping[str, Any]) -> None:
-    chosen = [_known(name, _CIPHERS, "cipher_suites") for name in tls.get("cipher_suites", ())]
+    chosen = [_known_names(name, _CIPHERS, "cipher_suites") for name in tls.get("cipher_suites", ())]
     if any(chosen):
         context.set_ciphers(":".join(filter(None, chosen)))
     if tls.get("prefer_server_cipher_suites", True):
         context.options |= ssl.OP_CIPHER_SERVER_PREFERENCE
     else:
         context.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE
-    curves = [_known(name, _CURVES, "curve_preferences") for name in tls.get("curve_preferences", ())]
+    curves = [_known_names(name, _CURVES, "curve_preferences") for name in tls.get("curve_preferences", ())]
     if len(curves) > 1:
         raise _WrongError("curve_preferences: only one curve is supported here")
     for curve in curves:
@@ -346,10 +346,10 @@ def _ciphers(context: ssl.SSLContext, tls: Mapping[str, Any]) -> None:
 
 
 def _choice(tls: Mapping[str, Any], key: str, default: str, choices: Mapping[str, Any]) -> Any:
-    return _known(tls.get(key, default), choices, key)
+    return _known_names(tls.get(key, default), choices, key)
 
 
-def _known(name: object, choices: Mapping[str, Any], key: str) -> Any:
+def _known_names(name: object, choices: Mapping[str, Any], key: str) -> Any:
     if not isinstance(name, str) or name not in choices:
         listed = ", ".join(choice for choice in choices if choice)
         raise _WrongError(f"{key} {name} is not supported; these are: {listed}")
@@ -385,7 +385,7 @@ def _no_password() -> str:
     raise ValueError("the key is encrypted")
 
 
-def _why(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     if isinstance(error, ssl.SSLError) and error.reason:
         return error.reason.lower().replace("_", " ")
     return (error.strerror if isinstance(error, OSError) else None) or str(error)

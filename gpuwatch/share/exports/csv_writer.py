@@ -24,7 +24,7 @@ def write(stretch: Stretch, table: Table) -> Iterator[bytes]:
     texts = [place for place, column in enumerate(table.columns) if column.kind in (Kind.TEXT, Kind.FLAG)]
     for count, row in enumerate(table.rows(stretch), 1):
         for place in moments:
-            row[place] = _moment(row[place])
+            row[place] = _iso_time(row[place])
         for place in texts:
             row[place] = safe_cell(row[place])
         writer.writerow(row)
@@ -35,7 +35,7 @@ def write(stretch: Stretch, table: Table) -> Iterator[bytes]:
     yield out.getvalue().encode("utf-8", "backslashreplace")
 
 
-def _moment(at: object) -> str | None:
+def _iso_time(at: object) -> str | None:
     """ISO 8601 in UTC, with microseconds."""
     if not isinstance(at, (int, float)):
         return None

@@ -35,7 +35,7 @@ def write(stretch: Stretch) -> Iterator[bytes]:
             _means(stretch, spool)
         else:
             _samples(stretch, spool)
-            _parts(stretch, spool)
+            _part_samples(stretch, spool)
         families = [names.INFO, *map(names.device_family, NUMBERS), names.MIG_INFO, *(family for _, family in _OF_MIG)]
         for family in (*families, names.PROCESS_INFO, *(family for family, *_ in names.PROCESS_FAMILIES)):
             header = family.header().encode()
@@ -63,7 +63,7 @@ class _Spool:
 
     def sample(self, family: names.Family, own: str, number: float, stamp: str) -> None:
         """Adds a sample to the series with these labels."""
-        self.add((family.name, own), f"{family.sample}{own} {names.value(number)} {stamp}\n")
+        self.add((family.name, own), f"{family.sample}{own} {names.value_text(number)} {stamp}\n")
 
     def add(self, series: _Series, text: str) -> None:
         self._open.setdefault(series, []).append(text)
@@ -102,7 +102,7 @@ class _InfoSeries:
         """What these labels tell held at a time; times grow."""
         if at >= self._next.get(own, at):
             self._next[own] = at + _REPEAT_SECONDS
-            self._spool.sample(self._family, own, 1.0, names.moment(at))
+            self._spool.sample(self._family, own, 1.0, names.timestamp_text(at))
 
 
 def _samples(stretch: Stretch, spool: _Spool) -> None:
@@ -111,7 +111,7 @@ def _samples(stretch: Stretch, spool: _Spool) -> None:
     families = {spec.id: names.device_family(spec) for spec in NUMBERS}
     infos = _InfoSeries(spool, names.INFO)
     for times, columns in stretch.numbers():
-        moments = [names.moment(at) for at in times]
+        moments = [names.timestamp_text(at) for at in times]
         for uuid in dict.fromkeys(uuid for uuid, _ in columns):
             if uuid not in about:
                 about[uuid] = _info(stretch, stretch.device(uuid, times[0]))
@@ -123,7 +123,7 @@ def _samples(stretch: Stretch, spool: _Spool) -> None:
                 known[uuid, name] = names.labels(names.gpu_labels(stretch.device(uuid, times[0]), stretch.host))
             head, scale = family.sample + known[uuid, name], family.scale
             lines = [
-                f"{head} {names.value(number if scale == 1 else _scaled(number, scale))} {at}\n"
+                f"{head} {names.value_text(number if scale == 1 else _scaled_number(number, scale))} {at}\n"
                 for at, number in zip(moments, values, strict=True)
                 if number is not None
             ]
@@ -131,14 +131,14 @@ def _samples(stretch: Stretch, spool: _Spool) -> None:
                 spool.add((family.name, known[uuid, name]), "".join(lines))
 
 
-def _parts(stretch: Stretch, spool: _Spool) -> None:
+def _part_samples(stretch: Stretch, spool: _Spool) -> None:
     """MIG instances and processes, which are in the samples themselves."""
     last = float("-inf")
     instances, programs = _InfoSeries(spool, names.MIG_INFO), _InfoSeries(spool, names.PROCESS_INFO)
     for at, snapshot, _ in stretch.samples():
         if at <= last:  # the clock was set back: a series may not
             continue
-        last, stamp = at, names.moment(at)
+        last, stamp = at, names.timestamp_text(at)
         for device in snapshot.devices:
             for instance in device.mig_instances:
                 about = names.gpu_labels(device, stretch.host) | {"mig_instance": instance.id}
@@ -164,7 +164,7 @@ def _parts(stretch: Stretch, spool: _Spool) -> None:
             for family, reading_id, scale in names.PROCESS_FAMILIES:
                 found = row.number(reading_id)
                 if found is not None:
-                    spool.sample(family, own, _scaled(found, scale), stamp)
+                    spool.sample(family, own, _scaled_number(found, scale), stamp)
 
 
 def _means(stretch: Stretch, spool: _Spool) -> None:
@@ -176,10 +176,10 @@ def _means(stretch: Stretch, spool: _Spool) -> None:
         for name, summary in metrics.items():
             spec, family = specs[name]
             number = summary.most if spec.counter else summary.mean
-            spool.sample(family, own, _scaled(number, family.scale), names.moment(at))
+            spool.sample(family, own, _scaled_number(number, family.scale), names.timestamp_text(at))
 
 
-def _scaled(number: float, scale: float) -> float:
+def _scaled_number(number: float, scale: float) -> float:
     """The number without digits that only the factor brings in."""
     return round(number * scale, 9)
 
@@ -210,10 +210,10 @@ def _findings(stretch: Stretch) -> Iterator[bytes]:
         for since, until in times:
             lines, at = [], since
             while at < until:
-                lines.append(f"{names.FINDING.sample}{own} 1 {names.moment(at)}\n")
+                lines.append(f"{names.FINDING.sample}{own} 1 {names.timestamp_text(at)}\n")
                 at += _REPEAT_SECONDS
-            lines.append(f"{names.FINDING.sample}{own} 1 {names.moment(until)}\n")
+            lines.append(f"{names.FINDING.sample}{own} 1 {names.timestamp_text(until)}\n")
             if until < stretch.end:
-                lines.append(f"{names.FINDING.sample}{own} 0 {names.moment(until + 0.5)}\n")
+                lines.append(f"{names.FINDING.sample}{own} 0 {names.timestamp_text(until + 0.5)}\n")
             yield (header + "".join(lines)).encode()
             header = ""

@@ -45,10 +45,10 @@ def write(stretch: Stretch, table: Table) -> Iterator[bytes]:
             if len(rows) >= _GROUP_ROWS:
                 writer.write_batch(_batch(rows, schema))
                 rows = []
-                yield _taken(out)
+                yield _take_bytes(out)
         if rows:
             writer.write_batch(_batch(rows, schema))
-    yield _taken(out)
+    yield _take_bytes(out)
 
 
 def _batch(rows: list[Row], schema: Any) -> Any:
@@ -67,7 +67,7 @@ def _array(values: tuple[object, ...], kind: Any) -> Any:
         return pa.array(plain, type=kind)
 
 
-def _taken(out: io.BytesIO) -> bytes:
+def _take_bytes(out: io.BytesIO) -> bytes:
     data = out.getvalue()
     out.seek(0)
     out.truncate()

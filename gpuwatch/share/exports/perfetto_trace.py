@@ -133,7 +133,7 @@ class _Writer:
         before: dict[Key, float] = {}
         """When each counter had a value last."""
         for times, columns in self._stretch.numbers():
-            heads = [_head(at) for at in times]
+            heads = [_packet_head(at) for at in times]
             for key in sorted(columns):
                 values = columns[key]
                 if key not in self._counters and all(value is None for value in values):
@@ -142,24 +142,26 @@ class _Writer:
                 yield b"".join(_changes(self._counters[key], times, heads, values, key, last, before))
         for key, at in before.items():
             if at > last[key][0]:
-                yield _value(self._counters[key], _head(at), last[key][1])
+                yield _value(self._counters[key], _packet_head(at), last[key][1])
 
     def _means(self) -> Iterator[bytes]:
         for at, device, metrics in self._stretch.means():
             for name, summary in metrics.items():
                 key = (device.uuid, name)
                 yield from self._counter(key)
-                yield _value(self._counters[key], _head(at), summary.most if BY_ID[name].counter else summary.mean)
+                yield _value(
+                    self._counters[key], _packet_head(at), summary.most if BY_ID[name].counter else summary.mean
+                )
 
     # Slices and instants
 
     def _runs(self, runs: list[Run]) -> Iterator[bytes]:
-        shown = [_run(run) for run in runs if overlaps(run, self._stretch)]
+        shown = [_run_slice(run) for run in runs if run_overlaps(run, self._stretch)]
         yield from self._slices("Runs", self._machine, shown)
         for run in runs:
-            if run.step_times and overlaps(run, self._stretch):
+            if run.step_times and run_overlaps(run, self._stretch):
                 name = f"Steps of {printable(run.title or run.config)}"
-                yield from self._slices(name, self._machine, _steps(run))
+                yield from self._slices(name, self._machine, _step_slices(run))
 
     def _findings(self) -> Iterator[bytes]:
         by_device: dict[str | None, list[Slice]] = {}
@@ -218,7 +220,7 @@ class _Writer:
             track = self._new_track()
             yield self._track(track, "Events", self._parent(uuid))
             for point in found:
-                yield _packet(_head(point.at), _event(track, _INSTANT, point.name, point.arguments))
+                yield _packet(_packet_head(point.at), _event(track, _INSTANT, point.name, point.arguments))
 
     def _slices(self, name: str, parent: int, found: Iterable[Slice]) -> Iterator[bytes]:
         """Slices on as many tracks as are needed for none to overlap, cut to what is exported."""
@@ -239,22 +241,22 @@ class _Writer:
                 "began_before_the_trace": True if item.begin < begin else None,
                 "ended_after_the_trace": True if item.end > end else None,
             }
-            yield _packet(_head(begin), _event(track, _BEGIN, item.name, item.arguments | cut))
+            yield _packet(_packet_head(begin), _event(track, _BEGIN, item.name, item.arguments | cut))
             for inner in item.inner:
                 first, last = max(inner.begin, begin), min(inner.end, end)
                 if first <= last:
-                    yield _packet(_head(first), _event(track, _BEGIN, inner.name, inner.arguments))
-                    yield _packet(_head(last), _event(track, _END))
-            yield _packet(_head(end), _event(track, _END))
+                    yield _packet(_packet_head(first), _event(track, _BEGIN, inner.name, inner.arguments))
+                    yield _packet(_packet_head(last), _event(track, _END))
+            yield _packet(_packet_head(end), _event(track, _END))
 
 
-def overlaps(run: Run, stretch: Stretch) -> bool:
+def run_overlaps(run: Run, stretch: Stretch) -> bool:
     """Whether the run is of the time that is exported."""
-    item = _run(run)
+    item = _run_slice(run)
     return item.begin <= stretch.end and item.end >= stretch.begin
 
 
-def _run(run: Run) -> Slice:
+def _run_slice(run: Run) -> Slice:
     """A run and its phases."""
     began = run.started_at.timestamp()
     phases, at = list[Slice](), began
@@ -282,7 +284,7 @@ def _run(run: Run) -> Slice:
     return Slice(began, end, printable(run.title or run.config), about, tuple(phases))
 
 
-def _steps(run: Run) -> Iterator[Slice]:
+def _step_slices(run: Run) -> Iterator[Slice]:
     """The latest steps of a run, one after the other."""
     began, last = run.started_at.timestamp(), -math.inf
     for moment in run.step_times:
@@ -304,7 +306,7 @@ def _nanoseconds(at: float) -> int:
     return max(round(at * 1e6), 0) * 1000
 
 
-def _head(at: float) -> bytes:
+def _packet_head(at: float) -> bytes:
     """Timestamp, clock and writer of a packet."""
     return b"\x40" + varint(_nanoseconds(at)) + _CLOCK + _SEQUENCE
 
@@ -355,7 +357,7 @@ def _changes(
             continue
         if written is None or value != written[1] or (had is not None and at - had > MAX_UNOBSERVED_SECONDS):
             if written is not None and had is not None and at - had > MAX_UNOBSERVED_SECONDS and had > written[0]:
-                yield _value(track, _head(had), written[1])
+                yield _value(track, _packet_head(had), written[1])
             written = (at, value)
             yield _value(track, head, value)
         had = at

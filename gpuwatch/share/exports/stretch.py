@@ -129,16 +129,16 @@ class Stretch:
         return [
             finding._replace(until=max(finding.until, at)) if _key(finding.finding) in lasting else finding
             for finding in self.recording.findings(self.begin, self.end)
-            if _is_time(finding.since) and _is_time(finding.until)
+            if _is_valid_time(finding.since) and _is_valid_time(finding.until)
         ]
 
     def lives(self) -> list[ProcessLife]:
         """The processes that were seen on a GPU in it, by the time at which they were first seen."""
         found = self.recording.processes(self.begin, self.end)
-        return [life for life in found if _is_time(life.first) and _is_time(life.last)]
+        return [life for life in found if _is_valid_time(life.first) and _is_valid_time(life.last)]
 
 
-def _is_time(at: object) -> bool:
+def _is_valid_time(at: object) -> bool:
     """Whether it can be a time; a damaged file may have anything."""
     return isinstance(at, (int, float)) and -_MAX_SECONDS_SINCE_EPOCH < at < _MAX_SECONDS_SINCE_EPOCH
 

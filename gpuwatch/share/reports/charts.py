@@ -28,7 +28,7 @@ def on_device(run: Run) -> str:
     return f" on GPU {entry.index}" if entry is not None else ""
 
 
-def in_words(run: Run) -> str:
+def timeline_in_words(run: Run) -> str:
     """``in use by the framework: 1.0 GiB → 4.0 GiB → 7.0 GiB, sampled over 124 s``; empty if unknown."""
     points = [(point.t, amount) for point in run.memory.timeline if (amount := point.allocator_bytes) is not None]
     whose = "in use by the framework"
@@ -89,7 +89,7 @@ def _owners(device: Device, processes: Iterable[Process]) -> Row | None:
     return Row(f"GPU {device.index}", tuple(parts), f"{size(used)} of {size(total)}", total=total)
 
 
-def speeds(runs: Sequence[tuple[str, Run]]) -> Bars | None:
+def speed_chart(runs: Sequence[tuple[str, Run]]) -> Bars | None:
     """Steps per second of named runs with their range from p10 to p90, fastest first."""
     timed = [(name, run.throughput) for name, run in runs if run.throughput is not None]
     if len(timed) < 2:
@@ -99,7 +99,7 @@ def speeds(runs: Sequence[tuple[str, Run]]) -> Bars | None:
     for name, t in timed[:_MAX_ROWS]:
         low = 1 / t.p90_step_seconds if t.p90_step_seconds > 0 else None
         high = 1 / t.p10_step_seconds if t.p10_step_seconds > 0 else None
-        rows.append(_measured(name, t, t.steps_per_second, speed_text(t), low, high, per_second))
+        rows.append(_measured_row(name, t, t.steps_per_second, speed_text(t), low, high, per_second))
     top = max(row.high or row.parts[0].amount for row in rows)
     return Bars(
         "Steps per second",
@@ -111,12 +111,12 @@ def speeds(runs: Sequence[tuple[str, Run]]) -> Bars | None:
     )
 
 
-def _step(label: str, t: Throughput) -> Row:
+def _step_row(label: str, t: Throughput) -> Row:
     shown = step_time_text(t.median_step_seconds)
-    return _measured(label, t, t.median_step_seconds, shown, t.p10_step_seconds, t.p90_step_seconds, step_time_text)
+    return _measured_row(label, t, t.median_step_seconds, shown, t.p10_step_seconds, t.p90_step_seconds, step_time_text)
 
 
-def _measured(
+def _measured_row(
     label: str,
     t: Throughput,
     amount: float,
@@ -130,23 +130,23 @@ def _measured(
     return Row(label, (Part("value", label, amount, f"{shown}{spread}"),), shown, low=low, high=high)
 
 
-def step_times(run: Run) -> Bars | None:
+def step_time_chart(run: Run) -> Bars | None:
     """Time of a step, median and p10 to p90, of every measured process."""
     rows = []
     if run.throughput is not None:
-        rows.append(_step("step", run.throughput))
+        rows.append(_step_row("step", run.throughput))
     for worker in run.workers:
         name = f"{clean(worker.setting)} {clean(worker.name)}" if worker.setting else clean(worker.name)
         for how, throughput in (("alone", worker.alone), ("together", worker.throughput)):
             if throughput is not None:
-                rows.append(_step(f"{name}, {how}", throughput))
+                rows.append(_step_row(f"{name}, {how}", throughput))
     if not rows:
         return None
     top = max(row.high or row.parts[0].amount for row in rows)
     return Bars("Step time", tuple(rows[:_MAX_ROWS]), top, "from 0", whisker="p10 to p90", more=_left_out(len(rows)))
 
 
-def moved(run: Run) -> bool:
+def memory_changed(run: Run) -> bool:
     """Whether the memory of this run changed: an empty chart says less than none."""
     points = run.memory.timeline
     if len(points) < 2:
@@ -157,8 +157,8 @@ def moved(run: Run) -> bool:
 
 def memory_of_runs(runs: Sequence[tuple[str, Run]]) -> Bars | None:
     """Peak memory of each named run by NVML, and what the framework was granted."""
-    rows = [(name, run.memory.nvml_peak_bytes, _granted(run), run.memory.device_total_bytes) for name, run in runs]
-    return _amounts("GPU memory held on the busiest device", rows, ", granted ", "granted by the framework")
+    rows = [(name, run.memory.nvml_peak_bytes, _max_granted(run), run.memory.device_total_bytes) for name, run in runs]
+    return _amounts_chart("GPU memory held on the busiest device", rows, ", granted ", "granted by the framework")
 
 
 def allocator_peaks(runs: Sequence[tuple[str, Run]]) -> Bars | None:
@@ -167,13 +167,13 @@ def allocator_peaks(runs: Sequence[tuple[str, Run]]) -> Bars | None:
     What NVML reports of a framework that takes all memory at its start is the same for every run.
     """
     rows = [
-        (name, run.memory.allocator_peak_bytes, run.memory.allocator_limit_bytes or _granted(run), None)
+        (name, run.memory.allocator_peak_bytes, run.memory.allocator_limit_bytes or _max_granted(run), None)
         for name, run in runs
     ]
-    return _amounts("Peak in use by the framework's allocator", rows, " of ", "limit of the allocator")
+    return _amounts_chart("Peak in use by the framework's allocator", rows, " of ", "limit of the allocator")
 
 
-def _amounts(
+def _amounts_chart(
     title: str, amounts: Iterable[tuple[str, int | None, int | None, int | None]], between: str, mark: str
 ) -> Bars | None:
     """Bytes of named runs, each with its mark and the memory of its device; None for fewer than two that are known.
@@ -194,7 +194,7 @@ def _amounts(
     return Bars(title, tuple(rows[:_MAX_ROWS]), top, f"from 0 to {size(top)}", mark=mark, more=_left_out(len(rows)))
 
 
-def _granted(run: Run) -> int | None:
+def _max_granted(run: Run) -> int | None:
     """The most granted on one GPU, its logical devices together."""
     by_gpu: dict[str, int] = {}
     for entry in run.device_map:
@@ -204,7 +204,7 @@ def _granted(run: Run) -> int | None:
     return max(by_gpu.values(), default=None)
 
 
-def checks(groups: Iterable[tuple[str, Sequence[Check]]]) -> Marks:
+def check_marks(groups: Iterable[tuple[str, Sequence[Check]]]) -> Marks:
     """The doctor's checks, one sign each."""
     return Marks(
         "Checks",

@@ -26,7 +26,7 @@ _MAX_NAMES = 3
 _EVERY = {1: "The node", 2: "Both nodes"}
 
 
-def lost(document: Comparison) -> tuple[Node, ...]:
+def lost_nodes(document: Comparison) -> tuple[Node, ...]:
     """The nodes that brought nothing home."""
     return tuple(node for node in document.nodes if node.state not in ("ok", "finding"))
 
@@ -36,10 +36,10 @@ def cluster_sentence(document: Comparison) -> str:
     by_node: dict[str, list[OddFact]] = {}
     for fact in document.odd:
         by_node.setdefault(fact.node, []).append(fact)
-    parts = [f"{clean(node)} is odd: {_difference(facts)}" for node, facts in list(by_node.items())[:_MAX_NAMES]]
+    parts = [f"{clean(node)} is odd: {_difference_text(facts)}" for node, facts in list(by_node.items())[:_MAX_NAMES]]
     if len(by_node) > _MAX_NAMES:
         parts.append(f"{len(by_node) - _MAX_NAMES} more are odd")
-    silent = lost(document)
+    silent = lost_nodes(document)
     parts += [f"{clean(node.node)}: {clean(node.reason or _STATES[node.state][1])}" for node in silent[:_MAX_NAMES]]
     if len(silent) > _MAX_NAMES:
         parts.append(f"{len(silent) - _MAX_NAMES} more returned no result")
@@ -50,7 +50,7 @@ def cluster_sentence(document: Comparison) -> str:
     return f"{_EVERY.get(count, f'All {count} nodes')} answered{judged}" if count else ""
 
 
-def _difference(facts: Sequence[OddFact]) -> str:
+def _difference_text(facts: Sequence[OddFact]) -> str:
     fact = facts[0]
     if fact.what == "number of GPUs":
         difference = f"{fact.value} GPUs instead of {fact.usual}"
@@ -74,10 +74,10 @@ def odd_table(document: Comparison) -> Table:
         for fact in document.odd
     )
     heads = ("Node", "What", "There", "Most others", "Compared with")
-    return Table("Odd nodes", heads, rows, note=_notes(document), keep=("Node",), sortable=True)
+    return Table("Odd nodes", heads, rows, note=_not_judged(document), keep=("Node",), sortable=True)
 
 
-def _notes(document: Comparison) -> str:
+def _not_judged(document: Comparison) -> str:
     """What could not be judged: below the odd nodes, or else below all."""
     return " ".join(clean(note).rstrip(".") + "." for note in document.odd_notes)
 
@@ -97,7 +97,7 @@ def node_table(document: Comparison) -> Table:
             "Host": clean(node.host),
             "Took": UNKNOWN if node.took_seconds is None else measured_seconds(node.took_seconds),
             "Runs": str(node.runs) if node.state in ("ok", "finding") else UNKNOWN,
-            **(_machine(node.snapshot) if known else {}),
+            **(_machine_cells(node.snapshot) if known else {}),
             last: clean("; ".join(filter(None, (node.answer, node.reason)))),
         }
         for node in nodes
@@ -106,7 +106,7 @@ def node_table(document: Comparison) -> Table:
         "Nodes",
         *columns(cells),
         right=("Took", "Runs", "Busy", "Memory used"),
-        note="" if document.odd else _notes(document),
+        note="" if document.odd else _not_judged(document),
         keep=("Node", "Result"),
         optional=("Took", "Host", "Runs", "Driver"),
         lines=3,
@@ -114,7 +114,7 @@ def node_table(document: Comparison) -> Table:
     ).without(*["Host"] * same_names, *["Runs"] * (not has_runs), *[last] * empty)
 
 
-def _machine(snapshot: Snapshot | None) -> dict[str, str]:
+def _machine_cells(snapshot: Snapshot | None) -> dict[str, str]:
     """GPUs, the busiest one's utilization, memory used of all, and the driver."""
     if snapshot is None:
         return dict.fromkeys(("GPUs", "Busy", "Memory used", "Driver"), UNKNOWN)

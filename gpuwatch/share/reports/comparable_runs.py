@@ -22,12 +22,12 @@ def is_program(run: Run) -> bool:
 
 def workload(run: Run, *, with_type: bool = True) -> str:
     """``matmul 512 float32, eagerly``: what one step computes, and how it was executed if known."""
-    step = amount(run, with_type=with_type)
+    step = work_amount(run, with_type=with_type)
     execution = clean(run.throughput.execution) if run.throughput is not None and run.throughput.execution else ""
     return f"{step}, {execution}" if execution else step
 
 
-def amount(run: Run, *, with_type: bool = True) -> str:
+def work_amount(run: Run, *, with_type: bool = True) -> str:
     """``matmul 512 float32``: what one step computes; of the user's program its command, ``python train.py``."""
     if is_program(run):
         return clean(run.title)
@@ -53,7 +53,7 @@ def workloads(run: Run, other: Run) -> tuple[str, str]:
     return workload(run, with_type=typed), workload(other, with_type=typed)
 
 
-def kind(run: Run) -> str:
+def device_kind(run: Run) -> str:
     """``GPU``, ``CPU`` or ``simulated GPU, driver tier``: what the speed was measured on."""
     measured = run.throughput.device if run.throughput is not None else None
     name = device_name(measured) if measured else ("GPU:0" if run.device_map else "CPU:0")
@@ -64,7 +64,7 @@ def kind(run: Run) -> str:
 
 def _device(run: Run) -> tuple[str, str]:
     """What must be equal to compare speeds: a simulated GPU computes on its host, each tier in its own way."""
-    return kind(run), (clean(run.host) if run.simulated else "")
+    return device_kind(run), (clean(run.host) if run.simulated else "")
 
 
 def same_work(run: Run, other: Run) -> bool:
@@ -72,7 +72,7 @@ def same_work(run: Run, other: Run) -> bool:
     return workload(run) == workload(other) and _device(run) == _device(other)
 
 
-def alike(run: Run, other: Run) -> str:
+def why_speeds_equal(run: Run, other: Run) -> str:
     """Why their speeds do not differ; empty if they do."""
     if run is other:
         return "same speed within noise"

@@ -14,7 +14,7 @@ from gpuwatch.core.model.run import Run
 from gpuwatch.experiment.trials.step_times import is_wide
 from gpuwatch.share.reports import charts, cluster_content
 from gpuwatch.share.reports.comparable_runs import gpus, is_program
-from gpuwatch.share.reports.conclusion import conclusion, failed
+from gpuwatch.share.reports.conclusion import conclusion, run_failed
 from gpuwatch.share.reports.report_content import GLYPHS, Content, Table, clean
 from gpuwatch.share.reports.run_content import as_shown, on_gpu, run_content, simulated_note, state_of
 from gpuwatch.share.reports.runs_side_by_side import (
@@ -58,7 +58,7 @@ def comparison_content(document: Comparison) -> Content:
     """The table, the differences, and every run."""
     table = comparison_table(document, "Comparison")
     differences = ((clean(entry.text),) for entry in document.differences if entry.effects or entry.changed)
-    bad = sum(map(failed, document.runs))
+    bad = sum(map(run_failed, document.runs))
     count = len(document.runs)
     state, verdict = _verdict(document.runs, bad)
     title = conclusion(document)
@@ -73,7 +73,7 @@ def comparison_content(document: Comparison) -> Content:
         subject = [f"{len(document.nodes)} node{'' if len(document.nodes) == 1 else 's'}"] * bool(
             document.nodes
         ) + subject
-        state, verdict = _of_nodes(document, state, verdict)
+        state, verdict = _content_of_nodes(document, state, verdict)
     return Content(
         title=title,
         subtitle=" · ".join(filter(None, (*subject, _subject(document)))),
@@ -88,7 +88,7 @@ def comparison_content(document: Comparison) -> Content:
                 cluster_content.odd_table(document),
                 cluster_content.node_table(document),
                 table,
-                _skipped(document),
+                _skipped_text(document),
                 _machines(document),
                 Table("Differences explained", ("Each run against its neighbor",), tuple(differences)),
                 _findings(document),
@@ -106,9 +106,9 @@ def comparison_content(document: Comparison) -> Content:
     )
 
 
-def _of_nodes(document: Comparison, state: str, verdict: str) -> tuple[str, str]:
+def _content_of_nodes(document: Comparison, state: str, verdict: str) -> tuple[str, str]:
     """The same with what became of the nodes."""
-    silent = len(cluster_content.lost(document))
+    silent = len(cluster_content.lost_nodes(document))
     odd = len({fact.node for fact in document.odd})
     words = [f"{odd} odd"] if odd else []
     if silent:
@@ -140,7 +140,7 @@ def comparison_table(document: Comparison, title: str) -> Table:
     named = list(zip(names, document.runs, strict=True))
     simulated = any(run.simulated for run in document.runs)
     # Simulated GPUs have the speed of this computer's CPU: sorted bars would look like a ranking.
-    speeds = None if simulated else charts.speeds([named[index] for index in document.comparable])
+    speeds = None if simulated else charts.speed_chart([named[index] for index in document.comparable])
     drawn = (speeds, charts.memory_of_runs(named))
     for index, run in enumerate(document.runs):
         shown = {**cells(run, (*COLUMNS, *WHEN_DIFFERENT)), "config": names[index], "started": started[index]}
@@ -159,7 +159,7 @@ def comparison_table(document: Comparison, title: str) -> Table:
                 *map(clean, document.notes),
                 _CPU if simulated else "",
                 _TIER if any(" tier" in cell for row in rows for cell in row) else "",
-                _ELSEWHERE if any(map(_on_both, document.runs)) else "",
+                _ELSEWHERE if any(map(_ran_on_both, document.runs)) else "",
             )
             if part
         ),
@@ -171,14 +171,14 @@ def comparison_table(document: Comparison, title: str) -> Table:
     )
 
 
-def _skipped(document: Comparison) -> Table:
+def _skipped_text(document: Comparison) -> Table:
     """Why runs were skipped: their rows are empty."""
     named = zip(labels(document.runs), document.runs, strict=True)
     rows = tuple((name, clean(run.verdict_reason)) for name, run in named if run.verdict == "skipped")
     return Table("Skipped", ("Config", "Why"), rows, lines=4)
 
 
-def _on_both(run: Run) -> bool:
+def _ran_on_both(run: Run) -> bool:
     """Whether some ops ran on the CPU and none fell back."""
     share = on_gpu(run)
     return share is not None and 0 < share < 100 and not run.fallbacks

@@ -38,7 +38,7 @@ class _Better:
     """The runs of the same configuration as the reference with the same number."""
 
 
-def failed(run: Run) -> bool:
+def run_failed(run: Run) -> bool:
     """Whether it failed; an out-of-memory that its configuration demonstrates is not a failure."""
     if run.verdict == "oom":
         return not as_shown(run)
@@ -55,8 +55,8 @@ def conclusion(document: Comparison) -> str:
     runs = document.runs
     if not runs:
         return "No runs to compare"
-    bad = [index for index, run in enumerate(runs) if failed(run)]
-    told = _Told(runs, _names(runs))
+    bad = [index for index, run in enumerate(runs) if run_failed(run)]
+    told = _Sentences(runs, _names(runs))
     failures = told.failures(bad)
     if len(bad) == len(runs) > 1:
         return f"All {len(runs)} runs failed: {told.reasons(bad)}"
@@ -78,7 +78,7 @@ def _names(runs: Sequence[Run]) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _Sentences:
     """Sentences about some runs, which it names; runs are given by their index."""
 
     runs: Sequence[Run]
@@ -88,14 +88,14 @@ class _Told:
         """Who failed, and why if all failed for one reason: a headline has no room for several."""
         if not bad:
             return ""
-        why = {_why(self.runs[index]) for index in bad}
+        why = {_why_failed(self.runs[index]) for index in bad}
         return f"{self.who(bad)} failed{f' ({why.pop()})' if len(why) == 1 else ''}"
 
     def reasons(self, bad: Sequence[int]) -> str:
         """``a and b (out of memory); c (stopped at the deadline)``."""
         reasons: dict[str, list[int]] = {}
         for index in bad:
-            reasons.setdefault(_why(self.runs[index]), []).append(index)
+            reasons.setdefault(_why_failed(self.runs[index]), []).append(index)
         shown = [f"{self.who(who)} ({why})" for why, who in list(reasons.items())[:_MAX_REASONS]]
         rest = sum(len(who) for who in list(reasons.values())[_MAX_REASONS:])
         return "; ".join([*shown, *([f"{rest} more"] if rest else [])])
@@ -110,12 +110,12 @@ class _Told:
         ended = [index for index, run in enumerate(self.runs) if run.verdict in ("ok", "fallback")]
         if len(ended) == 1:
             alone = "; nothing to compare it with" if len(self.runs) == 1 else ""
-            return _alone(self.runs[ended[0]], self.names[ended[0]]) + alone
+            return _single_conclusion(self.runs[ended[0]], self.names[ended[0]]) + alone
         if ended:
             return self.not_comparable(ended)
         rest: dict[str, list[int]] = {}
         for index, run in enumerate(self.runs):
-            if not failed(run):
+            if not run_failed(run):
                 rest.setdefault("oom" if as_shown(run) else run.verdict, []).append(index)
         ends = []
         for what, indices in rest.items():
@@ -128,9 +128,9 @@ class _Told:
         timed = [index for index in ended if self.runs[index].throughput is not None]
         if not timed:
             held = [
-                f"{self.names[index]} held {size(_held(self.runs[index]))}"
+                f"{self.names[index]} held {size(_comparable_peak(self.runs[index]))}"
                 for index in ended
-                if _held(self.runs[index])
+                if _comparable_peak(self.runs[index])
             ]
             return "; ".join(
                 [*([", ".join(held[:_MAX_NAMES])] if held else []), "not compared, as no speed was measured"]
@@ -138,7 +138,7 @@ class _Told:
         kinds: dict[str, list[int]] = {}
         work: dict[str, list[int]] = {}
         for index in timed:
-            kinds.setdefault(comparable_runs.kind(self.runs[index]), []).append(index)
+            kinds.setdefault(comparable_runs.device_kind(self.runs[index]), []).append(index)
             work.setdefault(comparable_runs.workload(self.runs[index]), []).append(index)
         if len(kinds) > 1:
             why = listed([f"{kind} ({self.who(who)})" for kind, who in kinds.items()])
@@ -152,7 +152,7 @@ class _Told:
             return f"Not comparable: {why}"
         if len(timed) == 1:
             rest = self.who([index for index in ended if index not in timed])
-            return f"{_alone(self.runs[timed[0]], self.names[timed[0]])}; not compared: no speed of {rest}"
+            return f"{_single_conclusion(self.runs[timed[0]], self.names[timed[0]])}; not compared: no speed of {rest}"
         return "Not comparable: simulated on different computers"
 
     def compared(self, group: Sequence[int]) -> str:
@@ -196,7 +196,7 @@ class _Told:
 
     def least_memory(self, group: Sequence[int]) -> _Better | None:
         """The runs that held least, all within 1 %; None if no other held more."""
-        held = {index: amount for index in group if (amount := _held(self.runs[index])) is not None}
+        held = {index: amount for index in group if (amount := _comparable_peak(self.runs[index])) is not None}
         if not held:
             return None
         least = min(held.values())
@@ -217,12 +217,14 @@ class _Told:
         if len(steady) < len(speeds) or not steady:
             return None  # an unsteady run may be faster than any other
         top = max(steady, key=lambda index: speeds[index])
-        slower = [index for index in steady if not comparable_runs.alike(self.runs[top], self.runs[index])]
+        slower = [index for index in steady if not comparable_runs.why_speeds_equal(self.runs[top], self.runs[index])]
         if not slower:
             return None
         reference = self.reference(slower, min(slower, key=lambda index: speeds[index]))
         winners = [
-            i for i in steady if i not in slower and not comparable_runs.alike(self.runs[i], self.runs[reference])
+            i
+            for i in steady
+            if i not in slower and not comparable_runs.why_speeds_equal(self.runs[i], self.runs[reference])
         ]
         best = dict.fromkeys(per_second(speeds[index]) for index in sorted(winners, key=lambda index: speeds[index]))
         against = per_second(speeds[reference])
@@ -245,7 +247,7 @@ class _Told:
             return ""
         if is_wide(against.throughput) or any(is_wide(self.runs[index].throughput) for index in less.winners):
             return f"; speeds cannot be told apart: {_VARY}"
-        if all(comparable_runs.alike(self.runs[index], against) for index in less.winners):
+        if all(comparable_runs.why_speeds_equal(self.runs[index], against) for index in less.winners):
             return ", at the same speed within noise"
         if len(less.winners) > 1:
             return "; their speeds differ"
@@ -260,12 +262,12 @@ class _Told:
 
     def same_memory(self, group: Sequence[int]) -> str:
         """What all held, if they held the same; empty if they did not, or it is unknown."""
-        held = [amount for index in group if (amount := _held(self.runs[index])) is not None]
+        held = [amount for index in group if (amount := _comparable_peak(self.runs[index])) is not None]
         alike = len(held) == len(group) and max(held) <= min(held) * (1 + SAME_MEMORY_SHARE)
         return size(held[0]) if alike else ""
 
 
-def _why(run: Run) -> str:
+def _why_failed(run: Run) -> str:
     cause = CAUSES.get(run.primary or "", "") if run.primary not in ("healthy", "unknown") else ""
     if run.verdict == "oom":
         memory = "out of memory"
@@ -281,7 +283,7 @@ def _why(run: Run) -> str:
     return "cause unknown" if reason == UNKNOWN else decapitalized(reason)
 
 
-def _alone(run: Run, name: str) -> str:
+def _single_conclusion(run: Run, name: str) -> str:
     facts = []
     # Simulated GPUs compute on this computer's CPU.
     if run.throughput is not None and not run.simulated:
@@ -291,7 +293,7 @@ def _alone(run: Run, name: str) -> str:
     return f"{name}: {', '.join(facts)}" if facts else f"{name} completed"
 
 
-def _held(run: Run) -> int | None:
+def _comparable_peak(run: Run) -> int | None:
     """Its peak; None without a GPU, which would always win, and if a document has a number that cannot be."""
     peak = run.memory.nvml_peak_bytes or 0
     return peak if run.device_map and peak > 0 else None

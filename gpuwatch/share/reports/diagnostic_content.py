@@ -18,7 +18,7 @@ from gpuwatch.core.model.doctor import Doctor
 from gpuwatch.core.model.findings import CAUSES
 from gpuwatch.share.reports import diagnostic_machine as machine
 from gpuwatch.share.reports import diagnostic_runs as runs
-from gpuwatch.share.reports.diagnostic_story import consequence, story
+from gpuwatch.share.reports.diagnostic_story import consequence, story_lines
 from gpuwatch.share.reports.doctor_content import libraries_table, packages_table
 from gpuwatch.share.reports.report_content import (
     SIMULATED_MACHINE,
@@ -41,17 +41,17 @@ def diagnostic_content(document: Diagnostic) -> Content:
     doctor, snapshot, probes = document.doctor, document.snapshot, document.probes
     watch = _WATCH if document.primary == "healthy" and not document.programs else ""
     tables = (
-        machine.device_map(document),
-        machine.checks(document, doctor) if doctor is not None else None,
-        machine.passed(document, doctor) if doctor is not None else None,
-        machine.variables(document),
+        machine.device_map_table(document),
+        machine.check_table(document, doctor) if doctor is not None else None,
+        machine.passed_checks(document, doctor) if doctor is not None else None,
+        machine.variable_table(document),
         libraries_table(doctor) if doctor is not None and doctor.libraries else None,
         packages_table(doctor) if doctor is not None else None,
-        machine.people(snapshot) if snapshot is not None else None,
-        runs.programs(document.programs, document.taken_at, main),
+        machine.user_table(snapshot) if snapshot is not None else None,
+        runs.program_table(document.programs, document.taken_at, main),
         runs.ooms(document),
         runs.fallbacks(document),
-        runs.comparison(probes, timeline=not document.programs) if probes is not None else None,
+        runs.probe_comparison(probes, timeline=not document.programs) if probes is not None else None,
         Table("Not gathered", ("Part", "Why"), tuple((clean(g.part), clean(g.why)) for g in document.missing)),
     )
     return Content(
@@ -62,14 +62,14 @@ def diagnostic_content(document: Diagnostic) -> Content:
         reason=_reason(document, main),
         certainty=main.certainty if main is not None and main.id != "healthy" else "",
         simulated=_simulated(document),
-        facts=tuple(story(document, main)),
+        facts=tuple(story_lines(document, main)),
         tables=tuple(table for table in tables if table is not None and (table.rows or table.charts or table.note)),
         action=printable(main.action) if main is not None and main.action else watch,
         evidence=tuple(clean(line) for line in main.evidence[:_MAX_EVIDENCE]) if main is not None else (),
         findings=tuple(clean_finding(found) for found in document.findings if found is not main),
-        raw=tuple(runs.raw(document)),
+        raw=tuple(runs.raw_logs(document)),
         footer=_footer(document),
-        parts=tuple(runs.part(run, main, document.programs) for run in document.programs),
+        parts=tuple(runs.program_part(run, main, document.programs) for run in document.programs),
     )
 
 

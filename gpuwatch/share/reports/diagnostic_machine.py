@@ -40,7 +40,7 @@ _OF_DOCTOR = ("Framework", "CUDA", "Doctor got")
 """Columns of which nothing is known without the doctor."""
 
 
-def device_map(document: Diagnostic) -> Table:
+def device_map_table(document: Diagnostic) -> Table:
     """Framework device, CUDA ordinal, NVML index, address, UUID, memory limits and use."""
     snapshot, doctor = document.snapshot, document.doctor
     entries: list[DeviceMapping] = list(doctor.device_map) if doctor is not None else []
@@ -72,7 +72,7 @@ def device_map(document: Diagnostic) -> Table:
             "PCI bus id": clean(entry.pci_bus_id),
             "Doctor got": size(entry.granted_bytes),
             "Program got": " + ".join(size(got) for uuid, got in granted if uuid == entry.uuid) or UNKNOWN,
-            "In use": _now(device),
+            "In use": _memory_now(device),
             "UUID": clean(entry.uuid),
         }
         for entry, device in ((entry, devices.get(entry.uuid or "")) for entry in entries)
@@ -122,7 +122,7 @@ def _latest(document: Diagnostic) -> Run | None:
     return run if run is not None and any(entry.granted_bytes for entry in run.device_map) else None
 
 
-def _now(device: Device | None) -> str:
+def _memory_now(device: Device | None) -> str:
     if device is None:
         return UNKNOWN
     if device.state != "ok":
@@ -130,11 +130,13 @@ def _now(device: Device | None) -> str:
     return f"{size(device.number('memory.used_bytes'))} of {size(device.number('memory.total_bytes'))}"
 
 
-def checks(document: Diagnostic, doctor: Doctor) -> Table:
+def check_table(document: Diagnostic, doctor: Doctor) -> Table:
     """Checks of driver, cards and build, failures first."""
     groups = list(dict.fromkeys(check.group for check in doctor.checks))
-    marks = charts.checks((GROUPS.get(name, name), [c for c in doctor.checks if c.group == name]) for name in groups)
-    bad = sorted((c for c in doctor.checks if _bad(c)), key=lambda check: STATE_ORDER[check.state])
+    marks = charts.check_marks(
+        (GROUPS.get(name, name), [c for c in doctor.checks if c.group == name]) for name in groups
+    )
+    bad = sorted((c for c in doctor.checks if _is_bad(c)), key=lambda check: STATE_ORDER[check.state])
     none = "" if bad else "No check failed or warned. "
     return Table(
         "Checks: driver, build and cards",
@@ -146,27 +148,27 @@ def checks(document: Diagnostic, doctor: Doctor) -> Table:
     )
 
 
-def passed(document: Diagnostic, doctor: Doctor) -> Table:
+def passed_checks(document: Diagnostic, doctor: Doctor) -> Table:
     """The checks without a finding, those of driver and build first."""
-    rest = [check for check in doctor.checks if not _bad(check)]
+    rest = [check for check in doctor.checks if not _is_bad(check)]
     rest.sort(key=lambda check: (check.state == "skip", check.id not in _FIRST))
     rows = tuple(_check(document, check) for check in rest)
     title = "Passed and skipped checks" if any(check.state == "skip" for check in rest) else "Passed checks"
     return Table(title, ("State", "Check", "Found"), rows, keep=("State", "Check"), folded=True)
 
 
-def _bad(check: Check) -> bool:
+def _is_bad(check: Check) -> bool:
     return check.state in ("fail", "warn")
 
 
 def _check(document: Diagnostic, check: Check) -> tuple[str, ...]:
     state, name, what = check_row(check)
     if check.group == "environment":
-        what = f"in {_HERE}: {what}{_otherwise(document, check)}"
+        what = f"in {_HERE}: {what}{_latest_environment_note(document, check)}"
     return state, name, what
 
 
-def _otherwise(document: Diagnostic, check: Check) -> str:
+def _latest_environment_note(document: Diagnostic, check: Check) -> str:
     """What the latest program had in its environment, which this check does not see."""
     notes = [
         f"{clean(short_command(entry.program))} had {clean(entry.name)}={variable_value(entry.value)}"
@@ -177,7 +179,7 @@ def _otherwise(document: Diagnostic, check: Check) -> str:
     return f"; {'; '.join(notes)}" if notes else ""
 
 
-def variables(document: Diagnostic) -> Table | None:
+def variable_table(document: Diagnostic) -> Table | None:
     """Which variables are set, where, and what they do; problems first."""
     if document.doctor is None and not document.variables:
         return None
@@ -213,7 +215,7 @@ def _programs(document: Diagnostic) -> str:
     return f"For {name_of(run)}, only differences from this shell are listed{own}."
 
 
-def people(snapshot: Snapshot) -> Table | None:
+def user_table(snapshot: Snapshot) -> Table | None:
     """Who uses the GPUs, largest first."""
     if not snapshot.devices:
         silent = f"Not known: {nvml_silent(snapshot)}." if snapshot.driver is None else ""
@@ -225,7 +227,7 @@ def people(snapshot: Snapshot) -> Table | None:
     chart = charts.memory_by_owner(snapshot)
     return Table(
         "Who uses the GPUs",
-        *first_columns(_person(process, snapshot.taken_at.timestamp()) for process in shown),
+        *first_columns(_user_row(process, snapshot.taken_at.timestamp()) for process in shown),
         right=("GPU", "PID", "GPU mem", "SM", "Time"),
         below="Command",
         note="" if shown else "No process uses a GPU.",
@@ -233,7 +235,7 @@ def people(snapshot: Snapshot) -> Table | None:
     )
 
 
-def _person(process: Process, at: float) -> dict[str, str]:
+def _user_row(process: Process, at: float) -> dict[str, str]:
     user = clean(process.user) if process.user else "not known"
     return {
         "GPU": clean(process.device_index),
@@ -243,12 +245,12 @@ def _person(process: Process, at: float) -> dict[str, str]:
         "GPU mem": memory(process.number("gpu_memory_bytes")),
         "SM": percent(process.number("sm_percent")),
         "Time": clock_duration(process.run_seconds(at)),
-        "Sees": _sees(process),
+        "Sees": _visible_devices_cell(process),
         "Command": clean(process.command or process.name)[:160],
     }
 
 
-def _sees(process: Process) -> str:
+def _visible_devices_cell(process: Process) -> str:
     """CUDA_VISIBLE_DEVICES; a dash if the environment is not readable."""
     if process.cuda_visible_devices is not None:
         return variable_value(process.cuda_visible_devices)

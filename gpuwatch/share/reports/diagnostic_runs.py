@@ -14,7 +14,7 @@ from gpuwatch.core.model.run import Run
 from gpuwatch.share.reports import charts, run_content
 from gpuwatch.share.reports.chart_data import Timeline
 from gpuwatch.share.reports.comparison_content import comparison_table
-from gpuwatch.share.reports.diagnostic_story import age, ended, name_of, over_at, utc
+from gpuwatch.share.reports.diagnostic_story import age_text, ended_at, how_it_ended, name_of, utc
 from gpuwatch.share.reports.raw_lines import readable
 from gpuwatch.share.reports.report_content import Content, Table, clean
 from gpuwatch.share.reports.run_tables import cut, device_map, fallback_table, oom_table, said_once
@@ -23,28 +23,30 @@ _MAX_RAW_LINES = 60
 _MAX_LOGS = 8
 
 
-def programs(runs: Sequence[Run], now: datetime.datetime, main: SourcedFinding | None) -> Table:
+def program_table(runs: Sequence[Run], now: datetime.datetime, main: SourcedFinding | None) -> Table:
     """The user's own programs, newest first."""
     rows = tuple(
         (
             name_of(run),
-            f"{utc(over_at(run))}, {age(run, now)}",
-            ended(run, main),
+            f"{utc(ended_at(run))}, {age_text(run, now)}",
+            how_it_ended(run, main),
             device_map(run),
-            _held(run),
+            _held_text(run),
             run_content.fell_back(run),
         )
         for run in runs
     )
     timelines = tuple(
-        Timeline(f"Memory of {name_of(run, runs)}{charts.on_device(run)}", run) for run in runs[:2] if charts.moved(run)
+        Timeline(f"Memory of {name_of(run, runs)}{charts.on_device(run)}", run)
+        for run in runs[:2]
+        if charts.memory_changed(run)
     )
     heads = ("Program", "Ended", "How", "Device map", "Peak held (NVML)", "Fell back")
     note = "Device map: the framework's device → NVML's index. Ages are as of this report."
     return Table("Watched programs", heads, rows, note=note if rows else "", charts=timelines, below="How")
 
 
-def _held(run: Run) -> str:
+def _held_text(run: Run) -> str:
     found = [entry for entry in run.memory.devices if entry.process_bytes is not None]
     if len(found) > 1:
         return ", ".join(f"GPU {entry.index} {size(entry.process_bytes)}" for entry in found)
@@ -81,12 +83,12 @@ def _by_run(document: Diagnostic, table_of: Callable[[Run], Table]) -> Table:
     return dataclasses.replace(first, heads=("Run", *first.heads), rows=cut(rows))
 
 
-def comparison(probes: Comparison, *, timeline: bool) -> Table | None:
+def probe_comparison(probes: Comparison, *, timeline: bool) -> Table | None:
     """The probes side by side; with the memory timeline of the latest if no program shows one."""
     if not probes.runs:
         return None
     table = comparison_table(probes, "Probes compared")
-    drawn = [run for run in probes.runs if charts.moved(run)]
+    drawn = [run for run in probes.runs if charts.memory_changed(run)]
     if not timeline or not drawn:
         return table
     latest = max(drawn, key=lambda run: run.started_at)
@@ -94,7 +96,7 @@ def comparison(probes: Comparison, *, timeline: bool) -> Table | None:
     return dataclasses.replace(table, charts=(*table.charts, chart))
 
 
-def part(run: Run, main: SourcedFinding | None, among: Sequence[Run]) -> Content:
+def program_part(run: Run, main: SourcedFinding | None, among: Sequence[Run]) -> Content:
     """A program by itself, without its findings, log and headline, which are above."""
     whole = run_content.run_content(run)
     causes = ", ".join(dict.fromkeys(found.id for found in run.findings if found.id != "healthy"))
@@ -112,7 +114,7 @@ def part(run: Run, main: SourcedFinding | None, among: Sequence[Run]) -> Content
     )
 
 
-def raw(document: Diagnostic) -> Iterator[tuple[str, tuple[str, ...]]]:
+def raw_logs(document: Diagnostic) -> Iterator[tuple[str, tuple[str, ...]]]:
     """The last log lines of the doctor, of programs, and of failed probes."""
     doctor = document.doctor
     if doctor is not None and doctor.log_tail:

@@ -36,13 +36,13 @@ _HOW = {
 }
 
 
-def story(document: Diagnostic, main: SourcedFinding | None) -> Iterator[tuple[str, str]]:
+def story_lines(document: Diagnostic, main: SourcedFinding | None) -> Iterator[tuple[str, str]]:
     """What a helper reads first, one line each."""
     doctor, snapshot = document.doctor, document.snapshot
     if document.programs:
         run = document.programs[0]
-        where = ", on GPUs that are not here now" if _elsewhere(run, snapshot) else ""
-        yield "last program", f"{name_of(run)}: {ended(run, main)}; {_when(run, document.taken_at)}{where}"
+        where = ", on GPUs that are not here now" if _ran_elsewhere(run, snapshot) else ""
+        yield "last program", f"{name_of(run)}: {how_it_ended(run, main)}; {_when_text(run, document.taken_at)}{where}"
     if main is not None and main.id != "healthy":
         sources = [_DOCTOR_IS if source == _DOCTOR else short_command(clean(source)) for source in main.sources]
         shell = _of_environment(main) and main.sources[:1] == (_DOCTOR,)
@@ -51,11 +51,11 @@ def story(document: Diagnostic, main: SourcedFinding | None) -> Iterator[tuple[s
         yield "found in", ", ".join(found) + (": the environment of this shell" if shell else "")
         injected = document.simulated and _CLEAR in main.action  # pages describe real machines
         real = "On a real machine: " if injected else ""
-        yield "meaning", f"{real}{meaning(main.id)} More: gpuwatch cause {main.id}".strip()
+        yield "meaning", f"{real}{cause_meaning(main.id)} More: gpuwatch cause {main.id}".strip()
     others = [found for found in document.findings if found is not main and found.severity != "info"]
     if others:
-        yield "also", _also(others)
-    apart = _apart(document, main)
+        yield "also", _also_used(others)
+    apart = _still_missing(document, main)
     if apart:
         yield "besides", apart
     yield "GPUs", _gpus(document)
@@ -77,7 +77,7 @@ def _of_environment(main: SourcedFinding | None) -> bool:
     return main is not None and main.id.startswith("visibility.")
 
 
-def meaning(cause: str) -> str:
+def cause_meaning(cause: str) -> str:
     """The first paragraph of its page, for readers without gpuwatch."""
     path = files("gpuwatch") / "docs" / "causes" / f"{cause}.md"
     if cause not in CAUSES or not path.is_file():
@@ -86,7 +86,7 @@ def meaning(cause: str) -> str:
     return " ".join(text.split("\n\n", 1)[0].replace("`", "").replace("**", "").split())
 
 
-def _apart(document: Diagnostic, main: SourcedFinding | None) -> str:
+def _still_missing(document: Diagnostic, main: SourcedFinding | None) -> str:
     """Libraries that would still be missing once the first problem is fixed."""
     doctor = document.doctor
     if doctor is None or main is None or any(found.id.startswith("cuda.") for found in document.findings):
@@ -113,15 +113,15 @@ def _machine(document: Diagnostic) -> str:
     return ", ".join(system)
 
 
-def _when(run: Run, now: datetime.datetime) -> str:
+def _when_text(run: Run, now: datetime.datetime) -> str:
     """When it started and ended, in UTC, and how long ago that was."""
-    before = f", {age(run, now)} when this was written"
-    start, over = utc(run.started_at), utc(over_at(run))
+    before = f", {age_text(run, now)} when this was written"
+    start, over = utc(run.started_at), utc(ended_at(run))
     same_day = start.partition(" ")[0] == over.partition(" ")[0]
     return f"started {start}, ended {over.partition(' ')[2] if same_day else over}{before}"
 
 
-def over_at(run: Run) -> datetime.datetime:
+def ended_at(run: Run) -> datetime.datetime:
     """When it ended."""
     return run.started_at + datetime.timedelta(seconds=run.phases.total_seconds or 0.0)
 
@@ -131,7 +131,7 @@ def utc(moment: datetime.datetime) -> str:
     return moment.astimezone(datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-def _also(others: Sequence[SourcedFinding]) -> str:
+def _also_used(others: Sequence[SourcedFinding]) -> str:
     counts = Counter((found.id, found.severity) for found in others)
     parts = [
         f"{cause} ({severity}{f', {count} times' if count > 1 else ''})" for (cause, severity), count in counts.items()
@@ -139,7 +139,7 @@ def _also(others: Sequence[SourcedFinding]) -> str:
     return "; ".join(parts[:4]) + (f" and {len(parts) - 4} more" if len(parts) > 4 else "")
 
 
-def _elsewhere(run: Run, snapshot: Snapshot | None) -> bool:
+def _ran_elsewhere(run: Run, snapshot: Snapshot | None) -> bool:
     """Whether it ran on GPUs that are not here now."""
     here = {device.uuid for device in snapshot.devices} if snapshot is not None else set()
     then = {text.rpartition(" ")[2] for text in run.gpus}
@@ -195,7 +195,7 @@ def _framework(doctor: Doctor | None) -> str:
     return f"{clean(it.name)} {clean(it.version)}{build}, Python {clean(it.python_version)}, {clean(it.interpreter)}"
 
 
-def ended(run: Run, main: SourcedFinding | None = None) -> str:
+def how_it_ended(run: Run, main: SourcedFinding | None = None) -> str:
     """How it ended, and why unless the top of the report, ``main``, says it."""
     how = _how(run)
     if run.outcome.signal is not None:
@@ -237,12 +237,12 @@ def _probes(probes: Comparison, now: datetime.datetime, snapshot: Snapshot | Non
         counts[name] = counts.get(name, 0) + 1
     newest = max(probes.runs, key=lambda run: run.started_at)
     counted = ", ".join(f"{count} {name}" for name, count in counts.items())
-    elsewhere = sum(_elsewhere(run, snapshot) for run in probes.runs)
+    elsewhere = sum(_ran_elsewhere(run, snapshot) for run in probes.runs)
     note = f"; {elsewhere} of them on GPUs that are not here now" if elsewhere else ""
-    return f"{len(probes.runs)} configurations: {counted}; the last {age(newest, now)}{note}"
+    return f"{len(probes.runs)} configurations: {counted}; the last {age_text(newest, now)}{note}"
 
 
-def age(run: Run, now: datetime.datetime) -> str:
+def age_text(run: Run, now: datetime.datetime) -> str:
     """How long ago it ended."""
     return ago((now - run.started_at).total_seconds() - (run.phases.total_seconds or 0.0))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from gpuwatch.core.formatting.units import UNKNOWN, reading, size
+from gpuwatch.core.formatting.units import UNKNOWN, reading_text, size
 from gpuwatch.core.model.diff import Change, Diff, FactChange, FindingChange, NumberChange, Side, Spread
 from gpuwatch.core.model.findings import CAUSES, SEVERITY_ORDER
 from gpuwatch.core.model.metrics import Unit
@@ -105,7 +105,7 @@ def _number(
         least = max(min(spread.median, two.median) * (_MIN_GROWTH_RATIO - 1), 1e-9)
     elif metric == "median_step_seconds":
         run, other = runs
-        if run is None or other is None or comparable_runs.alike(run, other):
+        if run is None or other is None or comparable_runs.why_speeds_equal(run, other):
             return None
         if not comparable_runs.same_work(run, other):
             return None
@@ -243,7 +243,7 @@ def _value(change: NumberChange, value: float) -> str:
     if spec is not None and change.metric in _COUNTED:
         return f"{value:.3g}"
     if spec is not None:
-        return reading(spec, value)
+        return reading_text(spec, value)
     return step_time_text(value) if change.unit == "s" else size(value)
 
 

@@ -10,7 +10,7 @@ from statistics import quantiles
 from msgspec.structs import replace
 
 from gpuwatch.core.formatting.durations import utc
-from gpuwatch.core.formatting.units import reading, size
+from gpuwatch.core.formatting.units import reading_text, size
 from gpuwatch.core.model.diagnostic import MACHINE, Diagnostic
 from gpuwatch.core.model.diff import Side, Spread
 from gpuwatch.core.model.doctor import Doctor
@@ -224,7 +224,7 @@ def _device(found: Facts, device: Device, cards: bool) -> None:
             continue
         value = device.get(spec.id)
         if not isinstance(value, Missing):
-            _fact(found, part, spec.title, reading(spec, value), str(value))
+            _fact(found, part, spec.title, reading_text(spec, value), str(value))
         elif value.reason == "not_supported":
             _fact(found, part, spec.title, "not supported", "not supported")
         else:

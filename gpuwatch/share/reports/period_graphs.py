@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 
 from gpuwatch.core.formatting.palettes import QUANTITIES
-from gpuwatch.core.formatting.units import UNKNOWN, reading
+from gpuwatch.core.formatting.units import UNKNOWN, reading_text
 from gpuwatch.core.model.metrics import BY_ID
 from gpuwatch.core.model.recording_period import GRAPHED, Period, PeriodDevice, PeriodProcess, PeriodRun
 
@@ -19,7 +19,7 @@ _BLOCKS = "▁▂▃▄▅▆▇█"
 
 def shown(metric: str, value: float | None) -> str:
     """A value with its unit."""
-    return UNKNOWN if value is None else reading(BY_ID[metric], value)
+    return UNKNOWN if value is None else reading_text(BY_ID[metric], value)
 
 
 def bottom(metric: str) -> float:

@@ -59,12 +59,12 @@ SUFFIXES = " ".join(entry.suffix for entry in FORMATS)
 
 
 def render(document: Document, format_name: str, *, width: int | None = None, redact: bool = False) -> str:
-    """The document in this format, secrets masked (see :func:`sendable`); UsageError for an unknown name.
+    """The document in this format, secrets masked (see :func:`masked_for_sending`); UsageError for an unknown name.
 
     ``text`` is for reading on a terminal: ``width`` columns (the terminal's), a run without its long tables,
     which :func:`write` puts into a file.
     """
-    from gpuwatch.core.masking.redaction import sendable
+    from gpuwatch.core.masking.redaction import masked_for_sending
 
     entry = BY_NAME.get(format_name)
     if entry is None:
@@ -77,16 +77,16 @@ def render(document: Document, format_name: str, *, width: int | None = None, re
         from gpuwatch.share.reports.formats import text
 
         columns = width or shutil.get_terminal_size((text.WIDTH, 24)).columns
-        drawn = harmless(text.render(sendable(document, redact=redact), columns, details=False))
+        drawn = harmless(text.render(masked_for_sending(document, redact=redact), columns, details=False))
         return entry.noted(drawn, redact=redact)
     return render_whole(entry, document, redact=redact)
 
 
 def render_whole(entry: Format, document: Document, *, redact: bool) -> str:
     """All of the document in this format, secrets masked."""
-    from gpuwatch.core.masking.redaction import sendable
+    from gpuwatch.core.masking.redaction import masked_for_sending
 
-    return entry.noted(entry.render(sendable(document, redact=redact)), redact=redact)
+    return entry.noted(entry.render(masked_for_sending(document, redact=redact)), redact=redact)
 
 
 def format_for(path: Path) -> str:

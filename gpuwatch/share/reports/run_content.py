@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from gpuwatch.core.formatting.durations import measured_seconds
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.short_names import without_folder
-from gpuwatch.core.formatting.units import UNKNOWN, flops, per_second, percent, rate, size
+from gpuwatch.core.formatting.units import UNKNOWN, flops, per_second, percent, rate_text, size
 from gpuwatch.core.model.findings import SEVERITY_ORDER
 from gpuwatch.core.model.run import PEAK, DeviceMemory, Placement, Run, RunProcess, Setting, Throughput
 from gpuwatch.experiment.trials.step_times import SCATTER, is_wide, speed_text, step_time_text
@@ -370,11 +370,11 @@ def _speed(run: Run) -> Table:
         _steps_counted(run, t),
         ("Examples per second", per_second(t.examples_per_second)),
         ("Arithmetic", flops(t.flops_per_second)),
-        ("Data", rate(t.bytes_per_second)),
+        ("Data", rate_text(t.bytes_per_second)),
         ("Compilation (not in the steps)", measured_seconds(t.compile_seconds)),
         ("Measured on", short_device(t.device) if t.device else UNKNOWN),
     )
-    chart = charts.step_times(run)
+    chart = charts.step_time_chart(run)
     drawn = (chart,) if chart is not None else ()
     # Differs from the mean per epoch that Keras prints, which includes them.
     note = "The median of the steps, without pauses, tracing and epoch ends." if run.group == "run" else ""

@@ -140,10 +140,10 @@ def _speeds(run: Run, other: Run) -> Iterator[str]:
     if throughput is None or two is None or two.median_step_seconds <= 0 or throughput.median_step_seconds <= 0:
         return
     if not comparable_runs.same_work(run, other):
-        here, there = comparable_runs.kind(run), comparable_runs.kind(other)
+        here, there = comparable_runs.device_kind(run), comparable_runs.device_kind(other)
         if comparable_runs.workload(run) != comparable_runs.workload(other):
             ways = [clean(entry.execution) for entry in (throughput, two)]
-            alike = comparable_runs.amount(run) == comparable_runs.amount(other)
+            alike = comparable_runs.work_amount(run) == comparable_runs.work_amount(other)
             other_work = "a different command" if comparable_runs.is_program(run) else "a different amount of work"
             why = f"{ways[0]}, not {ways[1]}" if alike and all(ways) else other_work
         else:

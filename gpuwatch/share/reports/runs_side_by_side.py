@@ -48,7 +48,11 @@ WHEN_DIFFERENT: tuple[Column, ...] = (
     ("gpus", "GPUS", comparable_runs.gpus),
     ("driver", "DRIVER", lambda run: clean(run.driver_version)),
     ("workload", "WORKLOAD", comparable_runs.workload),
-    ("measured_on", "MEASURED ON", lambda run: comparable_runs.kind(run) if run.throughput is not None else UNKNOWN),
+    (
+        "measured_on",
+        "MEASURED ON",
+        lambda run: comparable_runs.device_kind(run) if run.throughput is not None else UNKNOWN,
+    ),
 )
 """Columns that appear after the configuration if the runs differ in them."""
 
@@ -65,9 +69,9 @@ def compare(runs: Sequence[Run]) -> Comparison:
     speeds = {index: t.steps_per_second for index in group if (t := runs[index].throughput) is not None}
     timed = sorted(group, key=lambda index: -speeds.get(index, 0.0))
     if len(timed) > 1:
-        if not any(comparable_runs.alike(runs[timed[0]], runs[index]) for index in timed[1:]):
+        if not any(comparable_runs.why_speeds_equal(runs[timed[0]], runs[index]) for index in timed[1:]):
             best["steps_per_second"] = timed[0]
-        if not any(comparable_runs.alike(runs[timed[-1]], runs[index]) for index in timed[:-1]):
+        if not any(comparable_runs.why_speeds_equal(runs[timed[-1]], runs[index]) for index in timed[:-1]):
             worst["steps_per_second"] = timed[-1]
     # A run without a GPU holds no GPU memory and would always win.
     held = [index for index in group if runs[index].memory.nvml_peak_bytes and runs[index].device_map]
@@ -153,7 +157,7 @@ def _notes(runs: Sequence[Run], group: tuple[int, ...]) -> list[str]:
     if apart and group and not any(runs[index].simulated for index in group):
         first = runs[group[0]]
         names = _listed(clean(run.config) for run in apart)
-        what = f"{comparable_runs.workload(first)} on {comparable_runs.kind(first)}"
+        what = f"{comparable_runs.workload(first)} on {comparable_runs.device_kind(first)}"
         if len(group) == 1:
             notes.append(f"The speed of {clean(first.config)} ({what}) is not comparable with that of {names}.")
         else:

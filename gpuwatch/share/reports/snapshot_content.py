@@ -10,7 +10,7 @@ import msgspec
 from gpuwatch.core.formatting.durations import clock_duration
 from gpuwatch.core.formatting.safe_text import printable, shorten
 from gpuwatch.core.formatting.short_names import short_framework, without_folder
-from gpuwatch.core.formatting.units import UNKNOWN, energy, memory, percent, reading, size
+from gpuwatch.core.formatting.units import UNKNOWN, energy, memory, percent, reading_text, size
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.metrics import metric
 from gpuwatch.core.model.reading import Missing
@@ -135,7 +135,7 @@ def _silence(snapshot: Snapshot) -> str:
 
 def _device_row(device: Device, *, marked: bool) -> dict[str, str]:
     def show(metric_id: str) -> str:
-        return reading(metric(metric_id), device.get(metric_id))
+        return reading_text(metric(metric_id), device.get(metric_id))
 
     return {
         "GPU": str(device.index),

@@ -147,7 +147,7 @@ def _settings(document: Experiment, known: Sequence[Summary]) -> Table:
     if not peaks or not _same_memory(runs):
         drawn.append(charts.memory_of_runs(charted))
     if not simulated:
-        drawn.append(charts.speeds(charted))
+        drawn.append(charts.speed_chart(charted))
     left_out = (*(_SPEEDS if simulated else ()), *(() if peaks else ("ALLOCATOR",)))
     return Table(
         "Settings compared" if document.largest is None else "Values tried",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from gpuwatch.core.formatting.durations import ago
 from gpuwatch.core.formatting.safe_text import printable
-from gpuwatch.core.formatting.units import memory, reading
+from gpuwatch.core.formatting.units import memory, reading_text
 from gpuwatch.core.model.metrics import BY_ID, METRICS, Lane
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import IDLE_SINCE, PROCESS_READINGS, RUN_SECONDS, Device
@@ -88,7 +88,7 @@ def _last_read(uuid: str, view: View) -> Callable[[str], str]:
         if spec is None or value is None or place is None:
             return ""
         moment = times[len(times) - len(series) + place]
-        return f"last read at {clock(moment)}, {ago(max(view.now - moment, 0.0))}: {reading(spec, value)}"
+        return f"last read at {clock(moment)}, {ago(max(view.now - moment, 0.0))}: {reading_text(spec, value)}"
 
     return last
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from gpuwatch.core.formatting.durations import hours_minutes
 from gpuwatch.core.formatting.safe_text import printable
-from gpuwatch.core.formatting.units import UNKNOWN, gib, memory
+from gpuwatch.core.formatting.units import UNKNOWN, gib_text, memory
 from gpuwatch.core.model.snapshot import Device, Process
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.sample_store import Gap, KeptSample
@@ -51,7 +51,7 @@ def _device(device: Device, *, marked: bool) -> list[tuple[str, str]]:
         ("▸ " if marked else "  ", "accent"),
         (f"GPU {device.index:<2} ", "strong"),
         (f"{whole_number(device.number('utilization.gpu_percent'), 3)} %", "text"),
-        (f"  {gib(used):>5} / {gib(total)} GiB", "text"),
+        (f"  {gib_text(used):>5} / {gib_text(total)} GiB", "text"),
         (f"  {whole_number(device.number('temperature.gpu_celsius'), 3)} °C", "text"),
         (f"  {whole_number(device.number('power.draw_watts'), 4)} W", "text"),
         (f"  {printable(device.state)}" if device.state != "ok" else "", "error"),

@@ -125,9 +125,9 @@ _LINK = "link "
 
 def link_ink(url: str, ink: str) -> str:
     """An ink whose text is a link (OSC 8); the plain ink if the terminal or the user wants none."""
-    from gpuwatch.core.formatting.hyperlinks import may_link  # not needed for the first frame
+    from gpuwatch.core.formatting.hyperlinks import links_allowed  # not needed for the first frame
 
-    return f"{_LINK}{ink} {url}" if may_link(os.environ, terminal=True) else ink
+    return f"{_LINK}{ink} {url}" if links_allowed(os.environ, terminal=True) else ink
 
 
 def link_of(name: str) -> tuple[str, str]:

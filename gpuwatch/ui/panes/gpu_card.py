@@ -87,7 +87,7 @@ def ledger(device: Device, view: View, inner: int) -> Pen:
     pen.add("HELD " if parts else none, "dim")
     named_unit = False
     for number, (amount, name) in enumerate(parts + after):
-        size = units.gib(amount) + " GiB" * (amount is not None and not named_unit)  # the unit is shown once
+        size = units.gib_text(amount) + " GiB" * (amount is not None and not named_unit)  # the unit is shown once
         left = len(parts) - number
         gap = " · " if pen.x > len("HELD ") else ""
         if pen.left < len(gap + size) + 1 + width_of(name) + (len(f" · {left - 1} more") if left > 1 else 0):
@@ -228,7 +228,7 @@ def _notes(device: Device, field: GpuField, seen: Sequence[float], shown: Sequen
     if field.id == "utilization" and "bandwidth" not in shown:
         yield f"memory busy {whole_number(device.number('utilization.memory_percent'), 3)} %"
     elif field.id == "memory" and reserved is not None:
-        yield f"reserved {units.gib(reserved)}"
+        yield f"reserved {units.gib_text(reserved)}"
     if seen:
         scale, form = (_GIB, ".1f") if BY_ID[field.metric].unit is Unit.BYTES else (1, ".0f")
         yield f"avg {sum(seen) / len(seen) / scale:{form}}  max {max(seen) / scale:{form}}"

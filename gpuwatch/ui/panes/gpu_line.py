@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from gpuwatch.core.formatting.safe_text import printable
-from gpuwatch.core.formatting.units import gib
+from gpuwatch.core.formatting.units import gib_text
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.bars import meter
@@ -143,8 +143,8 @@ def draw(
     total = device.number("memory.total_bytes")
     level = rank("memory", device, thresholds)
     _bar(pen, fraction(used, total), at.memory_bar, bar_ink("memory", level))
-    pen.add(f"{gib(used):>5}", "dim" if used is None else INKS[level])
-    pen.add(f"/{gib(total)}G".ljust(at.total) if at.total else "G", "dim")
+    pen.add(f"{gib_text(used):>5}", "dim" if used is None else INKS[level])
+    pen.add(f"/{gib_text(total)}G".ljust(at.total) if at.total else "G", "dim")
     if at.total:
         pen.add(mark("memory", level), INKS[level])
     for field in at.fields:

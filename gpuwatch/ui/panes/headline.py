@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from gpuwatch.core.formatting.durations import ago, rounded_duration
 from gpuwatch.core.formatting.safe_text import printable
-from gpuwatch.core.formatting.units import gib
+from gpuwatch.core.formatting.units import gib_text
 from gpuwatch.core.model.clock_reasons import BRAKE, THERMAL, clock_reasons
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import BAD_STATES, FAILED_ITSELF, Device, Snapshot
@@ -330,8 +330,8 @@ def host_line(pen: Pen, view: View) -> bool:
         pen.add(" CPU ", "dim").bar(None, 10, "gpu").add("   –", "dim")
         return False
     total = host.memory_total_bytes
-    total_text = gib(total)
-    memory = f"{gib(host.memory_used_bytes):>{len(total_text)}}"
+    total_text = gib_text(total)
+    memory = f"{gib_text(host.memory_used_bytes):>{len(total_text)}}"
     loads = [f"{value:6.1f}" for value in host.load] if host.load is not None else []
     versions = _versions(view) if pen.limit in _VERSIONS_BELOW else ""
     # Cells of the labels, the percentage, the sizes, the load and the versions.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from gpuwatch.core.formatting.safe_text import printable
-from gpuwatch.core.formatting.units import UNKNOWN, gib
+from gpuwatch.core.formatting.units import UNKNOWN, gib_text
 from gpuwatch.core.model.snapshot import Device, MigInstance, Process
 from gpuwatch.ui.drawing.bars import bar
 from gpuwatch.ui.drawing.line_builder import Pen
@@ -31,8 +31,11 @@ def part_spans(instance: MigInstance, rows: Sequence[Process], cells: int) -> li
     )
     if cells:
         line += [("▕", "track"), (filled, "memory"), (empty, "text"), ("▏", "track")]
-    line.append((f"{UNKNOWN if used is None else gib(used):>6}", "dim" if used is None else "strong"))
-    line += [(f" / {gib(total)} GiB" if cells >= _ROOMY_BAR_CELLS else f"/{gib(total)}G", "dim"), ("  ", "text")]
+    line.append((f"{UNKNOWN if used is None else gib_text(used):>6}", "dim" if used is None else "strong"))
+    line += [
+        (f" / {gib_text(total)} GiB" if cells >= _ROOMY_BAR_CELLS else f"/{gib_text(total)}G", "dim"),
+        ("  ", "text"),
+    ]
     line.append((who(rows), "text") if rows else ("no processes", "faint"))
     return line
 

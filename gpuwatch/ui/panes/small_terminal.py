@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuwatch.core.formatting.units import UNKNOWN, gib
+from gpuwatch.core.formatting.units import UNKNOWN, gib_text
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.cells import cut, right, width_of
@@ -63,7 +63,7 @@ def _gpu(device: Device, width: int, cells: int) -> Line:
     used, total = device.number("memory.used_bytes"), device.number("memory.total_bytes")
     parts: list[Span] = [
         (right(UNKNOWN if load is None else f"{load:.0f} %", 6), "text" if load is not None else "dim"),
-        (right(f"{gib(used)}/{gib(total)}G", 13), "memory" if used is not None else "dim"),
+        (right(f"{gib_text(used)}/{gib_text(total)}G", 13), "memory" if used is not None else "dim"),
         (right(UNKNOWN if heat is None else f"{heat:.0f}°C", 6), "text" if heat is not None else "dim"),
     ]
     pen = Pen(width).add(f" {device.index:>{cells}} ", "strong")

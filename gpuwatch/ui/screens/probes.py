@@ -18,7 +18,7 @@ from gpuwatch.experiment.probing.probe_scripts import ProbeScript
 from gpuwatch.session.probe_runs import Parameters, ProbeRuns
 from gpuwatch.session.view import View
 from gpuwatch.share.reports.comparison_content import APART, SCATTERED, speed_marks
-from gpuwatch.share.reports.conclusion import conclusion, failed
+from gpuwatch.share.reports.conclusion import conclusion, run_failed
 from gpuwatch.share.reports.runs_side_by_side import compare
 from gpuwatch.ui.details.probe_events import doing
 from gpuwatch.ui.details.probe_facts import about, missing_runs, progress, subject
@@ -112,7 +112,7 @@ class ProbesScreen(FilterableScreen):
         width, height = self.app.size
         lines: list[list[Span]] = []
         if document.runs:
-            bad = sum(map(failed, document.runs))
+            bad = sum(map(run_failed, document.runs))
             glyph, ink = ("●", "ok") if not bad else ("✖", "error") if bad == len(document.runs) else ("▲", "warning")
             words = wrapped([(f" {glyph} ", ink), (printable(conclusion(document)), "strong")], width - 1)
             most = _MAX_CONCLUSION_LINES if height >= _TALL_LINES else 1

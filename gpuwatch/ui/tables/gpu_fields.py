@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from gpuwatch.core.formatting.safe_text import printable
-from gpuwatch.core.formatting.units import UNKNOWN, energy, gib, short_gib
+from gpuwatch.core.formatting.units import UNKNOWN, energy, gib_text, short_gib
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.ui.drawing.lines import Span
@@ -65,8 +65,8 @@ def _power(device: Device, cells: int = 1) -> str:
 
 
 def _memory_card(device: Device) -> str:
-    total = gib(device.number("memory.total_bytes"))
-    return f"{gib(device.number('memory.used_bytes')):>{max(len(total), 5)}}/{total} GiB"
+    total = gib_text(device.number("memory.total_bytes"))
+    return f"{gib_text(device.number('memory.used_bytes')):>{max(len(total), 5)}}/{total} GiB"
 
 
 def _clock_card(device: Device) -> str:

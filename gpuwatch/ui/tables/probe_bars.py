@@ -35,7 +35,7 @@ def bar_lines(document: Comparison, width: int, room: int, chosen: int | None = 
         return []
     simulated = any(run.simulated for run in document.runs)
     alike = {labels(document.runs)[index] for index in document.comparable}
-    speeds = None if simulated else charts.speeds([pair for pair in named if pair[0] in alike])
+    speeds = None if simulated else charts.speed_chart([pair for pair in named if pair[0] in alike])
     speed_of = {row.label: row for row in speeds.rows} if speeds is not None else {}
     name = max(width_of(row.label) for row in memory.rows) + 2
     parts = 2 if speed_of else 1

@@ -146,7 +146,7 @@ def table_of(
                     rows += extra
                     continue
             else:
-                row = Row(spec.title, printable(units.reading(spec, value)), short=SHORT_TITLES.get(spec.id, ""))
+                row = Row(spec.title, printable(units.reading_text(spec, value)), short=SHORT_TITLES.get(spec.id, ""))
             for item in (row, *extra):
                 if wanted is None or found or wanted(group, item.title, item.short, item.text):
                     rows.append(item)

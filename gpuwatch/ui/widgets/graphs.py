@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from gpuwatch.core.formatting import durations, units
-from gpuwatch.core.formatting.units import UNKNOWN, gib, memory, percent, size
+from gpuwatch.core.formatting.units import UNKNOWN, gib_text, memory, percent, size
 from gpuwatch.core.model.metrics import BY_ID
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Device, Process
@@ -117,7 +117,7 @@ def device_graphs(device: Device, view: View, thresholds: Thresholds) -> list[Gr
     for field in GRAPHS.values():
         if field.load:
             spec, value, level = BY_ID[field.metric], device.get(field.metric), rank(field.load, device, thresholds)
-            text = f"{mark(field.load, level)} {units.reading(spec, value)}".strip()
+            text = f"{mark(field.load, level)} {units.reading_text(spec, value)}".strip()
             current = (text, "dim" if isinstance(value, Missing) else bar_ink("strong", level))
             values, axis = view.history.series(device.uuid, field.metric), axis_of(spec, device, view.history)
             note = axis_text(spec, axis) if axis is not None else "limit unknown"
@@ -154,7 +154,7 @@ def process_axis(
         known = [value for value in totals if value is not None]
         if not known or len(known) < len(totals):
             return None, "GPU memory size unknown"
-        return sum(known), f"0–{gib(sum(known))} GiB"
+        return sum(known), f"0–{gib_text(sum(known))} GiB"
     if reading == "sm_percent":
         gpus = max(len(rows), 1)
         return 100.0 * gpus, f"0–{100 * gpus} %" + (f" of {gpus} GPUs" if gpus > 1 else "")

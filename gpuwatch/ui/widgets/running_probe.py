@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpuwatch.core.formatting.units import UNKNOWN, gib
+from gpuwatch.core.formatting.units import UNKNOWN, gib_text
 from gpuwatch.ui.details.probe_events import event_lines
 from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.drawing.trend import buckets
@@ -68,7 +68,7 @@ def _graph(live: Live, width: int, height: int) -> list[Line]:
     for number, (caption, values) in enumerate(parts):
         rows = max((number + 1) * height // 2 - number * height // 2, 2)
         now = values[-1] if values else None
-        current = (UNKNOWN, "dim") if now is None else (f"{gib(now)} GiB", "strong")
+        current = (UNKNOWN, "dim") if now is None else (f"{gib_text(now)} GiB", "strong")
         columns = buckets(
             live.times,
             values,
@@ -77,6 +77,6 @@ def _graph(live: Live, width: int, height: int) -> list[Line]:
             until=max(until, span - 1e-9),
             interval=_SAMPLE_SECONDS * 2,
         )
-        note = f"0–{gib(total)} GiB  {span:.0f}s"
+        note = f"0–{gib_text(total)} GiB  {span:.0f}s"
         lines += Graph(caption, current, "memory", columns, (0.0, total), note).lines(width, rows)
     return lines[:height]

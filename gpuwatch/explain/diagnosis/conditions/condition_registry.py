@@ -89,7 +89,7 @@ def conditions() -> list[Condition]:
     return [entry.find for entry in RULES["samples"]]
 
 
-def looked_at(snapshot: Snapshot, observed: float, unobserved: float) -> tuple[str, ...]:
+def coverage_evidence(snapshot: Snapshot, observed: float, unobserved: float) -> tuple[str, ...]:
     """What was watched and for how long, what was looked for, and what could not be judged."""
     gpus, programs = len(snapshot.devices), len({row.pid for row in snapshot.processes})
     # Without processes, memory that no process explains is not known either.

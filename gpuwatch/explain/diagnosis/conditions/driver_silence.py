@@ -43,13 +43,13 @@ class DriverSilence:
             self._source_note = status.source_note
             found.append(MachineEvent(at=at, kind="source.changed", text=printable(status.source_note)))
         if status.replaced > self._replaced:
-            self._replaced, self.replaced = status.replaced, _replacement(status, at)
+            self._replaced, self.replaced = status.replaced, _replacement_event(status, at)
             found.append(_event(at, "collector.replaced", self.replaced))
         if status.state == "not-answering":
             before, since = self.silence, utc(at - status.waiting_seconds)
             if before is not None and before.since is not None:
                 since = before.since
-            now = _not_working(status, since) if status.blame else _silent(status, since)
+            now = _not_working(status, since) if status.blame else _silence_finding(status, since)
             if now != before:
                 self.silence = now
             if before is None:
@@ -75,7 +75,7 @@ def _event(at: float, kind: str, found: Finding, ended: str = "") -> MachineEven
     )
 
 
-def _replacement(status: FeedStatus, at: float) -> Finding:
+def _replacement_event(status: FeedStatus, at: float) -> Finding:
     found = warning_of(
         "unknown",
         title=printable(status.detail) or "the collector did not answer and was replaced",
@@ -90,20 +90,20 @@ def _not_working(status: FeedStatus, since: datetime.datetime) -> Finding:
     found = error_of(
         "unknown",
         title=f"The collector, which queries the driver, {printable(status.blame)}",
-        evidence=("the collector is a process of gpuwatch itself", printable(status.detail), _waited(since)),
+        evidence=("the collector is a process of gpuwatch itself", printable(status.detail), _waited_text(since)),
         action="Wait: gpuwatch replaces it. If it is an error in gpuwatch, report it with its traceback.",
     )
     return replace(found, since=since)
 
 
-def _silent(status: FeedStatus, since: datetime.datetime) -> Finding:
+def _silence_finding(status: FeedStatus, since: datetime.datetime) -> Finding:
     times = "once" if status.replaced == 1 else f"{status.replaced} times"
     found = error_of(
         "driver.bad-state",
         certainty="likely",
         title="The driver does not answer",
         evidence=(
-            _waited(since),
+            _waited_text(since),
             "the process that queries it is running and waiting for an answer",
             printable(status.detail),
             f"it was replaced {times} so far" if status.replaced else "",
@@ -113,5 +113,5 @@ def _silent(status: FeedStatus, since: datetime.datetime) -> Finding:
     return replace(found, since=since)
 
 
-def _waited(since: datetime.datetime) -> str:
+def _waited_text(since: datetime.datetime) -> str:
     return f"no sample since {since.astimezone():%H:%M:%S}; {_OLD}"

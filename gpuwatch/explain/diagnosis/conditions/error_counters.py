@@ -10,8 +10,8 @@ from gpuwatch.core.model.reading import number
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, condition
 from gpuwatch.explain.diagnosis.conditions.hysteresis import Occurrence, Sign
-from gpuwatch.explain.diagnosis.conditions.sample_context import Count, SampleContext
-from gpuwatch.explain.diagnosis.rules.phrasing import seen_as
+from gpuwatch.explain.diagnosis.conditions.sample_context import ErrorCount, SampleContext
+from gpuwatch.explain.diagnosis.rules.phrasing import gpu_label
 
 _EVENT_GAP_SECONDS = 60.0
 """Minimum seconds between two events about one counter."""
@@ -41,7 +41,7 @@ class Counters(Condition):
             elif self._bad(context, device):
                 yield Sign(cause="hardware.fault", device=device, about=self.name)
 
-    def _bad(self, context: SampleContext, device: Device) -> list[tuple[str, Count]]:
+    def _bad(self, context: SampleContext, device: Device) -> list[tuple[str, ErrorCount]]:
         """Counters to report, those with new errors first."""
         counters = context.memory.counters
         bad = [
@@ -52,7 +52,7 @@ class Counters(Condition):
         ]
         return sorted(bad, key=lambda entry: entry[1].now <= entry[1].base)
 
-    def severity(self, metric: str, count: Count) -> Severity:
+    def severity(self, metric: str, count: ErrorCount) -> Severity:
         """Severity of one counter with errors."""
         raise NotImplementedError
 
@@ -92,12 +92,12 @@ class Counters(Condition):
 
     def _line(self, device: Device, metric: str, new: float, total: float) -> str:
         if not new:
-            return f"{seen_as(device)} {self.words[metric]}: {total:.0f} since the last reset"
-        return f"{seen_as(device)} {self.words[metric]}: {new:.0f} new, {total:.0f} in total"
+            return f"{gpu_label(device)} {self.words[metric]}: {total:.0f} since the last reset"
+        return f"{gpu_label(device)} {self.words[metric]}: {new:.0f} new, {total:.0f} in total"
 
     def ended(self, occurrence: Occurrence, finding: Finding, context: SampleContext) -> str:
         """Only a reset ends it."""
-        return f"{seen_as(occurrence.device)} error counters were reset"
+        return f"{gpu_label(occurrence.device)} error counters were reset"
 
 
 def _count(context: SampleContext, device: Device, metric: str) -> float | None:
@@ -112,9 +112,9 @@ def _count(context: SampleContext, device: Device, metric: str) -> float | None:
     known = memory.counters.get(key)
     if known is None:
         base = 0.0 if key in memory.unsupported else now
-        memory.counters[key] = Count(base, now, base)
+        memory.counters[key] = ErrorCount(base, now, base)
     elif now < known.now:
-        memory.counters[key] = Count(now, now, now)
+        memory.counters[key] = ErrorCount(now, now, now)
     else:
         known.now = now
     return now
@@ -137,7 +137,7 @@ class MemoryErrors(Counters):
     }
     old_counts = frozenset({"ecc.uncorrected", "ecc.sram_uncorrected"})
 
-    def severity(self, metric: str, count: Count) -> Severity:
+    def severity(self, metric: str, count: ErrorCount) -> Severity:
         """An error if new, a warning if old."""
         return "error" if count.now > count.base else "warning"
 
@@ -153,7 +153,7 @@ class RepairedMemory(Counters):
         "retired_pages.single_bit": "memory pages retired after single-bit errors",
     }
 
-    def severity(self, metric: str, count: Count) -> Severity:
+    def severity(self, metric: str, count: ErrorCount) -> Severity:
         """Only new ones are reported."""
         return "warning"
 
@@ -183,7 +183,7 @@ class LinkErrors(Counters):
     }
     old_counts = frozenset(words)
 
-    def severity(self, metric: str, count: Count) -> Severity:
+    def severity(self, metric: str, count: ErrorCount) -> Severity:
         """Old ones that the link retransmitted are a note, however many."""
         if count.now > count.base:
             return "error" if metric == "nvlink.failed_recoveries" else "warning"
@@ -202,7 +202,7 @@ class Corrected(Counters):
         "pcie.replays": "PCIe replays",
     }
 
-    def severity(self, metric: str, count: Count) -> Severity:
+    def severity(self, metric: str, count: ErrorCount) -> Severity:
         return "info"
 
     def listed(self, occurrence: Occurrence, context: SampleContext) -> bool:

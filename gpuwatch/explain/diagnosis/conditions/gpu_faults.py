@@ -13,7 +13,7 @@ from gpuwatch.core.model.xids import OFF_THE_BUS, Xid
 from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, condition
 from gpuwatch.explain.diagnosis.conditions.hysteresis import Occurrence, Sign
 from gpuwatch.explain.diagnosis.conditions.sample_context import SampleContext
-from gpuwatch.explain.diagnosis.rules.phrasing import seen_as
+from gpuwatch.explain.diagnosis.rules.phrasing import gpu_label
 from gpuwatch.machine.history.machine_event import BAD_STATES
 
 _FAULTS = {"lost": "has fallen off the bus", "reset-required": "needs a reset", "failed": "does not answer"}
@@ -52,8 +52,8 @@ class Lost(Condition):
         return self.report(
             occurrence,
             "error",
-            title=f"{seen_as(device)} {_FAULTS[device.state] if listed else 'is no longer listed'}",
-            evidence=(f"{device.state}{detail}" if listed else "", *_xid_lines(device, context), _which(device)),
+            title=f"{gpu_label(device)} {_FAULTS[device.state] if listed else 'is no longer listed'}",
+            evidence=(f"{device.state}{detail}" if listed else "", *_xid_lines(device, context), _gpu_named(device)),
             action=Xid(at=0.0, code=OFF_THE_BUS).action
             if device.state == "lost"
             else "Look for Xid lines in dmesg; drain the node, then reset the GPU (nvidia-smi -r) or reboot.",
@@ -64,7 +64,7 @@ class Lost(Condition):
         device = occurrence.device
         if not any(item.uuid == device.uuid or item.was(device) for item in context.devices.values()):
             return ""
-        return f"{seen_as(device)} is back, after {rounded_duration(context.at - occurrence.since)}"
+        return f"{gpu_label(device)} is back, after {rounded_duration(context.at - occurrence.since)}"
 
 
 @condition
@@ -95,8 +95,12 @@ class HardwareXid(Condition):
         return self.report(
             occurrence,
             "error" if recent else "warning",
-            title=_reported(device, xids[-1].text) + ("" if recent else ", an hour ago or longer"),
-            evidence=(*_xid_lines(device, context), "" if recent else f"none for {hours:.0f} h since", _which(device)),
+            title=_reported_text(device, xids[-1].text) + ("" if recent else ", an hour ago or longer"),
+            evidence=(
+                *_xid_lines(device, context),
+                "" if recent else f"none for {hours:.0f} h since",
+                _gpu_named(device),
+            ),
             action=xids[-1].action,
         )
 
@@ -111,15 +115,15 @@ class HardwareXid(Condition):
         for xid in memory.xids[device.uuid]:
             if xid.at > memory.xids_in_events.get(device.uuid, float("-inf")):
                 memory.xids_in_events[device.uuid] = xid.at
-                yield _reported(device, xid.text)
+                yield _reported_text(device, xid.text)
 
     def ended(self, occurrence: Occurrence, finding: Finding, context: SampleContext) -> str:
         """A reported error does not end."""
         return ""
 
 
-def _reported(device: Device, text: str) -> str:
-    return f"{seen_as(device)}: driver reported {text}"
+def _reported_text(device: Device, text: str) -> str:
+    return f"{gpu_label(device)}: driver reported {text}"
 
 
 def _xid_lines(device: Device, context: SampleContext) -> list[str]:
@@ -129,7 +133,7 @@ def _xid_lines(device: Device, context: SampleContext) -> list[str]:
     ]
 
 
-def _which(device: Device) -> str:
+def _gpu_named(device: Device) -> str:
     if not device.pci_bus_id:  # it did not answer when it was listed
         return f"NVML only knows its position: number {device.index} of the list"
     return f"{device.name} {device.uuid} at {device.pci_bus_id}"
@@ -162,7 +166,7 @@ class UnreadGpu(Condition):
         return self.report(
             occurrence,
             "warning",
-            title=f"{seen_as(device)}: {what} cannot be read",
+            title=f"{gpu_label(device)}: {what} cannot be read",
             evidence=(*dict.fromkeys(why), occurrence.lasted(context.at)),
             action="Compare with nvidia-smi. If that fails too, look for Xid or NVRM lines in dmesg.",
         )

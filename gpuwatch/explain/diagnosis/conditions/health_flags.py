@@ -9,7 +9,7 @@ from gpuwatch.core.model.findings import Finding, Severity
 from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, condition
 from gpuwatch.explain.diagnosis.conditions.hysteresis import Occurrence, Sign
 from gpuwatch.explain.diagnosis.conditions.sample_context import SampleContext
-from gpuwatch.explain.diagnosis.rules.phrasing import seen_as
+from gpuwatch.explain.diagnosis.rules.phrasing import gpu_label
 
 _START_FABRIC = (
     "With NVSwitches, check systemctl status nvidia-fabricmanager: it must be running, in the driver's version (also "
@@ -112,7 +112,7 @@ class HealthFlag(Condition):
         return self.report(
             occurrence,
             severity,
-            title=f"{seen_as(device)} {flag.title.format(words)}",
+            title=f"{gpu_label(device)} {flag.title.format(words)}",
             evidence=(occurrence.sign.about, more, occurrence.lasted(context.at)),
             action=flag.action.format(words),
         )

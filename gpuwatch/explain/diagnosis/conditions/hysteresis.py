@@ -47,7 +47,7 @@ class Sign(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(slots=True)
-class Figure:
+class NumberStatistics:
     """Statistics of a number over the samples in which a condition held."""
 
     first: float
@@ -100,7 +100,7 @@ class Occurrence:
     holding: int = 0
     first: tuple[float, Sign] | None = None
     """The first sign that held, after the time of its sample."""
-    figures: dict[str, Figure] = field(default_factory=dict)
+    figures: dict[str, NumberStatistics] = field(default_factory=dict)
     """The numbers of its signs; none for one that none of them had."""
     _after: tuple[int, float] = (0, 0.0)
     """Samples since it last held, and seconds: they belong to it if it holds again."""
@@ -221,7 +221,7 @@ class Occurrence:
                     continue
                 known = self.figures.get(name)
                 if known is None:
-                    self.figures[name] = Figure(value, value, value, value, value)
+                    self.figures[name] = NumberStatistics(value, value, value, value, value)
                 else:
                     known.add(value)
         before, self._held_before = self._held_before, holds

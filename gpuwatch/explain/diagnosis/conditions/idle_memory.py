@@ -15,7 +15,7 @@ from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, 
 from gpuwatch.explain.diagnosis.conditions.hysteresis import Occurrence, Sign
 from gpuwatch.explain.diagnosis.conditions.sample_context import SampleContext
 from gpuwatch.explain.diagnosis.idle_and_busy_limits import HELD_SHARE, LONG_HELD_SECONDS, MIN_HELD_BYTES
-from gpuwatch.explain.diagnosis.rules.phrasing import command, seen_as, setting_of, who
+from gpuwatch.explain.diagnosis.rules.phrasing import command, gpu_label, process_name, setting_of
 
 _YOUNG_SECONDS = 120.0
 """Age in seconds below which a process may still be loading data."""
@@ -49,10 +49,10 @@ class IdleMemory(Condition):
                 held = number(row.readings.get("gpu_memory_bytes"))
                 if held is None or held < least or row.type == "G":
                     continue
-                idle = _idle(row, device, rows)
+                idle = _is_idle(row, device, rows)
                 if idle is None:
                     yield Sign(cause="idle.memory-held", device=device, process=row, holds=None)
-                elif idle and not _young(row, context.at):
+                elif idle and not _is_young(row, context.at):
                     yield Sign(
                         cause="idle.memory-held",
                         device=device,
@@ -88,7 +88,7 @@ class IdleMemory(Condition):
         alone = busy is not None and busy.mean <= MAX_IDLE_PERCENT
         if single and not alone:
             return None
-        where = f"idle {seen_as(device)}" if alone else f"{seen_as(device)} and does not compute there"
+        where = f"idle {gpu_label(device)}" if alone else f"{gpu_label(device)} and does not compute there"
         others = occurrence.figures.get("others")
         whose = "" if alone else ", by others" * (others is not None and others.most > MAX_IDLE_PERCENT)
         whose += "" if alone else ": the driver has no kernel sample of this process"
@@ -96,20 +96,20 @@ class IdleMemory(Condition):
             occurrence,
             "warning" if context.at - occurrence.since >= LONG_HELD_SECONDS else "info",
             "fact" if alone and not single else "likely",
-            title=f"{who(process)} holds {memory(held)} on {where}",
+            title=f"{process_name(process)} holds {memory(held)} on {where}",
             evidence=(
                 f"process {process.pid} holds {memory(held)} of {size(total)}",
                 f"idle {occurrence.lasted(context.at)} (utilization {occurrence.mean('busy', '%')}{whose})",
                 f"running for {steady_duration(age)}" if age is not None else "",
                 f"framework: {printable(process.framework)}" if process.framework else "",
-                _instead(occurrence),
+                _computes_instead(occurrence),
                 command(process),
             ),
             action=action,
         )
 
 
-def _instead(occurrence: Occurrence) -> str:
+def _computes_instead(occurrence: Occurrence) -> str:
     """A process that computes meanwhile has its ops elsewhere: silent soft placement looks like this from outside."""
     cpu = occurrence.figures.get("cpu")
     if cpu is None or cpu.mean < _MIN_WORKING_CPU_PERCENT:
@@ -120,7 +120,7 @@ def _instead(occurrence: Occurrence) -> str:
     )
 
 
-def _idle(row: Process, device: Device, rows: list[Process]) -> bool | None:
+def _is_idle(row: Process, device: Device, rows: list[Process]) -> bool | None:
     """As the collector judged it; samples that were recorded before it did are judged here."""
     since = row.number(IDLE_SINCE)
     if since is not None:
@@ -137,7 +137,7 @@ def _idle(row: Process, device: Device, rows: list[Process]) -> bool | None:
     )
 
 
-def _young(row: Process, at: float) -> bool:
+def _is_young(row: Process, at: float) -> bool:
     age = row.run_seconds(at)
     return age is not None and age < _YOUNG_SECONDS
 
@@ -156,21 +156,21 @@ class UnexplainedMemory(Condition):
     def signs(self, context: SampleContext) -> Iterator[Sign]:
         """One for the machine, without devices in MIG mode, whose processes belong to the instances."""
         cause = "container.pid-namespace" if context.snapshot.host.container else "memory.other-process"
-        parts = _unexplained(context)
+        parts = _unexplained_bytes(context)
         if parts:
             amount = sum(held for _, held in parts)
             yield Sign(cause=cause, about="unexplained", numbers={"amount": amount})
-        elif not any(_judged(device) for device in context.devices.values()):
+        elif not any(_is_comparable(device) for device in context.devices.values()):
             yield Sign(cause=cause, holds=None, about="unexplained")
 
     def finding(self, occurrence: Occurrence, context: SampleContext) -> Finding | None:
         """Says who it may be; which of them it is cannot be seen from here."""
-        parts = _unexplained(context, 0.5)  # reported until well below the threshold
+        parts = _unexplained_bytes(context, 0.5)  # reported until well below the threshold
         if not parts:
             return None
         host = context.snapshot.host
         amount = size(sum(held for _, held in parts))
-        where = seen_as(parts[0][0]) if len(parts) == 1 else f"{len(parts)} GPUs"
+        where = gpu_label(parts[0][0]) if len(parts) == 1 else f"{len(parts)} GPUs"
         severity: Severity = "warning"
         whose, why = (
             "no listed process",
@@ -191,29 +191,38 @@ class UnexplainedMemory(Condition):
             severity,
             "likely",
             title=f"{amount} on {where} held by {whose}",
-            evidence=(*(_against(device, held, context) for device, held in parts), occurrence.lasted(context.at), why),
+            evidence=(
+                *(_unexplained_text(device, held, context) for device, held in parts),
+                occurrence.lasted(context.at),
+                why,
+            ),
             action=action,
             device_uuid=parts[0][0].uuid if len(parts) == 1 else None,
         )
 
 
-def _judged(device: Device) -> bool:
+def _is_comparable(device: Device) -> bool:
     """Whether its memory can be compared with its processes' memory."""
     amount, total = device.number("memory.unexplained_bytes"), device.number("memory.total_bytes")
     return amount is not None and bool(total) and device.readings.get("mig.mode") != "enabled"
 
 
-def _unexplained(context: SampleContext, share: float = 1.0) -> list[tuple[Device, float]]:
+def _unexplained_bytes(context: SampleContext, share: float = 1.0) -> list[tuple[Device, float]]:
     """Devices with much memory that no listed process holds, in bytes; ``share`` of the threshold is enough."""
     parts = []
     for device in context.devices.values():
         amount, total = device.number("memory.unexplained_bytes"), device.number("memory.total_bytes")
-        if _judged(device) and amount and total and amount >= share * max(MIN_HELD_BYTES, _UNEXPLAINED_SHARE * total):
+        if (
+            _is_comparable(device)
+            and amount
+            and total
+            and amount >= share * max(MIN_HELD_BYTES, _UNEXPLAINED_SHARE * total)
+        ):
             parts.append((device, amount))
     return parts
 
 
-def _against(device: Device, amount: float, context: SampleContext) -> str:
+def _unexplained_text(device: Device, amount: float, context: SampleContext) -> str:
     count = len(context.on(device.uuid))
     listed = f"the {count} listed process{'es' if count != 1 else ''} hold{'s' if count == 1 else ''}"
-    return f"{seen_as(device)}: {size(device.number('memory.used_bytes'))} used; {listed} {size(amount)} less"
+    return f"{gpu_label(device)}: {size(device.number('memory.used_bytes'))} used; {listed} {size(amount)} less"

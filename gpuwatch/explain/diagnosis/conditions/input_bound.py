@@ -13,11 +13,11 @@ from gpuwatch.explain.diagnosis.conditions.sample_context import (
     BUCKET_SECONDS,
     MAX_RESTING_PERCENT,
     Bucket,
+    ProcessBuckets,
     SampleContext,
-    Series,
 )
 from gpuwatch.explain.diagnosis.idle_and_busy_limits import MAX_STARVED_PERCENT, faster_input
-from gpuwatch.explain.diagnosis.rules.phrasing import command, who
+from gpuwatch.explain.diagnosis.rules.phrasing import command, process_name
 
 _WINDOW_BUCKETS = 9
 """Buckets judged together: 90 seconds."""
@@ -31,7 +31,7 @@ _FIRST_SEEN_SECONDS = 30.0
 """An old process that computes within so many seconds after it was first seen was at work before."""
 
 
-def _settled(series: Series, at: float) -> bool:
+def _is_settled(series: ProcessBuckets, at: float) -> bool:
     """Whether import, compilation and warm-up are over."""
     if series.active_since is None:
         return False
@@ -40,7 +40,7 @@ def _settled(series: Series, at: float) -> bool:
     return at - series.active_since >= _WARM_UP_SECONDS + _WINDOW_BUCKETS * BUCKET_SECONDS
 
 
-def waits(buckets: Sequence[Bucket]) -> dict[str, float | None] | None:
+def waiting_numbers(buckets: Sequence[Bucket]) -> dict[str, float | None] | None:
     """The numbers of a process whose GPU waits for the host; None if it does not, or too little is known.
 
     Every bucket must show the GPU at work: an evaluation on the CPU, a checkpoint, a compilation or the end of a
@@ -84,10 +84,10 @@ class InputBound(Condition):
         for rows in context.of.values():
             process = rows[0]
             series = context.series(process)
-            if series is None or process.type == "G" or not _settled(series, context.at):
+            if series is None or process.type == "G" or not _is_settled(series, context.at):
                 continue
             if series.due():
-                series.verdict = waits(series.whole(_WINDOW_BUCKETS))
+                series.verdict = waiting_numbers(series.whole(_WINDOW_BUCKETS))
             if series.verdict is not None:
                 yield Sign(cause="input.bound", process=process, numbers=series.verdict)
 
@@ -107,7 +107,7 @@ class InputBound(Condition):
             occurrence,
             "warning",
             "likely",
-            title=f"GPU {gpus} is starved for input by {who(process)}",
+            title=f"GPU {gpus} is starved for input by {process_name(process)}",
             evidence=(
                 f"utilization {occurrence.mean('busy', '%')} on average {occurrence.lasted(context.at)}",
                 teeth,

@@ -12,7 +12,7 @@ from gpuwatch.core.model.snapshot import Process
 from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, condition
 from gpuwatch.explain.diagnosis.conditions.hysteresis import Occurrence, Sign
 from gpuwatch.explain.diagnosis.conditions.sample_context import MEMORY_WINDOW_SECONDS, SampleContext
-from gpuwatch.explain.diagnosis.rules.phrasing import seen_as, who
+from gpuwatch.explain.diagnosis.rules.phrasing import gpu_label, process_name
 
 _WARNING_SECONDS = 600.0
 """Seconds to full from which growth is a warning."""
@@ -38,7 +38,7 @@ _FREE_AGAIN_SHARE = 0.90
 Samples = list[tuple[float, float]]
 
 
-def trend(samples: Samples, total: float) -> float | None:
+def growth_rate(samples: Samples, total: float) -> float | None:
     """Bytes per second by which memory grows steadily; None if it does not, or noise is as large.
 
     A least-squares line through the samples (seconds, bytes). Its rise must exceed the scatter, and memory must rise
@@ -69,12 +69,12 @@ def trend(samples: Samples, total: float) -> float | None:
     return min(slope, (values[-1] - values[third]) / (times[-1] - times[third]))
 
 
-def to_full(samples: Samples, total: float) -> tuple[float, float] | None:
+def rate_and_time_to_full(samples: Samples, total: float) -> tuple[float, float] | None:
     """Bytes per second, and seconds until ``total`` is reached; None unless memory grows steadily."""
     if len(samples) < 2 or not _MIN_USED_SHARE * total <= samples[-1][1] < _NEARLY_FULL_SHARE * total:
         return None
     long = samples[-1][0] - samples[0][0]
-    rate = trend(samples, total) if long >= _SHORT_WINDOW_SECONDS else None
+    rate = growth_rate(samples, total) if long >= _SHORT_WINDOW_SECONDS else None
     if rate is None or rate <= 0:
         return None
     seconds = (total - samples[-1][1]) / rate
@@ -83,12 +83,12 @@ def to_full(samples: Samples, total: float) -> tuple[float, float] | None:
     )
 
 
-def _holder(context: SampleContext, uuid: str) -> Process | None:
+def _largest_holder(context: SampleContext, uuid: str) -> Process | None:
     return max(context.on(uuid), key=lambda row: row.number("gpu_memory_bytes") or 0, default=None)
 
 
-def _loading(context: SampleContext, uuid: str) -> bool:
-    holder = _holder(context, uuid)
+def _is_loading(context: SampleContext, uuid: str) -> bool:
+    holder = _largest_holder(context, uuid)
     age = holder.run_seconds(context.at) if holder is not None else None
     if holder is None or age is None or age >= _LOADING_SECONDS:
         return False
@@ -117,8 +117,8 @@ class Filling(Condition):
                 continue
             if samples[-1][1] <= samples[0][1]:
                 continue
-            grows = to_full(list(samples), total)
-            if grows is not None and not _loading(context, uuid):
+            grows = rate_and_time_to_full(list(samples), total)
+            if grows is not None and not _is_loading(context, uuid):
                 numbers: dict[str, float | None] = {"rate": grows[0], "seconds": grows[1], "used": samples[-1][1]}
                 yield Sign(cause=self.causes[0], device=device, about="filling", numbers=numbers)
 
@@ -126,16 +126,18 @@ class Filling(Condition):
         """Names the largest holder, which need not be the one that grows."""
         device = occurrence.device
         rate, left, used = (occurrence.figures[name] for name in ("rate", "seconds", "used"))
-        first = _holder(context, device.uuid)
+        first = _largest_holder(context, device.uuid)
         return self.report(
             occurrence,
             "warning",
             "likely",
-            title=f"{seen_as(device)} memory is filling up: full in about {steady_duration(left.last)} at this rate",
+            title=f"{gpu_label(device)} memory is filling up: full in about {steady_duration(left.last)} at this rate",
             evidence=(
                 f"{size(used.last)} of {size(device.number('memory.total_bytes'))} used",
                 f"it grows by {size(rate.last * 60)} per minute; {occurrence.lasted(context.at)}",
-                f"{who(first)} holds the most: {memory(first.number('gpu_memory_bytes'))}" if first is not None else "",
+                f"{process_name(first)} holds the most: {memory(first.number('gpu_memory_bytes'))}"
+                if first is not None
+                else "",
             ),
             action="Look for tensors kept alive between steps (lists of losses, growing shapes).",
             pid=first.pid if first is not None else None,
@@ -143,7 +145,7 @@ class Filling(Condition):
 
     def ended(self, occurrence: Occurrence, finding: Finding, context: SampleContext) -> str:
         """``GPU 0 memory no longer grows (3 min)``."""
-        return f"{seen_as(occurrence.device)} memory no longer grows ({occurrence.duration})"
+        return f"{gpu_label(occurrence.device)} memory no longer grows ({occurrence.duration})"
 
 
 @condition
@@ -171,7 +173,7 @@ class NearlyFull(Condition):
         """Only its title is used, for the event."""
         device = occurrence.device
         used, total = (size(device.number(f"memory.{name}_bytes")) for name in ("used", "total"))
-        return self.report(occurrence, "info", title=f"{seen_as(device)} memory is nearly full: {used} of {total}")
+        return self.report(occurrence, "info", title=f"{gpu_label(device)} memory is nearly full: {used} of {total}")
 
     def listed(self, occurrence: Occurrence, context: SampleContext) -> bool:
         """Never a finding."""
@@ -179,4 +181,4 @@ class NearlyFull(Condition):
 
     def ended(self, occurrence: Occurrence, finding: Finding, context: SampleContext) -> str:
         """``GPU 0 memory is no longer full (3 min)``."""
-        return f"{seen_as(occurrence.device)} memory is no longer full ({occurrence.duration})"
+        return f"{gpu_label(occurrence.device)} memory is no longer full ({occurrence.duration})"

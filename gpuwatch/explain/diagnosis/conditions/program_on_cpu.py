@@ -13,7 +13,7 @@ from gpuwatch.core.model.visibility import MIG_PREFIX, visible_devices
 from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, condition
 from gpuwatch.explain.diagnosis.conditions.hysteresis import Occurrence, Sign
 from gpuwatch.explain.diagnosis.conditions.sample_context import SampleContext
-from gpuwatch.explain.diagnosis.rules.phrasing import command, who
+from gpuwatch.explain.diagnosis.rules.phrasing import command, process_name
 from gpuwatch.machine.sources.missing_process import ELSEWHERE
 from gpuwatch.sim.sysfs import ENV_STATE
 
@@ -131,7 +131,7 @@ _FREE_SHARE = 0.1
 """Share of a device's memory up to which it counts as free."""
 
 
-def _free(context: SampleContext) -> list[Device]:
+def _free_gpus(context: SampleContext) -> list[Device]:
     found = []
     for device in context.devices.values():
         used, total = device.number("memory.used_bytes"), device.number("memory.total_bytes")
@@ -156,7 +156,7 @@ class CpuWithFreeGpu(Condition):
 
     def signs(self, context: SampleContext) -> Iterator[Sign]:
         """One per process. GPUs may be hidden on purpose; that only lowers the severity."""
-        free = _free(context) if context.snapshot.bystanders else []
+        free = _free_gpus(context) if context.snapshot.bystanders else []
         if not free:
             return
         for process in context.snapshot.bystanders:
@@ -174,7 +174,7 @@ class CpuWithFreeGpu(Condition):
         process, cause = occurrence.process, occurrence.sign.cause
         assert process is not None
         reason = cpu_reason(process, context.snapshot.devices)
-        free = ", ".join(str(device.index) for device in _free(context))
+        free = ", ".join(str(device.index) for device in _free_gpus(context))
         empty = (process.cuda_visible_devices or "").strip() in ("", "-1", "NoDevFiles")
         severity: Severity = "warning"
         if cause == "unknown" or (cause == "visibility.hidden" and empty):
@@ -183,7 +183,8 @@ class CpuWithFreeGpu(Condition):
             occurrence,
             severity,
             "likely",
-            title=f"{who(process)} computes on the CPU with {printable(process.framework or '')} while GPUs are free",
+            title=f"{process_name(process)} computes on the CPU with {printable(process.framework or '')} while"
+            " GPUs are free",
             evidence=(
                 f"{occurrence.mean('cpu', '%')} of a CPU core {occurrence.lasted(context.at)}; it uses no GPU",
                 occurrence.sign.about,

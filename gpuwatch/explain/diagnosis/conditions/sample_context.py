@@ -51,7 +51,7 @@ class Bucket:
     """Samples in which the process waited for a disk (state D)."""
 
 
-class Series:
+class ProcessBuckets:
     """The last minutes of one process in buckets; the last one is still being filled."""
 
     def __init__(self, at: float, *, old: bool = False) -> None:
@@ -110,7 +110,7 @@ class Series:
 
 
 @dataclass(slots=True)
-class Count:
+class ErrorCount:
     """One error counter of one device."""
 
     base: float
@@ -121,7 +121,7 @@ class Count:
     event_at: float = float("-inf")
 
 
-class Memory:
+class KeptBetweenSamples:
     """What is kept between samples."""
 
     def __init__(self) -> None:
@@ -129,13 +129,13 @@ class Memory:
         """Each device as last seen, including those no longer listed."""
         self.missed: dict[str, float] = {}
         """Since when a device is no longer listed, in seconds since the epoch."""
-        self.processes: dict[Who, Series] = {}
+        self.processes: dict[Who, ProcessBuckets] = {}
         """Only processes with a framework."""
         self.used: dict[str, deque[tuple[float, float]]] = {}
         """Memory in use by device: seconds since the epoch, bytes."""
         self.free_clock: dict[str, float] = {}
         """Highest SM clock (MHz) of each device while busy and not throttled."""
-        self.counters: dict[tuple[str, str], Count] = {}
+        self.counters: dict[tuple[str, str], ErrorCount] = {}
         """By UUID and metric."""
         self.unsupported: dict[tuple[str, str], None] = {}
         """Counters that a device did not support at first: all that they count is new."""
@@ -172,7 +172,9 @@ class SampleContext:
     ``seconds`` is the observed time since the previous one: 0 for the first, and after a gap.
     """
 
-    def __init__(self, snapshot: Snapshot, at: float, seconds: float, memory: Memory, samples: int = 1) -> None:
+    def __init__(
+        self, snapshot: Snapshot, at: float, seconds: float, memory: KeptBetweenSamples, samples: int = 1
+    ) -> None:
         self.snapshot = snapshot
         self.at = at
         self.seconds = seconds
@@ -192,7 +194,7 @@ class SampleContext:
         """The processes of a device."""
         return self.processes.get(uuid, ())
 
-    def series(self, process: Process) -> Series | None:
+    def series(self, process: Process) -> ProcessBuckets | None:
         """The series of a process; None without a framework."""
         return self.memory.processes.get((process.pid, process.create_time))
 
@@ -246,7 +248,9 @@ class SampleContext:
         series = self.memory.processes.get(who)
         if series is None:
             age = rows[0].run_seconds(self.at)
-            series = self.memory.processes[who] = Series(self.at, old=age is not None and age >= SETTLED_SECONDS)
+            series = self.memory.processes[who] = ProcessBuckets(
+                self.at, old=age is not None and age >= SETTLED_SECONDS
+            )
         series.roll(self.at)
         own = [value for row in rows if (value := self._utilization(row, busy)) is not None]
         if own:

@@ -14,7 +14,7 @@ from gpuwatch.explain.diagnosis.conditions import (  # noqa: F401 - they declare
 )
 from gpuwatch.explain.diagnosis.conditions.condition_registry import conditions
 from gpuwatch.explain.diagnosis.conditions.hysteresis import Occurrence
-from gpuwatch.explain.diagnosis.conditions.sample_context import Memory, SampleContext
+from gpuwatch.explain.diagnosis.conditions.sample_context import KeptBetweenSamples, SampleContext
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import rule
 
@@ -28,7 +28,7 @@ def momentary_conditions(evidence: Evidence) -> Iterator[Finding]:
     if snapshot is None:
         return
     at = snapshot.taken_at.timestamp()
-    context = SampleContext(snapshot, at, 0.0, Memory())
+    context = SampleContext(snapshot, at, 0.0, KeptBetweenSamples())
     context.remember()
     used = (
         {mapping.uuid for mapping in evidence.run.device_map if mapping.uuid}

@@ -15,7 +15,7 @@ from gpuwatch.core.model.snapshot import Device
 from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, condition
 from gpuwatch.explain.diagnosis.conditions.hysteresis import Occurrence, Sign
 from gpuwatch.explain.diagnosis.conditions.sample_context import MIN_UNDER_LOAD_PERCENT, SampleContext
-from gpuwatch.explain.diagnosis.rules.phrasing import seen_as
+from gpuwatch.explain.diagnosis.rules.phrasing import gpu_label
 
 _COOL_MARGIN_CELSIUS = 20.0
 """°C below its threshold at which a core is not hot; cards begin to throttle up to 15 °C before it."""
@@ -40,8 +40,8 @@ def heat(device: Device, celsius: float | None, margin: float | None = None, mem
     The driver's reason (sw-thermal, hw-thermal) does not name the part (NVML, nvmlClocksEventReasons).
     """
     highest, memory_most = _highest(device), device.number("temperature.memory_max_celsius")
-    name = seen_as(device)
-    if celsius is None or not _cool(celsius, highest, margin):
+    name = gpu_label(device)
+    if celsius is None or not _is_cool(celsius, highest, margin):
         return Heat(f"{name} throttled (thermal)", _COOLING)
     if memory is not None and memory_most and memory >= memory_most - _MEMORY_HOT_MARGIN_CELSIUS:
         return Heat(f"{name} throttled (thermal): its memory is hot", _COOLING)
@@ -70,10 +70,10 @@ def _temperatures(device: Device) -> str:
 
 
 def _highest(device: Device) -> float | None:
-    return _least(device, "temperature.operating_max_celsius", "temperature.slowdown_celsius")
+    return _min_reading(device, "temperature.operating_max_celsius", "temperature.slowdown_celsius")
 
 
-def _cool(celsius: float, highest: float | None, margin: float | None) -> bool:
+def _is_cool(celsius: float, highest: float | None, margin: float | None) -> bool:
     if highest is not None:
         return celsius < highest - _COOL_MARGIN_CELSIUS
     if margin is not None:
@@ -81,7 +81,7 @@ def _cool(celsius: float, highest: float | None, margin: float | None) -> bool:
     return celsius < _COOL_CELSIUS
 
 
-def _least(device: Device, *metrics: str) -> float | None:
+def _min_reading(device: Device, *metrics: str) -> float | None:
     return min((value for metric in metrics if (value := device.number(metric)) is not None), default=None)
 
 
@@ -100,7 +100,7 @@ def _numbers(device: Device) -> dict[str, float | None]:
     }
 
 
-def _lost(occurrence: Occurrence, context: SampleContext) -> tuple[float | None, str]:
+def _clock_loss(occurrence: Occurrence, context: SampleContext) -> tuple[float | None, str]:
     """The share of the clock that was lost, and a line with the loss in MHz."""
     device, clock = occurrence.device, occurrence.figures.get("clock")
     if clock is None:
@@ -150,7 +150,7 @@ class _Throttled(Condition):
     def ended(self, occurrence: Occurrence, finding: Finding, context: SampleContext) -> str:
         """``GPU 0 no longer throttled (thermal, 3 min)``."""
         device = occurrence.device
-        return f"{seen_as(device)} no longer throttled ({self.reason(device)}, {occurrence.duration})"
+        return f"{gpu_label(device)} no longer throttled ({self.reason(device)}, {occurrence.duration})"
 
 
 @condition
@@ -187,7 +187,7 @@ class Thermal(_Throttled):
                 f"the driver's reasons: {'+'.join(sorted(reasons & THERMAL))}",
                 *occurrence.readings(_temperatures),
                 _hottest(occurrence),
-                _lost(occurrence, context)[1],
+                _clock_loss(occurrence, context)[1],
                 f"the driver's counter: throttled by heat in {counted:.0f} % of the last seconds" if counted else "",
             ),
             action=hot.action,
@@ -221,7 +221,7 @@ class PowerBrake(_Throttled):
         return self.report(
             occurrence,
             "warning",
-            title=f"{seen_as(device)} throttled ({self.reason(device)})",
+            title=f"{gpu_label(device)} throttled ({self.reason(device)})",
             evidence=_power_evidence(occurrence, context, BRAKE),
             action=action,
         )
@@ -249,19 +249,19 @@ class PowerCap(_Throttled):
     def finding(self, occurrence: Occurrence, context: SampleContext) -> Finding | None:
         """A note; a warning if much of the clock is lost."""
         device = occurrence.device
-        share, _ = _lost(occurrence, context)
+        share, _ = _clock_loss(occurrence, context)
         limit, default = device.number("power.limit_watts"), device.number("power.default_limit_watts")
         lowered = bool(limit and default and limit < 0.97 * default)
         severity: Severity = "info"
         if share is not None and share >= _MUCH_CLOCK_LOSS_SHARE:
             severity = "warning"
-            title = f"{seen_as(device)} throttled (power cap), far below its clock"
+            title = f"{gpu_label(device)} throttled (power cap), far below its clock"
             action = "Raise the power limit (nvidia-smi -pl) as far as supply and cooling allow."
         elif not lowered:
-            title = f"{seen_as(device)} at its power limit, which is normal for a busy GPU"
+            title = f"{gpu_label(device)} at its power limit, which is normal for a busy GPU"
             action = "Nothing to do; a higher limit (nvidia-smi -pl) would raise the clock a little."
         if lowered:
-            title = f"{seen_as(device)} at its power limit, which was lowered"
+            title = f"{gpu_label(device)} at its power limit, which was lowered"
             action = f"If no one needs the lower limit: nvidia-smi -i {device.index} -pl {default:.0f}"
         return self.report(
             occurrence,
@@ -276,7 +276,7 @@ class PowerCap(_Throttled):
 
     def ended(self, occurrence: Occurrence, finding: Finding, context: SampleContext) -> str:
         """``GPU 0 no longer at its power limit (3 min)``."""
-        return f"{seen_as(occurrence.device)} no longer at its power limit ({occurrence.duration})"
+        return f"{gpu_label(occurrence.device)} no longer at its power limit ({occurrence.duration})"
 
 
 def _hottest(occurrence: Occurrence) -> str:
@@ -299,7 +299,7 @@ def _power_evidence(occurrence: Occurrence, context: SampleContext, of: frozense
         occurrence.lasted(context.at),
         f"the driver's reasons: {'+'.join(sorted((clock_reasons(device) or frozenset()) & of))}",
         *occurrence.readings(_power),
-        _lost(occurrence, context)[1],
+        _clock_loss(occurrence, context)[1],
         f"utilization {occurrence.mean('busy', '%')}{_mean(occurrence)}" if occurrence.figures.get("busy") else "",
     )
 
@@ -318,7 +318,7 @@ class Episode(msgspec.Struct):
     """Whether it was already present in the first sample."""
 
 
-def _leaves(reason: str) -> float:
+def _leave_seconds(reason: str) -> float:
     return PowerCap.leaves if reason == POWER_CAP else Thermal.leaves
 
 
@@ -343,7 +343,7 @@ class ClockEpisodes:
             episode.last = at
         for key, episode in list(self._lasting.items()):
             gone = key[0] == device.uuid and episode.reason not in reasons
-            if gone and at - episode.last >= _leaves(episode.reason):
+            if gone and at - episode.last >= _leave_seconds(episode.reason):
                 episode.ended = at
                 del self._lasting[key]
 
@@ -351,7 +351,7 @@ class ClockEpisodes:
         """Takes the episodes of the time before; one that lasts is one with what was seen here."""
         for key, before in earlier._lasting.items():
             here = next((one for one in self._episodes if (one.uuid, one.reason) == key), None)
-            if here is not None and here.began - before.last < _leaves(before.reason):
+            if here is not None and here.began - before.last < _leave_seconds(before.reason):
                 here.began, here.at_start = before.began, before.at_start
                 earlier._episodes.remove(before)
             elif here is None:

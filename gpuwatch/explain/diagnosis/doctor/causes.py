@@ -20,7 +20,7 @@ from gpuwatch.explain.diagnosis.doctor.driver import REBOOT, advice, driver_vers
 from gpuwatch.explain.diagnosis.doctor.facts import CUDA_ERRORS, Facts
 from gpuwatch.explain.diagnosis.engine import diagnose
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.memory.memory_holders import described, holders, make_room
+from gpuwatch.explain.diagnosis.memory.memory_holders import holder_text, holders, make_room
 from gpuwatch.explain.diagnosis.rule_registry import error_of, finding, rule, warning_of
 from gpuwatch.explain.diagnosis.rules.driver import HALF_ACTION, RECREATE
 from gpuwatch.explain.logs.log_parser import parse
@@ -176,7 +176,7 @@ def libraries(facts: Facts) -> Iterator[Finding]:
             "cuda.libraries-missing",
             "warning" if facts.usable else "error",
             title=f"CUDA libraries cannot be loaded: {', '.join(library.name for library in bad)}",
-            evidence=[_why(library) for library in bad],
+            evidence=[_why_unusable(library) for library in bad],
             action=framework.install_libraries(facts, [library.name for library in bad]),
         )
     shadowing = [library for library in found if library.shadows]
@@ -191,7 +191,7 @@ def libraries(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _why(library: Library) -> str:
+def _why_unusable(library: Library) -> str:
     text = library.detail or library.state
     return text if text.startswith(f"{library.name}:") else f"{library.name}: {text}"
 
@@ -251,7 +251,7 @@ def full(facts: Facts) -> Iterator[Finding]:
 
     A note if a program can start there and another one has room: that others work on a GPU is as it should be.
     """
-    snapshot, full_ones = facts.snapshot, list(filter(None, map(partial(_fullness, facts), facts.gpus)))
+    snapshot, full_ones = facts.snapshot, list(filter(None, map(partial(_full_device_finding, facts), facts.gpus)))
     nowhere = len(full_ones) == len(facts.gpus)
     for device, title in full_ones:
         severity: Severity = (
@@ -263,13 +263,13 @@ def full(facts: Facts) -> Iterator[Finding]:
             severity,
             "likely",
             title=title,
-            evidence=[described(amount, process) for amount, process in holders(snapshot, device)],
+            evidence=[holder_text(amount, process) for amount, process in holders(snapshot, device)],
             action=make_room(snapshot, device),
             device_uuid=device.uuid,
         )
 
 
-def _fullness(facts: Facts, device: Device) -> tuple[Device, str] | None:
+def _full_device_finding(facts: Facts, device: Device) -> tuple[Device, str] | None:
     free, total = device.number("memory.free_bytes"), device.number("memory.total_bytes")
     if free is None or facts.snapshot is None:
         return None

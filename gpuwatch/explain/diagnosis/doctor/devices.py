@@ -12,10 +12,10 @@ from gpuwatch.core.formatting import units
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.missing_driver import GIVE_GPUS, JOIN_GROUP
 from gpuwatch.core.model.snapshot import Process
-from gpuwatch.core.model.visibility import MIG_PREFIX, divided
+from gpuwatch.core.model.visibility import MIG_PREFIX, has_mig
 from gpuwatch.explain.diagnosis.doctor.check_registry import Answer, check, fail, ok, skip, warn
-from gpuwatch.explain.diagnosis.doctor.driver import late, remedy
-from gpuwatch.explain.diagnosis.doctor.facts import Facts, several
+from gpuwatch.explain.diagnosis.doctor.driver import late_answer, remedy
+from gpuwatch.explain.diagnosis.doctor.facts import Facts, count_text
 from gpuwatch.explain.diagnosis.memory.memory_holders import holders, make_room
 
 _GPU_FILE = re.compile(r"^/dev/nvidia\d+$")
@@ -34,7 +34,7 @@ def files(facts: Facts) -> Answer | None:
         return skip("simulated GPUs have no device files")
     system = facts.system
     if system is None:
-        return late(facts)
+        return late_answer(facts)
     there = [entry.path for entry in system.device_files]
     if system.wsl:
         if "/dev/dxg" in there:
@@ -69,7 +69,7 @@ def permissions(facts: Facts) -> Answer | None:
 def present(facts: Facts) -> Answer | None:
     """All must be in a good state."""
     if facts.snapshot is None:
-        answer = late(facts)
+        answer = late_answer(facts)
         started = facts.driver is not None and facts.driver.nvml_code == 0
         return fail(answer.detail, answer.action) if started else answer
     if not facts.nvml_answers:
@@ -88,7 +88,7 @@ def present(facts: Facts) -> Answer | None:
         )
     listed = "; ".join(f"{device.index} {device.name}" for device in facts.gpus[:16])
     simulated = " (simulated)" if facts.simulated else ""
-    return ok(f"{several(len(facts.gpus), 'GPU')}{simulated}: {listed}")
+    return ok(f"{count_text(len(facts.gpus), 'GPU')}{simulated}: {listed}")
 
 
 @check("devices.mode", "Compute mode")
@@ -117,7 +117,7 @@ def mig(facts: Facts) -> Answer | None:
     """A GPU in MIG mode is selected by the UUID of an instance, never by a number."""
     if not facts.gpus:
         return skip(_NO_DRIVER)
-    on = list(filter(divided, facts.gpus))
+    on = list(filter(has_mig, facts.gpus))
     asked = [entry.strip() for entry in (facts.visible or "").split(",") if entry.strip()]
     instances = [entry for entry in asked if entry.startswith(MIG_PREFIX)]
     if len(instances) > 1:

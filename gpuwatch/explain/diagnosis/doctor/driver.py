@@ -9,7 +9,7 @@ from __future__ import annotations
 from gpuwatch.core.model.missing_driver import INSTALL, NOUVEAU, missing_driver_action
 from gpuwatch.core.model.snapshot import FAILED_ITSELF
 from gpuwatch.explain.diagnosis.doctor.check_registry import Answer, check, fail, ok, skip, warn
-from gpuwatch.explain.diagnosis.doctor.facts import CUDA_ERRORS, Facts, cuda_version, several, took
+from gpuwatch.explain.diagnosis.doctor.facts import CUDA_ERRORS, Facts, count_text, cuda_version, took_text
 from gpuwatch.explain.diagnosis.rules.driver import HALF_ACTION, RECREATE, STATE_ADVICE
 
 REBOOT = "The driver was upgraded while it was in use: reboot, or unload and load the nvidia modules."
@@ -38,7 +38,7 @@ def start_action(code: int) -> str:
     return _STARTS.get(code, "Look for NVRM and Xid lines in dmesg, and reboot.")
 
 
-def late(facts: Facts) -> Answer:
+def late_answer(facts: Facts) -> Answer:
     """The answer of a check whose facts missed the deadline."""
     return skip(f"no answer within {facts.deadline:g} s", "Check dmesg for a hung GPU or file system.")
 
@@ -49,7 +49,7 @@ def cards(facts: Facts) -> Answer | None:
     if facts.simulated:
         return skip(_SIMULATED)
     if facts.system is None:
-        return late(facts)
+        return late_answer(facts)
     if facts.system.wsl:
         return skip("under WSL the bus belongs to Windows")
     found = facts.system.cards
@@ -60,7 +60,7 @@ def cards(facts: Facts) -> Answer | None:
             return ok("none in /sys, but NVML answers")
         return fail("no NVIDIA card on the PCI bus", advice(facts))
     listed = ", ".join(f"{card.bus_id} ({card.driver or 'no driver'})" for card in found[:16])
-    return ok(f"{several(len(found), 'card')}: {listed}")
+    return ok(f"{count_text(len(found), 'card')}: {listed}")
 
 
 @check("driver.nouveau", "Kernel driver of the cards")
@@ -87,7 +87,7 @@ def kernel_module(facts: Facts) -> Answer | None:
     if facts.simulated:
         return skip(_SIMULATED)
     if facts.system is None:
-        return late(facts)
+        return late_answer(facts)
     if facts.system.kernel_module is not None:
         return ok(f"nvidia {facts.system.kernel_module}")
     if facts.system.wsl:
@@ -107,7 +107,7 @@ def libcuda(facts: Facts) -> Answer | None:
     """The driver's CUDA library, which never comes with the framework."""
     answer = facts.driver
     if answer is None or answer.libcuda is None:
-        return skip(answer.problem, "See the message.") if answer is not None and answer.problem else late(facts)
+        return skip(answer.problem, "See the message.") if answer is not None and answer.problem else late_answer(facts)
     library = answer.libcuda
     if library.error is not None:
         if facts.system is not None and facts.system.wsl:
@@ -140,7 +140,7 @@ def nvml(facts: Facts) -> Answer | None:
     """Needed by nvidia-smi, and by TensorFlow since 2.21."""
     answer = facts.driver
     if answer is None or answer.nvml is None:
-        return skip(answer.problem, "See the message.") if answer is not None and answer.problem else late(facts)
+        return skip(answer.problem, "See the message.") if answer is not None and answer.problem else late_answer(facts)
     if answer.nvml.error is not None:
         works = answer.cuinit_code == 0
         action = advice(facts)
@@ -174,10 +174,10 @@ def start(facts: Facts) -> Answer | None:
     if code is None:
         return skip(answer.problem or "not reached")
     if code == 0:
-        count = "" if answer.cuda_devices is None else f": {several(answer.cuda_devices, 'device')} visible"
+        count = "" if answer.cuda_devices is None else f": {count_text(answer.cuda_devices, 'device')} visible"
         if answer.cuda_devices == 0:
             return fail("cuInit succeeds, but CUDA finds no device", "See the device and environment checks.")
-        return ok(f"cuInit succeeds in {took(answer.cuinit_seconds)}{count}")
+        return ok(f"cuInit succeeds in {took_text(answer.cuinit_seconds)}{count}")
     reason = f"cuInit returns {code}: {CUDA_ERRORS.get(code, 'see CUresult in cuda.h')}"
     if code == 100 and facts.hidden:
         return fail(f"{reason}; CUDA_VISIBLE_DEVICES={facts.visible} hides every GPU", "Unset CUDA_VISIBLE_DEVICES.")

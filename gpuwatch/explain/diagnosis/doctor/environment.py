@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from gpuwatch.core.model.visibility import read_visible
 from gpuwatch.explain.diagnosis.doctor.check_registry import Answer, check, fail, ok, skip, warn
-from gpuwatch.explain.diagnosis.doctor.facts import Facts, several
-from gpuwatch.explain.diagnosis.rules.visibility import meant_by, no_word_of_cuda
+from gpuwatch.explain.diagnosis.doctor.facts import Facts, count_text
+from gpuwatch.explain.diagnosis.rules.visibility import known_variable_meant, no_word_of_cuda
 
 _ORDERS = ("PCI_BUS_ID", "FASTEST_FIRST")
 _ALLOCATORS = {
@@ -74,7 +74,7 @@ def visible(facts: Facts) -> Answer | None:
     ]
     moved = [f"GPU:{at} is GPU {device.index}" for at, device in enumerate(order) if device and device.index != at]
     left = len(devices) - len(seen.entries)
-    summary = f"{shown}: {len(seen.entries)} of {several(len(devices), 'GPU')} visible"
+    summary = f"{shown}: {len(seen.entries)} of {count_text(len(devices), 'GPU')} visible"
     if moved:
         summary += f", renumbered: {', '.join(moved)} of nvidia-smi"
     elif left:
@@ -105,7 +105,7 @@ def order(facts: Facts) -> Answer | None:
 def misspelt(facts: Facts) -> Answer | None:
     """Names similar to a known variable."""
     names = (name for name in sorted(facts.environment) if name not in _EFFECTS)
-    found = [(name, meant) for name in names if (meant := meant_by(name)) is not None]
+    found = [(name, meant) for name in names if (meant := known_variable_meant(name)) is not None]
     if not found:
         return ok("none")
     listed = "; ".join(f"nothing reads {name}, {meant} was probably meant" for name, meant in found)

@@ -10,7 +10,7 @@ from gpuwatch.core.model.visibility import visible_devices
 from gpuwatch.explain.diagnosis.doctor import causes, container, devices, driver, environment, framework
 from gpuwatch.explain.diagnosis.doctor.check_registry import CHECKS, Entry, ask_all
 from gpuwatch.explain.diagnosis.doctor.facts import Facts, cuda_version
-from gpuwatch.explain.diagnosis.engine import diagnose, diagnose_machine, primary
+from gpuwatch.explain.diagnosis.engine import diagnose, diagnose_machine, primary_cause
 from gpuwatch.explain.diagnosis.evidence import Evidence
 
 TOPICS = (driver, devices, container, environment, framework)
@@ -20,7 +20,7 @@ JUDGES = (causes,)
 _TAIL_LINES = 40
 
 
-def in_order() -> list[Entry]:
+def checks_in_order() -> list[Entry]:
     """The checks by topic; within a topic, in the order of its file."""
     groups = [topic.__name__.rpartition(".")[2] for topic in TOPICS]
     return sorted(CHECKS, key=lambda entry: groups.index(entry.id.partition(".")[0]))
@@ -40,14 +40,14 @@ def examine(facts: Facts, taken_at: datetime.datetime, took_seconds: float) -> D
         host=facts.snapshot.host.hostname if facts.snapshot is not None else None,
         versions=_versions(facts),
         framework=facts.framework,
-        checks=ask_all(facts, in_order()),
+        checks=ask_all(facts, checks_in_order()),
         libraries=(look.libraries or ()) if look is not None else (),
         distributions=(look.distributions or ()) if look is not None else (),
         device_map=device_map(facts),
         tests=look.tests if look is not None else (),
         environment=dict(facts.environment),
         findings=found,
-        primary=primary(found),
+        primary=primary_cause(found),
         log_tail=run.log_tail[-_TAIL_LINES:] if run is not None else (),
     )
 

@@ -11,7 +11,7 @@ from gpuwatch.core.model.doctor import DriverAnswer, FrameworkLook, System
 from gpuwatch.core.model.run import Framework, Run
 from gpuwatch.core.model.snapshot import Device, Snapshot
 from gpuwatch.core.model.visibility import read_visible
-from gpuwatch.explain.diagnosis.rules.visibility import meant_by
+from gpuwatch.explain.diagnosis.rules.visibility import known_variable_meant
 
 if TYPE_CHECKING:
     from gpuwatch.explain.logs.facts import LogFacts
@@ -115,12 +115,16 @@ class Facts:
         return system is not None and (system.kernel_module is not None or bool(system.device_files))
 
 
-def relevant(environment: Mapping[str, str]) -> dict[str, str]:
+def gpu_variables(environment: Mapping[str, str]) -> dict[str, str]:
     """The variables that affect GPUs, also misspelt ones; no others are reported."""
-    return {name: value for name, value in sorted(environment.items()) if _GPU_VARIABLE.match(name) or meant_by(name)}
+    return {
+        name: value
+        for name, value in sorted(environment.items())
+        if _GPU_VARIABLE.match(name) or known_variable_meant(name)
+    }
 
 
-def several(count: int, text: str, many: str = "") -> str:
+def count_text(count: int, text: str, many: str = "") -> str:
     """``1 GPU``, ``2 GPUs``."""
     return f"{count} {text if count == 1 else many or text + 's'}"
 
@@ -130,7 +134,7 @@ def cuda_version(number: int) -> str:
     return f"{number // 1000}.{number % 1000 // 10}"
 
 
-def took(seconds: float | None) -> str:
+def took_text(seconds: float | None) -> str:
     """``1.5 s``, or ``less than 0.1 s``."""
     if seconds is None:
         return "an unknown time"

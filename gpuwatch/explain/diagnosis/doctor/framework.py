@@ -12,10 +12,10 @@ from gpuwatch.core.formatting.safe_text import whole_number
 from gpuwatch.core.model.doctor import Distribution, FrameworkLook, Library
 from gpuwatch.core.model.run import RunError
 from gpuwatch.explain.diagnosis.doctor.check_registry import Answer, check, check_of_framework, fail, ok, skip, warn
-from gpuwatch.explain.diagnosis.doctor.facts import Facts, cuda_version, several, took
+from gpuwatch.explain.diagnosis.doctor.facts import Facts, count_text, cuda_version, took_text
 from gpuwatch.explain.diagnosis.reference.advice import TENSORFLOW, TORCH
 from gpuwatch.explain.diagnosis.reference.compute_capability import built_for, capability, support
-from gpuwatch.explain.diagnosis.reference.cuda_libraries import install
+from gpuwatch.explain.diagnosis.reference.cuda_libraries import install_advice
 from gpuwatch.explain.diagnosis.reference.driver_releases import update
 from gpuwatch.explain.diagnosis.rules.message_meanings import SIGNALS
 from gpuwatch.explain.diagnosis.rules.signals import ended_by
@@ -31,7 +31,7 @@ INSTALL_IT = "Install it there, or use --python to choose an interpreter that ha
 _SEE_TOP = "See the finding at the top."
 
 
-def _cut_off(doing: str) -> str:
+def _deadline_answer(doing: str) -> str:
     return f"{doing} did not finish before its deadline" if doing else ""
 
 
@@ -53,7 +53,7 @@ def interpreter(facts: Facts) -> Answer | None:
 def distributions(facts: Facts, look: FrameworkLook) -> Answer | None:
     """Two distributions in the same folder overwrite each other's files."""
     if look.distributions is None:
-        return skip(_cut_off(look.search_late) or "; ".join(look.problems) or "not checked")
+        return skip(_deadline_answer(look.search_late) or "; ".join(look.problems) or "not checked")
     names = {entry.name: entry.version for entry in look.distributions}
     builds = [f"{name} {names[name]}" for name in _BUILDS if name in names]
     if len(builds) > 1 and look.name == "tensorflow":
@@ -69,7 +69,7 @@ def distributions(facts: Facts, look: FrameworkLook) -> Answer | None:
     own = "torch" if look.name == "torch" else "tensorflow"
     shown = [f"{name} {version}" for name, version in names.items() if name.startswith((own, "keras", "tf-"))]
     wheels = sum(name.startswith("nvidia-") and name != "nvidia-ml-py" for name in names)
-    cuda = f", {several(wheels, 'wheel')} with CUDA libraries" if wheels else ", no wheels with CUDA libraries"
+    cuda = f", {count_text(wheels, 'wheel')} with CUDA libraries" if wheels else ", no wheels with CUDA libraries"
     return ok(", ".join(shown) + cuda)
 
 
@@ -90,7 +90,7 @@ def imported(facts: Facts, look: FrameworkLook) -> Answer | None:
         return skip("; ".join(look.problems) or _NOT_IMPORTED)
     if run.framework is None:
         if look.late:
-            return fail(_cut_off(look.late), "Look for a slow file system, and check dmesg for a hung GPU.")
+            return fail(_deadline_answer(look.late), "Look for a slow file system, and check dmesg for a hung GPU.")
         number = ended_by(run)
         if number is not None and not run.errors:
             return fail(*SIGNALS[number][:2])
@@ -173,7 +173,7 @@ def libraries(facts: Facts, look: FrameworkLook) -> Answer | None:
     if look.gpu_build is False:
         return None
     if look.libraries is None:
-        return skip(_cut_off(look.search_late) or "; ".join(look.problems) or "not checked")
+        return skip(_deadline_answer(look.search_late) or "; ".join(look.problems) or "not checked")
     unloaded = facts.log.missing_libraries if facts.log is not None else []
     unloaded = [name for name in unloaded if not name.startswith(_OF_THE_DRIVER)]
     bad = [library for library in look.libraries if library.state != "loaded"]
@@ -183,11 +183,11 @@ def libraries(facts: Facts, look: FrameworkLook) -> Answer | None:
         inside = f" ({broken})" if broken else ""
         return fail(f"cannot be loaded: {', '.join(names)}{inside}", install_libraries(facts, names))
     if look.search_late:
-        return skip(f"{_cut_off(look.search_late)}; opened so far: {len(look.libraries)}")
+        return skip(f"{_deadline_answer(look.search_late)}; opened so far: {len(look.libraries)}")
     if not look.libraries:
         return skip("the build lists none")
     origins = dict.fromkeys(library.origin or "?" for library in look.libraries)
-    return ok(f"{several(len(look.libraries), 'library', 'libraries')} load, from {', '.join(origins)}")
+    return ok(f"{count_text(len(look.libraries), 'library', 'libraries')} load, from {', '.join(origins)}")
 
 
 def install_libraries(facts: Facts, names: Iterable[str]) -> str:
@@ -197,7 +197,7 @@ def install_libraries(facts: Facts, names: Iterable[str]) -> str:
     if version is None and look is not None:
         version = next((entry.version for entry in look.distributions or () if entry.name in _BUILDS), None)
     python = look.interpreter if look is not None else None
-    return install(
+    return install_advice(
         names, version, by=TORCH if look is not None and look.name == "torch" else TENSORFLOW, interpreter=python
     )
 
@@ -250,7 +250,7 @@ def devices(facts: Facts, look: FrameworkLook) -> Answer | None:
         return skip(_NOT_IMPORTED)
     if not run.devices.logical:
         if look.late:
-            return fail(_cut_off(look.late), "Check dmesg for a hung GPU.")
+            return fail(_deadline_answer(look.late), "Check dmesg for a hung GPU.")
         return fail(_first_line(run.errors[-1] if run.errors else None) or "it listed no devices", _SEE_TOP)
     gpus = [name for name in run.devices.logical if "GPU" in name]
     if not gpus:
@@ -260,24 +260,26 @@ def devices(facts: Facts, look: FrameworkLook) -> Answer | None:
         why = {"capability": "too old for this build", "core-count": "too few multiprocessors"}
         listed = ", ".join(f"{entry.name or 'a GPU'}: {why.get(entry.reason, entry.detail)}" for entry in ignored)
         return warn(
-            f"{several(len(gpus), 'GPU')}; ignored: {listed}",
+            f"{count_text(len(gpus), 'GPU')}; ignored: {listed}",
             "Lower TF_MIN_GPU_MULTIPROCESSOR_COUNT to use cards with few multiprocessors.",
         )
-    return ok(f"{several(len(gpus), 'GPU')}: {', '.join(name.removeprefix('/device:') for name in gpus)}")
+    return ok(f"{count_text(len(gpus), 'GPU')}: {', '.join(name.removeprefix('/device:') for name in gpus)}")
 
 
 @check_of_framework("framework.op", "One op on each device")
 def op(facts: Facts, look: FrameworkLook) -> Answer | None:
     """A matrix product, whose result is checked."""
     if not look.tests:
-        return skip(_cut_off(look.late) or "no device was reached")
+        return skip(_deadline_answer(look.late) or "no device was reached")
     bad = [test for test in look.tests if test.error is not None]
     if bad:
         return fail(f"{bad[0].device}: {(bad[0].error or '').splitlines()[0][:200]}", _SEE_TOP)
     wrong = [test for test in look.tests if test.correct is False]
     if wrong:
         return fail(f"{wrong[0].device} computes a wrong result", "Check dmesg for Xid and ECC errors; test the card.")
-    results = ", ".join(f"{device_name(test.ran_on or test.device)} in {took(test.seconds)}" for test in look.tests)
+    results = ", ".join(
+        f"{device_name(test.ran_on or test.device)} in {took_text(test.seconds)}" for test in look.tests
+    )
     if not any("GPU" in (test.ran_on or "") for test in look.tests):
         return fail(f"it ran on {results}", _SEE_TOP)
     return ok(results)
@@ -303,8 +305,10 @@ def log(facts: Facts, look: FrameworkLook) -> Answer | None:
         complaints.append(found.driver_messages[0][:160])
     raised = facts.run.errors[-1] if facts.run is not None and facts.run.errors else None
     if raised is not None and not complaints:
-        complaints.append(f"{several(found.lines, 'line')} without problems, and then {raised.type} was raised")
+        complaints.append(f"{count_text(found.lines, 'line')} without problems, and then {raised.type} was raised")
     if complaints:
         return warn("; ".join(dict.fromkeys(complaints)), _SEE_TOP)
-    unknown = f"; {several(len(found.unrecognised), 'line')} of GPU code not recognized" if found.unrecognised else ""
-    return ok(f"{several(found.lines, 'line')}, no problems{unknown}")
+    unknown = (
+        f"; {count_text(len(found.unrecognised), 'line')} of GPU code not recognized" if found.unrecognised else ""
+    )
+    return ok(f"{count_text(found.lines, 'line')}, no problems{unknown}")

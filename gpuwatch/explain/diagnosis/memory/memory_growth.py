@@ -79,7 +79,7 @@ def as_many_as_steps(oom: Oom, speed: Throughput | None) -> bool:
     return blocks.many and abs(blocks.count - speed.steps) <= _MAX_TEMPORARY_BLOCKS
 
 
-def growth(points: Sequence[MemoryPoint]) -> Growth | None:
+def steady_growth(points: Sequence[MemoryPoint]) -> Growth | None:
     """The steady growth of the allocator's memory in use up to the end; None without one."""
     known = [(point.t, point.allocator_bytes) for point in points if point.allocator_bytes]
     # A few bytes of constants are not the start.
@@ -101,12 +101,12 @@ def growth(points: Sequence[MemoryPoint]) -> Growth | None:
     seconds = levels[-1][0] - known[0][0]
     if len(rises) < _MIN_RISES or last - first < _MIN_RISEN_SHARE * last or seconds < _MIN_SECONDS:
         return None
-    if max(rises) > _MAX_SINGLE_RISE_SHARE * (last - first) or not _steady(floors):
+    if max(rises) > _MAX_SINGLE_RISE_SHARE * (last - first) or not _is_steady(floors):
         return None
     return Growth(first, last, len(rises), seconds)
 
 
-def _steady(floors: Sequence[tuple[float, int]]) -> bool:
+def _is_steady(floors: Sequence[tuple[float, int]]) -> bool:
     """Whether it rose all the time rather than in one stretch."""
     times, amounts = [t for t, _ in floors], [float(amount) for _, amount in floors]
     if len(set(times)) < 2 or len(set(amounts)) < 2:

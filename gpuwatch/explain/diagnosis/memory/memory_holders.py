@@ -26,7 +26,7 @@ def holders(snapshot: Snapshot, device: Device | None) -> list[tuple[int, Proces
     return sorted(((amount, row) for amount, row in held if amount > 0), key=lambda pair: (-pair[0], pair[1].pid))
 
 
-def beside_it(snapshot: Snapshot, entry: DeviceMemory | None, *, at_start: bool = False) -> Snapshot:
+def others_at_start(snapshot: Snapshot, entry: DeviceMemory | None, *, at_start: bool = False) -> Snapshot:
     """The machine before a run's start, without those who left this GPU before the run came to it, and with newcomers.
 
     ``entry``: the GPU's samples during the run. ``at_start``: only who held memory when the run came there.
@@ -49,22 +49,22 @@ def beside_it(snapshot: Snapshot, entry: DeviceMemory | None, *, at_start: bool 
     return msgspec.structs.replace(snapshot, processes=tuple(rows))
 
 
-def described(amount: int, process: Process) -> str:
+def holder_text(amount: int, process: Process) -> str:
     """``process 4711 of alice held 20.0 GiB: python train.py``, or that it is not visible."""
     owner = f" of {printable(process.user)}" if process.user else ""
     held = f"process {process.pid}{owner} held {memory(amount)}"
     command = process.command or process.name
     if command:
         return f"{held}: {shorten(mask_text(printable(command)), 80)}"
-    return f"{held}; {_unseen(process)}"
+    return f"{held}; {_is_invisible(process)}"
 
 
-def _unseen(process: Process) -> str:
+def _is_invisible(process: Process) -> str:
     where = printable(process.note) or "its command line cannot be read"
     return f"its user and command are unknown here ({where})"
 
 
-def headline(snapshot: Snapshot, device: Device | None) -> str:
+def holders_headline(snapshot: Snapshot, device: Device | None) -> str:
     """Who held how much of which GPU; empty if NVML lists nobody."""
     found = holders(snapshot, device)
     if not found or device is None:
@@ -82,13 +82,13 @@ def make_room(snapshot: Snapshot | None, device: Device | None, need: int | None
     """What to do if others hold this GPU; ``need``: bytes that the program needs, if known."""
     if snapshot is None or device is None:
         return ANYWHERE
-    best, why = _elsewhere(snapshot, device, need)
-    ending = _end(snapshot, device)
+    best, why = _other_gpu_advice(snapshot, device, need)
+    ending = _end_advice(snapshot, device)
     # Another GPU first, because ending a process takes asking its owner.
     return f"{best}. Or {ending}." if best else f"{ending[:1].upper()}{ending[1:]}{why}."
 
 
-def _end(snapshot: Snapshot, device: Device) -> str:
+def _end_advice(snapshot: Snapshot, device: Device) -> str:
     found = holders(snapshot, device)[:_MAX_NAMED]
     if not found and device.unified_memory:
         return "end host programs that need much memory (ps aux --sort=-rss): the GPU uses the same memory"
@@ -113,7 +113,7 @@ def _end(snapshot: Snapshot, device: Device) -> str:
     return "; ".join(parts)
 
 
-def _elsewhere(snapshot: Snapshot, device: Device, need: int | None) -> tuple[str, str]:
+def _other_gpu_advice(snapshot: Snapshot, device: Device, need: int | None) -> tuple[str, str]:
     """Advice to use the GPU with most room, if it has enough; else a remark that there is none."""
     others = [entry for entry in snapshot.devices if entry.uuid != device.uuid]
     if not others:

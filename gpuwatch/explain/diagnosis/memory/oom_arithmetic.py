@@ -11,7 +11,7 @@ from gpuwatch.core.formatting.units import memory, size
 from gpuwatch.core.model.run import HOST_ALLOCATORS, Oom
 from gpuwatch.explain.diagnosis.memory.memory_growth import equal_blocks
 from gpuwatch.explain.diagnosis.memory.oom_arithmetic_torch import judge_torch
-from gpuwatch.explain.diagnosis.memory.others_memory import trifling
+from gpuwatch.explain.diagnosis.memory.others_memory import is_trifling
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class OomFacts:
     def shared(self) -> bool:
         """Whether others are known to have held a relevant amount."""
         known = self.others_bytes is not None and self.held_by_others is not False
-        return known and not trifling(self.others_bytes or 0, self.total_bytes)
+        return known and not is_trifling(self.others_bytes or 0, self.total_bytes)
 
     @property
     def most(self) -> int | None:
@@ -107,7 +107,7 @@ _ESTIMATED_CONTEXT_BYTES = 1 << 30
 def judge(oom: Oom, known: OomFacts) -> Judgement:
     """The cause of one failure."""
     asked, limit, used, block = (oom.requested_bytes, oom.limit_bytes, oom.in_use_bytes, oom.largest_free_bytes)
-    lines = [_numbers(oom)]
+    lines = [_numbers_text(oom)]
     if (judged := judge_torch(oom)) is not None:
         cause, why, certain, action = judged
         holders = [f"process {holder.pid} held {memory(holder.held_bytes)}" for holder in oom.others]
@@ -142,7 +142,7 @@ def judge(oom: Oom, known: OomFacts) -> Judgement:
                 f"known whether what the program needs next would fit"
             )
             return Judgement("memory.model-too-large", tuple(lines), certain=False, action=_SMALLER_OR_FRAGMENTED)
-        return _fragmented(lines, known, limit, free)
+        return _fragmented_judgement(lines, known, limit, free)
     if asked <= free and oom.allocator in HOST_ALLOCATORS:
         lines.append(f"{size(asked)} ≤ {size(free)} below the limit: the system had no more to give")
         return Judgement("memory.model-too-large", tuple(lines), certain=False)
@@ -153,12 +153,14 @@ def judge(oom: Oom, known: OomFacts) -> Judgement:
     guessed = known.from_name and asked > limit
     if known.total_bytes is not None and need <= known.total_bytes and not guessed:
         if known.limited:
-            lines.append(f"{_beyond(need, limit)}, on a device of {size(known.total_bytes)}")
+            lines.append(f"{_need_against_limit(need, limit)}, on a device of {size(known.total_bytes)}")
             if (alike := equal_blocks(oom)) is not None and alike.many and alike.asked:
                 full = f"{alike.count} equal tensors of {size(alike.each_bytes)} fill the memory limit"
                 title = f"{full}: a list or cache that grows, or a model of equal layers"
                 return Judgement("memory.growing", tuple(lines), certain=False, title=title)
-            return Judgement("memory.limit-too-small", tuple(lines), certain=True, action=_raise(known, need))
+            return Judgement(
+                "memory.limit-too-small", tuple(lines), certain=True, action=_raise_limit_advice(known, need)
+            )
         if known.shared:
             beside = _beside_others(lines, known, limit, need)
             if beside is not None:
@@ -166,13 +168,14 @@ def judge(oom: Oom, known: OomFacts) -> Judgement:
         elif is_small(limit, known.total_bytes) and is_small(need, known.total_bytes):
             if known.others_bytes is None and is_round(limit):
                 lines.append(
-                    f"{_beyond(need, limit)}: a round number, so probably set by a person, on a device of"
+                    f"{_need_against_limit(need, limit)}: a round number, so probably set by a person, on a device of"
                     f" about {size(known.total_bytes)}"
                 )
                 return Judgement("memory.limit-too-small", tuple(lines), certain=False)
             if known.held_by_others is False:
                 lines.append(
-                    f"{_beyond(need, limit)}, although no one else held any of the device's {size(known.total_bytes)}"
+                    f"{_need_against_limit(need, limit)}, although no one else held any of the device's"
+                    f" {size(known.total_bytes)}"
                 )
                 title = f"Out of memory at a limit of {size(limit)}, on a device of {size(known.total_bytes)}"
                 return Judgement("memory.limit-too-small", tuple(lines), certain=False, title=title)
@@ -184,11 +187,11 @@ def judge(oom: Oom, known: OomFacts) -> Judgement:
         return Judgement("memory.request-too-large", tuple(lines), certain=True)
     equal = "≈" if oom.rounded else "="
     blocks = f", in blocks of at most {size(block)}" if block is not None and block < free else ""
-    lines = [f"{_asked(oom)} > {size(limit)} limit − {size(used)} in use {equal} {size(free)} free{blocks}"]
+    lines = [f"{_requested_text(oom)} > {size(limit)} limit − {size(used)} in use {equal} {size(free)} free{blocks}"]
     return Judgement("memory.model-too-large", tuple(lines), certain=True)
 
 
-def _beyond(need: int, limit: int) -> str:
+def _need_against_limit(need: int, limit: int) -> str:
     """The need against the limit, in a way that rounding does not turn into a contradiction."""
     if size(need) != size(limit):
         return f"{size(need)} needed > limit of {size(limit)}"
@@ -211,7 +214,7 @@ def _without_limit(oom: Oom, lines: list[str], known: OomFacts) -> Judgement:
     asked = oom.requested_bytes
     others, total = known.most if known.held_by_others is not False else None, known.total_bytes
     if asked is not None and known.least_free_bytes is not None and known.least_free_bytes >= asked:
-        return _not_for_want(lines, known.least_free_bytes)
+        return _refused_despite_room(lines, known.least_free_bytes)
     if asked is not None and total is not None and asked > total and not known.from_name:
         lines.append(f"{size(asked)} > {size(total)}, the whole device")
         return Judgement("memory.request-too-large", tuple(lines), certain=True)
@@ -263,7 +266,7 @@ def _own_memory_known(oom: Oom) -> bool:
     return any(number is not None for number in listed) or oom.allocator in HOST_ALLOCATORS
 
 
-def _not_for_want(lines: list[str], free: int) -> Judgement:
+def _refused_despite_room(lines: list[str], free: int) -> Judgement:
     """By NVML the device always had room, so that no other process explains the refusal."""
     lines.append(f"NVML: at least {size(free)} were free on the device the whole time, more than was requested")
     return Judgement("unknown", tuple(lines), certain=False, title=REFUSED, action=WHAT_WOULD_TELL)
@@ -277,21 +280,21 @@ def _beside_others(lines: list[str], known: OomFacts, limit: int, need: int) -> 
     total, others = known.total_bytes or 0, known.others_bytes or 0
     if is_round(limit) and is_small(limit, total - others):
         lines.append(
-            f"{_beyond(need, limit)}: a round number, so probably set by a person; {size(total - others)} of the"
-            f" device's {size(total)} were not held by others"
+            f"{_need_against_limit(need, limit)}: a round number, so probably set by a person; {size(total - others)}"
+            f" of the device's {size(total)} were not held by others"
         )
-        return Judgement("memory.limit-too-small", tuple(lines), certain=False, action=_raise(known, need))
+        return Judgement("memory.limit-too-small", tuple(lines), certain=False, action=_raise_limit_advice(known, need))
     if need > limit + others:
         return None
     lines += (
         f"others held {size(others)} of {size(total)}; TensorFlow granted its allocator {size(limit)} of the rest",
-        f"{_beyond(need, limit)}; without the others the limit would have been about {size(limit + others)};"
-        " what the program would request next is unknown",
+        f"{_need_against_limit(need, limit)}; without the others the limit would have been about"
+        f" {size(limit + others)}; what the program would request next is unknown",
     )
     return Judgement("memory.other-process", tuple(lines), certain=False)
 
 
-def _raise(known: OomFacts, need: int) -> str:
+def _raise_limit_advice(known: OomFacts, need: int) -> str:
     """The advice to raise a limit if others leave no room for that; else empty."""
     total, others = known.total_bytes, known.most or 0
     if total is None or not known.shared or need + others + known.overhead_bytes <= total:
@@ -312,7 +315,7 @@ def _granted_little(known: OomFacts, total: int, limit: int) -> str:
     return f"TensorFlow granted its allocator only {size(limit)}, on a device {capacity}"
 
 
-def _fragmented(lines: list[str], known: OomFacts, limit: int, free: int) -> Judgement:
+def _fragmented_judgement(lines: list[str], known: OomFacts, limit: int, free: int) -> Judgement:
     """Free blocks are too small; if the program itself limits the allocator, raising the limit is the remedy."""
     total, others = known.total_bytes, known.others_bytes or 0
     room = total - others - known.overhead_bytes - limit if total is not None else 0
@@ -341,7 +344,7 @@ def _fragmented(lines: list[str], known: OomFacts, limit: int, free: int) -> Jud
 def _driver_had_no_more(lines: list[str], known: OomFacts, asked: int, used: int) -> Judgement:
     """Another process, unless there was none, or there was room."""
     if known.least_free_bytes is not None and known.least_free_bytes >= asked:
-        return _not_for_want(lines, known.least_free_bytes)
+        return _refused_despite_room(lines, known.least_free_bytes)
     total, others = known.total_bytes, known.most
     need = asked + used + known.overhead_bytes
     if total is not None and others is not None and not known.from_name:
@@ -372,7 +375,7 @@ def _overcommitted(lines: list[str], known: OomFacts, limits: int, total: int) -
     )
 
 
-def _asked(oom: Oom) -> str:
+def _requested_text(oom: Oom) -> str:
     parts = [f"asked {size(oom.requested_bytes)}" if oom.requested_bytes is not None else "requested memory"]
     if oom.device:
         parts.append(f"on {oom.device}")
@@ -381,8 +384,8 @@ def _asked(oom: Oom) -> str:
     return " ".join(parts)
 
 
-def _numbers(oom: Oom) -> str:
-    text = _asked(oom)
+def _numbers_text(oom: Oom) -> str:
+    text = _requested_text(oom)
     known = [
         f"{name} {size(value)}"
         for name, value in (

@@ -54,7 +54,7 @@ def judge_torch(oom: Oom) -> tuple[str, str, bool, str] | None:
         return "memory.limit-too-small", why, False, ""
     if oom.process_bytes is None and not oom.others and not room:
         return None  # the message is cut off: what this process held is not known
-    if free is not None and not room and (small := _beside(oom, own, free, total)) is not None:
+    if free is not None and not room and (small := _others_hold_most(oom, own, free, total)) is not None:
         return small
     if oom.in_use_bytes is not None and oom.in_use_bytes > total:  # as Windows and WSL allow
         why = f"{size(oom.in_use_bytes)} in use > {size(total)} of the device: the rest is in host memory"
@@ -69,7 +69,7 @@ def judge_torch(oom: Oom) -> tuple[str, str, bool, str] | None:
         return "memory.fragmented", why, False, ""
     if free is None:
         return "memory.model-too-large", f"{size(asked)} asked, {size(own)} of {size(total)} in use", False, ""
-    beyond = _beyond(asked, free, total)
+    beyond = _need_against_free(asked, free, total)
     held = sum(holder.held_bytes for holder in oom.others)
     taken = held if held else max(total - free - own, 0)
     if own < _MOST_OF_DEVICE_SHARE * total and room and free > asked + asked // 100:  # the message rounds both
@@ -85,9 +85,9 @@ def judge_torch(oom: Oom) -> tuple[str, str, bool, str] | None:
     ):
         return (
             "memory.other-process",
-            f"{beyond}: others held {size(taken)}{_own(oom)}",
+            f"{beyond}: others held {size(taken)}{_own_bytes(oom)}",
             held > 0 and oom.process_bytes is not None,
-            _stop(oom),
+            _end_processes_advice(oom),
         )
     why = f"{beyond}: this process held {size(own)}"
     if oom.process_bytes is None or taken < _NOTABLE_UNALLOCATED_SHARE * total:
@@ -97,27 +97,27 @@ def judge_torch(oom: Oom) -> tuple[str, str, bool, str] | None:
     return "memory.model-too-large", why, False, _WHO_ELSE.format(size(taken), f"m{_SMALLER[1:]}") if enough else ""
 
 
-def _beside(oom: Oom, own: int, free: int, total: int) -> tuple[str, str, bool, str] | None:
+def _others_hold_most(oom: Oom, own: int, free: int, total: int) -> tuple[str, str, bool, str] | None:
     """Others hold most of a full device, so that this process's few blocks do not matter."""
     asked = oom.requested_bytes or 0
     if own + max(free, asked) >= _LITTLE_SHARE * total:
         return None
     held = sum(holder.held_bytes for holder in oom.others)
     taken = held or total - free - own
-    why = f"{_beyond(asked, free, total)}: others held {size(taken)}{_own(oom)}"
-    return "memory.other-process", why, held > 0 and oom.process_bytes is not None, _stop(oom)
+    why = f"{_need_against_free(asked, free, total)}: others held {size(taken)}{_own_bytes(oom)}"
+    return "memory.other-process", why, held > 0 and oom.process_bytes is not None, _end_processes_advice(oom)
 
 
-def _own(oom: Oom) -> str:
+def _own_bytes(oom: Oom) -> str:
     """What this process held; in a container it may be one of the others where the message does not say."""
     return "" if oom.process_bytes is None else f", this process {size(oom.process_bytes)}"
 
 
-def _beyond(asked: int, free: int, total: int) -> str:
+def _need_against_free(asked: int, free: int, total: int) -> str:
     return f"{size(asked)} {'>' if asked > free else '≤'} {size(free)} free on a device of {size(total)}"
 
 
-def _stop(oom: Oom) -> str:
+def _end_processes_advice(oom: Oom) -> str:
     if not oom.others:
         return ""
     named = ", ".join(f"{holder.pid} ({memory(holder.held_bytes)})" for holder in oom.others)

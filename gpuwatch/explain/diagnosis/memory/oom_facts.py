@@ -13,9 +13,9 @@ import msgspec
 from gpuwatch.core.model.run import HOST_ALLOCATORS, Oom, Run
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.memory.memory_growth import Growth, as_many_as_steps, growth
+from gpuwatch.explain.diagnosis.memory.memory_growth import Growth, as_many_as_steps, steady_growth
 from gpuwatch.explain.diagnosis.memory.oom_arithmetic import Judgement, OomFacts, judge
-from gpuwatch.explain.diagnosis.memory.others_memory import beside, entry_of, others_memory, trifling, with_mates
+from gpuwatch.explain.diagnosis.memory.others_memory import entry_of, is_trifling, mates_of, others_memory, with_mates
 from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.line_text import device as device_name
 
@@ -32,7 +32,7 @@ def judgement(evidence: Evidence, oom: Oom) -> Judgement:
     found = judge(oom, oom_facts(evidence, oom))
     run = evidence.run
     stepped = run is not None and (run.throughput is not None or bool(run.step_times))
-    if oom.expected or on_host(oom) or not stepped or found.cause not in _REACHED:
+    if oom.expected or is_host_oom(oom) or not stepped or found.cause not in _REACHED:
         return found
     if run is None or (growth_of(run) is None and not as_many_as_steps(oom, run.throughput)):
         return found
@@ -43,12 +43,12 @@ def growth_of(run: Run) -> Growth | None:
     """The growth of memory in use up to the end, or to that of the last step if steps are known."""
     last = run.step_times[-1] if run.step_times else None
     points = run.memory.timeline
-    return growth(points if last is None else [point for point in points if point.t <= last.t + last.seconds])
+    return steady_growth(points if last is None else [point for point in points if point.t <= last.t + last.seconds])
 
 
 def oom_facts(evidence: Evidence, oom: Oom) -> OomFacts:
     """What the snapshot, the settings and the log add to an OOM's own numbers."""
-    if on_host(oom):
+    if is_host_oom(oom):
         return OomFacts()
     device, run = full_device(evidence, oom), evidence.run
     held = others_memory(device, entry_of(run, device), run)
@@ -59,7 +59,7 @@ def oom_facts(evidence: Evidence, oom: Oom) -> OomFacts:
     if not overhead and run is not None:
         overhead = (run.memory.context_bytes or 0) + (run.memory.driver_reserved_bytes or 0)
     others, most = held.start if held.start is not None else held.before, held.most
-    if mates := sum(mate.held_bytes for mate in beside(evidence, oom)):
+    if mates := sum(mate.held_bytes for mate in mates_of(evidence, oom)):
         own = oom.pool_bytes or oom.in_use_bytes or 0
         others = with_mates(others or 0, mates, total if measured else None, own)
         most = None if most is None else with_mates(most, mates, total if measured else None, own)
@@ -69,12 +69,12 @@ def oom_facts(evidence: Evidence, oom: Oom) -> OomFacts:
         others_bytes=others,
         most_bytes=most,
         least_free_bytes=held.least_free,
-        held_by_others=not trifling(max(known), total) if known else None,
+        held_by_others=not is_trifling(max(known), total) if known else None,
         limits_bytes=_limits(evidence, oom),
         overhead_bytes=overhead,
         limited=run is not None and is_limited(run, oom.limit_bytes),
         refusals=evidence.log.refusals.count if evidence.log is not None else 0,
-        peak_bytes=_peak(run, oom),
+        peak_bytes=_allocator_peak(run, oom),
         from_name=not measured,
     )
 
@@ -100,9 +100,9 @@ def _limits(evidence: Evidence, oom: Oom) -> int | None:
     return sum(granted) if len(granted) > 1 else None
 
 
-def judged(evidence: Evidence, ooms: tuple[Oom, ...]) -> tuple[Oom, ...]:
+def with_verdicts(evidence: Evidence, ooms: tuple[Oom, ...]) -> tuple[Oom, ...]:
     """The failures, each with its verdict."""
-    known = (_limited(evidence, oom) for oom in ooms)
+    known = (_with_limit(evidence, oom) for oom in ooms)
     return tuple(msgspec.structs.replace(oom, verdict=judgement(evidence, oom).cause) for oom in known)
 
 
@@ -119,7 +119,7 @@ def _with_recorded(evidence: Evidence, oom: Oom) -> Oom:
     return oom
 
 
-def _limited(evidence: Evidence, oom: Oom) -> Oom:
+def _with_limit(evidence: Evidence, oom: Oom) -> Oom:
     """The failure with its allocator's limit, from the line about the device's creation if necessary.
 
     Unless several processes or sessions had a device of this name with different limits.
@@ -139,13 +139,13 @@ def _with_peak(evidence: Evidence, oom: Oom) -> Oom:
     run = evidence.run
     if oom.in_use_bytes is not None or oom.largest_free_bytes is not None:
         return oom
-    peak, asked, limit = _peak(run, oom), oom.requested_bytes, oom.limit_bytes
+    peak, asked, limit = _allocator_peak(run, oom), oom.requested_bytes, oom.limit_bytes
     if peak is None or asked is None or limit is None or not limit - asked < peak <= limit:
         return oom
     return msgspec.structs.replace(oom, in_use_bytes=peak)
 
 
-def _peak(run: Run | None, oom: Oom) -> int | None:
+def _allocator_peak(run: Run | None, oom: Oom) -> int | None:
     """What the allocator that failed had in use at most, as the program's only process reported it."""
     if run is None or len(run.processes) > 1:
         return None
@@ -154,7 +154,7 @@ def _peak(run: Run | None, oom: Oom) -> int | None:
     return peaks[0] if len(peaks) == 1 else None
 
 
-def on_host(oom: Oom) -> bool:
+def is_host_oom(oom: Oom) -> bool:
     """Whether host memory ran out."""
     return oom.allocator in HOST_ALLOCATORS
 
@@ -165,7 +165,7 @@ def ooms_of(evidence: Evidence) -> tuple[Oom, ...]:
         found = evidence.run.ooms
     else:
         found = tuple(evidence.log.ooms) if evidence.log is not None else ()
-    return tuple(_limited(evidence, oom) for oom in found)
+    return tuple(_with_limit(evidence, oom) for oom in found)
 
 
 def is_limited(run: Run, limit_bytes: int | None = None) -> bool:

@@ -46,7 +46,7 @@ class OthersMemory:
         return max(known) if known else self.before
 
 
-def trifling(amount: int, total: int | None) -> bool:
+def is_trifling(amount: int, total: int | None) -> bool:
     """Whether ``amount`` bytes of a device of ``total`` bytes are too little to explain a failure."""
     return amount <= (min(_TRIFLING_BYTES, _TRIFLING_SHARE * total) if total else _TRIFLING_BYTES)
 
@@ -88,7 +88,7 @@ def entry_of(run: Run | None, device: Device | None) -> DeviceMemory | None:
     return next((entry for entry in entries if entry.uuid == device.uuid), None)
 
 
-class Mate(NamedTuple):
+class RunMate(NamedTuple):
     """A process of the run that held memory beside another."""
 
     name: str
@@ -99,7 +99,7 @@ class Mate(NamedTuple):
     """NVML, or its allocator's limit."""
 
 
-def beside(evidence: Evidence, oom: Oom | None = None) -> list[Mate]:
+def mates_of(evidence: Evidence, oom: Oom | None = None) -> list[RunMate]:
     """Processes of this run that held memory while another one of the program, or of their round, ran out of it.
 
     Rounds follow one another, so that only those of one round are counted: of the process that failed, if its
@@ -111,19 +111,19 @@ def beside(evidence: Evidence, oom: Oom | None = None) -> list[Mate]:
         return []
     if not run.workers:
         return _other_processes(run, oom)
-    failed = _failed(run, oom)
+    failed = _possibly_failed(run, oom)
     device = evidence.device_of(oom.device) if oom is not None else None
-    rounds: dict[str, list[Mate]] = {worker.setting: [] for worker in failed or run.workers}
+    rounds: dict[str, list[RunMate]] = {worker.setting: [] for worker in failed or run.workers}
     for worker in run.workers:
         if worker.verdict == "oom" or worker.setting not in rounds:
             continue
-        held, source = _held(run, worker, device)
+        held, source = _worker_bytes(run, worker, device)
         if held and (worker.verdict == "ok" or source == "NVML"):
-            rounds[worker.setting].append(Mate(worker.name, worker.pid, held, source))
+            rounds[worker.setting].append(RunMate(worker.name, worker.pid, held, source))
     return max(rounds.values(), key=lambda mates: sum(mate.held_bytes for mate in mates), default=[])
 
 
-def _other_processes(run: Run, oom: Oom | None) -> list[Mate]:
+def _other_processes(run: Run, oom: Oom | None) -> list[RunMate]:
     """Processes of a user's program that NVML saw on a GPU while another of its processes ran out of memory there."""
     failed = [process for process in run.processes if process.ooms]
     full = {uuid for process in failed for uuid in _gpus(process, oom)}
@@ -134,9 +134,9 @@ def _other_processes(run: Run, oom: Oom | None) -> list[Mate]:
         own = [holder for holder in entry.holders if holder.own and holder.peak_bytes]
         failing = [holder for holder in own if any(holder.pid == process.pid for process in failed)]
         found += [
-            Mate("", holder.pid, holder.peak_bytes or 0, "NVML")
+            RunMate("", holder.pid, holder.peak_bytes or 0, "NVML")
             for holder in own
-            if holder not in failing and any(at_once(holder, other) for other in failing)
+            if holder not in failing and any(held_at_once(holder, other) for other in failing)
         ]
     return found
 
@@ -151,14 +151,14 @@ def _gpus(process: RunProcess, oom: Oom | None) -> list[str]:
     ]
 
 
-def at_once(holding: Holding, other: Holding) -> bool:
+def held_at_once(holding: Holding, other: Holding) -> bool:
     """Whether both held memory at some time."""
     if None in (holding.first_seconds, holding.last_seconds, other.first_seconds, other.last_seconds):
         return False
     return holding.first_seconds <= other.last_seconds and other.first_seconds <= holding.last_seconds  # type: ignore[operator]
 
 
-def _failed(run: Run, oom: Oom | None) -> list[Worker]:
+def _possibly_failed(run: Run, oom: Oom | None) -> list[Worker]:
     """The processes that may be the one with this failure: those whose limit is nearest to its limit."""
     failed = [worker for worker in run.workers if worker.verdict == "oom"]
     limit = oom.limit_bytes if oom is not None else None
@@ -179,7 +179,7 @@ def with_mates(amount: int, mates: int, total: int | None, own: int) -> int:
     return amount + mates if total is None else min(amount + mates, max(amount, total - own, 0))
 
 
-def _held(run: Run, worker: Worker, device: Device | None) -> tuple[int | None, str]:
+def _worker_bytes(run: Run, worker: Worker, device: Device | None) -> tuple[int | None, str]:
     """Bytes of a worker on this GPU if NVML listed it, else as reported, with their source."""
     seen = [
         (entry.uuid, holding.peak_bytes)

@@ -26,7 +26,7 @@ GROUPS = (
 """Headings of the list of causes, with the prefixes of their ids."""
 
 
-def grouped() -> list[tuple[str, list[str]]]:
+def causes_by_heading() -> list[tuple[str, list[str]]]:
     """Every cause id by heading, in the order of :data:`CAUSES`; those without a heading come last."""
     found = [(title, [cause for cause in CAUSES if cause.startswith(begins)]) for title, begins in GROUPS]
     others = [cause for cause in CAUSES if not any(cause.startswith(begins) for _, begins in GROUPS)]
@@ -62,7 +62,7 @@ _EVERYDAY = {
 """Common search words, and the causes that they usually mean."""
 
 
-def near(word: str) -> list[str]:
+def suggested_causes(word: str) -> list[str]:
     """Cause ids that ``word`` may mean, the likeliest first."""
     asked = word.strip().lower().replace("_", "-").replace(" ", "-")
     if asked in _EVERYDAY:
@@ -86,7 +86,7 @@ def _telling_of(word: str) -> list[str]:
     return [cause for cause in sorted(counts, key=lambda count: -counts[count]) if counts[cause]][:_MAX_SUGGESTIONS]
 
 
-def index() -> str:
+def index_page() -> str:
     """The list of all pages in Markdown (``README.md`` of the same folder)."""
     lines = [
         "# Causes",
@@ -94,7 +94,7 @@ def index() -> str:
         "All causes that gpuwatch recognizes. `gpuwatch cause ID` prints a page, and `p` on the Findings tab opens it.",
         "Findings of equal severity are sorted: what ended the work, then why no GPU was usable, then the rest.",
     ]
-    for title, causes in grouped():
+    for title, causes in causes_by_heading():
         lines += ["", f"## {title}", "", "| id | cause |", "|---|---|"]
         lines += [f"| [`{cause}`]({cause}.md) | {CAUSES[cause]} |" for cause in causes]
     return "\n".join(lines) + "\n"

@@ -40,6 +40,6 @@ def support(card: tuple[int, int], built: Iterable[tuple[str, tuple[int, int]]])
     return "no"
 
 
-def least(built: Iterable[tuple[str, tuple[int, int]]]) -> tuple[int, int] | None:
+def oldest_capability(built: Iterable[tuple[str, tuple[int, int]]]) -> tuple[int, int] | None:
     """The oldest capability; TensorFlow ignores cards below it."""
     return min((version for _, version in built), default=None)

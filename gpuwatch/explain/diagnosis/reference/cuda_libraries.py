@@ -56,7 +56,7 @@ def _same_wheel(version: str | None, interpreter: str | None) -> str:
     return f'{pip} install "tensorflow[and-cuda]{pin}"'
 
 
-def install(
+def install_advice(
     names: Iterable[str], version: str | None = None, *, by: str = TENSORFLOW, interpreter: str | None = None
 ) -> str:
     """How to install these libraries for the framework ``by``.

@@ -12,7 +12,7 @@ from gpuwatch.core.model.run import Run
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import finding, note_of, rule
 from gpuwatch.explain.diagnosis.rules.program_errors import DESPITE_ERROR, line_of, raised_at
-from gpuwatch.explain.diagnosis.rules.signals import host_evidence, of_signal
+from gpuwatch.explain.diagnosis.rules.signals import host_evidence, signal_meaning
 from gpuwatch.explain.logs.line_text import device
 from gpuwatch.explain.logs.log_parser import parse
 
@@ -54,7 +54,7 @@ def child_killed(evidence: Evidence, run: Run) -> Iterator[Finding]:
             ),
             *(host_evidence(run) if number == signal.SIGKILL else ()),
         ),
-        action=f"{of_signal(run, number)[1]} {_CHECK if succeeded else ''}".rstrip(),
+        action=f"{signal_meaning(run, number)[1]} {_CHECK if succeeded else ''}".rstrip(),
         pid=first.pid,
     )
 

@@ -16,8 +16,8 @@ from gpuwatch.core.model.visibility import read_visible
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.reference.advice import advice
 from gpuwatch.explain.diagnosis.rule_registry import error_of, finding, rule
-from gpuwatch.explain.diagnosis.rules.framework_build import complains, ended_the_work
-from gpuwatch.explain.diagnosis.rules.message_meanings import table
+from gpuwatch.explain.diagnosis.rules.framework_build import complains_about_driver, ended_the_work
+from gpuwatch.explain.diagnosis.rules.message_meanings import section_rows
 from gpuwatch.explain.diagnosis.rules.simulation import says_limit
 from gpuwatch.explain.logs import cuda_errors, last_lines
 from gpuwatch.explain.logs.facts import LogFacts
@@ -59,7 +59,7 @@ _TWO_PLACES = (
 RECREATE = "Check that /dev/nvidia* exists and is accessible for this user; recreate the container."
 HALF_ACTION = "Start the container with NVIDIA_DRIVER_CAPABILITIES=compute,utility (or all)."
 """Advice if only one of the driver's two libraries is present."""
-STATE_ADVICE = {int(row.key): row.action for row in table("state")}
+STATE_ADVICE = {int(row.key): row.action for row in section_rows("state")}
 
 
 def _log_lines(evidence: Evidence) -> tuple[str, ...]:
@@ -110,7 +110,7 @@ def blames_script(evidence: Evidence) -> bool:
     Number 0 is there wherever a GPU is, so that such a value explains nothing.
     """
     log = evidence.log
-    if log is None or log.assigned_devices is None or evidence.gpu_usable or complains(log):
+    if log is None or log.assigned_devices is None or evidence.gpu_usable or complains_about_driver(log):
         return False
     if evidence.driver_answers is not None or evidence.visible_devices is not None:
         return False

@@ -9,7 +9,7 @@ from gpuwatch.core.model.findings import Certainty, Finding, Severity
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.reference.advice import JAX, TENSORFLOW, framework_of, gpu_build
 from gpuwatch.explain.diagnosis.reference.compute_capability import capability
-from gpuwatch.explain.diagnosis.reference.cuda_libraries import install
+from gpuwatch.explain.diagnosis.reference.cuda_libraries import install_advice
 from gpuwatch.explain.diagnosis.rule_registry import error_of, finding, rule, warning_of
 from gpuwatch.explain.diagnosis.rules.program_errors import NO_NCCL, error_lines
 from gpuwatch.explain.logs.device_lines import LIBDEVICE
@@ -31,7 +31,7 @@ _COMPLAINTS = frozenset(
 )
 
 
-def complains(log: LogFacts) -> bool:
+def complains_about_driver(log: LogFacts) -> bool:
     """Whether the log complains about the driver itself, which then is why CUDA finds no GPU."""
     answered = log.cuinit_error is not None and log.cuinit_error.code not in (None, 100)
     return answered or not _COMPLAINTS.isdisjoint(log.topics)
@@ -79,7 +79,7 @@ def libraries_missing(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
         names = names or ["libcudart"]
     elif names and evidence.driver_answers and not evidence.gpu_usable:
         certainty = "fact"
-    elif stated or (xla_only and not complains(log)):
+    elif stated or (xla_only and not complains_about_driver(log)):
         certainty = "likely"
     else:
         return
@@ -101,7 +101,7 @@ def libraries_missing(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
         lines = xla_only
     framework = evidence.run.framework if evidence.run is not None else None
     version, python = (framework.version, framework.interpreter) if framework is not None else (None, None)
-    action = install(names, version, by=_who_failed(evidence, lines), interpreter=python)
+    action = install_advice(names, version, by=_who_failed(evidence, lines), interpreter=python)
     if not names and log.libraries_skipped:
         action += (
             " gpuwatch doctor shows which ones; TensorFlow names them with TF_CPP_MIN_LOG_LEVEL=0"

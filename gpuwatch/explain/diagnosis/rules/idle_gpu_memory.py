@@ -11,7 +11,7 @@ from gpuwatch.core.formatting.units import memory, percent, size
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import DeviceMapping, DeviceMemory, Run, RunProcess
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.memory.others_memory import at_once, trifling
+from gpuwatch.explain.diagnosis.memory.others_memory import held_at_once, is_trifling
 from gpuwatch.explain.diagnosis.reference.advice import TENSORFLOW, framework_of
 from gpuwatch.explain.diagnosis.rule_registry import note_of, rule, warning_of
 from gpuwatch.explain.diagnosis.rules.placement import REPLICAS
@@ -61,7 +61,7 @@ def mapped_by_default(evidence: Evidence, run: Run) -> Iterator[Finding]:
     """TensorFlow allocated nearly the whole device and used little of it."""
     if run.group == "run" and len(run.processes) > 1:
         return  # NVML's sum over processes, beside the peak of one
-    if run.group == "run" and not _matters(run):
+    if run.group == "run" and not _memory_matters(run):
         return
     peak, held, total = run.memory.allocator_peak_bytes, run.memory.nvml_peak_bytes, run.memory.device_total_bytes
     limit = run.memory.allocator_limit_bytes or max((m.granted_bytes or 0 for m in run.device_map), default=0)
@@ -71,7 +71,7 @@ def mapped_by_default(evidence: Evidence, run: Run) -> Iterator[Finding]:
     if held >= _MAPPED_SHARE * total and peak <= _USED_SHARE * limit:
         yield note_of(
             "idle.memory-held",
-            title=f"{_name(evidence)} allocated {size(held)} of{_which(run)} {size(total)}"
+            title=f"{_name(evidence)} allocated {size(held)} of{_which_gpus(run)} {size(total)}"
             f" and used at most {size(peak)}",
             evidence=(
                 f"allocator's limit {size(limit)}, its peak in use {size(peak)}",
@@ -81,12 +81,12 @@ def mapped_by_default(evidence: Evidence, run: Run) -> Iterator[Finding]:
         )
 
 
-def _matters(run: Run) -> bool:
+def _memory_matters(run: Run) -> bool:
     """Whether anybody may want the memory: others on the same GPU, or a program that stays for minutes."""
     own = next((device for device in run.memory.devices if device.uuid == run.memory.device_uuid), None)
     if own is None:
         return False
-    return not trifling(own.others_peak_bytes or 0, own.total_bytes) or _held_seconds(own) >= _LONG_HELD_SECONDS
+    return not is_trifling(own.others_peak_bytes or 0, own.total_bytes) or _held_seconds(own) >= _LONG_HELD_SECONDS
 
 
 @rule("idle.memory-held", needs="program")
@@ -125,13 +125,14 @@ def leaves_gpus_idle(evidence: Evidence, run: Run) -> Iterator[Finding]:
             idle.append(
                 (
                     mapping,
-                    f"{_shown(mapping)}: {how}, and according to NVML the process held {memory(of_gpu.process_bytes)}",
+                    f"{_entry_text(mapping)}: {how}, and according to NVML the process held"
+                    f" {memory(of_gpu.process_bytes)}",
                 )
             )
         else:
-            used[mapping] = f"{_shown(mapping)}: {how}"
+            used[mapping] = f"{_entry_text(mapping)}: {how}"
     if idle and used and (most or not peaks):
-        yield _unused(evidence, idle, used, worth=max(map(_held_seconds, held.values())) >= _LONG_HELD_SECONDS)
+        yield _unused_finding(evidence, idle, used, worth=max(map(_held_seconds, held.values())) >= _LONG_HELD_SECONDS)
 
 
 @rule("idle.memory-held", needs="program")
@@ -145,8 +146,8 @@ def shares_beside_an_idle_gpu(evidence: Evidence, run: Run) -> Iterator[Finding]
             for holder in entry.holders
             if holder.pid == process.pid and {mapping.uuid for mapping in process.device_map} == {entry.uuid}
         ]
-        together = [one for one in there if any(one is not other and at_once(one[1], other[1]) for other in there)]
-        seen = min((_physical(process) for process, _ in together), default=0)
+        together = [one for one in there if any(one is not other and held_at_once(one[1], other[1]) for other in there)]
+        seen = min((_physical_gpus(process) for process, _ in together), default=0)
         if len(together) < 2 or seen <= len(used) or not _others_free(evidence, used):
             continue
         pids = ", ".join(str(process.pid) for process, _ in together[:6])
@@ -158,7 +159,7 @@ def shares_beside_an_idle_gpu(evidence: Evidence, run: Run) -> Iterator[Finding]
             evidence=[
                 f"GPU {entry.index}: processes {pids}, at the same time",
                 *(
-                    f"process {process.pid} sees {_physical(process)} GPUs and chose {_choice(process)}"
+                    f"process {process.pid} sees {_physical_gpus(process)} GPUs and chose {_gpu_choice(process)}"
                     for process, _ in together[:6]
                 ),
             ],
@@ -168,12 +169,12 @@ def shares_beside_an_idle_gpu(evidence: Evidence, run: Run) -> Iterator[Finding]
         )
 
 
-def _physical(process: RunProcess) -> int:
+def _physical_gpus(process: RunProcess) -> int:
     """GPUs that the framework sees in a process."""
     return sum("GPU" in name for name in process.devices.physical)
 
 
-def _choice(process: RunProcess) -> str:
+def _gpu_choice(process: RunProcess) -> str:
     return ", ".join(f"GPU {mapping.physical_index}" for mapping in process.device_map)
 
 
@@ -181,7 +182,7 @@ def _others_free(evidence: Evidence, used: Collection[str | None]) -> bool:
     """Whether nobody held a notable part of the GPUs that the run did not use, as far as was seen."""
     found = evidence.snapshot.devices if evidence.snapshot is not None else ()
     return all(
-        trifling(int(device.number("memory.used_bytes") or 0), int(device.number("memory.total_bytes") or 0) or None)
+        is_trifling(int(device.number("memory.used_bytes") or 0), int(device.number("memory.total_bytes") or 0) or None)
         for device in found
         if device.uuid not in used
     )
@@ -274,11 +275,11 @@ def _device(entry: DeviceMapping) -> str:
     return device_name(entry.framework_device)
 
 
-def _shown(entry: DeviceMapping) -> str:
+def _entry_text(entry: DeviceMapping) -> str:
     return f"{device_name(entry.framework_device)} (GPU {entry.physical_index})"
 
 
-def _unused(
+def _unused_finding(
     evidence: Evidence, idle: Sequence[tuple[DeviceMapping, str]], used: Mapping[DeviceMapping, str], *, worth: bool
 ) -> Finding:
     """``worth``: whether the program ran long enough to gain by more GPUs."""
@@ -310,7 +311,7 @@ def _unused(
     )
 
 
-def _which(run: Run) -> str:
+def _which_gpus(run: Run) -> str:
     """`` GPU 1's``, of several; the amounts are those of the fullest."""
     index = next((device.index for device in run.memory.devices if device.uuid == run.memory.device_uuid), None)
     return f" GPU {index}'s" if index is not None and len(run.memory.devices) > 1 else ""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpuwatch.core.model.findings import Finding, Severity
-from gpuwatch.core.model.xids import OFF_THE_BUS, Xid, in_line, main_one
+from gpuwatch.core.model.xids import OFF_THE_BUS, Xid, most_important, xid_in_line
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import finding, rule, warning_of
 from gpuwatch.explain.diagnosis.rules.program_errors import error_lines
@@ -36,12 +36,12 @@ def fault_of_the_card(evidence: Evidence) -> Iterator[Finding]:
     severity: Severity = "info" if expected else "error"
     seen = list(evidence.log.xids.values()) if evidence.log is not None else []
     xids = [xid.xid for xid in seen]
-    xid, title, action = main_one(xids), "", _RESET
+    xid, title, action = most_important(xids), "", _RESET
     if xid is not None:
         title, action = f"The driver reported {xid.text}", xid.action
     if (xid is None or not xid.hardware) and any("fallen off the bus" in line.lower() for line in lines):
         title, action = "A GPU has fallen off the bus", _OFF_THE_BUS.action
-    only_xids = bool(xids) and all(in_line(line) is not None for line in lines)
+    only_xids = bool(xids) and all(xid_in_line(line) is not None for line in lines)
     yield finding(
         "unknown"
         if only_xids and all(xid.programs and xid.code != _RECOVERY_XID for xid in xids)

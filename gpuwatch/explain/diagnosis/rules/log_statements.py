@@ -40,7 +40,7 @@ def stated_by_the_log(evidence: Evidence) -> Iterator[Finding]:
             continue  # without code for this GPU even the error's text cannot be looked up
         if cause == "driver.bad-state" and _of_the_toolkit(evidence, lines):
             continue
-        if _worked(evidence) and all("xformers" in line.lower() or "E. Process |" in line for line in lines):
+        if _program_worked(evidence) and all("xformers" in line.lower() or "E. Process |" in line for line in lines):
             continue  # PyTorch's own attention was used; a mode that a table only shows kept nothing out
         severity: Severity = "warning" if row.ends == "nothing" else "error"
         if expected:
@@ -62,7 +62,7 @@ def _of_the_toolkit(evidence: Evidence, lines: list[str]) -> bool:
     )
 
 
-def _worked(evidence: Evidence) -> bool:
+def _program_worked(evidence: Evidence) -> bool:
     return evidence.log is not None and evidence.log.last_lines_tell in (last_lines.WORKED, last_lines.KERAS)
 
 
@@ -115,7 +115,7 @@ _SYMBOL = re.compile(
 def _finding_text(evidence: Evidence, cause: str, lines: list[str]) -> tuple[str, str]:
     """A title and an action with details from the lines; empty if they only state the cause."""
     if cause == "driver.bad-state":
-        return _state(lines)
+        return _start_error_text(lines)
     if cause == "api.removed":
         gone = next(filter(None, map(removed, lines)), None)
         return (
@@ -128,7 +128,7 @@ def _finding_text(evidence: Evidence, cause: str, lines: list[str]) -> tuple[str
     for line in lines:
         for pattern in _WANTED:
             if (match := pattern.search(line)) is not None:
-                what, wants, has = match["what"], _dotted(match["wants"]), _dotted(match["has"])
+                what, wants, has = match["what"], _dotted_version(match["wants"]), _dotted_version(match["has"])
                 what = "cuDNN" if what == "CuDNN" else what
                 found = f", and {what} {has} was loaded" if has else ""
                 kept = " Keep other copies out of LD_LIBRARY_PATH." if what in ("cuDNN", "CUDA") else ""
@@ -156,11 +156,11 @@ def _finding_text(evidence: Evidence, cause: str, lines: list[str]) -> tuple[str
     return "", libraries_action(framework_of(evidence, lines)) if framework_of(evidence, lines) != TENSORFLOW else ""
 
 
-def _dotted(version: str) -> str:
+def _dotted_version(version: str) -> str:
     return version.replace(", ", ".").strip(".")
 
 
-def _state(lines: list[str]) -> tuple[str, str]:
+def _start_error_text(lines: list[str]) -> tuple[str, str]:
     """Title and action for a driver that does not start, from CUDA's error number."""
     number = next(filter(None, map(cuda_errors.number, lines)), None)
     if number is not None and number in STATE_ADVICE:

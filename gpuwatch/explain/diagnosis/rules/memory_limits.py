@@ -11,11 +11,11 @@ from gpuwatch.core.model.snapshot import Device
 from gpuwatch.explain.diagnosis.evidence import Evidence, device_behind
 from gpuwatch.explain.diagnosis.memory.memory_holders import (
     ANYWHERE,
-    beside_it,
-    described,
-    headline,
+    holder_text,
     holders,
+    holders_headline,
     make_room,
+    others_at_start,
 )
 from gpuwatch.explain.diagnosis.memory.oom_arithmetic import REFUSED, WHAT_WOULD_TELL, is_round, is_small
 from gpuwatch.explain.diagnosis.memory.oom_facts import is_limited, ooms_of
@@ -44,7 +44,7 @@ def driver_refuses(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
     span = f", from {size(refusals.first_bytes)} to {size(refusals.smallest_bytes)}" if refusals.count > 1 else ""
     what = f"the driver refused {times}{span or f' of {size(refusals.first_bytes)}'}"
     lines = log.lines_of("memory.refused")
-    wants = list(_wanted(evidence))
+    wants = list(_wanted_per_gpu(evidence))
     too_much = next((want for want in wants if want.alone_bytes > want.total), None)
     crowded = next((want for want in wants if want.others and want.alone_bytes + want.others > want.total), None)
     cause, uuid = "memory.other-process", None
@@ -53,16 +53,16 @@ def driver_refuses(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
     why: list[str] = []
     if too_much is not None:
         cause, certainty, uuid = "config.inconsistent", "fact", too_much.device.uuid
-        title, why = _too_much(too_much), [too_much.arithmetic]
+        title, why = _limits_too_large(too_much), [too_much.arithmetic]
         action = (
             "Set limits below what is free on the GPU, with room for a CUDA context, or no limit: TensorFlow allocates"
             " nearly all memory by default."
         )
     elif crowded is not None and evidence.snapshot is not None:
-        snapshot, uuid = beside_it(evidence.snapshot, entry_of(evidence.run, crowded.device)), crowded.device.uuid
-        named, held = headline(snapshot, crowded.device), holders(snapshot, crowded.device)
+        snapshot, uuid = others_at_start(evidence.snapshot, entry_of(evidence.run, crowded.device)), crowded.device.uuid
+        named, held = holders_headline(snapshot, crowded.device), holders(snapshot, crowded.device)
         title = f"{named or f'Others held {size(crowded.others)}'}: {size(crowded.granted)} were not free"
-        why = [crowded.arithmetic, *(described(amount, process) for amount, process in held[:3])]
+        why = [crowded.arithmetic, *(holder_text(amount, process) for amount, process in held[:3])]
         action = make_room(snapshot, crowded.device, crowded.granted)
     elif evidence.run is not None and wants and all(want.others is not None for want in wants):
         cause, certainty, title, action = "unknown", "fact", REFUSED, WHAT_WOULD_TELL
@@ -98,7 +98,7 @@ class _Wanted:
         )
 
 
-def _too_much(want: _Wanted) -> str:
+def _limits_too_large(want: _Wanted) -> str:
     if want.parts == 1 and want.granted > want.total:
         return f"The limit of {size(want.granted)} is larger than the GPU, which has {size(want.total)} in all"
     limits = "The limits" if want.parts > 1 else "The limit"
@@ -107,7 +107,7 @@ def _too_much(want: _Wanted) -> str:
     return f"{limits}{of}{beside} are more than GPU {want.device.index} has, {size(want.total)}"
 
 
-def _wanted(evidence: Evidence) -> Iterator[_Wanted]:
+def _wanted_per_gpu(evidence: Evidence) -> Iterator[_Wanted]:
     granted: dict[str, list[int]] = {}
     devices: dict[str, Device] = {}
     for mapping in evidence.device_map:
@@ -131,23 +131,23 @@ def less_than_alone(evidence: Evidence) -> Iterator[Finding]:
         return  # JAX's limit is a share of the whole device
     if is_limited(run) or (evidence.log is not None and evidence.log.refusals.count):
         return
-    for want in _wanted(evidence):
+    for want in _wanted_per_gpu(evidence):
         entry = entry_of(run, want.device)
         others = others_memory(want.device, entry, run).start
         if others is None or others < _MIN_OTHERS_SHARE * want.total:
             continue
         if is_round(want.granted) and is_small(want.granted, want.total - others):
             continue  # a limit of the program's own, which others did not touch
-        seen = beside_it(snapshot, entry, at_start=True)
+        seen = others_at_start(snapshot, entry, at_start=True)
         held = holders(seen, want.device)
-        named = headline(seen, want.device) or f"Others held {size(others)} of GPU {want.device.index}"
+        named = holders_headline(seen, want.device) or f"Others held {size(others)} of GPU {want.device.index}"
         yield warning_of(
             "memory.other-process",
             title=f"{named}: TensorFlow was granted {size(want.granted)}",
             evidence=(
                 f"GPU {want.device.index} has {size(want.total)}; others held {size(others)} of it when TensorFlow"
                 f" started, which granted itself {size(want.granted)} of the rest",
-                *(described(amount, process) for amount, process in held[:3]),
+                *(holder_text(amount, process) for amount, process in held[:3]),
             ),
             action=f"{make_room(seen, want.device)} {_ON_PURPOSE}",
             device_uuid=want.device.uuid,

@@ -70,18 +70,18 @@ def _tables() -> dict[str, tuple[Meaning, ...]]:
     return {name: tuple(found) for name, found in tables.items()}
 
 
-def table(section: str) -> tuple[Meaning, ...]:
+def section_rows(section: str) -> tuple[Meaning, ...]:
     """The rows of a section, in its order."""
     return _tables()[section]
 
 
-def by_key(section: str) -> dict[str, Meaning]:
+def rows_by_key(section: str) -> dict[str, Meaning]:
     """The rows of a section by key."""
-    return {row.key: row for row in table(section)}
+    return {row.key: row for row in section_rows(section)}
 
 
 @cache
-def named(key: str) -> Meaning:
+def row_named(key: str) -> Meaning:
     """The row that code names."""
     return next(row for rows in _tables().values() for row in rows if row.key == key)
 
@@ -91,7 +91,7 @@ def _compiled(patterns: tuple[str, ...]) -> tuple[re.Pattern[str], ...]:
     return tuple(map(re.compile, patterns))
 
 
-def first(rows: Iterable[Meaning], error: str) -> Meaning | None:
+def first_match(rows: Iterable[Meaning], error: str) -> Meaning | None:
     """The first row that an error matches, with what it names in the title."""
     for row in rows:
         for pattern in _compiled(row.says):
@@ -108,7 +108,7 @@ NCCL_INTERNAL = "ended.nccl-internal"
 HOST_MEMORY = reported_ends.HOST_MEMORY
 WORKER = "ended.worker"
 TENSORRT = "ended.tensorrt"
-ENDINGS: dict[str, Meaning] = by_key("ends")
+ENDINGS: dict[str, Meaning] = rows_by_key("ends")
 """By topic, for failures with a log line of their own: of several in a log the first tells most."""
-SIGNALS: dict[signal.Signals, Meaning] = {signal.Signals[name]: row for name, row in by_key("signals").items()}
+SIGNALS: dict[signal.Signals, Meaning] = {signal.Signals[name]: row for name, row in rows_by_key("signals").items()}
 """Signals that end programs."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.findings import Certainty, Finding, Severity
 from gpuwatch.core.model.snapshot import Device, Snapshot
-from gpuwatch.core.model.visibility import MIG_PREFIX, divided
+from gpuwatch.core.model.visibility import MIG_PREFIX, has_mig
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import finding, note_of, rule
 from gpuwatch.machine.sources import missing_process
@@ -30,7 +30,7 @@ def instances(evidence: Evidence) -> Iterator[Finding]:
     worked = evidence.run is not None or evidence.log is not None
     severity: Severity = "error" if worked and not evidence.gpu_usable else "warning"
     devices = evidence.snapshot.devices if evidence.snapshot is not None else ()
-    parted = {str(device.index): device for device in devices if divided(device)}
+    parted = {str(device.index): device for device in devices if has_mig(device)}
     shown = f"CUDA_VISIBLE_DEVICES={value}"
     certainty: Certainty = "fact" if len(entries) > 1 else "likely"
     title, lines = "", [shown]
@@ -41,7 +41,7 @@ def instances(evidence: Evidence) -> Iterator[Finding]:
     elif named and len(entries) > 1:
         title = "MIG instances and whole GPUs are listed together, which CUDA does not support"
         action = "List one MIG instance, or whole GPUs without MIG."
-    elif named and devices and not any(divided(device) for device in devices):
+    elif named and devices and not any(has_mig(device) for device in devices):
         title = "A MIG instance is requested, but no GPU in this machine has MIG enabled"
         action = "Name a GPU by its UUID (nvidia-smi -L), or enable MIG and create the instance."
     elif named and not devices and not evidence.gpu_usable and _no_device(evidence):
@@ -82,7 +82,7 @@ def processes_elsewhere(evidence: Evidence) -> Iterator[Finding]:
             for process in snapshot.processes
             if process.device_uuid == device.uuid and process.note.startswith(_ELSEWHERE)
         }
-        yield from _hidden(snapshot, device)
+        yield from _hidden_processes(snapshot, device)
         amounts = [amount for amount in held.values() if amount]
         if not held:
             continue
@@ -101,7 +101,7 @@ def processes_elsewhere(evidence: Evidence) -> Iterator[Finding]:
         )
 
 
-def _hidden(snapshot: Snapshot, device: Device) -> Iterator[Finding]:
+def _hidden_processes(snapshot: Snapshot, device: Device) -> Iterator[Finding]:
     """Processes of this PID namespace that /proc hides from this user."""
     rows = [
         process

@@ -7,7 +7,7 @@ import re
 from gpuwatch.core.formatting.safe_text import shorten
 from gpuwatch.core.model.findings import Certainty
 from gpuwatch.core.model.run import RunError
-from gpuwatch.explain.diagnosis.rules.message_meanings import NCCL_INTERNAL, PEER, WAITED, first, table
+from gpuwatch.explain.diagnosis.rules.message_meanings import NCCL_INTERNAL, PEER, WAITED, first_match, section_rows
 from gpuwatch.explain.diagnosis.rules.program_errors import ON_PURPOSE, ends_log, line_of, names_cause
 from gpuwatch.explain.logs import reported_ends
 from gpuwatch.explain.logs.facts import LogFacts
@@ -26,7 +26,7 @@ _OF_A_GPU = re.compile(r"cuda|blas|dnn|nccl|gpu|device|kernel|memory|driver|\bsm
 _WHERE_TO_READ = "(torchrun --log-dir DIR --tee 3; srun -o %t.log"
 
 
-def reported(log: LogFacts) -> tuple[str, str]:
+def reported_end_of(log: LogFacts) -> tuple[str, str]:
     """The topic and line of a shell, launcher or scheduler that reports a bad end; empty if none does."""
     if log.reported_end and not _before_the_error(log) and log.lines - log.reported_end_at <= _MAX_EPILOGUE_LINES:
         return log.reported_end, log.reported_end_line
@@ -82,7 +82,7 @@ def own_lines(log: LogFacts) -> list[str]:
     return [line_of(own)] if own is not None else []
 
 
-def other_rank(log: LogFacts) -> tuple[str, str, Certainty]:
+def lost_rank(log: LogFacts) -> tuple[str, str, Certainty]:
     """Title, action and certainty for a connection to another rank that was lost."""
     own = own_lines(log)
     if own:
@@ -99,11 +99,11 @@ def other_rank(log: LogFacts) -> tuple[str, str, Certainty]:
     )
 
 
-def in_a_process(log: LogFacts) -> tuple[str, str]:
+def process_failure(log: LogFacts) -> tuple[str, str]:
     """Title and action for a process that exited with an error of its own."""
     own = own_error(log)
     if own is None:
-        if (known := first(table("reports"), reported(log)[1])) is not None:
+        if (known := first_match(section_rows("reports"), reported_end_of(log)[1])) is not None:
             return known.title, known.action
         return (
             "A process of the job failed, and its own error is not in this log",

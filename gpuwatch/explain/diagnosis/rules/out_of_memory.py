@@ -17,25 +17,25 @@ from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.memory.memory_growth import as_many_as_steps, equal_blocks
 from gpuwatch.explain.diagnosis.memory.memory_holders import (
     ANYWHERE,
-    beside_it,
-    described,
-    headline,
+    holder_text,
     holders,
+    holders_headline,
     make_room,
+    others_at_start,
 )
 from gpuwatch.explain.diagnosis.memory.oom_arithmetic import OTHERS_UNKNOWN, WHO_HELD_IT, Judgement
-from gpuwatch.explain.diagnosis.memory.oom_facts import full_device, growth_of, judgement, on_host, ooms_of
-from gpuwatch.explain.diagnosis.memory.others_memory import beside, entry_of, trifling
+from gpuwatch.explain.diagnosis.memory.oom_facts import full_device, growth_of, is_host_oom, judgement, ooms_of
+from gpuwatch.explain.diagnosis.memory.others_memory import entry_of, is_trifling, mates_of
 from gpuwatch.explain.diagnosis.reference.advice import framework_of, memory_action
 from gpuwatch.explain.diagnosis.rule_registry import error_of, finding, no_problem, rule
-from gpuwatch.explain.diagnosis.rules.message_meanings import named, table
-from gpuwatch.explain.diagnosis.rules.phrasing import at
+from gpuwatch.explain.diagnosis.rules.message_meanings import row_named, section_rows
+from gpuwatch.explain.diagnosis.rules.phrasing import at_line
 from gpuwatch.explain.logs.bfc_allocator_oom import same_request
 from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.line_text import device as device_name
 from gpuwatch.explain.traces.largest_holder import held_most
 
-ACTIONS = {row.key: row.action for row in table("memory")} | {"memory.other-process": ANYWHERE}
+ACTIONS = {row.key: row.action for row in section_rows("memory")} | {"memory.other-process": ANYWHERE}
 
 _STATE = frozenset({"weights", "optimizer state", "other variables"})
 _MAIN_PART_SHARE = 0.8
@@ -58,7 +58,7 @@ _NOT_OF_MEMORY = re.compile(
     r"CU\w{2,4}_STATUS_(?:NOT_SUPPORTED|ARCH_MISMATCH|MAPPING_ERROR|BAD_PARAM|LICENSE_ERROR)\w*"
 )
 """Statuses of cuDNN and cuBLAS that no lack of memory causes."""
-_LOOK_FIRST, _IF_GROWING = named("look-first").action, named("if-growing").action
+_LOOK_FIRST, _IF_GROWING = row_named("look-first").action, row_named("if-growing").action
 _GROWS = "GPU memory in use grew until no more was free"
 ADDRESS_SPACE = ("address_limit_bytes", "address_peak_bytes")
 """Names of the watcher's results: limit and peak of the address space of a process that ended in a MemoryError."""
@@ -67,7 +67,7 @@ _COPY = "Dst tensor is not initialized"
 _NOTABLE_TENSOR_SHARE = 0.1
 """Share of the allocator's limit from which one tensor is worth keeping on the CPU."""
 _COPIED_OP = re.compile(r"in order to run (\w{1,80})")
-_KEEP_ON_CPU, _SHARE = named("keep-on-cpu").action, named("share-gpu").action
+_KEEP_ON_CPU, _SHARE = row_named("keep-on-cpu").action, row_named("share-gpu").action
 _UNUSED_BYTES = 1 << 20
 """A device with less than this in use was hardly used, if at all."""
 
@@ -88,7 +88,7 @@ def out_of_memory(evidence: Evidence) -> Iterator[Finding]:
     by_cause: dict[tuple[str, bool], list[tuple[Oom, Judgement]]] = {}
     for oom in ooms_of(evidence):
         judged = judgement(evidence, oom)
-        by_cause.setdefault((judged.cause, on_host(oom)), []).append((oom, judged))
+        by_cause.setdefault((judged.cause, is_host_oom(oom)), []).append((oom, judged))
     for (cause, of_host), failures in by_cause.items():
         alike_failed = sum(elsewhere == of_host for _, elsewhere in by_cause) > 1
         if cause == "unknown" and alike_failed and all(judged.title == WHO_HELD_IT for _, judged in failures):
@@ -103,12 +103,12 @@ def out_of_memory(evidence: Evidence) -> Iterator[Finding]:
         if cause in ("memory.other-process", "memory.context-failed"):
             lines += _holders(evidence, failures[0][0])
         elif cause == "unknown":
-            lines += _in_table(evidence)
+            lines += _holders_in_table(evidence)
         device = full_device(evidence, failures[0][0])
         title = next((judged.title for _, judged in failures if judged.title), "")
         action = next((judged.action for _, judged in failures if judged.action), "")
         if cause in ("memory.other-process", "memory.context-failed"):
-            named, remedy = _named(evidence, device, failures[0][0])
+            named, remedy = _holders_named(evidence, device, failures[0][0])
             title, action = title or named * (cause == "memory.other-process"), action or remedy
         if cause == "unknown" and evidence.run is None:
             less = memory_action("memory.model-too-large", framework_of(evidence, lines), evidence)
@@ -121,7 +121,7 @@ def out_of_memory(evidence: Evidence) -> Iterator[Finding]:
             action = f"{_LOOK_FIRST} {action[:1].lower()}{action[1:]}"
         if not expected:
             may_grow = cause in ("memory.growing", "memory.model-too-large") and not of_host
-            grown = _grown(evidence, failures) if may_grow else []
+            grown = _growth_finding(evidence, failures) if may_grow else []
             alike = next(filter(None, (equal_blocks(oom) for oom, _ in failures)), None)
             if grown and cause == "memory.model-too-large":
                 # Without steps it may as well be a model that is built layer by layer.
@@ -131,12 +131,18 @@ def out_of_memory(evidence: Evidence) -> Iterator[Finding]:
                 if alike.many:
                     tensors = f"{alike.count} equal tensors of {size(alike.each_bytes)} fill the GPU"
                     certain, title = False, f"{tensors}: a list that grows, or a model of equal layers"
-            copied = _copied(evidence, failures[-1][0])
+            copied = _copied_text(evidence, failures[-1][0])
             copied = copied if cause in ("memory.model-too-large", "memory.request-too-large") else ""
             if copied and not grown:
                 title, action = copied, _KEEP_ON_CPU
-            lines = [*grown, *_own_line(evidence), *lines, *_alike(evidence, failures), *_unused(evidence, failures)]
-            lines += filter(None, [_recorded(evidence, failures[0][0])])
+            lines = [
+                *grown,
+                *_own_line(evidence),
+                *lines,
+                *_equal_blocks_finding(evidence, failures),
+                *_unused_gpus(evidence, failures),
+            ]
+            lines += filter(None, [_recorded_holder(evidence, failures[0][0])])
         lines += _in_log(evidence.told("memory.oom"), [oom for oom, _ in failures], several=len(by_cause) > 1)
         if of_host:
             title = "Out of host memory (a CPU allocator), not GPU memory"
@@ -194,7 +200,7 @@ def _profile_of(evidence: Evidence, oom: Oom) -> tuple[MemoryProfile | None, boo
     return own, len({profile.pid for profile in there}) > 1
 
 
-def _recorded(evidence: Evidence, oom: Oom) -> str:
+def _recorded_holder(evidence: Evidence, oom: Oom) -> str:
     """Who held the most of the device's memory, if it was recorded (``run --memory``)."""
     own, several = _profile_of(evidence, oom)
     if own is None:
@@ -213,7 +219,7 @@ def _address_space(evidence: Evidence, failures: list[tuple[Oom, Judgement]]) ->
     return f"peak of its address space {size(peak)} + {size(asked)} requested > its limit of {size(limit)}"
 
 
-def _copied(evidence: Evidence, oom: Oom) -> str:
+def _copied_text(evidence: Evidence, oom: Oom) -> str:
     """What was copied from the host when memory ran out, if TensorFlow reports it; else empty.
 
     On a full GPU the smallest constant fails: only a copy with a notable share of the memory is the reason.
@@ -231,7 +237,7 @@ def _copied(evidence: Evidence, oom: Oom) -> str:
     return f"An input of {op}, copied from the host, did not fit on the GPU"
 
 
-def _grown(evidence: Evidence, failures: list[tuple[Oom, Judgement]]) -> list[str]:
+def _growth_finding(evidence: Evidence, failures: list[tuple[Oom, Judgement]]) -> list[str]:
     """The growth of memory in use over the run, if that filled the device."""
     run = evidence.run
     found = growth_of(run) if run is not None else None
@@ -249,10 +255,10 @@ def _own_line(evidence: Evidence) -> list[str]:
     frame = evidence.log.requested_at if evidence.log is not None else None
     if frame is None or (evidence.run is not None and evidence.run.group != "run"):
         return []
-    return [at("requested at", frame)]
+    return [at_line("requested at", frame)]
 
 
-def _alike(evidence: Evidence, failures: list[tuple[Oom, Judgement]]) -> list[str]:
+def _equal_blocks_finding(evidence: Evidence, failures: list[tuple[Oom, Judgement]]) -> list[str]:
     """Tensors of one size that fill the device, as of a loop that keeps its results."""
     speed = evidence.run.throughput if evidence.run is not None else None
     for oom, _ in failures:
@@ -266,12 +272,12 @@ def _alike(evidence: Evidence, failures: list[tuple[Oom, Judgement]]) -> list[st
     return []
 
 
-def _unused(evidence: Evidence, failures: list[tuple[Oom, Judgement]]) -> list[str]:
+def _unused_gpus(evidence: Evidence, failures: list[tuple[Oom, Judgement]]) -> list[str]:
     """Other GPUs of the program with room: their bytes say nothing of whether ops ran there."""
     run = evidence.run
     if run is None or run.workers:
         return []
-    full = {device_name(oom.device) for oom, _ in failures if oom.device and not on_host(oom)}
+    full = {device_name(oom.device) for oom, _ in failures if oom.device and not is_host_oom(oom)}
     peaks = {device_name(name): peak for name, peak in run.memory.allocators.items()}
     idle = [
         f"{name} ({size(entry.granted_bytes)} granted, at most {size(peaks[name])} in use)"
@@ -298,18 +304,18 @@ def _in_log(lines: tuple[str, ...], failures: list[Oom], *, several: bool) -> li
 
 def _holders(evidence: Evidence, oom: Oom) -> list[str]:
     """Who held memory on the device, largest first: other processes of the run, and those from before its start."""
-    lines = _beside(evidence, oom)
+    lines = _round_mates(evidence, oom)
     if evidence.snapshot is None:
-        return lines + _in_table(evidence)
+        return lines + _holders_in_table(evidence)
     tenants = _tenants(evidence, full_device(evidence, oom))
-    return lines + [described(amount, process) for amount, process in tenants[:3]]
+    return lines + [holder_text(amount, process) for amount, process in tenants[:3]]
 
 
-def _named(evidence: Evidence, device: Device | None, oom: Oom) -> tuple[str, str]:
+def _holders_named(evidence: Evidence, device: Device | None, oom: Oom) -> tuple[str, str]:
     """Who held it and what helps, if the machine was seen at the start; a run's own processes are distinguished."""
-    snapshot, mates = evidence.snapshot, beside(evidence, oom)
+    snapshot, mates = evidence.snapshot, mates_of(evidence, oom)
     if snapshot is not None:
-        snapshot = beside_it(snapshot, entry_of(evidence.run, device))
+        snapshot = others_at_start(snapshot, entry_of(evidence.run, device))
     if mates:
         largest = max(mates, key=lambda mate: mate.held_bytes)
         total = device.number("memory.total_bytes") if device is not None else None
@@ -318,7 +324,7 @@ def _named(evidence: Evidence, device: Device | None, oom: Oom) -> tuple[str, st
         first = f"{which} of this run held {memory(largest.held_bytes)}"
         tenants = _tenants(evidence, device)
         taken = sum(amount for amount, _ in tenants)
-        if trifling(taken, int(total) if total else None):
+        if is_trifling(taken, int(total) if total else None):
             return f"{first}{of}", _SHARE
         who = f"process {tenants[0][1].pid}" if len(tenants) == 1 else f"{len(tenants)} other processes"
         return f"{first} and {who} {memory(taken)}{of}", f"{make_room(snapshot, device)} {_SHARE}"
@@ -326,16 +332,16 @@ def _named(evidence: Evidence, device: Device | None, oom: Oom) -> tuple[str, st
         return "", ""
     need = (oom.requested_bytes or 0) + (oom.in_use_bytes or 0)
     action = make_room(snapshot, device, need)
-    return headline(snapshot, device), action
+    return holders_headline(snapshot, device), action
 
 
 def _tenants(evidence: Evidence, device: Device | None) -> list[tuple[int, Process]]:
     """Processes of others that held memory on the device while the program ran there."""
     snapshot = evidence.snapshot
-    return holders(beside_it(snapshot, entry_of(evidence.run, device)), device) if snapshot is not None else []
+    return holders(others_at_start(snapshot, entry_of(evidence.run, device)), device) if snapshot is not None else []
 
 
-def _in_table(evidence: Evidence) -> list[str]:
+def _holders_in_table(evidence: Evidence) -> list[str]:
     """Who held memory by the nvidia-smi table in the log, largest first."""
     rows = evidence.log.smi_processes if evidence.log is not None else []
     held = sorted(((row.held_bytes, row) for row in rows if row.held_bytes), key=lambda item: (-item[0], item[1].pid))
@@ -345,10 +351,10 @@ def _in_table(evidence: Evidence) -> list[str]:
     ]
 
 
-def _beside(evidence: Evidence, oom: Oom | None = None) -> list[str]:
+def _round_mates(evidence: Evidence, oom: Oom | None = None) -> list[str]:
     """Processes of this very run that lived on while another of their round ran out of memory."""
     lines = []
-    for mate in beside(evidence, oom):
+    for mate in mates_of(evidence, oom):
         pid = f" (pid {mate.pid})" if mate.name and mate.pid is not None else ""
         which = printable(mate.name) or mate.pid
         lines.append(f"process {which}{pid} of this run held {memory(mate.held_bytes)} ({mate.source})")

@@ -24,12 +24,12 @@ def setting_of(process: Process) -> str:
     return _SETTINGS.get(name, f"Ask {owner} whether the process is still needed.")
 
 
-def seen_as(device: Device) -> str:
+def gpu_label(device: Device) -> str:
     """``GPU 0``."""
     return f"GPU {device.index}"
 
 
-def who(process: Process) -> str:
+def process_name(process: Process) -> str:
     """``alice's python (4711)``, ``process 4711, which is not visible here,``."""
     if process.create_time is None and not process.user and not process.name and not process.command:
         return f"process {process.pid}, which is not visible here,"
@@ -38,7 +38,7 @@ def who(process: Process) -> str:
     return f"{user} {printable(name)} ({process.pid})"
 
 
-def at(what: str, frame: Frame) -> str:
+def at_line(what: str, frame: Frame) -> str:
     """``requested at train.py, line 7: x = tf.zeros(shape)``, secrets masked."""
     code = f": {shorten(mask_text(printable(frame.code)), 120)}" if frame.code else ""
     return f"{what} {printable(frame.file)}, line {frame.line}{code}"

@@ -97,14 +97,16 @@ def device_missing(evidence: Evidence) -> Iterator[Finding]:
     cause = "placement.device-missing"
     yield from stated_error(evidence, cause, _DEVICE_ACTION, _refused_device(evidence))
     fell: dict[str, list[Fallback]] = {}
-    for entry in _fallen(evidence, cause):
+    for entry in _fallback_text(evidence, cause):
         fell.setdefault(_PROCESS_ACTION if entry.detail.startswith(ITS_PROCESS) else _DEVICE_ACTION, []).append(entry)
     for action, entries in fell.items():
-        yield from _fell_back(evidence, cause, action, entries)
+        yield from _fallback_findings(evidence, cause, action, entries)
     run = evidence.run
     told = (_MISSING,) if error_lines(evidence, cause)[0] else (_MISSING, _ABSENT)
     known = [placement for placement in run.placements if placement.why in told] if run is not None else []
-    seen = {(entry.op, entry.requested, entry.scope) for entry in _fallen(evidence, cause)}  # in a later run's graph
+    seen = {
+        (entry.op, entry.requested, entry.scope) for entry in _fallback_text(evidence, cause)
+    }  # in a later run's graph
     known = [one for one in known if (one.op, device(one.requested or ""), one.scope) not in seen]
     if known:
         asked = ", ".join(dict.fromkeys(device(placement.requested or "") for placement in known))
@@ -153,19 +155,19 @@ def no_kernel(evidence: Evidence) -> Iterator[Finding]:
     asks_gpu_without_any = log is not None and not evidence.gpu_usable and moved
     if lines and _simulated_only(evidence, moved=moved) is not None:
         return
-    fell = _fallen(evidence, cause)
+    fell = _fallback_text(evidence, cause)
     if lines and not asks_gpu_without_any:
         by_design = evidence.run is not None and moved
         lines += _by_scope(fell) if by_design else ()
         severity: Severity = "info" if expected or by_design else "error" if not moved else "warning"
-        title = _refused_op(evidence, cause) or _of_fallbacks(fell)
+        title = _refused_op(evidence, cause) or _fallbacks_text(fell)
         action = next(iter(_by_advice(fell)), _KERNEL_ACTION)
         if not moved and evidence.run is not None:
             action = _REFUSED_ACTION + (_OTHER_TYPE if _other_type_helps(evidence.run, cause) else "")
         yield finding(cause, severity, title=title, evidence=lines, action=action)
     else:
         for action, alike in _by_advice(fell).items():
-            yield from _fell_back(evidence, cause, action, alike)
+            yield from _fallback_findings(evidence, cause, action, alike)
 
 
 def _by_advice(entries: list[Fallback]) -> dict[str, list[Fallback]]:
@@ -253,12 +255,12 @@ def moved_with_its_resource(evidence: Evidence) -> Iterator[Finding]:
     entries = evidence.run.fallbacks if evidence.run is not None else ()
     made = any(entry.detail == MADE_THERE for entry in entries)
     action = _MADE_THERE_ACTION if made else _TOGETHER_ACTION.format(_makers(evidence))
-    yield from _fell_back(evidence, "placement.together", action)
+    yield from _fallback_findings(evidence, "placement.together", action)
 
 
 def _makers(evidence: Evidence) -> str:
     """What the program requested for the variables and tables of the types and devices of such ops."""
-    held = {(entry.dtype, entry.actual) for entry in _fallen(evidence, "placement.together")}
+    held = {(entry.dtype, entry.actual) for entry in _fallback_text(evidence, "placement.together")}
     placements = evidence.run.placements if evidence.run is not None else ()
     makers = [placement for placement in placements if MAKES_RESOURCE.search(placement.op)]
     found = [one for one in makers if (one.dtype, device(one.actual)) in held]
@@ -270,7 +272,7 @@ def _makers(evidence: Evidence) -> str:
 @rule("unknown")
 def moved_for_an_unknown_reason(evidence: Evidence) -> Iterator[Finding]:
     """An op ran on another device than the requested one, and nothing says why."""
-    yield from _fell_back(evidence, "unknown", _UNKNOWN_ACTION if evidence.gpu_usable else _NO_GPU_ACTION)
+    yield from _fallback_findings(evidence, "unknown", _UNKNOWN_ACTION if evidence.gpu_usable else _NO_GPU_ACTION)
 
 
 @rule("simulation.limit", needs="run")
@@ -388,11 +390,11 @@ def _to_blame(report: Colocation, named: str) -> Member:
     return next((member for member in lacking if member.op == named), (makers or lacking)[0])
 
 
-def _fallen(evidence: Evidence, cause: str) -> list[Fallback]:
+def _fallback_text(evidence: Evidence, cause: str) -> list[Fallback]:
     return [entry for entry in evidence.run.fallbacks if entry.reason == cause] if evidence.run is not None else []
 
 
-def _of_fallbacks(entries: list[Fallback]) -> str:
+def _fallbacks_text(entries: list[Fallback]) -> str:
     """``Eig float32 and 2 more asked for GPU:0, ran on CPU:0: …``; empty without any."""
     if not entries:
         return ""
@@ -406,13 +408,15 @@ def _of_fallbacks(entries: list[Fallback]) -> str:
     return printable(f"{first.kind}{more} {where} {first.requested}, ran on {first.actual}: {first.detail}{elsewhere}")
 
 
-def _fell_back(evidence: Evidence, cause: str, action: str, entries: list[Fallback] | None = None) -> Iterator[Finding]:
+def _fallback_findings(
+    evidence: Evidence, cause: str, action: str, entries: list[Fallback] | None = None
+) -> Iterator[Finding]:
     """Fallbacks: these, or all of a cause. What a probe requests by name is its subject, so the finding is no alarm."""
-    entries = _fallen(evidence, cause) if entries is None else entries
+    entries = _fallback_text(evidence, cause) if entries is None else entries
     if evidence.run is None or not entries:
         return
     named = all(entry.requested != "auto" for entry in entries)
-    title = _of_fallbacks(entries) if evidence.run.group == "run" else ""
+    title = _fallbacks_text(entries) if evidence.run.group == "run" else ""
     if cause == "placement.device-missing" and title:
         asked = ", ".join(dict.fromkeys(entry.requested for entry in entries))
         title = printable(f"{asked} was requested and does not exist: {entries[0].detail}")
@@ -428,14 +432,14 @@ def _by_scope(entries: list[Fallback]) -> Iterator[str]:
         alone = None if entry.scope else f"{entry.op} {entry.dtype}"
         groups.setdefault((entry.scope, entry.requested, entry.actual, alone), []).append(entry)
     for (scope, requested, actual, _), group in groups.items():
-        ops = list(dict.fromkeys(_called(fallback) for fallback in group))
+        ops = list(dict.fromkeys(_called_text(fallback) for fallback in group))
         names = ", ".join(ops[:6]) + (f" and {len(ops) - 6} more" if len(ops) > 6 else "")
         details = list(dict.fromkeys(entry.detail for entry in group if entry.detail))
         why = f": {details[0]}" + (f" (and {len(details) - 1} more)" if len(details) > 1 else "") if details else ""
         yield printable(f"{f'{scope}: ' if scope else ''}{names} requested {requested}, ran on {actual}{why}")
 
 
-def _called(fallback: Fallback) -> str:
+def _called_text(fallback: Fallback) -> str:
     return f"{fallback.kind} ({fallback.line})" if fallback.line and fallback.line != fallback.scope else fallback.kind
 
 

@@ -22,7 +22,7 @@ def against_prediction(evidence: Evidence, run: Run) -> Iterator[Finding]:
     if run.predicted is None or run.workers or run.verdict in ("skipped", "timeout"):
         return
     if not run.device_map:
-        if run.predicted and not _explained(evidence, run):
+        if run.predicted and not _is_explained(evidence, run):
             yield warning_of(
                 "unknown",
                 title="TensorFlow mapped no GPU, although one was expected",
@@ -44,10 +44,10 @@ def against_prediction(evidence: Evidence, run: Run) -> Iterator[Finding]:
         )
         return
     for name, entry in expected.items():
-        yield from _amount(run, evidence.snapshot, entry, observed[name])
+        yield from _amount_differs(run, evidence.snapshot, entry, observed[name])
 
 
-def _explained(evidence: Evidence, run: Run) -> bool:
+def _is_explained(evidence: Evidence, run: Run) -> bool:
     """Whether something else explains why there is no GPU (or nobody looked)."""
     log = evidence.log
     complained = log is not None and bool(
@@ -69,7 +69,7 @@ def _differs(name: str, expected: PredictedMapping | None, observed: DeviceMappi
     )
 
 
-def _amount(
+def _amount_differs(
     run: Run, snapshot: Snapshot | None, expected: PredictedMapping, observed: DeviceMapping
 ) -> Iterator[Finding]:
     if expected.granted_bytes is None or observed.granted_bytes is None:
@@ -90,7 +90,10 @@ def _amount(
         action = "Compare runs only while no other program starts on this GPU; run this one again."
     elif missing < 0 and left >= -missing / 2:
         lines.append(f"NVML: others held {size(held.before)} at the prediction, {size(held.start)} at the start")
-        lines += (f"process {holding.pid} held {memory(holding.before_bytes)} and exited" for holding in _gone(entry))
+        lines += (
+            f"process {holding.pid} held {memory(holding.before_bytes)} and exited"
+            for holding in _gone_processes(entry)
+        )
         title = f"{name} was granted {size(-missing)} more than was free at first: another process exited meanwhile"
         action = "Nothing to do: the measurement was made without that process."
     else:
@@ -114,7 +117,7 @@ def _taken_meanwhile(entry: DeviceMemory | None) -> int | None:
     return entry.others_peak_bytes - entry.others_before_bytes
 
 
-def _gone(entry: DeviceMemory | None) -> list[Holding]:
+def _gone_processes(entry: DeviceMemory | None) -> list[Holding]:
     """Processes that were seen only before the start."""
     held = entry.holders if entry is not None else ()
     return [holding for holding in held if not holding.own and holding.last_seconds is None and holding.before_bytes]

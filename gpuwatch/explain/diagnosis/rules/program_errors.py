@@ -8,7 +8,7 @@ from gpuwatch.core.model.findings import CAUSES, Finding
 from gpuwatch.core.model.run import RunError
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import finding, rule
-from gpuwatch.explain.diagnosis.rules.phrasing import at
+from gpuwatch.explain.diagnosis.rules.phrasing import at_line
 from gpuwatch.explain.logs.exceptions import telling
 from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.topics import topics_of
@@ -89,7 +89,7 @@ def raised_at(log: LogFacts, error: RunError) -> list[str]:
     """The user's own line that led to an exception, if its traceback is in the log, and the first of its chain."""
     frame = log.error_frames.get(f"{error.type}: {error.message}")
     first = raised_first(log, error)
-    return [*([at("raised at", frame)] if frame is not None else []), *([f"{BEFORE_IT} {first}"] if first else [])]
+    return [*([at_line("raised at", frame)] if frame is not None else []), *([f"{BEFORE_IT} {first}"] if first else [])]
 
 
 def ends_log(log: LogFacts) -> bool:

@@ -9,7 +9,7 @@ from pathlib import PurePath
 from gpuwatch.core.formatting.safe_text import printable, shorten
 from gpuwatch.core.masking.secrets import mask_text
 from gpuwatch.core.model.run import RunError
-from gpuwatch.explain.diagnosis.rules.message_meanings import Meaning, first, named, table
+from gpuwatch.explain.diagnosis.rules.message_meanings import Meaning, first_match, row_named, section_rows
 from gpuwatch.explain.diagnosis.rules.program_errors import line_of, names_cause
 from gpuwatch.explain.logs.exceptions import is_heading, telling
 from gpuwatch.explain.logs.facts import LogFacts
@@ -40,7 +40,7 @@ _TO_OTHERS = re.compile(
 )
 _MAX_QUOTED_CHARS = 240
 SYSTEM, PROGRAM, MACHINE, _GENERAL, _KINDS, _BY_TYPE = map(
-    table, ("system", "program", "machine", "general", "kinds", "type")
+    section_rows, ("system", "program", "machine", "general", "kinds", "type")
 )
 
 _PLAIN = frozenset(
@@ -78,34 +78,34 @@ _OF_THE_MACHINE = re.compile(r"nvidia-smi|nvcc|ptxas|'_cuda|/dev/(?:nvidia|kfd|d
 """A name or file of the driver or of CUDA, which should be there."""
 
 
-def way_out(said: str) -> str:
+def advice_in_message(said: str) -> str:
     """What a message itself says to do, shortened; empty if it says nothing of the kind."""
     told = next((match["told"] for match in _WAY_OUT.finditer(said) if _TO_OTHERS.search(match["told"]) is None), "")
     return shorten(mask_text(printable(told.replace("\n", " "))), _MAX_QUOTED_CHARS) if told else ""
 
 
-def of_the_frame(error: RunError, log: LogFacts) -> Meaning | None:
+def meaning_of_frame(error: RunError, log: LogFacts) -> Meaning | None:
     """What the line that raised an exception says of it, whatever its message; None for most lines."""
     frame = log.error_frames.get(f"{error.type}: {error.message}")
     if frame is None:
         return None
     if _SPOOLED.search(frame.file) is not None:
-        return first((named("spooled-script"),), line_of(error))
+        return first_match((row_named("spooled-script"),), line_of(error))
     lacks = error.message.partition("No module named ")[2].strip("'\"").partition(".")[0]
     folder = PurePath(frame.file.replace("\\", "/")).parent.name
     if lacks and lacks == folder and lacks not in _MAY_CONCERN_GPUS and f"{lacks}." in frame.code:
-        return first((named("own-folder"),), line_of(error))
-    rows = (row for row in table("named") if row.code and re.search(row.code, frame.code) is not None)
-    return first([*rows][:1], line_of(error))
+        return first_match((row_named("own-folder"),), line_of(error))
+    rows = (row for row in section_rows("named") if row.code and re.search(row.code, frame.code) is not None)
+    return first_match([*rows][:1], line_of(error))
 
 
-def meaning(error: str) -> Meaning | None:
+def message_meaning(error: str) -> Meaning | None:
     """What the error that ended a program means, as ``Type: message``; None if it is not a known one."""
-    known = first(chain(SYSTEM, PROGRAM, MACHINE, _GENERAL), error)
+    known = first_match(chain(SYSTEM, PROGRAM, MACHINE, _GENERAL), error)
     return None if known is not None and known.cause == CAUSE and _OF_THE_MACHINE.search(error) else known
 
 
-def by_type(error: RunError, log: LogFacts, how: str) -> Meaning | None:
+def meaning_by_type(error: RunError, log: LogFacts, how: str) -> Meaning | None:
     """What is certain of an exception whose text is not known: it is the program's own, if code raised it, and neither
     its text nor any error of the log is about a GPU. ``how`` begins the title: "It ended in"."""
     if topics_of(error.message) or any(names_cause(topics_of(error.message)) for error in log.errors):
@@ -125,23 +125,25 @@ def by_type(error: RunError, log: LogFacts, how: str) -> Meaning | None:
         cause = "unknown" if _ANY.match(error.type) or package in _MAY_CONCERN_GPUS else CAUSE
     else:
         return None
-    return Meaning(title, what_to_do(error, log), cause=cause)
+    return Meaning(title, advice_for_error(error, log), cause=cause)
 
 
-def what_to_do(error: RunError, log: LogFacts) -> str:
+def advice_for_error(error: RunError, log: LogFacts) -> str:
     """Where to look for what raised an exception without a meaning of its own, and for what, by its type."""
     frame = log.error_frames.get(f"{error.type}: {error.message}")
-    hint = first(_BY_TYPE, f"{line_of(error)}\n{frame.code if frame is not None else ''}") or of_a_kind(line_of(error))
+    hint = first_match(_BY_TYPE, f"{line_of(error)}\n{frame.code if frame is not None else ''}") or advice_by_kind(
+        line_of(error)
+    )
     place = _place(frame, shown=log.last_error_has_traceback)
-    if told := way_out(error.message):
+    if told := advice_in_message(error.message):
         return f"Do what its message says: {told}. {place} if that is done already"
     own = frame is not None and not frame.of_a_package
     return f"{place}: {hint.action if hint is not None else 'the error came from that line'}" if hint or own else place
 
 
-def of_a_kind(line: str) -> Meaning | None:
+def advice_by_kind(line: str) -> Meaning | None:
     """What to do about an error by the kind of what its text says; None if it says none that is known."""
-    return first(_KINDS, line)
+    return first_match(_KINDS, line)
 
 
 def _place(frame: Frame | None, *, shown: bool) -> str:

@@ -41,14 +41,14 @@ def traced_again(evidence: Evidence, run: Run) -> Iterator[Finding]:
     for retraced in [
         retraced for retraced in worst if retraced.traces >= _MIN_TRACES and retraced.traces >= _SHARE * retraced.calls
     ][:_MAX_FUNCTIONS]:
-        why, action = _why(retraced)
+        why, action = _retrace_reason(retraced)
         place = f"{printable(retraced.name)} ({printable(retraced.place)})"
         yield warning_of(
             "function.retraced",
             title=f"TensorFlow traced {place} in {retraced.traces} of {retraced.calls} calls{why}",
             evidence=(
                 f"{retraced.traces} traces of {retraced.made} tf.function{'s' if retraced.made > 1 else ''}",
-                *map(_changed, retraced.changes),
+                *map(_changed_text, retraced.changes),
                 f"called at {printable(retraced.caller)}" if retraced.caller else "",
             ),
             action=action,
@@ -148,7 +148,7 @@ def large_constants(evidence: Evidence) -> Iterator[Finding]:
         )
 
 
-def _why(retraced: Retraced) -> tuple[str, str]:
+def _retrace_reason(retraced: Retraced) -> tuple[str, str]:
     """The reason of most traces, as the end of a title, and what to do."""
     if 2 * retraced.made > retraced.traces:
         return (
@@ -189,7 +189,7 @@ def _of_argument(change: TraceChange) -> tuple[str, str]:
     )
 
 
-def _changed(change: TraceChange) -> str:
+def _changed_text(change: TraceChange) -> str:
     examples = ", ".join(map(printable, change.examples))
     kind = "shape and dtype" if change.kind == "shape" else printable(change.kind)
     return f"argument {printable(change.argument)}, {kind}: differed {change.times} times" + (

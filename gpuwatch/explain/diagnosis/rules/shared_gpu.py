@@ -11,7 +11,7 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import DeviceMemory, Holding, Run
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.memory.oom_arithmetic import is_round
-from gpuwatch.explain.diagnosis.memory.others_memory import at_once
+from gpuwatch.explain.diagnosis.memory.others_memory import held_at_once
 from gpuwatch.explain.diagnosis.rule_registry import rule, warning_of
 
 _MUCH_SHARE = 0.5
@@ -37,19 +37,19 @@ def left_by_the_first(evidence: Evidence, run: Run) -> Iterator[Finding]:
     if run.ooms:
         return
     for entry in run.memory.devices:
-        tenants = sorted(_tenants(run, entry), key=_began)
-        soon = [tenant for tenant in tenants if _began(tenant) - _began(tenants[0]) <= _AT_ONCE_SECONDS]
+        tenants = sorted(_tenants(run, entry), key=_began_at)
+        soon = [tenant for tenant in tenants if _began_at(tenant) - _began_at(tenants[0]) <= _AT_ONCE_SECONDS]
         first = max(soon, key=lambda tenant: tenant.held.peak_bytes or 0, default=None)
         if first is None or not entry.total_bytes or (first.held.peak_bytes or 0) < _MUCH_SHARE * entry.total_bytes:
             continue
         left = entry.total_bytes - (first.held.peak_bytes or 0)
         small = [
             tenant
-            for tenant in (_got(one, left) if one in soon else one for one in tenants)
+            for tenant in (_granted_text(one, left) if one in soon else one for one in tenants)
             if tenant.pid != first.pid
             and tenant.granted <= min(left, _MUCH_SHARE * first.granted)
             and not is_round(tenant.granted)
-            and at_once(tenant.held, first.held)
+            and held_at_once(tenant.held, first.held)
         ]
         if small:
             yield warning_of(
@@ -68,11 +68,11 @@ def left_by_the_first(evidence: Evidence, run: Run) -> Iterator[Finding]:
             )
 
 
-def _began(tenant: _Tenant) -> float:
+def _began_at(tenant: _Tenant) -> float:
     return tenant.held.first_seconds or 0.0
 
 
-def _got(tenant: _Tenant, left: int) -> _Tenant:
+def _granted_text(tenant: _Tenant, left: int) -> _Tenant:
     """Of two that start at once each is granted the whole; without growth the first op takes what the other left.
 
     What took far less than that needs no more: it may have growth of its own.

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.findings import Certainty
 from gpuwatch.core.model.run import HostMemory, Run
-from gpuwatch.explain.diagnosis.rules.message_meanings import ENDINGS, HOST_MEMORY, SIGNALS, WORKER, Meaning, named
+from gpuwatch.explain.diagnosis.rules.message_meanings import ENDINGS, HOST_MEMORY, SIGNALS, WORKER, Meaning, row_named
 from gpuwatch.explain.logs import reported_ends
 
 _FAULTS = "Run it with python -X faulthandler, which prints the Python line at the crash."
@@ -27,7 +27,7 @@ def ended_by(run: Run) -> signal.Signals | None:
     return next((known for known in SIGNALS if known == number), None)
 
 
-def of_signal(run: Run, number: signal.Signals) -> tuple[str, str, Certainty]:
+def signal_meaning(run: Run, number: signal.Signals) -> tuple[str, str, Certainty]:
     """What a signal means, given what is known about host memory."""
     title, action, *_ = SIGNALS[number]
     host = run.host_memory
@@ -48,14 +48,14 @@ def of_signal(run: Run, number: signal.Signals) -> tuple[str, str, Certainty]:
 _BY_SIGNAL = re.compile(r"killed by signal: ([A-Z][\w ]{1,40})")
 
 
-def of_worker(text: str, host: HostMemory | None) -> tuple[str, str, bool]:
+def worker_meaning(text: str, host: HostMemory | None) -> tuple[str, str, bool]:
     """Title and action for a DataLoader's worker that died, by its signal; whether host memory matters.
 
     SIGKILL is judged by the kernel's count of its OOM kills, where that is known.
     """
     match = _BY_SIGNAL.search(text)
     if match is None:
-        return *named("worker-exited")[:2], False
+        return *row_named("worker-exited")[:2], False
     if match[1] == "Bus error":
         return *ENDINGS["ended.shared-memory"][:2], False
     if match[1].startswith("Terminated"):
@@ -93,7 +93,7 @@ _SIGNAL_NUMBER = re.compile(
 
 
 _OF_WINDOWS = {
-    **dict.fromkeys(("0xc0000005", "-1073741819", "3221225477"), named("segfault")._replace(
+    **dict.fromkeys(("0xc0000005", "-1073741819", "3221225477"), row_named("segfault")._replace(
         title="It crashed with an access violation (0xC0000005): native code made an illegal memory access")),
     **dict.fromkeys(("0xc000001d", "-1073741795", "3221225501"), SIGNALS[signal.SIGILL]),
     **dict.fromkeys(("0xc0000409", "-1073740791", "3221226505"), SIGNALS[signal.SIGABRT]._replace(
@@ -102,7 +102,7 @@ _OF_WINDOWS = {
 _WINDOWS_STATUS = re.compile("|".join(map(re.escape, _OF_WINDOWS)))
 
 
-def crash(lines: list[str]) -> Meaning:
+def crash_meaning(lines: list[str]) -> Meaning:
     """What is said of the signal that the line names."""
     text = lines[0].lower()
     if (status := _WINDOWS_STATUS.search(text)) is not None:

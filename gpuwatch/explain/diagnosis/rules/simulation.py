@@ -72,7 +72,7 @@ _PYTORCH = "PyTorch"
 """The setting by which a watched program reports that PyTorch has no simulated GPUs (_gpuwatch_simulated.py)."""
 
 
-def unreached(run: Run) -> str | None:
+def why_unreachable(run: Run) -> str | None:
     """Why PyTorch has no GPU on a simulated machine, whatever its message; None if it has one."""
     if run.simulation == "plugin" and _PYTORCH in run.settings:
         return run.settings[_PYTORCH].note or "the GPUs are devices of TensorFlow only"
@@ -86,7 +86,7 @@ def says_limit(evidence: Evidence) -> bool:
     """Whether messages about a driver are about a simulated one, which reports itself what it lacks."""
     if evidence.log is not None and CAUSE in evidence.log.topics:
         return True
-    return evidence.run is not None and unreached(evidence.run) is not None
+    return evidence.run is not None and why_unreachable(evidence.run) is not None
 
 
 _OF_TORCH = (
@@ -100,7 +100,7 @@ _OF_OTHERS = "--sim-tier plugin computes what these simulated GPUs lack."
 def refused(evidence: Evidence) -> Iterator[Finding]:
     """Kernels and functions that the simulated driver rejected, in its own words (gpuwatch/sim/csrc)."""
     lines, expected = error_lines(evidence, CAUSE)
-    reason = unreached(evidence.run) if evidence.run is not None else None
+    reason = why_unreachable(evidence.run) if evidence.run is not None else None
     if reason:  # reported separately, below
         lines = [line for line in lines if reason not in line]
     if lines:
@@ -116,7 +116,7 @@ def refused(evidence: Evidence) -> Iterator[Finding]:
 @rule(CAUSE, needs="run")
 def pytorch_without_a_driver(evidence: Evidence, run: Run) -> Iterator[Finding]:
     """PyTorch on a machine whose simulated GPUs it cannot use."""
-    if reason := unreached(run):
+    if reason := why_unreachable(run):
         yield finding(
             CAUSE,
             "error" if run.verdict == "error" else "info",

@@ -59,7 +59,7 @@ def no_more_steps(evidence: Evidence, run: Run) -> Iterator[Finding]:
             f"its last step, number {found.steps}, was {found.since_seconds:.0f} s after the start",
             f"seen {found.until_seconds:.0f} s after the start: at one line for {found.stood_seconds:.0f} s,"
             f" with {found.cpu_seconds:.2f} s of CPU time",
-            *map(_stack, found.threads),
+            *map(_stack_text, found.threads),
         ),
         action="Find out what that line waits for: a queue that nothing fills, a lock, a file, a process or rank that"
         " has ended. While it hangs, py-spy dump --pid PID shows the same for every process.",
@@ -126,5 +126,5 @@ def _computes(run: Run, found: Standstill) -> bool:
     )
 
 
-def _stack(thread: ThreadStack) -> str:
+def _stack_text(thread: ThreadStack) -> str:
     return f"{printable(thread.name)}: {' < '.join(map(printable, thread.frames))}"

@@ -23,17 +23,17 @@ from gpuwatch.explain.diagnosis.rules.message_meanings import (
     WAITED,
     WORKER,
     Meaning,
-    first,
-    named,
+    first_match,
+    row_named,
 )
 from gpuwatch.explain.diagnosis.rules.missing_gpu import requires_a_gpu
 from gpuwatch.explain.diagnosis.rules.other_processes import (
     died_of_its_own,
-    in_a_process,
-    other_rank,
+    lost_rank,
     own_error,
     own_lines,
-    reported,
+    process_failure,
+    reported_end_of,
 )
 from gpuwatch.explain.diagnosis.rules.out_of_memory import ADDRESS_SPACE
 from gpuwatch.explain.diagnosis.rules.program_errors import (
@@ -45,8 +45,14 @@ from gpuwatch.explain.diagnosis.rules.program_errors import (
     raised_at,
     raised_first,
 )
-from gpuwatch.explain.diagnosis.rules.signals import crash, ended_by, host_evidence, of_signal, of_worker
-from gpuwatch.explain.diagnosis.rules.simulation import lacks_compiler, unreached
+from gpuwatch.explain.diagnosis.rules.signals import (
+    crash_meaning,
+    ended_by,
+    host_evidence,
+    signal_meaning,
+    worker_meaning,
+)
+from gpuwatch.explain.diagnosis.rules.simulation import lacks_compiler, why_unreachable
 from gpuwatch.explain.logs import reported_ends
 from gpuwatch.explain.logs.exceptions import telling
 from gpuwatch.explain.logs.facts import LogFacts
@@ -95,7 +101,7 @@ class _End:
 def unrecognised_error(evidence: Evidence) -> Iterator[Finding]:
     """The program ended with an unrecognized error, reported so that it does not look healthy."""
     run, log = evidence.run, evidence.log if evidence.log is not None else LogFacts()
-    if run is not None and (unreached(run) or (run.outcome.exit_code and broken_pool(evidence))):
+    if run is not None and (why_unreachable(run) or (run.outcome.exit_code and broken_pool(evidence))):
         return  # reported as a limit of the simulation; with the process that was lost
     lines = _run_ended(run, log) if run is not None else _log_ended(log)
     if not lines:
@@ -112,7 +118,7 @@ def unrecognised_error(evidence: Evidence) -> Iterator[Finding]:
         where = raised_at(log, log.errors[-1])
         lines = [lines[0], *where, *lines[1:]]
         if action == _READ_THE_END:
-            action = program_messages.what_to_do(log.errors[-1], log)
+            action = program_messages.advice_for_error(log.errors[-1], log)
     # A cause that the log names stays the first, whatever the program did later.
     severity: Severity = "warning" if run is None and _explains(log) else "error"
     yield finding(end.cause, severity, end.certainty, title=end.title, evidence=lines, action=action)
@@ -125,7 +131,7 @@ def refused_requests(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
         return
     for line in log.lines_of("server.refused"):
         told = any(error.message and error.message in line for error in log.errors)
-        if not told and (known := program_messages.meaning(line)) is not None:
+        if not told and (known := program_messages.message_meaning(line)) is not None:
             yield note_of("unknown", title=known.title, evidence=(line,), action=known.action)
 
 
@@ -136,7 +142,7 @@ def _end_of_run(run: Run, log: LogFacts, lines: list[str]) -> _End | None:
     topic = HOST_MEMORY if run.host_memory_out else _topic(log)  # the first by the kernel's own count
     number = ended_by(run)
     if number is not None and topic in (None, HOST_MEMORY, reported_ends.KILLED, reported_ends.CRASH):
-        title, action, certainty = of_signal(run, number)
+        title, action, certainty = signal_meaning(run, number)
         return _End(title, action, [*lines, *host_evidence(run)], certainty)
     return _by_topic(run, log, topic, lines)
 
@@ -146,12 +152,14 @@ def _address_space(run: Run, log: LogFacts, lines: list[str]) -> _End | None:
     limit, peak = (run.results.get(name) for name in ADDRESS_SPACE)
     if not isinstance(limit, int) or limit - (peak if isinstance(peak, int) else 0) > _NEAR_ADDRESS_LIMIT_BYTES:
         return None
-    told = _once(lines, log.lines_of(reported_ends.FATAL, HOST_MEMORY))
-    refused = first(program_messages.SYSTEM, "\n".join(told))
+    told = _without_repeats(lines, log.lines_of(reported_ends.FATAL, HOST_MEMORY))
+    refused = first_match(program_messages.SYSTEM, "\n".join(told))
     if refused is None or refused.key not in _OF_ADDRESS_SPACE:
         return None
     measured = f", of which {size(peak)} were in use at most" if isinstance(peak, int) else ""
-    return _End(*named("address-space")[:2], [f"limit of its address space: {size(limit)}{measured}", *told], "likely")
+    return _End(
+        *row_named("address-space")[:2], [f"limit of its address space: {size(limit)}{measured}", *told], "likely"
+    )
 
 
 def _end_of_log(log: LogFacts, lines: list[str]) -> _End | None:
@@ -168,10 +176,10 @@ def _end_of_log(log: LogFacts, lines: list[str]) -> _End | None:
         topic = _reported_topic(log)
         if topic in (None, reported_ends.CRASH, reported_ends.TERMINATED):
             own = own_error(log)
-            if own is not None and (meant := program_messages.meaning(line_of(own))) is not None:
-                return _ended(meant, _once(own_lines(log), raised_at(log, own)))
-            title, action, certainty = other_rank(log)
-            return _End(title, action, _once(own_lines(log), log.lines_of(PEER, WAITED)), certainty)
+            if own is not None and (meant := program_messages.message_meaning(line_of(own))) is not None:
+                return _end_finding(meant, _without_repeats(own_lines(log), raised_at(log, own)))
+            title, action, certainty = lost_rank(log)
+            return _End(title, action, _without_repeats(own_lines(log), log.lines_of(PEER, WAITED)), certainty)
     return _by_topic(None, log, topic or _reported_topic(log), lines)
 
 
@@ -193,8 +201,8 @@ def _by_topic(run: Run | None, log: LogFacts, topic: str | None, lines: list[str
     if topic == TENSORRT:
         told = (*log.lines_of("tensorrt.message")[:1], *told)
     if topic == WORKER:
-        lines = _once(told, lines)
-        title, action, shown = of_worker(" ".join(lines), run.host_memory if run is not None else None)
+        lines = _without_repeats(told, lines)
+        title, action, shown = worker_meaning(" ".join(lines), run.host_memory if run is not None else None)
         return _End(title, action, [*lines, *(host_evidence(run) if shown and run is not None else ())])
     if topic is not None:
         reports = told or lines
@@ -202,39 +210,43 @@ def _by_topic(run: Run | None, log: LogFacts, topic: str | None, lines: list[str
         said = log.lines_of("ended.told") if topic in _TOLD_BELOW else ()
         known = _meaning(said) or known
         if known is None:
-            known = crash([" ".join((*lines, *said))]) if topic == reported_ends.CRASH else ENDINGS[topic]
-        built = _built(known, log)
+            known = crash_meaning([" ".join((*lines, *said))]) if topic == reported_ends.CRASH else ENDINGS[topic]
+        built = _compiler_end(known, log)
         known = _meaning(built) or known
         if topic == reported_ends.CRASH and (text := " ".join(said).partition("what():")[2].strip()):
             known = known._replace(title=f"A C++ exception was not caught: {shorten(text, _MAX_TITLE_CHARS)}")
-        return _ended(known, _once(built, told, lines, said))
-    if (report := reported(log))[0]:
+        return _end_finding(known, _without_repeats(built, told, lines, said))
+    if (report := reported_end_of(log))[0]:
         own = own_error(log)
-        lines = _once(own_lines(log), raised_at(log, own) if own else (), report[1:], lines)
-        built = [*filter(program_messages.meaning, log.lines_of(_ALSO_SAID[0]))][:1] if own is None else []
-        known = _known([line_of(own)]) if own is not None else _meaning([*built, report[1]])
-        built = built or _built(known, log)
-        known, lines = _meaning(built) or known, _once(built, lines)
-        lines = lines if own is not None or known is None else _once(lines, log.lines_of(*_ALSO_SAID))
+        lines = _without_repeats(own_lines(log), raised_at(log, own) if own else (), report[1:], lines)
+        built = [*filter(program_messages.message_meaning, log.lines_of(_ALSO_SAID[0]))][:1] if own is None else []
+        known = _known_meaning([line_of(own)]) if own is not None else _meaning([*built, report[1]])
+        built = built or _compiler_end(known, log)
+        known, lines = _meaning(built) or known, _without_repeats(built, lines)
+        lines = lines if own is not None or known is None else _without_repeats(lines, log.lines_of(*_ALSO_SAID))
         known = known or (_by_type(run, log, own, _PROCESS) if own is not None else None)
         if known is None and own is not None:
-            return _End(in_a_process(log)[0], program_messages.what_to_do(own, log), lines)
-        return _ended(known, lines) if known is not None else _End(*in_a_process(log), lines)
-    of_frame = program_messages.of_the_frame(log.errors[-1], log) if log.errors else None
+            return _End(process_failure(log)[0], program_messages.advice_for_error(own, log), lines)
+        return _end_finding(known, lines) if known is not None else _End(*process_failure(log), lines)
+    of_frame = program_messages.meaning_of_frame(log.errors[-1], log) if log.errors else None
     first_of_all = raised_first(log, log.errors[-1]) if log.errors else ""
-    if known := of_frame or _known(lines) or (program_messages.meaning(first_of_all) if first_of_all else None):
+    if (
+        known := of_frame
+        or _known_meaning(lines)
+        or (program_messages.message_meaning(first_of_all) if first_of_all else None)
+    ):
         where = raised_at(log, log.errors[-1]) if log.errors else ()
-        built = _built(known, log)
-        return _ended(
+        built = _compiler_end(known, log)
+        return _end_finding(
             _meaning(built) or known,
-            _once(built, lines[:1], where, lines[1:], log.lines_of(*_ALSO_SAID)),
+            _without_repeats(built, lines[:1], where, lines[1:], log.lines_of(*_ALSO_SAID)),
         )
     if (
         log.errors
         and _is_about(lines[0], error := log.errors[-1])
         and (known := _by_type(run, log, error, _how_it_ended(run, log))) is not None
     ):
-        return _ended(known, _once(lines[:1], raised_at(log, error), lines[1:]))
+        return _end_finding(known, _without_repeats(lines[:1], raised_at(log, error), lines[1:]))
     if lines == [_CUT]:
         title = (
             f"The log ends in the middle of the traceback of {name}, before its message"
@@ -242,8 +254,8 @@ def _by_topic(run: Run | None, log: LogFacts, topic: str | None, lines: list[str
             else _CUT
         )
         before = log.telling_last_line if log.last_lines_tell == FAILED else ""
-        if before and (known := program_messages.meaning(before)) is not None:
-            return _ended(known, [before])
+        if before and (known := program_messages.message_meaning(before)) is not None:
+            return _end_finding(known, [before])
         begun = max(log.last_frame_line or 0, log.open_traceback_line or 0)
         shown_until = f"of {log.lines} lines, line {begun} is the last that shows where the error was"
         action = "Look at the whole log: the last line of a traceback names the error."
@@ -251,23 +263,23 @@ def _by_topic(run: Run | None, log: LogFacts, topic: str | None, lines: list[str
     return None
 
 
-def _built(known: Meaning | None, log: LogFacts) -> list[str]:
+def _compiler_end(known: Meaning | None, log: LogFacts) -> list[str]:
     """What the compiler itself said, if all that is known is that it failed; the first line that has a meaning."""
     if known is None or known.key not in ("compile", reported_ends.NOT_COMPILED):
         return []
-    return [*filter(program_messages.meaning, log.lines_of(_ALSO_SAID[0]))][:1]
+    return [*filter(program_messages.message_meaning, log.lines_of(_ALSO_SAID[0]))][:1]
 
 
 def _meaning(lines: Iterable[str]) -> Meaning | None:
-    return next(filter(None, map(program_messages.meaning, lines)), None)
+    return next(filter(None, map(program_messages.message_meaning, lines)), None)
 
 
 def _by_type(run: Run | None, log: LogFacts, error: RunError, how: str) -> Meaning | None:
     """What the type of an exception says; None if that is nothing, or of a probe, which is gpuwatch's own program."""
-    return program_messages.by_type(error, log, how) if run is None or run.group == "run" else None
+    return program_messages.meaning_by_type(error, log, how) if run is None or run.group == "run" else None
 
 
-def _ended(known: Meaning, lines: list[str]) -> _End:
+def _end_finding(known: Meaning, lines: list[str]) -> _End:
     return _End(known.title, known.action, lines, cause=known.cause)
 
 
@@ -277,11 +289,11 @@ def _topic(log: LogFacts) -> str | None:
 
 
 def _reported_topic(log: LogFacts) -> str | None:
-    topic = reported(log)[0]
+    topic = reported_end_of(log)[0]
     return topic if topic in ENDINGS else None
 
 
-def _once(*parts: Iterable[str]) -> list[str]:
+def _without_repeats(*parts: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(chain(*parts)))
 
 
@@ -310,11 +322,11 @@ def _how_it_ended(run: Run | None, log: LogFacts) -> str:
     return "It ended in"
 
 
-def _known(lines: list[str]) -> Meaning | None:
+def _known_meaning(lines: list[str]) -> Meaning | None:
     """What the last error means, before a line that only tells the exit code."""
     last = "\n".join(lines[-2:])
-    compiler = named("compile") if reported_ends.of_a_compiler(last) else None
-    return program_messages.meaning(last) or compiler
+    compiler = row_named("compile") if reported_ends.of_a_compiler(last) else None
+    return program_messages.message_meaning(last) or compiler
 
 
 def _run_ended(run: Run, log: LogFacts) -> list[str]:
@@ -371,7 +383,7 @@ def _log_ended(log: LogFacts) -> list[str]:
     endings = [line for topic in _endings(log) for line in log.lines_of(topic)][:1]
     if endings:
         return endings
-    _, report = reported(log)
+    _, report = reported_end_of(log)
     if report:
         own = own_error(log)
         return [report, *([line_of(own)] if own is not None else [])]

@@ -12,7 +12,7 @@ from gpuwatch.core.model.visibility import MIG_PREFIX, VisibleList, read_visible
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import error_of, finding, note_of, rule, warning_of
 from gpuwatch.explain.diagnosis.rules.driver import blames_script, blames_visibility
-from gpuwatch.explain.diagnosis.rules.framework_build import complains
+from gpuwatch.explain.diagnosis.rules.framework_build import complains_about_driver
 from gpuwatch.explain.diagnosis.rules.program_errors import stated_error
 from gpuwatch.explain.logs.facts import LogFacts
 
@@ -51,7 +51,7 @@ def environment_hides(evidence: Evidence) -> Iterator[Finding]:
     if (seen.ended_at or "").startswith(MIG_PREFIX):
         return  # reported as mig.misuse
     if not seen.hides_all and seen.ended_at is None:
-        yield from _misread(value, seen)
+        yield from _misread_finding(value, seen)
         if blames_visibility(evidence) and evidence.log is not None and MIG_PREFIX not in value:
             yield error_of(
                 "visibility.bad-ordinal",
@@ -76,7 +76,7 @@ def environment_hides(evidence: Evidence) -> Iterator[Finding]:
     elif evidence.log is not None and evidence.log.cuinit_error is not None and evidence.log.cuinit_error.code == 303:
         severity = "warning"  # libcuda.so.1 cannot be loaded: no value of the variable helps before that
     elif seen.on_purpose and _place(evidence):
-        yield _own_choice(evidence, f"{_place(evidence)} sets {lines[0]}", lines)
+        yield _own_choice_finding(evidence, f"{_place(evidence)} sets {lines[0]}", lines)
         return
     if seen.on_purpose or (logged is not None and seen.hides_all and not seen.after):
         yield finding(
@@ -162,7 +162,7 @@ def _place(evidence: Evidence) -> str:
     return setting.source if setting is not None and setting.source != INHERITED else ""
 
 
-def _misread(value: str, seen: VisibleList) -> Iterator[Finding]:
+def _misread_finding(value: str, seen: VisibleList) -> Iterator[Finding]:
     """Entries of which CUDA reads only the leading digits: fewer GPUs than intended."""
     if not seen.loose:
         return
@@ -197,7 +197,7 @@ def no_gpu_left(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
     if evidence.gpu_usable or evidence.driver_answers is False or evidence.visible_devices is not None:
         return
     lines = log.lines_of("visibility.none-available")
-    if not lines or complains(log) or blames_script(evidence):
+    if not lines or complains_about_driver(log) or blames_script(evidence):
         return
     title = "The driver's library shows no GPU: CUDA_VISIBLE_DEVICES hides them, or this machine has no GPU"
     action = (
@@ -244,10 +244,10 @@ def script_hides(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
 @rule("visibility.hidden")
 def program_hides(evidence: Evidence) -> Iterator[Finding]:
     """TensorFlow has GPUs, but the program disabled all of them."""
-    if (run := evidence.run) is not None and _disables(evidence):
+    if (run := evidence.run) is not None and _disables_gpus(evidence):
         setting = run.settings.get(_VISIBLE_DEVICES)
         where = setting.source if setting is not None and setting.source else "the program"
-        yield _own_choice(
+        yield _own_choice_finding(
             evidence,
             f"{where} calls set_visible_devices without a GPU",
             (
@@ -262,10 +262,10 @@ def hides_its_gpus(evidence: Evidence) -> bool:
     if evidence.program is None or evidence.gpu_usable or evidence.driver_answers is False:
         return False
     value = evidence.visible_devices if _place(evidence) else None
-    return _disables(evidence) or (value is not None and read_visible(value, None).on_purpose)
+    return _disables_gpus(evidence) or (value is not None and read_visible(value, None).on_purpose)
 
 
-def _disables(evidence: Evidence) -> bool:
+def _disables_gpus(evidence: Evidence) -> bool:
     """Whether TensorFlow has GPUs, all of them disabled by set_visible_devices."""
     devices = evidence.run.devices if evidence.run is not None else None
     if devices is None or evidence.gpu_usable or not devices.visible:
@@ -273,7 +273,7 @@ def _disables(evidence: Evidence) -> bool:
     return any(":GPU:" in name for name in devices.physical) and not any(":GPU:" in name for name in devices.visible)
 
 
-def _own_choice(evidence: Evidence, how: str, lines: Iterable[str]) -> Finding:
+def _own_choice_finding(evidence: Evidence, how: str, lines: Iterable[str]) -> Finding:
     """No alarm, unless the program also requests a GPU by name."""
     fell = evidence.run is not None and any(
         fallback.reason == "visibility.hidden" for fallback in evidence.run.fallbacks
@@ -316,7 +316,7 @@ def renumbered(evidence: Evidence) -> Iterator[Finding]:
 def misspelt(evidence: Evidence) -> Iterator[Finding]:
     """A variable whose name is nearly that of one that matters."""
     for name in sorted(evidence.variables):
-        known = meant_by(name)
+        known = known_variable_meant(name)
         if known is None:
             continue
         effect, lines = _effect(evidence) if known == "CUDA_VISIBLE_DEVICES" else ("", ())
@@ -365,16 +365,18 @@ def growth_not_understood(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-def meant_by(name: str) -> str | None:
+def known_variable_meant(name: str) -> str | None:
     """The one of :data:`KNOWN_VARIABLES` that a name resembles, ignoring case; None for the names themselves."""
     if len(name) < _MIN_NAME_CHARS or name in KNOWN_VARIABLES:
         return None
     upper = name.upper()
     near = (known for known in KNOWN_VARIABLES if len(known) >= _MIN_NAME_CHARS)
-    return next((known for known in near if distance(upper, known, _MAX_EDIT_DISTANCE) <= _MAX_EDIT_DISTANCE), None)
+    return next(
+        (known for known in near if edit_distance(upper, known, _MAX_EDIT_DISTANCE) <= _MAX_EDIT_DISTANCE), None
+    )
 
 
-def distance(text: str, other: str, most: int) -> int:
+def edit_distance(text: str, other: str, most: int) -> int:
     """Edit distance with transpositions; ``most + 1`` as soon as it must be larger than ``most``."""
     if abs(len(text) - len(other)) > most:
         return most + 1

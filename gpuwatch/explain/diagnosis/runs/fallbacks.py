@@ -54,9 +54,9 @@ def no_gpu_cause(findings: tuple[Finding, ...]) -> tuple[str, str]:
 def fallbacks(run: Run, evidence: Evidence, findings: tuple[Finding, ...]) -> tuple[Fallback, ...]:
     """The fallbacks among the placements; empty if the run hid the GPUs on purpose."""
     found = (
-        _fallback(placement, run, evidence, findings)
+        _fallback_of(placement, run, evidence, findings)
         for placement in run.placements
-        if not (from_log(placement) and _is_probe(run))
+        if not (is_from_log(placement) and _is_probe(run))
     )
     merged: dict[tuple[object, ...], Fallback] = {}
     for entry in found:
@@ -123,7 +123,7 @@ def moved_by_placer(facts: LogFacts, evidence: Evidence, findings: tuple[Finding
     )
 
 
-def from_log(placement: Placement) -> bool:
+def is_from_log(placement: Placement) -> bool:
     """Whether a placement is from the log, which has neither type nor requested device."""
     return placement.dtype is None and placement.requested is None
 
@@ -141,7 +141,7 @@ def hidden_on_purpose(evidence: Evidence, findings: tuple[Finding, ...]) -> bool
     )
 
 
-def _fallback(placement: Placement, run: Run, evidence: Evidence, findings: tuple[Finding, ...]) -> Fallback | None:
+def _fallback_of(placement: Placement, run: Run, evidence: Evidence, findings: tuple[Finding, ...]) -> Fallback | None:
     if not placement.actual:
         return None
     actual = device_name(placement.actual)
@@ -153,7 +153,7 @@ def _fallback(placement: Placement, run: Run, evidence: Evidence, findings: tupl
         if kind is not None and not known:
             detail = f"TensorFlow has no device type {kind[1]} (a GPU is /device:GPU:0)"
             return _entry(placement, asked.removeprefix("/device:"), actual, "placement.device-missing", detail)
-        if actual == asked or not asked.startswith("GPU") or placement.op in _CALLS or _any_fits(asked, actual):
+        if actual == asked or not asked.startswith("GPU") or placement.op in _CALLS or _any_device_fits(asked, actual):
             return None
         if placement.process_has:
             detail = f"{ITS_PROCESS} {placement.process_has}"
@@ -192,7 +192,7 @@ def _fallback(placement: Placement, run: Run, evidence: Evidence, findings: tupl
     return None
 
 
-def _any_fits(asked: str, actual: str) -> bool:
+def _any_device_fits(asked: str, actual: str) -> bool:
     """``GPU:*``, as of ``tf.device("/GPU")``, is any GPU."""
     return asked.endswith(":*") and asked.partition(":")[0] == actual.partition(":")[0]
 
@@ -200,7 +200,7 @@ def _any_fits(asked: str, actual: str) -> bool:
 def _reason(asked: str, usable: bool, run: Run, findings: tuple[Finding, ...]) -> tuple[str, str]:
     logical = [device_name(name) for name in run.devices.logical if "GPU" in name]
     logical = logical or [device_name(mapping.framework_device) for mapping in run.device_map]
-    if usable and (asked in logical or any(_any_fits(asked, name) for name in logical)):
+    if usable and (asked in logical or any(_any_device_fits(asked, name) for name in logical)):
         return "placement.no-kernel", f"{asked} exists, but the op has no kernel for it"
     if usable:
         return "placement.device-missing", f"the framework has {', '.join(dict.fromkeys(logical))} only"

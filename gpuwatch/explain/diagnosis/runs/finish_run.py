@@ -12,13 +12,13 @@ from gpuwatch.core.model.program_end import ended_apart
 from gpuwatch.core.model.run import DeviceMapping, Fallback, Oom, PredictedMapping, Run, Verdict, Worker
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.visibility import visible_devices
-from gpuwatch.explain.diagnosis.engine import diagnose, primary
+from gpuwatch.explain.diagnosis.engine import diagnose, primary_cause
 from gpuwatch.explain.diagnosis.evidence import Evidence, device_behind
-from gpuwatch.explain.diagnosis.memory.oom_facts import judged
+from gpuwatch.explain.diagnosis.memory.oom_facts import with_verdicts
 from gpuwatch.explain.diagnosis.rules.placement import LIMIT
 from gpuwatch.explain.diagnosis.runs.fallbacks import fallbacks, hidden_on_purpose, moved_by_placer
-from gpuwatch.explain.diagnosis.runs.predict_device_map import asked_of, predict
-from gpuwatch.explain.diagnosis.runs.user_program import is_watched, reason_of, relevant, verdict_of
+from gpuwatch.explain.diagnosis.runs.predict_device_map import predict, requested_devices_of
+from gpuwatch.explain.diagnosis.runs.user_program import is_watched, reason_of, relevant_findings, verdict_of
 from gpuwatch.explain.logs.exceptions import telling
 from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.line_text import device as device_name
@@ -41,18 +41,20 @@ def complete(run: Run, log: LogFacts, before: Snapshot | None) -> Run:
     """
     run = replace(
         run,
-        device_map=_joined(run.device_map or tuple(log.device_map), before, Evidence(run=run)),
+        device_map=_joined_map(run.device_map or tuple(log.device_map), before, Evidence(run=run)),
         placements=run.placements or tuple(log.placements),
         ooms=run.ooms or tuple(log.ooms or parse("\n".join(error.message for error in run.errors)).ooms),
         missing_libraries=run.missing_libraries or tuple(log.missing_libraries),
         processes=tuple(
-            replace(process, device_map=_joined(process.device_map, before, Evidence(environment=process.environment)))
+            replace(
+                process, device_map=_joined_map(process.device_map, before, Evidence(environment=process.environment))
+            )
             for process in run.processes
         ),
     )
-    run = replace(run, predicted=_predicted(run, before))
+    run = replace(run, predicted=_predicted_map(run, before))
     evidence = Evidence(snapshot=before, run=run, log=log, environment=run.environment)
-    run = replace(run, ooms=judged(evidence, tuple(_with_limit(run, oom) for oom in _expected(run))))
+    run = replace(run, ooms=with_verdicts(evidence, tuple(_with_limit(run, oom) for oom in _with_expected_ooms(run))))
     evidence = Evidence(snapshot=before, run=run, log=log, environment=run.environment)
     first = diagnose(evidence)
     run = replace(run, fallbacks=fallbacks(run, evidence, first))
@@ -61,12 +63,12 @@ def complete(run: Run, log: LogFacts, before: Snapshot | None) -> Run:
     findings = diagnose(Evidence(snapshot=before, run=run, log=log, environment=run.environment))
     verdict = _verdict(run)
     if is_watched(run):
-        findings = relevant(run, log, findings)
-        verdict = verdict_of(run, verdict, evidence, primary(findings))
+        findings = relevant_findings(run, log, findings)
+        verdict = verdict_of(run, verdict, evidence, primary_cause(findings))
     if verdict == "skipped":
         # Healthy requires a run.
         findings = tuple(found for found in findings if found.id != "healthy")
-    main = primary(findings)
+    main = primary_cause(findings)
     if verdict == "skipped" and main == "healthy":
         main = None
     if verdict == "fallback" and main == "healthy":
@@ -85,7 +87,7 @@ def complete(run: Run, log: LogFacts, before: Snapshot | None) -> Run:
     )
 
 
-def _predicted(run: Run, before: Snapshot | None) -> tuple[PredictedMapping, ...] | None:
+def _predicted_map(run: Run, before: Snapshot | None) -> tuple[PredictedMapping, ...] | None:
     """The prediction; None for several processes, a probe that never reached its devices, or a user's program, whose
     settings are its own."""
     if (
@@ -100,10 +102,12 @@ def _predicted(run: Run, before: Snapshot | None) -> tuple[PredictedMapping, ...
     if run.simulation is not None:
         totals = {device.uuid: device.number("memory.total_bytes") for device in before.devices if device.simulated}
         contexts = {uuid: context_bytes(int(total)) for uuid, total in totals.items() if total is not None}
-    return predict(before, asked_of(run), framework=run.framework, simulation=run.simulation, context_bytes=contexts)
+    return predict(
+        before, requested_devices_of(run), framework=run.framework, simulation=run.simulation, context_bytes=contexts
+    )
 
 
-def _expected(run: Run) -> tuple[Oom, ...]:
+def _with_expected_ooms(run: Run) -> tuple[Oom, ...]:
     """Marks the OOMs that the probe provoked, which only its events tell."""
     refused = [error for error in run.errors if exhausted(error)]
     if not refused or not all(error.expected for error in refused):
@@ -119,7 +123,9 @@ def _with_limit(run: Run, oom: Oom) -> Oom:
     return replace(oom, limit_bytes=granted.get(oom.device or ""))
 
 
-def _joined(mappings: tuple[DeviceMapping, ...], before: Snapshot | None, saw: Evidence) -> tuple[DeviceMapping, ...]:
+def _joined_map(
+    mappings: tuple[DeviceMapping, ...], before: Snapshot | None, saw: Evidence
+) -> tuple[DeviceMapping, ...]:
     """The map with physical GPUs: by PCI address, or by CUDA's numbering if the framework prints none.
 
     ``saw`` is the environment of the mapped process.
@@ -186,7 +192,7 @@ def _rounds(run: Run) -> str:
     return f"{text[:1].upper()}{text[1:]}."
 
 
-def _moved(run: Run) -> str:
+def _moved_text(run: Run) -> str:
     """``AddV2 and 3 more ran on GPU:0 instead of GPU:7: …``, two requests at most."""
     groups: dict[tuple[str, str, str], list[Fallback]] = {}
     for entry in run.fallbacks:
@@ -215,7 +221,7 @@ def _reason(run: Run, verdict: Verdict, findings: tuple[Finding, ...], main: str
         title = next((found.title for found in findings if found.id == cause), CAUSES[cause or "unknown"])
         return f"{title}{expected}."
     if verdict == "fallback":
-        return _moved(run)
+        return _moved_text(run)
     if verdict == "timeout":
         return "The probe did not finish before its deadline."
     if verdict == "error":

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from gpuwatch.core.formatting.safe_text import whole_number
 from gpuwatch.core.model.run import Framework, PredictedMapping, Run
 from gpuwatch.core.model.snapshot import Device, Mapped, Snapshot
-from gpuwatch.core.model.visibility import MIG_PREFIX, divided, visible_devices
+from gpuwatch.core.model.visibility import MIG_PREFIX, has_mig, visible_devices
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.reference.compute_capability import built_for, capability, least
+from gpuwatch.explain.diagnosis.reference.compute_capability import built_for, capability, oldest_capability
 
 MIB = 1 << 20
 _SMALL_FREE_BYTES = 2 << 30
@@ -36,7 +36,7 @@ _GPU_NUMBER = re.compile(r"GPU:(\d+)$")
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RequestedDevices:
     """The settings that determine the devices and their memory limits."""
 
     visible: str | None = None
@@ -54,12 +54,12 @@ class Asked:
     """TF_GPU_ALLOCATOR."""
 
 
-def asked_of(run: Run) -> Asked:
+def requested_devices_of(run: Run) -> RequestedDevices:
     """The settings of a run, as reported by the probes."""
     evidence = Evidence(run=run)
     fraction = evidence.asked("per_process_gpu_memory_fraction")
     reserve = run.environment.get("TF_DEVICE_MIN_SYS_MEMORY_IN_MB", "")
-    return Asked(
+    return RequestedDevices(
         visible=evidence.visible_devices,
         order=evidence.variable("CUDA_DEVICE_ORDER"),
         chosen=_chosen(evidence, run),
@@ -102,7 +102,7 @@ def _limits(evidence: Evidence, run: Run) -> dict[int, tuple[int, ...]]:
 
 def predict(
     machine: Snapshot,
-    asked: Asked,
+    asked: RequestedDevices,
     *,
     framework: Framework | None = None,
     simulation: str | None = None,
@@ -116,7 +116,7 @@ def predict(
         return None
     if machine.driver is None or MIG_PREFIX in (asked.visible or ""):
         return None
-    if any(map(divided, machine.devices)):
+    if any(map(has_mig, machine.devices)):
         return None
     build = framework.build if framework is not None else {}
     if framework is not None and framework.gpu_build is False and simulation != "plugin":
@@ -124,7 +124,7 @@ def predict(
     seen = visible_devices(asked.visible, asked.order, machine.devices)
     if seen.unsure:
         return None
-    oldest = least(built_for(build)) if simulation != "plugin" else None
+    oldest = oldest_capability(built_for(build)) if simulation != "plugin" else None
     usable = [entry for entry in seen.map if not _too_old(machine.device(entry.uuid), oldest)]
     if asked.chosen is not None:
         by_ordinal = {entry.ordinal: entry for entry in usable}
@@ -165,7 +165,7 @@ class _Amount:
 
 
 def _grants(
-    device: Device, entry: Mapped, asked: Asked, simulation: str | None, context: int | None
+    device: Device, entry: Mapped, asked: RequestedDevices, simulation: str | None, context: int | None
 ) -> tuple[_Amount, ...]:
     limits = asked.limits.get(entry.ordinal, asked.limits.get(_EVERY_GPU, ()))
     if asked.allocator == _NO_POOL and simulation != "plugin":
@@ -173,14 +173,14 @@ def _grants(
         nothing = _Amount(None, 0, f"TF_GPU_ALLOCATOR={_NO_POOL} keeps no pool, so nothing is granted in advance")
         return (nothing,) * max(len(limits), 1)
     if limits:
-        return tuple(_Amount(_float(limit) * MIB, 0, f"memory_limit {limit} MB") for limit in limits)
+        return tuple(_Amount(_as_float32(limit) * MIB, 0, f"memory_limit {limit} MB") for limit in limits)
     exact = device.simulated
     if asked.reserve_mb is None and (amount := _fraction(device, asked, exact=exact)) is not None:
         return (amount,)
-    return (_default(device, asked, context, exact=exact),)
+    return (_default_limit(device, asked, context, exact=exact),)
 
 
-def _fraction(device: Device, asked: Asked, *, exact: bool) -> _Amount | None:
+def _fraction(device: Device, asked: RequestedDevices, *, exact: bool) -> _Amount | None:
     if asked.fraction is None:
         return None
     total = device.number("memory.total_bytes")
@@ -193,13 +193,13 @@ def _fraction(device: Device, asked: Asked, *, exact: bool) -> _Amount | None:
     reserved = 0 if exact else int((device.number("memory.reserved_bytes") or 0.02 * total) * asked.fraction)
     how = f"fraction {asked.fraction:g} × total {total / MIB:.0f} MiB"
     if exact:
-        return _Amount(_whole(granted), 0, f"{how} = {granted // MIB} MiB")
+        return _Amount(_rounded_down(granted), 0, f"{how} = {granted // MIB} MiB")
     middle = granted - reserved // 2
-    return _Amount(_whole(middle), reserved // 2 + MIB, f"{how}, less the driver's share, ≈ {middle // MIB} MiB")
+    return _Amount(_rounded_down(middle), reserved // 2 + MIB, f"{how}, less the driver's share, ≈ {middle // MIB} MiB")
 
 
-def _default(device: Device, asked: Asked, context: int | None, *, exact: bool) -> _Amount:
-    free = _free(device)
+def _default_limit(device: Device, asked: RequestedDevices, context: int | None, *, exact: bool) -> _Amount:
+    free = _free_bytes(device)
     if free is None:
         return _Amount(None, 0, "NVML does not report free memory")
     card = capability(device.compute_capability)
@@ -208,20 +208,22 @@ def _default(device: Device, asked: Asked, context: int | None, *, exact: bool) 
     major = card[0] if card is not None else 0
     start = f"free {free // MIB} MiB"
     if context is not None and exact:
-        left, reserve = free - context, _reserve(free - context, major, asked.reserve_mb)
+        left, reserve = free - context, _reserve_bytes(free - context, major, asked.reserve_mb)
         granted = max(left - reserve, 0) if reserve < left else max(left, 0)
         parts = f" − CUDA context {context // MIB} − reserve {left - granted >> 20}"
-        return _Amount(_whole(granted), 0, f"{start}{parts} = {granted // MIB} MiB")
-    low, high = (free - size - _reserve(free - size, major, asked.reserve_mb) for size in REAL_CONTEXT_BYTES[::-1])
+        return _Amount(_rounded_down(granted), 0, f"{start}{parts} = {granted // MIB} MiB")
+    low, high = (
+        free - size - _reserve_bytes(free - size, major, asked.reserve_mb) for size in REAL_CONTEXT_BYTES[::-1]
+    )
     low, high = min(low, high), max(low, high)
     middle = max((low + high) // 2, 0)
     around = f"{REAL_CONTEXT_BYTES[0] // MIB}-{REAL_CONTEXT_BYTES[1] // MIB}"
-    reserve = _reserve(free - sum(REAL_CONTEXT_BYTES) // 2, major, asked.reserve_mb)
+    reserve = _reserve_bytes(free - sum(REAL_CONTEXT_BYTES) // 2, major, asked.reserve_mb)
     how = f"{start} − CUDA context {around} − reserve {reserve // MIB} ≈ {middle // MIB} MiB"
-    return _Amount(_whole(middle), (high - low) // 2 + _REAL_SLACK_BYTES, how)
+    return _Amount(_rounded_down(middle), (high - low) // 2 + _REAL_SLACK_BYTES, how)
 
 
-def _reserve(free: int, major: int, asked_mb: int | None) -> int:
+def _reserve_bytes(free: int, major: int, asked_mb: int | None) -> int:
     if asked_mb is not None:
         return asked_mb * MIB
     if free < _SMALL_FREE_BYTES:
@@ -229,7 +231,7 @@ def _reserve(free: int, major: int, asked_mb: int | None) -> int:
     return (500 if major <= 6 else 1050 if major == 7 else 1536 if major == 8 else 1800) * MIB
 
 
-def _free(device: Device) -> int | None:
+def _free_bytes(device: Device) -> int | None:
     free = device.number("memory.free_bytes")
     if free is not None:
         return int(free)
@@ -239,10 +241,10 @@ def _free(device: Device) -> int | None:
     return int(total - used - (device.number("memory.reserved_bytes") or 0))
 
 
-def _whole(amount: int) -> int:
+def _rounded_down(amount: int) -> int:
     return amount // MIB * MIB
 
 
-def _float(limit: int) -> int:
+def _as_float32(limit: int) -> int:
     """A limit in MB as TensorFlow stores it: ``memory_limit_mb`` of GPUOptions is a 32-bit float."""
     return int(struct.unpack("f", struct.pack("f", limit))[0])

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from gpuwatch.core.model.findings import CAUSES, NO_GPU, Finding
 from gpuwatch.core.model.program_end import ended_apart
 from gpuwatch.core.model.run import Run, Verdict
-from gpuwatch.explain.diagnosis.engine import in_order
+from gpuwatch.explain.diagnosis.engine import by_severity
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.memory.oom_arithmetic import UNEXPLAINED
 from gpuwatch.explain.diagnosis.rules.idle_gpu_memory import BY_SCOPE
@@ -35,7 +35,7 @@ def is_watched(run: Run) -> bool:
     return run.group == GROUP
 
 
-def relevant(run: Run, log: LogFacts, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+def relevant_findings(run: Run, log: LogFacts, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
     """The findings that concern this program.
 
     A bare exit code is in the verdict and is not a cause. What ended a program comes before why it had no GPU, unless
@@ -55,8 +55,8 @@ def relevant(run: Run, log: LogFacts, findings: tuple[Finding, ...]) -> tuple[Fi
     moved = [entry.detail for entry in run.fallbacks if entry.reason == "unknown"]
     despite = any(found.title.startswith(DESPITE_ERROR) for found in findings)
     concerning = (
-        _survived(found, run)
-        if found.severity == "error" and ((_of_memory(found) and caught) or (found.id in NO_GPU and elsewhere))
+        _program_survived(found, run)
+        if found.severity == "error" and ((_is_of_memory(found) and caught) or (found.id in NO_GPU and elsewhere))
         else replace(found, title=f"{found.title}; {_NOT_LOOKED_AT}")
         if found.id == "healthy" and _placement_unseen(run)
         else found
@@ -64,13 +64,13 @@ def relevant(run: Run, log: LogFacts, findings: tuple[Finding, ...]) -> tuple[Fi
         if not (
             found.id == "unknown"
             and not raised
-            and not _of_memory(found)
+            and not _is_of_memory(found)
             and not any(detail in found.title for detail in moved)
         )
         and not (found.id in NO_GPU and not asked)
         and not (found.id == "healthy" and (fell_back or scoped or despite or not (ended_well and asked)))
     )
-    return tuple(in_order(concerning))
+    return tuple(by_severity(concerning))
 
 
 def verdict_of(run: Run, verdict: Verdict, evidence: Evidence, main: str | None) -> Verdict:
@@ -141,13 +141,13 @@ def _ended_otherwise(found: Finding) -> bool:
     return found.id == "unknown" and found.severity == "error" and _OF_GPU.search(said) is None
 
 
-def _survived(found: Finding, run: Run) -> Finding:
-    if _of_memory(found) and _exited_well(run):
+def _program_survived(found: Finding, run: Run) -> Finding:
+    if _is_of_memory(found) and _exited_well(run):
         found = replace(found, evidence=("the program continued after it, and exited with code 0", *found.evidence))
     return replace(found, severity="warning")
 
 
-def _of_memory(found: Finding) -> bool:
+def _is_of_memory(found: Finding) -> bool:
     return found.id.startswith("memory.") or found.title in UNEXPLAINED
 
 

@@ -12,7 +12,7 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.share.reports import memory_layers
 from gpuwatch.share.reports.any_document import content_of
 from gpuwatch.share.reports.chart_data import Areas, Graphs, Timeline
-from gpuwatch.share.reports.charts import in_words
+from gpuwatch.share.reports.charts import timeline_in_words
 from gpuwatch.share.reports.literal_commands import parts
 from gpuwatch.share.reports.period_graphs import in_characters
 from gpuwatch.share.reports.report_content import GLYPHS, SIMULATED, Content, Table, sentence_case
@@ -137,7 +137,7 @@ def _findings(findings: tuple[Finding, ...], level: int) -> Iterator[str]:
 def _table(table: Table, level: int, most: int) -> Iterator[str]:
     body = list[str]()
     for chart in table.charts:
-        if isinstance(chart, Timeline) and (words := in_words(chart.run)):
+        if isinstance(chart, Timeline) and (words := timeline_in_words(chart.run)):
             body += [f"{_text(chart.title)}: {_text(words)}.", ""]
         elif isinstance(chart, Graphs):
             body += [*_fence(tuple(in_characters(chart.device, _GRAPH_CHARS))), ""]

@@ -9,7 +9,7 @@ from markupsafe import Markup
 from gpuwatch.core.formatting.durations import measured_seconds
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.run import MemoryPoint, Run
-from gpuwatch.share.reports.charts import moved
+from gpuwatch.share.reports.charts import memory_changed
 from gpuwatch.share.reports.run_memory import several
 
 _WIDTH, _HEIGHT = 860, 230
@@ -38,7 +38,7 @@ _OF_SEVERAL = "Largest process (NVML)"
 def memory_chart(run: Run) -> Markup | None:
     """The chart; None if the memory did not change. Only numbers go into the SVG."""
     points = run.memory.timeline
-    if not moved(run):
+    if not memory_changed(run):
         return None
     known = [value for point in points for _, _, pick in _SERIES if (value := pick(point)) is not None]
     top = run.memory.device_total_bytes or max(known, default=0)

@@ -156,14 +156,14 @@ def _table(table: Table, width: int, shorten: Callable[[str], str], *, elastic: 
 
 
 def _charts(table: Table, width: int) -> Iterator[str]:
-    from gpuwatch.share.reports.charts import in_words
+    from gpuwatch.share.reports.charts import timeline_in_words
     from gpuwatch.share.reports.period_graphs import in_characters
 
     for chart in table.charts:
         if isinstance(chart, Graphs):
             room = max(width - _BESIDE_GRAPH_COLUMNS, _MIN_GRAPH_COLUMNS)
             yield from (f"  {line}" for line in in_characters(chart.device, min(room, _MAX_GRAPH_COLUMNS)))
-        if isinstance(chart, Timeline) and (left_out := in_words(chart.run)):
+        if isinstance(chart, Timeline) and (left_out := timeline_in_words(chart.run)):
             yield from paragraph(f"{chart.title}: {left_out}.", width, "  ", "  ")
 
 
