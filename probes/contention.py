@@ -1,8 +1,8 @@
 """Two processes on one GPU, each needing 30 % of its memory: with defaults, growth and fractions.
 
 With the defaults, the first process takes nearly all memory and the second fails. With memory growth, or a fraction of
-0.4 each, both run and share the GPU; each one's speed is compared with its speed alone. With two GPUs, another round
-with one GPU each shows what sharing costs.
+0.4 each, both run and share the GPU; the speed of each is compared with its speed when running alone. With two GPUs,
+another round with one GPU each shows what sharing costs.
 """
 
 import _gpuwatch_nvml as nvml

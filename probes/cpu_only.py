@@ -1,6 +1,6 @@
 """Hide all GPUs: CUDA_VISIBLE_DEVICES=-1.
 
-The usual way to force work onto the CPU. Left over in a shell, it is a common reason why TensorFlow "does not find" a
+The usual way to force work onto the CPU. If left set in a shell, it is a common reason why TensorFlow "does not find" a
 GPU.
 """
 

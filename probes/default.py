@@ -1,7 +1,7 @@
 """TensorFlow's defaults: no settings at all.
 
-At the first op, TensorFlow takes nearly all free memory of every visible GPU, whatever the work needs. No memory is
-left for a second process.
+At the first op, TensorFlow takes nearly all free memory of every visible GPU, regardless of what the work needs. No
+memory is left for a second process.
 """
 
 import _gpuwatch_probe as gpuwatch_probe

@@ -1,6 +1,6 @@
 """A fraction of the GPU's memory, in a TF1 session: per_process_gpu_memory_fraction.
 
-The fraction is of the GPU's total memory, not of what is free, and is taken at once. TensorFlow 2 has memory_limit
+The fraction is of the GPU's total memory, not of the free memory, and is taken at once. TensorFlow 2 has memory_limit
 instead, in MB.
 """
 

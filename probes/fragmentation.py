@@ -1,7 +1,7 @@
 """Out of memory although enough is free: the free memory is fragmented.
 
 The allocator cannot move what is in use. Here every second block is freed, half of the memory, and a tensor of two
-blocks does not fit. Keep the shapes of batches constant, or try TF_GPU_ALLOCATOR=cuda_malloc_async.
+blocks does not fit. Keep batch shapes constant, or try TF_GPU_ALLOCATOR=cuda_malloc_async.
 """
 
 import _gpuwatch_limits as limits

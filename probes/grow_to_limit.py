@@ -1,7 +1,7 @@
 """Growth up to a memory limit: TF_FORCE_GPU_ALLOW_GROWTH=true with memory_limit.
 
 The setting for a shared GPU: the process takes memory as it needs it, up to its limit. set_memory_growth cannot be
-called on a GPU with a limit, so growth is set with the variable. The CUDA context needs some hundred MB more.
+called on a GPU with a limit, so growth is set with the variable. The CUDA context needs a few hundred MB more.
 """
 
 import _gpuwatch_probe as gpuwatch_probe

@@ -1,7 +1,7 @@
 """Memory growth: start small, and take more memory as needed.
 
 TensorFlow then holds only what the work needs, but does not return it before it exits. The upper limit is the same as
-by default. It must be set in the same way for all GPUs, before the first one is used.
+with the defaults. It must be set in the same way for all GPUs, before the first one is used.
 """
 
 import _gpuwatch_probe as gpuwatch_probe

@@ -1,6 +1,6 @@
 """A memory limit and set_memory_growth on the same GPU: ValueError.
 
-A limit creates a logical device, and set_memory_growth refuses a GPU that has one. For growth up to a limit, set
+A limit creates a logical device, and set_memory_growth rejects a GPU that has one. For growth up to a limit, set
 TF_FORCE_GPU_ALLOW_GROWTH=true with memory_limit (configuration grow-to-limit).
 """
 

@@ -1,7 +1,7 @@
 """Request a GPU that does not exist, without soft placement: an error.
 
-The error lists the available devices. Soft placement, which is on by default, would silently move the op: switch it
-off to find wrong device names.
+The error lists the available devices. Soft placement, which is on by default, would silently move the op: turn it off
+to find wrong device names.
 """
 
 import _gpuwatch_probe as gpuwatch_probe

@@ -1,7 +1,7 @@
 """The largest batch that fits under a memory limit.
 
 A batch is limited by what the forward pass keeps for the backward pass: every layer's output for every example. The
-batch grows by a quarter until memory runs out; the last one that fitted is the result.
+batch grows by a quarter until memory runs out; the last one that fit is the result.
 """
 
 import _gpuwatch_limits as limits

@@ -1,7 +1,7 @@
 """A memory limit: TensorFlow takes this much of the GPU and no more.
 
 One logical device of this size: all of it is taken at once. With TF_FORCE_GPU_ALLOW_GROWTH=true in the environment, it
-is taken as needed (configuration grow-to-limit). The CUDA context needs some hundred MB more.
+is taken as needed (configuration grow-to-limit). The CUDA context needs a few hundred MB more.
 """
 
 import _gpuwatch_probe as gpuwatch_probe

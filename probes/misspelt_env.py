@@ -1,7 +1,6 @@
 """A misspelled variable, CUDA_VISIBLE_DIVICES=-1: it has no effect, and there is no error.
 
-It should have hidden all GPUs, but the driver reads only CUDA_VISIBLE_DEVICES. Check the devices that the program has
-got.
+It should have hidden all GPUs, but the driver reads only CUDA_VISIBLE_DEVICES. Check which devices the program got.
 """
 
 import _gpuwatch_probe as gpuwatch_probe

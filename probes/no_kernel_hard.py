@@ -1,7 +1,7 @@
 """An op without a GPU kernel on the GPU, without soft placement: an error.
 
-TensorFlow has no GPU kernel for integer matrix products. The error looks like that for a missing device, but the device
-is in its list of available devices, and its type is not in the list of supported types.
+TensorFlow has no GPU kernel for integer matrix products. The error looks like the one for a missing device, but the
+device is in its list of available devices, and its type is not in the list of supported types.
 """
 
 import _gpuwatch_probe as gpuwatch_probe

@@ -1,6 +1,6 @@
 """Ops without a GPU kernel on the GPU, with soft placement: silently moved to the CPU.
 
-Integer matrix products and string ops have no GPU kernel. tf.cast, which is in older lists of such ops, has one today.
+Integer matrix products and string ops have no GPU kernel. tf.cast, which is in older lists of such ops, now has one.
 """
 
 import _gpuwatch_probe as gpuwatch_probe

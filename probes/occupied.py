@@ -1,7 +1,7 @@
 """A GPU that another process has filled: not even a CUDA context can be created.
 
-A context needs some hundred MB of GPU memory, in addition to every limit and fraction. The error comes at the first use
-of the GPU, and in most versions does not say which process holds the memory.
+A context needs a few hundred MB of GPU memory, in addition to every limit and fraction. The error comes at the first
+use of the GPU, and in most versions does not say which process holds the memory.
 """
 
 import ctypes

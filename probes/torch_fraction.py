@@ -1,6 +1,6 @@
 """A fraction of a GPU's memory for PyTorch: set_per_process_memory_fraction.
 
-A limit for PyTorch's allocator: nothing is taken in advance, and the CUDA context needs some hundred MB more. Beyond
+A limit for PyTorch's allocator: nothing is taken in advance, and the CUDA context needs a few hundred MB more. Beyond
 it, PyTorch raises OutOfMemoryError even if the GPU has free memory.
 """
 

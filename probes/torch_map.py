@@ -9,7 +9,7 @@ import _gpuwatch_torch as shared
 
 CONFIG = {
     "name": "torch-map",
-    "title": "Device map of PyTorch",
+    "title": "PyTorch device map",
     "group": "torch",
     "framework": "torch",
     "workload": "matmul",

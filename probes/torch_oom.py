@@ -1,6 +1,6 @@
 """Out of memory in PyTorch: OutOfMemoryError, with its numbers.
 
-The message has the requested size, the GPU's free memory, the memory of other processes, and memory that PyTorch has
+The message shows the requested size, the GPU's free memory, the memory of other processes, and memory that PyTorch has
 reserved but not allocated. If the last is large, the memory is fragmented: set
 PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True.
 """

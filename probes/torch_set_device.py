@@ -9,7 +9,7 @@ import _gpuwatch_torch as shared
 
 CONFIG = {
     "name": "torch-set-device",
-    "title": "Current GPU of PyTorch",
+    "title": "PyTorch's current GPU",
     "group": "torch",
     "framework": "torch",
     "workload": "matmul",

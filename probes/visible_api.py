@@ -1,6 +1,6 @@
 """Choose GPUs in the program: tf.config.set_visible_devices, here the last one only.
 
-TensorFlow then uses no other GPU and takes no memory there. Its GPU:0 is now the last physical GPU: logical devices
+TensorFlow then does not use other GPUs or take memory there. Its GPU:0 is now the last physical GPU: logical devices
 are renumbered.
 """
 

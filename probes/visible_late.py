@@ -1,7 +1,7 @@
 """CUDA_VISIBLE_DEVICES set in the program: before the first use of a GPU, and after it.
 
 The driver reads the variable once, when the process first uses GPUs. Setting os.environ works until then, even after
-the import of TensorFlow, and has no effect afterwards. Set it in the first lines of the program, or outside.
+the import of TensorFlow, and has no effect afterwards. Set it in the first lines of the program, or outside it.
 """
 
 import os

@@ -120,7 +120,7 @@ def pytorch_without_a_driver(evidence: Evidence, run: Run) -> Iterator[Finding]:
         yield finding(
             CAUSE,
             "error" if run.verdict == "error" else "info",
-            title="PyTorch has no GPU here, whatever its message about a driver: these GPUs are simulated",
+            title="PyTorch has no GPU here, regardless of its message about a driver: these GPUs are simulated",
             evidence=[reason, *(f"{error.type}: {error.message}"[:300] for error in run.errors)],
             action="Use a build for CUDA 12 or 13 with --sim-tier driver: it has the device map, memory, copies and "
             "matrix products.",

@@ -183,7 +183,7 @@ def _rounds(run: Run) -> str:
         end = "ran out of memory" if all(worker.verdict == "oom" for worker in workers) else "failed"
         others = [worker for worker in rounds[name] if worker.verdict == "ok"]
         held = max((worker.nvml_bytes or worker.granted_bytes or 0 for worker in others), default=0)
-        beside = f" beside the {others[0].name}, which held {memory(held)}" if others and held else ""
+        beside = f" alongside the {others[0].name}, which held {memory(held)}" if others and held else ""
         parts.append(f"with {name} the {who} process {end}{beside}")
     if lived:
         parts.append(f"with {', '.join(lived)} both succeeded")
