@@ -60,7 +60,7 @@ async def test_stopping_real_probes_leaves_nothing(make_stage: Callable[..., Sta
     before = set(family(os.getpid()))
     stage = make_stage(probe_runs=probe_runs)
     async with stage.app.run_test(size=(120, 40)) as pilot:
-        await open_probes(stage, pilot)
+        put_cursor(await open_probes(stage, pilot), "growth")
         await pilot.press("space", "x", "y")
         await until(pilot, lambda: probe_runs.live is not None and "measuring" in doing(probe_runs.live), 120)
         started = set(family(os.getpid())) - before
