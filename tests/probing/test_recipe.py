@@ -26,6 +26,11 @@ NAMES = list(find_probes())
 ON_TENSORFLOW = [name for name, script in find_probes().items() if script.framework == "tensorflow"]
 TRAIN = ("mirrored", "model-parallel", "multi-worker")
 """They train, which is more than matrix products: for simulated GPUs of the plug-in tier."""
+SIMILAR = (
+    *("growth-env", "misspelt-env", "session-growth", "session-grow-to-limit", "session-soft", "session-visible"),
+    *("soft-missing", "no-kernel-soft", "visible-env", "visible-late", "towers"),
+)
+"""Made of the lines of others: they run with ``-m long`` only."""
 WAIT = ("fragmentation", "largest-batch")
 """TensorFlow waits ten seconds for memory before it says that there is none: beside the others."""
 
@@ -183,7 +188,9 @@ def ran(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 
 @pytest.mark.tensorflow
-@pytest.mark.parametrize("name", ON_TENSORFLOW)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.long] * (name in SIMILAR)) for name in ON_TENSORFLOW]
+)
 def test_a_recipe_runs(name: str, ran: dict[str, Future[Ran]]) -> None:
     code, output = ran[name].result()
     assert code == 0, output
