@@ -22,7 +22,12 @@ NEEDS_GPUS = {
     **dict.fromkeys(["growth-and-limit", "no-kernel-hard", "no-kernel-soft", "session-no-kernel"], 1),
     **dict.fromkeys(["mixed-growth", "session-placement", "mirrored", "towers", "model-parallel"], 2),
 }
-
+SIMILAR = (
+    *("no-kernel-hard", "no-kernel-soft", "session-no-kernel", "mixed-growth", "session-placement", "towers"),
+    *("model-parallel", "async-allocator", "growth", "misspelt-env", "visible-env", "visible-invalid-first", "manual"),
+    *("session-soft", "session-visible", "grow-to-limit", "session-grow-to-limit", "visible-late"),
+)
+"""Without a GPU they go the way of others: they run with ``-m long`` only."""
 
 By = dict[str, list[str]]
 
@@ -55,7 +60,7 @@ def events(out: str, err: str) -> By:
 
 def _parameters(framework: str) -> list[object]:
     return [
-        pytest.param(name, marks=pytest.mark.slow if name in SLOW else ())
+        pytest.param(name, marks=pytest.mark.slow if name in SLOW else [pytest.mark.long] * (name in SIMILAR))
         for name, script in SCRIPTS.items()
         if script.framework == framework
     ]
