@@ -17,7 +17,7 @@ from gpuwatch.ui.settings.preferences import Preferences
 from tests.ui import machines
 from tests.ui.conftest import Stage
 from tests.ui.pictures import made_up_probe_runs
-from tests.ui.test_ui_events import settle
+from tests.ui.waiting import settle
 
 
 async def test_the_overview_gives_its_filter_and_order_as_options(stage: Stage) -> None:

@@ -6,7 +6,6 @@ import re
 
 import msgspec
 import pytest
-from textual.pilot import Pilot
 
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.collector.feed import FeedStatus
@@ -16,17 +15,9 @@ from gpuwatch.ui.settings.tabs import labels, number_of
 from gpuwatch.ui.widgets.painted_pane import Painted
 from tests.ui import machines
 from tests.ui.conftest import Stage
+from tests.ui.waiting import plain, settle
 
 KEY = str(number_of("events"))
-
-
-def plain(stage: Stage) -> str:
-    return "\n".join(pane.plain for pane in stage.app.screen.query(Painted) if pane.display)
-
-
-async def settle(pilot: Pilot[None]) -> None:
-    for _ in range(3):
-        await pilot.pause()
 
 
 def alone(tick: int) -> Snapshot:

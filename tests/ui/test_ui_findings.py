@@ -18,7 +18,7 @@ from tests.every import every
 from tests.ui import machines
 from tests.ui.conftest import Stage
 from tests.ui.fixed_findings import FixedFindings
-from tests.ui.waiting import until
+from tests.ui.waiting import settle, until
 
 SIZES = [(80, 24), (120, 40), (200, 60)]
 
@@ -54,11 +54,6 @@ WELL = Finding(
     evidence=("watched: 2 GPUs and 3 processes, for 12 min", "looked for: heat"),
     since=at(12),
 )
-
-
-async def settle(pilot: Pilot[None]) -> None:
-    for _ in range(3):
-        await pilot.pause()
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from textual.pilot import Pilot
 
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Connection, Device, MigInstance, Place, Snapshot, Topology
@@ -11,9 +10,9 @@ from gpuwatch.explain.diagnosis.condition_engine import Conditions
 from gpuwatch.ui.details import gpu_sections as gpu_facts
 from gpuwatch.ui.drawing.wrapping import Lines
 from gpuwatch.ui.screens.gpu import GpuScreen
-from gpuwatch.ui.widgets.painted_pane import Painted
 from tests.ui import machines
 from tests.ui.conftest import Stage
+from tests.ui.waiting import plain, settle
 
 GIB = machines.GIB
 START = machines.NOON.timestamp()
@@ -153,15 +152,6 @@ def test_topology_and_the_place_in_the_machine() -> None:
     assert lines[4] == "CPUs    0-15 local"
     assert lines[5].startswith("NUMA    – ")
     assert gpu_facts.topology_lines(a, machines.snapshot((a, b))) == []
-
-
-async def settle(pilot: Pilot[None]) -> None:
-    for _ in range(3):
-        await pilot.pause()
-
-
-def plain(stage: Stage) -> str:
-    return "\n".join(pane.plain for pane in stage.app.screen.query(Painted) if pane.display)
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])

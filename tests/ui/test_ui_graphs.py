@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from textual.pilot import Pilot
 
 from gpuwatch.core.model.metrics import BY_ID
 from gpuwatch.core.model.reading import Missing
@@ -14,14 +13,10 @@ from gpuwatch.ui.screens.gpu import GpuScreen
 from gpuwatch.ui.widgets.graphs import process_axis
 from tests.ui import machines
 from tests.ui.conftest import Stage
+from tests.ui.waiting import settle
 
 BOUNDED = ("memory.used_bytes", "power.draw_watts", "clocks.sm_mhz")
 LOST = {metric: Missing("device_lost", code=15, detail="GPU is lost") for metric in BY_ID}
-
-
-async def settle(pilot: Pilot[None]) -> None:
-    for _ in range(3):
-        await pilot.pause()
 
 
 def machine(tick: int) -> Snapshot:

@@ -6,7 +6,6 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from textual.pilot import Pilot
 
 from gpuwatch.core.model.snapshot import Process, Snapshot
 from gpuwatch.ui.drawing.cells import width_of
@@ -15,6 +14,7 @@ from gpuwatch.ui.tables.owner_totals import NO_JOB, job_of, totals
 from gpuwatch.ui.tables.process_filter import parse
 from tests.ui import machines
 from tests.ui.conftest import Stage
+from tests.ui.waiting import settle
 
 JOBS = ("slurm job 4711", "slurm job 4711", "pod train-0", None)
 
@@ -27,11 +27,6 @@ def crowd(jobs: tuple[str | None, ...] = JOBS) -> Snapshot:
         for n, job in enumerate(jobs)
     )
     return machines.snapshot((machines.device(0), machines.device(1)), rows)
-
-
-async def settle(pilot: Pilot[None]) -> None:
-    for _ in range(3):
-        await pilot.pause()
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])

@@ -15,7 +15,7 @@ from tests.ui import machines
 from tests.ui.conftest import Stage
 from tests.ui.pictures import made_up_probe_runs
 from tests.ui.test_ui_ascii import lines_of
-from tests.ui.test_ui_events import settle
+from tests.ui.waiting import settle
 
 
 async def jump(stage: Stage, pilot: Pilot[None]) -> Jump:

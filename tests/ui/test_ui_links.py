@@ -9,7 +9,7 @@ from gpuwatch.explain.diagnosis.reference.cause_pages import page_path
 from gpuwatch.ui.drawing.inks import link_ink, link_of
 from tests.ui import machines
 from tests.ui.conftest import Stage
-from tests.ui.test_ui_events import settle
+from tests.ui.waiting import settle
 
 
 @pytest.mark.parametrize("refused", [False, True])

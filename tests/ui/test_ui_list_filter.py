@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from textual.pilot import Pilot
 
 from gpuwatch.ui.screens.filterable_tab import FilterableScreen
 from gpuwatch.ui.tables.filter_language import parse_words
 from gpuwatch.ui.widgets.scroll_list import ScrollList
 from tests.ui import machines
 from tests.ui.conftest import Stage
+from tests.ui.waiting import settle
 
 TABS = {
     "3": ("train", "train.py", "RUSTUP"),
@@ -20,11 +20,6 @@ TABS = {
     "6": ("throttled", "throttled", "2284"),
 }
 """By key: what is typed, what stays and what goes."""
-
-
-async def settle(pilot: Pilot[None]) -> None:
-    for _ in range(3):
-        await pilot.pause()
 
 
 def lines(screen: FilterableScreen) -> str:

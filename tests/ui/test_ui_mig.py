@@ -6,13 +6,13 @@ import re
 
 import pytest
 from msgspec.structs import replace
-from textual.pilot import Pilot
 
 from gpuwatch.core.model.snapshot import MigInstance, Snapshot
 from gpuwatch.ui.drawing.layout import plan
 from gpuwatch.ui.panes.mig_line import part_pens
 from tests.ui import machines
 from tests.ui.conftest import Stage
+from tests.ui.waiting import settle
 
 GIB = machines.GIB
 
@@ -116,11 +116,6 @@ def test_the_layout_holds_with_instances(width: int, height: int, instances: tup
     plain = plan(width, height, max(len(instances), 1), processes=8)
     # Instances fold graphs; cards themselves only where there would be no room to show an instance in them.
     assert wanted.style == plain.style or (height < 30 and wanted.style == "line" and wanted.parts)
-
-
-async def settle(pilot: Pilot[None]) -> None:
-    for _ in range(3):
-        await pilot.pause()
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60), (250, 80)])

@@ -34,18 +34,13 @@ from gpuwatch.ui.screens.probes import ProbesScreen
 from gpuwatch.ui.screens.sheet import LinesModal
 from gpuwatch.ui.tables.probe_bars import bar_lines
 from gpuwatch.ui.tables.probe_table_rows import Config, Earlier, Group, fitted, place
-from gpuwatch.ui.widgets.painted_pane import Painted
 from tests.terminal import family
 from tests.ui import machines
 from tests.ui.conftest import Stage
 from tests.ui.probe_bench import Bench, FakeCollector, run_of
+from tests.ui.waiting import plain, settle
 
 MakeStage = Callable[..., Stage]
-
-
-async def settle(pilot: Pilot[None]) -> None:
-    for _ in range(3):
-        await pilot.pause()
 
 
 async def until(pilot: Pilot[None], holds: Callable[[], bool], seconds: float = 10.0) -> None:
@@ -69,10 +64,6 @@ async def open_probes(stage: Stage, pilot: Pilot[None]) -> ProbesScreen:
     screen = stage.app.screen
     assert isinstance(screen, ProbesScreen)
     return screen
-
-
-def plain(stage: Stage) -> str:
-    return "\n".join(pane.plain for pane in stage.app.screen.query(Painted) if pane.display)
 
 
 def put_cursor(screen: ProbesScreen, config: str) -> None:

@@ -19,20 +19,15 @@ from gpuwatch.ui.details.process_settings import settings_of
 from gpuwatch.ui.screens.process import ProcessScreen
 from gpuwatch.ui.screens.signal_sheet import SignalSheet
 from gpuwatch.ui.widgets.graphs import step
-from gpuwatch.ui.widgets.painted_pane import Painted
 from tests.every import every
 from tests.ui import machines
 from tests.ui.conftest import Stage
 from tests.ui.people import details_of
 from tests.ui.pictures import arrived
-from tests.ui.waiting import until
+from tests.ui.waiting import plain, until
 
 MakeStage = Callable[..., Stage]
 DEVICES = (machines.device(0), machines.device(1))
-
-
-def plain(stage: Stage) -> str:
-    return "\n".join(pane.plain for pane in stage.app.screen.query(Painted) if pane.display)
 
 
 def about(stage: Stage) -> str:

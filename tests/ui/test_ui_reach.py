@@ -13,7 +13,7 @@ from gpuwatch.ui.settings.actions import ACTIONS, Action, of_tab
 from gpuwatch.ui.settings.tabs import TABS, Tab
 from tests.ui import machines
 from tests.ui.conftest import Stage
-from tests.ui.test_ui_events import settle
+from tests.ui.waiting import settle
 
 
 def unreached(stage: Stage, tab: Tab) -> Iterator[Action]:

@@ -30,6 +30,7 @@ from gpuwatch.ui.widgets.painted_pane import Painted
 from tests.recording.days import day
 from tests.recording.recordings import BEGIN, Growing, later, recorded, troubled, with_gap
 from tests.ui.conftest import Stage
+from tests.ui.waiting import settle
 
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"
 JUST = 0.0005
@@ -76,11 +77,6 @@ class Replayed:
     @property
     def top(self) -> str:
         return self.app.tab.top_line.plain
-
-
-async def settle(pilot: Pilot[None]) -> None:
-    for _ in range(3):
-        await pilot.pause()
 
 
 @pytest.fixture

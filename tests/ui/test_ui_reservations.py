@@ -8,7 +8,7 @@ from gpuwatch.core.model.snapshot import MigInstance, Reservation, Snapshot
 from gpuwatch.ui.tables.device_facts import attention, reserved_note
 from tests.ui import machines
 from tests.ui.conftest import Stage
-from tests.ui.test_ui_gpu_facts import plain, settle
+from tests.ui.waiting import plain, settle
 
 
 def reserved(*, devices: int = 4, processes: bool = False, **changes: object) -> Snapshot:

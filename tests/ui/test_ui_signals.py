@@ -11,7 +11,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from textual.pilot import Pilot
 
 from gpuwatch.core.model.snapshot import Process, Snapshot
 from gpuwatch.machine.sources.host import ProcessTable
@@ -21,13 +20,9 @@ from gpuwatch.ui.screens.sort_menu import SortMenu
 from gpuwatch.ui.tables.columns import COLUMNS
 from tests.ui import machines
 from tests.ui.conftest import Stage
+from tests.ui.waiting import settle
 
 Child = subprocess.Popen[bytes]
-
-
-async def settle(pilot: Pilot[None]) -> None:
-    for _ in range(3):
-        await pilot.pause()
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from textual.pilot import Pilot
 
 from gpuwatch.core.model.metrics import METRICS
 from gpuwatch.core.model.reading import Missing
@@ -26,17 +25,9 @@ from gpuwatch.ui.widgets.painted_pane import Painted
 from tests.ui import machines
 from tests.ui.conftest import Stage
 from tests.ui.probe_bench import HIDDEN, Bench, run_of
+from tests.ui.waiting import plain, settle
 
 MakeStage = Callable[..., Stage]
-
-
-async def settle(pilot: Pilot[None]) -> None:
-    for _ in range(3):
-        await pilot.pause()
-
-
-def plain(stage: Stage) -> str:
-    return "\n".join(pane.plain for pane in stage.app.screen.query(Painted) if pane.display)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from gpuwatch.ui.widgets.one_line_panes import KeyLine
 from tests.ui import machines
 from tests.ui.conftest import Stage
 from tests.ui.test_ui_ascii import lines_of
-from tests.ui.test_ui_events import settle
+from tests.ui.waiting import settle
 
 
 async def test_gpus_and_the_finding_at_40x12_on_every_tab(stage: Stage) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from textual.pilot import Pilot
 
 from gpuwatch.core.model.snapshot import Ancestor, Process, Snapshot
 from gpuwatch.ui.screens.process import ProcessScreen
@@ -15,6 +14,7 @@ from gpuwatch.ui.tables.process_filter import parse
 from gpuwatch.ui.tables.process_tree_rows import branches
 from tests.ui import machines
 from tests.ui.conftest import Stage
+from tests.ui.waiting import settle
 
 GIB = machines.GIB
 
@@ -122,11 +122,6 @@ def _in_circle(pid: int, parents: dict[int, int]) -> bool:
         seen.add(at)
         at = parents.get(at)
     return at is not None
-
-
-async def settle(pilot: Pilot[None]) -> None:
-    for _ in range(3):
-        await pilot.pause()
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from textual.pilot import Pilot
 
 from gpuwatch.core.model.snapshot import Process, Snapshot
 from gpuwatch.ui.tables.owner_totals import totals
 from gpuwatch.ui.widgets.user_table import UserTable
 from tests.ui import machines
 from tests.ui.conftest import Stage
+from tests.ui.waiting import settle
 
 GIB = machines.GIB
 
@@ -47,11 +47,6 @@ def test_sums_by_user() -> None:
     assert bob.memory.shown(str) == f"≥{20.0 * GIB}"
     assert bob.by_gpu[1].shown(lambda value: "–" if value is None else "?") == "–", "unknown is no zero"
     assert bobby.cpu.value is None
-
-
-async def settle(pilot: Pilot[None]) -> None:
-    for _ in range(3):
-        await pilot.pause()
 
 
 def table(stage: Stage) -> UserTable:

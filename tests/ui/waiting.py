@@ -8,6 +8,9 @@ from typing import Any
 
 from textual.pilot import Pilot
 
+from gpuwatch.ui.widgets.painted_pane import Painted
+from tests.ui.conftest import Stage
+
 _PATIENCE = 120.0
 
 
@@ -18,3 +21,14 @@ async def until(pilot: Pilot[Any], holds: Callable[[], object]) -> None:
     while not holds():
         assert time.monotonic() < end, "it did not come"
         await pilot.pause(0.01)
+
+
+async def settle(pilot: Pilot[Any]) -> None:
+    """What follows from a key or a sample, and from that."""
+    for _ in range(3):
+        await pilot.pause()
+
+
+def plain(stage: Stage) -> str:
+    """The text of all panes on screen."""
+    return "\n".join(pane.plain for pane in stage.app.screen.query(Painted) if pane.display)
