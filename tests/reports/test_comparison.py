@@ -78,6 +78,7 @@ def test_best_and_worst_of_comparable_runs_are_marked_in_every_format_for_people
         {"simulated": True, "simulation": "plugin"},
         {"throughput": msgspec.structs.replace(speed(0.0001), execution="in a TF1 session")},
         {"throughput": speed(0.0001, device="/device:CPU:0")},
+        {"verdict": "oom"},
     ],
 )
 def test_a_run_of_other_work_or_another_kind_of_device_is_never_best(changes: dict[str, Any]) -> None:

@@ -17,7 +17,6 @@ from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.memory.memory_holders import make_room
 from gpuwatch.share.reports.comparison_content import comparison_table
 from gpuwatch.share.reports.diagnostic_content import diagnostic_content
-from gpuwatch.share.reports.literal_commands import parts
 from gpuwatch.share.reports.report_content import Table, variable_value
 from gpuwatch.share.reports.report_formats import BY_NAME
 from gpuwatch.share.reports.run_content import fell_back, run_content
@@ -107,10 +106,6 @@ def test_cuda_may_start_while_nvml_does_not_answer() -> None:
 def test_sections_of_what_nvml_would_tell_say_why_they_are_empty() -> None:
     drawn = " ".join(BY_NAME["text"].render(silent()).split())
     assert "Who uses the GPUs Not known: NVML does not answer (two versions)." in drawn
-
-
-def test_the_command_that_ends_a_fault_is_code() -> None:
-    assert [piece for piece, code in parts(CLEAR) if code] == ["gpuwatch sim fault clear"]
 
 
 # -- a program that took more than it used ----------------------------------------------------------

@@ -215,6 +215,7 @@ def test_what_every_start_prints_and_libraries_that_opened_are_one_line_each() -
         ("If it is slow: gpuwatch run -- python train.py, then again.", "gpuwatch run -- python train.py"),
         ("(nvidia-smi -q -d TEMPERATURE,PERFORMANCE), have", "nvidia-smi -q -d TEMPERATURE,PERFORMANCE"),
         ("nvidia-smi -i 1 -pm 1, then nvidia-smi -L.", "nvidia-smi -i 1 -pm 1"),
+        ("A fault was put on them; this ends it: gpuwatch sim fault clear", "gpuwatch sim fault clear"),
         ("Make the batch or the model smaller.", None),
     ]
 )

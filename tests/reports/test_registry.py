@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 
 from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.core.masking.secrets import MASK, mask_text, masked
-from gpuwatch.core.model.run import Throughput
 from gpuwatch.share.reports.report_formats import FORMATS, format_for, render, write
-from gpuwatch.share.reports.runs_side_by_side import COLUMNS, cells, compare
+from gpuwatch.share.reports.runs_side_by_side import cells
 from tests.every import every
-from tests.reports.documents import GIB, bare_run, full_run, full_snapshot
+from tests.reports.documents import bare_run, full_run, full_snapshot
 
 
 @pytest.mark.parametrize(
@@ -69,12 +68,6 @@ def test_a_missing_folder_is_one_line(tmp_path: Path) -> None:
     assert caught.value.exit_code == 1
 
 
-def test_reports_are_as_readable_as_any_new_file(tmp_path: Path) -> None:
-    (tmp_path / "plain").touch()
-    write(bare_run(), tmp_path / "report.txt")
-    assert (tmp_path / "report.txt").stat().st_mode == (tmp_path / "plain").stat().st_mode
-
-
 # -- masking --------------------------------------------------------------------------------------
 
 
@@ -123,41 +116,6 @@ def test_masking_changes_secrets_and_nothing_else() -> None:
         run, environment={}, log_tail=()
     )
     assert masked(full_snapshot()).devices == full_snapshot().devices
-
-
-# -- comparison -----------------------------------------------------------------------------------
-
-
-def timed(config: str, rate: float, *, scatter: float = 0.01, held: int = 10 * GIB, **changes: object):  # type: ignore[no-untyped-def]
-    run = full_run(config=config, **{"verdict": "ok", "simulated": False, "simulation": None, **changes})
-    t = Throughput(
-        steps=100,
-        warmup_steps=10,
-        median_step_seconds=1 / rate,
-        p10_step_seconds=1 / (rate * (1 + scatter)),
-        p90_step_seconds=1 / (rate * (1 - scatter)),
-        steps_per_second=rate,
-    )
-    return msgspec.structs.replace(run, throughput=t, memory=msgspec.structs.replace(run.memory, nvml_peak_bytes=held))
-
-
-def test_best_is_the_fastest_and_the_one_that_holds_least() -> None:
-    document = compare([timed("default", 400, held=20 * GIB), timed("growth", 300, held=GIB)])
-    assert document.best_run == {"steps_per_second": 0, "seen_by_nvml": 1}
-    assert document.columns == tuple(name for name, _, _ in COLUMNS)
-
-
-def test_a_difference_within_noise_is_not_best() -> None:
-    assert "steps_per_second" not in compare([timed("a", 400, scatter=0.05), timed("b", 395, scatter=0.05)]).best_run
-
-
-def test_a_failed_run_is_never_best() -> None:
-    fast = msgspec.structs.replace(timed("oom", 900), verdict="oom")
-    assert compare([fast, timed("a", 400), timed("b", 300)]).best_run["steps_per_second"] == 1
-
-
-def test_one_run_is_best_of_nothing() -> None:
-    assert compare([timed("a", 400)]).best_run == {}
 
 
 def test_cells_of_a_run_with_everything_and_of_one_with_nothing() -> None:
