@@ -17,6 +17,7 @@ from gpuwatch.explain.diagnosis.condition_engine import Conditions
 from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.ui.app import make_tab
 from gpuwatch.ui.details.key_help import Group, groups, help_lines
+from gpuwatch.ui.screens.gpu import GpuScreen
 from gpuwatch.ui.screens.sheet import LinesModal
 from gpuwatch.ui.settings.actions import ACTIONS, of_tab
 from gpuwatch.ui.settings.tabs import TABS, Tab
@@ -784,6 +785,7 @@ async def test_keys_below_a_sheet_are_not_offered(stage: Stage) -> None:
 
 async def test_keys_about_processes_are_not_offered_without_a_driver(stage: Stage) -> None:
     async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.app.session.looks_back = True
         stage.push(machines.no_driver())
         await settle(pilot)
         assert "I idle" not in stage.app.overview.keys.plain
@@ -793,6 +795,10 @@ async def test_keys_about_processes_are_not_offered_without_a_driver(stage: Stag
         await settle(pilot)
         assert "K signal" not in stage.app.tab.keys.plain
         assert "# GPU" not in stage.app.tab.keys.plain
+        assert "d doctor" in stage.app.overview.gpus.plain
+        assert isinstance(stage.app.tab, GpuScreen)
+        assert "d doctor" not in stage.app.tab.nothing.plain, "where that is no key"
+        assert "gpuwatch --sim" in stage.app.tab.nothing.plain
 
 
 @pytest.mark.parametrize("driver", [True, False])

@@ -22,9 +22,12 @@ def no_gpu_height(view: View, width: int) -> int:
     return len(_text(view, width)[2])
 
 
-def no_gpu_lines(view: View, width: int, height: int) -> list[Line]:
-    """A framed panel of exactly ``height`` lines; the hint on simulated GPUs is never cut."""
-    title, ink, body = _text(view, width)
+def no_gpu_lines(view: View, width: int, height: int, *, keys: bool = True) -> list[Line]:
+    """A framed panel of exactly ``height`` lines; the hint on simulated GPUs is never cut.
+
+    ``keys``: whether the keys of the Overview work there.
+    """
+    title, ink, body = _text(view, width, keys=keys)
     room = height - 2
     if len(body) > room and view.snapshot is not None:
         body = [*_cut_off(body[: max(room - 1, 0)]), body[-1]]
@@ -32,7 +35,7 @@ def no_gpu_lines(view: View, width: int, height: int) -> list[Line]:
     return frame(lines, width, height, title=[(title, ink)])
 
 
-def _text(view: View, width: int) -> tuple[str, str, list[list[Span]]]:
+def _text(view: View, width: int, *, keys: bool = True) -> tuple[str, str, list[list[Span]]]:
     inner = max(width - 6, 10)
     snapshot = view.snapshot
     if snapshot is None or view.waiting:
@@ -47,9 +50,9 @@ def _text(view: View, width: int) -> tuple[str, str, list[list[Span]]]:
         body.append([("– ", "dim"), ("The driver responds but lists no GPU.", "text")])
     if view.simulated:
         return title, ink, body
-    if offers_simulation(view):
-        keys: list[Span] = [("s", "key"), (f" simulated GPUs (--sim {SHAPE})   ", "dim")]
-        body.append([*keys, ("d", "key"), (" doctor: every check", "dim")])
+    if keys and offers_simulation(view):
+        named: list[Span] = [("s", "key"), (f" simulated GPUs (--sim {SHAPE})   ", "dim")]
+        body.append([*named, ("d", "key"), (" doctor: every check", "dim")])
     else:
         body.append([("With simulated GPUs:  ", "dim"), (f"gpuwatch --sim {SHAPE}", "key")])
     return title, ink, body

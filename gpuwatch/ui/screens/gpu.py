@@ -179,7 +179,7 @@ class GpuScreen(FilterableScreen, ProcessRowsScreen):
         self.nothing.display = device is None
         if device is None:
             width, height = self.app.size
-            self.nothing.paint(no_gpu_lines(view, width, max(height - 2, 3)))
+            self.nothing.paint(no_gpu_lines(view, width, max(height - 2, 3), keys=False))
             return
         width, height = self.app.size
         framed = self.framed
