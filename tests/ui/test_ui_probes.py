@@ -389,6 +389,7 @@ async def test_earlier_runs_stand_below_and_are_part_of_the_comparison(make_stag
         assert "2 earlier: c" in plain(stage)
         await pilot.press("c")
         await settle(pilot)
+        assert "to compare" not in plain(stage)
         assert "└ 2.0 h ago" in plain(stage)
         assert len(screen.document().runs) == 2
         rows = screen.table.items
@@ -399,6 +400,22 @@ async def test_earlier_runs_stand_below_and_are_part_of_the_comparison(make_stag
         await settle(pilot)
         assert isinstance(stage.app.screen, LinesModal)
         assert "\x1b" not in plain(stage)
+
+
+async def test_one_earlier_run_is_shown_with_what_is_missing_to_compare(make_stage: MakeStage, bench: Bench) -> None:
+    last = list(bench.probe_runs.scripts)[-1]
+    bench.probe_runs.store.save(run_of(bench.probe_runs.scripts[last], -7200))
+    stage = make_stage(probe_runs=bench.probe_runs)
+    async with stage.app.run_test(size=(80, 24)) as pilot:
+        screen = await open_probes(stage, pilot)
+        await until(pilot, lambda: len(bench.probe_runs.earlier) == 1)
+        await pilot.press("c")
+        await settle(pilot)
+        assert "└ 2.0 h ago" in screen.table.plain, "it is scrolled into view"
+        assert f"only {last} has run; select two with space" in screen.below.plain
+        await pilot.press("c")
+        await settle(pilot)
+        assert not screen.with_earlier
 
 
 async def test_no_framework_is_one_clear_line(make_stage: MakeStage, bench: Bench) -> None:

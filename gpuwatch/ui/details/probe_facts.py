@@ -70,8 +70,8 @@ def about(script: ProbeScript | None, run: Run | None) -> list[list[Span]]:
 
 def missing_runs(probe_runs: ProbeRuns) -> str:
     """What is missing to compare two runs, and how to get it."""
-    runs = [name for name in probe_runs.scripts if name in probe_runs.runs]
-    missing = [name for name in probe_runs.scripts if name in probe_runs.chosen and name not in runs]
+    runs = [*probe_runs.runs, *(run.config for run in probe_runs.earlier)]
+    missing = [name for name in probe_runs.scripts if name in probe_runs.chosen - probe_runs.runs.keys()]
     if len(probe_runs.chosen) > 1:
         have = f"{cut(', '.join(missing), 30)} {'have' if len(missing) > 1 else 'has'} not run yet"
         return f"to compare: {have}; x runs the selection, c then compares it"

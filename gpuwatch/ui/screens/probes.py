@@ -453,11 +453,17 @@ class ProbesScreen(FilterableScreen):
         """With several runs selected, shows only those, side by side; else the earlier runs below the latest."""
         if self._compared or len(self._marked) > 1:
             self._compared = frozenset() if self._compared else self._marked
-        elif self.with_earlier or (self.probe_runs.earlier and len(self.probe_runs.chosen) < 2):
-            self.with_earlier = not self.with_earlier
+        elif self.with_earlier:
+            self.with_earlier = False
         else:
-            self.say(missing_runs(self.probe_runs), "accent")
+            self.with_earlier = bool(self.probe_runs.earlier) and len(self.probe_runs.chosen) < 2
+            if not self.with_earlier or len(self.document().runs) < 2:
+                self.say(missing_runs(self.probe_runs), "accent")
         self.probe_runs_changed()
+        places = [place for place, row in enumerate(self.table.items) if isinstance(row, Earlier)]
+        if places and not any(self.table.top <= place < self.table.top + self.table.room for place in places):
+            self.table.put_cursor(places[0])
+            self.table.redraw()
 
     def action_report(self) -> None:
         document = self.document()
