@@ -18,7 +18,7 @@ from gpuwatch.explain.diagnosis.rules.other_processes import died_of_its_own, fo
 from gpuwatch.explain.diagnosis.rules.program_errors import END_LINES, ON_PURPOSE, ends_log, line_of, names_cause
 from gpuwatch.explain.logs import reported_ends
 from gpuwatch.explain.logs.facts import LogFacts
-from gpuwatch.explain.logs.last_lines import KERAS, WORKED, only_began
+from gpuwatch.explain.logs.last_lines import KERAS, OF_NCCL, WORKED, only_began
 
 _FROM_OUTSIDE = reported_ends.FROM_OUTSIDE | {reported_ends.KILLED, reported_ends.TERMINATED, reported_ends.HOST_MEMORY}
 _OUT_OF_MEMORY, _MAX_FEW_LINES = "memory.oom", 2
@@ -33,6 +33,8 @@ def without_outlived(log: LogFacts) -> LogFacts:
     for topic, at in log.noted_at.items():
         if topic in log.topics and (topic.startswith("ended.") or topic == _OUT_OF_MEMORY or names_cause([topic])):
             warned = log.topics[topic] == log.warned.get(topic, 0)
+            # That the program ended otherwise does not show that NCCL went on.
+            warned = warned and not any(map(OF_NCCL.search, log.evidence[topic]))
             own_rule = topic == _OUT_OF_MEMORY and outlived >= last and _last_error_is_of_memory(log) and not stopped
             if died if warned else at <= outlived and not own_rule:
                 gone.add(topic)

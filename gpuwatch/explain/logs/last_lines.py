@@ -67,7 +67,7 @@ _OUTRIGHT = re.compile(
     r"|\b(?:exiting|aborting|quitting) (?:now|due|because|after)\b"
 )
 """Reported by a line of whatever level."""
-_NCCL = re.compile(r"NCCL WARN (?!NVML library|.*(?:No plugin found|kernel version|iommu))")
+OF_NCCL = re.compile(r"NCCL WARN (?!NVML library|.*(?:No plugin found|kernel version|iommu))")
 """NCCL's warnings are its errors, but for some about what it does without; counts of retries in them are no success."""
 _FAILURES_FILE = (
     r"(?:(?:error|failure|exception)[ _-]?(?:logs?|reports?|dumps?|files?|details|state|traces?)"
@@ -138,7 +138,7 @@ _MIN_JOURNAL_PROGRAMS = 3
 
 
 _WARNING = re.compile(
-    r"(?:^|[\s:])\w{0,40}Warning: |(?<!NCCL )\bWARN(?:ING)?\b|\[W\]|^\s*(?:warnings\.)?warn\("
+    r"(?:^|[\s:])\w{0,40}Warning: |\bWARN(?:ING)?\b|\[W\]|^\s*(?:warnings\.)?warn\("
     r"|(?:^|\W|\[\d{1,3}m)W\d{4} |: W [\w/]+\.cc:"
 )
 _INSTALLED = re.compile(r"^Successfully (?:installed|built) |Built target |Finished processing dependencies")
@@ -158,8 +158,7 @@ _OF_NO_CONSEQUENCE = frozenset({"cuda.version-mismatch", "ended.extension", "bui
 
 
 def warns(line: str = "", *before: str) -> bool:
-    """Whether a line, as it is, is part of a warning: of Python's module, of a logger or TensorRT. NCCL's WARN is none:
-    it is the level of its errors (NCCL, NCCL_DEBUG).
+    """Whether a line, as it is, is part of a warning: of Python's module, of a logger, of NCCL or TensorRT.
 
     ``before``: the lines before it, the last first: of a warning whose text begins below its heading."""
     return _WARNING.search(line) is not None or any(text.rstrip().endswith("Warning:") for text in before)
@@ -449,7 +448,7 @@ def _fails(whole: str, line: str, *, last: bool, in_words: bool = True) -> bool:
     """Whether a line reports a failure; what programs say ``in_words`` while a person ends them is none."""
     if line.startswith("frame #"):
         return False  # of a C++ backtrace, whose message stands above
-    if _NCCL.search(whole) is not None or _OF_A_FAILURE.search(whole) is not None:
+    if OF_NCCL.search(whole) is not None or _OF_A_FAILURE.search(whole) is not None:
         return True
     if _explained(whole):
         return False
