@@ -185,7 +185,7 @@ def idle_since(snapshot: Snapshot) -> object:
         ((None, 106), (None, 60)),
         ((130, 130), (130, 130)),
     ],
-    ids=["longer", "whoever-saw-more", "computed-after", "computes", "told-late", "long-unseen"],
+    ids=["longer", "whoever-saw-more", "computed-after", "computes", "told-late", "told-too-late"],
 )
 def test_idle_times_go_on_over_a_change_of_who_samples(
     told: tuple[int | None, ...], shown: tuple[int | None, ...]
@@ -201,6 +201,7 @@ def test_idle_times_go_on_over_a_change_of_who_samples(
     assert tuple(row.readings.get(IDLE_SINCE) for row in seen) == shown
     other = IdleTimes(at(100, 60)).continued(at(106, 105, start=90.0))
     assert idle_since(other) == 105, "another process has its pid"
+    assert idle_since(IdleTimes(at(100, 60)).continued(at(500, 499))) == 60, "as its finding says, which tells the gap"
     once = at(106, 105)
     times = IdleTimes(at(100, 60))
     assert times.continued(once).unchanged(times.continued(replace(once, taken_at=utc(107)))), "the same objects"

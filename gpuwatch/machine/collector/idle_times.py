@@ -11,8 +11,8 @@ from gpuwatch.core.model.snapshot import IDLE_SINCE, Process, Snapshot
 from gpuwatch.machine.collector.own_processes import SAME_START_SECONDS
 from gpuwatch.machine.history.sample_chunks import MappedRows
 
-_GAP = 10.0
-"""Seconds without samples after which a process may have computed unseen."""
+_LATE_SECONDS = 10.0
+"""After the first sample: a driver may not tell yet who computes. Later, it may have been seen to."""
 _Key = tuple[str | None, int, str | None]
 
 
@@ -29,7 +29,7 @@ class IdleTimes:
 
     def __init__(self, last: Snapshot) -> None:
         """``last``: the last sample before the change."""
-        self._until = last.taken_at.timestamp() + _GAP
+        self._until: float | None = None
         self._known = {
             _key(row): _Known(since, row.create_time)
             for row in last.processes
@@ -38,7 +38,11 @@ class IdleTimes:
         self._rows = MappedRows(self._row)
 
     def continued(self, snapshot: Snapshot) -> Snapshot:
-        """The sample, in which what was idle before the change and still is has been so since then."""
+        """The sample, in which what was idle before the change and still is has been so since then.
+
+        Between them nobody may have looked, for as long as a driver hung: conditions go on over such gaps, too.
+        """
+        self._until = self._until or snapshot.taken_at.timestamp() + _LATE_SECONDS
         rows = self._rows.of(snapshot.processes) if self._known else snapshot.processes
         return snapshot if rows is snapshot.processes else replace(snapshot, processes=rows)
 
@@ -49,7 +53,7 @@ class IdleTimes:
             return row
         told = since if known.told is None else known.told
         other = row.create_time is None or abs(row.create_time - known.create_time) > SAME_START_SECONDS
-        if other or not since or since != told or since > self._until:
+        if other or not since or since != told or since > (self._until or since):
             del self._known[key]
             return row
         self._known[key] = known._replace(told=told)
