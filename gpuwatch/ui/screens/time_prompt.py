@@ -38,7 +38,7 @@ class TimePrompt(Modal[float]):
             yield self._note
 
     def on_mount(self) -> None:
-        self._say(f"recorded: {time_text(self._begin)} to {time_text(self._end)}", "dim")
+        self._say(f"samples: {time_text(self._begin)} to {time_text(self._end)}", "dim")
         self._input.focus()
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
