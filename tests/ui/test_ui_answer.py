@@ -237,6 +237,11 @@ async def test_a_key_goes_through_the_idle_holders_which_are_marked_from_the_fir
         await settle(pilot)
         assert "▲" not in table.plain
         await pilot.press("I")
+        assert "whether a process is idle cannot be read" in stage.app.overview.keys.plain
+        working = [replace(row, readings=row.readings | {"idle_since": 0}) for row in machines.pair(3).processes]
+        stage.push(replace(machines.pair(3), findings=(), processes=tuple(working)))
+        await settle(pilot)
+        await pilot.press("I")
         assert "no process holds memory idle" in stage.app.overview.keys.plain
 
 

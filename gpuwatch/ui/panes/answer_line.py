@@ -266,14 +266,13 @@ def _idle_since(row: Process, finding: Finding | None) -> float | None:
 
 def nobody_idle(view: View | None) -> str:
     """That no process is judged an idle holder, and which one comes nearest."""
-    snapshot = view.snapshot if view is not None else None
-    resting = [
-        (seconds, row)
-        for row in (snapshot.processes if snapshot is not None else ())
-        if row.number("gpu_memory_bytes") and (seconds := row.idle_seconds(view.moment if view is not None else 0.0))
-    ]
+    rows = view.snapshot.processes if view is not None and view.snapshot is not None else ()
+    at = view.moment if view is not None else 0.0
+    idle = [(row.idle_seconds(at), row) for row in rows if row.number("gpu_memory_bytes")]
+    resting = [(seconds, row) for seconds, row in idle if seconds]
     if not resting:
-        return "no process holds memory idle"
+        unknown = any(seconds is None for seconds, _ in idle)
+        return "whether a process is idle cannot be read" if unknown else "no process holds memory idle"
     seconds, row = max(resting, key=lambda found: found[0])
     who = f"{printable(row.user or row.name or '')[:_NAME_CELLS]} {row.pid}".strip()
     return f"nobody idle for long; longest: {who}, {steady_duration(seconds)}, {memory(row.number('gpu_memory_bytes'))}"
