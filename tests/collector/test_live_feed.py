@@ -58,7 +58,7 @@ def test_a_feed_that_was_started_early_keeps_its_samples_for_who_comes_later(sim
 
 
 def test_who_reads_ok_finds_the_sample(sim_machine: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    noted = live_feed.note
+    noted = live_feed.note_seen_devices
 
     def slowly(*arguments: Any) -> None:
         time.sleep(0.3)  # the reader's thread loses the CPU
