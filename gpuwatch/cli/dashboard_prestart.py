@@ -117,7 +117,7 @@ class Start:
         if not stream_ready(stream, seconds):
             return False
         from gpuwatch.machine.collector.collector_frames import PREVIEW, Receiver
-        from gpuwatch.machine.history.frames import HEAD_BYTES, KEY, frame_head
+        from gpuwatch.machine.history.sample_frames import HEAD_BYTES, KEY, frame_head
 
         start = stream.read(HEAD_BYTES)
         length, kind = frame_head(start) if len(start) == HEAD_BYTES else (0, b"")

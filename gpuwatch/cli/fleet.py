@@ -139,7 +139,7 @@ def fleet_options_of(
         return FleetOptions(server=asked, arguments=tuple(arguments))
     if hosts is None:
         return None
-    from gpuwatch.fleet.cluster.ssh_command import ssh_hosts
+    from gpuwatch.fleet.ssh_command import ssh_hosts
 
     if shutil.which("ssh") is None:
         raise GpuwatchError("--hosts needs ssh, which is not installed here", hint="install an ssh client")

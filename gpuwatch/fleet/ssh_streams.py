@@ -20,7 +20,7 @@ from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.formatting.safe_text import printable, shorten
 from gpuwatch.core.model.codec import NotADocument, from_json
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.fleet.cluster.ssh_command import SSH_FAILED_EXIT_CODE, ssh_command, ssh_failure
+from gpuwatch.fleet.ssh_command import SSH_FAILED_EXIT_CODE, ssh_command, ssh_failure
 
 CONNECTING = "connecting…"
 GPUWATCH = ("gpuwatch",)

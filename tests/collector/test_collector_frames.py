@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
 from gpuwatch.machine.collector.collector_frames import PREVIEW, Receiver
-from gpuwatch.machine.history.frames import DELTA, HEAD_BYTES, KEY, FrameEncoder, encoded, frame_head, framed
+from gpuwatch.machine.history.sample_frames import DELTA, HEAD_BYTES, KEY, FrameEncoder, encoded, frame_head, framed
 from tests.ui import machines
 
 LATER = datetime.timedelta(seconds=1)

@@ -28,7 +28,7 @@ from gpuwatch.machine.collector.shared_samples import with_missed
 from gpuwatch.machine.recording import running_recorders
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.running_recorders import Announcement, find_running
-from gpuwatch.machine.sources.host import DENIED
+from gpuwatch.machine.sources.host_and_processes import DENIED
 from gpuwatch.machine.sources.missing_process import HIDDEN
 from gpuwatch.sim import faults
 from gpuwatch.sim.machine import SimMachine

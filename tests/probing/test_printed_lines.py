@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.experiment.probing.printed_lines import Account, is_older, without_printed
+from gpuwatch.experiment.probing.reprinted_lines import Account, is_older, without_printed
 from gpuwatch.explain.logs.log_parser import parse
 from tests.forked import gpuwatch_forked
 from tests.probing.watched import read, with_torch

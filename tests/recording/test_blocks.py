@@ -13,9 +13,9 @@ from msgspec.structs import replace
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Process, Snapshot
 from gpuwatch.machine.collector.collector_frames import Receiver
-from gpuwatch.machine.history.frames import DamagedData, FrameEncoder, split_frames
 from gpuwatch.machine.history.last_hour import Timeline
 from gpuwatch.machine.history.sample_chunks import Chunk, ChunkReader, ChunkWriter, KeptSample, all_samples
+from gpuwatch.machine.history.sample_frames import DamagedData, FrameEncoder, split_frames
 from gpuwatch.machine.recording import stored_data
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.storable_snapshot import Storable

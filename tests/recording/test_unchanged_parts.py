@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.collector.collector_frames import Receiver
 from gpuwatch.machine.collector.recording_player import RecordingPlayer
-from gpuwatch.machine.history.frames import FrameEncoder, split_frames
 from gpuwatch.machine.history.last_hour import CHUNK_SAMPLES, Timeline
+from gpuwatch.machine.history.sample_frames import FrameEncoder, split_frames
 from gpuwatch.machine.recording.newest_samples import NewestSamples
 from gpuwatch.machine.recording.reader import open_recording
 from tests.recording.days import day

@@ -29,7 +29,7 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.explain.diagnosis.condition_engine import Conditions
 from gpuwatch.machine.collector.collector import Collector
 from gpuwatch.machine.collector.collector_frames import Receiver
-from gpuwatch.machine.history.frames import HEAD_BYTES, FrameEncoder, frame_head
+from gpuwatch.machine.history.sample_frames import HEAD_BYTES, FrameEncoder, frame_head
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.writer import RecordingWriter
 from gpuwatch.machine.sources.nvidia import source as nvml_source

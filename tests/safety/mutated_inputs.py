@@ -34,12 +34,12 @@ from gpuwatch.explain.traces import dcgm_diagnostic, pprof, torch_memory_timelin
 from gpuwatch.explain.traces.broken_recording import BrokenRecording
 from gpuwatch.explain.traces.memory_profiles import of_tensorflow, of_torch
 from gpuwatch.explain.traces.smi_q import SmiQueryReader
-from gpuwatch.fleet.cluster.host_list import parse_hosts
 from gpuwatch.fleet.cluster.node_lines import Decoder, encoded
+from gpuwatch.fleet.host_list import parse_hosts
 from gpuwatch.fleet.prometheus_api import _answer
-from gpuwatch.machine.history.frames import DamagedData
 from gpuwatch.machine.history.sample_chunks import ChunkReader
-from gpuwatch.machine.recording import gpu_time, minute_means
+from gpuwatch.machine.history.sample_frames import DamagedData
+from gpuwatch.machine.recording import gpu_time_counter, minute_means
 from gpuwatch.machine.recording.stored_data import decompress as block
 from gpuwatch.machine.recording.stored_data import without_checksum
 from gpuwatch.share.exporter.web_config import WebConfig
@@ -99,12 +99,12 @@ def _frames() -> list[bytes]:
     return found[:3]
 
 
-def _gpu_time() -> gpu_time.GpuTime:
+def _gpu_time() -> gpu_time_counter.GpuTime:
     """Of a GPU with three processes over two minutes."""
-    meter = gpu_time.GpuTimeMeter(1.0)
+    meter = gpu_time_counter.GpuTimeMeter(1.0)
     for tick in range(120):
         meter.look(machines.many(1, 3, tick=tick))
-    return gpu_time.merged_times(meter.taken().values())
+    return gpu_time_counter.merged_times(meter.taken().values())
 
 
 def _web(text: str) -> None:
@@ -174,8 +174,8 @@ READERS = {
     ),
     "recording: frames": Reader(_frames, lambda data: list(ChunkReader().take(data)), (DamagedData,)),
     "recording: GPU time": Reader(
-        lambda: [zlib.decompress(gpu_time.pack_gpu_time(_gpu_time()))],
-        lambda data: gpu_time.unpack_gpu_time(zlib.compress(data)),
+        lambda: [zlib.decompress(gpu_time_counter.pack_gpu_time(_gpu_time()))],
+        lambda data: gpu_time_counter.unpack_gpu_time(zlib.compress(data)),
         (DamagedData,),
     ),
     "recording: means": Reader(

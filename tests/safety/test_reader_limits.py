@@ -22,10 +22,10 @@ from gpuwatch.core.reader_limits import READERS, Limit
 from gpuwatch.experiment.probing.memory_recorder_files import MemoryRecords
 from gpuwatch.explain.traces.smi_q import SmiQueryReader
 from gpuwatch.fleet import ssh_streams
-from gpuwatch.fleet.cluster.host_list import parse_hosts
+from gpuwatch.fleet.host_list import parse_hosts
 from gpuwatch.fleet.prometheus_api import ANSWER_SECONDS, Prometheus
-from gpuwatch.machine.history import frames
-from gpuwatch.machine.recording import gpu_time, stored_data
+from gpuwatch.machine.history import sample_frames
+from gpuwatch.machine.recording import gpu_time_counter, stored_data
 from gpuwatch.machine.sources import tool_output
 from gpuwatch.share.assistant import commands, log_files
 from gpuwatch.share.assistant.arguments import ExplainArguments, parse_arguments
@@ -105,9 +105,12 @@ def run_memory(path: Path) -> str:
 def recording(path: Path) -> str:
     plain = zlib.compress(bytes(2 * SMALL))
     errors = (
-        said(frames.DamagedData, lambda: list(frames.split_frames(frames.packed_frame(bytes(2 * SMALL))))),
+        said(
+            sample_frames.DamagedData,
+            lambda: list(sample_frames.split_frames(sample_frames.packed_frame(bytes(2 * SMALL)))),
+        ),
         said(stored_data.DamagedData, lambda: stored_data.decompress(stored_data.with_checksum(plain))),
-        said(ValueError, lambda: gpu_time.unpack_gpu_time(plain)),
+        said(ValueError, lambda: gpu_time_counter.unpack_gpu_time(plain)),
     )
     assert all("truncated" in error for error in errors), errors
     return ""

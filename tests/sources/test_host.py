@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.machine.sources import procfs
-from gpuwatch.machine.sources.host import HostReader, ProcessTable
+from gpuwatch.machine.sources.host_and_processes import HostReader, ProcessTable
 from gpuwatch.machine.sources.process_details import details
 from gpuwatch.machine.sources.procfs import process_stat
 
@@ -181,7 +181,8 @@ def test_a_process_that_has_not_run_is_not_read_again(monkeypatch: pytest.Monkey
     table = ProcessTable()
     reads: list[int] = []
     monkeypatch.setattr(
-        "gpuwatch.machine.sources.host.process_stat", lambda pid, proc: reads.append(pid) or process_stat(pid, proc)
+        "gpuwatch.machine.sources.host_and_processes.process_stat",
+        lambda pid, proc: reads.append(pid) or process_stat(pid, proc),
     )
     idle = subprocess.Popen(["sleep", "300"])
     busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])

@@ -17,7 +17,7 @@ from gpuwatch.core.formatting.terminal_support import cannot_draw, has_few_color
 from gpuwatch.session.session import Session
 from gpuwatch.sim.machine import SimMachine
 from gpuwatch.ui.app import GpuwatchApp
-from gpuwatch.ui.drawing import theme
+from gpuwatch.ui.drawing import textual_themes
 from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.panes.headline import top_line
 from gpuwatch.ui.settings.preferences import Preferences
@@ -70,7 +70,7 @@ def app_with(chosen: str) -> GpuwatchApp:
 @pytest.mark.parametrize("chosen", ["gpuwatch", "gpuwatch-light", "nord"])
 async def test_sixteen_stand_in_for_the_chosen_theme_which_stays_chosen(chosen: str) -> None:
     app = app_with(chosen)
-    assert app.theme == theme.SIXTEEN
+    assert app.theme == textual_themes.SIXTEEN
     async with app.run_test(size=(120, 40)) as pilot:
         feed = app.session.feed
         assert isinstance(feed, FakeFeed)
@@ -87,8 +87,8 @@ async def test_sixteen_stand_in_for_the_chosen_theme_which_stays_chosen(chosen: 
 
 def test_a_theme_of_sixteen_colours_that_was_chosen_is_left_alone() -> None:
     assert app_with("ansi-light").theme == "ansi-light"
-    assert theme.is_known(theme.SIXTEEN)
-    assert theme.SIXTEEN in theme.known_themes()
+    assert textual_themes.is_known(textual_themes.SIXTEEN)
+    assert textual_themes.SIXTEEN in textual_themes.known_themes()
 
 
 def test_green_and_cyan_on_a_terminal_of_sixteen(sim_machine: Callable[[str], SimMachine]) -> None:

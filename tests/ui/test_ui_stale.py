@@ -6,7 +6,7 @@ import pytest
 from textual.color import Color
 
 from gpuwatch.machine.collector.feed import FeedStatus
-from gpuwatch.ui.drawing.theme import known_themes
+from gpuwatch.ui.drawing.textual_themes import known_themes
 from gpuwatch.ui.widgets.painted_pane import MIN_READABLE_CONTRAST, contrast
 from tests.ui import machines
 from tests.ui.conftest import Stage

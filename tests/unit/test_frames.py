@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from gpuwatch.core.model.snapshot import MigInstance, Process, Snapshot
-from gpuwatch.machine.history.frames import (
+from gpuwatch.machine.history.sample_frames import (
     DELTA,
     KEY,
     PACKED,

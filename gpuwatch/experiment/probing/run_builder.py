@@ -34,8 +34,8 @@ from gpuwatch.experiment.probing.event_state import EventState
 from gpuwatch.experiment.probing.memory_ledger import MemoryLedger
 from gpuwatch.experiment.probing.memory_timeline import Timeline
 from gpuwatch.experiment.probing.placed_ops import PlacedOps, coverage, merged
-from gpuwatch.experiment.probing.printed_lines import Account, is_older, without_printed
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript
+from gpuwatch.experiment.probing.reprinted_lines import Account, is_older, without_printed
 from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.log_parser import LogParser
 from gpuwatch.explain.logs.other_ooms import exhausted

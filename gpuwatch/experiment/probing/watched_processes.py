@@ -22,7 +22,7 @@ from gpuwatch.core.model.run import DeviceMapping, Framework, RunProcess
 from gpuwatch.experiment.probing.event_state import Applied, EventState
 from gpuwatch.experiment.probing.pipe_reader import Lines, Streams
 from gpuwatch.experiment.probing.placed_ops import PlacedOps
-from gpuwatch.experiment.probing.printed_lines import Account
+from gpuwatch.experiment.probing.reprinted_lines import Account
 from gpuwatch.experiment.probing.run_builder import own_ordinal
 from gpuwatch.experiment.probing.runner import kept_environment
 from gpuwatch.explain.logs import device_lines

@@ -29,7 +29,7 @@ from gpuwatch.machine.collector.cpu_programs import CpuPrograms
 from gpuwatch.machine.collector.process_rows import NO_EARLIER_SAMPLE, ProcessRows, same_or_new, unknown_row
 from gpuwatch.machine.sources.device_source import DeviceSource, SeenDevice, SourceDevice, SourceUnavailable
 from gpuwatch.machine.sources.gpu_reservations import reservations
-from gpuwatch.machine.sources.host import HostReader, ProcessTable
+from gpuwatch.machine.sources.host_and_processes import HostReader, ProcessTable
 from gpuwatch.machine.sources.process_tree import ProcessTree
 from gpuwatch.machine.sources.source_registry import device_sources
 

@@ -1,4 +1,4 @@
-"""The frames that the collector's process sends (:mod:`gpuwatch.machine.history.frames`).
+"""The frames that the collector's process sends (:mod:`gpuwatch.machine.history.sample_frames`).
 
 Besides those of samples there are frames that are not part of their sequence of deltas: what is known before the first
 sample, where samples come from, and the error that ended the collector.
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import msgspec
 
 from gpuwatch.core.model.snapshot import Device, Snapshot
-from gpuwatch.machine.history.frames import FrameDecoder
+from gpuwatch.machine.history.sample_frames import FrameDecoder
 from gpuwatch.machine.sources.device_source import SeenDevice
 from gpuwatch.machine.sources.driver_calls import LeftOut
 

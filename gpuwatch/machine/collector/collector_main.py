@@ -21,7 +21,7 @@ import msgspec
 
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.collector.collector_frames import FAILURE, PREVIEW, SOURCE, Settings, Source, note_seen_devices
-from gpuwatch.machine.history.frames import FrameEncoder, encoded, framed
+from gpuwatch.machine.history.sample_frames import FrameEncoder, encoded, framed
 from gpuwatch.machine.sources import driver_calls
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from gpuwatch.machine.collector.forked_collector import ForkedProcess
-from gpuwatch.machine.history.frames import HEAD_BYTES, frame_head
+from gpuwatch.machine.history.sample_frames import HEAD_BYTES, frame_head
 from gpuwatch.machine.sources import procfs
 from gpuwatch.machine.sources.driver_calls import Call, CallPage, LeftOut
 

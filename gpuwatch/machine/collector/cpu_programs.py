@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Process
 from gpuwatch.machine.collector.process_rows import host_process
-from gpuwatch.machine.sources.host import Facts, ProcessTable, cpu_clock
+from gpuwatch.machine.sources.host_and_processes import Facts, ProcessTable, cpu_clock
 from gpuwatch.machine.sources.procfs import TICKS, parent, pids, process_stat
 
 POLL_SECONDS = 10.0

@@ -50,7 +50,7 @@ from gpuwatch.machine.sources.driver_calls import CallPage
 
 if TYPE_CHECKING:
     from gpuwatch.machine.collector.idle_times import IdleTimes
-    from gpuwatch.machine.sources.host import HostReader, ProcessTable
+    from gpuwatch.machine.sources.host_and_processes import HostReader, ProcessTable
 
 _REPLACE_SECONDS = 10.0
 """Seconds without a snapshot after which the collector is replaced (a slow driver takes one or two)."""
@@ -413,7 +413,7 @@ class LiveFeed:
     def _look_at_host(self) -> None:
         """Reads the host here, without the driver, while the driver blocks the collector."""
         from gpuwatch.machine.collector.process_rows import host_snapshot  # most dashboards never need it
-        from gpuwatch.machine.sources.host import HostReader, ProcessTable
+        from gpuwatch.machine.sources.host_and_processes import HostReader, ProcessTable
 
         if self._host is None:
             self._host = HostReader(), ProcessTable()

@@ -13,7 +13,7 @@ from gpuwatch.core.model.snapshot import Device, Process, Snapshot
 from gpuwatch.machine.collector.cpu_programs import CpuPrograms
 from gpuwatch.machine.collector.process_rows import device_numbers_of, same_or_new
 from gpuwatch.machine.history.sample_chunks import MappedRows
-from gpuwatch.machine.sources.host import DENIED, ProcessTable
+from gpuwatch.machine.sources.host_and_processes import DENIED, ProcessTable
 from gpuwatch.machine.sources.missing_process import HIDDEN
 
 SAME_START_SECONDS = 1.5

@@ -13,7 +13,7 @@ from gpuwatch.core.model.reading import Missing, Reason, Value
 from gpuwatch.core.model.snapshot import IDLE_SINCE, RUN_SECONDS, Device, Mapped, Process, Snapshot
 from gpuwatch.core.model.visibility import visible_to
 from gpuwatch.machine.sources.device_source import GpuProcess, SourceDevice, Utilization
-from gpuwatch.machine.sources.host import Facts, HostReader, ProcessTable, clock_of
+from gpuwatch.machine.sources.host_and_processes import Facts, HostReader, ProcessTable, clock_of
 from gpuwatch.machine.sources.missing_process import HIDDEN
 
 NO_EARLIER_SAMPLE = Missing("no_sample", detail="needs two samples; this is the first")

@@ -15,8 +15,8 @@ from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.model.snapshot import Device, Snapshot
 from gpuwatch.core.model.xids import Xid
 from gpuwatch.machine.collector.collector_frames import Source
-from gpuwatch.machine.history.frames import DamagedData
 from gpuwatch.machine.history.sample_chunks import MappedRows
+from gpuwatch.machine.history.sample_frames import DamagedData
 from gpuwatch.machine.recording.running_recorders import RunningRecorder, find_running
 from gpuwatch.machine.sources.device_source import MAX_XIDS, SeenDevice
 

@@ -1,7 +1,7 @@
 """The last hour of whole snapshots, in a few megabytes.
 
-Samples are kept as frames (:mod:`gpuwatch.machine.history.frames`) in chunks of sixty; complete chunks are compressed.
-Older samples are thinned out (see :data:`LEVELS`), but not those with a new finding.
+Samples are kept as frames (:mod:`gpuwatch.machine.history.sample_frames`) in chunks of sixty; complete chunks are
+compressed. Older samples are thinned out (see :data:`LEVELS`), but not those with a new finding.
 """
 
 from __future__ import annotations

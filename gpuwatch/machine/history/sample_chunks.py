@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
-from gpuwatch.machine.history.frames import (
+from gpuwatch.machine.history.sample_frames import (
     FINDINGS,
     DamagedData,
     FrameDecoder,

@@ -15,7 +15,7 @@ import msgspec
 
 from gpuwatch.core.model.metrics import METRICS, Unit
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.machine.history.frames import DamagedData, decoded, inflated
+from gpuwatch.machine.history.sample_frames import DamagedData, decoded, inflated
 
 MINUTE, HOUR = 60, 3600
 BLOCKS = {MINUTE: 3600, HOUR: 86_400}
@@ -113,7 +113,7 @@ def pack_points(points: Points) -> bytes:
 
 
 def unpack_points(data: bytes, metrics: frozenset[str] | None = None) -> Points:
-    """The points of a block, of these metrics or all; :class:`~gpuwatch.machine.history.frames.DamagedData`."""
+    """The points of a block, of these metrics or all; :class:`~gpuwatch.machine.history.sample_frames.DamagedData`."""
     block = decoded(_block_of, inflated(data))
     points: Points = {begin: {} for begin in block.begins}
     try:

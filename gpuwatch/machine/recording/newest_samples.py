@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.machine.history.frames import DamagedData
 from gpuwatch.machine.history.sample_chunks import ChunkReader
+from gpuwatch.machine.history.sample_frames import DamagedData
 from gpuwatch.machine.recording.stored_data import decompress, without_checksum
 from gpuwatch.machine.recording.tables import DATABASE_ERRORS, open_to_read, unreadable_error
 

@@ -17,14 +17,14 @@ from typing import Any, NamedTuple
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.formatting.terminal_support import file_name
 from gpuwatch.core.model.snapshot import Device
-from gpuwatch.machine.history.frames import DamagedData
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.sample_chunks import ChunkReader, KeptSample, Position, Samples, all_samples
+from gpuwatch.machine.history.sample_frames import DamagedData
 from gpuwatch.machine.history.sample_store import Placed, SampleStore, Times
 from gpuwatch.machine.recording import minute_means
 from gpuwatch.machine.recording.damage import Damage, DamagedBlock
 from gpuwatch.machine.recording.database_reader import Database
-from gpuwatch.machine.recording.gpu_time import HOUR_SECONDS, GpuTime, hour_of
+from gpuwatch.machine.recording.gpu_time_counter import HOUR_SECONDS, GpuTime, hour_of
 from gpuwatch.machine.recording.process_lives import ProcessLife
 from gpuwatch.machine.recording.recorded_rows import (
     RecordedFinding,

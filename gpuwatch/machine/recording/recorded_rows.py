@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from gpuwatch.core.model.findings import Finding
-from gpuwatch.machine.history.frames import DamagedData, decoded
 from gpuwatch.machine.history.machine_event import MachineEvent
-from gpuwatch.machine.recording.gpu_time import GpuTime
-from gpuwatch.machine.recording.gpu_time import unpack_gpu_time as unpack_time
+from gpuwatch.machine.history.sample_frames import DamagedData, decoded
+from gpuwatch.machine.recording.gpu_time_counter import GpuTime
+from gpuwatch.machine.recording.gpu_time_counter import unpack_gpu_time as unpack_time
 from gpuwatch.machine.recording.process_lives import ProcessLife
 from gpuwatch.machine.recording.stored_data import checksum, unpack_times, without_checksum
 

@@ -12,7 +12,7 @@ from itertools import accumulate, pairwise
 
 import msgspec
 
-from gpuwatch.machine.history.frames import DamagedData, decoded, encoded, inflated, unpacked
+from gpuwatch.machine.history.sample_frames import DamagedData, decoded, encoded, inflated, unpacked
 
 try:
     import lzma

@@ -26,7 +26,7 @@ from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.core.formatting.safe_text import printable, shorten
 from gpuwatch.core.masking.secrets import mask_text
 from gpuwatch.core.model.snapshot import Reservation
-from gpuwatch.machine.sources.host import ProcessTable
+from gpuwatch.machine.sources.host_and_processes import ProcessTable
 from gpuwatch.machine.sources.procfs import user_name
 from gpuwatch.machine.sources.unix_sockets import abstract_names
 from gpuwatch.sim.sysfs import ENV_STATE

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.suggest import did_you_mean
 from gpuwatch.ui.drawing.layout import LAYOUTS, Layout
-from gpuwatch.ui.drawing.theme import DEFAULT, is_known, known_themes
+from gpuwatch.ui.drawing.textual_themes import DEFAULT, is_known, known_themes
 from gpuwatch.ui.settings.tabs import TABS
 from gpuwatch.ui.tables.columns import COLUMNS, DEFAULT_COLUMNS
 from gpuwatch.ui.tables.gpu_fields import DEFAULT_FIELDS, DEFAULT_GRAPHS, FIELDS, GRAPHS

@@ -12,7 +12,7 @@ from textual.color import Color
 from textual.filter import LineFilter
 from textual.widget import Widget
 
-from gpuwatch.ui.drawing import theme
+from gpuwatch.ui.drawing import textual_themes
 from gpuwatch.ui.drawing.glyphs import spelled, to_ascii
 from gpuwatch.ui.settings.preferences import Preferences
 from gpuwatch.ui.settings.settings_file import Loaded, Saved, default_path
@@ -46,12 +46,12 @@ class PreferencesApp(App[None]):
         self.saved: Saved | None = None
         """What was saved last, while it may be taken back."""
         self._ascii_filter = AsciiFilter()
-        for item in theme.textual_themes():
+        for item in textual_themes.textual_themes():
             self.register_theme(item)
-        chosen = self.preferences.theme if self.preferences.theme in self.available_themes else theme.DEFAULT
+        chosen = self.preferences.theme if self.preferences.theme in self.available_themes else textual_themes.DEFAULT
         self._stood_in_for = chosen if few_colors and not self.available_themes[chosen].ansi else ""
         """The chosen theme, if one of sixteen colours replaces it."""
-        self.theme = theme.SIXTEEN if self._stood_in_for else chosen
+        self.theme = textual_themes.SIXTEEN if self._stood_in_for else chosen
 
     def prefer(self, **changes: Any) -> None:
         """Changes preferences with immediate effect."""
@@ -65,7 +65,7 @@ class PreferencesApp(App[None]):
         raise NotImplementedError
 
     def gathered(self) -> Preferences:
-        stands_in = self._stood_in_for and self.theme == theme.SIXTEEN
+        stands_in = self._stood_in_for and self.theme == textual_themes.SIXTEEN
         return replace(self.preferences, theme=self._stood_in_for if stands_in else self.theme)
 
     # ASCII

@@ -18,7 +18,7 @@ from gpuwatch.core.model.usage import By, Usage, UsageDevice, UsageGap, UsageGro
 from gpuwatch.machine.history.sample_chunks import all_samples
 from gpuwatch.machine.history.sample_gaps import unobserved_limit
 from gpuwatch.machine.recording import retention
-from gpuwatch.machine.recording.gpu_time import (
+from gpuwatch.machine.recording.gpu_time_counter import (
     HOUR_SECONDS,
     DeviceTime,
     GpuTime,

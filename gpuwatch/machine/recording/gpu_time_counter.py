@@ -18,8 +18,8 @@ from gpuwatch.core.formatting.short_names import program_of
 from gpuwatch.core.model.process_activity import MAX_IDLE_PERCENT
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
 from gpuwatch.machine.history.energy import has_no_counter
-from gpuwatch.machine.history.frames import decoded, inflated
 from gpuwatch.machine.history.process_events import lists_processes
+from gpuwatch.machine.history.sample_frames import decoded, inflated
 from gpuwatch.machine.history.sample_gaps import unobserved_limit
 from gpuwatch.machine.history.unsampled_processes import UnsampledProcesses
 
@@ -159,7 +159,7 @@ _decode = msgspec.msgpack.Decoder(GpuTime).decode
 
 
 def unpack_gpu_time(data: bytes) -> GpuTime:
-    """The time again; :class:`~gpuwatch.machine.history.frames.DamagedData`."""
+    """The time again; :class:`~gpuwatch.machine.history.sample_frames.DamagedData`."""
     return decoded(_decode, inflated(data))
 
 
