@@ -395,6 +395,14 @@ def test_a_slot_that_can_do_no_more_is_no_fault() -> None:
 # -- memory that is held --------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(("before", "words"), [(None, "idle at least since "), (90.0, "idle since ")])
+def test_what_was_unknown_before_may_have_begun_then(before: float | None, words: str) -> None:
+    make = lambda s: sample(s, [gpu(used=21.0, busy=before if s < 30 else 0.0)], [program()])  # noqa: E731
+    (found,) = of(watched(seconds(120, make)).findings, "idle.memory-held")
+    (line,) = [line for line in found.evidence if line.startswith("idle ")]
+    assert line.startswith(words)
+
+
 def test_memory_held_while_idle_becomes_a_warning() -> None:
     make = lambda s: sample(s, [gpu(used=21.0)], [program()])  # noqa: E731
     (found,) = of(watched(seconds(70, make)).findings, "idle.memory-held")

@@ -150,6 +150,8 @@ class Conditions:
         self._healthy: Finding | None = None
         self._healthy_worded = float("-inf")
         self._healthy_since: float | None = None
+        self._unsure: frozenset[_Key] = frozenset()
+        """Of what the latest judged sample did not say whether it holds, though nothing was known of it before."""
         self._earlier: dict[_Key, Begun] = {}
         self._earlier_until = 0.0
 
@@ -307,21 +309,26 @@ class Conditions:
         """``blind``: they are neither present nor over, until they are forgotten."""
         found: list[MachineEvent] = []
         seen: set[_Key] = set()
+        unsure: set[_Key] = set()
         for condition in () if blind else judged:
             for sign in self._signs(condition, context):
                 key = (condition.name, *sign.key)
                 entry = self._entries.get(key)
+                unseen = self.samples == 1 or key in self._unsure
                 if entry is not None and entry.occurrence.interrupted(sign):
                     found += self._end(key, entry, context)
-                    entry = None
+                    entry, unseen = None, True
                 if entry is None:
                     if not sign.holds:
+                        unsure |= {key} if sign.holds is None else set()
                         continue
                     limits = (condition.appears, condition.leaves)
-                    began = Occurrence.first_seen(sign, context.at, *limits, first=self.samples == 1)
+                    began = Occurrence.first_seen(sign, context.at, *limits, first=unseen)
                     entry = self._entries[key] = _Entry(self._next(), began, condition)
                 seen.add(key)
                 entry.occurrence.add(sign, context.at, context.seconds, context.samples)
+        if not blind and self._single_looks not in judged:
+            self._unsure = frozenset(unsure)
         for key, entry in list(self._entries.items()):
             condition, occurrence = entry.condition, entry.occurrence
             if condition not in judged:

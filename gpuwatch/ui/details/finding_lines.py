@@ -11,7 +11,7 @@ from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.inks import link_ink
 from gpuwatch.ui.drawing.lines import Span
 from gpuwatch.ui.drawing.wrapping import Lines
-from gpuwatch.ui.panes.headline import notes
+from gpuwatch.ui.panes.headline import may_be_older, notes
 
 Entry = Finding | Problem
 
@@ -33,7 +33,7 @@ def when(finding: Finding) -> str:
     if finding.since is None:
         return ""
     begun = finding.since.astimezone().strftime("%H:%M:%S")
-    earlier = any("at least since " in line for line in finding.evidence)
+    earlier = may_be_older(finding)
     if finding.until is None:
         return f"{'at least ' * earlier}since {begun}"
     return f"past: {begun}{' or earlier' * earlier} to {finding.until.astimezone():%H:%M:%S}"

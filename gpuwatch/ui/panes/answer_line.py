@@ -19,7 +19,7 @@ from gpuwatch.ui.drawing.cells import width_of
 from gpuwatch.ui.drawing.clock import clock
 from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.drawing.wrapping import shortened
-from gpuwatch.ui.panes.headline import notes
+from gpuwatch.ui.panes.headline import may_be_older, notes
 from gpuwatch.ui.tables.columns import Key
 from gpuwatch.ui.tables.device_facts import throttled_now
 
@@ -236,26 +236,27 @@ def _names(free: Sequence[Unit]) -> str:
     )
 
 
-def idle_holders(view: View, snapshot: Snapshot) -> list[tuple[float, Process, Finding]]:
+def idle_holders(view: View, snapshot: Snapshot | None) -> list[tuple[float, Process, Finding]]:
     """Idle processes, as a finding judges them, and the bytes that each holds; the one with most first."""
     found = [finding for finding in view.findings if finding.id == "idle.memory-held" and finding.until is None]
     holders = [
         (row.number("gpu_memory_bytes") or 0.0, row, finding)
         for finding in found
-        for row in snapshot.processes
+        for row in (snapshot.processes if snapshot is not None else ())
         if (row.pid, row.device_uuid) == (finding.pid, finding.device_uuid)
     ]
     return sorted(holders, key=lambda holder: -holder[0])
 
 
-def idle_text(view: View, row: Process, finding: Finding | None = None) -> str:
-    """``4 min, since 02:31``; ``at least since`` if it was idle in the first sample. Empty if it is not idle."""
+def idle_text(view: View, row: Process) -> str:
+    """``4 min, since 02:31``; ``at least since`` if it may have been idle before. Empty if it is not idle."""
+    finding = next((found for *_, its, found in idle_holders(view, view.snapshot) if its is row), None)
     since = _idle_since(row, finding)
     if not since:
         return ""
     begun, first = clock(since, view.moment)[:-3], view.since.first
-    before = "" if first is not None and since > first + BEGAN_BEFORE else "at least "
-    return f"{steady_duration(view.moment - since)}, {before}since {begun}"
+    seen = first is not None and since > first + BEGAN_BEFORE and not (finding and may_be_older(finding))
+    return f"{steady_duration(view.moment - since)}, {'' if seen else 'at least '}since {begun}"
 
 
 def _idle_since(row: Process, finding: Finding | None) -> float | None:

@@ -371,11 +371,11 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
         place = (rows.index(here) + 1 if here in rows else 0) % len(rows)
         self.action_leave_users()
         self.processes.go_to(rows[place].key)
-        held, row, finding = holders[place]
+        held, row, _ = holders[place]
         which = "the only idle holder" if len(rows) == 1 else f"idle holder {place + 1} of {len(rows)}"
         who = f"{printable(row.user or row.name or '')} {row.pid}, {size(held)}"
         assert view is not None
-        idle = idle_text(view, row, finding)  # before what its row says too, which a narrow terminal cuts
+        idle = idle_text(view, row)  # before what its row says too, which a narrow terminal cuts
         self.say(f"{which}: {idle}{'; ' * bool(idle)}{who}", "accent")
 
     def action_answer(self) -> None:

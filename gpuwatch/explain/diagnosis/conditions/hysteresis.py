@@ -95,7 +95,7 @@ class Occurrence:
     known: float = 0.0
     """Seconds from its begin to the first of its samples, if its begin is known otherwise."""
     at_least: bool = False
-    """Whether it may have begun earlier: it held in the first sample of all."""
+    """Whether it may have begun earlier: it held in the first sample from which it could be known."""
     samples: int = 0
     holding: int = 0
     first: tuple[float, Sign] | None = None
@@ -134,7 +134,7 @@ class Occurrence:
 
     @classmethod
     def first_seen(cls, sign: Sign, at: float, appears: float, leaves: float, *, first: bool) -> Occurrence:
-        """One that holds in a sample at ``at``; ``first``: the first of all, before which it may have begun."""
+        """One that holds in a sample at ``at``; ``first``: the first that says so, before which it may have begun."""
         made = cls(sign, at, at, appears, leaves)
         known = sign.since is not None and at - sign.since >= _FIRST_SAMPLE_SECONDS
         if sign.since is not None and sign.since < at and (known or not first):
