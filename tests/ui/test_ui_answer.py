@@ -124,11 +124,12 @@ def test_since_when_it_is_idle_is_at_least_so_unless_an_earlier_sample_was_seen(
     at = shot.taken_at.timestamp()
     row = replace(shot.processes[0], readings={"idle_since": int(at - 240)})
     first = None if watched_minutes is None else at - 60 * watched_minutes
+    busy, unknown = replace(row, readings={"idle_since": 0}), replace(row, readings={})
+    shot = replace(shot, processes=(row, busy, unknown))
     view = View(shot, History(), FeedStatus("ok", 0.0), at, 1.0, since=Since(first=first))
     began = clock(at - 240)[:-3]
-    assert idle_text(view, row) == f"4 min, {text} {began}"
-    assert idle_text(view, replace(row, readings={"idle_since": 0})) == "", "it computes"
-    assert idle_text(view, replace(row, readings={})) == "", "unknown"
+    assert [idle_text(view, one) for one in shot.processes] == [f"4 min, {text} {began}", "", ""]
+    assert idle_text(view, replace(row)) == "", "a row of an earlier sample: it has exited"
 
 
 @pytest.mark.parametrize("idle_minutes", [None, 0, 7])

@@ -249,10 +249,11 @@ def idle_holders(view: View, snapshot: Snapshot | None) -> list[tuple[float, Pro
 
 
 def idle_text(view: View, row: Process) -> str:
-    """``4 min, since 02:31``; ``at least since`` if it may have been idle before. Empty if it is not idle."""
+    """``4 min, since 02:31``; ``at least since`` if it may have been idle before. Empty if it is not idle, or
+    is no longer on its GPU."""
     finding = next((found for *_, its, found in idle_holders(view, view.snapshot) if its is row), None)
     since = _idle_since(row, finding)
-    if not since:
+    if not since or not any(one is row for one in (view.snapshot.processes if view.snapshot is not None else ())):
         return ""
     begun, first = clock(since, view.moment)[:-3], view.since.first
     seen = first is not None and since > first + BEGAN_BEFORE and not (finding and may_be_older(finding))
