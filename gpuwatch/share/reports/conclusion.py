@@ -189,7 +189,7 @@ class _Sentences:
             return f"{who}: {held}no speeds to compare on simulated GPUs"
         held = f"the same memory ({memory}), " if memory else ""
         unsteady = any(is_wide(self.runs[index].throughput) for index in group)
-        return f"{who} cannot be told apart: {held}{_VARY if unsteady else 'same speed_text within noise'}"
+        return f"{who} cannot be told apart: {held}{_VARY if unsteady else 'same speed within noise'}"
 
     def of(self, better: _Better, shown: bool) -> str:
         return f" ({self.who(better.alike)})" if shown else ""
