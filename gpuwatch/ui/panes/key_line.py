@@ -11,6 +11,8 @@ from gpuwatch.ui.settings.actions import Action, for_pane
 
 HELP_AND_QUIT_CELLS = 17
 """Cells that a message leaves for help and quit."""
+NOBODY = dict.fromkeys(("open_process", "environment", "signal", "tag", "missing", "tree"), "")
+"""Titles where no process is listed, so that keys about one do nothing."""
 _FIRST = {
     **dict.fromkeys(("processes", "gpus", "answer"), ("↵", "/", "s", "K", "p", "#", "I", "r", "u")),
     "readings": ("Esc", "← →", "[ ]", "#", "K", "/", "r"),

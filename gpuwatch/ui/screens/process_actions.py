@@ -9,6 +9,7 @@ from textual import on
 
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
 from gpuwatch.session.process_history import process_identity
+from gpuwatch.ui.panes.key_line import NOBODY
 from gpuwatch.ui.screens.base_tab import TabScreen
 from gpuwatch.ui.settings.preferences import Preferences
 from gpuwatch.ui.widgets.process_table import ProcessTable
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from gpuwatch.ui.screens.column_chooser import Choice
 
 READ_ONLY = "signals are disabled: gpuwatch was started with --read-only"
-_OF_ROWS = ("open_process", "environment", "signal", "tag", "missing", "tree")
-"""Actions that do nothing without processes."""
 _NOBODY = "no visible process owns this memory"
 
 
@@ -68,7 +67,8 @@ class ProcessRowsScreen(TabScreen):
         tagged = self.processes.tagged_count
         if tagged:
             return super().titles() | {"signal": f"signal {tagged}"}
-        return super().titles() | dict.fromkeys(_OF_ROWS if self.processes.chosen is None else (), "")
+        known = self._view is not None and self._view.snapshot is not None and not self._view.waiting
+        return super().titles() | (NOBODY if known and self.processes.chosen is None else {})
 
     @property
     def device(self) -> Device | None:

@@ -26,7 +26,7 @@ from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.drawing.lines import BLANK, Line
 from gpuwatch.ui.panes.gpu_grid import gpu_lines, planned
 from gpuwatch.ui.panes.headline import host_line, top_line
-from gpuwatch.ui.panes.key_line import key_line
+from gpuwatch.ui.panes.key_line import NOBODY, key_line
 from gpuwatch.ui.settings.preferences import Preferences
 from gpuwatch.ui.tables.gpu_fields import shown_fields
 from gpuwatch.ui.tables.gpu_order import GpuChoice, in_order, with_devices
@@ -59,9 +59,12 @@ def picture(
     choice = GpuChoice(fields, chosen.graphs, chosen.thresholds, chosen.gpu_order)
     lines += [(line, _PANE) for line in gpu_lines(view, wanted, width, choice)]
     room = height - len(lines) - 1
-    if whole:
+    titles: Mapping[str, str] = {}
+    if whole and view.snapshot is not None:
         from gpuwatch.ui.panes.process_lines import first_table
+        from gpuwatch.ui.tables.columns import rows_of
 
+        titles = {} if rows_of(view.snapshot) else NOBODY
         table, note = first_table(view, chosen, width, room, framed=wanted.framed)
     else:
         waiting = [Pen(width - 2 * wanted.framed).to(width - 2 * wanted.framed, ink="header").line()]
@@ -71,7 +74,7 @@ def picture(
     lines += [(line, _PANE) for line in table[:room]]
     lines += [(BLANK, _PANE)] * (height - 1 - len(lines))
     keys, _ = key_line(
-        width, "processes", chosen.tab, titles={}, note=(note, False), name=spelled if ascii_only else str
+        width, "processes", chosen.tab, titles=titles, note=(note, False), name=spelled if ascii_only else str
     )
     return [*lines, (keys, _STRIP)]
 
