@@ -32,7 +32,7 @@ TASKS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("sort", ("s", "c", "enter"), r"↓CPU%.*48014.*48012"),
     ("filter by user", ("u", "down", "enter"), r"/ ?user:dave.*1 of 5|48014 dave.*/user:dave 1 of 5"),
     ("idle holders", ("I",), r"Idle: maximilian\.m 48013.*▶▲2 +48013 maximi"),
-    ("the last ten minutes of GPU 2", ("number_sign", "2"), r"\[2\].*GPU 0 % .*10 min"),
+    ("the last ten minutes of GPU 2", ("number_sign", "2"), r"\[2\].*GPU 0 %.*10 min"),
     (
         "why GPU 1 is throttled",
         ("f",),
