@@ -85,7 +85,7 @@ class ChoiceModal(LinesModal[Result], Generic[Result]):
         width = max((len(name) for name, _, _ in choices), default=0)
         self._usual = usual
         lines = lines + [
-            [(f"   {name:<{width}}", "strong"), (f"  {text}{'  (y)' * (number == usual)}", "dim")]
+            [(f"   {name:<{width}}", "strong"), (f"  {text}", "dim"), ("  y" * (number == usual), "key")]
             for number, (name, text, _) in enumerate(choices)
         ]
         self._choices = ChoiceSheet(lines, [does for _, _, does in choices], 0)
