@@ -108,7 +108,7 @@ async def test_a_driver_that_does_not_answer_is_a_finding(judged: Stage) -> None
         assert "Nothing wrong" not in screen.finding_list.plain
         assert "✖ The driver does not answer" in screen.finding_list.plain
         assert "no sample since" in screen.evidence.plain
-        assert "→ If it lasts" in screen.evidence.plain
+        assert "→ If this persists" in screen.evidence.plain
         assert badge(judged)[1] != "ok"
         judged.push(calm(71))
         await settle(pilot)
