@@ -27,13 +27,13 @@ class Sample(NamedTuple):
 
 
 SAMPLES = (
-    Sample("[E] IRuntime: Error Code 1: Serialization (Serialization assertion plan->header.magicTag == rt::kPLAN_MAGIC_TAG failed.)", "Check which file was given"),
+    Sample("[E] IRuntime: Error Code 1: Serialization (Serialization assertion plan->header.magicTag == rt::kPLAN_MAGIC_TAG failed.)", "Check which file was passed"),
     Sample("[E] IRuntime: Error Code 1: (Trying to load an engine created with incompatible serialization version.", "Rebuild the engine"),
     Sample("RuntimeError: Unable to use CUDA: Outdated cuDNN installation found.", "Install a newer cuDNN"),
     Sample("[Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1, OpType=ALLREDUCE)", "very first collective"),
     Sample("[Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=17, OpType=ALLREDUCE)", "rank that stopped"),
     Sample("[XORG] (EE) NVIDIA(GPU-0): Failed to initialize the NVIDIA GPU at PCI:1:0:0.", "second GPU may be"),
-    Sample("CUDA Error: out of memory at /workspace/csrc/cumem_allocator.cpp:139", "while vLLM slept"),
+    Sample("CUDA Error: out of memory at /workspace/csrc/cumem_allocator.cpp:139", "while vLLM was asleep"),
     Sample("CUDA backend failed to initialize: jaxlib/cuda/versions_helpers.cc:90: operation gpuDeviceGetAttribute() failed: CUDA_ERROR_NOT_INITIALIZED",
            "plugin in one version"),
     Sample("cuda driver library failed to get device context 46", "COMPUTE"),

@@ -14,7 +14,7 @@ ERRORS = (
     ("KeyError: 'Net3 is not in the mmdet::model registry. Please check whether it was registered'", "Net3 is not registered in mmdet::model"),
     ("KeyError: \"No object named 'fpn9' found in 'BACKBONE' registry!\"", "fpn9 is not registered in BACKBONE"),
     ("AttributeError: 'torch.dtype' object has no attribute 'kind'", "passed to pandas or NumPy"),
-    ("TypeError: Case.test_a() missing 1 required positional argument: 'self'", "Case.test_a() has no self"),
+    ("TypeError: Case.test_a() missing 1 required positional argument: 'self'", "Case.test_a() got no self"),
     ("RuntimeError: shape '[7, 5]' is invalid for input of size 40", "A tensor with 40 elements cannot be reshaped to [7, 5]"),
     ("IOError: [Errno 2] No such file or directory: 'pull_3.xvg'", "A file or folder does not exist: pull_3.xvg"),
     ("ModuleNotFoundError: No module named 'flash_attn'", "module flash_attn is not installed"),
@@ -126,7 +126,7 @@ ERRORS = (
     ("RuntimeError: Input type (CUDABFloat16Type) and weight type (torch.FloatTensor) should be the same", "on different"),
     ("RuntimeError: Expected tensor for argument #1 'indices' to have one of the following scalar types: Long", "Indices must be"),
     ("RuntimeError: a Tensor with 16 elements cannot be converted to Scalar", "A tensor with several elements"),
-    ("RuntimeError: Expected 4-dimensional input for 4-dimensional weight [64, 1, 4, 4]", "Shapes of tensors"),
+    ("RuntimeError: Expected 4-dimensional input for 4-dimensional weight [64, 1, 4, 4]", "Tensor shapes"),
     ("TypeError: cannot assign 'torch.cuda.FloatTensor' as parameter 'bias'", "the program's own error"),
     ("omegaconf.errors.ConfigAttributeError: Missing key lr", "unknown key: lr"),
     ("RuntimeError: view size is not compatible with input tensor's size and stride", "Shapes of tensors"),
@@ -589,7 +589,7 @@ OF_A_KIND = (
         "download or write it again",
     ),
     ("tarfile.ReadError: unexpected end of data", "download or write it again"),
-    ("zipfile.BadZipFile: Bad CRC-32 for file 'a.npy'", "fetch"),
+    ("zipfile.BadZipFile: Bad CRC-32 for file 'a.npy'", "download"),
     (
         "tensorflow.python.framework.errors_impl.InvalidArgumentError: cannot compute MatMul as input #1(zero-based) was expected to be a float tensor but is a double tensor [Op:MatMul]",
         "tf.cast",
@@ -617,7 +617,7 @@ OF_A_KIND = (
     ("TypeError: 'ABCMeta' object is not subscriptable", "needs a newer interpreter"),
     ("TypeError: unsupported operand type(s) for |: 'type' and 'NoneType'", "needs a newer interpreter"),
     ("TypeError: type 'collections.deque' is not subscriptable", "needs a newer interpreter"),
-    ("TypeError: 'NoneType' object is not subscriptable", "None there"),
+    ("TypeError: 'NoneType' object is not subscriptable", "value there is None"),
     ("TypeError: 'method' object is not subscriptable", "print the types"),
     ("ImportError: cannot import name 'Self' from 'typing' (/usr/lib/python3.10/typing.py)", "newer Python than"),
     ("ModuleNotFoundError: No module named 'tomllib'", "newer Python than"),
@@ -641,7 +641,7 @@ OF_A_KIND = (
         "output and its targets",
     ),
     ("IsADirectoryError: [Errno 21] Is a directory: '/d'", "a folder, but a file is expected"),
-    ("TypeError: expected str, bytes or os.PathLike object, not NoneType", "None there"),
+    ("TypeError: expected str, bytes or os.PathLike object, not NoneType", "value there is None"),
     ("KeyError: 'timeout'", "print the keys"),
 )
 
@@ -806,7 +806,7 @@ def test_what_a_tool_said_outranks_what_follows_from_it(lines: list[str], said: 
     ("file", "code", "told"),
     [
         ("features/extract.py", "import features.creator as data", "The module features is the script's own folder"),
-        ("C:\\w\\features\\extract.py", "from features.creator import a", "The module features is the folder"),
+        ("C:\\w\\features\\extract.py", "from features.creator import a", "The module features is the script's own folder"),
         ("/w/features/extract.py", "import features", "The Python module features is not installed"),
         ("/w/extract.py", "import features.creator", "The Python module features is not installed"),
     ],

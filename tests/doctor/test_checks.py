@@ -231,7 +231,7 @@ TABLE: list[tuple[str, str, Facts, str]] = [
     ("framework.op", "fail", machine(look=look(tests=(DeviceTest(device="GPU:0", ran_on="GPU:0", correct=False),))),
      "wrong"),
     ("framework.op", "skip", machine(look=look(tests=(), late="starting its devices")), "deadline"),
-    ("framework.log", "pass", machine(), "no complaint"),
+    ("framework.log", "pass", machine(), "no problems"),
     ("framework.log", "warn", machine(
         log=LogFacts(cuinit_error=CuInitError(name="CUDA_ERROR_UNKNOWN", code=999, text=""))), "CUDA_ERROR_UNKNOWN"),
 ]  # fmt: skip

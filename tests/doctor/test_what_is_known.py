@@ -119,7 +119,7 @@ def room(*processes: Process, cards: int = 1, free: float = 79, name: str = "NVI
         ),
         (room(holder(), cards=2, free=2), "no other GPU here has enough free", "CUDA_VIS"),
         (room(holder(), cards=2, name="NVIDIA T4"), "export CUDA_VISIBLE_DEVICES=GPU-111", "DEVICES=1."),
-        (room(holder(**UNSEEN)), "Check on the host (nvidia-smi there) for process 77, which is not visible", "ann"),
+        (room(holder(**UNSEEN)), "Look on the host (nvidia-smi there) for process 77, which is not visible", "ann"),
         (
             room(holder(), holder(78, 9, **UNSEEN)),
             "End process 77 of ann, or wait until it exits; look on the host",

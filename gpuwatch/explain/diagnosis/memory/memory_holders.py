@@ -107,7 +107,7 @@ def _end_advice(snapshot: Snapshot, device: Device) -> str:
     if hidden:
         pids = ", ".join(map(str, hidden))
         parts.append(
-            f"check on the host (nvidia-smi there) for process {pids}, which is not visible here: ask its owner"
+            f"look on the host (nvidia-smi there) for process {pids}, which is not visible here: ask its owner"
             " whether it is still needed, or wait until it exits"
         )
     return "; ".join(parts)

@@ -53,7 +53,7 @@ def no_more_steps(evidence: Evidence, run: Run) -> Iterator[Finding]:
     yield warning_of(
         "program.stalled",
         title=f"The program made no step in its last {without:.0f} s"
-        + (f": it is stuck at {printable(place)}" if place else ""),
+        + (f": it is at {printable(place)}" if place else ""),
         evidence=(
             *([f"its faulthandler ended it: {limit}"] if limit else ()),
             f"its last step, number {found.steps}, was {found.since_seconds:.0f} s after the start",
