@@ -139,7 +139,7 @@ def _why_distrusted(place: Path, status: os.stat_result) -> str:
 def _who_may_write(place: Path, status: os.stat_result) -> str:
     """Who besides the owner may write: ``/srv/cache can be written by everybody``; empty if nobody."""
     if status.st_mode & stat.S_IWOTH:
-        return f"everyone can write to {place}"
+        return f"{place} can be written by everyone"
     if status.st_mode & stat.S_IWGRP and not _is_private(place, status.st_gid):
         return f"{place} can be written by {_group_name(status.st_gid)}"
     return ""

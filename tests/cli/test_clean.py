@@ -71,7 +71,7 @@ def test_links_are_not_followed(home: Path, tmp_path_factory: pytest.TempPathFac
 
 def test_a_folder_that_others_can_write_to_is_left_alone(home: Path) -> None:
     (home / "s/gpuwatch").chmod(0o777)
-    assert "can be written by everybody" in _clean().out
+    assert "can be written by everyone" in _clean().out
     assert "s/gpuwatch/runs/1-run.json" in _files(home)
 
 

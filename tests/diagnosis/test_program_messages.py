@@ -806,7 +806,11 @@ def test_what_a_tool_said_outranks_what_follows_from_it(lines: list[str], said: 
     ("file", "code", "told"),
     [
         ("features/extract.py", "import features.creator as data", "The module features is the script's own folder"),
-        ("C:\\w\\features\\extract.py", "from features.creator import a", "The module features is the script's own folder"),
+        (
+            "C:\\w\\features\\extract.py",
+            "from features.creator import a",
+            "The module features is the script's own folder",
+        ),
         ("/w/features/extract.py", "import features", "The Python module features is not installed"),
         ("/w/extract.py", "import features.creator", "The Python module features is not installed"),
     ],

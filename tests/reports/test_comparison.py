@@ -131,7 +131,7 @@ def test_a_difference_names_setting_effect_and_cause() -> None:
     (told,) = compare([default, limit]).differences
     assert (told.run, told.against, told.causes) == (1, 0, ("idle.memory-held",))
     assert told.text == (
-        "limit against default: asks for memory_limit 1024 MiB."
+        "limit against default: requests memory_limit 1024 MiB."
         " Granted 1.0 GiB instead of 21.0 GiB (memory_limit 1024 MB); NVML saw 1.0 GiB instead of 22.0 GiB;"
         " it takes 2.00 times as long (250 ±3 against 500 ±5 steps/s)."
         " default has idle.memory-held: Much was taken, little used."
@@ -223,7 +223,7 @@ def test_what_a_variable_did_is_no_second_request() -> None:
         "GPUs left": Setting(asked="by CUDA_VISIBLE_DEVICES", effective=0),
     }
     (difference,) = compare([timed("default"), timed("cpu-only", settings=visible)]).differences
-    assert difference.text.startswith("cpu-only against default: asks for CUDA_VISIBLE_DEVICES=-1.")
+    assert difference.text.startswith("cpu-only against default: requests CUDA_VISIBLE_DEVICES=-1.")
 
 
 def test_one_run_alone_is_not_called_several() -> None:

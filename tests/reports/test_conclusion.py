@@ -230,5 +230,5 @@ def test_of_programs_only_the_command_is_known_to_be_the_same() -> None:
     assert conclusion(other) == "Not comparable: run #1 ran python a.py, run #2 ran python b.py --wide"
     text = render(other, "text")
     assert "runs python b.py --wide instead of python a.py" in " ".join(text.split())
-    assert "speeds not comparable (another command)" in " ".join(text.split())
-    assert not other.best
+    assert "speeds not comparable (a different command)" in " ".join(text.split())
+    assert not other.best_run

@@ -85,7 +85,7 @@ def owned(path: Path, user: int, mode: int) -> Path:
     ("user", "mode", "why"),
     [
         (ATTACKER, 0o755, "belongs to user 64001"),
-        (0, 0o777, "can be written by everybody"),
+        (0, 0o777, "can be written by everyone"),
         (0, 0o775, "can be written by the group 64001"),
         (ATTACKER, 0o1777, "belongs to user 64001"),
         (0, 0o755, ""),
