@@ -244,7 +244,7 @@ async def _explain_log(tools: Tools, asked: ExplainArguments) -> dict[str, Any]:
 
 @_tool("All causes", CauseList)
 async def _list_causes(tools: Tools, asked: Arguments) -> dict[str, Any]:
-    """The ids and titles of all causes that gpuwatch can name. Use it to find the id of a problem in words."""
+    """The ids and titles of all causes that gpuwatch can name. Use it to find a cause by its title."""
     return bounded_document(
         tools.plain(CauseList(causes=tuple(CauseName(id=cause, title=CAUSES[cause]) for cause in CAUSES)))
     )
