@@ -124,7 +124,7 @@ def test_a_command_that_hangs_is_ended_with_all_that_it_started(started: Start, 
     sent = started(Command(f"trap '' TERM; sleep 600 & echo $! > {tmp_path}/child; wait; wait", deadline=0.5))
     sent.send()
     wait_for(lambda: sent.failures)
-    assert sent.failures == ["--on-finding: the command ran for 0.5 s and was ended"]
+    assert sent.failures == ["--on-finding: the command ran for 0.5 s and was stopped"]
     assert_gone(int((tmp_path / "child").read_text()))
 
 

@@ -72,7 +72,7 @@ def test_what_is_no_log_is_not_read(tmp_path: Path) -> None:
         with pytest.raises(UsageError):
             opened(path)
     assert len(os.listdir("/proc/self/fd")) < 100
-    with pytest.raises(UsageError, match="not named like a document"):
+    with pytest.raises(UsageError, match="does not have a name like a document"):
         open_document("/etc/passwd", ())
 
 
@@ -259,7 +259,7 @@ async def test_a_command_ends_at_its_deadline_and_when_it_is_cancelled() -> None
     commands = Commands(redact=False)
     reader, writer = os.pipe()  # a log that never ends
     try:
-        with pytest.raises(GpuwatchError, match=r"gpuwatch explain took longer than 2 s and was ended"):
+        with pytest.raises(GpuwatchError, match=r"gpuwatch explain took longer than 2 s and was stopped"):
             await commands.document(["explain", "-"], 2.0, stdin=reader)
         with anyio.move_on_after(2.0) as scope:
             await commands.document(["explain", "-"], 60.0, stdin=reader)
