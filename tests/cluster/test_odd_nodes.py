@@ -126,8 +126,8 @@ def test_what_is_told_of_a_slow_node() -> None:
     runs = [run(node, 0.010 * normal(source) * (3 if node == 5 else 1)) for node in range(16)]
     (fact,) = judge(runs).odd
     assert (fact.node, fact.kind, fact.what, fact.siblings) == ("n5", "speed", "speed of default", 15)
-    assert fact.value.endswith("ms a step")
-    assert fact.usual.endswith("ms a step")
+    assert fact.value.endswith("ms per step")
+    assert fact.usual.endswith("ms per step")
     assert "times slower; its siblings vary by" in fact.detail
     assert "in 1 of 1 measurements" in fact.detail
 

@@ -281,7 +281,7 @@ def test_without_gradients_what_stays_is_weights_or_a_cache() -> None:
     found = one([entry("alloc", 1, 100_000, 1024, *forward)], block(0, 8192, "active_allocated"))
     assert found.groups == {"weights and caches": 8192, "activations": 1024}
     assert held_most(found) == (
-        "At the recorded peak of 9.0 KiB on cuda:0, weights and caches held the most: 8.0 KiB (89 %); of the rest the"
+        "At the recorded peak of 9.0 KiB on cuda:0, weights and caches held the most: 8.0 KiB (89 %); of the rest, the"
         " largest holder was net.py:2 in forward (exp): 1.0 KiB (11 %)"
     )
 

@@ -52,7 +52,7 @@ LARGE, SMALL = 22 * GIB, 326 * MIB
         ((trial("default", LARGE), trial("a", LARGE, 0.005)), "a: 2.0 times as fast, in the same memory (22.0 GiB)"),
         (
             (trial("default", SMALL), trial("a", LARGE)),
-            "default holds least: the same speed (±1 %) in 326 MiB, a in 22.0 GiB",
+            "default holds the least: the same speed (±1 %) in 326 MiB, a in 22.0 GiB",
         ),
         (
             (failed("default"), trial("growth", SMALL)),
@@ -60,7 +60,7 @@ LARGE, SMALL = 22 * GIB, 326 * MIB
         ),
         (
             (trial("default", LARGE), trial("mixed-float16", LARGE, 0.004, changes_results=True)),
-            "default: 22.0 GiB of GPU memory, 10.0 ms a step; mixed-float16: 2.5 times as fast, but changes results",
+            "default: 22.0 GiB of GPU memory, 10.0 ms per step; mixed-float16: 2.5 times as fast, but changes results",
         ),
     ],
 )
@@ -86,8 +86,8 @@ def test_values_do_other_work_in_a_step_so_none_is_called_faster() -> None:
     ]
     found = answer(runs, CODES)
     assert found.sentence == (
-        "BATCH=32: 1.0 GiB, 10.0 ms a step; BATCH=64: 2.0 GiB, 15.0 ms a step; BATCH=128: 3.0 GiB, 24.0 ms a step; "
-        "with a different value, a step may do different work"
+        "BATCH=32: 1.0 GiB, 10.0 ms per step; BATCH=64: 2.0 GiB, 15.0 ms per step; BATCH=128: 3.0 GiB,"
+        " 24.0 ms per step; with a different value, a step may do different work"
     )
     assert (found.best, found.code) == ("", ())
     simulated = [msgspec.structs.replace(one, run=msgspec.structs.replace(one.run, simulated=True)) for one in runs]
