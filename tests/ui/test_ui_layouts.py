@@ -11,6 +11,7 @@ import pytest
 from textual.pilot import Pilot
 
 from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.session.session import Session
 from gpuwatch.ui.app import GpuwatchApp
 from gpuwatch.ui.drawing.bars import meter
@@ -48,6 +49,7 @@ async def drawn(pilot: Pilot[Any], feed: FakeFeed) -> list[str]:
 def stage_of(gpus: int, processes: int, seconds: int = 130) -> tuple[GpuwatchApp, FakeFeed]:
     feed = FakeFeed()
     app = GpuwatchApp(Session(feed, clock=lambda: machines.NOON.timestamp() + 129))
+    feed.state = FeedStatus(state="ok", age_seconds=0.0)  # of what is there already
     feed._pending = [machine(gpus, processes, tick) for tick in range(130 - seconds, 130)]
     return app, feed
 
