@@ -341,24 +341,6 @@ async def test_interval_keys(stage: Stage) -> None:
         assert stage.feed.interval == 10.0
 
 
-async def test_tiny_and_back(stage: Stage) -> None:
-    async with stage.app.run_test(size=(120, 40)) as pilot:
-        stage.past(machines.pair, 20)
-        await settle(pilot)
-        before = everything(stage)
-        await pilot.resize_terminal(20, 5)
-        await settle(pilot)
-        visible = [w.id for w in stage.app.overview.children if w.display and w.region.height]
-        assert visible == ["too-small"]
-        assert "needs 60×12" in stage.app.overview.query_one("#too-small").plain  # type: ignore[attr-defined]
-        stage.push(machines.pair(20))
-        await settle(pilot)
-        await pilot.resize_terminal(120, 40)
-        await settle(pilot)
-        after = everything(stage)
-        assert [len(line) for line in after.splitlines()] == [len(line) for line in before.splitlines()]
-
-
 @pytest.mark.parametrize("size", [(60, 12), (60, 15), (80, 24), (120, 40)])
 async def test_without_a_driver_the_advice_stands_once_and_is_not_cut_to_nonsense(
     stage: Stage, size: tuple[int, int]
@@ -452,7 +434,7 @@ async def test_why_a_cell_is_empty(stage: Stage) -> None:
         assert stage.app.screen is stage.app.overview
 
 
-async def test_findings_open_by_key_and_by_click(stage: Stage) -> None:
+async def test_findings_open_by_key_and_their_action_is_copied(stage: Stage) -> None:
     async with stage.app.run_test(size=(120, 40)) as pilot:
         stage.push(machines.pair())
         await settle(pilot)
@@ -460,17 +442,10 @@ async def test_findings_open_by_key_and_by_click(stage: Stage) -> None:
         await settle(pilot)
         assert isinstance(stage.app.screen, LinesModal)
         assert "SM 0 % since 11:50:12" in stage.app.screen.sheet.plain
-        await pilot.press("escape")
-        assert "Idle: alice 48121 holds 130.4 GiB on 1, 14 min" in stage.app.overview.answer.plain
-
-
-async def test_the_action_of_a_finding_is_copied(stage: Stage) -> None:
-    async with stage.app.run_test(size=(120, 40)) as pilot:
-        stage.push(machines.pair())
-        await settle(pilot)
-        await pilot.press("f", "c")
+        await pilot.press("c")
         assert stage.app.clipboard == machines.HELD.action
         await pilot.press("escape")
+        assert "Idle: alice 48121 holds 130.4 GiB on 1, 14 min" in stage.app.overview.answer.plain
 
 
 async def test_a_problem_beside_working_gpus_has_its_line(stage: Stage) -> None:

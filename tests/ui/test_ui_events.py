@@ -87,6 +87,7 @@ async def test_nothing_has_happened(stage: Stage) -> None:
         stage.push(machines.pair(0))
         await settle(pilot)
         assert "No events since" in plain(stage)
+        assert "12:0" not in plain(stage).partition("\n")[2], "there is no event with its time"
         assert "view state" not in stage.app.screen.keys.plain, "nothing to view"  # type: ignore[attr-defined]
 
 

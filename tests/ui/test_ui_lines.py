@@ -9,7 +9,6 @@ import pytest
 from rich.cells import cell_len
 from textual.pilot import Pilot
 
-from gpuwatch.ui.settings.settings_file import default_path, load
 from tests.ui.pictures import app_with, arrived, made_up_probe_runs
 
 SIZES = [(60, 12), (80, 24), (120, 40), (200, 60)]
@@ -109,16 +108,6 @@ async def test_the_other_states_of_tabs(tmp_path: Path) -> None:
         row(pilot, "└─51877 python finetune.py --lora")
 
 
-async def test_events_of_which_there_are_none() -> None:
-    app, feed = app_with("pair", ticks=1)
-    async with app.run_test(size=(80, 24)) as pilot:
-        feed.push()
-        await arrived(pilot)
-        await press(pilot, "6")
-        row(pilot, "  ● No events since gpuwatch started.")
-        assert not any("12:0" in line for line in lines(pilot)[1:])
-
-
 async def test_probes_of_which_none_ran(tmp_path: Path) -> None:
     probe_runs = made_up_probe_runs(tmp_path)
     probe_runs.runs, probe_runs.chosen, probe_runs.interpreter = {}, set(), None
@@ -129,37 +118,6 @@ async def test_probes_of_which_none_ran(tmp_path: Path) -> None:
         row(pilot, "▶   ▾ memory  7")
         row(pilot, "□ default", "What default shows")
         assert not any("●" in line for line in lines(pilot)[1:]), "no verdict without a run"
-
-
-async def test_a_machine_with_nothing_wrong() -> None:
-    app, feed = app_with("one")
-    async with app.run_test(size=(80, 24)) as pilot:
-        feed.push()
-        await press(pilot, "5")
-        app.session.diagnose()  # in a pilot, the first diagnosis may come later
-        app.tab.show(app.session.view())
-        await arrived(pilot)
-        row(pilot, "▶ ● No problems found", "watched: 1 GPU and 6 processes")
-        row(pilot, "· looked for: ")
-
-
-async def test_settings_that_cannot_be_read_are_named_at_the_bottom() -> None:
-    path = default_path()
-    path.write_text('colums = ["pid"]\n[processes]\nsort = "memroy"\n')
-    app, feed = app_with("pair", settings=load(path))
-    async with app.run_test(size=(120, 40)) as pilot:
-        feed.push()
-        await arrived(pilot)
-        assert "processes.sort" in lines(pilot)[-1]
-        assert "memroy" in lines(pilot)[-1]
-
-
-async def test_a_terminal_that_is_too_small() -> None:
-    app, feed = app_with("pair")
-    async with app.run_test(size=(20, 5)) as pilot:
-        feed.push()
-        await arrived(pilot)
-        row(pilot, "60×12")
 
 
 @pytest.mark.parametrize("machine", ["one", "sixteen", "eight200", "simulated", "broken", "hostile"])
