@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
@@ -101,8 +102,8 @@ def test_time_at_the_input_is_told_with_its_line(seen: Waiting, says: str, line:
 def test_a_stage_of_a_dataset_that_never_rests_is_told() -> None:
     run = stepping(waiting=waiting(), pipeline=Pipeline(seconds=10.0, busy_seconds=9.6, stage="MapAndBatch"))
     (found,) = told(run, "input.bound")
-    assert "the dataset's stage MapAndBatch works 96 % of the time" in found.title
-    assert found.evidence[0] == "9.6 of 10.0 s by TensorFlow's measurement of the dataset"
+    assert "MapAndBatch works 96 %" in found.title
+    assert found.evidence[0].startswith("9.6 of 10.0 s ")
 
 
 @every(
@@ -154,7 +155,7 @@ def stalled(**fields: Any) -> Run:
 
 def test_a_standstill_is_told_with_the_lines_of_each_thread() -> None:
     (found,) = told(stalled(), "program.stalled")
-    assert found.title == "The program made no step in its last 33 s: it stands at train.py:9 in fetch"
+    assert re.search(" 33 s: .* train.py:9 in fetch$", found.title)
     assert "MainThread: queue.py:171 in get" in found.evidence
     assert "loader: socket.py:1 in recv" in found.evidence
     killed = stalled(verdict="error", outcome=Outcome(signal=9))
@@ -177,7 +178,7 @@ def limited(*log: str, code: int = 1, **fields: Any) -> Run:
 @pytest.mark.parametrize("line", ["Timeout (0:00:22)!", "Timeout (1:30:00.500000)!"])
 def test_a_standstill_that_the_programs_own_timer_ended_is_told(line: str) -> None:
     (found,) = told(limited("step 60", line, *_DUMP, since_seconds=38.0), "program.stalled")
-    assert found.title.endswith("it stands at train.py:9 in fetch")
+    assert found.title.endswith(" train.py:9 in fetch")
     assert found.evidence[0] == f"its faulthandler ended it: {line}"
 
 
@@ -281,10 +282,9 @@ def called(
 def test_many_calls_for_one_batch_each_are_told(kind: str, helps: str) -> None:
     (found,) = told(called(kind), "input.bound")
     assert found.title.startswith(f"The GPU waits for 40 calls of {kind}(), most of each")
-    assert found.evidence[0] == (
-        f"agent.py:9: {kind}() ×40 for 40 batches, 100 ms a call, 10 ms of it in batches (medians)"
-    )
-    assert "3.6 s outside batches, of 9.0 s" in found.evidence[1]
+    numbers = rf"agent.py:9: {kind}\(\) ×40 for 40 batches, 100 ms .* 10 ms "
+    assert re.match(numbers, found.evidence[0])
+    assert re.search("3.6 s .* 9.0 s", found.evidence[1])
     assert helps in (found.action or "")
 
 
