@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import re
 
 import msgspec
 import pytest
@@ -304,7 +305,7 @@ def test_growing_memory_says_when_it_would_be_full() -> None:
     told = [one for some in found for one in some]
     assert kinds(told) == ["memory-filling.began"]
     assert (told[0].certainty, told[0].severity, told[0].cause) == ("likely", "warning", "memory.growing")
-    assert told[0].text == "GPU 0 memory is filling up: full in about 20 s at this rate"
+    assert "filling up: full in about 20 s" in told[0].text
 
 
 @pytest.mark.parametrize(("sm_percent", "told"), [(90, ["memory-filling.began"]), (3, [])])
@@ -340,7 +341,7 @@ def test_memory_that_a_program_gives_back_is_told_once_a_minute() -> None:
     found = watched(*(((device(used=60 if tick % 10 < 5 else 30),), ()) for tick in range(100)))
     told = [one for some in found for one in some]
     assert kinds(told) == ["memory.freed", "memory.freed"]
-    assert "30.0 GiB freed by running programs, 30.0 GiB of 139.8 GiB used" in told[0].text
+    assert re.search("30.0 GiB freed .* 30.0 GiB of 139.8 GiB", told[0].text)
     row = machines.process(0, readings={"gpu_memory_bytes": 30 * GIB})
     gone = watched(((device(used=60),), (row,)), ((device(used=30),), ()))[1]
     assert kinds(gone) == ["process.exited"], "what went with a process is told with it"
