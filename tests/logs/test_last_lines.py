@@ -298,7 +298,7 @@ _AT_WORK = ["step 10 loss: 0.51 acc: 0.70", "step 20 loss: 0.50 acc: 0.71", "ste
         ("\u5df2\u653e\u5f03 (\u6838\u5fc3\u5df2\u8f6c\u50a8)", "crashed with a signal"),
         ("Command terminated by signal 9", "SIGKILL"),
         ("Command exited with non-zero status 1", "A process of the job failed"),
-        ("srun: forcing job termination", "cancelled"),
+        ("srun: forcing job termination", "cancel"),
         ("Loss is NaN, stopping training", "not a number"),
         *(
             (line, "report a failure")
@@ -638,7 +638,7 @@ _PLAIN = [f"[mixer] pass {i}: gain={i}" for i in range(20)]
         (["WARNING worker.py:7 -- A worker died or was killed", "while executing a task"], "unknown", "Ray worker process died"),
         (["[  +0.000004]  __schedule+0x23d/0x590", "[  +0.000037]  uvm_ioctl+0x13e0/0x16f0 [nvidia_uvm]"], "unknown",
          "call trace through NVIDIA's driver"),
-        (["[2026-01-02][INFO] - Maximum training time of 3 h exceeded. Exiting."], "healthy", "time limit of its own"),
+        (["[2026-01-02][INFO] - Maximum training time of 3 h exceeded. Exiting."], "healthy", "own"),
         (["==> dkms install wl/6.30", "Error! Bad return status for module build on kernel: 6.1",
           "Consult /var/lib/dkms/wl/6.30/build/make.log for more information."], "unknown", "not NVIDIA's: wl"),
         (["bin D:\\a\\site-packages\\bitsandbytes\\libbitsandbytes_cpu.so", "CUDA SETUP: WARNING! libcuda.so not found! Do"
@@ -670,7 +670,7 @@ _PLAIN = [f"[mixer] pass {i}: gain={i}" for i in range(20)]
         (["epoch 2/9: loss 0.3", "Main process received SIGTERM, exiting", *["a note"] * 20], "unknown", "ended by SIGTERM"),
         (["queue.pl: Error, job is gone, last line is 'validation loss at step 7: 6.8'"], "unknown", "a failure: queue.pl"),
         (["q.pl: job failed with status 139, log is in q.log"], "unknown", "SIGSEGV"),
-        (["epoch 2/9: loss 0.3", "Connection to 10.0.0.4 closed by remote host."], "unknown", "was closed (ssh)"),
+        (["epoch 2/9: loss 0.3", "Connection to 10.0.0.4 closed by remote host."], "unknown", "ssh"),
         (["spool/job7/slurm_script: line 31:  6521 Killed singularity exec a.sif ./a"], "unknown", "killed by SIGKILL"),
         (["ERROR: The nvidia kernel module was not created."], "driver.missing", "could not be built"),
         (["Entra\u00eenement termin\u00e9."], "healthy", "No failure in it"),
