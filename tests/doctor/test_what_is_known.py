@@ -67,7 +67,7 @@ def test_pieces_under_the_programs_own_limit_are_mended_by_more_room() -> None:
     told = judge(PIECES, OomFacts(total_bytes=24 * GIB, others_bytes=0, held_by_others=False))
     assert (told.cause, told.certain) == ("memory.fragmented", True)
     assert "own memory limit of 1.0 GiB" in told.title
-    assert told.action.startswith("Raise or remove the memory limit of 1.0 GiB: 23.0 GiB of the device are left")
+    assert told.action.startswith("Raise or remove the memory limit of 1.0 GiB: 23.0 GiB of the device ")
     assert "export TF_GPU_ALLOCATOR=cuda_malloc_async" in told.action
 
 
@@ -122,7 +122,7 @@ def room(*processes: Process, cards: int = 1, free: float = 79, name: str = "NVI
         (room(holder(**UNSEEN)), "Look on the host (nvidia-smi there) for process 77, which is not visible", "ann"),
         (
             room(holder(), holder(78, 9, **UNSEEN)),
-            "End process 77 of ann, or wait until it exits; look on the host",
+            "End process 77 of ann, or wait until it exits; check on the host",
             "??",
         ),
         (room(), "Find who holds GPU 0, because NVML lists no process", "End process"),
