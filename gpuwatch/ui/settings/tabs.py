@@ -48,7 +48,7 @@ TABS = (
 FLEET = Tab("fleet", "Hosts", "All hosts: free GPUs, users, problems", ("fleet", "hosts"))
 """The list of hosts, over the tabs of one of them."""
 
-_NEWS = " new"
+_COUNTER_CELLS = " new"
 """After a name."""
 _HOST_CELLS = 8
 """Cells kept for the host name, which the numbers may take: they are keys."""
@@ -73,7 +73,7 @@ def labels(active: str, room: int, unseen: int = 0) -> list[tuple[str, str, str]
     for style, beside in (("numbers", -_HOST_CELLS), ("names", 0), ("folded", 0)):
         shown = [_label(number, tab, tab.id == active, style, unseen) for number, tab in enumerate(TABS, 1)]
         # Room for the word is reserved, so that names do not jump when something happens.
-        coming = 0 if unseen else len(_NEWS)
+        coming = 0 if unseen else len(_COUNTER_CELLS)
         if sum(len(text) for _, text, _ in shown) + coming + beside <= room or style == "folded":
             return shown
     raise AssertionError("unreachable")
@@ -85,5 +85,5 @@ def _label(number: int, tab: Tab, active: bool, style: str, unseen: int) -> tupl
         text = str(number)
     new = unseen > 0 and tab.id == "events"
     if new and not active:
-        text += _NEWS
+        text += _COUNTER_CELLS
     return tab.id, f"[{text}]" if active else f" {text} ", "title" if active else "text" if new else "dim"
