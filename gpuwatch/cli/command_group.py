@@ -14,7 +14,7 @@ from gpuwatch.core.formatting.suggest import did_you_mean
 _MIN_OPTIONS_FOR_SECTIONS = 14
 """Fewer options stay one list."""
 _MAX_NAME_COLUMNS = 30
-"""Of the column of names, as click has it."""
+"""Width of the column of option names; click's own default."""
 _HOSTS = "Many hosts"
 _NODES = "Nodes of a cluster"
 _LOOK = "Dashboard"

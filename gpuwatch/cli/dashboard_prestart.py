@@ -85,7 +85,7 @@ def exit_if_signalled() -> None:
 
 
 class Start:
-    """What was started early: the collector's process, and the picture if there is one."""
+    """The collector's process that was started early, and the first picture if one was drawn."""
 
     def __init__(self, collector: ForkedProcess | Popen[bytes]) -> None:
         self.collector = collector

@@ -83,7 +83,7 @@ alert_options = combined(
 
 
 def alerts_of(on_finding: str | None, webhook: str | None, notify: bool) -> Alerts | None:
-    """The alerts of these options; None without any. :class:`UsageError` for a URL that is none."""
+    """The alerts that these options ask for; None without any. Raises :class:`UsageError` for an invalid URL."""
     if on_finding is None and webhook is None and not notify:
         return None
     from gpuwatch.session.alerts.alerts import Alerts

@@ -56,7 +56,7 @@ def recording_at(path: Path) -> Explanation | None:
 
 
 def _inflated(data: bytes, most: int) -> bytes:
-    """The begin of a gzip file's content, of at most so many bytes; as much as is whole of one that is cut off."""
+    """Up to ``most`` bytes from the start of a gzip file's content; of a truncated file, what can be read."""
     try:
         return zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(data, most)
     except zlib.error:

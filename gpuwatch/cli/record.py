@@ -41,7 +41,7 @@ _SEAL = "GPUWATCH_RECORD_SEAL_SECONDS"
 
 
 class _Record(Group):
-    """``record FILE``, or one of the commands; a file of such a name is written ``./info``."""
+    """``record FILE``, or one of the subcommands; a file named like a subcommand is given as ``./info``."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not (args and args[0] in self.lazy):

@@ -1,4 +1,4 @@
-"""``--sim FILE``: a simulated machine that answers as the one that a file tells of."""
+"""``--sim FILE``: a simulated machine that answers like the machine described in a file."""
 
 from __future__ import annotations
 

@@ -218,7 +218,7 @@ def _checked_options(
     fits: str | None,
     **given: Any,
 ) -> _TryOptions:
-    """What was asked for, as far as it can be checked without the machine."""
+    """The options, checked as far as that is possible without the machine."""
     from gpuwatch.experiment.trials import trial_plan
     from gpuwatch.experiment.trials.largest_value import parse_span
     from gpuwatch.experiment.trials.smaller_card import parse_cards

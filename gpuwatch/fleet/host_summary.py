@@ -151,7 +151,7 @@ def _state(view: HostView, device: Device, instance: MigInstance | None, holders
 
 @dataclass(frozen=True, slots=True)
 class FleetSummary:
-    """All hosts."""
+    """Totals over all hosts."""
 
     fleet: Fleet
     hosts: tuple[HostSummary, ...]
@@ -173,7 +173,7 @@ class Summaries:
         self._known: dict[str, HostSummary] = {}
 
     def of(self, fleet: Fleet) -> FleetSummary:
-        """The summary of all hosts."""
+        """Summarizes a fleet; hosts that did not change keep their summaries."""
         known = self._known
         self._known = {
             view.name: before

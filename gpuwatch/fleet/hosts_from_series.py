@@ -62,7 +62,7 @@ def _parsed_value(text: str) -> float | None:
 
 @dataclass(slots=True)
 class _Instance:
-    """What was collected of one MIG instance."""
+    """Readings and identity of one MIG instance, from its series."""
 
     uuid: str | None = None
     profile: str | None = None
@@ -71,7 +71,7 @@ class _Instance:
 
 @dataclass(slots=True)
 class _Gpu:
-    """What was collected of one GPU."""
+    """Readings and identity of one GPU, from its series."""
 
     uuid: str
     index: int | None = None
@@ -96,7 +96,7 @@ class _Gpu:
             self.readings[metric] = reading
 
     def named(self, labels: Mapping[str, str]) -> None:
-        """Takes over what labels tell of its identity."""
+        """Takes the identity (name, index, address, host) from the labels of a series."""
         self.host = min(self.host, host_of(labels))
         self.targets.add(target_of(labels))
         self.simulated = self.simulated or labels.get("simulated") == "true"
@@ -158,7 +158,7 @@ class Collected:
     def __init__(self) -> None:
         self.gpus: dict[str, _Gpu] = {}
         self.targets: set[str] = set()
-        """The targets that have data."""
+        """Scrape targets (``host:port``) that have data."""
         self.drivers: dict[str, str] = {}
         self.ages: dict[str, float] = {}
         self.silent: set[str] = set()
@@ -201,7 +201,7 @@ class Collected:
             gpu.put(reported.metric, reading, reported.rank)
 
     def add_identity(self, labels: Mapping[str, str]) -> None:
-        """What labels tell of a GPU or a host."""
+        """Adds what an info series says of a driver, a GPU or a MIG instance."""
         if labels.get("__name__") == series.DRIVER.sample:
             self.drivers[target_of(labels)] = labels.get("version", "")
         elif (found := self.gpus.get(uuid_of(labels))) is not None:
@@ -213,7 +213,7 @@ class Collected:
                 known.profile = known.profile or labels.get("profile")
 
     def add_other(self, sample: Sample) -> None:
-        """What is no reading of a GPU: a finding, an owner, a process, the age of the data."""
+        """Adds a series that is not a GPU reading: a finding, an owner, a process, the age of the data."""
         labels, name = sample.metric, sample.metric.get("__name__", "")
         number = _parsed_value(sample.value[1])
         if number is None:

@@ -51,7 +51,7 @@ def of_one_gpu(metrics: Iterable[str], uuids: Iterable[str]) -> str:
 VALUES = _query_by(_KEYS, _selector(exporter_names_of(*LISTED)))
 """The readings of all GPUs."""
 OTHERS = _selector(_BESIDE)
-"""What is no reading of a GPU: findings, owners, processes, the age of the data."""
+"""Query for series that are not GPU readings: findings, owners, processes, the age of the data."""
 INFO = _selector(_INFO)
 """Names of GPUs and drivers, as labels."""
 OWNED = _query_by(

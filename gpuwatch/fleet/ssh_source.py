@@ -105,7 +105,7 @@ class SshHostFeed:
         return FeedStatus("starting") if age is None else FeedStatus("ok", age)
 
     def resumed(self) -> None:
-        """Streams that were closed meanwhile are started again by themselves."""
+        """Nothing to do: streams that were closed during the stop restart by themselves."""
 
     def stop(self) -> None:
         self._streams.stop()

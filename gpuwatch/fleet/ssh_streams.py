@@ -46,7 +46,7 @@ class Stream:
     def __init__(self, host: str) -> None:
         self.host = host
         self.snapshot: Snapshot | None = None
-        """The newest."""
+        """The newest snapshot from this host."""
         self.reason = CONNECTING
         """Why there is no newer one; empty while they come."""
         self.came: float | None = None

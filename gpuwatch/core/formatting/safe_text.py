@@ -10,7 +10,7 @@ UNKNOWN = "–"
 
 
 def bounded(line: str, most: int) -> str:
-    """At most ``most`` characters of a line: its begin, or a progress bar's last states, as it overwrites itself."""
+    """At most ``most`` characters of a line: its start, or a progress bar's last states, as it overwrites itself."""
     if len(line) <= most:
         return line
     state = line.find("\r", len(line) - most)

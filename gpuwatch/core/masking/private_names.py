@@ -173,7 +173,7 @@ _KNOWN_OWNERS = (
     "|BAAI|THUDM|zai-org|internlm|moonshotai|bigcode|mosaicml|databricks|NousResearch|llava-hf|01-ai|stanfordnlp"
     "|Salesforce|intfloat|ibm-granite|CohereForAI|CohereLabs|tatsu-lab|lmsys|openbmb|vllm|lmsysorg|rayproject"
 )
-"""Of models and images that everybody uses, and pages of their site."""
+"""Owners of models and images that everybody uses, and pages of their site."""
 PUBLIC_NAME = lazy(
     rf"(?!models/|datasets/|spaces/|.*\.(?:{SUFFIXES})$)(?:(?:docker\.io|nvcr\.io|ghcr\.io|quay\.io|gcr\.io)/)?(?:{_KNOWN_OWNERS})(?:/[\w.-]+){{1,2}}(?:[:@][\w.:-]+)?"
 )

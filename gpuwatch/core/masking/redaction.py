@@ -86,7 +86,7 @@ class Redactor:
         """Names with blanks, which paths may have, too."""
         self._given: set[str] = set()
         self._stems: set[str] = set()
-        """What numbered hosts have before their number: ``node17`` tells of ``node18``."""
+        """Names of numbered hosts without their numbers: ``node17`` means that ``node18`` is a host, too."""
 
     # Finding what to replace
 

@@ -72,7 +72,7 @@ _ASKED = lazy(
     r"|[^\n]{0,100}\bread (?:-\w{1,4} ){0,3}-\w{0,3}s\w{0,3}\b[^\n]{0,100})\n)([^\s]{6,64})$",
     re.MULTILINE,
 )
-"""What is echoed after a prompt, or typed after ``read -s``."""
+"""Text echoed after a prompt, or typed after ``read -s``."""
 _CLIENT = lazy(
     r"(\b(?:\w{0,40}(?:Client|Api|API|Session)|login|authenticate|init|AES\.new|hmac\.new|Fernet|AESGCM)\(\s?b?['\"])([A-Za-z0-9._-]{20,200})(?=['\"]\s?[,)])"
 )

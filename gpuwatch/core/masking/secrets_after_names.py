@@ -171,7 +171,7 @@ def mask_named(text: str) -> str:
 
 
 def _hint_positions(text: str) -> list[tuple[int, int]]:
-    """Where the hints are; searching them one by one is much faster than one expression for all."""
+    """Positions of the hints. Searching for each is much faster than one expression for all."""
     lowered = text.lower()
     if len(lowered) != len(text):  # lowering some letters gives two
         lowered = "".join(char.lower() if len(char.lower()) == 1 else char for char in text)
@@ -188,7 +188,7 @@ def _hint_positions(text: str) -> list[tuple[int, int]]:
 
 
 def _name_around(text: str, begins: int, ends: int, since: int) -> tuple[int, int]:
-    """The name around a hint."""
+    """The complete name that contains a hint, such as ``DB_PASSWORD`` around ``pass``."""
     start = begins
     lowest = max(since, start - MAX_NAME_CHARS)
     while start > lowest and (text[start - 1].isalnum() or text[start - 1] in _NAME_CHARS):

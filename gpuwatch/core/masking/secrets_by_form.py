@@ -1,4 +1,4 @@
-"""Finds secrets that no name beside them tells: tokens by their shape, options of programs, columns of tables.
+"""Finds secrets without a telling name: tokens by their shape, options of programs, columns of tables.
 
 The vendors publish the shapes of their tokens, or all of them show it; ``token_shapes.txt`` has each with its source.
 ``-p`` and ``-u`` mean different things to different programs (``mkdir -p``, ``docker run -u 1000:100``), so they are

@@ -27,7 +27,7 @@ class NotStarted(GpuwatchError):
 
 
 class Termination(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a program's end besides its log."""
+    """Facts about how a program ended, from other sources than its log."""
 
     outcome: Outcome
     asked: Sequence[int] = ()

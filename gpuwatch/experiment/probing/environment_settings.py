@@ -25,7 +25,7 @@ _OF = {
     "torch": ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "PYTORCH_NO_CUDA_MEMORY_CACHING"),
 }
 PROGRAM = "the process that starts this one"
-"""Of a value that no line of this process set: the lines that do are noted."""
+"""Source of a value that no line of this process set; values set by a line name that line."""
 
 
 def environment_settings(

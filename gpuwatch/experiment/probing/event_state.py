@@ -27,7 +27,7 @@ class Applied(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     applied: bool
     overridden: str = ""
-    """``train.py:12``, where the program makes such a setting itself; then ours is not applied."""
+    """``train.py:12``: where the program makes this setting itself, so that ours is not applied."""
     reason: str = ""
     """Why it is not tried."""
     effective: dict[str, Any] = {}
@@ -38,7 +38,7 @@ class StepCount(msgspec.Struct, kw_only=True):
     """The steps of a program that ``gpuwatch try`` runs."""
 
     counted: str = ""
-    """What is counted: ``batches of Keras``. Empty before the first step."""
+    """What counts as a step, such as ``batches of Keras``; empty before the first one."""
     count: int = 0
     times: list[float] = []
     """Seconds of each step, without warm-up and tracing; averages where only a rate is known. At most 20,000."""
@@ -103,7 +103,7 @@ class EventState:
         self.applied: Applied | None = None
         self.steps = StepCount()
         self.timed_steps: deque[TimedSteps] = deque(maxlen=_MAX_STEPS)
-        """The latest steps."""
+        """The latest steps, oldest first."""
         self.timed_kind = ""
         """What these are: ``batches of Keras``."""
         self.memory_records = MemoryRecords()

@@ -124,7 +124,7 @@ class MemoryRecords:
         return of_tensorflow(windows, names, pid=pid, notes=notes) if windows else []
 
     def _of_torch(self, files: list[_File], pid: int, notes: list[str]) -> list[MemoryProfile]:
-        """Of each device the snapshot with the highest peak: the history of a later one may begin after it."""
+        """For each device, the snapshot with the highest peak: the history of a later one may begin after that peak."""
         from gpuwatch.explain.traces.memory_profiles import of_torch
 
         best: dict[str, MemoryProfile] = {}

@@ -90,7 +90,7 @@ class Timeline:
 
 
 def _computes(device: Device, snapshot: Snapshot, own: set[int]) -> bool | None:
-    """Whether kernels of ``own`` ran on a device; None if the driver does not tell, or none of them is there.
+    """Whether kernels of ``own`` ran on a device; None if the driver does not report it, or none of them is listed.
 
     It has no sample of a process without kernels (nvmlDeviceGetProcessUtilization), and one of 0 % for a few short
     ones, or for some that ended a while ago. Of nobody has it samples on a GPU that it does not sample.

@@ -16,7 +16,7 @@ from gpuwatch.core.formatting.suggest import did_you_mean
 
 GROUPS = ("memory", "visibility", "placement", "devices", "sharing", "limits", "torch")
 MEASURED_SECONDS = 1.0
-"""Of a measurement, if nothing else is asked for."""
+"""Default length of a measurement."""
 DEADLINE_SECONDS = 180.0
 """Seconds after which a probe is killed; more if its measurements are long (:func:`ample_deadline`)."""
 _START_SECONDS = 60.0

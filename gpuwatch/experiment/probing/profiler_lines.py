@@ -30,7 +30,7 @@ class ProfilerLines:
         return _OWN.search(self._kept) is not None
 
     def rest(self, *, of_program: bool, last: bool = False) -> bytes:
-        """What is to be passed on. ``of_program``: it profiles itself; ``last``: also the beginning of a line."""
+        """The output to pass on. ``of_program``: the program profiles itself; ``last``: includes an unfinished line."""
         text = self._kept if of_program else _OWN.sub(b"", self._kept)
         line = text.rfind(b"\n") + 1
         if last or of_program or not _BEGINS.match(text, line):

@@ -1,4 +1,4 @@
-"""Lines of a program's output that tell of no failure of this run: it printed them, from an older log for example.
+"""Lines of a program's output that are no failures of this run: it printed them, for example from an older log.
 
 What is proven otherwise: by the line's own time, or by what the program's processes counted until their ends.
 """

@@ -194,7 +194,7 @@ class _Runs:
     confirming: list[int] = field(default_factory=list)
     """Values that were run to confirm them."""
     bracket: Callable[[], str] = str
-    """What is known so far, in words."""
+    """Describes what is known so far."""
 
     def passes(self, value: int, confirm: bool) -> bool:
         """Whether the program runs with ``value``; False if GPU memory runs out."""

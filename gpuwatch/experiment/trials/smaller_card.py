@@ -177,7 +177,7 @@ def _bisect(
 
 
 class _BudgetSpent(Exception):
-    """The budget is used up."""
+    """Raised when the time budget is used up."""
 
 
 @dataclass(slots=True)

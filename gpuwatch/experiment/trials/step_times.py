@@ -19,7 +19,7 @@ _NORMAL_QUANTILE_95 = 1.96
 _MIN_STEPS = 6
 """Fewer values have no pair of ranks that holds the median with 95 %."""
 _WAIT_FACTOR, _MIN_WAITS, _MAX_MEDIAN_TO_MEAN = 2.0, 6, 0.5
-"""A wait is this many times the mean; so many come again; the median is below this share of the mean then."""
+"""Waits: steps longer than this multiple of the mean, at least so many, with a median below this share of the mean."""
 STEADY_SHARE = 0.02
 """Half the interval, as a share of the median, from which on a measurement is steady."""
 

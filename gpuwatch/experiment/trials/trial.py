@@ -57,9 +57,9 @@ class Interrupted(Exception):
     def __init__(self, signal_number: int, trial: Trial | None = None) -> None:
         super().__init__(signal_number)
         self.number = signal_number
-        """The signal."""
+        """Number of the signal that interrupted the experiment."""
         self.trial = trial
-        """What was measured until then."""
+        """The unfinished trial, as far as it was measured."""
 
 
 class Stop:

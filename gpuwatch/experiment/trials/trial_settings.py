@@ -36,7 +36,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     variables: dict[str, str] = {}
     """Environment variables to start the program with."""
     probe: str | None = None
-    """What is applied inside the program (GPUWATCH_TRIAL); None if the variables are all."""
+    """Probe whose settings are applied inside the program (GPUWATCH_TRIAL); None if variables suffice."""
     options: dict[str, Any] = {}
     """The probe's options."""
     changes_results: bool = False

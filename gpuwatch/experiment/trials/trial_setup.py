@@ -31,7 +31,7 @@ class Begun:
 
     name: str
     number: int
-    """Of all trials, from 1."""
+    """Number of the trial among all, from 1."""
     planned: int
     """How many there will be at most; 0 if that is not known."""
     round: int = 0

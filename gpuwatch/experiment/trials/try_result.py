@@ -42,7 +42,7 @@ class ExperimentResult:
     steps: int | None = None
     """Steps of each run, as the first that got so far has set them."""
     interrupted: int | None = None
-    """The signal that broke it off."""
+    """Number of the signal that interrupted the experiment; None if none did."""
 
     @contextmanager
     def until_interrupted(self) -> Iterator[None]:

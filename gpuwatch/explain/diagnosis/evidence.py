@@ -18,7 +18,7 @@ _Result = TypeVar("_Result", int, list[Any], dict[str, Any])
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What is known. None means "not checked", which differs from "checked, found nothing"."""
+    """The facts that rules judge. None means "not checked", which differs from "checked, found nothing"."""
 
     snapshot: Snapshot | None = None
     """The machine; for a run, before its start."""

@@ -20,7 +20,7 @@ from gpuwatch.explain.traces.largest_holder import held_most
 from gpuwatch.explain.traces.memory_profiles import of_tensorflow, of_torch
 
 START_BYTES = 1 << 16
-"""What is enough of a file to recognize it."""
+"""Bytes from the start of a file that are enough to recognize its kind."""
 LIMITS: dict[FileKind, reader_limits.Limit] = {
     "TensorFlow profile": reader_limits.TENSORFLOW_PROFILE,
     "PyTorch snapshot": reader_limits.ALLOCATOR_SNAPSHOT,

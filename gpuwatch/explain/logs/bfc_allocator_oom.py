@@ -99,7 +99,7 @@ class Draft(msgspec.Struct):
     oom: Oom = Oom()
     exact: bool = False
     free_listed: bool = False
-    """Whether free chunks were listed one by one."""
+    """Whether the dump listed each free chunk."""
     regions: int = 0
     chunks: int = 0
     """Sums in bytes of the listed regions and chunks: exact, while the dump's totals are rounded to three digits."""
@@ -385,7 +385,7 @@ def same_request(line: str, requested: int | None) -> bool:
 
 
 def begins_dump(message: str) -> bool:
-    """Whether only a dump has such a line."""
+    """Whether this line occurs only in an allocator's dump."""
     return (
         message.lstrip().startswith(_DUMP_STARTS)
         or " Chunks of size " in message

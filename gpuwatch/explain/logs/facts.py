@@ -86,7 +86,7 @@ class SeenXid(msgspec.Struct, kw_only=True):
     """All errors of one Xid."""
 
     xid: Xid
-    """The first."""
+    """The first error with this number."""
     line: str
     """Its line."""
     count: int = 1

@@ -1,4 +1,4 @@
-"""Which of the last lines tells a failure best: a report of several lines as one, the first line of a cluster.
+"""Selects the line that describes a failure best: a report of several lines as one, the first line of a cluster.
 
 Formats: GROMACS (``gmx_fatal``, ``gmx::printFatalErrorMessage``), Triton's table, CMake; Markdown with its fences.
 """
@@ -31,7 +31,7 @@ _PRINTED = re.compile(
 )
 """What a program printed even where a text has no fences around it, or what only people can tell: that it hangs."""
 _GOES_ON = re.compile(r"NCCL INFO .* -> \d+\b")
-"""NCCL's way back from an error, between two lines that tell of it."""
+"""NCCL's return trace, printed between two lines about an error."""
 _NAMES_NOTHING = re.compile(
     r":$|\b(?:abort|exit|quit)(?:ing|ed)\b|\bcode:? ?[#=]? ?-?\d+\W*$|exit (?:code|status)|^Error executing job"
     r"|(?:check|see|read) the (?:\w+ )?logs?\b|build stopped|^g?make|\bmore information\b|^-{2,}|^\+{1,3} ",

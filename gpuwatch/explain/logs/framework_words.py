@@ -1,4 +1,4 @@
-"""Which words tell the framework or program that printed a line, and which frameworks a log is of."""
+"""Words that identify the framework or program that printed a line, and the frameworks of a log."""
 
 from __future__ import annotations
 

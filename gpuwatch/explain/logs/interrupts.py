@@ -38,19 +38,19 @@ _ORDERLY = re.compile(
     r"|TensorBoard",
     re.IGNORECASE,
 )
-"""Of a server, which SIGTERM only stops."""
+"""Output of a server, for which SIGTERM is a normal end."""
 _SIGTERM = "SIGTERM"
 _INTERRUPT = re.compile(r"interrupt|SIGINT|ctrl|\^C|signal 2\b|exiting from training early", re.IGNORECASE)
 _BY_KEYBOARD = re.compile(r"keyboard ?interrupt|\bSIGINT\b|\bctrl[+-]c\b|\^C", re.IGNORECASE)
 
 
 def asked_to_end(lines: Sequence[str]) -> bool:
-    """Whether the last lines tell of SIGTERM, after which a program ends in order."""
+    """Whether the last lines mention SIGTERM, after which a program ends in an orderly way."""
     return any(map(_ASKED_TO_END.search, lines))
 
 
 def told_interrupt(lines: Sequence[str]) -> str:
-    """The line near the end that tells of an interrupt, after which no more steps came; empty without one."""
+    """The line near the end that reports an interrupt, with no steps after it; empty without one."""
     told, tells = "", any(map(_TOLD_OF_INTERRUPT.search, map(undecorated, lines)))
     drawn: set[str] = set()  # a bar that is drawn again, as its program ends, is no more work
     for raw in (line for line in reversed(lines) if tells and line.strip()):
@@ -66,22 +66,22 @@ def told_interrupt(lines: Sequence[str]) -> str:
 
 
 def failed_after_interrupt(lines: Sequence[str]) -> bool:
-    """Whether a traceback follows, near the end, the line that tells of an interrupt from the keyboard."""
+    """Whether, near the end, a traceback follows the line that reports an interrupt from the keyboard."""
     last = [line for line in lines if line.strip()][-_NEAR_END_LINES:]
     told = next((at for at, line in enumerate(last) if by_keyboard(undecorated(line[:_MAX_LINE_CHARS]))), len(last))
     return any("Traceback (most recent call last)" in line for line in last[told + 1 :])
 
 
 def by_keyboard(line: str) -> bool:
-    """Whether a line tells of an interrupt from the keyboard."""
+    """Whether a line reports an interrupt from the keyboard."""
     return _TOLD_OF_INTERRUPT.search(line) is not None and of_keyboard(line)
 
 
 def of_sigint(told: str) -> bool:
-    """Whether the line that tells who stopped a program tells of an interrupt, not of another signal or a person."""
+    """Whether the line about who stopped a program reports SIGINT rather than another signal."""
     return _INTERRUPT.search(told) is not None
 
 
 def of_keyboard(told: str) -> bool:
-    """Whether the line that tells of an interrupt says that it came from the keyboard."""
+    """Whether the line that reports an interrupt says that it came from the keyboard."""
     return _BY_KEYBOARD.search(told) is not None

@@ -206,7 +206,7 @@ def of_an_unknown_program(lines: Sequence[str]) -> str:
 
 
 def did_it_all(line: str) -> bool:
-    """Whether a line tells that the whole work is done, not only that a result of it was saved."""
+    """Whether a line says that all work is done, not only that a result was saved."""
     return re.search(WHOLE_WORK, line, re.IGNORECASE) is not None
 
 
@@ -221,7 +221,7 @@ def finished(line: str) -> bool:
 
 
 def _of_a_service(lines: Sequence[str]) -> list[str] | None:
-    """Of the log of a kernel or an X server the lines that may be about a GPU's failure; None for other logs."""
+    """In the log of a kernel or an X server, the lines that may be about a GPU failure; None for other logs."""
     if lines and all(map(_OF_KERNEL.match, lines)):
         return [line for line in lines if _OF_A_GPU.search(line)]
     if sum(map(bool, map(_OF_XORG.match, lines))) * 2 > len(lines):
@@ -243,7 +243,7 @@ class End(NamedTuple):
     tells: str
     """:data:`WORKED`, :data:`KERAS`, :data:`FAILED` or nothing."""
     line: str
-    """The line that tells it."""
+    """The line on which :attr:`tells` is based."""
     doubt: str = ""
     """A line of those that speaks of a failure, after which too little work came to show that it was of no consequence.
     """
@@ -284,7 +284,7 @@ def end_of(lines: Sequence[str], *, serves: bool = False) -> End:
 
 
 def tell(facts: LogFacts, lines: Sequence[str], end: End, own: Sequence[str]) -> None:
-    """Puts into ``facts`` what the last lines tell, of which ``end`` is a part; ``own``: those that a program wrote."""
+    """Stores in ``facts`` what the last lines show, including ``end``; ``own``: lines that a program wrote."""
     last = undecorated(next((line for line in reversed(lines) if line and not line.isspace()), "")[:_MAX_LINE_CHARS])
     facts.last_lines_tell, facts.telling_last_line = end.tells, in_words(end.line[:_MAX_KEPT_CHARS])
     facts.doubt, facts.not_a_number = (

@@ -79,7 +79,7 @@ class LogParser:
 
     @property
     def facts(self) -> LogFacts:
-        """The facts so far."""
+        """The facts of the lines read so far."""
         self._facts.placements = self._placements.result()
         self._facts.copies = self._placements.copies()
         self._facts.ooms = self._ooms.result()
@@ -489,7 +489,7 @@ class LogParser:
 
 
 def parse(text: str) -> LogFacts:
-    """The facts from a whole log."""
+    """The facts of a complete log text."""
     parser = LogParser()
     # splitlines() would also split at the carriage returns of progress bars.
     for line in text.removesuffix("\n").split("\n"):

@@ -25,7 +25,7 @@ _KILLED = re.compile(
     r"|(?:^|(?<=\]))[^\s\]]{1,400}: line \d{1,9}: +\d{1,10} Killed(?= )"  # also behind a progress bar
 )
 _SEES_A_GPU = re.compile(r"\b[1-9]\d{0,2} (?:\w{1,12} )?GPUs? (?:\w{1,12}-)?(?:detected|selected)\b")
-"""Of GROMACS, which goes on without a GPU where it finds none; a later run in the same log found one."""
+"""GROMACS found a GPU in a later run of the same log; without one it continues on the CPU."""
 _ABSL = re.compile(r"[IWEF]\d{4} [\d:.]{1,30}\s+(\d{1,10}) ")
 _RANGE_FOLLOWS = "capability supported by this version of PyTorch is"
 _QUIET = re.compile(

@@ -71,7 +71,7 @@ class PlacementCounter:
         return key
 
     def again(self, key: tuple[str, str]) -> None:
-        """The same eager line once more."""
+        """Counts an eager line once more, by the key from :meth:`executing`."""
         if key in self._eager or len(self._eager) < MAX_KEYS:
             self._eager[key] = self._eager.get(key, 0) + 1
 
@@ -217,7 +217,7 @@ class ColocationReader:
         return False
 
     def result(self) -> Colocation:
-        """The report."""
+        """The colocation report as far as it was read."""
         supported = self._supported
         if supported is None:
             common = set.intersection(*self._types.values()) if self._types else set()

@@ -45,7 +45,7 @@ def is_out_of_memory(message: str) -> bool:
 
 
 def out_of_memory(message: str) -> Oom:
-    """The failure with its numbers."""
+    """The failure that the message describes, with its numbers in bytes."""
     fraction = _FRACTION.search(message)
     used = _find(_ALLOCATED, message)
     unallocated = _find(_UNALLOCATED, message)

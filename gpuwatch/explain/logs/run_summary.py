@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 _HEAD = re.compile(r"\S.{0,4000}? {3}gpuwatch run (?:·|-) ")
 _TITLE = re.compile(r"[A-Z][a-z]+(?: [a-z]+){0,5}$")
-"""Of a table; it follows an empty line."""
+"""Title of a table; an empty line precedes it."""
 _LAST = "written: "
 _MAX_LINES = 1000
 

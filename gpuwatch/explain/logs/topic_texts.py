@@ -478,4 +478,4 @@ ENVIRONMENTS: Texts = {
         "_vram", "+cu1",
     ),
 }  # fmt: skip
-"""What tells where the program ran, and what was set already, for the advice table of the diagnosis."""
+"""Texts that show where the program ran and what is already set, for the advice table."""

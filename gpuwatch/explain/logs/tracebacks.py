@@ -111,7 +111,7 @@ class FrameFinder:
 
     def __init__(self) -> None:
         self.frame: Frame | None = None
-        """The latest frame."""
+        """The latest frame in the user's own code."""
         self.requested_at: Frame | None = None
         """The latest frame, unless its traceback ended in an exception that has nothing to do with memory."""
         self._memory: tuple[str, Frame | None] = ("", None)

@@ -17,7 +17,7 @@ _MAX_LINES = 2000
 _HEAD_LINES = 3000
 """Lines at the start of a log in which steps are looked for."""
 _MAX_LINE_CHARS = 300
-"""Of a line, as many characters are looked at."""
+"""Only the first characters of a line are examined."""
 _FORM_LETTERS = 16
 _MAX_STEP_LINES, _MAX_FEW_LINES = 100, 2
 """Lines of steps before the first error that are looked at; a few are not all the forms that a program prints."""

@@ -52,7 +52,7 @@ class Moment:
 
 
 class Replay:
-    """The windows of one allocator."""
+    """Replays the recorded windows of one allocator."""
 
     def __init__(self, windows: Sequence[Window]) -> None:
         self._windows = [window for window in windows if window.events]
@@ -61,13 +61,13 @@ class Replay:
         self._gone: list[list[Allocation]] = []
         """For each window: what was freed before it, unseen."""
         self.peak: list[Allocation] = []
-        """What was alive at the peak, as far as it was recorded."""
+        """Recorded allocations that were alive at the peak."""
         self.before = 0
         """Bytes at the peak that were in use before the first window; known of a single window alone."""
         self.peak_event: Event | None = None
         self.peak_at = 0
         self.left: list[Allocation] = []
-        """What was alive at the end."""
+        """Recorded allocations that were alive at the end."""
         self.end = 0
         """When the last event was."""
         self._run()
@@ -125,7 +125,7 @@ class Replay:
 
 
 def _freed_unseen(live: dict[int, Allocation], events: Sequence[Event]) -> list[Allocation]:
-    """Of what was alive at the end of the last window, what had been freed when this one began.
+    """Allocations alive at the end of the last window that had been freed when this one began.
 
     Its place is allocated again before it is freed, or it does not fit into what was in use then.
     """

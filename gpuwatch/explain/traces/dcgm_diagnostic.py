@@ -24,7 +24,7 @@ _STATUSES: dict[str, TestStatus] = {"pass": "pass", "fail": "fail", "warn": "war
 
 
 class Diagnostic(NamedTuple):
-    """What was tested."""
+    """The tests of one diagnostic run, with versions of DCGM and driver."""
 
     tests: tuple[GpuTest, ...]
     version: str

@@ -16,7 +16,7 @@ from gpuwatch.explain.traces.tensorflow_names import Meaning, Names, in_cluster,
 MAX_HOLDERS = 200
 _MAX_NAMED_SHARE = 0.95
 _MIN_MICROSECONDS, _MAX_MICROSECONDS = 1_000_000_000_000_000, 1 << 52
-"""What is outside is no time since 1970."""
+"""Plausible range of a time in microseconds since 1970."""
 _NOISE_SHARE = 0.001
 _MAX_LINES = 6
 """Lines of the program whose memory is told over time."""

@@ -43,7 +43,7 @@ class Sample(NamedTuple):
 
 
 class Profile(NamedTuple):
-    """What was alive."""
+    """Allocations that were alive when the profile was saved."""
 
     samples: list[Sample]
     at: int
@@ -114,7 +114,7 @@ def read(data: bytes) -> Profile:
 
 
 def profiles(data: bytes) -> list[MemoryProfile]:
-    """What was alive on each device, the fullest first; :class:`BrokenRecording` as in :func:`read`."""
+    """A profile for each device, the fullest first. Raises :class:`BrokenRecording` as :func:`read` does."""
     found = read(data)
     devices = {sample.device for sample in found.samples if sample.device}
     alone = next(iter(devices)) if len(devices) == 1 else "all devices"

@@ -197,7 +197,7 @@ class _Tree:
             gpu.fields.setdefault("/".join(path), value)
 
     def snapshot(self) -> Snapshot:
-        """Of the GPUs of which more than the address is told."""
+        """The snapshot of all GPUs described by more than their address."""
         gpus = [gpu for gpu in self.gpus if gpu.fields]
         devices: list[Device] = []
         processes: list[Process] = []

@@ -14,14 +14,14 @@ from gpuwatch.explain.traces.allocations import Allocation
 _CALLS = re.compile(r"^(?:(?:Stateful)?PartitionedCall(?:_\d+)?/)+")
 _BACKWARD = re.compile(r"^(?:gradient_tape|gradients(?:_\d+)?)/|/(?:gradient_tape|gradients(?:_\d+)?)/")
 _SUMMED = re.compile(r"^AddN(?:_\d+)?(?:/|$)")
-"""Of gradients of one variable that come from several uses, and of the program's own tf.add_n."""
+"""Sum of gradients of a variable with several uses, or the program's own tf.add_n."""
 _COPIED_IN = re.compile(r"^(?:_EagerConst|SameWorkerRecvDone|_HostRecv|_Recv|IteratorGetNext)(?:$|/)|^_Send input")
 _ASSIGNS = re.compile(r"(?:^|/)(?:Assign|ResourceApply|ResourceScatter|ResourceSparseApply)\w*$")
 _ASSIGNS_ALONE = re.compile(r"(?:^|/)Assign(?:Add|Sub)?(?:VariableOp)?(?:_\d+)?$")
 """Ops whose only allocation is a new buffer for their variable, where something else still uses the old one."""
 _CLUSTER = re.compile(r"(?:^|/)(?:cluster_\d|_?Xla(?:Run|Launch|LocalLaunch|CompileOnDemand))|^xla_")
 _INITIAL = re.compile(r"/Initializer/\w+/")
-"""Of TF1's initializers: a variable's first value, whose buffer becomes the variable's. A constant is copied."""
+"""TF1 initializer: its result's buffer becomes the variable's own, but a constant is copied."""
 _INITIALIZES = re.compile(r"/Initializer/\w+$")
 _OPTIMIZERS = frozenset(
     {
@@ -66,7 +66,7 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """What is known of an allocation."""
+    """Purpose of an allocation, as far as op names show it."""
 
     group: Group = "unattributed"
     variable: str = ""

@@ -213,7 +213,7 @@ def _assign_trained_weights(changes: Sequence[Change], roles: dict[int, Role]) -
 
 
 def _by_size(unknown: Iterable[Change], changes: Sequence[Change]) -> None:
-    """What was freed by the program itself is what all others of its size are, if they are of one group."""
+    """Allocations freed by the program itself take the group of all others of their size, if it is one group."""
     groups: dict[int, set[Group]] = defaultdict(set)
     for change in changes:
         if not change.is_free and not change.before_history:

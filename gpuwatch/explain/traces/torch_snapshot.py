@@ -29,7 +29,7 @@ _PICOSECONDS_PER_MICROSECOND = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """What is known of allocations that are alike."""
+    """Line, op and group shared by a set of equal allocations."""
 
     line: str
     """The program's line, ``train.py:12 in forward``; empty if it is unknown."""
@@ -43,12 +43,12 @@ class Holder:
 
 @dataclass(slots=True)
 class DeviceHistory:
-    """The allocator of one device."""
+    """History and state of the allocator of one device."""
 
     number: int
     events: list[Event] = field(default_factory=list)
     holders: dict[str, Holder] = field(default_factory=dict)
-    """What is known of an allocation, by its event's op."""
+    """Details of allocations, by the op of their event."""
     recorded: bool = False
     """Whether it has a history, besides what is alive."""
     began: int = 0
@@ -112,7 +112,7 @@ class _Reader:
         self.stacks = Stacks()
 
     def each(self, value: Any) -> Iterator[Mapping[str, Any]]:
-        """The dictionaries in a list."""
+        """Yields the dictionaries in a list. Raises :class:`BrokenRecording` if there are too many."""
         for item in value if isinstance(value, (list, tuple)) else ():
             self._left -= 1
             if self._left < 0:

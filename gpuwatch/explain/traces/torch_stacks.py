@@ -132,7 +132,7 @@ class Stacks:
         self._left = _MAX_FRAMES_READ
         self._stacks: dict[int, Stack] = {}
         self._kept: list[Any] = []
-        """What was read, so that nothing else gets its id."""
+        """Lists that were read, kept so that no other object gets their id."""
         self._frames: dict[tuple[str, str], _Frame] = {}
         self._paths: dict[str, set[str]] = {}
         self._shown: dict[str, str] = {}

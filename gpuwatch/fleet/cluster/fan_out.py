@@ -43,7 +43,7 @@ OPEN: frozenset[State] = frozenset({"waiting", "starting", "running"})
 
 @dataclass
 class NodeReply:
-    """What is known of one node."""
+    """State, document and messages of one node."""
 
     node: str
     state: State = "waiting"
@@ -292,7 +292,7 @@ class _FanOut:
             self._finished(reply, _facts(frame.payload))
 
     def _finished(self, reply: NodeReply, facts: dict[str, Any]) -> None:
-        """The command has ended there."""
+        """Handles the end of the command on a node."""
         code, number, took = (facts.get(name) for name in ("exit_code", "signal", "took_seconds"))
         if isinstance(code, int) and not isinstance(code, bool) and 0 <= code <= 255:
             reply.exit_code = code
@@ -344,7 +344,7 @@ class _FanOut:
             reply.becomes(state, reason)
 
     def _ended(self, running: _Running) -> None:
-        """A job's process has ended: nodes that it did not tell of have failed."""
+        """Handles the end of a job's process: nodes that it has not reported have failed."""
         running.close()
         if running.streams:  # what it left behind
             running.signal(signal.SIGKILL)

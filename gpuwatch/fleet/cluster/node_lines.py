@@ -58,10 +58,10 @@ class Decoder:
         self.strange = 0
         """Number of bytes that belong to no frame."""
         self.other = b""
-        """The last lines that are none."""
+        """The last bytes of other output, which is not frames."""
 
     def feed(self, data: bytes) -> list[Frame]:
-        """The frames in what came now."""
+        """The frames completed by these bytes."""
         frames, other = [], []
         *lines, rest = (self._rest + data).split(b"\n")
         for line in lines:

@@ -51,7 +51,7 @@ def comparison_of_nodes(command: str, replies: Sequence[NodeReply]) -> Compariso
 
 
 def side_by_side(runs: Sequence[Run], nodes: Sequence[Node]) -> Comparison:
-    """Saved runs, and the nodes that saved comparisons and snapshots tell of.
+    """Compares saved runs, and the nodes of saved comparisons and snapshots.
 
     Runs of at least :data:`MIN_EQUAL_NODES` machines are compared like those of a cluster: each machine is a node.
     """

@@ -71,7 +71,7 @@ _UNITS = {"power.limit_watts": " W", "clocks.sm_max_mhz": " MHz"}
 
 @dataclass
 class _Node:
-    """What is known of one node."""
+    """Facts and runs of one node that are compared with its siblings."""
 
     name: str
     models: tuple[str, ...] | None = None

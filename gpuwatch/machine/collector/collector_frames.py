@@ -59,7 +59,7 @@ class Source(msgspec.Struct, frozen=True):
     """The last change, for the user."""
     detail: str = ""
     blame: str = ""
-    """Of the recorder's :class:`~gpuwatch.machine.collector.feed.FeedStatus`, while its collector is late."""
+    """``blame`` in the recorder's :class:`~gpuwatch.machine.collector.feed.FeedStatus` while its collector is late."""
 
 
 source_of = msgspec.msgpack.Decoder(Source).decode

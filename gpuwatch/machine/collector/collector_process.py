@@ -165,7 +165,7 @@ class CollectorWatch:
         return f"{call.name} has not returned since {time.strftime('%H:%M:%S', began)}"
 
     def close(self) -> None:
-        """The process has ended."""
+        """Releases the shared page after the process has ended."""
         page, self.page = self.page, None
         if page is not None:
             page.close()

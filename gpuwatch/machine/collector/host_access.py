@@ -68,7 +68,7 @@ class LocalHost(HostAccess):
         return details(pid, create_time)
 
     def device_numbers(self, pid: int) -> DeviceNumbers:
-        """As in the base; only the driver of simulated GPUs reports them."""
+        """CUDA device numbers of a process; only the driver of simulated GPUs reports them."""
         try:
             return self._simulator.ordinals(pid) if self._simulator is not None else ()
         except (GpuwatchError, OSError):

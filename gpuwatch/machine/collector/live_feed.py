@@ -146,7 +146,7 @@ class LiveFeed:
         self._hung_before = False
         """Whether a collector since the last snapshot was replaced for a call that hung."""
         self._fault = ""
-        """What was wrong with the last replaced collector itself; empty if it was waiting for the driver."""
+        """Fault of the last replaced collector itself; empty if it was waiting for the driver."""
         self.failure = ""
         """The error of gpuwatch itself that ended the last collector; empty once a snapshot has come."""
         self._crashed = False
@@ -268,7 +268,7 @@ class LiveFeed:
         return waits or self._source.detail or self._detail, blame
 
     def _blame(self) -> str:
-        """What is wrong with the collector itself; empty while it runs, so that the driver is to blame."""
+        """Fault of the collector itself; empty while it runs, so that the driver is at fault."""
         if self._source.blame or self._source.recording:
             return self._source.blame
         process, watch = self._process, self._watch

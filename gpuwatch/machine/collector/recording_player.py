@@ -93,7 +93,7 @@ class RecordingPlayer:
 
     @interval.setter
     def interval(self, seconds: float) -> None:
-        """What was recorded cannot change."""
+        """Ignored: the interval of a recording cannot change."""
 
     def interval_at(self, moment: float) -> float:
         """Seconds between the samples around a moment."""
@@ -101,13 +101,13 @@ class RecordingPlayer:
         return begun[-1].interval if begun else 1.0
 
     def start(self, wake: Callable[[], None] | None = None) -> None:
-        """As in the protocol: plays, unless it is paused."""
+        """Starts playing, unless paused. ``wake`` as in :class:`~gpuwatch.machine.collector.feed.Feed`."""
         if self._thread is None and wake is not None:
             self._thread = threading.Thread(target=self._ring, args=(wake,), name="gpuwatch-replay", daemon=True)
             self._thread.start()
 
     def drain(self) -> list[Snapshot]:
-        """As in the protocol; each has the findings that were recorded."""
+        """All snapshots since the last call, each with its recorded findings."""
         return [kept.judged() for kept in self.take()]
 
     def take(self) -> list[KeptSample]:
@@ -139,12 +139,12 @@ class RecordingPlayer:
         return skipped
 
     def status(self) -> FeedStatus:
-        """As in the protocol: a recording never keeps anybody waiting. Takes in what was recorded since."""
+        """The feed's state, never late; also reads samples that were recorded since."""
         self.recording.refresh()
         return FeedStatus("stopped" if self._stopping else "ok", 0.0)
 
     def resumed(self) -> None:
-        """As in the protocol: playing goes on where it was stopped."""
+        """Called after SIGCONT: playing continues where it was stopped."""
         self._anchor(self.now())
 
     def stop(self) -> None:

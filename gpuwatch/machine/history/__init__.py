@@ -1,1 +1,1 @@
-"""What is kept over time: metrics, snapshots, events, runs, and crash reports."""
+"""History of a machine: metrics, snapshots, events, runs, and crash reports."""

@@ -32,7 +32,7 @@ class Energy:
     unknown: int = 0
     """Devices of which nothing is known, and which ``joules`` leaves out."""
     mean_watts: float = 0.0
-    """Of several devices the sum of their means."""
+    """Mean power in watts; for several devices, the sum of their means."""
 
 
 @dataclass(slots=True)

@@ -109,7 +109,7 @@ class Timeline(SampleStore):
     # Looking back
 
     def stretches(self, longer: float) -> list[tuple[float, float]]:
-        """As in the base; where samples were thinned out they are further apart."""
+        """Begin and end of each time without a gap; thinned samples are further apart than recorded ones."""
         times = self.times
         found: list[tuple[float, float]] = []
         for at in times:

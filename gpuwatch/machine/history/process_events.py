@@ -28,7 +28,7 @@ _MAX_INTERVALS = 8
 
 
 class ObservedProcess(msgspec.Struct, kw_only=True):
-    """What was observed of a process on a device."""
+    """Totals observed for a process on a device."""
 
     last: float
     """When it was last seen there, in seconds since the epoch."""
@@ -199,7 +199,7 @@ def _end_event(users: list[_User], at: float, snapshot: Snapshot, peak: float | 
 
 
 def _accounting_text(rows: list[Process], snapshot: Snapshot) -> list[str]:
-    """What the driver's accounting mode tells of the whole life of a process on its devices."""
+    """The driver's accounting of the whole life of a process on its devices."""
     found = []
     for row in rows:
         device = snapshot.device(row.device_uuid)

@@ -37,7 +37,7 @@ def state_folder() -> Path:
 
 
 class RunStore:
-    """The runs of one folder."""
+    """Saves and loads the runs in one folder."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self.folder = state_folder() if folder is None else folder
@@ -53,7 +53,7 @@ class RunStore:
         return self._write(run, f"{_moment(run.started_at)}-{_slug(run.config)}.json")
 
     def save_experiment(self, document: Experiment) -> Path | None:
-        """Writes an experiment with its runs as one file, as :meth:`save` does; one by one if that would be too large.
+        """Writes an experiment and its runs to one file, as :meth:`save` does; to one file each if it is too large.
 
         None if it has no runs.
         """

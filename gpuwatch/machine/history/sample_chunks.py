@@ -29,7 +29,7 @@ _of_findings = msgspec.msgpack.Decoder(tuple[Finding, ...]).decode
 
 
 class KeptSample(NamedTuple):
-    """The machine at one moment."""
+    """A stored sample: snapshot and findings at one moment."""
 
     at: float
     """Seconds since the epoch."""

@@ -252,7 +252,7 @@ def _identity(row: Process) -> tuple[object, ...]:
 
 
 def _changed_rows(before: Sequence[Row | None], now: Sequence[Row]) -> tuple[dict[int, _Readings], dict[int, Row]]:
-    """Of each changed row, the changed readings or the whole row."""
+    """The changes between two lists of rows: changed readings, or whole rows."""
     readings: dict[int, _Readings] = {}
     whole: dict[int, Row] = {}
     for place, (row, old) in enumerate(zip(now, before, strict=True)):

@@ -16,5 +16,5 @@ def gap_limit(interval: float) -> float:
 
 
 def unobserved_limit(interval: float) -> float:
-    """From how long on nobody knows what happened meanwhile: it is counted for no process and no condition."""
+    """Seconds beyond which the time between two samples is not counted for any process or condition."""
     return max(MAX_UNOBSERVED_SECONDS, MIN_GAP_INTERVALS * interval)

@@ -1,4 +1,4 @@
-"""Processes that used a GPU between two samples, as far as the driver's accounting mode tells of them."""
+"""Processes that used a GPU between two samples, as reported by the driver's accounting mode."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class UnsampledProcesses:
 
     def __init__(self) -> None:
         self._accounted: dict[str, tuple[AccountedProcess, ...]] = {}
-        """Of each device, what the last sample had."""
+        """Accounted processes in the last sample, by device."""
         self._rows: tuple[Process, ...] = ()
         self._seen: dict[tuple[str | None, int], tuple[float | None, float]] = {}
         """The start of the last process of a pid on a device, and when it was last seen there."""

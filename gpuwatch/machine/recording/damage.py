@@ -23,11 +23,11 @@ class DamagedBlock(NamedTuple):
 
 
 class Damage:
-    """What was noticed so far."""
+    """Damage found so far in one recording."""
 
     def __init__(self) -> None:
         self.database = ""
-        """What is wrong with the file as a database; empty: nothing."""
+        """Damage of the database itself; empty if there is none."""
         self.blocks: dict[int, DamagedBlock] = {}
         """By number."""
         self.rows: dict[str, dict[object, str]] = {}
@@ -50,7 +50,7 @@ class Damage:
                 self.rows.setdefault(what, {})[key] = str(error)
 
     def text(self, samples: int) -> str:
-        """What is missing, in words; ``samples``: the number that the file states."""
+        """Describes what is missing; ``samples``: the number of samples that the file states."""
         parts = []
         if self.blocks:
             known = [block for block in self.blocks.values() if block.samples]

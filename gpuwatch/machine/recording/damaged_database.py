@@ -1,4 +1,4 @@
-"""What is left of a damaged database: the rows of every page that can still be read, in a database of our own.
+"""Salvages a damaged database: rows of all readable pages are copied to a private database.
 
 SQLite finds rows through pages that hold nothing else; where one of those is lost, all rows below it are, though they
 are there. Here each page is read by itself (https://www.sqlite.org/fileformat2.html), also of a truncated file.
@@ -62,7 +62,7 @@ class Salvage:
         return db
 
     def why(self) -> str:
-        """What is wrong with the file, as far as :meth:`database` has found."""
+        """Describes the damage that :meth:`database` found."""
         stated = int.from_bytes(self._page(1)[28:32], "big") if self._pages else 0
         here = len(self._data) // _PAGE_BYTES
         if self._page(1)[:16] != MAGIC:

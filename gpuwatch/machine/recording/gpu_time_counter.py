@@ -130,7 +130,7 @@ _SUMS = {
     kind: tuple(field.name for field in fields(kind) if type(field.default) in (int, float))
     for kind in (ProcessTime, DeviceTime)
 }
-"""Of each kind, the numbers that add up."""
+"""Names of the fields that are added up, by class."""
 
 
 def _add_numbers(to: ProcessTime | DeviceTime, other: ProcessTime | DeviceTime) -> None:
@@ -139,7 +139,7 @@ def _add_numbers(to: ProcessTime | DeviceTime, other: ProcessTime | DeviceTime) 
 
 
 class GpuTime(msgspec.Struct):
-    """What was counted over some time."""
+    """GPU time counted over some period, by device and process."""
 
     seconds: float = 0.0
     """Seconds that were recorded."""
@@ -201,10 +201,10 @@ class GpuTimeMeter:
         self._unsampled = UnsampledProcesses()
         self._hours: dict[int, _Hour] = {}
         self._rows: dict[Key, Process] = {}
-        """The last row of each process."""
+        """The latest row of each process, by its key."""
 
     def taken(self) -> dict[int, GpuTime]:
-        """What was counted since the last call, by the begin of the hour in seconds since the epoch."""
+        """GPU time counted since the last call, by the start of its hour in seconds since the epoch."""
         found = {begin: hour.finished() for begin, hour in self._hours.items()}
         self._hours = {}
         return found
@@ -407,7 +407,7 @@ def with_bounded_processes(time: GpuTime, newest: GpuTime) -> GpuTime:
 
 
 def merged_times(times: Iterable[GpuTime]) -> GpuTime:
-    """All of them together."""
+    """The sum of several GPU times."""
     devices: dict[str, DeviceTime] = {}
     processes: dict[Key, ProcessTime] = {}
     total = GpuTime()

@@ -64,7 +64,7 @@ def interval_begin(at: float, seconds: int) -> int:
 
 
 def summarize(samples: Iterable[Snapshot], seconds: int) -> Points:
-    """The points of these samples."""
+    """Minimum, mean, maximum and count of these samples per interval of ``seconds``."""
     values: dict[int, dict[Key, list[float]]] = {}
     for snapshot in samples:
         there = values.setdefault(interval_begin(snapshot.taken_at.timestamp(), seconds), {})

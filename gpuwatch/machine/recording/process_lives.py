@@ -1,4 +1,4 @@
-"""What is kept of each process on each device for as long as the recording: its life in one row."""
+"""One row per process and device, kept as long as the recording: the life of the process."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class ProcessLives:
         forget_gone({device.uuid for device in snapshot.devices}, self._accounted)
 
     def _account(self, device: Device) -> None:
-        """Notes what the driver tells of processes that have ended, with the last life of their pid."""
+        """Adds the driver's accounting of ended processes to the last life of their pid."""
         for process in device.accounted:
             mine = [life for life in self._lives.values() if life.device_uuid == device.uuid]
             fitting = [

@@ -40,7 +40,7 @@ from gpuwatch.machine.recording.recorded_rows import (
 from gpuwatch.machine.recording.stored_data import checksum, decompress, unpack_times, without_checksum
 
 _OPEN_SAMPLE = "sample of the last minute"
-"""What is damaged where a sample that is in no block is."""
+"""Name, in reports of damage, of a sample that is not yet in a block."""
 _ENTRY = "run, begin, end, boot, samples, checksum"
 _MAX_CACHED_TIMES = 256
 """Blocks whose times are kept."""
@@ -215,7 +215,7 @@ class Recording(SampleStore):
 
     @property
     def notes(self) -> dict[str, str]:
-        """What is noted about the file, such as that it is a cut."""
+        """Notes about the file, such as that it is a cut of another recording."""
         found = self._db.rows("SELECT name, value FROM notes")
         return {name: value for name, value in found if not name.startswith(ATTACHED)}
 
@@ -336,7 +336,7 @@ class Recording(SampleStore):
         return {at: points[at] for at in sorted(points) if begin <= at <= end}
 
     def last_minute(self, uuid: str, metric: str, moment: float) -> float | None:
-        """As in the base; the last day is searched."""
+        """Begin of the last stored minute before ``moment``, within one day; None without one."""
         means = self.summaries(minute_means.MINUTE, moment - _SEARCH_SECONDS, moment, frozenset({metric}))
         return max((float(minute) for minute, points in means.items() if (uuid, metric) in points), default=None)
 

@@ -34,7 +34,7 @@ class Run(NamedTuple):
     why: str | None
     hostname: str | None
     version: str
-    """Of gpuwatch."""
+    """Version of gpuwatch."""
     interval: float
     """Seconds between samples."""
 
@@ -109,5 +109,5 @@ def check_entry(row: tuple[Any, ...]) -> None:
 
 
 def run_of(row: tuple[Any, ...]) -> Run:
-    """The columns of a run."""
+    """Decodes the columns of a recorder's run."""
     return msgspec.convert(row, Run)

@@ -1,4 +1,4 @@
-"""What is in a recording, and whether all of it can be read: each as a document and in lines of text."""
+"""Contents of a recording, and a check that all of it is readable: as a document and as lines of text."""
 
 from __future__ import annotations
 

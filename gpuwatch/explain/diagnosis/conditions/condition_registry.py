@@ -90,7 +90,7 @@ def conditions() -> list[Condition]:
 
 
 def coverage_evidence(snapshot: Snapshot, observed: float, unobserved: float) -> tuple[str, ...]:
-    """What was watched and for how long, what was looked for, and what could not be judged."""
+    """Evidence of coverage: what was watched, for how long, what was looked for, and what could not be judged."""
     gpus, programs = len(snapshot.devices), len({row.pid for row in snapshot.processes})
     # Without processes, memory that no process explains is not known either.
     listed = bool(programs) or not all("memory.unexplained_bytes" in d.missing for d in snapshot.devices)
@@ -117,7 +117,7 @@ def coverage_evidence(snapshot: Snapshot, observed: float, unobserved: float) ->
 
 
 def process_gone(sign: Sign, context: SampleContext) -> bool:
-    """Whether the process has exited; a device that is away may come back, and says nothing meanwhile."""
+    """Whether the process has exited. Unknown while its device is missing: that may come back."""
     process, device = sign.process, sign.device
     if process is None or process.device_uuid is None:
         return False

@@ -86,7 +86,7 @@ def _replacement_event(status: FeedStatus, at: float) -> Finding:
 
 
 def _not_working(status: FeedStatus, since: datetime.datetime) -> Finding:
-    """The collector is to blame."""
+    """The finding if the collector, not the driver, is at fault."""
     found = error_of(
         "unknown",
         title=f"The collector, which queries the driver, {printable(status.blame)}",

@@ -37,7 +37,7 @@ class Lost(Condition):
     dead_devices = True
 
     def signs(self, context: SampleContext) -> Iterator[Sign]:
-        """The device as last seen."""
+        """One sign per lost device, with the device as it was last seen."""
         for device in context.devices.values():
             if device.state in BAD_STATES:
                 yield Sign(cause="hardware.fault", device=device, about="lost")
@@ -88,7 +88,7 @@ class HardwareXid(Condition):
                 yield Sign(cause="hardware.fault", device=device, about="recent Xid" if recent else "old Xid")
 
     def finding(self, occurrence: Occurrence, context: SampleContext) -> Finding | None:
-        """The title is the latest one."""
+        """The title names the latest Xid."""
         device = occurrence.device
         xids, recent = context.memory.xids[device.uuid], occurrence.sign.about == "recent Xid"
         hours = (context.at - xids[-1].at) / 3600

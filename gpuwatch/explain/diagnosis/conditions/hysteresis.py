@@ -73,7 +73,7 @@ class Occurrence:
     """One condition of one subject, from the first sample in which it held until it ends."""
 
     sign: Sign
-    """The latest sign that held."""
+    """The latest sign in which the condition held."""
     since: float
     """Seconds since the epoch."""
     last: float
@@ -85,7 +85,7 @@ class Occurrence:
     level: float = 0.0
     reported: bool = False
     observed: float = 0.0
-    """Observed seconds from its begin to the last sample in which it held, as :attr:`samples`."""
+    """Observed seconds from its start to the last sample in which it held, as :attr:`samples`."""
     held: float = 0.0
     """Observed seconds in which it held."""
     unknown: float = 0.0
@@ -93,7 +93,7 @@ class Occurrence:
     unobserved: float = 0.0
     """Seconds without samples since it began."""
     known: float = 0.0
-    """Seconds from its begin to the first of its samples, if its begin is known otherwise."""
+    """Seconds from its start to its first sample, if the start is known from elsewhere."""
     at_least: bool = False
     """Whether it may have begun earlier: it held in the first sample from which it could be known."""
     samples: int = 0
@@ -147,7 +147,7 @@ class Occurrence:
         return bool(self.unknown) and sign.since is not None and sign.since > self.last
 
     def begin_at(self, since: float, *, at_least: bool = False) -> None:
-        """Sets its begin, which was before its first sample; what held for so long already need not last again."""
+        """Sets a start before its first sample; time that has already passed counts for ``appears``."""
         self.known += self.since - since
         self.since, self.at_least = since, at_least
         if self.appears > 0:

@@ -110,7 +110,7 @@ class IdleMemory(Condition):
 
 
 def _computes_instead(occurrence: Occurrence) -> str:
-    """A process that computes meanwhile has its ops elsewhere: silent soft placement looks like this from outside."""
+    """Evidence that a process idle on its GPU computes on the CPU: so silent soft placement looks from outside."""
     cpu = occurrence.figures.get("cpu")
     if cpu is None or cpu.mean < _MIN_WORKING_CPU_PERCENT:
         return ""

@@ -76,7 +76,7 @@ def cpu_reason(
 
 
 def _circumstances(process: Process, environment: Mapping[str, str] | None, unsure: str) -> list[str]:
-    """What is known where no cause is; ``unsure``: why its CUDA_VISIBLE_DEVICES tells nothing."""
+    """Evidence if the cause is unknown; ``unsure``: why CUDA_VISIBLE_DEVICES does not show it."""
     lines = []
     if environment is not None and environment.get("NVIDIA_VISIBLE_DEVICES", "all") in _NOT_GIVEN:
         lines.append(

@@ -122,7 +122,7 @@ class ErrorCount:
 
 
 class KeptBetweenSamples:
-    """What is kept between samples."""
+    """State that conditions keep from one sample to the next."""
 
     def __init__(self) -> None:
         self.devices: dict[str, Device] = {}
@@ -191,7 +191,7 @@ class SampleContext:
                 self.of.setdefault((row.pid, row.create_time), []).append(row)
 
     def on(self, uuid: str) -> Sequence[Process]:
-        """The processes of a device."""
+        """The rows of the processes on the device with this UUID."""
         return self.processes.get(uuid, ())
 
     def series(self, process: Process) -> ProcessBuckets | None:

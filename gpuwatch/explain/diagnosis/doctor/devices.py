@@ -67,7 +67,7 @@ def permissions(facts: Facts) -> Answer | None:
 
 @check("devices.present", "GPUs listed by NVML")
 def present(facts: Facts) -> Answer | None:
-    """All must be in a good state."""
+    """Checks that NVML lists GPUs, all in a good state."""
     if facts.snapshot is None:
         answer = late_answer(facts)
         started = facts.driver is not None and facts.driver.nvml_code == 0

@@ -74,7 +74,7 @@ class Facts:
 
     @property
     def installed(self) -> FrameworkLook | None:
-        """What was found in the chosen interpreter; None if the framework is not installed there, or not checked."""
+        """Facts about the chosen interpreter; None if the framework is not installed there, or was not checked."""
         return self.look if self.look is not None and not self.look.missing else None
 
     @property

@@ -16,7 +16,7 @@ from gpuwatch.explain.diagnosis.memory.others_memory import is_trifling
 
 @dataclass(frozen=True, slots=True)
 class OomFacts:
-    """What is known in addition to the allocator's numbers: of the device, the settings and the log.
+    """Facts besides the allocator's numbers: from the device, the settings and the log.
 
     Memory of others is what :class:`gpuwatch.explain.diagnosis.memory.others_memory.OthersMemory` measured; other
     processes of the same run count as others too.
@@ -105,7 +105,7 @@ _ESTIMATED_CONTEXT_BYTES = 1 << 30
 
 
 def judge(oom: Oom, known: OomFacts) -> Judgement:
-    """The cause of one failure."""
+    """The cause of one out-of-memory failure, with its evidence."""
     asked, limit, used, block = (oom.requested_bytes, oom.limit_bytes, oom.in_use_bytes, oom.largest_free_bytes)
     lines = [_numbers_text(oom)]
     if (judged := judge_torch(oom)) is not None:

@@ -21,7 +21,7 @@ _SMALL_BUFFER_BYTES = 2 << 20
 have a separate pool: blocks of larger tensors are no room for them. Tensors are rounded up in ``torch_snapshot.py``."""
 
 _NEARLY_ALL_SHARE = 0.9
-"""Of a device: a limit that allows as much is not why something does not fit."""
+"""Share of a device: a limit that allows this much is not the reason for a failure."""
 _SMALLER = "Make the batch, the sequence or the model smaller (gradient checkpointing, accumulation, bfloat16)"
 _WHO_ELSE = (
     "See in nvidia-smi who holds the {} beside this process: if another program does, end it or use another GPU"

@@ -92,7 +92,7 @@ class RunMate(NamedTuple):
     """A process of the run that held memory beside another."""
 
     name: str
-    """Of a worker of a probe; empty for a process of a user's program."""
+    """Name of a probe's worker; empty for a process of a user's program."""
     pid: int | None
     held_bytes: int
     source: str

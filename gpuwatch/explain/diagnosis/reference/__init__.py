@@ -1,1 +1,1 @@
-"""What is looked up: advice, cause pages, releases of drivers, CUDA libraries, compute capabilities."""
+"""Reference tables: advice, cause pages, driver releases, CUDA libraries, compute capabilities."""

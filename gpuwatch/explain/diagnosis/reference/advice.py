@@ -27,7 +27,7 @@ class Advice(NamedTuple):
     says: re.Pattern[str] | None = None
     """What one of the finding's lines says, in any case; None: whatever it says."""
     environment: str = ""
-    """As in the topics ``environment.*``; empty: any."""
+    """Environment, named as in the topics ``environment.*``; empty for any."""
     framework: str = ""
     """Empty: any."""
     done: re.Pattern[str] | None = None

@@ -112,7 +112,7 @@ _FORKS = "forks_after_start"
 
 @rule("program.forked")
 def forked_after_start(evidence: Evidence) -> Iterator[Finding]:
-    """By multiprocessing; what such a process does is not known, so that this is a note."""
+    """Processes forked by multiprocessing after TensorFlow started its GPUs: a note, as what they do is unknown."""
     if (count := evidence.result(_FORKS, int)) > 0:
         processes = "1 process was" if count == 1 else f"{count} processes were"
         yield note_of(

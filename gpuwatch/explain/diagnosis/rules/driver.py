@@ -49,7 +49,7 @@ _TITLES = (
         "The NVIDIA Container Toolkit found no driver on the host",
     ),
 )
-"""What is known of a missing driver if each line that says so has one of these forms."""
+"""Titles for a missing driver, used if every line about it has one of these forms."""
 _REFUSED = "Failed to initialize NVML"
 _TWO_PLACES = (
     "nvidia-smi works elsewhere in this log. If it fails only in a container or pod, remove the driver libraries "

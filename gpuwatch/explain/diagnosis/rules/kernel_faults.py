@@ -21,7 +21,7 @@ _OUT_OF_BOUNDS = frozenset({700, 716})
 _RESET = "Drain the GPU and reset it (nvidia-smi -r), and try another one; the kernel's log (dmesg) may say more."
 _OFF_THE_BUS = Xid(at=0.0, code=OFF_THE_BUS)
 _RECOVERY_XID = 154
-"""The driver tells which reset the GPU needs: of no program, though of no card for certain."""
+"""Xid with which the driver says which reset the GPU needs: not a program's fault, nor certainly the card's."""
 
 
 @rule("hardware.fault", "unknown")

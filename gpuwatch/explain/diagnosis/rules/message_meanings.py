@@ -76,13 +76,13 @@ def section_rows(section: str) -> tuple[Meaning, ...]:
 
 
 def rows_by_key(section: str) -> dict[str, Meaning]:
-    """The rows of a section by key."""
+    """The rows of a section of the table, by their keys."""
     return {row.key: row for row in section_rows(section)}
 
 
 @cache
 def row_named(key: str) -> Meaning:
-    """The row that code names."""
+    """The row with this key, for code that refers to it. KeyError without one."""
     return next(row for rows in _tables().values() for row in rows if row.key == key)
 
 

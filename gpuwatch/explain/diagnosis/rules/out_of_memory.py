@@ -220,7 +220,7 @@ def _address_space(evidence: Evidence, failures: list[tuple[Oom, Judgement]]) ->
 
 
 def _copied_text(evidence: Evidence, oom: Oom) -> str:
-    """What was copied from the host when memory ran out, if TensorFlow reports it; else empty.
+    """Describes the copy from the host during which memory ran out, if TensorFlow reports one; else empty.
 
     On a full GPU the smallest constant fails: only a copy with a notable share of the memory is the reason.
     """

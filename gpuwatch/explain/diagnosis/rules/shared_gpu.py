@@ -73,7 +73,7 @@ def _began_at(tenant: _Tenant) -> float:
 
 
 def _granted_text(tenant: _Tenant, left: int) -> _Tenant:
-    """Of two that start at once each is granted the whole; without growth the first op takes what the other left.
+    """Two processes that start together are each granted everything; the first op then takes what the other has left.
 
     What took far less than that needs no more: it may have growth of its own.
     """

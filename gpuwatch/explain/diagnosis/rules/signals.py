@@ -103,7 +103,7 @@ _WINDOWS_STATUS = re.compile("|".join(map(re.escape, _OF_WINDOWS)))
 
 
 def crash_meaning(lines: list[str]) -> Meaning:
-    """What is said of the signal that the line names."""
+    """The meaning of the signal that a line names."""
     text = lines[0].lower()
     if (status := _WINDOWS_STATUS.search(text)) is not None:
         return _OF_WINDOWS[status[0]]
@@ -115,7 +115,7 @@ def crash_meaning(lines: list[str]) -> Meaning:
 
 
 def host_evidence(run: Run) -> Iterator[str]:
-    """What was measured of host memory while the program ran."""
+    """Evidence: host memory as measured while the program ran."""
     host = run.host_memory
     if host is None:
         return

@@ -67,7 +67,7 @@ _MAX_LINES_AFTER_TRACEBACK = 500
 _OF_IMPORTS = ("ImportError", "ModuleNotFoundError")
 """Libraries print such tracebacks of parts that they do without."""
 _ALSO_SAID = ("compiler.message", "ray.worker-exit")
-"""Topics whose lines tell more of an error that is known: what the compiler or Ray's raylet said of it."""
+"""Topics whose lines add details to a known error: messages of the compiler or of Ray's raylet."""
 _PROCESS = "A process of the job failed in"
 _TYPES, _ASSERT = "ended.two-types", "ended.assert"
 _TOLD_BELOW = ("ended.nccl", NCCL_INTERNAL, reported_ends.CRASH)
@@ -88,7 +88,7 @@ _CUT = "The log ends in the middle of a Python traceback, before the error itsel
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """What is known of the end: title, evidence, what helps."""
+    """A failure without a known cause: title, evidence and advice."""
 
     title: str
     action: str

@@ -27,7 +27,7 @@ KNOWN_VARIABLES = (
     "XLA_PYTHON_CLIENT_MEM_FRACTION", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF",
     "PYTORCH_NVML_BASED_CUDA_CHECK", "LD_LIBRARY_PATH",
 )  # fmt: skip
-"""Variables that affect GPUs; a similar name that is none of them is taken for a typo."""
+"""Variables that affect GPUs; a name similar to one of them is reported as a typo."""
 
 _DEVICE_NAME = re.compile(r"/?(?:cuda|gpu|device:gpu|device)[:\s]?([0-9]{1,3})", re.IGNORECASE)
 _VISIBLE_DEVICES = "visible devices"

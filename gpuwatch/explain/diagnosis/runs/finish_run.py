@@ -34,7 +34,7 @@ _OF_A_PIPELINE = re.compile(r"Dataset(?:V\d+)?$|Iterator(?:V\d+)?$|^DummySeedGen
 
 
 def complete(run: Run, log: LogFacts, before: Snapshot | None) -> Run:
-    """The finished run.
+    """The finished run: joins the device map, and adds verdict and findings to the draft.
 
     ``run`` is the draft with the runner's observations (events, exit, ``verdict`` ok, error, oom, timeout or skipped);
     ``log`` the parsed log of the framework; ``before`` the machine before the start.
