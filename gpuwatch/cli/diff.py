@@ -27,7 +27,14 @@ from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.time_expressions import parse_moment, time_text
 from gpuwatch.share.reports.diff import diff as compared
 from gpuwatch.share.reports.diff_memory import side_of_profiles
-from gpuwatch.share.reports.diff_sides import Comparable, Facts, last_of, of_document, of_recording, step_for
+from gpuwatch.share.reports.diff_sides import (
+    Comparable,
+    DiffSide,
+    last_sample_of,
+    side_of_document,
+    side_of_recording,
+    step_for,
+)
 
 _EXAMPLES = """\b
 Examples:
@@ -148,14 +155,14 @@ def _open_source(source: _Source, redact: bool) -> Iterator[_Source]:
                 hint=f"{name} has {time_text(recording.begin)} to {time_text(recording.end)}",
             )
         source.begin, source.end = max(begin, recording.begin), min(end, recording.end)
-        last = last_of(recording, source.begin, source.end)
+        last = last_sample_of(recording, source.begin, source.end)
         if last is None:
             raise GpuwatchError(f"{name}: no sample can be read", hint="see gpuwatch record check")
         source.recording, source.last = recording, masked_for_sending(last, redact=redact)
         yield source
 
 
-def _side_of(item: _Source, two: _Source) -> tuple[Facts, Facts]:
+def _side_of(item: _Source, two: _Source) -> tuple[DiffSide, DiffSide]:
     if item.memory is not None and two.memory is not None:
         names = ("A", "B") if item.path.name == two.path.name else (item.path.name, two.path.name)
         return side_of_profiles(item.memory, names[0]), side_of_profiles(two.memory, names[1])
@@ -169,11 +176,13 @@ def _side_of(item: _Source, two: _Source) -> tuple[Facts, Facts]:
     if None not in hosts and hosts[0] != hosts[1]:
         names = (str(hosts[0]), str(hosts[1]))
 
-    def side(source: _Source, name: str) -> Facts:
+    def side(source: _Source, name: str) -> DiffSide:
         if source.document is not None:
-            return of_document(source.document, name, cards=same_machine)
+            return side_of_document(source.document, name, cards=same_machine)
         assert source.recording is not None
         assert source.last is not None
-        return of_recording(source.recording, source.begin, source.end, name, source.last, step, cards=same_machine)
+        return side_of_recording(
+            source.recording, source.begin, source.end, name, source.last, step, cards=same_machine
+        )
 
     return side(item, names[0]), side(two, names[1])

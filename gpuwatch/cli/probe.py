@@ -302,12 +302,12 @@ def _idle_gpus(scripts: list[ProbeScript], machine: Snapshot | None) -> tuple[st
     """UUIDs of the idle GPUs if they are enough for the probes; empty for all GPUs, or if the user chose."""
     if "CUDA_VISIBLE_DEVICES" in os.environ:
         return ()
-    ahead = preflight(scripts, machine, "")
-    if ahead.spared:
-        spared = ", ".join(str(device.index) for device in ahead.spared)
-        every = ",".join(str(device.index) for device in sorted((*ahead.spared, *ahead.devices), key=lambda d: d.index))
+    plan = preflight(scripts, machine, "")
+    if plan.spared:
+        spared = ", ".join(str(device.index) for device in plan.spared)
+        every = ",".join(str(device.index) for device in sorted((*plan.spared, *plan.devices), key=lambda d: d.index))
         print_line(f"gpuwatch: GPU {spared} skipped because it is in use (--gpu {every} uses all)")
-    return ahead.visible
+    return plan.visible
 
 
 @contextmanager

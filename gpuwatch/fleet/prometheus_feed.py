@@ -11,7 +11,7 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.fleet.exporter_names import REPORTED, exporter_names_of
 from gpuwatch.fleet.hosts_from_series import Collected
 from gpuwatch.fleet.prometheus_api import NoAnswer, Prometheus, Sample
-from gpuwatch.fleet.prometheus_queries import of_one_gpu
+from gpuwatch.fleet.prometheus_queries import query_of_gpus
 from gpuwatch.fleet.prometheus_source import PrometheusSource
 from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.machine.collector.host_access import HostAccess
@@ -91,14 +91,14 @@ class PrometheusFeed:
             self._last = snapshots[-1].taken_at.timestamp()
 
     def _now(self, uuids: list[str], at: float) -> list[Snapshot]:
-        view = self._source.host(self.host.name, self._server.query(of_one_gpu(exporter_names_of(), uuids)), at)
+        view = self._source.host(self.host.name, self._server.query(query_of_gpus(exporter_names_of(), uuids)), at)
         if view is None:
             raise NoAnswer(f"{self._server.name} has no new data of {self.host.name}")
         return self._newer([view])
 
     def _history(self, uuids: list[str], begin: float, end: float) -> list[Snapshot]:
         moments: dict[float, Collected] = {}
-        for series in self._server.query_range(of_one_gpu(exporter_names_of(), uuids), begin, end, _STEP_SECONDS):
+        for series in self._server.query_range(query_of_gpus(exporter_names_of(), uuids), begin, end, _STEP_SECONDS):
             if series.metric.get("__name__") not in REPORTED:
                 continue
             for at, text in series.values:

@@ -39,7 +39,7 @@ def _query_by(labels: Iterable[str], what: str, how: str = "max") -> str:
     return f"{how} by ({','.join(labels)}) ({what})"
 
 
-def of_one_gpu(metrics: Iterable[str], uuids: Iterable[str]) -> str:
+def query_of_gpus(metrics: Iterable[str], uuids: Iterable[str]) -> str:
     """All series of these metrics that are of one of these GPUs."""
     listed = sorted({f"{kind}{uuid.removeprefix('GPU-')}" for uuid in uuids for kind in ("GPU-", "")})
     wanted = "|".join(re.sub(r"[^A-Za-z0-9_-]", ".", uuid) for uuid in listed)

@@ -384,7 +384,7 @@ def test_noise_of_a_desktop_and_of_a_disk() -> None:
 def test_programs_that_did_their_work() -> None:
     for line in ("All tests completed!", "total images/sec: 211.80", "`Trainer.fit` stopped: `max_epochs=4` reached."):
         assert _tells(line) == last_lines.WORKED
-        assert last_lines.finished(line) or "images" in line
+        assert last_lines.says_finished(line) or "images" in line
 
 
 @every(

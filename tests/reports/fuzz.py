@@ -28,7 +28,7 @@ from gpuwatch.core.model.findings import CAUSES
 from gpuwatch.core.model.metrics import METRICS
 from gpuwatch.core.model.run import Run
 from gpuwatch.share.reports.diff import diff
-from gpuwatch.share.reports.diff_sides import of_document
+from gpuwatch.share.reports.diff_sides import side_of_document
 from gpuwatch.share.reports.report_formats import FORMATS, render
 from gpuwatch.share.reports.runs_side_by_side import compare
 
@@ -166,7 +166,7 @@ def _compared(document: Document) -> Document | None:
         case Comparison():
             return compare(list(document.runs))
         case Diagnostic() | Doctor():
-            return diff(*(of_document(document, name, cards=True) for name in ("here", "there")))
+            return diff(*(side_of_document(document, name, cards=True) for name in ("here", "there")))
     return None
 
 

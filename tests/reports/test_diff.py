@@ -19,7 +19,7 @@ from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Device, MigInstance, Snapshot
 from gpuwatch.machine.recording.writer import Clock, RecordingWriter
 from gpuwatch.share.reports.diff import diff, diff_content
-from gpuwatch.share.reports.diff_sides import Comparable, of_document
+from gpuwatch.share.reports.diff_sides import Comparable, side_of_document
 from gpuwatch.share.reports.report_formats import BY_NAME, render
 from tests.conftest import gpuwatch
 from tests.recording.days import NOON, day
@@ -32,7 +32,7 @@ HOT = Finding(id="throttle.thermal", severity="warning", certainty="fact", title
 
 
 def compared(one: Comparable, two: Comparable, *, cards: bool = False) -> Diff:
-    return diff(of_document(one, "A", cards=cards), of_document(two, "B", cards=cards))
+    return diff(side_of_document(one, "A", cards=cards), side_of_document(two, "B", cards=cards))
 
 
 def machine(change: Callable[[Device], Device] = lambda device: device, **changes: object) -> Snapshot:

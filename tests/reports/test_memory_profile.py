@@ -11,7 +11,7 @@ from gpuwatch.core.masking.redaction import masked_for_sending
 from gpuwatch.core.model.memory_profile import MemoryProfile
 from gpuwatch.core.model.run import Run
 from gpuwatch.explain.diagnosis.explain_recording import explain_recording
-from gpuwatch.explain.traces.memory_profiles import of_tensorflow
+from gpuwatch.explain.traces.memory_profiles import tensorflow_profiles
 from gpuwatch.explain.traces.tensorflow_names import Names, Variable
 from gpuwatch.share.reports.chart_data import Areas
 from gpuwatch.share.reports.formats.memory_areas import memory_areas
@@ -40,7 +40,7 @@ def profile() -> MemoryProfile:
             made.free(2 << 30, 3 * MIB)
         windows.append((made.encoded(), 5.0 * number, (40 * number, 40 * number + 40)))
     names = Names((Variable("net/dense/kernel", (1024, 1024), "float32", "weight"),))
-    (found,) = of_tensorflow(windows, names, pid=7)
+    (found,) = tensorflow_profiles(windows, names, pid=7)
     return found
 
 

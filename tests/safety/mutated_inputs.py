@@ -32,7 +32,7 @@ from gpuwatch.core.model.codec import NotADocument, embedded, from_json, to_json
 from gpuwatch.core.model.probe_events import decode_event
 from gpuwatch.explain.traces import dcgm_diagnostic, pprof, torch_memory_timeline
 from gpuwatch.explain.traces.broken_recording import BrokenRecording
-from gpuwatch.explain.traces.memory_profiles import of_tensorflow, of_torch
+from gpuwatch.explain.traces.memory_profiles import tensorflow_profiles, torch_profiles
 from gpuwatch.explain.traces.smi_q import SmiQueryReader
 from gpuwatch.fleet.cluster.node_lines import Decoder, encoded
 from gpuwatch.fleet.host_list import parse_hosts
@@ -149,9 +149,9 @@ sort = "host"
 hidden = ["a.b", 'c']
 """
 READERS = {
-    "allocator snapshot": Reader(lambda: [SNAPSHOT[:1500]], of_torch, (BrokenRecording,)),
+    "allocator snapshot": Reader(lambda: [SNAPSHOT[:1500]], torch_profiles, (BrokenRecording,)),
     "TensorFlow profile": Reader(
-        lambda: [PROFILE], lambda data: of_tensorflow([(data, 0.0, None)]), (BrokenRecording,)
+        lambda: [PROFILE], lambda data: tensorflow_profiles([(data, 0.0, None)]), (BrokenRecording,)
     ),
     "JAX profile": Reader(lambda: [profile(*SAMPLES)], pprof.profiles, (BrokenRecording,)),
     "memory timeline": Reader(lambda: [_TIMELINE], torch_memory_timeline.profile, (BrokenRecording,)),

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuwatch.explain.traces.broken_recording import BrokenRecording
-from gpuwatch.explain.traces.memory_profiles import of_torch
+from gpuwatch.explain.traces.memory_profiles import torch_profiles
 from gpuwatch.explain.traces.plain_pickle import load
 from tests.traces.profiles import encoded
 
@@ -97,7 +97,7 @@ def problem(data: bytes) -> str:
     began = time.process_time()
     try:
         load(data)
-        of_torch(data)
+        torch_profiles(data)
     except BrokenRecording as error:
         if len(str(error)) > 200 or "\n" in str(error):
             return f"a message that is not a line: {error}"

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from gpuwatch.explain.traces.broken_recording import BrokenRecording
-from gpuwatch.explain.traces.memory_profiles import of_torch
+from gpuwatch.explain.traces.memory_profiles import torch_profiles
 from gpuwatch.explain.traces.plain_pickle import is_pickle, load
 from tests.every import every
 from tests.traces.hostile import SNAPSHOT, Watched, handmade, problem
@@ -60,4 +60,4 @@ def test_a_snapshot_is_known_by_its_first_bytes() -> None:
     assert not is_pickle(b"\x80\x04")
     assert not is_pickle(b"2026-01-01 a log line")
     with pytest.raises(BrokenRecording, match="not a snapshot"):
-        of_torch(pickle.dumps({"a": 1}, 4))
+        torch_profiles(pickle.dumps({"a": 1}, 4))

@@ -9,7 +9,7 @@ from gpuwatch.core.model.memory_profile import MemoryProfile
 from gpuwatch.explain.traces import xplane
 from gpuwatch.explain.traces.broken_recording import BrokenRecording
 from gpuwatch.explain.traces.largest_holder import held_most
-from gpuwatch.explain.traces.memory_profiles import of_tensorflow
+from gpuwatch.explain.traces.memory_profiles import tensorflow_profiles
 from gpuwatch.explain.traces.tensorflow_names import Input, Names, Variable, inside, layer
 from tests.traces.profiles import Profile, encoded, field
 
@@ -18,7 +18,7 @@ CALL = "StatefulPartitionedCall/"
 
 
 def one(*changes: tuple[object, ...], names: Names | None = None) -> MemoryProfile:
-    (found,) = of_tensorflow([(encoded(changes), 0.0, None)], names)
+    (found,) = tensorflow_profiles([(encoded(changes), 0.0, None)], names)
     return found
 
 
@@ -74,7 +74,7 @@ def test_what_assigns_a_variable_allocated_the_variable_whatever_its_region() ->
     }
     for number, (op, region) in enumerate(groups):
         profile.allocate(number << 20, (1 + number) * KIB, op, region_type=region)
-    (found,) = of_tensorflow([(profile.encoded(), 0.0, None)], None)
+    (found,) = tensorflow_profiles([(profile.encoded(), 0.0, None)], None)
     assert {holder.op: holder.group for holder in found.holders} == {op: group for (op, _), group in groups.items()}
 
 
@@ -128,7 +128,7 @@ def test_what_was_freed_between_two_windows_is_gone() -> None:
     second = Profile(in_use=100)
     second.allocate(2050, 500, "on its place")
     second.free(1000, 100)
-    (found,) = of_tensorflow([(first.encoded(), 0.0, (0, 5)), (second.encoded(), 9.0, (90, 100))])
+    (found,) = tensorflow_profiles([(first.encoded(), 0.0, (0, 5)), (second.encoded(), 9.0, (90, 100))])
     assert found.peak_bytes == 600
     assert {holder.op for holder in found.holders} == {"kept", "on its place"}
     assert found.peak_seconds == pytest.approx(9.0)
@@ -141,7 +141,7 @@ def test_what_was_allocated_between_two_windows_is_not_claimed() -> None:
     first.allocate(1000, 100, "kept")
     second = Profile(in_use=1100)
     second.allocate(9000, 100, "new")
-    (found,) = of_tensorflow([(first.encoded(), 0.0, None), (second.encoded(), 9.0, None)])
+    (found,) = tensorflow_profiles([(first.encoded(), 0.0, None), (second.encoded(), 9.0, None)])
     assert (found.peak_bytes, found.live_bytes, found.named_bytes) == (1200, 200, 200)
 
 
@@ -151,7 +151,7 @@ def test_more_than_was_in_use_is_never_claimed() -> None:
     first.allocate(2000, 700, "young")
     second = Profile(in_use=700)
     second.allocate(9000, 10, "new")
-    (found,) = of_tensorflow([(first.encoded(), 0.0, None), (second.encoded(), 9.0, None)])
+    (found,) = tensorflow_profiles([(first.encoded(), 0.0, None), (second.encoded(), 9.0, None)])
     assert found.live_bytes <= found.peak_bytes
     top = max(second_moment.in_use_bytes for second_moment in found.moments if second_moment.t >= 9)
     assert sum(found.moments[-1].groups.values()) <= top
@@ -159,11 +159,11 @@ def test_more_than_was_in_use_is_never_claimed() -> None:
 
 def test_gpus_come_before_the_host_which_is_named() -> None:
     made = encoded([(1000, 100, "A", "[25]")], allocator="mklcpu")
-    (found,) = of_tensorflow([(made, 0.0, None)])
+    (found,) = tensorflow_profiles([(made, 0.0, None)])
     assert found.device == "host"
     assert any("host memory" in note for note in found.notes)
     gpu = encoded([(1000, 10, "A", "[25]")])
-    (only,) = of_tensorflow([(made + gpu, 0.0, None)])
+    (only,) = tensorflow_profiles([(made + gpu, 0.0, None)])
     assert only.device == "GPU:0"
 
 
@@ -208,7 +208,7 @@ def test_a_profile_is_known_by_its_content() -> None:
 def test_a_profile_that_is_cut_off_is_an_error(cut: int) -> None:
     made = field(1, encoded([(1000, 100, "A", "[25]")]))
     with pytest.raises(BrokenRecording):
-        of_tensorflow([(made[:-cut], 0.0, None)])
+        tensorflow_profiles([(made[:-cut], 0.0, None)])
 
 
 def test_the_layer_is_the_scope() -> None:
@@ -236,7 +236,7 @@ def test_a_line_is_that_of_an_op_in_a_graph() -> None:
 def test_what_was_in_use_before_the_recording_is_told_as_that() -> None:
     began = Profile(in_use=8 * KIB)
     began.allocate(1000, 2 * KIB, f"{CALL}sequential/dense/MatMul", "[16,32]")
-    (found,) = of_tensorflow([(began.encoded(), 0.0, None)])
+    (found,) = tensorflow_profiles([(began.encoded(), 0.0, None)])
     assert (found.peak_bytes, found.live_bytes, found.before_bytes) == (10 * KIB, 2 * KIB, 8 * KIB)
     assert held_most(found) == (
         "At the recorded peak of 10.0 KiB on GPU:0, 8.0 KiB (80 %) were in use before the recording began; of the rest"
@@ -244,5 +244,5 @@ def test_what_was_in_use_before_the_recording_is_told_as_that() -> None:
     )
     again = Profile(in_use=10 * KIB)
     again.allocate(9000, 4 * KIB, f"{CALL}sequential/dense/MatMul", "[16,64]")
-    (several,) = of_tensorflow([(began.encoded(), 0.0, None), (again.encoded(), 1.0, None)])
+    (several,) = tensorflow_profiles([(began.encoded(), 0.0, None), (again.encoded(), 1.0, None)])
     assert several.before_bytes == 0, "between two windows it may have been freed, and other memory allocated"

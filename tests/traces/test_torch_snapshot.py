@@ -13,7 +13,7 @@ import pytest
 
 from gpuwatch.core.model.memory_profile import MemoryProfile
 from gpuwatch.explain.traces.largest_holder import held_most
-from gpuwatch.explain.traces.memory_profiles import of_torch
+from gpuwatch.explain.traces.memory_profiles import torch_profiles
 from tests.every import every
 from tests.traces.hostile import SNAPSHOT
 
@@ -36,12 +36,12 @@ def block(address: int, size: int, state: str, *places: tuple[str, int, str]) ->
 def one(trace: list[dict[str, Any]], *blocks: dict[str, Any]) -> MemoryProfile:
     total = sum(part["size"] for part in blocks)
     segments = [{"device": 0, "address": 0, "total_size": total, "blocks": list(blocks)}] if blocks else []
-    (found,) = of_torch(pickle.dumps({"segments": segments, "device_traces": [trace]}))
+    (found,) = torch_profiles(pickle.dumps({"segments": segments, "device_traces": [trace]}))
     return found
 
 
 def test_a_recorded_snapshot() -> None:
-    (found,) = of_torch(SNAPSHOT)
+    (found,) = torch_profiles(SNAPSHOT)
     assert (found.tool, found.device, found.peak_bytes) == ("torch", "cuda:0", 27_394_048)
     assert found.live_bytes == found.peak_bytes
     assert found.failed_bytes == 160 << 30
@@ -79,7 +79,9 @@ def test_a_snapshot_without_history_has_its_blocks() -> None:
         "In use on cuda:0 when the snapshot was taken: 2.0 KiB (it has no history), none of it has a known line;"
         " the largest: an allocation of 2.0 KiB"
     )
-    (alone,) = of_torch(pickle.dumps([{"device": 0, "total_size": 512, "blocks": [block(0, 512, "active_allocated")]}]))
+    (alone,) = torch_profiles(
+        pickle.dumps([{"device": 0, "total_size": 512, "blocks": [block(0, 512, "active_allocated")]}])
+    )
     assert (alone.peak_bytes, alone.has_history) == (512, False)
 
 
@@ -92,7 +94,7 @@ def test_segments_by_kind_and_private_pool() -> None:
         }  # fmt: skip
 
     segments = [segment((0, 0), 0, is_expandable=True), segment((0, 3), 8192, segment_type="small")]
-    (found,) = of_torch(pickle.dumps({"segments": segments, "device_traces": [[], []]}))
+    (found,) = torch_profiles(pickle.dumps({"segments": segments, "device_traces": [[], []]}))
     assert found.device == "cuda:1"
     assert [(part.kind, part.pool, part.stream, part.allocated_bytes) for part in found.segments] == [
         ("expandable", "", 7, 1024),
@@ -332,7 +334,7 @@ def test_a_snapshot_of_pytorch_2_0() -> None:
     history = [{"addr": 0, "real_size": 500, "frames": frames(("/home/u/run.py", 9, "init_weight"))}]
     held = {"size": 512, "state": "active_allocated", "history": history}
     segment = {"device": 0, "address": 0, "total_size": 512, "blocks": [held]}
-    (found,) = of_torch(pickle.dumps({"segments": [segment], "device_traces": [[{"action": "snapshot"}]]}))
+    (found,) = torch_profiles(pickle.dumps({"segments": [segment], "device_traces": [[{"action": "snapshot"}]]}))
     assert (found.requested_bytes, found.groups) == (500, {"weights": 512})
     assert found.holders[0].source == "run.py:9 in init_weight"
 
@@ -367,7 +369,7 @@ def test_real_snapshots(name: str, requested: int, line: str) -> None:
     path = CAPTURES / f"{name}.pickle"
     if not path.exists():
         pytest.skip("there are no captures")
-    (found,) = of_torch(path.read_bytes())
+    (found,) = torch_profiles(path.read_bytes())
     assert found.requested_bytes == requested
     assert line in held_most(found)
     assert found.groups.get("unattributed", 0) < 0.2 * found.peak_bytes

@@ -68,7 +68,7 @@ def mixed(over: Color, under: Color, share: float) -> Color:
     return (red, green, blue)
 
 
-def of_quantity(palette: Palette, name: str) -> str:
+def quantity_color(palette: Palette, name: str) -> str:
     """The colour of one of :data:`QUANTITIES`, as ``#rrggbb``."""
     color, share = QUANTITIES[name]
     return "#{:02x}{:02x}{:02x}".format(*mixed(rgb(getattr(palette, color)), rgb(palette.background), share))

@@ -104,7 +104,7 @@ def secret_strength(name: str) -> Strength:
         return Strength.STRONG
     if last in _ATTRIBUTE and len(parts) > 1:
         return Strength.NONE
-    return max(_of_part(parts, at) for at in range(len(parts)))
+    return max(_part_strength(parts, at) for at in range(len(parts)))
 
 
 _PASSWORDS = word_set(
@@ -113,7 +113,7 @@ _PASSWORDS = word_set(
 )
 
 
-def _of_part(parts: list[str], at: int) -> Strength:
+def _part_strength(parts: list[str], at: int) -> Strength:
     part, before = parts[at], parts[at - 1] if at else ""
     is_last = at + 1 == len(parts)
     if part in _PASSWORDS or (is_last and part in ("otp", "pin")):

@@ -243,7 +243,7 @@ def _encoded(match: re.Match[str]) -> str:
     return MASK if MASK in mask_named(_base64_text(match[0])) else match[0]
 
 
-def _of_secret(match: re.Match[str]) -> str:
+def _masked_secret(match: re.Match[str]) -> str:
     return match[1] + match[2] + _MEMBER.sub(rf"\1{MASK}", match[3])
 
 
@@ -278,7 +278,7 @@ _EXPRESSIONS: Final = (
 _ACROSS_LINES: Final = (
     ("ass", _ASKED, _answer),
     ("read -", _ASKED, _answer),
-    ("kind: Secret", _KUBERNETES, _of_secret),
+    ("kind: Secret", _KUBERNETES, _masked_secret),
 )
 
 

@@ -157,7 +157,7 @@ def _with_snapshot(document: Document, change: Callable[[Snapshot], Snapshot]) -
     return document
 
 
-def _of_rows(snapshot: Snapshot, change: Callable[[Process], Process]) -> Snapshot:
+def _with_changed_rows(snapshot: Snapshot, change: Callable[[Process], Process]) -> Snapshot:
     rows = {name: tuple(map(change, getattr(snapshot, name))) for name in ("processes", "bystanders")}
     return replace(snapshot, **rows)
 
@@ -171,7 +171,7 @@ def _times_written(snapshot: Snapshot) -> Snapshot:
         known = {name: seconds for name, seconds in times.items() if seconds is not None}
         return replace(row, readings=_without(row.readings, IDLE_SINCE) | known) if known else row
 
-    return _of_rows(snapshot, written)
+    return _with_changed_rows(snapshot, written)
 
 
 def _times_read(snapshot: Snapshot) -> Snapshot:
@@ -187,7 +187,7 @@ def _times_read(snapshot: Snapshot) -> Snapshot:
             return row
         return replace(row, readings=_without(row.readings, RUN_SECONDS))
 
-    return _of_rows(snapshot, read)
+    return _with_changed_rows(snapshot, read)
 
 
 def _without(readings: dict[str, Value], name: str) -> dict[str, Value]:

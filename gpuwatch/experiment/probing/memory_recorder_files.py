@@ -111,7 +111,7 @@ class MemoryRecords:
                 self._unread.append(f"a recording cannot be read: {error}")
 
     def _of_tensorflow(self, files: list[_File], pid: int, notes: list[str]) -> list[MemoryProfile]:
-        from gpuwatch.explain.traces.memory_profiles import of_tensorflow
+        from gpuwatch.explain.traces.memory_profiles import tensorflow_profiles
         from gpuwatch.explain.traces.tensorflow_names import Input, Names, Variable
 
         windows = []
@@ -121,16 +121,16 @@ class MemoryRecords:
                 windows.append((content, file.begin - files[0].begin, (file.steps_begin, file.steps_end)))
         variables = tuple(Variable(*entry) for entry in self._names["variables"])
         names = Names(variables, tuple(Input(*entry) for entry in self._names["inputs"]), dict(self._names["lines"]))
-        return of_tensorflow(windows, names, pid=pid, notes=notes) if windows else []
+        return tensorflow_profiles(windows, names, pid=pid, notes=notes) if windows else []
 
     def _of_torch(self, files: list[_File], pid: int, notes: list[str]) -> list[MemoryProfile]:
         """For each device, the snapshot with the highest peak: the history of a later one may begin after that peak."""
-        from gpuwatch.explain.traces.memory_profiles import of_torch
+        from gpuwatch.explain.traces.memory_profiles import torch_profiles
 
         best: dict[str, MemoryProfile] = {}
         for file in files:
             content = self._content(Path(file.file))
-            for found in of_torch(content, pid=pid, notes=notes) if content else ():
+            for found in torch_profiles(content, pid=pid, notes=notes) if content else ():
                 known = best.get(found.device)
                 if known is None or found.peak_bytes > known.peak_bytes:
                     best[found.device] = found

@@ -90,13 +90,13 @@ def provoked_by_probe(run: Run, found: Finding) -> bool:
     return found.severity != "error" and (run.verdict == "ok" or found.severity == "info" or _provoked(run, found))
 
 
-def _of_probe(run: Run, found: Finding) -> Finding:
+def _probe_finding(run: Run, found: Finding) -> Finding:
     """A probe that hit its deadline is only a note: it says nothing certain about the machine."""
     late = run.group != "run" and run.verdict == "timeout" and found.id == "unknown"
     return msgspec.structs.replace(found, severity="info") if late else found
 
 
-def _of_program_alone(run: Run, found: Finding) -> Finding:
+def _program_finding(run: Run, found: Finding) -> Finding:
     """An exception in the program's own code is only a note: it says nothing about GPUs."""
     error = found.evidence[0] if found.evidence else ""
     name = error.partition(":")[0]
@@ -126,7 +126,7 @@ def _findings(
     """Findings with their rank (lower comes first) and source."""
     for number, run in enumerate(gathered.programs):
         rank = _PROGRAM if number == 0 and gathered.taken_at - run.started_at <= RECENT else _EARLIER
-        yield from ((rank, _of_program_alone(run, found), source_of(run)) for found in run.findings)
+        yield from ((rank, _program_finding(run, found), source_of(run)) for found in run.findings)
     for name, told in files:
         yield from ((_PROGRAM, found, name) for found in told.findings)
     if gathered.doctor is not None:
@@ -137,7 +137,7 @@ def _findings(
         yield _MACHINE, _silence_finding(silent), MACHINE
     for run in gathered.probes.runs if gathered.probes is not None else ():
         yield from (
-            (_PROBE, _of_probe(run, found), source_of(run))
+            (_PROBE, _probe_finding(run, found), source_of(run))
             for found in run.findings
             if not provoked_by_probe(run, found)
         )

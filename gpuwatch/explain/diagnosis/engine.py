@@ -76,7 +76,7 @@ def _deduplicated(results: Iterable[Finding], evidence: Evidence) -> list[Findin
         del found[key]
     concluded = any(result.id == "healthy" for result in found.values())
     if not concluded and not any(
-        _of_the_work(result) and (_is_problem(result) or result.id in _RANK) for result in found.values()
+        _is_of_program_or_machine(result) and (_is_problem(result) or result.id in _RANK) for result in found.values()
     ):
         nothing = _nothing(evidence, found.values())
         found[nothing.id, None, None, ""] = nothing
@@ -162,7 +162,7 @@ def primary_cause(findings: Iterable[Finding]) -> str | None:
     ordered = by_severity(findings)
     for severity in ("error", "warning"):
         for found in ordered:
-            if found.severity == severity and _of_the_work(found):
+            if found.severity == severity and _is_of_program_or_machine(found):
                 return found.id
     for found in ordered:
         if found.id in _RANK:
@@ -177,7 +177,7 @@ def _is_problem(found: Finding) -> bool:
     return found.severity in ("error", "warning")
 
 
-def _of_the_work(found: Finding) -> bool:
+def _is_of_program_or_machine(found: Finding) -> bool:
     """Whether it is about the program or machine: a limit of a simulated GPU is not, unless it ended the work."""
     return found.id != "simulation.limit" or found.severity == "error"
 

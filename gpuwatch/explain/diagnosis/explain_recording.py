@@ -17,7 +17,7 @@ from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.traces import dcgm_diagnostic, plain_pickle, pprof, torch_memory_timeline, xplane
 from gpuwatch.explain.traces.broken_recording import BrokenRecording
 from gpuwatch.explain.traces.largest_holder import held_most
-from gpuwatch.explain.traces.memory_profiles import of_tensorflow, of_torch
+from gpuwatch.explain.traces.memory_profiles import tensorflow_profiles, torch_profiles
 
 START_BYTES = 1 << 16
 """Bytes from the start of a file that are enough to recognize its kind."""
@@ -33,8 +33,8 @@ _SOFTWARE = frozenset({"deployment", "software"})
 
 
 _KINDS: dict[FileKind, tuple[Callable[[bytes], bool], Callable[[bytes], Iterable[MemoryProfile]] | None]] = {
-    "TensorFlow profile": (xplane.is_xplane, lambda content: of_tensorflow([(content, 0.0, None)])),
-    "PyTorch snapshot": (plain_pickle.is_pickle, of_torch),
+    "TensorFlow profile": (xplane.is_xplane, lambda content: tensorflow_profiles([(content, 0.0, None)])),
+    "PyTorch snapshot": (plain_pickle.is_pickle, torch_profiles),
     "PyTorch memory timeline": (
         torch_memory_timeline.is_timeline,
         lambda content: [torch_memory_timeline.profile(content)],

@@ -168,15 +168,17 @@ def _interrupt_finding(log: LogFacts) -> Finding | None:
         last = None
     told = log.told_interrupt or (f"{last.type}: {last.message}".rstrip(": ") if last is not None else "")
     if not told or "server.started" in log.topics:
-        by_a_person = bool(told) and interrupts.of_keyboard(log.told_interrupt) and not log.doubt
+        by_a_person = bool(told) and interrupts.is_of_keyboard(log.told_interrupt) and not log.doubt
         told_so = no_problem(title=_SERVER_STOPPED, evidence=(told,))
         return told_so if by_a_person and log.last_lines_tell != last_lines.FAILED else None
     if last is None and _TIME_LIMIT.search(told) is not None:
         return no_problem(title=_AT_ITS_LIMIT, evidence=(told,))
-    if last is not None and last_lines.did_it_all(log.telling_last_line):
+    if last is not None and last_lines.says_all_done(log.telling_last_line):
         return no_problem(title=_AFTER_WORK, evidence=(log.telling_last_line,))
     while_started = last is not None and last.message == "terminated"
-    how = "interrupted (Ctrl+C, SIGINT)" if last is not None or interrupts.of_sigint(told) else "stopped from outside"
+    how = (
+        "interrupted (Ctrl+C, SIGINT)" if last is not None or interrupts.is_of_sigint(told) else "stopped from outside"
+    )
     title, action = f"It was {how}; until then the log shows no failure", ""
     if while_started or "SIGTERM" in told or "signal 15" in told:
         until = " while it started" if while_started else "; until then the log shows no failure"

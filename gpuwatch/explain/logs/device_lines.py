@@ -159,7 +159,7 @@ def ignored(message: str) -> IgnoredGpu | None:
     )
 
 
-def of_container(message: str) -> bool:
+def is_of_container(message: str) -> bool:
     """Whether the message or prompt names a host as Docker does."""
     return _CONTAINER.search(message) is not None
 

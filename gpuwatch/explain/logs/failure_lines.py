@@ -40,7 +40,7 @@ _NAMES_NOTHING = re.compile(
 """A heading of what follows it, what only follows from an error before, a shell's trace."""
 
 
-def of_the_program(lines: Sequence[str], *, whole: bool) -> tuple[list[str], list[str]]:
+def program_lines(lines: Sequence[str], *, whole: bool) -> tuple[list[str], list[str]]:
     """The lines without those in which people speak of a failure around a log: outside a text's fences, its title;
     and without all of theirs. ``whole``: the lines begin where the text does, so that the first fence opens a block.
     """
@@ -57,7 +57,7 @@ def of_the_program(lines: Sequence[str], *, whole: bool) -> tuple[list[str], lis
     return kept, printed
 
 
-def report(lines: Sequence[str]) -> str:
+def report_line(lines: Sequence[str]) -> str:
     """The report of several lines with which GROMACS, Triton or CMake stopped, as one line; empty without one."""
     plain = [unwrapped(undecorated(raw[:_MAX_LINE_CHARS])) for raw in lines]
     for at in (at for at in range(len(plain) - 1, 0, -1) if _GROMACS.match(plain[at]) is not None):
@@ -74,7 +74,7 @@ def report(lines: Sequence[str]) -> str:
     return " ".join(plain[begun:end])
 
 
-def first_of(lines: Sequence[str], failed: str, fails: Callable[[str], bool]) -> str:
+def first_failed_line(lines: Sequence[str], failed: str, fails: Callable[[str], bool]) -> str:
     """The first line that names what failed of those that end with ``failed``; ``failed`` itself without another."""
     plain = [undecorated(raw.rstrip("\r\n").rpartition("\r")[2][:_MAX_LINE_CHARS]) for raw in lines if raw.strip()]
     first, apart = failed, 0

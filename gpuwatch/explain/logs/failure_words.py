@@ -104,10 +104,10 @@ def speaks_of_failure(line: str) -> bool:
     if _WORDS.search(line) is None:
         return False
     text = _MEASURED.sub(" ", _NAMED.sub(" ", line))
-    return _WORDS.search(text) is not None and not _of_a_table(text)
+    return _WORDS.search(text) is not None and not _is_of_table(text)
 
 
-def _of_a_table(line: str) -> bool:
+def _is_of_table(line: str) -> bool:
     """Whether a line is a table's header, of words alone between wide gaps, or a row of it, of a word and numbers."""
     cells = [cell for cell in re.split(r"\s{2,}|\t|\|", line.strip(" |#")) if cell]
     if len(cells) > 3 and all(len(cell) < 20 for cell in cells):

@@ -74,14 +74,14 @@ def failed_after_interrupt(lines: Sequence[str]) -> bool:
 
 def by_keyboard(line: str) -> bool:
     """Whether a line reports an interrupt from the keyboard."""
-    return _TOLD_OF_INTERRUPT.search(line) is not None and of_keyboard(line)
+    return _TOLD_OF_INTERRUPT.search(line) is not None and is_of_keyboard(line)
 
 
-def of_sigint(told: str) -> bool:
+def is_of_sigint(told: str) -> bool:
     """Whether the line about who stopped a program reports SIGINT rather than another signal."""
     return _INTERRUPT.search(told) is not None
 
 
-def of_keyboard(told: str) -> bool:
+def is_of_keyboard(told: str) -> bool:
     """Whether the line that reports an interrupt says that it came from the keyboard."""
     return _BY_KEYBOARD.search(told) is not None

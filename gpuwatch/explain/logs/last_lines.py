@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from gpuwatch.explain.logs import interrupts
 from gpuwatch.explain.logs.facts import LogFacts
-from gpuwatch.explain.logs.failure_lines import first_of, report
+from gpuwatch.explain.logs.failure_lines import first_failed_line, report_line
 from gpuwatch.explain.logs.failure_words import not_a_number, speaks_of_failure
 from gpuwatch.explain.logs.line_text import in_words, rank_of, undecorated, unwrapped
 from gpuwatch.explain.logs.program_output import printed
@@ -157,7 +157,7 @@ _OF_NO_CONSEQUENCE = frozenset({"cuda.version-mismatch", "ended.extension", "bui
 """Topics of warnings that a program which worked to its end has shown to be harmless."""
 
 
-def warns(line: str = "", *before: str) -> bool:
+def is_warning(line: str = "", *before: str) -> bool:
     """Whether a line, as it is, is part of a warning: of Python's module, of a logger, of NCCL or TensorRT.
 
     ``before``: the lines before it, the last first: of a warning whose text begins below its heading."""
@@ -174,7 +174,7 @@ def left_behind(lines: Sequence[str], told_by: str) -> str:
 
     The tracker outlives the process that it works for, and cleans up what that one left: it was killed, or crashed.
     """
-    if finished(told_by) or not any(int(at) < int(most) for at, most in _COUNTED.findall(told_by)):
+    if says_finished(told_by) or not any(int(at) < int(most) for at, most in _COUNTED.findall(told_by)):
         return ""
     near = [line for line in lines if line.strip()][-NEAR_END_LINES:]
     return next((undecorated(line[:_MAX_READ_CHARS]) for line in reversed(near) if _LEFT_BEHIND.search(line)), "")
@@ -195,32 +195,32 @@ def harmless(topic: str, lines: Sequence[str], told_by: str, *, used: bool) -> b
     return topic == "build.cpu-only" and all("bitsandbytes" in line for line in lines)
 
 
-def skipped(line: str) -> bool:
+def says_skipped(line: str) -> bool:
     """Whether a line says that the program leaves something out and goes on: "[skip] Failed to load …"."""
     return _SKIPPED.match(line.lstrip()) is not None
 
 
-def of_an_unknown_program(lines: Sequence[str]) -> str:
+def last_program_line(lines: Sequence[str]) -> str:
     """The last line, if the last ones are a program's output, and none of them shows a crash."""
     return "" if any(_CRASH.search(undecorated(raw[:_MAX_READ_CHARS])) for raw in lines) else printed(lines)
 
 
-def did_it_all(line: str) -> bool:
+def says_all_done(line: str) -> bool:
     """Whether a line says that all work is done, not only that a result was saved."""
     return re.search(WHOLE_WORK, line, re.IGNORECASE) is not None
 
 
-def works(line: str) -> bool:
+def shows_work(line: str) -> bool:
     """Whether a line shows work, not only the end of a script."""
     return WORKS.search(line) is not None or WORKS.search(unwrapped(line)) is not None
 
 
-def finished(line: str) -> bool:
+def says_finished(line: str) -> bool:
     """Whether a line tells that its program did its work to the end, or was stopped in order."""
     return FINISHED.search(line) is not None
 
 
-def _of_a_service(lines: Sequence[str]) -> list[str] | None:
+def _service_lines(lines: Sequence[str]) -> list[str] | None:
     """In the log of a kernel or an X server, the lines that may be about a GPU failure; None for other logs."""
     if lines and all(map(_OF_KERNEL.match, lines)):
         return [line for line in lines if _OF_A_GPU.search(line)]
@@ -260,13 +260,13 @@ def end_of(lines: Sequence[str], *, serves: bool = False) -> End:
     well = max((at for at, raw in enumerate(lines) if undecorated(raw[:_MAX_READ_CHARS]).startswith(_YES)), default=0)
     lines = [raw for at, raw in enumerate(lines) if at > well or not raw.rstrip().endswith(_NO)]
     tells, line = what_they_tell(lines, serves=serves)
-    if (tells == FAILED or not works(line)) and (told := report(lines)):
+    if (tells == FAILED or not shows_work(line)) and (told := report_line(lines)):
         return End(FAILED, told)
     if tells == FAILED:
-        return End(tells, first_of(lines, line, _reports))
+        return End(tells, first_failed_line(lines, line, _reports))
     if not tells and (row := _last_of_rows(lines)):
         tells, line = WORKED, row
-    service = _of_a_service(lines)
+    service = _service_lines(lines)
     shown = _relevant(lines) if service is None else service
     if serves:
         shown = [raw for raw in list(lines)[-1:] if _OF_AN_ADD_ON.match(undecorated(raw[:_MAX_READ_CHARS])) is None]
@@ -274,7 +274,7 @@ def end_of(lines: Sequence[str], *, serves: bool = False) -> End:
         -_DOUBTED_LINES:
     ]
     steps, doubt = 0, ""
-    in_order = interrupts.asked_to_end(last) and finished(last[-1])  # of a program that was asked to end
+    in_order = interrupts.asked_to_end(last) and says_finished(last[-1])  # of a program that was asked to end
     for at, whole in enumerate(() if in_order else reversed(last)):
         passed = steps >= _MIN_STEP_LINES or (at > 0 and _ALLOWED.match(last[-at]) is not None)
         if not doubt and not passed and _is_doubtful(whole, worked=bool(tells)):
@@ -283,7 +283,7 @@ def end_of(lines: Sequence[str], *, serves: bool = False) -> End:
     return End(tells, line, doubt, _not_a_number(last))
 
 
-def tell(facts: LogFacts, lines: Sequence[str], end: End, own: Sequence[str]) -> None:
+def store_last_lines(facts: LogFacts, lines: Sequence[str], end: End, own: Sequence[str]) -> None:
     """Stores in ``facts`` what the last lines show, including ``end``; ``own``: lines that a program wrote."""
     last = undecorated(next((line for line in reversed(lines) if line and not line.isspace()), "")[:_MAX_LINE_CHARS])
     facts.last_lines_tell, facts.telling_last_line = end.tells, in_words(end.line[:_MAX_KEPT_CHARS])
@@ -293,7 +293,7 @@ def tell(facts: LogFacts, lines: Sequence[str], end: End, own: Sequence[str]) ->
     )
     facts.last_line_tells = bool(end.line) and end.line in last
     facts.last_line = in_words(last[:_MAX_KEPT_CHARS])
-    facts.plain_last_line = "" if end.tells else in_words(of_an_unknown_program(lines)[:_MAX_KEPT_CHARS])
+    facts.plain_last_line = "" if end.tells else in_words(last_program_line(lines)[:_MAX_KEPT_CHARS])
     warned = (raw for raw in list(lines)[-_WARNING_LINES:] if "Warning: " in raw)
     facts.last_warning = in_words(undecorated(next(warned, "")[:_MAX_KEPT_CHARS]))
     facts.told_interrupt = in_words(interrupts.told_interrupt(lines)[:_MAX_KEPT_CHARS])
@@ -337,7 +337,7 @@ def _is_doubtful(whole: str, *, worked: bool) -> bool:
     """Whether a line speaks of a failure; one that its own level calls a warning does not if the program worked,
     nor does a warning of Python's module."""
     line = whole[:_MAX_EARLY_CHARS]
-    if _explained(whole) or skipped(whole) or not speaks_of_failure(_OF_A_STREAM.sub("", line)):
+    if _explained(whole) or says_skipped(whole) or not speaks_of_failure(_OF_A_STREAM.sub("", line)):
         return False
     level = _level_of(whole)
     of_python = level.endswith("warning") and level != "warning"  # after which the code itself goes on
@@ -363,13 +363,15 @@ def what_they_tell(lines: Sequence[str], *, serves: bool = False) -> tuple[str, 
     ``serves``: the log is of a server that had started. An error that it logs is one of a request or of a part of it,
     if it says more after it.
     """
-    if (of_service := _of_a_service(lines)) is None:
+    if (of_service := _service_lines(lines)) is None:
         if not serves:
             return _told_by(_relevant(lines))
         last = next((line for line in reversed(lines) if line.strip()), "")
         of_part = _OF_AN_ADD_ON.match(undecorated(last[:_MAX_READ_CHARS])) is not None
         kept = [
-            line for line in lines if (line is last and not of_part) or _OUTRIGHT.search(line) or not _of_an_error(line)
+            line
+            for line in lines
+            if (line is last and not of_part) or _OUTRIGHT.search(line) or not _has_error_level(line)
         ]
         found = _told_by(kept)
         if of_part and not found[0]:
@@ -427,19 +429,19 @@ def _level_of(whole: str) -> str:
 
 def is_an_error(line: str) -> bool:
     """Whether a line, as it is, is of the level of errors, or begins so."""
-    return _of_an_error(line) or undecorated(line[:_MAX_READ_CHARS]).startswith(("Error ", "Failed ", "Could not "))
+    return _has_error_level(line) or undecorated(line[:_MAX_READ_CHARS]).startswith(("Error ", "Failed ", "Could not "))
 
 
 def logs_a_failure(line: str) -> bool:
     """Whether a logger calls a line, as it is, an error, and its words speak of a failure that is not known as harmless
     or left out: what collects the lines of others gives them all a level of its own."""
     whole = undecorated(line[:_MAX_READ_CHARS])
-    if _level(whole) not in ("error", "critical") or _explained(whole) or skipped(whole):
+    if _level(whole) not in ("error", "critical") or _explained(whole) or says_skipped(whole):
         return False
     return speaks_of_failure(unwrapped(whole)[:_MAX_EARLY_CHARS])
 
 
-def _of_an_error(line: str) -> bool:
+def _has_error_level(line: str) -> bool:
     """Whether a line is of the level of errors, none that ends a program."""
     return _level(undecorated(line[:_MAX_READ_CHARS])) in ("e", "err", "erro", "error")
 
@@ -461,14 +463,14 @@ def _fails(whole: str, line: str, *, last: bool, in_words: bool = True) -> bool:
         return False  # a note or a warning, after which the log goes on
     if level.endswith("warning") or level in ("w", "warn"):
         return False
-    return in_words and _of_the_log(whole, last=last)
+    return in_words and _reports_failure(whole, last=last)
 
 
 def _reports(whole: str) -> bool:
     return _fails(whole, unwrapped(whole), last=False)
 
 
-def _of_the_log(whole: str, *, last: bool) -> bool:
+def _reports_failure(whole: str, *, last: bool) -> bool:
     """Whether a line speaks of a failure and is neither of a traceback, a report that is read elsewhere, nor
     what people wrote around the log."""
     line = unwrapped(whole)

@@ -104,7 +104,7 @@ _UNFINISHED = re.compile(
 """What a shell, a scheduler or the C library says behind a line that the program had not ended yet."""
 
 
-def apart(line: str) -> tuple[str, str] | None:
+def split_foreign_end(line: str) -> tuple[str, str] | None:
     """A line, as it is, in two: what a program left unfinished, such as a progress bar, and who ended it; else None."""
     found = _UNFINISHED.search(line)
     return (line[: found.end()], line[found.end() :]) if found is not None and found.end() else None

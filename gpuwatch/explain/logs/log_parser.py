@@ -18,15 +18,23 @@ from gpuwatch.explain.logs import bfc_allocator_oom, dcgm_metrics, last_lines, n
 from gpuwatch.explain.logs.exceptions import TRACEBACK, ExceptionFinder, is_error
 from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.failed_items import FailedItems
-from gpuwatch.explain.logs.failure_lines import of_the_program
+from gpuwatch.explain.logs.failure_lines import program_lines
 from gpuwatch.explain.logs.framework_words import leave_out_unused, only_imported_tensorflow
-from gpuwatch.explain.logs.line_text import apart, in_words, json_text, rank_of, source_message, undecorated, unwrapped
+from gpuwatch.explain.logs.line_text import (
+    in_words,
+    json_text,
+    rank_of,
+    source_message,
+    split_foreign_end,
+    undecorated,
+    unwrapped,
+)
 from gpuwatch.explain.logs.message_reader import GPU_SOURCES, MessageReader, writer
 from gpuwatch.explain.logs.multiline_units import OpenUnits
 from gpuwatch.explain.logs.new_starts import EndedProgram, ProgramStartLines, not_compiled
 from gpuwatch.explain.logs.placement import PlacementCounter
 from gpuwatch.explain.logs.reported_ends import ReportedEnds
-from gpuwatch.explain.logs.tracebacks import FrameFinder, of_one_line
+from gpuwatch.explain.logs.tracebacks import FrameFinder, lines_of_joined_traceback
 from gpuwatch.explain.logs.work_after_error import MIN_MANY_STEPS, WorkAfterError
 
 _MAX_LINE_CHARS = 20_000
@@ -115,7 +123,7 @@ class LogParser:
         if line.startswith('{"') and self._enveloped(line):
             return
         framed = ", line " in line
-        if framed and TRACEBACK in line and (pieces := of_one_line(line)):
+        if framed and TRACEBACK in line and (pieces := lines_of_joined_traceback(line)):
             self._pieces(pieces)
             return
         if self._work.open:
@@ -287,7 +295,7 @@ class LogParser:
             self._facts.note(f"environment.{environment}", file)
         closing = [unwrapped(undecorated(text[:_MAX_LINE_CHARS])) for text in list(self._last)[-2:]]
         self._ends.close(closing[-1] if closing else "", closing[0] if closing else "", self._facts.lines)
-        kept, printed = of_the_program([*self._last], whole=len(self._last) < last_lines.LAST_LINES)
+        kept, printed = program_lines([*self._last], whole=len(self._last) < last_lines.LAST_LINES)
         end = last_lines.end_of(kept, serves="server.started" in self._facts.topics)
         told, line, placed = end.tells, end.line, bool(self._placements.result())
         if told in (last_lines.WORKED, last_lines.KERAS):
@@ -299,14 +307,14 @@ class LogParser:
                 self._facts.forget("cuda.missing-library")
         since = itertools.takewhile(lambda text: not line or line not in undecorated(text), reversed(self._last))
         self._facts.lines_after_telling = sum(1 for text in since if unwrapped(undecorated(text[:_MAX_LINE_CHARS])))
-        if told in (last_lines.WORKED, last_lines.KERAS) and last_lines.works(line):
+        if told in (last_lines.WORKED, last_lines.KERAS) and last_lines.shows_work(line):
             self._ends.worked_after(self._facts.lines - self._facts.lines_after_telling)
         self._name_packages()
         if self._facts.errors and self._facts.errors[-1].type == "KeyboardInterrupt":
             self._ends.worked_after(self._facts.last_error_line or 0)
         leave_out_unused(self._facts, placed=placed, worked=told == last_lines.WORKED and "tensorflow" not in line)
         self._failed.tell(self._facts, self._last)
-        last_lines.tell(self._facts, self._last, end, printed)
+        last_lines.store_last_lines(self._facts, self._last, end, printed)
 
     def _name_packages(self) -> None:
         for name in sorted(self._frames.packages):
@@ -442,7 +450,7 @@ class LogParser:
 
     def _in_two(self, raw: str) -> bool:
         """Takes a line in which somebody else's words stand behind what the program left unfinished; False if not."""
-        if (parts := apart(raw)) is None:
+        if (parts := split_foreign_end(raw)) is None:
             return False
         self._last.pop()
         self._pieces(parts)

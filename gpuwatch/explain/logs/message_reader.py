@@ -51,7 +51,9 @@ class MessageReader:
     def take(self, source: str, line: str, message: str) -> bool:
         """Reads everything that a message can mean, whichever file printed it; False if it means nothing."""
         known = self._take(source, line, message)
-        if known and (source in _OF_A_START or last_lines.warns(*islice(reversed(self._last), _MAX_WARNING_LINES))):
+        if known and (
+            source in _OF_A_START or last_lines.is_warning(*islice(reversed(self._last), _MAX_WARNING_LINES))
+        ):
             self.warned()
         return known
 
@@ -63,7 +65,7 @@ class MessageReader:
     def forget_warnings(self, told_by: str) -> None:
         """Drops the topics of which only warnings told, to no consequence: ``told_by`` ends a program that worked."""
         facts = self._facts
-        used, finished = "device.used" in facts.topics, last_lines.finished(told_by)
+        used, finished = "device.used" in facts.topics, last_lines.says_finished(told_by)
         for topic, count in [*facts.topics.items()]:
             warned = count == facts.warned.get(topic) and last_lines.harmless(
                 topic, facts.evidence[topic], told_by, used=used
@@ -99,7 +101,7 @@ class MessageReader:
                 self._keep(facts.missing_libraries, device_lines.LIBDEVICE)
         if known:
             self.named(line)
-            if self._last and last_lines.skipped(self._last[-1]):
+            if self._last and last_lines.says_skipped(self._last[-1]):
                 for topic in noted:
                     self.skipped[topic] = self.skipped.get(topic, 0) + 1
         if message.endswith(_RANGE_FOLLOWS):
@@ -236,7 +238,7 @@ class MessageReader:
         return False
 
     def _within_container(self, line: str, message: str) -> bool:
-        if not device_lines.of_container(message):
+        if not device_lines.is_of_container(message):
             return False
         self._facts.note("environment.docker", line)
         return True

@@ -12,7 +12,7 @@ import re
 from gpuwatch.explain.logs.exceptions import TRACEBACK
 from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.log_parser import LogParser
-from gpuwatch.explain.logs.reported_ends import of_a_child
+from gpuwatch.explain.logs.reported_ends import is_about_child
 
 _HEAD_LINES = 3
 """Lines at the beginning of a log that must come again."""
@@ -163,5 +163,5 @@ def follows(later: LogFacts, earlier: LogFacts) -> bool:
     last = later.errors[-1]
     if later.frame is None or earlier.frame is None or later.frame.file == earlier.frame.file:
         return False
-    started = of_a_child(last.type, last.message) or _OF_A_STEP.search(last.message) is not None
+    started = is_about_child(last.type, last.message) or _OF_A_STEP.search(last.message) is not None
     return started or last.type == "FileNotFoundError"

@@ -219,7 +219,7 @@ def reported_end(line: str) -> str | None:
         kind = str(found.lastgroup)
         if kind == "lsf_well":
             return ""
-        return _of_code(-int(found[kind]) if kind in _SIGNALS else int(found[kind]))
+        return _topic_of_code(-int(found[kind]) if kind in _SIGNALS else int(found[kind]))
     if (found := _WORD.search(line)) is not None:
         return _OF_WORD.get(str(found[str(found.lastgroup)]).lower(), CRASH)
     if (found := _CANCELLED.search(line)) is not None:
@@ -236,13 +236,13 @@ def reported_end(line: str) -> str | None:
     if _PANIC.search(line):
         return FATAL
     if (found := _BUILD.search(line)) is not None:
-        return _of_build(found)
+        return _build_topic(found)
     if (found := _NOT_STARTED.search(line)) is not None:
         return CONTINUED if found["continued"] else NOT_STARTED
     return next((topic for topic, texts in _TEXTS.items() if any(text in line for text in texts)), None)
 
 
-def _of_build(found: re.Match[str]) -> str | None:
+def _build_topic(found: re.Match[str]) -> str | None:
     if found["windows"]:
         return NO_COMPILER
     compiler = _COMPILER.search(found["missing"] or found["command"])
@@ -268,11 +268,11 @@ def last_line_end(line: str) -> str | None:
     return topic or (FAILED if job is not None else NOT_STARTED if _SHELL.search(line) is not None else None)
 
 
-def of_a_child(error_type: str, message: str = "") -> bool:
+def is_about_child(error_type: str, message: str = "") -> bool:
     """Whether an exception is about another process, which the program started: its own error stands before."""
     known = error_type in _CHILD_TYPES or any(text in message for text in _CHILD_TEXTS)
     known = known or waited_for_a_child(message)
-    return known and not of_a_compiler(message)
+    return known and not is_about_compiler(message)
 
 
 def waited_for_a_child(message: str) -> bool:
@@ -280,7 +280,7 @@ def waited_for_a_child(message: str) -> bool:
     return _WAITED.search(message) is not None
 
 
-def of_a_compiler(message: str) -> bool:
+def is_about_compiler(message: str) -> bool:
     """Whether the command in such an exception is a compiler's."""
     command = _COMMAND.search(message)
     return command is not None and _COMPILER.search(command["file"]) is not None
@@ -291,10 +291,10 @@ def child_end(message: str) -> str:
     found = _CHILD.search(message)
     if found is None:
         return FAILED
-    return _of_code(-int(found["signal"]) if found["signal"] else int(found["code"])) or FAILED
+    return _topic_of_code(-int(found["signal"]) if found["signal"] else int(found["code"])) or FAILED
 
 
-def _of_code(code: int) -> str:
+def _topic_of_code(code: int) -> str:
     """Exit codes above 128 are signals in shells; negative ones in Python."""
     number = -code if code < 0 else code - 128
     if code == 0:

@@ -117,8 +117,8 @@ def topics_of(text: str) -> tuple[str, ...]:
     lower = folded(text)
     found = _rows_in(lower, _GATED)
     if any(word in lower for word in _OF_CUDA):
-        found += _of_cuda(lower, found)
-    found += [topic for needle, topic in _CASED if needle in text and not _of_a_gpu(needle, lower)]
+        found += _cuda_topics(lower, found)
+    found += [topic for needle, topic in _CASED if needle in text and not _is_of_gpu(needle, lower)]
     if may_be_removed(lower) and removed(text) is not None:
         found.append("api.removed")
     if not found or NOISE[0] in text or NOISE[1] in text:
@@ -142,7 +142,7 @@ def outright(text: str, topic: str) -> bool:
     return topic in cuda_errors.topics(lower) and any(code in lower for code in _OUTRIGHT_CODES)
 
 
-def _of_a_gpu(needle: str, lower: str) -> bool:
+def _is_of_gpu(needle: str, lower: str) -> bool:
     """Whether "Out Of Memory" is said of a GPU: Slurm writes it so too, of a task on a host named gpu01."""
     return (
         needle == _SLURM_OOM
@@ -164,7 +164,7 @@ def _rows_in(lower: str, gated: tuple[tuple[str, tuple[_Row, ...]], ...]) -> lis
     return [topic for _, topic in found]
 
 
-def _of_cuda(lower: str, known: list[str]) -> list[str]:
+def _cuda_topics(lower: str, known: list[str]) -> list[str]:
     """Topics of the CUDA errors in the line; cuInit's errors and OOMs have their own parsers."""
     if "failed call to cuinit" in lower or "triton error [cuda]: device kernel image" in lower:
         return []

@@ -87,7 +87,7 @@ _BEFORE_A_FRAME = re.compile(r" +(?=File \")")
 _BEFORE_AN_ERROR = re.compile(r" +(?=(?:\w+\.)*[A-Z]\w*(?:Error|Exception|Interrupt)(?:: |$))")
 
 
-def of_one_line(line: str) -> list[str]:
+def lines_of_joined_traceback(line: str) -> list[str]:
     """The lines of a traceback that a logger wrote as one, with their ends escaped or left out; empty for others."""
     begin = line.find(_HEAD)
     text, quote = line[begin:].rstrip(), line[begin - 1 : begin]

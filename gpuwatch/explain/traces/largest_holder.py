@@ -78,7 +78,7 @@ def _largest(profile: MemoryProfile, group: str = "") -> tuple[str, int] | None:
         if (holder.group == group or not group) and (holder.variable or holder.source or holder.op)
     ]
     if profile.tool == "tensorflow":
-        return (who(named[0], profile.tool), named[0].allocated_bytes) if named else None
+        return (holder_name(named[0], profile.tool), named[0].allocated_bytes) if named else None
     lines: dict[str, list[MemoryHolderOp]] = {}
     for op in named:
         if op.source:
@@ -94,7 +94,7 @@ def _largest(profile: MemoryProfile, group: str = "") -> tuple[str, int] | None:
             layers[op.layer] = layers.get(op.layer, 0) + op.allocated_bytes
     largest = max(layers, key=lambda name: layers[name], default="")
     through = printable(f", {size(layers[largest])} through {largest}") if largest else ""
-    return who(alike, profile.tool) + through, sum(op.allocated_bytes for op in of)
+    return holder_name(alike, profile.tool) + through, sum(op.allocated_bytes for op in of)
 
 
 def _amount(named: tuple[str, int], profile: MemoryProfile) -> str:
@@ -106,7 +106,7 @@ def _times(holder: MemoryHolderOp) -> str:
     return f"{count} of {size(holder.requested_bytes // max(holder.count, 1))}"
 
 
-def who(holder: MemoryHolderOp, tool: str) -> str:
+def holder_name(holder: MemoryHolderOp, tool: str) -> str:
     """``Conv2D [64,112,112,64] of conv1``: a variable, a line of the program with its op, or an op."""
     times = f" ×{holder.count}" if holder.count > 1 else ""
     shape = f" {holder.shape}" if holder.shape else ""

@@ -24,7 +24,7 @@ _PICOSECONDS_PER_SECOND = 1e12
 _HOSTS = ("cpu", "mklcpu", "pluggable_device_host_bfc", "gpu_host_bfc", "host")
 
 
-def of_tensorflow(
+def tensorflow_profiles(
     windows: Sequence[tuple[bytes, float, tuple[int, int] | None]],
     names: Names | None = None,
     *,
@@ -53,17 +53,17 @@ def of_tensorflow(
     return on_gpu or found
 
 
-def of_torch(content: bytes, *, pid: int | None = None, notes: Iterable[str] = ()) -> list[MemoryProfile]:
+def torch_profiles(content: bytes, *, pid: int | None = None, notes: Iterable[str] = ()) -> list[MemoryProfile]:
     """The profiles of the devices in a snapshot of PyTorch's allocator, the fullest first.
 
     Raises :class:`~gpuwatch.explain.traces.broken_recording.BrokenRecording`.
     """
     remarks = list(notes)
-    found = [_of_device(device, pid, remarks) for device in torch_snapshot.read(content)]
+    found = [_torch_profile(device, pid, remarks) for device in torch_snapshot.read(content)]
     return sorted(found, key=lambda profile: -profile.peak_bytes)
 
 
-def _of_device(device: torch_snapshot.DeviceHistory, pid: int | None, notes: list[str]) -> MemoryProfile:
+def _torch_profile(device: torch_snapshot.DeviceHistory, pid: int | None, notes: list[str]) -> MemoryProfile:
     replay = Replay([Window(device.events)])
     live = replay.peak
 
@@ -75,7 +75,7 @@ def _of_device(device: torch_snapshot.DeviceHistory, pid: int | None, notes: lis
             of_lines[holder.line] += allocation.event.size
     lines = tuple(line for line, _ in of_lines.most_common(_MAX_LINES))
     known = {id(allocation): device.holders[allocation.event.op] for allocation in live}
-    holders, ending = _of_lines(live, device), _of_lines(replay.left, device)
+    holders, ending = _held_by_line(live, device), _held_by_line(replay.left, device)
     named = sum(allocation.event.size for allocation in live if known[id(allocation)].line)
     notes = [*notes, *_torch_notes(live, known, recorded=device.recorded)]
     first, end = device.events[0].at, device.events[-1].at
@@ -157,7 +157,7 @@ def _moment(device: torch_snapshot.DeviceHistory, at: int) -> datetime.datetime 
     return datetime.datetime.fromtimestamp((device.began + span) / 1e6, datetime.UTC)
 
 
-def _of_lines(live: list[Allocation], device: torch_snapshot.DeviceHistory) -> list[MemoryHolderOp]:
+def _held_by_line(live: list[Allocation], device: torch_snapshot.DeviceHistory) -> list[MemoryHolderOp]:
     meanings = {id(allocation): Meaning(group=device.holders[allocation.event.op].group) for allocation in live}
     return [
         msgspec.structs.replace(holder, op=known.op, layer=known.through, source=known.line)

@@ -120,7 +120,7 @@ def _load(data: bytes) -> Any:  # one loop: a call for each of a million instruc
             raw = data[at : at + size]
             text = texts.get(raw)
             if text is None:
-                _whole(size, at, end)
+                _check_within(size, at, end)
                 text = texts[raw] = raw.decode("utf-8", "replace")
             push(text)
             at += size
@@ -128,7 +128,7 @@ def _load(data: bytes) -> Any:  # one loop: a call for each of a million instruc
             width = 4 if code == 0x58 else 8
             (size,) = _U32(data, at) if width == 4 else _U64(data, at)
             at += width
-            _whole(size, at, end)
+            _check_within(size, at, end)
             push(data[at : at + size].decode("utf-8", "replace"))
             at += size
         elif code == 0x75 or code == 0x64:  # SETITEMS, DICT
@@ -139,11 +139,11 @@ def _load(data: bytes) -> Any:  # one loop: a call for each of a million instruc
                 push(target)
         elif code == 0x65 or code == 0x6C:  # APPENDS, LIST
             mark = marks.pop()
-            items = _above(stack, mark)
+            items = _pop_above(stack, mark)
             if code == 0x6C:
                 push(items)
             else:
-                _a_list(stack[-1]).extend(items)
+                _as_list(stack[-1]).extend(items)
         elif code == 0x28:  # MARK
             if len(marks) >= limit.depth:
                 raise BrokenRecording(limit.too_deep)
@@ -161,14 +161,14 @@ def _load(data: bytes) -> Any:  # one loop: a call for each of a million instruc
             _fill(stack[mark - 1], stack, mark, end_of=True)
         elif code == 0x61:  # APPEND
             item = stack.pop()
-            _a_list(stack[-1]).append(item)
+            _as_list(stack[-1]).append(item)
         elif code in (0x85, 0x86, 0x87):  # TUPLE1, TUPLE2, TUPLE3
             mark = len(stack) - (code - 0x84)
             if mark < 0:
                 raise IndexError
-            push(tuple(_above(stack, mark)))
+            push(tuple(_pop_above(stack, mark)))
         elif code == 0x74:  # TUPLE
-            push(tuple(_above(stack, marks.pop())))
+            push(tuple(_pop_above(stack, marks.pop())))
         elif code == 0x4E:  # NONE
             push(None)
         elif code == 0x88 or code == 0x89:  # NEWTRUE, NEWFALSE
@@ -189,14 +189,14 @@ def _load(data: bytes) -> Any:  # one loop: a call for each of a million instruc
         elif code in (0x43, 0x55):  # SHORT_BINBYTES, SHORT_BINSTRING
             size = data[at]
             at += 1
-            _whole(size, at, end)
+            _check_within(size, at, end)
             push(data[at : at + size])
             at += size
         elif code in (0x42, 0x54, 0x8E):  # BINBYTES, BINSTRING, BINBYTES8
             width = 8 if code == 0x8E else 4
             (size,) = _U64(data, at) if width == 8 else _U32(data, at)
             at += width
-            _whole(size, at, end)
+            _check_within(size, at, end)
             push(data[at : at + size])
             at += size
         elif code == 0x95:  # FRAME: where a chunk ends, which does not matter here
@@ -213,17 +213,17 @@ def _load(data: bytes) -> Any:  # one loop: a call for each of a million instruc
             else:
                 stack.pop()
         elif code == 0x31:  # POP_MARK
-            _above(stack, marks.pop())
+            _pop_above(stack, marks.pop())
         elif code == 0x32:  # DUP
             push(stack[-1])
         elif code in _LINES:
             line_end = data.find(b"\n", at, at + _MAX_LINE_BYTES)
             if line_end < 0:
                 raise BrokenRecording("a line does not end")
-            _of_line(code, data[at:line_end], stack, memo)
+            _push_line_value(code, data[at:line_end], stack, memo)
             at = line_end + 1
         else:
-            raise BrokenRecording(_refused(code))
+            raise BrokenRecording(_opcode_error(code))
     raise BrokenRecording(f"it has more than {_MAX_STEPS:,} instructions")
 
 
@@ -235,13 +235,13 @@ _RUNS = {
 }  # fmt: skip
 
 
-def _refused(code: int) -> str:
+def _opcode_error(code: int) -> str:
     if code in _RUNS:
         return f"it would run code ({_RUNS[code]}), which this reader never does"
     return f"it has an instruction that plain data does not need (0x{code:02x})"
 
 
-def _of_line(code: int, line: bytes, stack: list[Any], memo: _Memo) -> None:
+def _push_line_value(code: int, line: bytes, stack: list[Any], memo: _Memo) -> None:
     try:
         if code == 0x56:  # UNICODE
             stack.append(line.decode("raw-unicode-escape", "replace"))
@@ -268,16 +268,16 @@ def _of_line(code: int, line: bytes, stack: list[Any], memo: _Memo) -> None:
 def _number(data: bytes, at: int, size: int) -> int:
     if not 0 <= size <= _MAX_NUMBER_BYTES:
         raise BrokenRecording(f"it has an integer of {size} bytes")
-    _whole(size, at, len(data))
+    _check_within(size, at, len(data))
     return int.from_bytes(data[at : at + size], "little", signed=True)
 
 
-def _whole(size: int, at: int, end: int) -> None:
+def _check_within(size: int, at: int, end: int) -> None:
     if size > end - at:
         raise BrokenRecording("a value is truncated")
 
 
-def _above(stack: list[Any], mark: int) -> list[Any]:
+def _pop_above(stack: list[Any], mark: int) -> list[Any]:
     if mark > len(stack):
         raise IndexError
     items = stack[mark:]
@@ -285,7 +285,7 @@ def _above(stack: list[Any], mark: int) -> list[Any]:
     return items
 
 
-def _a_list(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     if type(value) is not list:
         raise BrokenRecording("it adds items to something that is not a list")
     return value
@@ -295,7 +295,7 @@ def _fill(target: Any, stack: list[Any], mark: int, *, end_of: bool) -> None:
     """Moves the pairs above ``mark`` into a dictionary. Other keys than texts could be made to collide."""
     if type(target) is not dict or (end_of and mark < 1):
         raise BrokenRecording("it sets items of something that is not a dictionary")
-    items = _above(stack, mark)
+    items = _pop_above(stack, mark)
     if len(items) % 2:
         raise BrokenRecording("it sets an item without a value")
     for key in items[::2]:

@@ -129,11 +129,11 @@ def _devices(value: dict[str, Any]) -> list[DeviceHistory]:
         device = _device(segment, found)
         if device is None:
             continue
-        device.pool_now += _unsigned(segment.get("total_size"))
-        at, in_use, largest = _unsigned(segment.get("address")), 0, 0
+        device.pool_now += _non_negative_int(segment.get("total_size"))
+        at, in_use, largest = _non_negative_int(segment.get("address")), 0, 0
         for block in reader.each(segment.get("blocks")):
-            size = _unsigned(block.get("size"))
-            at = _unsigned(block.get("address")) or at  # older snapshots have only the sizes, one after another
+            size = _non_negative_int(block.get("size"))
+            at = _non_negative_int(block.get("address")) or at  # older snapshots have only the sizes, one after another
             state = block.get("state")
             if state == "inactive":
                 device.free_now += size
@@ -161,17 +161,17 @@ def _take_segment(device: DeviceHistory, segment: Mapping[str, Any], in_use: int
     kind = "expandable" if segment.get("is_expandable") is True else kind
     pool = segment.get("segment_pool_id")
     numbers = pool[:2] if isinstance(pool, (list, tuple)) else ()
-    private = ".".join(str(_unsigned(part)) for part in numbers) if any(map(_unsigned, numbers)) else ""
-    key = kind, private, _unsigned(segment.get("stream"))
+    private = ".".join(str(_non_negative_int(part)) for part in numbers) if any(map(_non_negative_int, numbers)) else ""
+    key = kind, private, _non_negative_int(segment.get("stream"))
     count, reserved, allocated, free = device.segments.get(key, (0, 0, 0, 0))
-    reserved += _unsigned(segment.get("total_size"))
+    reserved += _non_negative_int(segment.get("total_size"))
     device.segments[key] = count + 1, reserved, allocated + in_use, max(free, largest)
 
 
 def _block(at: int, size: int, block: Mapping[str, Any], reader: _Reader) -> Change:
     history = block.get("history")  # PyTorch 2.0
     last = history[0] if isinstance(history, list) and history and isinstance(history[0], dict) else {}
-    requested = _unsigned(block.get("requested_size")) or _unsigned(last.get("real_size")) or size
+    requested = _non_negative_int(block.get("requested_size")) or _non_negative_int(last.get("real_size")) or size
     stack = reader.stacks.read(block.get("frames") or last.get("frames"))
     return Change(0, False, at, size, requested, stack, before_history=True)
 
@@ -187,16 +187,16 @@ def _history(
     device: DeviceHistory, entries: list[Mapping[str, Any]], blocks: Mapping[int, Change], reader: _Reader
 ) -> None:
     """The events of a device: first what was alive before its history begins, then the history."""
-    started = min((_unsigned(entry.get("time_us")) for entry in entries if entry.get("time_us")), default=0)
+    started = min((_non_negative_int(entry.get("time_us")) for entry in entries if entry.get("time_us")), default=0)
     device.began = started
     changes: list[Change] = []
     before: dict[int, Change] = {}
     live: set[int] = set()
     freeing: dict[int, Stack] = {}
     for entry in entries:
-        action, address = entry.get("action"), _unsigned(entry.get("addr"))
-        at = max(_unsigned(entry.get("time_us")) - started, 0) * _PICOSECONDS_PER_MICROSECOND
-        size = _unsigned(entry.get("size"))
+        action, address = entry.get("action"), _non_negative_int(entry.get("addr"))
+        at = max(_non_negative_int(entry.get("time_us")) - started, 0) * _PICOSECONDS_PER_MICROSECOND
+        size = _non_negative_int(entry.get("size"))
         if action == "alloc":
             live.add(address)
             changes.append(Change(at, False, address, _rounded(size), size, reader.stacks.read(entry.get("frames"))))
@@ -216,7 +216,7 @@ def _history(
         elif action in ("segment_free", "segment_unmap"):
             device.pool_changes.append((at, -size))
         elif action == "oom":
-            device.failed, device.device_free = size, _unsigned(entry.get("device_free"))
+            device.failed, device.device_free = size, _non_negative_int(entry.get("device_free"))
             device.failed_at = reader.stacks.read(entry.get("frames")).line
     for address, block in blocks.items():
         if address not in live:
@@ -259,5 +259,5 @@ def _rounded(size: int) -> int:
     return -(-size // _BLOCK_BYTES) * _BLOCK_BYTES
 
 
-def _unsigned(value: Any) -> int:
+def _non_negative_int(value: Any) -> int:
     return value if type(value) is int and 0 <= value < 1 << 63 else 0

@@ -157,11 +157,11 @@ class Stacks:
         place = _program([frame for frame, _ in seen])
         native = any(frame.kind == "native" for frame, _ in seen)
         if place is None:
-            return Stack("", "", op, role or _of_op(op), known=True, native=native)
+            return Stack("", "", op, role or _role_of_op(op), known=True, native=native)
         called = [at for at, (frame, _) in enumerate(seen[:place]) if frame.path.endswith(_MODULE)]
         layer = next((at for at, (frame, _) in enumerate(seen[:place]) if frame.kind == "library"), place)
         through = self._line(*seen[layer]) if called and layer < called[-1] else ""
-        return Stack(self._line(*seen[place]), through, op, role or _of_op(op), known=True, native=native)
+        return Stack(self._line(*seen[place]), through, op, role or _role_of_op(op), known=True, native=native)
 
     def _frame(self, entry: Any) -> _Frame | None:
         if not isinstance(entry, dict):
@@ -280,7 +280,7 @@ def _op(frames: Iterable[_Frame]) -> str:
     return op
 
 
-def _of_op(op: str) -> Role:
+def _role_of_op(op: str) -> Role:
     if not op:
         return ""
     if _FACTORIES.match(op):

@@ -192,22 +192,22 @@ def _event(
     return str(allocator), Event(
         began + offset,
         frees,
-        _whole(address),
-        _whole(size),
-        _whole(requested),
-        _whole(in_use),
-        _whole(available),
-        _whole(peak),
+        _int_or_zero(address),
+        _int_or_zero(size),
+        _int_or_zero(requested),
+        _int_or_zero(in_use),
+        _int_or_zero(available),
+        _int_or_zero(peak),
         float(fragmentation) if isinstance(fragmentation, (int, float)) else 0.0,
         str(op),
         str(region),
         # What is allocated without a type and shape has those of TensorFlow's default, which say nothing.
-        _TYPES.get(_whole(dtype), "") if known else "",
+        _TYPES.get(_int_or_zero(dtype), "") if known else "",
         str(shape) if known else "",
     )
 
 
-def _whole(value: int | float | str) -> int:
+def _int_or_zero(value: int | float | str) -> int:
     return value if isinstance(value, int) else 0
 
 

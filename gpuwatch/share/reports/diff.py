@@ -13,7 +13,7 @@ from gpuwatch.core.model.run import Run
 from gpuwatch.experiment.trials.step_times import step_time_text
 from gpuwatch.experiment.trials.trial_summary import SAME_MEMORY_SHARE
 from gpuwatch.share.reports import comparable_runs, diff_memory
-from gpuwatch.share.reports.diff_sides import COUNTERS, Facts, spec_of
+from gpuwatch.share.reports.diff_sides import COUNTERS, DiffSide, spec_of
 from gpuwatch.share.reports.report_content import SIMULATED_MACHINE, Content, Table, clean
 
 MIN_SHARE = 0.05
@@ -32,7 +32,7 @@ _COUNTED = frozenset(spec.id for spec in COUNTERS)
 _ORDER = {"came": 0, "went": 1, "stayed": 2}
 
 
-def diff(first: Facts, second: Facts) -> Diff:
+def diff(first: DiffSide, second: DiffSide) -> Diff:
     """What differs, where both sides have the same kind of content."""
     shared = first.parts & second.parts
     first, second = _of_one_scope(first, second), _of_one_scope(second, first)
@@ -73,14 +73,14 @@ def diff(first: Facts, second: Facts) -> Diff:
     )
 
 
-def _of_one_scope(side: Facts, other: Facts) -> Facts:
+def _of_one_scope(side: DiffSide, other: DiffSide) -> DiffSide:
     """With the machine's findings alone, if the other side has no others."""
     if side.findings_of_machine is None or other.side.kind not in ("snapshot", "recording"):
         return side
     return replace(side, findings=side.findings_of_machine)
 
 
-def _findings(first: Facts, second: Facts) -> Iterator[FindingChange]:
+def _findings(first: DiffSide, second: DiffSide) -> Iterator[FindingChange]:
     for cause in dict.fromkeys((*first.findings, *second.findings)):
         before, after = first.findings.get(cause), second.findings.get(cause)
         change: Change = "stayed" if before and after else "came" if after else "went"
@@ -129,7 +129,7 @@ def _importance(change: NumberChange) -> float:
     return abs(two - number) / max(number, two) if max(number, two) else 0.0
 
 
-def _notes(first: Facts, second: Facts) -> Iterator[str]:
+def _notes(first: DiffSide, second: DiffSide) -> Iterator[str]:
     for facts, two in ((first, second), (second, first)):
         only = sorted(part for part in facts.parts - two.parts if not part.startswith("GPU "))
         if only:

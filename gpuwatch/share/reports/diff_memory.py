@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.diff import HolderChange, Side, Spread
 from gpuwatch.core.model.explanation import Explanation
-from gpuwatch.share.reports.diff_sides import Facts
+from gpuwatch.share.reports.diff_sides import DiffSide
 from gpuwatch.share.reports.report_content import Table, clean
 
 _MIN_BYTES = 1 << 20
@@ -16,11 +16,11 @@ _ROWS_SHOWN = 25
 NAMES = {"alive_bytes": "in use when taken", "peak_bytes": "in use at the peak", "pool_bytes": "taken from the driver"}
 
 
-def side_of_profiles(document: Explanation, name: str) -> Facts:
+def side_of_profiles(document: Explanation, name: str) -> DiffSide:
     """One side: the memory of each device, and its holders."""
     ends = [profile.ended_at for profile in document.memory_profiles if profile.ended_at is not None]
     at = max(ends, default=None)
-    found = Facts(Side(name=name, kind=document.kind, host=None, begin=at, end=at, samples=1), simulated=False)
+    found = DiffSide(Side(name=name, kind=document.kind, host=None, begin=at, end=at, samples=1), simulated=False)
     for profile in document.memory_profiles:
         device = clean(profile.device)
         numbers: dict[str, int | None] = {
@@ -41,7 +41,7 @@ def side_of_profiles(document: Explanation, name: str) -> Facts:
     return found
 
 
-def holder_changes(first: Facts, second: Facts) -> list[HolderChange]:
+def holder_changes(first: DiffSide, second: DiffSide) -> list[HolderChange]:
     """The holders that differ, what grew most first."""
     least = max(_MIN_SHARE * max(_total(first), _total(second)), min(_MIN_BYTES, _total(second) / 20))
     found = []
@@ -65,7 +65,7 @@ def holder_changes(first: Facts, second: Facts) -> list[HolderChange]:
     return found[:_MAX_ROWS]
 
 
-def _total(side: Facts) -> int:
+def _total(side: DiffSide) -> int:
     return sum(held for _, held in side.holders.values())
 
 

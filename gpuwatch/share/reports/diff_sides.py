@@ -79,7 +79,7 @@ _MAX_SECONDS_OF_SAMPLES, _MAX_SECONDS_OF_MINUTES = 3600.0, 3 * 86_400.0
 
 
 @dataclass
-class Facts:
+class DiffSide:
     """One side. Keys of facts are part and name."""
 
     side: Side
@@ -120,13 +120,13 @@ class Facts:
             listed.sort(key=lambda finding: SEVERITY_ORDER[finding.severity])
 
 
-def of_document(document: Comparable, name: str, *, cards: bool) -> Facts:
+def side_of_document(document: Comparable, name: str, *, cards: bool) -> DiffSide:
     """What a saved document says. ``cards``: also what no two cards share, such as serial numbers."""
     kinds = {Diagnostic: "diagnostic", Doctor: "doctor", Run: "run", Snapshot: "snapshot"}
     at = document.started_at if isinstance(document, Run) else document.taken_at
     host = document.host.hostname if isinstance(document, Snapshot) else document.host
     side = Side(name=name, kind=kinds[type(document)], host=host, begin=at, end=at, samples=1)
-    found = Facts(side, document.simulated)
+    found = DiffSide(side, document.simulated)
     if isinstance(document, Snapshot):
         _snapshot(found, document, cards)
     elif isinstance(document, Run):
@@ -139,16 +139,16 @@ def of_document(document: Comparable, name: str, *, cards: bool) -> Facts:
             _snapshot(found, document.snapshot, cards)  # its findings are among those of the report
     found.take_findings(document.findings)
     if isinstance(document, Diagnostic):
-        own = Facts(side, document.simulated)
+        own = DiffSide(side, document.simulated)
         own.take_findings(tuple(finding for finding in document.findings if MACHINE in finding.sources))
         found.findings_of_machine = own.findings
     return found
 
 
-def of_recording(
+def side_of_recording(
     recording: Recording, begin: float, end: float, name: str, snapshot: Snapshot, step: int, *, cards: bool
-) -> Facts:
-    """What a stretch of a recording says; ``snapshot``: :func:`last_of` it. ``step``: :func:`step_for`."""
+) -> DiffSide:
+    """What a stretch of a recording says; ``snapshot``: :func:`last_sample_of` it. ``step``: :func:`step_for`."""
     numbers, samples = _numbers(recording, begin, end, step)
     side = Side(
         name=name,
@@ -158,7 +158,7 @@ def of_recording(
         end=utc(end),
         samples=samples,
     )
-    found = Facts(side, snapshot.simulated)
+    found = DiffSide(side, snapshot.simulated)
     _snapshot(found, snapshot, cards)
     found.take_findings(snapshot.findings)
     found.numbers = {(f"GPU {found.devices[uuid]}", metric): spread for (uuid, metric), spread in numbers.items()
@@ -166,7 +166,7 @@ def of_recording(
     return found
 
 
-def last_of(recording: Recording, begin: float, end: float) -> Snapshot | None:
+def last_sample_of(recording: Recording, begin: float, end: float) -> Snapshot | None:
     """The last sample of a stretch, with all findings of the stretch; None if none can be read."""
     kept = recording.at(end)
     if kept is None:
@@ -183,7 +183,7 @@ def step_for(seconds: float) -> int:
 # A snapshot
 
 
-def _snapshot(found: Facts, snapshot: Snapshot, cards: bool) -> None:
+def _snapshot(found: DiffSide, snapshot: Snapshot, cards: bool) -> None:
     found.devices = {device.uuid: device.index for device in snapshot.devices}
     driver = snapshot.driver
     machine: dict[str, str | None] = {
@@ -201,14 +201,14 @@ def _snapshot(found: Facts, snapshot: Snapshot, cards: bool) -> None:
         _device(found, device, cards)
 
 
-def _fact(found: Facts, part: str, name: str, value: str | None, key: str | None = None) -> None:
+def _fact(found: DiffSide, part: str, name: str, value: str | None, key: str | None = None) -> None:
     if value is None:
         found.unknown.add((part, name))
     else:
         found.facts[part, name] = (clean(value), value if key is None else key)
 
 
-def _device(found: Facts, device: Device, cards: bool) -> None:
+def _device(found: DiffSide, device: Device, cards: bool) -> None:
     part = f"GPU {device.index}"
     _fact(found, part, "name", device.name)
     _fact(found, part, "compute capability", device.compute_capability)
@@ -234,7 +234,7 @@ def _device(found: Facts, device: Device, cards: bool) -> None:
 # A report
 
 
-def _report(found: Facts, doctor: Doctor) -> None:
+def _report(found: DiffSide, doctor: Doctor) -> None:
     """Versions, device map, environment and the like. Texts with times and sizes, which always differ, have keys."""
     found.examined = frozenset(_REPORTED)
     for name, value in doctor.versions.items():
@@ -262,7 +262,7 @@ def _report(found: Facts, doctor: Doctor) -> None:
 # A run
 
 
-def _run(found: Facts, run: Run) -> None:
+def _run(found: DiffSide, run: Run) -> None:
     found.run = run
     facts: dict[str, str | None] = {
         "configuration": run.config,

@@ -38,18 +38,18 @@ def layers(chart: Areas) -> list[Layer]:
     if chart.by == "line":
         found = [Layer("others", "workspace", lambda moment: max(moment.in_use_bytes - sum(moment.lines), 0))]
         named = reversed(list(enumerate(profile.lines)))
-        found += [Layer(clean(name), f"c{place}", partial(_of_line, place)) for place, name in named]
+        found += [Layer(clean(name), f"c{place}", partial(_line_bytes, place)) for place, name in named]
     else:
-        found = [Layer(name, kind, partial(_of_group, name)) for name, (kind, _) in MEMORY_GROUPS.items()]
+        found = [Layer(name, kind, partial(_group_bytes, name)) for name, (kind, _) in MEMORY_GROUPS.items()]
     most = ((layer, max((layer.held(moment) for moment in profile.moments), default=0)) for layer in found)
     return [layer for layer, held in most if held > _MIN_SHARE * top]
 
 
-def _of_group(name: str, moment: MemoryMoment) -> int:
+def _group_bytes(name: str, moment: MemoryMoment) -> int:
     return moment.groups.get(name, 0)
 
 
-def _of_line(place: int, moment: MemoryMoment) -> int:
+def _line_bytes(place: int, moment: MemoryMoment) -> int:
     return moment.lines[place] if place < len(moment.lines) else 0
 
 

@@ -59,7 +59,7 @@ def memory_table(run: Run) -> Table:
 
 def profiles_table(profiles: Sequence[MemoryProfile]) -> Table:
     """The same of files that have an allocator's part alone: what they do not tell is said."""
-    rows = [row for profile in profiles[:_MAX_PROFILES] for row in _of_profile(profile)]
+    rows = [row for profile in profiles[:_MAX_PROFILES] for row in _profile_rows(profile)]
     note = f"{_NOTE} gpuwatch run --memory, on the machine, shows what the file does not contain."
     return Table(BY_OWNER, _HEADS, tuple(_shown(*row) for row in rows), ("Size",), note=note)
 
@@ -68,7 +68,7 @@ def _shown(depth: int, owner: str, what: str, amount: int | None, source: str) -
     return f"{_WITHIN * depth}{owner}", what, size(amount) if amount is not None else "not known", source
 
 
-def _of_profile(profile: MemoryProfile) -> Iterator[Row]:
+def _profile_rows(profile: MemoryProfile) -> Iterator[Row]:
     tool = _TOOLS[profile.tool]
     yield 0, clean(profile.device), "used, as nvidia-smi shows it", None, _UNKNOWN
     if profile.device_free_bytes is not None:

@@ -8,7 +8,7 @@ from gpuwatch.core.formatting.units import UNKNOWN, size
 from gpuwatch.core.model.memory_profile import MemoryProfile
 from gpuwatch.core.model.trials import Trial
 from gpuwatch.experiment.trials.trial_summary import recorded_profiles
-from gpuwatch.explain.traces.largest_holder import who
+from gpuwatch.explain.traces.largest_holder import holder_name
 from gpuwatch.explain.traces.tensorflow_names import inside
 from gpuwatch.share.reports.chart_data import MEMORY_GROUPS, Bars, Kind, Part, Row
 from gpuwatch.share.reports.report_content import Table, clean, columns
@@ -88,7 +88,7 @@ def _largest(profile: MemoryProfile) -> str:
     return (
         UNKNOWN
         if most is None
-        else f"{clean(who(most, profile.tool)) or 'an op without a name'}: {size(most.allocated_bytes)}"
+        else f"{clean(holder_name(most, profile.tool)) or 'an op without a name'}: {size(most.allocated_bytes)}"
     )
 
 

@@ -38,7 +38,7 @@ def stated_by_the_log(evidence: Evidence) -> Iterator[Finding]:
             and "build.gpu-jit" in evidence.log.topics
         ):
             continue  # without code for this GPU even the error's text cannot be looked up
-        if cause == "driver.bad-state" and _of_the_toolkit(evidence, lines):
+        if cause == "driver.bad-state" and _toolkit_only_repeats(evidence, lines):
             continue
         if _program_worked(evidence) and all("xformers" in line.lower() or "E. Process |" in line for line in lines):
             continue  # PyTorch's own attention was used; a mode that a table only shows kept nothing out
@@ -55,7 +55,7 @@ def stated_by_the_log(evidence: Evidence) -> Iterator[Finding]:
         yield finding(cause, severity, certainty, title=title, evidence=lines, action=better or row.action)
 
 
-def _of_the_toolkit(evidence: Evidence, lines: list[str]) -> bool:
+def _toolkit_only_repeats(evidence: Evidence, lines: list[str]) -> bool:
     """Whether the container toolkit only says that it could not ask the driver, and its own log says why."""
     return any("nvc.c:" in line for line in evidence.told("driver.not-running")) and all(
         "driver error: failed to process" in line for line in lines

@@ -10,7 +10,7 @@ from gpuwatch.explain.diagnosis.reference.advice import framework_of, gpu_build
 from gpuwatch.explain.diagnosis.rule_registry import finding, no_problem, rule, warning_of
 from gpuwatch.explain.diagnosis.rules.program_errors import line_of, names_cause
 from gpuwatch.explain.logs.facts import LogFacts
-from gpuwatch.explain.logs.last_lines import finished
+from gpuwatch.explain.logs.last_lines import says_finished
 from gpuwatch.explain.logs.topics import topics_of
 
 _NO_GPU = "gpu.none"
@@ -44,7 +44,7 @@ def no_gpu_without_why(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
             action=gpu_build(framework_of(evidence, lines)),
         )
         return
-    if finished(log.telling_last_line):
+    if says_finished(log.telling_last_line):
         told = (log.telling_last_line, *lines)
         yield no_problem(title="The program finished without a GPU", evidence=told)
         return

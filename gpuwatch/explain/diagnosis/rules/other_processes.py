@@ -34,7 +34,7 @@ def reported_end_of(log: LogFacts) -> tuple[str, str]:
     went_on = log.last_error_went_on or bool(log.printed_after_error)
     near = log.last_error_line is not None and log.lines - log.last_error_line <= _MAX_EPILOGUE_LINES and not went_on
     slow = last is not None and reported_ends.waited_for_a_child(last.message) and own_error(log) is None
-    if last is not None and near and not slow and reported_ends.of_a_child(last.type, last.message):
+    if last is not None and near and not slow and reported_ends.is_about_child(last.type, last.message):
         return reported_ends.child_end(last.message), line_of(last)
     return "", ""
 
@@ -44,12 +44,14 @@ def _before_the_error(log: LogFacts) -> bool:
     if log.reported_end != reported_ends.CRASH or not ends_log(log) or not log.last_error_has_traceback:
         return False
     last = log.errors[-1]
-    return log.reported_end_at < (log.last_error_line or 0) and not reported_ends.of_a_child(last.type, last.message)
+    return log.reported_end_at < (log.last_error_line or 0) and not reported_ends.is_about_child(
+        last.type, last.message
+    )
 
 
 def own_error(log: LogFacts) -> RunError | None:
     """The last exception that is not about another process."""
-    own = (error for error in reversed(log.errors) if not reported_ends.of_a_child(error.type, error.message))
+    own = (error for error in reversed(log.errors) if not reported_ends.is_about_child(error.type, error.message))
     return next(
         (error for error in own if error.type not in ON_PURPOSE and not _OF_A_PEER & {*topics_of(line_of(error))}), None
     )

@@ -158,14 +158,14 @@ def _retrace_reason(retraced: Retraced) -> tuple[str, str]:
     if not retraced.changes or 2 * retraced.changes[0].times < retraced.traces - retraced.made:
         return "", "Check what differs between its calls: arguments, or Python objects that it uses."
     least = (retraced.traces - retraced.made) / 2
-    reasons = [_of_argument(change) for change in retraced.changes if change.times >= least]
+    reasons = [_argument_advice(change) for change in retraced.changes if change.times >= least]
     if len(reasons) == 1:
         return f": {reasons[0][0]}", reasons[0][1]
     # Each of them alone would have it traced again.
     return f": {'; '.join(why for why, _ in reasons)}", " ".join(action for _, action in reasons)
 
 
-def _of_argument(change: TraceChange) -> tuple[str, str]:
+def _argument_advice(change: TraceChange) -> tuple[str, str]:
     """What differs in one argument, and what to do."""
     name = printable(change.argument)
     if change.kind in _NUMBERS:

@@ -56,7 +56,7 @@ from gpuwatch.explain.diagnosis.rules.simulation import lacks_compiler, why_unre
 from gpuwatch.explain.logs import reported_ends
 from gpuwatch.explain.logs.exceptions import telling
 from gpuwatch.explain.logs.facts import LogFacts
-from gpuwatch.explain.logs.interrupts import of_keyboard
+from gpuwatch.explain.logs.interrupts import is_of_keyboard
 from gpuwatch.explain.logs.last_lines import FAILED, WORKED
 from gpuwatch.explain.logs.topics import topics_of
 from gpuwatch.explain.logs.work_words import SERVER_STOPPED
@@ -325,7 +325,7 @@ def _how_it_ended(run: Run | None, log: LogFacts) -> str:
 def _known_meaning(lines: list[str]) -> Meaning | None:
     """What the last error means, before a line that only tells the exit code."""
     last = "\n".join(lines[-2:])
-    compiler = row_named("compile") if reported_ends.of_a_compiler(last) else None
+    compiler = row_named("compile") if reported_ends.is_about_compiler(last) else None
     return program_messages.message_meaning(last) or compiler
 
 
@@ -377,7 +377,7 @@ def _log_ended(log: LogFacts) -> list[str]:
     """The failure at the end of a log that nothing else explains."""
     if _explains(log):
         return []
-    passed = of_keyboard(log.told_interrupt) and not ends_log(log) and not log.reported_end
+    passed = is_of_keyboard(log.told_interrupt) and not ends_log(log) and not log.reported_end
     if log.told_interrupt and (log.failed_after_interrupt or passed):
         return []  # code that lacked what the interrupted work had not made, or an error before the person's interrupt
     endings = [line for topic in _endings(log) for line in log.lines_of(topic)][:1]
@@ -390,7 +390,7 @@ def _log_ended(log: LogFacts) -> list[str]:
     last = log.last_error_line
     if ends_log(log):
         error = log.errors[-1]
-        asked = log.asked_to_end and reported_ends.of_a_child(error.type, error.message)
+        asked = log.asked_to_end and reported_ends.is_about_child(error.type, error.message)
         handled = (
             asked
             or log.last_error_went_on

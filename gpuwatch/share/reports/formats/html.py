@@ -11,7 +11,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
-from gpuwatch.core.formatting.palettes import DARK, LIGHT, QUANTITIES, Palette, of_quantity
+from gpuwatch.core.formatting.palettes import DARK, LIGHT, QUANTITIES, Palette, quantity_color
 from gpuwatch.core.model.codec import Document, embedded, runs_in
 from gpuwatch.core.model.diagnostic import Diagnostic
 from gpuwatch.core.model.run import Run
@@ -53,7 +53,7 @@ def _colors() -> str:
 
     def rule(palette: Palette) -> str:
         found = {"ok": palette.success, "warn": palette.warning, "bad": palette.error}
-        found |= {name: of_quantity(palette, name) for name in QUANTITIES}
+        found |= {name: quantity_color(palette, name) for name in QUANTITIES}
         return ":root { " + " ".join(f"--{name}: {color};" for name, color in found.items()) + " }\n"
 
     hues = "".join(f".of-{name} {{ --hue: var(--{name}); }} " for name in QUANTITIES)
