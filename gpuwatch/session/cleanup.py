@@ -33,7 +33,7 @@ class Leftover:
 
     @property
     def size_bytes(self) -> int:
-        """Of all files in it; links are not followed, what cannot be read counts nothing."""
+        """Size of all files in it; links are not followed, unreadable files are not counted."""
         total = 0
         for path in (self.path, *(self.path.rglob("*") if self.path.is_dir() else ())):
             with suppress(OSError):
@@ -52,7 +52,7 @@ def leftovers(*, recordings: bool = False) -> list[Leftover]:
 
 
 def remove(leftover: Leftover) -> None:
-    """Removes one; OSError if it cannot be removed, or came into use meanwhile."""
+    """Removes one. Raises OSError if it cannot be removed, or is in use by now."""
     path = leftover.path
     if path.suffix == state_files.STATE_SUFFIX:
         with state_files.folder_lock(path.parent):

@@ -115,7 +115,7 @@ class LiveFindings(FindingSource):
         return judged + self._conditions.feed(status, now) if self._conditions is not None else judged
 
     def findings(self, given: tuple[Finding, ...]) -> tuple[Finding, ...]:
-        """As in the base: current findings, then past ones, newest first."""
+        """Current findings, then past ones, newest first."""
         if self._conditions is None:
             return given
         found, past = self._conditions.findings, self._conditions.past

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 SIGNS = {"warning": "▲", "error": "✖"}
 """How what was wrong is marked, by severity, the worst last."""
 TROUBLE = tuple(SIGNS)
-"""Severities of the events that are marked, and that can be gone to one by one."""
+"""Severities of events that are marked, and that n and N step through."""
 SPANS_SECONDS = (300.0, 600.0, 1800.0, 3600.0)
 """Seconds that a timeline shows while less than an hour is kept."""
 _CLOCK_SET_BACK_SECONDS = 60.0
@@ -34,7 +34,7 @@ _ROUND_SECONDS = (
 
 @dataclass(frozen=True, slots=True)
 class Incident:
-    """Something that happened, from its begin to its end; a mark if both are one moment. Seconds since the epoch."""
+    """An event with start and end, in seconds since the epoch; a mark if both are equal."""
 
     begin: float
     end: float
@@ -46,7 +46,7 @@ class Incident:
 
 @dataclass(frozen=True, slots=True)
 class Track:
-    """What is drawn along a clock, each kind by time."""
+    """Marks and incidents to draw on a time axis, each sorted by time."""
 
     marks: Sequence[Incident] = ()
     incidents: Sequence[Incident] = ()

@@ -71,7 +71,7 @@ class _CudaUnit:
 
     @property
     def preference(self) -> tuple[tuple[int, bool], float, int]:
-        """The lowest is the best."""
+        """Sort key for choosing; lower is better."""
         return self.load, -(self.free or 0.0), self.device.index
 
 

@@ -91,7 +91,7 @@ class JoinedSamples(SampleStore):
         return self._times
 
     def stretches(self, longer: float) -> Sequence[tuple[float, float]]:
-        """As in the protocol; brought up to date every few seconds."""
+        """Begin and end of each time without a gap; updated every few seconds."""
         now = time.monotonic()
         if now - self._stretched >= _GAP_SEARCH_SECONDS:
             self._stretched = now
@@ -135,7 +135,7 @@ class JoinedSamples(SampleStore):
         return len(self._earlier) + len(self._kept.events()) - len(self.events())
 
     def _continued(self, kept: Iterable[MachineEvent]) -> Iterator[MachineEvent]:
-        """What was noticed here, without the onsets of what the recorder had seen begin."""
+        """Events noticed here, without onsets that the recorder had already seen."""
         lasting = {onset_key(begun.onset): begun.onset for begun in self._lasting}
         numbers: dict[int, int] = {}
         for event in kept:

@@ -113,7 +113,7 @@ class Playhead:
         self.view = replace(live, history=history, events=tuple(live.events), paused_since=live.now)
         self._newest = self.view
         self.in_hang = False
-        """Whether it stands where something began that only the next sample tells of, such as a driver that hangs."""
+        """Whether something began here that only the next sample shows, such as a hang of the driver."""
 
     @property
     def moment(self) -> float | None:

@@ -62,7 +62,7 @@ class Parameters:
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """The batch that runs now."""
+    """State of the running batch."""
 
     configs: tuple[str, ...]
     done: int = 0
@@ -85,7 +85,7 @@ class Live:
 
 
 class Cancelled(Exception):
-    """The user stopped the batch."""
+    """Raised when the user has stopped the batch."""
 
 
 @dataclass(slots=True)
@@ -266,7 +266,7 @@ class _Progress:
         self._gpu = gpu
         self._pid: int | None = None
         self._uuid = gpu
-        """The device in the graph."""
+        """UUID of the device in the graph."""
         self._began = time.monotonic()
 
     def begin(self, number: int, config: str) -> None:

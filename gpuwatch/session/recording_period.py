@@ -260,7 +260,7 @@ def _devices(
 
 
 def _device_before_loss(recording: Recording, begin: float, end: float, uuid: str) -> Iterator[Device]:
-    """A device that is lost at the end, as of the begin, and of when its processes were last seen."""
+    """A lost device as it was at the start, and when its processes were last seen."""
     lives = [process.last for process in recording.processes(begin, end) if process.device_uuid == uuid]
     for at in (begin, *lives[:_MAX_LIVES], (begin + end) / 2):
         kept = recording.at(at)

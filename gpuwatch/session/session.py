@@ -292,7 +292,7 @@ class Session:
 
     @property
     def energy(self) -> EnergyMeter | None:
-        """What was used up to the moment that is shown; None if it is not known of that."""
+        """Energy used up to the moment that is shown; None if unknown for that moment."""
         return self._energy if self.playhead is None or (self.recorded and not self._jumped) else None
 
     def throttling(self, uuid: str, until: float) -> list[Episode]:

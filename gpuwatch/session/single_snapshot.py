@@ -26,9 +26,9 @@ class Silence(NamedTuple):
     """Why samples did not come; nothing of it if they did."""
 
     failure: str = ""
-    """The error of gpuwatch itself."""
+    """The error, if gpuwatch itself failed."""
     blame: str = ""
-    """What was wrong with the collector; completes "the collector …". Empty: the driver did not answer."""
+    """Fault of the collector, completing "the collector …"; empty if the driver did not answer."""
     detail: str = ""
 
 

@@ -30,7 +30,7 @@ class FoundMachine:
     shape: SimShape
     in_use: bool
     foreign: bool = False
-    """Of another version of gpuwatch, whose state has a different layout: it cannot be used from here."""
+    """Made by another version of gpuwatch with a different state layout, so that it cannot be used from here."""
 
     def __str__(self) -> str:
         return f"{self.name} ({self.shape})" if self.name else str(self.shape)
@@ -73,7 +73,7 @@ def sim_option_of(environment: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class MachineChoice:
-    """The chosen machine."""
+    """The chosen machine, whether it is in use, and the alternatives."""
 
     machine: SimMachine
     in_use: bool

@@ -60,7 +60,7 @@ def lacking_cpu_features(flags: frozenset[str]) -> tuple[str, ...]:
 
 
 def fingerprint(sources: Path) -> str:
-    """Of all that determines the libraries but the compiler, which is pinned where wheels are made."""
+    """Hash of everything that determines the libraries, except the compiler, which is pinned in wheel builds."""
     digest = hashlib.sha256((DRIVER_RECIPE + PLUGIN_RECIPE).encode())
     for source in sorted(sources.iterdir()):
         digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")

@@ -110,7 +110,7 @@ def check_state(path: Path) -> None:
 
 @contextmanager
 def folder_lock(folder: Path) -> Iterator[None]:
-    """Holds the folder's lock: no other process creates or removes machines meanwhile."""
+    """Holds the folder's lock, so that no other process creates or removes machines."""
     descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

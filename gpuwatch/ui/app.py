@@ -54,11 +54,11 @@ _FIRST_PAST_SECONDS, _PAST_SECONDS = 1.5, 10.0
 _MAX_FIRST_FRAME_SECONDS = 1.0
 """Maximum seconds that the first frame stays while Textual has no more to show."""
 _SCREENS = "gpuwatch.ui.screens"
-"""Of each tab a module, imported on its first use, so that the first frame does not wait for it."""
+"""Package with a module for each tab, imported on first use, so that the first frame does not wait for it."""
 
 
 def make_tab(tab_id: str) -> TabScreen:
-    """The screen of a tab."""
+    """A new screen for the tab with this id."""
     return cast("TabScreen", getattr(import_module(f"{_SCREENS}.{tab_id}"), f"{tab_id.capitalize()}Screen")())
 
 

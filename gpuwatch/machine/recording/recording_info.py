@@ -63,7 +63,7 @@ def recording_info(recording: Recording) -> RecordingInfo:
 
 
 def info_lines(info: RecordingInfo) -> Iterator[str]:
-    """The same as lines of text."""
+    """The contents of a recording as lines of text."""
     yield f"{info.source}: {size(info.size_bytes)}, schema {info.file_schema}"
     for name, value in info.notes.items():
         yield f"  {printable(name)}: {printable(value)}"
@@ -172,7 +172,7 @@ def check_recording(path: Path) -> RecordingCheck:
 
 
 def check_lines(report: RecordingCheck) -> Iterator[str]:
-    """The result as text."""
+    """The result of a check as lines of text."""
     for what in report.damaged:
         yield f"damaged: {what}"
     for gap in report.gaps:

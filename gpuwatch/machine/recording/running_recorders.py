@@ -40,14 +40,14 @@ class Silence(msgspec.Struct, frozen=True):
     """When it was reported, in seconds since the machine started."""
     detail: str
     blame: str
-    """As in :class:`gpuwatch.machine.collector.feed.FeedStatus`."""
+    """Fault of the recorder's collector, as in :class:`gpuwatch.machine.collector.feed.FeedStatus`."""
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """What a recorder says about itself."""
 
     path: str
-    """Of its recording."""
+    """Path of its recording."""
     pid: int
     interval: float
     """Seconds between samples."""

@@ -113,7 +113,7 @@ class SampleRedactor:
 
 
 def _key(row: Device | Process) -> bytes:
-    """The row without its numbers."""
+    """Key of a row: everything in it except numbers."""
     texts: dict[str, Value] = {name: value for name, value in row.readings.items() if type(value) is str}
     if isinstance(row, Process):
         return encoded(replace(row, readings=texts, workers_cpu_percent=None))

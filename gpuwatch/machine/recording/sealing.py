@@ -97,7 +97,7 @@ class Sealer:
             )
 
     def _hour_before(self, begin: int, block: int) -> gpu_time_counter.GpuTime | None:
-        """What is stored of the hour; None if that is damaged: it is left to readers."""
+        """The stored GPU time of the hour; None if damaged, which readers report."""
         row = self._db.execute("SELECT block FROM gpu_time WHERE begin = ?", (begin,)).fetchone()
         if row is not None:
             return _decoded_or_none(gpu_time_counter.unpack_gpu_time, row[0])
@@ -112,7 +112,7 @@ class Sealer:
 
 
 def _decoded_or_none(decode: Callable[[_R], _T], data: _R) -> _T | None:
-    """What is stored; None if it is damaged, which is left to readers."""
+    """The stored data, decoded; None if damaged, which readers report."""
     with suppress(DamagedData):
         return decode(data)
     return None

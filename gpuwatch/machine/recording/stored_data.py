@@ -30,7 +30,7 @@ _steps = msgspec.msgpack.Decoder(list[int]).decode
 
 
 def checksum(*numbers: float, data: bytes = b"") -> int:
-    """Of the numbers of a row and its data; :class:`DamagedData` if they are no numbers."""
+    """Checksum of the numbers of a row and its data. Raises :class:`DamagedData` for a value that is not a number."""
     try:
         return zlib.crc32(_NUMBERS[len(numbers)].pack(*numbers), zlib.crc32(data))
     except (struct.error, TypeError, OverflowError) as error:
@@ -43,7 +43,7 @@ def with_checksum(data: bytes, *numbers: float) -> bytes:
 
 
 def without_checksum(data: object, *numbers: float) -> bytes:
-    """The data again; :class:`DamagedData`."""
+    """The data, checked or decompressed. Raises :class:`DamagedData`."""
     if not isinstance(data, bytes):  # a database may have anything anywhere
         raise DamagedData("not bytes")
     body = data[: -_CHECKSUM.size]
@@ -64,7 +64,7 @@ def pack_times(times: Sequence[float]) -> bytes:
 
 
 def unpack_times(data: object) -> list[float]:
-    """The times again; :class:`DamagedData`."""
+    """Times in seconds since the epoch, from :func:`pack_times`. Raises :class:`DamagedData`."""
     return [micros / _MICROSECONDS_PER_SECOND for micros in accumulate(decoded(_steps, without_checksum(data)))]
 
 
@@ -77,7 +77,7 @@ def compress(data: bytes) -> bytes:
 
 
 def decompress(data: object) -> bytes:
-    """The data again; :class:`DamagedData`."""
+    """The data, checked or decompressed. Raises :class:`DamagedData`."""
     body = without_checksum(data)
     if not body.startswith(_XZ):
         return inflated(body)

@@ -65,7 +65,7 @@ CREATE TABLE notes (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 """
 
 _HEADER = struct.Struct(">16s44xI4xI")
-"""Of an SQLite file: its magic, user_version and application_id."""
+"""Header of an SQLite file: magic, user_version and application_id."""
 MAGIC = b"SQLite format 3\0"
 
 

@@ -56,7 +56,7 @@ def gpu_usage(
     by: By,
     progress: Callable[[float], None] = lambda share: None,
 ) -> Usage:
-    """The GPU time from ``begin`` to ``end``; None: from its begin, to its end. UsageError if nothing was recorded."""
+    """GPU time from ``begin`` to ``end`` (None: of the recording). Raises UsageError if nothing was recorded."""
     first, last = recording.extent()
     since = first if begin is None else begin
     until = last if end is None else end

@@ -28,7 +28,7 @@ def hiding_option(proc: str = "/proc") -> str:
 
 
 def exists(pid: int) -> bool:
-    """Whether there is such a process: signal 0 reaches all of this PID namespace, also those that ``/proc`` hides."""
+    """Whether the process exists. Signal 0 reaches all in this PID namespace, even those that ``/proc`` hides."""
     try:
         os.kill(pid, 0)
     except PermissionError:

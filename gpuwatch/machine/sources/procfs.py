@@ -132,7 +132,7 @@ class ProcessStat(NamedTuple):
 
     @property
     def cpu_ticks(self) -> int:
-        """Of all its threads, in user and kernel mode; :data:`TICKS` a second."""
+        """CPU time of all threads in user and kernel mode, in units of 1 / :data:`TICKS` seconds."""
         return int(self.fields[11]) + int(self.fields[12])
 
     @property

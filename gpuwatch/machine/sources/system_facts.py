@@ -190,7 +190,7 @@ _MAX_CHARS = 200
 
 
 def surroundings(environment: Mapping[str, str], root: Path = Path("/")) -> dict[str, str]:
-    """What is around gpuwatch (a Slurm job, a notebook service, WSL, Secure Boot): name to description."""
+    """Descriptions of the surroundings (a Slurm job, a notebook service, WSL, Secure Boot) by name."""
     found: dict[str, str] = {}
     if environment.get("SLURM_JOB_ID"):
         found["Slurm"] = ", ".join(

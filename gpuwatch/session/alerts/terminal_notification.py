@@ -13,14 +13,14 @@ from gpuwatch.core.model.alert import Alert
 from gpuwatch.core.model.findings import CAUSES
 
 _OSC_777 = ("foot", "rxvt", "konsole")
-"""Terminals, by the begin of TERM, that show OSC 777 and not OSC 9."""
+"""Terminals, by the start of TERM, that support OSC 777 but not OSC 9."""
 _TMUX_QUERY = ("tmux", "show-options", "-pAv", "allow-passthrough")
 """What holds in this pane, wherever it was set."""
 _SECONDS = 2.0
 
 
 def notification_text(alert: Alert) -> str:
-    """What is shown: the cause's title out of our list, and the index of the GPU."""
+    """Text of a notification: the title of the cause, from our list, and the index of the GPU."""
     title = CAUSES.get(alert.finding.id, "a finding")
     gpu = "" if alert.device_index is None else f"GPU {alert.device_index}: "
     text = f"gpuwatch: {gpu}{title}" + (" (over)" if alert.phase == "end" else "")

@@ -28,7 +28,7 @@ class Machine:
         self._feed: LiveFeed | None = None
         self._conditions = Conditions()
         self.newest: Snapshot | None = None
-        """The last snapshot that came."""
+        """The newest snapshot; None before the first."""
         self._count = 0
         self._changed = threading.Condition()
 

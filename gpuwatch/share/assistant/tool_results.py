@@ -16,7 +16,7 @@ from gpuwatch.core.model.codec import DOCUMENTS, PRINTED, closed_values, to_json
 from gpuwatch.core.model.schemas import json_schema
 
 MAX_BYTES = 48 << 10
-"""Of an answer as JSON: about 15,000 tokens; clients cut or refuse more than 25,000."""
+"""Maximum size of an answer as JSON: about 15,000 tokens; clients cut or refuse more than 25,000."""
 MAX_TEXT_CHARS = 2000
 """Characters of one text, such as a command line or a message."""
 MAX_PAGE_CHARS = 20_000

@@ -17,7 +17,7 @@ CONTENT_TYPES: dict[Form, str] = {
     "openmetrics": "application/openmetrics-text; version=1.0.0; charset=utf-8",
 }
 _COMPRESSION_LEVEL = 4
-"""Of compression: half the time of the default, for 5 % more bytes."""
+"""Level of gzip compression: half the time of the default, for 5 % more bytes."""
 _GZIP_WINDOW_BITS = 31
 """Window bits with which zlib writes gzip's header and checksum."""
 

@@ -12,14 +12,14 @@ _KINDS = {"slurm job": "slurm_job", "pod": "pod", "container": "container"}
 
 
 class Owner(NamedTuple):
-    """What is known about the owner of a process; the names of the fields are those of labels."""
+    """Owner of a process, as far as known; fields are named like the labels."""
 
     user: str | None = None
     slurm_job: str | None = None
     """Its number. Not ``job``: that label is Prometheus's own."""
     pod: str | None = None
     container: str | None = None
-    """The begin of its id."""
+    """The start of the container's id."""
 
 
 class Share(NamedTuple):
@@ -32,7 +32,7 @@ class Share(NamedTuple):
 
 
 def owner_of(process: Process) -> Owner:
-    """The owner of a process."""
+    """The owner of a process: user, job, pod and container."""
     kind, _, name = (process.container or "").rpartition(" ")
     label = _KINDS.get(kind)
     return Owner(user=process.user, **({label: name} if label is not None else {}))

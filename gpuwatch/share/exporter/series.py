@@ -79,12 +79,12 @@ class Options(NamedTuple):
     dcgm: bool = False
     """Names and labels of dcgm-exporter for what it has."""
     processes: int = 0
-    """The most processes."""
+    """Maximum number of processes with their own series."""
     commands: bool = False
 
 
 class Content(NamedTuple):
-    """What is known at one moment."""
+    """Input of the series: snapshot, findings and state of the collector at one moment."""
 
     snapshot: Snapshot | None = None
     findings: tuple[Finding, ...] = ()
@@ -198,7 +198,7 @@ def _reading_series(found: SampleLines, families: _Families, readings: Mapping[s
 
 
 def _name_series(found: SampleLines, device: Device) -> None:
-    """What is no number."""
+    """Series for readings that are not numbers: info and modes."""
     modes = {spec.id.replace(".", "_"): device.readings.get(spec.id) for spec in _MODES}
     found.add(names.MODES, found.labels(device, **modes), 1)
     reasons = device.readings.get(_REASONS)

@@ -71,7 +71,7 @@ class Address:
 @dataclass(slots=True)
 class _Connection:
     socket: socket.socket
-    """What is read from: under TLS not the accepted socket."""
+    """The socket to read from; under TLS not the accepted one."""
     since: float
     """When it was made or last answered."""
 
@@ -236,7 +236,7 @@ class _Handler(BaseHTTPRequestHandler):
                 slots.release()
 
     def do_HEAD(self) -> None:
-        """The same without the text."""
+        """Answers like GET, but without a body."""
         self.do_GET()
 
     def _answer(self) -> None:

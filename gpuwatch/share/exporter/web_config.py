@@ -113,7 +113,7 @@ class WebConfig:
     """A file that may change."""
 
     def __init__(self, path: Path | None, say: Callable[[str], None] = lambda text: None) -> None:
-        """Reads the file; None: neither TLS nor users. ``say`` tells what is wrong with a later version of it.
+        """Reads the file (None: neither TLS nor users). ``say`` is called with errors in later versions of it.
 
         Raises:
             UsageError: it cannot be used.
@@ -247,7 +247,7 @@ def _read(path: Path) -> tuple[Settings, tuple[Path, ...]]:
 
 
 class _WrongError(Exception):
-    """What is wrong in a file."""
+    """Raised for an error in the file; the message names it."""
 
 
 def _checked_table(table: object, allowed: Mapping[str, type], prefix: str) -> dict[str, Any]:

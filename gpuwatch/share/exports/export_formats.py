@@ -23,7 +23,7 @@ class Format:
     needs: str = ""
     """The package without which it cannot be written."""
     extra: str = ""
-    """The extra that installs it."""
+    """The extra of gpuwatch that installs the package."""
 
     def write(self, *what: Any) -> Iterator[bytes]:
         """The export, in pieces; UsageError if its package is not installed."""

@@ -20,7 +20,7 @@ from gpuwatch.share.exports.stretch import Stretch
 
 
 def write(stretch: Stretch) -> Iterator[bytes]:
-    """The lines."""
+    """Yields the lines, in the order of time."""
     host, simulated = stretch.host, stretch.last.simulated
     samples = _means(stretch) if stretch.step else _samples(stretch)
     events = (

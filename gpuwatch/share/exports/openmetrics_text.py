@@ -29,7 +29,7 @@ _Series = tuple[str, str]
 
 
 def write(stretch: Stretch) -> Iterator[bytes]:
-    """The text."""
+    """Yields the text in pieces."""
     with _Spool() as spool:
         if stretch.step:
             _means(stretch, spool)

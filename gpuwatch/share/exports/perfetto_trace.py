@@ -31,7 +31,7 @@ REALTIME = 1
 _BEGIN, _END, _INSTANT, _COUNTER = 1, 2, 3, 4
 """TrackEvent.Type."""
 _SEQUENCE = number(10, 1)
-"""All packets are of one writer."""
+"""Sequence id, the same in all packets: there is one writer."""
 _CLOCK = number(58, REALTIME)
 _UNITS = {Unit.BYTES: number(3, 3), Unit.COUNT: number(3, 2)}
 """CounterDescriptor.Unit; other units are given by name."""

@@ -62,7 +62,7 @@ def _difference_text(facts: Sequence[OddFact]) -> str:
 
 
 def odd_table(document: Comparison) -> Table:
-    """The odd nodes."""
+    """Table of the odd nodes, with what differs."""
     rows = tuple(
         (
             clean(fact.node),

@@ -99,7 +99,7 @@ TELLING_APART: tuple[Callable[[Run], str], ...] = (
     gpus,
     lambda run: f"driver {clean(run.driver_version)}",
 )
-"""What tells runs of one configuration apart."""
+"""Properties by which runs of one configuration are told apart."""
 
 
 def comparable(runs: Sequence[Run]) -> tuple[int, ...]:

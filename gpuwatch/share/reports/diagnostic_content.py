@@ -36,7 +36,7 @@ _MAX_EVIDENCE = 6
 
 
 def diagnostic_content(document: Diagnostic) -> Content:
-    """The whole report."""
+    """The content of a diagnostic report."""
     main = document.findings[0] if document.findings and document.findings[0].id == document.primary else None
     doctor, snapshot, probes = document.doctor, document.snapshot, document.probes
     watch = _WATCH if document.primary == "healthy" and not document.programs else ""

@@ -10,7 +10,7 @@ from gpuwatch.share.reports.report_content import Table, clean
 
 _MIN_BYTES = 1 << 20
 _MIN_SHARE = 0.01
-"""Of what both sides hold: smaller changes of a holder are none."""
+"""Share of the memory of both sides: smaller changes of a holder are ignored."""
 _MAX_ROWS = 200
 _ROWS_SHOWN = 25
 NAMES = {"alive_bytes": "in use when taken", "peak_bytes": "in use at the peak", "pool_bytes": "taken from the driver"}

@@ -1,4 +1,4 @@
-"""What is known of one side of a diff: facts, findings and numbers, from whatever document or recording it is."""
+"""One side of a diff: facts, findings and numbers of a document or recording."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class DiffSide:
     side: Side
     simulated: bool
     facts: dict[tuple[str, str], tuple[str, str]] = field(default_factory=dict)
-    """What is shown, and what is compared."""
+    """Shown text and compared value of each fact, by part and name."""
     unknown: set[tuple[str, str]] = field(default_factory=set)
     """Facts that could not be read."""
     findings: dict[str, list[Finding]] = field(default_factory=dict)

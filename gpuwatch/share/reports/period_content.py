@@ -34,7 +34,7 @@ _LONG_TABLE_ROWS = 12
 
 
 def period_content(period: Period) -> Content:
-    """The whole report."""
+    """The content of a report on a stretch of a recording."""
     named = (finding for finding in period.findings if finding.finding.id == period.primary)
     main = min(named, key=attrgetter("rank"), default=None)
     tables = (

@@ -155,7 +155,7 @@ def _is_on(run: Run, profile: MemoryProfile, entry: DeviceMemory) -> bool:
 
 
 def free(entry: DeviceMemory) -> int | None:
-    """What was neither used nor reserved in the sample with most use; None if NVML did not report all three."""
+    """Memory neither used nor reserved in the sample with most use; None if NVML did not report all three."""
     if entry.total_bytes is None or entry.used_bytes is None or entry.driver_reserved_bytes is None:
         return None
     rest = entry.total_bytes - entry.used_bytes - entry.driver_reserved_bytes

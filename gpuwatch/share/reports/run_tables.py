@@ -89,7 +89,7 @@ def device_map_table(mappings: Sequence[DeviceMapping], run: Run | None = None) 
 
 
 def coverage_text(coverage: PlacementCoverage) -> str:
-    """Of how many nodes it is not known where they ran, or what was requested for them."""
+    """Number of graph nodes of unknown device or unknown request, as text."""
     few = 0 < coverage.unclear < coverage.nodes / 200
     share = "under 1 %" if few else percent(100 * coverage.unclear / coverage.nodes if coverage.nodes else None)
     return f"{coverage.unclear} of {coverage.nodes} graph nodes ({share}): device or request is not known"

@@ -179,5 +179,5 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def cells(run: Run, columns: Sequence[Column] = COLUMNS) -> dict[str, str]:
-    """The cell of each column."""
+    """Text of each cell of a run, by column."""
     return {name: value(run) for name, _, value in columns}

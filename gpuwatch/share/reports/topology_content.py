@@ -18,7 +18,7 @@ LEGEND = {
 
 
 def topology_content(snapshot: Snapshot) -> Content:
-    """The matrix and its legend."""
+    """The content of a topology: its matrix and legend."""
     found = snapshot.topology
     there = [] if found is None else [path_name(found, a, b) for a in snapshot.devices for b in snapshot.devices]
     used = {name.rstrip("0123456789") + ("#" if name[-1:].isdigit() else "") for name in there}

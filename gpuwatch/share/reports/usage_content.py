@@ -34,7 +34,7 @@ _BY: dict[By, tuple[str, str]] = {
 
 
 def usage_content(usage: Usage) -> Content:
-    """The whole document."""
+    """The content of a usage document."""
     hours = hours_in(usage)
     held = usage.total.gpu_hours_held
     recorded = sum(device.hours_recorded for device in usage.devices)

@@ -1,4 +1,4 @@
-"""What is said of probes: what the next runs have in common, how far the current ones are, what one of them does."""
+"""Texts about probes: what the next runs have in common, progress of the current ones, what one of them does."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def about(script: ProbeScript | None, run: Run | None) -> list[list[Span]]:
 
 
 def missing_runs(probe_runs: ProbeRuns) -> str:
-    """What is missing to compare two runs, and how to get it."""
+    """Explains what is missing to compare two runs, and how to get it."""
     runs = [*probe_runs.runs, *(run.config for run in probe_runs.earlier)]
     missing = [name for name in probe_runs.scripts if name in probe_runs.chosen - probe_runs.runs.keys()]
     if len(probe_runs.chosen) > 1:

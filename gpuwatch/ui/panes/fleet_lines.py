@@ -219,7 +219,7 @@ def _temperature(pen: Pen, host: HostSummary) -> None:
 
 
 def _state(pen: Pen, host: HostSummary, *, both: bool) -> None:
-    """What is wrong; who uses the GPUs, where that has no column of its own."""
+    """Draws what is wrong, or who uses the GPUs if that has no column of its own."""
     if not host.view.answered:
         pen.add(*(("◌ ", "dim") if host.view.pending else ("✖ ", "error")))
         pen.add(cut(printable(host.view.reason), pen.left), "dim")

@@ -37,7 +37,7 @@ _TOTAL_CELLS = 7
 _CORE = ("free", "power", "temperature")
 """Fields dropped last, in this order."""
 _DRAW = replace(FIELDS["power"], width=6, text=None)
-"""The power without its limit."""
+"""The field of the power, without its limit."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,7 +73,7 @@ def _cut_off(lines: list[list[Span]]) -> list[list[Span]]:
 
 
 def _waiting(view: View, inner: int) -> tuple[str, str, list[list[Span]]]:
-    """What gpuwatch is waiting for, since when, and what works meanwhile."""
+    """What gpuwatch is waiting for, since when, and what works in the meantime."""
     status = view.status
     if status.state != "not-answering":
         return "starting", "dim", [[("◌ ", "accent"), ("querying the driver for GPUs…", "text")]]

@@ -74,7 +74,7 @@ def _gpu(device: Device, width: int, cells: int) -> Line:
 
 
 def _finding(view: View, width: int) -> list[Line]:
-    """What is wrong and what to do, as the Overview answers it; else who holds memory idle."""
+    """The problem and its action, as on the Overview; else who holds memory idle."""
     wrong = wrong_now(view)
     if wrong is not None:
         glyph, _, ink = SEVERITIES[wrong.severity]

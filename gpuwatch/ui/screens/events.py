@@ -96,7 +96,7 @@ def _nothing(view: View, width: int, *, filtered: bool) -> list[Line]:
 
 
 class EventsScreen(FilterableScreen):
-    """The list of events."""
+    """Tab with the list of events."""
 
     AUTO_FOCUS = "#event-list"
     TAB = "events"

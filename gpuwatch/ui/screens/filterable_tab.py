@@ -100,7 +100,7 @@ class FilterBarScreen(TabScreen, Generic[Wanted]):
 
     @property
     def openers(self) -> dict[str, Callable[[], Awaitable[None]]]:
-        """What is done for the keys that open a filter bar."""
+        """Actions of the keys that open a filter bar."""
         return dict.fromkeys(_KEYS, self.action_filter)
 
     async def on_descendant_focus(self, event: events.DescendantFocus) -> None:

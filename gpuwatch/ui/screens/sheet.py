@@ -109,7 +109,7 @@ class Sheet(Painted, can_focus=True):
         self.border_subtitle = Content(f"{below} more below" if below > 0 else self.ending)
 
     def pointed(self, line: list[Span]) -> list[Span]:
-        """The line under the cursor."""
+        """The line under the cursor, with a mark in its first cell."""
         return pointed(line)
 
     def move(self, rows: int) -> None:

@@ -1,4 +1,4 @@
-"""The sort menu."""
+"""The menu that chooses the column to sort by."""
 
 from __future__ import annotations
 

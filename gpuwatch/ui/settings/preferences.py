@@ -27,7 +27,7 @@ MIN_INTERVAL_SECONDS, MAX_INTERVAL_SECONDS = 0.25, 60.0
 
 @dataclass(frozen=True, slots=True)
 class Preferences:
-    """All settings with their defaults."""
+    """The user's settings, with their defaults."""
 
     theme: str = DEFAULT
     ascii: bool | None = None

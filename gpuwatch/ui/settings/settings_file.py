@@ -231,7 +231,7 @@ class Broken(GpuwatchError):
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """What was saved last, and what it replaced."""
+    """The settings file as last saved, and the text that it replaced."""
 
     preferences: Preferences
     path: Path

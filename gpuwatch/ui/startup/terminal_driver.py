@@ -41,7 +41,7 @@ class ScreenGuard:
             )
 
     def dismiss(self) -> None:
-        """The screen is restored."""
+        """Ends the shell that would restore the screen: that is done."""
         if self._shell is not None:
             with suppress(OSError, subprocess.TimeoutExpired):
                 self._shell.communicate(b"\n", timeout=_TIMEOUT_SECONDS)

@@ -14,7 +14,7 @@ from gpuwatch.ui.tables import filter_language as language
 from gpuwatch.ui.tables.filter_language import Amount, Fields, Kind
 
 FleetFilter = language.Filter[[HostSummary, GpuUse | None]]
-"""Of a host and one of its GPUs; None for a host of which no GPU is known."""
+"""Filter for a host and one of its GPUs; None for a host without known GPUs."""
 EXAMPLES = "words  free  mem>20GiB free  user:alice  wrong"
 
 

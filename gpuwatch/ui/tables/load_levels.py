@@ -23,15 +23,15 @@ class Thresholds(NamedTuple):
     """Percentages at which a load is high and, if there is a second one, full; none: never."""
 
     utilization: tuple[float, ...] = ()
-    """Of the time. A busy GPU is well."""
+    """Percent of the time. Empty by default: a busy GPU is fine."""
     memory: tuple[float, ...] = ()
-    """Of the memory. TensorFlow maps nearly all of it."""
+    """Percent of the memory. Empty by default: TensorFlow maps nearly all of it."""
     temperature: tuple[float, ...] = (90.0, 98.0)
-    """Of the slowdown temperature."""
+    """Percent of the slowdown temperature."""
     power: tuple[float, ...] = (105.0,)
-    """Of the power limit."""
+    """Percent of the power limit."""
     clock: tuple[float, ...] = (60.0, 40.0)
-    """Of the maximum SM clock, under load: here less is worse."""
+    """Percent of the maximum SM clock under load; here lower is worse."""
 
 
 DEFAULT_THRESHOLDS = Thresholds()

@@ -22,7 +22,7 @@ from gpuwatch.ui.tables.filter_language import Amount, Fields, FilterError, Kind
 __all__ = ["EXAMPLES", "FIELDS", "SIGNS", "Filter", "FilterError", "Test", "field", "parse"]
 
 Test = Callable[[Process, float], bool]
-"""Of a process at a moment, in seconds since the epoch."""
+"""Test of a process at a moment, in seconds since the epoch."""
 Filter = language.Filter[[Process, float]]
 
 

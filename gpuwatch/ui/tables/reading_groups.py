@@ -73,7 +73,7 @@ _ENERGY_AFTER = "power.limit_watts"
 
 
 def group_of(spec: MetricSpec) -> str:
-    """The group of a metric."""
+    """Title of the group that a metric is listed in."""
     if spec.counter and spec.unit is Unit.COUNT:
         return "Errors"
     prefix = max((prefix for prefix in _GROUPS if spec.id.startswith(prefix)), key=len, default="")

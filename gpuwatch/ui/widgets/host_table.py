@@ -79,7 +79,7 @@ class HostTable(ItemList[HostSummary]):
         return "  no GPUs found: no metrics of gpuwatch exporter, dcgm-exporter or nvidia_gpu_exporter"
 
     def on_click(self, event: events.Click) -> None:
-        """As in any list; a click on the title of a column sorts by it."""
+        """Selects a row; a click on the title of a column sorts by it."""
         if event.y == int(self.framed):
             x = event.x - int(self.framed)
             for placed in self._placed:

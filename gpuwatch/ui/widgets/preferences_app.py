@@ -44,7 +44,7 @@ class PreferencesApp(App[None]):
         self.settings_file = settings
         """The settings file as it was read, with its problems."""
         self.saved: Saved | None = None
-        """What was saved last, while it may be taken back."""
+        """The last save, as long as it can be undone."""
         self._ascii_filter = AsciiFilter()
         for item in textual_themes.textual_themes():
             self.register_theme(item)

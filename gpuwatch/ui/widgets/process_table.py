@@ -264,7 +264,7 @@ class ProcessTable(ItemList[Row]):
         super().move(where)
 
     def jump_rows(self) -> list[JumpRow]:
-        """The visible rows; each is found again by its process, should the order change meanwhile."""
+        """The visible rows, each identified by its process in case the order changes."""
         shown = self.items[self.top : self.top + self.room]
         return [
             (int(self.framed), int(self.framed) + 1 + y, partial(self._jump_to, row.key)) for y, row in enumerate(shown)

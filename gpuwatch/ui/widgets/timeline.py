@@ -196,7 +196,7 @@ def track(past: PlayheadPosition, happened: Track, width: int, cursor: float | N
 
 
 def labels(past: PlayheadPosition, happened: Track, width: int) -> list[Span]:
-    """Names of what was wrong, each from its begin on, and round times where there is room, in ``width`` cells."""
+    """Names of problems, each at its start, and round times where there is room, in ``width`` cells."""
     begin, value = _grid(past, width)
     cells: list[Span] = [(" ", "text")] * width
 

@@ -1,4 +1,4 @@
-"""The driver's accounting mode: what each process used from its begin to its end, also between two samples.
+"""The driver's accounting mode: use of the GPU by each process from start to end, also between two samples.
 
 It is read where an administrator has switched it on (``nvidia-smi -am 1``), and never switched on here. The driver
 keeps the latest processes (``nvmlDeviceGetAccountingBufferSize``, about 4000) by pid, running ones too; of a pid that
@@ -24,7 +24,7 @@ _MAX_PROCESSES_AT_ONCE = 64
 
 
 class _Listed:
-    """What is known of a device's list."""
+    """State of a device's list of accounted processes."""
 
     def __init__(self) -> None:
         self.ended: dict[int, int] = {}

@@ -52,7 +52,7 @@ _MAX_TEXT_BYTES = 63
 _EIGHTHS, _SEVENTHS = 8, 7
 _OF_THE_CARD = ("identity.cuda_cores", "power.default_limit_watts", "clocks.sm_max_mhz", "clocks.memory_max_mhz")
 _CORES, _USUAL_CORES = {7: 64}, 128
-"""Of each multiprocessor, by major compute capability."""
+"""CUDA cores of each multiprocessor, by major compute capability."""
 
 
 def described(snapshot: Snapshot) -> tuple[DescribedGpu, ...]:
@@ -115,7 +115,7 @@ def _gpu(device: Device, before: tuple[SimAnswer, ...]) -> DescribedGpu:
 
 
 def _card(device: Device) -> SimCard | None:
-    """A card that is no model, if its snapshot tells enough of it."""
+    """A card that is not one of our models, if its snapshot has enough facts."""
     numbers = [device.number(name) for name in _OF_THE_CARD]
     major, _, minor = (device.compute_capability or "").partition(".")
     if not (major.isdigit() and minor.isdigit()) or None in numbers:
@@ -138,7 +138,7 @@ def _memory(readings: dict[str, int | float | str], total: float, argument: int 
 
 
 def _instance(instance: MigInstance, total: float) -> SimInstance:
-    """Its slices as the file tells them, else by its share of memory and, of three or four of seven, the lower."""
+    """Slices from the file, else from its share of memory (of three or four of seven, the lower)."""
     memory = instance.readings.get("memory.total_bytes")
     share = round(float(memory) / total * _EIGHTHS) if isinstance(memory, (int, float)) else 1
     slices = instance.gpu_slices or {8: 7, 7: 7, 4: 3, 3: 3}.get(share, max(min(share, 2), 1))

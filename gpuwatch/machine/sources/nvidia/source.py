@@ -158,7 +158,7 @@ class NvmlSource:
         return changed
 
     def sample(self, device: NvmlDevice, lanes: Collection[Lane]) -> tuple[Readings, MissingReadings]:
-        """Reads the metrics of ``lanes``, the MIG instances, and the Xids that were reported meanwhile."""
+        """Reads the metrics of ``lanes``, the MIG instances, and the Xids reported since the last sample."""
         asked = set(lanes)
         self._use_gpm(Lane.GPM in asked)
         slow_before = device.counters_at

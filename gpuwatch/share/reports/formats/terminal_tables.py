@@ -81,7 +81,7 @@ def natural_width(table: Table) -> int:
 
 
 def _form(table: Table, room: int, shorten: Callable[[str], str] | None) -> _Form:
-    """The fullest form that fits."""
+    """The form with the most columns that fits the width."""
     if _total(table) <= room and _sentence_fits(table, room):
         return _Form(table)
     if shorten is not None:
