@@ -77,23 +77,27 @@ def _last_error_is_of_memory(log: LogFacts) -> bool:
 def with_outlived_as_notes(found: Iterable[Finding], before: Iterable[Finding], log: LogFacts) -> tuple[Finding, ...]:
     """The findings of what counts, with notes of those that do not: ``before`` has both."""
     found, before = [*found], [*before]
-    known = {one.id for one in found}
-    why = [one for one in before if one.id in NO_GPU and one.id not in known and one.severity != "info"]
-    if why and any(one.title.endswith(NOT_WHY) for one in found):
-        found = [one for one in found if not one.title.endswith(NOT_WHY)]
-        found += [replace(one, severity="warning") for one in why]
-    kept = [_of_a_program_that_worked(one, log) for one in found]
-    known = {one.id for one in kept}
+    known = {finding.id for finding in found}
+    why = [
+        finding for finding in before if finding.id in NO_GPU and finding.id not in known and finding.severity != "info"
+    ]
+    if why and any(finding.title.endswith(NOT_WHY) for finding in found):
+        found = [finding for finding in found if not finding.title.endswith(NOT_WHY)]
+        found += [replace(finding, severity="warning") for finding in why]
+    kept = [_of_a_program_that_worked(finding, log) for finding in found]
+    known = {finding.id for finding in kept}
     outlived = _outlived(log)
     notes = [
         replace(
-            one,
+            finding,
             severity="info",
-            title=f"{one.title or CAUSES[one.id]}"
-            f" ({'the program continued after it' if log.noted_at.get(one.id, 1) <= outlived else 'only a warning'})",
+            title=f"{finding.title or CAUSES[finding.id]} ("
+            f"{'the program continued after it' if log.noted_at.get(finding.id, 1) <= outlived else 'only a warning'})",
         )
-        for one in before
-        if one.id not in known and one.severity != "info" and one.id not in ("unknown", "healthy", "program.error")
+        for finding in before
+        if finding.id not in known
+        and finding.severity != "info"
+        and finding.id not in ("unknown", "healthy", "program.error")
     ]
     return tuple(by_severity([*kept, *notes]))
 

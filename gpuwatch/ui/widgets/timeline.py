@@ -130,7 +130,7 @@ class TimelineStrip(Strip, can_focus=True):
         drawn = track(past, self._narrowed[2], room, cursor)
         text, ink = drawn[0]
         if past.played is None and view.since.events is None:
-            more = next(one for one in _MORE if text.startswith(" " * len(one)))
+            more = next(label for label in _MORE if text.startswith(" " * len(label)))
             drawn[:1] = [(more, "faint"), (text[len(more) :], ink)]
         for text, ink in drawn:
             pen.add(text, "accent" if self.has_focus and ink == "dim" else ink)

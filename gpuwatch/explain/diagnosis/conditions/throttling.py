@@ -350,7 +350,7 @@ class ClockEpisodes:
     def precede(self, earlier: ClockEpisodes) -> None:
         """Takes the episodes of the time before; one that lasts is one with what was seen here."""
         for key, before in earlier._lasting.items():
-            here = next((one for one in self._episodes if (one.uuid, one.reason) == key), None)
+            here = next((episode for episode in self._episodes if (episode.uuid, episode.reason) == key), None)
             if here is not None and here.began - before.last < _leave_seconds(before.reason):
                 here.began, here.at_start = before.began, before.at_start
                 earlier._episodes.remove(before)

@@ -32,16 +32,19 @@ def others_at_start(snapshot: Snapshot, entry: DeviceMemory | None, *, at_start:
     ``entry``: the GPU's samples during the run. ``at_start``: only who held memory when the run came there.
     """
     holdings = entry.holders if entry is not None else ()
-    came = min((one.first_seconds for one in holdings if one.own and one.first_seconds is not None), default=0.0)
+    came = min(
+        (holding.first_seconds for holding in holdings if holding.own and holding.first_seconds is not None),
+        default=0.0,
+    )
     if entry is None:
         return snapshot
     there = {
-        one.pid: one
-        for one in holdings
-        if not one.own and one.last_seconds is not None and one.last_seconds >= came
-        if not at_start or one.first_seconds is None or one.first_seconds <= came
+        holding.pid: holding
+        for holding in holdings
+        if not holding.own and holding.last_seconds is not None and holding.last_seconds >= came
+        if not at_start or holding.first_seconds is None or holding.first_seconds <= came
     }
-    gone = {one.pid for one in holdings} - there.keys()
+    gone = {holding.pid for holding in holdings} - there.keys()
     rows = [row for row in snapshot.processes if row.device_uuid != entry.uuid or row.pid not in gone]
     for pid in there.keys() - {row.pid for row in rows}:
         held, note = {"gpu_memory_bytes": there[pid].peak_bytes or 0}, "it started after the first check"

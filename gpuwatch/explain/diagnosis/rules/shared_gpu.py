@@ -45,7 +45,7 @@ def left_by_the_first(evidence: Evidence, run: Run) -> Iterator[Finding]:
         left = entry.total_bytes - (first.held.peak_bytes or 0)
         small = [
             tenant
-            for tenant in (_granted_text(one, left) if one in soon else one for one in tenants)
+            for tenant in (_granted_text(candidate, left) if candidate in soon else candidate for candidate in tenants)
             if tenant.pid != first.pid
             and tenant.granted <= min(left, _MUCH_SHARE * first.granted)
             and not is_round(tenant.granted)

@@ -119,7 +119,7 @@ def _with_limit(run: Run, oom: Oom) -> Oom:
     """XLA's failures name no limit of TensorFlow's allocator, which is what it granted itself there."""
     if oom.limit_bytes is not None or not (oom.allocator or "").endswith("_bfc"):
         return oom
-    granted = {device_name(one.framework_device): one.granted_bytes for one in run.device_map}
+    granted = {device_name(mapping.framework_device): mapping.granted_bytes for mapping in run.device_map}
     return replace(oom, limit_bytes=granted.get(oom.device or ""))
 
 
