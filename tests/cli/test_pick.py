@@ -110,8 +110,8 @@ RACE = """
 import os, sys
 from gpuwatch.session.free_gpus import Conditions, pick
 from gpuwatch.machine.sources.gpu_reservations import reserve, reserved
-from gpuwatch.session.single_snapshot import take
-machine, _ = take(30.0)
+from gpuwatch.session.single_snapshot import take_snapshot
+machine, _ = take_snapshot(30.0)
 print("ready", flush=True)
 for number in sys.stdin:
     held = None
