@@ -107,9 +107,7 @@ Examples:
     "--recover", is_flag=True, help="If COMMAND runs out of memory, find and verify a setting that lets it finish."
 )
 @click.option(
-    "--fits",
-    metavar="SIZE,...",
-    help="Find out whether it would run on cards of these sizes, such as 16GiB,24GiB, and name the smallest.",
+    "--fits", metavar="SIZE,...", help="Name the smallest card of these sizes on which it would run: 16GiB,24GiB."
 )
 @click.option(
     "--memory", is_flag=True, help="Run each setting once more and record who holds the memory: op, shape, layer."
@@ -296,7 +294,7 @@ def _conduct(asked: _TryOptions) -> tuple[Experiment | None, int | None]:
             setup.variables = {"CUDA_VISIBLE_DEVICES": ",".join(chosen_gpus(asked.gpu, setup.machine))}
         rule = asked.rule.on(simulated=setup.simulated)
         found = (
-            _run_experiment(setup, asked, rule) if asked.largest is None else _find_largest(setup, asked, asked.largest)
+            _run_experiment(setup, asked, rule) if asked.largest is None else _try_largest(setup, asked, asked.largest)
         )
         # In a search for a border, failures are what is looked for.
         kept = _trial_failed if found is not None and found.needed is None else lambda trial: False
@@ -359,9 +357,8 @@ def _run_experiment(setup: TrialSetup, asked: _TryOptions, rule: Rule) -> Experi
             print_line(f"gpuwatch: {mask_command(asked.command)} runs {how}; {limit}")
         if asked.recover:
             return find_recovery(setup, budget=asked.budget, share=asked.share)
-        (configuration,) = configurations(
-            [_usable_setting(text, setup) for text in asked.configs[:1] or ("default",)], {}
-        )
+        setting = _usable_setting(asked.configs[0] if asked.configs else "default", setup)
+        (configuration,) = configurations([setting], {})
         return find_smaller_card(setup, configuration, asked.fits, rule, budget=asked.budget)
     began = time.monotonic()
     start = _run_pilot(setup, asked) if asked.plan or not (asked.configs or asked.vary) else None
@@ -392,7 +389,7 @@ def _run_experiment(setup: TrialSetup, asked: _TryOptions, rule: Rule) -> Experi
     )
 
 
-def _find_largest(setup: TrialSetup, asked: _TryOptions, span: Span) -> ExperimentResult | None:
+def _try_largest(setup: TrialSetup, asked: _TryOptions, span: Span) -> ExperimentResult | None:
     """What ``--largest`` found; None after ``--plan``."""
     from gpuwatch.core.formatting.durations import hours_minutes
     from gpuwatch.experiment.trials.largest_value import largest
@@ -442,9 +439,8 @@ def _announce(asked: _TryOptions, times: int, settings: int, rule: Rule, start: 
     """Says how often the program will run, before it does."""
     from gpuwatch.core.formatting.durations import hours_minutes
 
-    own = (
-        "" if asked.isolate or times == 1 else f"; its output files are written {times} times (see --isolate, {{run}})"
-    )
+    again = f"; its output files are written {times} times (see --isolate, {{run}})"
+    own = again if times > 1 and not asked.isolate else ""
     limit = f"at most {hours_minutes(asked.budget)} (--budget)"
     expected = _expected_time(times, rule, start)
     print_line(

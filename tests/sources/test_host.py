@@ -6,12 +6,13 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from gpuwatch.machine.sources import procfs
-from gpuwatch.machine.sources.host_and_processes import HostReader, ProcessTable
+from gpuwatch.machine.sources.host_and_processes import Facts, HostReader, ProcessTable
 from gpuwatch.machine.sources.process_details import details
 from gpuwatch.machine.sources.procfs import process_stat
 
@@ -274,3 +275,39 @@ def test_job_pod_or_container(tmp_path: Path, cgroup: str, variables: dict[str, 
     assert facts is not None
     assert facts.container == expected
     assert facts.environment == {}, "what names the job is not kept with the GPU settings"
+
+
+def _changed(script: str, holds: Callable[[Facts], bool]) -> Facts:
+    """The facts of a shell or Python script when they hold, which has been read before it changed."""
+    table = ProcessTable()
+    child = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE)
+    try:
+        assert child.stdin is not None
+        first = table.look(child.pid, time.monotonic())
+        assert first is not None
+        assert not holds(first)
+        changes = first.changes
+        child.stdin.write(b"go\n")
+        child.stdin.flush()
+        end = time.monotonic() + 60
+        while not holds(facts := table.look(child.pid, time.monotonic()) or first):
+            assert time.monotonic() < end, facts
+            time.sleep(0.02)
+        assert facts.changes > changes
+        return facts
+    finally:
+        child.kill()
+        child.communicate()
+
+
+def test_a_process_that_executes_another_program_has_its_command() -> None:
+    script = "import os; input(); os.environ['CUDA_VISIBLE_DEVICES'] = '3'; os.execlp('sleep', 'sleep', '300')"
+    facts = _changed(script, lambda facts: facts.command == "sleep 300")
+    assert (facts.name, facts.environment) == ("sleep", {"CUDA_VISIBLE_DEVICES": "3"})
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_a_process_that_becomes_another_user_is_that_users() -> None:
+    script = "import os, time; input(); os.setuid(65534); print(time.sleep(300))"
+    facts = _changed(script, lambda facts: facts.uid == 65534)
+    assert facts.user in {"nobody", "65534"}

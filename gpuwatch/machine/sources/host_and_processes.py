@@ -65,6 +65,7 @@ class Facts(msgspec.Struct):
     start_ticks: int
     create_time: float
     name: str
+    uid: int | None = None
     user: str | None = None
     command: str | None = None
     environment: dict[str, str] | None = None
@@ -91,7 +92,8 @@ class Facts(msgspec.Struct):
 
 
 def _changing(facts: Facts) -> tuple[object, ...]:
-    return (facts.cpu_percent, facts.host_memory_bytes, facts.threads, facts.state, facts.framework)
+    changed = (facts.cpu_percent, facts.host_memory_bytes, facts.threads, facts.state, facts.framework)
+    return (*changed, facts.name, facts.user, facts.command)
 
 
 def clock_of(pid: int) -> int:
@@ -159,6 +161,10 @@ class ProcessTable:
             before = _changing(facts)
             facts.cpu_percent = max(0.0, (spent - facts.cpu_seconds) / (now - facts.seen_at) * 100)
             facts.read_at = now
+            name = stat.name.decode("utf-8", "replace")
+            if name != facts.name or self._uid(pid) != facts.uid:  # it executed another program or is another user
+                facts.name = name
+                self._describe(facts, state)
         facts.cpu_seconds, facts.clock, facts.seen_at = spent, clock, now
         facts.host_memory_bytes, facts.threads = stat.resident_pages * _PAGE_BYTES, int(stat.fields[17])
         facts.state = state if state in ("D", "Z") else None
@@ -224,11 +230,11 @@ class ProcessTable:
     def _describe(self, facts: Facts, state: str) -> None:
         base = f"{self._proc}/{facts.pid}"
         denied: list[str] = []
-        try:
-            uid = os.stat(base).st_uid
-            facts.user = user_name(uid) or str(uid)
-        except OSError:
+        facts.uid = self._uid(facts.pid)
+        if facts.uid is None:
             denied.append("owner")
+        else:
+            facts.user = user_name(facts.uid) or str(facts.uid)
         command = _read(f"{base}/cmdline", denied, "command line")
         if command is not None:
             facts.command = command.rstrip(b"\0").replace(b"\0", b" ").decode("utf-8", "replace") or None
@@ -246,10 +252,18 @@ class ProcessTable:
         facts.container = _container((cgroup or b"").decode("utf-8", "replace"), job)
         facts.framework = self._framework(facts.pid)
         facts.looked_for_framework = time.monotonic()
+        facts.note = ""
         if state == "Z":
             facts.note = "zombie: its parent has not waited for it"
         elif denied:
             facts.note = DENIED + ", ".join(denied)
+
+    def _uid(self, pid: int) -> int | None:
+        """The owner of a process; None if it has exited or may not be seen."""
+        try:
+            return os.stat(f"{self._proc}/{pid}").st_uid
+        except OSError:
+            return None
 
     def _framework(self, pid: int) -> str | None:
         try:
