@@ -38,11 +38,8 @@ async def write_diagnostic(say: Callable[[str, str], object], arguments: Sequenc
         if process.returncode is None:  # the dashboard ends
             process.kill()
     if process.returncode == 0:
-        where = f"{path.name} in {home_short(path.parent)}"
-        say(
-            f"● report written: {where}; holds names: gpuwatch report --redact hides them",
-            link_ink(file_url(path), "ok"),
-        )
+        text = f"● report: {path.name} holds names (--redact hides them), in {home_short(path.parent)}"
+        say(text, link_ink(file_url(path), "ok"))
         return
     lines = errors.decode("utf-8", "replace").strip().splitlines()
     why = lines[-1].removeprefix("gpuwatch: ") if lines else f"exit code {process.returncode}"

@@ -154,7 +154,7 @@ def test_a_queue_that_is_full_drops_and_says_so(started: Start) -> None:
     sent = started(Command("sleep 600"))
     for _ in range(MAX_WAITING_ALERTS + 10):
         sent.send()
-    assert sent.failures == [f"--on-finding: {MAX_WAITING_ALERTS} alerts are waiting, more are dropped"]
+    assert sent.failures == [f"--on-finding: {MAX_WAITING_ALERTS} alerts are waiting; more are dropped"]
 
 
 def test_its_output_is_discarded(capfd: pytest.CaptureFixture[str], started: Start, tmp_path: Path) -> None:

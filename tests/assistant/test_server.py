@@ -180,7 +180,7 @@ async def test_work_only_where_it_is_allowed_and_no_hostile_arguments(sim_machin
         )
         assert tried["schema"] == "gpuwatch.try/1"
         assert tried["trials"]
-        assert "is no folder" in await refusal(client, "try", command=["true"], folder="/no/such")
+        assert "is not a folder" in await refusal(client, "try", command=["true"], folder="/no/such")
         await hostile_arguments_are_errors_at_once(client)
 
 

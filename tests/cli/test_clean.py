@@ -91,7 +91,7 @@ def test_what_is_in_use_stays(builds: tuple[Path, Path], home: Path) -> None:
     lines = {line.split(" (")[0].removeprefix("kept "): line for line in done.out.splitlines()}
     state = next(name for name in lines if f"-{SHAPE}." in name)
     assert lines[state].endswith("in use")
-    assert lines[str(home / "c/gpuwatch/sim")].endswith("a program uses them")
+    assert lines[str(home / "c/gpuwatch/sim")].endswith("a program is using them")
     own = f"{os.uname().nodename}.gpuwatch"
     assert lines[str(home / "s/gpuwatch/recordings" / own)].endswith("a recorder is writing it")
     assert "s/gpuwatch/recordings/here.gpuwatch" not in _files(home)

@@ -310,7 +310,7 @@ def test_whatever_reads_much_says_so_before_it_reads(
     monkeypatch.setattr(progress._Late, "start", lambda late: late._say())
     done = click.testing.CliRunner().invoke(cli, [str(one) for one in arguments])
     begun = done.stderr.splitlines()[0]
-    assert re.fullmatch(r"gpuwatch: (reading|writing|comparing|asking) .* …", begun), done.stderr
+    assert re.fullmatch(r"gpuwatch: (reading|writing|comparing|querying) .* …", begun), done.stderr
     ended = progress._late is None
     progress.progress("")
     assert ended or isinstance(done.exception, GpuwatchError), "which the program tells last"

@@ -124,7 +124,7 @@ def test_the_recording_of_this_machine(tmp_path: Path, file: Path, monkeypatch: 
     shown = gpuwatch("usage")
     assert (shown.code, shown.out) == (2, "")
     assert "gpuwatch record makes one" in shown.err
-    assert "no recorder runs" in shown.err
+    assert "no recorder is running" in shown.err
     assert not list(tmp_path.iterdir()), "nothing is created by reading"
     default_file().parent.mkdir(parents=True)
     shutil.copy(file, default_file())

@@ -173,7 +173,7 @@ def test_slurm_without_slurm_is_one_line(tmp_path: Path) -> None:
         **{"capture_output": True, "text": True, "env": {"PATH": str(tmp_path)}},
     )
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "gpuwatch: there is no sinfo here (run this where Slurm's programs are)\n"
+    assert done.stderr == "gpuwatch: sinfo is not installed here (run this where Slurm's programs are installed)\n"
 
 
 def rebuilt(command: click.Command, *given: str) -> list[str]:

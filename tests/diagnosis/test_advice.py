@@ -49,7 +49,7 @@ def _first(text: str) -> Finding:
         ("RuntimeError: ('The detected CUDA version (%s) mismatches the version that was used to compilePyTorch (%s).', '11.1',"
          " '12.4')", "toolkit (nvcc) for CUDA 12.4", "Reinstall"),
         ("RuntimeError: The detected CUDA version (12.4) mismatches the version that was used to compile\nPyTorch (11.8).",
-         "toolkit (nvcc) of", "Reinstall"),
+         "toolkit (nvcc) for", "Reinstall"),
         ("NVIDIA-SMI 515.1  Driver Version: 515.1\nFailed to initialize NVML: Driver/library version mismatch",
          "works elsewhere", ""),
         ("RuntimeError: cuDNN error: CUDNN_STATUS_NOT_INITIALIZED", "LD_LIBRARY_PATH", "growth"),

@@ -77,7 +77,7 @@ SAMPLES = (
     Sample(f"I cuda_diagnostics.cc:169] retrieving CUDA diagnostic information for host: f7b7a8f85319\n{_DSO}", "A reboot is not needed"),
     Sample("2020-07-26 10:00:00.2: E tensorflow/stream_executor/cuda/cuda_driver.cc:318] failed call to cuInit: UNKNOWN ERROR (-1)", "stub"),
     Sample("[rank6]: RuntimeError: CUDA error: invalid device ordinal", "--nproc-per-node"),
-    Sample("ptxas fatal   : Value 'sm_121a' is not defined for option 'gpu-name'", "knows sm_121a", "$ export TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas",
+    Sample("ptxas fatal   : Value 'sm_121a' is not defined for option 'gpu-name'", "supports sm_121a", "$ export TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas",
            "sm_121a"),
     Sample("NVIDIA RTX 5090 with CUDA capability sm_120 is not compatible with the current PyTorch installation.", "cu128",
            "torch 2.9.1+cu128", "sm_120"),

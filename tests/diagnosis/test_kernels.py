@@ -79,7 +79,7 @@ def test_an_illegal_access_beside_a_lost_gpu_is_the_cards() -> None:
 
 def test_an_assertion_asks_for_the_index_and_not_for_a_report() -> None:
     found = explain(["RuntimeError: CUDA error: device-side assert triggered"]).findings[0]
-    assert "stopped at an assertion" in found.title
+    assert "stopped at one of its own assertions" in found.title
     assert "out of range" not in found.title
     assert "CUDA_LAUNCH_BLOCKING=1" in found.action
     assert "report" not in found.action

@@ -399,7 +399,11 @@ def test_a_program_that_hides_the_gpus_and_fails_otherwise() -> None:
 
 def test_ops_on_the_cpu_within_each_call_of_a_function() -> None:
     words = {"StringLower": [1, "train.py:4"], "LookupTableFindV2": [1, "train.py:4"]}
-    for calls, ops, does in ((24, words, "dataset.map"), (24, {"Eig": [1, ""]}, "whatever its type"), (2, words, "")):
+    for calls, ops, does in (
+        (24, words, "dataset.map"),
+        (24, {"Eig": [1, ""]}, "regardless of its type"),
+        (2, words, ""),
+    ):
         found = program(devices=GPU_0, results={"cpu_hops": [["step", calls, ops]]}).findings
         told = [one for one in found if one.title.startswith("Each of the 24 calls of step goes to the CPU for")]
         assert bool(told) == bool(does)
@@ -460,13 +464,16 @@ def test_an_invalid_entry_that_leaves_a_gpu_does_not_say_that_all_ran_on_the_cpu
 
 def test_a_setting_that_never_came_into_effect_says_what_helps() -> None:
     note = "not in effect: the session of a.py:9 was made without this ConfigProto"
-    notes = {"allow_growth": (note, "config=config"), "mixed precision": ("not in effect: no layer", "layers are made")}
+    notes = {
+        "allow_growth": (note, "config=config"),
+        "mixed precision": ("not in effect: no layer", "layers are created"),
+    }
     for name, (why, helps) in notes.items():
         run = program(devices=GPU_0, settings={name: Setting(asked=True, note=why)})
         found = only(run, "config.inconsistent")
         assert (run.verdict, found.title) == ("ok", f"Not in effect: {name}")
         assert helps in found.action
-        assert found.evidence == (f"{name}: True was asked for; {why}",)
+        assert found.evidence == (f"{name}: True was requested; {why}",)
 
 
 def test_where_a_missing_gpus_op_ran_is_told_once() -> None:

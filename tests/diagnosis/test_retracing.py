@@ -41,7 +41,7 @@ def told(*functions: Retraced) -> list[Finding]:
             "its argument x differs; its argument factor is a Python number",
             "tf.constant(factor)",
         ),
-        (retraced(40, 40, made=40, caller="train.py:9"), "40 tf.functions were made of it", "once"),
+        (retraced(40, 40, made=40, caller="train.py:9"), "40 tf.functions were created from it", "once"),
         (retraced(40, 40), "in 40 of 40 calls", "what differs"),
         # Most traces have another reason than the one argument that is known to differ.
         (retraced(40, 40, changed("shape", 5)), "in 40 of 40 calls", "what differs"),
@@ -110,7 +110,7 @@ def test_a_loop_of_small_eager_ops(ops: int, steps: int, step_seconds: float, co
     run = draft(group="run", devices=GPU_0, throughput=speed, results={"eager_loop": {"ops": ops, "steps": steps}})
     found = [one for one in diagnose(Evidence(run=run)) if one.id == "function.eager"]
     assert bool(found) == expected
-    assert not found or "about 67 small ops a step" in found[0].title
+    assert not found or "about 67 small ops per step" in found[0].title
 
 
 @pytest.mark.parametrize(

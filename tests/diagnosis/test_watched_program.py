@@ -73,7 +73,7 @@ def test_a_program_that_hides_its_gpus_itself_is_on_the_cpu_by_choice(
     assert (run.verdict, run.findings[0].severity) == (verdict, severity)
     assert (run.verdict == "fallback") >= bool(run.fallbacks)
     chosen = "The program hides every GPU from itself" in run.findings[0].title
-    assert chosen == (severity == "info") == ("as it asks" in run.verdict_reason)
+    assert chosen == (severity == "info") == ("as it requests" in run.verdict_reason)
 
 
 def test_a_program_that_hides_its_gpus_and_requests_one() -> None:
@@ -281,8 +281,8 @@ def test_it_succeeded_says_whether_placement_was_looked_at() -> None:
     looked = {"placement": Setting(asked=True)}
     mapped = {"devices": GPU_0, "device_map": (DeviceMapping(framework_device="/device:GPU:0"),)}
     unseen = program(**mapped)
-    assert "was not looked at" in unseen.verdict_reason
-    assert "was not looked at" in unseen.findings[0].title
+    assert "was not checked" in unseen.verdict_reason
+    assert "was not checked" in unseen.findings[0].title
     assert program(settings=looked, **mapped).findings[0].title == "No problems found"
     assert "without problems" in program(settings=looked, **mapped).verdict_reason
 
@@ -338,9 +338,7 @@ def test_what_uses_a_variable_has_the_cause_of_that_one_and_not_of_another() -> 
     )
 
 
-@pytest.mark.parametrize(
-    ("why", "advice"), [("framework", "Leave it out of"), ("resource", "TensorFlow runs it where")]
-)
+@pytest.mark.parametrize(("why", "advice"), [("framework", "Move it out of"), ("resource", "TensorFlow runs it where")])
 def test_advice_for_what_lies_elsewhere_says_what_helps(why: str, advice: str) -> None:
     lies = replace(placed("FIFOQueueV2", "resource", gpu=True, cuda=True), why=why)
     run = program(devices=GPU_0, placements=(lies,))
@@ -642,7 +640,7 @@ def test_a_launcher_s_failure_has_the_error_of_the_process_that_failed() -> None
             "warning",
             "a thread of it ended in KeyError",
         ),
-        (traceback(3, "get()", "TimeoutError: s3") + "step\n" * 20, "info", "It went on after TimeoutError"),
+        (traceback(3, "get()", "TimeoutError: s3") + "step\n" * 20, "info", "It continued after TimeoutError"),
         ("ValueError: shapes\n", "", ""),
         (traceback(3, "wait()", "KeyboardInterrupt"), "", ""),
     ],

@@ -122,7 +122,7 @@ def room(*processes: Process, cards: int = 1, free: float = 79, name: str = "NVI
         (room(holder(**UNSEEN)), "Look on the host (nvidia-smi there) for process 77, which is not visible", "ann"),
         (
             room(holder(), holder(78, 9, **UNSEEN)),
-            "End process 77 of ann, or wait until it exits; check on the host",
+            "End process 77 of ann, or wait until it exits; look on the host",
             "??",
         ),
         (room(), "Find who holds GPU 0, because NVML lists no process", "End process"),

@@ -149,7 +149,7 @@ def test_a_generator_that_is_slow_and_then_a_queue_that_stays_empty(tmp_path: Pa
     assert run["waiting"]["places"][0].startswith("train.py:16 in batches")
     assert run["waiting"]["input_seconds"] > 0.6 * run["waiting"]["looked_seconds"]
     (stopped,) = [one for one in run["findings"] if one["id"] == "program.stalled"]
-    assert stopped["title"].endswith(": it stands at train.py:21 in fetch")
+    assert stopped["title"].endswith(": it is at train.py:21 in fetch")
     assert any("queue.py" in line for line in stopped["evidence"])
 
 

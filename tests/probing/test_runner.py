@@ -83,7 +83,7 @@ def test_half_a_json_line(tmp_path: Path) -> None:
 def test_events_that_lie(tmp_path: Path) -> None:
     code = "probe.emit('throughput', steps='many')\nprobe.emit('placement')\nprobe.emit('memory', device='x')" + END
     seen = run(tmp_path, code)
-    assert len([problem for problem in seen.problems if "lacks or mistypes" in problem]) == 3
+    assert len([problem for problem in seen.problems if "missing or invalid field" in problem]) == 3
     assert seen.throughput is None
 
 

@@ -412,7 +412,7 @@ def test_gpus_that_are_hidden_once_the_devices_are_there(tmp_path: Path, then: s
     run = read(out)
     late = [one for one in run["findings"] if one["id"] == "config.too-late"]
     assert bool(late) is told
-    assert all("1 was asked for at train.py:3; too late" in one["evidence"][0] for one in late)
+    assert all("1 was requested at train.py:3; too late" in one["evidence"][0] for one in late)
     assert run["environment"]["CUDA_VISIBLE_DEVICES"] == "0,1"
 
 
@@ -438,7 +438,7 @@ def test_growth_that_is_set_in_the_environment_once_tensorflow_has_its_devices(
     watched("-o", str(out), "--", sys.executable, str(script), env=environment)
     late = [one for one in read(out)["findings"] if one["id"] == "config.too-late"]
     assert bool(late) is told
-    assert all("true was asked for at train.py:5; too late" in one["evidence"][0] for one in late)
+    assert all("true was requested at train.py:5; too late" in one["evidence"][0] for one in late)
 
 
 def test_a_limit_of_the_address_space_is_told_where_memory_ran_out_below_it(tmp_path: Path) -> None:

@@ -357,7 +357,7 @@ def test_a_process_that_is_about_to_exit_is_looked_at_once_more(monkeypatch: pyt
     ended: list[int] = []
     for name, value in {
         "_ends": 0,
-        "_device_map": 0,
+        "_mapped": 0,
         "_allocated": 0,
         "_look_after": 0.0,
         "_processes": processes,

@@ -175,7 +175,7 @@ def test_root_loads_no_simulator_from_the_home_of_somebody_else(foreign_home: Pa
     planted(cache / "gpuwatch" / "sim" / key, mark)
     subprocess.run(["chown", "-R", f"{ATTACKER}:{ATTACKER}", str(foreign_home)], check=True)
     runtime = owned(foreign_home / "run", ATTACKER, 0o700)
-    inner = "from gpuwatch.sim import build; print(install_libraries.ensure_built())"
+    inner = "from gpuwatch.sim import install_libraries; print(install_libraries.ensure_built())"
     code = f"""
     os.umask(0)
     import subprocess

@@ -58,7 +58,7 @@ def test_a_foreign_module_is_named_at_once(
 def test_doctor_and_text_name_it_too(tmp_path: Path) -> None:
     environment = standing_in_the_way(tmp_path, OLD, "nvidia-ml-py3")
     text = gpuwatch("snapshot", "--sim", "1x1GiB", environment=environment).out
-    assert "gpuwatch could not ask the driver" in text
+    assert "gpuwatch could not query the driver" in text
     assert "not answering" not in text
     done = gpuwatch("doctor", "--sim", "1x1GiB", "--framework", "torch", "--json", environment=environment)
     (check,) = [one for one in json.loads(done.out)["checks"] if one["id"] == "driver.pynvml"]
@@ -70,7 +70,7 @@ def test_the_dashboard_does_not_blame_the_driver() -> None:
     lack = nvml_binding.why_unusable(SimpleNamespace(nvmlInit=None), None)
     assert lack is not None
     snapshot = machines.snapshot((), (), problems=(lack,), driver=None)
-    assert no_gpus(snapshot)[1] == "gpuwatch could not ask the driver: GPUs unknown"
+    assert no_gpus(snapshot)[1] == "gpuwatch could not query the driver: GPUs unknown"
 
 
 def test_nvidias_own_module_is_no_problem_and_one_that_is_missing_is() -> None:

@@ -75,7 +75,7 @@ def test_what_one_user_blocks_has_a_limit(uuid: str, forger: None, monkeypatch: 
     assert b not in gpu_reservations.reserved()
     assert {one.uuid: one.counts for one in gpu_reservations.reservations()}[b] is False, "it is shown"
     monkeypatch.setenv(gpu_reservations.ENV_MOST, "many")
-    with pytest.raises(UsageError, match="=many is no number"):
+    with pytest.raises(UsageError, match="=many is not a number"):
         gpu_reservations.reserved()
     assert {one.uuid: one.counts for one in gpu_reservations.reservations()}[b] is True, "a typing error frees nothing"
 

@@ -239,7 +239,7 @@ def test_what_was_in_use_before_the_recording_is_told_as_that() -> None:
     (found,) = tensorflow_profiles([(began.encoded(), 0.0, None)])
     assert (found.peak_bytes, found.live_bytes, found.before_bytes) == (10 * KIB, 2 * KIB, 8 * KIB)
     assert held_most(found) == (
-        "At the recorded peak of 10.0 KiB on GPU:0, 8.0 KiB (80 %) were in use before the recording began; of the rest"
+        "At the recorded peak of 10.0 KiB on GPU:0, 8.0 KiB (80 %) were in use before the recording began; of the rest,"
         " activations held the most: 2.0 KiB (20 %)"
     )
     again = Profile(in_use=10 * KIB)

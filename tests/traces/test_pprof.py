@@ -63,7 +63,7 @@ def test_holders_by_line_with_the_function_that_it_called() -> None:
         ("", "", 1, 24),
     ]
     assert held_most(found) == (
-        "Alive on cuda:1 when the snapshot was taken: 9.0 KiB (it has no history), arrays held the most: 8.0 KiB"
+        "In use on cuda:1 when the snapshot was taken: 9.0 KiB (it has no history), arrays held the most: 8.0 KiB"
         " (89 %), by model.py:4 in step (zeros) ×2"
     )
 
@@ -93,7 +93,7 @@ def test_the_command_reads_both_packed_or_not(packed: bool, tmp_path: Path) -> N
 def test_a_cut_ends_in_one_line(tmp_path: Path) -> None:
     path = tmp_path / "memory.prof"
     path.write_bytes(gzip.compress(profile(*SAMPLES)[:-7]))
-    assert "cut off" in gpuwatch("explain", str(path)).err
+    assert "truncated" in gpuwatch("explain", str(path)).err
 
 
 def test_a_timeline_has_groups_over_time() -> None:

@@ -144,7 +144,7 @@ async def test_r_writes_a_report_into_this_folder(
         await stage.app.workers.wait_for_complete()
         await settle(pilot)
         (path,) = tmp_path.glob("gpuwatch-report-*.html")
-        assert f"● report written: {path.name} in /" in stage.app.tab.keys.plain
+        assert f"● report: {path.name} holds names (--redact hides them), in /" in stage.app.tab.keys.plain
         assert "left out with --no-doctor" in path.read_text()
         path.unlink()
         failing = "import sys; sys.exit('gpuwatch: cannot write x.html: its folder is not writable')"

@@ -258,20 +258,24 @@ async def test_selected_runs_are_compared_side_by_side(
     stage = make_stage(probe_runs=bench.probe_runs)
     async with stage.app.run_test(size=size) as pilot:
         screen = await open_probes(stage, pilot)
-        assert "c earlier" in screen.keys.plain
-        for name in (None, "growth", "fraction"):
-            said = (
-                "fraction has not run yet; x runs the selection, c then compares"
-                if name == "fraction"
-                else "select two of the 3"
-            )
-            if name is not None:
-                put_cursor(screen, name)
+        for chosen in (None, "growth"):
+            if chosen is not None:
+                put_cursor(screen, chosen)
                 await pilot.press("space")
+            await settle(pilot)
+            assert "c compare 3" in screen.keys.plain
             await pilot.press("c")
             await settle(pilot)
-            assert said in screen.below.plain
-            assert not screen.with_earlier
+            assert len(screen.document().runs) == 3
+            assert screen.below.plain.count("Δ ") == len(screen.document().differences) > 0
+            await pilot.press("c")
+            await settle(pilot)
+            assert "Δ" not in screen.below.plain
+        put_cursor(screen, "fraction")
+        await pilot.press("space", "c")
+        await settle(pilot)
+        assert "fraction has not run yet; x runs the selection, c then compares" in screen.below.plain
+        assert not screen.with_earlier
         bench.probe_runs.chosen.remove("fraction")
         put_cursor(screen, "limit")
         await pilot.press("space")

@@ -398,9 +398,9 @@ async def test_a_report_is_of_the_recording(
         assert "writing a report on 12:04:31 to 12:06:11" in one.footer
         for _ in range(600):
             await pilot.pause(0.05)
-            if "report written" in one.footer or "no report" in one.footer:
+            if "● report" in one.footer or "no report" in one.footer:
                 break
-        assert "report written: gpuwatch-report-" in one.footer
+        assert "● report: gpuwatch-report-" in one.footer
     (page,) = (path.read_text() for path in tmp_path.glob("*.html"))
     assert "throttled (thermal)" in page
     assert "node07" in page

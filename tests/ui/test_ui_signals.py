@@ -149,6 +149,11 @@ async def test_a_typed_name_goes_to_its_column(stage: Stage) -> None:
             await pilot.press("enter")
             await settle(pilot)
             assert stage.app.overview.processes.sort_column == column.id
+            hidden = column.id not in stage.app.overview.processes.columns_on_screen
+            assert ("which is not shown" in stage.app.overview.keys.plain) == hidden, column.id
+        await pilot.press("s", *"mem", "enter")
+        await settle(pilot)
+        assert stage.app.overview.processes.sort_column == "memory"
         await pilot.press("s", *"gpu", "enter")
         await settle(pilot)
         shown = [row.device_index for row in stage.app.overview.processes.items if isinstance(row, Process)]

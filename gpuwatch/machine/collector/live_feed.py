@@ -258,7 +258,7 @@ class LiveFeed:
 
     @property
     def waited_for_cpu(self) -> float:
-        """Seconds since its last sample in which the collector waited for a CPU, and could not ask the driver."""
+        """Seconds since its last sample in which the collector waited for a CPU, and could not query the driver."""
         return 0.0 if self._watch is None else self._watch.waited
 
     def silence(self) -> tuple[str, str]:

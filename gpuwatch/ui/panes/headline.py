@@ -124,7 +124,7 @@ def no_gpus(snapshot: Snapshot) -> tuple[str, str]:
     if any(problem.reason in ("driver.bad-state", "container.lost-devices") for problem in snapshot.problems):
         return "GPUs unknown", "the driver refuses: GPUs unknown"
     if any(problem.reason == FAILED_ITSELF for problem in snapshot.problems):
-        return "GPUs unknown", "gpuwatch could not ask the driver: GPUs unknown"
+        return "GPUs unknown", "gpuwatch could not query the driver: GPUs unknown"
     return "GPUs unknown", "the driver does not answer: GPUs unknown"
 
 

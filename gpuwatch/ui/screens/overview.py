@@ -17,7 +17,7 @@ from gpuwatch.ui.panes.no_gpu import SHAPE, no_gpu_height, offers_simulation
 from gpuwatch.ui.screens.filterable_tab import FilterBarScreen
 from gpuwatch.ui.screens.process_actions import ProcessRowsScreen
 from gpuwatch.ui.settings.actions import bindings
-from gpuwatch.ui.tables.columns import COLUMNS
+from gpuwatch.ui.tables.columns import BY_ID, COLUMNS
 from gpuwatch.ui.tables.gpu_order import ORDERS
 from gpuwatch.ui.tables.owner_totals import NO_JOB, job_of, user_of
 from gpuwatch.ui.tables.process_filter import Filter, field, parse
@@ -192,7 +192,13 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
             return
         from gpuwatch.ui.screens.sort_menu import SortMenu
 
-        self.app.push_screen(SortMenu(self.processes.sort_column, COLUMNS, self.processes.sort_by))
+        self.app.push_screen(SortMenu(self.processes.sort_column, COLUMNS, self._sort_by))
+
+    def _sort_by(self, column: str) -> None:
+        """Sorts by what the menu chose, in the order in which a column is read; ``S`` reverses it."""
+        self.processes.sort_by(column, reverse=BY_ID[column].descends)
+        hidden = column not in self.processes.columns_on_screen
+        self.say(f"sorted by {BY_ID[column].title}, which is not shown; c chooses columns" * hidden, "accent")
 
     def action_doctor(self) -> None:
         """Leaves for ``gpuwatch doctor``, where a panel offers that."""

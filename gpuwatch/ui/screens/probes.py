@@ -19,6 +19,7 @@ from gpuwatch.session.probe_runs import Parameters, ProbeRuns
 from gpuwatch.session.view import View
 from gpuwatch.share.reports.comparison_content import APART, SCATTERED, speed_marks
 from gpuwatch.share.reports.conclusion import conclusion, run_failed
+from gpuwatch.share.reports.report_content import clean
 from gpuwatch.share.reports.runs_side_by_side import compare
 from gpuwatch.ui.details.probe_events import doing
 from gpuwatch.ui.details.probe_facts import about, missing_runs, progress, subject
@@ -183,6 +184,8 @@ class ProbesScreen(FilterableScreen):
         replay = self.gpuwatch.session.recorded
         if replay:
             lines.append([("Probe runs are not part of a recording: these are the ones saved on this machine.", "dim")])
+        if self._compared:
+            lines += [[("Δ ", "accent"), (clean(found.text), "text")] for found in self.document().differences]
         row = self.table.chosen
         title = "About"
         if isinstance(row, Group):
@@ -213,19 +216,24 @@ class ProbesScreen(FilterableScreen):
 
     def titles(self) -> dict[str, str]:
         found = {"run_probes": "stop"} if self.probe_runs.live is not None else {}
-        marked = len(self._marked)
         if self._compared:
             found["earlier"] = "show all"
-        elif marked > 1:
-            found["earlier"] = f"compare {marked}"
+        elif self._to_compare:
+            found["earlier"] = f"compare {len(self._to_compare)}"
         elif self.with_earlier:
             found["earlier"] = "hide earlier"
         return super().titles() | found
 
     @property
-    def _marked(self) -> frozenset[str]:
-        """Selected configurations that have run."""
-        return frozenset(self.probe_runs.chosen & self.probe_runs.runs.keys())
+    def _to_compare(self) -> frozenset[str]:
+        """The selected configurations that have run; all that have run if less than two are selected and no earlier
+        runs could be meant; empty if there are not two.
+        """
+        probe_runs = self.probe_runs
+        marked = frozenset(probe_runs.chosen & probe_runs.runs.keys())
+        if len(probe_runs.chosen) < 2 and not probe_runs.earlier:
+            marked = frozenset(probe_runs.runs)
+        return marked if len(marked) > 1 else frozenset()
 
     def probe_runs_changed(self) -> None:
         if self._view is not None:
@@ -450,9 +458,10 @@ class ProbesScreen(FilterableScreen):
         self._run([name], asks=False)
 
     def action_earlier(self) -> None:
-        """With several runs selected, shows only those, side by side; else the earlier runs below the latest."""
-        if self._compared or len(self._marked) > 1:
-            self._compared = frozenset() if self._compared else self._marked
+        """Shows the runs to compare, and no others, side by side; else the earlier runs below the latest."""
+        if self._compared or self._to_compare:
+            self._compared = frozenset() if self._compared else self._to_compare
+            self._message = ("", "text")
         elif self.with_earlier:
             self.with_earlier = False
         else:

@@ -192,14 +192,14 @@ class LinesModal(Modal[Result], Generic[Result]):
         return ()
 
     def _goes_to(self, char: str) -> bool:
-        """Puts the cursor on the line whose name begins with what was typed; False for a key without a name."""
+        """Puts the cursor on the line whose name begins with or has what was typed; False for a key without a name."""
         names = [name.lower() for name in self.names]
         here = (self.sheet.cursor or 0) + 1
         behind = [*range(here, len(names)), *range(min(here, len(names)))]
         for typed, order in ((self._typed + char.lower(), [*behind[-1:], *behind[:-1]]), (char.lower(), behind)):
-            found = (
-                names.index(typed) if typed in names else next((n for n in order if names[n].startswith(typed)), None)
-            )
+            begins = next((n for n in order if names[n].startswith(typed)), None)
+            inside = next((n for n in order if len(typed) > 1 and typed in names[n]), None)
+            found = names.index(typed) if typed in names else begins if begins is not None else inside
             if found is not None:
                 self._typed = typed
                 self.sheet.move(found + 1 - here)

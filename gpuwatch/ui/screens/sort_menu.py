@@ -20,7 +20,7 @@ _OTHER_CELLS = 3 + 11 + 4
 
 
 class SortMenu(LinesModal[None]):
-    """Enter or a click selects a column, its typed name goes to it; the current column reverses the order."""
+    """Enter or a click selects a column; its typed name goes to it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "choose", "choose", show=False),

@@ -70,7 +70,8 @@ class FilterBar(Widget):
             self._note.styles.width = room
             self._note.paint((Line(((right(f"✖ {wrong} ", room), "error"),)),))
             return
-        self.note(f"{counts[0]} of {counts[1]}", f"  {key_name(self, '↵')} keep  Esc clear ")
+        signals = "  F9 signal" if self._can_signal else ""
+        self.note(f"{counts[0]} of {counts[1]}", f"  {key_name(self, '↵')} keep{signals}  Esc clear ")
 
     def note(self, text: str, keys: str, room: int = _NOTE_CELLS) -> None:
         """Shows a text and what keys do, at the right end of ``room`` cells."""
@@ -81,6 +82,10 @@ class FilterBar(Widget):
         """Updates the counts after a sample; an error stays until the text changes."""
         if not self._wrong:
             self.say(counts)
+
+    @property
+    def _can_signal(self) -> bool:
+        return hasattr(self._filtered, "action_signal") and "signal" not in self._filtered.gpuwatch.cannot
 
     @property
     def _filtered(self) -> FilterBarScreen[Any]:
@@ -106,10 +111,15 @@ class FilterBar(Widget):
         await self.entered()
 
     async def on_key(self, event: events.Key) -> None:
-        """Esc clears the filter."""
+        """Esc clears the filter; F9 keeps it and signals the process that was found, since ``K`` is text here."""
         if event.key == "escape":
             event.stop()
             await self._filtered.filter_done(keep=False)
+        elif event.key == "f9" and self._can_signal:
+            event.stop()
+            await self.entered()
+            if not self._wrong:
+                await self._filtered.run_action("signal")
         elif event.key in ("down", "up"):
             event.stop()
             await self.arrow(event.key)

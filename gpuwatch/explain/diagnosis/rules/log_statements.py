@@ -56,7 +56,7 @@ def stated_by_the_log(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _toolkit_only_repeats(evidence: Evidence, lines: list[str]) -> bool:
-    """Whether the container toolkit only says that it could not ask the driver, and its own log says why."""
+    """Whether the container toolkit only says that it could not query the driver, and its own log says why."""
     return any("nvc.c:" in line for line in evidence.told("driver.not-running")) and all(
         "driver error: failed to process" in line for line in lines
     )
