@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpuwatch.cli import dashboard_prestart as prestart
+from gpuwatch.cli import early_start as prestart
 from gpuwatch.cli.output import print_line
 from gpuwatch.cli.simulation import enter_simulation
 from gpuwatch.core.errors import UsageError

@@ -6,7 +6,7 @@ import os
 import sys
 from typing import NoReturn
 
-from gpuwatch.cli import dashboard_prestart as prestart
+from gpuwatch.cli import early_start as prestart
 from gpuwatch.machine.sources.restore_locale import undo_coercion
 
 

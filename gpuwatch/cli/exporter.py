@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from gpuwatch.cli import dashboard_prestart as prestart
+from gpuwatch.cli import early_start as prestart
 from gpuwatch.cli.completion import complete_files
 from gpuwatch.cli.option_types import Choice, Duration
 from gpuwatch.cli.options import gpm_option, gpm_option_value

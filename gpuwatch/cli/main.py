@@ -20,10 +20,10 @@ import click
 from click.core import ParameterSource
 
 from gpuwatch import __version__
-from gpuwatch.cli import dashboard_prestart as prestart
+from gpuwatch.cli import early_start as prestart
 from gpuwatch.cli.command_group import Group, Lazy
 from gpuwatch.cli.dashboard_options import dashboard_options, preferred
-from gpuwatch.cli.fleet import FLEET_OPTIONS, fleet_options, fleet_options_of
+from gpuwatch.cli.fleet_dashboard import FLEET_OPTIONS, fleet_options, fleet_options_of
 from gpuwatch.cli.options import TAKEN_BEFORE, FiniteRange, alert_options, alerts_of, gpm_option, gpm_option_value
 from gpuwatch.cli.simulation import sim_option
 from gpuwatch.core.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, GpuwatchError, UsageError
@@ -117,11 +117,13 @@ def cli(
         assert isinstance(ctx.command, click.Group)
         _refuse_what_has_no_effect(ctx, ctx.command, ctx.invoked_subcommand)
     elif (asked := fleet_options_of(**{name: given.pop(name) for name in FLEET_OPTIONS})) is not None:
-        from gpuwatch.cli import fleet
+        from gpuwatch.cli import fleet_dashboard
 
         # In a list of hosts these are of hosts; the processes of an opened one are as in the settings file.
-        listed = fleet.list_options_of(given.pop("filter_"), given.pop("sort"), descending=given.pop("descending"))
-        ctx.exit(fleet.run_fleet(preferred(config_file, given), given["interval"], asked, listed))
+        listed = fleet_dashboard.list_options_of(
+            given.pop("filter_"), given.pop("sort"), descending=given.pop("descending")
+        )
+        ctx.exit(fleet_dashboard.run_fleet(preferred(config_file, given), given["interval"], asked, listed))
     else:
         settings = preferred(config_file, {**given, "gpm": gpm_option_value(ctx)})
         from gpuwatch.cli.dashboard import run_dashboard

@@ -14,7 +14,7 @@ import click
 
 from gpuwatch.cli.command_group import Sectioned
 from gpuwatch.cli.completion import complete_files
-from gpuwatch.cli.fleet import fleet_options, fleet_options_of
+from gpuwatch.cli.fleet_dashboard import fleet_options, fleet_options_of
 from gpuwatch.cli.option_types import Duration, Size
 from gpuwatch.cli.output import print_document, print_line
 from gpuwatch.cli.progress import progress

@@ -9,7 +9,7 @@ import time
 
 import click
 
-from gpuwatch.cli.fleet import FleetOptions
+from gpuwatch.cli.fleet_dashboard import FleetOptions
 from gpuwatch.cli.output import print_document, print_line
 from gpuwatch.cli.progress import progress
 from gpuwatch.core.errors import EXIT_FAILED, GpuwatchError

@@ -20,7 +20,7 @@ _GZIP = b"\x1f\x8b"
 def recording(descriptor: int, path: Path) -> Explanation | None:
     """The explanation of a file that is no log; None for a log, or a pipe."""
     from gpuwatch.explain.diagnosis import explain_recording
-    from gpuwatch.explain.traces.broken_recording import BrokenRecording
+    from gpuwatch.explain.traces.invalid_trace import InvalidTrace
 
     try:
         start = os.pread(descriptor, explain_recording.START_BYTES, 0)
@@ -39,7 +39,7 @@ def recording(descriptor: int, path: Path) -> Explanation | None:
         raise UsageError(f"cannot read {file_name(path)}, a {kind}: {limit.too_large}")
     try:
         return explain_recording.explain_recording(kind, content, str(path))
-    except BrokenRecording as error:
+    except InvalidTrace as error:
         raise UsageError(f"cannot read {file_name(path)}, a {kind}: {error}") from error
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from gpuwatch.cli import dashboard_prestart as prestart
+from gpuwatch.cli import early_start as prestart
 from gpuwatch.cli.command_group import Group, Lazy
 from gpuwatch.cli.completion import complete_files
 from gpuwatch.cli.option_types import Duration, Size
@@ -24,7 +24,7 @@ from gpuwatch.cli.simulation import enter_simulation, sim_option
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.terminal_support import file_name
 from gpuwatch.core.formatting.units import size
-from gpuwatch.machine.recording import retention
+from gpuwatch.machine.recording import recording_defaults
 
 _EXAMPLES = """\b
 Examples:
@@ -78,15 +78,15 @@ def _to_file(ctx: click.Context, file: Path) -> None:
 @click.option(
     "--every",
     type=Duration(0.25, 60.0),
-    default=f"{retention.INTERVAL_SECONDS:g}s",
+    default=f"{recording_defaults.INTERVAL_SECONDS:g}s",
     show_default=True,
     metavar="DURATION",
     help="Time between samples.",
 )
 @click.option(
     "--max-size",
-    type=Size(retention.MIN_BYTES),
-    default=f"{retention.MAX_BYTES >> 30}GiB",
+    type=Size(recording_defaults.MIN_BYTES),
+    default=f"{recording_defaults.MAX_BYTES >> 30}GiB",
     show_default=True,
     metavar="SIZE",
     help="Delete the oldest samples when the file reaches this size.",
@@ -94,7 +94,7 @@ def _to_file(ctx: click.Context, file: Path) -> None:
 @click.option(
     "--max-age",
     type=Duration(60.0, 3650 * 86_400.0),
-    default=f"{retention.MAX_SECONDS / 86_400:g}d",
+    default=f"{recording_defaults.MAX_SECONDS / 86_400:g}d",
     show_default=True,
     metavar="DURATION",
     help="Delete samples older than this. Averages per minute are kept 3 times as long, per hour 12 times.",

@@ -9,7 +9,7 @@ from typing import NoReturn
 import click
 import msgspec
 
-from gpuwatch.cli import dashboard_prestart as prestart
+from gpuwatch.cli import early_start as prestart
 from gpuwatch.cli.node_options import NodeCommand, nodes_options, refuse_with_nodes, wants_nodes
 from gpuwatch.cli.option_types import Duration
 from gpuwatch.cli.options import gpm_option, gpm_option_value

@@ -377,7 +377,7 @@ def _run_experiment(setup: TrialSetup, asked: _TryOptions, rule: Rule) -> Experi
         return why_no_rounds(start.trial)
     if asked.plan:
         assert start is not None
-        click.echo(_print_plan(asked, chosen, missing, rule, start))
+        click.echo(_plan_text(asked, chosen, missing, rule, start))
         return None
     if not asked.quiet:
         _announce(asked, len(chosen) * (1 + asked.copies if asked.copies else asked.times), len(chosen), rule, start)
@@ -470,7 +470,7 @@ def _expected_time(times: int, rule: Rule, start: PilotRun | None) -> str:
     return f"about {most}" if least == most else f"{least} to {most}"
 
 
-def _print_plan(
+def _plan_text(
     asked: _TryOptions, chosen: Sequence[Configuration], missing: Sequence[NotTried], rule: Rule, start: PilotRun
 ) -> str:
     """What would be run, and how long that would take."""

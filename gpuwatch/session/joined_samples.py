@@ -17,7 +17,7 @@ from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.explain.diagnosis.conditions.throttling import ClockEpisodes
 from gpuwatch.machine.history.last_hour import MAX_EVENTS, THINNED_SECONDS, Timeline
 from gpuwatch.machine.history.machine_event import Begun, MachineEvent, onset_key, still_lasting
-from gpuwatch.machine.history.metric_series import History
+from gpuwatch.machine.history.metric_history import History
 from gpuwatch.machine.history.sample_gaps import MAX_UNOBSERVED_SECONDS
 from gpuwatch.machine.history.sample_store import KeptSample, Placed, SampleStore, Times
 from gpuwatch.machine.recording.reader import Recording, open_recording

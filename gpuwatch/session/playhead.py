@@ -13,7 +13,7 @@ from gpuwatch.core.model.recording_period import GRAPHED as IN_REPORTS
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.history.last_hour import LEVELS
 from gpuwatch.machine.history.machine_event import MachineEvent
-from gpuwatch.machine.history.metric_series import History
+from gpuwatch.machine.history.metric_history import History
 from gpuwatch.machine.history.sample_store import Gap, KeptSample, SampleStore
 from gpuwatch.session.event_track import EventTrack
 from gpuwatch.session.view import View, most_important_first

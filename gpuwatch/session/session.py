@@ -16,7 +16,7 @@ from gpuwatch.machine.collector.host_access import HostAccess
 from gpuwatch.machine.history.energy import EnergyMeter
 from gpuwatch.machine.history.last_hour import Timeline
 from gpuwatch.machine.history.machine_event import MachineEvent
-from gpuwatch.machine.history.metric_series import History
+from gpuwatch.machine.history.metric_history import History
 from gpuwatch.machine.history.sample_gaps import gap_limit
 from gpuwatch.machine.history.sample_store import Gap, SampleStore
 from gpuwatch.session.current_findings import FindingSource, LiveFindings, RecordedFindings

@@ -13,7 +13,7 @@ from gpuwatch.core.model.snapshot import Device, Host, Snapshot
 if TYPE_CHECKING:
     from gpuwatch.machine.collector.feed import FeedStatus
     from gpuwatch.machine.history.machine_event import MachineEvent
-    from gpuwatch.machine.history.metric_series import History
+    from gpuwatch.machine.history.metric_history import History
     from gpuwatch.session.event_track import Track
 
 _LATE_SECONDS = 3.0

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gpuwatch.cli import dashboard_prestart as prestart
+from gpuwatch.cli import early_start as prestart
 from gpuwatch.sim.machine import SimMachine
 from tests.cli.test_terminal import assert_restored
 from tests.terminal import Terminal, family, wait_until_ended

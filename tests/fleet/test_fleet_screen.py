@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from textual.pilot import Pilot
 
-from gpuwatch.cli.fleet import list_options_of
+from gpuwatch.cli.fleet_dashboard import list_options_of
 from gpuwatch.core.errors import UsageError
 from gpuwatch.fleet.host_poller import FleetWatch
 from gpuwatch.fleet.prometheus_api import Prometheus

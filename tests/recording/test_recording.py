@@ -400,7 +400,7 @@ def test_whatever_happens_every_sample_is_there_once(happens: list[tuple[str, in
 
 def test_the_oldest_samples_go_when_the_file_is_full(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     most = 500_000
-    monkeypatch.setattr("gpuwatch.machine.recording.retention.MIN_BYTES", most)
+    monkeypatch.setattr("gpuwatch.machine.recording.recording_defaults.MIN_BYTES", most)
     clock, largest = FakeClock(), 0
     writer = RecordingWriter(file, clock=clock.clock(), max_bytes=most, seal_seconds=2)
     writer._db.execute("PRAGMA synchronous = OFF")  # so small a log is merged every few samples

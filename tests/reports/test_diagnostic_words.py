@@ -20,7 +20,7 @@ from gpuwatch.core.model.run import DeviceMapping, DeviceMemory, Fallback, Memor
 from gpuwatch.explain.diagnosis.diagnostic_report import diagnostic_report
 from gpuwatch.share.reports.charts import timeline_in_words
 from gpuwatch.share.reports.diagnostic_content import diagnostic_content
-from gpuwatch.share.reports.diagnostic_story import age_text, cause_meaning
+from gpuwatch.share.reports.diagnostic_summary import age_text, cause_meaning
 from gpuwatch.share.reports.formats.terminal_tables import natural_width, table_lines
 from gpuwatch.share.reports.literal_commands import command, parts
 from gpuwatch.share.reports.raw_lines import readable

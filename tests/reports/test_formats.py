@@ -20,7 +20,7 @@ from gpuwatch.core.model.run import DeviceMemory, Memory, Run
 from gpuwatch.explain.diagnosis.engine import diagnose
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.explain import explain
-from gpuwatch.share.reports.any_document import content_of
+from gpuwatch.share.reports.document_content import content_of
 from gpuwatch.share.reports.explanation_content import explanation_content
 from gpuwatch.share.reports.formats import text as text_format
 from gpuwatch.share.reports.report_formats import FORMATS, render

@@ -13,7 +13,7 @@ from rich.cells import cell_len
 from gpuwatch.core.model.codec import Document
 from gpuwatch.core.model.run import Fallback
 from gpuwatch.explain.diagnosis.explain import explain
-from gpuwatch.share.reports.any_document import content_of
+from gpuwatch.share.reports.document_content import content_of
 from gpuwatch.share.reports.formats.folding import fold, paragraph, short_ids
 from gpuwatch.share.reports.formats.terminal_tables import table_lines
 from gpuwatch.share.reports.report_content import Table

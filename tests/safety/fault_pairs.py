@@ -30,14 +30,14 @@ from gpuwatch.machine.collector.collector_frames import note_seen_devices
 from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.machine.collector.recording_player import RecordingPlayer
 from gpuwatch.machine.history.machine_event import MachineEvent
-from gpuwatch.machine.history.metric_series import History
+from gpuwatch.machine.history.metric_history import History
 from gpuwatch.machine.history.run_store import RunStore
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.writer import Clock, RecordingWriter
 from gpuwatch.machine.sources.device_source import SeenDevice
-from gpuwatch.machine.sources.nvidia.decode import FABRIC_CONFIGURATION_SHIFT, FABRIC_TROUBLES
+from gpuwatch.machine.sources.nvidia.nvml_values import FABRIC_CONFIGURATION_SHIFT, FABRIC_TROUBLES
 from gpuwatch.session.current_findings import all_findings
-from gpuwatch.session.recording_period import period
+from gpuwatch.session.period_document import period
 from gpuwatch.session.session import replay
 from gpuwatch.session.view import View, most_important_first
 from gpuwatch.share.exporter.metrics_page import Content, Options, Page

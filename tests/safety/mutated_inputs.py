@@ -31,7 +31,7 @@ from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.model.codec import NotADocument, embedded, from_json, to_json
 from gpuwatch.core.model.probe_events import decode_event
 from gpuwatch.explain.traces import dcgm_diagnostic, pprof, torch_memory_timeline
-from gpuwatch.explain.traces.broken_recording import BrokenRecording
+from gpuwatch.explain.traces.invalid_trace import InvalidTrace
 from gpuwatch.explain.traces.memory_profiles import tensorflow_profiles, torch_profiles
 from gpuwatch.explain.traces.smi_q import SmiQueryReader
 from gpuwatch.fleet.cluster.node_lines import Decoder, encoded
@@ -149,14 +149,14 @@ sort = "host"
 hidden = ["a.b", 'c']
 """
 READERS = {
-    "allocator snapshot": Reader(lambda: [SNAPSHOT[:1500]], torch_profiles, (BrokenRecording,)),
+    "allocator snapshot": Reader(lambda: [SNAPSHOT[:1500]], torch_profiles, (InvalidTrace,)),
     "TensorFlow profile": Reader(
-        lambda: [PROFILE], lambda data: tensorflow_profiles([(data, 0.0, None)]), (BrokenRecording,)
+        lambda: [PROFILE], lambda data: tensorflow_profiles([(data, 0.0, None)]), (InvalidTrace,)
     ),
-    "JAX profile": Reader(lambda: [profile(*SAMPLES)], pprof.profiles, (BrokenRecording,)),
-    "memory timeline": Reader(lambda: [_TIMELINE], torch_memory_timeline.profile, (BrokenRecording,)),
+    "JAX profile": Reader(lambda: [profile(*SAMPLES)], pprof.profiles, (InvalidTrace,)),
+    "memory timeline": Reader(lambda: [_TIMELINE], torch_memory_timeline.profile, (InvalidTrace,)),
     "dcgmi diag": Reader(
-        lambda: [json.dumps(one).encode() for one in (FOUR, THREE)], dcgm_diagnostic.read, (BrokenRecording,)
+        lambda: [json.dumps(one).encode() for one in (FOUR, THREE)], dcgm_diagnostic.read, (InvalidTrace,)
     ),
     "nvidia-smi -q": Reader(
         lambda: [TEXT.format(thermal="Active", failed="No").encode()[:3000], XML.encode()], _text(_smi)

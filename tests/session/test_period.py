@@ -18,8 +18,8 @@ from gpuwatch.core.model.recording_period import GRAPHED, Period
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.history.run_store import RunStore
 from gpuwatch.machine.recording.reader import Recording
-from gpuwatch.session.recording_period import period
-from gpuwatch.share.reports.any_document import content_of
+from gpuwatch.session.period_document import period
+from gpuwatch.share.reports.document_content import content_of
 from gpuwatch.share.reports.report_formats import FORMATS, render
 from tests.recording import incident
 from tests.recording.days import day

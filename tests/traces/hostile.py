@@ -10,7 +10,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from gpuwatch.explain.traces.broken_recording import BrokenRecording
+from gpuwatch.explain.traces.invalid_trace import InvalidTrace
 from gpuwatch.explain.traces.memory_profiles import torch_profiles
 from gpuwatch.explain.traces.plain_pickle import load
 from tests.traces.profiles import encoded
@@ -98,7 +98,7 @@ def problem(data: bytes) -> str:
     try:
         load(data)
         torch_profiles(data)
-    except BrokenRecording as error:
+    except InvalidTrace as error:
         if len(str(error)) > 200 or "\n" in str(error):
             return f"a message that is not a line: {error}"
     except Exception:  # noqa: BLE001 - whatever it is, it is reported

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from gpuwatch.explain.diagnosis.explain_recording import explain_recording, kind_of
-from gpuwatch.explain.traces.broken_recording import BrokenRecording
 from gpuwatch.explain.traces.dcgm_diagnostic import is_diagnostic, read
+from gpuwatch.explain.traces.invalid_trace import InvalidTrace
 
 
 def _category(name: str, **tests: list[dict[str, Any]]) -> dict[str, Any]:
@@ -106,7 +106,7 @@ def test_what_could_not_be_run_is_not_healthy() -> None:
     "data", [b"", b"{}", b"[" * 100_000, b'{"DCGM Diagnostic": 3}', b'{"DCGM Diagnostic": {', b"\xff"]
 )
 def test_other_text_is_refused(data: bytes) -> None:
-    with pytest.raises(BrokenRecording):
+    with pytest.raises(InvalidTrace):
         read(data)
     assert not is_diagnostic(b'{"schema": "gpuwatch.run/1"}')
 

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from gpuwatch.explain.traces.broken_recording import BrokenRecording
+from gpuwatch.explain.traces.invalid_trace import InvalidTrace
 from gpuwatch.explain.traces.memory_profiles import torch_profiles
 from gpuwatch.explain.traces.plain_pickle import is_pickle, load
 from tests.every import every
@@ -32,7 +32,7 @@ def test_a_hostile_pickle_is_refused_or_harmless(name: str) -> None:
 
 @pytest.mark.parametrize("name", RUN_CODE)
 def test_what_wants_code_to_be_run_is_said(name: str) -> None:
-    with pytest.raises(BrokenRecording, match=r"would run code \(\w+\), which this reader never does"):
+    with pytest.raises(InvalidTrace, match=r"would run code \(\w+\), which this reader never does"):
         load(handmade()[name])
 
 
@@ -59,5 +59,5 @@ def test_a_snapshot_is_known_by_its_first_bytes() -> None:
     assert is_pickle(SNAPSHOT)
     assert not is_pickle(b"\x80\x04")
     assert not is_pickle(b"2026-01-01 a log line")
-    with pytest.raises(BrokenRecording, match="not a snapshot"):
+    with pytest.raises(InvalidTrace, match="not a snapshot"):
         torch_profiles(pickle.dumps({"a": 1}, 4))

@@ -7,7 +7,7 @@ import pytest
 
 from gpuwatch.core.model.memory_profile import MemoryProfile
 from gpuwatch.explain.traces import xplane
-from gpuwatch.explain.traces.broken_recording import BrokenRecording
+from gpuwatch.explain.traces.invalid_trace import InvalidTrace
 from gpuwatch.explain.traces.largest_holder import held_most
 from gpuwatch.explain.traces.memory_profiles import tensorflow_profiles
 from gpuwatch.explain.traces.tensorflow_names import Input, Names, Variable, inside, layer
@@ -207,7 +207,7 @@ def test_a_profile_is_known_by_its_content() -> None:
 @pytest.mark.parametrize("cut", range(1, 60, 7))
 def test_a_profile_that_is_cut_off_is_an_error(cut: int) -> None:
     made = field(1, encoded([(1000, 100, "A", "[25]")]))
-    with pytest.raises(BrokenRecording):
+    with pytest.raises(InvalidTrace):
         tensorflow_profiles([(made[:-cut], 0.0, None)])
 
 

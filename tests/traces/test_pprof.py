@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.explain.traces import pprof, torch_memory_timeline
-from gpuwatch.explain.traces.broken_recording import BrokenRecording
+from gpuwatch.explain.traces.invalid_trace import InvalidTrace
 from gpuwatch.explain.traces.largest_holder import held_most
 from tests.conftest import gpuwatch
 from tests.traces.profiles import field, varint
@@ -75,7 +75,7 @@ def test_several_devices_each_have_a_profile() -> None:
 
 
 def test_a_profile_of_something_else_is_refused() -> None:
-    with pytest.raises(BrokenRecording, match="pprof profile of cpu, not of a device's memory"):
+    with pytest.raises(InvalidTrace, match="pprof profile of cpu, not of a device's memory"):
         pprof.read(profile(values=("cpu",)))
 
 
@@ -103,7 +103,7 @@ def test_a_timeline_has_groups_over_time() -> None:
     assert [moment.groups.get("gradients", 0) for moment in found.moments] == [0, 1024, 0]
     assert held_most(found).endswith("the weights held the most: 4.0 KiB (80 %)")
     for broken in (b"[[1,2,3]]", b"[[1,2,3,4]", b"[[1,2,3,99999999999999999999999]]"):
-        with pytest.raises(BrokenRecording):
+        with pytest.raises(InvalidTrace):
             torch_memory_timeline.profile(broken)
 
 

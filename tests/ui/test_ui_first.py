@@ -16,11 +16,11 @@ from msgspec.structs import replace
 from rich.color import Color as RichColor
 from rich.color import ColorSystem
 
-from gpuwatch.cli import dashboard_prestart
+from gpuwatch.cli import early_start
 from gpuwatch.core.formatting.palettes import PALETTES
 from gpuwatch.core.model.snapshot import Process, Snapshot
 from gpuwatch.machine.collector.feed import FeedStatus
-from gpuwatch.machine.history.metric_series import History
+from gpuwatch.machine.history.metric_history import History
 from gpuwatch.session.view import View
 from gpuwatch.sim.machine import SimMachine
 from gpuwatch.ui.drawing import inks
@@ -171,7 +171,7 @@ async def test_the_row_under_the_cursor_stands_on_what_textual_gives_it(
 
 
 def test_the_first_collector_samples_as_settings_do_that_say_nothing() -> None:
-    assert Preferences().interval == dashboard_prestart.INTERVAL_SECONDS
+    assert Preferences().interval == early_start.INTERVAL_SECONDS
 
 
 def test_there_is_no_picture_without_devices_or_room() -> None:
@@ -226,7 +226,7 @@ def test_colors_of_terminals(environment: dict[str, str], depth: int) -> None:
 
 PROGRAM = """
 import sys, time
-from gpuwatch.cli import dashboard_prestart as prestart
+from gpuwatch.cli import early_start as prestart
 from gpuwatch.ui.startup import first_frame as first
 prestart._PATIENCE = 20
 real = first.Picture.paint

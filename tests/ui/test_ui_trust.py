@@ -11,9 +11,9 @@ from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Problem, Snapshot
 from gpuwatch.fleet.host_summary import Summaries
 from gpuwatch.machine.collector.feed import FeedStatus
-from gpuwatch.machine.history.metric_series import History
+from gpuwatch.machine.history.metric_history import History
 from gpuwatch.session.view import View, most_important_first
-from gpuwatch.share.reports.any_document import content_of
+from gpuwatch.share.reports.document_content import content_of
 from gpuwatch.ui.details.finding_lines import evidence
 from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.panes.fleet_lines import wrong_line

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gpuwatch.core.model.reading import Value
 from gpuwatch.core.model.snapshot import Device, Host, Snapshot
-from gpuwatch.machine.history.metric_series import History
+from gpuwatch.machine.history.metric_history import History
 
 
 def taken(*devices: tuple[str, dict[str, Value]]) -> Snapshot:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gpuwatch.core.model.snapshot import Host, MigInstance, Snapshot
 from gpuwatch.machine.collector.collector_frames import Receiver
 from gpuwatch.machine.history.last_hour import LEVELS, MAX_BYTES, Timeline
-from gpuwatch.machine.history.metric_series import History
+from gpuwatch.machine.history.metric_history import History
 from gpuwatch.machine.history.sample_frames import KEY, FrameEncoder
 from tests.ui import machines
 

@@ -96,7 +96,7 @@ class MemoryRecords:
         self._names[what] = [*known, *checked][:_MAX_NAMES]
 
     def profiles(self, pid: int) -> Iterator[MemoryProfile]:
-        from gpuwatch.explain.traces.broken_recording import BrokenRecording
+        from gpuwatch.explain.traces.invalid_trace import InvalidTrace
 
         notes = list(self._notes)
         files = sorted(self._files, key=lambda file: file.number)
@@ -107,7 +107,7 @@ class MemoryRecords:
         for tool, read in readers.items():
             try:
                 yield from read([file for file in files if file.tool == tool], pid, notes)
-            except BrokenRecording as error:
+            except InvalidTrace as error:
                 self._unread.append(f"a recording cannot be read: {error}")
 
     def _of_tensorflow(self, files: list[_File], pid: int, notes: list[str]) -> list[MemoryProfile]:

@@ -15,7 +15,7 @@ from gpuwatch.explain.diagnosis.explain import explanation
 from gpuwatch.explain.diagnosis.rule_registry import error_of, note_of, warning_of
 from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.traces import dcgm_diagnostic, plain_pickle, pprof, torch_memory_timeline, xplane
-from gpuwatch.explain.traces.broken_recording import BrokenRecording
+from gpuwatch.explain.traces.invalid_trace import InvalidTrace
 from gpuwatch.explain.traces.largest_holder import held_most
 from gpuwatch.explain.traces.memory_profiles import tensorflow_profiles, torch_profiles
 
@@ -51,13 +51,13 @@ def kind_of(start: bytes) -> FileKind | None:
 
 
 def explain_recording(kind: FileKind, content: bytes, source: str) -> Explanation:
-    """The explanation of a whole file; :class:`BrokenRecording` if it cannot be read."""
+    """The explanation of a whole file; :class:`InvalidTrace` if it cannot be read."""
     _, read = _KINDS[kind]
     if read is None:
         return _explanation_of_tests(dcgm_diagnostic.read(content), source)
     profiles = tuple(read(content))
     if not profiles:
-        raise BrokenRecording("it contains no allocations: nothing used memory during the recording")
+        raise InvalidTrace("it contains no allocations: nothing used memory during the recording")
     found = _failures(profiles, source)
     return msgspec.structs.replace(found, kind=kind, memory_profiles=profiles)
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from gpuwatch.core.model.explanation import GpuTest, TestStatus
-from gpuwatch.explain.traces.broken_recording import BrokenRecording
+from gpuwatch.explain.traces.invalid_trace import InvalidTrace
 
 _MAX_TESTS = 2000
 _MAX_MESSAGES = 8
@@ -39,15 +39,15 @@ def is_diagnostic(start: bytes) -> bool:
 
 
 def read(data: bytes) -> Diagnostic:
-    """The tests; :class:`BrokenRecording` for anything else."""
+    """The tests; :class:`InvalidTrace` for anything else."""
     begin, end = data.find(b"{"), data.rfind(b"}") + 1
     try:
         value = msgspec.json.decode(data[max(begin, 0) : end])
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise BrokenRecording(f"it is not JSON: {str(error)[:100]}") from None
+        raise InvalidTrace(f"it is not JSON: {str(error)[:100]}") from None
     top = _named(value, "DCGM Diagnostic") or _named(value, "DCGM GPU Diagnostic")
     if not top:
-        raise BrokenRecording('it has no part "DCGM Diagnostic"')
+        raise InvalidTrace('it has no part "DCGM Diagnostic"')
     known = {**_named(value, "metadata"), **top}
     return Diagnostic(
         tuple(islice(_tests(top), _MAX_TESTS)),

@@ -19,7 +19,7 @@ import struct
 from typing import Any
 
 from gpuwatch.core import reader_limits
-from gpuwatch.explain.traces.broken_recording import BrokenRecording
+from gpuwatch.explain.traces.invalid_trace import InvalidTrace
 
 MAX_VALUES = 12_000_000
 """Values of a file: about 1.2 GB in the worst case. A snapshot has some fifty for each allocation of its history."""
@@ -49,13 +49,13 @@ class _Memo:
         elif len(self._far) < _MAX_UNORDERED_MEMO_ENTRIES:
             self._far[number] = value
         else:
-            raise BrokenRecording(f"its memo has more than {_MAX_UNORDERED_MEMO_ENTRIES:,} gaps")
+            raise InvalidTrace(f"its memo has more than {_MAX_UNORDERED_MEMO_ENTRIES:,} gaps")
 
     def get(self, number: int) -> Any:
         if 0 <= number < len(self.values):
             return self.values[number]
         if number not in self._far:
-            raise BrokenRecording("it refers to a value that it does not have")
+            raise InvalidTrace("it refers to a value that it does not have")
         return self._far[number]
 
 
@@ -65,11 +65,11 @@ def is_pickle(start: bytes) -> bool:
 
 
 def load(data: bytes) -> Any:
-    """The value; :class:`BrokenRecording` for anything but plain data."""
+    """The value; :class:`InvalidTrace` for anything but plain data."""
     try:
         return _load(data)
     except (IndexError, struct.error):
-        raise BrokenRecording("it is truncated, or takes values that are not there") from None
+        raise InvalidTrace("it is truncated, or takes values that are not there") from None
 
 
 def _load(data: bytes) -> Any:  # one loop: a call for each of a million instructions would double its time
@@ -89,7 +89,7 @@ def _load(data: bytes) -> Any:  # one loop: a call for each of a million instruc
             known.append(stack[-1])
             continue
         if len(stack) > _MAX_STACK_ENTRIES:
-            raise BrokenRecording(f"its stack is deeper than {_MAX_STACK_ENTRIES:,}")
+            raise InvalidTrace(f"its stack is deeper than {_MAX_STACK_ENTRIES:,}")
         if code == 0x68:  # BINGET
             push(memo.get(data[at]))
             at += 1
@@ -100,7 +100,7 @@ def _load(data: bytes) -> Any:  # one loop: a call for each of a million instruc
             continue
         made += 1
         if made > MAX_VALUES:
-            raise BrokenRecording(f"it has more than {MAX_VALUES:,} values")
+            raise InvalidTrace(f"it has more than {MAX_VALUES:,} values")
         if code == 0x4A:  # BININT
             push(_I32(data, at)[0])
             at += 4
@@ -146,7 +146,7 @@ def _load(data: bytes) -> Any:  # one loop: a call for each of a million instruc
                 _as_list(stack[-1]).extend(items)
         elif code == 0x28:  # MARK
             if len(marks) >= limit.depth:
-                raise BrokenRecording(limit.too_deep)
+                raise InvalidTrace(limit.too_deep)
             marks.append(len(stack))
         elif code == 0x7D:  # EMPTY_DICT
             push({})
@@ -203,7 +203,7 @@ def _load(data: bytes) -> Any:  # one loop: a call for each of a million instruc
             at += 8
         elif code == 0x80:  # PROTO
             if data[at] > 5:
-                raise BrokenRecording(f"its protocol {data[at]} is unknown")
+                raise InvalidTrace(f"its protocol {data[at]} is unknown")
             at += 1
         elif code == 0x2E:  # STOP
             return stack.pop()
@@ -219,12 +219,12 @@ def _load(data: bytes) -> Any:  # one loop: a call for each of a million instruc
         elif code in _LINES:
             line_end = data.find(b"\n", at, at + _MAX_LINE_BYTES)
             if line_end < 0:
-                raise BrokenRecording("a line does not end")
+                raise InvalidTrace("a line does not end")
             _push_line_value(code, data[at:line_end], stack, memo)
             at = line_end + 1
         else:
-            raise BrokenRecording(_opcode_error(code))
-    raise BrokenRecording(f"it has more than {_MAX_STEPS:,} instructions")
+            raise InvalidTrace(_opcode_error(code))
+    raise InvalidTrace(f"it has more than {_MAX_STEPS:,} instructions")
 
 
 _LINES = frozenset(b"ILFVpg")
@@ -251,7 +251,7 @@ def _push_line_value(code: int, line: bytes, stack: list[Any], memo: _Memo) -> N
             stack.append(line == b"01")
         else:
             if len(line) > 2 * _MAX_NUMBER_BYTES:
-                raise BrokenRecording("it has a number with too many digits")
+                raise InvalidTrace("it has a number with too many digits")
             number = int(line.rstrip(b"L"))
             if code == 0x70:  # PUT
                 memo.put(number, stack[-1])
@@ -260,21 +260,21 @@ def _push_line_value(code: int, line: bytes, stack: list[Any], memo: _Memo) -> N
             else:
                 stack.append(number)
     except ValueError as error:
-        if isinstance(error, BrokenRecording):
+        if isinstance(error, InvalidTrace):
             raise
-        raise BrokenRecording("it contains an invalid number") from None
+        raise InvalidTrace("it contains an invalid number") from None
 
 
 def _number(data: bytes, at: int, size: int) -> int:
     if not 0 <= size <= _MAX_NUMBER_BYTES:
-        raise BrokenRecording(f"it has an integer of {size} bytes")
+        raise InvalidTrace(f"it has an integer of {size} bytes")
     _check_within(size, at, len(data))
     return int.from_bytes(data[at : at + size], "little", signed=True)
 
 
 def _check_within(size: int, at: int, end: int) -> None:
     if size > end - at:
-        raise BrokenRecording("a value is truncated")
+        raise InvalidTrace("a value is truncated")
 
 
 def _pop_above(stack: list[Any], mark: int) -> list[Any]:
@@ -287,18 +287,18 @@ def _pop_above(stack: list[Any], mark: int) -> list[Any]:
 
 def _as_list(value: Any) -> list[Any]:
     if type(value) is not list:
-        raise BrokenRecording("it adds items to something that is not a list")
+        raise InvalidTrace("it adds items to something that is not a list")
     return value
 
 
 def _fill(target: Any, stack: list[Any], mark: int, *, end_of: bool) -> None:
     """Moves the pairs above ``mark`` into a dictionary. Other keys than texts could be made to collide."""
     if type(target) is not dict or (end_of and mark < 1):
-        raise BrokenRecording("it sets items of something that is not a dictionary")
+        raise InvalidTrace("it sets items of something that is not a dictionary")
     items = _pop_above(stack, mark)
     if len(items) % 2:
-        raise BrokenRecording("it sets an item without a value")
+        raise InvalidTrace("it sets an item without a value")
     for key in items[::2]:
         if type(key) is not str:
-            raise BrokenRecording("it has a dictionary whose keys are not strings")
+            raise InvalidTrace("it has a dictionary whose keys are not strings")
     target.update(zip(items[::2], items[1::2], strict=True))

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.model.memory_profile import Group, MemoryHolderOp, MemoryProfile
-from gpuwatch.explain.traces.broken_recording import BrokenRecording
+from gpuwatch.explain.traces.invalid_trace import InvalidTrace
 from gpuwatch.explain.traces.protobuf_wire import BYTES, VARINT, fields, signed, text, varint
 from gpuwatch.explain.traces.torch_stacks import MAX_FRAMES, Stacks
 
@@ -56,7 +56,7 @@ def is_pprof(start: bytes) -> bool:
 
 
 def read(data: bytes) -> Profile:
-    """The samples of a profile; :class:`BrokenRecording` if it is cut off or is no profile of memory."""
+    """The samples of a profile; :class:`InvalidTrace` if it is cut off or is no profile of memory."""
     strings: list[str] = []
     kinds: list[tuple[int, int]] = []
     samples: list[tuple[int, int]] = []
@@ -74,7 +74,7 @@ def read(data: bytes) -> Profile:
             kinds.append(_numbers(data, start, end, 1, 2))
         elif number == 2:
             if len(samples) >= MAX_SAMPLES:
-                raise BrokenRecording(f"it has more than {MAX_SAMPLES:,} samples")
+                raise InvalidTrace(f"it has more than {MAX_SAMPLES:,} samples")
             samples.append((start, end))
         elif number == 4:
             key, _ = _numbers(data, start, end, 1, 3)
@@ -89,7 +89,7 @@ def read(data: bytes) -> Profile:
     values = {named(name): place for place, (name, _) in enumerate(kinds)}
     if "space" not in values:
         shown = ", ".join(name for name in values if name) or "nothing"
-        raise BrokenRecording(f"it is a pprof profile of {printable(shown[:80])}, not of a device's memory")
+        raise InvalidTrace(f"it is a pprof profile of {printable(shown[:80])}, not of a device's memory")
     frames: dict[int, list[dict[str, Any]]] = {}
     for key, (start, end) in locations.items():
         frames[key] = [
@@ -104,7 +104,7 @@ def read(data: bytes) -> Profile:
         stack = [frame for key in keys[:MAX_FRAMES] for frame in frames.get(key, ())][:MAX_FRAMES]
         left -= len(stack)
         if left < 0:
-            raise BrokenRecording(f"its stacks have more than {_MAX_FRAMES_READ:,} frames")
+            raise InvalidTrace(f"its stacks have more than {_MAX_FRAMES_READ:,} frames")
         told = {named(key): named(value) for key, value in labels}
         line = stacks.read(stack).line
         by_name = {name: amounts[place] for name, place in values.items() if place < len(amounts)}
@@ -114,7 +114,7 @@ def read(data: bytes) -> Profile:
 
 
 def profiles(data: bytes) -> list[MemoryProfile]:
-    """A profile for each device, the fullest first. Raises :class:`BrokenRecording` as :func:`read` does."""
+    """A profile for each device, the fullest first. Raises :class:`InvalidTrace` as :func:`read` does."""
     found = read(data)
     devices = {sample.device for sample in found.samples if sample.device}
     alone = next(iter(devices)) if len(devices) == 1 else "all devices"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpuwatch.explain.traces.broken_recording import BrokenRecording
+from gpuwatch.explain.traces.invalid_trace import InvalidTrace
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 
@@ -18,7 +18,7 @@ def varint(data: bytes, at: int, end: int) -> tuple[int, int]:
     number = shift = 0
     while True:
         if at >= end or shift > 63:
-            raise BrokenRecording("a number is truncated" if at >= end else "a number has more than 64 bits")
+            raise InvalidTrace("a number is truncated" if at >= end else "a number has more than 64 bits")
         byte = data[at]
         at += 1
         number |= (byte & 0x7F) << shift
@@ -51,9 +51,9 @@ def fields(data: bytes, at: int, end: int) -> Iterator[tuple[int, int, int, int]
         elif kind == FIXED32:
             size = 4
         else:
-            raise BrokenRecording(f"unknown wire type {kind}")
+            raise InvalidTrace(f"unknown wire type {kind}")
         if size > end - at:
-            raise BrokenRecording("a value is truncated")
+            raise InvalidTrace("a value is truncated")
         yield key >> 3, kind, at, at + size
         at += size
 

@@ -12,7 +12,7 @@ import re
 import msgspec
 
 from gpuwatch.core.model.memory_profile import Group, MemoryMoment, MemoryProfile
-from gpuwatch.explain.traces.broken_recording import BrokenRecording
+from gpuwatch.explain.traces.invalid_trace import InvalidTrace
 
 _MAX_MOMENTS = 300
 _MAX_NUMBER = 1 << 62
@@ -33,9 +33,9 @@ def profile(content: bytes) -> MemoryProfile:
     try:
         entries = msgspec.json.decode(content, type=list[tuple[int, int, int, int]])
     except msgspec.DecodeError as error:
-        raise BrokenRecording(str(error)) from None
+        raise InvalidTrace(str(error)) from None
     if any(not -_MAX_NUMBER < number < _MAX_NUMBER for entry in entries for number in entry):
-        raise BrokenRecording("it has a number that is too large")
+        raise InvalidTrace("it has a number that is too large")
     begin = min((at for at, *_ in entries if at > 0), default=0)
     end = max((at for at, *_ in entries), default=0)
     held: dict[str, int] = {}

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpuwatch.core.model.memory_profile import Group
-from gpuwatch.explain.traces.broken_recording import BrokenRecording
+from gpuwatch.explain.traces.invalid_trace import InvalidTrace
 from gpuwatch.explain.traces.plain_pickle import load
 from gpuwatch.explain.traces.torch_memory_groups import Change, find_groups
 from gpuwatch.explain.traces.torch_stacks import NO_STACK, Stack, Stacks
@@ -90,12 +90,12 @@ class DeviceHistory:
 
 
 def read(data: bytes) -> list[DeviceHistory]:
-    """The devices of a snapshot that hold or held memory; :class:`BrokenRecording` for anything else."""
+    """The devices of a snapshot that hold or held memory; :class:`InvalidTrace` for anything else."""
     value = load(data)
     if isinstance(value, list) and any(isinstance(entry, dict) and "blocks" in entry for entry in value[:1]):
         value = {"segments": value, "device_traces": []}  # torch.cuda.memory_snapshot()
     if not is_snapshot(value):
-        raise BrokenRecording("it is not a snapshot of PyTorch's allocator")
+        raise InvalidTrace("it is not a snapshot of PyTorch's allocator")
     return _devices(value)
 
 
@@ -112,11 +112,11 @@ class _Reader:
         self.stacks = Stacks()
 
     def each(self, value: Any) -> Iterator[Mapping[str, Any]]:
-        """Yields the dictionaries in a list. Raises :class:`BrokenRecording` if there are too many."""
+        """Yields the dictionaries in a list. Raises :class:`InvalidTrace` if there are too many."""
         for item in value if isinstance(value, (list, tuple)) else ():
             self._left -= 1
             if self._left < 0:
-                raise BrokenRecording(f"it has more than {MAX_ENTRIES:,} entries")
+                raise InvalidTrace(f"it has more than {MAX_ENTRIES:,} entries")
             if isinstance(item, dict):
                 yield item
 

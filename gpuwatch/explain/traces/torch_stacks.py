@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from gpuwatch.explain.traces.broken_recording import BrokenRecording
+from gpuwatch.explain.traces.invalid_trace import InvalidTrace
 
 MAX_FRAMES = 400
 _MAX_FRAMES_READ = 16_000_000
@@ -138,14 +138,14 @@ class Stacks:
         self._shown: dict[str, str] = {}
 
     def read(self, frames: Any) -> Stack:
-        """The stack of ``frames``; :class:`BrokenRecording` if a file has too many of them."""
+        """The stack of ``frames``; :class:`InvalidTrace` if a file has too many of them."""
         if not isinstance(frames, (list, tuple)) or not frames:
             return NO_STACK
         known = self._stacks.get(id(frames))
         if known is None:
             self._left -= min(len(frames), MAX_FRAMES)
             if self._left < 0:
-                raise BrokenRecording(f"its stacks have more than {_MAX_FRAMES_READ:,} frames")
+                raise InvalidTrace(f"its stacks have more than {_MAX_FRAMES_READ:,} frames")
             known = self._stacks[id(frames)] = self._read(frames[:MAX_FRAMES])
             self._kept.append(frames)
         return known

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from operator import itemgetter
 from typing import NamedTuple
 
-from gpuwatch.explain.traces.broken_recording import BrokenRecording
+from gpuwatch.explain.traces.invalid_trace import InvalidTrace
 from gpuwatch.explain.traces.protobuf_wire import BYTES, FIXED64, VARINT, fields, signed, text
 
 MAX_EVENTS = 600_000
@@ -71,7 +71,7 @@ def is_xplane(start: bytes) -> bool:
     try:
         for number, kind, at, end in fields(start, 0, len(start)):
             return number == 1 and kind == BYTES and _plane_begins(start, at, min(end, len(start)))
-    except BrokenRecording:
+    except InvalidTrace:
         pass
     # The first plane may be longer than what was read of the file.
     if not start.startswith(b"\n"):
@@ -93,7 +93,7 @@ def _plane_begins(data: bytes, at: int, end: int) -> bool:
 
 
 def read(data: bytes) -> Profile:
-    """The memory events of a profile. :class:`BrokenRecording` if it is none, or is cut off."""
+    """The memory events of a profile. :class:`InvalidTrace` if it is none, or is cut off."""
     found: dict[str, list[Event]] = {}
     left_out = count = 0
     for number, kind, at, end in fields(data, 0, len(data)):

@@ -98,7 +98,7 @@ def _node(command: str, reply: NodeReply) -> tuple[Node, Sequence[Run]]:
     return replace(
         node,
         state="ok" if code == EXIT_OK else "finding",
-        reason=(_version_of(reply) or _probe_note(command, reply))
+        reason=(_version_mismatch(reply) or _probe_note(command, reply))
         if code == EXIT_OK
         else _exit_code_meaning(document, code),
         runs=len(runs),
@@ -114,11 +114,11 @@ def _why_unread(reply: NodeReply, error: str) -> str:
     if not reply.document.strip():
         code = f"exit code {reply.exit_code}" if reply.exit_code else "it sent nothing"
         return one_line(f"{code}: {lines[-1].removeprefix('gpuwatch: ')}" if lines else code)
-    differs = _version_of(reply)
+    differs = _version_mismatch(reply)
     return one_line(f"{differs}: {error}" if differs else f"its answer cannot be read: {error}")
 
 
-def _version_of(reply: NodeReply) -> str:
+def _version_mismatch(reply: NodeReply) -> str:
     return "" if reply.version in (None, __version__) else f"gpuwatch {reply.version} there, {__version__} here"
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple, overload
 from gpuwatch.core.model.reading import number
 from gpuwatch.core.model.snapshot import Device, Process
 from gpuwatch.machine.history.machine_event import MachineEvent
-from gpuwatch.machine.history.metric_series import History
+from gpuwatch.machine.history.metric_history import History
 from gpuwatch.machine.history.sample_chunks import KeptSample as KeptSample
 from gpuwatch.machine.history.sample_chunks import Position, with_reused_objects
 from gpuwatch.machine.history.sample_gaps import gap_limit

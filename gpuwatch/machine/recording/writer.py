@@ -24,7 +24,7 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.sample_chunks import ChunkReader, ChunkWriter, all_samples
-from gpuwatch.machine.recording import minute_means, retention
+from gpuwatch.machine.recording import minute_means, recording_defaults
 from gpuwatch.machine.recording.sealing import Sample, Sealer, write_events
 from gpuwatch.machine.recording.storable_snapshot import Storable
 from gpuwatch.machine.recording.stored_data import with_checksum, without_checksum
@@ -64,9 +64,9 @@ class RecordingWriter:
         self,
         path: Path,
         *,
-        interval: float = retention.INTERVAL_SECONDS,
-        max_bytes: int = retention.MAX_BYTES,
-        max_age: float = retention.MAX_SECONDS,
+        interval: float = recording_defaults.INTERVAL_SECONDS,
+        max_bytes: int = recording_defaults.MAX_BYTES,
+        max_age: float = recording_defaults.MAX_SECONDS,
         seal_seconds: float = SEAL_SECONDS,
         clock: Clock | None = None,
         hostname: str | None = None,
@@ -77,7 +77,7 @@ class RecordingWriter:
         """
         self.path = path
         self.samples = 0
-        self._max_bytes, self._max_age = max(max_bytes, retention.MIN_BYTES), max_age
+        self._max_bytes, self._max_age = max(max_bytes, recording_defaults.MIN_BYTES), max_age
         self._seal_seconds = seal_seconds
         self._clock = clock or Clock()
         self._lock = _create_locked(path)

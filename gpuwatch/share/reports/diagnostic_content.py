@@ -18,7 +18,7 @@ from gpuwatch.core.model.doctor import Doctor
 from gpuwatch.core.model.findings import CAUSES
 from gpuwatch.share.reports import diagnostic_machine as machine
 from gpuwatch.share.reports import diagnostic_runs as runs
-from gpuwatch.share.reports.diagnostic_story import consequence, story_lines
+from gpuwatch.share.reports.diagnostic_summary import consequence, summary_rows
 from gpuwatch.share.reports.doctor_content import libraries_table, packages_table
 from gpuwatch.share.reports.report_content import (
     SIMULATED_MACHINE,
@@ -62,7 +62,7 @@ def diagnostic_content(document: Diagnostic) -> Content:
         reason=_reason(document, main),
         certainty=main.certainty if main is not None and main.id != "healthy" else "",
         simulated=_simulated(document),
-        facts=tuple(story_lines(document, main)),
+        facts=tuple(summary_rows(document, main)),
         tables=tuple(table for table in tables if table is not None and (table.rows or table.charts or table.note)),
         action=printable(main.action) if main is not None and main.action else watch,
         evidence=tuple(clean(line) for line in main.evidence[:_MAX_EVIDENCE]) if main is not None else (),

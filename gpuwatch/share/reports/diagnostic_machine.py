@@ -9,7 +9,7 @@ from gpuwatch.core.model.doctor import STATE_ORDER, Check, Doctor
 from gpuwatch.core.model.run import DeviceMapping, Run
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
 from gpuwatch.share.reports import charts
-from gpuwatch.share.reports.diagnostic_story import name_of, nvml_silent, short_command, utc
+from gpuwatch.share.reports.diagnostic_summary import name_of, nvml_silent, short_command, utc
 from gpuwatch.share.reports.doctor_content import GROUPS, check_row
 from gpuwatch.share.reports.report_content import Table, clean, columns, variable_value
 from gpuwatch.share.reports.run_tables import first_columns, short_device

@@ -14,7 +14,7 @@ from gpuwatch.core.model.run import Run
 from gpuwatch.share.reports import charts, run_content
 from gpuwatch.share.reports.chart_data import Timeline
 from gpuwatch.share.reports.comparison_content import comparison_table
-from gpuwatch.share.reports.diagnostic_story import age_text, ended_at, how_it_ended, name_of, utc
+from gpuwatch.share.reports.diagnostic_summary import age_text, ended_at, how_it_ended, name_of, utc
 from gpuwatch.share.reports.raw_lines import readable
 from gpuwatch.share.reports.report_content import Content, Table, clean
 from gpuwatch.share.reports.run_tables import cut, device_map, fallback_table, oom_table, said_once

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from gpuwatch.core.formatting.units import gib_text
 from gpuwatch.core.model.metrics import MetricSpec, Unit
 from gpuwatch.core.model.snapshot import Device
-from gpuwatch.machine.history.metric_series import History
+from gpuwatch.machine.history.metric_history import History
 
 if TYPE_CHECKING:
     from gpuwatch.session.view import View

@@ -127,7 +127,7 @@ class TabScreen(Screen[None]):
     def _show_timeline(self, view: View) -> None:
         paused = view.paused_since is not None
         position = view.past
-        if position is None and not paused and self.timeline_of is not None:
+        if position is None and not paused and self.timeline_uuid is not None:
             position = self.gpuwatch.session.position()
         if (paused or position is not None) and self.timeline is None and self.top_line.is_mounted:
             from gpuwatch.ui.widgets.timeline import TimelineStrip
@@ -141,10 +141,10 @@ class TabScreen(Screen[None]):
             self.timeline.display = shown and not self.has_class("-too-small")
             self.timeline.can_focus = paused
             if shown:
-                self.timeline.show_position(view, position, self.timeline_of, framed=self.framed)
+                self.timeline.show_position(view, position, self.timeline_uuid, framed=self.framed)
 
     @property
-    def timeline_of(self) -> str | None:
+    def timeline_uuid(self) -> str | None:
         """UUID of the GPU that the tab is about: its timeline is shown live, too; None: of the whole machine."""
         return None
 
@@ -435,7 +435,7 @@ class TabScreen(Screen[None]):
 
         def move(past: Playhead) -> None:
             nonlocal found
-            found = past.go_to_event(way, bad=bad, uuid=self.timeline_of)
+            found = past.go_to_event(way, bad=bad, uuid=self.timeline_uuid)
 
         self._look(move)
         if found is None and live and session.paused:

@@ -168,7 +168,7 @@ class GpuScreen(FilterableScreen, ProcessRowsScreen):
         return next((device for device in devices if device.uuid == wanted), devices[0] if devices else None)
 
     @property
-    def timeline_of(self) -> str | None:
+    def timeline_uuid(self) -> str | None:
         device = self.device
         return device.uuid if device is not None else None
 

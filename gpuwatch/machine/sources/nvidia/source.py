@@ -28,12 +28,12 @@ from gpuwatch.machine.sources.device_source import (
 from gpuwatch.machine.sources.nvidia import mig, nvml_binding, nvml_errors
 from gpuwatch.machine.sources.nvidia.accounting import Accounting
 from gpuwatch.machine.sources.nvidia.adapters import maybe
-from gpuwatch.machine.sources.nvidia.decode import decode
 from gpuwatch.machine.sources.nvidia.device import NvmlDevice
 from gpuwatch.machine.sources.nvidia.device_list import DeviceList
 from gpuwatch.machine.sources.nvidia.gpm import TOO_OLD, Activity
 from gpuwatch.machine.sources.nvidia.guarded_nvml import Library
 from gpuwatch.machine.sources.nvidia.metric_reader import MetricReader, forget_permanent
+from gpuwatch.machine.sources.nvidia.nvml_values import decode
 from gpuwatch.machine.sources.nvidia.process_lists import ProcessLists
 from gpuwatch.machine.sources.nvidia.topology import Member, topology
 from gpuwatch.machine.sources.nvidia.xids import Xids

@@ -15,7 +15,7 @@ from gpuwatch.core.formatting.palettes import DARK, LIGHT, QUANTITIES, Palette, 
 from gpuwatch.core.model.codec import Document, embedded, runs_in
 from gpuwatch.core.model.diagnostic import Diagnostic
 from gpuwatch.core.model.run import Run
-from gpuwatch.share.reports.any_document import content_of
+from gpuwatch.share.reports.document_content import content_of
 from gpuwatch.share.reports.formats.gpu_graphs import period_graphs
 from gpuwatch.share.reports.formats.memory_areas import memory_areas
 from gpuwatch.share.reports.formats.memory_timeline import memory_chart

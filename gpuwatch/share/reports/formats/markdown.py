@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from gpuwatch.core.model.codec import Document
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.share.reports import memory_layers
-from gpuwatch.share.reports.any_document import content_of
 from gpuwatch.share.reports.chart_data import Areas, Graphs, Timeline
 from gpuwatch.share.reports.charts import timeline_in_words
+from gpuwatch.share.reports.document_content import content_of
 from gpuwatch.share.reports.literal_commands import parts
 from gpuwatch.share.reports.period_graphs import in_characters
 from gpuwatch.share.reports.report_content import GLYPHS, SIMULATED, Content, Table, sentence_case

@@ -12,8 +12,8 @@ from gpuwatch.core.model.codec import Document
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.share.reports.any_document import content_of
 from gpuwatch.share.reports.chart_data import Areas, Graphs, Timeline
+from gpuwatch.share.reports.document_content import content_of
 from gpuwatch.share.reports.formats.folding import fold, paragraph, short_ids
 from gpuwatch.share.reports.formats.terminal_tables import natural_width, table_lines
 from gpuwatch.share.reports.report_content import EVERY_RUN, GLYPHS, SIMULATED, Content, Table

@@ -36,7 +36,7 @@ _HOW = {
 }
 
 
-def story_lines(document: Diagnostic, main: SourcedFinding | None) -> Iterator[tuple[str, str]]:
+def summary_rows(document: Diagnostic, main: SourcedFinding | None) -> Iterator[tuple[str, str]]:
     """What a helper reads first, one line each."""
     doctor, snapshot = document.doctor, document.snapshot
     if document.programs:
@@ -54,7 +54,7 @@ def story_lines(document: Diagnostic, main: SourcedFinding | None) -> Iterator[t
         yield "meaning", f"{real}{cause_meaning(main.id)} More: gpuwatch cause {main.id}".strip()
     others = [found for found in document.findings if found is not main and found.severity != "info"]
     if others:
-        yield "also", _also_used(others)
+        yield "also", _other_findings(others)
     apart = _still_missing(document, main)
     if apart:
         yield "besides", apart
@@ -131,7 +131,7 @@ def utc(moment: datetime.datetime) -> str:
     return moment.astimezone(datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-def _also_used(others: Sequence[SourcedFinding]) -> str:
+def _other_findings(others: Sequence[SourcedFinding]) -> str:
     counts = Counter((found.id, found.severity) for found in others)
     parts = [
         f"{cause} ({severity}{f', {count} times' if count > 1 else ''})" for (cause, severity), count in counts.items()

@@ -3,5 +3,5 @@
 from __future__ import annotations
 
 
-class BrokenRecording(ValueError):
+class InvalidTrace(ValueError):
     """The file is none of its kind, is cut off, or exceeds a limit; the message says why."""
