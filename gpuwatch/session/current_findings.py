@@ -59,7 +59,7 @@ class FindingSource(ABC):
         return []
 
     def findings(self, given: tuple[Finding, ...]) -> tuple[Finding, ...]:
-        """The findings of now; ``add_owner``: those that came with the newest sample."""
+        """The findings of now; ``given``: those that came with the newest sample."""
         return given
 
 

@@ -46,7 +46,7 @@ def test_every_reading_is_there_and_nothing_failed(oldest: str, sim_machine: Cal
 def test_reports_and_logs(oldest: str, tmp_path: Path, sim_machine: Callable[[str], SimMachine]) -> None:
     environment = sim_machine("2x8GiB").environment(os.environ)
     log = "Created device /job:localhost/replica:0/task:0/device:GPU:0 with 1024 MB memory\n"
-    assert json.loads(run(oldest, "explain", "-", "--json", environment=environment, add_owner=log))["lines"] == 1
+    assert json.loads(run(oldest, "explain", "-", "--json", environment=environment, given=log))["lines"] == 1
     run(oldest, "probe", "--list", environment=environment)
     for suffix in ("html", "md", "txt"):
         run(oldest, "report", "-o", str(tmp_path / f"out.{suffix}"), environment=environment)

@@ -298,7 +298,7 @@ def test_values_are_varied(tmp_path: Path) -> None:
         *(*command, "{MS}"),
     )
     assert result.stderr == ""
-    took = re.fullmatch(r"MS=4: (.*) ms per step; MS=8: (.*) ms per step; with a different value .*\n", result.stdout)
+    took = re.fullmatch(r"MS=4: (.*) ms per step; MS=8: (.*) ms per step; with a different value, .*\n", result.stdout)
     assert took is not None, result.stdout
     assert 4 <= float(took[1]) < float(took[2])
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import msgspec
 import pytest
 
 from gpuwatch.core.model.metrics import BY_ID
@@ -46,9 +49,11 @@ async def test_a_lost_gpu_keeps_its_past(stage: Stage) -> None:
 
 def test_a_process_on_no_gpu_has_no_gpu_graphs(stage: Stage) -> None:
     view, of_process = stage.app.session.live_view(), ProcessHistory()
+    seen = msgspec.structs.replace(machines.pair(), processes=())
     row = machines.process(0, gpu=None, device_uuid=None)
     for reading in ("gpu_memory_bytes", "sm_percent"):
-        assert process_axis(reading, of_process, (row,), view) == (None, "it is on no GPU")
+        assert process_axis(reading, of_process, (row,), view) == (None, "unknown: no GPU can be read")
+        assert process_axis(reading, of_process, (row,), replace(view, snapshot=seen)) == (None, "it is on no GPU")
     assert process_axis("cpu_percent", of_process, (row,), view) == (100.0, "0–100 %")
     there = machines.process(0, gpu=1)
     assert process_axis("gpu_memory_bytes", of_process, (there,), view) == (None, "GPU memory size unknown")

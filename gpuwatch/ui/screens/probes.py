@@ -226,7 +226,7 @@ class ProbesScreen(FilterableScreen):
 
     @property
     def _to_compare(self) -> frozenset[str]:
-        """The selected configurations that have run; all that have run if less than two are selected and no earlier
+        """The selected configurations that have run; all that have run if fewer than two are selected and no earlier
         runs could be meant; empty if there are not two.
         """
         probe_runs = self.probe_runs
