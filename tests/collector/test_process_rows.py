@@ -153,6 +153,7 @@ def test_a_row_has_since_when_its_process_is_idle(monkeypatch: pytest.MonkeyPatc
     for _ in range(4):
         look(None)
     assert look(0.0) == [0.0, 0.0], "after so many, it may have computed"
+    assert look(1.0, (1, 0), (0, 0)) == [0.0, 100.0], "a small kernel now and then is work, though the GPU is at 1 %"
     assert rows.rows(both, device, {}, LACK, None)[0].missing["idle_since"] == LACK
 
 

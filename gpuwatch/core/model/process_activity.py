@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 MAX_IDLE_PERCENT = 1.0
-"""Utilization in percent up to which a GPU counts as idle."""
+"""Utilization in percent up to which a GPU counts as idle; a process whose own share is above 0 computes."""
 
 
 def is_idle(busy: float | None, own: float | None, *, only_others: bool, alone: bool) -> bool | None:
@@ -13,12 +13,12 @@ def is_idle(busy: float | None, own: float | None, *, only_others: bool, alone: 
     ``only_others``: the driver has samples of other processes that compute there, and none of this one.
     ``alone``: no other process is on the GPU.
     """
-    if own is not None and own > MAX_IDLE_PERCENT:
+    if own:
         return False  # also where the GPU rests at this moment: its utilization is that of a shorter time
     if busy is not None and busy <= MAX_IDLE_PERCENT:
         return True
     if own is not None:
-        return own <= 0
+        return True
     if only_others:
         return True
     return False if busy is not None and alone else None

@@ -95,7 +95,7 @@ class IdleMemory(Condition):
         return self.report(
             occurrence,
             "warning" if context.at - occurrence.since >= LONG_HELD_SECONDS else "info",
-            "fact" if alone and not single else "likely",
+            "fact" if busy is not None and not busy.most and not single else "likely",
             title=f"{process_name(process)} holds {memory(held)} on {where}",
             evidence=(
                 f"process {process.pid} holds {memory(held)} of {size(total)}",
