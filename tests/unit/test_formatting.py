@@ -76,7 +76,8 @@ def test_rates() -> None:
 
 
 def test_memory_of_small_clients() -> None:
-    assert (memory(2 * 2**20), memory(2 * 2**20, short=True), gib_text(2 * 2**20)) == ("2 MiB", "2M", "<0.1")
+    assert (memory(2 * 2**20), memory(2**19, 2**20), gib_text(2 * 2**20)) == ("2 MiB", "<1 MiB", "<0.1")
+    assert memory(2 * 2**20, short=True) == "2M"
     assert (memory(0), memory(0, short=True)) == ("0 B", "0B")
     assert (memory(614 * 2**20), memory(31.9 * 2**30, short=True), memory(None)) == ("614 MiB", "31.9G", "–")
     assert (memory(2047 * 2**20, short=True), memory(10 * 2**30 - 1), memory(10 * 2**30 - 2**20)) == (

@@ -65,7 +65,7 @@ def memory(count: float | None, most: float | None = None, *, short: bool = Fals
     if largest < _MIB:
         return short_size(count) if short else size(count)
     if round(largest / _MIB) < _MIB_UP_TO:
-        return f"{'<1' if 0 < count < _MIB / 2 else round(count / _MIB)}{'M' if short else ' MiB'}"
+        return f"{'<1' if 0 < count <= _MIB / 2 else round(count / _MIB)}{'M' if short else ' MiB'}"
     return short_gib(count) if short else f"{gib_text(count)} GiB"
 
 
