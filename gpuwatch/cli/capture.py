@@ -12,7 +12,7 @@ from gpuwatch.cli.option_types import Duration
 from gpuwatch.cli.options import gpm_option, gpm_option_value
 from gpuwatch.cli.output import print_line
 from gpuwatch.cli.progress import progress, progress_wanted
-from gpuwatch.cli.simulation import enter_simulation, sim_option
+from gpuwatch.cli.sim_options import enter_simulation, sim_option
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.durations import rounded_duration
 from gpuwatch.core.formatting.terminal_support import file_name

@@ -12,7 +12,7 @@ import click
 
 from gpuwatch.cli import early_start as prestart
 from gpuwatch.cli.output import print_line
-from gpuwatch.cli.simulation import enter_simulation
+from gpuwatch.cli.sim_options import enter_simulation
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.terminal_support import cannot_draw, has_few_colors, needs_ascii
 from gpuwatch.machine.collector.live_feed import LiveFeed

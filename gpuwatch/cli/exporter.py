@@ -14,7 +14,7 @@ from gpuwatch.cli.completion import complete_files
 from gpuwatch.cli.option_types import Choice, Duration
 from gpuwatch.cli.options import gpm_option, gpm_option_value
 from gpuwatch.cli.output import print_line
-from gpuwatch.cli.simulation import enter_simulation, sim_option
+from gpuwatch.cli.sim_options import enter_simulation, sim_option
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.terminal_support import file_name
 

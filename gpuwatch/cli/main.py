@@ -25,7 +25,7 @@ from gpuwatch.cli.command_group import Group, Lazy
 from gpuwatch.cli.dashboard_options import dashboard_options, preferred
 from gpuwatch.cli.fleet_dashboard import FLEET_OPTIONS, fleet_options, fleet_options_of
 from gpuwatch.cli.options import TAKEN_BEFORE, FiniteRange, alert_options, alerts_of, gpm_option, gpm_option_value
-from gpuwatch.cli.simulation import sim_option
+from gpuwatch.cli.sim_options import sim_option
 from gpuwatch.core.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, GpuwatchError, UsageError
 from gpuwatch.core.formatting.safe_text import printable
 

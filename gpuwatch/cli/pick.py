@@ -18,7 +18,7 @@ from gpuwatch.cli.fleet_dashboard import fleet_options, fleet_options_of
 from gpuwatch.cli.option_types import Duration, Size
 from gpuwatch.cli.output import print_document, print_line
 from gpuwatch.cli.progress import progress
-from gpuwatch.cli.simulation import SIM_NAME, enter_simulation, shape_option_value, sim_option, simulated_environment
+from gpuwatch.cli.sim_options import SIM_NAME, enter_simulation, shape_option_value, sim_option, simulated_environment
 from gpuwatch.core.errors import EXIT_FAILED, GpuwatchError, UsageError
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.codec import to_json

@@ -26,7 +26,7 @@ from gpuwatch.cli.output import (
 )
 from gpuwatch.cli.progress import compile_notice, progress, progress_wanted
 from gpuwatch.cli.run_on_nodes import on_nodes
-from gpuwatch.cli.simulation import enter_simulation, offer_simulation, sim_option, sim_tier_option
+from gpuwatch.cli.sim_options import enter_simulation, offer_simulation, sim_option, sim_tier_option
 from gpuwatch.core.errors import EXIT_FINDING, EXIT_OK, EXIT_PROBE_BROKEN, UsageError
 from gpuwatch.core.model.codec import to_json
 from gpuwatch.core.model.probe_events import Event

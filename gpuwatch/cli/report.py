@@ -14,7 +14,7 @@ from gpuwatch.cli.progress import progress
 from gpuwatch.cli.recording_input import is_recording, recording_of
 from gpuwatch.cli.run_on_nodes import on_nodes
 from gpuwatch.cli.saved_document import read_document
-from gpuwatch.cli.simulation import enter_simulation, shape_option_value, sim_option
+from gpuwatch.cli.sim_options import enter_simulation, shape_option_value, sim_option
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.terminal_support import file_name
 from gpuwatch.core.model.codec import Document

@@ -24,7 +24,7 @@ from gpuwatch.cli.output import (
     to_stdout,
     with_links,
 )
-from gpuwatch.cli.simulation import enter_simulation, sim_option, sim_tier_option
+from gpuwatch.cli.sim_options import enter_simulation, sim_option, sim_tier_option
 from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.machine.collector.forked_collector import fork_collector
 from gpuwatch.machine.collector.live_feed import LiveFeed

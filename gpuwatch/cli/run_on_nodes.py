@@ -13,7 +13,7 @@ import click
 from gpuwatch.cli.node_options import ARGV_KEY, OPTIONS_KEY
 from gpuwatch.cli.options import gpm_option_value
 from gpuwatch.cli.progress import progress, progress_wanted
-from gpuwatch.cli.simulation import SIM_GIVEN
+from gpuwatch.cli.sim_options import SIM_GIVEN
 
 if TYPE_CHECKING:
     from pathlib import Path

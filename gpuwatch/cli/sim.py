@@ -11,7 +11,7 @@ from click.core import ParameterSource
 
 from gpuwatch.cli.command_group import Group, Lazy
 from gpuwatch.cli.completion import complete_files
-from gpuwatch.cli.simulation import SIM_NAME, shape_option_value, sim_option, sim_tier_option, simulated_environment
+from gpuwatch.cli.sim_options import SIM_NAME, shape_option_value, sim_option, sim_tier_option, simulated_environment
 from gpuwatch.core.errors import GpuwatchError, UsageError
 
 _BEHIND_DASHES = "gpuwatch.sim.behind-dashes"

@@ -16,7 +16,7 @@ from gpuwatch.cli.options import gpm_option, gpm_option_value
 from gpuwatch.cli.output import check_writable, output_option, print_document, print_line, publish, redact_option
 from gpuwatch.cli.progress import progress
 from gpuwatch.cli.run_on_nodes import on_nodes
-from gpuwatch.cli.simulation import enter_simulation, sim_option
+from gpuwatch.cli.sim_options import enter_simulation, sim_option
 from gpuwatch.core.errors import EXIT_FAILED, EXIT_OK, UsageError
 from gpuwatch.core.formatting.safe_text import harmless
 from gpuwatch.core.model.snapshot import Snapshot

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import datetime
-import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,11 +12,13 @@ import click
 
 from gpuwatch.cli.completion import complete_files
 from gpuwatch.cli.node_options import NodeCommand, nodes_options, refuse_with_nodes, wants_nodes
-from gpuwatch.cli.options import check_gpus, chosen_gpus
+from gpuwatch.cli.options import chosen_gpus
 from gpuwatch.cli.output import check_writable, no_save_option, output_option, print_line, publish, redact_option
 from gpuwatch.cli.run import simulation_tier
 from gpuwatch.cli.run_on_nodes import on_nodes
-from gpuwatch.cli.simulation import enter_simulation, sim_option, sim_tier_option
+from gpuwatch.cli.sim_options import enter_simulation, sim_option, sim_tier_option
+from gpuwatch.cli.try_options import TryOptions, checked_options
+from gpuwatch.cli.try_plan_text import expected_time, plan_text, times_text
 from gpuwatch.core.errors import EXIT_OK, EXIT_PROBE_BROKEN, UsageError
 from gpuwatch.core.masking.secrets import mask_command
 
@@ -26,12 +26,10 @@ if TYPE_CHECKING:
     from gpuwatch.core.model.trials import Experiment, Trial
     from gpuwatch.experiment.trials.largest_value import Span
     from gpuwatch.experiment.trials.pilot_run import PilotRun
-    from gpuwatch.experiment.trials.trial_plan import Configuration, Rule
+    from gpuwatch.experiment.trials.trial_plan import Rule
     from gpuwatch.experiment.trials.trial_settings import NotTried, Setting
     from gpuwatch.experiment.trials.trial_setup import TrialSetup
     from gpuwatch.experiment.trials.try_result import ExperimentResult
-
-_EXAMPLE = "for example: gpuwatch try -- python train.py"
 
 _ELSEWHERE = "--gpu chooses other GPUs; --share runs there anyway"
 
@@ -152,7 +150,7 @@ def experiment(
     """
     from gpuwatch.experiment.trials.trial import Interrupted
 
-    asked = _checked_options(command, **given)
+    asked = checked_options(command, **given)
     check_writable(output)
     refuse_with_nodes(ctx, plan=asked.plan, quiet=asked.quiet)
     if wants_nodes(ctx):
@@ -175,106 +173,7 @@ def experiment(
     ctx.exit(EXIT_OK if _succeeded(document) else EXIT_PROBE_BROKEN)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _TryOptions:
-    """What the user asked for."""
-
-    command: tuple[str, ...]
-    configs: tuple[str, ...]
-    vary: dict[str, tuple[str, ...]]
-    largest: Span | None
-    rounds: int
-    rule: Rule
-    own_rule: bool
-    """Whether the user said when a run ends."""
-    success: re.Pattern[str] | None
-    budget: float
-    copies: int | None
-    recover: bool
-    fits: tuple[tuple[str, int], ...]
-    memory: bool
-    plan: bool
-    isolate: bool
-    gpu: str | None
-    share: bool
-    quiet: bool
-
-    @property
-    def times(self) -> int:
-        """How often each setting is run, if the budget allows."""
-        return self.rounds + self.memory
-
-
-def _checked_options(
-    command: tuple[str, ...],
-    *,
-    vary: tuple[str, ...],
-    largest: str | None,
-    stop_after: str | None,
-    success: str | None,
-    budget: str,
-    fits: str | None,
-    **given: Any,
-) -> _TryOptions:
-    """The options, checked as far as that is possible without the machine."""
-    from gpuwatch.experiment.trials import trial_plan
-    from gpuwatch.experiment.trials.largest_value import parse_span
-    from gpuwatch.experiment.trials.smaller_card import parse_cards
-    from gpuwatch.experiment.trials.trial_settings import setting_named
-
-    if not command or not command[0]:
-        raise UsageError("no command to run", hint=_EXAMPLE)
-    _check_forms(vary, stop_after, {**given, "largest": largest, "fits": fits})
-    if success is not None and stop_after not in (None, "end"):
-        raise UsageError("--success needs --stop-after end", hint="omit --stop-after")
-    for text in given["configs"]:
-        setting_named(text)
-    if (largest is not None or fits is not None) and len(given["configs"]) > 1:
-        form = "--fits" if largest is None else "--largest"
-        raise UsageError(f"{form} takes one --config", hint="a search for each setting")
-    check_gpus(given["gpu"])
-    try:
-        pattern = None if success is None else re.compile(success)
-    except re.error as error:
-        raise UsageError(f"--success {success}: not a regular expression: {error}") from error
-    return _TryOptions(
-        command=command,
-        vary=trial_plan.parse_vary(vary, command),
-        largest=None if largest is None else parse_span(largest, command),
-        own_rule=stop_after is not None or success is not None,
-        rule=trial_plan.parse_rule(stop_after or ("end" if success is not None else "steady")),
-        budget=trial_plan.parse_time(budget, "--budget"),
-        success=pattern,
-        fits=() if fits is None else parse_cards(fits),
-        **given,
-    )
-
-
-def _check_forms(vary: tuple[str, ...], stop_after: str | None, given: dict[str, Any]) -> None:
-    """Rejects options that a form of the experiment has no use for."""
-    forms = [f"--{name}" for name in ("copies", "recover", "largest", "fits") if given[name]]
-    if len(forms) > 1:
-        raise UsageError(f"{' and '.join(forms)} cannot be combined", hint="give one")
-    own = {
-        "--vary": vary,
-        "--config": given["configs"],
-        "--stop-after": stop_after,
-        "--memory": given["memory"],
-        "--plan": given["plan"],
-    }
-    without = {
-        "--recover": tuple(own),
-        "--copies": ("--memory", "--plan"),
-        "--largest": ("--vary", "--memory"),
-        "--fits": ("--vary", "--memory", "--plan"),
-    }
-    for form in forms:
-        for name in without[form]:
-            if own[name]:
-                raise UsageError(f"{name} does not apply to {form}", hint=f"omit {name}")
-
-
-def _conduct(asked: _TryOptions) -> tuple[Experiment | None, int | None]:
+def _conduct(asked: TryOptions) -> tuple[Experiment | None, int | None]:
     """Runs the trials: the document (None after ``--plan``), and the signal that broke them off."""
     from msgspec.structs import replace
 
@@ -333,7 +232,7 @@ def _trial_failed(trial: Trial) -> bool:
     return trial.run is not None and trial.run.verdict not in (*PASSED, "interrupted")
 
 
-def _run_experiment(setup: TrialSetup, asked: _TryOptions, rule: Rule) -> ExperimentResult | None:
+def _run_experiment(setup: TrialSetup, asked: TryOptions, rule: Rule) -> ExperimentResult | None:
     """What the experiment found; None after ``--plan``."""
     from gpuwatch.core.formatting.durations import hours_minutes
     from gpuwatch.experiment.trials.concurrent_copies import run_copies
@@ -377,7 +276,7 @@ def _run_experiment(setup: TrialSetup, asked: _TryOptions, rule: Rule) -> Experi
         return why_no_rounds(start.trial)
     if asked.plan:
         assert start is not None
-        click.echo(_plan_text(asked, chosen, missing, rule, start))
+        click.echo(plan_text(asked, chosen, missing, rule, start))
         return None
     if not asked.quiet:
         _announce(asked, len(chosen) * (1 + asked.copies if asked.copies else asked.times), len(chosen), rule, start)
@@ -389,7 +288,7 @@ def _run_experiment(setup: TrialSetup, asked: _TryOptions, rule: Rule) -> Experi
     )
 
 
-def _try_largest(setup: TrialSetup, asked: _TryOptions, span: Span) -> ExperimentResult | None:
+def _try_largest(setup: TrialSetup, asked: TryOptions, span: Span) -> ExperimentResult | None:
     """What ``--largest`` found; None after ``--plan``."""
     from gpuwatch.core.formatting.durations import hours_minutes
     from gpuwatch.experiment.trials.largest_value import largest
@@ -418,7 +317,7 @@ def _usable_setting(text: str, setup: TrialSetup) -> Setting:
     return setting
 
 
-def _check_free(setup: TrialSetup, asked: _TryOptions, variables: Mapping[str, str]) -> None:
+def _check_free(setup: TrialSetup, asked: TryOptions, variables: Mapping[str, str]) -> None:
     """Raises UsageError if others use the GPUs that the program would see, without ``--share``."""
     from gpuwatch.experiment.trials.trial_setup import occupants
 
@@ -426,7 +325,7 @@ def _check_free(setup: TrialSetup, asked: _TryOptions, variables: Mapping[str, s
         raise UsageError(taken, hint=_ELSEWHERE)
 
 
-def _run_pilot(setup: TrialSetup, asked: _TryOptions) -> PilotRun:
+def _run_pilot(setup: TrialSetup, asked: TryOptions) -> PilotRun:
     from gpuwatch.experiment.trials.pilot_run import run_pilot
 
     _check_free(setup, asked, {})
@@ -435,64 +334,19 @@ def _run_pilot(setup: TrialSetup, asked: _TryOptions) -> PilotRun:
     return run_pilot(setup, asked.budget)
 
 
-def _announce(asked: _TryOptions, times: int, settings: int, rule: Rule, start: PilotRun | None) -> None:
+def _announce(asked: TryOptions, times: int, settings: int, rule: Rule, start: PilotRun | None) -> None:
     """Says how often the program will run, before it does."""
     from gpuwatch.core.formatting.durations import hours_minutes
 
     again = f"; its output files are written {times} times (see --isolate, {{run}})"
     own = again if times > 1 and not asked.isolate else ""
     limit = f"at most {hours_minutes(asked.budget)} (--budget)"
-    expected = _expected_time(times, rule, start)
+    expected = expected_time(times, rule, start)
     print_line(
         f"gpuwatch: {mask_command(asked.command)} runs"
-        f" {_times_text(settings, 1 if asked.copies else asked.rounds, times, memory=asked.memory)},"
+        f" {times_text(settings, 1 if asked.copies else asked.rounds, times, memory=asked.memory)},"
         f" in {f'{expected}, {limit}' if expected else limit}{own}"
     )
-
-
-def _times_text(settings: int, rounds: int, times: int, *, memory: bool = False) -> str:
-    """``6 times (2 settings × 3 rounds)``."""
-    if times == 1:
-        return "once"
-    in_rounds = f" × {rounds} rounds" if rounds > 1 else ""
-    recorded = ", and once each to record its memory" if memory else ""
-    return f"{times} times ({settings} setting{'' if settings == 1 else 's'}{in_rounds}{recorded})"
-
-
-def _expected_time(times: int, rule: Rule, start: PilotRun | None) -> str:
-    """``2 min to 9 min``; empty if that is not known."""
-    from gpuwatch.core.formatting.durations import hours_minutes
-
-    pair = None if start is None else start.run_seconds(rule)
-    if pair is None:
-        return ""
-    least, most = (hours_minutes(times * seconds) for seconds in pair)
-    return f"about {most}" if least == most else f"{least} to {most}"
-
-
-def _plan_text(
-    asked: _TryOptions, chosen: Sequence[Configuration], missing: Sequence[NotTried], rule: Rule, start: PilotRun
-) -> str:
-    """What would be run, and how long that would take."""
-    from gpuwatch.core.formatting.durations import hours_minutes
-
-    width = max(
-        len(name)
-        for name in [*(configuration.name for configuration in chosen), *(setting.name for setting in missing)]
-    )
-    times = _times_text(len(chosen), asked.rounds, len(chosen) * asked.times, memory=asked.memory)
-    lines = [f"{mask_command(asked.command)} would run {times}, each measured {rule}:", ""]
-    for configuration in chosen:
-        label = configuration.setting.label + (", changes results" if configuration.setting.changes_results else "")
-        lines.append(f"  {configuration.name:<{width}}  {label}".rstrip())
-    lines += [f"  {setting.name:<{width}}  not tried: {setting.reason}" for setting in missing]
-    expected = _expected_time(len(chosen) * asked.times, rule, start)
-    lines += [
-        "",
-        f"One start took {start.took:.1f} s. In total: {expected or 'not known in advance'}, at most "
-        f"{hours_minutes(asked.budget)} (--budget); to stay within it, rounds are dropped, then settings.",
-    ]
-    return "\n".join(lines)
 
 
 def _save_experiment(document: Experiment) -> None:

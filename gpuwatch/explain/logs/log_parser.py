@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from gpuwatch.core.formatting.safe_text import bounded
 from gpuwatch.core.model.run import Oom
 from gpuwatch.explain.logs import bfc_allocator_oom, dcgm_metrics, last_lines, nvidia_smi, pytorch, topics
+from gpuwatch.explain.logs.bounded_memo import BoundedMemo
 from gpuwatch.explain.logs.exceptions import TRACEBACK, ExceptionFinder, is_error
 from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.failed_items import FailedItems
@@ -42,7 +43,6 @@ _MAX_KEPT_CHARS = 2000
 _NAMES_PYTORCH = ("Some weights of", "Warning: ", "checkpoint shards", "A decoder-only")
 _PLACES = (("/users/", "macos"), ("webui", "webui"), ("/content/", "colab"))
 """Parts of the path of a program, which tell the system or the service on which it ran."""
-_MAX_MEMO_ENTRIES = 4096
 _MEMO_CHARS = 600
 _DIGITS = b"0123456789"
 _NOTHING, _REFUSAL, _TORCH, _ERROR = 1, 2, 3, 4
@@ -65,8 +65,8 @@ class LogParser:
         self._facts = LogFacts(lines=lines_before)
         self._placements = PlacementCounter()
         self._ooms = bfc_allocator_oom.OomCollector()
-        self._memo: dict[str, tuple[str, str] | list[str] | int | None] = {}
-        self._shapes: dict[bytes, int] = {}
+        self._memo: BoundedMemo[str, tuple[str, str] | list[str] | int | None] = BoundedMemo()
+        self._shapes: BoundedMemo[bytes, int] = BoundedMemo()
         """Kind of message by its text without digits."""
         self._units = OpenUnits(self._facts)
         self._frames = FrameFinder()
@@ -181,7 +181,7 @@ class LogParser:
         if not self._units.open and not self._ooms.in_dump():
             if placer and self._placements.node(line):
                 return
-            shape = line.encode("utf-8", "replace").translate(None, _DIGITS)
+            shape = _shape(line)
             kind = self._shapes.get(shape)
             if kind is not None:
                 if kind == _TORCH:
@@ -193,16 +193,16 @@ class LogParser:
                 return
             if not _hinted(shape):
                 if len(line) <= _MEMO_CHARS:
-                    self._remember(shape, _NOTHING)
+                    self._shapes.keep(shape, _NOTHING)
                 return
             if len(line) > _MEMO_CHARS:
                 self._plain_line(line)
             elif not self._plain_line(line):
                 of_an_item = last_lines.is_an_error(line) and self._failed.take(shape, line)
-                self._remember(shape, _ERROR if of_an_item else _NOTHING)
+                self._shapes.keep(shape, _ERROR if of_an_item else _NOTHING)
             elif self._ooms.full() and pytorch.is_out_of_memory(line) and "\r" not in line:
                 # The list of failures is full: only count further ones with the same wording.
-                self._remember(shape, _TORCH)
+                self._shapes.keep(shape, _TORCH)
             return
         self._plain_line(line)
 
@@ -256,22 +256,15 @@ class LogParser:
             return True
         if message.startswith("before computing ") and self._placements.copied(message):
             return True
-        kind = self._shapes.get(message.encode("utf-8", "replace").translate(None, _DIGITS))
+        kind = self._shapes.get(_shape(message))
         if kind == _REFUSAL and (refused := bfc_allocator_oom.refused_bytes(message)) is not None:
             self._facts.refusals.add(refused)
             return True
         return kind == _NOTHING
 
-    def _remember(self, shape: bytes, kind: int) -> None:
-        if len(self._shapes) >= _MAX_MEMO_ENTRIES:
-            self._shapes.clear()
-        self._shapes[shape] = kind
-
     def _learn(self, tail: str, action: tuple[str, str] | list[str] | int | None) -> None:
         if len(tail) <= _MEMO_CHARS:
-            if len(self._memo) >= _MAX_MEMO_ENTRIES:
-                self._memo.clear()
-            self._memo[tail] = action
+            self._memo.keep(tail, action)
 
     @property
     def since_error(self) -> int | None:
@@ -355,7 +348,7 @@ class LogParser:
         elif (refused := bfc_allocator_oom.refused_bytes(message)) is not None:
             self._refused(line, refused)
             action = refused
-            self._remember(tail.encode("utf-8", "replace").translate(None, _DIGITS), _REFUSAL)
+            self._shapes.keep(_shape(tail), _REFUSAL)
         else:
             known = self._messages.take(source, line, message)
             action = (self._messages.noted() or None) if known else None
@@ -364,7 +357,7 @@ class LogParser:
             if self._units.open:
                 return
             if not known and len(tail) <= _MEMO_CHARS:
-                self._remember(tail.encode("utf-8", "replace").translate(None, _DIGITS), _NOTHING)
+                self._shapes.keep(_shape(tail), _NOTHING)
         self._learn(tail, action)
 
     def _allocator(self, line: str, message: str) -> None:
@@ -494,6 +487,11 @@ class LogParser:
         if "E. Process" in raw or "Prohibited" in raw or faulty:
             self._messages.take("", raw.strip(), raw)
         return True
+
+
+def _shape(message: str) -> bytes:
+    """A message without its digits: what messages of one kind have in common."""
+    return message.encode("utf-8", "replace").translate(None, _DIGITS)
 
 
 def parse(text: str) -> LogFacts:

@@ -22,7 +22,7 @@ from gpuwatch.share.reports.conclusion import conclusion, run_failed
 from gpuwatch.share.reports.report_content import clean
 from gpuwatch.share.reports.runs_side_by_side import compare
 from gpuwatch.ui.details.probe_events import doing
-from gpuwatch.ui.details.probe_facts import about, missing_runs, progress, subject
+from gpuwatch.ui.details.probe_texts import about, missing_runs, progress, subject
 from gpuwatch.ui.drawing.cells import cut, width_of
 from gpuwatch.ui.drawing.inks import link_ink
 from gpuwatch.ui.drawing.line_builder import Pen
