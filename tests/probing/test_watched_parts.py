@@ -158,6 +158,27 @@ def test_a_process_that_is_gone_without_a_last_report_had_perhaps_more_ops(last:
     streams.close()
 
 
+@pytest.mark.parametrize("listens", [True, False])
+def test_what_a_process_said_before_its_connection_was_accepted_is_read(listens: bool) -> None:
+    streams, reports = Streams(), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    reports.bind(f"\0gpuwatch-test-{os.getpid()}-{listens}")
+    reports.listen()
+    reports.setblocking(False)
+    family = WatchedProcesses(streams, reports)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as process:
+        process.connect(reports.getsockname())
+        placed = {"op": "Tanh", "dtype": "float32", "requested": "GPU:0", "actual": "CPU:0", "count": 1}
+        process.sendall((json.dumps({"v": 1, "seq": 0, "t": 0.0, "kind": "placement", "data": placed}) + "\n").encode())
+    if not listens:
+        family.listen_only()
+    while streams.drain(0):
+        pass
+    assert family.placed()
+    family.close()
+    reports.close()
+    streams.close()
+
+
 def test_who_descends_from_whom() -> None:
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
     try:

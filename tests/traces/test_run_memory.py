@@ -130,7 +130,9 @@ def test_a_program_that_ends_without_exit_handlers_has_no_recording_and_the_repo
     code, _, found = run(tmp_path, _EXITS)
     assert code == 7
     assert not found["memory_profiles"]
-    assert any("ended without exit handlers (os._exit, a signal)" in text for text in found["problems"])
+    assert any("ended without exit handlers (os._exit, a signal)" in text for text in found["problems"]), found[
+        "problems"
+    ]
 
 
 @pytest.mark.slow

@@ -33,6 +33,9 @@ from gpuwatch.machine.sources.oom_kills import oom_kills
 if TYPE_CHECKING:
     import tempfile
 
+PENDING_CONNECTIONS = 64
+"""Reports of processes that may wait to be accepted."""
+
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """How to watch."""
@@ -75,7 +78,7 @@ class GuardedProgram:
         self.reports = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         """Every Python process of the program connects here."""
         self.reports.bind("\0" + address)
-        self.reports.listen(64)
+        self.reports.listen(PENDING_CONNECTIONS)
         self.reports.setblocking(False)
         self._recordings: tempfile.TemporaryDirectory[str] | None = None
         """For what frameworks record."""

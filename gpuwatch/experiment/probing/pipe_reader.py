@@ -122,8 +122,8 @@ class Streams:
         os.set_blocking(descriptor, False)
         self._selector.register(descriptor, selectors.EVENT_READ, (take, at_end))
 
-    def on_ready(self, descriptor: int, call: Callable[[], None]) -> None:
-        """Calls ``call`` whenever ``descriptor`` (a listening socket) is readable."""
+    def on_ready(self, descriptor: int, call: Callable[[], bool]) -> None:
+        """Calls ``call`` when ``descriptor`` (a listening socket) is readable; it returns True if that gave more."""
         self._selector.register(descriptor, selectors.EVENT_READ, call)
 
     def remove(self, descriptor: int) -> None:
@@ -146,7 +146,7 @@ class Streams:
         got = False
         for key, _ in self._selector.select(timeout):
             if callable(key.data):
-                key.data()
+                got |= key.data()
                 continue
             take, at_end = key.data
             try:

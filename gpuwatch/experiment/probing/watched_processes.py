@@ -20,6 +20,7 @@ from gpuwatch.core.model.memory_profile import MemoryProfile
 from gpuwatch.core.model.program_threads import KilledChild
 from gpuwatch.core.model.run import DeviceMapping, Framework, RunProcess
 from gpuwatch.experiment.probing.event_state import Applied, EventState
+from gpuwatch.experiment.probing.guarded_program import PENDING_CONNECTIONS
 from gpuwatch.experiment.probing.pipe_reader import Lines, Streams
 from gpuwatch.experiment.probing.placed_ops import PlacedOps
 from gpuwatch.experiment.probing.reprinted_lines import Account
@@ -95,7 +96,12 @@ class WatchedProcesses:
         self._streams.remove(self._socket.fileno())
 
     def listen_only(self) -> None:
-        """Accepts no new connections; reports that were already sent are still read."""
+        """Accepts no new connections; reports that were already sent are still read.
+
+        A short program may have connected, reported and ended before anything was accepted.
+        """
+        for _ in range(PENDING_CONNECTIONS):
+            self._accept()
         self._streams.remove(self._socket.fileno())
 
     def belongs(self, pid: int) -> bool:
@@ -317,17 +323,18 @@ class WatchedProcesses:
             member = self._members[pid] = _Member(pid)
         return member
 
-    def _accept(self) -> None:
+    def _accept(self) -> bool:
+        """Takes a connection; True if it is one to read: what a short program said may all be in it already."""
         try:
             connection, _ = self._socket.accept()
         except OSError:
-            return  # the peer has already disconnected
+            return False  # the peer has already disconnected
         credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
         pid, user, _ = struct.unpack("3i", credentials)
         member = self._member(pid) if user in (os.getuid(), 0) else None
         if member is None:
             connection.close()
-            return
+            return False
         state = member.state
         if state.ended:
             state = member.state = EventState()  # the pid of an exited process was reused
@@ -340,6 +347,7 @@ class WatchedProcesses:
         descriptor = connection.fileno()
         self._connections[descriptor] = (connection, lines)
         self._streams.add(descriptor, lines.feed, lambda: self._connection_closed(descriptor, member))
+        return True
 
     def _connection_closed(self, descriptor: int, member: _Member) -> None:
         connection, lines = self._connections.pop(descriptor)
