@@ -21,6 +21,10 @@ _SHORT, _LONG = 0.1, 0.5
 MARKS = 1000
 """Latest steps of which it is kept when they were made."""
 _MOST_FUNCTIONS = 200
+_MOST_QUEUED = 4000
+"""Steps that may wait for the GPU; more are timed together with the next."""
+_LAST_WAIT = 3.0
+"""Seconds that ``gpuwatch try`` waits at the program's end for the GPU to do the last steps."""
 BATCHES = "batches of Keras"
 _HISTORY = (
     "keras.src.callbacks.history",
@@ -47,10 +51,18 @@ Counted = collections.namedtuple("Counted", "name count speed marks pending")
 
 
 class Steps:
-    """Counts steps, and keeps the latest step times."""
+    """Counts steps, and keeps the latest step times.
+
+    PyTorch queues its work and goes on: twenty steps of 80 ms are queued in 40 ms. So steps that use a GPU are timed
+    there, from one CUDA event to the next; the time of each is known once the GPU has done it.
+    """
 
     def __init__(self, sending=False):
         self.sending = sending
+        self.queued = collections.deque()
+        """Events that the GPU has perhaps not reached, with the count of steps at each."""
+        self.abandoned = []
+        """Those of the parent, in a forked process: freeing them would call CUDA, which does not work there."""
         self.reset()
 
     def reset(self):
@@ -61,19 +73,67 @@ class Steps:
         self.last = 0.0
         self.gaps = collections.deque(maxlen=_LATEST)
         self.marks = _marks()
+        self.abandoned += [self.queued]
+        self.queued = collections.deque()
+        self.done = None
+        """The latest event that the GPU reached, and the count of steps at it."""
+        self.origin, self.on_gpu = float("inf"), 0.0
+        """When the GPU was at the first event, on this process's clock, and seconds from it to the latest."""
+        self.timer = None
+        """Records an event; False where that is not possible, None before CUDA is in use."""
 
-    def step(self, steps=1):
+    def step(self, steps=1, device=None):
+        """``device``: PyTorch's, on which the steps were made."""
         now = time.perf_counter()
         if self.thread is None:
             self.thread = _thread.get_ident()
-        if self.count >= _WARM_UP and steps > 0:
-            self.gaps.append((now - self.last) / steps)
-            if self.pending is not None:
-                self.pending.append((now - self.last) / steps)
-        if self.count and steps > 0:
-            self.marks.append((now, now - self.last, self.count + steps, steps))
-        self.last = now
         self.count += steps
+        if self.timer is None:
+            self.timer = _timer(device)
+        event = self.timer() if self.timer and len(self.queued) < _MOST_QUEUED else None
+        if event is not None:
+            self.queued.append((event, self.count))
+        elif not self.timer:
+            self._took(now, now - self.last, self.count, steps)
+        self.last = now
+
+    def _took(self, end, seconds, count, steps):
+        if steps <= 0:
+            return
+        if count - steps >= _WARM_UP:
+            self.gaps.append(seconds / steps)
+            if self.pending is not None:
+                self.pending.append(seconds / steps)
+        if count > steps:
+            self.marks.append((end, seconds, count, steps))
+
+    def look(self):
+        """Times the steps that the GPU has done by now. Not called by the program's thread: a query that finds the GPU
+        busy resets that thread's last CUDA error."""
+        timed = []
+        try:
+            while self.queued and self.queued[0][0].query():
+                event, count = self.queued.popleft()
+                before, self.done = self.done, (event, count)
+                if before is not None:
+                    seconds = before[0].elapsed_time(event) / 1000
+                    self.on_gpu += seconds
+                    timed.append((self.on_gpu, seconds, count, count - before[1]))
+        except Exception:  # the GPU stopped with an error, which the program gets, too
+            self.timer = False
+            self.queued.clear()
+        if self.done is not None:  # work that is done is noticed late, never early
+            self.origin = min(self.origin, time.perf_counter() - self.on_gpu)
+        for at, seconds, count, steps in timed:
+            self._took(self.origin + at, seconds, count, steps)
+
+    def finish(self):
+        """Waits until the GPU has done the queued steps, but not for long."""
+        until = time.monotonic() + _LAST_WAIT
+        self.look()
+        while self.queued and time.monotonic() < until:
+            time.sleep(0.01)
+            self.look()
 
     def speed(self):
         return _speed(self.count, _WARM_UP, sorted(self.gaps)) if len(self.gaps) >= 10 else None
@@ -250,6 +310,7 @@ class Counters:
             ("steps of the optimizer", self.optimizer),
         ):
             if steps.count:
+                steps.look()
                 yield _counted(name, steps)
         called = self.calls.known[code][0] if code is not None else 0
         # Once they are what is counted, that stays: counts of functions come late, and overtake one another.
@@ -261,6 +322,11 @@ class Counters:
         runs = self.sessions.busiest()
         if runs is not None:
             yield runs
+
+    def finish(self):
+        """At the program's end: times the steps that are still queued."""
+        for steps in (self.own, self.batches, self.optimizer):
+            steps.finish()
 
     def counts(self):
         """The number of steps of each kind, and of calls of each function."""
@@ -293,6 +359,39 @@ def _made_at(frames):
 
 def _counted(name, steps):
     return Counted(name, steps.count, steps.speed, steps.marks, steps.pending)
+
+
+def _device(optimizer):
+    """Where an optimizer of PyTorch works: the device of its first parameter; None without one."""
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            return parameter.device
+    return None
+
+
+def _timer(device):
+    """A function that records a CUDA event in what PyTorch queues for ``device``, or for the current one.
+
+    None if CUDA is not in use yet (so this is asked again), False if steps are not made on a GPU. The function returns
+    None while a CUDA graph is captured, of which the event would become a part.
+    """
+    cuda = getattr(sys.modules.get("torch"), "cuda", None)
+    if device is not None and device.type != "cuda":
+        return False
+    if cuda is None or not cuda.is_initialized():
+        return None
+
+    def record():
+        try:
+            if cuda.is_current_stream_capturing():
+                return None
+            event = cuda.Event(enable_timing=True)
+            event.record(cuda.current_stream(device))
+        except Exception:  # the GPU stopped with an error, which the program gets, too
+            return None
+        return event
+
+    return record
 
 
 def _marks():
@@ -340,7 +439,7 @@ def install(watcher):
         if offered is not None:
             hooked.add("torch")
             steps = watcher.counters.optimizer
-            offered(lambda optimizer, args, keywords: steps.step())
+            offered(lambda optimizer, args, keywords: steps.step(device=_device(optimizer)))
 
 
 def detectors():

@@ -386,7 +386,7 @@ class StepReports:
             return
         # A program with steps of another kind may validate in another way, too.
         validations = self.trial.validations.seen() if found.name == counting.BATCHES else None
-        if (found.name, found.count, validations) == self.latest:
+        if (found.name, found.count, validations) == self.latest and not found.pending:
             return
         self.sent_at, self.latest = now, (found.name, found.count, validations)
         emit("steps", counted=found.name, count=found.count, times=_drained(found.pending), validations=validations)

@@ -187,6 +187,8 @@ class Watcher:
             *(self.devices.tensorflow, self.devices.last_torch, self.devices.jax, self.hooks, self.last_functions),
             *(self.last_speed, self.last_tried, self.late_settings, self.exception),
         ]
+        if self.trial is not None:
+            looks.insert(0, self.counters.finish)
         if self.memory is not None:
             looks.insert(0, self.memory.end)
         for look in looks:

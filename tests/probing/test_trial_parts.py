@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -143,6 +144,84 @@ def test_steps_of_an_optimizer_and_better_ones() -> None:
     assert [(kind, data["counted"], data["count"], data["times"]) for kind, data in made.tell(last=True)] == [
         ("steps", "batches of Keras", 1, [])
     ]
+
+
+class _Gpu:
+    """PyTorch's CUDA events on a GPU that does one step after another, each in the same time."""
+
+    def __init__(self, step_seconds: float) -> None:
+        self.step_seconds, self.free_at = step_seconds, 0.0
+        self.capturing = self.broken = False
+        self.cuda = SimpleNamespace(
+            is_initialized=lambda: True,
+            is_current_stream_capturing=lambda: self.capturing,
+            current_stream=lambda device: f"a stream of {device.name}",
+            Event=self.event,
+        )
+
+    def event(self, enable_timing: bool) -> SimpleNamespace:
+        assert enable_timing
+        event = SimpleNamespace(at=0.0, query=lambda: self._reached(event))
+        event.record = lambda stream: self._record(event, stream)
+        event.elapsed_time = lambda later: (later.at - event.at) * 1000
+        return event
+
+    def _record(self, event: SimpleNamespace, stream: object) -> None:
+        assert stream == "a stream of cuda:1"
+        if self.broken:
+            raise RuntimeError("CUDA error: an illegal memory access was encountered")
+        self.free_at = event.at = max(self.free_at, time.perf_counter()) + self.step_seconds
+
+    def _reached(self, event: SimpleNamespace) -> bool:
+        if self.broken:
+            raise RuntimeError("CUDA error: an illegal memory access was encountered")
+        return bool(event.at <= time.perf_counter())
+
+
+def _torch(monkeypatch: pytest.MonkeyPatch, step_seconds: float) -> _Gpu:
+    gpu = _Gpu(step_seconds)
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=gpu.cuda))
+    return gpu
+
+
+CUDA = SimpleNamespace(type="cuda", name="cuda:1")
+
+
+def test_steps_that_are_only_queued_take_as_long_as_the_gpu_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On an H200, 20 steps of 79 ms were queued in 40 ms, and were 509 steps/s."""
+    gpu = _torch(monkeypatch, 0.02)
+    made = _Trial()
+    steps = made.watcher.counters.optimizer
+    began = time.perf_counter()
+    for _ in range(10):
+        steps.step(device=CUDA)
+    gpu.capturing = True
+    steps.step(device=CUDA)  # in a CUDA graph, which must not change
+    gpu.capturing = False
+    steps.step(device=CUDA)
+    made.watcher.counters.finish()
+    ((_, data),) = made.tell(last=True)
+    assert data["count"] == 12
+    assert data["times"] == pytest.approx([0.02] * 5 + [0.01])
+    assert [(count, several) for _, _, count, several in steps.marks] == [(n, 1) for n in range(2, 11)] + [(12, 2)]
+    ends = [end - began for end, *_ in steps.marks]
+    assert ends == pytest.approx([0.02 * n for n in range(2, 12)], abs=0.015)
+
+
+def test_steps_on_the_cpu_are_timed_there_and_a_gpu_that_fails_ends_its_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = _torch(monkeypatch, 0.001)
+    made = _Trial()
+    on_cpu, on_gpu = made.watcher.counters.optimizer, made.watcher.counters.own
+    for _ in range(8):
+        on_cpu.step(device=SimpleNamespace(type="cpu"))
+    assert len(on_cpu.gaps) == 3
+    assert not on_cpu.queued
+    for _ in range(8):
+        on_gpu.step(device=CUDA)
+    gpu.broken = True
+    on_gpu.step(device=CUDA)
+    on_gpu.finish()
+    assert (on_gpu.count, len(on_gpu.queued), len(on_gpu.gaps)) == (9, 0, 0)
 
 
 def test_a_setting_that_was_never_made_is_told_at_the_end() -> None:
