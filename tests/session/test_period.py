@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.model.codec import from_json, to_json
 from gpuwatch.core.model.reading import Missing, Value
-from gpuwatch.core.model.recording_period import GRAPHED, Period
+from gpuwatch.core.model.recording_period import GRAPHED, Period, PeriodEvent, PeriodRun
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.history.run_store import RunStore
 from gpuwatch.machine.recording.reader import Recording
@@ -112,6 +112,25 @@ def test_without_a_finding_nothing_is_told_of_causes(file: Path, tmp_path: Path)
     content = content_of(quiet)
     assert (content.state, content.verdict) == ("ok", "healthy")
     assert "What changed before" not in {table.title for table in content.tables}
+
+
+def test_failed_programs_and_their_xids_are_told_where_the_gpus_are_well(file: Path, tmp_path: Path) -> None:
+    """Two Xids 31 and two runs out of memory on an H200 were "No problems found"."""
+    quiet = of(file, tmp_path, 60, 90)
+    when = quiet.begin
+    xids = [
+        PeriodEvent(
+            at=when, kind="program.xid", severity="warning", text=f"GPU 0: driver reported Xid {code} (a fault)"
+        )
+        for code in (31, 43, 31)
+    ]
+    runs = [
+        PeriodRun(name="train.py", verdict=verdict, begin=when, end=None) for verdict in ("ok", "oom", "oom", "error")
+    ]
+    content = content_of(replace(quiet, events=tuple(xids), runs=tuple(runs)))
+    assert (content.state, content.verdict) == ("warning", "warning")
+    assert content.reason.endswith("1 run failed, 2 runs ran out of memory, Xid 31 (2 times), Xid 43.")
+    assert content_of(replace(quiet, runs=tuple(runs[:1]))).verdict == "healthy"
 
 
 def test_nothing_is_called_well_where_too_little_can_be_read(tmp_path: Path) -> None:

@@ -205,7 +205,9 @@ def _answer(trials: Sequence[Trial], copies: int, codes: dict[str, str]) -> Answ
     for name in dict.fromkeys(trial.name for trial in trials if trial.run is not None):
         alone, *beside = (trial for trial in trials if trial.name == name and trial.run is not None)
         failed = next((trial for trial in (alone, *beside) if trial.run and trial.run.verdict not in PASSED), None)
-        if failed is not None and failed.run is not None:
+        if failed is not None and failed.run is not None and failed.run.verdict == "interrupted":
+            bad.append(f"{name}: not finished, it was interrupted")
+        elif failed is not None and failed.run is not None:
             which = f"copy {failed.copy} of {copies} fails" if failed.copy else "it fails by itself"
             bad.append(f"{name}: {which} ({why_failed(failed.run)})")
         elif len(beside) == copies:

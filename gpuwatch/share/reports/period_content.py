@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
@@ -29,6 +30,9 @@ from gpuwatch.share.reports.usage_content import gaps_table, groups_table, hours
 
 _MAX_ROWS = 200
 """Events in the table; the last ones."""
+_FAILED = {"error": "failed", "oom": "ran out of memory", "timeout": "stopped at a deadline"}
+"""What is said of runs with a verdict that is a failure."""
+_XID = re.compile(r"\bXid \d+")
 _LONG_TABLE_ROWS = 12
 """Rows from which a table is folded away."""
 
@@ -49,11 +53,13 @@ def period_content(period: Period) -> Content:
     )
     bad = main is not None and main.finding.severity != "info"
     read = period.primary != "unknown"
+    troubled = read and main is None and bool(_programs_trouble(period))
+    state = "warning" if troubled else "ok" if read else "unknown"
     return Content(
         title="GPU report of a recording",
         subtitle=" · ".join(_subtitle(period)),
-        state=STATES[main.finding.severity] if main is not None else "ok" if read else "unknown",
-        verdict=main.finding.id if main is not None else "healthy" if read else "unknown",
+        state=STATES[main.finding.severity] if main is not None else state,
+        verdict=main.finding.id if main is not None else {"ok": "healthy"}.get(state, state),
         reason=_reason(period, main),
         certainty=main.finding.certainty if main is not None else "",
         simulated=SIMULATED_MACHINE if period.simulated else "",
@@ -100,8 +106,24 @@ def _reason(period: Period, main: PeriodFinding | None) -> str:
     if main is None:
         missing = _missing(period)
         part = f"the {hours_minutes(period.usage.hours_recorded * 3600)} that can be read" if missing else "this time"
+        if programs := _programs_trouble(period):
+            return f"No problems of the GPUs found in {part}; of programs: {', '.join(programs)}."
         return f"{CAUSES['healthy']} in {part}."
     return f"{clean(main.finding.title).rstrip('.')} ({_when(period, main)})."
+
+
+def _programs_trouble(period: Period) -> list[str]:
+    """What went wrong with programs alone: how many runs ended how, and the driver's Xids, which name no program."""
+    ends = Counter(run.verdict for run in period.runs)
+    found = [
+        f"{ends[verdict]} {'run' if ends[verdict] == 1 else 'runs'} {words}"
+        for verdict, words in _FAILED.items()
+        if ends[verdict]
+    ]
+    xids = Counter(
+        code.group() for event in period.events if event.kind == "program.xid" for code in _XID.finditer(event.text)
+    )
+    return [*found, *(f"{code}{f' ({count} times)' if count > 1 else ''}" for code, count in xids.items())]
 
 
 def _missing(period: Period) -> float:
