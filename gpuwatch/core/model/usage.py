@@ -48,8 +48,8 @@ class UsageGroup(msgspec.Struct, frozen=True, kw_only=True):
     memory_peak_bytes: float | None
     """The most memory that one of its processes held on one GPU."""
     energy_joules: float | None
-    """Its share of the energy of its GPUs, divided like their time: by their counters, of GPUs without one integrated
-    from power samples. Null if neither is known."""
+    """Its share of the energy of its GPUs, divided by SM utilization; equally where that is not known or 0 for all. By
+    their counters, of GPUs without one integrated from power samples. Null if neither is known."""
     energy_gpu_hours: float
     """The part of :attr:`gpu_hours_held` for which energy is known."""
     energy_sampled_gpu_hours: float = 0.0

@@ -164,14 +164,15 @@ def unpack_gpu_time(data: bytes) -> GpuTime:
 
 
 class _Window:
-    """A device since its energy counter moved: who has held it, in seconds."""
+    """A device since its energy counter moved: who has held it and who has used it, in seconds."""
 
-    __slots__ = ("counter", "free", "seconds", "shares")
+    __slots__ = ("counter", "free", "held", "seconds", "used")
 
     def __init__(self, counter: float) -> None:
         self.counter = counter
         self.free = self.seconds = 0.0
-        self.shares: dict[Key, float] = {}
+        self.held: dict[Key, float] = {}
+        self.used: dict[Key, float] = {}
 
 
 class _Hour:
@@ -243,7 +244,7 @@ class GpuTimeMeter:
                 time.unsampled_processes += 1
                 time.unsampled_seconds += process.used_seconds
         if len(self._rows) > _MAX_ROWS + 2 * len(snapshot.processes):
-            needed = set().union(*self._held.values(), *(window.shares for window in self._windows.values()))
+            needed = set().union(*self._held.values(), *(window.held for window in self._windows.values()))
             self._rows = {key: row for key, row in self._rows.items() if key in needed}
 
     def _device(self, hour: _Hour, device: Device, rows: list[Process], before: set[Key], seconds: float) -> None:
@@ -257,6 +258,7 @@ class GpuTimeMeter:
             self._see(hour, key, row)
         holders = [(key, row) for key, row in entries if key in before]
         busy = device.number("utilization.gpu_percent")
+        shares: dict[Key, float] = {}
         if holders and seconds:
             time.held_seconds += seconds
             here = {key for key, _ in entries}
@@ -278,7 +280,13 @@ class GpuTimeMeter:
                     process.sm_percent_max = _max_known(process.sm_percent_max, percent)
                     process.own_seconds += seconds if is_own else 0.0
                     process.shared_seconds += 0.0 if is_own else seconds
-        self._energy(hour, time, device, [key for key, _ in holders], seconds)
+            known = [percent for percent, _ in used if percent is not None]
+            by_use = sum(known) if len(known) == len(used) else 0.0
+            shares = {
+                key: seconds * percent / by_use if by_use and percent is not None else share
+                for (key, _), (percent, _) in zip(holders, used, strict=True)
+            }
+        self._energy(hour, time, device, shares, seconds)
 
     def _see(self, hour: _Hour, key: Key, row: Process) -> None:
         process = self._process(hour, key, row)
@@ -299,28 +307,33 @@ class GpuTimeMeter:
             process.take_facts(row)
         return process
 
-    def _energy(self, hour: _Hour, time: DeviceTime, device: Device, holders: list[Key], seconds: float) -> None:
-        """Divides what the counter has counted since it last moved; it is read every few seconds only."""
+    def _energy(self, hour: _Hour, time: DeviceTime, device: Device, shares: dict[Key, float], seconds: float) -> None:
+        """Divides what the counter has counted since it last moved; it is read every few seconds only.
+
+        ``shares``: the seconds, divided among the holders by their SM utilization: one that computes draws the power,
+        not one that only holds memory. Equally where nobody computes, or where the driver does not say who does.
+        """
         value = device.number("energy_joules")
         if value is None:
             self._windows.pop(device.uuid, None)
-            self._power(hour, time, device, holders, seconds)
+            self._power(hour, time, device, shares, seconds)
             return
         self._watts.pop(device.uuid, None)
         window = self._windows.get(device.uuid)
         if window is None or value < window.counter:  # a lower one was reset with the driver
             self._windows[device.uuid] = _Window(value)
             return
-        for key in holders:
-            window.shares[key] = window.shares.get(key, 0.0) + seconds / len(holders)
-        if not holders:
+        for key, share in shares.items():
+            window.used[key] = window.used.get(key, 0.0) + share
+            window.held[key] = window.held.get(key, 0.0) + seconds / len(shares)
+        if not shares:
             window.free += seconds
         window.seconds += seconds
         if value == window.counter:
             if window.seconds > max(_MAX_WINDOW_SECONDS, 2 * self.gap):
                 self._windows[device.uuid] = _Window(value)  # else it would keep each process that ever ran
             return
-        all_seconds = window.free + sum(window.shares.values())
+        all_seconds = window.free + sum(window.held.values())
         self._windows[device.uuid] = _Window(value)
         if not all_seconds:
             return
@@ -328,12 +341,12 @@ class GpuTimeMeter:
         time.energy_joules += value - window.counter
         time.energy_seconds += all_seconds
         time.free_joules += per_second * window.free
-        for key, share in window.shares.items():
+        for key, held in window.held.items():
             process = self._process(hour, key, self._rows[key])
-            process.energy_joules += per_second * share
-            process.energy_seconds += share
+            process.energy_joules += per_second * window.used[key]
+            process.energy_seconds += held
 
-    def _power(self, hour: _Hour, time: DeviceTime, device: Device, holders: list[Key], seconds: float) -> None:
+    def _power(self, hour: _Hour, time: DeviceTime, device: Device, shares: dict[Key, float], seconds: float) -> None:
         """Integrates power between two samples of a device that has no energy counter."""
         watts = device.number("power.draw_watts") if has_no_counter(device) else None
         before = self._watts.pop(device.uuid, None)
@@ -346,13 +359,13 @@ class GpuTimeMeter:
         time.energy_joules += joules
         time.energy_seconds += seconds
         time.sampled_seconds += seconds
-        if not holders:
+        if not shares:
             time.free_joules += joules
-        for key in holders:
+        for key, share in shares.items():
             process = hour.processes[key]
-            process.energy_joules += joules / len(holders)
-            process.energy_seconds += seconds / len(holders)
-            process.sampled_seconds += seconds / len(holders)
+            process.energy_joules += joules * share / seconds
+            process.energy_seconds += seconds / len(shares)
+            process.sampled_seconds += seconds / len(shares)
 
 
 def _key(row: Process) -> Key:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gpuwatch.core.formatting.safe_text import shorten
 from gpuwatch.core.model.doctor import STATE_ORDER, Check, Doctor
 from gpuwatch.core.model.findings import CAUSES, Finding
 from gpuwatch.share.reports.report_content import (
@@ -26,6 +27,8 @@ GROUPS = {
     "environment": "Environment variables",
     "framework": "Framework",
 }
+_MAX_VALUE = 300
+"""Characters of a variable: NVIDIA_REQUIRE_CUDA of the CUDA images has two thousand. JSON has them all."""
 _NAME_THEMSELVES = ("os", "libc", "processor")
 
 
@@ -35,7 +38,7 @@ def doctor_content(document: Doctor) -> Content:
     ordered = sorted(document.findings, key=lambda found: found is not main)
     groups = dict.fromkeys(check.group for check in document.checks)
     tables = [_checks(group, [c for c in document.checks if c.group == group]) for group in groups]
-    variables = ((clean(name), clean(value)) for name, value in document.environment.items())
+    variables = ((clean(name), shorten(clean(value), _MAX_VALUE)) for name, value in document.environment.items())
     tables += [
         libraries_table(document),
         device_map_table(document.device_map),

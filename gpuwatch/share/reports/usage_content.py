@@ -214,7 +214,7 @@ def _explained(usage: Usage, *, energies: bool) -> Iterator[str]:
     if energies:
         known = total.energy_gpu_hours / total.gpu_hours_held if total.gpu_hours_held else 1.0
         part_known = f", known for {percent(100 * known)} of the held time" if known < 0.99 else ""
-        yield f"Energy: the GPU's, divided in the same way as its hours{part_known}."
+        yield f"Energy: the GPU's, divided by SM utilization, equally where none computed{part_known}."
         if total.energy_sampled_gpu_hours > 0.001 * total.energy_gpu_hours:
             part = 100 * total.energy_sampled_gpu_hours / total.energy_gpu_hours
             yield f"For {percent(part)} of this time it is from power samples: the GPU has no energy counter."
