@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import gpuwatch
-from gpuwatch.experiment.probing.runner import LOG_ENVIRONMENT
+from gpuwatch.experiment.probing.probe_runner import LOG_ENVIRONMENT
 from gpuwatch.sim.environment import ENV_PLUGIN, simulated_environment_of
 from gpuwatch.sim.install_libraries import Tier, ensure_built
 

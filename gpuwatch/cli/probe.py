@@ -34,6 +34,7 @@ from gpuwatch.core.model.probe_list import ProbeEntry, ProbeList, RecipeList
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.experiment.probing.interpreter import FrameworkMissing, program_of
+from gpuwatch.experiment.probing.probe_runner import ProbeOptions
 from gpuwatch.experiment.probing.probe_scripts import (
     DEADLINE_SECONDS,
     GROUPS,
@@ -43,7 +44,6 @@ from gpuwatch.experiment.probing.probe_scripts import (
     find_probe,
     find_probes,
 )
-from gpuwatch.experiment.probing.runner import ProbeOptions
 from gpuwatch.machine.history.run_store import RunStore
 from gpuwatch.session.preflight import preflight
 from gpuwatch.session.probe_batch import WORKLOADS, ProbeBatch, interpreters_for

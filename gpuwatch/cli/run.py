@@ -157,8 +157,8 @@ _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "fish", "ksh", "tcsh", "tmux",
 def _is_interactive(command: Sequence[str]) -> bool:
     """Whether the program reads keys from the terminal on stderr, or passes it on to its jobs.
 
-    ``less`` and interactive shells do; on the pseudo-terminal of :mod:`gpuwatch.experiment.probing.output_channel` they
-    would have neither keys nor job control.
+    ``less`` and interactive shells do; on the pseudo-terminal of
+    :mod:`gpuwatch.experiment.probing.output_passthrough` they would have neither keys nor job control.
     """
     name = Path(command[0]).name
     if name in _SCREENS:

@@ -319,7 +319,7 @@ def _usable_setting(text: str, setup: TrialSetup) -> Setting:
 
 def _check_free(setup: TrialSetup, asked: TryOptions, variables: Mapping[str, str]) -> None:
     """Raises UsageError if others use the GPUs that the program would see, without ``--share``."""
-    from gpuwatch.experiment.trials.trial_setup import occupants
+    from gpuwatch.experiment.trials.gpus_in_use import occupants
 
     if not asked.share and (taken := occupants(setup, variables)):
         raise UsageError(taken, hint=_ELSEWHERE)

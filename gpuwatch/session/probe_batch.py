@@ -17,8 +17,8 @@ from gpuwatch.experiment.probing.probe_scripts import ProbeScript
 from gpuwatch.machine.collector.live_feed import LiveFeed
 
 if TYPE_CHECKING:
+    from gpuwatch.experiment.probing.probe_runner import ProbeOptions, SnapshotSource
     from gpuwatch.experiment.probing.run_builder import RunDraft
-    from gpuwatch.experiment.probing.runner import ProbeOptions, SnapshotSource
 
 SAMPLE_SECONDS = 0.1
 _FIRST_SAMPLE_SECONDS = 5.0
@@ -27,7 +27,7 @@ WORKLOADS = ("matmul", "mlp", "conv", "lstm", "copy")
 
 
 class ProbeRunner(Protocol):
-    """What a batch needs of :class:`gpuwatch.experiment.probing.runner.Runner`."""
+    """What a batch needs of :class:`gpuwatch.experiment.probing.probe_runner.Runner`."""
 
     notes: list[str]
 
@@ -42,7 +42,7 @@ Choose = Callable[[str, str | None], Interpreter]
 
 def make_runner(options: ProbeOptions, source: SnapshotSource) -> AbstractContextManager[ProbeRunner]:
     """The real runner; imported late because it imports the log parsers."""
-    from gpuwatch.experiment.probing.runner import Runner
+    from gpuwatch.experiment.probing.probe_runner import Runner
 
     return Runner(options, source)
 

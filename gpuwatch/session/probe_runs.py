@@ -219,7 +219,7 @@ class ProbeRuns:
             self._notify()
 
     def _batch(self, scripts: list[ProbeScript], parameters: Parameters, visible: tuple[str, ...]) -> None:
-        from gpuwatch.experiment.probing.runner import (
+        from gpuwatch.experiment.probing.probe_runner import (
             ProbeOptions,  # imports the log parsers, which the tab does not need
         )
 

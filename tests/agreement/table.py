@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from gpuwatch.experiment.probing.runner import LOG_ENVIRONMENT
+from gpuwatch.experiment.probing.probe_runner import LOG_ENVIRONMENT
 from gpuwatch.sim.machine import SimMachine
 
 GIB = 1 << 30

@@ -22,7 +22,7 @@ import pytest
 
 from gpuwatch.core.model.codec import to_json
 from gpuwatch.core.model.findings import CAUSES
-from gpuwatch.experiment.probing.runner import LOG_ENVIRONMENT
+from gpuwatch.experiment.probing.probe_runner import LOG_ENVIRONMENT
 from gpuwatch.explain.diagnosis.explain import explain
 from gpuwatch.sim.machine import SimMachine
 from gpuwatch.sim.shape import SimShape

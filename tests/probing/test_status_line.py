@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.core.model.findings import Finding
-from gpuwatch.experiment.probing.output_channel import Channel
+from gpuwatch.experiment.probing.output_passthrough import Channel
 from gpuwatch.experiment.probing.status_line import StatusLine
 from tests.probing.watched import read, watched, with_torch
 from tests.terminal import Terminal, wait_until_ended

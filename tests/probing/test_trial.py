@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import gpuwatch
-from gpuwatch.experiment.probing.event_state import Applied
+from gpuwatch.experiment.probing.received_events import Applied
 from gpuwatch.experiment.probing.simulation_tier import Tier
 from gpuwatch.experiment.trials.trial_settings import setting_named
 from gpuwatch.sim.machine import SimMachine

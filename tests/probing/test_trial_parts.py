@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gpuwatch.experiment.probing.event_state import EventState
+from gpuwatch.experiment.probing.received_events import ReceivedEvents
 from tests.probing.test_watcher import load
 
 _SESSIONS = "tensorflow.python.client.pywrap_tf_session"
@@ -232,7 +232,7 @@ def test_a_setting_that_was_never_made_is_told_at_the_end() -> None:
 
 
 def test_reports_of_steps_are_bounded_and_start_over_where_something_else_is_counted() -> None:
-    state = EventState()
+    state = ReceivedEvents()
 
     def report(counted: str, count: int, times: list[float], at: float) -> None:
         data = {"counted": counted, "count": count, "times": times}

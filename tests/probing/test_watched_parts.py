@@ -20,11 +20,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.core.model.run import DeviceMapping, Devices, Outcome
-from gpuwatch.experiment.probing import end_verdict, watch_program
+from gpuwatch.experiment.probing import run_verdict, watch_program
 from gpuwatch.experiment.probing.memory_timeline import MAX_POINTS as POINTS
 from gpuwatch.experiment.probing.memory_timeline import Timeline
+from gpuwatch.experiment.probing.op_placement import PlacedOps
 from gpuwatch.experiment.probing.pipe_reader import MAX_QUEUED_BYTES, Backlog, Lines, Streams
-from gpuwatch.experiment.probing.placed_ops import PlacedOps
 from gpuwatch.experiment.probing.run_builder import RunBuilder, RunDraft
 from gpuwatch.experiment.probing.watch_program import Watch
 from gpuwatch.experiment.probing.watched_processes import WatchedProcesses
@@ -244,7 +244,7 @@ def test_counters_of_the_oom_killer_in_both_kinds_of_control_groups(tmp_path: Pa
     ],
 )
 def test_the_nearest_counter_is_the_witness(before: OomKills, after: OomKills, killed: bool) -> None:
-    assert ((end_verdict._new_kills(before, after) or 0) > 0) is killed
+    assert ((run_verdict._new_kills(before, after) or 0) > 0) is killed
 
 
 @pytest.mark.parametrize(
@@ -258,8 +258,8 @@ def test_the_nearest_counter_is_the_witness(before: OomKills, after: OomKills, k
 def test_a_worker_that_the_kernel_killed_is_told_where_the_program_goes_on(
     outcome: Outcome, starved: bool, told: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(end_verdict, "oom_kills", lambda: OomKills(1, 6, 1 << 30))
-    run = end_verdict.with_verdict(bare_run(), end_verdict.Termination(outcome=outcome, kills=OomKills(0, 5, 1 << 30)))
+    monkeypatch.setattr(run_verdict, "oom_kills", lambda: OomKills(1, 6, 1 << 30))
+    run = run_verdict.with_verdict(bare_run(), run_verdict.Termination(outcome=outcome, kills=OomKills(0, 5, 1 << 30)))
     assert run.host_memory_out is starved
     assert any("perhaps one of its workers" in problem for problem in run.problems) is told
 

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 import gpuwatch.experiment.probing.watch_program
-from gpuwatch.experiment.probing.event_state import EventState
-from gpuwatch.experiment.probing.placed_ops import merged
+from gpuwatch.experiment.probing.op_placement import merged
+from gpuwatch.experiment.probing.received_events import ReceivedEvents
 
 _FOLDER = Path(gpuwatch.experiment.probing.watch_program.__file__).parents[3] / "probes/_gpuwatch_watch"
 _MODULES = ("tensorflow.python.distribute.distribute_lib", "tensorflow.python.distribute.mirrored_strategy")
@@ -308,7 +308,7 @@ def test_the_latest_steps_are_sent_with_their_times(watcher: ModuleType) -> None
     assert [data["counted"] for data in sent] == ["batches of Keras"] * 2
     assert [(number, steps) for _, _, number, steps in sent[0]["times"]] == [(2, 1), (3, 1), (7, 4)]
     assert len(sent[1]["times"]) == one.of.counting.MARKS
-    state = EventState()
+    state = ReceivedEvents()
     for number, data in enumerate(sent):
         line = {"v": 1, "seq": number, "t": time.monotonic(), "kind": "step_times", "data": data}
         assert state.line(json.dumps(line).encode()) is not None
@@ -368,7 +368,7 @@ def test_steps_of_own_loops_and_of_sessions_have_a_speed(watcher: ModuleType) ->
 
 
 def test_ops_of_probes_and_of_programs_are_one_record() -> None:
-    state = EventState()
+    state = ReceivedEvents()
     probe = {"op": "_MklMatMul", "dtype": "float32", "requested": "/GPU:0", "actual": "/job:a/task:1/device:GPU:0"}
     program = {**probe, "op": "MatMul", "requested": "/device:GPU:0", "scope": "", "why": "", "gpu_kernel": None}
     for number, data in enumerate((probe, program, {**probe, "requested": "cuda", "actual": "cuda:1"})):

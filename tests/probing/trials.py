@@ -13,8 +13,8 @@ import threading
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from gpuwatch.experiment.probing.event_state import EventState
 from gpuwatch.experiment.probing.probe_scripts import hooked
+from gpuwatch.experiment.probing.received_events import ReceivedEvents
 from tests.forked import python_forked
 
 
@@ -22,11 +22,11 @@ class Tried(NamedTuple):
     """A program that has ended."""
 
     done: subprocess.CompletedProcess[str]
-    states: list[EventState]
+    states: list[ReceivedEvents]
     """Of each process that reported anything, in the order of their connections."""
 
     @property
-    def state(self) -> EventState:
+    def state(self) -> ReceivedEvents:
         return self.states[0]
 
 
@@ -44,7 +44,7 @@ def tried(
     ``fork``: in a fork of an interpreter that has imported TensorFlow, see :mod:`tests.forked`.
     """
     name = f"test-{os.getpid()}-{secrets.token_hex(4)}"
-    states: list[EventState] = []
+    states: list[ReceivedEvents] = []
     threads: list[threading.Thread] = []
 
     ended = threading.Event()
@@ -58,13 +58,13 @@ def tried(
                     return
                 continue
             connection, _ = listener.accept()
-            state = EventState()
+            state = ReceivedEvents()
             states.append(state)
             thread = threading.Thread(target=take, args=(connection, state))
             threads.append(thread)
             thread.start()
 
-    def take(connection: socket.socket, state: EventState) -> None:
+    def take(connection: socket.socket, state: ReceivedEvents) -> None:
         with connection, connection.makefile("rb") as lines:
             for line in lines:
                 state.line(line)

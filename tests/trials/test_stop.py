@@ -7,15 +7,15 @@ import time
 import pytest
 
 from gpuwatch.core.model.run import Devices
-from gpuwatch.experiment.probing.event_state import EventState, StepCount
+from gpuwatch.experiment.probing.received_events import ReceivedEvents, StepCount
 from gpuwatch.experiment.trials import trial
 from gpuwatch.experiment.trials.trial import Goal, Stop
 from gpuwatch.experiment.trials.trial_plan import Rule
 
 
-def stepping(count: int, *, last: float = 0.0, gpu: bool = True) -> EventState:
+def stepping(count: int, *, last: float = 0.0, gpu: bool = True) -> ReceivedEvents:
     """A program whose latest step was ``last`` seconds ago, at 10 steps a second."""
-    state = EventState()
+    state = ReceivedEvents()
     state.devices = Devices(logical=("/device:CPU:0", *(("/device:GPU:0",) if gpu else ())))
     if count:
         now = time.monotonic()

@@ -24,9 +24,9 @@ from gpuwatch.core.model.run import (
 )
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.experiment.probing.interpreter import Interpreter
+from gpuwatch.experiment.probing.probe_runner import ProbeOptions, SnapshotSource
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript
 from gpuwatch.experiment.probing.run_builder import RunDraft
-from gpuwatch.experiment.probing.runner import ProbeOptions, SnapshotSource
 from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.machine.history.run_store import RunStore
 from gpuwatch.session.probe_runs import ProbeRuns

@@ -22,8 +22,8 @@ from textual.widgets import Input
 
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.experiment.probing.interpreter import FrameworkMissing, Interpreter
+from gpuwatch.experiment.probing.probe_runner import Runner
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript
-from gpuwatch.experiment.probing.runner import Runner
 from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.session.probe_runs import ProbeRuns
 from gpuwatch.share.reports.runs_side_by_side import compare

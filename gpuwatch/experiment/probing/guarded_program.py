@@ -23,7 +23,7 @@ import msgspec
 
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.experiment.probing import program_guard
-from gpuwatch.experiment.probing.output_channel import Channel
+from gpuwatch.experiment.probing.output_passthrough import Channel
 from gpuwatch.experiment.probing.pipe_reader import Streams
 from gpuwatch.experiment.probing.probe_scripts import hooked
 from gpuwatch.experiment.probing.received_signals import Signals

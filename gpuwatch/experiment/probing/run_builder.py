@@ -30,11 +30,11 @@ from gpuwatch.core.model.run import (
 )
 from gpuwatch.core.model.snapshot import Process, Snapshot, pci_slot
 from gpuwatch.core.model.visibility import visible_to
-from gpuwatch.experiment.probing.event_state import EventState
 from gpuwatch.experiment.probing.memory_ledger import MemoryLedger
 from gpuwatch.experiment.probing.memory_timeline import Timeline
-from gpuwatch.experiment.probing.placed_ops import PlacedOps, coverage, merged
+from gpuwatch.experiment.probing.op_placement import PlacedOps, coverage, merged
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript
+from gpuwatch.experiment.probing.received_events import ReceivedEvents
 from gpuwatch.experiment.probing.reprinted_lines import Account, is_older, without_printed
 from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.log_parser import LogParser
@@ -85,7 +85,7 @@ class RunBuilder:
         self._strangers = frozenset(process.pid for process in before.processes) if before is not None else frozenset()
         self._parser = LogParser()
         self._tail = Tail()
-        self.state = EventState()
+        self.state = ReceivedEvents()
         self._ledger = MemoryLedger(before)
         self._timeline = Timeline(started)
         self._samples = 0

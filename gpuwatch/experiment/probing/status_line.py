@@ -19,7 +19,7 @@ from rich.cells import cell_len, set_cell_size
 from gpuwatch.core.formatting.durations import clock_duration
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import per_second, percent, short_size
-from gpuwatch.experiment.probing.output_channel import Channel
+from gpuwatch.experiment.probing.output_passthrough import Channel
 
 if TYPE_CHECKING:
     from gpuwatch.core.model.findings import Finding

@@ -28,16 +28,16 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.trials import EndedBy
 from gpuwatch.experiment.probing import program_guard
 from gpuwatch.experiment.probing.end_program import SIGINT_SECONDS, Ending
-from gpuwatch.experiment.probing.end_verdict import Termination, not_started, with_verdict
 from gpuwatch.experiment.probing.environment_settings import environment_settings
-from gpuwatch.experiment.probing.event_state import Applied, EventState, StepCount
 from gpuwatch.experiment.probing.guard_reports import GuardReports
 from gpuwatch.experiment.probing.guarded_program import GuardedProgram
 from gpuwatch.experiment.probing.pipe_reader import Backlog, Lines
+from gpuwatch.experiment.probing.probe_runner import SnapshotSource, kept_environment
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript
-from gpuwatch.experiment.probing.profiler_lines import ProfilerLines
+from gpuwatch.experiment.probing.profiler_log_filter import ProfilerLogFilter
+from gpuwatch.experiment.probing.received_events import Applied, ReceivedEvents, StepCount
 from gpuwatch.experiment.probing.run_builder import RunBuilder, RunDraft
-from gpuwatch.experiment.probing.runner import SnapshotSource, kept_environment
+from gpuwatch.experiment.probing.run_verdict import Termination, not_started, with_verdict
 from gpuwatch.experiment.probing.watched_processes import WatchedProcesses
 
 _TICK_SECONDS = 0.5
@@ -78,7 +78,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     """The signal to gpuwatch that broke the measurement off."""
 
 
-Stop = Callable[[EventState, float, Callable[[], bool]], bool]
+Stop = Callable[[ReceivedEvents, float, Callable[[], bool]], bool]
 """Whether a measurement ends: asked with what the stepping process reported, the seconds since the start, and whether
 other processes of the program may still be on their way to their first steps."""
 FindingSource = Callable[[RunDraft], Run]
@@ -113,7 +113,7 @@ class Watch:
         self._channel = program.channel
         self._apart = program.apart
         self._status_line = program.status_line
-        self._own = ProfilerLines() if program.options.memory else None
+        self._own = ProfilerLogFilter() if program.options.memory else None
         self._backlog = Backlog(self._log_line)
         self._signals = program.signals
         self._signals.take = self._take_signal
@@ -145,7 +145,7 @@ class Watch:
         """Runs the program to its end and returns the run, completed by the judge.
 
         The exit code or signal is in the run's outcome. Raises
-        :class:`~gpuwatch.experiment.probing.end_verdict.NotStarted`.
+        :class:`~gpuwatch.experiment.probing.run_verdict.NotStarted`.
         """
         self._connect()
         self._follow(self._show)
@@ -159,7 +159,7 @@ class Watch:
         """Runs the program until ``stop`` or a signal to us says so, or it ends; ends it with all that it started.
 
         What it prints, writes or returns after the measurement counts for nothing. ``line`` gets every line of its
-        output. Needs ``Options.output``. Raises :class:`~gpuwatch.experiment.probing.end_verdict.NotStarted`.
+        output. Needs ``Options.output``. Raises :class:`~gpuwatch.experiment.probing.run_verdict.NotStarted`.
         """
         self._line = line
         self._connect()
@@ -216,7 +216,7 @@ class Watch:
             self._others_start = self._processes.starting(program_guard.descendants(self._guarded.guard.pid))
         return self._others_start
 
-    def _is_stepping(self) -> EventState:
+    def _is_stepping(self) -> ReceivedEvents:
         return self._processes.stepping(self._reports.program or 0)
 
     def _follow(self, more: Callable[[], bool]) -> None:

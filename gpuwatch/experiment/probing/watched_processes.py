@@ -19,13 +19,13 @@ import msgspec
 from gpuwatch.core.model.memory_profile import MemoryProfile
 from gpuwatch.core.model.program_threads import KilledChild
 from gpuwatch.core.model.run import DeviceMapping, Framework, RunProcess
-from gpuwatch.experiment.probing.event_state import Applied, EventState
 from gpuwatch.experiment.probing.guarded_program import PENDING_CONNECTIONS
+from gpuwatch.experiment.probing.op_placement import PlacedOps
 from gpuwatch.experiment.probing.pipe_reader import Lines, Streams
-from gpuwatch.experiment.probing.placed_ops import PlacedOps
+from gpuwatch.experiment.probing.probe_runner import kept_environment
+from gpuwatch.experiment.probing.received_events import Applied, ReceivedEvents
 from gpuwatch.experiment.probing.reprinted_lines import Account
 from gpuwatch.experiment.probing.run_builder import own_ordinal
-from gpuwatch.experiment.probing.runner import kept_environment
 from gpuwatch.explain.logs import device_lines
 from gpuwatch.explain.logs.line_text import device
 from gpuwatch.explain.logs.other_ooms import exhausted
@@ -47,7 +47,7 @@ _TELLING = (b"Created ", b"out of memory trying")
 class _Member:
     def __init__(self, pid: int) -> None:
         self.pid = pid
-        self.state = EventState()
+        self.state = ReceivedEvents()
         self.map: list[DeviceMapping] = []
         self.ooms = 0
         self.gone = False  # whether its connection is closed
@@ -140,16 +140,16 @@ class WatchedProcesses:
             member.map.append(mapping)
         self.changed = True
 
-    def leading(self, pid: int) -> EventState:
+    def leading(self, pid: int) -> ReceivedEvents:
         """The state of the process that does the work; ``pid``: the program's own."""
         best = self._leader()
         if best is None:
-            state = EventState()
+            state = ReceivedEvents()
             state.pid = pid
             return state
         return best.state
 
-    def stepping(self, pid: int) -> EventState:
+    def stepping(self, pid: int) -> ReceivedEvents:
         """The state of the process that counts most steps; before any does, of the leading one (see there)."""
         best = max(self._members.values(), key=lambda member: member.state.steps.count, default=None)
         return best.state if best is not None and best.state.steps.count else self.leading(pid)
@@ -337,7 +337,7 @@ class WatchedProcesses:
             return False
         state = member.state
         if state.ended:
-            state = member.state = EventState()  # the pid of an exited process was reused
+            state = member.state = ReceivedEvents()  # the pid of an exited process was reused
 
         def take(line: bytes) -> None:
             state.line(line)

@@ -13,12 +13,13 @@ from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.trials import Answer, Trial
-from gpuwatch.experiment.probing.event_state import EventState, StepCount
+from gpuwatch.experiment.probing.received_events import ReceivedEvents, StepCount
 from gpuwatch.experiment.trials.best_setting import listed, why_failed
+from gpuwatch.experiment.trials.gpus_in_use import why_in_use
 from gpuwatch.experiment.trials.speed_comparison import slowdown_factor
 from gpuwatch.experiment.trials.trial import Goal, Stop, run_trial
 from gpuwatch.experiment.trials.trial_plan import Configuration, Rule
-from gpuwatch.experiment.trials.trial_setup import Feed, TrialSetup, why_in_use
+from gpuwatch.experiment.trials.trial_setup import Feed, TrialSetup
 from gpuwatch.experiment.trials.trial_summary import PASSED
 from gpuwatch.experiment.trials.try_result import ExperimentResult, out_of_budget, trial_not_run
 
@@ -94,7 +95,7 @@ class _TogetherStop(Stop):
         """Steps and timed steps before all copies stepped."""
         self._since: float | None = None
 
-    def __call__(self, state: EventState, seconds: float, starting: Callable[[], bool]) -> bool:
+    def __call__(self, state: ReceivedEvents, seconds: float, starting: Callable[[], bool]) -> bool:
         group = self._group
         with group.lock:
             if state.steps.count:

@@ -11,10 +11,11 @@ from msgspec.structs import replace
 from gpuwatch.core.formatting.durations import hours_minutes
 from gpuwatch.core.model.trials import Answer, Trial
 from gpuwatch.experiment.trials.best_setting import answer, listed, why_failed
+from gpuwatch.experiment.trials.gpus_in_use import why_in_use
 from gpuwatch.experiment.trials.trial import Goal, handled_oom, run_trial
 from gpuwatch.experiment.trials.trial_plan import Configuration, Rule
 from gpuwatch.experiment.trials.trial_settings import NotTried
-from gpuwatch.experiment.trials.trial_setup import TrialSetup, why_in_use
+from gpuwatch.experiment.trials.trial_setup import TrialSetup
 from gpuwatch.experiment.trials.trial_summary import PASSED
 from gpuwatch.experiment.trials.try_result import ExperimentResult, out_of_budget, trial_not_run
 

@@ -11,10 +11,11 @@ from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.core.model.trials import Answer, Recovery, Trial
 from gpuwatch.experiment.trials.best_setting import listed, why_failed
+from gpuwatch.experiment.trials.gpus_in_use import why_in_use
 from gpuwatch.experiment.trials.trial import Goal, handled_oom, run_trial
 from gpuwatch.experiment.trials.trial_plan import Configuration, Rule
 from gpuwatch.experiment.trials.trial_settings import NotTried, Setting, possible_setting, setting_named
-from gpuwatch.experiment.trials.trial_setup import TrialSetup, why_in_use
+from gpuwatch.experiment.trials.trial_setup import TrialSetup
 from gpuwatch.experiment.trials.trial_summary import PASSED
 from gpuwatch.experiment.trials.try_result import ExperimentResult, out_of_budget
 

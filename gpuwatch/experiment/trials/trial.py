@@ -15,8 +15,8 @@ import msgspec
 from gpuwatch.core.masking.secrets import mask_command
 from gpuwatch.core.model.run import Run, Throughput, Verdict
 from gpuwatch.core.model.trials import Trial
-from gpuwatch.experiment.probing.event_state import Applied, EventState, StepCount
 from gpuwatch.experiment.probing.guarded_program import GuardedProgram, Options
+from gpuwatch.experiment.probing.received_events import Applied, ReceivedEvents, StepCount
 from gpuwatch.experiment.probing.watch_program import Measured, Watch
 from gpuwatch.experiment.trials.step_times import is_steady, median_step
 from gpuwatch.experiment.trials.trial_plan import MIN_SECONDS, STEADY_SECONDS, Configuration, Rule, command_with_values
@@ -90,7 +90,7 @@ class Stop:
         """Whether the program was to run to its own end."""
         return self._goal.rule.kind == "end"
 
-    def __call__(self, state: EventState, seconds: float, starting: Callable[[], bool]) -> bool:
+    def __call__(self, state: ReceivedEvents, seconds: float, starting: Callable[[], bool]) -> bool:
         """Whether the measurement ends, ``seconds`` after the program was started.
 
         ``starting``: whether other processes of the program may still be on their way to their first steps.
@@ -108,7 +108,7 @@ class Stop:
             self.why = "deadline"
         return bool(self.why)
 
-    def _is_late(self, state: EventState, seconds: float) -> bool:
+    def _is_late(self, state: ReceivedEvents, seconds: float) -> bool:
         """Whether its time is over; a program that stands still on a GPU has more: an allocation may be failing."""
         if self._goal.deadline is None or seconds < self._goal.deadline:
             return False
@@ -141,7 +141,7 @@ class Stop:
         return is_steady(median_step(seen.times))
 
 
-def _uses_gpu(state: EventState) -> bool:
+def _uses_gpu(state: ReceivedEvents) -> bool:
     return any("GPU" in name or "cuda" in name for name in (*state.devices.logical, *state.mappings))
 
 
@@ -174,7 +174,7 @@ def run_trial(
 
     Whatever the program does after the measurement counts for nothing; nothing of it is left running. Raises
     :class:`Interrupted` (Ctrl+C) with what was measured until then, and
-    :class:`~gpuwatch.experiment.probing.end_verdict.NotStarted`.
+    :class:`~gpuwatch.experiment.probing.run_verdict.NotStarted`.
     """
     setup.made += 1
     run_name = f"{configuration.slug}-{'memory' if record else number}" + (f"-copy{copy}" if copy else "")

@@ -12,13 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from gpuwatch.core.formatting.safe_text import shorten
-from gpuwatch.core.formatting.units import memory
-from gpuwatch.core.model.snapshot import Process, Snapshot
+from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.trials import Trial
 from gpuwatch.core.model.visibility import VisibleMap, visible_to
-from gpuwatch.experiment.probing.runner import SnapshotSource
-from gpuwatch.experiment.trials.trial_settings import Setting
+from gpuwatch.experiment.probing.probe_runner import SnapshotSource
 from gpuwatch.machine.collector.live_feed import LiveFeed
 
 _SAMPLE_SECONDS = 0.2
@@ -156,49 +153,3 @@ def remove_outputs(folder: Path, trials: Sequence[Trial], kept: Callable[[Trial]
             Path(trial.output).unlink(missing_ok=True)
     if not any(trial.output and kept(trial) for trial in trials):
         shutil.rmtree(folder, ignore_errors=True)
-
-
-# GPUs that other programs use: nothing starts there unless the user says so
-
-_MAX_COMMAND_CHARS = 60
-_MAX_NAMED = 3
-
-
-def why_in_use(setup: TrialSetup, setting: Setting) -> str:
-    """Why a setting is not run on GPUs that others use; empty if nobody does."""
-    taken = occupants(setup, setting.variables)
-    return f"{taken} (--share runs there anyway)" if taken else ""
-
-
-def occupants(setup: TrialSetup, variables: Mapping[str, str]) -> str:
-    """``GPU 0 is used by python serve.py (pid 12, alice, 12.1 GiB)``; empty if nobody is on the program's GPUs.
-
-    ``variables``: what the program gets besides those of the setup. Graphics (a desktop) does not count.
-    """
-    machine = setup.machine
-    if machine is None:
-        return ""
-    seen = setup.visible(variables)
-    mine = {entry.uuid for entry in seen.map} if not seen.unsure else {device.uuid for device in machine.devices}
-    tenants: dict[int, list[Process]] = {}
-    for process in machine.processes:
-        if process.type != "G" and process.device_uuid in mine:
-            device = machine.device(process.device_uuid)
-            tenants.setdefault(-1 if device is None else device.index, []).append(process)
-    return "; ".join(f"GPU {index} is used by {_processes_named(of)}" for index, of in sorted(tenants.items()))
-
-
-def _processes_named(processes: list[Process]) -> str:
-    processes.sort(key=lambda process: -(process.number("gpu_memory_bytes") or 0))
-    shown = [
-        f"{shorten(process.command or process.name or 'a process', _MAX_COMMAND_CHARS)}"
-        f" ({', '.join(filter(None, (f'pid {process.pid}', process.user, _held_text(process))))})"
-        for process in processes[:_MAX_NAMED]
-    ]
-    rest = len(processes) - _MAX_NAMED
-    return ", ".join(shown) + (f" and {rest} more" if rest > 0 else "")
-
-
-def _held_text(process: Process) -> str:
-    amount = process.number("gpu_memory_bytes")
-    return memory(amount) if amount is not None else ""

@@ -11,7 +11,7 @@ from gpuwatch.core.model.probe_events import BrokenEventLine, Event, decode_even
 from gpuwatch.core.model.program_threads import KilledChild, Pipeline, Retraced, Standstill, ThreadStack, Waiting
 from gpuwatch.core.model.run import DeviceMapping, Devices, Framework, RunError, Setting, Throughput, Worker
 from gpuwatch.experiment.probing.memory_recorder_files import MemoryRecords
-from gpuwatch.experiment.probing.placed_ops import PlacedOps
+from gpuwatch.experiment.probing.op_placement import PlacedOps
 from gpuwatch.explain.logs.line_text import in_words
 
 _MAX_ENTRIES = 100
@@ -65,7 +65,7 @@ _WHOLE = {"framework": Framework, "devices": Devices, "applied": Applied, "waiti
 """Events that replace the attribute of their name."""
 
 
-class EventState:
+class ReceivedEvents:
     """The latest value of everything that was sent; its size is bounded."""
 
     def __init__(self) -> None:

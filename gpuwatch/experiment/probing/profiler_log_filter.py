@@ -15,7 +15,7 @@ _BEGINS = re.compile(rb"(?:[IW]|[IW]\d[^\n]{0,300}|\d{1,4}|\d{4}-[^\n]{0,300})\Z
 """An open line that may become one of these."""
 
 
-class ProfilerLines:
+class ProfilerLogFilter:
     """Keeps output until it is known whose profiler a line is of."""
 
     def __init__(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpuwatch.experiment.probing.profiler_lines import ProfilerLines
+from gpuwatch.experiment.probing.profiler_log_filter import ProfilerLogFilter
 
 _HEAD = "I0000 00:00:1795695153.343333    8330 profiler_session.cc:103] "
 OWN = "".join(
@@ -22,7 +22,7 @@ OTHERS = "epoch 1\r 3/10 [==>\nI0000 00:00:1.2    8330 port.cc:153] oneDNN\nProf
 @pytest.mark.parametrize("size", [1, 7, 100, 10_000])
 def test_only_lines_of_our_profiler_are_left_out_however_they_come(size: int) -> None:
     text = "".join(f"{line}\n{OWN}" for line in OTHERS.split("\n")[:-1]) + OTHERS.split("\n")[-1]
-    lines, passed = ProfilerLines(), b""
+    lines, passed = ProfilerLogFilter(), b""
     for at in range(0, len(text), size):
         lines.put(text.encode()[at : at + size])
         passed += lines.rest(of_program=False)
@@ -31,14 +31,14 @@ def test_only_lines_of_our_profiler_are_left_out_however_they_come(size: int) ->
 
 
 def test_a_program_that_profiles_itself_sees_all_lines() -> None:
-    lines = ProfilerLines()
+    lines = ProfilerLogFilter()
     lines.put(OWN.encode())
     assert lines.doubtful
     assert lines.rest(of_program=True).decode() == OWN
 
 
 def test_a_beginning_that_may_be_ours_is_kept_until_its_line_ends_or_the_program_does() -> None:
-    lines = ProfilerLines()
+    lines = ProfilerLogFilter()
     lines.put(_HEAD.encode())
     assert lines.rest(of_program=False) == b""
     assert lines.rest(of_program=False, last=True).decode() == _HEAD
