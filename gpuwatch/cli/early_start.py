@@ -116,7 +116,7 @@ class Start:
         assert picture is not None
         if not stream_ready(stream, seconds):
             return False
-        from gpuwatch.machine.collector.collector_frames import PREVIEW, Receiver
+        from gpuwatch.machine.collector.collector_protocol import PREVIEW, Receiver
         from gpuwatch.machine.history.sample_frames import HEAD_BYTES, KEY, frame_head
 
         start = stream.read(HEAD_BYTES)
@@ -205,7 +205,7 @@ def _start_snapshot_collector() -> None:
 
 def _fork(interval: float, *, share: bool = False, on_demand: bool = False) -> Start | None:
     # Import what both processes need before there are two.
-    import gpuwatch.machine.collector.collector_frames  # noqa: F401
+    import gpuwatch.machine.collector.collector_protocol  # noqa: F401
     from gpuwatch.machine.collector.forked_collector import fork_collector
 
     try:

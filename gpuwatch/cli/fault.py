@@ -16,7 +16,7 @@ from gpuwatch.cli.sim_options import SIM_NAME, shape_option_value, sim_option
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.suggest import did_you_mean
 from gpuwatch.core.model.metrics import BY_ID
-from gpuwatch.machine.sources.nvidia import nvml_values
+from gpuwatch.machine.sources.nvidia import decode_nvml_answers
 from gpuwatch.sim import faults
 from gpuwatch.sim.machine import ANY_DEVICE, FOR_EVER, SimMachine
 from gpuwatch.sim.machines import choose
@@ -295,9 +295,9 @@ def fabric(machine: SimMachine, device: int, troubles: str) -> str:
     access-timeout-recovery, and one configuration error: no-partition, insufficient-nvlinks and more.
     not-started and in-progress are states of the registration. healthy removes all troubles, off the fabric.
     """
-    states = {name: number for number, name in nvml_values.FABRIC_STATES.items() if number in (1, 2)}
-    bits = {name: bit for bit, name in nvml_values.FABRIC_TROUBLES.items()}
-    wrong = {name: number for number, name in nvml_values.FABRIC_CONFIGURATIONS.items()}
+    states = {name: number for number, name in decode_nvml_answers.FABRIC_STATES.items() if number in (1, 2)}
+    bits = {name: bit for bit, name in decode_nvml_answers.FABRIC_TROUBLES.items()}
+    wrong = {name: number for number, name in decode_nvml_answers.FABRIC_CONFIGURATIONS.items()}
     alone = (*states, "healthy", "off")
     names = [*bits, *wrong, *alone]
     wanted = troubles.split(",")
@@ -307,7 +307,10 @@ def fabric(machine: SimMachine, device: int, troubles: str) -> str:
         if name in alone and len(wanted) > 1:
             raise UsageError(f"{name} cannot be combined with other troubles", hint=f"give only {name}")
     mask = sum((1 if name in wanted else 2) << bit for name, bit in bits.items())
-    mask |= max((wrong[name] for name in wanted if name in wrong), default=1) << nvml_values.FABRIC_CONFIGURATION_SHIFT
+    mask |= (
+        max((wrong[name] for name in wanted if name in wrong), default=1)
+        << decode_nvml_answers.FABRIC_CONFIGURATION_SHIFT
+    )
     values = {
         "fabric_state": states.get(troubles, 3),
         "fabric_health_mask": mask,

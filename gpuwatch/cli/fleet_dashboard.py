@@ -23,7 +23,7 @@ from gpuwatch.core.formatting.terminal_support import has_few_colors, needs_asci
 if TYPE_CHECKING:
     from gpuwatch.fleet.host_poller import FleetSource
     from gpuwatch.fleet.prometheus_api import Prometheus
-    from gpuwatch.machine.collector.feed import Feed
+    from gpuwatch.machine.collector.snapshot_feed import Feed
     from gpuwatch.ui.settings.settings_file import Loaded
     from gpuwatch.ui.tables.fleet_filter import FleetFilter
 

@@ -91,7 +91,7 @@ Examples:
 @redact_option
 def cut(file: Path, since: str | None, until: str | None, output: Path, redact: bool) -> None:
     """Write part of a recording to a new file."""
-    from gpuwatch.machine.recording.cut import cut_out
+    from gpuwatch.machine.recording.cut_recording import cut_out
     from gpuwatch.machine.recording.time_expressions import parse_moment, time_text
 
     with recording_of(file) as recording:

@@ -36,7 +36,7 @@ def machine_from_file(path: Path, moment: str | None) -> SimMachine:
     Raises:
         UsageError: the file tells of no GPU, or of one that cannot be simulated.
     """
-    from gpuwatch.machine.sources.nvidia.encode import described
+    from gpuwatch.machine.sources.nvidia.encode_nvml_answers import described
     from gpuwatch.sim.machine import SimMachine
     from gpuwatch.sim.shape import SimShape
 

@@ -63,8 +63,8 @@ def usage(
     check_writable(output, any_suffix=format_name is not None or as_csv)
     if (as_json + as_csv + (format_name is not None)) > 1:
         raise UsageError("--json, --csv and --format cannot be combined")
+    from gpuwatch.machine.recording.gpu_time_report import gpu_usage as summed
     from gpuwatch.machine.recording.time_expressions import parse_begin, parse_moment
-    from gpuwatch.machine.recording.usage_document import gpu_usage as summed
 
     path = file if file is not None else own_recording()
     with recording_of(path) as recording:

@@ -13,8 +13,8 @@ from gpuwatch.fleet.hosts_from_series import Collected
 from gpuwatch.fleet.prometheus_api import NoAnswer, Prometheus, Sample
 from gpuwatch.fleet.prometheus_queries import query_of_gpus
 from gpuwatch.fleet.prometheus_source import PrometheusSource
-from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.machine.collector.host_access import HostAccess
+from gpuwatch.machine.collector.snapshot_feed import FeedStatus
 
 _PAST_SECONDS, _STEP_SECONDS = 3600.0, 15.0
 """Seconds of history, and between two of its samples."""
@@ -23,7 +23,7 @@ _MAX_GPUS = 64
 
 
 class PrometheusFeed:
-    """Snapshots of one host; implements :class:`gpuwatch.machine.collector.feed.Feed`."""
+    """Snapshots of one host; implements :class:`gpuwatch.machine.collector.snapshot_feed.Feed`."""
 
     def __init__(self, server: Prometheus, source: PrometheusSource, name: str, interval: float) -> None:
         self.interval = interval

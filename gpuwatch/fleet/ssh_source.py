@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from gpuwatch.core.model.fleet import Fleet, HostView
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.fleet.ssh_streams import CONNECTING, GPUWATCH, RemoteStreams, Stream
-from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.machine.collector.host_access import HostAccess
+from gpuwatch.machine.collector.snapshot_feed import FeedStatus
 
 _COALESCE_SECONDS = 0.3
 """Seconds for which news are collected before they are shown."""
@@ -66,7 +66,7 @@ class SshSource:
 
 
 class SshHostFeed:
-    """One host over a connection of its own; implements :class:`gpuwatch.machine.collector.feed.Feed`."""
+    """One host over a connection of its own; implements :class:`gpuwatch.machine.collector.snapshot_feed.Feed`."""
 
     def __init__(
         self, host: str, interval: float, *, command: Sequence[str] = GPUWATCH, options: Sequence[str] = ()

@@ -14,10 +14,10 @@ from tempfile import TemporaryDirectory
 
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.machine.collector.live_feed import LiveFeed
-from gpuwatch.machine.recording.cut import cut_out
+from gpuwatch.machine.recording.cut_recording import cut_out
 from gpuwatch.machine.recording.reader import open_recording
 from gpuwatch.machine.recording.writer import RecordingWriter
-from gpuwatch.machine.sources.tool_output import nvidia_smi_query
+from gpuwatch.machine.sources.nvidia_smi_and_kernel_log import nvidia_smi_query
 from gpuwatch.session.recorder import Recorder
 
 SMI = "nvidia-smi -q -x"

@@ -13,7 +13,7 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.experiment.probing import interpreter_checks as looking
 from gpuwatch.experiment.probing.interpreter import FrameworkMissing, Interpreter, choose_interpreter
 from gpuwatch.explain.diagnosis.doctor.facts import Facts, gpu_variables
-from gpuwatch.machine.sources import system_facts
+from gpuwatch.machine.sources import driver_installation
 from gpuwatch.session.single_snapshot import take_samples
 from gpuwatch.sim.machine import SimMachine
 
@@ -28,7 +28,9 @@ def examine_machine(python: str | None, framework: str | None, progress: Callabl
     interpreter, missing = _find_interpreter(python, framework)
     progress("reading GPUs and driver")
     snapshot = _snapshot()
-    files = system_facts.result_within(looking.DRIVER_SECONDS, lambda: system_facts.read_system_facts(os.environ))
+    files = driver_installation.result_within(
+        looking.DRIVER_SECONDS, lambda: driver_installation.read_system_facts(os.environ)
+    )
     child = looking.child_environment(os.environ, interpreter)
     driver = looking.ask_driver(looking.child_environment(os.environ, None))
     run = log = None

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.machine.collector.feed import Feed
 from gpuwatch.machine.collector.host_access import HostAccess
+from gpuwatch.machine.collector.snapshot_feed import Feed
 from gpuwatch.machine.history.energy import EnergyMeter
 from gpuwatch.machine.history.last_hour import Timeline
 from gpuwatch.machine.history.machine_event import MachineEvent

@@ -21,9 +21,9 @@ import msgspec
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.collector.recording_player import RecordingPlayer
 from gpuwatch.machine.recording import gpu_time_counter
+from gpuwatch.machine.recording.cell_encoding import checksum, pack_times, unpack_times
+from gpuwatch.machine.recording.gpu_time_report import gpu_usage
 from gpuwatch.machine.recording.reader import Recording, open_recording
-from gpuwatch.machine.recording.stored_data import checksum, pack_times, unpack_times
-from gpuwatch.machine.recording.usage_document import gpu_usage
 from gpuwatch.machine.recording.writer import Clock, RecordingWriter
 from gpuwatch.session.session import replay
 from tests.benchmarks.history_hour import noisy

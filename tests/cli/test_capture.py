@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-from gpuwatch.machine.recording.cut import cut_out
+from gpuwatch.machine.recording.cut_recording import cut_out
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.session.capture import SMI, without_ids
 from gpuwatch.sim import faults

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
-from gpuwatch.machine.collector.collector_frames import PREVIEW, Receiver
+from gpuwatch.machine.collector.collector_protocol import PREVIEW, Receiver
 from gpuwatch.machine.history.sample_frames import DELTA, HEAD_BYTES, KEY, FrameEncoder, encoded, frame_head, framed
 from tests.ui import machines
 

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.machine.collector import collector_process
-from gpuwatch.machine.collector.collector_process import CollectorWatch, Suspects
+from gpuwatch.machine.collector import collector_supervision
+from gpuwatch.machine.collector.collector_supervision import CollectorWatch, Suspects
 from gpuwatch.machine.collector.live_feed import LiveFeed
-from gpuwatch.machine.sources import driver_calls, procfs
+from gpuwatch.machine.sources import driver_call_tracking, procfs
 from gpuwatch.session import single_snapshot
 from gpuwatch.session.single_snapshot import Silence, without_driver
 from gpuwatch.sim.machine import SimMachine
@@ -104,16 +104,16 @@ class Looks:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.clock, self.state, self.ran, self.waited, self.faults = 100.0, b"S", 5.0, 50.0, False
         self.pages = 40
-        monkeypatch.setattr(collector_process.time, "monotonic", lambda: self.clock)
-        monkeypatch.setattr(collector_process.procfs, "state", lambda pid: self.state)
-        monkeypatch.setattr(collector_process.procfs, "cpu_times", lambda pid: (self.ran, self.waited))
-        monkeypatch.setattr(collector_process.procfs, "in_page_fault", lambda pid: self.faults)
-        monkeypatch.setattr(collector_process.procfs, "disk_faults", lambda pid: self.pages)
-        monkeypatch.setattr(driver_calls, "_shared", None)  # as it is afterwards
-        self.page = driver_calls.CallPage()
-        driver_calls.share(self.page.descriptor, {})
+        monkeypatch.setattr(collector_supervision.time, "monotonic", lambda: self.clock)
+        monkeypatch.setattr(collector_supervision.procfs, "state", lambda pid: self.state)
+        monkeypatch.setattr(collector_supervision.procfs, "cpu_times", lambda pid: (self.ran, self.waited))
+        monkeypatch.setattr(collector_supervision.procfs, "in_page_fault", lambda pid: self.faults)
+        monkeypatch.setattr(collector_supervision.procfs, "disk_faults", lambda pid: self.pages)
+        monkeypatch.setattr(driver_call_tracking, "_shared", None)  # as it is afterwards
+        self.page = driver_call_tracking.CallPage()
+        driver_call_tracking.share(self.page.descriptor, {})
         self.watch = CollectorWatch(1, self.page)
-        driver_calls.begin(b"nvmlDeviceGetName")
+        driver_call_tracking.begin(b"nvmlDeviceGetName")
 
     def hangs_within(self, seconds: int, *, ran: float = 0.0, waited: float = 0.0, pages: int = 0) -> int | None:
         """The second in which the call is told as hanging.
@@ -139,7 +139,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Looks]:
 def test_a_call_that_hangs_is_told(looks: Looks, state: bytes, ran: float, waited: float) -> None:
     looks.state = state
     assert looks.hangs_within(9, ran=ran, waited=waited) in (4, 5)
-    driver_calls.end()
+    driver_call_tracking.end()
     assert looks.watch.hung() is None
     assert looks.watch.blame(), "it is not in the driver"
 
@@ -177,24 +177,24 @@ def test_a_machine_that_stood_still_does_not_hang_in_the_driver(looks: Looks) ->
 def test_one_look_between_two_calls_tells_nothing(looks: Looks) -> None:
     """Half of the page may be of one call and half of another."""
     assert looks.hangs_within(3) is None
-    driver_calls.begin(b"nvmlDeviceGetUUID")
+    driver_call_tracking.begin(b"nvmlDeviceGetUUID")
     assert looks.hangs_within(2) is None
-    assert driver_calls._shared is not None
-    driver_calls._shared[:8] = bytes(8)
+    assert driver_call_tracking._shared is not None
+    driver_call_tracking._shared[:8] = bytes(8)
     assert looks.watch.call is None
     assert looks.hangs_within(9) is None
 
 
 def test_a_real_process_that_is_stopped_in_a_call_and_continued(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [100.0]
-    monkeypatch.setattr(collector_process.time, "monotonic", lambda: clock[0])
-    monkeypatch.setattr(driver_calls, "_shared", None)
-    page = driver_calls.CallPage()
-    driver_calls.share(page.descriptor, {})
+    monkeypatch.setattr(collector_supervision.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(driver_call_tracking, "_shared", None)
+    page = driver_call_tracking.CallPage()
+    driver_call_tracking.share(page.descriptor, {})
     with subprocess.Popen(["sleep", "1000"]) as process:
         try:
             watch = CollectorWatch(process.pid, page)
-            driver_calls.begin(b"nvmlDeviceGetName")
+            driver_call_tracking.begin(b"nvmlDeviceGetName")
 
             def hangs_within(seconds: int) -> bool:
                 for _ in range(seconds):

@@ -15,8 +15,8 @@ ECC = 'get("ecc.uncorrected")'
 SAMPLES = """
 import sys
 from gpuwatch.machine.collector import collector
-from gpuwatch.machine.sources.nvidia import source
-source._RETRY_SECONDS = float(sys.argv[1])
+from gpuwatch.machine.sources.nvidia import nvml_source
+nvml_source._RETRY_SECONDS = float(sys.argv[1])
 collector._SLOW_SAMPLE_SECONDS = 0.0
 one = collector.Collector()
 for _ in range(3):

@@ -14,7 +14,7 @@ import pytest
 
 from gpuwatch.core.model.codec import from_json
 from gpuwatch.core.model.doctor import Doctor
-from gpuwatch.machine.sources import system_facts
+from gpuwatch.machine.sources import driver_installation
 from gpuwatch.share.reports.report_formats import FORMATS, render
 from gpuwatch.sim.machine import SimMachine
 from tests.conftest import gpuwatch
@@ -87,7 +87,7 @@ def test_without_a_driver(bare_python: str, tmp_path: Path) -> None:
     assert (result.code, result.out) == (3, "")
     written, *offered = result.err.splitlines()
     assert written == f"written: {path}"
-    bare = system_facts.read_system_facts(os.environ).cards == ()
+    bare = driver_installation.read_system_facts(os.environ).cards == ()
     assert [line.partition("--sim ")[2].split()[0] for line in offered] == ["2x24GiB"] * bare
     text = path.read_text()
     assert "driver.missing" in text

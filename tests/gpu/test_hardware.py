@@ -20,8 +20,8 @@ import pytest
 
 from gpuwatch.core.model.metrics import METRICS, Lane
 from gpuwatch.core.model.snapshot import MigInstance
-from gpuwatch.machine.sources.nvidia.adapters import ADAPTERS
-from gpuwatch.machine.sources.nvidia.source import NvmlSource
+from gpuwatch.machine.sources.nvidia.multi_call_metrics import ADAPTERS
+from gpuwatch.machine.sources.nvidia.nvml_source import NvmlSource
 from tests.conftest import gpuwatch
 
 pytestmark = pytest.mark.gpu

@@ -10,10 +10,10 @@ import pytest
 
 from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.machine.history.run_store import RunStore
+from gpuwatch.machine.recording.gpu_time_report import gpu_usage
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.recording_info import check_recording, info_lines, recording_info
 from gpuwatch.machine.recording.tables import SCHEMA
-from gpuwatch.machine.recording.usage_document import gpu_usage
 from gpuwatch.machine.recording.writer import RecordingWriter
 from gpuwatch.session.period_document import period
 from tests.recording.days import NOON

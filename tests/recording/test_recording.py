@@ -25,12 +25,12 @@ from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.sample_chunks import ChunkReader
 from gpuwatch.machine.history.sample_frames import FINDINGS, KEY, DamagedData, framed
 from gpuwatch.machine.recording import gpu_time_counter, minute_means
-from gpuwatch.machine.recording.cut import cut_out
+from gpuwatch.machine.recording.cell_encoding import with_checksum
+from gpuwatch.machine.recording.cut_recording import cut_out
 from gpuwatch.machine.recording.reader import Recording
-from gpuwatch.machine.recording.recorded_rows import event_of, finding_of, life_of
 from gpuwatch.machine.recording.recording_info import check_lines, check_recording, info_lines, recording_info
+from gpuwatch.machine.recording.row_decoding import event_of, finding_of, life_of
 from gpuwatch.machine.recording.storable_snapshot import Storable
-from gpuwatch.machine.recording.stored_data import with_checksum
 from gpuwatch.machine.recording.writer import Clock, RecordingStopped, RecordingWriter
 from tests.recording.days import NOON, day
 from tests.ui import machines

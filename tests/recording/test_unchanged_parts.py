@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.machine.collector.collector_frames import Receiver
+from gpuwatch.machine.collector.collector_protocol import Receiver
 from gpuwatch.machine.collector.recording_player import RecordingPlayer
 from gpuwatch.machine.history.last_hour import CHUNK_SAMPLES, Timeline
 from gpuwatch.machine.history.sample_frames import FrameEncoder, split_frames

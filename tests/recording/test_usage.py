@@ -16,8 +16,8 @@ from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.usage import By, Usage, UsageGroup
 from gpuwatch.machine.recording.gpu_time_counter import GpuTime, GpuTimeMeter, merged_times, with_bounded_processes
+from gpuwatch.machine.recording.gpu_time_report import gpu_usage
 from gpuwatch.machine.recording.reader import Recording
-from gpuwatch.machine.recording.usage_document import gpu_usage
 from gpuwatch.machine.recording.writer import RecordingWriter
 from tests.recording import week
 from tests.recording.week import BEGIN, GIB, HOUR

@@ -26,16 +26,16 @@ from msgspec.structs import replace
 from gpuwatch.core.model.recording_period import Period
 from gpuwatch.explain.diagnosis.condition_engine import Conditions
 from gpuwatch.machine.collector.collector import Collector
-from gpuwatch.machine.collector.collector_frames import note_seen_devices
-from gpuwatch.machine.collector.feed import FeedStatus
+from gpuwatch.machine.collector.collector_protocol import note_seen_devices
 from gpuwatch.machine.collector.recording_player import RecordingPlayer
+from gpuwatch.machine.collector.snapshot_feed import FeedStatus
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.metric_history import History
 from gpuwatch.machine.history.run_store import RunStore
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.writer import Clock, RecordingWriter
 from gpuwatch.machine.sources.device_source import SeenDevice
-from gpuwatch.machine.sources.nvidia.nvml_values import FABRIC_CONFIGURATION_SHIFT, FABRIC_TROUBLES
+from gpuwatch.machine.sources.nvidia.decode_nvml_answers import FABRIC_CONFIGURATION_SHIFT, FABRIC_TROUBLES
 from gpuwatch.session.current_findings import all_findings
 from gpuwatch.session.period_document import period
 from gpuwatch.session.session import replay

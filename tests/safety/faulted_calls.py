@@ -28,11 +28,11 @@ from gpuwatch.core.model.metrics import BY_ID, METRICS, Lane
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.explain.diagnosis.condition_engine import Conditions
 from gpuwatch.machine.collector.collector import Collector
-from gpuwatch.machine.collector.collector_frames import Receiver
+from gpuwatch.machine.collector.collector_protocol import Receiver
 from gpuwatch.machine.history.sample_frames import HEAD_BYTES, FrameEncoder, frame_head
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.writer import RecordingWriter
-from gpuwatch.machine.sources.nvidia import source as nvml_source
+from gpuwatch.machine.sources.nvidia import nvml_source
 from gpuwatch.session.single_snapshot import findings_of
 from gpuwatch.share.exporter.metrics_page import Page
 from gpuwatch.share.exporter.series import Content, Options

@@ -40,8 +40,8 @@ from gpuwatch.fleet.prometheus_api import _answer
 from gpuwatch.machine.history.sample_chunks import ChunkReader
 from gpuwatch.machine.history.sample_frames import DamagedData
 from gpuwatch.machine.recording import gpu_time_counter, minute_means
-from gpuwatch.machine.recording.stored_data import decompress as block
-from gpuwatch.machine.recording.stored_data import without_checksum
+from gpuwatch.machine.recording.cell_encoding import decompress as block
+from gpuwatch.machine.recording.cell_encoding import without_checksum
 from gpuwatch.share.exporter.web_config import WebConfig
 from gpuwatch.ui.settings.settings_file import understood
 from gpuwatch.ui.tables import fleet_filter, process_filter

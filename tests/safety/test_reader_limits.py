@@ -25,8 +25,8 @@ from gpuwatch.fleet import ssh_streams
 from gpuwatch.fleet.host_list import parse_hosts
 from gpuwatch.fleet.prometheus_api import ANSWER_SECONDS, Prometheus
 from gpuwatch.machine.history import sample_frames
-from gpuwatch.machine.recording import gpu_time_counter, stored_data
-from gpuwatch.machine.sources import tool_output
+from gpuwatch.machine.recording import cell_encoding, gpu_time_counter
+from gpuwatch.machine.sources import nvidia_smi_and_kernel_log
 from gpuwatch.share.assistant import commands, log_files
 from gpuwatch.share.assistant.arguments import ExplainArguments, parse_arguments
 from gpuwatch.share.exporter.web_config import WebConfig
@@ -109,7 +109,7 @@ def recording(path: Path) -> str:
             sample_frames.DamagedData,
             lambda: list(sample_frames.split_frames(sample_frames.packed_frame(bytes(2 * SMALL)))),
         ),
-        said(stored_data.DamagedData, lambda: stored_data.decompress(stored_data.with_checksum(plain))),
+        said(cell_encoding.DamagedData, lambda: cell_encoding.decompress(cell_encoding.with_checksum(plain))),
         said(ValueError, lambda: gpu_time_counter.unpack_gpu_time(plain)),
     )
     assert all("truncated" in error for error in errors), errors
@@ -203,5 +203,5 @@ def test_every_limit_is_in_the_docs() -> None:
     rows = re.findall(r"^\| (.+?) \| ([\d.]+ \w+) \|(?: ([\d,]+))? \|$", DOCS.read_text(), re.MULTILINE)
     told = [(one.what, one.most, f"{one.depth:,}" if one.depth else "") for one in READERS]
     assert rows == told
-    for seconds in (ANSWER_SECONDS, tool_output._ANSWER_SECONDS, ssh_streams._START_SECONDS):
+    for seconds in (ANSWER_SECONDS, nvidia_smi_and_kernel_log._ANSWER_SECONDS, ssh_streams._START_SECONDS):
         assert f" {seconds:g} s" in DOCS.read_text()

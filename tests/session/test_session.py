@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import FAILED_ITSELF, Snapshot
 from gpuwatch.explain.diagnosis.condition_engine import Conditions
-from gpuwatch.machine.collector.feed import FeedStatus
+from gpuwatch.machine.collector.snapshot_feed import FeedStatus
 from gpuwatch.machine.history.last_hour import Timeline
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.sample_store import Gap

@@ -522,7 +522,7 @@ def test_what_is_recorded_of_a_real_gpu_can_be_recorded(machine: SimMachine, run
     """tests/gpu/test_hardware.py seldom meets hardware: its record must not fail there by a fault of its own."""
     code = """
 import json
-from gpuwatch.machine.sources.nvidia.source import NvmlSource
+from gpuwatch.machine.sources.nvidia.nvml_source import NvmlSource
 nvml = NvmlSource()
 nvml.open()
 from tests.gpu.test_hardware import record

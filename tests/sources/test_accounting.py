@@ -13,7 +13,7 @@ from gpuwatch.core.model.accounting import AccountedProcess
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.history.process_events import ProcessEvents
 from gpuwatch.machine.recording.gpu_time_counter import GpuTimeMeter
-from gpuwatch.machine.recording.process_lives import ProcessLives
+from gpuwatch.machine.recording.process_lifetimes import ProcessLives
 from gpuwatch.machine.sources.device_source import GpuProcess
 from gpuwatch.machine.sources.nvidia.accounting import Accounting
 from gpuwatch.machine.sources.nvidia.device import NvmlDevice

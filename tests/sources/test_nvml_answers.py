@@ -12,11 +12,11 @@ import pytest
 from gpuwatch.core.model.metrics import BY_ID, METRICS, Lane
 from gpuwatch.core.model.reading import Missing, Value
 from gpuwatch.machine.sources.nvidia import nvml_errors
+from gpuwatch.machine.sources.nvidia.decode_nvml_answers import number_or_name, pick
 from gpuwatch.machine.sources.nvidia.device import NvmlDevice
 from gpuwatch.machine.sources.nvidia.mig import profile
-from gpuwatch.machine.sources.nvidia.nvml_values import number_or_name, pick
+from gpuwatch.machine.sources.nvidia.nvml_source import NvmlSource
 from gpuwatch.machine.sources.nvidia.process_lists import ProcessLists, RunningProcesses
-from gpuwatch.machine.sources.nvidia.source import NvmlSource
 from tests.sources.test_nvml_faults import CODES
 
 SLOW = [spec for spec in METRICS if spec.lane is Lane.SLOW]

@@ -19,7 +19,7 @@ import json, os, sys
 from gpuwatch.core.model.metrics import METRICS, Lane
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.sim.machine import SimMachine
-from gpuwatch.machine.sources.nvidia.source import NvmlSource
+from gpuwatch.machine.sources.nvidia.nvml_source import NvmlSource
 
 machine = SimMachine.from_environment(os.environ)
 codes = json.loads(sys.argv[1])

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.core import reader_limits
-from gpuwatch.machine.sources import tool_output
-from gpuwatch.machine.sources.system_facts import surroundings
+from gpuwatch.machine.sources import nvidia_smi_and_kernel_log
+from gpuwatch.machine.sources.driver_installation import surroundings
 
 KERNEL = """\
 2026-11-22T04:00:00,000000+0000 usb 1-1: new device
@@ -36,7 +36,7 @@ def program(folder: Path, name: str, text: str) -> None:
 def test_the_kernels_lines_about_gpus(path: Path) -> None:
     (path / "text").write_text(KERNEL)
     program(path, "dmesg", f"cat {path}/text")
-    lines, why = tool_output.kernel_log()
+    lines, why = nvidia_smi_and_kernel_log.kernel_log()
     assert [line.partition(" ")[2][:6] for line in lines] == ["NVRM: ", "nvidia"]
     assert all(line.isprintable() for line in lines)
     assert why == ""
@@ -45,7 +45,7 @@ def test_the_kernels_lines_about_gpus(path: Path) -> None:
 def test_why_the_kernels_log_cannot_be_read(path: Path) -> None:
     program(path, "dmesg", "echo 'dmesg: read kernel buffer failed: Operation not permitted' >&2; exit 1")
     program(path, "journalctl", "exit 0")
-    lines, why = tool_output.kernel_log()
+    lines, why = nvidia_smi_and_kernel_log.kernel_log()
     assert lines == ()
     assert "dmesg: it failed with exit code 1: dmesg: read kernel buffer failed: Operation not permitted" in why
     assert "journalctl: it printed nothing" in why
@@ -53,28 +53,28 @@ def test_why_the_kernels_log_cannot_be_read(path: Path) -> None:
 
 def test_a_kernel_without_a_line_about_gpus_says_so(path: Path) -> None:
     program(path, "dmesg", "echo 'usb 1-1: new device'")
-    assert tool_output.kernel_log() == ((tool_output.NOTHING,), "")
+    assert nvidia_smi_and_kernel_log.kernel_log() == ((nvidia_smi_and_kernel_log.NOTHING,), "")
 
 
 def test_nvidia_smi_says_its_table_or_what_is_wrong(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program(path, "nvidia-smi", "echo '+-----+'; echo '| GPU |'")
-    assert tool_output.nvidia_smi() == (("+-----+", "| GPU |"), "")
+    assert nvidia_smi_and_kernel_log.nvidia_smi() == (("+-----+", "| GPU |"), "")
     program(path, "nvidia-smi", 'echo "NVIDIA-SMI has failed because it couldn\'t communicate"; exit 9')
-    lines, why = tool_output.nvidia_smi()
+    lines, why = nvidia_smi_and_kernel_log.nvidia_smi()
     assert lines
     assert why.startswith("it failed with exit code 9: NVIDIA-SMI has failed")
     monkeypatch.setattr(reader_limits, "TOOL_OUTPUT", reader_limits.TOOL_OUTPUT._replace(bytes=1000))
-    monkeypatch.setattr(tool_output, "_ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr(nvidia_smi_and_kernel_log, "_ANSWER_SECONDS", 0.2)
     program(path, "nvidia-smi", "exec yes")
-    assert tool_output.nvidia_smi() == ((), "it did not answer within 0.2 s")
+    assert nvidia_smi_and_kernel_log.nvidia_smi() == ((), "it did not answer within 0.2 s")
     program(path, "nvidia-smi", "exec sleep 20")
-    assert tool_output.nvidia_smi() == ((), "it did not answer within 0.2 s")
-    monkeypatch.setattr(tool_output, "_ANSWER_SECONDS", 30.0)
+    assert nvidia_smi_and_kernel_log.nvidia_smi() == ((), "it did not answer within 0.2 s")
+    monkeypatch.setattr(nvidia_smi_and_kernel_log, "_ANSWER_SECONDS", 30.0)
     program(path, "nvidia-smi", "seq 1 9999")
-    lines, why = tool_output.nvidia_smi()
+    lines, why = nvidia_smi_and_kernel_log.nvidia_smi()
     assert (lines[-1], len(lines), why) == ("9949", 150, ""), "the last 1000 bytes, of which the first lines are shown"
     (path / "nvidia-smi").unlink()
-    assert tool_output.nvidia_smi() == ((), "it is not installed")
+    assert nvidia_smi_and_kernel_log.nvidia_smi() == ((), "it is not installed")
 
 
 def test_slurm_colab_wsl_and_secure_boot_where_they_are(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.missing_driver import SIMULATE, missing_driver_action
 from gpuwatch.core.model.snapshot import Process
 from gpuwatch.explain.diagnosis.condition_engine import Conditions
-from gpuwatch.machine.collector.feed import FeedStatus
+from gpuwatch.machine.collector.snapshot_feed import FeedStatus
 from gpuwatch.ui.app import make_tab
 from gpuwatch.ui.details.key_help import Group, groups, help_lines
 from gpuwatch.ui.screens.gpu import GpuScreen

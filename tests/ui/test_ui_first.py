@@ -19,7 +19,7 @@ from rich.color import ColorSystem
 from gpuwatch.cli import early_start
 from gpuwatch.core.formatting.palettes import PALETTES
 from gpuwatch.core.model.snapshot import Process, Snapshot
-from gpuwatch.machine.collector.feed import FeedStatus
+from gpuwatch.machine.collector.snapshot_feed import FeedStatus
 from gpuwatch.machine.history.metric_history import History
 from gpuwatch.session.view import View
 from gpuwatch.sim.machine import SimMachine

@@ -15,8 +15,8 @@ from textual.pilot import Pilot
 
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.explain.diagnosis.condition_engine import Conditions
-from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.machine.collector.recording_player import RecordedHost, RecordingPlayer
+from gpuwatch.machine.collector.snapshot_feed import FeedStatus
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.recording.reader import open_recording
 from gpuwatch.session.current_findings import all_findings

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuwatch.core.model.snapshot import Host, MigInstance, Snapshot
-from gpuwatch.machine.collector.collector_frames import Receiver
+from gpuwatch.machine.collector.collector_protocol import Receiver
 from gpuwatch.machine.history.last_hour import LEVELS, MAX_BYTES, Timeline
 from gpuwatch.machine.history.metric_history import History
 from gpuwatch.machine.history.sample_frames import KEY, FrameEncoder

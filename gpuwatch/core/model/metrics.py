@@ -1,7 +1,7 @@
 """The table of device metrics. Dashboard, JSON, CSV and HTML iterate over it.
 
 To add a metric: one row here, and a value in ``tests/fixtures``. The source
-(:mod:`gpuwatch.machine.sources.nvidia.source`) calls the NVML functions named here: once per tick even if several
+(:mod:`gpuwatch.machine.sources.nvidia.nvml_source`) calls the NVML functions named here: once per tick even if several
 metrics pick from one answer, and all field values of a lane in one call. A metric without ``call`` is derived from
 other readings.
 

@@ -49,7 +49,7 @@ from gpuwatch.machine.history.process_events import ProcessEvents
 from gpuwatch.machine.history.sample_gaps import MAX_UNOBSERVED_SECONDS, unobserved_limit
 
 if TYPE_CHECKING:
-    from gpuwatch.machine.collector.feed import FeedStatus
+    from gpuwatch.machine.collector.snapshot_feed import FeedStatus
 
 MAX_EVENTS = 1000
 """Events kept."""

@@ -1,6 +1,6 @@
 """The collector's process: samples at an interval and writes snapshots to stdout.
 
-The format is described in :mod:`gpuwatch.machine.collector.collector_frames`. Commands come on stdin, one JSON object
+The format is described in :mod:`gpuwatch.machine.collector.collector_protocol`. Commands come on stdin, one JSON object
 per line (``{"interval": 1.0}``); the process exits at end of file, so it never outlives the program that started it.
 """
 
@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.machine.collector.collector_frames import FAILURE, PREVIEW, SOURCE, Settings, Source, note_seen_devices
+from gpuwatch.machine.collector.collector_protocol import FAILURE, PREVIEW, SOURCE, Settings, Source, note_seen_devices
 from gpuwatch.machine.history.sample_frames import FrameEncoder, encoded, framed
-from gpuwatch.machine.sources import driver_calls
+from gpuwatch.machine.sources import driver_call_tracking
 
 if TYPE_CHECKING:
-    from gpuwatch.machine.collector.shared_samples import SharedSamples
+    from gpuwatch.machine.collector.samples_from_recorder import SamplesFromRecorder
 
 _PR_SET_PDEATHSIG = 1
 _SETTLING_SAMPLES = 3
@@ -87,7 +87,7 @@ class _Service:
 
     # Sampling here
 
-    def _collect(self) -> SharedSamples | None:
+    def _collect(self) -> SamplesFromRecorder | None:
         """Samples until there is a recorder to follow, which is returned; None when stdin ended."""
         from gpuwatch.machine.collector.collector import Collector  # if this fails, :func:`serve` reports it
 
@@ -118,15 +118,15 @@ class _Service:
 
     # Following a recorder
 
-    def _find(self) -> SharedSamples | None:
+    def _find(self) -> SamplesFromRecorder | None:
         settings = self._settings
         if not settings.share:
             return None
-        from gpuwatch.machine.collector.shared_samples import find_recorder
+        from gpuwatch.machine.collector.samples_from_recorder import find_recorder
 
         return find_recorder(settings.interval, gpm=settings.gpm, seen=settings.seen)
 
-    def _follow(self, shared: SharedSamples) -> bool:
+    def _follow(self, shared: SamplesFromRecorder) -> bool:
         """Sends what a recorder records until there is a reason to sample here; False when stdin ended."""
         settings = self._settings
         arrived = [shared.first] if shared.first is not None else []
@@ -208,7 +208,7 @@ def serve(settings: Settings) -> None:
     """Runs the process, whether it was spawned or forked."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C is the parent's to handle
     _die_with_parent()
-    driver_calls.share(settings.page, settings.left_out)
+    driver_call_tracking.share(settings.page, settings.left_out)
     gc.enable()  # a fork inherits it disabled from the dashboard's start
     try:
         _Service(settings).run()

@@ -20,7 +20,7 @@ class ForkedProcess:
     """The child process, with the part of :class:`subprocess.Popen` that :class:`.live_feed.LiveFeed` uses."""
 
     def __init__(self, pid: int, stdin: BinaryIO, stdout: BinaryIO, page: int | None) -> None:
-        """``page``: the descriptor of the page that it shares, see :mod:`gpuwatch.machine.sources.driver_calls`."""
+        """``page``: the descriptor of the page that it shares (``driver_call_tracking.CallPage``)."""
         self.page = page
         self.pid = pid
         self.stdin = stdin
@@ -64,7 +64,7 @@ def fork_collector(interval: float, *, share: bool = False, on_demand: bool = Fa
     ``share``: its samples may be those of a recorder on this machine. ``on_demand``: see
     :class:`.collector_frames.Settings`.
     """
-    from gpuwatch.machine.sources.driver_calls import new_page
+    from gpuwatch.machine.sources.driver_call_tracking import new_page
 
     commands, frames = os.pipe(), os.pipe()
     page: int | None
@@ -95,8 +95,8 @@ def _child(commands: int, frames: int, page: int | None, asked: tuple[float, boo
         os.dup2(page, 3)
         page = 3
     os.closerange(3 if page is None else 4, 64)
-    from gpuwatch.machine.collector.collector_frames import Settings
     from gpuwatch.machine.collector.collector_main import serve
+    from gpuwatch.machine.collector.collector_protocol import Settings
 
     code = 1
     try:

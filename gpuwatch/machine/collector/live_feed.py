@@ -20,7 +20,7 @@ import msgspec
 
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.machine.collector.collector_frames import (
+from gpuwatch.machine.collector.collector_protocol import (
     FAILURE,
     PREVIEW,
     SOURCE,
@@ -30,7 +30,7 @@ from gpuwatch.machine.collector.collector_frames import (
     note_seen_devices,
     source_of,
 )
-from gpuwatch.machine.collector.collector_process import (
+from gpuwatch.machine.collector.collector_supervision import (
     CRASHES,
     HANG_SECONDS,
     LATE_CHECK_SECONDS,
@@ -42,11 +42,11 @@ from gpuwatch.machine.collector.collector_process import (
     frames_of,
     how_it_ended,
 )
-from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.machine.collector.forked_collector import ForkedProcess
 from gpuwatch.machine.collector.host_access import LocalHost
+from gpuwatch.machine.collector.snapshot_feed import FeedStatus
 from gpuwatch.machine.sources import procfs
-from gpuwatch.machine.sources.driver_calls import CallPage
+from gpuwatch.machine.sources.driver_call_tracking import CallPage
 
 if TYPE_CHECKING:
     from gpuwatch.machine.collector.idle_times import IdleTimes
@@ -79,7 +79,7 @@ _START = (
 
 
 class LiveFeed:
-    """Snapshots from a collector process; implements :class:`gpuwatch.machine.collector.feed.Feed`.
+    """Snapshots from a collector process; implements :class:`gpuwatch.machine.collector.snapshot_feed.Feed`.
 
     ``interval`` is in seconds. ``environment`` replaces the process's environment (simulated GPUs).
     ``first``: a process that is already running; its replacements are started here. ``share``: the samples may be

@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable, Iterator
 
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.machine.collector.host_access import HostAccess
+from gpuwatch.machine.collector.snapshot_feed import FeedStatus
 from gpuwatch.machine.history.sample_gaps import gap_limit
 from gpuwatch.machine.history.sample_store import Gap, KeptSample
 from gpuwatch.machine.recording.reader import Recording
@@ -37,8 +37,8 @@ class RecordedHost(HostAccess):
 class RecordingPlayer:
     """Plays a recording from a moment on; at its end it waits for more.
 
-    A :class:`~gpuwatch.machine.collector.feed.Feed`, used by one thread: samples are read when they are taken. Another
-    thread only wakes the front end when something is due. Times are seconds since the epoch.
+    A :class:`~gpuwatch.machine.collector.snapshot_feed.Feed`, used by one thread: samples are read when they are
+    taken. Another thread only wakes the front end when something is due. Times are seconds since the epoch.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class RecordingPlayer:
         return begun[-1].interval if begun else 1.0
 
     def start(self, wake: Callable[[], None] | None = None) -> None:
-        """Starts playing, unless paused. ``wake`` as in :class:`~gpuwatch.machine.collector.feed.Feed`."""
+        """Starts playing, unless paused. ``wake`` as in :class:`~gpuwatch.machine.collector.snapshot_feed.Feed`."""
         if self._thread is None and wake is not None:
             self._thread = threading.Thread(target=self._ring, args=(wake,), name="gpuwatch-replay", daemon=True)
             self._thread.start()

@@ -22,11 +22,12 @@ from gpuwatch.machine.history.sample_chunks import ChunkReader, KeptSample, Posi
 from gpuwatch.machine.history.sample_frames import DamagedData
 from gpuwatch.machine.history.sample_store import Placed, SampleStore, Times
 from gpuwatch.machine.recording import minute_means
+from gpuwatch.machine.recording.cell_encoding import checksum, decompress, unpack_times, without_checksum
 from gpuwatch.machine.recording.damage import Damage, DamagedBlock
 from gpuwatch.machine.recording.database_reader import Database
 from gpuwatch.machine.recording.gpu_time_counter import HOUR_SECONDS, GpuTime, hour_of
-from gpuwatch.machine.recording.process_lives import ProcessLife
-from gpuwatch.machine.recording.recorded_rows import (
+from gpuwatch.machine.recording.process_lifetimes import ProcessLife
+from gpuwatch.machine.recording.row_decoding import (
     RecordedFinding,
     Run,
     check_entry,
@@ -37,7 +38,6 @@ from gpuwatch.machine.recording.recorded_rows import (
     recorded_findings,
     run_of,
 )
-from gpuwatch.machine.recording.stored_data import checksum, decompress, unpack_times, without_checksum
 
 _OPEN_SAMPLE = "sample of the last minute"
 """Name, in reports of damage, of a sample that is not yet in a block."""

@@ -25,9 +25,9 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.sample_chunks import ChunkReader, ChunkWriter, all_samples
 from gpuwatch.machine.recording import minute_means, recording_defaults
-from gpuwatch.machine.recording.sealing import Sample, Sealer, write_events
+from gpuwatch.machine.recording.block_writer import BlockWriter, Sample, write_events
+from gpuwatch.machine.recording.cell_encoding import with_checksum, without_checksum
 from gpuwatch.machine.recording.storable_snapshot import Storable
-from gpuwatch.machine.recording.stored_data import with_checksum, without_checksum
 from gpuwatch.machine.recording.tables import check_is_recording, create_recording
 from gpuwatch.machine.sources.procfs import boot_id
 
@@ -83,7 +83,7 @@ class RecordingWriter:
         self._lock = _create_locked(path)
         try:
             self._db = self._opened()
-            self._sealer = Sealer(self._db, interval)
+            self._sealer = BlockWriter(self._db, interval)
             self._open: list[Sample] = []
             self._frames: list[bytes] = []
             """Those of the open samples."""

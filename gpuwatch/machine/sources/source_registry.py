@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gpuwatch.machine.sources.device_source import DeviceSource, SeenDevice
-from gpuwatch.machine.sources.nvidia.source import NvmlSource
+from gpuwatch.machine.sources.nvidia.nvml_source import NvmlSource
 
 
 def device_sources(seen: Sequence[SeenDevice] = ()) -> tuple[DeviceSource[Any], ...]:

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.xids import Xid
 from gpuwatch.explain.diagnosis.condition_engine import Conditions
-from gpuwatch.machine.collector.feed import Feed
-from gpuwatch.machine.history.gone_devices import forget_gone
+from gpuwatch.machine.collector.snapshot_feed import Feed
+from gpuwatch.machine.history.forget_gone_devices import forget_gone
 from gpuwatch.session.current_findings import all_findings
 from gpuwatch.share.exporter.job_map import JobMap
 from gpuwatch.share.exporter.metrics_page import Page

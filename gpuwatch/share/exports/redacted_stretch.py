@@ -10,8 +10,8 @@ from gpuwatch.core.model.snapshot import Device
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.sample_store import KeptSample
 from gpuwatch.machine.recording.minute_means import Key
-from gpuwatch.machine.recording.process_lives import ProcessLife
-from gpuwatch.machine.recording.recorded_rows import RecordedFinding
+from gpuwatch.machine.recording.process_lifetimes import ProcessLife
+from gpuwatch.machine.recording.row_decoding import RecordedFinding
 from gpuwatch.machine.recording.sample_redaction import SampleRedactor
 from gpuwatch.share.exports.stretch import Means, Stretch
 

@@ -14,9 +14,9 @@ from gpuwatch.core.model.snapshot import Device, Snapshot
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.sample_store import KeptSample
 from gpuwatch.machine.recording.minute_means import BLOCKS, HOUR, MINUTE, Key, Points, Summary, interval_begin
-from gpuwatch.machine.recording.process_lives import ProcessLife
+from gpuwatch.machine.recording.process_lifetimes import ProcessLife
 from gpuwatch.machine.recording.reader import Recording
-from gpuwatch.machine.recording.recorded_rows import RecordedFinding
+from gpuwatch.machine.recording.row_decoding import RecordedFinding
 from gpuwatch.machine.recording.time_expressions import parse_moment, time_text
 
 STEPS = {"sample": 0, "1min": MINUTE, "1h": HOUR}

@@ -14,7 +14,7 @@ from gpuwatch.explain.diagnosis.rule_registry import error_of, warning_of
 from gpuwatch.machine.history.machine_event import MachineEvent
 
 if TYPE_CHECKING:
-    from gpuwatch.machine.collector.feed import FeedStatus
+    from gpuwatch.machine.collector.snapshot_feed import FeedStatus
 
 _OLD = "the data shown is older, and nothing is judged until then"
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from gpuwatch.core.model.accounting import AccountedProcess
 from gpuwatch.machine.sources.nvidia import nvml_errors
+from gpuwatch.machine.sources.nvidia.decode_nvml_answers import NOT_AVAILABLE
 from gpuwatch.machine.sources.nvidia.device import NvmlDevice
-from gpuwatch.machine.sources.nvidia.nvml_values import NOT_AVAILABLE
 
 _MODE, _PIDS, _STATS = "nvmlDeviceGetAccountingMode", "nvmlDeviceGetAccountingPids", "nvmlDeviceGetAccountingStats"
 _KEY = "accounting"

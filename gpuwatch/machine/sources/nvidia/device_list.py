@@ -11,9 +11,9 @@ from gpuwatch.core.model.metrics import Lane
 from gpuwatch.core.model.snapshot import ASLEEP_AT, UNIDENTIFIED
 from gpuwatch.machine.sources.device_source import ASLEEP, SeenDevice
 from gpuwatch.machine.sources.nvidia import nvml_errors
-from gpuwatch.machine.sources.nvidia.adapters import maybe
+from gpuwatch.machine.sources.nvidia.decode_nvml_answers import bus_id, decode, text_of
 from gpuwatch.machine.sources.nvidia.device import NvmlDevice
-from gpuwatch.machine.sources.nvidia.nvml_values import bus_id, decode, text_of
+from gpuwatch.machine.sources.nvidia.multi_call_metrics import maybe
 from gpuwatch.machine.sources.runtime_pm import RuntimePm
 
 _SUSPENDED = "suspended by the kernel; reading it would wake it"

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
-from gpuwatch.machine.sources import driver_calls
+from gpuwatch.machine.sources import driver_call_tracking
 from gpuwatch.machine.sources.nvidia.nvml_errors import OwnCode, own_error
 
 
@@ -46,12 +46,12 @@ class Library:
         written = symbol.encode()
 
         def call(*arguments: Any) -> int:
-            why = driver_calls.left_out(symbol)
+            why = driver_call_tracking.left_out(symbol)
             if why:
                 return OwnCode(why)
-            driver_calls.begin(written)
+            driver_call_tracking.begin(written)
             code: int = function(*arguments)
-            driver_calls.end()
+            driver_call_tracking.end()
             return code
 
         return call
@@ -60,10 +60,10 @@ class Library:
         written, known = name.encode(), self._lib.NVMLError
 
         def call(*arguments: Any) -> Any:
-            why = driver_calls.left_out(name)
+            why = driver_call_tracking.left_out(name)
             if why:
                 raise own_error(self._lib, why)
-            driver_calls.begin(written)
+            driver_call_tracking.begin(written)
             try:
                 return function(*arguments)
             except known:
@@ -75,6 +75,6 @@ class Library:
                 why = f"its answer cannot be read ({type(error).__name__}: {error})"
                 raise own_error(self._lib, why) from error
             finally:
-                driver_calls.end()
+                driver_call_tracking.end()
 
         return call

@@ -12,10 +12,10 @@ from gpuwatch.core.model.metrics import Lane
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.machine.sources.device_source import MissingReadings, Readings
 from gpuwatch.machine.sources.nvidia import nvml_errors
-from gpuwatch.machine.sources.nvidia.adapters import link_sum, maybe
+from gpuwatch.machine.sources.nvidia.decode_nvml_answers import field_value, number_or_name, pick
 from gpuwatch.machine.sources.nvidia.device import NvmlDevice
+from gpuwatch.machine.sources.nvidia.multi_call_metrics import link_sum, maybe
 from gpuwatch.machine.sources.nvidia.nvml_queries import FIELDS, FieldQuery, Query, field_query, link_query, queries
-from gpuwatch.machine.sources.nvidia.nvml_values import field_value, number_or_name, pick
 
 _ECC = "nvmlDeviceGetEccMode"
 """The first call to work when a device begins to support more: it is retried in every slow sample."""

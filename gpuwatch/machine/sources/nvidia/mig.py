@@ -11,8 +11,8 @@ from gpuwatch.core.model.metrics import BY_ID
 from gpuwatch.core.model.reading import Missing, Value
 from gpuwatch.core.model.snapshot import MIG_READINGS, MigInstance
 from gpuwatch.machine.sources.nvidia import nvml_errors
-from gpuwatch.machine.sources.nvidia.adapters import maybe, memory_info, mig_handles
-from gpuwatch.machine.sources.nvidia.nvml_values import NOT_AVAILABLE, decode, number_or_name
+from gpuwatch.machine.sources.nvidia.decode_nvml_answers import NOT_AVAILABLE, decode, number_or_name
+from gpuwatch.machine.sources.nvidia.multi_call_metrics import maybe, memory_info, mig_handles
 
 _NAMED = re.compile(r"\bMIG (\S+)$")
 _MIB = 1 << 20

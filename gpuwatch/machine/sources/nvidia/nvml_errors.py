@@ -14,7 +14,7 @@ from typing import Any
 from gpuwatch.core.model.missing_driver import JOIN_GROUP, SIMULATE, missing_driver_action, missing_driver_evidence
 from gpuwatch.core.model.reading import Missing, Reason
 from gpuwatch.core.model.snapshot import Problem
-from gpuwatch.machine.sources import system_facts
+from gpuwatch.machine.sources import driver_installation
 
 UNINITIALIZED = 1
 INVALID_ARGUMENT = 2
@@ -135,7 +135,7 @@ def open_problem(lib: Any, code: int, *, listing: bool = False, simulated: bool 
     reason, detail, hint = any_other if listing and code == UNKNOWN else _HINTS.get(code, any_other)
     if simulated:
         return Problem(source="nvml", reason=reason, detail=detail, hint=_FAULT)
-    system = system_facts.read_system_facts(os.environ)
+    system = driver_installation.read_system_facts(os.environ)
     shown = ""
     if reason == "driver.missing":
         shown = missing_driver_evidence(system)

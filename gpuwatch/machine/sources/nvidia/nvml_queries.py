@@ -13,7 +13,7 @@ import msgspec
 
 from gpuwatch.core.model.metrics import METRICS, Lane, MetricSpec
 from gpuwatch.core.model.reading import Missing
-from gpuwatch.machine.sources.nvidia.adapters import ADAPTERS, field_value, first_found
+from gpuwatch.machine.sources.nvidia.multi_call_metrics import ADAPTERS, field_value, first_found
 
 FIELDS = "nvmlDeviceGetFieldValues"
 

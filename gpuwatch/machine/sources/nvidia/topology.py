@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Connection, Place, Topology
 from gpuwatch.machine.sources.nvidia import nvml_errors
-from gpuwatch.machine.sources.nvidia.adapters import first_found, numa_nodes
-from gpuwatch.machine.sources.nvidia.nvml_values import bus_id, text_of
+from gpuwatch.machine.sources.nvidia.decode_nvml_answers import bus_id, text_of
+from gpuwatch.machine.sources.nvidia.multi_call_metrics import first_found, numa_nodes
 
 # nvmlGpuTopologyLevel_t, as nvidia-smi topo -m names it
 _LEVELS = {0: "INT", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}

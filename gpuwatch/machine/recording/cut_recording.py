@@ -12,9 +12,9 @@ from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.core.formatting.terminal_support import file_name
 from gpuwatch.machine.history.sample_chunks import ChunkWriter
 from gpuwatch.machine.history.sample_store import KeptSample
+from gpuwatch.machine.recording.block_writer import BlockWriter, Sample, write_events, write_findings
 from gpuwatch.machine.recording.reader import ATTACHED, Recording
 from gpuwatch.machine.recording.sample_redaction import SampleRedactor
-from gpuwatch.machine.recording.sealing import Sample, Sealer, write_events, write_findings
 from gpuwatch.machine.recording.tables import create_recording
 from gpuwatch.machine.recording.time_expressions import time_text
 
@@ -86,7 +86,7 @@ def _copy(
                 "VALUES (?, ?, 0, '', ?, ?, ?, ?, ?)",
                 (run.number, run.began, host, run.version, run.interval, run.ended, run.why),
             )
-    sealer, samples = Sealer(db, interval), 0
+    sealer, samples = BlockWriter(db, interval), 0
     for block in _blocks(recording.snapshots(begin, end), private):
         chunk = ChunkWriter()
         frames = b"".join([chunk.frames(snapshot, findings) for snapshot, findings in block])

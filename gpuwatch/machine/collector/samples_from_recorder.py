@@ -14,14 +14,14 @@ from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.model.snapshot import Device, Snapshot
 from gpuwatch.core.model.xids import Xid
-from gpuwatch.machine.collector.collector_frames import Source
+from gpuwatch.machine.collector.collector_protocol import Source
 from gpuwatch.machine.history.sample_chunks import MappedRows
 from gpuwatch.machine.history.sample_frames import DamagedData
 from gpuwatch.machine.recording.running_recorders import RunningRecorder, find_running
 from gpuwatch.machine.sources.device_source import MAX_XIDS, SeenDevice
 
 if TYPE_CHECKING:
-    from gpuwatch.machine.collector.own_processes import OwnProcesses
+    from gpuwatch.machine.collector.own_user_processes import OwnProcesses
 
 _FRESH_SECONDS = 2.0
 """Seconds, besides two intervals, up to which the newest sample of a recording is new."""
@@ -41,7 +41,7 @@ _STOPPED_SECONDS = 3.0
 """Seconds between two looks after which this process was stopped in between (SIGSTOP, suspend)."""
 
 
-class SharedSamples:
+class SamplesFromRecorder:
     """A recorder that is followed. Used by one thread; close it after use."""
 
     def __init__(self, recorder: RunningRecorder, seen: Mapping[str, SeenDevice]) -> None:
@@ -61,7 +61,7 @@ class SharedSamples:
         """When the last sample came, and when this was last looked for."""
         self._own: OwnProcesses | None = None
         if recorder.reads_less:
-            from gpuwatch.machine.collector.own_processes import OwnProcesses
+            from gpuwatch.machine.collector.own_user_processes import OwnProcesses
 
             self._own = OwnProcesses()
         try:
@@ -110,7 +110,7 @@ class SharedSamples:
             return False
         if self._own is None:
             return True
-        from gpuwatch.machine.collector.own_processes import hides_processes
+        from gpuwatch.machine.collector.own_user_processes import hides_processes
 
         return not hides_processes(first)
 
@@ -160,16 +160,16 @@ def _suits(recorder: RunningRecorder, interval: float, *, gpm: bool) -> bool:
     return entry.interval <= interval and (entry.gpm or not gpm)
 
 
-def find_recorder(interval: float, *, gpm: bool, seen: Mapping[str, SeenDevice]) -> SharedSamples | None:
+def find_recorder(interval: float, *, gpm: bool, seen: Mapping[str, SeenDevice]) -> SamplesFromRecorder | None:
     """A recorder that works and whose samples have all that is wanted; None if there is none.
 
-    ``interval``: maximum seconds between samples. ``seen``: see :class:`SharedSamples`.
+    ``interval``: maximum seconds between samples. ``seen``: see :class:`SamplesFromRecorder`.
     """
-    chosen: SharedSamples | None = None
+    chosen: SamplesFromRecorder | None = None
     for recorder in find_running():
         if chosen is None and _suits(recorder, interval, gpm=gpm):
             with suppress(GpuwatchError, DamagedData, OSError):
-                shared = SharedSamples(recorder, seen)
+                shared = SamplesFromRecorder(recorder, seen)
                 if shared.is_usable:
                     chosen = shared
                     continue

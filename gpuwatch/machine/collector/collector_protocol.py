@@ -13,7 +13,7 @@ import msgspec
 from gpuwatch.core.model.snapshot import Device, Snapshot
 from gpuwatch.machine.history.sample_frames import FrameDecoder
 from gpuwatch.machine.sources.device_source import SeenDevice
-from gpuwatch.machine.sources.driver_calls import LeftOut
+from gpuwatch.machine.sources.driver_call_tracking import LeftOut
 
 
 class Settings(msgspec.Struct):
@@ -59,7 +59,7 @@ class Source(msgspec.Struct, frozen=True):
     """The last change, for the user."""
     detail: str = ""
     blame: str = ""
-    """``blame`` in the recorder's :class:`~gpuwatch.machine.collector.feed.FeedStatus` while its collector is late."""
+    """``blame`` of the recorder's ``FeedStatus`` while its collector is late."""
 
 
 source_of = msgspec.msgpack.Decoder(Source).decode

@@ -10,10 +10,10 @@ import msgspec
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.sample_frames import DamagedData, decoded
+from gpuwatch.machine.recording.cell_encoding import checksum, unpack_times, without_checksum
 from gpuwatch.machine.recording.gpu_time_counter import GpuTime
 from gpuwatch.machine.recording.gpu_time_counter import unpack_gpu_time as unpack_time
-from gpuwatch.machine.recording.process_lives import ProcessLife
-from gpuwatch.machine.recording.stored_data import checksum, unpack_times, without_checksum
+from gpuwatch.machine.recording.process_lifetimes import ProcessLife
 
 _BEFORE = "SELECT max(since) FROM findings WHERE cause = ? AND device = ? AND pid = ? AND until >= ?"
 _REPEATED_SECONDS = 60.0

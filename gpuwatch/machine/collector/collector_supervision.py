@@ -15,7 +15,7 @@ from typing import NamedTuple
 from gpuwatch.machine.collector.forked_collector import ForkedProcess
 from gpuwatch.machine.history.sample_frames import HEAD_BYTES, frame_head
 from gpuwatch.machine.sources import procfs
-from gpuwatch.machine.sources.driver_calls import Call, CallPage, LeftOut
+from gpuwatch.machine.sources.driver_call_tracking import Call, CallPage, LeftOut
 
 CollectorProcess = subprocess.Popen[bytes] | ForkedProcess
 CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE)

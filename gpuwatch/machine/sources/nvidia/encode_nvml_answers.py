@@ -1,4 +1,4 @@
-"""NVML's answers that give the readings of a snapshot: the reverse of nvml_values.py, for simulated GPUs."""
+"""NVML's answers that give the readings of a snapshot: the reverse of decode_nvml_answers.py, for simulated GPUs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gpuwatch.core.errors import UsageError
 from gpuwatch.core.model.metrics import METRICS, Lane, MetricSpec
 from gpuwatch.core.model.reading import Missing, Reading
 from gpuwatch.core.model.snapshot import Device, MigInstance, Snapshot
-from gpuwatch.machine.sources.nvidia import nvml_errors, nvml_values
+from gpuwatch.machine.sources.nvidia import decode_nvml_answers, nvml_errors
 from gpuwatch.sim.copied_answers import MAX_NUMBERS, NOT_AVAILABLE, DescribedGpu, SimAnswer, SimCard
 from gpuwatch.sim.mig import MAX_INSTANCES, SimInstance
 from gpuwatch.sim.models import MODELS
@@ -197,15 +197,17 @@ def _number(spec: MetricSpec, value: Reading | None) -> int:
 
 def _fabric(state: str, health: Reading | None) -> tuple[int, ...] | None:
     """State, status, health mask and summary."""
-    number = next((key for key, name in nvml_values.FABRIC_STATES.items() if name == state.partition(",")[0]), None)
+    number = next(
+        (key for key, name in decode_nvml_answers.FABRIC_STATES.items() if name == state.partition(",")[0]), None
+    )
     if number is None:
         return None
     parts = health.split("+") if isinstance(health, str) else []
-    mask = sum(1 << bit for bit, name in nvml_values.FABRIC_TROUBLES.items() if name in parts)
+    mask = sum(1 << bit for bit, name in decode_nvml_answers.FABRIC_TROUBLES.items() if name in parts)
     mask |= sum(
-        key << nvml_values.FABRIC_CONFIGURATION_SHIFT
-        for key, n in nvml_values.FABRIC_CONFIGURATIONS.items()
+        key << decode_nvml_answers.FABRIC_CONFIGURATION_SHIFT
+        for key, n in decode_nvml_answers.FABRIC_CONFIGURATIONS.items()
         if n in parts
     )
-    summary = next((key for key, name in nvml_values.FABRIC_SUMMARIES.items() if name in parts), 0)
+    summary = next((key for key, name in decode_nvml_answers.FABRIC_SUMMARIES.items() if name in parts), 0)
     return number, 0, mask, summary

@@ -15,7 +15,7 @@ import msgspec
 from gpuwatch.core.model.metrics import METRICS, Lane, MetricSpec
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Driver, MigInstance, Problem, Topology
-from gpuwatch.machine.sources import driver_calls, procfs
+from gpuwatch.machine.sources import driver_call_tracking, procfs
 from gpuwatch.machine.sources.device_source import (
     ASLEEP,
     GpuProcess,
@@ -27,13 +27,13 @@ from gpuwatch.machine.sources.device_source import (
 )
 from gpuwatch.machine.sources.nvidia import mig, nvml_binding, nvml_errors
 from gpuwatch.machine.sources.nvidia.accounting import Accounting
-from gpuwatch.machine.sources.nvidia.adapters import maybe
+from gpuwatch.machine.sources.nvidia.decode_nvml_answers import decode
 from gpuwatch.machine.sources.nvidia.device import NvmlDevice
 from gpuwatch.machine.sources.nvidia.device_list import DeviceList
 from gpuwatch.machine.sources.nvidia.gpm import TOO_OLD, Activity
 from gpuwatch.machine.sources.nvidia.guarded_nvml import Library
 from gpuwatch.machine.sources.nvidia.metric_reader import MetricReader, forget_permanent
-from gpuwatch.machine.sources.nvidia.nvml_values import decode
+from gpuwatch.machine.sources.nvidia.multi_call_metrics import maybe
 from gpuwatch.machine.sources.nvidia.process_lists import ProcessLists
 from gpuwatch.machine.sources.nvidia.topology import Member, topology
 from gpuwatch.machine.sources.nvidia.xids import Xids
@@ -100,7 +100,7 @@ class NvmlSource:
         found = [_SHARED] if self._gpm and self._counters_shared() else []
         found += [
             Problem(source="nvml", reason="driver.bad-state", detail=why, hint="see dmesg for Xid or NVRM lines")
-            for why in driver_calls.all_left_out()
+            for why in driver_call_tracking.all_left_out()
         ]
         if not self._list.devices:
             back = "all GPUs were removed; to add one: gpuwatch sim fault add 0"

@@ -9,7 +9,12 @@ import ctypes
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gpuwatch.machine.sources.nvidia.nvml_values import FABRIC_STATES, NOT_AVAILABLE, UNION_MEMBERS, fabric_health
+from gpuwatch.machine.sources.nvidia.decode_nvml_answers import (
+    FABRIC_STATES,
+    NOT_AVAILABLE,
+    UNION_MEMBERS,
+    fabric_health,
+)
 
 _MAX_INSTANCES = 64
 """More MIG devices no GPU has (seven today)."""

@@ -12,9 +12,9 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.sample_frames import DamagedData
 from gpuwatch.machine.recording import gpu_time_counter, minute_means
-from gpuwatch.machine.recording.process_lives import Key, ProcessLife, ProcessLives
-from gpuwatch.machine.recording.recorded_rows import life_of, recorded_findings
-from gpuwatch.machine.recording.stored_data import checksum, compress, encoded_with_checksum, pack_times
+from gpuwatch.machine.recording.cell_encoding import checksum, compress, encoded_with_checksum, pack_times
+from gpuwatch.machine.recording.process_lifetimes import Key, ProcessLife, ProcessLives
+from gpuwatch.machine.recording.row_decoding import life_of, recorded_findings
 
 _R = TypeVar("_R")
 _T = TypeVar("_T")
@@ -23,7 +23,7 @@ _LIVES_KEPT_SECONDS = 60.0
 """Seconds for which a process that is not seen is kept in memory."""
 
 
-class Sealer:
+class BlockWriter:
     """Writes blocks in the order of their samples, each in a transaction of the caller."""
 
     def __init__(self, db: sqlite3.Connection, interval: float) -> None:
