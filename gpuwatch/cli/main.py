@@ -23,7 +23,7 @@ from gpuwatch import __version__
 from gpuwatch.cli import early_start as prestart
 from gpuwatch.cli.command_group import Group, Lazy
 from gpuwatch.cli.dashboard_options import dashboard_options, preferred
-from gpuwatch.cli.fleet_dashboard import FLEET_OPTIONS, fleet_options, fleet_options_of
+from gpuwatch.cli.hosts_options import HOSTS_PARAMETERS, chosen_hosts, hosts_options
 from gpuwatch.cli.options import TAKEN_BEFORE, FiniteRange, alert_options, alerts_of, gpm_option, gpm_option_value
 from gpuwatch.cli.sim_options import sim_option
 from gpuwatch.core.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, GpuwatchError, UsageError
@@ -96,7 +96,7 @@ Examples:
     metavar="SECONDS",
     help="Seconds between samples (default: 1).",
 )
-@fleet_options
+@hosts_options
 @dashboard_options
 @alert_options
 @gpm_option
@@ -116,11 +116,11 @@ def cli(
         prepare_output()
         assert isinstance(ctx.command, click.Group)
         _refuse_what_has_no_effect(ctx, ctx.command, ctx.invoked_subcommand)
-    elif (asked := fleet_options_of(**{name: given.pop(name) for name in FLEET_OPTIONS})) is not None:
+    elif (asked := chosen_hosts(**{name: given.pop(name) for name in HOSTS_PARAMETERS})) is not None:
         from gpuwatch.cli import fleet_dashboard
 
         # In a list of hosts these are of hosts; the processes of an opened one are as in the settings file.
-        listed = fleet_dashboard.list_options_of(
+        listed = fleet_dashboard.host_list_order(
             given.pop("filter_"), given.pop("sort"), descending=given.pop("descending")
         )
         ctx.exit(fleet_dashboard.run_fleet(preferred(config_file, given), given["interval"], asked, listed))

@@ -14,7 +14,7 @@ import click
 
 from gpuwatch.cli.command_group import Sectioned
 from gpuwatch.cli.completion import complete_files
-from gpuwatch.cli.fleet_dashboard import fleet_options, fleet_options_of
+from gpuwatch.cli.hosts_options import chosen_hosts, hosts_options
 from gpuwatch.cli.option_types import Duration, Size
 from gpuwatch.cli.output import print_document, print_line
 from gpuwatch.cli.progress import progress
@@ -75,7 +75,7 @@ _MAX_WAIT_SECONDS = 30 * 86_400.0
     metavar="DURATION",
     help="Wait this long for the driver, or for hosts.",
 )
-@fleet_options
+@hosts_options
 @sim_option
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, shell_complete=complete_files)
 @click.pass_context
@@ -101,7 +101,7 @@ def pick(
     prints nothing, if there are too few. With --prometheus or --hosts, prints the host to log in to.
     """
     conditions = Conditions(count, free, idle)
-    asked = fleet_options_of(**fleet_given)
+    asked = chosen_hosts(**fleet_given)
     if asked is not None:
         from gpuwatch.cli.pick_host import pick_on_hosts
 

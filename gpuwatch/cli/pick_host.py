@@ -9,7 +9,7 @@ import time
 
 import click
 
-from gpuwatch.cli.fleet_dashboard import FleetOptions
+from gpuwatch.cli.hosts_options import ChosenHosts
 from gpuwatch.cli.output import print_document, print_line
 from gpuwatch.cli.progress import progress
 from gpuwatch.core.errors import EXIT_FAILED, GpuwatchError
@@ -28,7 +28,7 @@ _POLL_SECONDS = 5.0
 
 def pick_on_hosts(
     ctx: click.Context,
-    fleet_options: FleetOptions,
+    chosen: ChosenHosts,
     conditions: Conditions,
     deadline: float,
     wait: float,
@@ -36,10 +36,10 @@ def pick_on_hosts(
     as_json: bool,
 ) -> None:
     """Prints the host; exits with 1 if none has enough GPUs."""
-    source = fleet_options.source(_POLL_SECONDS)
+    source = chosen.source(_POLL_SECONDS)
     news = threading.Event()
     source.start(news.set)
-    if fleet_options.server is not None:  # which is read in one go
+    if chosen.server is not None:  # which is read in one go
         progress(f"querying {source.name}")
     try:
         picked = _pick_until(source, news, conditions, deadline, wait)

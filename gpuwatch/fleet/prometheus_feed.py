@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 from gpuwatch.core.model.fleet import HostView
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.fleet.exporter_names import REPORTED, exporter_names_of
-from gpuwatch.fleet.hosts_from_series import Collected
+from gpuwatch.fleet.exporter_metric_names import REPORTED, exporter_names_of
+from gpuwatch.fleet.hosts_from_prometheus_series import Collected
 from gpuwatch.fleet.prometheus_api import NoAnswer, Prometheus, Sample
 from gpuwatch.fleet.prometheus_queries import query_of_gpus
 from gpuwatch.fleet.prometheus_source import PrometheusSource

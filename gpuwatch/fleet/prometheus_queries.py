@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from gpuwatch.fleet.exporter_names import HOST_LABELS, LISTED, TARGET_LABELS, exporter_names_of, with_exported
-from gpuwatch.fleet.hosts_from_series import OF_HOST, OF_OWNERS, PROCESS_READINGS, PROGRAM
+from gpuwatch.fleet.exporter_metric_names import HOST_LABELS, LISTED, TARGET_LABELS, exporter_names_of, with_exported
+from gpuwatch.fleet.hosts_from_prometheus_series import OF_HOST, OF_OWNERS, PROCESS_READINGS, PROGRAM
 from gpuwatch.share import openmetrics as series
 
 _KNOWN_FOR = "1h"

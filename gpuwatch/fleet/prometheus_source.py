@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from gpuwatch.core.model.fleet import Fleet, HostView
 from gpuwatch.fleet import prometheus_queries as queries
-from gpuwatch.fleet.exporter_names import host_of, own_label, place_of, target_of
-from gpuwatch.fleet.hosts_from_series import Collected
+from gpuwatch.fleet.exporter_metric_names import host_of, own_label, place_of, target_of
+from gpuwatch.fleet.hosts_from_prometheus_series import Collected
 from gpuwatch.fleet.prometheus_api import NoAnswer, Prometheus, Sample
 
 _IDENTITY_SECONDS = 60.0

@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Sequence
 
 from gpuwatch.core.errors import UsageError
-from gpuwatch.fleet.host_list import parse_hosts
+from gpuwatch.fleet.parse_host_list import parse_hosts
 
 CONNECT_SECONDS = 10
 """How long a host has to accept the connection and to identify itself."""

@@ -17,7 +17,7 @@ import pytest
 from gpuwatch.core import reader_limits
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.fleet.cluster.fan_out import fan_out
-from gpuwatch.fleet.cluster.node_lines import encoded
+from gpuwatch.fleet.cluster.node_protocol import encoded
 from tests.cluster.nodes import Nodes, agent, await_none, one, running, shell
 from tests.every import every
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 
-from gpuwatch.fleet.cluster.node_lines import Decoder, Frame, encoded
+from gpuwatch.fleet.cluster.node_protocol import Decoder, Frame, encoded
 
 
 def test_a_document_survives_labels_banners_and_any_chunks() -> None:

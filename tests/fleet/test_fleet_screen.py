@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from textual.pilot import Pilot
 
-from gpuwatch.cli.fleet_dashboard import list_options_of
+from gpuwatch.cli.fleet_dashboard import host_list_order
 from gpuwatch.core.errors import UsageError
 from gpuwatch.fleet.host_poller import FleetWatch
 from gpuwatch.fleet.prometheus_api import Prometheus
@@ -160,7 +160,7 @@ async def test_sorting(many: FakePrometheus) -> None:
 
 async def test_filter_and_order_of_the_command_line_are_those_of_the_copied_one(many: FakePrometheus) -> None:
     app = app_of(many)
-    listed = list_options_of("mem>20GiB free", "free", descending=False)
+    listed = host_list_order("mem>20GiB free", "free", descending=False)
     app.fleet_screen.begin_with(listed.filter, listed.sort, reverse=listed.reverse)
     async with app.run_test(size=(120, 40)) as pilot:
         await wait_for(pilot, lambda: app.fleet_screen.hosts.counts[1])
@@ -184,7 +184,7 @@ async def test_filter_and_order_of_the_command_line_are_those_of_the_copied_one(
 )
 def test_a_wrong_filter_or_order_of_hosts_is_refused(words: str | None, column: str | None, said: str) -> None:
     with pytest.raises(UsageError, match=said):
-        list_options_of(words, column, descending=None)
+        host_list_order(words, column, descending=None)
 
 
 async def test_keys_of_a_machine_do_nothing_here(many: FakePrometheus) -> None:

@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from gpuwatch.core.model.fleet import Fleet, HostView
 from gpuwatch.core.model.reading import Missing
-from gpuwatch.fleet.exporter_names import REPORTED, exporter_names_of, reading_of
+from gpuwatch.fleet.exporter_metric_names import REPORTED, exporter_names_of, reading_of
 from gpuwatch.fleet.host_summary import HostSummary, Summaries, summarize
-from gpuwatch.fleet.hosts_from_series import Collected
+from gpuwatch.fleet.hosts_from_prometheus_series import Collected
 from gpuwatch.fleet.prometheus_api import Prometheus, Sample
 from gpuwatch.fleet.prometheus_source import PrometheusSource
 from gpuwatch.share.exporter.metrics_page import Page

@@ -34,8 +34,8 @@ from gpuwatch.explain.traces import dcgm_diagnostic, pprof, torch_memory_timelin
 from gpuwatch.explain.traces.invalid_trace import InvalidTrace
 from gpuwatch.explain.traces.memory_profiles import tensorflow_profiles, torch_profiles
 from gpuwatch.explain.traces.smi_q import SmiQueryReader
-from gpuwatch.fleet.cluster.node_lines import Decoder, encoded
-from gpuwatch.fleet.host_list import parse_hosts
+from gpuwatch.fleet.cluster.node_protocol import Decoder, encoded
+from gpuwatch.fleet.parse_host_list import parse_hosts
 from gpuwatch.fleet.prometheus_api import _answer
 from gpuwatch.machine.history.sample_chunks import ChunkReader
 from gpuwatch.machine.history.sample_frames import DamagedData

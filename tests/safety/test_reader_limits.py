@@ -22,7 +22,7 @@ from gpuwatch.core.reader_limits import READERS, Limit
 from gpuwatch.experiment.probing.memory_recorder_files import MemoryRecords
 from gpuwatch.explain.traces.smi_q import SmiQueryReader
 from gpuwatch.fleet import ssh_streams
-from gpuwatch.fleet.host_list import parse_hosts
+from gpuwatch.fleet.parse_host_list import parse_hosts
 from gpuwatch.fleet.prometheus_api import ANSWER_SECONDS, Prometheus
 from gpuwatch.machine.history import sample_frames
 from gpuwatch.machine.recording import cell_encoding, gpu_time_counter

@@ -22,7 +22,7 @@ from gpuwatch.core.masking.secrets import mask_text
 from gpuwatch.experiment.probing.run_verdict import signal_name
 from gpuwatch.fleet.cluster.launchers import Job, Launcher
 from gpuwatch.fleet.cluster.node_agent import GREETING
-from gpuwatch.fleet.cluster.node_lines import NO_NODE, NOT_EXECUTABLE, NOT_THERE, TOO_OLD, Decoder, Frame
+from gpuwatch.fleet.cluster.node_protocol import NO_NODE, NOT_EXECUTABLE, NOT_THERE, TOO_OLD, Decoder, Frame
 
 MAX_PARALLEL_JOBS = 64
 """Jobs that run at the same time; further nodes wait."""

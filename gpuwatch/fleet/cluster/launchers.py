@@ -17,7 +17,7 @@ from typing import Protocol
 
 from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.core.formatting.suggest import did_you_mean
-from gpuwatch.fleet.cluster.node_lines import NOT_THERE
+from gpuwatch.fleet.cluster.node_protocol import NOT_THERE
 from gpuwatch.fleet.ssh_command import SSH_FAILED_EXIT_CODE, ssh_command, ssh_failure, ssh_hosts
 
 _MAX_LOCAL_NODES = 64

@@ -22,7 +22,7 @@ from contextlib import suppress
 
 from gpuwatch import __version__
 from gpuwatch.core import reader_limits
-from gpuwatch.fleet.cluster.node_lines import Kind, encoded
+from gpuwatch.fleet.cluster.node_protocol import Kind, encoded
 
 GREETING = b"gpuwatch\n"
 """What a launcher writes to stdin if it keeps it open: only then does its end mean anything."""

@@ -3,7 +3,8 @@
 A fixed limit passes a GPU that is three times slower than it should be; its siblings show it. Structure comes first
 (GPUs, driver, versions, settings): a difference there explains a difference in speed. Speeds are compared by median
 and median absolute deviation (MAD), since a slow node moves mean and standard deviation towards itself; only among
-equal GPUs with one driver, in one configuration. No node is named on what noise can do: see :func:`_slow_nodes`.
+equal GPUs with one driver, in one configuration. No node is named on what noise can do
+(:func:`_nodes_with_odd_speed`).
 """
 
 from __future__ import annotations
@@ -319,12 +320,12 @@ def _speeds(nodes: Sequence[_Node], notes: list[str]) -> list[OddFact]:
     if simulated:
         notes.append("Speeds of simulated GPUs are not judged: they depend on each host's CPU")
     judged_nodes = {speed.node for group in groups for speed in group.speeds}
-    if alone := [name for name in small if name not in judged_nodes]:
+    if unjudged := [name for name in small if name not in judged_nodes]:
         notes.append(
-            f"Speed of {_list_of_names(alone)}: too few to judge; at least {MIN_EQUAL_NODES} nodes with the same GPU,"
-            " driver and configuration are needed"
+            f"Speed of {_list_of_names(unjudged)}: too few to judge; at least {MIN_EQUAL_NODES} nodes with the same "
+            "GPU, driver and configuration are needed"
         )
-    return _slow_nodes(groups, notes)
+    return _nodes_with_odd_speed(groups, notes)
 
 
 _Key = tuple[str, str, str, str, bool]
@@ -358,7 +359,7 @@ def _speed(name: str, runs: Sequence[Run]) -> _Speed:
     return _Speed(name, statistics.median(medians), statistics.median(fast))
 
 
-def _slow_nodes(groups: Sequence[_Group], notes: list[str]) -> list[OddFact]:
+def _nodes_with_odd_speed(groups: Sequence[_Group], notes: list[str]) -> list[OddFact]:
     """The nodes whose speed differs by more than noise.
 
     Noise of speeds has heavy tails (another tenant, a hot hour), so no fixed number of standard deviations is safe. A
@@ -375,24 +376,24 @@ def _slow_nodes(groups: Sequence[_Group], notes: list[str]) -> list[OddFact]:
     far = {(group.what, node) for group in groups for node in _far_nodes(group)}
     odd = []
     for node, seen in suspects.items():
-        times, all_of_them = measured[node], measured.total()
+        count = measured[node]
         # How often a measurement of another node is suspect, and the chance that a node has this many in a row.
-        rate = (sum(map(len, suspects.values())) - len(seen) + 1) / (all_of_them - times + 2)
+        rate = (sum(map(len, suspects.values())) - len(seen) + 1) / (measured.total() - count + 2)
         one_way = len({speed.median > group.middle for group, speed in seen}) == 1
-        proven = one_way and times > 1 and len(seen) == times and len(measured) * rate**times < _MAX_EXPECTED_BY_CHANCE
+        proven = one_way and count > 1 and len(seen) == count and len(measured) * rate**count < _MAX_EXPECTED_BY_CHANCE
         facts = [
-            _odd_speed(group, speed, seen=len(seen), measured=times)
+            _odd_speed(group, speed, seen=len(seen), measured=count)
             for group, speed in seen
-            if proven or ((group.what, node) in far and 2 * len(seen) >= times)
+            if proven or ((group.what, node) in far and 2 * len(seen) >= count)
         ]
         odd += facts
         if not facts:
             group, speed = seen[0]
             how = "slower" if speed.median > group.middle else "faster"
-            share = _share(math.exp(abs(speed.median - group.middle)))
+            difference = _factor_or_percent(math.exp(abs(speed.median - group.middle)))
             notes.append(
-                f"{node} was {share} {how} in {len(seen)} of {times} measurements ({group.what}): not named, since "
-                f"noise can cause that; measure again"
+                f"{node} was {difference} {how} in {len(seen)} of {count} measurements ({group.what}): not named, "
+                f"since noise can cause that; measure again"
             )
     return odd
 
@@ -414,8 +415,8 @@ def _far_nodes(group: _Group) -> list[str]:
         edge = rest[top]  # the largest of those that are not in the tail
         slope = top / max(sum(math.log(value / edge) for value in rest[:top]), 1e-9)
         reached = (top / len(rest)) * (edge / distance) ** min(slope, _MAX_TAIL_EXPONENT)
-        alone = distance >= _LOG_TWICE and distance > _MIN_DISTANCE_RATIO * rest[0]
-        if alone or len(distances) * reached < _MAX_EXPECTED_BY_CHANCE:
+        twice_as_slow = distance >= _LOG_TWICE and distance > _MIN_DISTANCE_RATIO * rest[0]
+        if twice_as_slow or len(distances) * reached < _MAX_EXPECTED_BY_CHANCE:
             return [speed.node for speed in by_distance[:count] if _is_beyond_noise(group, speed)]
     return []
 
@@ -428,7 +429,7 @@ def _is_beyond_noise(group: _Group, speed: _Speed) -> bool:
 
 
 def _odd_speed(group: _Group, speed: _Speed, *, seen: int, measured: int) -> OddFact:
-    times = math.exp(abs(speed.median - group.middle))
+    factor = math.exp(abs(speed.median - group.middle))
     how = "slower" if speed.median > group.middle else "faster"
     others = f"its siblings vary by {100 * (math.exp(group.spread) - 1):.1f} %"
     return OddFact(
@@ -438,12 +439,12 @@ def _odd_speed(group: _Group, speed: _Speed, *, seen: int, measured: int) -> Odd
         value=f"{step_time_text(math.exp(speed.median))} per step",
         usual=f"{step_time_text(math.exp(group.middle))} per step",
         siblings=len(group.speeds) - 1,
-        detail=f"{_share(times)} {how}; {others}; in {seen} of {measured} measurements",
+        detail=f"{_factor_or_percent(factor)} {how}; {others}; in {seen} of {measured} measurements",
     )
 
 
-def _share(times: float) -> str:
-    return f"{times:.1f} times" if times >= 2 else f"{100 * (times - 1):.0f} %"
+def _factor_or_percent(factor: float) -> str:
+    return f"{factor:.1f} times" if factor >= 2 else f"{100 * (factor - 1):.0f} %"
 
 
 # -- words ----------------------------------------------------------------------------------------

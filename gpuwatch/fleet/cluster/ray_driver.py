@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from gpuwatch.fleet.cluster.node_lines import NO_NODE, NOT_EXECUTABLE, NOT_THERE, TOO_OLD, Kind, encoded
+from gpuwatch.fleet.cluster.node_protocol import NO_NODE, NOT_EXECUTABLE, NOT_THERE, TOO_OLD, Kind, encoded
 
 _lock = threading.Lock()
 _CONNECT_SECONDS = 10.0

@@ -14,7 +14,7 @@ from gpuwatch.core.model.fleet import Holder, HostView
 from gpuwatch.core.model.metrics import METRICS
 from gpuwatch.core.model.reading import Missing, Value
 from gpuwatch.core.model.snapshot import MIG_READINGS, Device, Driver, Host, MigInstance, Process, Snapshot
-from gpuwatch.fleet.exporter_names import (
+from gpuwatch.fleet.exporter_metric_names import (
     NVIDIA_SMI,
     REPORTED,
     host_of,

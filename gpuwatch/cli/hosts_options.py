@@ -1,0 +1,168 @@
+"""The options that name many hosts, ``--prometheus`` and ``--hosts``, and what belongs to them."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from gpuwatch.cli.completion import complete_files
+from gpuwatch.cli.option_types import combined
+from gpuwatch.core.errors import GpuwatchError, UsageError
+
+if TYPE_CHECKING:
+    from gpuwatch.fleet.host_poller import FleetSource
+    from gpuwatch.fleet.prometheus_api import Prometheus
+
+PASSWORD = "GPUWATCH_PROMETHEUS_PASSWORD"
+"""The variable with the password of a user whom the address names without one."""
+_HEADER = re.compile(r"([A-Za-z0-9!#$%&'*+.^_`|~-]+):[ \t]*([\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?)")
+hosts_options = combined(
+    click.option(
+        "--prometheus",
+        metavar="URL",
+        help="Show all hosts with GPU metrics on this Prometheus server: http://[user@]host:9090. The address may "
+        "contain a password, but it is safer in GPUWATCH_PROMETHEUS_PASSWORD.",
+    ),
+    click.option(
+        "--prometheus-header",
+        "prometheus_headers",
+        metavar="'NAME: VALUE'",
+        multiple=True,
+        help="Send this header with each query, for example 'X-Scope-OrgID: lab'.",
+    ),
+    click.option(
+        "--prometheus-token-file",
+        type=click.Path(dir_okay=False, path_type=Path),
+        metavar="FILE",
+        shell_complete=complete_files,
+        help="Send the bearer token in FILE.",
+    ),
+    click.option(
+        "--prometheus-ca",
+        type=click.Path(dir_okay=False, path_type=Path),
+        metavar="FILE",
+        shell_complete=complete_files,
+        help="Trust the certificates in FILE instead of the system's.",
+    ),
+    click.option(
+        "--hosts",
+        metavar="HOST,...",
+        help="Show these hosts, over ssh; only gpuwatch must be installed there: a,b,user@c:2222,n[01-16].",
+    ),
+    click.option(
+        "--remote-command",
+        metavar="COMMAND",
+        help="Run gpuwatch on the hosts with this command, for example 'uvx gpuwatch-tui' (default: gpuwatch).",
+    ),
+    click.option("--ssh-options", metavar="OPTIONS", help="Pass these options to ssh, for example '-J gateway'."),
+)
+"""``--prometheus``, ``--hosts`` and what belongs to them."""
+HOSTS_PARAMETERS = (
+    "prometheus",
+    "prometheus_headers",
+    "prometheus_token_file",
+    "prometheus_ca",
+    "hosts",
+    "remote_command",
+    "ssh_options",
+)
+"""The parameters of these options."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenHosts:
+    """Which hosts."""
+
+    server: Prometheus | None = None
+    hosts: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
+    """How gpuwatch is called on the hosts."""
+    options: tuple[str, ...] = ()
+    """Further arguments of ssh."""
+    arguments: tuple[str, ...] = ()
+    """The options that say so, without secrets."""
+
+    def source(self, interval: float) -> FleetSource:
+        """Not started yet."""
+        if self.server is not None:
+            from gpuwatch.fleet.prometheus_source import PrometheusSource
+
+            return PrometheusSource(self.server)
+        from gpuwatch.fleet.ssh_source import SshSource
+
+        return SshSource(self.hosts, interval, command=self.command, options=self.options)
+
+
+def chosen_hosts(
+    prometheus: str | None,
+    prometheus_headers: Sequence[str] = (),
+    prometheus_token_file: Path | None = None,
+    prometheus_ca: Path | None = None,
+    hosts: str | None = None,
+    remote_command: str | None = None,
+    ssh_options: str | None = None,
+) -> ChosenHosts | None:
+    """Which hosts the options name; None if they name none."""
+    beside = bool(prometheus_headers) or prometheus_token_file is not None or prometheus_ca is not None
+    if hosts is not None and prometheus is not None:
+        raise UsageError("--prometheus and --hosts cannot be combined")
+    if beside and prometheus is None:
+        raise UsageError("--prometheus-header, -token-file and -ca need --prometheus")
+    over_ssh = {"--remote-command": remote_command, "--ssh-options": ssh_options}
+    for option, value in over_ssh.items():
+        if value is not None and hosts is None:
+            raise UsageError(f"{option} needs --hosts")
+    if prometheus is not None:
+        asked = _prometheus_server(prometheus, prometheus_headers, prometheus_token_file, prometheus_ca)
+        arguments = ["--prometheus", asked.address]
+        paths = {"--prometheus-token-file": prometheus_token_file, "--prometheus-ca": prometheus_ca}
+        for name, path in paths.items():
+            arguments += [name, str(path)] if path is not None else []
+        return ChosenHosts(server=asked, arguments=tuple(arguments))
+    if hosts is None:
+        return None
+    from gpuwatch.fleet.ssh_command import ssh_hosts
+
+    if shutil.which("ssh") is None:
+        raise GpuwatchError("--hosts needs ssh, which is not installed here", hint="install an ssh client")
+    there = _split_words(remote_command, "--remote-command") if remote_command is not None else ("gpuwatch",)
+    options = _split_words(ssh_options, "--ssh-options") if ssh_options is not None else ()
+    arguments = ["--hosts", hosts]
+    for option, value in over_ssh.items():
+        arguments += [option, value] if value is not None else []
+    return ChosenHosts(hosts=tuple(ssh_hosts(hosts)), command=there, options=options, arguments=tuple(arguments))
+
+
+def _split_words(text: str, option: str) -> tuple[str, ...]:
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise UsageError(f"{option}: {str(error).lower()}", hint="quote it as for a shell") from None
+    if not words:
+        raise UsageError(f"{option} is empty", hint="leave it out")
+    return tuple(words)
+
+
+def _prometheus_server(
+    url: str, headers: Sequence[str] = (), token_file: Path | None = None, ca_file: Path | None = None
+) -> Prometheus:
+    from gpuwatch.fleet.prometheus_api import Prometheus
+
+    named = {}
+    for header in headers:
+        found = _HEADER.fullmatch(header)
+        if found is None:
+            raise UsageError("--prometheus-header needs 'NAME: VALUE'", hint="for example 'X-Scope-OrgID: lab'")
+        named[found[1]] = found[2]
+    if ca_file is not None and not ca_file.is_file():
+        raise UsageError("--prometheus-ca: there is no such file")
+    password = os.environ.get(PASSWORD, "")
+    return Prometheus(url, password=password, headers=named, token_file=token_file, ca_file=ca_file)
