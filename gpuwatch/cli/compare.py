@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from gpuwatch.cli.output import check_writable, output_option, publish, redact_option
-from gpuwatch.cli.saved_document import read_document
+from gpuwatch.cli.read_saved_document import read_document
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.terminal_support import file_name
 from gpuwatch.core.model.codec import Document, runs_in

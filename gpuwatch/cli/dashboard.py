@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpuwatch.cli import early_start as prestart
+from gpuwatch.cli import early_collector, exit_signals
 from gpuwatch.cli.output import print_line
 from gpuwatch.cli.sim_options import enter_simulation
 from gpuwatch.core.errors import UsageError
@@ -38,16 +38,16 @@ def run_dashboard(ctx: click.Context, settings: Loaded, alerts: Alerts | None = 
     # The collector opens the driver while this process imports the screens. Imported objects stay: scanning them for
     # garbage costs a tenth of the start, and again at every later collection.
     gc.disable()
-    begun = prestart.take_started()
+    begun = early_collector.take_started()
     first = begun.collector if begun is not None else None
     chosen = settings.preferences
     live = LiveFeed(chosen.interval, gpm=chosen.gpm, first=first, share=not chosen.own_collector)
     try:
         if begun is None:
-            begun = prestart.Start(live.launch())
+            begun = early_collector.Start(live.launch())
             begun.paint(chosen)
         else:  # it was started before the settings were known
-            if live.interval != prestart.INTERVAL_SECONDS:
+            if live.interval != early_collector.INTERVAL_SECONDS:
                 live.interval = chosen.interval
             if not live.share:
                 live.share = False
@@ -62,7 +62,7 @@ def run_dashboard(ctx: click.Context, settings: Loaded, alerts: Alerts | None = 
         gc.enable()
         if begun.picture is not None:
             begun.picture.hand_over()
-        prestart.exit_if_signalled()
+        exit_signals.exit_if_signalled()
         ascii_only = bool(needs_ascii(os.environ, sys.stdout.encoding))
         few_colors = has_few_colors(os.environ)
         session = Session(live, looks_back=True, alerts=alerts)

@@ -12,9 +12,9 @@ import click
 from gpuwatch.cli.completion import complete_files
 from gpuwatch.cli.output import check_writable, output_option, publish, redact_option
 from gpuwatch.cli.progress import progress
+from gpuwatch.cli.read_saved_document import read_document
 from gpuwatch.cli.read_trace import recording_at
 from gpuwatch.cli.recording_input import is_recording, recording_of
-from gpuwatch.cli.saved_document import read_document
 from gpuwatch.core.errors import EXIT_DIFFERENT, GpuwatchError, UsageError
 from gpuwatch.core.formatting.terminal_support import file_name
 from gpuwatch.core.masking.redaction import masked_for_sending

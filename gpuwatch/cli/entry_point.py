@@ -6,20 +6,20 @@ import os
 import sys
 from typing import NoReturn
 
-from gpuwatch.cli import early_start as prestart
+from gpuwatch.cli import early_collector, exit_signals
 from gpuwatch.machine.sources.restore_locale import undo_coercion
 
 
 def main() -> NoReturn:
     """Entry point of the program."""
-    prestart.end_by_signals()
+    exit_signals.end_by_signals()
     undo_coercion(os.environ)
     try:
-        prestart.start_early(sys.argv[1:], more=("gpuwatch.cli.main",))
+        early_collector.start_early(sys.argv[1:], more=("gpuwatch.cli.main",))
         from gpuwatch.cli.main import main as command_line
 
         command_line()
     except KeyboardInterrupt:  # before the command line's own handler was set up
         sys.exit(130)
     finally:
-        prestart.undo_start()
+        early_collector.undo_start()

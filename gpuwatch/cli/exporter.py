@@ -9,11 +9,11 @@ from typing import Any
 
 import click
 
-from gpuwatch.cli import early_start as prestart
+from gpuwatch.cli import exit_signals
 from gpuwatch.cli.completion import complete_files
 from gpuwatch.cli.option_types import Choice, Duration
-from gpuwatch.cli.options import gpm_option, gpm_option_value
 from gpuwatch.cli.output import print_line
+from gpuwatch.cli.shared_options import gpm_option, gpm_option_value
 from gpuwatch.cli.sim_options import enter_simulation, sim_option
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.terminal_support import file_name
@@ -154,7 +154,7 @@ def exporter(
     def end(number: int, frame: object) -> None:
         updater.stop()
 
-    prestart.end_by_signals(end, signal.SIGINT)
+    exit_signals.end_by_signals(end, signal.SIGINT)
     server.start()
     print_line(f"gpuwatch: metrics at {server.url}, a sample every {every:g} s")
     if not address.loopback and not web.settings.protected:

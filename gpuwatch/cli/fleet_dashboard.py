@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gpuwatch.ui.tables.fleet_filter import FleetFilter
 
 INTERVAL_SECONDS = 5.0
-"""Seconds between two reads of all hosts, if not chosen for otherwise."""
+"""Seconds between two reads of all hosts, if no other interval is asked for."""
 _THREAD_SWITCH_SECONDS = 0.001
 """Seconds for which one thread computes while another one waits; Python's default is five times that."""
 

@@ -20,11 +20,18 @@ import click
 from click.core import ParameterSource
 
 from gpuwatch import __version__
-from gpuwatch.cli import early_start as prestart
+from gpuwatch.cli import early_collector, exit_signals
 from gpuwatch.cli.command_group import Group, Lazy
 from gpuwatch.cli.dashboard_options import dashboard_options, preferred
 from gpuwatch.cli.hosts_options import HOSTS_PARAMETERS, chosen_hosts, hosts_options
-from gpuwatch.cli.options import TAKEN_BEFORE, FiniteRange, alert_options, alerts_of, gpm_option, gpm_option_value
+from gpuwatch.cli.shared_options import (
+    TAKEN_BEFORE,
+    FiniteRange,
+    alert_options,
+    alerts_of,
+    gpm_option,
+    gpm_option_value,
+)
 from gpuwatch.cli.sim_options import sim_option
 from gpuwatch.core.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, GpuwatchError, UsageError
 from gpuwatch.core.formatting.safe_text import printable
@@ -56,7 +63,9 @@ _COMMANDS = {
     ),
     "diff": Lazy("gpuwatch.cli.diff:diff", "Compare two machines, or two days of one: what changed?", "Share"),
     "capture": Lazy(
-        "gpuwatch.cli.capture:capture", "Capture what the driver reports about these GPUs in a file.", "Share"
+        "gpuwatch.cli.capture_driver_answers:capture",
+        "Capture what the driver reports about these GPUs in a file.",
+        "Share",
     ),
     "mcp": Lazy("gpuwatch.cli.mcp:mcp", "Serve GPU facts and causes to an assistant (MCP).", "Share"),
     "schema": Lazy("gpuwatch.cli.schema:schema", "Print the JSON Schema of a document.", "More"),
@@ -154,7 +163,7 @@ def _refuse_what_has_no_effect(ctx: click.Context, group: click.Group, name: str
 
 def main() -> NoReturn:
     """Entry point of the program."""
-    prestart.end_by_signals()
+    exit_signals.end_by_signals()
     _prepare_output()
     try:
         code = cli.main(prog_name="gpuwatch", standalone_mode=False)
@@ -179,7 +188,7 @@ def main() -> NoReturn:
             raise
         code = 128 + signal.SIGPIPE if ending.code == 1 else ending.code
     except Exception as error:  # noqa: BLE001  # one line here, the traceback in a file
-        prestart.exit_if_signalled()  # a terminal that is closed cannot be written to either
+        exit_signals.exit_if_signalled()  # a terminal that is closed cannot be written to either
         code = EXIT_FAILED
         if isinstance(error, OSError) and _raised_by_stdout(error):
             why = "stdout is closed" if error.errno == errno.EBADF else error.strerror or error
@@ -221,7 +230,7 @@ def _print_error(message: str, hint: str = "") -> None:
     from gpuwatch.cli.ascii_output import prepare_output
     from gpuwatch.cli.progress import progress
 
-    prestart.undo_start()  # the message must be visible
+    early_collector.undo_start()  # the message must be visible
     prepare_output()
     with suppress(OSError):  # stderr may be closed
         progress("")

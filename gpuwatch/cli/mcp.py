@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from gpuwatch.cli.options import python_option
+from gpuwatch.cli.shared_options import python_option
 from gpuwatch.cli.sim_options import enter_simulation, sim_option
 from gpuwatch.core.errors import EXIT_OK, GpuwatchError
 

@@ -14,7 +14,6 @@ import msgspec
 from gpuwatch.cli.completion import complete_names
 from gpuwatch.cli.node_options import NodeCommand, nodes_options, refuse_with_nodes, wants_nodes
 from gpuwatch.cli.option_types import Choice, Duration
-from gpuwatch.cli.options import FiniteRange, check_gpus, chosen_gpus, python_option
 from gpuwatch.cli.output import (
     check_writable,
     no_save_option,
@@ -26,6 +25,7 @@ from gpuwatch.cli.output import (
 )
 from gpuwatch.cli.progress import compile_notice, progress, progress_wanted
 from gpuwatch.cli.run_on_nodes import on_nodes
+from gpuwatch.cli.shared_options import FiniteRange, check_gpus, chosen_gpus, python_option
 from gpuwatch.cli.sim_options import enter_simulation, offer_simulation, sim_option, sim_tier_option
 from gpuwatch.core.errors import EXIT_FINDING, EXIT_OK, EXIT_PROBE_BROKEN, UsageError
 from gpuwatch.core.model.codec import to_json

@@ -13,13 +13,13 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from gpuwatch.cli import early_start as prestart
+from gpuwatch.cli import exit_signals
 from gpuwatch.cli.command_group import Group, Lazy
 from gpuwatch.cli.completion import complete_files
 from gpuwatch.cli.option_types import Duration, Size
-from gpuwatch.cli.options import alert_options, alerts_of, gpm_option, gpm_option_value
 from gpuwatch.cli.output import print_line
 from gpuwatch.cli.progress import progress, progress_wanted
+from gpuwatch.cli.shared_options import alert_options, alerts_of, gpm_option, gpm_option_value
 from gpuwatch.cli.sim_options import enter_simulation, sim_option
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.terminal_support import file_name
@@ -67,9 +67,9 @@ def _to_file(ctx: click.Context, file: Path) -> None:
 @click.group(
     cls=_Record,
     lazy={
-        "info": Lazy("gpuwatch.cli.record_file:info", "Print what is in a recording."),
-        "check": Lazy("gpuwatch.cli.record_file:check", "Read a whole recording and report damage and gaps."),
-        "cut": Lazy("gpuwatch.cli.record_file:cut", "Write part of a recording to a new file."),
+        "info": Lazy("gpuwatch.cli.record_info_check_cut:info", "Print what is in a recording."),
+        "check": Lazy("gpuwatch.cli.record_info_check_cut:check", "Read a whole recording and report damage and gaps."),
+        "cut": Lazy("gpuwatch.cli.record_info_check_cut:cut", "Write part of a recording to a new file."),
     },
     invoke_without_command=True,
     epilog=_EXAMPLES,
@@ -190,7 +190,7 @@ def _record(
         ended.append(signal.Signals(number).name)
         recorder.stop()
 
-    prestart.end_by_signals(end, signal.SIGINT)
+    exit_signals.end_by_signals(end, signal.SIGINT)
     name = file_name(path)
     if not progress_wanted():
         print_line(f"gpuwatch: recording to {name}, every {every:g} s")

@@ -14,7 +14,6 @@ import click
 
 from gpuwatch.cli.command_group import Sectioned
 from gpuwatch.cli.completion import complete_files
-from gpuwatch.cli.options import FiniteRange
 from gpuwatch.cli.output import (
     check_writable,
     no_save_option,
@@ -24,6 +23,7 @@ from gpuwatch.cli.output import (
     to_stdout,
     with_links,
 )
+from gpuwatch.cli.shared_options import FiniteRange
 from gpuwatch.cli.sim_options import enter_simulation, sim_option, sim_tier_option
 from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.machine.collector.forked_collector import fork_collector

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpuwatch.cli.node_options import ARGV_KEY, OPTIONS_KEY
-from gpuwatch.cli.options import gpm_option_value
 from gpuwatch.cli.progress import progress, progress_wanted
+from gpuwatch.cli.shared_options import gpm_option_value
 from gpuwatch.cli.sim_options import SIM_GIVEN
 
 if TYPE_CHECKING:

@@ -77,7 +77,7 @@ Examples:
 
 @click.group(
     cls=_Sim,
-    lazy={"fault": Lazy("gpuwatch.cli.fault:fault", "Inject faults into a running simulated machine.")},
+    lazy={"fault": Lazy("gpuwatch.cli.sim_fault:fault", "Inject faults into a running simulated machine.")},
     invoke_without_command=True,
     subcommand_metavar="-- COMMAND... | fault FAULT...",
     context_settings={"allow_interspersed_args": False},

@@ -9,13 +9,13 @@ from typing import NoReturn
 import click
 import msgspec
 
-from gpuwatch.cli import early_start as prestart
+from gpuwatch.cli import early_collector
 from gpuwatch.cli.node_options import NodeCommand, nodes_options, refuse_with_nodes, wants_nodes
 from gpuwatch.cli.option_types import Duration
-from gpuwatch.cli.options import gpm_option, gpm_option_value
 from gpuwatch.cli.output import check_writable, output_option, print_document, print_line, publish, redact_option
 from gpuwatch.cli.progress import progress
 from gpuwatch.cli.run_on_nodes import on_nodes
+from gpuwatch.cli.shared_options import gpm_option, gpm_option_value
 from gpuwatch.cli.sim_options import enter_simulation, sim_option
 from gpuwatch.core.errors import EXIT_FAILED, EXIT_OK, UsageError
 from gpuwatch.core.formatting.safe_text import harmless
@@ -85,7 +85,7 @@ def snapshot(
     if every is not None:
         _print_stream(every, gpm=bool(gpm_option_value(ctx)), redact=redact)
     progress("reading the GPUs")
-    begun = prestart.take_started()
+    begun = early_collector.take_started()
     taken, _ = take_snapshot(
         deadline, gpm=bool(gpm_option_value(ctx)), first=begun.collector if begun is not None else None
     )

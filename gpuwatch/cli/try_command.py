@@ -12,10 +12,10 @@ import click
 
 from gpuwatch.cli.completion import complete_files
 from gpuwatch.cli.node_options import NodeCommand, nodes_options, refuse_with_nodes, wants_nodes
-from gpuwatch.cli.options import chosen_gpus
 from gpuwatch.cli.output import check_writable, no_save_option, output_option, print_line, publish, redact_option
 from gpuwatch.cli.run import simulation_tier
 from gpuwatch.cli.run_on_nodes import on_nodes
+from gpuwatch.cli.shared_options import chosen_gpus
 from gpuwatch.cli.sim_options import enter_simulation, sim_option, sim_tier_option
 from gpuwatch.cli.try_options import TryOptions, checked_options
 from gpuwatch.cli.try_plan_text import expected_time, plan_text, times_text

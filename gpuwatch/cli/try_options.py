@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gpuwatch.cli.options import check_gpus
+from gpuwatch.cli.shared_options import check_gpus
 from gpuwatch.core.errors import UsageError
 
 if TYPE_CHECKING:

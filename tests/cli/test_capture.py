@@ -11,7 +11,7 @@ from pathlib import Path
 
 from gpuwatch.machine.recording.cut_recording import cut_out
 from gpuwatch.machine.recording.reader import Recording
-from gpuwatch.session.capture import SMI, without_ids
+from gpuwatch.session.capture_driver_answers import SMI, without_ids
 from gpuwatch.sim import faults
 from gpuwatch.sim.machine import FOR_EVER, SimMachine
 from tests.conftest import gpuwatch

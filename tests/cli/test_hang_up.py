@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gpuwatch.cli import early_start as prestart
+from gpuwatch.cli import exit_signals
 from gpuwatch.sim.machine import SimMachine
 from tests.cli.test_terminal import assert_restored
 from tests.terminal import Terminal, family, wait_until_ended
@@ -69,11 +69,11 @@ def test_stopped_and_continued_from_outside_it_goes_on(sim_machine: Callable[[st
 
 
 def test_a_signal_whose_exception_python_lost_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prestart, "ended", None)
-    prestart.exit_if_signalled()
+    monkeypatch.setattr(exit_signals, "ended", None)
+    exit_signals.exit_if_signalled()
     with pytest.raises(SystemExit) as caught:
-        prestart._end(signal.SIGHUP, None)
+        exit_signals._end(signal.SIGHUP, None)
     assert caught.value.code == 129
     with pytest.raises(SystemExit) as again:
-        prestart.exit_if_signalled()
+        exit_signals.exit_if_signalled()
     assert again.value.code == 129

@@ -36,7 +36,7 @@ _OF_PROGRAMS = ("logs.topics", "logs.last_lines", "diagnosis.rules.driver", "dia
             "gpuwatch.ui.startup.first_frame",
             {"textual", "pynvml", "psutil", "click", "asyncio", "subprocess", "tempfile"},
         ),
-        ("gpuwatch.cli.early_start", {"textual", "pynvml", "psutil", "click", "rich", "msgspec", "threading"}),
+        ("gpuwatch.cli.early_collector", {"textual", "pynvml", "psutil", "click", "rich", "msgspec", "threading"}),
         ("gpuwatch.core.model.snapshot", {"textual", "pynvml", "psutil", "click"}),
     ]
 )

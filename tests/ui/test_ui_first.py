@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from rich.color import Color as RichColor
 from rich.color import ColorSystem
 
-from gpuwatch.cli import early_start
+from gpuwatch.cli import early_collector
 from gpuwatch.core.formatting.palettes import PALETTES
 from gpuwatch.core.model.snapshot import Process, Snapshot
 from gpuwatch.machine.collector.snapshot_feed import FeedStatus
@@ -171,7 +171,7 @@ async def test_the_row_under_the_cursor_stands_on_what_textual_gives_it(
 
 
 def test_the_first_collector_samples_as_settings_do_that_say_nothing() -> None:
-    assert Preferences().interval == early_start.INTERVAL_SECONDS
+    assert Preferences().interval == early_collector.INTERVAL_SECONDS
 
 
 def test_there_is_no_picture_without_devices_or_room() -> None:
@@ -226,9 +226,9 @@ def test_colors_of_terminals(environment: dict[str, str], depth: int) -> None:
 
 PROGRAM = """
 import sys, time
-from gpuwatch.cli import early_start as prestart
+from gpuwatch.cli import early_collector, exit_signals
 from gpuwatch.ui.startup import first_frame as first
-prestart._PATIENCE = 20
+early_collector._PATIENCE = 20
 real = first.Picture.paint
 def paint(self, snapshot, whole=False):
     loaded = [name for name in sys.modules if name.split(".")[0] in ("textual", "pynvml")]

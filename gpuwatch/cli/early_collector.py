@@ -11,13 +11,13 @@ import gc
 import importlib
 import os
 import select
-import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from types import FrameType
 from typing import IO, TYPE_CHECKING
+
+from gpuwatch.cli import exit_signals
 
 if TYPE_CHECKING:
     from subprocess import Popen
@@ -45,43 +45,6 @@ _HEAVY = (
     "gpuwatch.ui.app",
 )
 """Modules to import one by one, checking for frames from the collector in between."""
-
-
-def end_by_signals(end: Callable[[int, FrameType | None], None] | None = None, *more: int) -> None:
-    """Handle SIGTERM, SIGHUP (closed terminal) and ``more`` with ``end``, by default like Ctrl+C.
-
-    Child processes are ended and the terminal is restored. An ignored SIGHUP (nohup) stays ignored.
-    """
-    for number in (signal.SIGTERM, signal.SIGHUP, *more):
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, end or _end)
-
-
-ended: int | None = None
-"""The exit code for a received signal. Python may lose the exception that its handler raised, mostly during imports:
-
-in the callback of a weak reference it is dropped, and during the creation of a class it becomes another error.
-"""
-
-
-_starting = False
-"""Whether :func:`start_early` imports modules. An exception inside the import of a C module can crash Python as it
-exits, so a signal then ends the process without unwinding."""
-
-
-def _end(number: int, frame: FrameType | None) -> None:
-    global ended
-    ended = 128 + number
-    if _starting:
-        undo_start()  # the collector exits at the end of its input
-        os._exit(ended)
-    raise SystemExit(ended)
-
-
-def exit_if_signalled() -> None:
-    """Exits if a signal was received whose exception was lost."""
-    if ended is not None:
-        raise SystemExit(ended)
 
 
 class Start:
@@ -167,7 +130,7 @@ def start_early(arguments: Sequence[str], more: Sequence[str] = ()) -> None:
     ``more``: modules that the caller will need, imported while the driver starts. All other command lines, and all
     errors, are left to the command line's parser.
     """
-    global _begun, _starting
+    global _begun
     if arguments[:1] == ["snapshot"] and _FLAGS.issuperset(arguments[1:]):
         _start_snapshot_collector()
         return
@@ -178,7 +141,7 @@ def start_early(arguments: Sequence[str], more: Sequence[str] = ()) -> None:
     if not all(map(os.isatty, (0, 1, 2))) or any(name.endswith("_COMPLETE") for name in os.environ):
         return
     gc.disable()
-    _starting = True
+    exit_signals.end_early_start = undo_start
     _begun = _fork(INTERVAL_SECONDS, share=True)
     if _begun is None:
         return
@@ -216,8 +179,9 @@ def _fork(interval: float, *, share: bool = False, on_demand: bool = False) -> S
 
 def take_started() -> Start | None:
     """Hands over what :func:`start_early` started: the caller has to end it. None if nothing was started."""
-    global _begun, _starting
-    begun, _begun, _starting = _begun, None, False
+    global _begun
+    exit_signals.end_early_start = None
+    begun, _begun = _begun, None
     return begun
 
 

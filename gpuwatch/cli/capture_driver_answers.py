@@ -9,9 +9,9 @@ import click
 
 from gpuwatch.cli.completion import complete_files
 from gpuwatch.cli.option_types import Duration
-from gpuwatch.cli.options import gpm_option, gpm_option_value
 from gpuwatch.cli.output import print_line
 from gpuwatch.cli.progress import progress, progress_wanted
+from gpuwatch.cli.shared_options import gpm_option, gpm_option_value
 from gpuwatch.cli.sim_options import enter_simulation, sim_option
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.durations import rounded_duration
@@ -52,7 +52,7 @@ def capture(ctx: click.Context, output: Path, seconds: float) -> None:
     if os.path.lexists(output):
         raise UsageError(f"{file_name(output)} exists", hint="name a new file")
     enter_simulation(ctx)
-    from gpuwatch.session import capture as capturing
+    from gpuwatch.session import capture_driver_answers as capturing
 
     if not progress_wanted():
         print_line(f"gpuwatch: capturing for {rounded_duration(seconds)}")
