@@ -60,7 +60,7 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
         if version == "editable" or not machine:
             return
         sys.path.insert(0, self.root)
-        from gpuwatch.sim import shipped
+        from gpuwatch.sim import shipped_libraries
 
         self.app.display_waiting("compiling the simulated GPUs (a minute)")
         self.work = tempfile.mkdtemp(prefix="gpuwatch-wheel-")
@@ -70,9 +70,9 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
         glibc = ".".join(map(str, _GLIBC))
         # Without paths and times, so that the same sources give the same bytes.
         options = ["-target", f"{machine}-linux-gnu.{glibc}", "-s", f"-ffile-prefix-map={sources}=."]
-        cpu = (f"-mcpu={shipped.CPUS[machine]}",)
-        shipped.compile_for_wheel(folder, sources, [*zig, "cc", *options], [*zig, "c++", *options], cpu)
-        build_data["force_include"][str(folder)] = f"gpuwatch/sim/{shipped.FOLDER}/{machine}"
+        cpu = (f"-mcpu={shipped_libraries.CPUS[machine]}",)
+        shipped_libraries.compile_for_wheel(folder, sources, [*zig, "cc", *options], [*zig, "c++", *options], cpu)
+        build_data["force_include"][str(folder)] = f"gpuwatch/sim/{shipped_libraries.FOLDER}/{machine}"
         build_data["pure_python"] = False
         build_data["tag"] = f"py3-none-manylinux_{_GLIBC[0]}_{_GLIBC[1]}_{machine}"
 

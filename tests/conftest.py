@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.sim import install_libraries
-from gpuwatch.sim.machine import SimMachine
-from gpuwatch.sim.shape import SimShape
+from gpuwatch.sim.machine_shape import SimShape
+from gpuwatch.sim.simulated_machine import SimMachine
 from tests.fast import fast_ones, forbid_processes
 from tests.forked import Result as Result  # for the tests
 from tests.forked import run_gpuwatch

@@ -12,8 +12,8 @@ from gpuwatch.cli.output import print_document, with_links
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.suggest import did_you_mean_any
 from gpuwatch.core.model.cause_list import CauseList, CauseName, CausePage
-from gpuwatch.core.model.codec import to_json
 from gpuwatch.core.model.findings import CAUSES
+from gpuwatch.core.model.json_codec import to_json
 from gpuwatch.explain.diagnosis.reference.cause_pages import causes_by_heading, page, suggested_causes
 
 _MAX_WIDTH_COLUMNS = 100

@@ -10,11 +10,11 @@ from gpuwatch.cli.output import check_writable, output_option, publish, redact_o
 from gpuwatch.cli.read_saved_document import read_document
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.terminal_support import file_name
-from gpuwatch.core.model.codec import Document, runs_in
-from gpuwatch.core.model.comparison import Comparison, Node
+from gpuwatch.core.model.json_codec import Document, runs_in
 from gpuwatch.core.model.run import Run
+from gpuwatch.core.model.run_comparison import Comparison, Node
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.core.model.trials import Experiment
+from gpuwatch.core.model.try_experiment import Experiment
 
 _COMPARE_EXAMPLES = """\b
 Examples:

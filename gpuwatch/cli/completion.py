@@ -20,7 +20,7 @@ Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 
 def _machine_names() -> Mapping[str, str]:
-    from gpuwatch.sim.models import MODELS
+    from gpuwatch.sim.gpu_models import MODELS
 
     sizes = {"1x24GiB": "one simulated GPU", "2x24GiB": "two", "8x80GiB": "eight", "16x80GiB": "sixteen"}
     return sizes | {f"1x{key}": model.name for key, model in MODELS.items()}

@@ -18,7 +18,7 @@ from gpuwatch.cli.recording_input import is_recording, recording_of
 from gpuwatch.core.errors import EXIT_DIFFERENT, GpuwatchError, UsageError
 from gpuwatch.core.formatting.terminal_support import file_name
 from gpuwatch.core.masking.redaction import masked_for_sending
-from gpuwatch.core.model.diagnostic import Diagnostic
+from gpuwatch.core.model.diagnostic_report import Diagnostic
 from gpuwatch.core.model.doctor import Doctor
 from gpuwatch.core.model.explanation import Explanation
 from gpuwatch.core.model.run import Run

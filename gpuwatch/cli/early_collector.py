@@ -34,7 +34,7 @@ _FLAGS = frozenset({"--csv", "--json", "--redact", "--topology"})
 """Options of a snapshot that do not change what its collector reads, nor where."""
 _HEAVY = (
     "gpuwatch.ui.panes.process_lines",
-    "gpuwatch.core.masking.secrets",
+    "gpuwatch.core.masking.mask_secrets",
     "click",
     "asyncio",
     "rich.console",

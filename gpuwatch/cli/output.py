@@ -19,7 +19,7 @@ from gpuwatch.share.reports.report_formats import BY_NAME, SUFFIXES, format_for,
 from gpuwatch.share.reports.write_file import is_special, unwritable
 
 if TYPE_CHECKING:
-    from gpuwatch.core.model.codec import Document
+    from gpuwatch.core.model.json_codec import Document
 
 
 def linked_file_name(path: Path, stream: TextIO) -> str:

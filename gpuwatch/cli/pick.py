@@ -21,8 +21,8 @@ from gpuwatch.cli.progress import progress
 from gpuwatch.cli.sim_options import SIM_NAME, enter_simulation, shape_option_value, sim_option, simulated_environment
 from gpuwatch.core.errors import EXIT_FAILED, GpuwatchError, UsageError
 from gpuwatch.core.formatting.units import size
-from gpuwatch.core.model.codec import to_json
-from gpuwatch.core.model.pick import Pick
+from gpuwatch.core.model.json_codec import to_json
+from gpuwatch.core.model.pick_result import Pick
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.sources.gpu_reservations import HeldReservation, reserve, reserved
 from gpuwatch.session.free_gpus import Conditions, refusal_reasons, why_impossible

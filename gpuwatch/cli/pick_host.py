@@ -15,9 +15,9 @@ from gpuwatch.cli.progress import progress
 from gpuwatch.core.errors import EXIT_FAILED, GpuwatchError
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import size
-from gpuwatch.core.model.codec import to_json
 from gpuwatch.core.model.fleet import Fleet
-from gpuwatch.core.model.pick import HostPick
+from gpuwatch.core.model.json_codec import to_json
+from gpuwatch.core.model.pick_result import HostPick
 from gpuwatch.fleet.host_choice import pick_host, refusal_reasons
 from gpuwatch.fleet.host_poller import FleetSource
 from gpuwatch.session.free_gpus import Conditions

@@ -8,7 +8,7 @@ from pathlib import Path
 from gpuwatch.cli.progress import progress
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.terminal_support import file_name
-from gpuwatch.core.model.codec import Document, NotADocument, read
+from gpuwatch.core.model.json_codec import Document, NotADocument, read
 
 
 def read_document(path: Path) -> Document:

@@ -237,12 +237,12 @@ def default_file() -> Path:
 
 
 def _create_default_file() -> Path:
-    from gpuwatch.core import ownership
+    from gpuwatch.core import file_ownership
 
     path = default_file()
     folder = path.parent
     try:
-        folder = ownership.own_folder(folder, "XDG_STATE_HOME", "recordings")
+        folder = file_ownership.own_folder(folder, "XDG_STATE_HOME", "recordings")
     except OSError as error:
         raise UsageError(
             f"cannot record to {file_name(folder)}: {error.strerror or error}", hint="name a file"

@@ -13,7 +13,7 @@ from gpuwatch.cli.recording_input import recording_of
 from gpuwatch.core.errors import EXIT_FAILED, UsageError
 from gpuwatch.core.formatting.safe_text import harmless
 from gpuwatch.core.formatting.terminal_support import file_name
-from gpuwatch.core.model.codec import to_json
+from gpuwatch.core.model.json_codec import to_json
 
 _file = click.argument("file", type=click.Path(path_type=Path), shell_complete=complete_files)
 

@@ -17,7 +17,7 @@ from gpuwatch.cli.shared_options import framework_option, python_option
 from gpuwatch.cli.sim_options import enter_simulation, shape_option_value, sim_option
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.terminal_support import file_name
-from gpuwatch.core.model.codec import Document
+from gpuwatch.core.model.json_codec import Document
 
 if TYPE_CHECKING:
     from gpuwatch.machine.recording.reader import Recording

@@ -7,7 +7,7 @@ import click
 from gpuwatch.cli.option_types import Choice
 from gpuwatch.cli.output import print_document
 from gpuwatch.core.errors import GpuwatchError
-from gpuwatch.core.model.codec import DOCUMENTS, PRINTED, schema_of
+from gpuwatch.core.model.json_codec import DOCUMENTS, PRINTED, schema_of
 
 _SCHEMAS = sorted(DOCUMENTS | PRINTED)
 

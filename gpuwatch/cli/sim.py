@@ -41,7 +41,7 @@ class _Sim(Group):
 @click.pass_context
 def _run_program(ctx: click.Context, command: tuple[str, ...]) -> None:
     """Runs a program on the GPUs given by the options before it."""
-    from gpuwatch.sim.shape import SimShape
+    from gpuwatch.sim.machine_shape import SimShape
 
     options = ctx.obj
     shape = shape_option_value(ctx) or SimShape.parse(f"{options['gpus']}x{options['memory']}")

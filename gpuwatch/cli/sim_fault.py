@@ -18,9 +18,9 @@ from gpuwatch.core.formatting.suggest import did_you_mean
 from gpuwatch.core.model.metrics import BY_ID
 from gpuwatch.machine.sources.nvidia import decode_nvml_answers
 from gpuwatch.sim import faults
-from gpuwatch.sim.machine import ANY_DEVICE, FOR_EVER, SimMachine
-from gpuwatch.sim.machines import choose
-from gpuwatch.sim.shape import parse_size
+from gpuwatch.sim.find_machines import choose
+from gpuwatch.sim.machine_shape import parse_size
+from gpuwatch.sim.simulated_machine import ANY_DEVICE, FOR_EVER, SimMachine
 
 _UNUSED = "gpuwatch.sim.unused"
 

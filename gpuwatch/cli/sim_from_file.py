@@ -13,7 +13,7 @@ from gpuwatch.core.formatting.terminal_support import file_name
 
 if TYPE_CHECKING:
     from gpuwatch.core.model.snapshot import Snapshot
-    from gpuwatch.sim.machine import SimMachine
+    from gpuwatch.sim.simulated_machine import SimMachine
 
 _ENDS = re.compile(r"/|\.(?:xml|txt|log|json|gpuwatch|gz|xz|bz2|zst)$", re.IGNORECASE)
 _HINT = "give the output of nvidia-smi -q or -q -x, a gpuwatch snapshot --json, or a recording"
@@ -37,8 +37,8 @@ def machine_from_file(path: Path, moment: str | None) -> SimMachine:
         UsageError: the file tells of no GPU, or of one that cannot be simulated.
     """
     from gpuwatch.machine.sources.nvidia.encode_nvml_answers import described
-    from gpuwatch.sim.machine import SimMachine
-    from gpuwatch.sim.shape import SimShape
+    from gpuwatch.sim.machine_shape import SimShape
+    from gpuwatch.sim.simulated_machine import SimMachine
 
     try:
         snapshot = _snapshot_of(path, moment)
@@ -81,7 +81,7 @@ def _recorded_snapshot(path: Path, moment: str | None) -> Snapshot:
 
 
 def _document_snapshot(path: Path) -> Snapshot:
-    from gpuwatch.core.model.codec import NotADocument, read
+    from gpuwatch.core.model.json_codec import NotADocument, read
     from gpuwatch.core.model.snapshot import Snapshot
 
     try:

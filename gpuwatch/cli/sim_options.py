@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gpuwatch.sim.install_libraries import Tier
-    from gpuwatch.sim.shape import SimShape
+    from gpuwatch.sim.machine_shape import SimShape
 
-_SHAPE = "gpuwatch.sim.shape"
+_SHAPE = "gpuwatch.sim.machine_shape"
 SIM_NAME = "gpuwatch.sim.name"
 """Key in a context's ``meta``: the name of a simulated machine, where one was given."""
 SIM_GIVEN = "gpuwatch.sim.given"
@@ -33,7 +33,7 @@ SIM_GIVEN = "gpuwatch.sim.given"
 def _remember_shape(ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:
     if value is not None:
         from gpuwatch.cli.sim_from_file import file_and_time
-        from gpuwatch.sim.shape import parse_machine
+        from gpuwatch.sim.machine_shape import parse_machine
 
         ctx.meta[SIM_GIVEN] = value
         file = file_and_time(value)
@@ -98,7 +98,7 @@ def enter_simulation(
         return
     if ctx.get_parameter_source("tier") is not ParameterSource.COMMANDLINE:
         return
-    from gpuwatch.sim.machine import SimMachine
+    from gpuwatch.sim.simulated_machine import SimMachine
 
     machine = SimMachine.from_environment(os.environ)
     if machine is None:
@@ -107,7 +107,7 @@ def enter_simulation(
 
 
 def _private_environment(ctx: click.Context, shape: SimShape, tier: Tier) -> dict[str, str]:
-    from gpuwatch.sim.machine import SimMachine
+    from gpuwatch.sim.simulated_machine import SimMachine
     from gpuwatch.sim.state_files import private_name
 
     with compile_notice():
@@ -138,7 +138,7 @@ def simulated_environment(
     ``name``: of a machine that is not the shared one of this shape. ``hold``: this process becomes that program, and
     counts as a user of the GPUs from now on.
     """
-    from gpuwatch.sim.machine import SimMachine
+    from gpuwatch.sim.simulated_machine import SimMachine
 
     chosen = _tier_for(tier, command)
     with compile_notice():

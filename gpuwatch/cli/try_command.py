@@ -20,10 +20,10 @@ from gpuwatch.cli.sim_options import enter_simulation, sim_option, sim_tier_opti
 from gpuwatch.cli.try_options import TryOptions, checked_options
 from gpuwatch.cli.try_plan_text import expected_time, plan_text, times_text
 from gpuwatch.core.errors import EXIT_OK, EXIT_PROBE_BROKEN, UsageError
-from gpuwatch.core.masking.secrets import mask_command
+from gpuwatch.core.masking.mask_secrets import mask_command
 
 if TYPE_CHECKING:
-    from gpuwatch.core.model.trials import Experiment, Trial
+    from gpuwatch.core.model.try_experiment import Experiment, Trial
     from gpuwatch.experiment.trials.largest_value import Span
     from gpuwatch.experiment.trials.pilot_run import PilotRun
     from gpuwatch.experiment.trials.trial_plan import Rule
@@ -178,7 +178,7 @@ def _conduct(asked: TryOptions) -> tuple[Experiment | None, int | None]:
     from msgspec.structs import replace
 
     from gpuwatch.cli.trial_progress import progress_of
-    from gpuwatch.core.model.trials import Experiment
+    from gpuwatch.core.model.try_experiment import Experiment
     from gpuwatch.experiment.trials.trial_setup import open_setup, remove_outputs
 
     started_at, began = datetime.datetime.now(datetime.UTC), time.monotonic()

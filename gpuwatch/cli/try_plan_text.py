@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gpuwatch.core.formatting.durations import hours_minutes
-from gpuwatch.core.masking.secrets import mask_command
+from gpuwatch.core.masking.mask_secrets import mask_command
 
 if TYPE_CHECKING:
     from gpuwatch.cli.try_options import TryOptions

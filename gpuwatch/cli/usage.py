@@ -14,7 +14,7 @@ from gpuwatch.cli.progress import progress
 from gpuwatch.cli.record import own_recording
 from gpuwatch.cli.recording_input import recording_of
 from gpuwatch.core.errors import UsageError
-from gpuwatch.core.model.usage import By
+from gpuwatch.core.model.gpu_time_usage import By
 
 _EXAMPLES = """\b
 Examples:

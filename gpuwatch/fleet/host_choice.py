@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 
 from gpuwatch.core.model.fleet import Fleet
-from gpuwatch.core.model.pick import FittingHost, HostPick, Pick, RefusedHost, SilentHost
+from gpuwatch.core.model.pick_result import FittingHost, HostPick, Pick, RefusedHost, SilentHost
 from gpuwatch.fleet.host_summary import HostSummary, summarize
 from gpuwatch.session.free_gpus import Conditions, pick
 

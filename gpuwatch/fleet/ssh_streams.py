@@ -18,7 +18,7 @@ from contextlib import suppress
 from gpuwatch.core import reader_limits
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.formatting.safe_text import printable, shorten
-from gpuwatch.core.model.codec import NotADocument, from_json
+from gpuwatch.core.model.json_codec import NotADocument, from_json
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.fleet.ssh_command import SSH_FAILED_EXIT_CODE, ssh_command, ssh_failure
 

@@ -15,7 +15,7 @@ from gpuwatch.experiment.probing.interpreter import FrameworkMissing, Interprete
 from gpuwatch.explain.diagnosis.doctor.facts import Facts, gpu_variables
 from gpuwatch.machine.sources import driver_installation
 from gpuwatch.session.single_snapshot import take_samples
-from gpuwatch.sim.machine import SimMachine
+from gpuwatch.sim.simulated_machine import SimMachine
 
 
 def examine_machine(python: str | None, framework: str | None, progress: Callable[[str], None]) -> Doctor:

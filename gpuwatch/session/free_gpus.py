@@ -10,9 +10,9 @@ from math import comb
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.units import memory, size
 from gpuwatch.core.model.findings import Finding
-from gpuwatch.core.model.pick import Pick, PickedGpu, RefusedGpu
+from gpuwatch.core.model.pick_result import Pick, PickedGpu, RefusedGpu
 from gpuwatch.core.model.snapshot import Device, MigInstance, Process, Snapshot, Topology
-from gpuwatch.core.model.visibility import has_mig, read_visible
+from gpuwatch.core.model.visible_devices import has_mig, read_visible
 from gpuwatch.explain.diagnosis.idle_and_busy_limits import MIN_HELD_BYTES, MIN_IN_USE_PERCENT
 from gpuwatch.explain.diagnosis.rules.phrasing import process_name
 

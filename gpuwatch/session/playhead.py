@@ -9,7 +9,7 @@ from math import nextafter
 from operator import sub
 
 from gpuwatch.core.model.findings import Finding
-from gpuwatch.core.model.recording_period import GRAPHED as IN_REPORTS
+from gpuwatch.core.model.recording_window import GRAPHED as IN_REPORTS
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.history.last_hour import LEVELS
 from gpuwatch.machine.history.machine_event import MachineEvent

@@ -11,7 +11,7 @@ import msgspec
 
 from gpuwatch import __version__
 from gpuwatch.core.errors import GpuwatchError
-from gpuwatch.core.model.diagnostic import Diagnostic, Excerpt, Gap
+from gpuwatch.core.model.diagnostic_report import Diagnostic, Excerpt, Gap
 from gpuwatch.core.model.doctor import Doctor
 from gpuwatch.core.model.explanation import Explanation
 from gpuwatch.core.model.run import Run

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from gpuwatch.sim.mig import SimInstance
+from gpuwatch.sim.mig_layout import SimInstance
 
 MAX_NUMBERS: Final = 4
 NOT_AVAILABLE: Final = -1

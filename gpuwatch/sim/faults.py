@@ -7,7 +7,7 @@ import itertools
 from typing import Final
 
 from gpuwatch.core.errors import GpuwatchError, UsageError
-from gpuwatch.sim.machine import NVML_LIBRARY, SimMachine
+from gpuwatch.sim.simulated_machine import NVML_LIBRARY, SimMachine
 
 # nvmlReturn_t of nvml.h
 CODES: Final = {

@@ -3,7 +3,7 @@
 The name of a build's folder is a hash of everything that determines the result: sources, flags, compiler and CPU
 model (matrix multiplication is compiled for this CPU). It is built in a temporary folder that is renamed when
 complete, so that concurrent builds do no harm. Code is loaded from it, so only this user may write to it
-(:mod:`gpuwatch.core.ownership`).
+(:mod:`gpuwatch.core.file_ownership`).
 
 The plug-in tier has its own folder, built only when it is needed: the plug-in for TensorFlow, the library that
 renames CUDA kernels, and from the driver tier only NVML.
@@ -26,9 +26,9 @@ from typing import Final, Literal
 
 import platformdirs
 
-from gpuwatch.core import ownership
+from gpuwatch.core import file_ownership
 from gpuwatch.core.errors import GpuwatchError
-from gpuwatch.sim import shipped
+from gpuwatch.sim import shipped_libraries
 from gpuwatch.sim.compiler import (
     DRIVER_RECIPE,
     PLUGIN_RECIPE,
@@ -72,7 +72,7 @@ def ensure_built(tier: Tier = "driver") -> Path:
         GpuwatchError: they are to be compiled and there is no C compiler (or C++ compiler, for the plug-in tier), it
             failed, or there is no folder to which only this user can write.
     """
-    if (found := shipped.usable_libraries(_cpu_flags())) is not None:
+    if (found := shipped_libraries.usable_libraries(_cpu_flags())) is not None:
         return _copy_from_wheel(found, tier)
     compiler = _required_compiler(find_compiler)
     cache = _own_cache()
@@ -91,7 +91,7 @@ def ensure_built(tier: Tier = "driver") -> Path:
 def compiler_obstacle() -> GpuwatchError | None:
     """Why the plug-in tier cannot be made here; None if it can, with libraries of the wheel or a C++ compiler."""
     try:
-        if shipped.usable_libraries(_cpu_flags()) is None:
+        if shipped_libraries.usable_libraries(_cpu_flags()) is None:
             _required_compiler(find_cxx_compiler)
     except GpuwatchError as error:
         return error
@@ -103,8 +103,8 @@ def _required_compiler(find: Callable[[], list[str]]) -> list[str]:
     try:
         return find()
     except GpuwatchError as error:
-        lacking = shipped.lacking_cpu_features(_cpu_flags())
-        if not lacking or not shipped.shipped_folder().is_dir():
+        lacking = shipped_libraries.lacking_cpu_features(_cpu_flags())
+        if not lacking or not shipped_libraries.shipped_folder().is_dir():
             raise
         raise GpuwatchError(
             f"the simulated GPUs that come with gpuwatch need a CPU with {', '.join(lacking)}: {error.message}",
@@ -115,7 +115,7 @@ def _required_compiler(find: Callable[[], list[str]]) -> list[str]:
 def _copy_from_wheel(found: Path, tier: Tier) -> Path:
     """The cache's copy of the wheel's libraries: with links, and only ours to write to."""
     stamp = hashlib.sha256(f"{found} {found.stat().st_mtime_ns}".encode())  # another wheel may have the same sources
-    stamp.update((found / shipped.MADE_FROM).read_bytes())
+    stamp.update((found / shipped_libraries.MADE_FROM).read_bytes())
     base = _own_cache() / stamp.hexdigest()[:20]
 
     def copy(names: set[str], work: Path) -> None:
@@ -124,11 +124,11 @@ def _copy_from_wheel(found: Path, tier: Tier) -> Path:
             (work / name).chmod(0o600)  # whatever the umask
 
     def driver(work: Path) -> None:
-        copy(shipped.driver_files(), work)
+        copy(shipped_libraries.driver_files(), work)
         add_links(work)
 
     def plugin(work: Path) -> None:
-        copy(shipped.plugin_files(), work)
+        copy(shipped_libraries.plugin_files(), work)
         share(work, base)
 
     _ensure(base, driver, quick=True)
@@ -149,7 +149,7 @@ def cache_folder() -> Path:
 def _own_cache() -> Path:
     folder = cache_folder()
     try:
-        return ownership.own_folder(folder, "XDG_CACHE_HOME", "sim")
+        return file_ownership.own_folder(folder, "XDG_CACHE_HOME", "sim")
     except OSError as error:
         raise _cache_error(folder, error) from error
 
@@ -183,7 +183,7 @@ def is_foreign(folder: Path) -> bool:
     """Whether somebody else may have written to a build."""
     try:
         return folder.is_dir() and any(
-            ownership.file_distrust(path) or _leads_out(path) for path in (folder, *folder.iterdir())
+            file_ownership.file_distrust(path) or _leads_out(path) for path in (folder, *folder.iterdir())
         )
     except OSError:
         return True
@@ -194,7 +194,7 @@ def _leads_out(path: Path) -> bool:
     if not path.is_symlink():
         return False
     target = path.resolve()
-    return target.parent.parent != path.parent.parent.resolve() or bool(ownership.file_distrust(target))
+    return target.parent.parent != path.parent.parent.resolve() or bool(file_ownership.file_distrust(target))
 
 
 def _key(compiler: list[str], sources: Path) -> str:
@@ -297,7 +297,7 @@ def _build_error(failed: CompilerFailedError, folder: Path) -> GpuwatchError:
     """The error for the user; the log file is overwritten by each failure."""
     log = folder / FAILURE_LOG
     try:
-        ownership.write_private(log, failed.log)
+        file_ownership.write_private(log, failed.log)
         hint = f"the compiler's full output is in {log}"
     except OSError as error:
         hint = f"the compiler's full output could not be written to {log}: {error.strerror}"

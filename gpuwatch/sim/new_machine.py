@@ -9,9 +9,9 @@ from pathlib import Path
 
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.sim.copied_answers import DescribedGpu
-from gpuwatch.sim.mig import SimInstance
-from gpuwatch.sim.models import MODELS
-from gpuwatch.sim.shape import SimShape
+from gpuwatch.sim.gpu_models import MODELS
+from gpuwatch.sim.machine_shape import SimShape
+from gpuwatch.sim.mig_layout import SimInstance
 from gpuwatch.sim.state_files import in_use, sweep
 from gpuwatch.sim.state_structures import AnswerView
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from gpuwatch.experiment.probing.probe_runner import LOG_ENVIRONMENT
-from gpuwatch.sim.machine import SimMachine
+from gpuwatch.sim.simulated_machine import SimMachine
 
 GIB = 1 << 30
 NOBODY = 2**22 + 1

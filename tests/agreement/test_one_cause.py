@@ -20,12 +20,12 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.core.model.codec import to_json
 from gpuwatch.core.model.findings import CAUSES
+from gpuwatch.core.model.json_codec import to_json
 from gpuwatch.experiment.probing.probe_runner import LOG_ENVIRONMENT
 from gpuwatch.explain.diagnosis.explain import explain
-from gpuwatch.sim.machine import SimMachine
-from gpuwatch.sim.shape import SimShape
+from gpuwatch.sim.machine_shape import SimShape
+from gpuwatch.sim.simulated_machine import SimMachine
 from tests.agreement.table import MATMUL, ROWS, Row
 from tests.conftest import Result, gpuwatch, has_cuda_wheel
 from tests.forked import gpuwatch_forked

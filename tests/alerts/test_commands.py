@@ -17,7 +17,7 @@ import pytest
 
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.sim import faults
-from gpuwatch.sim.machine import SimMachine
+from gpuwatch.sim.simulated_machine import SimMachine
 from tests.conftest import gpuwatch
 from tests.terminal import Terminal
 

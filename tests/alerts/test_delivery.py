@@ -22,8 +22,8 @@ from msgspec.structs import replace
 
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.model.alert import Alert
-from gpuwatch.core.model.codec import schema_of
 from gpuwatch.core.model.findings import CAUSES
+from gpuwatch.core.model.json_codec import schema_of
 from gpuwatch.session.alerts.alerts import Alerts
 from gpuwatch.session.alerts.command import Command
 from gpuwatch.session.alerts.delivery_thread import MAX_WAITING_ALERTS, Channel

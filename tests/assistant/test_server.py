@@ -30,7 +30,7 @@ from gpuwatch.core.model.findings import CAUSES
 from gpuwatch.machine.history.run_store import RunStore
 from gpuwatch.share.assistant.tool_results import MAX_BYTES
 from gpuwatch.sim import faults
-from gpuwatch.sim.machine import SimMachine
+from gpuwatch.sim.simulated_machine import SimMachine
 from tests.conftest import gpuwatch
 from tests.recording.make_fixture import FOLDER
 from tests.reports.documents import full_run

@@ -17,8 +17,8 @@ import time
 from pathlib import Path
 
 from gpuwatch.machine.recording.running_recorders import find_running
-from gpuwatch.sim.machine import SimMachine
-from gpuwatch.sim.shape import SimShape
+from gpuwatch.sim.machine_shape import SimShape
+from gpuwatch.sim.simulated_machine import SimMachine
 from tests.benchmarks.against_nvitop import Program, frames, populate, running
 from tests.terminal import cpu_seconds, family
 

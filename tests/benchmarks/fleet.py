@@ -19,7 +19,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from gpuwatch.core.model.codec import to_json
+from gpuwatch.core.model.json_codec import to_json
 from gpuwatch.fleet.prometheus_api import Prometheus
 from gpuwatch.fleet.prometheus_source import PrometheusSource
 from tests.fleet.demo import fleet

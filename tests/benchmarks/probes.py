@@ -16,8 +16,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from gpuwatch.sim.machine import SimMachine
-from gpuwatch.sim.shape import SimShape
+from gpuwatch.sim.machine_shape import SimShape
+from gpuwatch.sim.simulated_machine import SimMachine
 from tests.probes import by_hand
 
 _GROUPS = ("--group", "memory", "--group", "visibility", "--group", "placement")

@@ -15,7 +15,7 @@ import pytest
 
 from gpuwatch.cli.main import cli
 from gpuwatch.core.errors import UsageError
-from gpuwatch.core.model.codec import PRINTED, schema_of
+from gpuwatch.core.model.json_codec import PRINTED, schema_of
 from gpuwatch.core.model.probe_list import ProbeList, RecipeList
 from gpuwatch.experiment.probing.probe_scripts import find_probes
 from tests.conftest import gpuwatch

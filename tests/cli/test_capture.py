@@ -13,7 +13,7 @@ from gpuwatch.machine.recording.cut_recording import cut_out
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.session.capture_driver_answers import SMI, without_ids
 from gpuwatch.sim import faults
-from gpuwatch.sim.machine import FOR_EVER, SimMachine
+from gpuwatch.sim.simulated_machine import FOR_EVER, SimMachine
 from tests.conftest import gpuwatch
 
 FIXTURE = Path(__file__).parents[1] / "fixtures" / "recording-3.gpuwatch"

@@ -12,7 +12,7 @@ import pytest
 
 from gpuwatch.cli import dashboard
 from gpuwatch.cli.main import cli
-from gpuwatch.sim.machine import SimMachine
+from gpuwatch.sim.simulated_machine import SimMachine
 from tests.cli.test_terminal import assert_restored
 from tests.conftest import gpuwatch
 from tests.every import every

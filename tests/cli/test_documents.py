@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from gpuwatch.core.model.codec import to_json
+from gpuwatch.core.model.json_codec import to_json
 from tests.conftest import gpuwatch
 from tests.reports.documents import hostile_run
 from tests.reports.fuzz import HIDDEN

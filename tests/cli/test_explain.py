@@ -21,8 +21,8 @@ from gpuwatch.cli import explain as command
 from gpuwatch.cli import progress, read_log
 from gpuwatch.cli.main import cli
 from gpuwatch.core.errors import EXIT_FINDING, GpuwatchError, UsageError
-from gpuwatch.core.model.codec import from_json
 from gpuwatch.core.model.explanation import Explanation
+from gpuwatch.core.model.json_codec import from_json
 from gpuwatch.share.reports.report_formats import FORMATS, render
 from tests.logs.logs import MIB, text
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.sim.machine import SimMachine
-from gpuwatch.sim.shape import SimShape
+from gpuwatch.sim.machine_shape import SimShape
+from gpuwatch.sim.simulated_machine import SimMachine
 from tests.conftest import Result, gpuwatch
 
 
@@ -180,7 +180,8 @@ def test_a_program_called_fault_runs_after_dashes(machine: SimMachine, tmp_path:
 def test_a_machine_is_in_use_as_long_as_a_process_of_it_lives(machine: SimMachine, tmp_path: Any) -> None:
     environment = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)}
     code = (
-        "import time; from gpuwatch.sim.machine import SimMachine; from gpuwatch.sim.shape import SimShape; "
+        "import time; from gpuwatch.sim.simulated_machine import SimMachine; "
+        "from gpuwatch.sim.machine_shape import SimShape; "
         "m = SimMachine.open(SimShape.parse('2x4GiB')); print('up', flush=True); time.sleep(60)"
     )
     user = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=environment)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from gpuwatch.cli import exit_signals
-from gpuwatch.sim.machine import SimMachine
+from gpuwatch.sim.simulated_machine import SimMachine
 from tests.cli.test_terminal import assert_restored
 from tests.terminal import Terminal, family, wait_until_ended
 

@@ -19,7 +19,7 @@ from gpuwatch.cli.pick import _pick_until
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.machine.sources.gpu_reservations import reservations, reserve, reserved
 from gpuwatch.session.free_gpus import Conditions
-from gpuwatch.sim.machine import SimMachine
+from gpuwatch.sim.simulated_machine import SimMachine
 from gpuwatch.sim.sysfs import ENV_STATE
 from tests.conftest import gpuwatch
 from tests.forked import start_gpuwatch

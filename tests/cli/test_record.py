@@ -17,12 +17,12 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from gpuwatch.core.model.codec import schema_of
+from gpuwatch.core.model.json_codec import schema_of
 from gpuwatch.machine.collector.recording_player import RecordingPlayer
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.recording_info import check_recording
 from gpuwatch.session.session import replay
-from gpuwatch.sim.machine import SimMachine
+from gpuwatch.sim.simulated_machine import SimMachine
 from tests.conftest import gpuwatch
 from tests.every import every
 from tests.forked import start_gpuwatch

@@ -16,11 +16,11 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.core.model.codec import to_json
+from gpuwatch.core.model.json_codec import to_json
 from gpuwatch.machine.history.run_store import RunStore
 from gpuwatch.machine.recording.writer import RecordingWriter
-from gpuwatch.sim.machine import SimMachine
-from gpuwatch.sim.shape import SimShape
+from gpuwatch.sim.machine_shape import SimShape
+from gpuwatch.sim.simulated_machine import SimMachine
 from tests.conftest import gpuwatch
 from tests.forked import gpuwatch_forked
 from tests.recording import incident
@@ -214,7 +214,7 @@ def planted(tmp_path: Path) -> Iterator[dict[str, str]]:
     folder.mkdir()
     code = (
         "import sys, time\n"
-        "from gpuwatch.sim.machine import SimMachine\n"
+        "from gpuwatch.sim.simulated_machine import SimMachine\n"
         "import os\n"
         "machine = SimMachine.from_environment(os.environ)\n"
         "machine.attach(os.getpid(), 0, memory_bytes=1 << 30)\n"

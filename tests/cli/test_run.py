@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from gpuwatch.cli.run import _is_interactive
-from gpuwatch.sim.machine import SimMachine
-from gpuwatch.sim.shape import SimShape
+from gpuwatch.sim.machine_shape import SimShape
+from gpuwatch.sim.simulated_machine import SimMachine
 from tests.conftest import gpuwatch, has_cuda_wheel, has_driver
 from tests.forked import gpuwatch_forked, python_forked, run_gpuwatch
 from tests.terminal import Terminal, wait_until_ended

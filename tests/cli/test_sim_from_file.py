@@ -11,11 +11,11 @@ import pytest
 
 from gpuwatch import sim
 from gpuwatch.cli.sim_from_file import _snapshot_of, machine_from_file
-from gpuwatch.core.model.codec import from_json
+from gpuwatch.core.model.json_codec import from_json
 from gpuwatch.core.model.metrics import METRICS, Lane
 from gpuwatch.core.model.snapshot import Device, MigInstance, Snapshot
-from gpuwatch.sim.models import MODELS
-from gpuwatch.sim.shape import SimShape
+from gpuwatch.sim.gpu_models import MODELS
+from gpuwatch.sim.machine_shape import SimShape
 from tests.conftest import gpuwatch
 from tests.traces.test_smi_q import TEXT as LAYOUT
 from tests.traces.test_smi_q import XML

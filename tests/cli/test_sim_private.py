@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.core.errors import UsageError
-from gpuwatch.sim.machine import SimMachine
-from gpuwatch.sim.shape import SimShape, parse_machine
+from gpuwatch.sim.machine_shape import SimShape, parse_machine
+from gpuwatch.sim.simulated_machine import SimMachine
 from gpuwatch.sim.state_files import state_folder
 from tests.conftest import gpuwatch
 

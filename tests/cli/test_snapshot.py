@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from gpuwatch.sim import faults
-from gpuwatch.sim.machine import SimMachine
+from gpuwatch.sim.simulated_machine import SimMachine
 from tests.conftest import Result, gpuwatch
 
 MARK = "[SIMULATED]"

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gpuwatch.sim.machine import SimMachine
+from gpuwatch.sim.simulated_machine import SimMachine
 from tests.terminal import Terminal, workers
 
 _LEAVE_ALTERNATE_SCREEN = b"\x1b[?1049l"

@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.core.formatting.durations import rounded_duration
-from gpuwatch.core.model.codec import from_json
-from gpuwatch.core.model.usage import Usage
+from gpuwatch.core.model.gpu_time_usage import Usage
+from gpuwatch.core.model.json_codec import from_json
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.writer import RecordingWriter
-from gpuwatch.sim.machine import SimMachine
+from gpuwatch.sim.simulated_machine import SimMachine
 from tests.cli.test_record import wait_for
 from tests.conftest import gpuwatch
 from tests.recording import week

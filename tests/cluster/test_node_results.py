@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from gpuwatch import __version__
 from gpuwatch.core.errors import EXIT_FAILED, EXIT_FINDING, EXIT_OK, EXIT_PROBE_BROKEN
-from gpuwatch.core.model.codec import from_json, to_json
 from gpuwatch.core.model.doctor import Doctor
+from gpuwatch.core.model.json_codec import from_json, to_json
 from gpuwatch.core.model.snapshot import Problem
 from gpuwatch.fleet.cluster.fan_out import NodeReply
 from gpuwatch.fleet.cluster.node_results import comparison_of_nodes, exit_code

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.core.model.codec import from_json
-from gpuwatch.core.model.comparison import Comparison, Node
+from gpuwatch.core.model.json_codec import from_json
+from gpuwatch.core.model.run_comparison import Comparison, Node
 from tests.cluster.nodes import await_none, running
 
 pytestmark = [

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from gpuwatch.sim import faults
-from gpuwatch.sim.machine import SimMachine
+from gpuwatch.sim.simulated_machine import SimMachine
 from tests.terminal import Terminal, ended, family, wait_until_ended, workers
 
 Open = Callable[[str], SimMachine]

@@ -13,7 +13,7 @@ from gpuwatch.machine.collector.live_feed import LiveFeed
 from gpuwatch.machine.collector.process_rows import host_snapshot
 from gpuwatch.machine.sources.host_and_processes import HostReader, ProcessTable
 from gpuwatch.sim import faults
-from gpuwatch.sim.machine import SimMachine
+from gpuwatch.sim.simulated_machine import SimMachine
 
 Open = Callable[[str], SimMachine]
 

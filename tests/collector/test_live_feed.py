@@ -18,7 +18,7 @@ from gpuwatch.machine.collector import live_feed
 from gpuwatch.machine.collector.live_feed import LiveFeed
 from gpuwatch.machine.history.sample_frames import HEAD_BYTES, KEY, frame_head
 from gpuwatch.sim import faults
-from gpuwatch.sim.machine import SimMachine
+from gpuwatch.sim.simulated_machine import SimMachine
 from tests.terminal import wait_until_ended
 
 Open = Callable[[str], SimMachine]

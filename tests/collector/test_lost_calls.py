@@ -21,7 +21,7 @@ from gpuwatch.machine.collector.live_feed import LiveFeed
 from gpuwatch.machine.sources import driver_call_tracking, procfs
 from gpuwatch.session import single_snapshot
 from gpuwatch.session.single_snapshot import Silence, without_driver
-from gpuwatch.sim.machine import SimMachine
+from gpuwatch.sim.simulated_machine import SimMachine
 
 # Python runs this at its start: the calls of the collector's process alone are replaced, be it forked or started anew.
 _FAULTS = """

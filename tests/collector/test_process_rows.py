@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gpuwatch.core.model.codec import from_json, to_json
+from gpuwatch.core.model.json_codec import from_json, to_json
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.collector.process_rows import ProcessRows

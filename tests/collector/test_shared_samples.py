@@ -31,7 +31,7 @@ from gpuwatch.machine.recording.running_recorders import Announcement, find_runn
 from gpuwatch.machine.sources.host_and_processes import DENIED
 from gpuwatch.machine.sources.missing_process import HIDDEN
 from gpuwatch.sim import faults
-from gpuwatch.sim.machine import SimMachine
+from gpuwatch.sim.simulated_machine import SimMachine
 from tests.diagnosis.watching import gpu, program, sample
 
 GIB = 1024**3

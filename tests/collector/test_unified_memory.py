@@ -16,7 +16,7 @@ from gpuwatch.explain.diagnosis.memory.memory_holders import make_room
 from gpuwatch.explain.diagnosis.memory.others_memory import others_memory
 from gpuwatch.machine.collector.collector import _is_unified
 from gpuwatch.sim.faults import CODES
-from gpuwatch.sim.machine import FOR_EVER, SimMachine
+from gpuwatch.sim.simulated_machine import FOR_EVER, SimMachine
 from gpuwatch.ui.tables.device_facts import memory_without_processes
 from tests.conftest import gpuwatch
 from tests.diagnosis.watching import GIB, gpu, ids, sample, watched

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 
 from gpuwatch.sim.faults import CODES
-from gpuwatch.sim.machine import SimMachine
+from gpuwatch.sim.simulated_machine import SimMachine
 
 FAN = 'get("fan.speed_percent")'
 ECC = 'get("ecc.uncorrected")'

@@ -15,7 +15,7 @@ import pytest
 from gpuwatch.core.model.snapshot import Process, Snapshot
 from gpuwatch.explain.diagnosis.condition_engine import Conditions
 from gpuwatch.machine.collector.live_feed import LiveFeed
-from gpuwatch.sim.machine import SimMachine
+from gpuwatch.sim.simulated_machine import SimMachine
 from tests.diagnosis.watching import GIB, ids, of
 
 Open = Callable[[str], SimMachine]

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from gpuwatch.core.model.findings import CAUSES, Finding
-from gpuwatch.core.model.program_threads import Retraced
+from gpuwatch.core.model.program_waits_and_retraces import Retraced
 from gpuwatch.core.model.run import DeviceMapping, Fallback, Framework, Oom, Outcome, RunProcess
 from gpuwatch.core.model.snapshot import Driver
 from gpuwatch.explain.diagnosis.engine import diagnose

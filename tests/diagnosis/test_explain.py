@@ -7,8 +7,8 @@ import json
 import msgspec
 import pytest
 
-from gpuwatch.core.model.codec import to_json
 from gpuwatch.core.model.explanation import Explanation
+from gpuwatch.core.model.json_codec import to_json
 from gpuwatch.explain.diagnosis.explain import explain, findings_of
 from gpuwatch.explain.logs.exceptions import telling
 from gpuwatch.explain.logs.log_parser import LogParser

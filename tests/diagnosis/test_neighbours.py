@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.memory_profile import MemoryHolderOp, MemoryProfile
-from gpuwatch.core.model.program_threads import KilledChild
+from gpuwatch.core.model.program_waits_and_retraces import KilledChild
 from gpuwatch.core.model.run import (
     DeviceMapping,
     DeviceMemory,

@@ -25,7 +25,7 @@ from gpuwatch.explain.diagnosis.reference.compute_capability import built_for, s
 from gpuwatch.explain.diagnosis.runs.finish_run import complete
 from gpuwatch.explain.diagnosis.runs.predict_device_map import RequestedDevices, predict, requested_devices_of
 from gpuwatch.explain.logs.facts import LogFacts
-from gpuwatch.sim.machine import SimMachine
+from gpuwatch.sim.simulated_machine import SimMachine
 from tests.diagnosis.cases import GIB, MIB, draft, machine, on_gpus
 from tests.every import every
 from tests.forked import gpuwatch_forked

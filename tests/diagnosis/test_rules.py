@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gpuwatch.core.model.findings import CAUSES, ENDED_WORK, NO_GPU, Finding
 from gpuwatch.core.model.run import Framework, Memory, Oom
 from gpuwatch.core.model.snapshot import Problem
-from gpuwatch.core.model.visibility import read_visible, visible_devices
+from gpuwatch.core.model.visible_devices import read_visible, visible_devices
 from gpuwatch.explain.diagnosis.engine import diagnose, primary_cause, rules_for
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.memory.oom_arithmetic import OomFacts, judge

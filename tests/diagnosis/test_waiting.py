@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from gpuwatch.core.model.findings import Finding
-from gpuwatch.core.model.program_threads import Pipeline, Standstill, ThreadStack, Waiting
+from gpuwatch.core.model.program_waits_and_retraces import Pipeline, Standstill, ThreadStack, Waiting
 from gpuwatch.core.model.run import (
     Memory,
     MemoryPoint,

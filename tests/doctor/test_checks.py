@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.core.model.codec import from_json, to_json
 from gpuwatch.core.model.doctor import DeviceFile, DeviceTest, Distribution, FrameworkLook, Library, Loaded, PciCard
 from gpuwatch.core.model.doctor import Entry as Folder
 from gpuwatch.core.model.findings import CAUSES, Finding
+from gpuwatch.core.model.json_codec import from_json, to_json
 from gpuwatch.core.model.snapshot import Driver, Problem, Process
 from gpuwatch.explain.diagnosis.doctor.check_registry import CHECKS, Answer, Entry, ask_all, check
 from gpuwatch.explain.diagnosis.doctor.examine import TOPICS, checks_in_order

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.core.model.codec import from_json
 from gpuwatch.core.model.doctor import Doctor
+from gpuwatch.core.model.json_codec import from_json
 from gpuwatch.machine.sources import driver_installation
 from gpuwatch.share.reports.report_formats import FORMATS, render
-from gpuwatch.sim.machine import SimMachine
+from gpuwatch.sim.simulated_machine import SimMachine
 from tests.conftest import gpuwatch
 from tests.doctor.machines import bare, examined, machine
 

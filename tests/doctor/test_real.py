@@ -21,8 +21,8 @@ from gpuwatch.explain.diagnosis.doctor.facts import Facts
 from gpuwatch.explain.diagnosis.explain import explain
 from gpuwatch.explain.diagnosis.runs.finish_run import complete
 from gpuwatch.machine.collector.live_feed import LiveFeed
-from gpuwatch.sim.machine import SimMachine
-from gpuwatch.sim.shape import SimShape
+from gpuwatch.sim.machine_shape import SimShape
+from gpuwatch.sim.simulated_machine import SimMachine
 from tests.conftest import has_cuda_wheel
 from tests.doctor.machines import NOW, replace
 from tests.forked import gpuwatch_forked

@@ -10,7 +10,7 @@ import time
 import urllib.request
 from pathlib import Path
 
-from gpuwatch.sim.machine import SimMachine
+from gpuwatch.sim.simulated_machine import SimMachine
 from tests.forked import start_gpuwatch
 
 

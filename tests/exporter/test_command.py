@@ -18,7 +18,7 @@ import pytest
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.share import openmetrics as names
 from gpuwatch.sim import faults
-from gpuwatch.sim.machine import SimMachine
+from gpuwatch.sim.simulated_machine import SimMachine
 from tests.conftest import gpuwatch
 from tests.exporter.machines import names_of, one
 from tests.exporter.running import RunningExporter

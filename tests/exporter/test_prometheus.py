@@ -20,7 +20,7 @@ from gpuwatch.share.exporter.metrics_page import Page
 from gpuwatch.share.exporter.series import Content
 from gpuwatch.share.exporter.server import Address, MetricsServer
 from gpuwatch.sim import faults
-from gpuwatch.sim.machine import SimMachine
+from gpuwatch.sim.simulated_machine import SimMachine
 from tests.exporter.machines import OPTIONS, device, every_reading, process, snapshot
 from tests.exporter.prometheus import Prometheus
 from tests.exporter.running import RunningExporter

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from gpuwatch.core.model.codec import to_json
+from gpuwatch.core.model.json_codec import to_json
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.share.exports.export_formats import FORMATS
 from gpuwatch.share.exports.table_rows import NAMES

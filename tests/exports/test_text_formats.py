@@ -14,7 +14,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from gpuwatch.core.model.codec import from_json, schema_of
+from gpuwatch.core.model.json_codec import from_json, schema_of
 from gpuwatch.core.model.metrics import METRICS
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.recording.reader import Recording

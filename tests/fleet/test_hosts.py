@@ -15,8 +15,8 @@ import pytest
 from msgspec.structs import replace
 
 from gpuwatch.core import reader_limits
-from gpuwatch.core.model.codec import to_json
 from gpuwatch.core.model.fleet import HostView
+from gpuwatch.core.model.json_codec import to_json
 from gpuwatch.core.model.snapshot import Problem
 from gpuwatch.fleet import ssh_streams
 from gpuwatch.fleet.host_poller import FleetWatch

@@ -16,7 +16,7 @@ from gpuwatch.fleet.prometheus_api import Prometheus as Server
 from gpuwatch.fleet.prometheus_feed import PrometheusFeed
 from gpuwatch.fleet.prometheus_source import PrometheusSource
 from gpuwatch.sim import faults
-from gpuwatch.sim.machine import SimMachine
+from gpuwatch.sim.simulated_machine import SimMachine
 from gpuwatch.ui.fleet_app import FleetApp
 from tests.exporter.prometheus import Prometheus
 from tests.exporter.running import RunningExporter

@@ -16,8 +16,8 @@ import time
 import traceback
 from collections.abc import Callable
 
-from gpuwatch.core.model.codec import to_json
 from gpuwatch.core.model.findings import CAUSES
+from gpuwatch.core.model.json_codec import to_json
 from gpuwatch.explain.diagnosis.explain import explanation
 from gpuwatch.explain.logs.facts import LINES_PER_TOPIC
 from gpuwatch.explain.logs.log_parser import LogParser

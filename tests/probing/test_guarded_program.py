@@ -16,7 +16,7 @@ _LATER = (
     "gpuwatch.experiment.probing.run_builder",
     "gpuwatch.experiment.probing.watch_program",
     "gpuwatch.share.reports.formats",
-    "gpuwatch.sim.machine",
+    "gpuwatch.sim.simulated_machine",
     "importlib.metadata",
     "jinja2",
     "psutil",

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gpuwatch.sim.machine import SimMachine
+from gpuwatch.sim.simulated_machine import SimMachine
 from tests.forked import gpuwatch_forked
 
 MIB = 1 << 20

@@ -17,8 +17,8 @@ import pytest
 from gpuwatch.experiment.probing.probe_scripts import find_probe, find_probes
 from gpuwatch.experiment.probing.settings_as_code import recipe
 from gpuwatch.sim.install_libraries import Tier
-from gpuwatch.sim.machine import SimMachine
-from gpuwatch.sim.shape import SimShape
+from gpuwatch.sim.machine_shape import SimShape
+from gpuwatch.sim.simulated_machine import SimMachine
 from tests.every import every
 from tests.forked import forked
 

@@ -14,7 +14,7 @@ import gpuwatch
 from gpuwatch.experiment.probing.received_events import Applied
 from gpuwatch.experiment.probing.simulation_tier import Tier
 from gpuwatch.experiment.trials.trial_settings import setting_named
-from gpuwatch.sim.machine import SimMachine
+from gpuwatch.sim.simulated_machine import SimMachine
 from tests.conftest import has_cuda_wheel
 from tests.forked import gpuwatch_forked
 from tests.probing.trials import Tried, tried

@@ -19,8 +19,8 @@ import pytest
 from gpuwatch.experiment.probing.interpreter import choose_interpreter
 from gpuwatch.experiment.probing.probe_scripts import find_probes
 from gpuwatch.experiment.probing.simulation_tier import choose_tier
-from gpuwatch.sim.machine import SimMachine
-from gpuwatch.sim.shape import SimShape
+from gpuwatch.sim.machine_shape import SimShape
+from gpuwatch.sim.simulated_machine import SimMachine
 from tests.conftest import gpuwatch, has_driver
 from tests.forked import gpuwatch_forked
 

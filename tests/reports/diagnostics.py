@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from gpuwatch.core.model.diagnostic import Diagnostic, Gap
+from gpuwatch.core.model.diagnostic_report import Diagnostic, Gap
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Device, Snapshot

@@ -6,6 +6,7 @@ import datetime
 import math
 
 from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.gpu_time_usage import Usage, UsageDevice, UsageGap, UsageGroup
 from gpuwatch.core.model.memory_profile import MemoryHolderOp, MemoryProfile
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.run import (
@@ -28,8 +29,7 @@ from gpuwatch.core.model.run import (
     Worker,
 )
 from gpuwatch.core.model.snapshot import Device, Driver, Host, Mapped, Problem, Process, Snapshot
-from gpuwatch.core.model.trials import Answer, Experiment, Fit, Recovery, StepTime, Trial
-from gpuwatch.core.model.usage import Usage, UsageDevice, UsageGap, UsageGroup
+from gpuwatch.core.model.try_experiment import Answer, Experiment, Fit, Recovery, StepTime, Trial
 
 GIB = 1 << 30
 MIB = 1 << 20

@@ -9,9 +9,9 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from gpuwatch.core.model.codec import from_json
-from gpuwatch.core.model.diagnostic import Diagnostic, Excerpt
+from gpuwatch.core.model.diagnostic_report import Diagnostic, Excerpt
 from gpuwatch.core.model.findings import CAUSES, Finding
+from gpuwatch.core.model.json_codec import from_json
 from gpuwatch.explain.diagnosis.diagnostic_report import (
     DOCTOR,
     MACHINE,

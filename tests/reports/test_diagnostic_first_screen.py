@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gpuwatch.core.model.diagnostic import Diagnostic
+from gpuwatch.core.model.diagnostic_report import Diagnostic
 from gpuwatch.core.model.findings import CAUSES, Finding
 from gpuwatch.core.model.run import DeviceMapping, DeviceMemory, Fallback, Holding, Placement, Run, Setting
 from gpuwatch.core.model.snapshot import Problem, Process, Reading

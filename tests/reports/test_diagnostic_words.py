@@ -11,11 +11,11 @@ import msgspec
 import pytest
 from rich.cells import cell_len
 
-from gpuwatch.core.masking.secrets import MASK
-from gpuwatch.core.model.codec import EMBED_BEGIN
-from gpuwatch.core.model.diagnostic import Diagnostic
+from gpuwatch.core.masking.mask_secrets import MASK
+from gpuwatch.core.model.diagnostic_report import Diagnostic
 from gpuwatch.core.model.doctor import Check
 from gpuwatch.core.model.findings import CAUSES, Finding
+from gpuwatch.core.model.json_codec import EMBED_BEGIN
 from gpuwatch.core.model.run import DeviceMapping, DeviceMemory, Fallback, MemoryPoint, Oom, Outcome, Run
 from gpuwatch.explain.diagnosis.diagnostic_report import diagnostic_report
 from gpuwatch.share.reports.charts import timeline_in_words

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from gpuwatch.core.masking.secrets import masked
-from gpuwatch.core.model.codec import from_json, to_json
-from gpuwatch.core.model.diagnostic import MACHINE, Diagnostic, SourcedFinding
-from gpuwatch.core.model.diff import Diff, NumberChange, Spread
+from gpuwatch.core.masking.mask_secrets import masked
+from gpuwatch.core.model.diagnostic_report import MACHINE, Diagnostic, SourcedFinding
 from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.json_codec import from_json, to_json
+from gpuwatch.core.model.machine_diff import Diff, NumberChange, Spread
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Device, MigInstance, Snapshot
 from gpuwatch.machine.recording.writer import Clock, RecordingWriter

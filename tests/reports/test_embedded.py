@@ -10,7 +10,7 @@ import pytest
 from gpuwatch.cli.read_saved_document import read_document
 from gpuwatch.core import reader_limits
 from gpuwatch.core.masking.redaction import masked_for_sending
-from gpuwatch.core.model.codec import EMBED_BEGIN, EMBED_END, Document, NotADocument, from_json, read
+from gpuwatch.core.model.json_codec import EMBED_BEGIN, EMBED_END, Document, NotADocument, from_json, read
 from gpuwatch.core.model.run import RunError
 from gpuwatch.share.reports.report_formats import render, write
 from tests.conftest import gpuwatch

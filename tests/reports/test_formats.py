@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from gpuwatch.core.formatting.palettes import DARK, LIGHT, QUANTITIES, rgb
-from gpuwatch.core.model.codec import Document
+from gpuwatch.core.model.json_codec import Document
 from gpuwatch.core.model.metrics import METRICS
 from gpuwatch.core.model.run import DeviceMemory, Memory, Run
 from gpuwatch.explain.diagnosis.engine import diagnose

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from gpuwatch.core.model.codec import Document
+from gpuwatch.core.model.json_codec import Document
 from gpuwatch.core.model.run import Fallback
 from gpuwatch.explain.diagnosis.explain import explain
 from gpuwatch.share.reports.document_content import content_of

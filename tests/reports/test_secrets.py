@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.core.masking.secrets import MASK, mask_keys, mask_text, mask_value, masked
-from gpuwatch.core.model.diagnostic import Variable
+from gpuwatch.core.masking.mask_secrets import MASK, mask_keys, mask_text, mask_value, masked
+from gpuwatch.core.model.diagnostic_report import Variable
 from tests.every import every
 from tests.reports.diagnostics import healthy
 from tests.reports.documents import full_run

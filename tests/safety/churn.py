@@ -12,8 +12,8 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from gpuwatch.core.model.codec import from_json, to_json
 from gpuwatch.core.model.fleet import Fleet, HostView
+from gpuwatch.core.model.json_codec import from_json, to_json
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.xids import Xid
 from gpuwatch.explain.diagnosis.condition_engine import Conditions

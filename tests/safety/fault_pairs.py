@@ -23,7 +23,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from gpuwatch.core.model.recording_period import Period
+from gpuwatch.core.model.recording_window import Period
 from gpuwatch.explain.diagnosis.condition_engine import Conditions
 from gpuwatch.machine.collector.collector import Collector
 from gpuwatch.machine.collector.collector_protocol import note_seen_devices
@@ -42,7 +42,7 @@ from gpuwatch.session.session import replay
 from gpuwatch.session.view import View, most_important_first
 from gpuwatch.share.exporter.metrics_page import Content, Options, Page
 from gpuwatch.sim import faults
-from gpuwatch.sim.machine import FOR_EVER, SimMachine
+from gpuwatch.sim.simulated_machine import FOR_EVER, SimMachine
 from gpuwatch.ui.panes.answer_line import parts_of, wrong_now
 from gpuwatch.ui.panes.headline import verdict
 

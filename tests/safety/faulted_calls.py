@@ -23,7 +23,7 @@ from typing import Any, cast
 import msgspec
 import pynvml
 
-from gpuwatch.core.model.codec import to_json
+from gpuwatch.core.model.json_codec import to_json
 from gpuwatch.core.model.metrics import BY_ID, METRICS, Lane
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.explain.diagnosis.condition_engine import Conditions
@@ -37,7 +37,7 @@ from gpuwatch.session.single_snapshot import findings_of
 from gpuwatch.share.exporter.metrics_page import Page
 from gpuwatch.share.exporter.series import Content, Options
 from gpuwatch.share.reports.formats import text
-from gpuwatch.sim.machine import SimMachine
+from gpuwatch.sim.simulated_machine import SimMachine
 
 Call = Callable[..., Any]
 SESSION = ("nvmlInit", "nvmlDeviceGetCount", "nvmlDeviceGetHandleByIndex", "nvmlShutdown")

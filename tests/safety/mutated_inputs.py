@@ -28,7 +28,7 @@ import msgspec
 
 from gpuwatch.cli.read_log import decompressed
 from gpuwatch.core.errors import GpuwatchError
-from gpuwatch.core.model.codec import NotADocument, embedded, from_json, to_json
+from gpuwatch.core.model.json_codec import NotADocument, embedded, from_json, to_json
 from gpuwatch.core.model.probe_events import decode_event
 from gpuwatch.explain.traces import dcgm_diagnostic, pprof, torch_memory_timeline
 from gpuwatch.explain.traces.invalid_trace import InvalidTrace

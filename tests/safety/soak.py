@@ -28,9 +28,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from gpuwatch.core.model.codec import from_json, to_json
-from gpuwatch.sim.machine import SimMachine
-from gpuwatch.sim.shape import SimShape
+from gpuwatch.core.model.json_codec import from_json, to_json
+from gpuwatch.sim.machine_shape import SimShape
+from gpuwatch.sim.simulated_machine import SimMachine
 from tests.terminal import Terminal, cpu_seconds, family
 from tests.ui import machines
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gpuwatch.sim.machine import SimMachine
+from gpuwatch.sim.simulated_machine import SimMachine
 from tests.safety.fault_pairs import SHAPE
 
 PAIRS = 2000

@@ -18,11 +18,11 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.core.ownership import ENV_PRIVATE, distrust, own_folder
+from gpuwatch.core.file_ownership import ENV_PRIVATE, distrust, own_folder
 from gpuwatch.machine.history.run_store import RunStore
 from gpuwatch.sim import install_libraries, libraries
-from gpuwatch.sim.machine import SimMachine
-from gpuwatch.sim.shape import SimShape
+from gpuwatch.sim.machine_shape import SimShape
+from gpuwatch.sim.simulated_machine import SimMachine
 from gpuwatch.sim.state_files import state_folder, state_name
 from gpuwatch.sim.state_structures import load_control
 from gpuwatch.ui.settings import settings_file
@@ -179,8 +179,8 @@ def test_root_loads_no_simulator_from_the_home_of_somebody_else(foreign_home: Pa
     code = f"""
     os.umask(0)
     import subprocess
-    from gpuwatch.sim.machine import SimMachine
-    from gpuwatch.sim.shape import SimShape
+    from gpuwatch.sim.simulated_machine import SimMachine
+    from gpuwatch.sim.machine_shape import SimShape
     machine = SimMachine.open(SimShape.parse("1x2GiB"), name="attack")
     print(machine.library_dir, machine.state_path)
     for place in (machine.library_dir.parent.parent, *machine.library_dir.parent.rglob("*")):
@@ -260,7 +260,7 @@ def test_the_state_of_a_machine_that_another_user_wrote(place: Path, foreign_hom
         shutil.copy(machine.state_path, state)
         os.chown(state, ATTACKER, ATTACKER)
         code = f"""
-        from gpuwatch.sim.machine import SimMachine
+        from gpuwatch.sim.simulated_machine import SimMachine
         SimMachine.from_environment({{"GPUWATCH_SIM": "1x2GiB", "GPUWATCH_SIM_STATE": {str(state)!r}}})
         """
         ended = python(code, place)

@@ -17,7 +17,7 @@ from gpuwatch.cli.read_log import lines_of
 from gpuwatch.cli.read_saved_document import read_document
 from gpuwatch.core import reader_limits
 from gpuwatch.core.errors import EXIT_FAILED, EXIT_USAGE, GpuwatchError
-from gpuwatch.core.model.codec import EMBED_BEGIN, EMBED_END
+from gpuwatch.core.model.json_codec import EMBED_BEGIN, EMBED_END
 from gpuwatch.core.reader_limits import READERS, Limit
 from gpuwatch.experiment.probing.memory_recorder_files import MemoryRecords
 from gpuwatch.explain.traces.smi_q import SmiQueryReader

@@ -6,7 +6,7 @@ import base64
 
 import pytest
 
-from gpuwatch.core.masking.secrets import MASK, mask_command, mask_text
+from gpuwatch.core.masking.mask_secrets import MASK, mask_command, mask_text
 
 S = "Tr0ub4dor3x"
 HEX = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"

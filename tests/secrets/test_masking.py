@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from gpuwatch.core.masking.mask_secrets import mask_command, mask_lines, mask_text, mask_value
 from gpuwatch.core.masking.redaction import Redactor
-from gpuwatch.core.masking.secrets import mask_command, mask_lines, mask_text, mask_value
-from gpuwatch.sim.machine import SimMachine
+from gpuwatch.sim.simulated_machine import SimMachine
 from tests.conftest import gpuwatch
 from tests.every import every
 from tests.forked import run_gpuwatch

@@ -8,7 +8,7 @@ import pytest
 
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.model.findings import Finding
-from gpuwatch.core.model.pick import Pick
+from gpuwatch.core.model.pick_result import Pick
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Device, MigInstance, Snapshot
 from gpuwatch.session.free_gpus import Conditions, pick, refusal_reasons, why_impossible

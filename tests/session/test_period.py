@@ -12,9 +12,9 @@ import pytest
 from msgspec.structs import replace
 
 from gpuwatch.core.errors import UsageError
-from gpuwatch.core.model.codec import from_json, to_json
+from gpuwatch.core.model.json_codec import from_json, to_json
 from gpuwatch.core.model.reading import Missing, Value
-from gpuwatch.core.model.recording_period import GRAPHED, Period, PeriodEvent, PeriodRun
+from gpuwatch.core.model.recording_window import GRAPHED, Period, PeriodEvent, PeriodRun
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.history.run_store import RunStore
 from gpuwatch.machine.recording.reader import Recording

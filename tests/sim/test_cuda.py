@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from gpuwatch.core.model.snapshot import Device
-from gpuwatch.core.model.visibility import read_visible, visible_devices
-from gpuwatch.sim.machine import SimMachine
+from gpuwatch.core.model.visible_devices import read_visible, visible_devices
+from gpuwatch.sim.simulated_machine import SimMachine
 
 GIB, MIB = 2**30, 2**20
 NO_DEVICE, OUT_OF_MEMORY, NOT_INITIALIZED = 100, 2, 3

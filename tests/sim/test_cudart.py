@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from gpuwatch.sim import install_libraries
-from gpuwatch.sim.machine import SimMachine
+from gpuwatch.sim.simulated_machine import SimMachine
 
 GIB, MIB = 2**30, 2**20
 NOT_SUPPORTED, INSUFFICIENT_DRIVER, INVALID_DEVICE = 801, 35, 101

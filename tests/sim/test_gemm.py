@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.sim.machine import SimMachine
+from gpuwatch.sim.simulated_machine import SimMachine
 
 Run = Callable[..., str]
 

@@ -18,7 +18,7 @@ import pynvml
 import pytest
 
 from gpuwatch.core.model.metrics import METRICS
-from gpuwatch.sim.machine import SimMachine
+from gpuwatch.sim.simulated_machine import SimMachine
 
 GIB = 2**30
 Run = Callable[..., str]

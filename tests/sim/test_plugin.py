@@ -23,7 +23,7 @@ import pytest
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.sim import install_libraries, libraries
 from gpuwatch.sim.environment import ENV_PLUGIN
-from gpuwatch.sim.machine import SimMachine
+from gpuwatch.sim.simulated_machine import SimMachine
 from tests.forked import forked
 from tests.sim.conftest import REPOSITORY
 

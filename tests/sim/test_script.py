@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.core.errors import GpuwatchError, UsageError
-from gpuwatch.sim.machine import SimMachine
-from gpuwatch.sim.mig import layout_text, parse_layout
-from gpuwatch.sim.shape import parse_size
+from gpuwatch.sim.machine_shape import parse_size
+from gpuwatch.sim.mig_layout import layout_text, parse_layout
+from gpuwatch.sim.simulated_machine import SimMachine
 from tests.sim.test_nvml import HEAD, Idle, Run, Start
 
 GIB = 2**30

@@ -12,7 +12,7 @@ from typing import Any
 
 from gpuwatch.experiment.probing.probe_scripts import hooked
 from gpuwatch.sim.limit_messages import NOT_CARRIED
-from gpuwatch.sim.machine import SimMachine
+from gpuwatch.sim.simulated_machine import SimMachine
 from tests.conftest import gpuwatch
 from tests.forked import Result, python_forked
 from tests.sim.test_plugin import PYTHON, tensorflow
@@ -115,7 +115,7 @@ devices = granted()
 for name, _ in devices:
     with tf.device(name):
         tf.random.normal([8, 8]) @ tf.ones([8, 8])
-from gpuwatch.sim.machine import SimMachine
+from gpuwatch.sim.simulated_machine import SimMachine
 machine = SimMachine.from_environment(os.environ)
 uuids = [device.uuid for device in machine.devices()]
 answer = [devices, held(), [[number, uuids.index(uuid)] for number, uuid in machine.ordinals(os.getpid())]]
@@ -136,7 +136,7 @@ os.environ["TF_DEVICE_MIN_SYS_MEMORY_IN_MB"] = "1000"
 answer = granted()
 """
 _TOO_FULL = """
-from gpuwatch.sim.machine import SimMachine
+from gpuwatch.sim.simulated_machine import SimMachine
 machine = SimMachine.from_environment(os.environ)
 child = os.fork()
 if child == 0:

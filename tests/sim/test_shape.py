@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.core.errors import UsageError
-from gpuwatch.sim.shape import MAX_DEVICES, MIN_MEMORY_BYTES, SimShape
+from gpuwatch.sim.machine_shape import MAX_DEVICES, MIN_MEMORY_BYTES, SimShape
 from tests.every import every
 
 

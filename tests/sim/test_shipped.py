@@ -15,11 +15,11 @@ import pytest
 
 import gpuwatch
 from gpuwatch.core.errors import GpuwatchError
-from gpuwatch.sim import install_libraries, shipped
+from gpuwatch.sim import install_libraries, shipped_libraries
 from gpuwatch.sim.libraries import ALIASES, PLUGIN_LIBRARY, PLUGIN_SHARES
 
 CHECKOUT = Path(gpuwatch.__file__).parents[1]
-SOURCES = Path(shipped.__file__).parent / "csrc"
+SOURCES = Path(shipped_libraries.__file__).parent / "csrc"
 
 
 @pytest.fixture
@@ -27,18 +27,18 @@ def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder as a wheel has it, no compiler, and an empty cache."""
     folder = tmp_path / "shipped"
     folder.mkdir()
-    for tier, names in (("driver", shipped.driver_files()), ("plugin", shipped.plugin_files())):
+    for tier, names in (("driver", shipped_libraries.driver_files()), ("plugin", shipped_libraries.plugin_files())):
         made = install_libraries.ensure_built(tier)  # type: ignore[arg-type]
         for name in names:
             shutil.copy(made / name, folder / name)
-    (folder / shipped.MADE_FROM).write_text(shipped.fingerprint(SOURCES))
-    monkeypatch.setattr(shipped, "shipped_folder", lambda: folder)
+    (folder / shipped_libraries.MADE_FROM).write_text(shipped_libraries.fingerprint(SOURCES))
+    monkeypatch.setattr(shipped_libraries, "shipped_folder", lambda: folder)
     monkeypatch.setattr(
         install_libraries, "_cpu_flags", lambda: frozenset({"avx2", "bmi1", "bmi2", "f16c", "fma", "movbe"})
     )
     monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    for name in ("CC", "CXX", shipped.COMPILE):
+    for name in ("CC", "CXX", shipped_libraries.COMPILE):
         monkeypatch.delenv(name, raising=False)
     return folder
 
@@ -49,8 +49,8 @@ def test_without_a_compiler_both_tiers_are_copied_with_their_links(wheel: Path) 
         driver, plugin = install_libraries.ensure_built("driver"), install_libraries.ensure_built("plugin")
     assert announced == [], "a copy takes no time"
     assert install_libraries.compiler_obstacle() is None
-    assert shipped.driver_files() | set(ALIASES) < {path.name for path in driver.iterdir()}
-    assert shipped.plugin_files() | set(PLUGIN_SHARES) == {path.name for path in plugin.iterdir()}
+    assert shipped_libraries.driver_files() | set(ALIASES) < {path.name for path in driver.iterdir()}
+    assert shipped_libraries.plugin_files() | set(PLUGIN_SHARES) == {path.name for path in plugin.iterdir()}
     assert all(path.exists() for folder in (driver, plugin) for path in folder.iterdir())
     assert {path.stat().st_mode & 0o777 for path in driver.iterdir() if not path.is_symlink()} == {0o600}
     assert install_libraries.ensure_built("plugin") == plugin
@@ -64,11 +64,11 @@ def test_conda_s_variables_do_not_make_it_compile(wheel: Path, monkeypatch: pyte
 @pytest.mark.parametrize("why", ["asked", "sources", "none"])
 def test_else_it_is_compiled(wheel: Path, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if why == "asked":
-        monkeypatch.setenv(shipped.COMPILE, "1")
+        monkeypatch.setenv(shipped_libraries.COMPILE, "1")
     elif why == "sources":
-        (wheel / shipped.MADE_FROM).write_text("other sources")
+        (wheel / shipped_libraries.MADE_FROM).write_text("other sources")
     else:
-        (wheel / shipped.MADE_FROM).unlink()
+        (wheel / shipped_libraries.MADE_FROM).unlink()
     with pytest.raises(GpuwatchError, match=r"^simulated GPUs need a C compiler, and none was found"):
         install_libraries.ensure_built()
     obstacle = install_libraries.compiler_obstacle()
@@ -77,7 +77,7 @@ def test_else_it_is_compiled(wheel: Path, why: str, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_cpu_that_is_too_old_is_told_in_one_line(wheel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if not shipped.lacking_cpu_features(frozenset()):
+    if not shipped_libraries.lacking_cpu_features(frozenset()):
         pytest.skip("the libraries need nothing special of this machine")
     monkeypatch.setattr(install_libraries, "_cpu_flags", lambda: frozenset({"avx2", "fma", "movbe", "f16c"}))
     with pytest.raises(GpuwatchError) as error:
@@ -107,7 +107,7 @@ def test_a_release_wheel_twice_the_same_and_used_without_a_compiler(tmp_path: Pa
     wheels = [_made(tmp_path / str(number)) for number in (1, 2)]
     contents = [_libraries(wheel) for wheel in wheels]
     assert contents[0] == contents[1]
-    assert len(contents[0]) == len(shipped.driver_files() | shipped.plugin_files()) + 2
+    assert len(contents[0]) == len(shipped_libraries.driver_files() | shipped_libraries.plugin_files()) + 2
     home = tmp_path / "venv"
     subprocess.run([sys.executable, "-m", "venv", str(home)], check=True)
     subprocess.run([str(home / "bin/pip"), "install", "-q", str(wheels[0])], check=True)

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.sim.machine import SimMachine
-from gpuwatch.sim.shape import SimShape
+from gpuwatch.sim.machine_shape import SimShape
+from gpuwatch.sim.simulated_machine import SimMachine
 from gpuwatch.sim.state_files import state_folder
 
 SHAPE = SimShape.parse("1x2GiB")
 _OPEN = """
 import sys
-from gpuwatch.sim.machine import SimMachine
-from gpuwatch.sim.shape import SimShape
+from gpuwatch.sim.simulated_machine import SimMachine
+from gpuwatch.sim.machine_shape import SimShape
 machine = SimMachine.open(SimShape.parse("1x2GiB"), name=sys.argv[1] or None)
 print(machine.state_path, flush=True)
 sys.stdin.read()

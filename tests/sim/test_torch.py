@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.sim.machine import SimMachine
+from gpuwatch.sim.simulated_machine import SimMachine
 from tests.conftest import gpuwatch, torch_pythons
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(600)]

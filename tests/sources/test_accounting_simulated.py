@@ -11,11 +11,11 @@ from collections.abc import Callable
 
 import pytest
 
-from gpuwatch.core.model.accounting import AccountedProcess
+from gpuwatch.core.model.process_accounting import AccountedProcess
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.collector.live_feed import LiveFeed
 from gpuwatch.machine.recording.gpu_time_counter import GpuTimeMeter
-from gpuwatch.sim.machine import SimMachine
+from gpuwatch.sim.simulated_machine import SimMachine
 
 GIB = 1 << 30
 _LOOK = """

@@ -19,7 +19,7 @@ from gpuwatch.core.model.reading import Missing
 from gpuwatch.machine.collector.live_feed import LiveFeed
 from gpuwatch.machine.sources.nvidia.gpm import Activity
 from gpuwatch.machine.sources.nvidia.nvml_errors import PERMANENT
-from gpuwatch.sim.machine import SimMachine
+from gpuwatch.sim.simulated_machine import SimMachine
 from tests.conftest import gpuwatch
 from tests.sources.test_nvml_faults import CODES
 

@@ -11,14 +11,14 @@ from collections.abc import Callable
 import pynvml
 
 from gpuwatch.core.model.metrics import METRICS
-from gpuwatch.sim.machine import SimMachine
+from gpuwatch.sim.simulated_machine import SimMachine
 
 # Runs where the simulated NVML can be loaded: LD_LIBRARY_PATH counts at the start of a process.
 _EVERY_CALL_EVERY_CODE = """
 import json, os, sys
 from gpuwatch.core.model.metrics import METRICS, Lane
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.sim.machine import SimMachine
+from gpuwatch.sim.simulated_machine import SimMachine
 from gpuwatch.machine.sources.nvidia.nvml_source import NvmlSource
 
 machine = SimMachine.from_environment(os.environ)

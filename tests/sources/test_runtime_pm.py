@@ -12,7 +12,7 @@ import pytest
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.collector.live_feed import LiveFeed
 from gpuwatch.machine.sources.runtime_pm import RuntimePm
-from gpuwatch.sim.machine import SimMachine
+from gpuwatch.sim.simulated_machine import SimMachine
 
 Open = Callable[[str], SimMachine]
 

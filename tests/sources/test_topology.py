@@ -13,7 +13,7 @@ import pynvml
 from gpuwatch.core.model.snapshot import Device, Host, Snapshot, Topology
 from gpuwatch.machine.sources.nvidia.topology import Member, topology
 from gpuwatch.share.reports.topology_content import topology_content, topology_table
-from gpuwatch.sim.machine import SimMachine
+from gpuwatch.sim.simulated_machine import SimMachine
 from tests.conftest import gpuwatch
 from tests.every import every
 from tests.sources.test_nvml_faults import CODES

@@ -19,7 +19,7 @@ from gpuwatch.machine.sources.nvidia.device import NvmlDevice
 from gpuwatch.machine.sources.nvidia.xids import Xids
 from gpuwatch.session.single_snapshot import findings_of
 from gpuwatch.sim.faults import CODES
-from gpuwatch.sim.machine import SimMachine
+from gpuwatch.sim.simulated_machine import SimMachine
 from tests.conftest import gpuwatch
 
 Watch = Callable[[SimMachine], LiveFeed]

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuwatch.core.errors import UsageError
-from gpuwatch.core.model.trials import Largest, Trial
+from gpuwatch.core.model.try_experiment import Largest, Trial
 from gpuwatch.experiment.probing.probe_scripts import hooked
 from gpuwatch.experiment.trials import largest_value
 from gpuwatch.experiment.trials.largest_value import Search, Span, fitted_line, parse_span
@@ -25,7 +25,7 @@ from gpuwatch.experiment.trials.trial import Goal
 from gpuwatch.experiment.trials.trial_plan import Configuration
 from gpuwatch.experiment.trials.trial_settings import setting_named
 from gpuwatch.experiment.trials.trial_setup import Progress, TrialSetup
-from gpuwatch.sim.machine import SimMachine
+from gpuwatch.sim.simulated_machine import SimMachine
 from tests.conftest import has_cuda_wheel
 from tests.forked import forked
 from tests.probing.watched import until, with_torch

@@ -15,7 +15,7 @@ from textual.color import Color
 
 from gpuwatch.core.formatting.terminal_support import cannot_draw, has_few_colors
 from gpuwatch.session.session import Session
-from gpuwatch.sim.machine import SimMachine
+from gpuwatch.sim.simulated_machine import SimMachine
 from gpuwatch.ui.app import GpuwatchApp
 from gpuwatch.ui.drawing import textual_themes
 from gpuwatch.ui.drawing.line_builder import Pen

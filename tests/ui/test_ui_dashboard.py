@@ -11,7 +11,7 @@ from textual import events
 from textual.pilot import Pilot
 
 from gpuwatch.core.model.findings import Finding
-from gpuwatch.core.model.missing_driver import SIMULATE, missing_driver_action
+from gpuwatch.core.model.missing_driver_advice import SIMULATE, missing_driver_action
 from gpuwatch.core.model.snapshot import Process
 from gpuwatch.explain.diagnosis.condition_engine import Conditions
 from gpuwatch.machine.collector.snapshot_feed import FeedStatus

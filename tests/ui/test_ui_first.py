@@ -22,7 +22,7 @@ from gpuwatch.core.model.snapshot import Process, Snapshot
 from gpuwatch.machine.collector.snapshot_feed import FeedStatus
 from gpuwatch.machine.history.metric_history import History
 from gpuwatch.session.view import View
-from gpuwatch.sim.machine import SimMachine
+from gpuwatch.sim.simulated_machine import SimMachine
 from gpuwatch.ui.drawing import inks
 from gpuwatch.ui.drawing.cells import width_of
 from gpuwatch.ui.drawing.lines import Line
@@ -226,9 +226,9 @@ def test_colors_of_terminals(environment: dict[str, str], depth: int) -> None:
 
 PROGRAM = """
 import sys, time
-from gpuwatch.cli import early_collector, exit_signals
+from gpuwatch.cli import early_collector
 from gpuwatch.ui.startup import first_frame as first
-early_collector._PATIENCE = 20
+early_collector._FIRST_PICTURE_SECONDS = 20
 real = first.Picture.paint
 def paint(self, snapshot, whole=False):
     loaded = [name for name in sys.modules if name.split(".")[0] in ("textual", "pynvml")]

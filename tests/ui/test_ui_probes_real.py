@@ -12,7 +12,7 @@ import pytest
 
 from gpuwatch.machine.history.run_store import RunStore
 from gpuwatch.session.probe_runs import Parameters, ProbeRuns
-from gpuwatch.sim.machine import SimMachine
+from gpuwatch.sim.simulated_machine import SimMachine
 from gpuwatch.ui.details.probe_events import doing
 from tests.terminal import family
 from tests.ui.conftest import Stage

@@ -15,7 +15,7 @@ from textual.pilot import Pilot
 
 from gpuwatch.machine.collector.live_feed import LiveFeed
 from gpuwatch.session.session import Session
-from gpuwatch.sim.machine import SimMachine
+from gpuwatch.sim.simulated_machine import SimMachine
 from gpuwatch.ui.app import GpuwatchApp
 from gpuwatch.ui.screens.process import ProcessScreen
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.sim.machine import SimMachine
+from gpuwatch.sim.simulated_machine import SimMachine
 from tests.screen import Screen
 from tests.terminal import Terminal as Shell
 from tests.terminal import family

@@ -26,7 +26,7 @@ from textual.widgets import Static
 import gpuwatch.ui
 from gpuwatch.core.formatting.terminal_support import SYNC_START
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.sim.machine import SimMachine
+from gpuwatch.sim.simulated_machine import SimMachine
 from gpuwatch.ui.app import GpuwatchApp
 from gpuwatch.ui.drawing.lines import Line
 from gpuwatch.ui.widgets import textual_internals

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gpuwatch.core.model.codec import from_json, to_json
+from gpuwatch.core.model.json_codec import from_json, to_json
 from gpuwatch.core.model.metrics import METRICS, Lane
 from gpuwatch.core.model.snapshot import Snapshot
 

@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from gpuwatch.core import reader_limits
-from gpuwatch.core.model.codec import to_json
-from gpuwatch.core.model.comparison import Comparison
+from gpuwatch.core.model.json_codec import to_json
 from gpuwatch.core.model.run import Run
-from gpuwatch.core.model.trials import Answer, Experiment, Trial
+from gpuwatch.core.model.run_comparison import Comparison
+from gpuwatch.core.model.try_experiment import Answer, Experiment, Trial
 from gpuwatch.machine.history import run_store
 from gpuwatch.machine.history.run_store import RunStore
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from gpuwatch.core.model.codec import DOCUMENTS, PRINTED, from_json, schema_of, to_json
-from gpuwatch.core.model.schemas import FIELDS
+from gpuwatch.core.model.json_codec import DOCUMENTS, PRINTED, from_json, schema_of, to_json
+from gpuwatch.core.model.json_schemas import FIELDS
 from tests.every import every
 
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"

@@ -3,7 +3,7 @@ from __future__ import annotations
 import msgspec
 
 from gpuwatch.core.model.snapshot import Device
-from gpuwatch.core.model.visibility import visible_devices
+from gpuwatch.core.model.visible_devices import visible_devices
 from tests.every import every
 
 

@@ -1,7 +1,7 @@
 """Replaces users, hosts, paths, addresses and ids in a document, each by the same name everywhere.
 
 ``alice`` becomes ``user-1`` in fields, paths, command lines and log lines. System folders, CUDA libraries and the
-folders of frameworks stay. Secrets are masked first (:mod:`gpuwatch.core.masking.secrets`).
+folders of frameworks stay. Secrets are masked first (:mod:`gpuwatch.core.masking.mask_secrets`).
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from typing import Any, TypeVar
 import msgspec
 
 from gpuwatch.core.formatting.lazy_pattern import lazy
-from gpuwatch.core.masking import private_forms as forms
 from gpuwatch.core.masking import private_names as names
+from gpuwatch.core.masking import private_patterns as forms
+from gpuwatch.core.masking.mask_secrets import COLOUR, masked
 from gpuwatch.core.masking.private_names import (
     AT,
     HOST_AT,
@@ -25,8 +26,7 @@ from gpuwatch.core.masking.private_names import (
     looks_like_node,
     names_in,
 )
-from gpuwatch.core.masking.secrets import COLOUR, masked
-from gpuwatch.core.model.codec import closed_values
+from gpuwatch.core.model.json_codec import closed_values
 
 _D = TypeVar("_D", bound=msgspec.Struct)
 

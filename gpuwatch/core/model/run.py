@@ -9,7 +9,7 @@ import msgspec
 
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.memory_profile import MemoryProfile
-from gpuwatch.core.model.program_threads import KilledChild, Pipeline, Retraced, Standstill, Waiting
+from gpuwatch.core.model.program_waits_and_retraces import KilledChild, Pipeline, Retraced, Standstill, Waiting
 
 Verdict = Literal["ok", "fallback", "oom", "error", "timeout", "skipped", "interrupted"]
 """``interrupted``: stopped by the user, or because gpuwatch itself ended."""

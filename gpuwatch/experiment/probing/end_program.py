@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import time
 
-from gpuwatch.core.model.trials import EndedBy
+from gpuwatch.core.model.try_experiment import EndedBy
 from gpuwatch.experiment.probing.guard_reports import GuardReports
 from gpuwatch.experiment.probing.guarded_program import GuardedProgram
 from gpuwatch.experiment.probing.watched_processes import WatchedProcesses

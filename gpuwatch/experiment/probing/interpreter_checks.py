@@ -27,7 +27,7 @@ from gpuwatch.experiment.probing.received_events import described_device
 from gpuwatch.experiment.probing.run_builder import RunBuilder, RunDraft
 from gpuwatch.experiment.probing.simulation_tier import pytorch_obstacle
 from gpuwatch.sim.environment import ENV_PLUGIN
-from gpuwatch.sim.machine import SimMachine
+from gpuwatch.sim.simulated_machine import SimMachine
 from gpuwatch.sim.sysfs import ENV_STATE
 
 DRIVER_SECONDS = 3.0

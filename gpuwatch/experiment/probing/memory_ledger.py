@@ -13,7 +13,7 @@ import msgspec
 from gpuwatch.core.model.run import DeviceMemory, Holding
 from gpuwatch.core.model.snapshot import Device, Snapshot
 from gpuwatch.experiment.probing.memory_timeline import max_known
-from gpuwatch.sim.machine import context_bytes
+from gpuwatch.sim.simulated_machine import context_bytes
 
 _MAX_PROCESSES = 64
 """Processes kept for each device: those with the most memory."""

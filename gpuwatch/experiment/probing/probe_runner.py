@@ -21,7 +21,7 @@ from gpuwatch.experiment.probing.probe_scripts import MEASURED_SECONDS, ProbeScr
 from gpuwatch.experiment.probing.run_builder import RunBuilder, RunDraft
 from gpuwatch.experiment.probing.simulation_tier import Choice, Tier, choose_tier
 from gpuwatch.sim.environment import ENV_PLUGIN
-from gpuwatch.sim.machine import SimMachine
+from gpuwatch.sim.simulated_machine import SimMachine
 
 # Since 2.12 TensorFlow hides the names of missing libraries and its driver diagnosis unless these are set.
 LOG_ENVIRONMENT = {

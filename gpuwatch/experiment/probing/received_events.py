@@ -8,7 +8,14 @@ from typing import Any
 import msgspec
 
 from gpuwatch.core.model.probe_events import BrokenEventLine, Event, decode_event
-from gpuwatch.core.model.program_threads import KilledChild, Pipeline, Retraced, Standstill, ThreadStack, Waiting
+from gpuwatch.core.model.program_waits_and_retraces import (
+    KilledChild,
+    Pipeline,
+    Retraced,
+    Standstill,
+    ThreadStack,
+    Waiting,
+)
 from gpuwatch.core.model.run import DeviceMapping, Devices, Framework, RunError, Setting, Throughput, Worker
 from gpuwatch.experiment.probing.memory_recorder_files import MemoryRecords
 from gpuwatch.experiment.probing.op_placement import PlacedOps

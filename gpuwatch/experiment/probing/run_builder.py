@@ -13,7 +13,7 @@ import msgspec
 
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.probe_events import Event
-from gpuwatch.core.model.program_threads import Standstill
+from gpuwatch.core.model.program_waits_and_retraces import Standstill
 from gpuwatch.core.model.run import (
     HOST_ALLOCATORS,
     PEAK,
@@ -29,7 +29,7 @@ from gpuwatch.core.model.run import (
     Worker,
 )
 from gpuwatch.core.model.snapshot import Process, Snapshot, pci_slot
-from gpuwatch.core.model.visibility import visible_to
+from gpuwatch.core.model.visible_devices import visible_to
 from gpuwatch.experiment.probing.memory_ledger import MemoryLedger
 from gpuwatch.experiment.probing.memory_timeline import Timeline
 from gpuwatch.experiment.probing.op_placement import PlacedOps, coverage, merged

@@ -10,7 +10,7 @@ from gpuwatch.core.formatting.durations import measured_seconds
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.findings import CAUSES
 from gpuwatch.core.model.run import Run
-from gpuwatch.core.model.trials import Answer, Trial
+from gpuwatch.core.model.try_experiment import Answer, Trial
 from gpuwatch.experiment.trials.speed_comparison import differs, speed_against
 from gpuwatch.experiment.trials.step_times import step_time_text
 from gpuwatch.experiment.trials.trial_summary import SAME_MEMORY_SHARE, Summary, recorded_profiles, summaries

@@ -20,7 +20,7 @@ from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.core.formatting.durations import hours_minutes
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.run import Run
-from gpuwatch.core.model.trials import Answer, Fit, Trial
+from gpuwatch.core.model.try_experiment import Answer, Fit, Trial
 from gpuwatch.experiment.trials.best_setting import why_failed
 from gpuwatch.experiment.trials.trial import Goal, run_trial
 from gpuwatch.experiment.trials.trial_plan import Configuration, Rule
@@ -29,8 +29,8 @@ from gpuwatch.experiment.trials.trial_setup import TrialSetup, running_feed
 from gpuwatch.experiment.trials.trial_summary import PASSED
 from gpuwatch.experiment.trials.try_result import ExperimentResult
 from gpuwatch.sim.install_libraries import Tier
-from gpuwatch.sim.machine import SimMachine
-from gpuwatch.sim.shape import MIN_MEMORY_BYTES, SimShape, parse_size
+from gpuwatch.sim.machine_shape import MIN_MEMORY_BYTES, SimShape, parse_size
+from gpuwatch.sim.simulated_machine import SimMachine
 from gpuwatch.sim.state_files import private_name
 
 CLOSE_SHARE = 0.05

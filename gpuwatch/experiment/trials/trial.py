@@ -12,9 +12,9 @@ from pathlib import Path
 
 import msgspec
 
-from gpuwatch.core.masking.secrets import mask_command
+from gpuwatch.core.masking.mask_secrets import mask_command
 from gpuwatch.core.model.run import Run, Throughput, Verdict
-from gpuwatch.core.model.trials import Trial
+from gpuwatch.core.model.try_experiment import Trial
 from gpuwatch.experiment.probing.guarded_program import GuardedProgram, Options
 from gpuwatch.experiment.probing.received_events import Applied, ReceivedEvents, StepCount
 from gpuwatch.experiment.probing.watch_program import Measured, Watch

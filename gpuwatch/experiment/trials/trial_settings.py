@@ -18,7 +18,7 @@ from gpuwatch.core.formatting.suggest import did_you_mean
 from gpuwatch.core.model.run import Setting as RunSetting
 from gpuwatch.experiment.probing.probe_scripts import find_probe
 from gpuwatch.experiment.probing.settings_as_code import recipe
-from gpuwatch.sim.shape import parse_size
+from gpuwatch.sim.machine_shape import parse_size
 
 _MIB = 1 << 20
 _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")

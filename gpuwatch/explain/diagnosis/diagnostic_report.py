@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from gpuwatch.core.model.diagnostic import MACHINE as MACHINE
-from gpuwatch.core.model.diagnostic import Diagnostic, Effect, SourcedFinding, Variable
+from gpuwatch.core.model.diagnostic_report import MACHINE as MACHINE
+from gpuwatch.core.model.diagnostic_report import Diagnostic, Effect, SourcedFinding, Variable
 from gpuwatch.core.model.doctor import Doctor
 from gpuwatch.core.model.explanation import Explanation
 from gpuwatch.core.model.findings import CAUSES, ENDED_WORK, NO_GPU, SEVERITY_ORDER, Finding

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from itertools import takewhile
 
 from gpuwatch.core.formatting.safe_text import printable, shorten
-from gpuwatch.core.masking.secrets import mask_text
+from gpuwatch.core.masking.mask_secrets import mask_text
 from gpuwatch.core.model.findings import Certainty, Finding
 from gpuwatch.explain.diagnosis.rule_registry import finding, no_problem, note_of, warning_of
 from gpuwatch.explain.diagnosis.rules.message_meanings import Meaning, row_named

@@ -8,14 +8,14 @@ from msgspec.structs import replace
 
 from gpuwatch import __version__
 from gpuwatch.core.errors import EXIT_FAILED, EXIT_FINDING, EXIT_OK, EXIT_PROBE_BROKEN
-from gpuwatch.core.model.codec import Document, NotADocument, from_json, runs_in
-from gpuwatch.core.model.comparison import Comparison, Node, NodeState
-from gpuwatch.core.model.diagnostic import Diagnostic
+from gpuwatch.core.model.diagnostic_report import Diagnostic
 from gpuwatch.core.model.doctor import Doctor
 from gpuwatch.core.model.findings import CAUSES
+from gpuwatch.core.model.json_codec import Document, NotADocument, from_json, runs_in
 from gpuwatch.core.model.run import Run
+from gpuwatch.core.model.run_comparison import Comparison, Node, NodeState
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.core.model.trials import Experiment
+from gpuwatch.core.model.try_experiment import Experiment
 from gpuwatch.fleet.cluster.fan_out import NodeReply, State, one_line
 from gpuwatch.fleet.cluster.odd_nodes import MIN_EQUAL_NODES, with_odd_nodes
 from gpuwatch.share.reports.runs_side_by_side import compare

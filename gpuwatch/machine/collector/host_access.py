@@ -13,7 +13,7 @@ from gpuwatch.sim.sysfs import ENV_STATE
 if TYPE_CHECKING:
     from gpuwatch.machine.sources.process_details import Details
     from gpuwatch.machine.sources.process_signals import Outcome
-    from gpuwatch.sim.machine import SimMachine
+    from gpuwatch.sim.simulated_machine import SimMachine
 
 DeviceNumbers = tuple[tuple[int, str], ...]
 """CUDA's device numbers in a process, each with the UUID of the GPU."""
@@ -76,7 +76,7 @@ class LocalHost(HostAccess):
 
     @cached_property
     def _simulator(self) -> SimMachine | None:
-        from gpuwatch.sim.machine import SimMachine
+        from gpuwatch.sim.simulated_machine import SimMachine
 
         return SimMachine.from_environment(self._environment)
 

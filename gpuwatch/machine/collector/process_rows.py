@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeVar
 from gpuwatch.core.model.process_activity import MAX_IDLE_PERCENT, is_idle
 from gpuwatch.core.model.reading import Missing, Reason, Value
 from gpuwatch.core.model.snapshot import IDLE_SINCE, RUN_SECONDS, Device, Mapped, Process, Snapshot
-from gpuwatch.core.model.visibility import visible_to
+from gpuwatch.core.model.visible_devices import visible_to
 from gpuwatch.machine.sources.device_source import GpuProcess, SourceDevice, Utilization
 from gpuwatch.machine.sources.host_and_processes import Facts, HostReader, ProcessTable, clock_of
 from gpuwatch.machine.sources.missing_process import HIDDEN

@@ -135,6 +135,6 @@ def _command_suffix(row: Process) -> str:
 
 
 def _masked_command(row: Process) -> str:
-    from gpuwatch.core.masking.secrets import mask_text  # slow to import, and not needed for the first frame
+    from gpuwatch.core.masking.mask_secrets import mask_text  # slow to import, and not needed for the first frame
 
     return mask_text(printable(row.command or row.name or ""))

@@ -9,7 +9,7 @@ import msgspec
 from gpuwatch.core.formatting.durations import hours_minutes
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import memory
-from gpuwatch.core.model.accounting import AccountedProcess
+from gpuwatch.core.model.process_accounting import AccountedProcess
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
 from gpuwatch.machine.history.forget_gone_devices import forget_gone
 from gpuwatch.machine.history.machine_event import (

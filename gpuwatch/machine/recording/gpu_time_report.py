@@ -14,7 +14,7 @@ from gpuwatch.core.formatting.durations import utc
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.short_names import program_of
 from gpuwatch.core.formatting.terminal_support import file_name
-from gpuwatch.core.model.usage import By, Usage, UsageDevice, UsageGap, UsageGroup
+from gpuwatch.core.model.gpu_time_usage import By, Usage, UsageDevice, UsageGap, UsageGroup
 from gpuwatch.machine.history.sample_chunks import all_samples
 from gpuwatch.machine.history.sample_gaps import unobserved_limit
 from gpuwatch.machine.recording import recording_defaults

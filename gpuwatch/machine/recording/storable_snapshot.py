@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from gpuwatch.core.masking.secrets import mask_text
+from gpuwatch.core.masking.mask_secrets import mask_text
 from gpuwatch.core.model.metrics import METRICS, Unit
 from gpuwatch.core.model.reading import Value
 from gpuwatch.core.model.snapshot import Ancestor, Device, Process, Snapshot

@@ -15,11 +15,11 @@ from io import FileIO
 from pathlib import Path
 
 from gpuwatch import __version__
-from gpuwatch.core import ownership
+from gpuwatch.core import file_ownership
 from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.core.formatting.durations import hours_minutes
 from gpuwatch.core.formatting.terminal_support import file_name
-from gpuwatch.core.masking.secrets import masked
+from gpuwatch.core.masking.mask_secrets import masked
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.history.machine_event import MachineEvent
@@ -364,7 +364,7 @@ class RecordingWriter:
 def _create_locked(path: Path) -> FileIO:
     """Creates the file, for this user alone, and locks it until it is closed; UsageError if it cannot be used."""
     name = file_name(path)
-    why = ownership.distrust(path.parent)
+    why = file_ownership.distrust(path.parent)
     if why:
         raise UsageError(f"not recording to {name}: {why}", hint="name a file in a folder that you own")
     try:
@@ -375,7 +375,7 @@ def _create_locked(path: Path) -> FileIO:
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise UsageError(f"cannot record to {name}: it is not a file", hint="name another file")
-        why = ownership.file_distrust(path)
+        why = file_ownership.file_distrust(path)
         if why:
             raise UsageError(f"not recording to {name}: {why}", hint="name a file that you own")
         try:

@@ -24,7 +24,7 @@ from msgspec.structs import replace
 
 from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.core.formatting.safe_text import printable, shorten
-from gpuwatch.core.masking.secrets import mask_text
+from gpuwatch.core.masking.mask_secrets import mask_text
 from gpuwatch.core.model.snapshot import Reservation
 from gpuwatch.machine.sources.host_and_processes import ProcessTable
 from gpuwatch.machine.sources.procfs import user_name

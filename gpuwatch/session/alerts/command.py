@@ -13,7 +13,7 @@ import threading
 from contextlib import suppress
 
 from gpuwatch.core.model.alert import Alert
-from gpuwatch.core.model.codec import to_json
+from gpuwatch.core.model.json_codec import to_json
 from gpuwatch.session.alerts.delivery_thread import DeliveryFailed
 
 DEADLINE_SECONDS = 30.0

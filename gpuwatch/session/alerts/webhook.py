@@ -13,7 +13,7 @@ from gpuwatch import __version__
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.model.alert import Alert
-from gpuwatch.core.model.codec import to_json
+from gpuwatch.core.model.json_codec import to_json
 from gpuwatch.session.alerts.delivery_thread import DeliveryFailed
 
 TIMEOUT_SECONDS = 10.0

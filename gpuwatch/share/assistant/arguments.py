@@ -10,7 +10,7 @@ from msgspec import Meta
 from gpuwatch.core import reader_limits
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.safe_text import printable, shorten
-from gpuwatch.core.model.usage import By
+from gpuwatch.core.model.gpu_time_usage import By
 from gpuwatch.experiment.probing.probe_scripts import MEASURED_SECONDS
 
 _MAX_QUOTED_CHARS = 300

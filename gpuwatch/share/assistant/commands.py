@@ -22,7 +22,7 @@ import msgspec
 from gpuwatch.core import reader_limits
 from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.core.formatting.safe_text import printable, shorten
-from gpuwatch.core.masking.secrets import mask_text
+from gpuwatch.core.masking.mask_secrets import mask_text
 
 MAX_PARALLEL_COMMANDS = 2
 """Commands that run at the same time."""

@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 
 from gpuwatch.core.errors import GpuwatchError
+from gpuwatch.core.masking.mask_secrets import masked
 from gpuwatch.core.masking.redaction import Redactor, masked_for_sending
-from gpuwatch.core.masking.secrets import masked
-from gpuwatch.core.model.codec import DOCUMENTS, PRINTED, closed_values, to_json
-from gpuwatch.core.model.schemas import json_schema
+from gpuwatch.core.model.json_codec import DOCUMENTS, PRINTED, closed_values, to_json
+from gpuwatch.core.model.json_schemas import json_schema
 
 MAX_BYTES = 48 << 10
 """Maximum size of an answer as JSON: about 15,000 tokens; clients cut or refuse more than 25,000."""

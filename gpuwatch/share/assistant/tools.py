@@ -14,18 +14,18 @@ import msgspec
 from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.core.formatting.suggest import did_you_mean_any
 from gpuwatch.core.formatting.terminal_support import file_name
+from gpuwatch.core.masking.mask_secrets import mask_text, masked
 from gpuwatch.core.masking.redaction import Redactor
-from gpuwatch.core.masking.secrets import mask_text, masked
 from gpuwatch.core.model.cause_list import CauseList, CauseName, CausePage
-from gpuwatch.core.model.comparison import Comparison
 from gpuwatch.core.model.doctor import Doctor
 from gpuwatch.core.model.explanation import Explanation
 from gpuwatch.core.model.findings import CAUSES
-from gpuwatch.core.model.pick import Pick
+from gpuwatch.core.model.gpu_time_usage import Usage
+from gpuwatch.core.model.pick_result import Pick
 from gpuwatch.core.model.run import Run
+from gpuwatch.core.model.run_comparison import Comparison
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.core.model.trials import Experiment
-from gpuwatch.core.model.usage import Usage
+from gpuwatch.core.model.try_experiment import Experiment
 from gpuwatch.explain.diagnosis.reference.cause_pages import page, suggested_causes
 from gpuwatch.machine.history.run_store import RunStore
 from gpuwatch.machine.sources.gpu_reservations import reserved

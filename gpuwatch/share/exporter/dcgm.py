@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from gpuwatch.core.model.reading import Value
 from gpuwatch.core.model.snapshot import Device, MigInstance, Snapshot
-from gpuwatch.core.model.visibility import has_mig
+from gpuwatch.core.model.visible_devices import has_mig
 from gpuwatch.share.exporter.process_owners import Owner
 from gpuwatch.share.openmetrics import Family, SampleLines, labels
 

@@ -14,8 +14,8 @@ import msgspec
 from msgspec.structs import replace
 
 from gpuwatch.core.formatting.durations import utc
-from gpuwatch.core.model.codec import to_json
-from gpuwatch.core.model.export_lines import EventLine, FindingLine, MeansLine, Statistics
+from gpuwatch.core.model.json_codec import to_json
+from gpuwatch.core.model.ndjson_lines import EventLine, FindingLine, MeansLine, Statistics
 from gpuwatch.share.exports.stretch import Stretch
 
 

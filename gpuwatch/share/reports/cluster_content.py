@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from gpuwatch.core.formatting.durations import measured_seconds
 from gpuwatch.core.formatting.units import UNKNOWN, percent, size
-from gpuwatch.core.model.comparison import Comparison, Node, OddFact
+from gpuwatch.core.model.run_comparison import Comparison, Node, OddFact
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.share.reports.doctor_content import doctor_content
 from gpuwatch.share.reports.report_content import GLYPHS, SIMULATED_MACHINE, Content, Table, clean, columns

@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 from gpuwatch.core.formatting.safe_text import shorten
-from gpuwatch.core.model.comparison import Comparison
 from gpuwatch.core.model.findings import SEVERITY_ORDER
 from gpuwatch.core.model.run import Run
+from gpuwatch.core.model.run_comparison import Comparison
 from gpuwatch.experiment.trials.step_times import is_wide
 from gpuwatch.share.reports import charts, cluster_content
 from gpuwatch.share.reports.comparable_runs import gpus, is_program

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from gpuwatch.core.formatting.safe_text import shorten
 from gpuwatch.core.formatting.units import UNKNOWN, per_second, size
-from gpuwatch.core.model.comparison import Comparison
 from gpuwatch.core.model.findings import CAUSES
 from gpuwatch.core.model.run import Run
+from gpuwatch.core.model.run_comparison import Comparison
 from gpuwatch.experiment.trials.best_setting import decapitalized, listed
 from gpuwatch.experiment.trials.step_times import is_wide, speed_text
 from gpuwatch.experiment.trials.trial_summary import SAME_MEMORY_SHARE

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import msgspec
 
 from gpuwatch.core.formatting.safe_text import printable
-from gpuwatch.core.masking.secrets import MASK
-from gpuwatch.core.model.diagnostic import Diagnostic, SourcedFinding
+from gpuwatch.core.masking.mask_secrets import MASK
+from gpuwatch.core.model.diagnostic_report import Diagnostic, SourcedFinding
 from gpuwatch.core.model.doctor import Doctor
 from gpuwatch.core.model.findings import CAUSES
 from gpuwatch.share.reports import diagnostic_machine as machine

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpuwatch.core.formatting.durations import clock_duration
 from gpuwatch.core.formatting.units import UNKNOWN, memory, percent, size
-from gpuwatch.core.model.diagnostic import Diagnostic
+from gpuwatch.core.model.diagnostic_report import Diagnostic
 from gpuwatch.core.model.doctor import STATE_ORDER, Check, Doctor
 from gpuwatch.core.model.run import DeviceMapping, Run
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import UNKNOWN, size
-from gpuwatch.core.model.comparison import Comparison
-from gpuwatch.core.model.diagnostic import Diagnostic, SourcedFinding
+from gpuwatch.core.model.diagnostic_report import Diagnostic, SourcedFinding
 from gpuwatch.core.model.run import Run
+from gpuwatch.core.model.run_comparison import Comparison
 from gpuwatch.share.reports import charts, run_content
 from gpuwatch.share.reports.chart_data import Timeline
 from gpuwatch.share.reports.comparison_content import comparison_table

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from gpuwatch.core.formatting.units import UNKNOWN, reading_text, size
-from gpuwatch.core.model.diff import Change, Diff, FactChange, FindingChange, NumberChange, Side, Spread
 from gpuwatch.core.model.findings import CAUSES, SEVERITY_ORDER
+from gpuwatch.core.model.machine_diff import Change, Diff, FactChange, FindingChange, NumberChange, Side, Spread
 from gpuwatch.core.model.metrics import Unit
 from gpuwatch.core.model.run import Run
 from gpuwatch.experiment.trials.step_times import step_time_text

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from gpuwatch.core.formatting.units import size
-from gpuwatch.core.model.diff import HolderChange, Side, Spread
 from gpuwatch.core.model.explanation import Explanation
+from gpuwatch.core.model.machine_diff import HolderChange, Side, Spread
 from gpuwatch.share.reports.diff_sides import DiffSide
 from gpuwatch.share.reports.report_content import Table, clean
 

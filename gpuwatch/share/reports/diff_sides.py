@@ -11,10 +11,10 @@ from msgspec.structs import replace
 
 from gpuwatch.core.formatting.durations import utc
 from gpuwatch.core.formatting.units import reading_text, size
-from gpuwatch.core.model.diagnostic import MACHINE, Diagnostic
-from gpuwatch.core.model.diff import Side, Spread
+from gpuwatch.core.model.diagnostic_report import MACHINE, Diagnostic
 from gpuwatch.core.model.doctor import Doctor
 from gpuwatch.core.model.findings import SEVERITY_ORDER, Finding
+from gpuwatch.core.model.machine_diff import Side, Spread
 from gpuwatch.core.model.metrics import METRICS, Lane, MetricSpec, Unit
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.run import Run

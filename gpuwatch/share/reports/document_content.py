@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from gpuwatch.core.model.codec import Document
-from gpuwatch.core.model.comparison import Comparison
-from gpuwatch.core.model.diagnostic import Diagnostic
-from gpuwatch.core.model.diff import Diff
+from gpuwatch.core.model.diagnostic_report import Diagnostic
 from gpuwatch.core.model.doctor import Doctor
 from gpuwatch.core.model.explanation import Explanation
-from gpuwatch.core.model.recording_period import Period
+from gpuwatch.core.model.gpu_time_usage import Usage
+from gpuwatch.core.model.json_codec import Document
+from gpuwatch.core.model.machine_diff import Diff
+from gpuwatch.core.model.recording_window import Period
 from gpuwatch.core.model.run import Run
+from gpuwatch.core.model.run_comparison import Comparison
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.core.model.trials import Experiment
-from gpuwatch.core.model.usage import Usage
+from gpuwatch.core.model.try_experiment import Experiment
 from gpuwatch.share.reports.report_content import Content
 
 _CONTENTS: dict[type, str] = {

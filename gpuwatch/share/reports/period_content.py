@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from gpuwatch.core.formatting.durations import hours_minutes
 from gpuwatch.core.formatting.units import UNKNOWN
 from gpuwatch.core.model.findings import CAUSES, Finding
-from gpuwatch.core.model.recording_period import GRAPHED, Period, PeriodDevice, PeriodFinding
+from gpuwatch.core.model.recording_window import GRAPHED, Period, PeriodDevice, PeriodFinding
 from gpuwatch.share.reports.chart_data import Graphs
 from gpuwatch.share.reports.period_graphs import NAMES, shown
 from gpuwatch.share.reports.report_content import (

@@ -9,7 +9,7 @@ from datetime import datetime
 from gpuwatch.core.formatting.palettes import QUANTITIES
 from gpuwatch.core.formatting.units import UNKNOWN, reading_text
 from gpuwatch.core.model.metrics import BY_ID
-from gpuwatch.core.model.recording_period import GRAPHED, Period, PeriodDevice, PeriodProcess, PeriodRun
+from gpuwatch.core.model.recording_window import GRAPHED, Period, PeriodDevice, PeriodProcess, PeriodRun
 
 NAMES = dict(zip(GRAPHED, ("GPU", "Memory", "Power", "Temp", "SM clock"), strict=True))
 """The metrics, in the order of their graphs."""

@@ -14,7 +14,7 @@ from gpuwatch.core.formatting.suggest import did_you_mean
 from gpuwatch.share.reports.write_file import is_special, terminal_columns, write_text
 
 if TYPE_CHECKING:
-    from gpuwatch.core.model.codec import Document
+    from gpuwatch.core.model.json_codec import Document
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator, Sequence
 
 from gpuwatch.core.formatting.units import UNKNOWN, size
-from gpuwatch.core.model.comparison import Difference
 from gpuwatch.core.model.findings import SEVERITY_ORDER, Finding
 from gpuwatch.core.model.run import Run, Setting
+from gpuwatch.core.model.run_comparison import Difference
 from gpuwatch.experiment.trials.speed_comparison import why_not_comparable
 from gpuwatch.experiment.trials.step_times import speed_text
 from gpuwatch.experiment.trials.trial_summary import SAME_MEMORY_SHARE

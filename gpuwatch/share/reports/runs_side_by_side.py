@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 from gpuwatch.core.formatting.units import UNKNOWN, percent, size
-from gpuwatch.core.model.comparison import Comparison
 from gpuwatch.core.model.run import Run
+from gpuwatch.core.model.run_comparison import Comparison
 from gpuwatch.experiment.trials.step_times import is_wide, speed_text
 from gpuwatch.share.reports import comparable_runs, run_content
 from gpuwatch.share.reports.report_content import clean

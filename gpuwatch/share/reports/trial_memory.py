@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from gpuwatch.core.formatting.units import UNKNOWN, size
 from gpuwatch.core.model.memory_profile import MemoryProfile
-from gpuwatch.core.model.trials import Trial
+from gpuwatch.core.model.try_experiment import Trial
 from gpuwatch.experiment.trials.trial_summary import recorded_profiles
 from gpuwatch.explain.traces.largest_holder import holder_name
 from gpuwatch.explain.traces.tensorflow_names import inside

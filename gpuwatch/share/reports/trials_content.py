@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import UNKNOWN, per_second, size
-from gpuwatch.core.model.codec import runs_in
+from gpuwatch.core.model.json_codec import runs_in
 from gpuwatch.core.model.run import Run
-from gpuwatch.core.model.trials import Experiment, StepTime, Trial
+from gpuwatch.core.model.try_experiment import Experiment, StepTime, Trial
 from gpuwatch.experiment.trials.speed_comparison import slowdown_factor
 from gpuwatch.experiment.trials.step_times import relative_half_width, step_time_text
 from gpuwatch.experiment.trials.trial_summary import PASSED, SAME_MEMORY_SHARE, Summary, summaries

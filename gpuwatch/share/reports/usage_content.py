@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from gpuwatch.core.formatting.durations import hours_minutes
 from gpuwatch.core.formatting.units import UNKNOWN, energy, percent, size
-from gpuwatch.core.model.usage import By, Usage, UsageGap, UsageGroup
+from gpuwatch.core.model.gpu_time_usage import By, Usage, UsageGap, UsageGroup
 from gpuwatch.machine.history.machine_event import gpu_list_text
 from gpuwatch.share.reports.chart_data import Bars, Part, Row
 from gpuwatch.share.reports.report_content import SIMULATED_MACHINE, Content, Table, clean, columns

@@ -23,7 +23,7 @@ _OF_LIVE = ("interval", "gpm", "notify", "own_collector", "read_only")
 
 def simulated(environment: Mapping[str, str] = os.environ) -> list[str]:
     """``--sim`` with the machine of this process, if its GPUs are simulated."""
-    from gpuwatch.sim.machines import sim_option_of
+    from gpuwatch.sim.find_machines import sim_option_of
 
     machine = sim_option_of(environment)
     return ["--sim", machine] if machine else []

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gpuwatch.core.formatting.durations import ago, rounded_duration
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import UNKNOWN
-from gpuwatch.core.model.clock_reasons import BRAKE, NAMES, THERMAL
+from gpuwatch.core.model.clock_event_reasons import BRAKE, NAMES, THERMAL
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Connection, Device, Process, Snapshot
 from gpuwatch.machine.history.machine_event import MachineEvent

@@ -11,7 +11,7 @@ from gpuwatch.core.formatting.durations import clock_duration
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.short_names import without_folder
 from gpuwatch.core.formatting.units import UNKNOWN, memory
-from gpuwatch.core.masking.secrets import MASK, mask_text, mask_value
+from gpuwatch.core.masking.mask_secrets import MASK, mask_text, mask_value
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Mapped, Process, Snapshot
 from gpuwatch.machine.collector.host_access import DeviceNumbers

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 
 from gpuwatch.core.formatting.safe_text import printable
-from gpuwatch.core.masking.secrets import mask_text
+from gpuwatch.core.masking.mask_secrets import mask_text
 from gpuwatch.core.model.snapshot import Process
 from gpuwatch.explain.diagnosis.conditions.program_on_cpu import cpu_reason, may_be_on_gpu, not_simulated
 from gpuwatch.machine.sources.process_details import Details

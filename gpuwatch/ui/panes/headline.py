@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from gpuwatch.core.formatting.durations import ago, rounded_duration
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import gib_text
-from gpuwatch.core.model.clock_reasons import BRAKE, THERMAL, clock_reasons
+from gpuwatch.core.model.clock_event_reasons import BRAKE, THERMAL, clock_reasons
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import BAD_STATES, FAILED_ITSELF, Device, Snapshot
 from gpuwatch.explain.diagnosis.conditions.gpu_faults import unread_keys

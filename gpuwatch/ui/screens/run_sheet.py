@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpuwatch.core.formatting.safe_text import printable
-from gpuwatch.core.masking.secrets import masked
+from gpuwatch.core.masking.mask_secrets import masked
 from gpuwatch.core.model.run import Run
 from gpuwatch.share.reports.report_content import GLYPHS, Content, Table
 from gpuwatch.share.reports.run_content import run_content

@@ -142,7 +142,7 @@ def short_map(device_map: tuple[Mapped, ...], framework: str | None, width: int)
 
 @lru_cache(maxsize=4096)
 def _harmless(command: str) -> str:
-    from gpuwatch.core.masking.secrets import mask_text  # slow to import, and the first frame does not need it
+    from gpuwatch.core.masking.mask_secrets import mask_text  # slow to import, and the first frame does not need it
 
     return mask_text(printable(command))
 

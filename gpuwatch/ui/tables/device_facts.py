@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import UNKNOWN
-from gpuwatch.core.model.clock_reasons import BRAKE, NAMES, THERMAL, clock_reasons, in_words
+from gpuwatch.core.model.clock_event_reasons import BRAKE, NAMES, THERMAL, clock_reasons, in_words
 from gpuwatch.core.model.findings import CAUSES, Finding
 from gpuwatch.core.model.metrics import MetricSpec
 from gpuwatch.core.model.reading import Missing

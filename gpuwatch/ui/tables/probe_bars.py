@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuwatch.core.model.comparison import Comparison
+from gpuwatch.core.model.run_comparison import Comparison
 from gpuwatch.share.reports import charts
 from gpuwatch.share.reports.runs_side_by_side import labels
 from gpuwatch.ui.drawing.cells import cut, left, right, width_of

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import UNKNOWN
-from gpuwatch.core.model.comparison import Comparison
 from gpuwatch.core.model.run import Run
+from gpuwatch.core.model.run_comparison import Comparison
 from gpuwatch.share.reports.comparison_content import BEST, speed_marks
 from gpuwatch.share.reports.report_content import GLYPHS
 from gpuwatch.share.reports.run_content import fell_back, state_of

@@ -9,7 +9,7 @@ from gpuwatch.core.formatting.safe_text import printable, shorten
 from gpuwatch.core.model.findings import Finding, Severity
 from gpuwatch.core.model.process_activity import MAX_IDLE_PERCENT
 from gpuwatch.core.model.snapshot import CPU_BUILD, Device, Process, Snapshot
-from gpuwatch.core.model.visibility import MIG_PREFIX, visible_devices
+from gpuwatch.core.model.visible_devices import MIG_PREFIX, visible_devices
 from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, condition
 from gpuwatch.explain.diagnosis.conditions.hysteresis import Occurrence, Sign
 from gpuwatch.explain.diagnosis.conditions.sample_context import SampleContext

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from gpuwatch.core.model.clock_reasons import clock_reasons
+from gpuwatch.core.model.clock_event_reasons import clock_reasons
 from gpuwatch.core.model.reading import number
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
 from gpuwatch.core.model.xids import Xid

@@ -9,7 +9,7 @@ from typing import ClassVar, NamedTuple
 
 import msgspec
 
-from gpuwatch.core.model.clock_reasons import BRAKE, NAMES, POWER_CAP, THERMAL, clock_reasons
+from gpuwatch.core.model.clock_event_reasons import BRAKE, NAMES, POWER_CAP, THERMAL, clock_reasons
 from gpuwatch.core.model.findings import Finding, Severity
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, condition

@@ -12,7 +12,7 @@ from functools import partial
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.doctor import Library
 from gpuwatch.core.model.findings import CAUSES, NO_GPU, Finding, Severity
-from gpuwatch.core.model.missing_driver import GIVE_GPUS, JOIN_GROUP
+from gpuwatch.core.model.missing_driver_advice import GIVE_GPUS, JOIN_GROUP
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.explain.diagnosis.doctor import framework
 from gpuwatch.explain.diagnosis.doctor.devices import MOSTLY_HELD_SHARE

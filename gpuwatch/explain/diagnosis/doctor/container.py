@@ -6,7 +6,7 @@ NVIDIA_DRIVER_CAPABILITIES), CUDA on WSL user guide.
 
 from __future__ import annotations
 
-from gpuwatch.core.model.missing_driver import GIVE_GPUS, IN_WINDOWS
+from gpuwatch.core.model.missing_driver_advice import GIVE_GPUS, IN_WINDOWS
 from gpuwatch.explain.diagnosis.doctor.check_registry import Answer, check, fail, ok, skip, warn
 from gpuwatch.explain.diagnosis.doctor.driver import remedy
 from gpuwatch.explain.diagnosis.doctor.facts import Facts

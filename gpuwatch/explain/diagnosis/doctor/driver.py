@@ -6,7 +6,7 @@ CUDA compatibility guide (one libcuda for one kernel module; cuda-compat only on
 
 from __future__ import annotations
 
-from gpuwatch.core.model.missing_driver import INSTALL, NOUVEAU, missing_driver_action
+from gpuwatch.core.model.missing_driver_advice import INSTALL, NOUVEAU, missing_driver_action
 from gpuwatch.core.model.snapshot import FAILED_ITSELF
 from gpuwatch.explain.diagnosis.doctor.check_registry import Answer, check, fail, ok, skip, warn
 from gpuwatch.explain.diagnosis.doctor.facts import CUDA_ERRORS, Facts, count_text, cuda_version, took_text
@@ -21,7 +21,7 @@ _STARTS = STATE_ADVICE | {
 
 
 def advice(facts: Facts) -> str:
-    """What to do about a missing driver (:mod:`gpuwatch.core.model.missing_driver`)."""
+    """What to do about a missing driver (:mod:`gpuwatch.core.model.missing_driver_advice`)."""
     nvml = facts.driver.nvml if facts.driver is not None else None
     return missing_driver_action(facts.system, library=nvml is not None and nvml.error is None)
 

@@ -6,7 +6,7 @@ Sources: CUDA programming guide ("CUDA environment variables"), TensorFlow's gpu
 
 from __future__ import annotations
 
-from gpuwatch.core.model.visibility import read_visible
+from gpuwatch.core.model.visible_devices import read_visible
 from gpuwatch.explain.diagnosis.doctor.check_registry import Answer, check, fail, ok, skip, warn
 from gpuwatch.explain.diagnosis.doctor.facts import Facts, count_text
 from gpuwatch.explain.diagnosis.rules.visibility import known_variable_meant, no_word_of_cuda

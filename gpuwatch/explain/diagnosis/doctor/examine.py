@@ -6,7 +6,7 @@ import datetime
 
 from gpuwatch.core.model.doctor import Doctor, System
 from gpuwatch.core.model.run import DeviceMapping
-from gpuwatch.core.model.visibility import visible_devices
+from gpuwatch.core.model.visible_devices import visible_devices
 from gpuwatch.explain.diagnosis.doctor import causes, container, devices, driver, environment, framework
 from gpuwatch.explain.diagnosis.doctor.check_registry import CHECKS, Entry, ask_all
 from gpuwatch.explain.diagnosis.doctor.facts import Facts, cuda_version

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from gpuwatch.core.model.doctor import DriverAnswer, FrameworkLook, System
 from gpuwatch.core.model.run import Framework, Run
 from gpuwatch.core.model.snapshot import Device, Snapshot
-from gpuwatch.core.model.visibility import read_visible
+from gpuwatch.core.model.visible_devices import read_visible
 from gpuwatch.explain.diagnosis.rules.visibility import known_variable_meant
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from gpuwatch.core.formatting.safe_text import whole_number
 from gpuwatch.core.model.findings import Finding, Severity
 from gpuwatch.core.model.run import Framework
 from gpuwatch.core.model.snapshot import Device
-from gpuwatch.core.model.visibility import visible_devices
+from gpuwatch.core.model.visible_devices import visible_devices
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.reference.compute_capability import built_for, capability, support
 from gpuwatch.explain.diagnosis.reference.driver_releases import (

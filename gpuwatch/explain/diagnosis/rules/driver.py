@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterator
 
 from gpuwatch.core.model.findings import Certainty, Finding, Severity
-from gpuwatch.core.model.missing_driver import SIMULATE, missing_driver_action
+from gpuwatch.core.model.missing_driver_advice import SIMULATE, missing_driver_action
 from gpuwatch.core.model.snapshot import Problem
-from gpuwatch.core.model.visibility import read_visible
+from gpuwatch.core.model.visible_devices import read_visible
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.reference.advice import advice
 from gpuwatch.explain.diagnosis.rule_registry import error_of, finding, rule

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.findings import Certainty, Finding, Severity
 from gpuwatch.core.model.snapshot import Device, Snapshot
-from gpuwatch.core.model.visibility import MIG_PREFIX, has_mig
+from gpuwatch.core.model.visible_devices import MIG_PREFIX, has_mig
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import finding, note_of, rule
 from gpuwatch.machine.sources import missing_process

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpuwatch.core.formatting.safe_text import printable, shorten
-from gpuwatch.core.masking.secrets import mask_text
+from gpuwatch.core.masking.mask_secrets import mask_text
 from gpuwatch.core.model.snapshot import Device, Process
 from gpuwatch.explain.logs.tracebacks import Frame
 

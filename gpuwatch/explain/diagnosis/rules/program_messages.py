@@ -7,7 +7,7 @@ from itertools import chain
 from pathlib import PurePath
 
 from gpuwatch.core.formatting.safe_text import printable, shorten
-from gpuwatch.core.masking.secrets import mask_text
+from gpuwatch.core.masking.mask_secrets import mask_text
 from gpuwatch.core.model.run import RunError
 from gpuwatch.explain.diagnosis.rules.message_meanings import Meaning, first_match, row_named, section_rows
 from gpuwatch.explain.diagnosis.rules.program_errors import line_of, names_cause

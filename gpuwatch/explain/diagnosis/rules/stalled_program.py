@@ -9,7 +9,7 @@ from itertools import takewhile
 
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.model.findings import Finding
-from gpuwatch.core.model.program_threads import Standstill, ThreadStack
+from gpuwatch.core.model.program_waits_and_retraces import Standstill, ThreadStack
 from gpuwatch.core.model.run import Run
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import rule, warning_of

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.findings import Finding, Severity
 from gpuwatch.core.model.run import INHERITED
-from gpuwatch.core.model.visibility import MIG_PREFIX, VisibleList, read_visible
+from gpuwatch.core.model.visible_devices import MIG_PREFIX, VisibleList, read_visible
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import error_of, finding, note_of, rule, warning_of
 from gpuwatch.explain.diagnosis.rules.driver import blames_script, blames_visibility

@@ -11,7 +11,7 @@ from gpuwatch.core.model.findings import CAUSES, Finding
 from gpuwatch.core.model.program_end import ended_apart
 from gpuwatch.core.model.run import DeviceMapping, Fallback, Oom, PredictedMapping, Run, Verdict, Worker
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.core.model.visibility import visible_devices
+from gpuwatch.core.model.visible_devices import visible_devices
 from gpuwatch.explain.diagnosis.engine import diagnose, primary_cause
 from gpuwatch.explain.diagnosis.evidence import Evidence, device_behind
 from gpuwatch.explain.diagnosis.memory.oom_facts import with_verdicts
@@ -25,7 +25,7 @@ from gpuwatch.explain.logs.line_text import device as device_name
 from gpuwatch.explain.logs.log_parser import parse
 from gpuwatch.explain.logs.other_ooms import exhausted
 from gpuwatch.explain.logs.topics import topics_of
-from gpuwatch.sim.machine import context_bytes
+from gpuwatch.sim.simulated_machine import context_bytes
 
 replace = msgspec.structs.replace
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from gpuwatch.core.formatting.safe_text import whole_number
 from gpuwatch.core.model.run import Framework, PredictedMapping, Run
 from gpuwatch.core.model.snapshot import Device, Mapped, Snapshot
-from gpuwatch.core.model.visibility import MIG_PREFIX, has_mig, visible_devices
+from gpuwatch.core.model.visible_devices import MIG_PREFIX, has_mig, visible_devices
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.reference.compute_capability import built_for, capability, oldest_capability
 

@@ -13,8 +13,8 @@ from gpuwatch.core.model.reading import Missing, Reading
 from gpuwatch.core.model.snapshot import Device, MigInstance, Snapshot
 from gpuwatch.machine.sources.nvidia import decode_nvml_answers, nvml_errors
 from gpuwatch.sim.copied_answers import MAX_NUMBERS, NOT_AVAILABLE, DescribedGpu, SimAnswer, SimCard
-from gpuwatch.sim.mig import MAX_INSTANCES, SimInstance
-from gpuwatch.sim.models import MODELS
+from gpuwatch.sim.gpu_models import MODELS
+from gpuwatch.sim.mig_layout import MAX_INSTANCES, SimInstance
 
 _MEMORY, _FABRIC, _MIG = "nvmlDeviceGetMemoryInfo", "nvmlDeviceGetGpuFabricInfoV", "nvmlDeviceGetMigMode"
 _SIMULATED = frozenset({"nvmlDeviceGetMigDeviceHandleByIndex", "nvmlDeviceGetMemoryAffinity"})

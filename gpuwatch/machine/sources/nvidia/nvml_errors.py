@@ -11,7 +11,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from gpuwatch.core.model.missing_driver import JOIN_GROUP, SIMULATE, missing_driver_action, missing_driver_evidence
+from gpuwatch.core.model.missing_driver_advice import (
+    JOIN_GROUP,
+    SIMULATE,
+    missing_driver_action,
+    missing_driver_evidence,
+)
 from gpuwatch.core.model.reading import Missing, Reason
 from gpuwatch.core.model.snapshot import Problem
 from gpuwatch.machine.sources import driver_installation

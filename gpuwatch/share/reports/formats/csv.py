@@ -13,20 +13,20 @@ import itertools
 from collections.abc import Callable, Iterable, Sequence
 
 from gpuwatch.core.formatting.spreadsheet_cells import safe_cell
-from gpuwatch.core.model.codec import Document
-from gpuwatch.core.model.comparison import Comparison, Node
-from gpuwatch.core.model.diagnostic import Diagnostic
-from gpuwatch.core.model.diff import Diff
+from gpuwatch.core.model.diagnostic_report import Diagnostic
 from gpuwatch.core.model.doctor import Doctor
 from gpuwatch.core.model.explanation import Explanation
 from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.gpu_time_usage import Usage
+from gpuwatch.core.model.json_codec import Document
+from gpuwatch.core.model.machine_diff import Diff
 from gpuwatch.core.model.memory_profile import MemoryProfile
 from gpuwatch.core.model.metrics import METRICS
-from gpuwatch.core.model.recording_period import GRAPHED, Period
+from gpuwatch.core.model.recording_window import GRAPHED, Period
 from gpuwatch.core.model.run import Run
+from gpuwatch.core.model.run_comparison import Comparison, Node
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.core.model.trials import Experiment, Trial
-from gpuwatch.core.model.usage import Usage
+from gpuwatch.core.model.try_experiment import Experiment, Trial
 from gpuwatch.explain.traces.largest_holder import held_most
 from gpuwatch.share.reports import run_content
 from gpuwatch.share.reports.run_tables import device_map

@@ -12,8 +12,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from gpuwatch.core.formatting.palettes import DARK, LIGHT, QUANTITIES, Palette, quantity_color
-from gpuwatch.core.model.codec import Document, embedded, runs_in
-from gpuwatch.core.model.diagnostic import Diagnostic
+from gpuwatch.core.model.diagnostic_report import Diagnostic
+from gpuwatch.core.model.json_codec import Document, embedded, runs_in
 from gpuwatch.core.model.run import Run
 from gpuwatch.share.reports.document_content import content_of
 from gpuwatch.share.reports.formats.gpu_graphs import period_graphs

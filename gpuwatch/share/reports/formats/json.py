@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuwatch.core.model.codec import Document, to_json
+from gpuwatch.core.model.json_codec import Document, to_json
 
 
 def render(document: Document) -> str:

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gpuwatch.core.model.codec import Document
 from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.json_codec import Document
 from gpuwatch.share.reports import memory_layers
 from gpuwatch.share.reports.chart_data import Areas, Graphs, Timeline
 from gpuwatch.share.reports.charts import timeline_in_words

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 
 from rich.cells import cell_len
 
-from gpuwatch.core.model.codec import Document
 from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.json_codec import Document
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.share.reports.chart_data import Areas, Graphs, Timeline

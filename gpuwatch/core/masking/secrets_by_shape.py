@@ -13,7 +13,14 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from gpuwatch.core.formatting.lazy_pattern import lazy
-from gpuwatch.core.masking.secret_names import MASK, WORD_AND_NUMBER, Strength, is_secret, looks_secret, secret_strength
+from gpuwatch.core.masking.secret_likelihood import (
+    MASK,
+    WORD_AND_NUMBER,
+    Strength,
+    is_secret,
+    looks_secret,
+    secret_strength,
+)
 
 
 class Shape(NamedTuple):

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import inspect
 
 from gpuwatch.core import reader_limits
-from gpuwatch.core.model.comparison import Comparison
+from gpuwatch.core.model.run_comparison import Comparison
 
 MAX_VALUES = 2_000_000
 """Maximum number of values and commas: memory use grows with them."""

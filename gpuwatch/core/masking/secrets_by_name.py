@@ -11,7 +11,7 @@ from typing import Final
 
 from gpuwatch.core.formatting.lazy_pattern import lazy
 from gpuwatch.core.formatting.safe_text import word_set
-from gpuwatch.core.masking.secret_names import (
+from gpuwatch.core.masking.secret_likelihood import (
     MASK,
     MAX_GROUP_CHARS,
     MAX_NAME_CHARS,

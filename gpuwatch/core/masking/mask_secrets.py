@@ -1,8 +1,8 @@
 """Masks secrets in texts, command lines and whole documents, before any format or file sees them.
 
 Masks values of options, assignments, headers, JSON members and variables with a secret's name
-(:mod:`gpuwatch.core.masking.secrets_after_names`), what has the form of a secret
-(:mod:`gpuwatch.core.masking.secrets_by_form`), credentials in URLs, private keys, what stands where secrets do
+(:mod:`gpuwatch.core.masking.secrets_by_name`), what has the form of a secret
+(:mod:`gpuwatch.core.masking.secrets_by_shape`), credentials in URLs, private keys, what stands where secrets do
 (``secret_places.txt``), and words that look random. Reports are sent to others, so it masks too much rather than too
 little. Every expression takes linear time.
 """
@@ -22,7 +22,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from gpuwatch.core.formatting.lazy_pattern import lazy
-from gpuwatch.core.masking.secret_names import (
+from gpuwatch.core.masking.secret_likelihood import (
     MASK,
     WORD_AND_NUMBER,
     is_not_a_lock_key,
@@ -30,8 +30,8 @@ from gpuwatch.core.masking.secret_names import (
     looks_random,
     looks_secret,
 )
-from gpuwatch.core.masking.secrets_after_names import mask_named
-from gpuwatch.core.masking.secrets_by_form import without_columns, without_program_passwords, without_tokens
+from gpuwatch.core.masking.secrets_by_name import mask_named
+from gpuwatch.core.masking.secrets_by_shape import without_columns, without_program_passwords, without_tokens
 
 __all__ = ["COLOUR", "MASK", "mask_command", "mask_keys", "mask_lines", "mask_text", "mask_value", "masked"]
 

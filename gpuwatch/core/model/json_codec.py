@@ -17,23 +17,23 @@ from msgspec.structs import replace
 from gpuwatch.core import reader_limits
 from gpuwatch.core.model.alert import Alert
 from gpuwatch.core.model.cause_list import CauseList, CausePage
-from gpuwatch.core.model.comparison import Comparison
 from gpuwatch.core.model.control_characters import escaped, printable
-from gpuwatch.core.model.diagnostic import Diagnostic
-from gpuwatch.core.model.diff import Diff
+from gpuwatch.core.model.diagnostic_report import Diagnostic
 from gpuwatch.core.model.doctor import Doctor
+from gpuwatch.core.model.document_validation import MAX_VALUES, Inconsistent, check_document
 from gpuwatch.core.model.explanation import Explanation
-from gpuwatch.core.model.export_lines import EventLine, FindingLine, MeansLine
-from gpuwatch.core.model.pick import HostPick, Pick
+from gpuwatch.core.model.gpu_time_usage import Usage
+from gpuwatch.core.model.machine_diff import Diff
+from gpuwatch.core.model.ndjson_lines import EventLine, FindingLine, MeansLine
+from gpuwatch.core.model.pick_result import HostPick, Pick
 from gpuwatch.core.model.probe_list import ProbeList, RecipeList
 from gpuwatch.core.model.reading import Value
 from gpuwatch.core.model.recording import RecordingCheck, RecordingInfo
-from gpuwatch.core.model.recording_period import Period
+from gpuwatch.core.model.recording_window import Period
 from gpuwatch.core.model.run import Run
+from gpuwatch.core.model.run_comparison import Comparison
 from gpuwatch.core.model.snapshot import IDLE_SECONDS, IDLE_SINCE, RUN_SECONDS, Process, Snapshot
-from gpuwatch.core.model.trials import Experiment
-from gpuwatch.core.model.usage import Usage
-from gpuwatch.core.model.validation import MAX_VALUES, Inconsistent, check_document
+from gpuwatch.core.model.try_experiment import Experiment
 
 Document = Snapshot | Run | Comparison | Explanation | Doctor | Diagnostic | Experiment | Usage | Period | Diff
 
@@ -282,6 +282,6 @@ def closed_values() -> dict[str, frozenset[str]]:
 
 def schema_of(name: str) -> dict[str, Any]:
     """JSON Schema of one of :data:`DOCUMENTS` or :data:`PRINTED`; KeyError for another name."""
-    from gpuwatch.core.model.schemas import json_schema  # reads the sources of the documents' classes
+    from gpuwatch.core.model.json_schemas import json_schema  # reads the sources of the documents' classes
 
     return json_schema((DOCUMENTS | PRINTED)[name])

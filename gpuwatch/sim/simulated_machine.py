@@ -25,9 +25,9 @@ from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.sim import environment, install_libraries, sysfs
 from gpuwatch.sim.copied_answers import DescribedGpu
 from gpuwatch.sim.environment import ENV_SHAPE
-from gpuwatch.sim.mig import MAX_INSTANCES, SimInstance, layout_text, parse_layout
+from gpuwatch.sim.machine_shape import MACHINE_NAME, MAX_DEVICES, SimShape
+from gpuwatch.sim.mig_layout import MAX_INSTANCES, SimInstance, layout_text, parse_layout
 from gpuwatch.sim.new_machine import create_if_needed, partition
-from gpuwatch.sim.shape import MACHINE_NAME, MAX_DEVICES, SimShape
 from gpuwatch.sim.state_files import check_state, folder_lock, state_folder, state_name
 from gpuwatch.sim.state_structures import FaultView, MigView, ProcessView, load_control
 from gpuwatch.sim.sysfs import ENV_STATE
@@ -325,7 +325,7 @@ class SimMachine:
         shutil.rmtree(sysfs.folder(self.state_path), ignore_errors=True)
 
     def set_mig(self, device: int, layout: str) -> tuple[SimInstance, ...]:
-        """Partition a GPU by a layout (:mod:`gpuwatch.sim.mig`), at any time; ``off`` switches MIG off."""
+        """Partition a GPU by a layout (:mod:`gpuwatch.sim.mig_layout`), at any time; ``off`` switches MIG off."""
         self._check_device(device)
         instances = parse_layout(layout)
         partition(self._control, self._open_handle(), device, instances)

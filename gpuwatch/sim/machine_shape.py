@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 from gpuwatch.core.errors import UsageError
-from gpuwatch.sim.models import MODELS
+from gpuwatch.sim.gpu_models import MODELS
 
 MAX_DEVICES: Final = 16
 MIN_MEMORY_BYTES: Final = 512 * 2**20

@@ -11,8 +11,8 @@ from typing import Final
 from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.sim import install_libraries
 from gpuwatch.sim.environment import ENV_SHAPE
-from gpuwatch.sim.machine import SimMachine
-from gpuwatch.sim.shape import SimShape
+from gpuwatch.sim.machine_shape import SimShape
+from gpuwatch.sim.simulated_machine import SimMachine
 from gpuwatch.sim.state_files import PRIVATE, SHARED, STATE_SUFFIX, in_use, state_folder, state_name
 from gpuwatch.sim.sysfs import ENV_STATE
 

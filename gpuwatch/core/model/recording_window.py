@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from gpuwatch.core.model.findings import SEVERITY_ORDER, Finding
-from gpuwatch.core.model.usage import Usage, UsageGap
+from gpuwatch.core.model.gpu_time_usage import Usage, UsageGap
 
 GRAPHED = (
     "utilization.gpu_percent",

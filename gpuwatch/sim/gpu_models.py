@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from gpuwatch.sim.copied_answers import NOT_AVAILABLE, DescribedGpu, SimAnswer, SimCard
-from gpuwatch.sim.mig import parse_layout
+from gpuwatch.sim.mig_layout import parse_layout
 
 _FIELD: Final = "nvmlDeviceGetFieldValues"
 _MEMORY_TEMPERATURE_FIELD, _AVERAGE_POWER_FIELD, _RECOVERY_FIELD = 82, 185, 230
