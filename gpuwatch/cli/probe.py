@@ -45,8 +45,8 @@ from gpuwatch.experiment.probing.probe_scripts import (
     find_probes,
 )
 from gpuwatch.machine.history.run_store import RunStore
-from gpuwatch.session.preflight import preflight
 from gpuwatch.session.probe_batch import WORKLOADS, ProbeBatch, interpreters_for
+from gpuwatch.session.probe_preflight import preflight
 
 _EXAMPLES = """\b
 Examples:

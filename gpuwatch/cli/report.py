@@ -128,7 +128,7 @@ def report(
 
 def _period_report(recording: Recording, since: str | None, until: str | None) -> Document:
     from gpuwatch.machine.recording.time_expressions import parse_begin, parse_moment
-    from gpuwatch.session.period_document import period
+    from gpuwatch.session.recording_window_document import period
 
     assert recording.begin is not None
     assert recording.end is not None

@@ -61,7 +61,7 @@ class JoinedSamples(SampleStore):
         self._numbers = max((event.occurrence for event in self._earlier), default=0)
         """The numbers of occurrences that the recorder has used."""
         self._stretched = float("-inf")
-        self._stretches: list[tuple[float, float]] = []
+        self._spans_without_gaps: list[tuple[float, float]] = []
         self._events: list[MachineEvent] = []
         self._latest: list[MachineEvent] = []
         self._last_event: tuple[int, MachineEvent | None] = (-1, None)
@@ -90,21 +90,21 @@ class JoinedSamples(SampleStore):
             )
         return self._times
 
-    def stretches(self, longer: float) -> Sequence[tuple[float, float]]:
+    def spans_without_gaps(self, longer: float) -> Sequence[tuple[float, float]]:
         """Begin and end of each time without a gap; updated every few seconds."""
         now = time.monotonic()
         if now - self._stretched >= _GAP_SEARCH_SECONDS:
             self._stretched = now
             longer = max(longer, self.apart)
-            every = [*self.recording.stretches(longer), *((at, at) for at in self._own)]
+            every = [*self.recording.spans_without_gaps(longer), *((at, at) for at in self._own)]
             found: list[tuple[float, float]] = []
             for begin, end in sorted(every):
                 if found and begin - found[-1][1] <= longer:
                     found[-1] = (found[-1][0], max(end, found[-1][1]))
                 else:
                     found.append((begin, end))
-            self._stretches = found
-        return self._stretches
+            self._spans_without_gaps = found
+        return self._spans_without_gaps
 
     def at(self, moment: float) -> KeptSample | None:
         times = self.times
@@ -180,7 +180,7 @@ def past_of_recording(recording: Recording) -> Past:
     """With what is read of it once. It has samples."""
     end = recording.end
     assert end is not None
-    begin = max(recording.stretches(MAX_UNOBSERVED_SECONDS)[-1][0], end - _THROTTLING_SECONDS)
+    begin = max(recording.spans_without_gaps(MAX_UNOBSERVED_SECONDS)[-1][0], end - _THROTTLING_SECONDS)
     episodes = ClockEpisodes()
     for number, (at, devices) in enumerate(recording.devices(begin, end)):
         for device in devices:

@@ -15,8 +15,8 @@ from gpuwatch.machine.history.last_hour import LEVELS
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.metric_history import History
 from gpuwatch.machine.history.sample_store import Gap, KeptSample, SampleStore
-from gpuwatch.session.event_track import EventTrack
-from gpuwatch.session.view import View, most_important_first
+from gpuwatch.session.displayed_moment import View, most_important_first
+from gpuwatch.session.event_timeline import EventTrack
 
 GRAPHED = frozenset({*IN_REPORTS, "utilization.memory_percent"})
 """Device metrics with graphs."""

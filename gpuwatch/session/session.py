@@ -20,15 +20,15 @@ from gpuwatch.machine.history.metric_history import History
 from gpuwatch.machine.history.sample_gaps import gap_limit
 from gpuwatch.machine.history.sample_store import Gap, SampleStore
 from gpuwatch.session.current_findings import FindingSource, LiveFindings, RecordedFindings
+from gpuwatch.session.displayed_moment import SINCE_START, Played, PlayheadPosition, Since, View, most_important_first
 from gpuwatch.session.process_history import Identity, ProcessHistories, ProcessHistory
-from gpuwatch.session.view import SINCE_START, Played, PlayheadPosition, Since, View, most_important_first
 
 if TYPE_CHECKING:
     from gpuwatch.explain.diagnosis.condition_engine import Conditions
     from gpuwatch.explain.diagnosis.conditions.throttling import Episode
     from gpuwatch.machine.collector.recording_player import RecordingPlayer
     from gpuwatch.session.alerts.alerts import Alerts
-    from gpuwatch.session.event_track import EventTrack
+    from gpuwatch.session.event_timeline import EventTrack
     from gpuwatch.session.joined_samples import JoinedSamples, Past
     from gpuwatch.session.playhead import Playhead
 
@@ -273,7 +273,7 @@ class Session:
 
     @cached_property
     def _track(self) -> EventTrack:
-        from gpuwatch.session.event_track import EventTrack
+        from gpuwatch.session.event_timeline import EventTrack
 
         return EventTrack()
 
@@ -377,13 +377,13 @@ class Session:
         times = self.timeline.times
         if not times:
             return None
-        from gpuwatch.session.event_track import SPANS_SECONDS, round_begin
+        from gpuwatch.session.event_timeline import SPANS_SECONDS, round_begin
 
-        moment, asked, limit = self.clock(), self.feed.interval, gap_limit(self.feed.interval)
-        begin, end, today, played = times[0], times[-1], moment, None
+        moment, interval, limit = self.clock(), self.feed.interval, gap_limit(self.feed.interval)
+        begin, end, viewers_time, played = times[0], times[-1], moment, None
         if self.player is not None:
-            today = self.player.today()
-            grows = abs(today - end) < limit
+            viewers_time = self.player.wall_clock()
+            grows = abs(viewers_time - end) < limit
             played = Played(
                 path=self.player.recording.path,
                 speed=self.player.speed,
@@ -395,8 +395,8 @@ class Session:
         else:
             end = max(end, moment)
             begin, moment = round_begin(max(begin, end - SPANS_SECONDS[-1]), end), end
-        stretches = self.timeline.stretches(limit)
-        return PlayheadPosition(moment, begin, end, asked, stretches, self.track.drawn, today, played)
+        gapless = self.timeline.spans_without_gaps(limit)
+        return PlayheadPosition(moment, begin, end, interval, gapless, self.track.drawn, viewers_time, played)
 
     @property
     def paused(self) -> bool:

@@ -24,8 +24,8 @@ from gpuwatch.core.errors import UsageError
 from gpuwatch.core.model.alert import Alert
 from gpuwatch.core.model.findings import CAUSES
 from gpuwatch.core.model.json_codec import schema_of
+from gpuwatch.session.alerts.alert_command import Command
 from gpuwatch.session.alerts.alerts import Alerts
-from gpuwatch.session.alerts.command import Command
 from gpuwatch.session.alerts.delivery_thread import MAX_WAITING_ALERTS, Channel
 from gpuwatch.session.alerts.terminal_notification import escape_sequence, notification_text
 from gpuwatch.session.alerts.webhook import Webhook, checked_url, masked_url

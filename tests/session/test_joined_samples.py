@@ -95,9 +95,9 @@ def test_the_recording_comes_first_and_gaps_are_filled_with_what_was_kept(tmp_pa
             kept.add(shot)
         assert list(joined.times) == [at(one) for one in shots[:400] + shots[402:598] + shots[600:610]]
         assert joined.at(at(shots[605])).snapshot == expected[605]
-        assert joined.stretches(5.0) == [(at(shots[0]), at(shots[609]))]
+        assert joined.spans_without_gaps(5.0) == [(at(shots[0]), at(shots[609]))]
     with Recording(recorded.path) as recording:
-        assert JoinedSamples(Timeline(), recording).stretches(5.0) == [
+        assert JoinedSamples(Timeline(), recording).spans_without_gaps(5.0) == [
             (at(shots[0]), at(shots[399])),
             (at(shots[600]), at(shots[609])),
         ]
@@ -170,7 +170,7 @@ def test_a_session_goes_back_beyond_its_start(tmp_path: Path) -> None:
     assert view.past is not None
     assert view.past.begin <= at(shots[0])
     assert view.past.end == at(shots[-1])
-    assert view.past.stretches == [(at(shots[0]), at(shots[-1]))]
+    assert view.past.gapless == [(at(shots[0]), at(shots[-1]))]
     playhead.jump(60)
     assert playhead.moment == pytest.approx(at(shots[60]), abs=1.1)
     playhead.last()

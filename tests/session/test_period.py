@@ -18,7 +18,7 @@ from gpuwatch.core.model.recording_window import GRAPHED, Period, PeriodEvent, P
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.history.run_store import RunStore
 from gpuwatch.machine.recording.reader import Recording
-from gpuwatch.session.period_document import period
+from gpuwatch.session.recording_window_document import period
 from gpuwatch.share.reports.document_content import content_of
 from gpuwatch.share.reports.report_formats import FORMATS, render
 from tests.recording import incident

@@ -17,7 +17,7 @@ from gpuwatch.machine.collector.snapshot_feed import FeedStatus
 from gpuwatch.machine.history.last_hour import Timeline
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.sample_store import Gap
-from gpuwatch.session.event_track import EventTrack, Incident, Track
+from gpuwatch.session.event_timeline import EventTrack, Incident, Track
 from gpuwatch.session.process_history import process_identity
 from gpuwatch.session.session import INTERVALS_SECONDS, Session
 from gpuwatch.session.snapshot_stream import _host_snapshot, stream

@@ -21,7 +21,7 @@ from gpuwatch.core.formatting.palettes import PALETTES
 from gpuwatch.core.model.snapshot import Process, Snapshot
 from gpuwatch.machine.collector.snapshot_feed import FeedStatus
 from gpuwatch.machine.history.metric_history import History
-from gpuwatch.session.view import View
+from gpuwatch.session.displayed_moment import View
 from gpuwatch.sim.simulated_machine import SimMachine
 from gpuwatch.ui.drawing import inks
 from gpuwatch.ui.drawing.cells import width_of

@@ -17,7 +17,7 @@ from gpuwatch.core.model.snapshot import Device
 from gpuwatch.explain.diagnosis.conditions.throttling import heat
 from gpuwatch.machine.collector.snapshot_feed import FeedStatus
 from gpuwatch.machine.history.metric_history import History
-from gpuwatch.session.view import View
+from gpuwatch.session.displayed_moment import View
 from gpuwatch.ui.drawing.glyphs import to_ascii
 from gpuwatch.ui.drawing.layout import LAYOUTS, MANY_GPUS, Plan, plan
 from gpuwatch.ui.drawing.lines import Line, Span

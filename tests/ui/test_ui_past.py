@@ -12,7 +12,7 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.collector.snapshot_feed import FeedStatus
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.recording.running_recorders import Announcement
-from gpuwatch.session.event_track import TROUBLE
+from gpuwatch.session.event_timeline import TROUBLE
 from gpuwatch.ui import app as application
 from gpuwatch.ui.widgets.painted_pane import Painted
 from tests.recording.days import day

@@ -43,7 +43,7 @@ class Replayed:
     def __init__(self, path: Path, *, speed: float = 1.0, at: float | None = None) -> None:
         self.path, self.seconds = path, 0.0
         self.feed = RecordingPlayer(open_recording(path), speed=speed, clock=lambda: self.seconds)
-        self.feed.today = lambda: BEGIN + 7200
+        self.feed.wall_clock = lambda: BEGIN + 7200
         self.session = replayed(self.feed, at)
         self.app = GpuwatchApp(self.session)
 
@@ -527,7 +527,7 @@ async def test_a_growing_file_is_followed(tmp_path: Path, replay: Callable[..., 
     file, shots = Growing(tmp_path / "growing.gpuwatch", seal_seconds=5.0), troubled(90)
     file.add(*shots[:55])
     one = replay(file.path, at=BEGIN + 53)
-    one.feed.today = lambda: file.now
+    one.feed.wall_clock = lambda: file.now
     async with one.app.run_test(size=(120, 40)) as pilot:
         await settle(pilot)
         await one.play(pilot, 3)
@@ -634,12 +634,12 @@ async def test_help_and_palette_have_the_keys(replay: Callable[..., Replayed]) -
 
 async def test_the_date_is_shown_on_another_day(replay: Callable[..., Replayed]) -> None:
     one = replay(list(day(1, 2, 30)))
-    one.feed.today = lambda: BEGIN + 5 * 86_400
+    one.feed.wall_clock = lambda: BEGIN + 5 * 86_400
     async with one.app.run_test(size=(120, 40)) as pilot:
         await settle(pilot)
         await one.play(pilot, 1.01)
         assert "05-11 12:04:32" in one.top
-        one.feed.today = lambda: BEGIN
+        one.feed.wall_clock = lambda: BEGIN
         await one.play(pilot, 1)
         assert "05-11" not in one.top
         assert "12:04:33" in one.top

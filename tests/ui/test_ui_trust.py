@@ -12,7 +12,7 @@ from gpuwatch.core.model.snapshot import Problem, Snapshot
 from gpuwatch.fleet.host_summary import Summaries
 from gpuwatch.machine.collector.snapshot_feed import FeedStatus
 from gpuwatch.machine.history.metric_history import History
-from gpuwatch.session.view import View, most_important_first
+from gpuwatch.session.displayed_moment import View, most_important_first
 from gpuwatch.share.reports.document_content import content_of
 from gpuwatch.ui.details.finding_lines import evidence
 from gpuwatch.ui.drawing.line_builder import Pen

@@ -47,11 +47,11 @@ class RecordingPlayer:
         *,
         speed: float = 1.0,
         clock: Callable[[], float] = time.monotonic,
-        today: Callable[[], float] = time.time,
+        wall_clock: Callable[[], float] = time.time,
     ) -> None:
-        """``recording``: which the caller closes. ``clock``: seconds by which to play. ``today``: what time it is."""
+        """``recording``: which the caller closes. ``clock``: seconds by which to play. ``wall_clock``: what time it is."""
         self.recording = recording
-        self.today = today
+        self.wall_clock = wall_clock
         self._clock = clock
         self._runs = recording.runs
         self._host = RecordedHost(self._runs[-1].hostname or "" if self._runs else "")

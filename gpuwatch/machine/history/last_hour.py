@@ -108,7 +108,7 @@ class Timeline(SampleStore):
 
     # Looking back
 
-    def stretches(self, longer: float) -> list[tuple[float, float]]:
+    def spans_without_gaps(self, longer: float) -> list[tuple[float, float]]:
         """Begin and end of each time without a gap; thinned samples are further apart than recorded ones."""
         times = self.times
         found: list[tuple[float, float]] = []

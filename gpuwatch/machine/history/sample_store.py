@@ -47,7 +47,7 @@ class SampleStore(ABC):
         """Times of the samples, oldest first."""
 
     @abstractmethod
-    def stretches(self, longer: float) -> Sequence[tuple[float, float]]:
+    def spans_without_gaps(self, longer: float) -> Sequence[tuple[float, float]]:
         """Begin and end of each time without a gap longer than so many seconds, oldest first."""
 
     @abstractmethod

@@ -94,8 +94,8 @@ class Recording(SampleStore):
         self._decoder = ChunkReader()
         self._newest = 0
         """The last of their frames that was decoded."""
-        self._stretches: tuple[tuple[object, ...], list[tuple[float, float]]] = ((), [])
-        """The last answer of :meth:`stretches`, and of what."""
+        self._spans_without_gaps: tuple[tuple[object, ...], list[tuple[float, float]]] = ((), [])
+        """The last answer of :meth:`spans_without_gaps`, and of what."""
         self._events: list[MachineEvent] = []
         self._last_event = 0
         self._version: tuple[bool, int] | None = None
@@ -243,17 +243,17 @@ class Recording(SampleStore):
         """Number of the last block, 0 without one: once another is written, what was begun to be read is elsewhere."""
         return self._sealed[-1].number if self._sealed else 0
 
-    def stretches(self, longer: float) -> list[tuple[float, float]]:
+    def spans_without_gaps(self, longer: float) -> list[tuple[float, float]]:
         """Begin and end of each time without a gap that is longer than so many seconds.
 
         Of long recordings only gaps between blocks, which take about a minute, are looked for.
         """
         known = (longer, self.samples, self.end)
-        if self._stretches[0] != known:
-            self._stretches = known, self._found_stretches(longer)
-        return self._stretches[1]
+        if self._spans_without_gaps[0] != known:
+            self._spans_without_gaps = known, self._find_spans_without_gaps(longer)
+        return self._spans_without_gaps[1]
 
-    def _found_stretches(self, longer: float) -> list[tuple[float, float]]:
+    def _find_spans_without_gaps(self, longer: float) -> list[tuple[float, float]]:
         spans: Iterable[tuple[float, float]] = ((block.begin, block.end) for block in self._blocks)
         if len(self._blocks) <= _MAX_CACHED_TIMES // 2:
             spans = ((at, at) for at in self._every_time())

@@ -11,9 +11,9 @@ from gpuwatch.core.model.alert import Alert
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.history.machine_event import MachineEvent
-from gpuwatch.session.alerts.command import Command
+from gpuwatch.session.alerts.alert_command import Command
 from gpuwatch.session.alerts.delivery_thread import Channel
-from gpuwatch.session.alerts.onsets import Onsets
+from gpuwatch.session.alerts.finding_onsets import Onsets
 from gpuwatch.session.alerts.terminal_notification import escape_sequence
 from gpuwatch.session.alerts.webhook import Webhook
 

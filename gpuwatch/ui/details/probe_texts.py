@@ -5,8 +5,8 @@ from __future__ import annotations
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.model.run import Run
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript
+from gpuwatch.session.displayed_moment import View
 from gpuwatch.session.probe_runs import ProbeRuns
-from gpuwatch.session.view import View
 from gpuwatch.ui.details.probe_events import doing
 from gpuwatch.ui.drawing.cells import cut
 from gpuwatch.ui.drawing.lines import Span

@@ -17,8 +17,8 @@ from gpuwatch.core.model.snapshot import Mapped, Process, Snapshot
 from gpuwatch.machine.collector.host_access import DeviceNumbers
 from gpuwatch.machine.history.machine_event import gpu_list_text
 from gpuwatch.machine.sources.process_details import Details, Relative
+from gpuwatch.session.displayed_moment import View
 from gpuwatch.session.process_history import Identity
-from gpuwatch.session.view import View
 from gpuwatch.ui.details.finding_lines import lines_of
 from gpuwatch.ui.details.process_settings import settings_of
 from gpuwatch.ui.drawing.clock import clock, dated

@@ -11,7 +11,7 @@ from gpuwatch.core.masking.mask_secrets import mask_text
 from gpuwatch.core.model.snapshot import Process
 from gpuwatch.explain.diagnosis.conditions.program_on_cpu import cpu_reason, may_be_on_gpu, not_simulated
 from gpuwatch.machine.sources.process_details import Details
-from gpuwatch.session.view import View
+from gpuwatch.session.displayed_moment import View
 from gpuwatch.ui.details.finding_lines import page_link
 from gpuwatch.ui.drawing.wrapping import Lines
 from gpuwatch.ui.tables.columns import command_text

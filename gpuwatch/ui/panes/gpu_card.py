@@ -13,7 +13,7 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.metrics import BY_ID, Unit
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Device
-from gpuwatch.session.view import View
+from gpuwatch.session.displayed_moment import View
 from gpuwatch.ui.drawing.cells import cut, width_of
 from gpuwatch.ui.drawing.layout import MIN_GRAPH_LINES, Plan, field_rows
 from gpuwatch.ui.drawing.line_builder import Pen

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from gpuwatch.core.model.findings import Finding
-from gpuwatch.session.view import View
+from gpuwatch.session.displayed_moment import View
 from gpuwatch.ui.drawing.layout import Plan, plan, rounded
 from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.drawing.lines import Line, Span

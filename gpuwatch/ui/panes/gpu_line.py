@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import gib_text
 from gpuwatch.core.model.snapshot import Device
-from gpuwatch.session.view import View
+from gpuwatch.session.displayed_moment import View
 from gpuwatch.ui.drawing.bars import meter
 from gpuwatch.ui.drawing.cells import cut_inside, left, width_of
 from gpuwatch.ui.drawing.line_builder import Pen

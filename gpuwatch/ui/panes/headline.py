@@ -14,7 +14,7 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import BAD_STATES, FAILED_ITSELF, Device, Snapshot
 from gpuwatch.explain.diagnosis.conditions.gpu_faults import unread_keys
 from gpuwatch.machine.history.machine_event import MachineEvent
-from gpuwatch.session.view import PlayheadPosition, View
+from gpuwatch.session.displayed_moment import PlayheadPosition, View
 from gpuwatch.ui.drawing.cells import cut, width_of
 from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.drawing.lines import Span
@@ -223,11 +223,11 @@ def _ends(view: View, level: int) -> list[Span]:
     moment = datetime.datetime.fromtimestamp(view.now)
     ends: list[Span] = [(moment.strftime("%H:%M:%S" if level < 4 else "%H:%M"), "text")] if level < 5 else []
     if view.past is not None and view.played is not None:
-        other_day = moment.date() != datetime.datetime.fromtimestamp(view.past.today).date()
+        other_day = moment.date() != datetime.datetime.fromtimestamp(view.past.viewers_time).date()
         if level < 5 and other_day:
             ends.insert(0, (moment.strftime("%m-%d "), "text"))
     elif level < 2:
-        ends.append((f"  {view.past.asked if view.past is not None else view.interval:g}s", "dim"))
+        ends.append((f"  {view.past.interval if view.past is not None else view.interval:g}s", "dim"))
     return [*ends, (" ", "text")]
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from gpuwatch.core.formatting.units import UNKNOWN
 from gpuwatch.core.model.findings import SEVERITY_ORDER, Finding
 from gpuwatch.core.model.snapshot import Process, Snapshot
-from gpuwatch.session.view import View
+from gpuwatch.session.displayed_moment import View
 from gpuwatch.ui.drawing.border import frame, part, thumb
 from gpuwatch.ui.drawing.cells import cut, left, right, width_of
 from gpuwatch.ui.drawing.line_builder import Pen

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpuwatch.core.formatting.units import UNKNOWN, gib_text
 from gpuwatch.core.model.snapshot import Device
-from gpuwatch.session.view import View
+from gpuwatch.session.displayed_moment import View
 from gpuwatch.ui.drawing.cells import cut, right, width_of
 from gpuwatch.ui.drawing.clock import clock
 from gpuwatch.ui.drawing.layout import MIN_HEIGHT, MIN_WIDTH

@@ -15,7 +15,7 @@ from textual.screen import ModalScreen, Screen
 from textual.widget import Widget
 
 from gpuwatch.core.formatting.safe_text import printable
-from gpuwatch.session.view import View
+from gpuwatch.session.displayed_moment import View
 from gpuwatch.ui.drawing.cells import width_of
 from gpuwatch.ui.drawing.clock import clock
 from gpuwatch.ui.drawing.layout import MIN_HEIGHT, MIN_WIDTH

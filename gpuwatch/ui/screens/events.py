@@ -12,7 +12,7 @@ from gpuwatch.core.formatting.durations import ago
 from gpuwatch.core.model.findings import CAUSES
 from gpuwatch.machine.history.last_hour import MAX_EVENTS
 from gpuwatch.machine.history.machine_event import MachineEvent
-from gpuwatch.session.view import View
+from gpuwatch.session.displayed_moment import View
 from gpuwatch.ui.details.gpu_sections import MARKS
 from gpuwatch.ui.details.moment_lines import then_lines
 from gpuwatch.ui.drawing.cells import cut

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual.app import ComposeResult
 
-from gpuwatch.session.view import View
+from gpuwatch.session.displayed_moment import View
 from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.panes.fleet_lines import fleet_top_line, free_line, used_line, wrong_line
 from gpuwatch.ui.screens.filterable_tab import FilterBarScreen

@@ -11,7 +11,7 @@ from textual.containers import Horizontal
 
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.model.snapshot import Device
-from gpuwatch.session.view import View
+from gpuwatch.session.displayed_moment import View
 from gpuwatch.ui.details import gpu_sections as gpu_facts
 from gpuwatch.ui.drawing.cells import cut, width_of
 from gpuwatch.ui.drawing.clock import clock

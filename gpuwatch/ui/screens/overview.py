@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.snapshot import Device
-from gpuwatch.session.view import View
+from gpuwatch.session.displayed_moment import View
 from gpuwatch.ui.drawing.layout import LAYOUTS, Plan
 from gpuwatch.ui.panes.answer_line import idle_holders, idle_text, nobody_idle, parts_of
 from gpuwatch.ui.panes.gpu_grid import planned

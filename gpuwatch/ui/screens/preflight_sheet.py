@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import UNKNOWN, memory, size
 from gpuwatch.machine.history.machine_event import gpu_list_text
-from gpuwatch.session.preflight import Preflight
+from gpuwatch.session.probe_preflight import Preflight
 from gpuwatch.ui.drawing.cells import cut, left, right
 from gpuwatch.ui.drawing.lines import Span
 from gpuwatch.ui.drawing.wrapping import Lines, wrapped

@@ -15,8 +15,8 @@ from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.run_comparison import Comparison
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript
+from gpuwatch.session.displayed_moment import View
 from gpuwatch.session.probe_runs import Parameters, ProbeRuns
-from gpuwatch.session.view import View
 from gpuwatch.share.reports.comparison_content import APART, SCATTERED, speed_marks
 from gpuwatch.share.reports.conclusion import conclusion, run_failed
 from gpuwatch.share.reports.report_content import clean
@@ -306,7 +306,7 @@ class ProbesScreen(FilterableScreen):
 
     def _run(self, wanted: list[str], *, asks: bool) -> None:
         """Runs configurations; unless it ``asks`` anyway, only where somebody may be on the GPUs that they take."""
-        from gpuwatch.session.preflight import preflight
+        from gpuwatch.session.probe_preflight import preflight
         from gpuwatch.ui.screens.preflight_sheet import PreflightSheet
 
         self._message = ("", "text")

@@ -17,7 +17,7 @@ from gpuwatch.core.formatting.terminal_support import SYNC_END, SYNC_START, need
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.collector.snapshot_feed import FeedStatus
 from gpuwatch.machine.history.metric_history import History
-from gpuwatch.session.view import View
+from gpuwatch.session.displayed_moment import View
 from gpuwatch.ui.drawing.border import frame, part
 from gpuwatch.ui.drawing.cells import width_of
 from gpuwatch.ui.drawing.glyphs import spelled, to_ascii

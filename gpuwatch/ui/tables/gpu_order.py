@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from gpuwatch.core.model.snapshot import Device
-from gpuwatch.session.view import View
+from gpuwatch.session.displayed_moment import View
 from gpuwatch.ui.tables.gpu_fields import DEFAULT_FIELDS, DEFAULT_GRAPHS, GRAPHS
 from gpuwatch.ui.tables.load_levels import DEFAULT_THRESHOLDS, Thresholds
 

@@ -7,7 +7,7 @@ from functools import partial
 
 from textual import events
 
-from gpuwatch.session.view import View
+from gpuwatch.session.displayed_moment import View
 from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.panes.answer_line import Part, Place, answer_line
 from gpuwatch.ui.panes.headline import top_line

@@ -15,8 +15,8 @@ from textual import events
 from textual.message import Message
 
 from gpuwatch.core.model.snapshot import Process, Snapshot
+from gpuwatch.session.displayed_moment import View
 from gpuwatch.session.process_history import Identity, process_identity
-from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.border import part
 from gpuwatch.ui.drawing.cells import cut, width_of
 from gpuwatch.ui.drawing.lines import BLANK, replaced

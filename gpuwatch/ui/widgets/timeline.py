@@ -11,8 +11,8 @@ from textual.message import Message
 
 from gpuwatch.core.formatting.durations import ago, rounded_duration
 from gpuwatch.core.formatting.safe_text import printable
-from gpuwatch.session.event_track import SIGNS, Track, round_times
-from gpuwatch.session.view import PlayheadPosition, View
+from gpuwatch.session.displayed_moment import PlayheadPosition, View
+from gpuwatch.session.event_timeline import SIGNS, Track, round_times
 from gpuwatch.ui.drawing.cells import cut, width_of
 from gpuwatch.ui.drawing.clock import clock
 from gpuwatch.ui.drawing.line_builder import Pen
@@ -83,7 +83,7 @@ class TimelineStrip(Strip, can_focus=True):
             pen.add(" ‖ PAUSED ", "badge").add(" before the first sample", "dim")
             return
         long = pen.limit >= 100
-        at = clock(past.moment, past.today)
+        at = clock(past.moment, past.viewers_time)
         pen.add(" ‖ PAUSED · ", "badge").add(f"{at} ", "badge")
         ends: list[Span] = [("P", "key"), (" now" if not long else " back to now", "dim"), (" ", "text")]
         if past.played is not None:
@@ -146,7 +146,7 @@ class TimelineStrip(Strip, can_focus=True):
 
 def _kept(past: PlayheadPosition, now: float) -> str:
     """``5 min so far`` while the track is longer than what is kept, else ``last 60 min``."""
-    first = past.stretches[0][0] if past.stretches else past.begin
+    first = past.gapless[0][0] if past.gapless else past.begin
     if first <= past.begin:
         return f"last {rounded_duration(now - past.begin)}"
     minutes = (now - first) // 60
@@ -174,9 +174,9 @@ def track(past: PlayheadPosition, happened: Track, width: int, cursor: float | N
         return min(max(int((moment - begin) / value), 0), width - 1)
 
     def is_hole(left: float) -> bool:
-        place = bisect_left(past.stretches, (left, -math.inf))
-        before = past.stretches[place - 1][1] if place else -math.inf
-        after = past.stretches[place][0] if place < len(past.stretches) else math.inf
+        place = bisect_left(past.gapless, (left, -math.inf))
+        before = past.gapless[place - 1][1] if place else -math.inf
+        after = past.gapless[place][0] if place < len(past.gapless) else math.inf
         return before < left and after > left + value
 
     cells: list[Span] = [(" " if is_hole(begin + number * value) else "─", "dim") for number in range(width)]

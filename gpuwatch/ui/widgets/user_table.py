@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import UNKNOWN, short_gib
-from gpuwatch.session.view import View
+from gpuwatch.session.displayed_moment import View
 from gpuwatch.ui.drawing.cells import cut, left, right, width_of
 from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.settings.actions import bindings

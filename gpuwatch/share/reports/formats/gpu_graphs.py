@@ -16,7 +16,7 @@ from markupsafe import Markup, escape
 from gpuwatch.core.formatting.durations import hours_minutes
 from gpuwatch.core.formatting.safe_text import shorten
 from gpuwatch.core.model.recording_window import Period, PeriodDevice, PeriodProcess, PeriodSeries
-from gpuwatch.session.event_track import SIGNS, Track, round_times, track_of_period
+from gpuwatch.session.event_timeline import SIGNS, Track, round_times, track_of_period
 from gpuwatch.share.reports.chart_data import Graphs
 from gpuwatch.share.reports.period_graphs import INKS, NAMES, bottom, clock, processes_on, runs_on, shown, top
 from gpuwatch.share.reports.report_content import clean

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from gpuwatch.machine.collector.snapshot_feed import FeedStatus
     from gpuwatch.machine.history.machine_event import MachineEvent
     from gpuwatch.machine.history.metric_history import History
-    from gpuwatch.session.event_track import Track
+    from gpuwatch.session.event_timeline import Track
 
 _LATE_SECONDS = 3.0
 """Seconds beyond the interval after which the host's readings are stale."""
@@ -44,12 +44,12 @@ class PlayheadPosition:
     """Where its timeline begins."""
     end: float
     """Time of the last sample."""
-    asked: float
+    interval: float
     """Seconds between new samples; older ones are further apart."""
-    stretches: Sequence[tuple[float, float]]
+    gapless: Sequence[tuple[float, float]]
     """Begin and end of each time without a gap, oldest first."""
     track: Track
-    today: float = 0.0
+    viewers_time: float = 0.0
     """What time it is for who watches: other days are shown with their date."""
     played: Played | None = None
 
