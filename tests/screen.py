@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gpuwatch.ui.drawing.cells import width_of
+from gpuwatch.ui.drawing.text_width import width_of
 
 _TOKEN = re.compile(
     r"\x1b\[(?P<csi>[0-9;?><$]*)(?P<final>[A-Za-z~])|\x1b\][^\x07]*\x07|\x1b[=>]|(?P<text>[^\x1b])", re.DOTALL

@@ -33,7 +33,7 @@ INTERVAL_SECONDS = 1.0
 _FLAGS = frozenset({"--csv", "--json", "--redact", "--topology"})
 """Options of a snapshot that do not change what its collector reads, nor where."""
 _HEAVY = (
-    "gpuwatch.ui.panes.process_lines",
+    "gpuwatch.ui.panes.process_table_lines",
     "gpuwatch.core.masking.mask_secrets",
     "click",
     "asyncio",

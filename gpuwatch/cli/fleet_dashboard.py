@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gpuwatch.cli.hosts_options import ChosenHosts
     from gpuwatch.machine.collector.snapshot_feed import Feed
     from gpuwatch.ui.settings.settings_file import Loaded
-    from gpuwatch.ui.tables.fleet_filter import FleetFilter
+    from gpuwatch.ui.tables.host_filter import FleetFilter
 
 INTERVAL_SECONDS = 5.0
 """Seconds between two reads of all hosts, if no other interval is asked for."""
@@ -35,8 +35,8 @@ class HostListOrder:
 def host_list_order(filter_: str | None, sort: str | None, *, descending: bool | None) -> HostListOrder:
     """What ``--filter``, ``--sort`` and ``--descending`` say of hosts; :class:`UsageError` if they make no sense."""
     from gpuwatch.ui.tables.filter_language import FilterError
-    from gpuwatch.ui.tables.fleet_columns import BY_ID
-    from gpuwatch.ui.tables.fleet_filter import EXAMPLES, parse
+    from gpuwatch.ui.tables.host_columns import BY_ID
+    from gpuwatch.ui.tables.host_filter import EXAMPLES, parse
 
     try:
         wanted = parse(filter_ or "")

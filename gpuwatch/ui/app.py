@@ -25,7 +25,7 @@ from textual.screen import Screen
 
 from gpuwatch.session.process_history import Identity
 from gpuwatch.session.session import Session
-from gpuwatch.ui.drawing.cells import cut
+from gpuwatch.ui.drawing.text_width import cut
 from gpuwatch.ui.panes.key_line import HELP_AND_QUIT_CELLS
 from gpuwatch.ui.screens.base_tab import ProbeRunsChanged, TabScreen
 from gpuwatch.ui.screens.overview import OverviewScreen
@@ -397,7 +397,7 @@ class GpuwatchApp(PreferencesApp):
         """Says in the footer which gaps were passed over or gone to."""
         gaps = self.session.take_gaps()
         if gaps:
-            from gpuwatch.ui.details.moment_lines import gap_text
+            from gpuwatch.ui.details.past_moment_lines import gap_text
 
             text = gap_text(gaps, self.session.clock(), self.session.timeline.events())
             self.tab.show_message(text, "warning", _NOTICE_SECONDS)

@@ -17,7 +17,7 @@ from gpuwatch.machine.collector.snapshot_feed import Feed, FeedStatus
 from gpuwatch.session.session import Session, next_choice
 from gpuwatch.ui.app import GpuwatchApp
 from gpuwatch.ui.screens.base_tab import TabScreen
-from gpuwatch.ui.screens.fleet import FleetScreen
+from gpuwatch.ui.screens.host_list import FleetScreen
 from gpuwatch.ui.settings.preferences import Preferences
 from gpuwatch.ui.settings.settings_file import Loaded
 

@@ -14,7 +14,7 @@ import pytest
 
 from gpuwatch.cli.completion import SHELLS
 from gpuwatch.experiment.probing.probe_scripts import GROUPS, find_probes, names_and_titles
-from gpuwatch.ui.tables.columns import BY_ID
+from gpuwatch.ui.tables.process_columns import BY_ID
 from tests.conftest import gpuwatch
 from tests.terminal import Terminal
 

@@ -16,9 +16,9 @@ from gpuwatch.fleet.prometheus_api import Prometheus, Sample
 from gpuwatch.fleet.prometheus_source import PrometheusSource
 from gpuwatch.share.exporter.metrics_page import Page
 from gpuwatch.share.exporter.series import Content, Options
-from gpuwatch.ui.drawing.cells import width_of
-from gpuwatch.ui.panes.fleet_lines import host_line
-from gpuwatch.ui.tables.fleet_columns import in_order, place
+from gpuwatch.ui.drawing.text_width import width_of
+from gpuwatch.ui.panes.host_list_lines import host_line
+from gpuwatch.ui.tables.host_columns import in_order, place
 from tests.every import every
 from tests.fleet.exporters import MIB, dcgm, gpuwatch, nvidia_smi
 from tests.fleet.prometheus_server import FakePrometheus, exposition, served

@@ -25,7 +25,7 @@ from gpuwatch.share.reports.explanation_content import explanation_content
 from gpuwatch.share.reports.formats import text as text_format
 from gpuwatch.share.reports.report_formats import FORMATS, render
 from gpuwatch.share.reports.runs_side_by_side import compare
-from gpuwatch.ui.drawing.inks import colors
+from gpuwatch.ui.drawing.ink_colors import colors
 from tests.every import every
 from tests.reports import diagnostics
 from tests.reports.documents import (

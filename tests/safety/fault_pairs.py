@@ -43,8 +43,8 @@ from gpuwatch.session.session import replay
 from gpuwatch.share.exporter.metrics_page import Content, Options, Page
 from gpuwatch.sim import faults
 from gpuwatch.sim.simulated_machine import FOR_EVER, SimMachine
-from gpuwatch.ui.panes.answer_line import parts_of, wrong_now
-from gpuwatch.ui.panes.headline import verdict
+from gpuwatch.ui.panes.overview_summary import parts_of, wrong_now
+from gpuwatch.ui.panes.top_and_host_lines import verdict
 
 SHAPE = "10x24GiB"
 MACHINE: SimMachine

@@ -44,7 +44,7 @@ from gpuwatch.machine.recording.cell_encoding import decompress as block
 from gpuwatch.machine.recording.cell_encoding import without_checksum
 from gpuwatch.share.exporter.web_config import WebConfig
 from gpuwatch.ui.settings.settings_file import understood
-from gpuwatch.ui.tables import fleet_filter, process_filter
+from gpuwatch.ui.tables import host_filter, process_filter
 from gpuwatch.ui.tables.filter_language import FilterError
 from tests.reports.documents import full_run
 from tests.traces.hostile import PROFILE, SNAPSHOT
@@ -199,7 +199,7 @@ READERS = {
         (FilterError,),
     ),
     "fleet filter": Reader(
-        lambda: [b'node free>=1 -down mem>2GiB model:"H100 80" temp>80'], _text(fleet_filter.parse), (FilterError,)
+        lambda: [b'node free>=1 -down mem>2GiB model:"H100 80" temp>80'], _text(host_filter.parse), (FilterError,)
     ),
     "settings": Reader(lambda: [_SETTINGS], _text(_settings)),
     "web configuration": Reader(lambda: [_WEB], _text(_web), (GpuwatchError,)),

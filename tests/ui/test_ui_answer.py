@@ -17,11 +17,11 @@ from gpuwatch.machine.history.metric_history import History
 from gpuwatch.session import free_gpus
 from gpuwatch.session.displayed_moment import Since, View, most_important_first
 from gpuwatch.share.openmetrics import PROCESS_IDLE
-from gpuwatch.ui.drawing.clock import clock
+from gpuwatch.ui.drawing.clock_text import clock
 from gpuwatch.ui.drawing.line_builder import Pen
-from gpuwatch.ui.panes.answer_line import answer_line, idle_text
+from gpuwatch.ui.panes.overview_summary import answer_line, idle_text
 from gpuwatch.ui.screens.sheet import LinesModal
-from gpuwatch.ui.tables.columns import BY_ID, clock_text
+from gpuwatch.ui.tables.process_columns import BY_ID, clock_text
 from tests.diagnosis.watching import BEGIN, gpu, program
 from tests.diagnosis.watching import sample as watching_sample
 from tests.every import every

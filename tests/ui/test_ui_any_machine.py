@@ -9,7 +9,7 @@ import pytest
 from gpuwatch.core.model.metrics import METRICS
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import PROCESS_READINGS, Device, Host, Process, Snapshot
-from gpuwatch.ui.drawing.cells import width_of
+from gpuwatch.ui.drawing.text_width import width_of
 from tests.ui import machines
 from tests.ui.conftest import Stage
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from textual.pilot import Pilot
 
 from gpuwatch.core.formatting.terminal_support import needs_ascii
-from gpuwatch.ui.drawing.cells import width_of
 from gpuwatch.ui.drawing.glyphs import SIGNS, spelled, to_ascii
+from gpuwatch.ui.drawing.text_width import width_of
 from gpuwatch.ui.settings.preferences import Preferences
 from gpuwatch.ui.settings.settings_file import Loaded, default_path
 from gpuwatch.ui.settings.tabs import TABS

@@ -17,8 +17,8 @@ from gpuwatch.ui.screens.save_preferences import BrokenFile
 from gpuwatch.ui.screens.sheet import Sheet
 from gpuwatch.ui.settings.preferences import Preferences
 from gpuwatch.ui.settings.settings_file import Loaded, default_path, load
-from gpuwatch.ui.tables.columns import BY_ID, COLUMNS, DEFAULT_COLUMNS, place, unavailable
 from gpuwatch.ui.tables.gpu_fields import ALL, DEFAULT_FIELDS, FIELDS, in_card, in_line
+from gpuwatch.ui.tables.process_columns import BY_ID, COLUMNS, DEFAULT_COLUMNS, place, unavailable
 from gpuwatch.ui.widgets.process_table import ProcessTable
 from tests.every import every
 from tests.ui import machines

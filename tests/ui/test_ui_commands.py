@@ -148,7 +148,7 @@ async def test_r_writes_a_report_into_this_folder(
         assert "left out with --no-doctor" in path.read_text()
         path.unlink()
         failing = "import sys; sys.exit('gpuwatch: cannot write x.html: its folder is not writable')"
-        monkeypatch.setattr("gpuwatch.ui.report_process._START", failing)
+        monkeypatch.setattr("gpuwatch.ui.report_subprocess._START", failing)
         await pilot.press("r")
         await stage.app.workers.wait_for_complete()
         await settle(pilot)

@@ -12,8 +12,8 @@ from gpuwatch.core.model.snapshot import Process, Snapshot
 from gpuwatch.machine.sources.process_details import Details
 from gpuwatch.session.process_history import Identity
 from gpuwatch.ui.screens.process import ProcessScreen
-from gpuwatch.ui.tables.columns import BY_ID as COLUMN
-from gpuwatch.ui.tables.columns import unavailable
+from gpuwatch.ui.tables.process_columns import BY_ID as COLUMN
+from gpuwatch.ui.tables.process_columns import unavailable
 from tests.ui import machines
 from tests.ui.conftest import Stage
 from tests.ui.pictures import arrived

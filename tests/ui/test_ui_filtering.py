@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from gpuwatch.core.model.snapshot import Mapped, Process
 from gpuwatch.ui.details.key_help import groups
-from gpuwatch.ui.tables.columns import BY_ID, COLUMNS, Column, clock_text, in_order, matching
 from gpuwatch.ui.tables.filter_language import _words
+from gpuwatch.ui.tables.process_columns import BY_ID, COLUMNS, Column, clock_text, in_order, matching
 from gpuwatch.ui.tables.process_filter import EXAMPLES, FIELDS, SIGNS, FilterError, _amount, parse
 from tests.every import every
 from tests.ui import machines

@@ -23,9 +23,9 @@ from gpuwatch.machine.collector.snapshot_feed import FeedStatus
 from gpuwatch.machine.history.metric_history import History
 from gpuwatch.session.displayed_moment import View
 from gpuwatch.sim.simulated_machine import SimMachine
-from gpuwatch.ui.drawing import inks
-from gpuwatch.ui.drawing.cells import width_of
-from gpuwatch.ui.drawing.lines import Line
+from gpuwatch.ui.drawing import ink_colors
+from gpuwatch.ui.drawing.styled_lines import Line
+from gpuwatch.ui.drawing.text_width import width_of
 from gpuwatch.ui.settings.preferences import Preferences
 from gpuwatch.ui.settings.settings_file import Loaded
 from gpuwatch.ui.startup.first_frame import picture
@@ -91,7 +91,7 @@ def cells(line: Line, width: int) -> list[tuple[str, str, str]]:
     for text, ink in (*line.spans, (" " * width, "text")):
         for char in text:
             ground = ink in ("header", "sorted") or ink.startswith("badge")
-            wash = "" if ink in inks.UNWASHED else line.wash
+            wash = "" if ink in ink_colors.UNWASHED else line.wash
             found += [(char, ink if char != " " or ground else "", wash)] + [("", "", wash)] * (width_of(char) - 1)
     return found[:width]
 
@@ -153,7 +153,7 @@ async def test_the_whole_picture_is_cell_by_cell_what_textual_draws_first(
 
 @pytest.mark.parametrize("palette", PALETTES, ids=lambda palette: palette.name)
 async def test_the_row_under_the_cursor_stands_on_what_textual_gives_it(
-    make_stage: Callable[..., Stage], palette: inks.Palette
+    make_stage: Callable[..., Stage], palette: ink_colors.Palette
 ) -> None:
     stage = make_stage()
     async with stage.app.run_test(size=(120, 40)) as pilot:
@@ -162,12 +162,12 @@ async def test_the_row_under_the_cursor_stands_on_what_textual_gives_it(
         await pilot.pause()
         style = stage.app.overview.processes.ink("cursor")
         assert style.bgcolor is not None
-        drawn, ours = style.bgcolor.triplet, inks.washed(palette, "background")
+        drawn, ours = style.bgcolor.triplet, ink_colors.washed(palette, "background")
         assert drawn is not None
         assert max(abs(a - b) for a, b in zip(drawn, ours, strict=True)) <= 1
-    washed = inks.sequences(palette, "background", 24, wash=True)
+    washed = ink_colors.sequences(palette, "background", 24, wash=True)
     assert "48;2;{};{};{}m".format(*ours) in washed["memory"]
-    assert washed["frame"] == inks.sequences(palette, "background", 24)["frame"]
+    assert washed["frame"] == ink_colors.sequences(palette, "background", 24)["frame"]
 
 
 def test_the_first_collector_samples_as_settings_do_that_say_nothing() -> None:
@@ -180,16 +180,16 @@ def test_there_is_no_picture_without_devices_or_room() -> None:
 
 
 @pytest.mark.parametrize("palette", PALETTES, ids=lambda palette: palette.name)
-async def test_the_inks_are_those_of_textual(make_stage: Callable[..., Stage], palette: inks.Palette) -> None:
+async def test_the_inks_are_those_of_textual(make_stage: Callable[..., Stage], palette: ink_colors.Palette) -> None:
     stage = make_stage()
     async with stage.app.run_test(size=(120, 40)) as pilot:
         stage.app.theme = palette.name
         stage.push(machines.pair())
         await pilot.pause()
         for pane, ground in ((stage.app.overview.processes, "background"), (stage.app.overview.top_line, "surface")):
-            for ink in inks.INKS:
+            for ink in ink_colors.INKS:
                 style = pane.ink(ink)
-                over, under, bold = inks.colors(palette, ink, ground)
+                over, under, bold = ink_colors.colors(palette, ink, ground)
                 assert style.color is not None
                 assert style.bgcolor is not None
                 # Textual takes some colors through another space and back, which may cost one step of 255.
@@ -200,10 +200,10 @@ async def test_the_inks_are_those_of_textual(make_stage: Callable[..., Stage], p
 
 
 @pytest.mark.parametrize("palette", PALETTES, ids=lambda palette: palette.name)
-def test_256_colors_are_chosen_as_rich_chooses_them(palette: inks.Palette) -> None:
+def test_256_colors_are_chosen_as_rich_chooses_them(palette: ink_colors.Palette) -> None:
     for ground in ("background", "surface"):
-        for ink, sequence in inks.sequences(palette, ground, 8).items():
-            over, under, _ = inks.colors(palette, ink, ground)
+        for ink, sequence in ink_colors.sequences(palette, ground, 8).items():
+            over, under, _ = ink_colors.colors(palette, ink, ground)
             wanted = [RichColor.from_rgb(*color).downgrade(ColorSystem.EIGHT_BIT).number for color in (over, under)]
             assert f"38;5;{wanted[0]};48;5;{wanted[1]}m" in sequence
 
@@ -219,7 +219,7 @@ def test_256_colors_are_chosen_as_rich_chooses_them(palette: inks.Palette) -> No
     ],
 )
 def test_colors_of_terminals(environment: dict[str, str], depth: int) -> None:
-    assert inks.depth_of(environment) == depth
+    assert ink_colors.depth_of(environment) == depth
 
 
 # On a real terminal, with simulated GPUs

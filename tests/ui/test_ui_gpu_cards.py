@@ -19,8 +19,8 @@ from gpuwatch.machine.collector.snapshot_feed import FeedStatus
 from gpuwatch.machine.history.metric_history import History
 from gpuwatch.session.displayed_moment import View
 from gpuwatch.ui.drawing.glyphs import to_ascii
-from gpuwatch.ui.drawing.layout import LAYOUTS, MANY_GPUS, Plan, plan
-from gpuwatch.ui.drawing.lines import Line, Span
+from gpuwatch.ui.drawing.overview_layout import LAYOUTS, MANY_GPUS, Plan, plan
+from gpuwatch.ui.drawing.styled_lines import Line, Span
 from gpuwatch.ui.drawing.wrapping import shortened, wrapped
 from gpuwatch.ui.panes.gpu_card import card_fields, fields_that_fit, ledger
 from gpuwatch.ui.panes.gpu_grid import gpu_lines

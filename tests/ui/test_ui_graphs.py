@@ -11,7 +11,7 @@ from gpuwatch.core.model.metrics import BY_ID
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.session.process_history import ProcessHistory
-from gpuwatch.ui.drawing.trend import axis_of
+from gpuwatch.ui.drawing.braille_graph import axis_of
 from gpuwatch.ui.screens.gpu import GpuScreen
 from gpuwatch.ui.widgets.graphs import process_axis
 from tests.ui import machines

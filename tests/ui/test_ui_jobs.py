@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.core.model.snapshot import Process, Snapshot
-from gpuwatch.ui.drawing.cells import width_of
-from gpuwatch.ui.tables.columns import short_job
+from gpuwatch.ui.drawing.text_width import width_of
 from gpuwatch.ui.tables.owner_totals import NO_JOB, job_of, totals
+from gpuwatch.ui.tables.process_columns import short_job
 from gpuwatch.ui.tables.process_filter import parse
 from tests.ui import machines
 from tests.ui.conftest import Stage

@@ -15,8 +15,8 @@ from gpuwatch.machine.collector.snapshot_feed import FeedStatus
 from gpuwatch.session.session import Session
 from gpuwatch.ui.app import GpuwatchApp
 from gpuwatch.ui.drawing.bars import meter
-from gpuwatch.ui.drawing.cells import width_of
-from gpuwatch.ui.drawing.layout import LAYOUTS, MANY_GPUS, plan, rounded
+from gpuwatch.ui.drawing.overview_layout import LAYOUTS, MANY_GPUS, plan, rounded
+from gpuwatch.ui.drawing.text_width import width_of
 from tests.ui import machines
 from tests.ui.conftest import Stage
 from tests.ui.feed import FakeFeed

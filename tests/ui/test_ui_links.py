@@ -6,7 +6,7 @@ import pytest
 
 from gpuwatch.core.formatting.hyperlinks import file_url
 from gpuwatch.explain.diagnosis.reference.cause_pages import page_path
-from gpuwatch.ui.drawing.inks import link_ink, link_of
+from gpuwatch.ui.drawing.ink_colors import link_ink, link_of
 from tests.ui import machines
 from tests.ui.conftest import Stage
 from tests.ui.waiting import settle

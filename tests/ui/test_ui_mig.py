@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from gpuwatch.core.model.snapshot import MigInstance, Snapshot
-from gpuwatch.ui.drawing.layout import plan
+from gpuwatch.ui.drawing.overview_layout import plan
 from gpuwatch.ui.panes.mig_line import part_pens
 from tests.ui import machines
 from tests.ui.conftest import Stage

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.ui.drawing.bars import bar
-from gpuwatch.ui.drawing.cells import cut, left, right, width_of
+from gpuwatch.ui.drawing.braille_graph import braille, buckets, span_for
 from gpuwatch.ui.drawing.glyphs import to_ascii
-from gpuwatch.ui.drawing.layout import MIN_HEIGHT, MIN_WIDTH, plan
-from gpuwatch.ui.drawing.trend import braille, buckets, span_for
-from gpuwatch.ui.tables.columns import BY_ID, Unexplained, in_order, place, rows_of, short_framework, short_map
+from gpuwatch.ui.drawing.overview_layout import MIN_HEIGHT, MIN_WIDTH, plan
+from gpuwatch.ui.drawing.text_width import cut, left, right, width_of
+from gpuwatch.ui.tables.process_columns import BY_ID, Unexplained, in_order, place, rows_of, short_framework, short_map
 from gpuwatch.ui.tables.process_filter import parse
 from tests.ui import machines
 

@@ -18,14 +18,14 @@ from hypothesis import strategies as st
 
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.formatting.palettes import PALETTES
-from gpuwatch.ui.drawing.layout import LAYOUTS
+from gpuwatch.ui.drawing.overview_layout import LAYOUTS
 from gpuwatch.ui.panes.key_line import HELP_AND_QUIT_CELLS
 from gpuwatch.ui.settings import settings_file
 from gpuwatch.ui.settings.preferences import SETTINGS, Preferences
 from gpuwatch.ui.settings.settings_file import Broken, Loaded, comment, load, save, understood
 from gpuwatch.ui.settings.tabs import TABS
-from gpuwatch.ui.tables.columns import BY_ID
 from gpuwatch.ui.tables.gpu_fields import FIELDS, GRAPHS
+from gpuwatch.ui.tables.process_columns import BY_ID
 from tests.ui.conftest import Stage
 
 EVERYTHING = """\

@@ -28,8 +28,8 @@ from gpuwatch.machine.collector.snapshot_feed import FeedStatus
 from gpuwatch.session.probe_runs import ProbeRuns
 from gpuwatch.share.reports.runs_side_by_side import compare
 from gpuwatch.ui.details.probe_events import doing
-from gpuwatch.ui.screens.preflight_sheet import PreflightSheet
-from gpuwatch.ui.screens.probe_options import ParametersModal
+from gpuwatch.ui.screens.probe_options_form import ParametersModal
+from gpuwatch.ui.screens.probe_preflight_sheet import PreflightSheet
 from gpuwatch.ui.screens.probes import ProbesScreen
 from gpuwatch.ui.screens.sheet import LinesModal
 from gpuwatch.ui.tables.probe_bars import bar_lines

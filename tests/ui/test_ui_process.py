@@ -14,8 +14,8 @@ from gpuwatch.core.model.snapshot import Mapped, Process, Snapshot
 from gpuwatch.machine.history.last_hour import Timeline
 from gpuwatch.machine.sources.process_details import Details, details
 from gpuwatch.session.process_history import Identity, ProcessHistories, process_identity
+from gpuwatch.ui.details.environment_effects import settings_of
 from gpuwatch.ui.details.process_sections import known_map
-from gpuwatch.ui.details.process_settings import settings_of
 from gpuwatch.ui.screens.process import ProcessScreen
 from gpuwatch.ui.screens.signal_sheet import SignalSheet
 from gpuwatch.ui.widgets.graphs import step

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from textual.pilot import Pilot
 
 from gpuwatch.core.model.snapshot import IDLE_SINCE, MigInstance, Process, Snapshot
-from gpuwatch.ui.tables.columns import BY_ID, clock_text
+from gpuwatch.ui.tables.process_columns import BY_ID, clock_text
 from gpuwatch.ui.tables.process_filter import parse
 from gpuwatch.ui.widgets.painted_pane import Painted
 from tests.ui import machines

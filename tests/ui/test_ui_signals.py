@@ -17,7 +17,7 @@ from gpuwatch.machine.sources.host_and_processes import ProcessTable
 from gpuwatch.ui.screens.sheet import LinesModal
 from gpuwatch.ui.screens.signal_sheet import SignalSheet
 from gpuwatch.ui.screens.sort_menu import SortMenu
-from gpuwatch.ui.tables.columns import COLUMNS
+from gpuwatch.ui.tables.process_columns import COLUMNS
 from tests.ui import machines
 from tests.ui.conftest import Stage
 from tests.ui.waiting import settle

@@ -87,7 +87,7 @@ async def test_each_task_takes_three_keys(
     size: tuple[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("gpuwatch.ui.report_process._START", "pass  # the real one is tested alone")
+    monkeypatch.setattr("gpuwatch.ui.report_subprocess._START", "pass  # the real one is tested alone")
     bench = Bench(tmp_path / "runs", four(_SECONDS))
     script = bench.probe_runs.scripts["growth"]
     for seconds in (-7200, -60):

@@ -28,7 +28,7 @@ from gpuwatch.core.formatting.terminal_support import SYNC_START
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.sim.simulated_machine import SimMachine
 from gpuwatch.ui.app import GpuwatchApp
-from gpuwatch.ui.drawing.lines import Line
+from gpuwatch.ui.drawing.styled_lines import Line
 from gpuwatch.ui.widgets import textual_internals
 from gpuwatch.ui.widgets.painted_pane import Painted
 from tests.screen import Screen
@@ -293,7 +293,7 @@ WITHOUT = """
 import sys
 import textual.drivers.linux_driver
 sys.modules["textual._parser"] = sys.modules["textual._xterm_parser"] = None
-from gpuwatch.ui.drawing.lines import Line
+from gpuwatch.ui.drawing.styled_lines import Line
 from gpuwatch.ui.widgets import textual_internals
 from gpuwatch.ui.widgets.painted_pane import Painted
 textual_internals.internal = lambda owner, name, kind: None

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gpuwatch.core.model.snapshot import Ancestor, Process, Snapshot
 from gpuwatch.ui.screens.process import ProcessScreen
 from gpuwatch.ui.screens.signal_sheet import SignalSheet
-from gpuwatch.ui.tables.columns import BY_ID, in_order, matching, rows_of
+from gpuwatch.ui.tables.process_columns import BY_ID, in_order, matching, rows_of
 from gpuwatch.ui.tables.process_filter import parse
 from gpuwatch.ui.tables.process_tree_rows import branches
 from tests.ui import machines

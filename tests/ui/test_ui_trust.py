@@ -16,8 +16,8 @@ from gpuwatch.session.displayed_moment import View, most_important_first
 from gpuwatch.share.reports.document_content import content_of
 from gpuwatch.ui.details.finding_lines import evidence
 from gpuwatch.ui.drawing.line_builder import Pen
-from gpuwatch.ui.panes.fleet_lines import wrong_line
-from gpuwatch.ui.panes.headline import verdict
+from gpuwatch.ui.panes.host_list_lines import wrong_line
+from gpuwatch.ui.panes.top_and_host_lines import verdict
 from tests.ui import machines
 from tests.ui.conftest import Stage
 from tests.ui.test_ui_dashboard import everything, settle

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.ui.drawing.cells import width_of
-from gpuwatch.ui.drawing.lines import Line, changed, patches, replaced
+from gpuwatch.ui.drawing.styled_lines import Line, changed, patches, replaced
+from gpuwatch.ui.drawing.text_width import width_of
 
 WIDTH = 30
 SPANS = st.lists(st.tuples(st.text("ab1–█漢", max_size=5), st.sampled_from(["text", "dim", "ok"])), max_size=8)

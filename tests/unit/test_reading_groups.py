@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gpuwatch.core.model.metrics import METRICS, Lane, MetricSpec, Unit
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.machine.history.energy import Energy
-from gpuwatch.ui.drawing.cells import width_of
+from gpuwatch.ui.drawing.text_width import width_of
 from gpuwatch.ui.tables.filter_language import parse_words
 from gpuwatch.ui.tables.gpu_fields import FIELDS
 from gpuwatch.ui.tables.reading_groups import GROUPS, Row, energy_rows, group_of, grouped, row_lines, table_of

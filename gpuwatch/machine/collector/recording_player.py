@@ -49,7 +49,7 @@ class RecordingPlayer:
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
-        """``recording``: which the caller closes. ``clock``: seconds by which to play. ``wall_clock``: what time it is."""
+        """``recording``: the caller closes it. ``clock``: seconds by which to play. ``wall_clock``: the time now."""
         self.recording = recording
         self.wall_clock = wall_clock
         self._clock = clock

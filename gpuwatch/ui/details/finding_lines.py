@@ -8,10 +8,10 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Problem, Snapshot
 from gpuwatch.explain.diagnosis.conditions.gpu_faults import unread_keys
 from gpuwatch.session.displayed_moment import View
-from gpuwatch.ui.drawing.inks import link_ink
-from gpuwatch.ui.drawing.lines import Span
+from gpuwatch.ui.drawing.ink_colors import link_ink
+from gpuwatch.ui.drawing.styled_lines import Span
 from gpuwatch.ui.drawing.wrapping import Lines
-from gpuwatch.ui.panes.headline import may_be_older, notes
+from gpuwatch.ui.panes.top_and_host_lines import may_be_older, notes
 
 Entry = Finding | Problem
 

@@ -13,10 +13,10 @@ from gpuwatch.core.model.clock_event_reasons import BRAKE, NAMES, THERMAL
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Connection, Device, Process, Snapshot
 from gpuwatch.machine.history.machine_event import MachineEvent
-from gpuwatch.ui.drawing.cells import cut
-from gpuwatch.ui.drawing.clock import clock
+from gpuwatch.ui.drawing.clock_text import clock
 from gpuwatch.ui.drawing.line_builder import Pen
-from gpuwatch.ui.drawing.lines import Line, Span
+from gpuwatch.ui.drawing.styled_lines import Line, Span
+from gpuwatch.ui.drawing.text_width import cut
 from gpuwatch.ui.drawing.wrapping import Lines
 from gpuwatch.ui.panes.mig_line import by_instance, part_spans, who
 from gpuwatch.ui.settings.tabs import number_of

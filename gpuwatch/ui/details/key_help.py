@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
-from gpuwatch.ui.drawing.cells import left, width_of
-from gpuwatch.ui.drawing.lines import Span
+from gpuwatch.ui.drawing.styled_lines import Span
+from gpuwatch.ui.drawing.text_width import left, width_of
 from gpuwatch.ui.drawing.wrapping import Lines, wrapped
 from gpuwatch.ui.settings.actions import ACTIONS, NOT_IN_FLEET, NOT_IN_REPLAY, REPLAY, Action
 from gpuwatch.ui.settings.tabs import FLEET, TABS, panes_of

@@ -11,10 +11,10 @@ from gpuwatch.core.model.metrics import BY_ID, METRICS, Lane
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import IDLE_SINCE, PROCESS_READINGS, RUN_SECONDS, Device
 from gpuwatch.session.displayed_moment import View
-from gpuwatch.ui.drawing.clock import clock
-from gpuwatch.ui.drawing.lines import Span
+from gpuwatch.ui.drawing.clock_text import clock
+from gpuwatch.ui.drawing.styled_lines import Span
 from gpuwatch.ui.drawing.wrapping import Lines
-from gpuwatch.ui.tables.columns import COLUMNS, Row, Unexplained, command_text, on_cpu
+from gpuwatch.ui.tables.process_columns import COLUMNS, Row, Unexplained, command_text, on_cpu
 
 _WORDS = {
     "not_supported": "not supported by this device or driver",

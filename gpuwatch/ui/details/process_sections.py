@@ -19,13 +19,13 @@ from gpuwatch.machine.history.machine_event import gpu_list_text
 from gpuwatch.machine.sources.process_details import Details, Relative
 from gpuwatch.session.displayed_moment import View
 from gpuwatch.session.process_history import Identity
+from gpuwatch.ui.details.environment_effects import settings_of
 from gpuwatch.ui.details.finding_lines import lines_of
-from gpuwatch.ui.details.process_settings import settings_of
-from gpuwatch.ui.drawing.clock import clock, dated
-from gpuwatch.ui.drawing.lines import Span
+from gpuwatch.ui.drawing.clock_text import clock, dated
+from gpuwatch.ui.drawing.styled_lines import Span
 from gpuwatch.ui.drawing.wrapping import Lines
-from gpuwatch.ui.panes.answer_line import idle_text
-from gpuwatch.ui.tables.columns import command_text, number_name
+from gpuwatch.ui.panes.overview_summary import idle_text
+from gpuwatch.ui.tables.process_columns import command_text, number_name
 
 _MAX_DEVICES = 2
 """Devices that a process may see before those without memory share a line."""

@@ -14,7 +14,7 @@ from gpuwatch.machine.sources.process_details import Details
 from gpuwatch.session.displayed_moment import View
 from gpuwatch.ui.details.finding_lines import page_link
 from gpuwatch.ui.drawing.wrapping import Lines
-from gpuwatch.ui.tables.columns import command_text
+from gpuwatch.ui.tables.process_columns import command_text
 
 UNKNOWN_CAUSE = "unknown"
 _PYTHON = "python"

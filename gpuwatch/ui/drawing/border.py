@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gpuwatch.ui.drawing.cells import width_of
 from gpuwatch.ui.drawing.line_builder import Pen
-from gpuwatch.ui.drawing.lines import Line, Span
+from gpuwatch.ui.drawing.styled_lines import Line, Span
+from gpuwatch.ui.drawing.text_width import width_of
 
 
 def thumb(top: int, room: int, count: int) -> range:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from gpuwatch.ui.drawing.cells import width_of
+from gpuwatch.ui.drawing.text_width import width_of
 
 SIGNS: dict[str, str] = {
     # Frames, scroll bars, trees.

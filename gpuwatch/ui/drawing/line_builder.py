@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gpuwatch.ui.drawing.bars import bar
-from gpuwatch.ui.drawing.cells import cut, width_of
-from gpuwatch.ui.drawing.lines import Line, Span
+from gpuwatch.ui.drawing.styled_lines import Line, Span
+from gpuwatch.ui.drawing.text_width import cut, width_of
 
 
 class Pen:

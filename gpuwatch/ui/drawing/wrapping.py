@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import textwrap
 
-from gpuwatch.ui.drawing.cells import cut, width_of
-from gpuwatch.ui.drawing.lines import Span
+from gpuwatch.ui.drawing.styled_lines import Span
+from gpuwatch.ui.drawing.text_width import cut, width_of
 
 Lines = list[list[Span]]
 """Lines as lists of spans, for sheets and sections."""

@@ -14,11 +14,11 @@ from gpuwatch.core.model.metrics import BY_ID, Unit
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.session.displayed_moment import View
-from gpuwatch.ui.drawing.cells import cut, width_of
-from gpuwatch.ui.drawing.layout import MIN_GRAPH_LINES, Plan, field_rows
+from gpuwatch.ui.drawing.braille_graph import axis_of, axis_text, braille, recent
 from gpuwatch.ui.drawing.line_builder import Pen
-from gpuwatch.ui.drawing.lines import Span
-from gpuwatch.ui.drawing.trend import axis_of, axis_text, braille, recent
+from gpuwatch.ui.drawing.overview_layout import MIN_GRAPH_LINES, Plan, field_rows
+from gpuwatch.ui.drawing.styled_lines import Span
+from gpuwatch.ui.drawing.text_width import cut, width_of
 from gpuwatch.ui.drawing.wrapping import shortened
 from gpuwatch.ui.panes.mig_line import part_pens
 from gpuwatch.ui.tables.device_facts import clock_note, finding_mark, holder_note, link, state_note, whole_number

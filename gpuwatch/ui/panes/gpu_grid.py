@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.session.displayed_moment import View
-from gpuwatch.ui.drawing.layout import Plan, plan, rounded
 from gpuwatch.ui.drawing.line_builder import Pen
-from gpuwatch.ui.drawing.lines import Line, Span
+from gpuwatch.ui.drawing.overview_layout import Plan, plan, rounded
+from gpuwatch.ui.drawing.styled_lines import Line, Span
 from gpuwatch.ui.panes import gpu_card, gpu_line
 from gpuwatch.ui.panes.mig_line import part_pens
 from gpuwatch.ui.settings.preferences import Preferences

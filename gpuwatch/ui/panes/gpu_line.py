@@ -10,9 +10,9 @@ from gpuwatch.core.formatting.units import gib_text
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.session.displayed_moment import View
 from gpuwatch.ui.drawing.bars import meter
-from gpuwatch.ui.drawing.cells import cut_inside, left, width_of
+from gpuwatch.ui.drawing.braille_graph import braille, recent, span_for
 from gpuwatch.ui.drawing.line_builder import Pen
-from gpuwatch.ui.drawing.trend import braille, recent, span_for
+from gpuwatch.ui.drawing.text_width import cut_inside, left, width_of
 from gpuwatch.ui.tables.device_facts import (
     attention,
     fraction,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from gpuwatch.ui.drawing.cells import cut, width_of
 from gpuwatch.ui.drawing.line_builder import Pen
-from gpuwatch.ui.drawing.lines import Line, Span
+from gpuwatch.ui.drawing.styled_lines import Line, Span
+from gpuwatch.ui.drawing.text_width import cut, width_of
 from gpuwatch.ui.settings.actions import Action, for_pane
 
 HELP_AND_QUIT_CELLS = 17

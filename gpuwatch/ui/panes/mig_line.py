@@ -9,9 +9,9 @@ from gpuwatch.core.formatting.units import UNKNOWN, gib_text
 from gpuwatch.core.model.snapshot import Device, MigInstance, Process
 from gpuwatch.ui.drawing.bars import bar
 from gpuwatch.ui.drawing.line_builder import Pen
-from gpuwatch.ui.drawing.lines import Span
-from gpuwatch.ui.tables.columns import short_command
+from gpuwatch.ui.drawing.styled_lines import Span
 from gpuwatch.ui.tables.device_facts import fraction
+from gpuwatch.ui.tables.process_columns import short_command
 
 _ROOMY_BAR_CELLS = 10
 """Cells of the bar if there is room for more than the essentials."""

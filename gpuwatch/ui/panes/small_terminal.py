@@ -5,15 +5,15 @@ from __future__ import annotations
 from gpuwatch.core.formatting.units import UNKNOWN, gib_text
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.session.displayed_moment import View
-from gpuwatch.ui.drawing.cells import cut, right, width_of
-from gpuwatch.ui.drawing.clock import clock
-from gpuwatch.ui.drawing.layout import MIN_HEIGHT, MIN_WIDTH
+from gpuwatch.ui.drawing.clock_text import clock
 from gpuwatch.ui.drawing.line_builder import Pen
-from gpuwatch.ui.drawing.lines import BLANK, Line, Span
+from gpuwatch.ui.drawing.overview_layout import MIN_HEIGHT, MIN_WIDTH
+from gpuwatch.ui.drawing.styled_lines import BLANK, Line, Span
+from gpuwatch.ui.drawing.text_width import cut, right, width_of
 from gpuwatch.ui.drawing.wrapping import Lines, wrapped
-from gpuwatch.ui.panes.answer_line import SEVERITIES, parts_of, wrong_now
-from gpuwatch.ui.panes.headline import verdict
-from gpuwatch.ui.panes.no_gpu import no_gpu_lines
+from gpuwatch.ui.panes.no_gpu_panel import no_gpu_lines
+from gpuwatch.ui.panes.overview_summary import SEVERITIES, parts_of, wrong_now
+from gpuwatch.ui.panes.top_and_host_lines import verdict
 from gpuwatch.ui.tables.device_facts import fraction, state_note
 
 _MIN_BAR_CELLS = 6

@@ -16,9 +16,9 @@ from textual.widget import Widget
 
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.session.displayed_moment import View
-from gpuwatch.ui.drawing.cells import width_of
-from gpuwatch.ui.drawing.clock import clock
-from gpuwatch.ui.drawing.layout import MIN_HEIGHT, MIN_WIDTH
+from gpuwatch.ui.drawing.clock_text import clock
+from gpuwatch.ui.drawing.overview_layout import MIN_HEIGHT, MIN_WIDTH
+from gpuwatch.ui.drawing.text_width import width_of
 from gpuwatch.ui.panes.key_line import HELP_AND_QUIT_CELLS, key_line
 from gpuwatch.ui.settings.actions import REPLAY, bindings, replay_bindings
 from gpuwatch.ui.widgets.one_line_panes import KeyLine, TooSmall, TopLine
@@ -287,7 +287,7 @@ class TabScreen(Screen[None]):
             self._write_report(f"{clock(begin, end)} to {clock(end, end)}", [str(past.played.path), *span])
 
     def _write_report(self, what: str, arguments: list[str]) -> None:
-        from gpuwatch.ui.report_process import write_diagnostic
+        from gpuwatch.ui.report_subprocess import write_diagnostic
 
         self.say(f"◌ writing a report on {what}: secrets masked, names not", "accent")
 

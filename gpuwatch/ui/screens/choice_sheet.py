@@ -9,8 +9,8 @@ from typing import ClassVar, Generic
 from textual import events
 from textual.binding import Binding, BindingType
 
-from gpuwatch.ui.drawing.cells import cut
-from gpuwatch.ui.drawing.lines import Span
+from gpuwatch.ui.drawing.styled_lines import Span
+from gpuwatch.ui.drawing.text_width import cut
 from gpuwatch.ui.drawing.wrapping import Lines, wrapped
 from gpuwatch.ui.screens.sheet import LinesModal, Result, Sheet
 from gpuwatch.ui.widgets.preferences_app import key_name

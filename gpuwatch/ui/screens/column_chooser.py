@@ -10,12 +10,12 @@ from textual import events
 from textual.binding import Binding, BindingType
 
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.ui.drawing.cells import cut, left, width_of
 from gpuwatch.ui.drawing.line_builder import Pen
+from gpuwatch.ui.drawing.text_width import cut, left, width_of
 from gpuwatch.ui.drawing.wrapping import Lines
 from gpuwatch.ui.screens.sheet import LinesModal, Sheet
-from gpuwatch.ui.tables import columns as rows
 from gpuwatch.ui.tables import gpu_fields
+from gpuwatch.ui.tables import process_columns as rows
 from gpuwatch.ui.widgets.painted_pane import Line, Span
 
 _KEYS = "space on/off  Shift+↑↓ move  D default  type a name  Esc done"

@@ -14,10 +14,10 @@ from gpuwatch.machine.history.last_hour import MAX_EVENTS
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.session.displayed_moment import View
 from gpuwatch.ui.details.gpu_sections import MARKS
-from gpuwatch.ui.details.moment_lines import then_lines
-from gpuwatch.ui.drawing.cells import cut
-from gpuwatch.ui.drawing.clock import clock, dated
+from gpuwatch.ui.details.past_moment_lines import then_lines
+from gpuwatch.ui.drawing.clock_text import clock, dated
 from gpuwatch.ui.drawing.line_builder import Pen
+from gpuwatch.ui.drawing.text_width import cut
 from gpuwatch.ui.drawing.wrapping import Lines, fitted, wrapped
 from gpuwatch.ui.screens.filterable_tab import FilterableScreen
 from gpuwatch.ui.settings.actions import bindings

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar, cast
 from textual import events
 
 from gpuwatch.session.displayed_moment import View
-from gpuwatch.ui.drawing.cells import cut
+from gpuwatch.ui.drawing.text_width import cut
 from gpuwatch.ui.screens.base_tab import TabScreen
 from gpuwatch.ui.settings.actions import ACTIONS, bindings
 from gpuwatch.ui.tables.filter_language import Filter, FilterError, WordFilter, parse_words

@@ -12,10 +12,10 @@ from gpuwatch.core.model.findings import CAUSES, Finding
 from gpuwatch.core.model.snapshot import Problem
 from gpuwatch.session.displayed_moment import View
 from gpuwatch.ui.details.finding_lines import Entry, action_of, cause_of, entry_lines, judged, mark, page_link, when
-from gpuwatch.ui.drawing.cells import cut, width_of
 from gpuwatch.ui.drawing.line_builder import Pen
+from gpuwatch.ui.drawing.text_width import cut, width_of
 from gpuwatch.ui.drawing.wrapping import Lines, wrapped
-from gpuwatch.ui.panes.headline import verdict
+from gpuwatch.ui.panes.top_and_host_lines import verdict
 from gpuwatch.ui.screens.filterable_tab import FilterableScreen
 from gpuwatch.ui.screens.finding_sheets import CauseSheet, EvidenceModal, cause_head, folded_page
 from gpuwatch.ui.settings.actions import bindings

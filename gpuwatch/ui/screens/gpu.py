@@ -13,11 +13,11 @@ from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.session.displayed_moment import View
 from gpuwatch.ui.details import gpu_sections as gpu_facts
-from gpuwatch.ui.drawing.cells import cut, width_of
-from gpuwatch.ui.drawing.clock import clock
+from gpuwatch.ui.drawing.clock_text import clock
 from gpuwatch.ui.drawing.line_builder import Pen
+from gpuwatch.ui.drawing.text_width import cut, width_of
 from gpuwatch.ui.drawing.wrapping import Lines
-from gpuwatch.ui.panes.no_gpu import no_gpu_lines
+from gpuwatch.ui.panes.no_gpu_panel import no_gpu_lines
 from gpuwatch.ui.screens.filterable_tab import FilterableScreen
 from gpuwatch.ui.screens.process_actions import ProcessRowsScreen
 from gpuwatch.ui.settings.actions import bindings

@@ -9,17 +9,17 @@ from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.session.displayed_moment import View
-from gpuwatch.ui.drawing.layout import LAYOUTS, Plan
-from gpuwatch.ui.panes.answer_line import idle_holders, idle_text, nobody_idle, parts_of
+from gpuwatch.ui.drawing.overview_layout import LAYOUTS, Plan
 from gpuwatch.ui.panes.gpu_grid import planned
-from gpuwatch.ui.panes.headline import host_line
-from gpuwatch.ui.panes.no_gpu import SHAPE, no_gpu_height, offers_simulation
+from gpuwatch.ui.panes.no_gpu_panel import SHAPE, no_gpu_height, offers_simulation
+from gpuwatch.ui.panes.overview_summary import idle_holders, idle_text, nobody_idle, parts_of
+from gpuwatch.ui.panes.top_and_host_lines import host_line
 from gpuwatch.ui.screens.filterable_tab import FilterBarScreen
 from gpuwatch.ui.screens.process_actions import ProcessRowsScreen
 from gpuwatch.ui.settings.actions import bindings
-from gpuwatch.ui.tables.columns import BY_ID, COLUMNS
 from gpuwatch.ui.tables.gpu_order import ORDERS
 from gpuwatch.ui.tables.owner_totals import NO_JOB, job_of, user_of
+from gpuwatch.ui.tables.process_columns import BY_ID, COLUMNS
 from gpuwatch.ui.tables.process_filter import Filter, field, parse
 from gpuwatch.ui.widgets.gpu_pane import GpuPane
 from gpuwatch.ui.widgets.one_line_panes import AnswerStrip, Strip

@@ -21,13 +21,13 @@ from gpuwatch.share.reports.comparison_content import APART, SCATTERED, speed_ma
 from gpuwatch.share.reports.conclusion import conclusion, run_failed
 from gpuwatch.share.reports.report_content import clean
 from gpuwatch.share.reports.runs_side_by_side import compare
+from gpuwatch.ui.details.probe_descriptions import about, missing_runs, progress, subject
 from gpuwatch.ui.details.probe_events import doing
-from gpuwatch.ui.details.probe_texts import about, missing_runs, progress, subject
-from gpuwatch.ui.drawing.cells import cut, width_of
-from gpuwatch.ui.drawing.inks import link_ink
+from gpuwatch.ui.drawing.ink_colors import link_ink
 from gpuwatch.ui.drawing.line_builder import Pen
+from gpuwatch.ui.drawing.text_width import cut, width_of
 from gpuwatch.ui.drawing.wrapping import wrapped
-from gpuwatch.ui.panes.answer_line import free_gpus
+from gpuwatch.ui.panes.overview_summary import free_gpus
 from gpuwatch.ui.screens.filterable_tab import FilterableScreen
 from gpuwatch.ui.tables.filter_language import WordFilter
 from gpuwatch.ui.tables.probe_bars import bar_lines
@@ -307,7 +307,7 @@ class ProbesScreen(FilterableScreen):
     def _run(self, wanted: list[str], *, asks: bool) -> None:
         """Runs configurations; unless it ``asks`` anyway, only where somebody may be on the GPUs that they take."""
         from gpuwatch.session.probe_preflight import preflight
-        from gpuwatch.ui.screens.preflight_sheet import PreflightSheet
+        from gpuwatch.ui.screens.probe_preflight_sheet import PreflightSheet
 
         self._message = ("", "text")
         live = self._live_view
@@ -360,7 +360,7 @@ class ProbesScreen(FilterableScreen):
         if run is None:
             self.action_code()
             return
-        from gpuwatch.ui.screens.run_sheet import RunModal
+        from gpuwatch.ui.screens.probe_run_sheet import RunModal
 
         opened: Run = run
 
@@ -375,7 +375,7 @@ class ProbesScreen(FilterableScreen):
         self.app.push_screen(RunModal(opened, max(min(self.app.size.width * 9 // 10 - 4, 150), 40)), then)
 
     def action_options(self) -> None:
-        from gpuwatch.ui.screens.probe_options import ParametersModal
+        from gpuwatch.ui.screens.probe_options_form import ParametersModal
 
         devices = self._view.devices if self._view is not None else ()
         self.app.push_screen(ParametersModal(self.probe_runs.parameters, devices), self._parameters_taken)
@@ -400,7 +400,7 @@ class ProbesScreen(FilterableScreen):
             self.say(f"{printable(config)} is no longer in the catalogue", "warning")
             return
         from gpuwatch.experiment.probing.settings_as_code import recipe
-        from gpuwatch.ui.screens.run_sheet import CodeModal
+        from gpuwatch.ui.screens.probe_run_sheet import CodeModal
 
         self.app.push_screen(CodeModal(config, recipe(script, options)))
 

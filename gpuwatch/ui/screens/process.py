@@ -16,14 +16,14 @@ from gpuwatch.machine.sources.process_details import Details
 from gpuwatch.session.displayed_moment import View
 from gpuwatch.session.process_history import Identity, process_identity, process_rows
 from gpuwatch.ui.details import process_sections as facts
-from gpuwatch.ui.drawing.clock import clock
+from gpuwatch.ui.drawing.clock_text import clock
 from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.drawing.wrapping import Lines
 from gpuwatch.ui.screens.filterable_tab import FilterableScreen
 from gpuwatch.ui.screens.process_actions import ask_signal
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.settings.tabs import number_of
-from gpuwatch.ui.tables.columns import BY_ID, in_order, on_cpu
+from gpuwatch.ui.tables.process_columns import BY_ID, in_order, on_cpu
 from gpuwatch.ui.widgets.graphs import Graphs, process_graphs
 from gpuwatch.ui.widgets.painted_pane import Line, Painted, Span
 from gpuwatch.ui.widgets.scroll_list import WAITING, Sections

@@ -9,11 +9,11 @@ from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import UNKNOWN, memory
 from gpuwatch.core.model.snapshot import Process
 from gpuwatch.machine.sources.process_signals import Outcome, refusal
-from gpuwatch.ui.drawing.cells import cut, left, right
-from gpuwatch.ui.drawing.clock import dated
+from gpuwatch.ui.drawing.clock_text import dated
+from gpuwatch.ui.drawing.text_width import cut, left, right
 from gpuwatch.ui.drawing.wrapping import Lines
 from gpuwatch.ui.screens.choice_sheet import ChoiceModal
-from gpuwatch.ui.tables.columns import command_text, short_command
+from gpuwatch.ui.tables.process_columns import command_text, short_command
 
 CHOICES = (
     (signal.SIGINT, "INT", "like Ctrl+C: most programs clean up and exit"),

@@ -8,11 +8,11 @@ from typing import ClassVar
 from textual import events
 from textual.binding import Binding, BindingType
 
-from gpuwatch.ui.drawing.cells import width_of
+from gpuwatch.ui.drawing.text_width import width_of
 from gpuwatch.ui.drawing.wrapping import Lines
 from gpuwatch.ui.screens.sheet import LinesModal
-from gpuwatch.ui.tables import fleet_columns
-from gpuwatch.ui.tables.columns import Column
+from gpuwatch.ui.tables import host_columns
+from gpuwatch.ui.tables.process_columns import Column
 from gpuwatch.ui.widgets.preferences_app import key_name
 
 _OTHER_CELLS = 3 + 11 + 4
@@ -28,7 +28,7 @@ class SortMenu(LinesModal[None]):
     ]
 
     def __init__(
-        self, current: str, columns: Sequence[Column | fleet_columns.Column], sort: Callable[[str], object]
+        self, current: str, columns: Sequence[Column | host_columns.Column], sort: Callable[[str], object]
     ) -> None:
         """``sort``: sorts by a column, named by its id."""
         self._sort = sort

@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.suggest import did_you_mean
-from gpuwatch.ui.drawing.layout import LAYOUTS, Layout
+from gpuwatch.ui.drawing.overview_layout import LAYOUTS, Layout
 from gpuwatch.ui.drawing.textual_themes import DEFAULT, is_known, known_themes
 from gpuwatch.ui.settings.tabs import TABS
-from gpuwatch.ui.tables.columns import COLUMNS, DEFAULT_COLUMNS
 from gpuwatch.ui.tables.gpu_fields import DEFAULT_FIELDS, DEFAULT_GRAPHS, FIELDS, GRAPHS
 from gpuwatch.ui.tables.gpu_order import ORDERS, GpuOrder
 from gpuwatch.ui.tables.load_levels import DEFAULT_THRESHOLDS, Thresholds
+from gpuwatch.ui.tables.process_columns import COLUMNS, DEFAULT_COLUMNS
 from gpuwatch.ui.tables.process_filter import FilterError, parse
 
 MIN_INTERVAL_SECONDS, MAX_INTERVAL_SECONDS = 0.25, 60.0

@@ -21,7 +21,7 @@ from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.file_ownership import distrust
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.suggest import closest
-from gpuwatch.ui.drawing.cells import width_of
+from gpuwatch.ui.drawing.text_width import width_of
 from gpuwatch.ui.settings.preferences import SETTINGS, InvalidValue, Preferences, Setting
 
 ENVIRONMENT = "GPUWATCH_CONFIG_FILE"

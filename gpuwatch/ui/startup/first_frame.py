@@ -19,14 +19,14 @@ from gpuwatch.machine.collector.snapshot_feed import FeedStatus
 from gpuwatch.machine.history.metric_history import History
 from gpuwatch.session.displayed_moment import View
 from gpuwatch.ui.drawing.border import frame, part
-from gpuwatch.ui.drawing.cells import width_of
 from gpuwatch.ui.drawing.glyphs import spelled, to_ascii
-from gpuwatch.ui.drawing.inks import depth_of, palette_of, sequences
+from gpuwatch.ui.drawing.ink_colors import depth_of, palette_of, sequences
 from gpuwatch.ui.drawing.line_builder import Pen
-from gpuwatch.ui.drawing.lines import BLANK, Line
+from gpuwatch.ui.drawing.styled_lines import BLANK, Line
+from gpuwatch.ui.drawing.text_width import width_of
 from gpuwatch.ui.panes.gpu_grid import gpu_lines, planned
-from gpuwatch.ui.panes.headline import host_line, top_line
 from gpuwatch.ui.panes.key_line import NOBODY, key_line
+from gpuwatch.ui.panes.top_and_host_lines import host_line, top_line
 from gpuwatch.ui.settings.preferences import Preferences
 from gpuwatch.ui.tables.gpu_fields import shown_fields
 from gpuwatch.ui.tables.gpu_order import GpuChoice, in_order, with_devices
@@ -61,8 +61,8 @@ def picture(
     room = height - len(lines) - 1
     titles: Mapping[str, str] = {}
     if whole and view.snapshot is not None:
-        from gpuwatch.ui.panes.process_lines import first_table
-        from gpuwatch.ui.tables.columns import rows_of
+        from gpuwatch.ui.panes.process_table_lines import first_table
+        from gpuwatch.ui.tables.process_columns import rows_of
 
         titles = {} if rows_of(view.snapshot) else NOBODY
         table, note = first_table(view, chosen, width, room, framed=wanted.framed)
@@ -80,7 +80,7 @@ def picture(
 
 
 def _answer(view: View, width: int) -> Line:
-    from gpuwatch.ui.panes.answer_line import answer_line  # slow to import
+    from gpuwatch.ui.panes.overview_summary import answer_line  # slow to import
 
     pen = Pen(width)
     answer_line(pen, view)

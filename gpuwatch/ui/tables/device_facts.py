@@ -13,7 +13,7 @@ from gpuwatch.core.model.metrics import MetricSpec
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import BAD_STATES, Device, Snapshot
 from gpuwatch.session.displayed_moment import View
-from gpuwatch.ui.drawing.cells import cut, width_of
+from gpuwatch.ui.drawing.text_width import cut, width_of
 
 HOT_CELSIUS = 85
 _MIN_BYTES_PER_SECOND = 0.05e9

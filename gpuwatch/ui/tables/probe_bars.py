@@ -5,9 +5,9 @@ from __future__ import annotations
 from gpuwatch.core.model.run_comparison import Comparison
 from gpuwatch.share.reports import charts
 from gpuwatch.share.reports.runs_side_by_side import labels
-from gpuwatch.ui.drawing.cells import cut, left, right, width_of
 from gpuwatch.ui.drawing.line_builder import Pen
-from gpuwatch.ui.drawing.lines import Line
+from gpuwatch.ui.drawing.styled_lines import Line
+from gpuwatch.ui.drawing.text_width import cut, left, right, width_of
 
 _MEMORY_CELLS = 9
 """Cells of an amount of memory."""

@@ -17,7 +17,7 @@ from gpuwatch.core.formatting.durations import ago
 from gpuwatch.core.model.run import Run
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript
 from gpuwatch.share.reports.runs_side_by_side import COLUMNS, RIGHT
-from gpuwatch.ui.drawing.cells import cut, width_of
+from gpuwatch.ui.drawing.text_width import cut, width_of
 from gpuwatch.ui.tables.filter_language import WordFilter
 
 _GPU_BEFORE_ARROW = re.compile(r"GPU:(\d+)→")

@@ -16,8 +16,8 @@ from gpuwatch.core.formatting.short_names import short_framework
 from gpuwatch.core.formatting.units import shown_memory
 from gpuwatch.core.model.snapshot import Process
 from gpuwatch.ui.tables import filter_language as language
-from gpuwatch.ui.tables.columns import COLUMNS, Column, on_cpu
 from gpuwatch.ui.tables.filter_language import Amount, Fields, FilterError, Kind, whole
+from gpuwatch.ui.tables.process_columns import COLUMNS, Column, on_cpu
 
 __all__ = ["EXAMPLES", "FIELDS", "SIGNS", "Filter", "FilterError", "Test", "field", "parse"]
 

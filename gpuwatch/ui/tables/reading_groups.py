@@ -19,8 +19,8 @@ from gpuwatch.core.model.metrics import METRICS, Lane, MetricSpec, Unit
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.machine.history.energy import Energy
-from gpuwatch.ui.drawing.cells import width_of
-from gpuwatch.ui.drawing.lines import Span
+from gpuwatch.ui.drawing.styled_lines import Span
+from gpuwatch.ui.drawing.text_width import width_of
 from gpuwatch.ui.tables.device_facts import SHORT_TITLES
 from gpuwatch.ui.tables.filter_language import WordFilter
 

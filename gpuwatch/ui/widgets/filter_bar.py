@@ -9,7 +9,7 @@ from textual.app import ComposeResult
 from textual.widget import Widget
 from textual.widgets import Input
 
-from gpuwatch.ui.drawing.cells import cut, right, width_of
+from gpuwatch.ui.drawing.text_width import cut, right, width_of
 from gpuwatch.ui.widgets.painted_pane import Line, Painted
 from gpuwatch.ui.widgets.preferences_app import key_name
 

@@ -10,10 +10,10 @@ from textual import events
 
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.session.displayed_moment import View
-from gpuwatch.ui.drawing.layout import Plan
+from gpuwatch.ui.drawing.overview_layout import Plan
 from gpuwatch.ui.panes import gpu_card, gpu_line
 from gpuwatch.ui.panes.gpu_grid import gpu_lines, owners, rows_of_lines
-from gpuwatch.ui.panes.no_gpu import no_gpu_lines
+from gpuwatch.ui.panes.no_gpu_panel import no_gpu_lines
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.tables.gpu_fields import ALL, known_fields, shown_fields
 from gpuwatch.ui.tables.gpu_order import GpuChoice, SteadyOrder, with_devices

@@ -10,9 +10,9 @@ from gpuwatch.core.formatting.units import memory, size
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.explain.logs.line_text import device as device_name
-from gpuwatch.ui.drawing.cells import left
 from gpuwatch.ui.drawing.line_builder import Pen
-from gpuwatch.ui.drawing.lines import Span
+from gpuwatch.ui.drawing.styled_lines import Span
+from gpuwatch.ui.drawing.text_width import left
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.tables.filter_language import WordFilter
 from gpuwatch.ui.tables.probe_table_rows import age

@@ -14,9 +14,9 @@ from gpuwatch.core.model.snapshot import Device, Process
 from gpuwatch.session.displayed_moment import View
 from gpuwatch.session.process_history import ProcessHistory, total_reading
 from gpuwatch.ui.drawing.border import frame
-from gpuwatch.ui.drawing.cells import width_of
+from gpuwatch.ui.drawing.braille_graph import axis_of, axis_text, braille, recent
 from gpuwatch.ui.drawing.line_builder import Pen
-from gpuwatch.ui.drawing.trend import axis_of, axis_text, braille, recent
+from gpuwatch.ui.drawing.text_width import width_of
 from gpuwatch.ui.tables.gpu_fields import GRAPHS
 from gpuwatch.ui.tables.load_levels import Thresholds, bar_ink, mark, rank
 from gpuwatch.ui.widgets.painted_pane import Line, Painted, Span

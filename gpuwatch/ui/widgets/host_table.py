@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from textual import events
 
 from gpuwatch.fleet.host_summary import FleetSummary, HostSummary
-from gpuwatch.ui.drawing.cells import cut
-from gpuwatch.ui.panes.fleet_lines import header, host_line
+from gpuwatch.ui.drawing.text_width import cut
+from gpuwatch.ui.panes.host_list_lines import header, host_line
 from gpuwatch.ui.settings.actions import bindings
-from gpuwatch.ui.tables.fleet_columns import Placed, in_order, place
-from gpuwatch.ui.tables.fleet_filter import FleetFilter, matches
+from gpuwatch.ui.tables.host_columns import Placed, in_order, place
+from gpuwatch.ui.tables.host_filter import FleetFilter, matches
 from gpuwatch.ui.widgets.painted_pane import Line
 from gpuwatch.ui.widgets.scroll_list import ItemList, LazyLines, filtered_title
 

@@ -9,9 +9,9 @@ from textual import events
 
 from gpuwatch.session.displayed_moment import View
 from gpuwatch.ui.drawing.line_builder import Pen
-from gpuwatch.ui.panes.answer_line import Part, Place, answer_line
-from gpuwatch.ui.panes.headline import top_line
+from gpuwatch.ui.panes.overview_summary import Part, Place, answer_line
 from gpuwatch.ui.panes.small_terminal import tiny_lines
+from gpuwatch.ui.panes.top_and_host_lines import top_line
 from gpuwatch.ui.settings.actions import Action, bindings
 from gpuwatch.ui.settings.tabs import TABS
 from gpuwatch.ui.widgets.painted_pane import JumpRow, Line, Painted

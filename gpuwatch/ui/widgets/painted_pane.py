@@ -21,8 +21,8 @@ from textual.theme import Theme
 from textual.widget import Widget
 
 from gpuwatch.core.formatting.safe_text import is_printable, printable
-from gpuwatch.ui.drawing.inks import INKS, UNWASHED, WASH, WASH_SHARE, link_of
-from gpuwatch.ui.drawing.lines import BLANK, Line, Span
+from gpuwatch.ui.drawing.ink_colors import INKS, UNWASHED, WASH, WASH_SHARE, link_of
+from gpuwatch.ui.drawing.styled_lines import BLANK, Line, Span
 from gpuwatch.ui.widgets.terminal_writes import TerminalWrites, sequence_of
 
 __all__ = ["BLANK", "Line", "Painted", "Span"]

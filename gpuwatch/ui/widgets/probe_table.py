@@ -12,8 +12,8 @@ from gpuwatch.share.reports.comparison_content import BEST, speed_marks
 from gpuwatch.share.reports.report_content import GLYPHS
 from gpuwatch.share.reports.run_content import fell_back, state_of
 from gpuwatch.share.reports.runs_side_by_side import cells
-from gpuwatch.ui.drawing.cells import left, right, width_of
 from gpuwatch.ui.drawing.line_builder import Pen
+from gpuwatch.ui.drawing.text_width import left, right, width_of
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.tables.probe_table_rows import MARKS_CELLS, Config, Earlier, Group, Placed, Row, age, fitted, place
 from gpuwatch.ui.widgets.painted_pane import Line

@@ -18,9 +18,9 @@ from gpuwatch.core.model.snapshot import Process, Snapshot
 from gpuwatch.session.displayed_moment import View
 from gpuwatch.session.process_history import Identity, process_identity
 from gpuwatch.ui.drawing.border import part
-from gpuwatch.ui.drawing.cells import cut, width_of
-from gpuwatch.ui.drawing.lines import BLANK, replaced
-from gpuwatch.ui.panes.process_lines import (
+from gpuwatch.ui.drawing.styled_lines import BLANK, replaced
+from gpuwatch.ui.drawing.text_width import cut, width_of
+from gpuwatch.ui.panes.process_table_lines import (
     NOBODY,
     SCROLL_CELLS,
     TableStyle,
@@ -35,7 +35,8 @@ from gpuwatch.ui.panes.process_lines import (
 )
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.settings.preferences import Preferences
-from gpuwatch.ui.tables.columns import (
+from gpuwatch.ui.tables.device_facts import memory_without_processes, owners
+from gpuwatch.ui.tables.process_columns import (
     BY_ID,
     Column,
     Key,
@@ -48,7 +49,6 @@ from gpuwatch.ui.tables.columns import (
     rows_of,
     unavailable,
 )
-from gpuwatch.ui.tables.device_facts import memory_without_processes, owners
 from gpuwatch.ui.tables.process_filter import Filter, FilterError, parse
 from gpuwatch.ui.tables.process_tree_rows import Branch, branches
 from gpuwatch.ui.widgets.painted_pane import JumpRow

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from gpuwatch.core.formatting.units import UNKNOWN, gib_text
 from gpuwatch.ui.details.probe_events import event_lines
+from gpuwatch.ui.drawing.braille_graph import buckets
 from gpuwatch.ui.drawing.line_builder import Pen
-from gpuwatch.ui.drawing.trend import buckets
 from gpuwatch.ui.drawing.wrapping import Lines
 from gpuwatch.ui.widgets.graphs import Graph
 from gpuwatch.ui.widgets.painted_pane import Line

@@ -9,8 +9,8 @@ from typing import Generic, TypeVar, overload
 from textual import events
 
 from gpuwatch.ui.drawing.border import frame, thumb
-from gpuwatch.ui.drawing.cells import width_of
 from gpuwatch.ui.drawing.line_builder import Pen
+from gpuwatch.ui.drawing.text_width import width_of
 from gpuwatch.ui.drawing.wrapping import Lines, wrapped
 from gpuwatch.ui.tables.filter_language import WordFilter
 from gpuwatch.ui.widgets.painted_pane import JumpRow, Line, Painted, Span

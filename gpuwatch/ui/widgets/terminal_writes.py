@@ -20,9 +20,9 @@ from textual.filter import LineFilter
 from textual.geometry import Region
 from textual.strip import Strip
 
-from gpuwatch.ui.drawing.cells import width_of
 from gpuwatch.ui.drawing.glyphs import to_ascii
-from gpuwatch.ui.drawing.lines import Line, patches
+from gpuwatch.ui.drawing.styled_lines import Line, patches
+from gpuwatch.ui.drawing.text_width import width_of
 from gpuwatch.ui.widgets.preferences_app import AsciiFilter
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ from gpuwatch.core.formatting.durations import ago, rounded_duration
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.session.displayed_moment import PlayheadPosition, View
 from gpuwatch.session.event_timeline import SIGNS, Track, round_times
-from gpuwatch.ui.drawing.cells import cut, width_of
-from gpuwatch.ui.drawing.clock import clock
+from gpuwatch.ui.drawing.clock_text import clock
 from gpuwatch.ui.drawing.line_builder import Pen
-from gpuwatch.ui.drawing.lines import Line, Span
+from gpuwatch.ui.drawing.styled_lines import Line, Span
+from gpuwatch.ui.drawing.text_width import cut, width_of
 from gpuwatch.ui.drawing.wrapping import shortened
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.widgets.one_line_panes import Strip

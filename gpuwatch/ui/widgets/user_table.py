@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import UNKNOWN, short_gib
 from gpuwatch.session.displayed_moment import View
-from gpuwatch.ui.drawing.cells import cut, left, right, width_of
 from gpuwatch.ui.drawing.line_builder import Pen
+from gpuwatch.ui.drawing.text_width import cut, left, right, width_of
 from gpuwatch.ui.settings.actions import bindings
-from gpuwatch.ui.tables.columns import short_job, unexplained_of
 from gpuwatch.ui.tables.owner_totals import NO_JOB, Total, job_of, totals, unexplained, user_of
+from gpuwatch.ui.tables.process_columns import short_job, unexplained_of
 from gpuwatch.ui.tables.process_filter import Filter
 from gpuwatch.ui.widgets.painted_pane import Line
 from gpuwatch.ui.widgets.scroll_list import ItemList, filtered_title

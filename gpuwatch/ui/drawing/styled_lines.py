@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from gpuwatch.ui.drawing.cells import width_of
+from gpuwatch.ui.drawing.text_width import width_of
 
 Span = tuple[str, str]
-"""Text and the name of its ink, see :data:`gpuwatch.ui.drawing.inks.INKS`."""
+"""Text and the name of its ink, see :data:`gpuwatch.ui.drawing.ink_colors.INKS`."""
 
 
 class Line(NamedTuple):

@@ -8,10 +8,10 @@ from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.model.missing_driver_advice import SIMULATE as LOOK_AT_SIMULATED
 from gpuwatch.session.displayed_moment import View
 from gpuwatch.ui.drawing.border import frame
-from gpuwatch.ui.drawing.clock import clock
+from gpuwatch.ui.drawing.clock_text import clock
 from gpuwatch.ui.drawing.line_builder import Pen
-from gpuwatch.ui.drawing.lines import Line, Span
-from gpuwatch.ui.panes.headline import no_gpus
+from gpuwatch.ui.drawing.styled_lines import Line, Span
+from gpuwatch.ui.panes.top_and_host_lines import no_gpus
 
 SHAPE = "2x24GiB"
 _GPU_SOURCES = ("nvml", "driver", "gpu", "collector")

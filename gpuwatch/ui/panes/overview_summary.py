@@ -15,13 +15,13 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import IDLE_SINCE, Device, MigInstance, Process, Snapshot
 from gpuwatch.session.displayed_moment import BEGAN_BEFORE, View
 from gpuwatch.session.free_gpus import idle_units
-from gpuwatch.ui.drawing.cells import width_of
-from gpuwatch.ui.drawing.clock import clock
+from gpuwatch.ui.drawing.clock_text import clock
 from gpuwatch.ui.drawing.line_builder import Pen
+from gpuwatch.ui.drawing.text_width import width_of
 from gpuwatch.ui.drawing.wrapping import shortened
-from gpuwatch.ui.panes.headline import may_be_older, notes
-from gpuwatch.ui.tables.columns import Key
+from gpuwatch.ui.panes.top_and_host_lines import may_be_older, notes
 from gpuwatch.ui.tables.device_facts import throttled_now
+from gpuwatch.ui.tables.process_columns import Key
 
 _MIN_WRONG_CELLS = 80
 """Cells that what is wrong may take before the other parts get shorter."""

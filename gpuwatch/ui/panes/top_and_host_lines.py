@@ -15,9 +15,9 @@ from gpuwatch.core.model.snapshot import BAD_STATES, FAILED_ITSELF, Device, Snap
 from gpuwatch.explain.diagnosis.conditions.gpu_faults import unread_keys
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.session.displayed_moment import PlayheadPosition, View
-from gpuwatch.ui.drawing.cells import cut, width_of
 from gpuwatch.ui.drawing.line_builder import Pen
-from gpuwatch.ui.drawing.lines import Span
+from gpuwatch.ui.drawing.styled_lines import Span
+from gpuwatch.ui.drawing.text_width import cut, width_of
 from gpuwatch.ui.settings.tabs import labels
 from gpuwatch.ui.tables.device_facts import fraction, throttled_now, whole_number
 

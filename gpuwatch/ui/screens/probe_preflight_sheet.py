@@ -6,11 +6,11 @@ from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import UNKNOWN, memory, size
 from gpuwatch.machine.history.machine_event import gpu_list_text
 from gpuwatch.session.probe_preflight import Preflight
-from gpuwatch.ui.drawing.cells import cut, left, right
-from gpuwatch.ui.drawing.lines import Span
+from gpuwatch.ui.drawing.styled_lines import Span
+from gpuwatch.ui.drawing.text_width import cut, left, right
 from gpuwatch.ui.drawing.wrapping import Lines, wrapped
 from gpuwatch.ui.screens.choice_sheet import ChoiceModal
-from gpuwatch.ui.tables.columns import short_command
+from gpuwatch.ui.tables.process_columns import short_command
 
 _MAX_PROGRAMS = 6
 """Maximum programs listed; more are counted."""

@@ -8,11 +8,11 @@ from textual.app import ComposeResult
 
 from gpuwatch.session.displayed_moment import View
 from gpuwatch.ui.drawing.line_builder import Pen
-from gpuwatch.ui.panes.fleet_lines import fleet_top_line, free_line, used_line, wrong_line
+from gpuwatch.ui.panes.host_list_lines import fleet_top_line, free_line, used_line, wrong_line
 from gpuwatch.ui.screens.filterable_tab import FilterBarScreen
 from gpuwatch.ui.settings.actions import NOT_IN_FLEET, bindings
-from gpuwatch.ui.tables.fleet_columns import BY_ID, COLUMNS
-from gpuwatch.ui.tables.fleet_filter import EXAMPLES, FleetFilter, parse
+from gpuwatch.ui.tables.host_columns import BY_ID, COLUMNS
+from gpuwatch.ui.tables.host_filter import EXAMPLES, FleetFilter, parse
 from gpuwatch.ui.widgets.host_table import HostTable
 from gpuwatch.ui.widgets.one_line_panes import Strip
 

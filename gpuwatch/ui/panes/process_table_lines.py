@@ -10,11 +10,11 @@ from gpuwatch.core.model.findings import SEVERITY_ORDER, Finding
 from gpuwatch.core.model.snapshot import Process, Snapshot
 from gpuwatch.session.displayed_moment import View
 from gpuwatch.ui.drawing.border import frame, part, thumb
-from gpuwatch.ui.drawing.cells import cut, left, right, width_of
 from gpuwatch.ui.drawing.line_builder import Pen
-from gpuwatch.ui.drawing.lines import Line, Span
+from gpuwatch.ui.drawing.styled_lines import Line, Span
+from gpuwatch.ui.drawing.text_width import cut, left, right, width_of
 from gpuwatch.ui.settings.preferences import Preferences
-from gpuwatch.ui.tables.columns import (
+from gpuwatch.ui.tables.process_columns import (
     BY_ID,
     Column,
     Key,

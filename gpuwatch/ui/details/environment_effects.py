@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.core.model.visible_devices import visible_devices
-from gpuwatch.ui.tables.columns import number_name
+from gpuwatch.ui.tables.process_columns import number_name
 
 _ALMOST_VISIBLE = re.compile(r"CUDA_?VISIBLE_?(DEVICE|GPU)S?$|GPU_VISIBLE_DEVICES$", re.IGNORECASE)
 

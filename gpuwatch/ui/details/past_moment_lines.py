@@ -10,11 +10,11 @@ from gpuwatch.core.formatting.units import UNKNOWN, gib_text, memory
 from gpuwatch.core.model.snapshot import Device, Process
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.sample_store import Gap, KeptSample
-from gpuwatch.ui.drawing.cells import left
-from gpuwatch.ui.drawing.clock import clock
+from gpuwatch.ui.drawing.clock_text import clock
+from gpuwatch.ui.drawing.text_width import left
 from gpuwatch.ui.drawing.wrapping import Lines
-from gpuwatch.ui.tables.columns import short_command
 from gpuwatch.ui.tables.device_facts import whole_number
+from gpuwatch.ui.tables.process_columns import short_command
 
 _MAX_PROCESSES = 16
 """Processes listed."""

@@ -9,13 +9,13 @@ from gpuwatch.core.formatting.units import UNKNOWN, short_gib
 from gpuwatch.core.model.fleet import Fleet
 from gpuwatch.fleet.host_summary import FleetSummary, GpuUse, HostSummary
 from gpuwatch.ui.drawing.bars import meter
-from gpuwatch.ui.drawing.cells import cut, left, right, width_of
-from gpuwatch.ui.drawing.clock import clock
+from gpuwatch.ui.drawing.clock_text import clock
 from gpuwatch.ui.drawing.line_builder import Pen
-from gpuwatch.ui.drawing.lines import Line, Span
-from gpuwatch.ui.panes.answer_line import Wrong, write_wrong
-from gpuwatch.ui.panes.headline import badge
-from gpuwatch.ui.tables.fleet_columns import Placed, model_of, used_by
+from gpuwatch.ui.drawing.styled_lines import Line, Span
+from gpuwatch.ui.drawing.text_width import cut, left, right, width_of
+from gpuwatch.ui.panes.overview_summary import Wrong, write_wrong
+from gpuwatch.ui.panes.top_and_host_lines import badge
+from gpuwatch.ui.tables.host_columns import Placed, model_of, used_by
 
 _LATE_SECONDS = 3.0
 """Seconds beyond the interval after which the list is old."""

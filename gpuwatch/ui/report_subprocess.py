@@ -11,7 +11,7 @@ from pathlib import Path
 
 from gpuwatch.core.formatting.hyperlinks import file_url, home_short
 from gpuwatch.core.formatting.safe_text import printable
-from gpuwatch.ui.drawing.inks import link_ink
+from gpuwatch.ui.drawing.ink_colors import link_ink
 
 _START = "import sys; sys.path.insert(0, sys.argv.pop(1)); from gpuwatch.cli.entry_point import main; main()"
 """Runs this gpuwatch, whatever the current folder holds."""

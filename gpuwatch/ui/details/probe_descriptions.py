@@ -8,8 +8,8 @@ from gpuwatch.experiment.probing.probe_scripts import ProbeScript
 from gpuwatch.session.displayed_moment import View
 from gpuwatch.session.probe_runs import ProbeRuns
 from gpuwatch.ui.details.probe_events import doing
-from gpuwatch.ui.drawing.cells import cut
-from gpuwatch.ui.drawing.lines import Span
+from gpuwatch.ui.drawing.styled_lines import Span
+from gpuwatch.ui.drawing.text_width import cut
 
 
 def progress(probe_runs: ProbeRuns) -> list[Span]:

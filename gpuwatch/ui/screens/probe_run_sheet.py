@@ -8,7 +8,7 @@ from gpuwatch.core.model.run import Run
 from gpuwatch.share.reports.report_content import GLYPHS, Content, Table
 from gpuwatch.share.reports.run_content import run_content
 from gpuwatch.ui.details.finding_lines import lines_of
-from gpuwatch.ui.drawing.cells import left, right, width_of
+from gpuwatch.ui.drawing.text_width import left, right, width_of
 from gpuwatch.ui.drawing.wrapping import Lines
 from gpuwatch.ui.screens.sheet import LinesModal
 from gpuwatch.ui.widgets.painted_pane import Span
