@@ -43,7 +43,7 @@ from gpuwatch.session.session import replay
 from gpuwatch.share.exporter.metrics_page import Content, Options, Page
 from gpuwatch.sim import faults
 from gpuwatch.sim.simulated_machine import FOR_EVER, SimMachine
-from gpuwatch.ui.panes.overview_summary import parts_of, wrong_now
+from gpuwatch.ui.panes.overview_summary import summary_items, wrong_now
 from gpuwatch.ui.panes.top_and_host_lines import verdict
 
 SHAPE = "10x24GiB"
@@ -172,7 +172,7 @@ FAULTS = {
 
 def _called_free(view: View) -> set[int]:
     """The GPUs that the answer line names: ``Free: 0-3, 5, 9 MIG 1/0``."""
-    free = next((part.forms[1:2] for part in parts_of(view) if part.id == "free"), ())
+    free = next((part.forms[1:2] for part in summary_items(view) if part.id == "free"), ())
     runs = [re.findall(r"\d+", run.partition(" MIG")[0]) for names in free for run in names.split(", ")]
     return {index for run in runs if run for index in range(int(run[0]), int(run[-1]) + 1)}
 

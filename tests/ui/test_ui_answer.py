@@ -19,7 +19,7 @@ from gpuwatch.session.displayed_moment import Since, View, most_important_first
 from gpuwatch.share.openmetrics import PROCESS_IDLE
 from gpuwatch.ui.drawing.clock_text import clock
 from gpuwatch.ui.drawing.line_builder import Pen
-from gpuwatch.ui.panes.overview_summary import answer_line, idle_text
+from gpuwatch.ui.panes.overview_summary import draw_summary, idle_text
 from gpuwatch.ui.screens.sheet import LinesModal
 from gpuwatch.ui.tables.process_columns import BY_ID, clock_text
 from tests.diagnosis.watching import BEGIN, gpu, program
@@ -56,7 +56,7 @@ def said(snapshot: Snapshot, *findings: Finding, width: int = 120, **changes: An
         **changes,
     )
     pen = Pen(width)
-    places = answer_line(pen, view)
+    places = draw_summary(pen, view)
     line = "".join(text for text, _ in pen.spans)
     assert all(0 <= start < end <= width for start, end, _ in places)
     assert [part.id for *_, part in places] == [

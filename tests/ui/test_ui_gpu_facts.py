@@ -122,14 +122,14 @@ def divided(tick: int = 0) -> Snapshot:
 
 def test_instances_with_memory_and_who_is_on_them() -> None:
     shot = divided()
-    lines = texts(gpu_facts.part_lines(shot.devices[0], shot.processes, 100))
+    lines = texts(gpu_facts.mig_lines(shot.devices[0], shot.processes, 100))
     assert "MIG 7/0  1g" not in lines[0], "an unknown profile is not made up"
     assert "4.2 / 9.8 GiB  12 bob python, 11 alice python\\x1b[2J" in lines[0], "the larger first"
     assert "– / 9.8 GiB  no processes" in lines[2]
     assert "1g.10gb" in lines[2]
     assert "instance not reported: 13 carol python" in lines[4]
     assert "NVML reports no utilization per instance" in lines[-1]
-    assert gpu_facts.part_lines(shot.devices[1], shot.processes, 100) == []
+    assert gpu_facts.mig_lines(shot.devices[1], shot.processes, 100) == []
 
 
 def test_topology_and_the_place_in_the_machine() -> None:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from gpuwatch.core.model.snapshot import MigInstance, Snapshot
 from gpuwatch.ui.drawing.overview_layout import plan
-from gpuwatch.ui.panes.mig_line import part_pens
+from gpuwatch.ui.panes.mig_line import mig_pens
 from tests.ui import machines
 from tests.ui.conftest import Stage
 from tests.ui.waiting import settle
@@ -47,7 +47,7 @@ def divided(gpus: int = 2, instances: int = 3, tick: int = 0) -> Snapshot:
 
 
 def texts(shot: Snapshot, lines: int, width: int = 100) -> list[str]:
-    pens = part_pens(shot.devices[0], shot.processes, lines, width)
+    pens = mig_pens(shot.devices[0], shot.processes, lines, width)
     return ["".join(text for text, _ in pen.spans).rstrip() for pen in pens]
 
 
@@ -112,10 +112,10 @@ def test_those_without_a_line_are_counted() -> None:
 def test_the_layout_holds_with_instances(width: int, height: int, instances: tuple[int, ...]) -> None:
     wanted = plan(width, height, max(len(instances), 1), processes=8, instances=instances)
     assert wanted.gpu_height <= height - 8 or height < 20
-    assert wanted.parts <= max(instances, default=0)
+    assert wanted.mig_lines <= max(instances, default=0)
     plain = plan(width, height, max(len(instances), 1), processes=8)
     # Instances fold graphs; cards themselves only where there would be no room to show an instance in them.
-    assert wanted.style == plain.style or (height < 30 and wanted.style == "line" and wanted.parts)
+    assert wanted.style == plain.style or (height < 30 and wanted.style == "line" and wanted.mig_lines)
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60), (250, 80)])

@@ -18,7 +18,7 @@ from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.drawing.styled_lines import Line, Span
 from gpuwatch.ui.drawing.text_width import cut
 from gpuwatch.ui.drawing.wrapping import Lines
-from gpuwatch.ui.panes.mig_line import by_instance, part_spans, who
+from gpuwatch.ui.panes.mig_line import by_instance, mig_spans, who
 from gpuwatch.ui.settings.tabs import number_of
 from gpuwatch.ui.tables.load_levels import threshold_celsius
 
@@ -147,12 +147,12 @@ def _named(name: str, now: str, limits: list[str]) -> list[Span]:
     return [(f"{name:<12}", "dim"), (f"{now:<9}", "strong"), (" ", "text"), (" · ".join(limits), "text")]
 
 
-def part_lines(device: Device, processes: Iterable[Process], width: int) -> Lines:
+def mig_lines(device: Device, processes: Iterable[Process], width: int) -> Lines:
     """Its MIG instances: profile, memory, and the processes on each."""
     on = by_instance(device, processes)
     lines: Lines = []
     for instance in device.mig_instances:
-        lines.append(part_spans(instance, on.pop(instance.id, []), 10 if width >= 66 else 4))
+        lines.append(mig_spans(instance, on.pop(instance.id, []), 10 if width >= 66 else 4))
         uuid = printable(instance.uuid) if instance.uuid else f"{UNKNOWN} UUID not reported"
         if instance.gpu_instance is not None and instance.compute_instance is not None:
             uuid += f"  GPU instance {instance.gpu_instance}, compute instance {instance.compute_instance}"

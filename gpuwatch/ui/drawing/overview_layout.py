@@ -71,7 +71,7 @@ class Plan:
 
     facts: int = 0
     """Card style: lines below the first line of fields: holders of memory, further fields."""
-    parts: int = 0
+    mig_lines: int = 0
     """Maximum lines for the MIG instances of each GPU."""
     scrolls: bool = False
     """Line style: not all GPUs fit, and the last line counts the hidden ones."""
@@ -79,7 +79,7 @@ class Plan:
     @property
     def card_height(self) -> int:
         """Lines of one card with its border."""
-        return CARD_HEIGHT + self.graph + self.facts + self.parts
+        return CARD_HEIGHT + self.graph + self.facts + self.mig_lines
 
     @property
     def graphs(self) -> int:
@@ -122,7 +122,7 @@ def plan(
     if cards is not None:
         if layout != "automatic":
             return cards
-        fits = processes + 2 <= height - 4 - cards.gpu_height and cards.parts == max(instances, default=0)
+        fits = processes + 2 <= height - 4 - cards.gpu_height and cards.mig_lines == max(instances, default=0)
         if framed or (height >= _TALL_LINES and gpus <= 2) or fits:
             return cards
     # The finding's line is always reserved, so that a new finding does not change the layout.
@@ -142,16 +142,16 @@ def plan(
             )
         shown = max(most, (height - 3) // 2)
         return Plan(style="line", columns=columns, host=False, gpu_height=shown, scrolls=True, framed=framed)
-    parts = max(instances, default=0) if columns == 1 else 0
-    while parts and rows + sum(min(count, parts) for count in instances) > most:
-        parts -= 1
-    rows += sum(min(count, parts) for count in instances)
+    mig_lines = max(instances, default=0) if columns == 1 else 0
+    while mig_lines and rows + sum(min(count, mig_lines) for count in instances) > most:
+        mig_lines -= 1
+    rows += sum(min(count, mig_lines) for count in instances)
     return Plan(
         style="line",
         columns=columns,
         heading=True,
         host=rows + 2 <= most,
-        parts=parts,
+        mig_lines=mig_lines,
         gpu_height=rows + 1,
         framed=framed,
     )
@@ -191,8 +191,8 @@ def _cards(
     if layout == "graphs":
         table = min(least, max(spare - rows * MIN_GRAPH_LINES, _MIN_TABLE_LINES + 2 * int(framed)))
     budget = max((spare - table) // rows, 0)
-    parts = min(instances, budget)
-    budget -= parts
+    mig_lines = min(instances, budget)
+    budget -= mig_lines
     inner = width // columns - 4
     across = max(min(max(inner // _GRAPH_WIDTH, 2), len(graphs)), 1)
     tall = MIN_GRAPH_LINES if layout == "cards" else max(9, height // 5)  # a taller graph shows no more
@@ -214,8 +214,8 @@ def _cards(
         bands=bands,
         across=across,
         facts=facts,
-        parts=parts,
-        gpu_height=rows * (CARD_HEIGHT + graph + facts + parts),
+        mig_lines=mig_lines,
+        gpu_height=rows * (CARD_HEIGHT + graph + facts + mig_lines),
         framed=framed,
     )
 

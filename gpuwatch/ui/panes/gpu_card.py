@@ -20,7 +20,7 @@ from gpuwatch.ui.drawing.overview_layout import MIN_GRAPH_LINES, Plan, field_row
 from gpuwatch.ui.drawing.styled_lines import Span
 from gpuwatch.ui.drawing.text_width import cut, width_of
 from gpuwatch.ui.drawing.wrapping import shortened
-from gpuwatch.ui.panes.mig_line import part_pens
+from gpuwatch.ui.panes.mig_line import mig_pens
 from gpuwatch.ui.tables.device_facts import clock_note, finding_mark, holder_note, link, state_note, whole_number
 from gpuwatch.ui.tables.gpu_fields import FIELDS, GRAPHS, LOADS, GpuField, in_card
 from gpuwatch.ui.tables.gpu_order import GpuChoice
@@ -52,11 +52,11 @@ def card(
     if bad and device.number("memory.used_bytes") is None:
         rows = _lost(device, view, inner, plan, bad, bad_ink, choice)
     else:
-        processes = view.snapshot.processes if view.snapshot is not None and plan.parts else ()
-        divided = part_pens(device, processes, plan.parts, inner)
+        processes = view.snapshot.processes if view.snapshot is not None and plan.mig_lines else ()
+        divided = mig_pens(device, processes, plan.mig_lines, inner)
         rows = _graphs(device, view, inner, plan, choice)
         fields = _fields(device, plan, inner, choice)
-        rows += [fields[0], *divided, *(Pen(inner) for _ in range(plan.parts - len(divided)))]
+        rows += [fields[0], *divided, *(Pen(inner) for _ in range(plan.mig_lines - len(divided)))]
         rows += [ledger(device, view, inner), *fields[1:]] if plan.facts else []
     for pen in rows:
         pen.to(inner)

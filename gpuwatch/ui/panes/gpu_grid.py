@@ -10,7 +10,7 @@ from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.drawing.overview_layout import Plan, plan, rounded
 from gpuwatch.ui.drawing.styled_lines import Line, Span
 from gpuwatch.ui.panes import gpu_card, gpu_line
-from gpuwatch.ui.panes.mig_line import part_pens
+from gpuwatch.ui.panes.mig_line import mig_pens
 from gpuwatch.ui.settings.preferences import Preferences
 from gpuwatch.ui.tables.gpu_order import GpuChoice
 
@@ -123,9 +123,9 @@ def _rows(
             gpu_line.draw(part, device, at, view, choice.thresholds, finding=severity, selected=number == chosen)
             pen.write(part.spans)
         lines.append(pen.to(width).line())
-        if plan.parts:
+        if plan.mig_lines:
             processes = view.snapshot.processes if view.snapshot is not None else ()
-            for below in part_pens(view.devices[row], processes, plan.parts, width - 4):
+            for below in mig_pens(view.devices[row], processes, plan.mig_lines, width - 4):
                 lines.append(Line((("    ", "text"), *below.to(width - 4).spans)))
     return lines
 
@@ -134,5 +134,5 @@ def owners(view: View, plan: Plan) -> list[int]:
     """Line style with MIG instances: the device number of each row."""
     found: list[int] = []
     for number, device in enumerate(view.devices):
-        found += [number] * (1 + min(len(device.mig_instances), plan.parts))
+        found += [number] * (1 + min(len(device.mig_instances), plan.mig_lines))
     return found

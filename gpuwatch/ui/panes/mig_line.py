@@ -17,7 +17,7 @@ _ROOMY_BAR_CELLS = 10
 """Cells of the bar if there is room for more than the essentials."""
 
 
-def part_spans(instance: MigInstance, rows: Sequence[Process], cells: int) -> list[Span]:
+def mig_spans(instance: MigInstance, rows: Sequence[Process], cells: int) -> list[Span]:
     """``MIG 0  7/0  1g.10gb  ▕███   ▏  4.2 / 9.8 GiB  4711 alice python``: index as in nvidia-smi, GPU and compute
     instance, profile, memory, processes. ``cells``: width of the bar; 0 omits it.
     """
@@ -63,7 +63,7 @@ def by_instance(device: Device, processes: Iterable[Process]) -> dict[str | None
     return on
 
 
-def part_pens(device: Device, processes: Iterable[Process], lines: int, width: int) -> list[Pen]:
+def mig_pens(device: Device, processes: Iterable[Process], lines: int, width: int) -> list[Pen]:
     """At most ``lines`` lines for the instances of a device; the last one counts those left out."""
     on = by_instance(device, processes)
     parts = device.mig_instances
@@ -72,7 +72,7 @@ def part_pens(device: Device, processes: Iterable[Process], lines: int, width: i
     for number, instance in enumerate(shown):
         last = number == len(shown) - 1 and len(shown) == len(parts)
         pen = Pen(width).add("└─ " if last else "├─ ", "faint")
-        pen.write(part_spans(instance, on.get(instance.id, []), 10 if width >= 70 else 4 if width >= 54 else 0))
+        pen.write(mig_spans(instance, on.get(instance.id, []), 10 if width >= 70 else 4 if width >= 54 else 0))
         pens.append(pen)
     if len(shown) < len(parts) and lines:
         pens.append(Pen(width).add("└─ ", "faint").add(f"{len(parts) - len(shown)} more instances", "dim"))

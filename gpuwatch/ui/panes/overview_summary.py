@@ -24,13 +24,13 @@ from gpuwatch.ui.tables.device_facts import throttled_now
 from gpuwatch.ui.tables.process_columns import Key
 
 _MIN_WRONG_CELLS = 80
-"""Cells that what is wrong may take before the other parts get shorter."""
+"""Cells that what is wrong may take before the other items get shorter."""
 _NAME_CELLS = 12
 _MIN_RANGE_GPUS = 3
 """This many GPUs in a row are written as a range."""
 
 
-class Part(NamedTuple):
+class SummaryItem(NamedTuple):
     """One of the answers, longest form first."""
 
     id: str
@@ -41,8 +41,8 @@ class Part(NamedTuple):
     """GPU (UUID), and the pid and start time of the process; the pid is 0 for the GPU alone."""
 
 
-Place = tuple[int, int, Part]
-"""Where a part begins and ends, in cells."""
+PlacedItem = tuple[int, int, SummaryItem]
+"""Where an item begins and ends, in cells."""
 
 
 class Wrong(NamedTuple):
@@ -112,31 +112,31 @@ SEVERITIES = {
 """Glyph, word and ink of each."""
 
 
-def answer_line(pen: Pen, view: View, chosen: str = "") -> list[Place]:
-    """Draws the line; returns its places (start, end, part). ``chosen``: the part under the cursor."""
-    parts, wrong = parts_of(view), wrong_now(view)
+def draw_summary(pen: Pen, view: View, chosen: str = "") -> list[PlacedItem]:
+    """Draws the line; returns its places (start, end, item). ``chosen``: the item under the cursor."""
+    items, wrong = summary_items(view), wrong_now(view)
     least = 0
     if wrong is not None:
         around = width_of(wrong.lead + _count(wrong)) + len(f" ▲ {SEVERITIES[wrong.severity][1]}: [f] ")
         least = min(
             _MIN_WRONG_CELLS, width_of(shortened(wrong.text, max(_MIN_WRONG_CELLS, pen.limit // 2) - around)) + around
         )
-    texts = [part.forms[0] for part in parts]
-    for number in range(max((len(part.forms) for part in parts), default=1)):
-        for place, part in enumerate(parts):
+    texts = [item.forms[0] for item in items]
+    for number in range(max((len(item.forms) for item in items), default=1)):
+        for place, item in enumerate(items):
             if sum(width_of(text) + 3 for text in texts) + least <= pen.limit:
                 break
-            texts[place] = part.forms[min(number + 1, len(part.forms) - 1)]
+            texts[place] = item.forms[min(number + 1, len(item.forms) - 1)]
     places = []
-    for part, text in zip(parts, texts, strict=True):
-        start = _begin(pen, part.id == chosen)
+    for item, text in zip(items, texts, strict=True):
+        start = _begin(pen, item.id == chosen)
         label, _, rest = text.partition(": ")
-        pen.add(f"{label}: ", "dim" if part.ink == "dim" else "text").add(rest, part.ink)
-        places.append((start, pen.x, part))
+        pen.add(f"{label}: ", "dim" if item.ink == "dim" else "text").add(rest, item.ink)
+        places.append((start, pen.x, item))
     if wrong is not None:
         start = _begin(pen, chosen == "wrong")
         write_wrong(pen, wrong, ("[f]", "why"))
-        places.append((start, pen.limit, Part("wrong", (), "")))
+        places.append((start, pen.limit, SummaryItem("wrong", (), "")))
     return places
 
 
@@ -152,14 +152,14 @@ _SILENCE = ("driver.bad-state", "unknown")
 """Causes, of no GPU, of a time without samples: the driver's, and the collector's own."""
 
 
-def parts_of(view: View) -> list[Part]:
+def summary_items(view: View) -> list[SummaryItem]:
     """Who is free and who holds memory idle, as far as that is known now."""
     snapshot = view.snapshot
     if snapshot is None or view.waiting or not snapshot.devices:
         return []
     if _silent(view):
         # What was free before the driver or the collector fell silent may be taken.
-        return [Part("free", (f"Free: {UNKNOWN}",), "dim")]
+        return [SummaryItem("free", (f"Free: {UNKNOWN}",), "dim")]
     return [_free(view, snapshot), *_idle(view, snapshot)]
 
 
@@ -173,7 +173,7 @@ Unit = tuple[Device, MigInstance | None]
 
 
 def free_gpus(view: View) -> frozenset[str]:
-    """UUIDs of the GPUs that nobody uses, in no part; none where that is not known now."""
+    """UUIDs of the GPUs that nobody uses, in no MIG instance either; none where that is not known now."""
     if view.snapshot is None or view.waiting or view.stale or _silent(view):
         return frozenset()
     units = _units(view, view.snapshot)
@@ -183,34 +183,34 @@ def free_gpus(view: View) -> frozenset[str]:
 def _units(view: View, snapshot: Snapshot) -> list[tuple[Device, MigInstance | None, bool]]:
     reserved = {found.uuid: found.holder for found in snapshot.reservations if found.counts}
     return [
-        (device, part, idle and device.uuid not in view.owners)
-        for device, part, idle in idle_units(snapshot, reserved, view.findings)
+        (device, instance, idle and device.uuid not in view.owners)
+        for device, instance, idle in idle_units(snapshot, reserved, view.findings)
     ]
 
 
-def _free(view: View, snapshot: Snapshot) -> Part:
+def _free(view: View, snapshot: Snapshot) -> SummaryItem:
     units = _units(view, snapshot)
-    free = [(device, part) for device, part, idle in units if idle]
+    free = [(device, instance) for device, instance, idle in units if idle]
     if free:
         forms: tuple[str, ...] = (f"Free: {_sizes(free)}", f"Free: {_names(free)}")
         forms += (f"Free: {len(free)} GPUs",) if len(forms[-1]) > len(f"Free: {len(free)} GPUs") else ()
-        return Part("free", forms, "ok", (free[0][0].uuid, 0, None))
-    known = {amount: (device, part) for device, part, _ in units if (amount := _amount((device, part))) is not None}
+        return SummaryItem("free", forms, "ok", (free[0][0].uuid, 0, None))
+    known = {amount: (device, mig) for device, mig, _ in units if (amount := _amount((device, mig))) is not None}
     if not known:
-        return Part("free", (f"Free: {UNKNOWN}",), "dim")
+        return SummaryItem("free", (f"Free: {UNKNOWN}",), "dim")
     most = known[max(known)]
     none = f"Free: no GPU (most {size(max(known))} on {_name(most)})", "Free: no GPU"
-    return Part("free", none, "dim", (most[0].uuid, 0, None))
+    return SummaryItem("free", none, "dim", (most[0].uuid, 0, None))
 
 
 def _amount(unit: Unit) -> float | None:
-    device, part = unit
-    return (device if part is None else part).number("memory.free_bytes")
+    device, instance = unit
+    return (device if instance is None else instance).number("memory.free_bytes")
 
 
 def _name(unit: Unit) -> str:
-    device, part = unit
-    return str(device.index) if part is None else f"{device.index} MIG {part.id}"
+    device, instance = unit
+    return str(device.index) if instance is None else f"{device.index} MIG {instance.id}"
 
 
 def _sizes(free: Sequence[Unit]) -> str:
@@ -280,7 +280,7 @@ def nobody_idle(view: View | None) -> str:
     return f"nobody idle for long; longest: {who}, {steady_duration(seconds)}, {memory(row.number('gpu_memory_bytes'))}"
 
 
-def _idle(view: View, snapshot: Snapshot) -> list[Part]:
+def _idle(view: View, snapshot: Snapshot) -> list[SummaryItem]:
     holders = idle_holders(view, snapshot)
     if not holders:
         return []
@@ -294,4 +294,4 @@ def _idle(view: View, snapshot: Snapshot) -> list[Part]:
         f"Idle: {who} {memory(held)} on {row.device_index}{more}",
         f"Idle: {who}{more}",
     )
-    return [Part("idle", forms, "warning" if finding.severity != "info" else "text", row.key)]
+    return [SummaryItem("idle", forms, "warning" if finding.severity != "info" else "text", row.key)]

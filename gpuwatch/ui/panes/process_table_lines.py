@@ -55,7 +55,7 @@ class TableStyle:
     shift: int = 0
     """Cells by which commands are scrolled."""
     branches: Mapping[Key, Branch] = field(default_factory=dict)
-    parts: Mapping[tuple[str | None, str | None], int] = field(default_factory=dict)
+    mig_indices: Mapping[tuple[str | None, str | None], int] = field(default_factory=dict)
     """Index of each MIG instance, by device UUID and instance id."""
     most: float = 0.0
     """The largest amount of GPU memory, in bytes."""
@@ -75,8 +75,8 @@ def marks_of(findings: Iterable[Finding]) -> dict[tuple[int, str | None], Span]:
 _SIGNS = {"error": ("✖", "error"), "warning": ("▲", "warning"), "info": ("●", "text")}
 
 
-def parts_of(snapshot: Snapshot) -> dict[tuple[str | None, str | None], int]:
-    """The value of :attr:`TableStyle.parts`."""
+def mig_indices_of(snapshot: Snapshot) -> dict[tuple[str | None, str | None], int]:
+    """The value of :attr:`TableStyle.mig_indices`."""
     return {
         (device.uuid, instance.id): instance.index for device in snapshot.devices for instance in device.mig_instances
     }
@@ -170,7 +170,9 @@ def _cell(pen: Pen, process: Process, placed: Placed, style: TableStyle, branch:
     else:
         text = clock_text(column, process, style.at) if follows else column.text_of(process, placed.width)
     number = (
-        style.parts.get((process.device_uuid, process.mig_instance)) if column.id == "mig" and style.parts else None
+        style.mig_indices.get((process.device_uuid, process.mig_instance))
+        if column.id == "mig" and style.mig_indices
+        else None
     )
     if number is not None and len(f"{number} ({text})") <= placed.width:
         text = f"{number} ({text})"
@@ -243,8 +245,8 @@ def first_table(view: View, chosen: Preferences, width: int, height: int, *, fra
     inner = width - 2 * framed
     at = snapshot.taken_at.timestamp()
     rows = in_order(rows_of(snapshot), BY_ID[sort], reverse=descending)
-    columns, parts, most = place(inner, ids, gpus=gpus), parts_of(snapshot), most_memory(rows)
-    style = TableStyle(columns, inner, sort, descending, at, focused=True, parts=parts, most=most)
+    columns, indices, most = place(inner, ids, gpus=gpus), mig_indices_of(snapshot), most_memory(rows)
+    style = TableStyle(columns, inner, sort, descending, at, focused=True, mig_indices=indices, most=most)
     room = max(height - 1 - 2 * framed, 1)
     lines = table_lines(rows, style, room)
     if framed:

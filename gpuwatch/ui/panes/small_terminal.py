@@ -12,7 +12,7 @@ from gpuwatch.ui.drawing.styled_lines import BLANK, Line, Span
 from gpuwatch.ui.drawing.text_width import cut, right, width_of
 from gpuwatch.ui.drawing.wrapping import Lines, wrapped
 from gpuwatch.ui.panes.no_gpu_panel import no_gpu_lines
-from gpuwatch.ui.panes.overview_summary import SEVERITIES, parts_of, wrong_now
+from gpuwatch.ui.panes.overview_summary import SEVERITIES, summary_items, wrong_now
 from gpuwatch.ui.panes.top_and_host_lines import verdict
 from gpuwatch.ui.tables.device_facts import fraction, state_note
 
@@ -82,7 +82,7 @@ def _finding(view: View, width: int) -> list[Line]:
         spans: Lines = [[(f" {glyph} ", ink), (wrong.lead + wrong.text + more, "text")]]
         spans += [[(" → ", ink), (wrong.action, "dim")]] if wrong.action else []
     else:
-        spans = [[(f" {part.forms[0]}", part.ink)] for part in parts_of(view) if part.id == "idle"]
+        spans = [[(f" {part.forms[0]}", part.ink)] for part in summary_items(view) if part.id == "idle"]
     return [Line(tuple(part)) for line in spans for part in wrapped(line, max(width - 1, 8))]
 
 

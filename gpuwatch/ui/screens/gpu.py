@@ -230,7 +230,7 @@ class GpuScreen(FilterableScreen, ProcessRowsScreen):
         assert snapshot is not None
         at = snapshot.taken_at.timestamp()
         sections: list[tuple[str, Lines]] = []
-        parts = gpu_facts.part_lines(device, snapshot.processes, self.about.inner)
+        parts = gpu_facts.mig_lines(device, snapshot.processes, self.about.inner)
         if parts:
             sections.append(("MIG instances", parts))
         episodes = self.gpuwatch.session.throttling(device.uuid, at)

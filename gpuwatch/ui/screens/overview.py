@@ -12,7 +12,7 @@ from gpuwatch.session.displayed_moment import View
 from gpuwatch.ui.drawing.overview_layout import LAYOUTS, Plan
 from gpuwatch.ui.panes.gpu_grid import planned
 from gpuwatch.ui.panes.no_gpu_panel import SHAPE, no_gpu_height, offers_simulation
-from gpuwatch.ui.panes.overview_summary import idle_holders, idle_text, nobody_idle, parts_of
+from gpuwatch.ui.panes.overview_summary import idle_holders, idle_text, nobody_idle, summary_items
 from gpuwatch.ui.panes.top_and_host_lines import host_line
 from gpuwatch.ui.screens.filterable_tab import FilterBarScreen
 from gpuwatch.ui.screens.process_actions import ProcessRowsScreen
@@ -22,7 +22,7 @@ from gpuwatch.ui.tables.owner_totals import NO_JOB, job_of, user_of
 from gpuwatch.ui.tables.process_columns import BY_ID, COLUMNS
 from gpuwatch.ui.tables.process_filter import Filter, field, parse
 from gpuwatch.ui.widgets.gpu_pane import GpuPane
-from gpuwatch.ui.widgets.one_line_panes import AnswerStrip, Strip
+from gpuwatch.ui.widgets.one_line_panes import Strip, SummaryStrip
 from gpuwatch.ui.widgets.process_table import ProcessTable
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
         """Maximum number of processes so far: the layout does not change with every exit."""
         self.host = Strip(host_line, id="host")
         self.gpus = GpuPane(id="gpus")
-        self.answer = AnswerStrip(id="answer")
+        self.answer = SummaryStrip(id="answer")
         self.processes = ProcessTable(id="processes")
         self.users: UserTable | None = None
         """Totals by user, shown instead of the processes; created on first use."""
@@ -342,7 +342,7 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
         view, device = self._view, self.gpus.selected
         if view is None or device is None:
             return
-        freest = next((part.target for part in parts_of(view) if part.id == "free"), None)
+        freest = next((part.target for part in summary_items(view) if part.id == "free"), None)
         by_itself = self.focused_pane != "gpus" and freest is not None
         uuid = freest[0] if by_itself and freest is not None and freest[0] else device.uuid
         app = self.gpuwatch
@@ -385,7 +385,7 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
         self.say(f"{which}: {idle}{'; ' * bool(idle)}{who}", "accent")
 
     def action_answer(self) -> None:
-        """Goes to what the part of the answer line under the cursor is about."""
+        """Goes to what the item of the summary under the cursor is about."""
         part = self.answer.chosen
         if part is None:
             return

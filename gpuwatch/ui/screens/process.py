@@ -32,7 +32,7 @@ _REREAD_SECONDS = 10.0
 """Seconds after which details are read again."""
 
 
-class Part(Sections):
+class ProcessSections(Sections):
     """Text sections of the tab, with its keys."""
 
     BINDINGS = bindings("process")
@@ -48,11 +48,11 @@ class ProcessScreen(FilterableScreen):
     def __init__(self) -> None:
         super().__init__()
         self.who = Painted(id="who")
-        self.facts = Part("Devices and settings", id="facts")
+        self.facts = ProcessSections("Devices and settings", id="facts")
         self.graphs = Graphs(id="history")
         self.middle = Horizontal(self.facts, self.graphs, id="middle")
         """Kept as an attribute: a draw may come before it is mounted or while it is removed."""
-        self.about = Part("Findings, process tree, environment", id="about")
+        self.about = ProcessSections("Findings, process tree, environment", id="about")
         self.details: Details | None = None
         self.numbers: DeviceNumbers = ()
         """Its own device numbers, if a driver reports them."""
@@ -237,7 +237,7 @@ class ProcessScreen(FilterableScreen):
         return super().titles() | dict.fromkeys(nobody, "")
 
     @property
-    def filtered(self) -> Part:
+    def filtered(self) -> ProcessSections:
         return self.about
 
     async def go(self, tab_id: str) -> None:

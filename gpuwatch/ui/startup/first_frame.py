@@ -80,10 +80,10 @@ def picture(
 
 
 def _answer(view: View, width: int) -> Line:
-    from gpuwatch.ui.panes.overview_summary import answer_line  # slow to import
+    from gpuwatch.ui.panes.overview_summary import draw_summary  # slow to import
 
     pen = Pen(width)
-    answer_line(pen, view)
+    draw_summary(pen, view)
     return pen.to(width).line()
 
 

@@ -171,7 +171,7 @@ class GpuPane(Painted, can_focus=True):
         if plan.style == "line":
             rows = rows_of_lines(len(self._view.devices), plan) if self._view is not None else 0
             y -= int(plan.heading)
-            if plan.parts and self._view is not None:
+            if plan.mig_lines and self._view is not None:
                 about = owners(self._view, plan)
                 return about[y] if 0 <= y < len(about) else None
             if plan.scrolls and y >= self._room:

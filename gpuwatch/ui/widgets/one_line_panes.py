@@ -1,4 +1,4 @@
-"""One-line panes: the top line, the answer line, the host line, the keys; a terminal that is too small."""
+"""One-line panes: the top line, the summary, the host line, the keys; a terminal that is too small."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from textual import events
 
 from gpuwatch.session.displayed_moment import View
 from gpuwatch.ui.drawing.line_builder import Pen
-from gpuwatch.ui.panes.overview_summary import Part, Place, answer_line
+from gpuwatch.ui.panes.overview_summary import PlacedItem, SummaryItem, draw_summary
 from gpuwatch.ui.panes.small_terminal import tiny_lines
 from gpuwatch.ui.panes.top_and_host_lines import top_line
 from gpuwatch.ui.settings.actions import Action, bindings
@@ -72,40 +72,40 @@ class TopLine(Strip):
         self._places = top_line(pen, view, self._tab)
 
 
-class AnswerStrip(Strip, can_focus=True):
+class SummaryStrip(Strip, can_focus=True):
     """Which GPUs are free, who holds memory idle, what is wrong: each is a place to go to."""
 
     BINDINGS = bindings("answer")
 
-    _places: Sequence[Place] = ()
+    _places: Sequence[PlacedItem] = ()
     _chosen = ""
 
     def draw(self, pen: Pen, view: View) -> bool:
         chosen = self.chosen if self.has_focus else None
-        self._places = answer_line(pen, view, chosen.id if chosen is not None else "")
+        self._places = draw_summary(pen, view, chosen.id if chosen is not None else "")
         return view.stale
 
     @property
-    def chosen(self) -> Part | None:
-        """The part under the cursor; at first the last one, which is what is wrong if anything is."""
-        parts = [part for *_, part in self._places]
-        return next((part for part in parts if part.id == self._chosen), parts[-1] if parts else None)
+    def chosen(self) -> SummaryItem | None:
+        """The item under the cursor; at first the last one, which is what is wrong if anything is."""
+        items = [item for *_, item in self._places]
+        return next((item for item in items if item.id == self._chosen), items[-1] if items else None)
 
     def move(self, step: int) -> None:
-        parts = [part for *_, part in self._places]
+        items = [item for *_, item in self._places]
         if self.chosen is not None:
-            self._jump(parts[min(max(parts.index(self.chosen) + step, 0), len(parts) - 1)], False)
+            self._jump(items[min(max(items.index(self.chosen) + step, 0), len(items) - 1)], False)
 
     def on_click(self, event: events.Click) -> None:
-        for start, end, part in self._places:
+        for start, end, item in self._places:
             if start <= event.x < end:
-                self._jump(part, True)
+                self._jump(item, True)
 
     def jump_rows(self) -> list[JumpRow]:
-        return [(start, 0, partial(self._jump, part)) for start, _, part in self._places]
+        return [(start, 0, partial(self._jump, item)) for start, _, item in self._places]
 
-    def _jump(self, part: Part, opens: bool) -> None:
-        self._chosen = part.id
+    def _jump(self, item: SummaryItem, opens: bool) -> None:
+        self._chosen = item.id
         self.redraw()
         if opens:
             self.choose()

@@ -28,7 +28,7 @@ from gpuwatch.ui.panes.process_table_lines import (
     command,
     in_frame,
     marks_of,
-    parts_of,
+    mig_indices_of,
     process_count,
     table_lines,
     time_cell,
@@ -383,7 +383,7 @@ class ProcessTable(ItemList[Row]):
             focused=self.has_focus,
             shift=self._shift,
             branches=self._branches,
-            parts=parts_of(view.snapshot) if view is not None and view.snapshot is not None else {},
+            mig_indices=mig_indices_of(view.snapshot) if view is not None and view.snapshot is not None else {},
             most=self._most,
             marks=marks_of(view.findings) if view is not None else {},
         )
