@@ -52,12 +52,12 @@ def capture(ctx: click.Context, output: Path, seconds: float) -> None:
     if os.path.lexists(output):
         raise UsageError(f"{file_name(output)} exists", hint="name a new file")
     enter_simulation(ctx)
-    from gpuwatch.session import capture_driver_answers as capturing
+    from gpuwatch.session.capture_driver_answers import capture_samples
 
     if not progress_wanted():
         print_line(f"gpuwatch: capturing for {rounded_duration(seconds)}")
     try:
-        samples = capturing.capture(
+        samples = capture_samples(
             output,
             seconds,
             gpm=bool(gpm_option_value(ctx)),

@@ -25,8 +25,7 @@ from gpuwatch.core.model.json_codec import to_json
 from gpuwatch.core.model.pick_result import Pick
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.sources.gpu_reservations import HeldReservation, reserve, reserved
-from gpuwatch.session.free_gpus import Conditions, refusal_reasons, why_impossible
-from gpuwatch.session.free_gpus import pick as pick_from
+from gpuwatch.session.free_gpus import Conditions, pick_gpus, refusal_reasons, why_impossible
 from gpuwatch.session.single_snapshot import findings_of, take_snapshot
 from gpuwatch.share.reports.topology_content import described
 
@@ -189,11 +188,11 @@ def _pick_until(
 def _choose(machine: Snapshot, conditions: Conditions) -> Pick:
     """The choice; looks twice at reservations, since one that wants several GPUs may hold some for a moment in vain."""
     found, holders = findings_of(machine), reserved()
-    picked = pick_from(machine, conditions, os.environ, holders, found)
+    picked = pick_gpus(machine, conditions, os.environ, holders, found)
     if picked.chosen or not holders:
         return picked
     time.sleep(_RETRY_SECONDS)
-    return pick_from(machine, conditions, os.environ, reserved(), found)
+    return pick_gpus(machine, conditions, os.environ, reserved(), found)
 
 
 def _too_few_message(picked: Pick, conditions: Conditions) -> str:

@@ -83,7 +83,7 @@ def replay(
         need_terminal("gpuwatch record info FILE shows its contents", "gpuwatch record info FILE shows its contents")
         gc.disable()  # what is imported now stays
         from gpuwatch.machine.collector.recording_player import RecordingPlayer
-        from gpuwatch.session.session import replay as replayed
+        from gpuwatch.session.session import replay_session
         from gpuwatch.ui.app import GpuwatchApp, run
 
         gc.freeze()
@@ -91,7 +91,7 @@ def replay(
         feed = RecordingPlayer(recording, speed=speed)
         try:
             app = GpuwatchApp(
-                replayed(feed, start),
+                replay_session(feed, start),
                 settings=settings,
                 notice=notice,
                 ascii_only=bool(needs_ascii(os.environ, sys.stdout.encoding)),

@@ -63,7 +63,7 @@ def usage(
     check_writable(output, any_suffix=format_name is not None or as_csv)
     if (as_json + as_csv + (format_name is not None)) > 1:
         raise UsageError("--json, --csv and --format cannot be combined")
-    from gpuwatch.machine.recording.gpu_time_report import gpu_usage as summed
+    from gpuwatch.machine.recording.gpu_time_report import gpu_usage
     from gpuwatch.machine.recording.time_expressions import parse_begin, parse_moment
 
     path = file if file is not None else own_recording()
@@ -75,6 +75,6 @@ def usage(
         def show(share: float) -> None:
             progress(f"reading samples: {100 * share:.0f} %" if share < 1 else "")
 
-        document = summed(recording, begin, None if until is None else end, by, show)
+        document = gpu_usage(recording, begin, None if until is None else end, by, show)
         progress("")
         publish(document, output, as_json=as_json, format_name="csv" if as_csv else format_name, redact=redact)

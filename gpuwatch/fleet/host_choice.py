@@ -7,7 +7,7 @@ import datetime
 from gpuwatch.core.model.fleet import Fleet
 from gpuwatch.core.model.pick_result import FittingHost, HostPick, Pick, RefusedHost, SilentHost
 from gpuwatch.fleet.host_summary import HostSummary, summarize
-from gpuwatch.session.free_gpus import Conditions, pick
+from gpuwatch.session.free_gpus import Conditions, pick_gpus
 
 _MAX_HOSTS_NAMED = 3
 """Hosts that a reason names."""
@@ -57,7 +57,7 @@ def _pick(host: HostSummary, conditions: Conditions) -> Pick:
             used[gpu.device.uuid] = f"given to {given.name}"
         elif conditions.idle and gpu.use != "free":
             used[gpu.device.uuid] = gpu.reason
-    return pick(view.snapshot, conditions, {}, {}, view.snapshot.findings, used)
+    return pick_gpus(view.snapshot, conditions, {}, {}, view.snapshot.findings, used)
 
 
 def refusal_reasons(picked: HostPick) -> str:

@@ -36,7 +36,7 @@ def without_ids(smi: str) -> str:
     return _NUMBERED.sub(r"\1masked", _PRIVATE.sub(r"\1masked", smi))
 
 
-def capture(output: Path, seconds: float, *, gpm: bool, show: Callable[[float], None] = lambda share: None) -> int:
+def capture_samples(output: Path, seconds: float, *, gpm: bool, show: Callable[[float], None] = lambda _: None) -> int:
     """Samples for so many seconds and writes them to ``output``, a new file; returns the number of samples.
 
     ``show`` is called with the share that is done. Beside the samples it holds the output of ``nvidia-smi -q -x``, if

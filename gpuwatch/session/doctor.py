@@ -10,7 +10,7 @@ from collections.abc import Callable
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.model.doctor import Doctor, FrameworkLook
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.experiment.probing import interpreter_checks as looking
+from gpuwatch.experiment.probing import interpreter_checks
 from gpuwatch.experiment.probing.interpreter import FrameworkMissing, Interpreter, choose_interpreter
 from gpuwatch.explain.diagnosis.doctor.facts import Facts, gpu_variables
 from gpuwatch.machine.sources import driver_installation
@@ -29,18 +29,18 @@ def examine_machine(python: str | None, framework: str | None, progress: Callabl
     progress("reading GPUs and driver")
     snapshot = _snapshot()
     files = driver_installation.result_within(
-        looking.DRIVER_SECONDS, lambda: driver_installation.read_system_facts(os.environ)
+        interpreter_checks.DRIVER_SECONDS, lambda: driver_installation.read_system_facts(os.environ)
     )
-    child = looking.child_environment(os.environ, interpreter)
-    driver = looking.ask_driver(looking.child_environment(os.environ, None))
+    child = interpreter_checks.child_environment(os.environ, interpreter)
+    driver = interpreter_checks.ask_driver(interpreter_checks.child_environment(os.environ, None))
     run = log = None
     look = FrameworkLook(name=framework or "tensorflow", missing=missing)
     if interpreter is not None:
         progress("searching for the framework's libraries")
-        look = looking.inspect_interpreter(interpreter, child)
+        look = interpreter_checks.inspect_interpreter(interpreter, child)
         progress(f"importing {interpreter.framework} and running an op on each device")
-        draft, tried = looking.try_framework(interpreter, child, kept, snapshot)
-        look = looking.with_opened_libraries(look, tried)
+        draft, tried = interpreter_checks.try_framework(interpreter, child, kept, snapshot)
+        look = interpreter_checks.with_opened_libraries(look, tried)
         run, log = complete(draft.run, draft.log, draft.before), draft.log
     progress("")
     facts = Facts(
@@ -53,7 +53,7 @@ def examine_machine(python: str | None, framework: str | None, progress: Callabl
         log=log,
         simulated=SimMachine.from_environment(os.environ) is not None,
         asked=python is not None or framework is not None,
-        deadline=looking.DRIVER_SECONDS,
+        deadline=interpreter_checks.DRIVER_SECONDS,
     )
     return examine(facts, taken_at, time.monotonic() - started)
 
@@ -71,7 +71,7 @@ def _find_interpreter(python: str | None, framework: str | None) -> tuple[Interp
 
 def _snapshot() -> Snapshot | None:
     """The machine before anything is started; None if the driver does not answer in time."""
-    taken, why = take_samples(1, looking.DRIVER_SECONDS + looking.INTERPRETER_START_SECONDS)
+    taken, why = take_samples(1, interpreter_checks.DRIVER_SECONDS + interpreter_checks.INTERPRETER_START_SECONDS)
     if not taken and why.failure:
         what, _, rest = why.failure.partition("; ")
         raise GpuwatchError(what, hint=rest)

@@ -1,4 +1,4 @@
-"""Which GPUs are free for another program: :func:`pick` chooses from one snapshot."""
+"""Which GPUs are free for another program: :func:`pick_gpus` chooses from one snapshot."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class _CudaUnit:
         return self.load, -(self.free or 0.0), self.device.index
 
 
-def pick(
+def pick_gpus(
     machine: Snapshot,
     conditions: Conditions,
     environment: Mapping[str, str],
@@ -124,7 +124,7 @@ def pick(
 def idle_units(
     machine: Snapshot, reserved: Mapping[str, str], findings: Sequence[Finding] = ()
 ) -> Iterator[tuple[Device, MigInstance | None, bool]]:
-    """Every GPU or MIG instance, and whether ``pick --idle`` would choose it; arguments as of :func:`pick`."""
+    """Every GPU or MIG instance, and whether ``pick --idle`` would choose it; arguments as of :func:`pick_gpus`."""
     errors = {finding.device_uuid: finding.title for finding in findings if finding.severity == "error"}
     conditions = Conditions(idle=True)
     for unit in _units(machine):

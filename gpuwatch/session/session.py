@@ -429,7 +429,7 @@ class Session:
         self.player.paused = False
 
 
-def replay(feed: RecordingPlayer, moment: float | None = None) -> Session:
+def replay_session(feed: RecordingPlayer, moment: float | None = None) -> Session:
     """A session that shows what the dashboard showed then, with the findings and events that were recorded.
 
     ``feed``: of a recording that has samples. ``moment``: where to begin; None: at its beginning. It plays once it is

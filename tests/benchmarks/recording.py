@@ -25,7 +25,7 @@ from gpuwatch.machine.recording.cell_encoding import checksum, pack_times, unpac
 from gpuwatch.machine.recording.gpu_time_report import gpu_usage
 from gpuwatch.machine.recording.reader import Recording, open_recording
 from gpuwatch.machine.recording.writer import Clock, RecordingWriter
-from gpuwatch.session.session import replay
+from gpuwatch.session.session import replay_session
 from tests.benchmarks.history_hour import noisy
 from tests.recording.days import NOON, Readings, day
 
@@ -151,7 +151,7 @@ def play(path: Path) -> None:
     began = time.process_time()
     recording = open_recording(path)
     feed = RecordingPlayer(recording)
-    session = replay(feed)
+    session = replay_session(feed)
     session.pause()
     print(f"  replay: opened in {(time.process_time() - began) * 1e3:.0f} ms of CPU")
     noise = random.Random(3)

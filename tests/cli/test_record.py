@@ -21,7 +21,7 @@ from gpuwatch.core.model.json_codec import schema_of
 from gpuwatch.machine.collector.recording_player import RecordingPlayer
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.recording_info import check_recording
-from gpuwatch.session.session import replay
+from gpuwatch.session.session import replay_session
 from gpuwatch.sim.simulated_machine import SimMachine
 from tests.conftest import gpuwatch
 from tests.every import every
@@ -152,7 +152,7 @@ def use(file: Path) -> None:
         assert export.code == 0, export.err
     with Recording(file) as recording:
         assert recording.end is not None
-        session = replay(RecordingPlayer(recording), recording.end - 30)
+        session = replay_session(RecordingPlayer(recording), recording.end - 30)
         session.start(lambda: None)
         snapshot = session.view().snapshot
         session.stop()

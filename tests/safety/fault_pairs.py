@@ -39,7 +39,7 @@ from gpuwatch.machine.sources.nvidia.decode_nvml_answers import FABRIC_CONFIGURA
 from gpuwatch.session.current_findings import all_findings
 from gpuwatch.session.displayed_moment import View, most_important_first
 from gpuwatch.session.recording_window_document import period
-from gpuwatch.session.session import replay
+from gpuwatch.session.session import replay_session
 from gpuwatch.share.exporter.metrics_page import Content, Options, Page
 from gpuwatch.sim import faults
 from gpuwatch.sim.simulated_machine import FOR_EVER, SimMachine
@@ -293,7 +293,7 @@ class Watched:
 
     def _replay(self, recording: Recording) -> None:
         """What was told then is told when it is looked at again."""
-        session = replay(RecordingPlayer(recording))
+        session = replay_session(RecordingPlayer(recording))
         for at, when, wanted, noted in self.moments:
             session.pause().go(at, within=True)
             view = session.view()

@@ -20,7 +20,7 @@ from gpuwatch.machine.collector.snapshot_feed import FeedStatus
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.recording.reader import open_recording
 from gpuwatch.session.current_findings import all_findings
-from gpuwatch.session.session import replay as replayed
+from gpuwatch.session.session import replay_session
 from gpuwatch.ui.app import GpuwatchApp
 from gpuwatch.ui.screens import gpu
 from gpuwatch.ui.screens.base_tab import TabScreen
@@ -44,7 +44,7 @@ class Replayed:
         self.path, self.seconds = path, 0.0
         self.feed = RecordingPlayer(open_recording(path), speed=speed, clock=lambda: self.seconds)
         self.feed.wall_clock = lambda: BEGIN + 7200
-        self.session = replayed(self.feed, at)
+        self.session = replay_session(self.feed, at)
         self.app = GpuwatchApp(self.session)
 
     @property

@@ -266,9 +266,9 @@ class WatchedProcesses:
         for pid, member in self._members.items():
             records = member.state.memory_records
             peaks = {device(name): peak for name, peak in member.state.allocators.items()}
-            for one in records.profiles(pid):
-                whole = max(one.program_peak_bytes or 0, peaks.get(one.device, 0)) or None
-                found.append(msgspec.structs.replace(one, program_peak_bytes=whole))
+            for profile in records.profiles(pid):
+                whole = max(profile.program_peak_bytes or 0, peaks.get(profile.device, 0)) or None
+                found.append(msgspec.structs.replace(profile, program_peak_bytes=whole))
             problems += [f"memory of process {pid}: {text}" for text in records.problems()]
         found.sort(key=lambda profile: (profile.device == "host", -profile.peak_bytes))
         return tuple(found[:_MAX_PROFILES]), tuple(problems)

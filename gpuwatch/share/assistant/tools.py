@@ -29,7 +29,7 @@ from gpuwatch.core.model.try_experiment import Experiment
 from gpuwatch.explain.diagnosis.reference.cause_pages import page, suggested_causes
 from gpuwatch.machine.history.run_store import RunStore
 from gpuwatch.machine.sources.gpu_reservations import reserved
-from gpuwatch.session.free_gpus import Conditions, pick, why_impossible
+from gpuwatch.session.free_gpus import Conditions, pick_gpus, why_impossible
 from gpuwatch.session.single_snapshot import findings_of
 from gpuwatch.share.assistant.arguments import (
     Arguments,
@@ -276,7 +276,7 @@ async def _find_free_gpus(tools: Tools, asked: FreeGpusArguments) -> dict[str, A
         conditions = Conditions(asked.count, free, asked.idle)
         if why := why_impossible(taken, conditions):
             raise UsageError(why)
-        return tools.plain(pick(taken, conditions, os.environ, reserved(), findings_of(taken)), known=taken)
+        return tools.plain(pick_gpus(taken, conditions, os.environ, reserved(), findings_of(taken)), known=taken)
 
     return bounded_document(await anyio.to_thread.run_sync(found, abandon_on_cancel=True))
 

@@ -253,7 +253,7 @@ def idle_text(view: View, row: Process) -> str:
     is no longer on its GPU."""
     finding = next((found for *_, its, found in idle_holders(view, view.snapshot) if its is row), None)
     since = _idle_since(row, finding)
-    if not since or not any(one is row for one in (view.snapshot.processes if view.snapshot is not None else ())):
+    if not since or not any(other is row for other in (view.snapshot.processes if view.snapshot is not None else ())):
         return ""
     begun, first = clock(since, view.moment)[:-3], view.since.first
     seen = first is not None and since > first + BEGAN_BEFORE and not (finding and may_be_older(finding))
