@@ -91,10 +91,10 @@ def _gaps(recording: Recording, begin: float, moment: float) -> Iterator[Change]
     longer = unobserved_limit(interval)
     if first - begin > longer:
         unknown = hours_minutes(first - begin)
-        yield _change(first, "recording", f"the recording begins: nothing is known about the {unknown} before")
+        yield _change(first, "recording", f"the recording begins here; what happened in the preceding {unknown} is unknown")
     for since, until in recording.gaps_of_blocks(max(begin, first), moment):
         if until - since > longer:
-            yield _change(until, "recording", f"nothing was recorded for {hours_minutes(until - since)} before")
+            yield _change(until, "recording", f"nothing was recorded in the preceding {hours_minutes(until - since)}")
 
 
 def _settings(before: Snapshot, after: Snapshot) -> Iterator[Change]:

@@ -113,7 +113,7 @@ def number_or_name(spec: MetricSpec, raw: Any) -> Value | Missing:
         text = decode(raw).strip()
         return Missing("not_supported", detail=f"{spec.call}: not available") if text in _NO_TEXT else text
     if not isinstance(raw, (int, float)):
-        return Missing("failed", detail=f"{spec.call}: its answer is not a number but {type(raw).__name__}")
+        return Missing("failed", detail=f"{spec.call} returned {type(raw).__name__}, not a number")
     if not math.isfinite(raw):
         return implausible(spec, raw)
     if raw in NOT_AVAILABLE or (raw < 0 and spec.unit is not Unit.CELSIUS):
