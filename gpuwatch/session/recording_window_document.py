@@ -91,7 +91,9 @@ def _gaps(recording: Recording, begin: float, moment: float) -> Iterator[Change]
     longer = unobserved_limit(interval)
     if first - begin > longer:
         unknown = hours_minutes(first - begin)
-        yield _change(first, "recording", f"the recording begins here; what happened in the preceding {unknown} is unknown")
+        yield _change(
+            first, "recording", f"the recording begins here; what happened in the preceding {unknown} is unknown"
+        )
     for since, until in recording.gaps_of_blocks(max(begin, first), moment):
         if until - since > longer:
             yield _change(until, "recording", f"nothing was recorded in the preceding {hours_minutes(until - since)}")

@@ -25,7 +25,7 @@ from textual.screen import Screen
 
 from gpuwatch.session.process_history import Identity
 from gpuwatch.session.session import Session
-from gpuwatch.ui.drawing.text_width import cut
+from gpuwatch.ui.drawing.text_width import cut_to_width
 from gpuwatch.ui.panes.key_line import HELP_AND_QUIT_CELLS
 from gpuwatch.ui.screens.base_tab import ProbeRunsChanged, TabScreen
 from gpuwatch.ui.screens.overview import OverviewScreen
@@ -202,7 +202,9 @@ class GpuwatchApp(PreferencesApp):
         if self.settings_file is not None and self.settings_file.notice:
             self.tab.show_message(self.settings_file.fitted(self.size.width - HELP_AND_QUIT_CELLS), "warning", 60)
         if self._notice:
-            self.tab.show_message(cut(self._notice, self.size.width - HELP_AND_QUIT_CELLS), "accent", _NOTICE_SECONDS)
+            self.tab.show_message(
+                cut_to_width(self._notice, self.size.width - HELP_AND_QUIT_CELLS), "accent", _NOTICE_SECONDS
+            )
         if self.tab is self.overview and self.preferences.tab != self.tab.TAB:
             self.call_after_refresh(self.show_tab, self.preferences.tab)
 

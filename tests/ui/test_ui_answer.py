@@ -17,11 +17,11 @@ from gpuwatch.machine.history.metric_history import History
 from gpuwatch.session import free_gpus
 from gpuwatch.session.displayed_moment import Since, View, most_important_first
 from gpuwatch.share.openmetrics import PROCESS_IDLE
-from gpuwatch.ui.drawing.clock_text import clock
+from gpuwatch.ui.drawing.clock_text import clock_text
 from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.panes.overview_summary import draw_summary, idle_text
 from gpuwatch.ui.screens.sheet import LinesModal
-from gpuwatch.ui.tables.process_columns import BY_ID, clock_text
+from gpuwatch.ui.tables.process_columns import BY_ID, time_column_text
 from tests.diagnosis.watching import BEGIN, gpu, program
 from tests.diagnosis.watching import sample as watching_sample
 from tests.every import every
@@ -127,7 +127,7 @@ def test_since_when_it_is_idle_is_at_least_so_unless_an_earlier_sample_was_seen(
     busy, unknown = replace(row, readings={"idle_since": 0}), replace(row, readings={})
     shot = replace(shot, processes=(row, busy, unknown))
     view = View(shot, History(), FeedStatus("ok", 0.0), at, 1.0, since=Since(first=first))
-    began = clock(at - 240)[:-3]
+    began = clock_text(at - 240)[:-3]
     assert [idle_text(view, one) for one in shot.processes] == [f"4 min, {text} {began}", "", ""]
     assert idle_text(view, replace(row)) == "", "a row of an earlier sample: it has exited"
 
@@ -145,7 +145,7 @@ def test_everybody_says_the_same_of_an_idle_process(idle_minutes: int | None) ->
     last = shots[-1].taken_at.timestamp()
     held = [found for found in watch.findings if found.id == "idle.memory-held"]
     line = said(shots[-1], *watch.findings)
-    column = clock_text(BY_ID["idle"], row, last)
+    column = time_column_text(BY_ID["idle"], row, last)
     exported = one(exported_series(shots[-1], OPTIONS._replace(processes=1)), PROCESS_IDLE)
     picked = free_gpus.pick_gpus(shots[-1], free_gpus.Conditions(1, idle=True), {}, {}, watch.findings)
     assert exported == since
@@ -231,7 +231,7 @@ async def test_a_key_goes_through_the_idle_holders_which_are_marked_from_the_fir
         assert [row[2] for row in rows.values()] == ["▲", "●", " "]
         await pilot.press("I")
         assert table.chosen.pid == 51877  # type: ignore[union-attr]
-        began = clock(machines.HELD.since.timestamp())[:-3]  # type: ignore[union-attr]
+        began = clock_text(machines.HELD.since.timestamp())[:-3]  # type: ignore[union-attr]
         said = f"idle holder 2 of 2: 14 min, at least since {began}; bob 51877, "
         assert said in stage.app.overview.keys.plain, "it began before the first sample"
         stage.push(replace(machines.pair(2), findings=()))

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from gpuwatch.cli.dashboard_options import preferred
 from gpuwatch.cli.main import cli
 from gpuwatch.session.probe_runs import Parameters
-from gpuwatch.ui.details.equivalent_commands import dashboard_command, probe_command, simulated
+from gpuwatch.ui.details.equivalent_commands import dashboard_command, probe_command, sim_option
 from gpuwatch.ui.settings.preferences import Preferences
 from tests.ui import machines
 from tests.ui.conftest import Stage
@@ -110,12 +110,12 @@ def test_parameters_are_in_the_command(tmp_path: Path) -> None:
         "probe --all --seconds 2.5 --workload matmul --memory-limit 512 --fraction 0.5 --virtual 3 --visible 1,0"
         " --gpu GPU-1 --python /p"
     )
-    assert simulated({"GPUWATCH_SIM": "2x24GiB"}) == ["--sim", "2x24GiB"]
+    assert sim_option({"GPUWATCH_SIM": "2x24GiB"}) == ["--sim", "2x24GiB"]
     state = {"GPUWATCH_SIM": "2x24GiB", "GPUWATCH_SIM_STATE": "/dev/shm/x/demo-2x24GiB.v5.4155.state"}
-    assert simulated(state) == ["--sim", "2x24GiB@demo"]
+    assert sim_option(state) == ["--sim", "2x24GiB@demo"]
     shared = {**state, "GPUWATCH_SIM_STATE": "/dev/shm/x/shared-2x24GiB.v5.4155.state"}
-    assert simulated(shared) == ["--sim", "2x24GiB"]
-    assert simulated({}) == []
+    assert sim_option(shared) == ["--sim", "2x24GiB"]
+    assert sim_option({}) == []
 
 
 async def test_a_finding_gives_its_cause(stage: Stage) -> None:

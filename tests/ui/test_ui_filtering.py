@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gpuwatch.core.model.snapshot import Mapped, Process
 from gpuwatch.ui.details.key_help import groups
 from gpuwatch.ui.tables.filter_language import _words
-from gpuwatch.ui.tables.process_columns import BY_ID, COLUMNS, Column, clock_text, in_order, matching
+from gpuwatch.ui.tables.process_columns import BY_ID, COLUMNS, Column, in_order, matching, time_column_text
 from gpuwatch.ui.tables.process_filter import EXAMPLES, FIELDS, SIGNS, FilterError, _amount, parse
 from tests.every import every
 from tests.ui import machines
@@ -269,7 +269,7 @@ def test_idle_processes_are_found_and_shown_by_the_minute() -> None:
         for number, ago in enumerate(seconds)
     ]
     column = BY_ID["idle"]
-    assert [clock_text(column, row, at) for row in rows] == ["–", "busy", "<1m", "1m", "2h", "2d"]
+    assert [time_column_text(column, row, at) for row in rows] == ["–", "busy", "<1m", "1m", "2h", "2d"]
     assert [row.pid for row in in_order(rows, column, reverse=True)] == [rows[n].pid for n in (5, 4, 3, 2, 1, 0)]
     wanted = parse("idle>1m")
     assert wanted is not None

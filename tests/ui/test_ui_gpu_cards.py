@@ -21,8 +21,8 @@ from gpuwatch.session.displayed_moment import View
 from gpuwatch.ui.drawing.glyphs import to_ascii
 from gpuwatch.ui.drawing.overview_layout import LAYOUTS, MANY_GPUS, Plan, plan
 from gpuwatch.ui.drawing.styled_lines import Line, Span
-from gpuwatch.ui.drawing.wrapping import shortened, wrapped
-from gpuwatch.ui.panes.gpu_card import card_fields, fields_that_fit, ledger
+from gpuwatch.ui.drawing.wrapping import drop_last_clauses, wrap_line
+from gpuwatch.ui.panes.gpu_card import card_fields, fields_that_fit, memory_holders
 from gpuwatch.ui.panes.gpu_grid import gpu_lines
 from gpuwatch.ui.settings.preferences import Preferences
 from gpuwatch.ui.settings.settings_file import default_path, load, understood
@@ -383,12 +383,12 @@ def test_a_mark_in_a_line_stands_in_a_blank_before_the_number() -> None:
     ],
 )
 def test_a_sentence_loses_its_last_clauses_first(width: int, text: str) -> None:
-    assert shortened("uncorrected ECC errors: 3 new (likely), 4 in total", width) == text
+    assert drop_last_clauses("uncorrected ECC errors: 3 new (likely), 4 in total", width) == text
 
 
 def whole_parts(text: str) -> set[str]:
     """What a sentence is shortened to without a sign that it was cut."""
-    return {short for width in range(1, len(text)) if not (short := shortened(text, width)).endswith("…")}
+    return {short for width in range(1, len(text)) if not (short := drop_last_clauses(text, width)).endswith("…")}
 
 
 def test_a_list_is_shown_whole_or_not_at_all() -> None:
@@ -474,14 +474,14 @@ def test_a_wrapped_line_keeps_the_gap_before_its_last_words(width: int) -> None:
         ("thermal (hardware): now, for at least 5 min", "text"),
         ("  hw-thermal", "faint"),
     ]
-    drawn = ["".join(text for text, _ in part) for part in wrapped(line, width)]
+    drawn = ["".join(text for text, _ in part) for part in wrap_line(line, width)]
     assert "minhw" not in "".join(drawn)
     assert " ".join(" ".join(drawn).split()) == "▲ thermal (hardware): now, for at least 5 min hw-thermal"
 
 
 def test_long_values_break_at_separators_and_commands_not_at_hyphens() -> None:
     def folded(text: str, width: int) -> list[str]:
-        return ["".join(part for part, _ in line).strip() for line in wrapped([(text, "text")], width)]
+        return ["".join(part for part, _ in line).strip() for line in wrap_line([(text, "text")], width)]
 
     setting = "expandable_segments:True,max_split_size_mb:128"
     assert folded(setting, 30) == ["expandable_segments:True,", "max_split_size_mb:128"]
@@ -492,5 +492,5 @@ def test_long_values_break_at_separators_and_commands_not_at_hyphens() -> None:
 def test_a_card_says_that_its_free_memory_is_the_hosts() -> None:
     own = machines.device(0)
     unified = structs.replace(own, unified_memory=True)
-    seen = ["".join(text for text, _ in ledger(one, view_of(one), 100).spans) for one in (own, unified)]
+    seen = ["".join(text for text, _ in memory_holders(one, view_of(one), 100).spans) for one in (own, unified)]
     assert [line.endswith(end) for line, end in zip(seen, (" free", " free on the host"), strict=True)] == [True, True]

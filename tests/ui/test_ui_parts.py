@@ -11,7 +11,7 @@ from gpuwatch.ui.drawing.bars import bar
 from gpuwatch.ui.drawing.braille_graph import braille, buckets, span_for
 from gpuwatch.ui.drawing.glyphs import to_ascii
 from gpuwatch.ui.drawing.overview_layout import MIN_HEIGHT, MIN_WIDTH, plan
-from gpuwatch.ui.drawing.text_width import cut, left, right, width_of
+from gpuwatch.ui.drawing.text_width import align_left, align_right, cut_to_width, width_of
 from gpuwatch.ui.tables.process_columns import BY_ID, Unexplained, in_order, place, rows_of, short_framework, short_map
 from gpuwatch.ui.tables.process_filter import parse
 from tests.ui import machines
@@ -175,9 +175,9 @@ def test_short_texts() -> None:
 @pytest.mark.parametrize("text", ["plain", "漢字カナ混じり", "e\u0301\u0301 x", ""])
 @pytest.mark.parametrize("width", [0, 1, 2, 5, 12])
 def test_cells_are_exact(text: str, width: int) -> None:
-    assert width_of(left(text, width)) == width
-    assert width_of(right(text, width)) == width
-    assert width_of(cut(text, width)) <= width
+    assert width_of(align_left(text, width)) == width
+    assert width_of(align_right(text, width)) == width
+    assert width_of(cut_to_width(text, width)) <= width
 
 
 @pytest.mark.thorough

@@ -27,7 +27,7 @@ from gpuwatch.experiment.probing.probe_scripts import ProbeScript
 from gpuwatch.machine.collector.snapshot_feed import FeedStatus
 from gpuwatch.session.probe_runs import ProbeRuns
 from gpuwatch.share.reports.runs_side_by_side import compare
-from gpuwatch.ui.details.probe_events import doing
+from gpuwatch.ui.details.probe_events import current_activity
 from gpuwatch.ui.screens.probe_options_form import ParametersModal
 from gpuwatch.ui.screens.probe_preflight_sheet import PreflightSheet
 from gpuwatch.ui.screens.probes import ProbesScreen
@@ -744,7 +744,7 @@ async def test_a_stopped_or_abandoned_run_leaves_no_process(make_stage: MakeStag
     async with stage.app.run_test(size=(120, 40)) as pilot:
         await open_probes(stage, pilot)
         await pilot.press("a", "x", "y")
-        await until(pilot, lambda: probe_runs.live is not None and "started, pid" in doing(probe_runs.live))
+        await until(pilot, lambda: probe_runs.live is not None and "started, pid" in current_activity(probe_runs.live))
         await until(pilot, lambda: len(descendants(before)) == 2)
         started = descendants(before)
         await pilot.press(how)

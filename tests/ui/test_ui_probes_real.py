@@ -13,7 +13,7 @@ import pytest
 from gpuwatch.machine.history.run_store import RunStore
 from gpuwatch.session.probe_runs import Parameters, ProbeRuns
 from gpuwatch.sim.simulated_machine import SimMachine
-from gpuwatch.ui.details.probe_events import doing
+from gpuwatch.ui.details.probe_events import current_activity
 from tests.terminal import family
 from tests.ui.conftest import Stage
 from tests.ui.test_ui_probes import open_probes, plain, put_cursor, until
@@ -62,7 +62,9 @@ async def test_stopping_real_probes_leaves_nothing(make_stage: Callable[..., Sta
     async with stage.app.run_test(size=(120, 40)) as pilot:
         put_cursor(await open_probes(stage, pilot), "growth")
         await pilot.press("space", "x", "y")
-        await until(pilot, lambda: probe_runs.live is not None and "measuring" in doing(probe_runs.live), 120)
+        await until(
+            pilot, lambda: probe_runs.live is not None and "measuring" in current_activity(probe_runs.live), 120
+        )
         started = set(family(os.getpid())) - before
         assert started
         pressed = time.monotonic()

@@ -14,7 +14,7 @@ from gpuwatch.machine.collector.snapshot_feed import FeedStatus
 from gpuwatch.machine.history.metric_history import History
 from gpuwatch.session.displayed_moment import View, most_important_first
 from gpuwatch.share.reports.document_content import content_of
-from gpuwatch.ui.details.finding_lines import evidence
+from gpuwatch.ui.details.finding_lines import all_evidence
 from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.panes.host_list_lines import wrong_line
 from gpuwatch.ui.panes.top_and_host_lines import verdict
@@ -326,6 +326,6 @@ def test_what_cannot_be_read_is_not_called_well_anywhere() -> None:
         assert ("too little is known" in line) is not well
         view = View(shot, History(), FeedStatus("ok", 0.0), shot.taken_at.timestamp(), 1.0)
         assert (content_of(shot).state == "ok") is well, "a sample of a recording"
-        told = str(evidence(view))
+        told = str(all_evidence(view))
         assert ("No problems found" in told) is well
         assert ("Not judged" in told) is not well

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.ui.drawing.styled_lines import Line, changed, patches, replaced
+from gpuwatch.ui.drawing.styled_lines import Line, differing_range, patches, with_spans_replaced
 from gpuwatch.ui.drawing.text_width import width_of
 
 WIDTH = 30
@@ -54,19 +54,19 @@ def test_what_does_not_fit_is_left_to_textual() -> None:
 
 def test_a_span_of_the_same_width_is_replaced() -> None:
     line = Line((("ab", "text"), ("–", "dim"), ("漢", "dim"), ("12", "ok")), "cursor")
-    assert replaced(line, {5: ("34", "ok")}) == Line((*line.spans[:3], ("34", "ok")), "cursor")
-    both = replaced(line, {3: ("xy", "text"), 0: ("ab", "dim")})
+    assert with_spans_replaced(line, {5: ("34", "ok")}) == Line((*line.spans[:3], ("34", "ok")), "cursor")
+    both = with_spans_replaced(line, {3: ("xy", "text"), 0: ("ab", "dim")})
     assert both == Line((("ab", "dim"), line.spans[1], ("xy", "text"), line.spans[3]), "cursor"), "ink and text"
-    assert replaced(line, {3: ("漢", "dim"), 5: ("12", "ok")}) == line, "nothing changed"
-    assert [replaced(line, {x: ("12345", "dim")}) for x in range(8)] == [None] * 8, "no span is as wide"
-    assert replaced(line, {0: ("ab", "dim"), 4: ("x", "dim")}) is None, "no span begins there"
+    assert with_spans_replaced(line, {3: ("漢", "dim"), 5: ("12", "ok")}) == line, "nothing changed"
+    assert [with_spans_replaced(line, {x: ("12345", "dim")}) for x in range(8)] == [None] * 8, "no span is as wide"
+    assert with_spans_replaced(line, {0: ("ab", "dim"), 4: ("x", "dim")}) is None, "no span begins there"
 
 
 @given(st.text("ab1 ", min_size=1, max_size=6), st.text("ab1 ", min_size=1, max_size=6))
 def test_what_has_changed_in_a_text_is_written_over_it(before: str, now: str) -> None:
     now = now.ljust(len(before))[: len(before)]
     if now != before:
-        start, end = changed(before, now)
+        start, end = differing_range(before, now)
         assert before[:start] + now[start:end] + before[end:] == now
         assert now[start] != before[start]
         assert now[end - 1] != before[end - 1]

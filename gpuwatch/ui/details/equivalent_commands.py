@@ -21,7 +21,7 @@ _OF_LIVE = ("interval", "gpm", "notify", "own_collector", "read_only")
 """Those that mean nothing for a recording."""
 
 
-def simulated(environment: Mapping[str, str] = os.environ) -> list[str]:
+def sim_option(environment: Mapping[str, str] = os.environ) -> list[str]:
     """``--sim`` with the machine of this process, if its GPUs are simulated."""
     from gpuwatch.sim.find_machines import sim_option_of
 

@@ -11,7 +11,7 @@ from gpuwatch.session.displayed_moment import View
 from gpuwatch.ui.drawing.ink_colors import link_ink
 from gpuwatch.ui.drawing.styled_lines import Span
 from gpuwatch.ui.drawing.wrapping import Lines
-from gpuwatch.ui.panes.top_and_host_lines import may_be_older, notes
+from gpuwatch.ui.panes.top_and_host_lines import may_be_older, notable_notes
 
 Entry = Finding | Problem
 
@@ -21,14 +21,14 @@ HEALTHY = ("●", "ok")
 PAST = ("○", "dim")
 
 
-def mark(finding: Finding) -> tuple[str, str]:
+def finding_mark(finding: Finding) -> tuple[str, str]:
     """Glyph and ink of a finding; past and healthy ones have their own."""
     if finding.until is not None:
         return PAST
     return HEALTHY if finding.id == "healthy" else MARKS[finding.severity]
 
 
-def when(finding: Finding) -> str:
+def finding_times(finding: Finding) -> str:
     """``since 10:02:31``, ``at least`` if its evidence says so, or its start and end; empty if that is unknown."""
     if finding.since is None:
         return ""
@@ -44,7 +44,7 @@ def cause_of(finding: Finding) -> str:
     return "" if finding.id in ("healthy", "unknown") else finding.id
 
 
-def judged(finding: Finding) -> str:
+def id_and_certainty(finding: Finding) -> str:
     """Its cause id and certainty; only the certainty if the cause is unknown."""
     return finding.certainty if finding.id == "unknown" else f"{finding.id} · {finding.certainty}"
 
@@ -61,16 +61,16 @@ def entry_lines(entry: Entry, snapshot: Snapshot | None) -> Lines:
 
 def lines_of(finding: Finding, snapshot: Snapshot | None) -> Lines:
     """One finding with its evidence and action."""
-    glyph, ink = mark(finding)
+    glyph, ink = finding_mark(finding)
     lines: Lines = [[(f"{glyph} ", ink), (printable(finding.title), "strong")]]
     device = snapshot.device(finding.device_uuid) if snapshot is not None else None
     where = f"GPU {device.index} · " if device is not None else ""
     process = f"process {finding.pid} · " if finding.pid is not None else ""
     in_evidence = finding.until is None and any("since " in line for line in finding.evidence)
-    moment = f" · {when(finding)}" if finding.since is not None and not in_evidence else ""
+    moment = f" · {finding_times(finding)}" if finding.since is not None and not in_evidence else ""
     cause = cause_of(finding)
     named: list[Span] = [(cause, page_link(cause)), (f" · {finding.certainty}{moment}", "dim")] if cause else []
-    lines.append([(f"  {where}{process}", "dim"), *(named or [(f"{judged(finding)}{moment}", "dim")])])
+    lines.append([(f"  {where}{process}", "dim"), *(named or [(f"{id_and_certainty(finding)}{moment}", "dim")])])
     for line in finding.evidence:
         lines.append([("  · ", "dim"), (printable(line), "text")])
     if finding.action:
@@ -95,12 +95,12 @@ def lines_of_problem(problem: Problem) -> Lines:
     return lines
 
 
-def evidence(view: View) -> Lines:
+def all_evidence(view: View) -> Lines:
     """All findings and source problems, most important first."""
     lines: Lines = []
     snapshot = view.snapshot
     held = [finding for finding in view.findings if finding.id == "idle.memory-held" and finding.until is None]
-    for finding in dict.fromkeys((*view.wrong, *notes(view.findings), *held)):
+    for finding in dict.fromkeys((*view.wrong, *notable_notes(view.findings), *held)):
         lines += [*lines_of(finding, snapshot), []]
     found = {finding.id for finding in view.wrong}
     for problem in snapshot.problems if snapshot is not None else ():

@@ -13,12 +13,12 @@ from gpuwatch.core.model.clock_event_reasons import BRAKE, NAMES, THERMAL
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Connection, Device, Process, Snapshot
 from gpuwatch.machine.history.machine_event import MachineEvent
-from gpuwatch.ui.drawing.clock_text import clock
+from gpuwatch.ui.drawing.clock_text import clock_text
 from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.drawing.styled_lines import Line, Span
-from gpuwatch.ui.drawing.text_width import cut
+from gpuwatch.ui.drawing.text_width import cut_to_width
 from gpuwatch.ui.drawing.wrapping import Lines
-from gpuwatch.ui.panes.mig_line import by_instance, mig_spans, who
+from gpuwatch.ui.panes.mig_line import by_instance, mig_spans, processes_text
 from gpuwatch.ui.settings.tabs import number_of
 from gpuwatch.ui.tables.load_levels import threshold_celsius
 
@@ -160,7 +160,7 @@ def mig_lines(device: Device, processes: Iterable[Process], width: int) -> Lines
     for name, rows in on.items():
         if rows and device.mig_instances:
             text = f"instance {printable(name)}" if name else "instance not reported"
-            lines.append([("  ", "text"), (f"{text}: ", "dim"), (who(rows), "text")])
+            lines.append([("  ", "text"), (f"{text}: ", "dim"), (processes_text(rows), "text")])
     if not lines:
         return []
     lines.append([("  NVML reports no utilization per instance while MIG is enabled", "faint")])
@@ -225,7 +225,7 @@ def event_lines(
         if len(lines) >= most:
             lines.append([("older events: ", "dim"), (f"{number_of('events')} Events", "key")])
             break
-        lines.append([(f"{clock(event.at, now)}  ", "dim"), (f"{glyph} ", ink), (text + likely, "text")])
+        lines.append([(f"{clock_text(event.at, now)}  ", "dim"), (f"{glyph} ", ink), (text + likely, "text")])
     return lines or [[("● ", "ok"), (f"no events since {since}", "text")]]
 
 
@@ -237,6 +237,6 @@ def with_events(lines: list[Line], happened: Sequence[MachineEvent], now: float,
     below = [Pen(width).add("  LATEST EVENTS", "header").to(width, ink="header").line()]
     for event in islice(reversed(happened), spare - 2):
         glyph, ink = MARKS[event.severity]
-        pen = Pen(width).add(f"  {clock(event.at, now)}  ", "dim").add(f"{glyph} ", ink)
-        below.append(pen.add(cut(event.text, pen.left), "text").line())
+        pen = Pen(width).add(f"  {clock_text(event.at, now)}  ", "dim").add(f"{glyph} ", ink)
+        below.append(pen.add(cut_to_width(event.text, pen.left), "text").line())
     return [*lines, *[Line(())] * (spare - len(below)), *below]

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import zip_longest
 
 from gpuwatch.ui.drawing.styled_lines import Span
-from gpuwatch.ui.drawing.text_width import left, width_of
-from gpuwatch.ui.drawing.wrapping import Lines, wrapped
+from gpuwatch.ui.drawing.text_width import align_left, width_of
+from gpuwatch.ui.drawing.wrapping import Lines, wrap_line
 from gpuwatch.ui.settings.actions import ACTIONS, NOT_IN_FLEET, NOT_IN_REPLAY, REPLAY, Action
 from gpuwatch.ui.settings.tabs import FLEET, TABS, panes_of
 from gpuwatch.ui.tables.process_filter import EXAMPLES
@@ -82,8 +82,8 @@ class Group:
         size = max(width_of(sign) for sign, _ in self.rows) + 2
         found: Lines = [[(self.title, "title")]]
         for sign, meaning in self.rows:
-            line = [(" " * _MARGIN_CELLS + left(sign, size), self.ink), (meaning, "text")]
-            found += wrapped(line, width)
+            line = [(" " * _MARGIN_CELLS + align_left(sign, size), self.ink), (meaning, "text")]
+            found += wrap_line(line, width)
         return found
 
 

@@ -11,7 +11,7 @@ from gpuwatch.core.model.metrics import BY_ID, METRICS, Lane
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import IDLE_SINCE, PROCESS_READINGS, RUN_SECONDS, Device
 from gpuwatch.session.displayed_moment import View
-from gpuwatch.ui.drawing.clock_text import clock
+from gpuwatch.ui.drawing.clock_text import clock_text
 from gpuwatch.ui.drawing.styled_lines import Span
 from gpuwatch.ui.drawing.wrapping import Lines
 from gpuwatch.ui.tables.process_columns import COLUMNS, Row, Unexplained, command_text, on_cpu
@@ -73,7 +73,7 @@ def _as_of(view: View) -> list[Span]:
     if view.snapshot is None:
         return []
     moment = view.snapshot.taken_at.timestamp()
-    return [("as read at ", "dim"), (clock(moment), "text"), (f", {ago(max(view.now - moment, 0.0))}", "dim")]
+    return [("as read at ", "dim"), (clock_text(moment), "text"), (f", {ago(max(view.now - moment, 0.0))}", "dim")]
 
 
 def _last_read(uuid: str, view: View) -> Callable[[str], str]:
@@ -88,7 +88,7 @@ def _last_read(uuid: str, view: View) -> Callable[[str], str]:
         if spec is None or value is None or place is None:
             return ""
         moment = times[len(times) - len(series) + place]
-        return f"last read at {clock(moment)}, {ago(max(view.now - moment, 0.0))}: {reading_text(spec, value)}"
+        return f"last read at {clock_text(moment)}, {ago(max(view.now - moment, 0.0))}: {reading_text(spec, value)}"
 
     return last
 

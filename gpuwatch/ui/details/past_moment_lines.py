@@ -10,8 +10,8 @@ from gpuwatch.core.formatting.units import UNKNOWN, gib_text, memory
 from gpuwatch.core.model.snapshot import Device, Process
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.sample_store import Gap, KeptSample
-from gpuwatch.ui.drawing.clock_text import clock
-from gpuwatch.ui.drawing.text_width import left
+from gpuwatch.ui.drawing.clock_text import clock_text
+from gpuwatch.ui.drawing.text_width import align_left
 from gpuwatch.ui.drawing.wrapping import Lines
 from gpuwatch.ui.tables.device_facts import whole_number
 from gpuwatch.ui.tables.process_columns import short_command
@@ -22,13 +22,13 @@ _MAX_DISTANCE_SECONDS = 60.0
 """Seconds from an event beyond which a sample does not show its moment."""
 
 
-def then_lines(event: MachineEvent, then: KeptSample | None) -> Lines:
+def moment_lines(event: MachineEvent, then: KeptSample | None) -> Lines:
     """All GPUs, those of the event marked, and the processes on these; ``then``: the sample at that moment."""
     lines: Lines = [[]]
     if then is None or abs(then.at - event.at) > _MAX_DISTANCE_SECONDS:
         return [*lines, [("no sample of that moment is kept", "dim")]]
     snapshot = then.snapshot
-    lines.append([("The machine then", "title"), (f"  sample of {clock(then.at)}; v shows it", "dim")])
+    lines.append([("The machine then", "title"), (f"  sample of {clock_text(then.at)}; v shows it", "dim")])
     concerned = [device for device in snapshot.devices if event.concerns(device.uuid)]
     lines += [_device(device, marked=device in concerned) for device in snapshot.devices]
     if not snapshot.devices:
@@ -64,7 +64,7 @@ def _process(row: Process, *, marked: bool) -> list[tuple[str, str]]:
         ("▸ " if marked else "  ", "accent"),
         (f"GPU {where:<2} ", "strong"),
         (f"{row.pid:>7}  ", "dim"),
-        (left(printable(row.user or UNKNOWN), 9) + " ", "text"),
+        (align_left(printable(row.user or UNKNOWN), 9) + " ", "text"),
         (f"{memory(row.number('gpu_memory_bytes')):>9}  ", "text"),
         (short_command(row), "text"),
     ]
@@ -85,7 +85,7 @@ _GAP_REASON_SECONDS = 2.0
 def gap_text(skipped: Sequence[Gap], now: float, events: Sequence[MachineEvent]) -> str:
     """``nothing recorded 02:10:05–07:45:00 (5 h 35 min): the recorder was off``; of several the last, and how many."""
     last = skipped[-1]
-    begin, end = clock(last.begin, now), clock(last.end, now)
+    begin, end = clock_text(last.begin, now), clock_text(last.end, now)
     span = f"{begin}–{end} ({hours_minutes(last.end - last.begin)})"
     more = f"; {len(skipped)} gaps" if len(skipped) > 1 else ""
     if last.damaged:

@@ -7,22 +7,22 @@ from gpuwatch.core.model.run import Run
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript
 from gpuwatch.session.displayed_moment import View
 from gpuwatch.session.probe_runs import ProbeRuns
-from gpuwatch.ui.details.probe_events import doing
+from gpuwatch.ui.details.probe_events import current_activity
 from gpuwatch.ui.drawing.styled_lines import Span
-from gpuwatch.ui.drawing.text_width import cut
+from gpuwatch.ui.drawing.text_width import cut_to_width
 
 
-def progress(probe_runs: ProbeRuns) -> list[Span]:
+def runs_progress(probe_runs: ProbeRuns) -> list[Span]:
     """How far the current runs are; without any, how many are selected."""
     live = probe_runs.live
     if live is None:
         ready = f"{len(probe_runs.chosen)} selected " if probe_runs.chosen else ""
         return [(ready, "accent")]
-    what = "stopping" if live.stopping else live.config or doing(live)
-    return [(f"{live.done} of {len(live.configs)} done", "strong"), (f" · {cut(what, 24)}  ", "accent")]
+    what = "stopping" if live.stopping else live.config or current_activity(live)
+    return [(f"{live.done} of {len(live.configs)} done", "strong"), (f" · {cut_to_width(what, 24)}  ", "accent")]
 
 
-def subject(probe_runs: ProbeRuns, view: View) -> list[str]:
+def next_runs_text(probe_runs: ProbeRuns, view: View) -> list[str]:
     """Framework, GPU, workload and time: what all of the next runs have in common."""
     parameters = probe_runs.parameters
     found = probe_runs.interpreter
@@ -52,7 +52,7 @@ def subject(probe_runs: ProbeRuns, view: View) -> list[str]:
     return parts + [text.format(value) for value, text in given if value not in (None, "")]
 
 
-def about(script: ProbeScript | None, run: Run | None) -> list[list[Span]]:
+def configuration_lines(script: ProbeScript | None, run: Run | None) -> list[list[Span]]:
     """Why its last run ended as it did, and what the configuration does; None: it has not run, or is gone."""
     lines: list[list[Span]] = []
     if run is not None and run.verdict_reason:
@@ -68,12 +68,12 @@ def about(script: ProbeScript | None, run: Run | None) -> list[list[Span]]:
     return lines
 
 
-def missing_runs(probe_runs: ProbeRuns) -> str:
+def why_not_comparable(probe_runs: ProbeRuns) -> str:
     """Explains what is missing to compare two runs, and how to get it."""
     runs = [*probe_runs.runs, *(run.config for run in probe_runs.earlier)]
     missing = [name for name in probe_runs.scripts if name in probe_runs.chosen - probe_runs.runs.keys()]
     if len(probe_runs.chosen) > 1:
-        have = f"{cut(', '.join(missing), 30)} {'have' if len(missing) > 1 else 'has'} not run yet"
+        have = f"{cut_to_width(', '.join(missing), 30)} {'have' if len(missing) > 1 else 'has'} not run yet"
         return f"to compare: {have}; x runs the selection, c then compares it"
     if len(runs) > 1:
         return f"to compare: select two of the {len(runs)} runs with space, then c"

@@ -33,7 +33,7 @@ def event_lines(live: Live) -> list[EventLine]:
     return [line for at, event in live.events if (line := event_line(at, event)) is not None]
 
 
-def doing(live: Live) -> str:
+def current_activity(live: Live) -> str:
     """What the probe is doing now."""
     lines = (event_line(at, event) for at, event in reversed(live.events))
     return next((line.text for line in lines if line is not None), live.doing)

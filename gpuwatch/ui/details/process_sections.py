@@ -21,7 +21,7 @@ from gpuwatch.session.displayed_moment import View
 from gpuwatch.session.process_history import Identity
 from gpuwatch.ui.details.environment_effects import settings_of
 from gpuwatch.ui.details.finding_lines import lines_of
-from gpuwatch.ui.drawing.clock_text import clock, dated
+from gpuwatch.ui.drawing.clock_text import clock_text, date_and_time
 from gpuwatch.ui.drawing.styled_lines import Span
 from gpuwatch.ui.drawing.wrapping import Lines
 from gpuwatch.ui.panes.overview_summary import idle_text
@@ -58,7 +58,7 @@ def who_lines(who: Identity, rows: tuple[Process, ...], at: float, details: Deta
     if first.create_time is not None:
         two += [
             ("since ", "dim"),
-            (dated(first.create_time), "text"),
+            (date_and_time(first.create_time), "text"),
             (f" ({clock_duration(first.run_seconds(at))})", "dim"),
         ]
     else:
@@ -198,9 +198,9 @@ def tree_lines(who: Identity, rows: tuple[Process, ...], details: Details | None
     return lines
 
 
-def as_of(moment: float) -> list[Span]:
+def as_of_note(moment: float) -> list[Span]:
     """A note over details read at a moment (seconds since the epoch) while another one is shown."""
-    return [(f"as of {clock(moment)}; not recorded for the moment shown", "warning")]
+    return [(f"as of {clock_text(moment)}; not recorded for the moment shown", "warning")]
 
 
 def _branch(depth: int, pid: int, command: str, ink: str) -> list[Span]:

@@ -9,7 +9,7 @@ from gpuwatch.ui.drawing.styled_lines import Line, Span
 from gpuwatch.ui.drawing.text_width import width_of
 
 
-def thumb(top: int, room: int, count: int) -> range:
+def scroll_thumb(top: int, room: int, count: int) -> range:
     """Rows of the scroll bar's thumb; empty when the whole list is visible."""
     if count <= room:
         return range(0)
@@ -50,6 +50,6 @@ def frame(
     return framed
 
 
-def part(top: int, room: int, count: int) -> str:
+def visible_rows(top: int, room: int, count: int) -> str:
     """The visible rows, ``1–10 of 200``; empty when all are visible."""
     return f"{top + 1}–{min(top + room, count)} of {count}" if count > room else ""

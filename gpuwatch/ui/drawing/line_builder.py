@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from gpuwatch.ui.drawing.bars import bar
 from gpuwatch.ui.drawing.styled_lines import Line, Span
-from gpuwatch.ui.drawing.text_width import cut, width_of
+from gpuwatch.ui.drawing.text_width import cut_to_width, width_of
 
 
 class Pen:
@@ -29,7 +29,7 @@ class Pen:
         if text and room > 0:
             size = width_of(text)
             if size > room:
-                text = cut(text, room)
+                text = cut_to_width(text, room)
                 size = width_of(text)
             self.spans.append((text, ink))
             self.x += size

@@ -20,7 +20,7 @@ class Line(NamedTuple):
 BLANK = Line(())
 
 
-def replaced(line: Line, cells: dict[int, Span]) -> Line | None:
+def with_spans_replaced(line: Line, cells: dict[int, Span]) -> Line | None:
     """The line with other spans from the cells ``cells`` on; None if no span of this width begins at one of them."""
     at = found = 0
     spans = list(line.spans)
@@ -64,7 +64,7 @@ def patches(old: Line, new: Line, width: int) -> list[Patch]:
     return found
 
 
-def changed(before: str, now: str) -> tuple[int, int]:
+def differing_range(before: str, now: str) -> tuple[int, int]:
     """First and one-past-last differing character of two different texts of equal length."""
     start, end = 0, len(now)
     while now[start] == before[start]:
@@ -117,7 +117,7 @@ def _in_place(old: tuple[Span, ...], new: tuple[Span, ...], width: int) -> list[
                 return None
             start, end = 0, len(text)
             if ink == its_ink and len(was) == size == end:
-                start, end = changed(was, text)
+                start, end = differing_range(was, text)
             found.append((x + start, text[start:end], ink))
         x += size
     return found if x <= width else None

@@ -12,7 +12,7 @@ def width_of(text: str) -> int:
     return len(text) if text.isascii() else cell_len(text)
 
 
-def cut(text: str, width: int) -> str:
+def cut_to_width(text: str, width: int) -> str:
     """At most ``width`` cells, with an ellipsis where text was cut."""
     if width <= 0:
         return ""
@@ -28,19 +28,19 @@ def cut_inside(text: str, width: int) -> str:
     """
     size = width_of(text)
     if size <= width or width < 4:
-        return cut(text, width)
+        return cut_to_width(text, width)
     last = re.split(r"[ -]", text)[-1]
     end = last if width_of(last) <= width - 3 else text[-((width - 1) // 2) :]
     return set_cell_size(text, width - 1 - width_of(end)).rstrip(" -") + "…" + end
 
 
-def left(text: str, width: int) -> str:
+def align_left(text: str, width: int) -> str:
     """Exactly ``width`` cells, left-aligned."""
-    text = cut(text, width)
+    text = cut_to_width(text, width)
     return text + " " * (width - width_of(text))
 
 
-def right(text: str, width: int) -> str:
+def align_right(text: str, width: int) -> str:
     """Exactly ``width`` cells, right-aligned, as numbers are."""
-    text = cut(text, width)
+    text = cut_to_width(text, width)
     return " " * (width - width_of(text)) + text

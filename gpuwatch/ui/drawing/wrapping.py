@@ -6,13 +6,13 @@ import re
 import textwrap
 
 from gpuwatch.ui.drawing.styled_lines import Span
-from gpuwatch.ui.drawing.text_width import cut, width_of
+from gpuwatch.ui.drawing.text_width import cut_to_width, width_of
 
 Lines = list[list[Span]]
 """Lines as lists of spans, for sheets and sections."""
 
 
-def wrapped(line: list[Span], width: int) -> Lines:
+def wrap_line(line: list[Span], width: int) -> Lines:
     """``line`` wrapped to ``width``; the last span continues below its start.
 
     If that start is far to the right, it continues near the left edge: a very narrow column is unreadable.
@@ -40,7 +40,7 @@ def _folded(text: str, width: int) -> list[str]:
     for line in textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False):
         rest = line
         while width_of(rest) > width:
-            head = cut(rest, width + 1)[:-1]
+            head = cut_to_width(rest, width + 1)[:-1]
             ends = (max((found.end() for found in signs.finditer(head)), default=0) for signs in _SEPARATORS)
             at = next((end for end in ends if end > len(head) // 3), len(head))
             lines.append(rest[:at])
@@ -49,10 +49,10 @@ def _folded(text: str, width: int) -> list[str]:
     return lines
 
 
-def fitted(line: list[Span], width: int) -> list[Span]:
+def cut_line(line: list[Span], width: int) -> list[Span]:
     """``line`` cut to ``width`` in its last span."""
     *before, (text, ink) = line
-    return [*before, (cut(text, max(width - sum(width_of(part) for part, _ in before), 0)), ink)]
+    return [*before, (cut_to_width(text, max(width - sum(width_of(part) for part, _ in before), 0)), ink)]
 
 
 _SEPARATORS = (re.compile(r"[/,;:=&|]"), re.compile(r"[_.-]"))
@@ -74,16 +74,16 @@ def _ends(text: str, at: int) -> bool:
     return (last is None or clause) and not (head[-1:].isdigit() and tail[2:3].isdigit())
 
 
-def shortened(text: str, width: int) -> str:
+def drop_last_clauses(text: str, width: int) -> str:
     """``text`` in ``width`` cells without what its last clauses add; cut only if its first clause does not fit."""
     if width_of(text) <= width:
         return text
     parts = (text[: found.start()] for found in _BREAKS.finditer(text) if _ends(text, found.start()))
     fitting = [part for part in parts if width_of(part) <= width]
-    return fitting[-1] if fitting else cut(text, width)
+    return fitting[-1] if fitting else cut_to_width(text, width)
 
 
-def pointed(line: list[Span]) -> list[Span]:
+def with_cursor_mark(line: list[Span]) -> list[Span]:
     """The line under the cursor, with a mark in its blank first cell: colour alone is not enough."""
     (text, ink), *rest = line
     return [("▶", "focus"), (text[1:], ink), *rest]

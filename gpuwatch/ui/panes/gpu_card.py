@@ -18,8 +18,8 @@ from gpuwatch.ui.drawing.braille_graph import axis_of, axis_text, braille, recen
 from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.drawing.overview_layout import MIN_GRAPH_LINES, Plan, field_rows
 from gpuwatch.ui.drawing.styled_lines import Span
-from gpuwatch.ui.drawing.text_width import cut, width_of
-from gpuwatch.ui.drawing.wrapping import shortened
+from gpuwatch.ui.drawing.text_width import cut_to_width, width_of
+from gpuwatch.ui.drawing.wrapping import drop_last_clauses
 from gpuwatch.ui.panes.mig_line import mig_pens
 from gpuwatch.ui.tables.device_facts import clock_note, finding_mark, holder_note, link, state_note, whole_number
 from gpuwatch.ui.tables.gpu_fields import FIELDS, GRAPHS, LOADS, GpuField, in_card
@@ -38,7 +38,7 @@ _MIN_RULED_ROWS = 5
 _RUNS = re.compile(r" +|[^ ]+")
 
 
-def card(
+def gpu_card(
     device: Device, view: View, width: int, plan: Plan, *, finding: Finding | None, selected: bool, choice: GpuChoice
 ) -> list[list[Span]]:
     """The lines of one card, each exactly ``width`` cells.
@@ -57,7 +57,7 @@ def card(
         rows = _graphs(device, view, inner, plan, choice)
         fields = _fields(device, plan, inner, choice)
         rows += [fields[0], *divided, *(Pen(inner) for _ in range(plan.mig_lines - len(divided)))]
-        rows += [ledger(device, view, inner), *fields[1:]] if plan.facts else []
+        rows += [memory_holders(device, view, inner), *fields[1:]] if plan.facts else []
     for pen in rows:
         pen.to(inner)
         lines.append([("│ ", edge), *pen.spans, (" │", edge)])
@@ -65,7 +65,7 @@ def card(
     return lines
 
 
-def ledger(device: Device, view: View, inner: int) -> Pen:
+def memory_holders(device: Device, view: View, inner: int) -> Pen:
     """GPU memory by process, unexplained memory, and free memory."""
     processes = view.snapshot.processes if view.snapshot is not None else ()
     held = [(row.number("gpu_memory_bytes"), row) for row in processes if row.device_uuid == device.uuid]
@@ -108,7 +108,7 @@ def _top(device: Device, width: int, edge: str, *, selected: bool) -> list[Span]
     pen = Pen(width)
     pen.add("╭─", edge).add(f" {device.index}", "title").add(" · ", edge)
     bus = device.pci_bus_id
-    name = cut(printable(device.name), width - pen.x - width_of(bus) - 8)
+    name = cut_to_width(printable(device.name), width - pen.x - width_of(bus) - 8)
     pen.add(name, "strong")
     if device.simulated and "simulated" not in name.lower() and pen.left > width_of(bus) + 20:
         pen.add(" simulated", "dim")
@@ -137,9 +137,9 @@ def _bottom(device: Device, view: View, width: int, edge: str, finding: Finding 
     for number, (text, note_ink) in enumerate(notes):
         # The first note is worth more than the link, but its details are not.
         room = start - pen.x - 3
-        short = shortened(text, room)
+        short = drop_last_clauses(text, room)
         if short.endswith("…") and not number:
-            short = shortened(text, width - pen.x - 5)
+            short = drop_last_clauses(text, width - pen.x - 5)
         if not short.endswith("…"):
             pen.add("─", edge).add(f" {short} ", note_ink)
     if pcie and pen.x <= start:
@@ -219,7 +219,10 @@ def _graph(
     rows = braille(columns, low=ends[0], high=ends[1], rows=height - 1)
     half = _half(height - 1)
     ink = bar_ink(field.graph.ink, rank(field.load, device, choice.thresholds))
-    return [pen.spans, *([(row, ink)] if n != half[0] else ruled(row, ink, half[1]) for n, row in enumerate(rows))]
+    return [
+        pen.spans,
+        *([(row, ink)] if n != half[0] else with_base_line(row, ink, half[1]) for n, row in enumerate(rows)),
+    ]
 
 
 def _notes(device: Device, field: GpuField, seen: Sequence[float], shown: Sequence[str]) -> Iterator[str]:
@@ -241,7 +244,7 @@ def _half(rows: int) -> tuple[int, str]:
     return (rows // 2, "┄") if rows % 2 else (rows // 2 - 1, "▁")
 
 
-def ruled(row: str, ink: str, sign: str) -> list[Span]:
+def with_base_line(row: str, ink: str, sign: str) -> list[Span]:
     """A row of a graph with a faint line in its blank cells."""
     return [
         (sign * len(run), "border") if blank else (run, ink)
@@ -252,7 +255,7 @@ def ruled(row: str, ink: str, sign: str) -> list[Span]:
 def _lost(device: Device, view: View, inner: int, plan: Plan, text: str, ink: str, choice: GpuChoice) -> list[Pen]:
     """Its state, the last processes seen on it, and its history in dim dots if there is room."""
     height = plan.card_height - 2
-    pens = [Pen(inner).add(cut(printable(text), inner), ink)]
+    pens = [Pen(inner).add(cut_to_width(printable(text), inner), ink)]
     held = sorted(view.history.holders(device.uuid), key=lambda row: -(row.number("gpu_memory_bytes") or 0.0))
     if held and height > 1:
         names = [
@@ -260,7 +263,7 @@ def _lost(device: Device, view: View, inner: int, plan: Plan, text: str, ink: st
             f"{printable(row.user or row.name or '')[:_NAME_CELLS]} {row.pid}"
             for row in held
         ]
-        pens.append(Pen(inner).add("LAST HELD ", "dim").add(cut(" · ".join(names), inner - 10), "dim"))
+        pens.append(Pen(inner).add("LAST HELD ", "dim").add(cut_to_width(" · ".join(names), inner - 10), "dim"))
     room = height - len(pens)
     if room >= _MIN_LOST_GRAPH_LINES and view.history.known(device.uuid, "utilization.gpu_percent") is not None:
         for pen in _graphs(device, view, inner, replace(plan, graph=room - MIN_GRAPH_LINES, bands=1), choice):

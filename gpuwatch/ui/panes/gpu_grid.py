@@ -15,7 +15,7 @@ from gpuwatch.ui.settings.preferences import Preferences
 from gpuwatch.ui.tables.gpu_order import GpuChoice
 
 
-def planned(
+def plan_gpus(
     view: View, chosen: Preferences, width: int, height: int, fields: Sequence[str], *, processes: int, notice: int = 0
 ) -> Plan:
     """The layout of the Overview; ``fields``: those that cards show, ``processes``, ``notice``: see :func:`plan`."""
@@ -80,7 +80,7 @@ def _cards(
         row: list[list[Span]] = [[] for _ in range(plan.card_height)]
         for place, device in enumerate(view.devices[first : first + plan.columns]):
             start, end = (width * place // plan.columns, width * (place + 1) // plan.columns)
-            card = gpu_card.card(
+            card = gpu_card.gpu_card(
                 device,
                 view,
                 end - start,
@@ -130,7 +130,7 @@ def _rows(
     return lines
 
 
-def owners(view: View, plan: Plan) -> list[int]:
+def devices_of_rows(view: View, plan: Plan) -> list[int]:
     """Line style with MIG instances: the device number of each row."""
     found: list[int] = []
     for number, device in enumerate(view.devices):

@@ -12,7 +12,7 @@ from gpuwatch.session.displayed_moment import View
 from gpuwatch.ui.drawing.bars import meter
 from gpuwatch.ui.drawing.braille_graph import braille, recent, span_for
 from gpuwatch.ui.drawing.line_builder import Pen
-from gpuwatch.ui.drawing.text_width import cut_inside, left, width_of
+from gpuwatch.ui.drawing.text_width import align_left, cut_inside, width_of
 from gpuwatch.ui.tables.device_facts import (
     attention,
     fraction,
@@ -99,16 +99,16 @@ def columns_for(width: int, devices: tuple[Device, ...], chosen: Sequence[str] =
 
 def heading(pen: Pen, at: LineColumns, view: View, sorted_by: str = "index") -> None:
     """The column titles; the one that sorts the GPUs with an arrow."""
-    pen.add("  ", "header").add(left("GPU" if at.name or at.index > 1 else "#", at.index + 1 + at.name), "header")
+    pen.add("  ", "header").add(align_left("GPU" if at.name or at.index > 1 else "#", at.index + 1 + at.name), "header")
     for load, title, cells in (("utilization", " UTIL", at.gpu_bar), ("memory", " MEMORY", at.memory_bar)):
         room = (cells + 2 if cells > 1 else 1) + 6 + at.total * (title != " UTIL")
-        pen.add(left(title + SORTED * (load == sorted_by), room), "sorted" if load == sorted_by else "header")
+        pen.add(align_left(title + SORTED * (load == sorted_by), room), "sorted" if load == sorted_by else "header")
     for field in at.fields:
         by_it = field.load != "" and field.load == sorted_by
         pen.add(f"{SORTED * by_it + field.title:>{field.width}}", "sorted" if by_it else "header")
     if at.trend:
         label = f"UTIL {span_for(at.trend, view.interval)}s"
-        pen.add(" " + left(label if len(label) <= at.trend else label[5:], at.trend), "header")
+        pen.add(" " + align_left(label if len(label) <= at.trend else label[5:], at.trend), "header")
     pen.to(pen.limit, ink="header")
 
 
@@ -130,7 +130,7 @@ def draw(
     pen.add(glyph if standing else " ", ink)
     pen.add(f"{device.index:>{at.index}} ", "strong")
     if at.name:
-        pen.add(left(cut_inside(printable(short_name(device.name)), at.name - 1), at.name), "text")
+        pen.add(align_left(cut_inside(printable(short_name(device.name)), at.name - 1), at.name), "text")
     note, note_ink = state_note(device)
     used = device.number("memory.used_bytes")
     if note and used is None:
@@ -153,7 +153,7 @@ def draw(
         pen.add(" ")
         fitting = [text for text in (holder, holder.partition(" (")[0]) if 0 < width_of(text) <= at.trend]
         if fitting and not _used(device, view):  # nothing else shows that it is not free
-            pen.add(left(fitting[0], at.trend), "dim")
+            pen.add(align_left(fitting[0], at.trend), "dim")
         else:
             pen.add(sparkline(device, view, at.trend), "graph")
     pen.to(pen.limit - 2).add(" " + ("" if standing else glyph), ink)

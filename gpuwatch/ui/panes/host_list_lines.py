@@ -9,12 +9,12 @@ from gpuwatch.core.formatting.units import UNKNOWN, short_gib
 from gpuwatch.core.model.fleet import Fleet
 from gpuwatch.fleet.host_summary import FleetSummary, GpuUse, HostSummary
 from gpuwatch.ui.drawing.bars import meter
-from gpuwatch.ui.drawing.clock_text import clock
+from gpuwatch.ui.drawing.clock_text import clock_text
 from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.drawing.styled_lines import Line, Span
-from gpuwatch.ui.drawing.text_width import cut, left, right, width_of
+from gpuwatch.ui.drawing.text_width import align_left, align_right, cut_to_width, width_of
 from gpuwatch.ui.panes.overview_summary import Wrong, write_wrong
-from gpuwatch.ui.panes.top_and_host_lines import badge
+from gpuwatch.ui.panes.top_and_host_lines import error_count
 from gpuwatch.ui.tables.host_columns import Placed, model_of, used_by
 
 _LATE_SECONDS = 3.0
@@ -24,7 +24,7 @@ _HOT_CELSIUS = 85.0
 """°C from which a temperature is marked; the limits of these cards are not known here."""
 
 
-def chip(fleet: Fleet | None, *, short: bool = False) -> Span:
+def answered_hosts(fleet: Fleet | None, *, short: bool = False) -> Span:
     """``118 of 125 hosts answered``."""
     if fleet is None:
         return ("◌ asking…" if short else "◌ asking for hosts…"), "accent"
@@ -40,7 +40,7 @@ def chip(fleet: Fleet | None, *, short: bool = False) -> Span:
 def fleet_top_line(pen: Pen, summary: FleetSummary | None, source: str, now: float, interval: float) -> None:
     """The source, how many hosts answered, the verdict, the clock."""
     fleet = summary.fleet if summary is not None else None
-    ends: list[Span] = [(clock(now), "text"), (f"  {interval:g}s ", "dim")]
+    ends: list[Span] = [(clock_text(now), "text"), (f"  {interval:g}s ", "dim")]
     marks: list[Span] = []
     if summary is not None and fleet is not None:
         if any(host.view.snapshot is not None and host.view.snapshot.simulated for host in summary.hosts):
@@ -49,12 +49,12 @@ def fleet_top_line(pen: Pen, summary: FleetSummary | None, source: str, now: flo
         if age > interval + _LATE_SECONDS:
             marks.append((f"data {age:.0f} s old", "warning"))
         errors = sum(finding.severity == "error" for _, finding in summary.wrong)
-        marks += [(f" {text} ", ink) for text, ink in badge(errors, len(summary.wrong) - errors)]
+        marks += [(f" {text} ", ink) for text, ink in error_count(errors, len(summary.wrong) - errors)]
     room = pen.limit - sum(width_of(text) for text, _ in ends) - sum(width_of(text) + 2 for text, _ in marks)
     pen.add(" gpuwatch ", "title")
-    text, ink = chip(fleet)
+    text, ink = answered_hosts(fleet)
     if pen.x + width_of(text) + 4 > room:
-        text, ink = chip(fleet, short=True)
+        text, ink = answered_hosts(fleet, short=True)
     named = printable(source)
     if pen.x + width_of(named) + width_of(text) + 6 <= room:
         pen.add(f" {named} ", "dim")
@@ -67,7 +67,7 @@ def fleet_top_line(pen: Pen, summary: FleetSummary | None, source: str, now: flo
 
 def free_line(pen: Pen, summary: FleetSummary | None) -> None:
     """``Free  ○ 212 of 943 GPUs   n03 8  n07 8  … and 41 more hosts``."""
-    pen.add(left(" Free", _LABEL_CELLS), "strong")
+    pen.add(align_left(" Free", _LABEL_CELLS), "strong")
     if summary is None:
         return
     pen.add(f"○ {summary.free}", "ok" if summary.free else "dim")
@@ -77,7 +77,7 @@ def free_line(pen: Pen, summary: FleetSummary | None) -> None:
 
 def used_line(pen: Pen, summary: FleetSummary | None) -> None:
     """``In use  alice 40  bob 12 …``, in GPUs."""
-    pen.add(left(" In use", _LABEL_CELLS), "strong")
+    pen.add(align_left(" In use", _LABEL_CELLS), "strong")
     if summary is None:
         return
     used = [gpu for host in summary.hosts if host.view.answered for gpu in host.gpus if gpu.use == "used"]
@@ -118,7 +118,7 @@ def wrong_line(pen: Pen, summary: FleetSummary | None) -> None:
     elif silent:
         names = ", ".join(printable(host.name) for host in silent)
         why = f": {printable(silent[0].view.reason)}" if len(silent) == 1 else ""
-        pen.add(" ✖ ", "error").add(cut(f"no answer from {names}{why}", pen.left), "text")
+        pen.add(" ✖ ", "error").add(cut_to_width(f"no answer from {names}{why}", pen.left), "text")
     elif any(host.view.pending for host in summary.hosts):
         pen.add(" ◌ connecting…", "dim")
     elif summary.hosts:
@@ -146,7 +146,7 @@ def header(placed: Sequence[Placed], width: int, sort: str, *, reverse: bool) ->
         if chosen:
             arrow = "↓" if place.column.descending != reverse else "↑"
             title = f"{arrow}{title}" if place.column.at_right else f"{title}{arrow}"
-        text = right(title, place.width) if place.column.at_right else left(title, place.width)
+        text = align_right(title, place.width) if place.column.at_right else align_left(title, place.width)
         pen.to(place.x, ink="header").add(text, "sorted" if chosen else "header")
     return pen.to(width, ink="header").line()
 
@@ -167,7 +167,7 @@ def host_line(host: HostSummary, placed: Sequence[Placed], width: int) -> Line:
 
 
 def _name(pen: Pen, host: HostSummary) -> None:
-    pen.add(cut(printable(host.name), pen.limit), "strong" if host.view.answered else "dim")
+    pen.add(cut_to_width(printable(host.name), pen.limit), "strong" if host.view.answered else "dim")
 
 
 def _free(pen: Pen, host: HostSummary) -> None:
@@ -182,12 +182,12 @@ def _gpus(pen: Pen, host: HostSummary) -> None:
     more = len(host.gpus) - pen.limit
     shown = host.gpus if more <= 0 else host.gpus[: pen.limit - len(f"+{more + 3}")]
     for gpu in shown:
-        pen.add(*(sign(gpu) if host.view.answered else ("–", "dim")))
+        pen.add(*(gpu_sign(gpu) if host.view.answered else ("–", "dim")))
     if more > 0:
         pen.add(f"+{len(host.gpus) - len(shown)}", "dim")
 
 
-def sign(gpu: GpuUse) -> Span:
+def gpu_sign(gpu: GpuUse) -> Span:
     """One cell: free, how busy, lost, or not known."""
     if gpu.use == "free":
         return "○", "ok"
@@ -203,7 +203,7 @@ def sign(gpu: GpuUse) -> Span:
 
 def _known(pen: Pen, text: str | None, ink: str = "text") -> None:
     """At the right of its column; None: unknown."""
-    pen.add(right(UNKNOWN if text is None else text, pen.limit), "dim" if text is None else ink)
+    pen.add(align_right(UNKNOWN if text is None else text, pen.limit), "dim" if text is None else ink)
 
 
 def _memory(host: HostSummary) -> str | None:
@@ -222,7 +222,7 @@ def _state(pen: Pen, host: HostSummary, *, both: bool) -> None:
     """Draws what is wrong, or who uses the GPUs if that has no column of its own."""
     if not host.view.answered:
         pen.add(*(("◌ ", "dim") if host.view.pending else ("✖ ", "error")))
-        pen.add(cut(printable(host.view.reason), pen.left), "dim")
+        pen.add(cut_to_width(printable(host.view.reason), pen.left), "dim")
         return
     if host.wrong:
         first, count = host.wrong[0], len(host.wrong)
@@ -230,9 +230,9 @@ def _state(pen: Pen, host: HostSummary, *, both: bool) -> None:
         pen.add("✖ " if bad else "▲ ", "error" if bad else "warning")
         more = f" +{count - 1}" if count > 1 else ""
         title = f"{gpu_label(host, first.device_uuid)}{printable(first.title)}"
-        pen.add(cut(title, pen.left - len(more)), "text").add(more, "dim")
+        pen.add(cut_to_width(title, pen.left - len(more)), "text").add(more, "dim")
     elif not both:
-        pen.add(cut(used_by(host), pen.left), "text")
+        pen.add(cut_to_width(used_by(host), pen.left), "text")
 
 
 _CELLS: dict[str, Callable[[Pen, HostSummary], object]] = {
@@ -243,6 +243,6 @@ _CELLS: dict[str, Callable[[Pen, HostSummary], object]] = {
     "mem": lambda pen, host: _known(pen, _memory(host)),
     "most": lambda pen, host: _known(pen, None if host.memory_free is None else short_gib(host.memory_free)),
     "temp": _temperature,
-    "model": lambda pen, host: pen.add(cut(printable(model_of(host)), pen.limit), "dim"),
-    "user": lambda pen, host: pen.add(cut(used_by(host), pen.limit), "text"),
+    "model": lambda pen, host: pen.add(cut_to_width(printable(model_of(host)), pen.limit), "dim"),
+    "user": lambda pen, host: pen.add(cut_to_width(used_by(host), pen.limit), "text"),
 }

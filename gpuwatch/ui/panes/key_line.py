@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.drawing.styled_lines import Line, Span
-from gpuwatch.ui.drawing.text_width import cut, width_of
+from gpuwatch.ui.drawing.text_width import cut_to_width, width_of
 from gpuwatch.ui.settings.actions import Action, for_pane
 
 HELP_AND_QUIT_CELLS = 17
@@ -43,7 +43,7 @@ def key_line(
     pen = Pen(width)
     pen.add(" ")
     if message[0]:
-        pen.add(cut(message[0], pen.limit - HELP_AND_QUIT_CELLS), message[1]).add("  ")
+        pen.add(cut_to_width(message[0], pen.limit - HELP_AND_QUIT_CELLS), message[1]).add("  ")
     if covered:
         return pen.to(pen.limit).line(), []
     text, hiding = note  # which names the filter, and so its key

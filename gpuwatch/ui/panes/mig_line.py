@@ -36,11 +36,11 @@ def mig_spans(instance: MigInstance, rows: Sequence[Process], cells: int) -> lis
         (f" / {gib_text(total)} GiB" if cells >= _ROOMY_BAR_CELLS else f"/{gib_text(total)}G", "dim"),
         ("  ", "text"),
     ]
-    line.append((who(rows), "text") if rows else ("no processes", "faint"))
+    line.append((processes_text(rows), "text") if rows else ("no processes", "faint"))
     return line
 
 
-def who(rows: Sequence[Process]) -> str:
+def processes_text(rows: Sequence[Process]) -> str:
     """``4711 alice python, 4712 bob python and 3 more``: most memory first, unknown memory last."""
     held = {row.key: row.number("gpu_memory_bytes") for row in rows}
     ordered = sorted(rows, key=lambda row: -1.0 if held[row.key] is None else held[row.key] or 0.0, reverse=True)

@@ -8,7 +8,7 @@ from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.model.missing_driver_advice import SIMULATE as LOOK_AT_SIMULATED
 from gpuwatch.session.displayed_moment import View
 from gpuwatch.ui.drawing.border import frame
-from gpuwatch.ui.drawing.clock_text import clock
+from gpuwatch.ui.drawing.clock_text import clock_text
 from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.drawing.styled_lines import Line, Span
 from gpuwatch.ui.panes.top_and_host_lines import no_gpus
@@ -77,7 +77,7 @@ def _waiting(view: View, inner: int) -> tuple[str, str, list[list[Span]]]:
     status = view.status
     if status.state != "not-answering":
         return "starting", "dim", [[("◌ ", "accent"), ("querying the driver for GPUs…", "text")]]
-    since = clock(view.now - status.waiting_seconds)
+    since = clock_text(view.now - status.waiting_seconds)
     who = "the driver has not answered"
     if status.blame:
         who = f"no answer: the collector process {printable(status.blame)}"

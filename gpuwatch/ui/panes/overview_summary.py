@@ -15,11 +15,11 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import IDLE_SINCE, Device, MigInstance, Process, Snapshot
 from gpuwatch.session.displayed_moment import BEGAN_BEFORE, View
 from gpuwatch.session.free_gpus import idle_units
-from gpuwatch.ui.drawing.clock_text import clock
+from gpuwatch.ui.drawing.clock_text import clock_text
 from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.drawing.text_width import width_of
-from gpuwatch.ui.drawing.wrapping import shortened
-from gpuwatch.ui.panes.top_and_host_lines import may_be_older, notes
+from gpuwatch.ui.drawing.wrapping import drop_last_clauses
+from gpuwatch.ui.panes.top_and_host_lines import may_be_older, notable_notes
 from gpuwatch.ui.tables.device_facts import throttled_now
 from gpuwatch.ui.tables.process_columns import Key
 
@@ -72,7 +72,7 @@ def wrong_now(view: View) -> Wrong | None:
     throttled = [(device, text) for device in view.devices if (text := throttled_now(device, view.findings))]
     if throttled:
         return Wrong("warning", "", f"GPU {throttled[0][0].index} {throttled[0][1]}", "", len(throttled))
-    noted = [note for note in notes(view.findings) if note not in idle]
+    noted = [note for note in notable_notes(view.findings) if note not in idle]
     return _of_finding(noted[0], snapshot, len(noted)) if noted else None
 
 
@@ -90,7 +90,7 @@ def write_wrong(pen: Pen, wrong: Wrong, key: tuple[str, str]) -> None:
     more = _count(wrong)
     pen.add(f"{glyph} {label}: ", ink).add(wrong.lead, "strong")
     room = pen.left - len(more + key[0]) - 1
-    shown = shortened(wrong.text, room)
+    shown = drop_last_clauses(wrong.text, room)
     why = f" {key[1]} " if width_of(shown) + len(key[1]) + 1 <= room else " "
     text = Pen(room + 1 - len(why))
     text.add(shown, "text")
@@ -119,7 +119,8 @@ def draw_summary(pen: Pen, view: View, chosen: str = "") -> list[PlacedItem]:
     if wrong is not None:
         around = width_of(wrong.lead + _count(wrong)) + len(f" ▲ {SEVERITIES[wrong.severity][1]}: [f] ")
         least = min(
-            _MIN_WRONG_CELLS, width_of(shortened(wrong.text, max(_MIN_WRONG_CELLS, pen.limit // 2) - around)) + around
+            _MIN_WRONG_CELLS,
+            width_of(drop_last_clauses(wrong.text, max(_MIN_WRONG_CELLS, pen.limit // 2) - around)) + around,
         )
     texts = [item.forms[0] for item in items]
     for number in range(max((len(item.forms) for item in items), default=1)):
@@ -255,7 +256,7 @@ def idle_text(view: View, row: Process) -> str:
     since = _idle_since(row, finding)
     if not since or not any(other is row for other in (view.snapshot.processes if view.snapshot is not None else ())):
         return ""
-    begun, first = clock(since, view.moment)[:-3], view.since.first
+    begun, first = clock_text(since, view.moment)[:-3], view.since.first
     seen = first is not None and since > first + BEGAN_BEFORE and not (finding and may_be_older(finding))
     return f"{steady_duration(view.moment - since)}, {'' if seen else 'at least '}since {begun}"
 

@@ -9,10 +9,10 @@ from gpuwatch.core.formatting.units import UNKNOWN
 from gpuwatch.core.model.findings import SEVERITY_ORDER, Finding
 from gpuwatch.core.model.snapshot import Process, Snapshot
 from gpuwatch.session.displayed_moment import View
-from gpuwatch.ui.drawing.border import frame, part, thumb
+from gpuwatch.ui.drawing.border import frame, scroll_thumb, visible_rows
 from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.drawing.styled_lines import Line, Span
-from gpuwatch.ui.drawing.text_width import cut, left, right, width_of
+from gpuwatch.ui.drawing.text_width import align_left, align_right, cut_to_width, width_of
 from gpuwatch.ui.settings.preferences import Preferences
 from gpuwatch.ui.tables.process_columns import (
     BY_ID,
@@ -21,13 +21,13 @@ from gpuwatch.ui.tables.process_columns import (
     Placed,
     Row,
     Unexplained,
-    clock_text,
     command_text,
     in_order,
     memory_text,
     most_memory,
     place,
     rows_of,
+    time_column_text,
     unavailable,
 )
 from gpuwatch.ui.tables.process_tree_rows import Branch
@@ -84,8 +84,8 @@ def mig_indices_of(snapshot: Snapshot) -> dict[tuple[str | None, str | None], in
 
 def time_cell(process: Process, placed: Placed, at: float) -> Span:
     """A cell of a column of times, in its width."""
-    text = clock_text(placed.column, process, at)
-    return right(text, placed.width), _ink(process, placed.column, text)
+    text = time_column_text(placed.column, process, at)
+    return align_right(text, placed.width), _ink(process, placed.column, text)
 
 
 def process_count(rows: Iterable[Row]) -> int:
@@ -98,7 +98,7 @@ def command(row: Row) -> str:
     return row.reason if isinstance(row, Unexplained) else command_text(row)
 
 
-def head(style: TableStyle, shown: Sequence[Row]) -> Line:
+def header_line(style: TableStyle, shown: Sequence[Row]) -> Line:
     """The column headers above the rows ``shown``."""
     pen = Pen(style.width)
     blank = False
@@ -113,18 +113,18 @@ def head(style: TableStyle, shown: Sequence[Row]) -> Line:
         if placed.at_right and (len(title) < placed.width or blank):
             # The arrow goes before the name if there is a cell, so that headers stay above their numbers.
             wide = placed.width + (len(title) >= placed.width)
-            pen.to(placed.start + placed.width - wide, ink="header").add(right(mark + title, wide), ink)
+            pen.to(placed.start + placed.width - wide, ink="header").add(align_right(mark + title, wide), ink)
         elif placed.at_right:
-            pen.to(placed.start, ink="header").add(right(title, placed.width), ink).add(mark, ink)
+            pen.to(placed.start, ink="header").add(align_right(title, placed.width), ink).add(mark, ink)
         else:
             size = min(max(placed.width, len(text)), placed.width + 1, pen.left)
-            pen.to(placed.start, ink="header").add(left(text, size), ink)
+            pen.to(placed.start, ink="header").add(align_left(text, size), ink)
         blank = not placed.at_right and len(text) < placed.width
     pen.to(style.width, ink="header")
     return pen.line()
 
 
-def line(row: Row, style: TableStyle, *, chosen: bool = False, tagged: bool = False) -> Line:
+def row_line(row: Row, style: TableStyle, *, chosen: bool = False, tagged: bool = False) -> Line:
     """One row; ``chosen``: whether it is under the cursor."""
     pen = Pen(style.width)
     pen.add("▶" if chosen else " ", "focus" if style.focused else "dim")
@@ -154,9 +154,9 @@ def table_lines(
 ) -> list[Line]:
     """The header, and ``room`` rows from ``top`` on; ``empty``: why there is none."""
     shown = rows[top : top + room]
-    lines = [head(style, shown)]
+    lines = [header_line(style, shown)]
     for number, row in enumerate(shown, top):
-        lines.append(line(row, style, chosen=number == cursor, tagged=tagged(row)))
+        lines.append(row_line(row, style, chosen=number == cursor, tagged=tagged(row)))
     if not rows and room > 1:
         lines.append(Line(((f"  {empty}", "dim"),)))
     return lines
@@ -168,7 +168,7 @@ def _cell(pen: Pen, process: Process, placed: Placed, style: TableStyle, branch:
     if column.id == "memory":
         text = memory_text(process.number("gpu_memory_bytes"), placed.width, style.most)
     else:
-        text = clock_text(column, process, style.at) if follows else column.text_of(process, placed.width)
+        text = time_column_text(column, process, style.at) if follows else column.text_of(process, placed.width)
     number = (
         style.mig_indices.get((process.device_uuid, process.mig_instance))
         if column.id == "mig" and style.mig_indices
@@ -181,13 +181,13 @@ def _cell(pen: Pen, process: Process, placed: Placed, style: TableStyle, branch:
         text = command_text(process)
         text = "…" + text[style.shift - SCROLL_CELLS + 1 :] if style.shift > SCROLL_CELLS else text
     if branch is not None and column.id == "command":
-        pen.to(placed.start).add(cut(branch.lead, placed.width), "faint")
+        pen.to(placed.start).add(cut_to_width(branch.lead, placed.width), "faint")
         lead = min(width_of(branch.lead), placed.width)
-        pen.add(left(text, placed.width - lead), "text" if branch.asked else "dim")
+        pen.add(align_left(text, placed.width - lead), "text" if branch.asked else "dim")
         return
     ink = "dim" if branch is not None and not branch.asked else _ink(process, column, text)
     pen.to(placed.start)
-    pen.add(right(text, placed.width) if placed.at_right else left(text, placed.width), ink)
+    pen.add(align_right(text, placed.width) if placed.at_right else align_left(text, placed.width), ink)
 
 
 def _ink(process: Process, column: Column, text: str) -> str:
@@ -211,16 +211,16 @@ def _unexplained(pen: Pen, row: Unexplained, style: TableStyle) -> None:
         match placed.column.id:
             case "gpu":
                 index = str(row.parts[0][0].index) if len(row.parts) == 1 else UNKNOWN
-                text, ink = left(index, placed.width), "strong"
+                text, ink = align_left(index, placed.width), "strong"
             case "pid":
-                text, ink = cut("unexplained", following - placed.start - 1), "warning"
+                text, ink = cut_to_width("unexplained", following - placed.start - 1), "warning"
             case _:
-                text, ink = right(memory_text(row.amount, placed.width, style.most), placed.width), "strong"
+                text, ink = align_right(memory_text(row.amount, placed.width, style.most), placed.width), "strong"
         cells.append((placed.start, text, ink))
         ends.append((following - placed.start - len(text), placed.start + len(text)))
     ends.append((starts[0] - pen.x, pen.x - 2))
     room, start = max(ends)
-    cells.append((start + 2, cut(row.reason, room - 3), "dim"))
+    cells.append((start + 2, cut_to_width(row.reason, room - 3), "dim"))
     for x, text, ink in sorted(cells):
         pen.to(x).add(text, ink)
 
@@ -251,7 +251,7 @@ def first_table(view: View, chosen: Preferences, width: int, height: int, *, fra
     lines = table_lines(rows, style, room)
     if framed:
         return in_frame(lines, style, height, rows=rows, total=len(snapshot.processes)), ""
-    return lines, part(0, room, len(snapshot.processes))
+    return lines, visible_rows(0, room, len(snapshot.processes))
 
 
 def in_frame(
@@ -274,10 +274,10 @@ def in_frame(
     width, count = style.width + 2, process_count(rows)
     title: list[Span] = [("Processes", "title"), (" as a tree", "dim") if as_tree else ("", "dim")]
     if filtered is not None:
-        title += [(" ─ ", "border"), ("/ ", "key"), (cut(filtered, width // 3), "strong")]
+        title += [(" ─ ", "border"), ("/ ", "key"), (cut_to_width(filtered, width // 3), "strong")]
     by = BY_ID[style.sort_column].title.lower()
     counts = f"{asked} of {total}" if filtered is not None else str(total)
-    seen = part(top, max(height - 3, 1), count)
+    seen = visible_rows(top, max(height - 3, 1), count)
     if seen:
         counts = f"{seen}, {counts}" if filtered is not None or count != total else seen
     counts += f", {tagged} tagged" if tagged else ""
@@ -288,6 +288,6 @@ def in_frame(
         title=title,
         note=f" {counts}, by {by} {'↓' if style.sort_reverse else '↑'} " if total else "",
         focused=style.focused,
-        bar=thumb(top, max(height - 3, 1), len(rows)),
+        bar=scroll_thumb(top, max(height - 3, 1), len(rows)),
         bar_from=1,
     )

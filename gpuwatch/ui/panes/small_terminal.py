@@ -5,12 +5,12 @@ from __future__ import annotations
 from gpuwatch.core.formatting.units import UNKNOWN, gib_text
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.session.displayed_moment import View
-from gpuwatch.ui.drawing.clock_text import clock
+from gpuwatch.ui.drawing.clock_text import clock_text
 from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.drawing.overview_layout import MIN_HEIGHT, MIN_WIDTH
 from gpuwatch.ui.drawing.styled_lines import BLANK, Line, Span
-from gpuwatch.ui.drawing.text_width import cut, right, width_of
-from gpuwatch.ui.drawing.wrapping import Lines, wrapped
+from gpuwatch.ui.drawing.text_width import align_right, cut_to_width, width_of
+from gpuwatch.ui.drawing.wrapping import Lines, wrap_line
 from gpuwatch.ui.panes.no_gpu_panel import no_gpu_lines
 from gpuwatch.ui.panes.overview_summary import SEVERITIES, summary_items, wrong_now
 from gpuwatch.ui.panes.top_and_host_lines import verdict
@@ -47,10 +47,10 @@ def _filled(lines: list[Line], last: Line, height: int) -> list[Line]:
 
 
 def _top(view: View, width: int) -> Line:
-    now = f"{clock(view.moment)} "
+    now = f"{clock_text(view.moment)} "
     words, ink = verdict(view)
     pen = Pen(width).add(" gpuwatch ", "title") if width >= len(now) + width_of(words) + 12 else Pen(width).add(" ")
-    pen.add(cut(words, max(width - pen.x - len(now) - 1, 0)), ink)
+    pen.add(cut_to_width(words, max(width - pen.x - len(now) - 1, 0)), ink)
     return (pen.to(width - len(now)).add(now, "dim") if pen.left >= len(now) else pen).line()
 
 
@@ -62,9 +62,9 @@ def _gpu(device: Device, width: int, cells: int) -> Line:
     load, heat = device.number("utilization.gpu_percent"), device.number("temperature.gpu_celsius")
     used, total = device.number("memory.used_bytes"), device.number("memory.total_bytes")
     parts: list[Span] = [
-        (right(UNKNOWN if load is None else f"{load:.0f} %", 6), "text" if load is not None else "dim"),
-        (right(f"{gib_text(used)}/{gib_text(total)}G", 13), "memory" if used is not None else "dim"),
-        (right(UNKNOWN if heat is None else f"{heat:.0f}°C", 6), "text" if heat is not None else "dim"),
+        (align_right(UNKNOWN if load is None else f"{load:.0f} %", 6), "text" if load is not None else "dim"),
+        (align_right(f"{gib_text(used)}/{gib_text(total)}G", 13), "memory" if used is not None else "dim"),
+        (align_right(UNKNOWN if heat is None else f"{heat:.0f}°C", 6), "text" if heat is not None else "dim"),
     ]
     pen = Pen(width).add(f" {device.index:>{cells}} ", "strong")
     bar = width - pen.x - sum(len(text) for text, _ in parts) - 3
@@ -83,7 +83,7 @@ def _finding(view: View, width: int) -> list[Line]:
         spans += [[(" → ", ink), (wrong.action, "dim")]] if wrong.action else []
     else:
         spans = [[(f" {part.forms[0]}", part.ink)] for part in summary_items(view) if part.id == "idle"]
-    return [Line(tuple(part)) for line in spans for part in wrapped(line, max(width - 1, 8))]
+    return [Line(tuple(part)) for line in spans for part in wrap_line(line, max(width - 1, 8))]
 
 
 def _size(width: int, height: int) -> Line:

@@ -17,7 +17,7 @@ from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.session.displayed_moment import PlayheadPosition, View
 from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.drawing.styled_lines import Span
-from gpuwatch.ui.drawing.text_width import cut, width_of
+from gpuwatch.ui.drawing.text_width import cut_to_width, width_of
 from gpuwatch.ui.settings.tabs import labels
 from gpuwatch.ui.tables.device_facts import fraction, throttled_now, whole_number
 
@@ -53,16 +53,16 @@ def _verdict(view: View) -> Span:
     if snapshot is None or view.waiting:
         return "◌ starting", "dim"
     silent = view.status.state in ("not-answering", "stopped")
-    wrong = [finding for finding in view.wrong if not (silent and finding is view.silence)]  # condition() shows it
+    wrong = [finding for finding in view.wrong if not (silent and finding is view.silence)]  # feed_state() shows it
     errors = sum(f.severity == "error" for f in wrong)
     if not errors and not snapshot.devices and snapshot.problems:
         return f"✖ {no_gpus(snapshot)[0]}", "badge-error"
-    if found := badge(errors, len(wrong) - errors or len(snapshot.problems)):
+    if found := error_count(errors, len(wrong) - errors or len(snapshot.problems)):
         return found[0]
     if not snapshot.devices:
         return "– no GPU", "dim"
     if silent:
-        return "", "dim"  # condition() shows that the data are old
+        return "", "dim"  # feed_state() shows that the data are old
     well = next((finding.since for finding in view.findings if finding.id == "healthy" and finding.until is None), None)
     if _mostly_unexplained(snapshot.devices):
         return "▲ unexplained", "warning"  # the row below the processes shows how much and where
@@ -70,14 +70,14 @@ def _verdict(view: View) -> Span:
         return "▲ throttled", "warning"  # the card says why; a finding follows if it lasts
     if well is None and any(map(_looks_bad, snapshot.devices)):
         return "", "dim"  # a sample that is drawn before it is judged, or of which too little is known yet
-    if noted := len(notes(view.findings)):
+    if noted := len(notable_notes(view.findings)):
         return f"● {noted} note{'s' * (noted > 1)}", "text"
     lasted = snapshot.taken_at.timestamp() - max(well.timestamp(), view.troubled) if well is not None else 0.0
     # In minutes: a count of seconds would be the one thing that moves on a calm screen.
     return f"● all well for {rounded_duration(lasted)}" if lasted >= 100 else "● all well", "ok"
 
 
-def badge(errors: int, warnings: int) -> list[Span]:
+def error_count(errors: int, warnings: int) -> list[Span]:
     """``✖ 2 errors``, else ``▲ 1 warning``; empty if there is neither."""
     for count, word, glyph in ((errors, "error", "✖"), (warnings, "warning", "▲")):
         if count:
@@ -90,7 +90,7 @@ def may_be_older(finding: Finding) -> bool:
     return any("at least since " in line for line in finding.evidence)
 
 
-def notes(findings: Sequence[Finding]) -> list[Finding]:
+def notable_notes(findings: Sequence[Finding]) -> list[Finding]:
     """Notes that somebody should know."""
     return [
         finding
@@ -128,7 +128,7 @@ def no_gpus(snapshot: Snapshot) -> tuple[str, str]:
     return "GPUs unknown", "the driver does not answer: GPUs unknown"
 
 
-def condition(view: View, *, short: bool = False) -> Span:
+def feed_state(view: View, *, short: bool = False) -> Span:
     """The state of the data feed; empty while data arrive."""
     status = view.status
     if status.state == "not-answering":
@@ -193,7 +193,7 @@ def _marks(view: View, level: int) -> list[Span]:
         marks.append((" SIMULATED " if level < 3 else " SIM ", "badge-neutral"))
     if view.read_only:
         marks.append((" read-only " if level < 3 else "r/o", "dim"))
-    state, ink = condition(view, short=level > 0)
+    state, ink = feed_state(view, short=level > 0)
     if state:
         marks.append((state, ink))
     if view.stale and view.status.state != "not-answering":  # that state shows its own duration
@@ -301,13 +301,13 @@ def top_line(pen: Pen, view: View, tab: str) -> list[tuple[int, int, str]]:
             room = pen.left - reserve - 2
             if room < _MIN_NAME_CELLS:
                 break
-            text = cut(text, room)
+            text = cut_to_width(text, room)
         pen.add(gap, "faint").add(text, fact_ink)
         first = False
     room = pen.left - reserve - 4
     last = _last_event(view) if room >= _MIN_LAST_CELLS else None
     if last is not None:
-        pen.add(" · ", "faint").add(cut(f"{ago(view.now - last.at)}: {last.text}", room), "text")
+        pen.add(" · ", "faint").add(cut_to_width(f"{ago(view.now - last.at)}: {last.text}", room), "text")
     pen.to(pen.limit - reserve)
     found = verdict(view)[0]
     for text, mark_ink in marks:

@@ -16,7 +16,7 @@ from textual.widget import Widget
 
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.session.displayed_moment import View
-from gpuwatch.ui.drawing.clock_text import clock
+from gpuwatch.ui.drawing.clock_text import clock_text
 from gpuwatch.ui.drawing.overview_layout import MIN_HEIGHT, MIN_WIDTH
 from gpuwatch.ui.drawing.text_width import width_of
 from gpuwatch.ui.panes.key_line import HELP_AND_QUIT_CELLS, key_line
@@ -244,7 +244,7 @@ class TabScreen(Screen[None]):
         """The arguments of ``gpuwatch`` that show this, or repeat it."""
         from dataclasses import replace
 
-        from gpuwatch.ui.details.equivalent_commands import dashboard_command, replay_command, simulated
+        from gpuwatch.ui.details.equivalent_commands import dashboard_command, replay_command, sim_option
 
         if self.gpuwatch.where:  # a host of a list is opened from the list
             return list(self.gpuwatch.where)
@@ -252,7 +252,7 @@ class TabScreen(Screen[None]):
         past = self.gpuwatch.session.view().past
         if past is not None and past.played is not None:
             return replay_command(past.played.path, past.moment, past.played.speed, preferences)
-        return dashboard_command(preferences) + simulated()
+        return dashboard_command(preferences) + sim_option()
 
     def action_copy_command(self) -> None:
         """Copies the command line, and shows it: some terminals do not let a program copy."""
@@ -284,7 +284,7 @@ class TabScreen(Screen[None]):
             end = past.moment
             begin = max(end - _REPORTED_SECONDS, past.begin)
             span = [f"--{name}=@{at:.3f}" for name, at in (("since", begin), ("until", end))]
-            self._write_report(f"{clock(begin, end)} to {clock(end, end)}", [str(past.played.path), *span])
+            self._write_report(f"{clock_text(begin, end)} to {clock_text(end, end)}", [str(past.played.path), *span])
 
     def _write_report(self, what: str, arguments: list[str]) -> None:
         from gpuwatch.ui.report_subprocess import write_diagnostic
@@ -334,7 +334,7 @@ class TabScreen(Screen[None]):
         if session.recorded:
             self.say("no signals: this is a recording", "warning")
         elif past is not None:
-            then = clock(past.moment)
+            then = clock_text(past.moment)
             self.say(f"no signals while paused: this is {then}, not now; P goes back to now", "warning")
         return session.recorded or past is not None
 
@@ -441,7 +441,7 @@ class TabScreen(Screen[None]):
         if found is None and live and session.paused:
             self.gpuwatch.toggle_pause()
         if found is not None:
-            self.say(f"{clock(found.at, session.clock())}  {printable(found.text)}", "accent")
+            self.say(f"{clock_text(found.at, session.clock())}  {printable(found.text)}", "accent")
         else:
             what = f"{'later' if way > 0 else 'earlier'} {'warning or error' if bad else 'event'}"
             self.say(f"no {what}{' in this recording' if session.recorded else ''}", "warning")

@@ -10,8 +10,8 @@ from textual import events
 from textual.binding import Binding, BindingType
 
 from gpuwatch.ui.drawing.styled_lines import Span
-from gpuwatch.ui.drawing.text_width import cut
-from gpuwatch.ui.drawing.wrapping import Lines, wrapped
+from gpuwatch.ui.drawing.text_width import cut_to_width
+from gpuwatch.ui.drawing.wrapping import Lines, wrap_line
 from gpuwatch.ui.screens.sheet import LinesModal, Result, Sheet
 from gpuwatch.ui.widgets.preferences_app import key_name
 
@@ -32,7 +32,7 @@ class ChoiceSheet(Sheet):
 
     def resized(self) -> None:
         """Wraps the lines to the new width, and finds the choices among them."""
-        heights = [len(wrapped(line, self.size.width)) for line in self.content]
+        heights = [len(wrap_line(line, self.size.width)) for line in self.content]
         self._starts = list(accumulate(heights, initial=0))[len(heights) - len(self._does) : -1]
         super().resized()
 
@@ -44,7 +44,7 @@ class ChoiceSheet(Sheet):
         if shown:
             self._top = max(len(self._all) - height - self._raised, 0)
             behind = "  Esc cancels"
-            does = cut(f"{key_name(self, '↵')} {self._does[self.choice]}", width - len(behind) - 2)
+            does = cut_to_width(f"{key_name(self, '↵')} {self._does[self.choice]}", width - len(behind) - 2)
             self.ending = does + behind
         super()._draw(width, height)
 

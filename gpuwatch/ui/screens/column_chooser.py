@@ -11,7 +11,7 @@ from textual.binding import Binding, BindingType
 
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.ui.drawing.line_builder import Pen
-from gpuwatch.ui.drawing.text_width import cut, left, width_of
+from gpuwatch.ui.drawing.text_width import align_left, cut_to_width, width_of
 from gpuwatch.ui.drawing.wrapping import Lines
 from gpuwatch.ui.screens.sheet import LinesModal, Sheet
 from gpuwatch.ui.tables import gpu_fields
@@ -171,16 +171,18 @@ class Chooser(LinesModal[None]):
         """The full help of the choice under the cursor."""
         under = self.choices[self.sheet.cursor or 0]
         text = under.hidden or under.help
-        below = Pen(width).add(" " + cut(f"{under.title}: {text}", width - 2), "warning" if under.hidden else "dim")
+        below = Pen(width).add(
+            " " + cut_to_width(f"{under.title}: {text}", width - 2), "warning" if under.hidden else "dim"
+        )
         return [Line(()), below.line()]
 
     def _line(self, choice: Choice, title: int, width: int) -> list[Span]:
         pen = Pen(width)
         on = choice.id in self._chosen
         pen.add("  ").add("[", "dim").add("x" if on else " ", "accent").add("] ", "dim")
-        pen.add(left(choice.title, title), "strong" if on and not choice.hidden else "dim")
+        pen.add(align_left(choice.title, title), "strong" if on and not choice.hidden else "dim")
         end = width - 1
-        pen.add(left(choice.help, max(end - pen.x - 9, 0)), "text" if on else "dim").add(" ")
+        pen.add(align_left(choice.help, max(end - pen.x - 9, 0)), "text" if on else "dim").add(" ")
         word = ("hidden" if on else "none") if choice.hidden else choice.unit
-        pen.add(left(word, max(end - pen.x, 0)), "warning" if on and choice.hidden else "dim")
+        pen.add(align_left(word, max(end - pen.x, 0)), "warning" if on and choice.hidden else "dim")
         return pen.to(width).spans

@@ -14,11 +14,11 @@ from gpuwatch.machine.history.last_hour import MAX_EVENTS
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.session.displayed_moment import View
 from gpuwatch.ui.details.gpu_sections import MARKS
-from gpuwatch.ui.details.past_moment_lines import then_lines
-from gpuwatch.ui.drawing.clock_text import clock, dated
+from gpuwatch.ui.details.past_moment_lines import moment_lines
+from gpuwatch.ui.drawing.clock_text import clock_text, date_and_time
 from gpuwatch.ui.drawing.line_builder import Pen
-from gpuwatch.ui.drawing.text_width import cut
-from gpuwatch.ui.drawing.wrapping import Lines, fitted, wrapped
+from gpuwatch.ui.drawing.text_width import cut_to_width
+from gpuwatch.ui.drawing.wrapping import Lines, cut_line, wrap_line
 from gpuwatch.ui.screens.filterable_tab import FilterableScreen
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.tables.filter_language import WordFilter
@@ -68,11 +68,11 @@ class EventList(ItemList[MachineEvent]):
 
     def _line(self, event: MachineEvent, view: View, *, fresh: bool) -> Line:
         pen = Pen(self.inner)
-        pen.add("  ").add(clock(event.at, view.now), "strong" if fresh else "dim")
+        pen.add("  ").add(clock_text(event.at, view.now), "strong" if fresh else "dim")
         glyph, ink = MARKS[event.severity]
         pen.add(f"  {glyph} ", ink)
         end = f"  {event.kind} · {event.certainty} "
-        pen.add(cut(event.text, pen.left), "strong" if fresh else "text")
+        pen.add(cut_to_width(event.text, pen.left), "strong" if fresh else "text")
         if self.inner >= 100 and pen.left >= len(end):
             pen.to(pen.limit - len(end)).add(end, "dim")
         return pen.line()
@@ -90,7 +90,7 @@ def _nothing(view: View, width: int, *, filtered: bool) -> list[Line]:
     if view.waiting:
         return [WAITING]
     if view.since.events is not None:
-        return [Line((("  ● ", "ok"), (f"No events since {clock(view.since.events, view.now)}.", "text")))]
+        return [Line((("  ● ", "ok"), (f"No events since {clock_text(view.since.events, view.now)}.", "text")))]
     lines = [Line((("  ● ", "ok"), ("No events since gpuwatch started.", "text"))), Line(())]
     return lines + [Line((("    ", "text"), (part, "dim"))) for part in wrap(_KINDS, max(min(width - 6, 90), 20))]
 
@@ -149,14 +149,14 @@ class EventsScreen(FilterableScreen):
                 self._below = (event, room, self._lines_below(event, room))
                 self.about.top = 0
             lines = [
-                part for line in _event_lines(event, self.gpuwatch.session.clock()) for part in wrapped(line, room)
+                part for line in _event_lines(event, self.gpuwatch.session.clock()) for part in wrap_line(line, room)
             ]
             lines += self._below[2]
         self.about.set_text(lines, stale=view.stale)
 
     def _lines_below(self, event: MachineEvent, room: int) -> Lines:
         then = self.gpuwatch.session.timeline.at(event.at)
-        lines = [fitted(line, room) if line else line for line in then_lines(event, then)]
+        lines = [cut_line(line, room) if line else line for line in moment_lines(event, then)]
         if event.cause in CAUSES:
             from gpuwatch.ui.screens.finding_sheets import cause_head, folded_page
 
@@ -194,6 +194,6 @@ def _event_lines(event: MachineEvent, now: float) -> Lines:
     glyph, ink = MARKS[event.severity]
     return [
         [(f"{glyph} ", ink), (event.text, "strong")],
-        [(f"  {dated(event.at)}, {ago(now - event.at)}", "text")],
+        [(f"  {date_and_time(event.at)}, {ago(now - event.at)}", "text")],
         [(f"  {event.kind} · {event.certainty}", "dim")],
     ]

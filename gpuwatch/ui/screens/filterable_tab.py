@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar, cast
 from textual import events
 
 from gpuwatch.session.displayed_moment import View
-from gpuwatch.ui.drawing.text_width import cut
+from gpuwatch.ui.drawing.text_width import cut_to_width
 from gpuwatch.ui.screens.base_tab import TabScreen
 from gpuwatch.ui.settings.actions import ACTIONS, bindings
 from gpuwatch.ui.tables.filter_language import Filter, FilterError, WordFilter, parse_words
@@ -151,7 +151,7 @@ class FilterableScreen(FilterBarScreen[WordFilter]):
         """A list without a frame has no title: the footer says what it is filtered by."""
         if self.filter is not None and not self.framed and not self.footer_message[0]:
             shown, total = self.matches
-            note = f"/{cut(self.filter.text, 16)} {shown} of {total} (Esc)", True
+            note = f"/{cut_to_width(self.filter.text, 16)} {shown} of {total} (Esc)", True
         super().show_keys(note)
 
     def parsed(self, text: str) -> WordFilter | None:

@@ -11,7 +11,7 @@ from textual.binding import Binding, BindingType
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.explain.diagnosis.reference.cause_pages import page
 from gpuwatch.ui.details.finding_lines import Entry, action_of, cause_of
-from gpuwatch.ui.drawing.wrapping import Lines, wrapped
+from gpuwatch.ui.drawing.wrapping import Lines, wrap_line
 from gpuwatch.ui.screens.sheet import LinesModal
 
 _RULE = re.compile(r"[|\-: ]+")
@@ -57,7 +57,7 @@ def folded_page(cause: str, room: int, *, headed: bool = True) -> Lines:
     """The page of a cause in ``room`` cells; ``headed``: with its heading, which is the cause's id."""
     text = page(cause)
     lines = page_lines(text if headed else text.partition("\n\n")[2])
-    return [part for line in lines for part in wrapped(line, room)]
+    return [part for line in lines for part in wrap_line(line, room)]
 
 
 class CauseSheet(LinesModal[None]):

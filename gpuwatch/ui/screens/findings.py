@@ -11,10 +11,19 @@ from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.model.findings import CAUSES, Finding
 from gpuwatch.core.model.snapshot import Problem
 from gpuwatch.session.displayed_moment import View
-from gpuwatch.ui.details.finding_lines import Entry, action_of, cause_of, entry_lines, judged, mark, page_link, when
+from gpuwatch.ui.details.finding_lines import (
+    Entry,
+    action_of,
+    cause_of,
+    entry_lines,
+    finding_mark,
+    finding_times,
+    id_and_certainty,
+    page_link,
+)
 from gpuwatch.ui.drawing.line_builder import Pen
-from gpuwatch.ui.drawing.text_width import cut, width_of
-from gpuwatch.ui.drawing.wrapping import Lines, wrapped
+from gpuwatch.ui.drawing.text_width import cut_to_width, width_of
+from gpuwatch.ui.drawing.wrapping import Lines, wrap_line
 from gpuwatch.ui.panes.top_and_host_lines import verdict
 from gpuwatch.ui.screens.filterable_tab import FilterableScreen
 from gpuwatch.ui.screens.finding_sheets import CauseSheet, EvidenceModal, cause_head, folded_page
@@ -75,7 +84,7 @@ class FindingList(ItemList[Entry]):
         pen = Pen(self.inner)
         if isinstance(entry, Problem):
             return pen.add("  ").add("▲ ", "warning").add(printable(entry.detail)).line()
-        glyph, ink = mark(entry)
+        glyph, ink = finding_mark(entry)
         device = view.snapshot.device(entry.device_uuid) if view.snapshot is not None else None
         past = entry.until is not None
         pen.add("  ").add(f"{glyph} ", ink)
@@ -90,7 +99,7 @@ class FindingList(ItemList[Entry]):
             title += f"; {notes} note{'s' * (notes > 1)} below" if notes else ""
         cause = _tail(entry, title, pen.left)
         room = pen.left - len(cause)
-        pen.add(cut(title, room), "dim" if past else "text")
+        pen.add(cut_to_width(title, room), "dim" if past else "text")
         if pen.left >= len(cause):
             pen.to(pen.limit - len(cause)).write(_linked(cause, entry))
         return pen.line()
@@ -115,11 +124,14 @@ def _tail(finding: Finding, title: str, room: int) -> str:
     if finding.id == "healthy":
         tails = [finding.evidence[0] if finding.evidence else "", ""]
     elif finding.until is not None:
-        tails = [f"{when(finding)} · {finding.id}" if cause_of(finding) else when(finding), when(finding)]
+        tails = [
+            f"{finding_times(finding)} · {finding.id}" if cause_of(finding) else finding_times(finding),
+            finding_times(finding),
+        ]
     else:
-        tails = [judged(finding)]
+        tails = [id_and_certainty(finding)]
         if finding.since is not None:
-            tails.insert(0, f"{when(finding)} · {tails[0]}")
+            tails.insert(0, f"{finding_times(finding)} · {tails[0]}")
     padded = [f"  {tail} " for tail in tails if tail]
     for tail in padded:
         if width_of(title) + len(tail) <= room:
@@ -194,7 +206,7 @@ class FindingsScreen(FilterableScreen):
         self.evidence.title = [("What was checked" if checked else "Evidence, and what to do", "title")]
         lines = entry_lines(entry, view.snapshot) if entry is not None else _looked_for(view) if checked else []
         room = max(self._left - 4, 10)
-        folded = [part for line in lines for part in wrapped(line, room)]
+        folded = [part for line in lines for part in wrap_line(line, room)]
         if self.page.display:
             self._draw_page(entry)
         elif self.app.size.height >= _FRAMED_ROWS and isinstance(entry, Finding):
@@ -230,7 +242,7 @@ class FindingsScreen(FilterableScreen):
             self.page.title, folded = cause_head(cause), folded_page(cause, room)
         elif healthy and self._view is not None:
             self.page.title = [("What is looked for", "title")]
-            folded = [part for line in _looked_for(self._view) for part in wrapped(line, room)]
+            folded = [part for line in _looked_for(self._view) for part in wrap_line(line, room)]
         else:
             self.page.title = [("Cause page", "title")]
             folded = [[("none: the cause is not known", "dim")]] if entry is not None else []

@@ -13,9 +13,9 @@ from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.session.displayed_moment import View
 from gpuwatch.ui.details import gpu_sections as gpu_facts
-from gpuwatch.ui.drawing.clock_text import clock
+from gpuwatch.ui.drawing.clock_text import clock_text
 from gpuwatch.ui.drawing.line_builder import Pen
-from gpuwatch.ui.drawing.text_width import cut, width_of
+from gpuwatch.ui.drawing.text_width import cut_to_width, width_of
 from gpuwatch.ui.drawing.wrapping import Lines
 from gpuwatch.ui.panes.no_gpu_panel import no_gpu_lines
 from gpuwatch.ui.screens.filterable_tab import FilterableScreen
@@ -50,7 +50,7 @@ _MIN_NAME_CELLS = 6
 
 
 def _since(at: float | None, now: float) -> str:
-    return clock(at, now) if at is not None else STARTED
+    return clock_text(at, now) if at is not None else STARTED
 
 
 class Identity(Painted):
@@ -96,11 +96,11 @@ class Identity(Painted):
         clocks = clock_note(device, worst, view.findings)
         holder = holder_note(device, view)
         if words:
-            pen.add("  ").add(cut(words, max(pen.left - 2, 0)), ink)
+            pen.add("  ").add(cut_to_width(words, max(pen.left - 2, 0)), ink)
         elif clocks:
             pen.add(f"  clocks: {clocks}", "dim")
         where = f", see {number_of('findings')} " if worst is not None else " "
-        mark = f"{cut(wrong, max(pen.left - 3 - len(where), 0))}{where}" if wrong else ""
+        mark = f"{cut_to_width(wrong, max(pen.left - 3 - len(where), 0))}{where}" if wrong else ""
         if mark and pen.left > width_of(mark) + 1:
             pen.to(width - width_of(mark)).add(mark, wrong_ink)
         who = Pen(width)
@@ -110,7 +110,7 @@ class Identity(Painted):
         if device.unified_memory:
             who.add("  its memory is the host's", "text")
         if holder:
-            who.add("  ").add(cut(holder, max(who.left - 2, 0)), "text")
+            who.add("  ").add(cut_to_width(holder, max(who.left - 2, 0)), "text")
         self.paint((pen.to(width).line(), who.to(width).line()), stale=view.stale)
 
 

@@ -10,7 +10,7 @@ from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.session.displayed_moment import View
 from gpuwatch.ui.drawing.overview_layout import LAYOUTS, Plan
-from gpuwatch.ui.panes.gpu_grid import planned
+from gpuwatch.ui.panes.gpu_grid import plan_gpus
 from gpuwatch.ui.panes.no_gpu_panel import SHAPE, no_gpu_height, offers_simulation
 from gpuwatch.ui.panes.overview_summary import idle_holders, idle_text, nobody_idle, summary_items
 from gpuwatch.ui.panes.top_and_host_lines import host_line
@@ -114,7 +114,7 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
         if view.snapshot is not None and not view.waiting:
             self._most = max(self._most, len(view.snapshot.processes) + len(view.snapshot.bystanders))
         fields = self.gpus.fields_of(view.devices)
-        wanted = planned(view, chosen, *size, fields, processes=self._most, notice=notice)
+        wanted = plan_gpus(view, chosen, *size, fields, processes=self._most, notice=notice)
         self.answer.display = bool(view.devices or view.has_problem) and not wanted.too_small
         if wanted == self._plan:
             return
@@ -355,13 +355,13 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
         return self.gpus.selected
 
     def action_findings(self) -> None:
-        from gpuwatch.ui.details.finding_lines import Entry, evidence
+        from gpuwatch.ui.details.finding_lines import Entry, all_evidence
         from gpuwatch.ui.drawing.wrapping import Lines
         from gpuwatch.ui.screens.finding_sheets import EvidenceModal
 
         def read() -> tuple[Lines, Entry | None]:
             view = self._view
-            return (evidence(view), next(iter(view.wrong), None)) if view is not None else ([], None)
+            return (all_evidence(view), next(iter(view.wrong), None)) if view is not None else ([], None)
 
         self.app.push_screen(EvidenceModal("Findings", read))
 

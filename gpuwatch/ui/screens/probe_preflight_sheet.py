@@ -7,8 +7,8 @@ from gpuwatch.core.formatting.units import UNKNOWN, memory, size
 from gpuwatch.machine.history.machine_event import gpu_list_text
 from gpuwatch.session.probe_preflight import Preflight
 from gpuwatch.ui.drawing.styled_lines import Span
-from gpuwatch.ui.drawing.text_width import cut, left, right
-from gpuwatch.ui.drawing.wrapping import Lines, wrapped
+from gpuwatch.ui.drawing.text_width import align_left, align_right, cut_to_width
+from gpuwatch.ui.drawing.wrapping import Lines, wrap_line
 from gpuwatch.ui.screens.choice_sheet import ChoiceModal
 from gpuwatch.ui.tables.process_columns import short_command
 
@@ -27,7 +27,7 @@ class PreflightSheet(ChoiceModal[bool]):
         room = min(width * 9 // 10, 104) - 4
         count = len(ahead.configs)
         what = printable(ahead.configs[0] if count == 1 else f"{count} configurations")
-        lines = [part for line in _facts(ahead, seconds, room) for part in wrapped(line, room)]
+        lines = [part for line in _facts(ahead, seconds, room) for part in wrap_line(line, room)]
         choices = (("Cancel", "start nothing", "starts nothing"), ("Run", what, f"runs {what}"))
         super().__init__(f"Run {what}?", [*lines, []], choices, _RUN)
 
@@ -66,18 +66,18 @@ def _facts(ahead: Preflight, seconds: float, room: int) -> Lines:
         notes.append(f"{_listed(ahead.by_number)} {chooses}")
     lines.append([])
     for process in ahead.tenants[:_MAX_PROGRAMS]:
-        user = left(printable(process.user) if process.user else UNKNOWN, 9)
-        held_here = right(memory(process.number("gpu_memory_bytes")), 10)
-        begin = f"  {right(str(process.pid), 9)}  "
+        user = align_left(printable(process.user) if process.user else UNKNOWN, 9)
+        held_here = align_right(memory(process.number("gpu_memory_bytes")), 10)
+        begin = f"  {align_right(str(process.pid), 9)}  "
         rest = f"{user} GPU {process.device_index} {held_here}  {short_command(process)}"
-        lines.append([(begin, "strong"), (cut(rest, room - len(begin)), "text")])
+        lines.append([(begin, "strong"), (cut_to_width(rest, room - len(begin)), "text")])
     if len(ahead.tenants) > _MAX_PROGRAMS:
         lines.append([(f"  and {len(ahead.tenants) - _MAX_PROGRAMS} more", "dim")])
     return lines + [[(" · ", "dim"), (note, "dim")] for note in notes]
 
 
 def _line(name: str, text: str, ink: str) -> list[Span]:
-    return [(left(f" {name}", 13), "warning" if name.startswith("▲") else "dim"), (text, ink)]
+    return [(align_left(f" {name}", 13), "warning" if name.startswith("▲") else "dim"), (text, ink)]
 
 
 def _gpus(ahead: Preflight) -> str:

@@ -8,7 +8,7 @@ from gpuwatch.core.model.run import Run
 from gpuwatch.share.reports.report_content import GLYPHS, Content, Table
 from gpuwatch.share.reports.run_content import run_content
 from gpuwatch.ui.details.finding_lines import lines_of
-from gpuwatch.ui.drawing.text_width import left, right, width_of
+from gpuwatch.ui.drawing.text_width import align_left, align_right, width_of
 from gpuwatch.ui.drawing.wrapping import Lines
 from gpuwatch.ui.screens.sheet import LinesModal
 from gpuwatch.ui.widgets.painted_pane import Span
@@ -50,13 +50,13 @@ def _table(table: Table, width: int) -> Lines:
         rows = [(table.heads, "dim")] + [(row, "text") for row in table.rows]
         for row, ink in rows:
             cells = [
-                (right if head in table.right else left)(text, size)
+                (align_right if head in table.right else align_left)(text, size)
                 for head, text, size in zip(table.heads, row, sizes, strict=True)
             ]
             lines.append([("  " + "  ".join(cells), ink)])
         return lines
     if len(table.heads) == 2:
-        return lines + [[(f"  {left(name, sizes[0])}  ", "dim"), (text, "text")] for name, text in table.rows]
+        return lines + [[(f"  {align_left(name, sizes[0])}  ", "dim"), (text, "text")] for name, text in table.rows]
     for row in table.rows:
         cells = [f"{head} {text}" for head, text in zip(table.heads, row, strict=True) if text not in ("", "–")]
         lines.append([("  · ", "dim"), (" · ".join(cells), "text")])

@@ -21,12 +21,17 @@ from gpuwatch.share.reports.comparison_content import APART, SCATTERED, speed_ma
 from gpuwatch.share.reports.conclusion import conclusion, run_failed
 from gpuwatch.share.reports.report_content import clean
 from gpuwatch.share.reports.runs_side_by_side import compare
-from gpuwatch.ui.details.probe_descriptions import about, missing_runs, progress, subject
-from gpuwatch.ui.details.probe_events import doing
+from gpuwatch.ui.details.probe_descriptions import (
+    configuration_lines,
+    next_runs_text,
+    runs_progress,
+    why_not_comparable,
+)
+from gpuwatch.ui.details.probe_events import current_activity
 from gpuwatch.ui.drawing.ink_colors import link_ink
 from gpuwatch.ui.drawing.line_builder import Pen
-from gpuwatch.ui.drawing.text_width import cut, width_of
-from gpuwatch.ui.drawing.wrapping import wrapped
+from gpuwatch.ui.drawing.text_width import cut_to_width, width_of
+from gpuwatch.ui.drawing.wrapping import wrap_line
 from gpuwatch.ui.panes.overview_summary import free_gpus
 from gpuwatch.ui.screens.filterable_tab import FilterableScreen
 from gpuwatch.ui.tables.filter_language import WordFilter
@@ -98,9 +103,9 @@ class ProbesScreen(FilterableScreen):
 
     def _head(self, pen: Pen, view: View) -> None:
         """The subject of the next runs, and the progress of the current ones."""
-        live, done = self.probe_runs.live, progress(self.probe_runs)
+        live, done = self.probe_runs.live, runs_progress(self.probe_runs)
         reserve = sum(width_of(text) for text, _ in done) + (_BAR_CELLS + 3 if live is not None else 0)
-        for number, text in enumerate(subject(self.probe_runs, view)):
+        for number, text in enumerate(next_runs_text(self.probe_runs, view)):
             if pen.left - reserve < width_of(text) + 5:
                 break
             pen.add(" · " if number else " ", "faint").add(text, "strong" if not number else "dim")
@@ -115,12 +120,12 @@ class ProbesScreen(FilterableScreen):
         if document.runs:
             bad = sum(map(run_failed, document.runs))
             glyph, ink = ("●", "ok") if not bad else ("✖", "error") if bad == len(document.runs) else ("▲", "warning")
-            words = wrapped([(f" {glyph} ", ink), (printable(conclusion(document)), "strong")], width - 1)
+            words = wrap_line([(f" {glyph} ", ink), (printable(conclusion(document)), "strong")], width - 1)
             most = _MAX_CONCLUSION_LINES if height >= _TALL_LINES else 1
             lines = words[:most]
             if len(words) > most:
                 *before, (text, its_ink) = lines[-1]
-                lines[-1] = [*before, (cut(f"{text} …", width - 4), its_ink)]
+                lines[-1] = [*before, (cut_to_width(f"{text} …", width - 4), its_ink)]
         self.conclusion.display = bool(lines)
         self.conclusion.styles.height = max(len(lines), 1)
         self.conclusion.paint([Line(tuple(line)) for line in lines])
@@ -159,7 +164,7 @@ class ProbesScreen(FilterableScreen):
             self.table.note = f" {len(probe_runs.earlier)} earlier: c "
         else:
             self.table.note = f" {len(probe_runs.scripts)} configurations "
-        what = doing(live) if live is not None else ""
+        what = current_activity(live) if live is not None else ""
         self.table.show(rows, self.document(), doing=what, now=view.now)
         if live is not None and live.config != self._followed:
             self._followed = live.config
@@ -203,10 +208,10 @@ class ProbesScreen(FilterableScreen):
             config = row.script.name if isinstance(row, Config) else row.run.config
             run = row.run
             title = printable(config)
-            lines += about(self.probe_runs.scripts.get(config), run)
+            lines += configuration_lines(self.probe_runs.scripts.get(config), run)
             lines += self._marks_of(run)
         width = max(self.app.size.width - 4, 20)
-        self.below.show_text(title, [part for line in lines for part in wrapped(line, width)])
+        self.below.show_text(title, [part for line in lines for part in wrap_line(line, width)])
 
     def _marks_of(self, run: Run | None) -> list[list[Span]]:
         document = self.document()
@@ -326,11 +331,11 @@ class ProbesScreen(FilterableScreen):
 
     def command(self) -> list[str]:
         """The selected configurations, or the one under the cursor, with their parameters."""
-        from gpuwatch.ui.details.equivalent_commands import probe_command, simulated
+        from gpuwatch.ui.details.equivalent_commands import probe_command, sim_option
 
         probe_runs = self.probe_runs
         wanted = probe_runs.chosen or set(self._under_cursor())
-        return probe_command(probe_runs.scripts, wanted, probe_runs.parameters) + simulated()
+        return probe_command(probe_runs.scripts, wanted, probe_runs.parameters) + sim_option()
 
     def _under_cursor(self) -> list[str]:
         row = self.table.chosen
@@ -467,7 +472,7 @@ class ProbesScreen(FilterableScreen):
         else:
             self.with_earlier = bool(self.probe_runs.earlier) and len(self.probe_runs.chosen) < 2
             if not self.with_earlier or len(self.document().runs) < 2:
-                self.say(missing_runs(self.probe_runs), "accent")
+                self.say(why_not_comparable(self.probe_runs), "accent")
         self.probe_runs_changed()
         places = [place for place, row in enumerate(self.table.items) if isinstance(row, Earlier)]
         if places and not any(self.table.top <= place < self.table.top + self.table.room for place in places):

@@ -16,7 +16,7 @@ from gpuwatch.machine.sources.process_details import Details
 from gpuwatch.session.displayed_moment import View
 from gpuwatch.session.process_history import Identity, process_identity, process_rows
 from gpuwatch.ui.details import process_sections as facts
-from gpuwatch.ui.drawing.clock_text import clock
+from gpuwatch.ui.drawing.clock_text import clock_text
 from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.drawing.wrapping import Lines
 from gpuwatch.ui.screens.filterable_tab import FilterableScreen
@@ -135,7 +135,7 @@ class ProcessScreen(FilterableScreen):
         back = view.paused_since is not None
         tree = facts.tree_lines(who, rows, details)
         if back and details is not None and not details.problem:
-            tree = [facts.as_of(self._read_clock), *tree]
+            tree = [facts.as_of_note(self._read_clock), *tree]
         sections.append(("Process tree", tree))
         count = len(details.environment or ()) if details is not None else 0
         self.about.note = f" {count} variables, secrets masked " if count else ""
@@ -279,7 +279,7 @@ def _later_start(who: Identity, view: View) -> str:
     started = who[1]
     if view.past is None or view.paused_since is None or started is None or started <= view.past.moment:
         return ""
-    return clock(started)
+    return clock_text(started)
 
 
 def _nobody(view: View) -> tuple[Line, ...]:

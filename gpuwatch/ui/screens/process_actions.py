@@ -36,9 +36,9 @@ def ask_signal(screen: TabScreen, chosen: list[Process], delivered: Callable[[li
     if host.unreachable:
         screen.say(f"no signals: {host.unreachable}", "warning")
         return
-    from gpuwatch.ui.screens.signal_sheet import SignalSheet, one_each, outcome_message
+    from gpuwatch.ui.screens.signal_sheet import SignalSheet, one_row_per_process, outcome_message
 
-    people = one_each(chosen)
+    people = one_row_per_process(chosen)
 
     def answered(number: int | None) -> None:
         if not number:

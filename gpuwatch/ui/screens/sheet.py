@@ -12,7 +12,7 @@ from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.screen import ModalScreen
 
-from gpuwatch.ui.drawing.wrapping import Lines, fitted, pointed, wrapped
+from gpuwatch.ui.drawing.wrapping import Lines, cut_line, with_cursor_mark, wrap_line
 from gpuwatch.ui.settings.tabs import TABS
 from gpuwatch.ui.widgets.painted_pane import Line, Painted, Span
 
@@ -75,8 +75,8 @@ class Sheet(Painted, can_focus=True):
         if self._fold is not None:
             return self._fold(width)
         if self._is_menu:
-            return [fitted(line, width) for line in self.content]
-        return [part for line in self.content for part in wrapped(line, width)]
+            return [cut_line(line, width) for line in self.content]
+        return [part for line in self.content for part in wrap_line(line, width)]
 
     def get_content_height(self, container: object, viewport: object, width: int) -> int:
         return len(self._folded(width)) + len(self._notes(width))
@@ -110,7 +110,7 @@ class Sheet(Painted, can_focus=True):
 
     def pointed(self, line: list[Span]) -> list[Span]:
         """The line under the cursor, with a mark in its first cell."""
-        return pointed(line)
+        return with_cursor_mark(line)
 
     def move(self, rows: int) -> None:
         if self.cursor is not None:

@@ -9,8 +9,8 @@ from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import UNKNOWN, memory
 from gpuwatch.core.model.snapshot import Process
 from gpuwatch.machine.sources.process_signals import Outcome, refusal
-from gpuwatch.ui.drawing.clock_text import dated
-from gpuwatch.ui.drawing.text_width import cut, left, right
+from gpuwatch.ui.drawing.clock_text import date_and_time
+from gpuwatch.ui.drawing.text_width import align_left, align_right, cut_to_width
 from gpuwatch.ui.drawing.wrapping import Lines
 from gpuwatch.ui.screens.choice_sheet import ChoiceModal
 from gpuwatch.ui.tables.process_columns import command_text, short_command
@@ -26,7 +26,7 @@ _MAX_PROCESSES = 8
 """Maximum processes listed; more are counted."""
 
 
-def one_each(rows: Iterable[Process]) -> list[Process]:
+def one_row_per_process(rows: Iterable[Process]) -> list[Process]:
     """One row per process: a process on two GPUs counts once."""
     return list({(row.pid, row.create_time): row for row in rows}.values())
 
@@ -50,11 +50,11 @@ def outcome_message(outcomes: Sequence[tuple[Process, Outcome]], number: int) ->
 
 
 def _short(process: Process) -> str:
-    return cut(short_command(process), 24)
+    return cut_to_width(short_command(process), 24)
 
 
 def _since(process: Process) -> str:
-    return UNKNOWN if process.create_time is None else dated(process.create_time)
+    return UNKNOWN if process.create_time is None else date_and_time(process.create_time)
 
 
 def _who(people: Sequence[Process], room: int) -> Lines:
@@ -67,13 +67,15 @@ def _who(people: Sequence[Process], room: int) -> Lines:
             ("started", _since(process), "text"),
             ("holds", f"{memory(process.number('gpu_memory_bytes'))} of GPU memory", "text"),
         )
-        return [[(f" {name:<9}", "dim"), (cut(text, room - 10), ink)] for name, text, ink in facts]
+        return [[(f" {name:<9}", "dim"), (cut_to_width(text, room - 10), ink)] for name, text, ink in facts]
     lines: Lines = []
     for process in people[:_MAX_PROCESSES]:
-        user = left(printable(process.user) if process.user else UNKNOWN, 9)
-        begin = f" {right(str(process.pid), 7)}  "
+        user = align_left(printable(process.user) if process.user else UNKNOWN, 9)
+        begin = f" {align_right(str(process.pid), 7)}  "
         rest = f"{_since(process)}  {short_command(process)}"
-        lines.append([(begin, "strong"), (user, "text"), ("  ", "text"), (cut(rest, room - len(begin) - 11), "dim")])
+        lines.append(
+            [(begin, "strong"), (user, "text"), ("  ", "text"), (cut_to_width(rest, room - len(begin) - 11), "dim")]
+        )
     if len(people) > _MAX_PROCESSES:
         lines.append([(f" and {len(people) - _MAX_PROCESSES} more", "dim")])
     return lines

@@ -18,13 +18,13 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.collector.snapshot_feed import FeedStatus
 from gpuwatch.machine.history.metric_history import History
 from gpuwatch.session.displayed_moment import View
-from gpuwatch.ui.drawing.border import frame, part
+from gpuwatch.ui.drawing.border import frame, visible_rows
 from gpuwatch.ui.drawing.glyphs import spelled, to_ascii
 from gpuwatch.ui.drawing.ink_colors import depth_of, palette_of, sequences
 from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.drawing.styled_lines import BLANK, Line
 from gpuwatch.ui.drawing.text_width import width_of
-from gpuwatch.ui.panes.gpu_grid import gpu_lines, planned
+from gpuwatch.ui.panes.gpu_grid import gpu_lines, plan_gpus
 from gpuwatch.ui.panes.key_line import NOBODY, key_line
 from gpuwatch.ui.panes.top_and_host_lines import host_line, top_line
 from gpuwatch.ui.settings.preferences import Preferences
@@ -47,7 +47,7 @@ def picture(
         view = with_devices(view, in_order(view.devices, chosen.gpu_order))
     rows = len(view.snapshot.processes) if view.snapshot is not None else 0
     fields = shown_fields(chosen.gpu_fields, view.devices)
-    wanted = planned(view, chosen, width, height, fields, processes=rows)
+    wanted = plan_gpus(view, chosen, width, height, fields, processes=rows)
     if wanted.too_small or not view.devices or view.has_problem:
         return []
     top, host = Pen(width), Pen(width)
@@ -69,7 +69,7 @@ def picture(
     else:
         waiting = [Pen(width - 2 * wanted.framed).to(width - 2 * wanted.framed, ink="header").line()]
         waiting.append(Line((("  waiting for the first sample", "dim"),)))
-        note = part(0, max(room - 1, 1), rows) if not wanted.framed else ""
+        note = visible_rows(0, max(room - 1, 1), rows) if not wanted.framed else ""
         table = frame(waiting, width, room, title=[("Processes", "title")], focused=True) if wanted.framed else waiting
     lines += [(line, _PANE) for line in table[:room]]
     lines += [(BLANK, _PANE)] * (height - 1 - len(lines))

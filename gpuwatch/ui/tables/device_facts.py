@@ -13,7 +13,7 @@ from gpuwatch.core.model.metrics import MetricSpec
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import BAD_STATES, Device, Snapshot
 from gpuwatch.session.displayed_moment import View
-from gpuwatch.ui.drawing.text_width import cut, width_of
+from gpuwatch.ui.drawing.text_width import cut_to_width, width_of
 
 HOT_CELSIUS = 85
 _MIN_BYTES_PER_SECOND = 0.05e9
@@ -49,7 +49,7 @@ def missing_text(why: Missing) -> str:
 def titled(spec: MetricSpec, room: int) -> str:
     """The title of a reading in ``room`` cells: in full, shortened, or cut."""
     title = spec.title if width_of(spec.title) <= room else SHORT_TITLES.get(spec.id, spec.title)
-    return cut(title, room)
+    return cut_to_width(title, room)
 
 
 def memory_without_processes(device: Device) -> bool:
@@ -146,7 +146,7 @@ def holder_note(device: Device, view: View) -> str:
     return " · ".join(filter(None, notes))
 
 
-def owners(found: Mapping[str, str], devices: Sequence[Device]) -> str:
+def owners_text(found: Mapping[str, str], devices: Sequence[Device]) -> str:
     """``GPU 1, 4: used by alice; GPU 5: used by job 7``: who has GPUs by :attr:`View.owners`."""
     of: dict[str, list[str]] = {}
     for device in devices:

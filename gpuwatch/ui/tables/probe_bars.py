@@ -7,7 +7,7 @@ from gpuwatch.share.reports import charts
 from gpuwatch.share.reports.runs_side_by_side import labels
 from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.drawing.styled_lines import Line
-from gpuwatch.ui.drawing.text_width import cut, left, right, width_of
+from gpuwatch.ui.drawing.text_width import align_left, align_right, cut_to_width, width_of
 
 _MEMORY_CELLS = 9
 """Cells of an amount of memory."""
@@ -51,20 +51,20 @@ def bar_lines(document: Comparison, width: int, room: int, chosen: int | None = 
     of = f" · {shown} of {len(rows)} runs" if shown < len(rows) else ""
     title = f"Seen by NVML, {memory.axis}{of}"
     head = Pen(width).to(name, ink="header")
-    head.add(cut(title, behind - name - 2) if speeds is not None else title, "header")
+    head.add(cut_to_width(title, behind - name - 2) if speeds is not None else title, "header")
     if speeds is not None:
         head.to(behind, ink="header").add("steps/s, from 0", "header")
     lines = [head.to(width, ink="header").line()]
     for row in rows[first : first + shown]:
         pen = Pen(width)
         mine = chosen is not None and row.label == named[chosen][0]
-        pen.add(left(f" {row.label}", name), "strong" if mine else "text")
+        pen.add(align_left(f" {row.label}", name), "strong" if mine else "text")
         pen.bar(row.parts[0].amount / memory.top, bar, "memory")
-        pen.add(right(row.parts[0].shown, _MEMORY_CELLS), "text")
+        pen.add(align_right(row.parts[0].shown, _MEMORY_CELLS), "text")
         speed = speed_of.get(row.label)
         if speeds is not None and speed is not None:
             pen.to(behind).bar(speed.parts[0].amount / speeds.top, bar, "graph")
-            pen.add(right(speed.shown, _SPEED_CELLS), "text")
+            pen.add(align_right(speed.shown, _SPEED_CELLS), "text")
         elif speeds is not None:
             pen.to(behind).add("not comparable", "dim")
         lines.append(pen.line())

@@ -17,7 +17,7 @@ from gpuwatch.core.formatting.durations import ago
 from gpuwatch.core.model.run import Run
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript
 from gpuwatch.share.reports.runs_side_by_side import COLUMNS, RIGHT
-from gpuwatch.ui.drawing.text_width import cut, width_of
+from gpuwatch.ui.drawing.text_width import cut_to_width, width_of
 from gpuwatch.ui.tables.filter_language import WordFilter
 
 _GPU_BEFORE_ARROW = re.compile(r"GPU:(\d+)→")
@@ -219,7 +219,7 @@ def fitted(text: str, width: int) -> str:
     if width_of(text) <= width:
         return text
     if " · " in text:
-        return cut(_cause_cut(text, width), width)
+        return cut_to_width(_cause_cut(text, width), width)
     text = _UNIT_BEHIND.sub(r"\1", text).replace(" + ", "+")
     if ", " in text:
         text = text.replace("=true", "")
@@ -264,7 +264,7 @@ def _map_in_short(text: str, width: int) -> str:
 
 def _before_a_number(text: str, width: int) -> str:
     """Cut with an ellipsis; a number that does not fit is dropped entirely."""
-    short = cut(text, width)
+    short = cut_to_width(text, width)
     kept = short.removesuffix("…")
     if kept[-1:].isdigit() and _GOES_ON.match(text, len(kept)):
         kept = kept.rstrip("0123456789.-")

@@ -193,7 +193,7 @@ def _idle_value(process: Process) -> float | None:
     return None if since is None else -since or -math.inf
 
 
-def clock_text(column: Column, process: Process, at: float) -> str:
+def time_column_text(column: Column, process: Process, at: float) -> str:
     """The text of a column that has :attr:`Column.seconds`: whole seconds in the first minute of a run, then the two
     largest units (``14m``, ``2h14m``, ``3d04h``), so that a table of long runs stands still.
     """

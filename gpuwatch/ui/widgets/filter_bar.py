@@ -9,7 +9,7 @@ from textual.app import ComposeResult
 from textual.widget import Widget
 from textual.widgets import Input
 
-from gpuwatch.ui.drawing.text_width import cut, right, width_of
+from gpuwatch.ui.drawing.text_width import align_right, cut_to_width, width_of
 from gpuwatch.ui.widgets.painted_pane import Line, Painted
 from gpuwatch.ui.widgets.preferences_app import key_name
 
@@ -68,7 +68,7 @@ class FilterBar(Widget):
         if wrong:
             room = min(max(width_of(wrong) + 4, _NOTE_CELLS), max(self.app.size.width - 24, _NOTE_CELLS))
             self._note.styles.width = room
-            self._note.paint((Line(((right(f"✖ {wrong} ", room), "error"),)),))
+            self._note.paint((Line(((align_right(f"✖ {wrong} ", room), "error"),)),))
             return
         signals = "  F9 signal" if self._can_signal else ""
         self.note(f"{counts[0]} of {counts[1]}", f"  {key_name(self, '↵')} keep{signals}  Esc clear ")
@@ -134,7 +134,7 @@ class ProbeFinder(FilterBar):
         if wrong or not (name or self._input.value):
             super().say(counts, wrong) if wrong else self.note("", "", 0)
             return
-        does = f"{key_name(self, '↵')} {cut(f'runs {name}', _NOTE_CELLS - 24)}" if name else ""
+        does = f"{key_name(self, '↵')} {cut_to_width(f'runs {name}', _NOTE_CELLS - 24)}" if name else ""
         self.note(f"{counts[0]} of {counts[1]}", f"  {does}  Esc list ")
 
     @property

@@ -12,7 +12,7 @@ from gpuwatch.core.model.snapshot import Device
 from gpuwatch.session.displayed_moment import View
 from gpuwatch.ui.drawing.overview_layout import Plan
 from gpuwatch.ui.panes import gpu_card, gpu_line
-from gpuwatch.ui.panes.gpu_grid import gpu_lines, owners, rows_of_lines
+from gpuwatch.ui.panes.gpu_grid import devices_of_rows, gpu_lines, rows_of_lines
 from gpuwatch.ui.panes.no_gpu_panel import no_gpu_lines
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.tables.gpu_fields import ALL, known_fields, shown_fields
@@ -172,7 +172,7 @@ class GpuPane(Painted, can_focus=True):
             rows = rows_of_lines(len(self._view.devices), plan) if self._view is not None else 0
             y -= int(plan.heading)
             if plan.mig_lines and self._view is not None:
-                about = owners(self._view, plan)
+                about = devices_of_rows(self._view, plan)
                 return about[y] if 0 <= y < len(about) else None
             if plan.scrolls and y >= self._room:
                 return None

@@ -12,7 +12,7 @@ from gpuwatch.core.model.snapshot import Device
 from gpuwatch.explain.logs.line_text import device as device_name
 from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.drawing.styled_lines import Span
-from gpuwatch.ui.drawing.text_width import left
+from gpuwatch.ui.drawing.text_width import align_left
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.tables.filter_language import WordFilter
 from gpuwatch.ui.tables.probe_table_rows import age
@@ -100,7 +100,7 @@ def granted_lines(device: Device, runs: Iterable[Run], now: float, width: int) -
             pen.add(f"{device_name(printable(mapping.framework_device))}", "accent").add(" → ", "dim")
             pen.add(f"physical {device.index}", "strong").add(f" {device.uuid[:12]}…" if width >= 130 else "", "dim")
             pen.add("  config " if wide else "  ", "dim").add(
-                left(printable(run.config), 18 if width >= 80 else 11), "text"
+                align_left(printable(run.config), 18 if width >= 80 else 11), "text"
             )
             pen.add("  granted " if wide else " ", "dim").add(f"{size(mapping.granted_bytes):>8}", "text")
             if width >= 70:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from textual import events
 
 from gpuwatch.fleet.host_summary import FleetSummary, HostSummary
-from gpuwatch.ui.drawing.text_width import cut
+from gpuwatch.ui.drawing.text_width import cut_to_width
 from gpuwatch.ui.panes.host_list_lines import header, host_line
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.tables.host_columns import Placed, in_order, place
@@ -54,7 +54,7 @@ class HostTable(ItemList[HostSummary]):
             self._placed, self._drawn = placed, {}
         count = len(self.items)
         self.note = f" {count} of {self.total} " if count != self.total else f" {count} "
-        typed = cut(self._wanted.text, max(self.inner // 2, 1)) if self._wanted is not None else None
+        typed = cut_to_width(self._wanted.text, max(self.inner // 2, 1)) if self._wanted is not None else None
         self.title = filtered_title("Hosts", typed)
         self.head = [header(placed, self.inner, self.sort, reverse=self.reverse)]
         lines: Sequence[Line] = LazyLines(count, lambda place: self._line(self.items[place]))

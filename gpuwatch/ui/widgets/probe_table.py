@@ -13,7 +13,7 @@ from gpuwatch.share.reports.report_content import GLYPHS
 from gpuwatch.share.reports.run_content import fell_back, state_of
 from gpuwatch.share.reports.runs_side_by_side import cells
 from gpuwatch.ui.drawing.line_builder import Pen
-from gpuwatch.ui.drawing.text_width import left, right, width_of
+from gpuwatch.ui.drawing.text_width import align_left, align_right, width_of
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.tables.probe_table_rows import MARKS_CELLS, Config, Earlier, Group, Placed, Row, age, fitted, place
 from gpuwatch.ui.widgets.painted_pane import Line
@@ -74,7 +74,7 @@ class ProbeTable(ItemList[Row]):
         head.to(MARKS_CELLS, ink="header")
         for placed in columns:
             head.to(placed.start, ink="header")
-            head.add((right if placed.at_right else left)(placed.title, placed.width), "header")
+            head.add((align_right if placed.at_right else align_left)(placed.title, placed.width), "header")
         self.head = [head.to(self.inner, ink="header").line()]
         self.set_lines([self._line(row, columns) for row in self.items] or [NO_MATCH])
 
@@ -93,7 +93,7 @@ class ProbeTable(ItemList[Row]):
         name = printable(row.script.name)
         if row.run is not None and not row.state:
             return self._cells(pen, row.run, cells(row.run), columns)
-        pen.add(left(name, columns[0].width), "strong" if row.state == "running" else "text").add(" ")
+        pen.add(align_left(name, columns[0].width), "strong" if row.state == "running" else "text").add(" ")
         if row.state == "running":
             return pen.add("▸ ", "accent").add(printable(self._activity), "accent").line()
         if row.state == "waiting":
@@ -120,7 +120,7 @@ class ProbeTable(ItemList[Row]):
             pen.to(placed.start)
             if best and width_of(text) + 2 <= placed.width:
                 text = f"{BEST} {text}"
-            pen.add((right if placed.at_right else left)(text, placed.width), ink)
+            pen.add((align_right if placed.at_right else align_left)(text, placed.width), ink)
         return pen.line()
 
 

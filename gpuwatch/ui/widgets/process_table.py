@@ -17,9 +17,9 @@ from textual.message import Message
 from gpuwatch.core.model.snapshot import Process, Snapshot
 from gpuwatch.session.displayed_moment import View
 from gpuwatch.session.process_history import Identity, process_identity
-from gpuwatch.ui.drawing.border import part
-from gpuwatch.ui.drawing.styled_lines import BLANK, replaced
-from gpuwatch.ui.drawing.text_width import cut, width_of
+from gpuwatch.ui.drawing.border import visible_rows
+from gpuwatch.ui.drawing.styled_lines import BLANK, with_spans_replaced
+from gpuwatch.ui.drawing.text_width import cut_to_width, width_of
 from gpuwatch.ui.panes.process_table_lines import (
     NOBODY,
     SCROLL_CELLS,
@@ -35,7 +35,7 @@ from gpuwatch.ui.panes.process_table_lines import (
 )
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.settings.preferences import Preferences
-from gpuwatch.ui.tables.device_facts import memory_without_processes, owners
+from gpuwatch.ui.tables.device_facts import memory_without_processes, owners_text
 from gpuwatch.ui.tables.process_columns import (
     BY_ID,
     Column,
@@ -140,7 +140,7 @@ class ProcessTable(ItemList[Row]):
         for y, row in enumerate(shown, inset + 1):
             if isinstance(row, Process) and y < len(lines):
                 cells = {placed.start + inset: time_cell(row, placed, view.moment) for placed in times}
-                line = replaced(lines[y], cells)
+                line = with_spans_replaced(lines[y], cells)
                 if line is None:  # not in its place
                     self.redraw()
                     return
@@ -243,8 +243,8 @@ class ProcessTable(ItemList[Row]):
         """The footer's note for a table without a frame, and whether a filter hides rows."""
         shown, total = self.counts
         if self.filter is not None:
-            return f"/{cut(self.filter.text, 16)} {shown} of {total} (Esc)", True
-        return part(self.top, self.room, total), False
+            return f"/{cut_to_width(self.filter.text, 16)} {shown} of {total} (Esc)", True
+        return visible_rows(self.top, self.room, total), False
 
     # Moving
 
@@ -432,7 +432,7 @@ class ProcessTable(ItemList[Row]):
         snapshot, only = self._view.snapshot, self.only_device
         devices = [device for device in snapshot.devices if only in (None, device.uuid)]
         if any(memory_without_processes(device) for device in devices):
-            owned = owners(self._view.owners, devices)
+            owned = owners_text(self._view.owners, devices)
             return "processes are not reported here" + (f"; {owned}" if owned else "")
         unread = [device for device in devices if device.state != "ok"]
         if unread and only is not None:

@@ -8,10 +8,10 @@ from typing import Generic, TypeVar, overload
 
 from textual import events
 
-from gpuwatch.ui.drawing.border import frame, thumb
+from gpuwatch.ui.drawing.border import frame, scroll_thumb
 from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.drawing.text_width import width_of
-from gpuwatch.ui.drawing.wrapping import Lines, wrapped
+from gpuwatch.ui.drawing.wrapping import Lines, wrap_line
 from gpuwatch.ui.tables.filter_language import WordFilter
 from gpuwatch.ui.widgets.painted_pane import JumpRow, Line, Painted, Span
 from gpuwatch.ui.widgets.preferences_app import key_name
@@ -150,7 +150,7 @@ class ScrollList(Painted, can_focus=True):
         self.top = min(max(self.top, 0), max(len(self.content) - self.room, 0))
         lines = [*self._above, *self.in_view()]
         if self.framed:
-            bar = thumb(self.top, self.room, len(self.content))
+            bar = scroll_thumb(self.top, self.room, len(self.content))
             lines = frame(
                 lines,
                 width,
@@ -281,7 +281,7 @@ class Sections(ScrollList):
                 if not announced:
                     starts.append(len(text))
                 announced = line[-1][0].endswith(":") if line else False
-                text += wrapped(line, room)
+                text += wrap_line(line, room)
         self.set_lines([Pen(self.inner).add(" ").write(line).line() for line in text] or [NO_MATCH], stale=stale)
 
     def in_view(self) -> list[Line]:

@@ -13,11 +13,11 @@ from gpuwatch.core.formatting.durations import ago, rounded_duration
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.session.displayed_moment import PlayheadPosition, View
 from gpuwatch.session.event_timeline import SIGNS, Track, round_times
-from gpuwatch.ui.drawing.clock_text import clock
+from gpuwatch.ui.drawing.clock_text import clock_text
 from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.drawing.styled_lines import Line, Span
-from gpuwatch.ui.drawing.text_width import cut, width_of
-from gpuwatch.ui.drawing.wrapping import shortened
+from gpuwatch.ui.drawing.text_width import cut_to_width, width_of
+from gpuwatch.ui.drawing.wrapping import drop_last_clauses
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.widgets.one_line_panes import Strip
 
@@ -83,7 +83,7 @@ class TimelineStrip(Strip, can_focus=True):
             pen.add(" ‖ PAUSED ", "badge").add(" before the first sample", "dim")
             return
         long = pen.limit >= 100
-        at = clock(past.moment, past.viewers_time)
+        at = clock_text(past.moment, past.viewers_time)
         pen.add(" ‖ PAUSED · ", "badge").add(f"{at} ", "badge")
         ends: list[Span] = [("P", "key"), (" now" if not long else " back to now", "dim"), (" ", "text")]
         if past.played is not None:
@@ -98,7 +98,7 @@ class TimelineStrip(Strip, can_focus=True):
             self._line(pen, view, past, 0, pen.limit - reserve)
         elif around is not None:
             pen.add(f"  {SIGNS[around.severity]} ", around.severity)
-            pen.add(cut(printable(around.text), max(pen.left - reserve - 2, 0)), "text")
+            pen.add(cut_to_width(printable(around.text), max(pen.left - reserve - 2, 0)), "text")
         pen.to(pen.limit - reserve)
         pen.write(ends)
 
@@ -206,7 +206,7 @@ def labels(past: PlayheadPosition, happened: Track, width: int) -> list[Span]:
         taken = (x for x in range(place, width) if x in others or cells[x] != (" ", "text"))
         free = next(taken, width + 1) - place - 1
         if free >= least and (place == 0 or cells[place - 1] == (" ", "text")):
-            shown = shortened(text, free)
+            shown = drop_last_clauses(text, free)
             cells[place : place + width_of(shown)] = [(shown, ink), *[("", ink)] * (width_of(shown) - 1)]
 
     def cell(at: float) -> int:

@@ -8,7 +8,7 @@ from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import UNKNOWN, short_gib
 from gpuwatch.session.displayed_moment import View
 from gpuwatch.ui.drawing.line_builder import Pen
-from gpuwatch.ui.drawing.text_width import cut, left, right, width_of
+from gpuwatch.ui.drawing.text_width import align_left, align_right, cut_to_width, width_of
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.tables.owner_totals import NO_JOB, Total, job_of, totals, unexplained, user_of
 from gpuwatch.ui.tables.process_columns import short_job, unexplained_of
@@ -75,7 +75,7 @@ class UserTable(ItemList[Total]):
         named = sum(total.name not in (None, "", NO_JOB) for total in self.items)
         what, title = ("job", "Jobs") if self.by_job else ("user", "Users")
         self.note = f" {named} {what}{'s' * (named != 1)}, by GPU memory "
-        typed = cut(printable(self._filter.text), self.inner // 3) if self._filter is not None else None
+        typed = cut_to_width(printable(self._filter.text), self.inner // 3) if self._filter is not None else None
         self.title = filtered_title(title, typed)
         indices = [device.index for device in view.devices]
         usual = _WIDE if self.inner >= 100 else _USUAL
@@ -85,12 +85,14 @@ class UserTable(ItemList[Total]):
             fits = []
         at = fits[0] if fits else usual if words else _TIGHT
         pen = Pen(self.inner)
-        pen.add("  ", "header").add(left(what.upper(), at.user + 1), "header").add(right("PROCS", 5), "header")
+        pen.add("  ", "header").add(align_left(what.upper(), at.user + 1), "header").add(
+            align_right("PROCS", 5), "header"
+        )
         if indices:
-            pen.add(right("GPU-MEM", at.memory), "header")
-        pen.add(right("CPU%", at.cpu), "header").add(right("HOST", at.host), "header")
+            pen.add(align_right("GPU-MEM", at.memory), "header")
+        pen.add(align_right("CPU%", at.cpu), "header").add(align_right("HOST", at.host), "header")
         for index in indices if fits else ():
-            pen.add(right(f"GPU{index}" if at is _TIGHT else f"GPU {index}", at.each), "header")
+            pen.add(align_right(f"GPU{index}" if at is _TIGHT else f"GPU {index}", at.each), "header")
         if indices and not fits:
             pen.add("  ON GPU", "header")
         self.head = [pen.to(self.inner, ink="header").line()]
@@ -115,19 +117,19 @@ class UserTable(ItemList[Total]):
         nobody = total.name == ""
         name = "unexplained" if nobody else self._label_of(total, at.user)
         ink = "warning" if nobody else "strong" if total.name else "dim"
-        pen.add("  ").add(left(cut(name, at.user), at.user + 1), ink)
-        pen.add(right("" if nobody else str(total.processes), 5), "text")
+        pen.add("  ").add(align_left(cut_to_width(name, at.user), at.user + 1), ink)
+        pen.add(align_right("" if nobody else str(total.processes), 5), "text")
         each = _number if at is _TIGHT else short_gib
         amount = _rounded if at is _TIGHT and (total.memory.value or 0) >= 100 * _GIB else short_gib
         if indices:
-            pen.add(right(total.memory.shown(amount), at.memory), "strong")
-        pen.add(right("" if nobody else total.cpu.shown(_percent), at.cpu), "text")
-        pen.add(right("" if nobody else total.host.shown(short_gib), at.host), "dim")
+            pen.add(align_right(total.memory.shown(amount), at.memory), "strong")
+        pen.add(align_right("" if nobody else total.cpu.shown(_percent), at.cpu), "text")
+        pen.add(align_right("" if nobody else total.host.shown(short_gib), at.host), "dim")
         if side_by_side:
             for index in indices:
                 held = total.by_gpu.get(index)
                 text = held.shown(each) if held is not None else "·"
-                pen.add(right(text, at.each), "memory" if held is not None else "faint")
+                pen.add(align_right(text, at.each), "memory" if held is not None else "faint")
         elif indices:
             _behind(pen.add("  "), total)
         return pen.to(self.inner).line()
