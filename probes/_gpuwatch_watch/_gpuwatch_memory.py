@@ -185,11 +185,11 @@ class Recorder:
         session = self.original()
         self.number += 1
         session.start(self._path(self.number), _OPTIONS)
-        self.session = session
         self.watcher.once("memory_begin", "memory_begin")
         self.since = time.monotonic()
         self.steps_before = self.watcher.steps()
         self.rss_before = _resident()
+        self.session = session  # last: another thread looks how long this window has lasted
 
     def _path(self, number):
         return os.path.join(self.folder, "%d-%d" % (self.pid, number))

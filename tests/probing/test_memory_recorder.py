@@ -117,6 +117,25 @@ def test_recording_begins_with_the_devices_and_its_first_window_ends_after_some_
     assert Path(file["file"]).stat().st_size == 1000
 
 
+def test_a_look_while_the_first_window_begins_does_not_end_it(record: Record, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The watcher's loop looked before the window's begin was noted, and took it for as old as the machine."""
+    recorder, watcher = record()
+    judged, looks = threading.Event(), []
+    monkeypatch.setattr(watcher, "steps", lambda: judged.set() or 0)
+
+    def once(key: str, kind: str, **data: Any) -> None:
+        judged.clear()
+        looks.append(threading.Thread(target=recorder.look))
+        looks[-1].start()
+        judged.wait(0.3)
+
+    monkeypatch.setattr(watcher, "once", once)
+    recorder.begin()
+    looks[0].join()
+    assert Session.active is not None
+    assert not watcher.told("memory_file")
+
+
 def test_later_windows_are_short_and_ever_rarer(record: Record, module: ModuleType) -> None:
     recorder, watcher = record()
     recorder.begin()

@@ -74,6 +74,7 @@ def _answer_of_all(trials: Sequence[Trial], codes: Mapping[str, str]) -> Answer:
         + _held_tensors(trials, passed, rescuer)
         + tail
         + _settings_overridden(known)
+        + _ran_once(passed, simulated=simulated)
     )
     if len(passed) == 1:
         return _answer_with_code(f"{_only_result(base)}{tail or '; nothing to compare it with'}", None, codes)
@@ -107,6 +108,14 @@ def _faster_otherwise(passed: Sequence[Summary], *, simulated: bool) -> str:
         if "fast" in speed and base is not None and summary.step_time is not None and differs(summary.step_time, base):
             found.append(f"; {summary.name}: {speed}, but changes results")
     return "".join(found)
+
+
+def _ran_once(passed: Sequence[Summary], *, simulated: bool) -> str:
+    """What a difference in speed is worth where each setting has one run: steps of one run are alike, runs differ."""
+    once = [summary.step_time for summary in passed if len(summary.trials) == 1 and summary.step_time is not None]
+    if simulated or len(once) < len(passed) or not any(differs(time, once[0]) for time in once[1:]):
+        return ""
+    return "; each ran once: --rounds 3 shows whether that holds"
 
 
 def _settings_overridden(known: Sequence[Summary]) -> str:
