@@ -14,7 +14,7 @@ from prometheus_client.openmetrics import parser as openmetrics_parser
 from prometheus_client.parser import text_string_to_metric_families
 
 from gpuwatch.core.model.findings import Finding
-from gpuwatch.core.model.metrics import BY_ID, Lane
+from gpuwatch.core.model.metrics import BY_ID
 from gpuwatch.core.model.snapshot import MIG_READINGS, UNLISTED, Snapshot
 from gpuwatch.core.model.xids import Xid
 from gpuwatch.share import openmetrics as names
@@ -314,7 +314,3 @@ def test_the_documentation_names_series_that_there_are() -> None:
     assert told <= listed | {"gpuwatch_gpu", "gpuwatch_mig"}
     ours = {names.FREE, names.OWNER_MEMORY, names.FINDING, names.XIDS, names.SNAPSHOT_AGE, names.ANSWERING, names.STATE}
     assert {family.sample for family in ours} <= told
-    core = tuple(BY_ID[metric] for metric in CORE)
-    few, every = ((sum(spec.lane is not Lane.GPM for spec in specs), len(specs)) for specs in (core, ALL))
-    counts = f"{few[0]} metrics in `core`, up to {every[0]} in `all`; with `--gpm` {few[1]} and {every[1]}"
-    assert counts in page.read_text()
