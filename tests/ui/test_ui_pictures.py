@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from textual.pilot import Pilot
 
+from gpuwatch.core.model.metrics import METRICS
 from gpuwatch.session.probe_runs import ProbeRuns
+from gpuwatch.ui.details import key_help
 from gpuwatch.ui.settings.preferences import Preferences
 from gpuwatch.ui.settings.settings_file import Loaded, default_path
+from gpuwatch.ui.tables import process_columns, reading_groups
+from gpuwatch.ui.tables.process_filter import EXAMPLES
+from tests.ui import machines
 from tests.ui.pictures import app_with, arrived, made_up_probe_runs
 
 MACHINES = [
@@ -22,6 +27,19 @@ MACHINES = [
     ("forty", (250, 80)),
 ]
 """One picture of what is drawn in its own way; other sizes are lines of text in test_ui_lines.py and elsewhere."""
+
+
+@pytest.fixture(autouse=True)
+def _lists_that_may_grow(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A metric that these machines do not have, or a column that is not shown by default, changes no picture."""
+    device = machines.device(0)
+    metrics = tuple(spec for spec in METRICS if spec.id in device.readings or spec.id in device.missing)
+    monkeypatch.setattr(reading_groups, "METRICS", metrics)
+    monkeypatch.setattr(process_columns, "COLUMNS", tuple(each for each in process_columns.COLUMNS if each.chosen))
+    monkeypatch.setattr(key_help, "EXAMPLES", [(word, f"what {word} matches") for word, _ in EXAMPLES])
+    reading_groups.grouped.cache_clear()
+    yield
+    reading_groups.grouped.cache_clear()
 
 
 def compare(
