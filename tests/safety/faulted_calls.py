@@ -222,9 +222,11 @@ class Fire:
                 setattr(pynvml, function, real)
         for device in cast("Any", self.connection.source.devices):
             device.permanent.pop("gpm", None)  # what a GPU does not have is not asked again, by design
-        for _ in range(3):
-            after = self.sample()
-        self.compare(f"after {what}", after, set())
+        for _ in range(3):  # what needs a sample before it comes back with the second
+            lacks = self.lacks(self.sample(), set())
+            if not lacks:
+                break
+        self.wrong += [f"after {what}: {one}" for one in lacks]
 
     def judge(self, what: str, faults: tuple[tuple[str, str], ...], snapshot: Snapshot) -> None:
         """No other reading is lost, no value is a guess, no finding comes from a value that no GPU has."""
@@ -236,7 +238,7 @@ class Fire:
         asked = {spec.id for spec in METRICS if functions & {spec.call, spec.fallback}}
         derived = {spec.id for spec in METRICS if not spec.call and (not spec.rate_of or spec.rate_of in asked)}
         lost = set().union(asked, derived, *(NEEDS.get(function, set()) for function in functions))
-        self.compare(what, snapshot, lost)
+        self.wrong += [f"{what}: {one}" for one in self.lacks(snapshot, lost)]
         for device in snapshot.devices:
             for name, value in device.readings.items():
                 low, high = BY_ID[name].bounds
@@ -247,18 +249,18 @@ class Fire:
                 if one.title not in self.normal and "cannot be read" not in one.title:
                     self.wrong.append(f"{what}: finding {one.title!r}")
 
-    def compare(self, what: str, snapshot: Snapshot, lost: set[str]) -> None:
-        """All readings are there but ``lost``."""
+    def lacks(self, snapshot: Snapshot, lost: set[str]) -> list[str]:
+        """What is not as before, where all readings should be there but ``lost``."""
         if [device.index for device in snapshot.devices] != [device.index for device in self.whole.devices]:
             said = [problem.detail for problem in snapshot.problems]
-            self.wrong.append(f"{what}: GPUs {[device.index for device in snapshot.devices]} {said}")
-            return
+            return [f"GPUs {[device.index for device in snapshot.devices]} {said}"]
+        found = []
         for device, before in zip(snapshot.devices, self.whole.devices, strict=True):
-            gone = before.readings.keys() - device.readings.keys() - lost
-            if gone:
-                self.wrong.append(f"{what}: GPU {device.index} lost {sorted(gone)[:4]} of {len(gone)}")
+            if gone := before.readings.keys() - device.readings.keys() - lost:
+                found.append(f"GPU {device.index} lost {sorted(gone)[:4]} of {len(gone)}")
             if not lost and device.uuid != before.uuid:
-                self.wrong.append(f"{what}: GPU {device.index} is {device.uuid}")
+                found.append(f"GPU {device.index} is {device.uuid}")
+        return found
 
     def close(self) -> None:
         """The recording holds every sample."""
