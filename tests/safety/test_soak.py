@@ -18,12 +18,13 @@ from tests.safety.soak import FRONT_ENDS, PARTS
 SHARE, NOISE = 1.05, 1.25
 """How much more memory and descriptors, and CPU a sample, the later half may take; other work disturbs the CPU."""
 COUNT = 520
-"""Samples of the short form."""
+"""Samples of the short form; before the later half of them, what has a bound has reached it."""
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("front_end", churn.FRONT_ENDS)
 def test_what_is_kept_of_processes_users_and_gpus_has_a_bound(front_end: str) -> None:
-    """After an hour of the samples' time nothing grows, although no process, user or GPU ever comes again."""
+    """After an hour of the samples' time less than an object a process stays, although none ever comes again."""
     gpus_for = 0 if front_end == "recorder" else 3  # what it writes has each GPU
     take = churn.FRONT_ENDS[front_end]()
     blocks = []
@@ -33,7 +34,7 @@ def test_what_is_kept_of_processes_users_and_gpus_has_a_bound(front_end: str) ->
             gc.collect()
             blocks.append(sys.getallocatedblocks())
     half = len(blocks) // 2
-    assert max(blocks[half:]) <= 1.02 * max(blocks[:half]), blocks
+    assert max(blocks[half:]) - max(blocks[:half]) < 0.75 * churn.NEW * COUNT / 4, blocks
 
 
 def test_of_gpus_that_are_gone_the_latest_are_known() -> None:
