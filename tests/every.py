@@ -1,10 +1,12 @@
-"""One test for many cases: as ``pytest.mark.parametrize``, without what pytest does for each test, in each worker."""
+"""One test for many cases, without what pytest does for each test in each worker; and waits beside each other."""
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -37,3 +39,14 @@ def every(cases: Iterable[Any]) -> Callable[[Callable[..., None]], Callable[[], 
         return tried
 
     return decorate
+
+
+@contextmanager
+def begun(request: pytest.FixtureRequest, calls: Mapping[str, Callable[[], Any]]) -> Iterator[dict[str, Future[Any]]]:
+    """Calls that wait for long, all begun now, for a fixture of a module; the name of each is that of its test.
+
+    Those of tests that were not chosen are not begun.
+    """
+    chosen = {item.name for item in request.session.items if item.path == request.path}
+    with ThreadPoolExecutor(len(calls)) as pool:
+        yield {name: pool.submit(call) for name, call in calls.items() if name in chosen}

@@ -8,17 +8,28 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.every import begun
 from tests.probing.watched import until
 from tests.terminal import wait_until_ended
 from tests.trials.programs import document, program, tried
 
 FOREVER = "while True: time.sleep(0.005); step()\n"
 ONE = ("--config", "default", "--rounds", "1", "--stop-after", "20steps", "--")
+RUNS_OUT = """import socket
+print(
+    time.strftime("%Y-%m-%d %H:%M:%S") + ".678901: W tensorflow/core/common_runtime/bfc_allocator.cc:497] Allocator"
+    " (GPU_0_bfc) ran out of memory trying to allocate 4.00GiB (rounded to 4294967296)requested by op MatMul",
+    file=sys.stderr, flush=True,
+)
+"""
+"""Stands for a framework's line in a process that cannot count its failed requests: one that may talk to another."""
 
 
 def only(found: dict[str, Any]) -> dict[str, Any]:
@@ -27,6 +38,33 @@ def only(found: dict[str, Any]) -> dict[str, Any]:
     return trial
 
 
+@pytest.fixture(scope="module")
+def waited(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, Future[Any]]]:
+    """What ends by its time alone: begun with the first test of this file, beside the others."""
+
+    def ignoring(signals: str) -> dict[str, Any]:
+        text = "".join(f"signal.signal(signal.{name}, signal.SIG_IGN)\n" for name in signals.split()) + FOREVER
+        return document(*ONE, *program(tmp_path_factory.mktemp("ignoring"), text))
+
+    def hanging(text: str = "") -> list[str]:
+        return program(tmp_path_factory.mktemp("hanging"), f"{text}time.sleep(300)\n")
+
+    budget = ("--config", "default", "--config", "A_B=1", "--budget", "11s", "--no-save", "--")
+    calls = {
+        "test_what_was_needed_to_end_it[SIGINT-SIGTERM]": lambda: ignoring("SIGINT"),
+        "test_what_was_needed_to_end_it[SIGINT SIGTERM-SIGKILL]": lambda: ignoring("SIGINT SIGTERM"),
+        "test_one_that_hangs_is_ended_after_its_share_of_the_budget": lambda: tried(*budget, *hanging()),
+        "test_one_that_hangs_without_memory_has_run_out_of_it": lambda: document(
+            "--config", "default", "--budget", "10s", "--", *hanging(RUNS_OUT)
+        ),
+    }
+    with begun(request, calls) as results:
+        yield results
+
+
+@pytest.mark.usefixtures("waited")
 def test_the_same_number_of_steps_in_each_and_in_turns(tmp_path: Path) -> None:
     found = document(
         *("--config", "default", "--config", "A_B=1", "--rounds", "2", "--stop-after", "40steps", "--"),
@@ -117,10 +155,11 @@ worker = subprocess.Popen([sys.executable, __file__, "worker"])
     assert not (tmp_path / "interrupted").exists()
 
 
-@pytest.mark.parametrize(("ignored", "needed"), [("", "SIGINT"), ("SIGINT", "SIGTERM"), ("SIGINT SIGTERM", "SIGKILL")])
-def test_what_was_needed_to_end_it(ignored: str, needed: str, tmp_path: Path) -> None:
-    text = "".join(f"signal.signal(signal.{name}, signal.SIG_IGN)\n" for name in ignored.split()) + FOREVER
-    assert only(document(*ONE, *program(tmp_path, text)))["ended_by"] == needed
+@pytest.mark.parametrize(("ignored", "needed"), [("SIGINT", "SIGTERM"), ("SIGINT SIGTERM", "SIGKILL")])
+def test_what_was_needed_to_end_it(
+    ignored: str, needed: str, waited: dict[str, Future[Any]], request: pytest.FixtureRequest
+) -> None:
+    assert only(waited[request.node.name].result())["ended_by"] == needed
 
 
 def test_nothing_is_left_of_a_program_that_forks(tmp_path: Path) -> None:
@@ -153,29 +192,19 @@ def test_one_that_ends_before_its_steps_are_counted(tmp_path: Path) -> None:
     assert trial["run"]["verdict"] == "ok"
 
 
-def test_one_that_hangs_is_ended_after_its_share_of_the_budget(tmp_path: Path) -> None:
-    result = tried(
-        *("--config", "default", "--config", "A_B=1", "--budget", "11s", "--no-save", "--"),
-        *program(tmp_path, "time.sleep(300)\n"),
-    )
+def test_one_that_hangs_is_ended_after_its_share_of_the_budget(
+    waited: dict[str, Future[Any]], request: pytest.FixtureRequest
+) -> None:
+    result = waited[request.node.name].result()
     assert result.returncode == 4
     assert "share of --budget, and no step could be counted" in " ".join(result.stdout.split())
     assert "no time left within --budget 11 s" in result.stdout
 
 
-RUNS_OUT = """import socket
-print(
-    time.strftime("%Y-%m-%d %H:%M:%S") + ".678901: W tensorflow/core/common_runtime/bfc_allocator.cc:497] Allocator"
-    " (GPU_0_bfc) ran out of memory trying to allocate 4.00GiB (rounded to 4294967296)requested by op MatMul",
-    file=sys.stderr, flush=True,
-)
-"""
-"""Stands for a framework's line in a process that cannot count its failed requests: one that may talk to another."""
-
-
-def test_one_that_hangs_without_memory_has_run_out_of_it(tmp_path: Path) -> None:
-    command = program(tmp_path, f"{RUNS_OUT}time.sleep(300)\n")
-    trial = only(document("--config", "default", "--budget", "10s", "--", *command))
+def test_one_that_hangs_without_memory_has_run_out_of_it(
+    waited: dict[str, Future[Any]], request: pytest.FixtureRequest
+) -> None:
+    trial = only(waited[request.node.name].result())
     assert trial["run"]["verdict"] == "oom"
     assert trial["run"]["verdict_reason"].startswith("Out of memory")
 
