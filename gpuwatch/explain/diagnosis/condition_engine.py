@@ -295,7 +295,8 @@ class Conditions:
         if not wrong:
             self._healthy_since = at if self._healthy_since is None else self._healthy_since
             if self._healthy is None or at - self._healthy_worded >= REJUDGE_SECONDS:
-                self._healthy_worded, self._healthy = at, self._nothing_wrong(snapshot, self._healthy_since)
+                nothing = no_problem(evidence=coverage_evidence(snapshot, self.observed, self.unobserved))
+                self._healthy_worded, self._healthy = at, replace(nothing, since=utc(self._healthy_since))
             now.append(self._healthy)
         found = tuple(by_severity(now))
         if found != self._held:
@@ -419,12 +420,6 @@ class Conditions:
     def _report_broken(self, condition: Condition, error: Exception, at: float) -> None:
         name = type(condition).__name__
         self._broken.setdefault(name, replace(broken_rule_finding(name, condition.causes, error), since=utc(at)))
-
-    # -- healthy --------------------------------------------------------------------------------
-
-    def _nothing_wrong(self, snapshot: Snapshot, since: float) -> Finding:
-        found = no_problem(evidence=coverage_evidence(snapshot, self.observed, self.unobserved))
-        return replace(found, since=utc(since))
 
 
 def findings_at_end_of(snapshots: Iterable[Snapshot]) -> tuple[Sequence[Finding], Sequence[Finding]]:

@@ -63,7 +63,8 @@ def diagnostic_report(
     found = tuple(_where_it_was_set(entry, gathered) for entry in _joined_by_cause(_findings(gathered, silent, files)))
     main = _primary_cause(found, gathered)
     if main == "healthy" and all(entry.id != main for entry in found):
-        found = (_healthy_finding(), *found)
+        title = CAUSES["healthy"]
+        found = (SourcedFinding(id=main, severity="info", certainty="likely", title=title, sources=(MACHINE,)), *found)
     parts = [part for part in (snapshot, doctor) if part is not None]
     host = snapshot.host.hostname if snapshot is not None else None
     return msgspec.structs.replace(
@@ -87,7 +88,8 @@ def provoked_by_probe(run: Run, found: Finding) -> bool:
     """Whether a probe provoked the finding itself, so that it says nothing about the machine."""
     if run.group == "run":
         return False
-    return found.severity != "error" and (run.verdict == "ok" or found.severity == "info" or _provoked(run, found))
+    provoked = found.id.startswith(("visibility.", "placement.")) and found.id in {one.reason for one in run.fallbacks}
+    return found.severity != "error" and (run.verdict == "ok" or found.severity == "info" or provoked)
 
 
 def _probe_finding(run: Run, found: Finding) -> Finding:
@@ -111,12 +113,6 @@ def _program_finding(run: Run, found: Finding) -> Finding:
         title=f"{run.title or run.config} ended in {name}, raised by its own code and unrelated to GPUs",
         evidence=(error, where.strip(), *found.evidence[1:]),
         action="Check that line of the program; the whole traceback is in its log (gpuwatch report -o diag.html).",
-    )
-
-
-def _provoked(run: Run, found: Finding) -> bool:
-    return any(fallback.reason == found.id for fallback in run.fallbacks) and found.id.startswith(
-        ("visibility.", "placement.")
     )
 
 
@@ -223,13 +219,6 @@ def _silence_finding(why: str) -> Finding:
         certainty="fact",
         title=f"NVML does not answer: {why}",
         action="Look for a hung GPU (dmesg | grep -i xid), then reset it (nvidia-smi --gpu-reset) or reboot.",
-    )
-
-
-def _healthy_finding() -> SourcedFinding:
-    """The finding that a snapshot does not contain itself."""
-    return SourcedFinding(
-        id="healthy", severity="info", certainty="likely", title=CAUSES["healthy"], sources=(MACHINE,)
     )
 
 

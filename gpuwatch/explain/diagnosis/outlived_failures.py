@@ -30,12 +30,13 @@ def without_outlived(log: LogFacts) -> LogFacts:
     last, gone = log.last_error_line or 0, set()
     stopped, outlived = _was_stopped(log), _outlived(log)
     died = stopped or died_of_its_own(log)
+    of_memory = bool(log.errors) and "memory" in line_of(log.errors[-1]).lower()  # outlived: LogFacts.oom_survived
     for topic, at in log.noted_at.items():
         if topic in log.topics and (topic.startswith("ended.") or topic == _OUT_OF_MEMORY or names_cause([topic])):
             warned = log.topics[topic] == log.warned.get(topic, 0)
             # That the program ended otherwise does not show that NCCL went on.
             warned = warned and not any(map(OF_NCCL.search, log.evidence[topic]))
-            own_rule = topic == _OUT_OF_MEMORY and outlived >= last and _last_error_is_of_memory(log) and not stopped
+            own_rule = topic == _OUT_OF_MEMORY and outlived >= last and of_memory and not stopped
             if died if warned else at <= outlived and not own_rule:
                 gone.add(topic)
     if not gone:
@@ -67,11 +68,6 @@ def _outlived(log: LogFacts) -> int:
     if stopped and log.printed_after_error > _MAX_FEW_LINES:
         return log.last_error_line or 0
     return log.worked_after if stopped or not follows_from_another(log) else 0
-
-
-def _last_error_is_of_memory(log: LogFacts) -> bool:
-    """Whether the last exception is of memory: whether the program outlived that is ``LogFacts.oom_survived``."""
-    return bool(log.errors) and "memory" in line_of(log.errors[-1]).lower()
 
 
 def with_outlived_as_notes(found: Iterable[Finding], before: Iterable[Finding], log: LogFacts) -> tuple[Finding, ...]:

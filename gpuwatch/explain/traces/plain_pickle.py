@@ -223,7 +223,10 @@ def _load(data: bytes) -> Any:  # one loop: a call for each of a million instruc
             _push_line_value(code, data[at:line_end], stack, memo)
             at = line_end + 1
         else:
-            raise InvalidTrace(_opcode_error(code))
+            runs = f"it would run code ({_RUNS.get(code)}), which this reader never does"
+            raise InvalidTrace(
+                runs if code in _RUNS else f"it has an instruction that plain data does not need (0x{code:02x})"
+            )
     raise InvalidTrace(f"it has more than {_MAX_STEPS:,} instructions")
 
 
@@ -233,12 +236,6 @@ _RUNS = {
     0x63: "GLOBAL", 0x93: "STACK_GLOBAL", 0x52: "REDUCE", 0x62: "BUILD", 0x69: "INST", 0x6F: "OBJ", 0x81: "NEWOBJ",
     0x92: "NEWOBJ_EX", 0x50: "PERSID", 0x51: "BINPERSID", 0x82: "EXT1", 0x83: "EXT2", 0x84: "EXT4",
 }  # fmt: skip
-
-
-def _opcode_error(code: int) -> str:
-    if code in _RUNS:
-        return f"it would run code ({_RUNS[code]}), which this reader never does"
-    return f"it has an instruction that plain data does not need (0x{code:02x})"
 
 
 def _push_line_value(code: int, line: bytes, stack: list[Any], memo: _Memo) -> None:

@@ -94,14 +94,9 @@ def read(data: bytes) -> list[DeviceHistory]:
     value = load(data)
     if isinstance(value, list) and any(isinstance(entry, dict) and "blocks" in entry for entry in value[:1]):
         value = {"segments": value, "device_traces": []}  # torch.cuda.memory_snapshot()
-    if not is_snapshot(value):
+    if not (isinstance(value, dict) and isinstance(value.get("segments"), list) and "device_traces" in value):
         raise InvalidTrace("it is not a snapshot of PyTorch's allocator")
     return _devices(value)
-
-
-def is_snapshot(value: Any) -> bool:
-    """Whether a value has the parts of a snapshot."""
-    return isinstance(value, dict) and isinstance(value.get("segments"), list) and "device_traces" in value
 
 
 class _Reader:

@@ -271,7 +271,8 @@ async def _find_free_gpus(tools: Tools, asked: FreeGpusArguments) -> dict[str, A
     def found() -> dict[str, Any]:
         taken = tools.machine.snapshot()
         if taken.driver is None or not taken.devices:
-            raise why_no_gpus(taken)
+            problem = next(iter(taken.problems), None)
+            raise GpuwatchError(problem.detail, hint=problem.hint) if problem else GpuwatchError("there are no GPUs")
         free = None if asked.free_gib is None else int(asked.free_gib * 2**30)
         conditions = Conditions(asked.count, free, asked.idle)
         if why := why_impossible(taken, conditions):
@@ -279,13 +280,6 @@ async def _find_free_gpus(tools: Tools, asked: FreeGpusArguments) -> dict[str, A
         return tools.plain(pick_gpus(taken, conditions, os.environ, reserved(), findings_of(taken)), known=taken)
 
     return bounded_document(await anyio.to_thread.run_sync(found, abandon_on_cancel=True))
-
-
-def why_no_gpus(taken: Snapshot) -> GpuwatchError:
-    """Why there are no GPUs to choose from."""
-    if not taken.problems:
-        return GpuwatchError("there are no GPUs")
-    return GpuwatchError(taken.problems[0].detail, hint=taken.problems[0].hint)
 
 
 @_tool("Who used the GPUs", Usage)

@@ -59,12 +59,8 @@ def holder_text(amount: int, process: Process) -> str:
     command = process.command or process.name
     if command:
         return f"{held}: {shorten(mask_text(printable(command)), 80)}"
-    return f"{held}; {_is_invisible(process)}"
-
-
-def _is_invisible(process: Process) -> str:
     where = printable(process.note) or "its command line cannot be read"
-    return f"its user and command are unknown here ({where})"
+    return f"{held}; its user and command are unknown here ({where})"
 
 
 def holders_headline(snapshot: Snapshot, device: Device | None) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import msgspec
@@ -180,7 +179,10 @@ def judge(oom: Oom, known: OomFacts) -> Judgement:
                 title = f"Out of memory at a limit of {size(limit)}, on a device of {size(known.total_bytes)}"
                 return Judgement("memory.limit-too-small", tuple(lines), certain=False, title=title)
             if known.others_bytes is None:
-                lines += _had_too_little(known, known.total_bytes, limit)
+                lines += (
+                    _granted_little(known, known.total_bytes, limit),
+                    "the work would have fit on the empty device; what the program would request next is unknown",
+                )
                 return Judgement("memory.other-process", tuple(lines), certain=False)
     if asked > limit:
         lines.append(f"{size(asked)} > limit of {size(limit)}: not even an empty allocator could hold it")
@@ -302,12 +304,6 @@ def _raise_limit_advice(known: OomFacts, need: int) -> str:
     return (
         f"Raise the memory limit or fraction, and free the device first: others held {size(others)} of {size(total)}."
     )
-
-
-def _had_too_little(known: OomFacts, total: int, limit: int) -> Iterator[str]:
-    """Evidence if it was not checked what others held: TensorFlow's own limit would have been higher."""
-    yield _granted_little(known, total, limit)
-    yield "the work would have fit on the empty device; what the program would request next is unknown"
 
 
 def _granted_little(known: OomFacts, total: int, limit: int) -> str:

@@ -10,7 +10,8 @@ import re
 
 _LATEST_TENSORFLOW_MINOR = 21
 """Minor version of the latest TensorFlow 2.x release whose CUDA is known here."""
-_FIRST = {11: 450, 12: 525, 13: 580}
+FIRST_RELEASES = {11: 450, 12: 525, 13: 580}
+"""The first driver branch for each major version of CUDA."""
 _OF_TOOLKIT = {
     (11, 0): 450, (11, 1): 455, (11, 2): 460, (11, 3): 465, (11, 4): 470, (11, 5): 495, (11, 6): 510, (11, 7): 515,
     (11, 8): 520, (12, 0): 525, (12, 1): 530, (12, 2): 535, (12, 3): 545, (12, 4): 550, (12, 5): 555, (12, 6): 560,
@@ -22,16 +23,6 @@ _LAST_FOR_CUDA_11 = {
     ' "tensorflow[and-cuda]==2.14.*"',
     "torch": "PyTorch up to 2.7 has such a build: pip install torch --index-url https://download.pytorch.org/whl/cu118",
 }  # fmt: skip
-
-
-def first_release(cuda_major: int) -> int | None:
-    """The first driver branch for a CUDA version, such as 525 for CUDA 12; None if unknown."""
-    return _FIRST.get(cuda_major)
-
-
-def release_of(cuda: tuple[int, int]) -> int | None:
-    """The driver branch that supports all of a CUDA version, such as 570 for 12.8; None if unknown."""
-    return _OF_TOOLKIT.get(cuda)
 
 
 def cuda_of_tensorflow(version: str | None) -> int | None:
@@ -51,7 +42,7 @@ def branch(driver: str | None) -> int | None:
 
 def update(cuda_major: int | None = None, has_major: int | None = None, framework: str | None = None) -> str:
     """What to do about a driver that is too old, with version numbers if known."""
-    if cuda_major is None or (release := first_release(cuda_major)) is None:
+    if cuda_major is None or (release := FIRST_RELEASES.get(cuda_major)) is None:
         return (
             "Update the NVIDIA driver to the release of the build's CUDA (10.0: 410 or later, 11.8: 520, 12.4: 550,"
             " 12.6: 560, 12.8: 570, 12.9: 575, 13: 580), or use a framework build for an older CUDA."
@@ -66,7 +57,7 @@ def update(cuda_major: int | None = None, has_major: int | None = None, framewor
 
 def update_from_log(has: tuple[int, int] | None, needs: tuple[int, int] | None) -> str:
     """The same with the CUDA that a log says the driver supports, and the one that the build was made for."""
-    release = release_of(needs) if needs is not None else None
+    release = _OF_TOOLKIT.get(needs) if needs is not None else None
     build = f"use a framework build for CUDA {has[0]}.{has[1]} or older" if has is not None else ""
     if needs is None or release is None:
         newer = update().partition(", or use")[0]

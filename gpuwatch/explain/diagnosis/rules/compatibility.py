@@ -17,9 +17,9 @@ from gpuwatch.core.model.visible_devices import visible_devices
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.reference.compute_capability import built_for, capability, support
 from gpuwatch.explain.diagnosis.reference.driver_releases import (
+    FIRST_RELEASES,
     branch,
     cuda_of_tensorflow,
-    first_release,
     update,
     update_from_log,
 )
@@ -108,7 +108,7 @@ def driver_older_than_the_build(evidence: Evidence) -> Iterator[Finding]:
             f" {framework.name} {framework.version} was built for CUDA {wanted}"
         )
         title = f"The driver supports CUDA up to {driver.cuda_version}, but the build needs CUDA {needs[0]}"
-        release, first = branch(driver.version), first_release(needs[0])
+        release, first = branch(driver.version), FIRST_RELEASES.get(needs[0])
         if release is not None and first is not None and release >= first:
             lines.append(
                 f"release {release} by itself is new enough (CUDA {needs[0]} needs {first} or later): the version of"

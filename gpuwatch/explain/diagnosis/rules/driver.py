@@ -67,9 +67,7 @@ def _log_lines(evidence: Evidence) -> tuple[str, ...]:
 
 
 def _problem_lines(evidence: Evidence) -> list[str]:
-    if evidence.snapshot is None:
-        return []
-    return [f"{p.source}: {p.detail}" for p in evidence.snapshot.problems if p.detail and p.source == "nvml"]
+    return [f"{p.source}: {p.detail}" for p in _problems(evidence) if p.detail and p.source == "nvml"]
 
 
 def says_mismatch(evidence: Evidence) -> bool:
@@ -209,25 +207,20 @@ def half_a_driver(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
     error, lines = log.cuinit_error, log.lines_of("cuda.missing-library")
     certainty: Certainty = "likely"
     title, action = "", HALF_ACTION
+    of_cuda = [name.startswith("libcuda.so") for name in log.missing_libraries]
     if evidence.driver_answers and error is not None and error.code == 303:
         title = "NVML answers but libcuda.so.1 is missing: no program can use CUDA"
         certainty, lines = "fact", (*_log_lines(evidence), *lines)
-    elif error is None and not evidence.driver_answers and _only(log.missing_libraries, "libcuda.so"):
+    elif error is None and not evidence.driver_answers and of_cuda and all(of_cuda):
         title, action = "libcuda.so.1, which comes with the driver, cannot be loaded", _advice(evidence)
-    elif error is None and not log.libraries_skipped and _only_nvml_missing(log.missing_libraries):
+    elif (
+        error is None
+        and not (log.libraries_skipped or any(of_cuda))
+        and any(name.startswith("libnvidia-ml.so") for name in log.missing_libraries)
+    ):
         title = "NVML (libnvidia-ml.so.1) cannot be loaded: TensorFlow since 2.21 then has no GPU, without a message"
     if title:
         yield error_of("driver.missing", certainty=certainty, title=title, evidence=lines, action=action)
-
-
-def _only(names: list[str], start: str) -> bool:
-    return bool(names) and all(name.startswith(start) for name in names)
-
-
-def _only_nvml_missing(names: list[str]) -> bool:
-    return any(name.startswith("libnvidia-ml.so") for name in names) and not any(
-        name.startswith("libcuda.so") for name in names
-    )
 
 
 @rule("driver.missing")

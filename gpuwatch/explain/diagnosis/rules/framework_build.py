@@ -40,6 +40,8 @@ def complains_about_driver(log: LogFacts) -> bool:
 _OTHER_BUILD = "Use a build for this GPU's compute capability, or another GPU."
 _NOT_FOR = re.compile(r"compatible with compute capability (\d+\.\d+)")
 _COUNT = re.compile(r"count: (\d+)")
+_OF_THE_DRIVER = ("libcuda.so", "libnvidia-ml.so")
+"""Libraries that belong to the driver, not to the toolkit."""
 _OLDEST_PTX_CAPABILITY = (8, 0)
 """The oldest GPU that can compile the PTX in TensorFlow's own wheels (2.10: compute_80, 2.16: compute_90)."""
 
@@ -72,7 +74,7 @@ def libraries_missing(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
     driver_works = evidence.driver_answers or log.libraries_skipped or bool(log.seen_pci)
     if log.libraries_skipped or no_nccl:
         certainty = "fact"
-    elif names and log.cuinit_error is None and not hidden_lib_noise(names):
+    elif log.cuinit_error is None and any(not name.startswith(_OF_THE_DRIVER) for name in names):
         certainty = "likely"
     elif log.cudart_missing and driver_works and not evidence.gpu_usable and log.cuinit_error is None:
         certainty = "likely"
@@ -128,11 +130,6 @@ def _who_failed(evidence: Evidence, lines: Iterable[str]) -> str:
     if any("tensorflow" in line or "dso_loader" in line or "gpu_device.cc" in line for line in lines):
         return TENSORFLOW if "jax" not in framework_of(evidence) else JAX
     return framework_of(evidence, lines)
-
-
-def hidden_lib_noise(names: list[str]) -> bool:
-    """Only libcuda is missing, which belongs to the driver, not to the toolkit."""
-    return all(name.startswith(("libcuda.so", "libnvidia-ml.so")) for name in names)
 
 
 def ended_the_work(evidence: Evidence) -> bool:

@@ -26,6 +26,7 @@ _WARNING_WHEN_MAPPED = frozenset({"cuda.version-mismatch"})
 @rule(*STATED)
 def stated_by_the_log(evidence: Evidence) -> Iterator[Finding]:
     """One finding for each cause that the log states."""
+    worked = evidence.log is not None and evidence.log.last_lines_tell in (last_lines.WORKED, last_lines.KERAS)
     for cause, row in STATED.items():
         lines, expected = error_lines(evidence, cause)
         if not lines:
@@ -40,7 +41,7 @@ def stated_by_the_log(evidence: Evidence) -> Iterator[Finding]:
             continue  # without code for this GPU even the error's text cannot be looked up
         if cause == "driver.bad-state" and _toolkit_only_repeats(evidence, lines):
             continue
-        if _program_worked(evidence) and all("xformers" in line.lower() or "E. Process |" in line for line in lines):
+        if worked and all("xformers" in line.lower() or "E. Process |" in line for line in lines):
             continue  # PyTorch's own attention was used; a mode that a table only shows kept nothing out
         severity: Severity = "warning" if row.ends == "nothing" else "error"
         if expected:
@@ -60,10 +61,6 @@ def _toolkit_only_repeats(evidence: Evidence, lines: list[str]) -> bool:
     return any("nvc.c:" in line for line in evidence.told("driver.not-running")) and all(
         "driver error: failed to process" in line for line in lines
     )
-
-
-def _program_worked(evidence: Evidence) -> bool:
-    return evidence.log is not None and evidence.log.last_lines_tell in (last_lines.WORKED, last_lines.KERAS)
 
 
 _WANTED = (

@@ -9,7 +9,7 @@ from itertools import takewhile
 
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.model.findings import Finding
-from gpuwatch.core.model.program_waits_and_retraces import Standstill, ThreadStack
+from gpuwatch.core.model.program_waits_and_retraces import Standstill
 from gpuwatch.core.model.run import Run
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import rule, warning_of
@@ -59,7 +59,7 @@ def no_more_steps(evidence: Evidence, run: Run) -> Iterator[Finding]:
             f"its last step, number {found.steps}, was {found.since_seconds:.0f} s after the start",
             f"seen {found.until_seconds:.0f} s after the start: at one line for {found.stood_seconds:.0f} s,"
             f" with {found.cpu_seconds:.2f} s of CPU time",
-            *map(_stack_text, found.threads),
+            *(f"{printable(one.name)}: {' < '.join(map(printable, one.frames))}" for one in found.threads),
         ),
         action="Find out what that line waits for: a queue that nothing fills, a lock, a file, a process or rank that"
         " has ended. While it hangs, py-spy dump --pid PID shows the same for every process.",
@@ -124,7 +124,3 @@ def _computes(run: Run, found: Standstill) -> bool:
     return (
         found.cpu_seconds > _MIN_BUSY_CORE_SHARE * found.stood_seconds or max(busy, default=0.0) > _MIN_BUSY_GPU_PERCENT
     )
-
-
-def _stack_text(thread: ThreadStack) -> str:
-    return f"{printable(thread.name)}: {' < '.join(map(printable, thread.frames))}"

@@ -139,7 +139,8 @@ def _end_of_run(run: Run, log: LogFacts, lines: list[str]) -> _End | None:
     """The end of a program that was observed; None if nothing is known of it."""
     if (limited := _address_space(run, log, lines)) is not None:
         return limited
-    topic = HOST_MEMORY if run.host_memory_out else _topic(log)  # the first by the kernel's own count
+    shown = next((topic for topic in ENDINGS if topic in log.topics), None)
+    topic = HOST_MEMORY if run.host_memory_out else shown or _reported_topic(log)  # the first by the kernel's own count
     number = ended_by(run)
     if number is not None and topic in (None, HOST_MEMORY, reported_ends.KILLED, reported_ends.CRASH):
         title, action, certainty = signal_meaning(run, number)
@@ -281,11 +282,6 @@ def _by_type(run: Run | None, log: LogFacts, error: RunError, how: str) -> Meani
 
 def _end_finding(known: Meaning, lines: list[str]) -> _End:
     return _End(known.title, known.action, lines, cause=known.cause)
-
-
-def _topic(log: LogFacts) -> str | None:
-    """The topic of the end that the log shows, else the one that a launcher reports."""
-    return next((topic for topic in ENDINGS if topic in log.topics), None) or _reported_topic(log)
 
 
 def _reported_topic(log: LogFacts) -> str | None:
