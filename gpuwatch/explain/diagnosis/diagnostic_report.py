@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
+from gpuwatch.core.grouping import grouped
 from gpuwatch.core.model.diagnostic_report import MACHINE as MACHINE
 from gpuwatch.core.model.diagnostic_report import Diagnostic, Effect, SourcedFinding, Variable
 from gpuwatch.core.model.doctor import Doctor
@@ -158,9 +159,7 @@ def _joined_by_cause(listed: Iterable[tuple[int, Finding, str]]) -> list[Sourced
 
     ``healthy`` is included once, if the doctor or the machine reports it and nothing contradicts it.
     """
-    groups: dict[tuple[str, str | None, int | None], list[tuple[int, Finding, str]]] = {}
-    for entry in listed:
-        groups.setdefault((entry[1].id, entry[1].device_uuid, entry[1].pid), []).append(entry)
+    groups = grouped(listed, lambda entry: (entry[1].id, entry[1].device_uuid, entry[1].pid))
     wrong = any(found.severity != "info" for _, found, _ in (entry for group in groups.values() for entry in group))
     ordered = []
     for entries in groups.values():

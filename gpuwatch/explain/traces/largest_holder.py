@@ -6,6 +6,7 @@ import msgspec
 
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import size
+from gpuwatch.core.grouping import grouped
 from gpuwatch.core.model.memory_profile import MemoryHolderOp, MemoryProfile
 from gpuwatch.explain.traces.tensorflow_names import inside
 
@@ -79,21 +80,16 @@ def _largest(profile: MemoryProfile, group: str = "") -> tuple[str, int] | None:
     ]
     if profile.tool == "tensorflow":
         return (holder_name(named[0], profile.tool), named[0].allocated_bytes) if named else None
-    lines: dict[str, list[MemoryHolderOp]] = {}
-    for op in named:
-        if op.source:
-            lines.setdefault(op.source, []).append(op)
+    lines = grouped((op for op in named if op.source), lambda op: op.source)
     if not lines:
         return None
     of = max(lines.values(), key=lambda ones: sum(op.allocated_bytes for op in ones))
     count = sum(op.count for op in of)
     alike = msgspec.structs.replace(of[0], count=count, op=of[0].op if len({op.op for op in of}) == 1 else "")
-    layers: dict[str, int] = {}
-    for op in of:
-        if op.layer:
-            layers[op.layer] = layers.get(op.layer, 0) + op.allocated_bytes
-    largest = max(layers, key=lambda name: layers[name], default="")
-    through = printable(f", {size(layers[largest])} through {largest}") if largest else ""
+    layers = grouped((op for op in of if op.layer), lambda op: op.layer)
+    held = {layer: sum(op.allocated_bytes for op in ones) for layer, ones in layers.items()}
+    largest = max(held, key=lambda name: held[name], default="")
+    through = printable(f", {size(held[largest])} through {largest}") if largest else ""
     return holder_name(alike, profile.tool) + through, sum(op.allocated_bytes for op in of)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
+from gpuwatch.core.grouping import grouped
 from gpuwatch.core.model.memory_profile import MemoryHolderOp, MemoryMoment, MemoryProfile, MemorySegments
 from gpuwatch.explain.traces import torch_snapshot, xplane
 from gpuwatch.explain.traces.allocations import Allocation, Replay, Window
@@ -257,22 +258,15 @@ def _with_line(holder: MemoryHolderOp, names: Names) -> MemoryHolderOp:
 
 def _holders(live: list[Allocation], meanings: dict[int, Meaning]) -> list[MemoryHolderOp]:
     """Alike allocations together, largest first."""
-    alike: dict[tuple[object, ...], list[Allocation]] = {}
-    for allocation in live:
+
+    def alike(allocation: Allocation) -> tuple[object, ...]:
         meaning = meanings[id(allocation)]
         shape, dtype = allocation.event.shape or meaning.shape, allocation.event.dtype or meaning.dtype
-        key = (
-            allocation.event.op,
-            allocation.event.region,
-            shape,
-            dtype,
-            meaning.variable,
-            meaning.group,
-            allocation.event.requested,
-        )
-        alike.setdefault(key, []).append(allocation)
+        event = allocation.event
+        return event.op, event.region, shape, dtype, meaning.variable, meaning.group, event.requested
+
     found = []
-    for ones in alike.values():
+    for ones in grouped(live, alike).values():
         event, meaning = ones[0].event, meanings[id(ones[0])]
         found.append(
             MemoryHolderOp(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from gpuwatch.core.grouping import grouped
 from gpuwatch.core.model.snapshot import Process
 
 _KINDS = {"slurm job": "slurm_job", "pod": "pod", "container": "container"}
@@ -40,10 +41,7 @@ def owner_of(process: Process) -> Owner:
 
 def memory_shares(processes: Iterable[Process]) -> list[Share]:
     """The owners of processes on one GPU, the one with the most memory first."""
-    found: dict[Owner, list[Process]] = {}
-    for process in processes:
-        found.setdefault(owner_of(process), []).append(process)
-    listed = [Share(owner, len(rows), _memory(rows)) for owner, rows in found.items()]
+    listed = [Share(owner, len(rows), _memory(rows)) for owner, rows in grouped(processes, owner_of).items()]
     return sorted(listed, key=lambda share: (-(share.memory_bytes or 0.0), -share.processes, str(share.owner)))
 
 

@@ -7,6 +7,7 @@ from itertools import groupby
 
 from gpuwatch.core.formatting.safe_text import shorten
 from gpuwatch.core.formatting.units import memory, per_second, size
+from gpuwatch.core.grouping import grouped
 from gpuwatch.core.model.doctor import Check
 from gpuwatch.core.model.run import Run, Throughput
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
@@ -196,12 +197,9 @@ def _amounts_chart(
 
 def _max_granted(run: Run) -> int | None:
     """The most granted on one GPU, its logical devices together."""
-    by_gpu: dict[str, int] = {}
-    for entry in run.device_map:
-        if entry.granted_bytes is not None:
-            gpu = entry.uuid or entry.pci_bus_id or entry.framework_device
-            by_gpu[gpu] = by_gpu.get(gpu, 0) + entry.granted_bytes
-    return max(by_gpu.values(), default=None)
+    by_gpu = grouped(run.device_map, lambda entry: entry.uuid or entry.pci_bus_id or entry.framework_device)
+    known = ([one.granted_bytes for one in parts if one.granted_bytes is not None] for parts in by_gpu.values())
+    return max((sum(amounts) for amounts in known if amounts), default=None)
 
 
 def check_marks(groups: Iterable[tuple[str, Sequence[Check]]]) -> Marks:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from gpuwatch.core.formatting.durations import measured_seconds
 from gpuwatch.core.formatting.units import UNKNOWN, percent, size
+from gpuwatch.core.grouping import grouped
 from gpuwatch.core.model.run_comparison import Comparison, Node, OddFact
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.share.reports.doctor_content import doctor_content
@@ -33,9 +34,7 @@ def lost_nodes(document: Comparison) -> tuple[Node, ...]:
 
 def cluster_sentence(document: Comparison) -> str:
     """``n7 is odd: 7 GPUs instead of 8; n9: no answer to ssh``; how many nodes answered if all is well."""
-    by_node: dict[str, list[OddFact]] = {}
-    for fact in document.odd:
-        by_node.setdefault(fact.node, []).append(fact)
+    by_node = grouped(document.odd, lambda fact: fact.node)
     parts = [f"{clean(node)} is odd: {_difference_text(facts)}" for node, facts in list(by_node.items())[:_MAX_NAMES]]
     if len(by_node) > _MAX_NAMES:
         parts.append(f"{len(by_node) - _MAX_NAMES} more are odd")

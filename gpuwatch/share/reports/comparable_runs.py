@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
+from gpuwatch.core.grouping import grouped
 from gpuwatch.core.model.run import Run
 from gpuwatch.experiment.trials.speed_comparison import why_not_comparable
 from gpuwatch.explain.logs.line_text import device as device_name
@@ -104,10 +105,8 @@ TELLING_APART: tuple[Callable[[Run], str], ...] = (
 
 def comparable(runs: Sequence[Run]) -> tuple[int, ...]:
     """The largest set of runs that did the same work on the same kind of device, by index."""
-    groups: dict[tuple[str, tuple[str, str]], list[int]] = {}
-    for index, run in enumerate(runs):
-        if run.throughput is not None and run.verdict in ("ok", "fallback"):
-            groups.setdefault((workload(run), _device(run)), []).append(index)
+    timed = (at for at, run in enumerate(runs) if run.throughput is not None and run.verdict in ("ok", "fallback"))
+    groups = grouped(timed, lambda index: (workload(runs[index]), _device(runs[index])))
     if not groups:
         return ()
     # Of equally large sets, prefer the one on GPUs.

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from gpuwatch.core.formatting.safe_text import shorten
 from gpuwatch.core.formatting.units import UNKNOWN, per_second, size
+from gpuwatch.core.grouping import grouped
 from gpuwatch.core.model.findings import CAUSES
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.run_comparison import Comparison
@@ -93,9 +94,7 @@ class _Sentences:
 
     def reasons(self, bad: Sequence[int]) -> str:
         """``a and b (out of memory); c (stopped at the deadline)``."""
-        reasons: dict[str, list[int]] = {}
-        for index in bad:
-            reasons.setdefault(_why_failed(self.runs[index]), []).append(index)
+        reasons = grouped(bad, lambda index: _why_failed(self.runs[index]))
         shown = [f"{self.who(who)} ({why})" for why, who in list(reasons.items())[:_MAX_REASONS]]
         rest = sum(len(who) for who in list(reasons.values())[_MAX_REASONS:])
         return "; ".join([*shown, *([f"{rest} more"] if rest else [])])
@@ -113,10 +112,8 @@ class _Sentences:
             return _single_conclusion(self.runs[ended[0]], self.names[ended[0]]) + alone
         if ended:
             return self.not_comparable(ended)
-        rest: dict[str, list[int]] = {}
-        for index, run in enumerate(self.runs):
-            if not run_failed(run):
-                rest.setdefault("oom" if as_shown(run) else run.verdict, []).append(index)
+        others = [index for index, run in enumerate(self.runs) if not run_failed(run)]
+        rest = grouped(others, lambda index: "oom" if as_shown(self.runs[index]) else self.runs[index].verdict)
         ends = []
         for what, indices in rest.items():
             who = self.who(indices)
@@ -135,11 +132,8 @@ class _Sentences:
             return "; ".join(
                 [*([", ".join(held[:_MAX_NAMES])] if held else []), "not compared, as no speed was measured"]
             )
-        kinds: dict[str, list[int]] = {}
-        work: dict[str, list[int]] = {}
-        for index in timed:
-            kinds.setdefault(comparable_runs.device_kind(self.runs[index]), []).append(index)
-            work.setdefault(comparable_runs.workload(self.runs[index]), []).append(index)
+        kinds = grouped(timed, lambda index: comparable_runs.device_kind(self.runs[index]))
+        work = grouped(timed, lambda index: comparable_runs.workload(self.runs[index]))
         if len(kinds) > 1:
             why = listed([f"{kind} ({self.who(who)})" for kind, who in kinds.items()])
             return f"Speeds not comparable: measured on {why}"

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import UNKNOWN, per_second, size
+from gpuwatch.core.grouping import grouped
 from gpuwatch.core.model.json_codec import runs_in
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.try_experiment import Experiment, StepTime, Trial
@@ -341,12 +342,10 @@ def _every_run(document: Experiment) -> Table:
 
 def _signals(document: Experiment) -> list[str]:
     """What ended programs that did not end at SIGINT."""
-    found: dict[str, list[str]] = {}
-    for trial in document.trials:
-        if trial.ended_by in ("SIGTERM", "SIGKILL"):
-            found.setdefault(trial.ended_by, []).append(clean(trial.name))
+    forced = (trial for trial in document.trials if trial.ended_by in ("SIGTERM", "SIGKILL"))
     return [
-        f"SIGINT did not end {', '.join(dict.fromkeys(names))} within 5 s: {word} did." for word, names in found.items()
+        f"SIGINT did not end {', '.join(dict.fromkeys(clean(one.name) for one in ended))} within 5 s: {word} did."
+        for word, ended in grouped(forced, lambda trial: trial.ended_by).items()
     ]
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from gpuwatch.core.formatting.safe_text import printable
+from gpuwatch.core.grouping import grouped
 from gpuwatch.core.model.findings import Finding, Severity
 from gpuwatch.core.model.run import Fallback, Run
 from gpuwatch.explain.diagnosis.evidence import Evidence
@@ -96,10 +97,9 @@ def device_missing(evidence: Evidence) -> Iterator[Finding]:
     """A device was requested by name that the framework does not have."""
     cause = "placement.device-missing"
     yield from stated_error(evidence, cause, _DEVICE_ACTION, _refused_device(evidence))
-    fell: dict[str, list[Fallback]] = {}
-    for entry in _fallback_text(evidence, cause):
-        fell.setdefault(_PROCESS_ACTION if entry.detail.startswith(ITS_PROCESS) else _DEVICE_ACTION, []).append(entry)
-    for action, entries in fell.items():
+    fell = grouped(_fallback_text(evidence, cause), lambda entry: entry.detail.startswith(ITS_PROCESS))
+    for of_process, entries in fell.items():
+        action = _PROCESS_ACTION if of_process else _DEVICE_ACTION
         yield from _fallback_findings(evidence, cause, action, entries)
     run = evidence.run
     told = (_MISSING,) if error_lines(evidence, cause)[0] else (_MISSING, _ABSENT)
@@ -172,15 +172,15 @@ def no_kernel(evidence: Evidence) -> Iterator[Finding]:
 
 def _by_advice(entries: list[Fallback]) -> dict[str, list[Fallback]]:
     """The fallbacks by what helps with them, most of them first."""
-    kinds: dict[str, list[Fallback]] = {}
     lacking = {entry.op: entry for entry in entries if not entry.colocated}
     led = {entry.colocated for entry in entries}
-    for entry in entries:
+
+    def helps(entry: Fallback) -> str:
         blamed = lacking.get(entry.colocated or "", entry)
         together = blamed.op in led and blamed.some_type is False
-        action = _LACKING_ACTION.format(blamed.op) if together else _advice(blamed)
-        kinds.setdefault(action, []).append(entry)
-    return dict(sorted(kinds.items(), key=lambda kind: -len(kind[1])))
+        return _LACKING_ACTION.format(blamed.op) if together else _advice(blamed)
+
+    return dict(sorted(grouped(entries, helps).items(), key=lambda kind: -len(kind[1])))
 
 
 def _other_type_helps(run: Run, cause: str) -> bool:
@@ -427,10 +427,9 @@ def _fallback_findings(
 
 def _by_scope(entries: list[Fallback]) -> Iterator[str]:
     """One line for each line of the program and device: a scope around a whole model has many ops."""
-    groups: dict[tuple[str | None, ...], list[Fallback]] = {}
-    for entry in entries:
-        alone = None if entry.scope else f"{entry.op} {entry.dtype}"
-        groups.setdefault((entry.scope, entry.requested, entry.actual, alone), []).append(entry)
+    groups = grouped(
+        entries, lambda one: (one.scope, one.requested, one.actual, None if one.scope else f"{one.op} {one.dtype}")
+    )
     for (scope, requested, actual, _), group in groups.items():
         ops = list(dict.fromkeys(_called_text(fallback) for fallback in group))
         names = ", ".join(ops[:6]) + (f" and {len(ops) - 6} more" if len(ops) > 6 else "")

@@ -7,9 +7,10 @@ import re
 import msgspec
 
 from gpuwatch.core.formatting.units import memory
+from gpuwatch.core.grouping import grouped
 from gpuwatch.core.model.findings import CAUSES, Finding
 from gpuwatch.core.model.program_end import ended_apart
-from gpuwatch.core.model.run import DeviceMapping, Fallback, Oom, PredictedMapping, Run, Verdict, Worker
+from gpuwatch.core.model.run import DeviceMapping, Oom, PredictedMapping, Run, Verdict
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.visible_devices import visible_devices
 from gpuwatch.explain.diagnosis.engine import diagnose, primary_cause
@@ -168,9 +169,7 @@ def _verdict(run: Run) -> Verdict:
 
 def _rounds(run: Run) -> str:
     """How the processes of each round ended, if there were several rounds; else empty."""
-    rounds: dict[str, list[Worker]] = {}
-    for worker in run.workers:
-        rounds.setdefault(worker.setting, []).append(worker)
+    rounds = grouped(run.workers, lambda worker: worker.setting)
     failed = {name: [w for w in workers if w.verdict != "ok"] for name, workers in rounds.items()}
     if len(rounds) < 2 or not any(failed.values()):
         return ""
@@ -194,10 +193,8 @@ def _rounds(run: Run) -> str:
 
 def _moved_text(run: Run) -> str:
     """``AddV2 and 3 more ran on GPU:0 instead of GPU:7: …``, two requests at most."""
-    groups: dict[tuple[str, str, str], list[Fallback]] = {}
-    for entry in run.fallbacks:
-        if entry.reason != LIMIT:
-            groups.setdefault((entry.requested, entry.actual, entry.reason), []).append(entry)
+    fell = (entry for entry in run.fallbacks if entry.reason != LIMIT)
+    groups = grouped(fell, lambda entry: (entry.requested, entry.actual, entry.reason))
     parts = []
     for (requested, actual, reason), group in list(groups.items())[:2]:
         kinds = list(dict.fromkeys(fallback.kind if is_watched(run) else fallback.op for fallback in group))
