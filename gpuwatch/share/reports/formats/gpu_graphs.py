@@ -18,11 +18,11 @@ from gpuwatch.core.formatting.safe_text import shorten
 from gpuwatch.core.model.recording_window import Period, PeriodDevice, PeriodProcess, PeriodSeries
 from gpuwatch.session.event_timeline import SIGNS, Track, round_times, track_of_period
 from gpuwatch.share.reports.chart_data import Graphs
+from gpuwatch.share.reports.formats.svg_parts import RIGHT, WIDTH, column, figure, key, level, points, within
 from gpuwatch.share.reports.period_graphs import INKS, NAMES, bottom, clock, processes_on, runs_on, shown, top
 from gpuwatch.share.reports.report_content import clean
 
-_WIDTH = 860
-_LEFT, _RIGHT = 92, 14
+_LEFT = 92
 _LANE_HEIGHT, _GRAPH_HEIGHT, _GAP_HEIGHT, _AXIS_HEIGHT = 17, 58, 12, 26
 _MAX_PROCESSES, _MAX_RUNS, _MAX_INCIDENTS = 6, 4, 4
 """Rows of bars that are drawn; the others are in the tables."""
@@ -45,8 +45,7 @@ def period_graphs(chart: Graphs) -> Markup:
     track = track_of_period(period).on(device.uuid)
 
     def x(at: float) -> float:
-        share = (at - begin) / max(end - begin, 1e-9)
-        return _LEFT + min(max(share, 0.0), 1.0) * (_WIDTH - _LEFT - _RIGHT)
+        return _LEFT + within(at, begin, max(end, begin + 1e-9)) * (WIDTH - _LEFT - RIGHT)
 
     rows = _rows(period, device, track, x)
     graphs = len(rows) * _LANE_HEIGHT + (20 if rows else 14)
@@ -63,11 +62,7 @@ def period_graphs(chart: Graphs) -> Markup:
     parts += _columns(period, device, track, graphs, bottom)
     times = f"{_clock(period, begin)} to {_clock(period, end)}"
     label = f"GPU {device.index} from {times}: {', '.join(NAMES[metric] for metric in metrics)}"
-    return Markup(  # noqa: S704  # escaped above
-        f'<figure class="chart"><svg viewBox="0 0 {_WIDTH} {height}" role="img" aria-label="{escape(label)}">'
-        f'{"".join(parts)}</svg><p class="values" hidden></p>'
-        f"<figcaption>{_legend(period, device, track)}</figcaption></figure>"
-    )
+    return figure(height, label, parts, _legend(period, device, track))
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +81,7 @@ class _Bar:
         wide = len(self.name) * _LETTER_WIDTH
         if wide < self.right - self.left - 8:
             return self.left + 5, "start"
-        if self.right + 5 + wide < _WIDTH:
+        if self.right + 5 + wide < WIDTH:
             return self.right + 5, "start"
         return (self.left - 5, "end") if self.left - 5 - wide > 0 else (self.left, "")
 
@@ -185,16 +180,14 @@ def _graph(device: PeriodDevice, metric: str, series: PeriodSeries, y: float) ->
     base = y + _GRAPH_HEIGHT
 
     def at(value: float) -> float:
-        share = (value - low) / ((high - low) or 1.0)
-        return base - min(max(share, 0.0), 1.0) * _GRAPH_HEIGHT
+        return base - within(value, low, high) * _GRAPH_HEIGHT
 
-    yield f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
-    yield f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{base:.1f}" y2="{base:.1f}"/>'
+    yield from (level(_LEFT, y), level(_LEFT, base))
     yield f'<text class="tick name" x="0" y="{y + _GRAPH_HEIGHT / 2 + 4:.1f}">{NAMES[metric]}</text>'
     yield f'<text class="tick" x="{_LEFT - 6}" y="{y + 8:.1f}" text-anchor="end">{shown(metric, high)}</text>'
     yield f'<text class="tick low" x="{_LEFT - 6}" y="{base:.1f}" text-anchor="end">{shown(metric, low)}</text>'
     count = len(series.mean)
-    step = (_WIDTH - _LEFT - _RIGHT) / max(count, 1)
+    step = (WIDTH - _LEFT - RIGHT) / max(count, 1)
     for begin, stop in _stretches(series):
         xs = [_LEFT + (place + 0.5) * step for place in range(begin, stop)]
         if stop - begin == 1:  # a point is as wide as its step
@@ -202,14 +195,13 @@ def _graph(device: PeriodDevice, metric: str, series: PeriodSeries, y: float) ->
             places = [begin, begin]
         else:
             places = list(range(begin, stop))
-        above = " ".join(f"{value:.1f} {at(series.most[n] or 0.0):.1f}" for value, n in zip(xs, places, strict=True))
-        below = " ".join(
-            f"{value:.1f} {at(series.least[n] or 0.0):.1f}" for value, n in reversed(list(zip(xs, places, strict=True)))
+        above, below, line = (
+            [(value, at(of[n] or 0.0)) for value, n in zip(xs, places, strict=True)]
+            for of in (series.most, series.least, series.mean)
         )
         if any(series.most[n] != series.least[n] for n in places):
-            yield f'<path class="range" d="M{above} {below}Z"/>'
-        line = " ".join(f"{value:.1f} {at(series.mean[n] or 0.0):.1f}" for value, n in zip(xs, places, strict=True))
-        yield f'<path class="line course" d="M{line}"/>'
+            yield f'<path class="range" d="M{points(above)} {points(reversed(below))}Z"/>'
+        yield f'<path class="line course" d="M{points(line)}"/>'
 
 
 def _stretches(series: PeriodSeries) -> Iterator[tuple[int, int]]:
@@ -224,12 +216,12 @@ def _stretches(series: PeriodSeries) -> Iterator[tuple[int, int]]:
 
 
 def _columns(period: Period, device: PeriodDevice, track: Track, begin: float, end: float) -> Iterator[str]:
-    """Invisible columns with the values of a moment and what was wrong then, for pointers and the arrow keys."""
+    """The values of a moment, and what was wrong then."""
     count = max((len(series.mean) for series in device.series.values()), default=0)
     if not count:
         return
     step = max(1, -(-count // _COLUMNS))
-    width = (_WIDTH - _LEFT - _RIGHT) / count
+    width = (WIDTH - _LEFT - RIGHT) / count
     for first in range(0, count, step):
         last = min(first + step, count)
         at = period.begin.timestamp() + first * period.step_seconds
@@ -242,10 +234,7 @@ def _columns(period: Period, device: PeriodDevice, track: Track, begin: float, e
         wrong = [clean(incident.text) for incident in track.incidents if incident.begin <= until and incident.end >= at]
         also = f"; {'; '.join(dict.fromkeys(wrong))}" if wrong else ""
         title = f"{_clock(period, at)}: {', '.join(values) or 'not recorded'}{also}"
-        yield (
-            f'<rect class="at" x="{_LEFT + first * width:.1f}" y="{begin}" width="{(last - first) * width:.1f}"'
-            f' height="{end - begin}"><title>{escape(title)}</title></rect>'
-        )
+        yield column(_LEFT + first * width, begin, (last - first) * width, end - begin, title)
 
 
 def _ticks(begin: float, end: float, x: X, top: float, height: float) -> Iterator[str]:
@@ -253,34 +242,21 @@ def _ticks(begin: float, end: float, x: X, top: float, height: float) -> Iterato
         left = x(at)
         inner = " inner" if number % 2 else ""
         yield f'<line class="grid" x1="{left:.1f}" x2="{left:.1f}" y1="{top:.1f}" y2="{height - _AXIS_HEIGHT:.1f}"/>'
-        if _LEFT + 12 <= left <= _WIDTH - _RIGHT - 12:
+        if _LEFT + 12 <= left <= WIDTH - RIGHT - 12:
             yield f'<text class="tick{inner}" x="{left:.1f}" y="{height - 8:.1f}" text-anchor="middle">{text}</text>'
 
 
 def _legend(period: Period, device: PeriodDevice, track: Track) -> str:
-    lanes = [
-        f'<span class="key lane-key"><svg class="swatch" viewBox="0 0 14 14" aria-hidden="true">'
-        f'<rect class="lane c{number % _MAX_COLOURS}" x="1" y="1" width="12" height="12"/></svg>'
-        f"{escape(_name(process))}</span>"
-        for number, process in enumerate(processes_on(period, device)[:_MAX_PROCESSES])
-    ]
+    lanes = enumerate(processes_on(period, device)[:_MAX_PROCESSES])
+    seen = {incident.severity for incident in track.incidents}
     keys = [
-        *lanes,
+        *(key(f'class="lane c{number % _MAX_COLOURS}"', _name(process), "key lane-key") for number, process in lanes),
         '<span class="key course"><i></i>mean</span>',
-        '<span class="key range"><svg class="swatch" viewBox="0 0 14 14" aria-hidden="true">'
-        '<rect class="range" x="1" y="1" width="12" height="12"/></svg>least to most</span>',
+        key('class="range"', "least to most", "key range"),
+        *(key(f'class="band {severity}"', severity) for severity in SIGNS if severity in seen),
     ]
-    for severity in SIGNS:
-        if any(incident.severity == severity for incident in track.incidents):
-            keys.append(
-                f'<span class="key"><svg class="swatch" viewBox="0 0 14 14" aria-hidden="true">'
-                f'<rect class="band {severity}" x="1" y="1" width="12" height="12"/></svg>{severity}</span>'
-            )
     if period.gaps:
-        keys.append(
-            '<span class="key"><svg class="swatch" viewBox="0 0 14 14" aria-hidden="true">'
-            '<rect fill="url(#hatch)" x="1" y="1" width="12" height="12"/></svg>not recorded</span>'
-        )
+        keys.append(key('fill="url(#hatch)"', "not recorded"))
     more = len(processes_on(period, device)) - _MAX_PROCESSES
     note = f" {more} more processes are in the table." if more > 0 else ""
     return f'{"".join(keys)}<span class="axis-note">A point is {hours_minutes(period.step_seconds)}.{note}</span>'

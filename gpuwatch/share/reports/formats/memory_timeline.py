@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from markupsafe import Markup
 
@@ -10,10 +10,11 @@ from gpuwatch.core.formatting.durations import measured_seconds
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.run import MemoryPoint, Run
 from gpuwatch.share.reports.charts import memory_changed
+from gpuwatch.share.reports.formats.svg_parts import RIGHT, WIDTH, bytes_axis, column, figure, level, within
 from gpuwatch.share.reports.run_memory import several
 
-_WIDTH, _HEIGHT = 860, 230
-_LEFT, _RIGHT, _TOP, _BOTTOM = 74, 14, 30, 30
+_HEIGHT = 230
+_LEFT, _TOP, _BOTTOM = 74, 30, 30
 _MAX_POINTS = 600
 _COLUMNS = 72
 """Columns of a chart whose values are shown on hover and by the arrow keys."""
@@ -49,18 +50,16 @@ def memory_chart(run: Run) -> Markup | None:
     span = max(end - start, 1e-9)
 
     def x(t: float) -> float:
-        return _LEFT + (t - start) / span * (_WIDTH - _LEFT - _RIGHT)
+        return _LEFT + (t - start) / span * (WIDTH - _LEFT - RIGHT)
 
     def y(amount: float) -> float:
-        share = min(max(amount / top, 0.0), 1.0)
-        return _TOP + (1 - share) * (_HEIGHT - _TOP - _BOTTOM)
+        return _TOP + (1 - within(amount, 0, top)) * (_HEIGHT - _TOP - _BOTTOM)
 
     strip, when = _phases(run, start, end, x)
-    parts, legend = [*_axes(top, start, end, y), *strip], []
+    parts, legend = [*bytes_axis(_LEFT, top, y), *_times(start, end), *strip], []
     limit = run.memory.allocator_limit_bytes
     if limit is not None:
-        at = y(limit)
-        parts.append(f'<line class="limit" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{at:.1f}" y2="{at:.1f}"/>')
+        parts.append(level(_LEFT, y(limit), "limit"))
     for name, title, pick in _SERIES:
         path = _path(points, pick, x, y)
         if path:
@@ -75,11 +74,8 @@ def memory_chart(run: Run) -> Markup | None:
         legend.append(f'<span class="key limit-key"><i></i>Allocator limit, {size(limit)}</span>')
     axis = "device total" if run.memory.device_total_bytes else "largest value seen (total unknown)"
     label = f"GPU memory over {span:.1f} s; vertical axis from 0 to {size(top)}, the {axis}"
-    return Markup(  # noqa: S704  # numbers, and words of ours
-        f'<figure class="chart"><svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{label}">'
-        f'{"".join(parts)}</svg><p class="values" hidden></p><figcaption>{"".join(legend)}'
-        f'<span class="axis-note">Axis: 0 to the {axis}, {size(top)}</span>{when}</figcaption></figure>'
-    )
+    legend += [f'<span class="axis-note">Axis: 0 to the {axis}, {size(top)}</span>', when]
+    return figure(_HEIGHT, label, parts, "".join(legend))
 
 
 def _phases(run: Run, start: float, end: float, x: Callable[[float], float]) -> tuple[list[str], str]:
@@ -117,7 +113,7 @@ def _phases(run: Run, start: float, end: float, x: Callable[[float], float]) -> 
 
 
 def _columns(points: tuple[MemoryPoint, ...], largest: bool, x: Callable[[float], float]) -> list[str]:
-    """Invisible columns with the values of the fullest moment in each: titles for pointers, read by the script."""
+    """The values of the fullest moment of each column."""
     step = max(1, -(-len(points) // _COLUMNS))
     buckets = [points[begin : begin + step] for begin in range(0, len(points), step)]
     parts = []
@@ -131,28 +127,15 @@ def _columns(points: tuple[MemoryPoint, ...], largest: bool, x: Callable[[float]
             for name, (_, _, pick) in zip(names, _SERIES, strict=True)
             if (value := pick(point)) is not None
         ]
-        parts.append(
-            f'<rect class="at" x="{left:.1f}" y="{_TOP}" width="{max(right - left, 1):.1f}"'
-            f' height="{_HEIGHT - _TOP - _BOTTOM}">'
-            f"<title>{point.t:.1f} s: {', '.join(known) or 'not read'}</title></rect>"
-        )
+        title = f"{point.t:.1f} s: {', '.join(known) or 'not read'}"
+        parts.append(column(left, _TOP, max(right - left, 1), _HEIGHT - _TOP - _BOTTOM, title))
     return parts
 
 
-def _axes(top: float, start: float, end: float, y: Callable[[float], float]) -> list[str]:
-    parts = []
-    for share in (0, 0.25, 0.5, 0.75, 1):
-        at = y(top * share)
-        parts.append(f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{at:.1f}" y2="{at:.1f}"/>')
-        parts.append(
-            f'<text class="tick" x="{_LEFT - 8}" y="{at + 4:.1f}" text-anchor="end">{size(top * share)}</text>'
-        )
-    for share in (0, 0.5, 1):
-        at = _LEFT + share * (_WIDTH - _LEFT - _RIGHT)
-        anchor = ("start", "middle", "end")[int(share * 2)]
-        t = start + share * (end - start)
-        parts.append(f'<text class="tick" x="{at:.1f}" y="{_HEIGHT - 8}" text-anchor="{anchor}">{t:.1f} s</text>')
-    return parts
+def _times(start: float, end: float) -> Iterator[str]:
+    for share, anchor in ((0, "start"), (0.5, "middle"), (1, "end")):
+        at, t = _LEFT + share * (WIDTH - _LEFT - RIGHT), start + share * (end - start)
+        yield f'<text class="tick" x="{at:.1f}" y="{_HEIGHT - 8}" text-anchor="{anchor}">{t:.1f} s</text>'
 
 
 def _path(
