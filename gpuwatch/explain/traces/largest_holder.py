@@ -14,18 +14,12 @@ _MIN_OTHER_MOMENT_RATIO = 1.1
 """Where the program's peak is larger by this factor, another moment was recorded."""
 _WHOSE = {
     "weights": "the weights",
-    "weights and caches": "weights and caches",
-    "caches": "caches",
-    "arrays": "arrays",
     "executables": "compiled programs",
     "optimizer state": "the optimizer's state",
     "other variables": "variables",
-    "gradients": "gradients",
-    "activations": "activations",
-    "inputs": "inputs",
     "created": "tensors created outside modules",
-    "workspace": "workspace",
 }
+"""Groups that a sentence calls otherwise than a table."""
 
 
 def held_most(profile: MemoryProfile) -> str:
@@ -39,11 +33,12 @@ def held_most(profile: MemoryProfile) -> str:
         peak += f" (the program's own of {size(profile.program_peak_bytes or 0)} was not recorded)"
     if not profile.has_history:
         peak = f"In use {where} when the snapshot was taken: {size(profile.peak_bytes)} (it has no history)"
-    known = {name: held for name, held in profile.groups.items() if name in _WHOSE}
+    known = {name: held for name, held in profile.groups.items() if name != "unattributed"}
     group = max(known, key=lambda name: known[name], default="")
+    whose = _WHOSE.get(group, group)
     largest = _largest(profile, group)
     if group and known[group] >= profile.peak_bytes - sum(known.values()):
-        text = f"{peak}, {_WHOSE[group]} held the most: {size(known[group])}{_share(known[group], profile.peak_bytes)}"
+        text = f"{peak}, {whose} held the most: {size(known[group])}{_share(known[group], profile.peak_bytes)}"
         if largest is not None:
             alone = largest[1] >= 0.95 * known[group]
             return f"{text}, {'' if alone else f'{size(largest[1])} of it '}by {largest[0]}"
@@ -51,23 +46,23 @@ def held_most(profile: MemoryProfile) -> str:
         return text if rest is None else f"{text}; of the rest, the largest holder was {_amount(rest, profile)}"
     named = _largest(profile)
     nameless = profile.peak_bytes - profile.named_bytes
-    whose = "op" if profile.tool == "tensorflow" else "line"
+    what = "op" if profile.tool == "tensorflow" else "line"
     if profile.before_bytes > (named[1] if named is not None else 0):
         text = (
             f"{peak}, {size(profile.before_bytes)}{_share(profile.before_bytes, profile.peak_bytes)} were in use before"
         )
         text += " the recording began"
         if group:
-            text += f"; of the rest, {_WHOSE[group]} held the most: {size(known[group])}"
+            text += f"; of the rest, {whose} held the most: {size(known[group])}"
             return f"{text}{_share(known[group], profile.peak_bytes)}"
         return text if named is None else f"{text}; of the rest, the largest holder was {_amount(named, profile)}"
     if named is None:
         most = next(iter(profile.holders), None)
         many = f"; the largest: {_times(most)}" if most is not None else ""
-        return f"{peak}, none of it has a known {whose}{many}"
+        return f"{peak}, none of it has a known {what}{many}"
     if nameless > named[1]:
         text = f"of the rest, the largest holder was {_amount(named, profile)}"
-        return f"{peak}, {size(nameless)}{_share(nameless, profile.peak_bytes)} have no known {whose}; {text}"
+        return f"{peak}, {size(nameless)}{_share(nameless, profile.peak_bytes)} have no known {what}; {text}"
     return f"{peak}, the largest holder was {_amount(named, profile)}"
 
 

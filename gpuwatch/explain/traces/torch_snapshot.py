@@ -231,23 +231,8 @@ def _history(
             in_use += size
         peak = max(peak, in_use)
         key = "" if change.is_free else device.holder(change, reader.stacks)
-        device.events.append(
-            Event(
-                change.at,
-                change.is_free,
-                change.address,
-                size,
-                change.requested,
-                in_use,
-                0,
-                peak,
-                -1.0,
-                key,
-                "",
-                "",
-                "",
-            )
-        )
+        held = (size, change.requested, in_use, 0, peak, -1.0)
+        device.events.append(Event(change.at, change.is_free, change.address, *held, key))
 
 
 def _rounded(size: int) -> int:

@@ -51,10 +51,10 @@ class Event(NamedTuple):
     fragmentation: float
     """Share of the pool's free memory outside its largest free block."""
     op: str
-    region: str
+    region: str = ""
     """``output``, ``temp``, ``persist``, ``dynamic``; empty if unknown."""
-    dtype: str
-    shape: str
+    dtype: str = ""
+    shape: str = ""
     """``[64,512]``; empty if unknown."""
 
 
