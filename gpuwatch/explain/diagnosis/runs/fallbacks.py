@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 import msgspec
 
@@ -56,7 +57,8 @@ def fallbacks(run: Run, evidence: Evidence, findings: tuple[Finding, ...]) -> tu
     found = (
         _fallback_of(placement, run, evidence, findings)
         for placement in run.placements
-        if not (is_from_log(placement) and _is_probe(run))
+        # The log has neither types nor requested devices.
+        if not (placement.dtype is None and placement.requested is None and _is_probe(run))
     )
     merged: dict[tuple[object, ...], Fallback] = {}
     for entry in found:
@@ -101,15 +103,13 @@ def _with_their_makers(entries: list[Fallback]) -> list[Fallback]:
 def moved_by_placer(facts: LogFacts, evidence: Evidence, findings: tuple[Finding, ...]) -> tuple[Fallback, ...]:
     """Members of colocation groups that the placer moved: the only requests that a log shows."""
     ran_on = {placement.op: placement.actual for placement in facts.placements}
-    counts: dict[tuple[str, str, str], int] = {}
-    for report in facts.colocations:
-        if report.failed:
-            continue
-        for member in report.members:
-            actual = ran_on.get(member.op, "CPU:0" if report.supported == ("CPU",) else "")
-            if member.requested.startswith("GPU") and actual.startswith("CPU"):
-                key = (member.op, member.requested, actual)
-                counts[key] = counts.get(key, 0) + 1
+    counts = Counter(
+        (member.op, member.requested, actual)
+        for report in facts.colocations
+        for member in report.members
+        if not report.failed and member.requested.startswith("GPU")
+        if (actual := ran_on.get(member.op, "CPU:0" if report.supported == ("CPU",) else "")).startswith("CPU")
+    )
     plugin = evidence.run is not None and evidence.run.simulation == "plugin"
     if evidence.gpu_usable and plugin:
         reason, detail = LIMIT, _LIMITED_GROUP
@@ -121,11 +121,6 @@ def moved_by_placer(facts: LogFacts, evidence: Evidence, findings: tuple[Finding
         Fallback(op=op, requested=requested, actual=actual, reason=reason, detail=detail, count=count)
         for (op, requested, actual), count in counts.items()
     )
-
-
-def is_from_log(placement: Placement) -> bool:
-    """Whether a placement is from the log, which has neither type nor requested device."""
-    return placement.dtype is None and placement.requested is None
 
 
 def _is_probe(run: Run) -> bool:
