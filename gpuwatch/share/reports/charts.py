@@ -8,11 +8,10 @@ from itertools import groupby
 from gpuwatch.core.formatting.safe_text import shorten
 from gpuwatch.core.formatting.units import memory, per_second, size
 from gpuwatch.core.grouping import grouped
-from gpuwatch.core.model.doctor import Check
 from gpuwatch.core.model.run import Run, Throughput
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
 from gpuwatch.experiment.trials.step_times import is_wide, speed_text, step_time_text
-from gpuwatch.share.reports.chart_data import Bars, Marks, Part, Row
+from gpuwatch.share.reports.chart_data import Bars, Part, Row
 from gpuwatch.share.reports.report_content import clean
 
 _MAX_OWNERS = 6
@@ -200,14 +199,6 @@ def _max_granted(run: Run) -> int | None:
     by_gpu = grouped(run.device_map, lambda entry: entry.uuid or entry.pci_bus_id or entry.framework_device)
     known = ([one.granted_bytes for one in parts if one.granted_bytes is not None] for parts in by_gpu.values())
     return max((sum(amounts) for amounts in known if amounts), default=None)
-
-
-def check_marks(groups: Iterable[tuple[str, Sequence[Check]]]) -> Marks:
-    """The doctor's checks, one sign each."""
-    return Marks(
-        "Checks",
-        tuple((name, tuple((check.state, clean(check.title or check.id)) for check in of)) for name, of in groups),
-    )
 
 
 def _left_out(count: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from gpuwatch.core.grouping import grouped
@@ -41,11 +42,11 @@ def work_amount(run: Run, *, with_type: bool = True) -> str:
 
 
 def _types(run: Run) -> list[str]:
-    counts: dict[str, int] = {}
+    counts = Counter[str]()
     for placement in run.placements:
         if placement.dtype and "float" in placement.dtype:
-            counts[placement.dtype] = counts.get(placement.dtype, 0) + placement.count
-    return [clean(max(counts, key=lambda name: counts[name]))] if counts else []
+            counts[placement.dtype] += placement.count
+    return [clean(name) for name, _ in counts.most_common(1)]
 
 
 def workloads(run: Run, other: Run) -> tuple[str, str]:
@@ -89,8 +90,7 @@ def framework(run: Run) -> str:
 
 def gpus(run: Run) -> str:
     """The models of the machine's GPUs, ``2 × NVIDIA H200``."""
-    names = [match[1] if (match := _GPU.match(text)) else text for text in run.gpus]
-    counts = {name: names.count(name) for name in names}
+    counts = Counter(match[1] if (match := _GPU.match(text)) else text for text in run.gpus)
     return ", ".join(clean(name) if count == 1 else f"{count} × {clean(name)}" for name, count in counts.items()) or "–"
 
 

@@ -79,9 +79,7 @@ def comparison_content(document: Comparison) -> Content:
         subtitle=" · ".join(filter(None, (*subject, _subject(document)))),
         state=state,
         verdict=verdict,
-        reason="",
         simulated=simulated_note(document.runs) or cluster_content.simulated_machines(document),
-        facts=(),
         tables=tuple(
             part
             for part in (

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from gpuwatch.core.formatting.durations import clock_duration
 from gpuwatch.core.formatting.units import UNKNOWN, memory, percent, size
+from gpuwatch.core.grouping import grouped
 from gpuwatch.core.model.diagnostic_report import Diagnostic
 from gpuwatch.core.model.doctor import STATE_ORDER, Check, Doctor
 from gpuwatch.core.model.run import DeviceMapping, Run
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
 from gpuwatch.share.reports import charts
+from gpuwatch.share.reports.chart_data import Marks
 from gpuwatch.share.reports.diagnostic_summary import name_of, nvml_silent, short_command, utc
 from gpuwatch.share.reports.doctor_content import GROUPS, check_row
 from gpuwatch.share.reports.report_content import Table, clean, columns, variable_value
@@ -132,10 +134,8 @@ def _memory_now(device: Device | None) -> str:
 
 def check_table(document: Diagnostic, doctor: Doctor) -> Table:
     """Checks of driver, cards and build, failures first."""
-    groups = list(dict.fromkeys(check.group for check in doctor.checks))
-    marks = charts.check_marks(
-        (GROUPS.get(name, name), [c for c in doctor.checks if c.group == name]) for name in groups
-    )
+    groups = grouped(doctor.checks, lambda check: GROUPS.get(check.group, check.group))
+    marks = ((name, tuple((c.state, clean(c.title or c.id)) for c in checks)) for name, checks in groups.items())
     bad = sorted((c for c in doctor.checks if _is_bad(c)), key=lambda check: STATE_ORDER[check.state])
     none = "" if bad else "No check failed or warned. "
     return Table(
@@ -144,7 +144,7 @@ def check_table(document: Diagnostic, doctor: Doctor) -> Table:
         tuple(_check(document, check) for check in bad),
         note=f"{none}{_SHELL}, with its Python.",
         keep=("State", "Check"),
-        charts=(marks,),
+        charts=(Marks("Checks", tuple(marks)),),
     )
 
 

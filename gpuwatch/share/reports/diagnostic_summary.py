@@ -166,11 +166,8 @@ def _gpus(document: Diagnostic) -> str:
         return "not examined"
     if snapshot.driver is None and not snapshot.devices and _cuda_starts(document):
         return "not listed: NVML does not answer"
-    names: dict[str, int] = {}
-    for device in snapshot.devices:
-        total = device.number("memory.total_bytes")
-        name = clean(device.name) + (f" with {size(total)}" if total is not None else "")
-        names[name] = names.get(name, 0) + 1
+    totals = ((clean(device.name), device.number("memory.total_bytes")) for device in snapshot.devices)
+    names = Counter(name + (f" with {size(total)}" if total is not None else "") for name, total in totals)
     return ", ".join(name if count == 1 else f"{count} × {name}" for name, count in names.items()) or "none"
 
 
@@ -225,7 +222,7 @@ def consequence(document: Diagnostic, main: SourcedFinding) -> str:
 
 
 def _probes(probes: Comparison, now: datetime.datetime, snapshot: Snapshot | None) -> str:
-    counts: dict[str, int] = {}
+    counts = Counter[str]()
     for run in probes.runs:
         name: str = run.verdict
         if run.verdict == "oom" and run.ooms and all(oom.expected for oom in run.ooms):
@@ -234,7 +231,7 @@ def _probes(probes: Comparison, now: datetime.datetime, snapshot: Snapshot | Non
             name = "ok after an expected out-of-memory"
         elif run.verdict == "fallback" and run_content.expected_fallback(run):
             name = "fallback as expected"
-        counts[name] = counts.get(name, 0) + 1
+        counts[name] += 1
     newest = max(probes.runs, key=lambda run: run.started_at)
     counted = ", ".join(f"{count} {name}" for name, count in counts.items())
     elsewhere = sum(_ran_elsewhere(run, snapshot) for run in probes.runs)

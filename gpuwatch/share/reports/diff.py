@@ -13,7 +13,7 @@ from gpuwatch.core.model.run import Run
 from gpuwatch.experiment.trials.step_times import step_time_text
 from gpuwatch.experiment.trials.trial_summary import SAME_MEMORY_SHARE
 from gpuwatch.share.reports import comparable_runs, diff_memory
-from gpuwatch.share.reports.diff_sides import COUNTERS, DiffSide, spec_of
+from gpuwatch.share.reports.diff_sides import COUNTERS, SPECS, DiffSide
 from gpuwatch.share.reports.report_content import SIMULATED_MACHINE, Content, Table, clean
 
 MIN_SHARE = 0.05
@@ -100,7 +100,7 @@ def _number(
     """The difference, if it is more than noise."""
     away = abs(two.median - spread.median)
     larger = max(abs(spread.median), abs(two.median))
-    spec = spec_of(metric)
+    spec = SPECS.get(metric)
     if metric in _COUNTED:
         least = max(min(spread.median, two.median) * (_MIN_GROWTH_RATIO - 1), 1e-9)
     elif metric == "median_step_seconds":
@@ -239,7 +239,7 @@ def _shown(change: NumberChange, value: Spread) -> str:
 
 
 def _value(change: NumberChange, value: float) -> str:
-    spec = spec_of(change.metric)
+    spec = SPECS.get(change.metric)
     if spec is not None and change.metric in _COUNTED:
         return f"{value:.3g}"
     if spec is not None:

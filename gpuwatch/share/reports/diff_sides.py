@@ -15,7 +15,7 @@ from gpuwatch.core.model.diagnostic_report import MACHINE, Diagnostic
 from gpuwatch.core.model.doctor import Doctor
 from gpuwatch.core.model.findings import SEVERITY_ORDER, Finding
 from gpuwatch.core.model.machine_diff import Side, Spread
-from gpuwatch.core.model.metrics import METRICS, Lane, MetricSpec, Unit
+from gpuwatch.core.model.metrics import METRICS, Lane, Unit
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Device, Snapshot
@@ -74,6 +74,8 @@ MOVING = tuple(
 )
 COUNTERS = tuple(spec for spec in METRICS if spec.counter and spec.unit is Unit.COUNT and spec.id not in _STRUCTURE)
 """Errors and the like."""
+SPECS = {spec.id: spec for spec in (*MOVING, *COUNTERS)}
+"""The metrics of numbers of a recording; those of a run are none."""
 _MAX_SECONDS_OF_SAMPLES, _MAX_SECONDS_OF_MINUTES = 3600.0, 3 * 86_400.0
 """Longest stretches of which samples, and means of minutes, are compared; of longer ones, means of hours."""
 
@@ -360,11 +362,3 @@ def spread(values: array[float] | list[float]) -> Spread:
         return Spread(median=values[0], low=values[0], high=values[0], points=1)
     low, median, high = quantiles(values, n=4, method="inclusive")
     return Spread(median=median, low=low, high=high, points=len(values))
-
-
-def spec_of(metric: str) -> MetricSpec | None:
-    """The metric of a number of a recording; None for a number of a run."""
-    return _BY_ID.get(metric)
-
-
-_BY_ID = {spec.id: spec for spec in (*MOVING, *COUNTERS)}

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from gpuwatch.core.formatting.safe_text import shorten
+from gpuwatch.core.grouping import grouped
 from gpuwatch.core.model.doctor import STATE_ORDER, Check, Doctor
 from gpuwatch.core.model.findings import CAUSES, Finding
 from gpuwatch.share.reports.report_content import (
@@ -36,8 +37,12 @@ def doctor_content(document: Doctor) -> Content:
     """Everything that the doctor found."""
     main = next((found for found in document.findings if found.id == document.primary), None)
     ordered = sorted(document.findings, key=lambda found: found is not main)
-    groups = dict.fromkeys(check.group for check in document.checks)
-    tables = [_checks(group, [c for c in document.checks if c.group == group]) for group in groups]
+    groups = grouped(document.checks, lambda check: GROUPS.get(check.group, check.group))
+    heads = ("State", "Check", "Found → what to do")
+    tables = [
+        Table(name, heads, tuple(map(check_row, checks)), keep=heads[:2], below=heads[2])
+        for name, checks in groups.items()
+    ]
     variables = ((clean(name), shorten(clean(value), _MAX_VALUE)) for name, value in document.environment.items())
     tables += [
         libraries_table(document),
@@ -60,13 +65,13 @@ def doctor_content(document: Doctor) -> Content:
     )
 
 
-def _subtitle(document: Doctor) -> list[str]:
-    parts = [clean(document.host)] if document.host else []
+def _subtitle(document: Doctor) -> Iterator[str]:
+    if document.host:
+        yield clean(document.host)
     if document.framework is not None:
-        parts.append(f"{clean(document.framework.name)} {clean(document.framework.version)}")
-        parts.append(clean(document.framework.interpreter))
-    parts.append(document.taken_at.astimezone().strftime("%Y-%m-%d %H:%M:%S"))
-    return parts
+        yield f"{clean(document.framework.name)} {clean(document.framework.version)}"
+        yield clean(document.framework.interpreter)
+    yield document.taken_at.astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
 def _reason(document: Doctor, main: Finding | None) -> str:
@@ -78,21 +83,19 @@ def _reason(document: Doctor, main: Finding | None) -> str:
     return clean(main.title).rstrip(".") + f"{certain}."
 
 
-def _facts(document: Doctor, main: Finding | None) -> list[tuple[str, str]]:
-    facts: list[tuple[str, str]] = []
+def _facts(document: Doctor, main: Finding | None) -> Iterator[tuple[str, str]]:
     if main is not None and main.action:
-        facts.append(("do", clean(main.action)))
-    facts.append(("checks", f"{counted(document.checks)}, in {document.took_seconds:.1f} s"))
+        yield "do", clean(main.action)
+    yield "checks", f"{counted(document.checks)}, in {document.took_seconds:.1f} s"
     failed = [check.title or check.id for check in document.checks if check.state == "fail"]
     if failed:
-        facts.append(("failed", ", ".join(map(clean, failed))))
+        yield "failed", ", ".join(map(clean, failed))
     known = [
         clean(value) if name in _NAME_THEMSELVES else f"{name.replace('_', ' ')} {clean(value)}"
         for name, value in document.versions.items()
         if value
     ]
-    facts.append(("versions", ", ".join(known) or "none known"))
-    return facts
+    yield "versions", ", ".join(known) or "none known"
 
 
 def counted(checks: Sequence[Check]) -> str:
@@ -104,11 +107,6 @@ def check_row(check: Check) -> tuple[str, str, str]:
     """State, name, and what was found with what to do."""
     found = clean(check.detail) + (f" → {clean(check.action)}" if check.action else "")
     return MARKS[check.state], clean(check.title or check.id), found
-
-
-def _checks(group: str, checks: Sequence[Check]) -> Table:
-    heads = ("State", "Check", "Found → what to do")
-    return Table(GROUPS.get(group, group), heads, tuple(map(check_row, checks)), keep=heads[:2], below=heads[2])
 
 
 def libraries_table(document: Doctor) -> Table:

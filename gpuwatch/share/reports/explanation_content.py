@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from gpuwatch.core.formatting.safe_text import shorten
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.explanation import Explanation
@@ -57,7 +59,6 @@ def explanation_content(document: Explanation) -> Content:
         state="unknown" if not known else STATES[main.severity] if main is not None else "ok",
         verdict=clean(document.primary or ("healthy" if document.kind == "log" else "read")) if known else "unknown",
         reason=_reason(document, main),
-        simulated="",
         facts=tuple(_facts(document, main)),
         tables=tuple(table for table in tables if table.rows),
         findings=tuple(clean_finding(found) for found in findings),
@@ -102,32 +103,30 @@ def _tells_nothing(document: Explanation) -> bool:
     return not known and document.primary in (None, "healthy", "unknown")
 
 
-def _facts(document: Explanation, main: Finding | None) -> list[tuple[str, str]]:
+def _facts(document: Explanation, main: Finding | None) -> Iterator[tuple[str, str]]:
     """A summary; the finding itself follows with its evidence."""
-    facts: list[tuple[str, str]] = []
     if main is not None and main.action:
-        facts.append(("do", clean(main.action)))
+        yield "do", clean(main.action)
     if main is not None:
-        facts += held_most_fact(document.memory_profiles)
+        yield from held_most_fact(document.memory_profiles)
     if document.machine is not None and document.machine.driver is not None:
         driver = document.machine.driver
-        facts.append(("driver", f"{clean(driver.version)}, CUDA {clean(driver.cuda_version)}"))
+        yield "driver", f"{clean(driver.version)}, CUDA {clean(driver.cuda_version)}"
     if document.device_map:
         mapped = [
             f"{clean(entry.framework_device).removeprefix('/device:')} {clean(entry.name)}"
             + (f" {size(entry.granted_bytes)}" if entry.granted_bytes is not None else "")
             for entry in document.device_map[:8]
         ]
-        facts.append(("GPUs", ", ".join(mapped)))
+        yield "GPUs", ", ".join(mapped)
     if document.ooms:
         more = f" and {len(document.ooms) - 2} more" if len(document.ooms) > 2 else ""
         refused = [
             f"{size(oom.requested_bytes)} refused" + (f" on {clean(oom.device)}" if oom.device else "")
             for oom in document.ooms[:2]
         ]
-        facts.append(("OOM", "; ".join(refused) + more))
+        yield "OOM", "; ".join(refused) + more
     total = sum(placement.count for placement in document.placements)
     if total:
         on_gpu = sum(placement.count for placement in document.placements if "GPU" in placement.actual)
-        facts.append(("ops", f"{total:,} placed, {100 * on_gpu / total:.0f} % of them on a GPU"))
-    return facts
+        yield "ops", f"{total:,} placed, {100 * on_gpu / total:.0f} % of them on a GPU"

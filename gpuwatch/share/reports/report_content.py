@@ -100,12 +100,12 @@ class Content:
     state: str
     """``ok``, ``warning``, ``error``, ``unknown``: chooses colour and glyph."""
     verdict: str
-    reason: str
-    simulated: str
-    """What readers must know about simulated GPUs; empty if they are real."""
-    facts: tuple[tuple[str, str], ...]
-    """A summary: asked, granted, seen, happened, speed."""
     tables: tuple[Table, ...]
+    reason: str = ""
+    simulated: str = ""
+    """What readers must know about simulated GPUs; empty if they are real."""
+    facts: tuple[tuple[str, str], ...] = ()
+    """A summary: asked, granted, seen, happened, speed."""
     certainty: str = ""
     """``fact`` or ``likely`` if the verdict is a finding."""
     action: str = ""

@@ -144,8 +144,7 @@ def setting_text(name: str, value: object) -> str:
 
 def granted(run: Run) -> str:
     """The allocators' limits, as the framework reported them."""
-    amounts = [size(mapping.granted_bytes) for mapping in run.device_map if mapping.granted_bytes is not None]
-    alike = {amount: amounts.count(amount) for amount in amounts}
+    alike = Counter(size(mapping.granted_bytes) for mapping in run.device_map if mapping.granted_bytes is not None)
     return " + ".join(amount if count == 1 else f"{count} × {amount}" for amount, count in alike.items()) or UNKNOWN
 
 

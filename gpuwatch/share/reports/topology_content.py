@@ -31,7 +31,6 @@ def topology_content(snapshot: Snapshot) -> Content:
         verdict=f"{len(snapshot.devices)} GPU{'' if len(snapshot.devices) == 1 else 's'}",
         reason="" if found is not None else "how they are connected was not read",
         simulated=SIMULATED_MACHINE if snapshot.simulated else "",
-        facts=(),
         tables=tuple(table for table in tables if table.rows),
         footer="gpuwatch",
     )

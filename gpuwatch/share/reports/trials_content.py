@@ -51,9 +51,7 @@ def trials_content(document: Experiment) -> Content:
         subtitle=" · ".join(filter(None, (clean(document.command), _subject(document)))),
         state=state,
         verdict=verdict,
-        reason="",
         simulated=simulated_note(run for _, run in runs),
-        facts=(),
         tables=tuple(
             table
             for table in (

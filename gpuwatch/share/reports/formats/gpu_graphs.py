@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import groupby
 
 from markupsafe import Markup, escape
 
@@ -206,13 +207,10 @@ def _graph(device: PeriodDevice, metric: str, series: PeriodSeries, y: float) ->
 
 def _stretches(series: PeriodSeries) -> Iterator[tuple[int, int]]:
     """Where there are values without a gap: begin and end."""
-    begin: int | None = None
-    for place, value in enumerate((*series.mean, None)):
-        if value is not None and begin is None:
-            begin = place
-        if value is None and begin is not None:
-            yield begin, place
-            begin = None
+    for known, places in groupby(range(len(series.mean)), lambda place: series.mean[place] is not None):
+        if known:
+            first, *rest = places
+            yield first, first + 1 + len(rest)
 
 
 def _columns(period: Period, device: PeriodDevice, track: Track, begin: float, end: float) -> Iterator[str]:
