@@ -13,7 +13,7 @@ from typing import NamedTuple
 from gpuwatch.core.model.metrics import BY_ID, METRICS, Unit
 from gpuwatch.core.model.reading import Value
 from gpuwatch.core.model.snapshot import MIG_READINGS
-from gpuwatch.share.openmetrics import device_family, is_number, mig_family
+from gpuwatch.share.openmetrics import family_of, is_number
 
 _MIB = 1048576.0
 
@@ -82,7 +82,7 @@ REPORTED: dict[str, Reported] = {
         family.sample: Reported(spec.id, 1 / family.scale, GPUWATCH)
         for spec in METRICS
         if is_number(spec)
-        for family in (device_family(spec), *([mig_family(spec)] if spec.id in MIG_READINGS else []))
+        for family in (family_of(spec), *([family_of(spec, "mig")] if spec.id in MIG_READINGS else []))
     },
     **{f"nvidia_smi_mig_{metric.replace('.', '_')}": Reported(metric, 1.0, NVIDIA_SMI) for metric in MIG_READINGS},
     **{f"DCGM_FI_DEV_{name}": Reported(metric, scale, DCGM) for name, (metric, scale) in _DCGM.items()},

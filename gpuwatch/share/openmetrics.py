@@ -12,13 +12,14 @@ no series.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from gpuwatch.core.formatting.safe_text import printable
-from gpuwatch.core.model.metrics import MetricSpec, Unit
+from gpuwatch.core.model.metrics import Lane, MetricSpec, Unit
 from gpuwatch.core.model.reading import Reading
-from gpuwatch.core.model.snapshot import Device, Driver, Process
+from gpuwatch.core.model.snapshot import MIG_READINGS, Device, Driver, Process
 
+Form = Literal["plain", "openmetrics"]
 _RENAMED = {"_percent": ("_ratio", 0.01), "_mhz": ("_hertz", 1e6)}
 _UNITS = {
     Unit.PERCENT: "ratio",
@@ -52,30 +53,37 @@ class Family(NamedTuple):
     def sample(self) -> str:
         return self.name + _SUFFIXES.get(self.kind, "")
 
-    def header(self) -> str:
-        """The lines before its samples, in OpenMetrics."""
+    def header(self, form: Form = "openmetrics") -> str:
+        """The lines before its samples. Prometheus's text format has neither units nor info."""
+        if form == "plain":
+            kind = "gauge" if self.kind == "info" else self.kind
+            return f"# HELP {self.sample} {_escaped(self.help)}\n# TYPE {self.sample} {kind}\n"
         unit = f"# UNIT {self.name} {self.unit}\n" if self.unit else ""
         return f"# TYPE {self.name} {self.kind}\n{unit}# HELP {self.name} {_escaped(self.help)}\n"
 
-    def plain_header(self) -> str:
-        """The lines before its samples, in Prometheus's text format: it has neither units nor info."""
-        kind = "gauge" if self.kind == "info" else self.kind
-        return f"# HELP {self.sample} {_escaped(self.help)}\n# TYPE {self.sample} {kind}\n"
 
-
-def device_family(spec: MetricSpec) -> Family:
-    """The family of a metric of GPUs, if :func:`is_number`."""
-    return _family("gpuwatch_gpu_", spec)
-
-
-def mig_family(spec: MetricSpec) -> Family:
-    """The family of the same metric of MIG instances."""
-    return _family("gpuwatch_mig_", spec)
+def family_of(spec: MetricSpec, of: Literal["gpu", "mig"] = "gpu") -> Family:
+    """The family of a metric, of GPUs or of MIG instances, if :func:`is_number`."""
+    name, scale = spec.id, 1.0
+    for ours, (theirs, factor) in _RENAMED.items():
+        if name.endswith(ours):
+            name, scale = name.removesuffix(ours) + theirs, factor
+    # utilization.gpu_percent: that it is of the GPU is said already.
+    name = f"gpuwatch_{of}_" + name.replace(".gpu_", "_").replace(".", "_")
+    unit = _UNITS.get(spec.unit, "")
+    if not name.endswith(f"_{unit}"):
+        unit = ""
+    return Family(name, "counter" if spec.counter else "gauge", unit, spec.title, scale)
 
 
 def is_number(spec: MetricSpec) -> bool:
     """Whether a metric has a family of its own: numbers, ``yes`` and ``no``, and performance states."""
     return spec.unit is not Unit.NAME or spec.id == _STATE or set(spec.names.values()) == _YES_NO.keys()
+
+
+def is_of_mig(spec: MetricSpec) -> bool:
+    """Whether MIG instances have the metric, too."""
+    return spec.id in MIG_READINGS or spec.lane is Lane.GPM
 
 
 def as_number(spec: MetricSpec, reading: Reading) -> float | None:
@@ -93,19 +101,6 @@ def as_number(spec: MetricSpec, reading: Reading) -> float | None:
         if spec.id.endswith(ours):
             return round(reading * factor, 9)  # without digits that only the factor brings in
     return float(reading)
-
-
-def _family(prefix: str, spec: MetricSpec) -> Family:
-    name, scale = spec.id, 1.0
-    for ours, (theirs, factor) in _RENAMED.items():
-        if name.endswith(ours):
-            name, scale = name.removesuffix(ours) + theirs, factor
-    # utilization.gpu_percent: that it is of the GPU is said already.
-    name = prefix + name.replace(".gpu_", "_").replace(".", "_")
-    unit = _UNITS.get(spec.unit, "")
-    if not name.endswith(f"_{unit}"):
-        unit = ""
-    return Family(name, "counter" if spec.counter else "gauge", unit, spec.title, scale)
 
 
 def _gauge(name: str, help_text: str, unit: str = "") -> Family:

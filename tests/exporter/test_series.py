@@ -83,7 +83,7 @@ def test_a_reading_that_is_missing_has_no_series(metric: str) -> None:
     readings = every_reading()
     readings.pop(metric, None)
     samples = found(snapshot(device(readings=readings)), ALL_OF_IT)
-    assert one(samples, names.device_family(BY_ID[metric])) is None
+    assert one(samples, names.family_of(BY_ID[metric])) is None
 
 
 @pytest.mark.parametrize("state", ["lost", "reset-required", "failed"])
@@ -309,8 +309,8 @@ def test_the_documentation_names_series_that_there_are() -> None:
     page = Path(__file__).parents[2] / "gpuwatch/docs/exporter.md"
     told = set(re.findall(r"\bgpuwatch_[a-z0-9_]+[a-z0-9]\b", page.read_text()))
     constants = {one.sample for one in vars(names).values() if isinstance(one, names.Family)}
-    listed = constants | {names.device_family(spec).sample for spec in ALL}
-    listed |= {names.mig_family(BY_ID[metric]).sample for metric in MIG_READINGS}
+    listed = constants | {names.family_of(spec).sample for spec in ALL}
+    listed |= {names.family_of(BY_ID[metric], "mig").sample for metric in MIG_READINGS}
     assert told <= listed | {"gpuwatch_gpu", "gpuwatch_mig"}
     ours = {names.FREE, names.OWNER_MEMORY, names.FINDING, names.XIDS, names.SNAPSHOT_AGE, names.ANSWERING, names.STATE}
     assert {family.sample for family in ours} <= told

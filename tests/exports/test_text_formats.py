@@ -20,7 +20,7 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.share.exports import csv_writer, json_lines, openmetrics_text, table_rows
 from gpuwatch.share.exports.stretch import NUMBERS, Stretch, stretch_of
-from gpuwatch.share.openmetrics import device_family
+from gpuwatch.share.openmetrics import family_of
 from tests.exports.recorded import SECRET, START
 from tests.recording.recordings import later, recorded
 from tests.ui.test_ui_mig import divided
@@ -159,7 +159,7 @@ def openmetrics(stretch: Stretch) -> str:
 
 
 def test_names_have_units() -> None:
-    names = {spec.id: device_family(spec) for spec in NUMBERS}
+    names = {spec.id: family_of(spec) for spec in NUMBERS}
     assert len({one.name for one in names.values()}) == len(names)
     assert names["memory.used_bytes"].name == "gpuwatch_gpu_memory_used_bytes"
     assert names["utilization.gpu_percent"][:3] == ("gpuwatch_gpu_utilization_ratio", "gauge", "ratio")

@@ -6,12 +6,10 @@ import threading
 import time
 import zlib
 from collections.abc import Callable
-from typing import Literal
 
 from gpuwatch.share.exporter.series import Content, Options, series_of
-from gpuwatch.share.openmetrics import SNAPSHOT_AGE, Family, labels
+from gpuwatch.share.openmetrics import SNAPSHOT_AGE, Family, Form, labels
 
-Form = Literal["plain", "openmetrics"]
 CONTENT_TYPES: dict[Form, str] = {
     "plain": "text/plain; version=0.0.4; charset=utf-8",
     "openmetrics": "application/openmetrics-text; version=1.0.0; charset=utf-8",
@@ -57,7 +55,7 @@ class Page:
             self._lines = series_of(self._content, self._options).lines
         parts = []
         for family, lines in self._lines.items():
-            parts.append(_header(family, form))
+            parts.append(family.header(form))
             parts += lines
         return "".join(parts).encode()
 
@@ -65,9 +63,5 @@ class Page:
         text = ""
         if self._taken_at is not None:
             age = max(self._clock() - self._taken_at, 0.0)
-            text = f"{_header(SNAPSHOT_AGE, form)}{SNAPSHOT_AGE.sample}{self._own} {age:.3f}\n"
+            text = f"{SNAPSHOT_AGE.header(form)}{SNAPSHOT_AGE.sample}{self._own} {age:.3f}\n"
         return (text + ("# EOF\n" if form == "openmetrics" else "")).encode()
-
-
-def _header(family: Family, form: Form) -> str:
-    return family.header() if form == "openmetrics" else family.plain_header()

@@ -11,7 +11,7 @@ from gpuwatch.core.masking.mask_secrets import mask_text
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.metrics import BY_ID, METRICS, Lane, MetricSpec
 from gpuwatch.core.model.reading import Value
-from gpuwatch.core.model.snapshot import BAD_STATES, MIG_READINGS, UNLISTED, Device, Process, Snapshot
+from gpuwatch.core.model.snapshot import BAD_STATES, UNLISTED, Device, Process, Snapshot
 from gpuwatch.core.model.visible_devices import has_mig
 from gpuwatch.machine.sources.gpu_reservations import reserved
 from gpuwatch.session.free_gpus import idle_units
@@ -62,9 +62,9 @@ _MODES = tuple(spec for spec in METRICS if not spec.rate_of and not _is_series(s
 """The metrics that are labels of :data:`names.MODES`."""
 _CHOSEN = {"core": tuple(BY_ID[metric_id] for metric_id in CORE), "all": ALL}
 _Families = tuple[tuple[MetricSpec, names.Family], ...]
-_FAMILIES = {choice: tuple((spec, names.device_family(spec)) for spec in specs) for choice, specs in _CHOSEN.items()}
+_FAMILIES = {choice: tuple((spec, names.family_of(spec)) for spec in specs) for choice, specs in _CHOSEN.items()}
 _MIG_FAMILIES = {
-    choice: tuple((spec, names.mig_family(spec)) for spec in specs if spec.id in MIG_READINGS or spec.lane is Lane.GPM)
+    choice: tuple((spec, names.family_of(spec, "mig")) for spec in specs if names.is_of_mig(spec))
     for choice, specs in _CHOSEN.items()
 }
 

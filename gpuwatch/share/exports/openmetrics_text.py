@@ -11,8 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from typing import IO
 
-from gpuwatch.core.model.metrics import Lane
-from gpuwatch.core.model.snapshot import MIG_READINGS, Device
+from gpuwatch.core.model.snapshot import Device
 from gpuwatch.machine.recording.minute_means import Key
 from gpuwatch.share import openmetrics as names
 from gpuwatch.share.exports.stretch import NUMBERS, Stretch
@@ -22,7 +21,7 @@ _MAX_BUFFERED_CHARS = 8 << 20
 _READ_BYTES = 1 << 20
 _REPEAT_SECONDS = 60.0
 """Seconds between samples of what lasts: Prometheus forgets a series after five minutes."""
-_OF_MIG = tuple((spec, names.mig_family(spec)) for spec in NUMBERS if spec.id in MIG_READINGS or spec.lane is Lane.GPM)
+_OF_MIG = tuple((spec, names.family_of(spec, "mig")) for spec in NUMBERS if names.is_of_mig(spec))
 
 _Series = tuple[str, str]
 """Name of the family, labels."""
@@ -36,7 +35,7 @@ def write(stretch: Stretch) -> Iterator[bytes]:
         else:
             _samples(stretch, spool)
             _part_samples(stretch, spool)
-        families = [names.INFO, *map(names.device_family, NUMBERS), names.MIG_INFO, *(family for _, family in _OF_MIG)]
+        families = [names.INFO, *map(names.family_of, NUMBERS), names.MIG_INFO, *(family for _, family in _OF_MIG)]
         for family in (*families, names.PROCESS_INFO, *(family for family, *_ in names.PROCESS_FAMILIES)):
             header = family.header().encode()
             for piece in spool.pieces(family.name):
@@ -108,7 +107,7 @@ class _InfoSeries:
 def _samples(stretch: Stretch, spool: _Spool) -> None:
     known: dict[Key, str] = {}
     about: dict[str, str] = {}
-    families = {spec.id: names.device_family(spec) for spec in NUMBERS}
+    families = {spec.id: names.family_of(spec) for spec in NUMBERS}
     infos = _InfoSeries(spool, names.INFO)
     for times, columns in stretch.numbers():
         moments = [names.timestamp_text(at) for at in times]
@@ -168,7 +167,7 @@ def _part_samples(stretch: Stretch, spool: _Spool) -> None:
 
 
 def _means(stretch: Stretch, spool: _Spool) -> None:
-    specs = {spec.id: (spec, names.device_family(spec)) for spec in NUMBERS}
+    specs = {spec.id: (spec, names.family_of(spec)) for spec in NUMBERS}
     infos = _InfoSeries(spool, names.INFO)
     for at, device, metrics in stretch.means():
         own = names.labels(names.gpu_labels(device, stretch.host))
