@@ -12,21 +12,19 @@ from gpuwatch.explain.logs.line_text import pci_address, size_bytes
 
 _MIB = 1024**2
 
+_CARD = (
+    r"device: (?P<ordinal>\d{1,6}), name: (?P<name>.{1,120}?), pci bus id: (?P<bus>[0-9a-fA-F:.]+|<undefined>)"
+    r"(?:, compute capability: (?P<capability>\d+\.\d+))?"
+)
 _CREATED = lazy(
-    r"Creat(?:ed|ing) (?:TensorFlow )?device \(?\S*?(gpu|GPU):(\d{1,6})\)?"
-    r"(?: with \**(\d{1,12}) MB\**(?: memory)?)?\)?:?\s*"
-    r"-> (?:physical (?:GPU|PluggableDevice) )?\(?device: (\d{1,6}), name: (.{1,120}?), "
-    r"pci bus id: ([0-9a-fA-F:.]+|<undefined>)(?:, compute capability: (\d+\.\d+))?"
+    r"Creat(?:ed|ing) (?:TensorFlow )?device \(?\S*?(?:gpu|GPU):(?P<number>\d{1,6})\)?"
+    r"(?: with \**(?P<megabytes>\d{1,12}) MB\**(?: memory)?)?\)?:?\s*"
+    rf"-> (?:physical (?:GPU|PluggableDevice) )?\(?{_CARD}"
 )
-_SESSION = lazy(
-    r"/(?:device:)?(gpu|GPU):(\d{1,6})()\s*-> device: (\d{1,6}), name: (.{1,120}?), "
-    r"pci bus id: ([0-9a-fA-F:.]+|<undefined>)(?:, compute capability: (\d+\.\d+))?"
-)
-# device_lib.list_local_devices()
-_LISTED = lazy(
-    r"physical_device_desc: \"device: (\d{1,6}), name: (.{1,120}?), pci bus id: ([0-9a-fA-F:.]+|<undefined>)"
-    r"(?:, compute capability: (\d+\.\d+))?"
-)
+_SESSION = lazy(rf"/(?:device:)?(?:gpu|GPU):(?P<number>\d{{1,6}})\s*-> {_CARD}")
+_LISTED = lazy(rf"physical_device_desc: \"{_CARD}")
+"""Of device_lib.list_local_devices(). The framework's name is in an earlier line; by default the numbers are the same.
+"""
 _IGNORED = lazy(
     r"Ignoring (?:visible )?gpu device \(device: (\d{1,6}), name: (.{1,120}?), pci bus id: ([0-9a-fA-F:.]+)"
     r".{0,120}?\) with (.+)$"
@@ -67,8 +65,8 @@ _ASSIGNED = lazy(
     r"environ(?:\.setdefault\()?\[?[\"']CUDA_VISIBLE_DEVICES[\"']\]?\s{0,4}[=,]\s{0,4}[\"']([^\"']{0,200})[\"']"
     r"|(?:^|export |set |\$ |env |Setting )CUDA_VISIBLE_DEVICES=[\"']?([\w,.-]{0,200})"
 )
-_CONTAINER = lazy(r"(?:root@|information for host: |hostname: )[0-9a-f]{12}\b")
-"""Docker names a host by the first digits of its container's number."""
+OF_CONTAINER = lazy(r"(?:root@|information for host: |hostname: )[0-9a-f]{12}\b")
+"""A message or prompt that names a host as Docker does: by the first digits of its container's number."""
 _LIBRARY_MEMORY = lazy(r"Memory usage: (\d{1,18}) bytes free, \d{1,18} bytes total")
 _REAL_GPU = lazy(r"(?<!XLA_)GPU:\d")
 _KERNEL = lazy(r"(?:kernel reported version is|kernel version seems to match DSO): (\d+(?:\.\d+)+)")
@@ -99,30 +97,18 @@ _OPTIONAL_LIBRARIES = ("libnvinfer", "nvinfer", "libnccl-")
 
 def mapping(message: str) -> DeviceMapping | None:
     """``Created device … -> device: 0, name: …`` of any version, with or without the memory."""
-    match = _CREATED.search(message) or _SESSION.search(message)
-    if match is None:
-        return _listed(message)
-    return DeviceMapping(
-        framework_device=f"/device:GPU:{int(match[2])}",
-        cuda_ordinal=int(match[4]),
-        pci_bus_id=pci_address(match[6]),
-        name=match[5],
-        compute_capability=match[7],
-        granted_bytes=int(match[3]) * _MIB if match[3] else None,
-    )
-
-
-def _listed(message: str) -> DeviceMapping | None:
-    match = _LISTED.search(message)
+    match = _CREATED.search(message) or _SESSION.search(message) or _LISTED.search(message)
     if match is None:
         return None
-    # Its framework name is in an earlier line; by default the numbers are the same.
+    found = match.groupdict()
+    granted = found.get("megabytes")
     return DeviceMapping(
-        framework_device=f"/device:GPU:{int(match[1])}",
-        cuda_ordinal=int(match[1]),
-        pci_bus_id=pci_address(match[3]),
-        name=match[2],
-        compute_capability=match[4],
+        framework_device=f"/device:GPU:{int(found.get('number', found['ordinal']))}",
+        cuda_ordinal=int(found["ordinal"]),
+        pci_bus_id=pci_address(found["bus"]),
+        name=found["name"],
+        compute_capability=found["capability"],
+        granted_bytes=int(granted) * _MIB if granted else None,
     )
 
 
@@ -157,11 +143,6 @@ def ignored(message: str) -> IgnoredGpu | None:
     return IgnoredGpu(
         name=match[2], pci_bus_id=pci_address(match[3]), cuda_ordinal=int(match[1]), reason=reason, detail=why
     )
-
-
-def is_of_container(message: str) -> bool:
-    """Whether the message or prompt names a host as Docker does."""
-    return _CONTAINER.search(message) is not None
 
 
 def cuinit(message: str) -> CuInitError | None:

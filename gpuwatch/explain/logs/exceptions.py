@@ -9,11 +9,9 @@ import msgspec
 from gpuwatch.core.model.run import RunError
 from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.line_text import in_words, undecorated, unwrapped
-from gpuwatch.explain.logs.tracebacks import FrameFinder
+from gpuwatch.explain.logs.tracebacks import TRACEBACK, FrameFinder
 
 MAX_ERRORS = 20
-TRACEBACK = "Traceback (most recent call last)"
-"""The head of a traceback, also within Rich's box; TensorFlow's "defined at (most recent call last)" is none."""
 
 # Python omits the colon if there is no message.
 _ERROR_LINE = re.compile(

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from gpuwatch.explain.logs.line_text import undecorated
+from gpuwatch.explain.logs.tracebacks import TRACEBACK
 from gpuwatch.explain.logs.work_words import FINISHED, SERVES, STARTED, WORKS
 
 _NEAR_END_LINES, _MAX_LINE_CHARS = 15, 1000
@@ -69,7 +70,7 @@ def failed_after_interrupt(lines: Sequence[str]) -> bool:
     """Whether, near the end, a traceback follows the line that reports an interrupt from the keyboard."""
     last = [line for line in lines if line.strip()][-_NEAR_END_LINES:]
     told = next((at for at, line in enumerate(last) if by_keyboard(undecorated(line[:_MAX_LINE_CHARS]))), len(last))
-    return any("Traceback (most recent call last)" in line for line in last[told + 1 :])
+    return any(TRACEBACK in line for line in last[told + 1 :])
 
 
 def by_keyboard(line: str) -> bool:

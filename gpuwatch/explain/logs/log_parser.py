@@ -16,7 +16,7 @@ from gpuwatch.core.formatting.safe_text import bounded
 from gpuwatch.core.model.run import Oom
 from gpuwatch.explain.logs import bfc_allocator_oom, dcgm_metrics, last_lines, nvidia_smi, pytorch, topics
 from gpuwatch.explain.logs.bounded_memo import BoundedMemo
-from gpuwatch.explain.logs.exceptions import TRACEBACK, ExceptionFinder, is_error
+from gpuwatch.explain.logs.exceptions import ExceptionFinder, is_error
 from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.failed_items import FailedItems
 from gpuwatch.explain.logs.failure_lines import program_lines
@@ -35,7 +35,7 @@ from gpuwatch.explain.logs.multiline_units import OpenUnits
 from gpuwatch.explain.logs.new_starts import EndedProgram, ProgramStartLines, not_compiled
 from gpuwatch.explain.logs.placement import PlacementCounter
 from gpuwatch.explain.logs.reported_ends import ReportedEnds
-from gpuwatch.explain.logs.tracebacks import FrameFinder, lines_of_joined_traceback
+from gpuwatch.explain.logs.tracebacks import TRACEBACK, FrameFinder, lines_of_joined_traceback
 from gpuwatch.explain.logs.work_after_error import MIN_MANY_STEPS, WorkAfterError
 
 _MAX_LINE_CHARS = 20_000
@@ -346,7 +346,8 @@ class LogParser:
         elif source in ("placer", "simple_placer") and self._placements.node(message):
             pass
         elif (refused := bfc_allocator_oom.refused_bytes(message)) is not None:
-            self._refused(line, refused)
+            self._facts.refusals.add(refused)
+            self._facts.note("memory.refused", line)
             action = refused
             self._shapes.keep(_shape(tail), _REFUSAL)
         else:
@@ -372,10 +373,6 @@ class LogParser:
         if bfc_allocator_oom.begins_dump(message) and self._ooms.orphan(writer(line)):
             self._facts.note("memory.oom", line)
         self._ooms.dump_line(message, writer(line))
-
-    def _refused(self, line: str, amount: int) -> None:
-        self._facts.refusals.add(amount)
-        self._facts.note("memory.refused", line)
 
     # Everything else
 

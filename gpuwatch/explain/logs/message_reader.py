@@ -43,6 +43,8 @@ class MessageReader:
         """``last``: the last lines of the log, the current one included."""
         self._facts, self._ooms, self._units, self._last = facts, ooms, units, last
         self.placement_failed = False
+        self._known = False
+        """Whether the current line means anything."""
         self._last_error_told = False
         """Whether the line before was the heading of what NCCL says of its last error."""
         self.skipped: dict[str, int] = {}
@@ -50,12 +52,12 @@ class MessageReader:
 
     def take(self, source: str, line: str, message: str) -> bool:
         """Reads everything that a message can mean, whichever file printed it; False if it means nothing."""
-        known = self._take(source, line, message)
-        if known and (
+        self._take(source, line, message)
+        if self._known and (
             source in _OF_A_START or last_lines.is_warning(*islice(reversed(self._last), _MAX_WARNING_LINES))
         ):
             self.warned()
-        return known
+        return self._known
 
     def warned(self) -> None:
         """The current line is of a warning."""
@@ -78,17 +80,16 @@ class MessageReader:
         facts = self._facts
         return [topic for topic, at in facts.noted_at.items() if at == facts.lines]
 
-    def _take(self, source: str, line: str, message: str) -> bool:
+    def _take(self, source: str, line: str, message: str) -> None:
         facts = self._facts
-        known = False
+        self._known = False
         message = topics.plain(message)
         for topic in (noted := topics.topics_of(message)):
             if topic == "driver.bad-state" and "ended.no-switch" in facts.topics:
                 continue  # the unit of a fabric manager that is not needed
             if topic == "ended.launch" and "No valid triton configs" in message:
                 continue  # PyTorch's autotuning takes another kernel, or says that there is none
-            facts.note(topic, line)
-            known = True
+            self._note(topic, line)
             if topic == "placement.no-kernel":
                 self.placement_failed = "Failed to place the graph" not in message
             elif topic in ("driver.not-running", "driver.no-device-node", "driver.mismatch"):
@@ -99,7 +100,7 @@ class MessageReader:
                 facts.cudart_missing = True
             elif topic == "cuda.libdevice-unfound":
                 self._keep(facts.missing_libraries, device_lines.LIBDEVICE)
-        if known:
+        if self._known:
             self.named(line)
             if self._last and last_lines.says_skipped(self._last[-1]):
                 for topic in noted:
@@ -108,50 +109,42 @@ class MessageReader:
             self._units.begin_range()
         if "CUDA_VISIBLE_DEVICES" in message and (assigned := device_lines.assigned(message)) is not None:
             facts.assigned_devices = assigned
-            facts.note("environment.assigned", line)
-            known = True
+            self._note("environment.assigned", line)
         if "Memory usage: " in message and (left := device_lines.library_memory(message)) is not None:
             facts.library_free_bytes = left
-            facts.note("memory.library-usage", line)
-            known = True
+            self._note("memory.library-usage", line)
         if "XLA_GPU:" in message and not device_lines.lists_gpu(message):
-            facts.note("devices.xla-gpu", line)
-            known = True
+            self._note("devices.xla-gpu", line)
         if "visibility.none-available" in facts.topics and _SEES_A_GPU.search(message) is not None:
             facts.forget("visibility.none-available")
-            known = True
+            self._known = True
         if self._last_error_told or message.startswith(("what():", "Signal: ")):
-            facts.note("ended.told", line)
-            known = True
+            self._note("ended.told", line)
         self._last_error_told = message == "Last error:"
-        known |= self._last_error_told
+        self._known |= self._last_error_told
         if "Killed" in message and _KILLED.search(message):
             if "server.kills-itself" not in facts.topics:
                 facts.note("ended.killed", line)
-            known = True
+            self._known = True
         elif message == "MemoryError":
-            facts.note("ended.host-memory", line)
-            known = True
+            self._note("ended.host-memory", line)
         if "evice" in message:
-            known |= self._devices(line, message)
+            self._devices(line, message)
         if "OOM when allocating" in message:
             if self._ooms.tensor(message):
                 facts.note("memory.oom", line)
-            known = True
+            self._known = True
         elif "cuMemAllocAsync failed" in message and self._ooms.other(message):
-            facts.note("memory.oom", line)
-            known = True
+            self._note("memory.oom", line)
         elif (oom := other_ooms.out_of_memory(message)) is not None:
             self._ooms.reported(oom)
             self.framework(oom.allocator or "")
-            facts.note("memory.oom", line)
-            known = True
+            self._note("memory.oom", line)
         elif pytorch.is_out_of_memory(message):
             if not self._ooms.full():
                 self._ooms.reported(pytorch.out_of_memory(message))
             self.framework("pytorch")
-            facts.note("memory.oom", line)
-            known = True
+            self._note("memory.oom", line)
         elif (
             ("emory" in message and "out of memory" in message.lower())
             or "OUT_OF_MEMORY" in message
@@ -161,13 +154,12 @@ class MessageReader:
             or bfc_allocator_oom.elsewhere(message)
         ):
             self._memory(source, line, message)
-            known = True
-        if "host" in message or "root@" in message:
-            known |= self._within_container(line, message)
+            self._known = True
+        if ("host" in message or "root@" in message) and device_lines.OF_CONTAINER.search(message) is not None:
+            self._note("environment.docker", line)
         if "cuInit" in message and (error := device_lines.cuinit(message)) is not None:
             facts.cuinit_error = facts.cuinit_error or error
-            facts.note("driver.cuinit", line)
-            known = True
+            self._note("driver.cuinit", line)
         if (
             "ould" in message
             or "libdevice" in message
@@ -178,17 +170,18 @@ class MessageReader:
         ):
             for name in device_lines.missing_library(message):
                 self._keep(facts.missing_libraries, name)
-                facts.note("cuda.missing-library", line)
-                known = True
+                self._note("cuda.missing-library", line)
         if "hides all GPUs" in message and (value := device_lines.hidden(message)) is not None:
             facts.hidden_by_environment = value
-            facts.note("visibility.hidden", line)
-            known = True
-        elif source == "cuda_diagnostics":
-            known |= self._diagnostics(line, message)
-        if source in GPU_SOURCES and not known and not _QUIET.search(message):
+            self._note("visibility.hidden", line)
+        elif source == "cuda_diagnostics" and (value := device_lines.environment(message)) is not None:
+            facts.visible_devices = value
+            self._note("environment.visible-devices", line)
+        elif source == "cuda_diagnostics" and (version := device_lines.kernel_driver(message)) is not None:
+            facts.kernel_driver = version
+            self._note("driver.loaded", line)
+        if source in GPU_SOURCES and not self._known and not _QUIET.search(message):
             self._keep(facts.unrecognised, line[:400])
-        return known
 
     def _memory(self, source: str, line: str, message: str) -> None:
         failed = "trying to allocate" in message and self._ooms.head(message, writer(line))
@@ -198,50 +191,32 @@ class MessageReader:
             self._ooms.reported(Oom())
             self._facts.note("memory.oom", line)
 
-    def _devices(self, line: str, message: str) -> bool:
+    def _note(self, topic: str, line: str) -> None:
+        self._facts.note(topic, line)
+        self._known = True
+
+    def _devices(self, line: str, message: str) -> None:
         facts = self._facts
         if (found := device_lines.mapping(message)) is not None:
             self.mapped(found)
-            facts.note("device.mapped", line)
-            return True
-        if device_lines.begins_mapping(message):
+            self._note("device.mapped", line)
+        elif device_lines.begins_mapping(message):
             self._units.begin_folded(message)
-            return True
-        if (gpu := device_lines.ignored(message)) is not None:
+            self._known = True
+        elif (gpu := device_lines.ignored(message)) is not None:
             if gpu not in facts.ignored_gpus and len(facts.ignored_gpus) < MAX_LIST_ENTRIES:
                 facts.ignored_gpus.append(gpu)
-            facts.note("device.ignored", line)
-            return True
-        if "Found device" in message and "with properties" in message:
+            self._note("device.ignored", line)
+        elif "Found device" in message and "with properties" in message:
             facts.found_device_lines += 1
-            facts.note("device.found", line)
+            self._note("device.found", line)
             self._units.begin_card(message)
-            return True
-        if (pci := device_lines.numa_pci(message)) is not None:
+        elif (pci := device_lines.numa_pci(message)) is not None:
             self._keep(facts.seen_pci, pci)
-            return True
-        if "Colocation Debug Info" in message:
+            self._known = True
+        elif "Colocation Debug Info" in message:
             self._units.begin_colocation(failed=self.placement_failed)
-            return True
-        return False
-
-    def _diagnostics(self, line: str, message: str) -> bool:
-        facts = self._facts
-        if (value := device_lines.environment(message)) is not None:
-            facts.visible_devices = value
-            facts.note("environment.visible-devices", line)
-            return True
-        if (version := device_lines.kernel_driver(message)) is not None:
-            facts.kernel_driver = version
-            facts.note("driver.loaded", line)
-            return True
-        return False
-
-    def _within_container(self, line: str, message: str) -> bool:
-        if not device_lines.is_of_container(message):
-            return False
-        self._facts.note("environment.docker", line)
-        return True
+            self._known = True
 
     def mapped(self, found: DeviceMapping) -> None:
         known = self._facts.device_map

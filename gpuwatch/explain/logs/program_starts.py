@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 
-from gpuwatch.explain.logs.exceptions import TRACEBACK
 from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.log_parser import LogParser
 from gpuwatch.explain.logs.reported_ends import is_about_child
+from gpuwatch.explain.logs.tracebacks import TRACEBACK
 
 _HEAD_LINES = 3
 """Lines at the beginning of a log that must come again."""

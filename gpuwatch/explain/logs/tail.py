@@ -6,6 +6,7 @@ import re
 from collections import deque
 
 from gpuwatch.explain.logs.line_text import in_words
+from gpuwatch.explain.logs.tracebacks import TRACEBACK
 
 _MAX_TAIL_LINES = 80
 _MAX_LINE_CHARS = 2000
@@ -15,7 +16,7 @@ _DECISIVE = (
     "ran out of memory trying to allocate",
     "ailed call to cuInit",
     "Cannot dlopen some GPU libraries",
-    "Traceback (most recent call last)",
+    TRACEBACK,
 )
 _MARK = re.compile(r"… (\d{1,18}) earlier lines? not kept$")
 

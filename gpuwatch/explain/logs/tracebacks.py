@@ -82,14 +82,15 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True):
     """The last package other than PyTorch itself through which the traceback went."""
 
 
-_HEAD = "Traceback (most recent call last)"
+TRACEBACK = "Traceback (most recent call last)"
+"""The head of a traceback, also within Rich's box; TensorFlow's "defined at (most recent call last)" is none."""
 _BEFORE_A_FRAME = re.compile(r" +(?=File \")")
 _BEFORE_AN_ERROR = re.compile(r" +(?=(?:\w+\.)*[A-Z]\w*(?:Error|Exception|Interrupt)(?:: |$))")
 
 
 def lines_of_joined_traceback(line: str) -> list[str]:
     """The lines of a traceback that a logger wrote as one, with their ends escaped or left out; empty for others."""
-    begin = line.find(_HEAD)
+    begin = line.find(TRACEBACK)
     text, quote = line[begin:].rstrip(), line[begin - 1 : begin]
     if "\\n" in text:
         if quote in ("'", '"') and (end := re.search(rf"(?<!\\){quote}", text)) is not None:
@@ -147,13 +148,10 @@ class FrameFinder:
     def line(self, line: str) -> bool:
         """Takes a line; False if it is not a frame."""
         self.open = self.another = self.renamed = False
-        match = _FRAME.search(line)
-        if match is not None:
-            file, number, function = match[1], match[2], match[3]
-        elif (match := _IPYTHON.search(line)) is not None:
-            file, number, function = match[1], match[2], None
-        else:
+        match = _FRAME.search(line) or _IPYTHON.search(line)
+        if match is None:
             return False
+        file, number, function = match[1], match[2], match[3] if match.re is _FRAME else None
         if self._outermost:
             # python -m begins in runpy.
             self._outermost = function == "_run_module_as_main" or file.endswith("runpy.py")
@@ -203,17 +201,11 @@ class FrameFinder:
         """Takes the line after a frame in the user's code: its source text, if the file could be read."""
         self.open = False
         text = line.strip()
-        if self._below is not None:
-            if text and not _MARKS.issuperset(text) and _FRAME.search(line) is None:
-                self._below = msgspec.structs.replace(self._below, code=text[:_MAX_CODE_CHARS])
+        if not text or _MARKS.issuperset(text) or _FRAME.search(line) is not None:
             return
-        if (
-            self.rank == self._of
-            and self.frame is not None
-            and text
-            and not _MARKS.issuperset(text)
-            and _FRAME.search(line) is None
-        ):
+        if self._below is not None:
+            self._below = msgspec.structs.replace(self._below, code=text[:_MAX_CODE_CHARS])
+        elif self.rank == self._of and self.frame is not None:
             self._keep(msgspec.structs.replace(self.frame, code=text[:_MAX_CODE_CHARS]))
 
     def ended(self, error: str) -> Frame | None:
