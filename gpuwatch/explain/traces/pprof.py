@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from gpuwatch.core.formatting.safe_text import printable
+from gpuwatch.core.grouping import grouped
 from gpuwatch.core.model.memory_profile import Group, MemoryHolderOp, MemoryProfile
 from gpuwatch.explain.traces.invalid_trace import InvalidTrace
 from gpuwatch.explain.traces.protobuf_wire import BYTES, VARINT, fields, signed, text, varint
@@ -90,12 +91,13 @@ def read(data: bytes) -> Profile:
     if "space" not in values:
         shown = ", ".join(name for name in values if name) or "nothing"
         raise InvalidTrace(f"it is a pprof profile of {printable(shown[:80])}, not of a device's memory")
-    frames: dict[int, list[dict[str, Any]]] = {}
-    for key, (start, end) in locations.items():
-        frames[key] = [
+    frames = {
+        key: [
             {"name": named(functions.get(of, (0, 0))[0]), "filename": named(functions.get(of, (0, 0))[1]), "line": line}
             for of, line in _lines(data, start, end)
         ]
+        for key, (start, end) in locations.items()
+    }
     stacks = Stacks()
     found: list[Sample] = []
     left = _MAX_FRAMES_READ
@@ -118,18 +120,14 @@ def profiles(data: bytes) -> list[MemoryProfile]:
     found = read(data)
     devices = {sample.device for sample in found.samples if sample.device}
     alone = next(iter(devices)) if len(devices) == 1 else "all devices"
-    by_device: dict[str, dict[tuple[str, str, str], list[Sample]]] = {}
-    for sample in found.samples:
-        key = sample.line, sample.called, sample.kind
-        by_device.setdefault(sample.device or alone, {}).setdefault(key, []).append(sample)
+    by_device = grouped(found.samples, lambda sample: sample.device or alone)
     at = datetime.datetime.fromtimestamp(found.at / 1e9, datetime.UTC) if 0 < found.at < _MAX_NANOSECONDS else None
     told = [_profile(device, samples, at) for device, samples in by_device.items()]
     return sorted((profile for profile in told if profile.peak_bytes), key=lambda profile: -profile.peak_bytes)
 
 
-def _profile(
-    device: str, samples: dict[tuple[str, str, str], list[Sample]], at: datetime.datetime | None
-) -> MemoryProfile:
+def _profile(device: str, samples: list[Sample], at: datetime.datetime | None) -> MemoryProfile:
+    alike = grouped(samples, lambda sample: (sample.line, sample.called, sample.kind))
     holders = [
         MemoryHolderOp(
             op=called,
@@ -139,7 +137,7 @@ def _profile(
             allocated_bytes=sum(sample.held for sample in ones),
             requested_bytes=sum(sample.held for sample in ones),
         )
-        for (line, called, kind), ones in samples.items()
+        for (line, called, kind), ones in alike.items()
     ]
     holders.sort(key=lambda op: (-op.allocated_bytes, op.source))
     groups: Counter[str] = Counter()

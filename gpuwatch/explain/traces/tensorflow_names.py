@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from gpuwatch.core.grouping import grouped
 from gpuwatch.core.model.memory_profile import Group
 from gpuwatch.explain.traces.allocations import Allocation
 
@@ -53,7 +53,8 @@ class Variable:
     @property
     def size(self) -> int | None:
         """Its bytes; None for a type of unknown size."""
-        return _size(self.shape, self.dtype)
+        width = _BYTES.get(self.dtype)
+        return None if width is None or any(part < 0 for part in self.shape) else width * math.prod(self.shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +103,7 @@ class Names:
         """What each allocation that is alive was for, by ``id()``."""
         live = list(live)
         found = self._of_variables(live)
-        for allocation in live:
-            if id(allocation) not in found:
-                found[id(allocation)] = self.by_name(allocation)
-        return found
+        return {id(one): found.get(id(one)) or self.by_name(one) for one in live}
 
     def by_name(self, allocation: Allocation) -> Meaning:
         """By its op's name alone."""
@@ -169,19 +167,11 @@ class Names:
 
         Where more allocations fit than there are variables, those that live longest are taken.
         """
-        by_size: dict[int, list[Variable]] = defaultdict(list)
-        for variable in self.variables:
-            if variable.size:
-                by_size[variable.size].append(variable)
-        candidates: dict[int, list[Allocation]] = defaultdict(list)
-        for allocation in live:
-            if allocation.event.requested in by_size:
-                candidates[allocation.event.requested].append(allocation)
+        candidates = grouped(live, lambda allocation: allocation.event.requested)
         found: dict[int, Meaning] = {}
-        for size, variables in by_size.items():
-            free = list(variables)
+        for size, free in grouped(self.variables, lambda variable: variable.size or 0).items():
             left = []
-            for candidate in candidates[size]:
+            for candidate in candidates.get(size, ()) if size else ():
                 named = next((v for v in free if v.name and v.name in candidate.event.op), None)
                 if named is None:
                     left.append(candidate)
@@ -279,22 +269,12 @@ def _fitted(given: Input, size: int) -> tuple[int, ...] | None:
     width = _BYTES.get(given.dtype)
     if width is None or given.shape.count(-1) > 1:
         return None
-    for part in given.shape:
-        width *= 1 if part == -1 else part
+    width *= math.prod(part for part in given.shape if part != -1)
     if -1 not in given.shape:
         return given.shape if width == size else None
     if not width or size % width or not size:
         return None
     return tuple(size // width if part == -1 else part for part in given.shape)
-
-
-def _size(shape: tuple[int, ...], dtype: str) -> int | None:
-    width = _BYTES.get(dtype)
-    if width is None or any(part < 0 for part in shape):
-        return None
-    for part in shape:
-        width *= part
-    return width
 
 
 def _text(shape: tuple[int, ...]) -> str:

@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from gpuwatch.core.grouping import grouped
 from gpuwatch.core.model.memory_profile import Group
 from gpuwatch.explain.traces.torch_stacks import NO_STACK, Role, Stack
 
@@ -120,7 +121,7 @@ def _assign_optimizer_state(changes: Sequence[Change], roles: dict[int, Role], *
 
 def _assign_kept(run: Iterable[Change], place: int) -> None:
     for change in run:
-        if change.freed_at is None or change.freed_at > place:
+        if _outlives(change, place):
             change.group = "optimizer state"
 
 
@@ -129,11 +130,9 @@ def _assign_cublas_workspaces(changes: Sequence[Change], roles: dict[int, Role])
 
     What the line keeps of each step is there more than once, and its results are freed.
     """
-    made: dict[tuple[str, str, Role], list[Change]] = defaultdict(list)
-    for place, role in roles.items():
-        if role in _PASSES:
-            made[changes[place].stack.line, changes[place].stack.through, role].append(changes[place])
-    for alike in made.values():
+    passes = ((changes[place], role) for place, role in roles.items() if role in _PASSES)
+    for made in grouped(passes, lambda one: (one[0].stack.line, one[0].stack.through, one[1])).values():
+        alike = [change for change, _ in made]
         sizes = [change.requested for change in alike]
         found = [place for place, size in enumerate(sizes) if size in _CUBLAS]
         if len(found) == 1 and _outlives(alike[found[0]], _last_pass(roles)):
@@ -147,7 +146,7 @@ def _last_pass(roles: dict[int, Role]) -> int:
 
 
 def _outlives(change: Change, end: int) -> bool:
-    """Whether it outlives the last pass, whose allocations end at the place ``end``."""
+    """Whether it is kept beyond the place ``end``."""
     return change.freed_at is None or change.freed_at > end
 
 
@@ -177,12 +176,9 @@ def _assign_earlier_allocations(changes: Sequence[Change], roles: dict[int, Role
     held = [change for change in before if _outlives(change, end) and change.group == "unattributed"]
     _by_size([change for change in before if change.group == "unattributed" and not _outlives(change, end)], changes)
     counts, steps = _gradients(changes, roles), any(change.stack.role in _AFTER for change in changes)
-    by_size: dict[int, list[Change]] = defaultdict(list)
-    for change in held:
-        by_size[change.requested].append(change)
     known = Counter(change.requested for change in changes if change.group == "weights")
-    for size, ones in by_size.items():
-        trained = counts.get(size, 0)
+    for size, ones in grouped(held, lambda change: change.requested).items():
+        trained = counts[size]
         weights = max(trained - known[size], 0)
         for place, change in enumerate(sorted(ones, key=lambda change: change.address)):
             if place < weights:
@@ -197,17 +193,17 @@ def _assign_earlier_allocations(changes: Sequence[Change], roles: dict[int, Role
 
 def _assign_trained_weights(changes: Sequence[Change], roles: dict[int, Role]) -> None:
     """What the program created itself and keeps is its weights where as many gradients have the same size."""
-    counts = dict(_gradients(changes, roles))
+    counts = _gradients(changes, roles)
     for change in changes:
         if change.group == "weights" and not change.is_free and change.freed_at is None:
-            counts[change.requested] = counts.get(change.requested, 0) - 1
+            counts[change.requested] -= 1
     for change in changes:
         if (
             change.group in ("created", "unattributed")
             and not (change.is_free or change.before_history)
             and change.freed_at is None
         ):
-            counts[change.requested] = counts.get(change.requested, 0) - 1
+            counts[change.requested] -= 1
             if counts[change.requested] >= 0:
                 change.group = "weights"
 
@@ -224,20 +220,15 @@ def _by_size(unknown: Iterable[Change], changes: Sequence[Change]) -> None:
             (change.group,) = alike
 
 
-def _gradients(changes: Sequence[Change], roles: dict[int, Role]) -> dict[int, int]:
+def _gradients(changes: Sequence[Change], roles: dict[int, Role]) -> Counter[int]:
     """How many gradients of each size a backward pass leaves to the optimizer, or to the next step."""
-    found: dict[int, int] = defaultdict(int)
+    found: Counter[int] = Counter()
     pending: list[Change] = []
     for place, change in enumerate(changes):
         role = roles.get(place, "")
         if role == "backward":
             pending.append(change)
         elif pending and (change.stack.role in _AFTER if change.is_free else role not in ("workspace", "forward")):
-            counts: dict[int, int] = defaultdict(int)
-            for gradient in pending:
-                if gradient.freed_at is None or gradient.freed_at >= place:
-                    counts[gradient.requested] += 1
-            for size, count in counts.items():
-                found[size] = max(found[size], count)
+            found |= Counter(gradient.requested for gradient in pending if _outlives(gradient, place - 1))
             pending = []
     return found

@@ -80,7 +80,7 @@ class DeviceHistory:
             change.group,
             change.before_history,
         )
-        key = repr((holder.line, holder.through, holder.op, holder.group, holder.before))
+        key = repr(holder)
         self.holders.setdefault(key, holder)
         return key
 
