@@ -176,9 +176,8 @@ def _interrupt_finding(log: LogFacts) -> Finding | None:
     if last is not None and last_lines.says_all_done(log.telling_last_line):
         return no_problem(title=_AFTER_WORK, evidence=(log.telling_last_line,))
     while_started = last is not None and last.message == "terminated"
-    how = (
-        "interrupted (Ctrl+C, SIGINT)" if last is not None or interrupts.is_of_sigint(told) else "stopped from outside"
-    )
+    by_sigint = last is not None or interrupts.OF_SIGINT.search(told) is not None
+    how = "interrupted (Ctrl+C, SIGINT)" if by_sigint else "stopped from outside"
     title, action = f"It was {how}; until then the log shows no failure", ""
     if while_started or "SIGTERM" in told or "signal 15" in told:
         until = " while it started" if while_started else "; until then the log shows no failure"

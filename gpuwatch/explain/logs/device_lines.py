@@ -68,7 +68,8 @@ _ASSIGNED = lazy(
 OF_CONTAINER = lazy(r"(?:root@|information for host: |hostname: )[0-9a-f]{12}\b")
 """A message or prompt that names a host as Docker does: by the first digits of its container's number."""
 _LIBRARY_MEMORY = lazy(r"Memory usage: (\d{1,18}) bytes free, \d{1,18} bytes total")
-_REAL_GPU = lazy(r"(?<!XLA_)GPU:\d")
+REAL_GPU = lazy(r"(?<!XLA_)GPU:\d")
+"""A GPU other than an XLA_GPU."""
 _KERNEL = lazy(r"(?:kernel reported version is|kernel version seems to match DSO): (\d+(?:\.\d+)+)")
 _NAME = lazy(r"\bname: (.+?)(?: (?:major|computeCapability): |$)")
 _BUS = lazy(r"\bpciBusID:? ?([0-9a-fA-F:.]+)")
@@ -205,11 +206,6 @@ def library_memory(message: str) -> int | None:
     """Bytes that were free on the GPU when cuDNN or cuBLAS failed to start."""
     free = _first(_LIBRARY_MEMORY, message)
     return None if free is None else int(free)
-
-
-def lists_gpu(message: str) -> bool:
-    """Whether a GPU other than an XLA_GPU is named."""
-    return _REAL_GPU.search(message) is not None
 
 
 def kernel_driver(message: str) -> str | None:

@@ -41,7 +41,8 @@ _ORDERLY = re.compile(
 )
 """Output of a server, for which SIGTERM is a normal end."""
 _SIGTERM = "SIGTERM"
-_INTERRUPT = re.compile(r"interrupt|SIGINT|ctrl|\^C|signal 2\b|exiting from training early", re.IGNORECASE)
+OF_SIGINT = re.compile(r"interrupt|SIGINT|ctrl|\^C|signal 2\b|exiting from training early", re.IGNORECASE)
+"""Of a line about who stopped a program: SIGINT, rather than another signal."""
 _BY_KEYBOARD = re.compile(r"keyboard ?interrupt|\bSIGINT\b|\bctrl[+-]c\b|\^C", re.IGNORECASE)
 
 
@@ -76,11 +77,6 @@ def failed_after_interrupt(lines: Sequence[str]) -> bool:
 def by_keyboard(line: str) -> bool:
     """Whether a line reports an interrupt from the keyboard."""
     return _TOLD_OF_INTERRUPT.search(line) is not None and is_of_keyboard(line)
-
-
-def is_of_sigint(told: str) -> bool:
-    """Whether the line about who stopped a program reports SIGINT rather than another signal."""
-    return _INTERRUPT.search(told) is not None
 
 
 def is_of_keyboard(told: str) -> bool:

@@ -200,11 +200,6 @@ def says_skipped(line: str) -> bool:
     return _SKIPPED.match(line.lstrip()) is not None
 
 
-def last_program_line(lines: Sequence[str]) -> str:
-    """The last line, if the last ones are a program's output, and none of them shows a crash."""
-    return "" if any(_CRASH.search(undecorated(raw[:_MAX_READ_CHARS])) for raw in lines) else printed(lines)
-
-
 def says_all_done(line: str) -> bool:
     """Whether a line says that all work is done, not only that a result was saved."""
     return re.search(WHOLE_WORK, line, re.IGNORECASE) is not None
@@ -279,7 +274,8 @@ def end_of(lines: Sequence[str], *, serves: bool = False) -> End:
         passed = steps >= _MIN_STEP_LINES or (at > 0 and _ALLOWED.match(last[-at]) is not None)
         if not doubt and not passed and _is_doubtful(whole, worked=bool(tells)):
             doubt = whole
-        steps += _is_a_step(whole) or _EXIT_0.search(whole) is not None
+        works = WORKS.search(whole) is not None and FINISHED.search(whole) is None
+        steps += works or _COUNTED.search(whole) is not None or _EXIT_0.search(whole) is not None
     return End(tells, line, doubt, _not_a_number(last))
 
 
@@ -293,7 +289,8 @@ def store_last_lines(facts: LogFacts, lines: Sequence[str], end: End, own: Seque
     )
     facts.last_line_tells = bool(end.line) and end.line in last
     facts.last_line = in_words(last[:_MAX_KEPT_CHARS])
-    facts.plain_last_line = "" if end.tells else in_words(last_program_line(lines)[:_MAX_KEPT_CHARS])
+    crashed = any(_CRASH.search(undecorated(raw[:_MAX_READ_CHARS])) for raw in lines)
+    facts.plain_last_line = "" if end.tells or crashed else in_words(printed(lines)[:_MAX_KEPT_CHARS])
     warned = (raw for raw in list(lines)[-_WARNING_LINES:] if "Warning: " in raw)
     facts.last_warning = in_words(undecorated(next(warned, "")[:_MAX_KEPT_CHARS]))
     facts.told_interrupt = in_words(interrupts.told_interrupt(lines)[:_MAX_KEPT_CHARS])
@@ -342,11 +339,6 @@ def _is_doubtful(whole: str, *, worked: bool) -> bool:
     level = _level_of(whole)
     of_python = level.endswith("warning") and level != "warning"  # after which the code itself goes on
     return not level or level in _BAD_LEVELS or (not worked and len(level) > 1 and not of_python)
-
-
-def _is_a_step(whole: str) -> bool:
-    works = WORKS.search(whole) is not None and FINISHED.search(whole) is None
-    return works or _COUNTED.search(whole) is not None
 
 
 def _not_a_number(last: Sequence[str]) -> str:

@@ -113,7 +113,7 @@ class MessageReader:
         if "Memory usage: " in message and (left := device_lines.library_memory(message)) is not None:
             facts.library_free_bytes = left
             self._note("memory.library-usage", line)
-        if "XLA_GPU:" in message and not device_lines.lists_gpu(message):
+        if "XLA_GPU:" in message and device_lines.REAL_GPU.search(message) is None:
             self._note("devices.xla-gpu", line)
         if "visibility.none-available" in facts.topics and _SEES_A_GPU.search(message) is not None:
             facts.forget("visibility.none-available")

@@ -55,7 +55,8 @@ def out_of_memory(message: str) -> Oom:
     own, total = _find(_OWN, message), _find(_TOTAL, message)
     if own is not None and (own < (used or 0) or (total is not None and own > total)):
         own = None  # in containers, MIG and WSL the driver may tell 0 or nonsense
-    others = [MemoryHolder(pid=int(pid), held_bytes=held) for pid, held in _holders(message)]
+    found = ((match[1], size_bytes(match[2])) for match in _HOLDER.finditer(message))
+    others = [MemoryHolder(pid=int(pid), held_bytes=held) for pid, held in found if held is not None][:_MAX_HOLDERS]
     if own is None and used is not None:
         own = used + (unallocated or 0)
         # In a container, where the driver's pids differ from its own, PyTorch lists itself as another process.
@@ -77,11 +78,6 @@ def out_of_memory(message: str) -> Oom:
         others=tuple(others),
         verdict="memory.limit-too-small" if fraction else None,
     )
-
-
-def _holders(message: str) -> list[tuple[str, int]]:
-    found = [(match[1], size_bytes(match[2])) for match in _HOLDER.finditer(message)]
-    return [(pid, held) for pid, held in found if held is not None][:_MAX_HOLDERS]
 
 
 def _find(pattern: re.Pattern[str], message: str) -> int | None:

@@ -47,12 +47,9 @@ class Tail:
             line = line.rstrip("\r").rpartition("\r")[2]
         self._last.append(in_words(line[:_MAX_LINE_CHARS]))
         if len(self._last) > _MAX_TAIL_LINES:
-            self._let_go(self._last.popleft())
-
-    def _let_go(self, line: str) -> None:
-        self._fallen += 1
-        if decisive(line):
-            (self._first_kept if len(self._first_kept) < _FIRST_LINES_KEPT else self._later_kept).append(line)
+            self._fallen += 1
+            if decisive(gone := self._last.popleft()):
+                (self._first_kept if len(self._first_kept) < _FIRST_LINES_KEPT else self._later_kept).append(gone)
 
     def lines(self) -> tuple[str, ...]:
         """Decisive lines, a mark with the number of omitted ones, and the last lines."""

@@ -122,12 +122,8 @@ def _with_texts_cut(value: Any, path: str, cut: dict[str, int]) -> Any:
 
 def _largest_list(document: dict[str, Any], *, gently: bool) -> tuple[str, list[Any]] | None:
     """The list with the most JSON in it that may be shortened, and its path; None if there is none."""
-    best: tuple[int, str, list[Any]] | None = None
-    for path, items in _lists(document, "", gently=gently):
-        size = len(msgspec.json.encode(items))
-        if best is None or size > best[0]:
-            best = (size, path, items)
-    return best[1:] if best is not None else None
+    found = _lists(document, "", gently=gently)
+    return max(found, key=lambda one: len(msgspec.json.encode(one[1])), default=None)
 
 
 def _lists(value: Any, path: str, *, gently: bool) -> Iterable[tuple[str, list[Any]]]:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from gpuwatch.core.model.reading import Value
-from gpuwatch.core.model.snapshot import Device, MigInstance, Snapshot
+from gpuwatch.core.model.snapshot import Device, Snapshot
 from gpuwatch.core.model.visible_devices import has_mig
 from gpuwatch.share.exporter.process_owners import Owner
 from gpuwatch.share.openmetrics import Family, SampleLines, labels
@@ -170,7 +170,9 @@ def add_dcgm_series(
     # Compute instances share the memory and the counters of their GPU instance, which is what DCGM tells of.
     instances = {instance.gpu_instance: instance for instance in reversed(device.mig_instances)}
     for instance in reversed(instances.values()) if mig else ():
-        ours = [labels(about | _instance(instance) | more) for more in attributes]
+        profile = _COMPUTE.sub("", instance.profile) if instance.profile is not None else None
+        of_instance = about | {"GPU_I_PROFILE": profile, "GPU_I_ID": instance.gpu_instance}
+        ours = [labels(of_instance | more) for more in attributes]
         for metric in METRICS:
             if metric.of_instances and (metric.default or everything):
                 _add_metric(found, metric, instance.readings.get(metric.ours), ours)
@@ -197,11 +199,6 @@ def _labels(device: Device, snapshot: Snapshot, host: str) -> dict[str, object]:
         "Hostname": host,
         "DCGM_FI_DRIVER_VERSION": snapshot.driver.version if snapshot.driver is not None else None,
     }
-
-
-def _instance(instance: MigInstance) -> dict[str, object]:
-    profile = _COMPUTE.sub("", instance.profile) if instance.profile is not None else None
-    return {"GPU_I_PROFILE": profile, "GPU_I_ID": instance.gpu_instance}
 
 
 def _owner_labels(owners: Iterable[Owner]) -> Iterable[dict[str, object]]:

@@ -22,7 +22,7 @@ from gpuwatch.share.exports.stretch import Stretch
 def write(stretch: Stretch) -> Iterator[bytes]:
     """Yields the lines, in the order of time."""
     host, simulated = stretch.host, stretch.last.simulated
-    samples = _means(stretch) if stretch.step else _samples(stretch)
+    samples = ((at, replace(snapshot, findings=findings)) for at, snapshot, findings in stretch.samples())
     events = (
         (
             event.at,
@@ -41,13 +41,8 @@ def write(stretch: Stretch) -> Iterator[bytes]:
         )
         for since, until, finding in sorted(stretch.findings(), key=itemgetter(0))
     )
-    for _, document in heapq.merge(samples, events, findings, key=itemgetter(0)):
+    for _, document in heapq.merge(_means(stretch) if stretch.step else samples, events, findings, key=itemgetter(0)):
         yield to_json(document, indent=0).encode("utf-8", "backslashreplace")
-
-
-def _samples(stretch: Stretch) -> Iterator[tuple[float, msgspec.Struct]]:
-    for at, snapshot, findings in stretch.samples():
-        yield at, replace(snapshot, findings=findings)
 
 
 def _means(stretch: Stretch) -> Iterator[tuple[float, msgspec.Struct]]:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from gpuwatch.core.formatting.safe_text import shorten
+from gpuwatch.core.grouping import grouped
 from gpuwatch.core.model.findings import SEVERITY_ORDER
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.run_comparison import Comparison
@@ -56,8 +57,16 @@ _WHOLE = ("config", "node", "started")
 
 def comparison_content(document: Comparison) -> Content:
     """The table, the differences, and every run."""
-    table = comparison_table(document, "Comparison")
     differences = ((clean(entry.text),) for entry in document.differences if entry.effects or entry.changed)
+    tables = (
+        cluster_content.odd_table(document),
+        cluster_content.node_table(document),
+        comparison_table(document, "Comparison"),
+        _skipped_text(document),
+        _machines(document),
+        Table("Differences explained", ("Each run against its neighbor",), tuple(differences)),
+        _findings(document),
+    )
     bad = sum(map(run_failed, document.runs))
     count = len(document.runs)
     state, verdict = _verdict(document.runs, bad)
@@ -80,19 +89,7 @@ def comparison_content(document: Comparison) -> Content:
         state=state,
         verdict=verdict,
         simulated=simulated_note(document.runs) or cluster_content.simulated_machines(document),
-        tables=tuple(
-            part
-            for part in (
-                cluster_content.odd_table(document),
-                cluster_content.node_table(document),
-                table,
-                _skipped_text(document),
-                _machines(document),
-                Table("Differences explained", ("Each run against its neighbor",), tuple(differences)),
-                _findings(document),
-            )
-            if part.rows
-        ),
+        tables=tuple(table for table in tables if table.rows),
         footer="gpuwatch",
         parts=(
             *(
@@ -249,16 +246,12 @@ def _machines(document: Comparison) -> Table:
 
 def _findings(document: Comparison) -> Table:
     runs, called = document.runs, labels(document.runs)
-    who: dict[tuple[int, str, str, str], list[int]] = {}
-    for index, run in enumerate(runs):
-        for found in run.findings:
-            if found.id != "healthy":
-                key = (SEVERITY_ORDER[found.severity], found.id, found.title, found.action)
-                who.setdefault(key, []).append(index)
+    told = ((index, found) for index, run in enumerate(runs) for found in run.findings if found.id != "healthy")
+    who = grouped(told, lambda one: (SEVERITY_ORDER[one[1].severity], one[1].id, one[1].title, one[1].action))
     names = list(SEVERITY_ORDER)
     rows = [
         (
-            clean(tuple(named_once(runs, called, dict.fromkeys(theirs)))),
+            clean(tuple(named_once(runs, called, dict.fromkeys(index for index, _ in theirs)))),
             f"{GLYPHS[names[level]]}\u00a0{clean(cause)}",
             clean(title),
             clean(action),

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from gpuwatch.core.formatting.durations import utc
 from gpuwatch.core.formatting.units import reading_text, size
+from gpuwatch.core.grouping import grouped
 from gpuwatch.core.model.diagnostic_report import MACHINE, Diagnostic
 from gpuwatch.core.model.doctor import Doctor
 from gpuwatch.core.model.findings import SEVERITY_ORDER, Finding
@@ -115,9 +116,8 @@ class DiffSide:
         return gpu_list_text(indices) if indices else ""
 
     def take_findings(self, findings: tuple[Finding, ...]) -> None:
-        for finding in findings:
-            if finding.severity != "info":
-                self.findings.setdefault(finding.id, []).append(finding)
+        told = (finding for finding in findings if finding.severity != "info")
+        self.findings = grouped(told, lambda finding: finding.id)
         for listed in self.findings.values():
             listed.sort(key=lambda finding: SEVERITY_ORDER[finding.severity])
 

@@ -43,6 +43,17 @@ def trials_content(document: Experiment) -> Content:
     known = summaries(document.trials)
     state, verdict = _verdict(document, known)
     not_tried = ((clean(summary.name), clean(summary.not_tried)) for summary in known if summary.not_tried)
+    tables = (
+        _fits(document),
+        _recover(document),
+        _largest(document),
+        _copies(document.trials),
+        _settings(document, known),
+        *recorded_tables(document.trials),
+        _failures([trial for trial in document.trials if _unexpected(document, trial)]),
+        Table("Not tried", ("Setting", "Why"), tuple(not_tried)),
+        _every_run(document),
+    )
     answer = document.answer
     runs = [(trial, trial.run) for trial in document.trials if trial.run is not None]
     code = tuple(printable(line) for line in answer.code)
@@ -52,21 +63,7 @@ def trials_content(document: Experiment) -> Content:
         state=state,
         verdict=verdict,
         simulated=simulated_note(run for _, run in runs),
-        tables=tuple(
-            table
-            for table in (
-                _fits(document),
-                _recover(document),
-                _largest(document),
-                _copies(document.trials),
-                _settings(document, known),
-                *recorded_tables(document.trials),
-                _failures([trial for trial in document.trials if _unexpected(document, trial)]),
-                Table("Not tried", ("Setting", "Why"), tuple(not_tried)),
-                _every_run(document),
-            )
-            if table.rows
-        ),
+        tables=tuple(table for table in tables if table.rows),
         action=f"To keep {clean(answer.best)}:" if code else "",
         code=code,
         footer="gpuwatch",
