@@ -47,7 +47,7 @@ from gpuwatch.share.assistant.arguments import (
 from gpuwatch.share.assistant.commands import Commands
 from gpuwatch.share.assistant.kept_collector import Machine
 from gpuwatch.share.assistant.log_files import open_document, open_log
-from gpuwatch.share.assistant.tool_results import as_plain_data, bounded_document
+from gpuwatch.share.assistant.tool_results import LEFT_OUT, as_plain_data, bounded_document
 
 INSTRUCTIONS = """\
 gpuwatch knows the NVIDIA GPUs of this machine and why TensorFlow and PyTorch programs fail or are slow on them.
@@ -102,7 +102,8 @@ class Tools:
 
     async def call(self, tool: Tool, given: object) -> dict[str, Any]:
         """The answer of a tool; :class:`GpuwatchError` if the arguments are wrong, or it failed."""
-        return await tool.answer(self, parse_arguments(given, tool.arguments))
+        document = await tool.answer(self, parse_arguments(given, tool.arguments))
+        return bounded_document(document, document.pop(LEFT_OUT, ()))
 
     def plain(self, document: msgspec.Struct, known: msgspec.Struct | None = None) -> dict[str, Any]:
         """The document as it may leave this machine; ``known`` as in :func:`.tool_results.as_plain_data`."""
@@ -130,7 +131,7 @@ class Tool:
     arguments: type[Arguments]
     answer: Callable[[Tools, Any], Awaitable[dict[str, Any]]]
     documents: tuple[type[msgspec.Struct], ...]
-    """What its answer is one of."""
+    """What its answer is one of; :data:`LEFT_OUT` in it: what it lacks by what was asked for."""
     works: bool = False
     """Whether it runs programs on the GPUs for a while: only offered if the user allows it."""
 
@@ -175,11 +176,6 @@ async def _snapshot(tools: Tools, asked: SnapshotArguments) -> dict[str, Any]:
     the current state. Answers within 10 s even if the driver hangs, and then says so.
     """
     taken = await anyio.to_thread.run_sync(tools.machine.snapshot, abandon_on_cancel=True)
-    return bounded_document(*_reduced_snapshot(tools, taken, asked))
-
-
-def _reduced_snapshot(tools: Tools, taken: Snapshot, asked: SnapshotArguments) -> tuple[dict[str, Any], list[str]]:
-    """The snapshot as far as it was asked for, and what was left out."""
     notes = []
     rows = taken.processes
     if len(rows) > asked.processes:
@@ -208,7 +204,7 @@ def _reduced_snapshot(tools: Tools, taken: Snapshot, asked: SnapshotArguments) -
         parents={},
         ancestors=(),
     )
-    return tools.plain(small), notes
+    return tools.plain(small) | {LEFT_OUT: notes}
 
 
 @_tool("Can TensorFlow or PyTorch use the GPUs?", Doctor)
@@ -217,9 +213,8 @@ async def _doctor(tools: Tools, asked: DoctorArguments) -> dict[str, Any]:
     framework finds no GPU or silently runs on the CPU. Imports the framework in a separate process and runs one small
     op on each GPU: takes 5 to 60 s.
     """
-    return bounded_document(
-        await tools.commands.document(["doctor", *_python_option(tools), *_option("framework", asked)], 180.0)
-    )
+    options = [*_python_option(tools), *_option("framework", asked)]
+    return await tools.commands.document(["doctor", *options], 180.0)
 
 
 @_tool("Why did it fail?", Explanation)
@@ -232,22 +227,20 @@ async def _explain_log(tools: Tools, asked: ExplainArguments) -> dict[str, Any]:
         raise UsageError("give either text or path")
     if asked.text is not None:
         content = asked.text.encode("utf-8", "backslashreplace")
-        return bounded_document(await tools.commands.document(["explain", "-"], 60.0, stdin=content) | {"source": None})
+        return await tools.commands.document(["explain", "-"], 60.0, stdin=content) | {"source": None}
     assert asked.path is not None
     descriptor = await _open_in_thread(open_log, asked.path, tools.folders)
     try:
         document = await tools.commands.document(["explain", "-"], 60.0, stdin=descriptor)
     finally:
         os.close(descriptor)
-    return bounded_document(document | {"source": None if tools.redact else file_name(Path(asked.path))})
+    return document | {"source": None if tools.redact else file_name(Path(asked.path))}
 
 
 @_tool("All causes", CauseList)
 async def _list_causes(tools: Tools, asked: Arguments) -> dict[str, Any]:
     """The ids and titles of all causes that gpuwatch can name. Use it to find a cause by its title."""
-    return bounded_document(
-        tools.plain(CauseList(causes=tuple(CauseName(id=cause, title=CAUSES[cause]) for cause in CAUSES)))
-    )
+    return tools.plain(CauseList(causes=tuple(CauseName(id=cause, title=CAUSES[cause]) for cause in CAUSES)))
 
 
 @_tool("What a cause means", CausePage)
@@ -258,7 +251,7 @@ async def _cause(tools: Tools, asked: CauseArguments) -> dict[str, Any]:
             f"no such cause: {asked.id!r}{did_you_mean_any(suggested_causes(asked.id))}",
             hint="list_causes lists them all",
         )
-    return bounded_document(tools.plain(CausePage(id=asked.id, title=CAUSES[asked.id], markdown=page(asked.id))))
+    return tools.plain(CausePage(id=asked.id, title=CAUSES[asked.id], markdown=page(asked.id)))
 
 
 @_tool("Free GPUs", Pick)
@@ -279,7 +272,7 @@ async def _find_free_gpus(tools: Tools, asked: FreeGpusArguments) -> dict[str, A
             raise UsageError(why)
         return tools.plain(pick_gpus(taken, conditions, os.environ, reserved(), findings_of(taken)), known=taken)
 
-    return bounded_document(await anyio.to_thread.run_sync(found, abandon_on_cancel=True))
+    return await anyio.to_thread.run_sync(found, abandon_on_cancel=True)
 
 
 @_tool("Who used the GPUs", Usage)
@@ -288,7 +281,7 @@ async def _usage(tools: Tools, asked: UsageArguments) -> dict[str, Any]:
     machine (gpuwatch record). Use it for questions about the past: who held GPUs idle, how well they were used.
     """
     options = [*_option("since", asked), *_option("until", asked), f"--by={asked.by}"]
-    return bounded_document(await tools.commands.document(["usage", *options], 120.0))
+    return await tools.commands.document(["usage", *options], 120.0)
 
 
 @_tool("Why here and not there?", Comparison)
@@ -306,7 +299,7 @@ async def _compare(tools: Tools, asked: CompareArguments) -> dict[str, Any]:
                 descriptors.append(await _open_in_thread(open_document, path, tools.folders))
             # The files that were judged, whatever their names lead to by now.
             opened = {f"/dev/fd/{number}": path for number, path in zip(descriptors, asked.paths, strict=True)}
-            return bounded_document(await tools.commands.document(["compare", *opened], 60.0, inherited=descriptors))
+            return await tools.commands.document(["compare", *opened], 60.0, inherited=descriptors)
         except GpuwatchError as error:
             # The names that the client gave, longest first: /dev/fd/1 also begins /dev/fd/12.
             message = error.message
@@ -322,7 +315,7 @@ async def _compare(tools: Tools, asked: CompareArguments) -> dict[str, Any]:
 
         return compare(_runs(asked))
 
-    return bounded_document(tools.plain(await anyio.to_thread.run_sync(compared, abandon_on_cancel=True)))
+    return tools.plain(await anyio.to_thread.run_sync(compared, abandon_on_cancel=True))
 
 
 def _runs(asked: CompareArguments) -> list[Run]:
@@ -358,7 +351,7 @@ async def _probe(tools: Tools, asked: ProbeArguments) -> dict[str, Any]:
     if asked.memory_limit_mb is not None:
         options.append(f"--memory-limit={asked.memory_limit_mb}")
     deadline = min(_START_SECONDS + len(asked.configs) * (60.0 + 6 * asked.seconds), 1800.0)
-    return bounded_document(await tools.commands.document(["probe", *_python_option(tools), *options], deadline))
+    return await tools.commands.document(["probe", *_python_option(tools), *options], deadline)
 
 
 @_tool("Which setting helps my program?", Experiment, works=True)
@@ -374,6 +367,4 @@ async def _try(tools: Tools, asked: TryArguments) -> dict[str, Any]:
     options += [*_option("largest", asked), *(["--recover"] if asked.recover else [])]
     options += [f"--rounds={asked.rounds}", f"--budget={asked.budget_seconds}s"]
     deadline = asked.budget_seconds + 2 * _START_SECONDS
-    return bounded_document(
-        await tools.commands.document(["try", *options], deadline, program=asked.command, folder=folder)
-    )
+    return await tools.commands.document(["try", *options], deadline, program=asked.command, folder=folder)
