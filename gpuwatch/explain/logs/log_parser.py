@@ -139,7 +139,9 @@ class LogParser:
         if self._frames.open:
             self._frames.rank = rank_of(line)
             self._frames.code(unwrapped(undecorated(line[:_MAX_LINE_CHARS])))
-        if framed and self._frame(line):
+        if framed:
+            self._frames.rank = rank_of(line)
+        if framed and self._frames.line(unwrapped(undecorated(line[:_MAX_LINE_CHARS]))):
             if self._frames.another and self._ran_again(line):
                 return
             facts.last_frame_line = None if self._exceptions.of_a_stack() else facts.lines
@@ -205,10 +207,6 @@ class LogParser:
                 self._shapes.keep(shape, _TORCH)
             return
         self._plain_line(line)
-
-    def _frame(self, line: str) -> bool:
-        self._frames.rank = rank_of(line)
-        return self._frames.line(unwrapped(undecorated(line[:_MAX_LINE_CHARS])))
 
     @property
     def program(self) -> str:

@@ -8,6 +8,7 @@ do other lines at INFO: a program that fails also logs that it saves, cleans up 
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 from gpuwatch.explain.logs.line_text import rank_of
 from gpuwatch.explain.logs.work_words import SERVES
@@ -76,7 +77,7 @@ class WorkAfterError:
         self.unused = True
         """Whether :meth:`before` wants lines."""
         self._stepped_before = False
-        self._forms: dict[str, int] = {}
+        self._forms: Counter[str] = Counter()
         """How many lines of steps before the first error have this form."""
         self._foreign = False
         """Whether the program has ended, so that lines count only after one of these forms: another start of it."""
@@ -105,9 +106,8 @@ class WorkAfterError:
         """Takes a line before the first error."""
         self._head -= 1
         if _STEP.search(line[:_MAX_LINE_CHARS]) is not None:
-            form = _form(line)
-            self._forms[form] = self._forms.get(form, 0) + 1
-        self.unused = self._head > 0 and sum(self._forms.values()) < _MAX_STEP_LINES
+            self._forms[_form(line)] += 1
+        self.unused = self._head > 0 and self._forms.total() < _MAX_STEP_LINES
         self._stepped_before = self._head == 0 or bool(self._forms)
 
     def begin(self, line: str, number: int, *, ended: bool) -> None:
@@ -115,7 +115,7 @@ class WorkAfterError:
         more."""
         self._begun = number
         self.open, self._left, self._rank = True, _MAX_LINES, rank_of(line)
-        self._foreign, self.another = ended and sum(self._forms.values()) > _MAX_FEW_LINES, False
+        self._foreign, self.another = ended and self._forms.total() > _MAX_FEW_LINES, False
         self.again()
 
     def again(self) -> None:
