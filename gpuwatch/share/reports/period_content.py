@@ -26,7 +26,7 @@ from gpuwatch.share.reports.report_content import (
     clean,
     clean_finding,
 )
-from gpuwatch.share.reports.usage_content import gaps_table, groups_table, hours_in
+from gpuwatch.share.reports.usage_content import gaps_table, groups_table, hours_in, subtitle
 
 _MAX_ROWS = 200
 """Events in the table; the last ones."""
@@ -57,7 +57,7 @@ def period_content(period: Period) -> Content:
     state = "warning" if troubled else "ok" if read else "unknown"
     return Content(
         title="GPU report of a recording",
-        subtitle=" · ".join(_subtitle(period)),
+        subtitle=subtitle(period, _at),
         state=STATES[main.finding.severity] if main is not None else state,
         verdict=main.finding.id if main is not None else {"ok": "healthy"}.get(state, state),
         reason=_reason(period, main),
@@ -87,15 +87,6 @@ def _when(period: Period, finding: PeriodFinding) -> str:
     if finding.active:
         return f"since {_time(period, finding.begin)}, for {duration}, still so at the end"
     return f"at {_time(period, finding.begin)}, for {duration}"
-
-
-def _subtitle(period: Period) -> Iterator[str]:
-    if period.host:
-        yield clean(period.host)
-    yield f"{_at(period.begin)} to {_at(period.end)}"
-    yield clean(period.source)
-    if period.redacted:
-        yield "users, hosts and paths replaced"
 
 
 def _reason(period: Period, main: PeriodFinding | None) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from gpuwatch.core.formatting.durations import hours_minutes
 from gpuwatch.core.formatting.units import UNKNOWN, energy, percent, size
 from gpuwatch.core.model.gpu_time_usage import By, Usage, UsageGap, UsageGroup
+from gpuwatch.core.model.recording_window import Period
 from gpuwatch.machine.history.machine_event import gpu_list_text
 from gpuwatch.share.reports.chart_data import Bars, Part, Row
 from gpuwatch.share.reports.report_content import SIMULATED_MACHINE, Content, Table, clean, columns
@@ -43,7 +44,7 @@ def usage_content(usage: Usage) -> Content:
     tables = (groups_table(usage), _devices(usage), gaps_table(usage.gaps, moment))
     return Content(
         title=f"GPU usage by {usage.by}",
-        subtitle=" · ".join(_subtitle(usage)),
+        subtitle=subtitle(usage, moment),
         state="ok" if recorded else "unknown",
         verdict=f"{percent(100 * held / recorded)} held" if recorded else "unknown",
         reason=f"{reason}." if usage.devices else "No GPU was recorded.",
@@ -82,13 +83,11 @@ def moment(at: datetime.datetime) -> str:
     return at.astimezone().strftime("%Y-%m-%d %H:%M")
 
 
-def _subtitle(usage: Usage) -> Iterator[str]:
-    if usage.host:
-        yield clean(usage.host)
-    yield f"{moment(usage.begin)} to {moment(usage.end)}"
-    yield clean(usage.source)
-    if usage.redacted:
-        yield "users, hosts and paths replaced"
+def subtitle(of: Usage | Period, shown: Callable[[datetime.datetime], str]) -> str:
+    """Whose recording it is, and of which time; ``shown``: how a time is written."""
+    parts = [clean(of.host)] if of.host else []
+    parts += [f"{shown(of.begin)} to {shown(of.end)}", clean(of.source)]
+    return " · ".join([*parts, *(["users, hosts and paths replaced"] if of.redacted else [])])
 
 
 def _used(group: UsageGroup, hours: Hours) -> str:
