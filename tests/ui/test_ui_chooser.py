@@ -59,12 +59,12 @@ async def test_columns_are_switched_moved_and_reset_and_seen_at_once(stage: Stag
         assert stage.app.preferences.columns == tuple(c for c in DEFAULT_COLUMNS if c != "user")
         await pilot.press("space")  # and on again, where it was
         assert stage.app.preferences.columns == DEFAULT_COLUMNS
-        await pilot.press("J", "shift+down", "right_square_bracket")
+        await pilot.press("shift+down", "shift+down", "right_square_bracket")
         assert stage.app.preferences.columns.index("user") == DEFAULT_COLUMNS.index("user") + 3
-        await pilot.press("K")
+        await pilot.press("shift+up")
         assert stage.app.preferences.columns.index("user") == DEFAULT_COLUMNS.index("user") + 2
         assert head(stage) != before
-        await pilot.press("D")
+        await pilot.press("delete")
         assert head(stage) == before
         await pilot.press("escape")
         assert stage.app.screen is stage.app.overview
@@ -79,7 +79,7 @@ async def test_neighbours_are_hidden_one_after_the_other(stage: Stage) -> None:
         assert stage.app.preferences.columns == (shown[0], *shown[4:])
         await pilot.press("space", "up", "space", "up", "space")
         assert stage.app.preferences.columns == shown, "what is switched on again is where it was"
-        await pilot.press("space", "up", "J")
+        await pilot.press("space", "up", "shift+down")
         assert stage.app.preferences.columns == (shown[2], shown[0], *shown[3:]), "among those that are on"
         await pilot.press("escape", "c")
         await settle(pilot)
@@ -199,7 +199,7 @@ async def test_facts_of_gpus_are_chosen_too(stage: Stage) -> None:
         await pilot.press(*["down"] * at, "space")
         assert "ECC no errors" not in gpus.plain
         assert "TEMP" in gpus.plain
-        await pilot.press("D")
+        await pilot.press("delete")
         assert "ECC no errors" in gpus.plain
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from gpuwatch.core.model.snapshot import Process, Snapshot
@@ -192,3 +194,42 @@ async def test_little_memory_of_a_user_is_not_none(stage: Stage) -> None:
         lines = {name: line for line in table(stage).plain.splitlines() for name in ("alice", "bob") if name in line}
         assert "<0.1G" in lines["alice"]
         assert "0.0G" in lines["bob"]
+
+
+@pytest.mark.parametrize("word", ["bobby", "BOBBY"])
+async def test_a_typed_name_finds_its_user_and_runs_no_keys(stage: Stage, word: str) -> None:
+    async with stage.app.run_test(size=(80, 24)) as pilot:
+        stage.push(crowd())
+        await settle(pilot)
+        await pilot.press("u", *word)  # in one burst: the list is only about to open
+        await settle(pilot)
+        chosen = table(stage).chosen
+        assert chosen is not None
+        assert chosen.name == "bobby"
+        assert "type a name" in stage.app.overview.keys.plain
+        await pilot.press("enter")
+        await settle(pilot)
+        assert {one.user for one in stage.app.overview.processes.items if isinstance(one, Process)} == {"bobby"}
+
+
+async def test_letters_that_no_name_has_run_no_keys(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[object] = []
+    run = stage.app.run_action
+
+    async def noted(action: str, *rest: Any, **more: Any) -> bool:
+        did = await run(action, *rest, **more)
+        ran.extend([action] if did else [])
+        return did
+
+    monkeypatch.setattr(stage.app, "run_action", noted)
+    async with stage.app.run_test(size=(80, 24)) as pilot:
+        stage.push(crowd())
+        await settle(pilot)
+        await pilot.press("u")
+        await settle(pilot)
+        ran.clear()
+        await pilot.press(*"zywrqKPSLIdfnst")
+        await settle(pilot)
+        assert ran == []
+        assert stage.app.overview.by_user
+        assert "begins with" in stage.app.overview.keys.plain

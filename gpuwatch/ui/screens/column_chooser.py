@@ -18,7 +18,7 @@ from gpuwatch.ui.tables import gpu_fields
 from gpuwatch.ui.tables import process_columns as rows
 from gpuwatch.ui.widgets.painted_pane import Line, Span
 
-_KEYS = "space on/off  Shift+↑↓ move  D default  type a name  Esc done"
+_KEYS = "space on/off  Shift+↑↓ move  Del default  type a name  Esc done"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +73,9 @@ class Chooser(LinesModal[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("f2", "close", "close", show=False),
         Binding("space,enter", "switch", "on or off", show=False),
-        Binding("K,shift+up,left_square_bracket", "shift(-1)", "further left", show=False),
-        Binding("J,shift+down,right_square_bracket", "shift(1)", "further right", show=False),
-        Binding("d,D", "default", "default", show=False),
+        Binding("shift+up,left_square_bracket", "shift(-1)", "further left", show=False),
+        Binding("shift+down,right_square_bracket", "shift(1)", "further right", show=False),
+        Binding("delete", "default", "default", show=False),
     ]
 
     def __init__(
@@ -113,9 +113,6 @@ class Chooser(LinesModal[None]):
     @property
     def names(self) -> list[str]:
         return [choice.title for choice in self.choices]
-
-    def _goes_to(self, char: str) -> bool:
-        return not char.isupper() and super()._goes_to(char)  # capitals are the keys of this sheet
 
     # Actions
 

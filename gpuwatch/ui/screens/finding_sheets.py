@@ -72,6 +72,7 @@ class EvidenceModal(LinesModal[None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("p", "page", "page", show=False),
+        Binding("f", "close", "close", show=False),
     ]
 
     def __init__(self, title: str, read: Callable[[], tuple[Lines, Entry | None]]) -> None:

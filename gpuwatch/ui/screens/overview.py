@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, ClassVar
 
+from textual import events
+
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.snapshot import Device
@@ -27,6 +29,10 @@ from gpuwatch.ui.widgets.process_table import ProcessTable
 
 if TYPE_CHECKING:
     from gpuwatch.ui.widgets.user_table import UserTable
+
+_TYPE_A_NAME = "type a name", False
+_NAMED_PANES = ("users", "processes")
+"""Where the focus is while the totals are shown: it reaches them a moment later."""
 
 
 class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
@@ -125,7 +131,9 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
     def show_keys(self, note: tuple[str, bool] = ("", False)) -> None:
         """The footer also shows which rows are visible, for a table without a frame."""
         framed = self._plan is not None and self._plan.framed
-        super().show_keys(note if framed or self.footer_message[0] else self.processes.footer_note)
+        at_users = self.by_user and self.focused_pane in _NAMED_PANES
+        of_table = self.processes.footer_note if not framed else note
+        super().show_keys(note if self.footer_message[0] else _TYPE_A_NAME if at_users else of_table)
 
     @property
     def focused_pane(self) -> str:
@@ -290,7 +298,7 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
         nothing = (
             {} if self._view is None or self._view.devices else dict.fromkeys(("idle", "probe_gpu", "gpu_number"), "")
         )
-        return super().titles() | nothing | ({"users": "by job"} if jobs_next else {})
+        return super().titles() | nothing | ({"users": "" if not jobs_next else "by job"} if self.by_user else {})
 
     async def action_open_user(self) -> None:
         """Shows the processes of the user or job under the cursor; without totals on screen, shows them first."""
@@ -334,8 +342,20 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
 
     @property
     def openers(self) -> dict[str, Callable[[], Awaitable[None]]]:
-        """Also the key that asks for a probe on the Probes tab."""
-        return super().openers | {"p": self.action_probe_gpu}
+        """Also the keys behind which a name is typed: of a probe, on the Probes tab, and of a user."""
+        return super().openers | {"p": self.action_probe_gpu, "u": self.action_users}
+
+    async def typed(self, event: events.Key) -> None:
+        """In the totals, letters go to the name that they begin, and run no keys."""
+        users = self.users
+        if users is not None and self.by_user and self.filter_bar is None and self.focused_pane in _NAMED_PANES:
+            text = users.find(event.character if event.is_printable else None)
+            if text is not None:
+                event.stop()
+                if text:
+                    self.say(text, "warning")
+                return
+        await super().typed(event)
 
     async def action_probe_gpu(self) -> None:
         """Asks for a probe to run on the selected GPU; from the processes, on the freest."""

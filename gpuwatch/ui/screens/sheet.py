@@ -15,6 +15,7 @@ from textual.screen import ModalScreen
 from gpuwatch.ui.drawing.wrapping import Lines, cut_line, with_cursor_mark, wrap_line
 from gpuwatch.ui.settings.tabs import TABS
 from gpuwatch.ui.widgets.painted_pane import Line, Painted, Span
+from gpuwatch.ui.widgets.typed_name import TypedName
 
 Result = TypeVar("Result")
 MOVES = (
@@ -134,7 +135,7 @@ class LinesModal(Modal[Result], Generic[Result]):
     """Closed by Esc, q, the key that opened it, or a click outside."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,question_mark,f1,f", "close", "close", show=False),
+        Binding("escape,q,question_mark,f1", "close", "close", show=False),
         *MOVES,
         Binding("space", "move(10)", "page down", show=False),
     ]
@@ -152,7 +153,7 @@ class LinesModal(Modal[Result], Generic[Result]):
         """``to_copy``: what ``c`` copies to the terminal's clipboard; ``keys``: those that close it, with a result."""
         super().__init__()
         self._keys = dict(keys or {})
-        self._typed = ""
+        self._typed = TypedName()
         self._filters = False
         """Whether somebody types a filter, which sheets do not have."""
         self.sheet = sheet or Sheet(lines, cursor=cursor)
@@ -192,22 +193,23 @@ class LinesModal(Modal[Result], Generic[Result]):
         return ()
 
     def _goes_to(self, char: str) -> bool:
-        """Puts the cursor on the line whose name begins with or has what was typed; False for a key without a name."""
-        names = [name.lower() for name in self.names]
-        here = (self.sheet.cursor or 0) + 1
-        behind = [*range(here, len(names)), *range(min(here, len(names)))]
-        for typed, order in ((self._typed + char.lower(), [*behind[-1:], *behind[:-1]]), (char.lower(), behind)):
-            begins = next((n for n in order if names[n].startswith(typed)), None)
-            inside = next((n for n in order if len(typed) > 1 and typed in names[n]), None)
-            found = names.index(typed) if typed in names else begins if begins is not None else inside
-            if found is not None:
-                self._typed = typed
-                self.sheet.move(found + 1 - here)
-                return True
-        return False
+        """Puts the cursor on the line whose name begins with or has what was typed; False if the character is a key.
+
+        In a menu letters are never keys: a word that no name has would close it, and run keys of what is below.
+        """
+        if not self.names:
+            return False
+        found = self._typed.place(self.names, char, self.sheet.cursor or 0)
+        if found is not None:
+            self.sheet.move(found - (self.sheet.cursor or 0))
+        elif not self._typed.is_of_name(char):
+            return False
+        else:
+            self.app.bell()
+        return True
 
     def action_move(self, rows: int) -> None:
-        self._typed = ""
+        self._typed.forget()
         self.sheet.move(rows)
 
     def on_click(self, event: events.Click) -> None:

@@ -132,8 +132,8 @@ ACTIONS: dict[str, tuple[Action, ...]] = {
     "users": (
         Action("open_user", "enter", "processes", "In the totals: the processes of this line",
             name="Processes of this user or job"),
-        Action("users", "u", "all processes", "Totals by user, by job, or processes"),
-        _hidden("leave_users", "escape", "all processes", ""),
+        Action("users", "right,u", "by job", "", label="→"),
+        Action("leave_users", "escape", "all processes", ""),
     ),
     "filterable": (
         Action("filter", "slash,f4", "filter", "Filter the list by words; Esc clears", name="Filter the list"),

@@ -15,6 +15,7 @@ from gpuwatch.ui.tables.process_columns import short_job, unexplained_of
 from gpuwatch.ui.tables.process_filter import Filter
 from gpuwatch.ui.widgets.painted_pane import Line
 from gpuwatch.ui.widgets.scroll_list import ItemList, filtered_title
+from gpuwatch.ui.widgets.typed_name import TypedName
 
 _GIB = 1024**3
 
@@ -50,6 +51,10 @@ class UserTable(ItemList[Total]):
     _view: View | None = None
     _filter: Filter | None = None
 
+    def __init__(self, title: str = "", *, id: str | None = None) -> None:
+        super().__init__(title, id=id)
+        self._typed = TypedName()
+
     @property
     def chosen(self) -> Total | None:
         """The user or job under the cursor; None on unexplained memory."""
@@ -67,6 +72,29 @@ class UserTable(ItemList[Total]):
             if nobody is not None:
                 sums.append(unexplained(nobody.parts))
         self.fill(sums, lambda total: total.name)
+
+    def move(self, where: str) -> None:
+        """As in any list; what is typed next begins a name."""
+        self._typed.forget()
+        super().move(where)
+
+    def check_consume_key(self, key: str, character: str | None) -> bool:
+        """Letters are no keys of a replay here, whose keys else come first."""
+        return character is not None and character.isalpha()
+
+    def find(self, char: str | None) -> str | None:
+        """Goes to the name that was typed; returns what to say of it. None: the character, None for none, is a key."""
+        if not char or not (char.isalnum() or self._typed.is_of_name(char)):
+            return None
+        names = [printable(total.name or "") for total in self.items]
+        found = self._typed.place(names, char, self.cursor or 0)
+        if found is not None:
+            self.put_cursor(found)
+            self.refill()
+            return ""
+        if (char == "u" and not self._typed.text) or not self._typed.is_of_name(char):
+            return None
+        return f"no {'job' if self.by_job else 'user'} begins with “{char}”; Esc: all processes, then letters are keys"
 
     def refill(self) -> None:
         view = self._view
