@@ -118,16 +118,26 @@ async def test_cursor_follows_its_process_when_rows_are_sorted_anew(stage: Stage
             assert chosen_pid(stage) == pid
 
 
-async def test_cursor_moves_to_a_neighbour_when_its_process_ends(stage: Stage) -> None:
+@pytest.mark.parametrize(("keys", "number"), [("down", 1), ("up", 0)])
+async def test_no_other_process_is_selected_when_the_selected_one_ends(stage: Stage, keys: str, number: int) -> None:
     async with stage.app.run_test(size=(120, 40)) as pilot:
-        stage.push(machines.many(1, 3))
+        stage.push(machines.many(1, 4))
         await settle(pilot)
-        await pilot.press("end")
+        table = stage.app.overview.processes
+        await pilot.press("down")
         gone = chosen_pid(stage)
-        left = tuple(p for p in machines.many(1, 3).processes if p.pid != gone)
-        stage.push(machines.snapshot(machines.many(1).devices, left))
+        left = tuple(p for p in machines.many(1, 4).processes if p.pid != gone)
+        for tick in (1, 2):
+            stage.push(machines.snapshot(machines.many(1).devices, left, tick=tick))
+            await settle(pilot)
+        assert table.chosen is None
+        assert "▶" not in table.plain
+        await pilot.press("f9")
         await settle(pilot)
-        assert chosen_pid(stage) in {p.pid for p in left}
+        assert stage.app.screen is stage.app.overview
+        assert "nothing is selected" in stage.app.overview.keys.plain
+        await pilot.press(keys)
+        assert table.chosen is table.items[number], "the row that has taken its place, or the one above"
 
 
 async def test_a_reused_pid_is_another_process(stage: Stage) -> None:

@@ -7,13 +7,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
 
 from gpuwatch.core.model.snapshot import Process, Snapshot
 from gpuwatch.machine.sources.host_and_processes import ProcessTable
+from gpuwatch.ui.screens.process_actions import ProcessRowsScreen
 from gpuwatch.ui.screens.sheet import LinesModal
 from gpuwatch.ui.screens.signal_sheet import SignalSheet
 from gpuwatch.ui.screens.sort_menu import SortMenu
@@ -277,6 +278,28 @@ async def test_memory_without_a_process_has_nobody_to_signal(stage: Stage) -> No
         await settle(pilot)
         assert stage.app.screen is stage.app.overview
         assert "nothing to signal" in stage.app.overview.keys.plain
+
+
+@pytest.mark.parametrize("tab", ["1", "2"])
+async def test_the_same_keys_again_end_no_other_process(stage: Stage, sleepers: list[Child], tab: str) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        first, second = row(sleepers[0]), row(sleepers[1], 1)
+        stage.push(machine(first, second))
+        await settle(pilot)
+        await pilot.press(tab)
+        await settle(pilot)
+        chosen = cast("ProcessRowsScreen", stage.app.tab).processes.chosen
+        assert isinstance(chosen, Process)
+        dead, alive = sleepers if chosen.pid == sleepers[0].pid else sleepers[::-1]
+        await pilot.press("K", "y")
+        await settle(pilot)
+        assert ended(dead) == -signal.SIGTERM
+        stage.push(machine(*(one for one in (first, second) if one.pid == alive.pid)))
+        await settle(pilot)
+        await pilot.press("K", "y")
+        await settle(pilot)
+        assert stage.app.screen is stage.app.tab
+        assert alive.poll() is None
 
 
 async def test_read_only_sends_nothing_and_says_so(make_stage: Callable[..., Stage], sleepers: list[Child]) -> None:

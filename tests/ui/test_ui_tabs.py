@@ -93,7 +93,7 @@ async def test_the_gpu_tab_opens_with_what_is_selected(stage: Stage) -> None:
         ("right h", False),
         ("right h h", True),
         ("tab tab h", False),
-        ("u h", True),
+        ("u h", False),
         ("2 h", False),
         ("3 h", False),
         ("4 h", True),

@@ -20,17 +20,23 @@ if TYPE_CHECKING:
 
 READ_ONLY = "signals are disabled: gpuwatch was started with --read-only"
 _NOBODY = "no visible process owns this memory"
+_NO_PROCESS = "no process here: nothing to signal"
 
 
-def ask_signal(screen: TabScreen, chosen: list[Process], delivered: Callable[[list[Process]], object]) -> None:
-    """Asks which signal, sends it, reports the result; ``delivered`` gets the processes that received it."""
+def ask_signal(
+    screen: TabScreen, chosen: list[Process], delivered: Callable[[list[Process]], object], nothing: str = _NO_PROCESS
+) -> None:
+    """Asks which signal, sends it, reports the result; ``delivered`` gets the processes that received it.
+
+    ``nothing``: what to say if no process is chosen.
+    """
     if screen.gpuwatch.session.read_only and not screen.gpuwatch.session.recorded:
         screen.say(READ_ONLY, "warning")
         return
     if screen.refuse_while_paused():
         return
     if not chosen:
-        screen.say(f"{_NOBODY}: nothing to signal", "warning")
+        screen.say(nothing, "warning")
         return
     host = screen.gpuwatch.session.host
     if host.unreachable:
@@ -123,8 +129,14 @@ class ProcessRowsScreen(TabScreen):
     async def action_open_process(self) -> None:
         if isinstance(self.processes.chosen, Process):
             await self.go("process")
-        elif self.processes.chosen is not None:
-            self.say(f"{_NOBODY}; i shows why", "warning")
+        else:
+            self.say(self._nothing("i shows why"), "warning")
+
+    def _nothing(self, more: str) -> str:
+        """Why there is no process under the cursor; ``more``: what to add where there is memory that none owns."""
+        if self.processes.chosen is not None:
+            return f"{_NOBODY}; {more}"
+        return "nothing is selected: ↑ ↓ select a process" if self.processes.items else _NO_PROCESS
 
     async def action_environment(self) -> None:
         await self.action_open_process()
@@ -147,4 +159,5 @@ class ProcessRowsScreen(TabScreen):
         row = self.processes.chosen
         if not chosen and isinstance(row, Process):
             chosen = [row]
-        ask_signal(self, chosen, self.processes.untag)
+            self.processes.stay()
+        ask_signal(self, chosen, self.processes.untag, self._nothing("nothing to signal"))

@@ -2,6 +2,7 @@
 
 Only rows on screen are formatted. The cursor belongs to a process (device, pid, start time), not to
 a position, so it moves along when rows are sorted; until it is first moved, it stays on the first row.
+When its process has gone, it is on none until somebody moves it: the same keys again must not end another process.
 """
 
 from __future__ import annotations
@@ -89,6 +90,10 @@ class ProcessTable(ItemList[Row]):
         self.column_ids: tuple[str, ...] = ()
         """The chosen columns, without those that have no value."""
         self._cursor_key: Key | None = None
+        self._gone = False
+        """Whether a sample came without the process under the cursor."""
+        self._collected: tuple[Snapshot | None, str | None] = (None, None)
+        """The sample and the device of the rows."""
         self._tags: set[Identity] = set()
         """Tagged processes; a process on two GPUs counts once."""
         self._shift = 0
@@ -170,7 +175,9 @@ class ProcessTable(ItemList[Row]):
         self._sort_chosen = True
         self._collect()
         self.top = 0
-        if (self.cursor or 0) >= self.room:
+        if self._gone:
+            self.cursor = 0
+        elif (self.cursor or 0) >= self.room:
             self.put_cursor(0)
         self.redraw()
 
@@ -195,6 +202,8 @@ class ProcessTable(ItemList[Row]):
 
     def set_filter(self, wanted: Filter | None) -> None:
         self.filter = wanted
+        if self._gone:
+            self.unpin()  # what was looked for is meant
         self._collect()
 
     @property
@@ -249,6 +258,16 @@ class ProcessTable(ItemList[Row]):
     # Moving
 
     @property
+    def chosen(self) -> Row | None:
+        """The row under the cursor; None after its process has gone."""
+        return None if self._gone else super().chosen
+
+    def stay(self) -> None:
+        """Keeps the cursor on the process under it, also if it was never moved."""
+        if not self._gone and self.items:
+            self.put_cursor(self.cursor or 0)
+
+    @property
     def scrolled(self) -> bool:
         """Whether the beginnings of commands are out of sight."""
         return self._shift > 0
@@ -261,6 +280,8 @@ class ProcessTable(ItemList[Row]):
             self._shift = min(max(self._shift + step, 0), max(longest // SCROLL_CELLS * SCROLL_CELLS, 0))
             self.redraw()
             return
+        if self._gone and where == "down" and self.cursor is not None:
+            self.cursor -= 1  # to the row that has taken the place
         super().move(where)
 
     def jump_rows(self) -> list[JumpRow]:
@@ -294,13 +315,14 @@ class ProcessTable(ItemList[Row]):
         """Forgets the selected process; False if there was none."""
         if self._cursor_key is None:
             return False
-        self._cursor_key, self.cursor, self.top, self._shift = None, 0, 0, 0
+        self._cursor_key, self.cursor, self.top, self._shift, self._gone = None, 0, 0, 0, False
         self.redraw()
         return True
 
     def put_cursor(self, number: int) -> None:
         """Moves the cursor to a row, and from now on with its process."""
         super().put_cursor(number)
+        self._gone = False
         self._cursor_key = self.chosen.key if self.chosen is not None else None
 
     # Events
@@ -362,6 +384,9 @@ class ProcessTable(ItemList[Row]):
             number = self.cursor or 0
             visible = self.top <= number < self.top + self.room
             keys = [row.key for row in self.items]
+            sample, device = self._collected
+            self._gone = self._cursor_key not in keys and (self._gone or sample is not view.snapshot)
+            self._gone = self._gone and device == self.only_device
             if self._cursor_key in keys:
                 self.cursor = keys.index(self._cursor_key)
             else:
@@ -369,6 +394,7 @@ class ProcessTable(ItemList[Row]):
                 self._cursor_key = self.chosen.key if self.chosen is not None else self._cursor_key
             if visible:
                 self.bring_into_view()
+        self._collected = view.snapshot, self.only_device
         self.redraw()
 
     @property
@@ -401,7 +427,7 @@ class ProcessTable(ItemList[Row]):
             style,
             self.room,
             top=self.top,
-            cursor=self.cursor or 0,
+            cursor=-1 if self._gone else self.cursor or 0,
             tagged=self._is_tagged,
             empty=self._nothing(),
         )

@@ -94,7 +94,7 @@ class UserTable(ItemList[Total]):
             return ""
         if (char == "u" and not self._typed.text) or not self._typed.is_of_name(char):
             return None
-        return f"no {'job' if self.by_job else 'user'} begins with “{char}”; Esc: all processes, then letters are keys"
+        return f"no {'job' if self.by_job else 'user'} begins with “{char}”; Esc leaves"
 
     def refill(self) -> None:
         view = self._view
