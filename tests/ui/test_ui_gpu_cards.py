@@ -19,7 +19,7 @@ from gpuwatch.machine.collector.snapshot_feed import FeedStatus
 from gpuwatch.machine.history.metric_history import History
 from gpuwatch.session.displayed_moment import View
 from gpuwatch.ui.drawing.glyphs import to_ascii
-from gpuwatch.ui.drawing.overview_layout import LAYOUTS, MANY_GPUS, Plan, plan
+from gpuwatch.ui.drawing.overview_layout import LAYOUTS, MANY_GPUS, Plan, field_rows, plan
 from gpuwatch.ui.drawing.styled_lines import Line, Span
 from gpuwatch.ui.drawing.wrapping import drop_last_clauses, wrap_line
 from gpuwatch.ui.panes.gpu_card import card_fields, fields_that_fit, memory_holders
@@ -151,6 +151,22 @@ def test_cards_of_one_machine_have_the_same_places_also_without_some_fields() ->
     assert "nvlink" not in shown_fields(DEFAULT_FIELDS, [consumer])
 
 
+@pytest.mark.parametrize("throttled", [False, True])
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (120, 40), (160, 45), (200, 60)])
+def test_no_value_stands_alone_in_a_line_that_the_graphs_lose(width: int, height: int, throttled: bool) -> None:
+    names = [name for name in DEFAULT_FIELDS if name not in ("memory-temperature", "nvlink", "ecc")]  # a desktop card
+    chosen = [name for name in names if throttled or name != "throttled"]
+    for gpus in (1, 2, 4, 8, 16):
+        fields = [(field.id, field.cells) for field in card_fields(chosen)]
+        wanted = plan(width, height, gpus, fields=fields)
+        if wanted.style != "card":
+            continue
+        inner = width // wanted.columns - 4
+        drawn = card_fields(chosen, Preferences().graphs[: wanted.graphs])
+        rows = field_rows(tuple(field.cells for field in drawn), inner)
+        assert len(rows[-1]) > 1 or len(rows) < 3, f"{gpus} GPUs: one value alone in a line"
+
+
 async def test_a_field_that_was_awaited_and_does_not_exist_goes_away(stage: Stage) -> None:
     async with stage.app.run_test(size=(200, 60)) as pilot:
         stage.push(machines.snapshot((machines.device(missing=dict.fromkeys(NO_NVLINK, Missing("no_sample"))),)))
@@ -253,7 +269,7 @@ async def test_graphs_are_chosen_in_a_sheet(stage: Stage) -> None:
         assert stage.app.preferences.graphs == tuple(GRAPHS)[2:]
         lines = gpus.plain.splitlines()[2:]
         assert any(re.search(r"│ GPU  \d\d % +MEM +\d+\.\d/139\.8 GiB", line) for line in lines), "as numbers"
-        await pilot.press("d", "escape")
+        await pilot.press("delete", "escape")
         await until(pilot, lambda: re.match(r"│ GPU  \d\d % .* MEM ", gpus.plain.splitlines()[1]))
         lines = gpus.plain.splitlines()[2:]
         assert not any("GPU " in line or "PWR " in line for line in lines[5:7]), "a number is there once"

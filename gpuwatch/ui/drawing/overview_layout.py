@@ -233,7 +233,10 @@ def packed(cells: Sequence[int], width: int) -> tuple[int, int]:
 
 @lru_cache(maxsize=64)
 def field_rows(cells: tuple[int, ...], width: int) -> tuple[tuple[int, ...], ...]:
-    """Where each field of a card begins, in order, line by line; the further lines have common tab stops."""
+    """Where each field of a card begins, in order, line by line; the further lines have common tab stops.
+
+    A last field that would stand alone in a third or later line is left out: it would cost the graphs a line.
+    """
     gap, count = packed(cells, width)
     rows = [[sum(cells[:place]) + gap * place for place in range(count)]]
     x = width
@@ -244,6 +247,8 @@ def field_rows(cells: tuple[int, ...], width: int) -> tuple[tuple[int, ...], ...
             start = 0
         rows[-1].append(start)
         x = start + cell + 1
+    if len(rows) > 2 and len(rows[-1]) == 1:
+        del rows[-1]
     return tuple(map(tuple, rows))
 
 
