@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import math
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -13,6 +14,7 @@ import msgspec
 import pytest
 
 from gpuwatch.core.model.json_codec import from_json, to_json
+from gpuwatch.core.model.process_activity import QUIET_SECONDS
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.collector.process_rows import ProcessRows
@@ -157,6 +159,29 @@ def test_a_row_has_since_when_its_process_is_idle(monkeypatch: pytest.MonkeyPatc
     assert rows.rows(both, device, {}, LACK, None)[0].missing["idle_since"] == LACK
 
 
+@pytest.mark.parametrize("every", [2, 5, 9])
+@pytest.mark.parametrize("tells", [True, False])
+def test_a_program_with_short_kernels_is_not_idle_by_turns(
+    monkeypatch: pytest.MonkeyPatch, start: Callable[[], subprocess.Popen[str]], every: int, tells: bool
+) -> None:
+    clock = [1000.0]
+    monkeypatch.setattr("gpuwatch.machine.collector.process_rows.time.time", lambda: clock[0])
+    rows = ProcessRows(ProcessTable())
+    device, server = SourceDevice(0, "GPU-0", "x", "0000:01:00.0", "9.0"), [GpuProcess(start().pid, "C", 1 << 30)]
+    lack = Missing("no_sample" if tells else "not_supported")
+    seen = []
+    for second in range(100):
+        clock[0] += 1
+        rows.begin(clock[0])
+        kernel = second < 60 and second % every == 0
+        used = {server[0].pid: Utilization(3, 1, 0, 0)} if tells and kernel else {}
+        seen.append(rows.rows(server, device, used, None if used else lack, 3.0 * kernel)[0].readings["idle_since"])
+    assert set(seen[every:60]) == {0}
+    last = 1001 + 59 // every * every
+    assert seen[-1] == last + 1, "since the first second without a kernel"
+    assert seen.index(last + 1) == last + 1 - 1001 + QUIET_SECONDS, "though nothing of it changes any more"
+
+
 @pytest.mark.parametrize("interval", [0.25, 1.0])
 def test_another_process_s_activity_does_not_end_the_idle_time(
     monkeypatch: pytest.MonkeyPatch, interval: float
@@ -186,14 +211,19 @@ def test_another_process_s_activity_does_not_end_the_idle_time(
     assert look(0.0, holder) == [began]
     assert look(40.0, holder, holder=40) == [0]
     assert look(40.0, holder) == [0]
-    assert look(0.0, holder)[0] > began  # type: ignore[operator]
+    quiet = [look(0.0, holder)[0] for _ in range(math.ceil((QUIET_SECONDS + 2) / interval))]
+    assert quiet[0] == 0, "its kernels are short: it is not idle in between"
+    assert quiet[-1] is not None
+    assert began < quiet[-1] <= clock[0] - QUIET_SECONDS, "idle since the first sample without one"
+    assert quiet == sorted(quiet), "once"  # type: ignore[type-var]
     assert look(0.0, holder, holder=40) == [0], "a kernel between two samples"
     told = [look(90.0, holder, probe)[0] for _ in range(40)]
     assert told[0] is not None
     assert told[-1] is None, "a driver that never has a sample does not tell"
     unsupported = Missing("not_supported")
-    for alone in (look(0.0, holder, lack=unsupported)[0], look(0.0, holder, lack=unsupported)[0]):
-        assert alone
+    for _ in range(math.ceil((QUIET_SECONDS + 2) / interval)):
+        alone = look(0.0, holder, lack=unsupported)[0]
+    assert alone
     assert look(9.0, holder, lack=unsupported) == [0], "alone on it, it must be the one"
     assert look(9.0, holder, probe, lack=unsupported) == [None, None]
 

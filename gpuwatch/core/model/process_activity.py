@@ -1,13 +1,47 @@
-"""Whether a process computes on its GPU, as far as the driver tells."""
+"""Whether a process computes on its GPU, as far as the driver tells.
+
+One kernel ends an idle time at once, for the memory is in use; an idle time begins only when no kernel was seen for
+:data:`QUIET_SECONDS`. The driver samples kernels: a program with short ones now and then (a server with few requests,
+a cell of a notebook, a loop that waits for its input) has them in one second and not in the next, and would be called
+idle and busy by turns. Column, finding, recording and report have it from the collector, which follows this rule.
+"""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 MAX_IDLE_PERCENT = 1.0
 """Utilization in percent up to which a GPU counts as idle; a process whose own share is above 0 computes."""
 
+QUIET_SECONDS = 10
+"""Seconds without a kernel after which a process that computed is idle. Ten samples at the usual interval: much longer
+than the driver's own period (a sixth of a second to one second), and short beside the minute of the finding."""
+
+
+class Activity(NamedTuple):
+    """What is known of a process from one sample to the next, in whole seconds since the epoch."""
+
+    idle_since: int
+    """When its idle time began; 0 while it computes, or did a moment ago."""
+    quiet_since: int
+    """When a kernel of it was first missed; 0 in a sample that has one."""
+
+
+def followed(was: Activity | None, idle: bool, now: int) -> Activity:
+    """The activity after a sample, from that before it; None for a process that nobody has seen compute.
+
+    ``idle``: what :func:`is_idle` says of the sample at ``now``. The idle time begins with the first sample without a
+    kernel, not when it has become long enough.
+    """
+    if not idle:
+        return Activity(0, 0)
+    quiet = (was.quiet_since if was is not None else 0) or now
+    long_enough = was is None or was.idle_since or now - quiet >= QUIET_SECONDS
+    return Activity(quiet if long_enough else 0, quiet)
+
 
 def is_idle(busy: float | None, own: float | None, *, only_others: bool, alone: bool) -> bool | None:
-    """Whether a process had no kernel; None if the driver does not tell.
+    """Whether a process had no kernel in one sample; None if the driver does not tell.
 
     ``busy``: utilization of its GPU in percent. ``own``: the process's share of it (nvmlDeviceGetProcessUtilization).
     ``only_others``: the driver has samples of other processes that compute there, and none of this one.

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from operator import is_
 from typing import NamedTuple, TypeVar
 
-from gpuwatch.core.model.process_activity import MAX_IDLE_PERCENT, is_idle
+from gpuwatch.core.model.process_activity import MAX_IDLE_PERCENT, Activity, followed, is_idle
 from gpuwatch.core.model.reading import Missing, Reason, Value
 from gpuwatch.core.model.snapshot import IDLE_SINCE, RUN_SECONDS, Device, Mapped, Process, Snapshot
 from gpuwatch.core.model.visible_devices import visible_to
@@ -33,8 +33,8 @@ _OF_GPUS = ("sm_percent", "memory_percent", "encoder_percent", "decoder_percent"
 _Key = tuple[int, str | None]
 _Made = tuple[tuple[object, ...], Process]
 """What a row was built from, and the row."""
-_Idle = tuple[int, float | None]
-"""Since when a process does not compute, 0 if it does; and its start."""
+_Idle = tuple[Activity, float | None]
+"""Whether a process computes, and its start."""
 
 
 T = TypeVar("T")
@@ -72,6 +72,8 @@ class ProcessRows:
         self._lists_before: dict[str, _List] = {}
         self._devices: list[Device] = []
         self._idle: dict[str, dict[_Key, _Idle]] = {}
+        self._quiet: set[str] = set()
+        """Devices with a process that becomes idle unless it computes, though nothing of it changes."""
         self._told_in: dict[str, int] = {}
         """The last sample of each device that told who computes."""
         self._told_at: dict[str, float] = {}
@@ -116,6 +118,7 @@ class ProcessRows:
             self._told_in[uuid] = self._sample
         whole = self._lists_before.get(uuid)
         same = whole is not None and whole.entries is entries and whole.devices is devices
+        same = same and uuid not in self._quiet
         if whole is not None and same and whole.made_of == made_of_all and self._unmoved(whole.known, now):
             self._lists[uuid], self._rows[uuid] = whole, self._before[uuid]
             return whole.rows
@@ -138,7 +141,7 @@ class ProcessRows:
             if was is not None and was[1] != create_time:  # another process has its pid
                 was = None
             if no_newer and was is not None:
-                idle: bool | None = was[0] > 0
+                idle: bool | None = was[0].quiet_since > 0
             else:
                 idle = is_idle(
                     busy,
@@ -146,13 +149,13 @@ class ProcessRows:
                     only_others=used is None and working,
                     alone=len(entries) == 1,
                 )
-            since = None if idle is None else 0
-            if idle:
-                since = was[0] if was is not None and was[0] else int(time.time())
-            if since is not None:
-                idle_now[key] = since, create_time
-            elif failed and was is not None:
-                idle_now[key] = was
+            since = None
+            if idle is not None:
+                activity = followed(was[0] if was is not None else None, idle, int(time.time()))
+                since = activity.idle_since
+                idle_now[key] = activity, create_time
+            elif was is not None and (failed or not was[0].idle_since):  # it computed, and is not idle at once
+                idle_now[key] = was if failed else (Activity(0, 0), create_time)
             if kept is not None:
                 made = kept[0]
                 same = made[4] is facts and made[3] == changes and (made[0] is entry or made[0] == entry)
@@ -167,6 +170,8 @@ class ProcessRows:
             found.append(kept[1])
             if facts is not None:
                 known.append((clock_of(pid), facts, facts.changes))
+        waiting = any(activity.quiet_since > 0 and not activity.idle_since for activity, _ in idle_now.values())
+        (self._quiet.add if waiting else self._quiet.discard)(uuid)
         if len(known) == len(found):  # an invisible process may have run without our noticing
             self._lists[uuid] = _List(entries, made_of_all, devices, tuple(known), found)
         return found
