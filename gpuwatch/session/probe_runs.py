@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from gpuwatch.core import file_ownership
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.model.probe_events import Event
 from gpuwatch.core.model.run import Run
@@ -122,6 +123,7 @@ class ProbeRuns:
     _cancel: threading.Event = field(default_factory=threading.Event)
     _wake: Callable[[], object] | None = None
     _loading: bool = False
+    _loaded: bool = False
     _woken: float = 0.0
 
     # On the thread of the front end
@@ -136,6 +138,17 @@ class ProbeRuns:
     def watch(self, wake: Callable[[], object]) -> None:
         """Calls ``wake`` from another thread whenever something changes; loads earlier runs once."""
         self._wake = wake
+        self._begin_loading()
+
+    @property
+    def unread(self) -> str:
+        """Why earlier runs are not read; empty if they are. Once that has been mended, they are loaded."""
+        if self._loaded and self.store.distrust and not file_ownership.distrust(self.store.folder):
+            self._loading = self._loaded = False
+            self._begin_loading()
+        return f"earlier runs are not read: {self.store.distrust}" if self.store.distrust else ""
+
+    def _begin_loading(self) -> None:
         if not self._loading:
             self._loading = True
             threading.Thread(target=self._load, name="gpuwatch-runs", daemon=True).start()
@@ -188,8 +201,7 @@ class ProbeRuns:
         with self._lock:
             times = {run.started_at for run in self.runs.values()}
             self.earlier = tuple(run for run in runs if run.started_at not in times)
-            if self.store.distrust:
-                self._note(f"earlier runs are not read: {self.store.distrust}")
+            self._loaded = True
         self._notify()
 
     def _notify(self, *, soon: bool = True) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 from gpuwatch.core.model.probe_events import Event
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.session.probe_runs import Live, Parameters, _Progress
 from tests.ui import machines
-from tests.ui.probe_bench import Bench
+from tests.ui.probe_bench import Bench, run_of
 
 
 def test_the_live_graph_begins_anew_with_another_gpu(tmp_path: Path) -> None:
@@ -48,3 +49,21 @@ def test_long_measurements_have_a_later_deadline(tmp_path: Path) -> None:
         bench.finish()
         assert bench.runners[-1].options.seconds == seconds
         assert bench.runners[-1].options.deadline >= least
+
+
+def test_the_warning_about_unread_runs_goes_when_they_can_be_read(tmp_path: Path) -> None:
+    probe_runs = Bench(tmp_path).probe_runs
+    probe_runs.store.save(run_of(next(iter(probe_runs.scripts.values()))))
+    folder = probe_runs.store.folder
+    folder.chmod(0o777)
+    woken = threading.Event()
+    probe_runs.watch(woken.set)
+    assert woken.wait(30)
+    assert "not read" in probe_runs.unread
+    assert not probe_runs.earlier
+    woken.clear()
+    folder.chmod(0o700)
+    assert probe_runs.unread is not None
+    assert woken.wait(30)
+    assert probe_runs.unread == ""
+    assert len(probe_runs.earlier) == 1

@@ -183,7 +183,9 @@ class ProbesScreen(FilterableScreen):
                 lines.append([("  → ", "accent"), (printable(probe_runs.problem.hint), "text")])
             retry: list[Span] = [("p", "key"), (" sets the interpreter, ", "text"), ("x", "key"), (" retries", "text")]
             lines.append([("  → ", "accent"), *retry])
-        lines += [[("▲ ", "warning"), (printable(note), "text")] for note in probe_runs.notes]
+        lines += [
+            [("▲ ", "warning"), (printable(note), "text")] for note in (*probe_runs.notes, probe_runs.unread) if note
+        ]
         if self._message[0]:
             lines.append([self._message])
         replay = self.gpuwatch.session.recorded
