@@ -246,6 +246,11 @@ def test_throttling_for_heat_agrees_with_the_temperatures(readings: dict[str, fl
     snapshot = msgspec.structs.replace(snapshot, devices=(hot,))
     (found_here,) = found("throttle.thermal", Evidence(snapshot=snapshot))
     assert part in found_here.title
+    cool = "core is cool" in part
+    assert ("Cooling the core will not help" in found_here.action) is cool
+    assert ("Improve the cooling" in found_here.action) is not cool
+    memory = "temperature.memory_celsius" in readings
+    assert ("heat pads over memory" in found_here.action) is (cool and not memory), "read, it is cool"
     celsius = readings.get("temperature.gpu_celsius")
     if celsius is not None:
         assert any(f"core {celsius:.0f} °C" in line for line in found_here.evidence)

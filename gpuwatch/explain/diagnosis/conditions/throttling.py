@@ -45,12 +45,12 @@ def heat(device: Device, celsius: float | None, margin: float | None = None, mem
         return Heat(f"{name} throttled (thermal)", _COOLING)
     if memory is not None and memory_most and memory >= memory_most - _MEMORY_HOT_MARGIN_CELSIUS:
         return Heat(f"{name} throttled (thermal): its memory is hot", _COOLING)
-    rest = "its memory, its voltage regulators or a sensor" if memory is None else "its voltage regulators or a sensor"
+    memory_or = "memory, its " * (memory is None)
+    pads = f"heat pads over {'memory and ' * (memory is None)}voltage regulators"
     return Heat(
-        f"{name} throttled (thermal) while its core is cool: {rest}",
-        "Improve the airflow over the card; if it still throttles when cold (nvidia-smi -q -d "
-        "TEMPERATURE,PERFORMANCE), have "
-        "the card checked.",
+        f"{name} throttled (thermal) while its core is cool: its {memory_or}voltage regulators or a sensor",
+        f"Cooling the core will not help: check the {pads}; if it throttles when cold too "
+        "(nvidia-smi -q -d TEMPERATURE,PERFORMANCE), have the card checked.",
     )
 
 
