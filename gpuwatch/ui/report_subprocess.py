@@ -17,17 +17,19 @@ _START = "import sys; sys.path.insert(0, sys.argv.pop(1)); from gpuwatch.cli.ent
 """Runs this gpuwatch, whatever the current folder holds."""
 
 
-async def write_diagnostic(say: Callable[[str, str], object], arguments: Sequence[str]) -> None:
+async def write_diagnostic(
+    say: Callable[[str, str], object], arguments: Sequence[str], *, redact: bool = False
+) -> None:
     """Runs ``gpuwatch report`` with these arguments.
 
     Of this machine with ``--no-doctor``: the doctor would use GPUs, which only the Probes tab does, and asks first.
-    ``say``: shows the result, as text and ink.
+    ``say``: shows the result, as text and ink. ``redact``: without names.
     """
     moment = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
     path = Path(f"gpuwatch-report-{moment}.html")
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-P", "-c", _START, str(Path(__file__).resolve().parents[3])),
-        *("report", *arguments, "-o", str(path)),
+        *("report", *arguments, *(["--redact"] if redact else []), "-o", str(path)),
         stdin=DEVNULL,
         stdout=DEVNULL,
         stderr=PIPE,
@@ -38,7 +40,8 @@ async def write_diagnostic(say: Callable[[str, str], object], arguments: Sequenc
         if process.returncode is None:  # the dashboard ends
             process.kill()
     if process.returncode == 0:
-        text = f"● report: {path.name} holds names (--redact hides them), in {home_short(path.parent)}"
+        holds = "without names" if redact else "holds names"
+        text = f"● report: {path.name} {holds}, in {home_short(path.parent)}"
         say(text, link_ink(file_url(path), "ok"))
         return
     lines = errors.decode("utf-8", "replace").strip().splitlines()

@@ -132,24 +132,47 @@ async def test_a_finding_gives_its_cause(stage: Stage) -> None:
         assert parts[2] in result.output
 
 
-@pytest.mark.parametrize("tab", ["1", "5"])
+async def test_the_report_s_sheet_writes_nothing_by_itself(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    async with stage.app.run_test(size=(80, 24)) as pilot:
+        stage.push(machines.pair())
+        await pilot.press("r")
+        await settle(pilot)
+        assert "ids replaced  w" in stage.app.screen.sheet.plain  # type: ignore[attr-defined]
+        await pilot.press("n")
+        await settle(pilot)
+        assert stage.app.screen is stage.app.overview
+        assert not [*tmp_path.glob("*.html")]
+        assert "writing" not in stage.app.tab.keys.plain
+
+
+@pytest.mark.parametrize(("tab", "key", "says"), [("1", "enter", "holds names"), ("5", "w", "without names")])
 async def test_r_writes_a_report_into_this_folder(
-    stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tab: str
+    stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tab: str, key: str, says: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "gpuwatch").mkdir()  # not to be taken for the program
     async with stage.app.run_test(size=(160, 40)) as pilot:
         stage.push(machines.pair())
         await pilot.press(tab, "r")
+        await settle(pilot)
+        await pilot.press(key)
+        await settle(pilot)
         await stage.app.workers.wait_for_complete()
         await settle(pilot)
         (path,) = tmp_path.glob("gpuwatch-report-*.html")
-        assert f"● report: {path.name} holds names (--redact hides them), in /" in stage.app.tab.keys.plain
+        assert f"● report: {path.name} {says}, in /" in stage.app.tab.keys.plain
         assert "left out with --no-doctor" in path.read_text()
+        assert ("user-1" in path.read_text()) is (key == "w")
         path.unlink()
         failing = "import sys; sys.exit('gpuwatch: cannot write x.html: its folder is not writable')"
         monkeypatch.setattr("gpuwatch.ui.report_subprocess._START", failing)
         await pilot.press("r")
+        await settle(pilot)
+        await pilot.press("y")
+        await settle(pilot)
         await stage.app.workers.wait_for_complete()
         await settle(pilot)
         assert "✖ no report: cannot write x.html: its folder is not writable" in stage.app.tab.keys.plain

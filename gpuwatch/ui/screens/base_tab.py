@@ -287,16 +287,9 @@ class TabScreen(Screen[None]):
             self._write_report(f"{clock_text(begin, end)} to {clock_text(end, end)}", [str(past.played.path), *span])
 
     def _write_report(self, what: str, arguments: list[str]) -> None:
-        from gpuwatch.ui.report_subprocess import write_diagnostic
+        from gpuwatch.ui.screens.report_sheet import ask_report
 
-        self.say(f"◌ writing a report on {what}: secrets masked, names not", "accent")
-
-        def written(text: str, ink: str) -> None:
-            here = self.gpuwatch.tab
-            if isinstance(here, TabScreen):
-                here.show_message(text, ink, _COMMAND_SECONDS)
-
-        self.app.run_worker(write_diagnostic(written, arguments), group="diagnostic", exclusive=True)
+        ask_report(self, what, arguments)
 
     def cursor_moved(self) -> None:
         """Called after a jump to a row: shows what belongs to it."""

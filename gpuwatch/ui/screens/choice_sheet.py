@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import ClassVar, Generic
 
@@ -77,19 +77,38 @@ class ChoiceModal(LinesModal[Result], Generic[Result]):
         Binding("n", "close", "close", show=False),
     ]
 
-    def __init__(self, title: str, lines: Lines, choices: Sequence[tuple[str, str, str]], usual: int) -> None:
+    def __init__(
+        self,
+        title: str,
+        lines: Lines,
+        choices: Sequence[tuple[str, str, str]],
+        usual: int,
+        keys: Mapping[int, str] | None = None,
+    ) -> None:
         """``choices``: name, description, and what Enter does there (``sends TERM to 4711``); none: there is none.
 
-        ``usual``: the choice of ``y``.
+        ``usual``: the choice of ``y``; ``keys``: those of others.
         """
         width = max((len(name) for name, _, _ in choices), default=0)
         self._usual = usual
+        of = {usual: "y"} | dict(keys or {})
+        self._takes = {key: number for number, key in (keys or {}).items()}
         lines = lines + [
-            [(f"   {name:<{width}}", "strong"), (f"  {text}", "dim"), ("  y" * (number == usual), "key")]
+            [
+                (f"   {name:<{width}}", "strong"),
+                (f"  {text}", "dim"),
+                (f"  {of[number]}" if number in of else "", "key"),
+            ]
             for number, (name, text, _) in enumerate(choices)
         ]
         self._choices = ChoiceSheet(lines, [does for _, _, does in choices], 0)
         super().__init__(title, lines, sheet=self._choices)
+
+    async def on_key(self, event: events.Key) -> None:
+        """The key of a choice takes it."""
+        if event.key in self._takes:
+            event.stop()
+            self.take(self._takes[event.key])
 
     def take(self, number: int) -> None:
         raise NotImplementedError
