@@ -103,7 +103,8 @@ class GpuwatchApp(PreferencesApp):
         """The options that name the hosts of a list; empty for a single machine."""
         self.finds_probe = False
         """Whether the Probes tab is to ask for the name of a probe when it is opened."""
-        self.k_explained = False
+        self.explained: set[str] = set()
+        """Keys that do something else than in htop, and have said so."""
         self.next_command: tuple[str, ...] = ()
         """What gpuwatch is to go on with once the dashboard has ended: a command, or options of another dashboard."""
         self._probe_runs = probe_runs

@@ -40,6 +40,7 @@ def fixed_surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Itera
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("GPUWATCH_CONFIG_FILE", str(tmp_path / "settings.toml"))
     monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setattr("gpuwatch.ui.screens.base_tab._MESSAGE_SECONDS", 600.0)  # also on a busy machine
     for name in ("FORCE_HYPERLINK", "NO_COLOR", "TEXTUAL_THEME", "TEXTUAL_COLOR_SYSTEM", "TEXTUAL_ANIMATIONS"):
         monkeypatch.delenv(name, raising=False)
     before = os.environ.get("TZ")

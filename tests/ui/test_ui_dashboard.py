@@ -478,7 +478,7 @@ async def test_a_click_on_a_key_of_the_footer_does_what_the_key_does(stage: Stag
         stage.push(machines.pair())
         await settle(pilot)
         keys = stage.app.overview.keys
-        for text, frozen in (("pause", True), ("resume", False)):
+        for text, frozen in (("pause", True), ("back to now", False)):
             await pilot.click(keys, offset=(keys.plain.index(text), 0))
             await settle(pilot)
             assert stage.app.session.paused is frozen, text

@@ -66,12 +66,12 @@ async def test_a_time_before_the_start_is_typed(stage: Stage, recorder: Growing)
         assert "6 min ago" in text(stage)
         recorder.add(*recorded[390:])
         stage.push(*recorded[390:])
-        assert "End now" in stage.app.overview.keys.plain
+        assert "P back to now" in stage.app.overview.keys.plain
         await pilot.press("end")
         await pilot.pause()
         assert stage.app.session.view().until == recorded[-1].taken_at.timestamp()
         assert not stage.app.session.paused, "the end of the past is now"
-        assert "End now" not in stage.app.overview.keys.plain
+        assert "P back to now" not in stage.app.overview.keys.plain
         await pilot.press("P", "home")
         assert stage.app.session.view().until == recorded[0].taken_at.timestamp()
 

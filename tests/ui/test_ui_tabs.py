@@ -19,6 +19,7 @@ from gpuwatch.ui.screens.findings import FindingsScreen
 from gpuwatch.ui.screens.gpu import GpuScreen
 from gpuwatch.ui.screens.help_sheet import HelpSheet
 from gpuwatch.ui.screens.sheet import LinesModal
+from gpuwatch.ui.screens.time_prompt import TimePrompt
 from gpuwatch.ui.settings.tabs import TABS, labels
 from gpuwatch.ui.tables.device_facts import SHORT_TITLES
 from gpuwatch.ui.widgets.painted_pane import Painted
@@ -447,3 +448,45 @@ async def test_a_title_under_the_mouse_is_spelt_out(stage: Stage) -> None:
             assert gpus.tooltip == f"{name}: {words}"
             await pilot.hover("#gpus", offset=(x, y))
             assert gpus.tooltip is None
+
+
+async def test_htop_s_keys_sort_or_say_what_does(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.past(lambda tick: machines.many(2, 10, tick=tick), 3)
+        await settle(pilot)
+        table, keys = stage.app.overview.processes, stage.app.overview.keys
+        await pilot.press("T")
+        await settle(pilot)
+        assert "sorts by run time" in keys.plain
+        table.sort_by("cpu")
+        await pilot.press("M")
+        assert table.sort_column == "memory"
+        await settle(pilot)
+        assert "sorted by GPU-MEM" in keys.plain
+        await pilot.press("P")
+        await settle(pilot)
+        assert "sorts by CPU%" in keys.plain
+        await pilot.press("T")
+        await settle(pilot)
+        assert isinstance(stage.app.screen, TimePrompt), "in the past it goes to a time"
+
+
+@pytest.mark.parametrize(
+    ("keys", "says"),
+    [
+        ("1", "1 is this tab; # opens a GPU by its number, 0-1"),
+        ("2 2", "2 is this tab"),
+        ("9", "9 is no key here; # opens a GPU"),
+        ("x", "x is no key here"),
+        ("n", "n is no key here"),
+    ],
+)
+async def test_a_key_that_does_nothing_says_so(stage: Stage, keys: str, says: str) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(machines.pair())
+        await settle(pilot)
+        assert "# GPU 0-1" in stage.app.tab.keys.plain
+        for key in keys.split():
+            await pilot.press(key)
+            await settle(pilot)
+        assert says in stage.app.tab.keys.plain

@@ -16,6 +16,7 @@ NOBODY = dict.fromkeys(("open_process", "environment", "signal", "tag", "missing
 _FIRST = {
     **dict.fromkeys(("processes", "gpus", "answer"), ("↵", "/", "s", "K", "p", "#", "I", "r", "u")),
     "readings": ("Esc", "← →", "[ ]", "#", "K", "/", "r"),
+    "timeline": ("← →", "PgUp", "PgDn", "P", "T"),
     "probes": ("x", "↵", "space", "/", "p", "c", "o"),
 }
 """Keys of a pane that a narrow line names, too: what most people come for."""

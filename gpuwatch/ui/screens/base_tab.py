@@ -21,6 +21,7 @@ from gpuwatch.ui.drawing.overview_layout import MIN_HEIGHT, MIN_WIDTH
 from gpuwatch.ui.drawing.text_width import width_of
 from gpuwatch.ui.panes.key_line import HELP_AND_QUIT_CELLS, key_line
 from gpuwatch.ui.settings.actions import REPLAY, bindings, replay_bindings
+from gpuwatch.ui.settings.tabs import number_of
 from gpuwatch.ui.widgets.one_line_panes import KeyLine, TooSmall, TopLine
 
 if TYPE_CHECKING:
@@ -29,14 +30,17 @@ if TYPE_CHECKING:
     from gpuwatch.ui.app import GpuwatchApp
     from gpuwatch.ui.widgets.timeline import TimelineStrip
 
-_MESSAGE_SECONDS = 8.0
+_MESSAGE_SECONDS = 4.0
+"""Short: it stands where the keys are."""
 _REPORTED_SECONDS = 1800.0
 """Seconds of a recording that a report is on."""
 _OF_REPLAY = frozenset(action.id.partition("(")[0] for action in REPLAY)
 _OF_PAST = frozenset({"go_to_time", "go_to_event", "go_to_trouble"})
+_NEAR = {"T": " before P pauses; s, then “time”, sorts by run time"}
+"""What is near a key that does something else in htop."""
 _MIN_TIMELINE_LINES = 24
 """Lines of a terminal from which a timeline is shown that nobody asked for."""
-_COMMAND_SECONDS = 30.0
+_COMMAND_SECONDS = 15.0
 """Seconds that a command line stays in the footer: long enough to copy it by hand."""
 
 
@@ -199,8 +203,10 @@ class TabScreen(Screen[None]):
     def titles(self) -> dict[str, str]:
         """Current titles of actions, by id, if they differ from the table of actions."""
         still = self._view is not None and self._view.paused_since is not None
-        now = {} if self.gpuwatch.session.recorded else {"past_end(True)": "now"}
-        return dict.fromkeys(self.gpuwatch.cannot, "") | now | ({"pause": "resume", "play": "play"} if still else {})
+        now = {"gpu_number": f"GPU {self._gpu_numbers}" if self._gpu_numbers else ""}
+        now |= {} if self.gpuwatch.session.recorded else {"past_end(True)": ""}  # P has the same effect
+        now |= {"pause": "back to now", "play": "play"} if still else {}
+        return now | dict.fromkeys(self.gpuwatch.cannot, "")
 
     @property
     def focused_pane(self) -> str:
@@ -216,7 +222,26 @@ class TabScreen(Screen[None]):
     # Actions of every tab
 
     async def action_show_tab(self, tab_id: str) -> None:
+        if tab_id == self.TAB:
+            self.say(f"{number_of(tab_id)} is this tab{self._or_gpu}", "text")
         await self.go(tab_id)
+
+    @property
+    def _or_gpu(self) -> str:
+        return f"; # opens a GPU by its number, {numbers}" if (numbers := self._gpu_numbers) else ""
+
+    @property
+    def _gpu_numbers(self) -> str:
+        """``0-3``; empty if there is no GPU."""
+        found = [device.index for device in self._view.devices] if self._view is not None else []
+        return f"{min(found)}-{max(found)}" if len(found) > 1 else "".join(map(str, found))
+
+    def unknown_key(self, event: events.Key) -> None:
+        """Says so of a letter or digit that is no key."""
+        char = event.character if event.is_printable else None
+        if char and char.isalnum() and event.key not in self.active_bindings:
+            more = self._or_gpu if char.isdecimal() else _NEAR.get(char, "")
+            self.say(f"{char} is no key here{more or '; ? shows all keys'}", "text")
 
     async def action_back(self) -> None:
         await self.gpuwatch.go_back()
@@ -334,9 +359,13 @@ class TabScreen(Screen[None]):
     def action_up_by_k(self) -> None:
         """``k`` moves up; the first time, the footer says that signals have another key."""
         self.action_move("up")
-        if not self.gpuwatch.k_explained:
-            self.gpuwatch.k_explained = True
-            self.say("k moves up; K or F9 sends a signal", "accent")
+        self.explain("k", "k moves up; K or F9 sends a signal")
+
+    def explain(self, key: str, text: str) -> None:
+        """The first time, says what a key does that does something else in htop."""
+        if key not in self.gpuwatch.explained:
+            self.gpuwatch.explained.add(key)
+            self.say(text, "accent")
 
     def action_help(self) -> None:
         from gpuwatch.ui.screens.help_sheet import HelpSheet

@@ -95,6 +95,8 @@ class FilterBarScreen(TabScreen, Generic[Wanted]):
             if opens is not None:
                 event.stop()
                 await opens()
+            else:
+                self.unknown_key(event)
         elif await bar.take(event):
             event.stop()
 

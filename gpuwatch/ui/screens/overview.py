@@ -208,6 +208,17 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
         hidden = column not in self.processes.columns_on_screen
         self.say(f"sorted by {BY_ID[column].title}, which is not shown; c chooses columns" * hidden, "accent")
 
+    def action_sort_by_memory(self) -> None:
+        """As ``M`` in htop."""
+        self._sort_by("memory")
+        self.say(self.footer_message[0] or "sorted by GPU-MEM", "accent")
+
+    def action_pause(self) -> None:
+        """Pauses, or returns to now; the first time, it says what sorts by CPU, as the key does in htop."""
+        if not (self.gpuwatch.session.paused or self.gpuwatch.session.recorded):
+            self.explain("P", "P pauses; s, then “cpu”, sorts by CPU%")
+        super().action_pause()
+
     def action_doctor(self) -> None:
         """Leaves for ``gpuwatch doctor``, where a panel offers that."""
         if self._view is not None and offers_simulation(self._view):

@@ -98,6 +98,7 @@ ACTIONS: dict[str, tuple[Action, ...]] = {
     "overview": (
         Action("filter", "slash,f4", "filter", "Filter the list by words; Esc clears", name="Filter processes"),
         *_SORT,
+        _hidden("sort_by_memory", "M", "by memory", "Sort by GPU memory", name="Sort by GPU memory"),
         Action("users", "u", "users", "Totals by user, by job, or processes", name="Totals by user or job"),
         _hidden("layout", "L", "layout", "", name="Layout of the GPUs"),
         _hidden("findings", "f", "findings", "All findings, with evidence", name="Findings"),

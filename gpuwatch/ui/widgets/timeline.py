@@ -91,7 +91,8 @@ class TimelineStrip(Strip, can_focus=True):
         else:
             pen.add(f" {ago(view.now - past.moment)}", "strong")
         if long:
-            ends = [("[ ]", "key"), (" sample  ", "dim"), ("{ }", "key"), (" minute  ", "dim"), *ends]
+            moves = ("← →", "PgUp PgDn") if self.has_focus else ("[ ]", "{ }")  # as the line of keys has them
+            ends = [(moves[0], "key"), (" sample  ", "dim"), (moves[1], "key"), (" minute  ", "dim"), *ends]
         reserve = sum(width_of(text) for text, _ in ends)
         around = self._narrowed[2].around(past.moment)
         if not self._framed:
