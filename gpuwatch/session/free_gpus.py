@@ -149,7 +149,7 @@ def why_impossible(machine: Snapshot, conditions: Conditions) -> str:
 
 
 def refusal_reasons(picked: Pick) -> str:
-    """Why GPUs were refused: ``GPU 0: 3.1 of 24.0 GiB free, held by alice's python (4711)``; empty without any."""
+    """Why GPUs were refused: ``GPU 0: 3.1 of 24.0 GiB free, held by alice's train.py (4711)``; empty without any."""
     # What a user can change comes first.
     ordered = sorted(picked.refused, key=lambda refused: refused.reason.startswith("hidden by"))
     shown = [

@@ -410,7 +410,7 @@ def test_memory_held_while_idle_becomes_a_warning() -> None:
     assert (found.severity, found.certainty, found.pid) == ("info", "fact", 7)
     (found,) = of(watched(seconds(400, make)).findings, "idle.memory-held")
     assert found.severity == "warning"
-    assert found.title == "alice's python (7) holds 20.0 GiB on idle GPU 0"
+    assert found.title == "alice's train.py (7) holds 20.0 GiB on idle GPU 0"
     assert "memory growth" in found.action
     assert "for 6 min" in " ".join(found.evidence)
 

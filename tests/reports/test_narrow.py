@@ -97,7 +97,7 @@ def test_uuids_are_long_enough_to_be_distinct() -> None:
     assert short_ids([one, one.upper().replace("GPU", "GPU")])("GPU-…-1") == "GPU-…-1"
 
 
-def test_command_lines_begin_with_the_program_where_the_room_is_short() -> None:
+def test_command_lines_begin_with_the_script_where_the_room_is_short() -> None:
     snapshot = full_snapshot()
     process = msgspec.structs.replace(
         snapshot.processes[0],
@@ -108,7 +108,7 @@ def test_command_lines_begin_with_the_program_where_the_room_is_short() -> None:
     snapshot = msgspec.structs.replace(snapshot, processes=(process,))
     for width in (60, 80):
         drawn = render(snapshot, "text", width=width)
-        assert "python3.11 train_the" in drawn
+        assert "train_the_model.py" in drawn
         assert "/opt/environments" not in drawn
         assert {"Type", "Time"} <= _said_left_out(drawn)
     assert "tf 2.21" in render(snapshot, "text", width=80)

@@ -144,7 +144,7 @@ HELD = Finding(
     id="idle.memory-held",
     severity="warning",
     certainty="fact",
-    title="alice's python (48121) holds 130.4 GiB and has been idle for 14 min",
+    title="alice's train.py (48121) holds 130.4 GiB and has been idle for 14 min",
     evidence=("GPU 1: 130.4 GiB of 139.8 GiB used by pid 48121", "SM 0 % since 11:50:12"),
     action="TensorFlow's default takes all memory: set TF_FORCE_GPU_ALLOW_GROWTH=true",
     device_uuid=uuid(1),

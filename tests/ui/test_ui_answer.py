@@ -110,7 +110,7 @@ def test_the_idle_holder_is_named_once_and_with_its_time() -> None:
     over = replace(machines.HELD, until=shot.taken_at)
     assert "Idle" not in said(shot, over)
     gone = replace(machines.HELD, pid=4)
-    assert "▲ Wrong: GPU 1: alice's python (48121)" in said(shot, gone), "its row is not there to go to"
+    assert "▲ Wrong: GPU 1: alice's train.py (48121)" in said(shot, gone), "its row is not there to go to"
 
 
 @pytest.mark.parametrize(

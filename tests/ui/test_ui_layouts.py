@@ -92,7 +92,7 @@ def check_overview(lines: list[str], last: Snapshot, width: int, height: int) ->
     assert "? help" in lines[-1]
     assert "q quit" in lines[-1]
     # Memory that grows, as it does on this machine now and then, is worse than memory that is held.
-    held = r"(GPU \d+:? )?(alice's python \(48121\) holds 130\.4 GiB|memory is filling up)"
+    held = r"(GPU \d+:? )?(alice's train.py \(48121\) holds 130\.4 GiB|memory is filling up)"
     assert re.match(rf" Free: .* · (Idle: alice 48121|▲ Wrong: ({held}).*\[f\]( why)? *$)", lines[1])
 
     # The processes that fit are there, from the largest on, each with all of its numbers.

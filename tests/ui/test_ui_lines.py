@@ -52,7 +52,7 @@ async def test_what_keys_do_to_the_first_screen() -> None:
         row(pilot, "Processes", "/ torch")
         row(pilot, "▶ 0", "51877", "bob", "torch 2.11", "cuda:0→0", "31.9 GiB", "96", "61", "102.0", "1.2G", "1h19m")
         assert _in_order(lines(pilot)[-1], ("/ torch", "1 of 3"))
-        assert not any("python train.py" in line for line in lines(pilot)), "alice's does not match"
+        assert not any("train.py" in line for line in lines(pilot)), "alice's does not match"
         await press(pilot, *" mem>l")
         row(pilot, "/ torch mem>l", "✖", "2GiB")
         row(pilot, "Processes", "/ torch ")
@@ -74,7 +74,7 @@ async def test_what_keys_do_to_the_first_screen() -> None:
         row(pilot, "unexplained", "0.8G", "·", "0.8G")
         await press(pilot, "u")
         await press(pilot, "f")
-        row(pilot, "│ ▲ alice's python (48121) holds 130.4 GiB")
+        row(pilot, "│ ▲ alice's train.py (48121) holds 130.4 GiB")
         row(pilot, "GPU 1", "process 48121", "idle.memory-held", "fact")
         row(pilot, "130.4 GiB of 139.8 GiB", "pid 48121")
         row(pilot, "→", "TF_FORCE_GPU_ALLOW_GROWTH=true")
@@ -83,8 +83,8 @@ async def test_what_keys_do_to_the_first_screen() -> None:
         await press(pilot, "space", "space", "K")
         row(pilot, "✓1", "48121", "alice")
         row(pilot, "✓0", "51877", "bob")
-        row(pilot, "48121  alice", "2026-05-11 11:50:24", "python train.py --bs 64 --model resnet50")
-        row(pilot, "51877  bob", "2026-05-11 10:50:13", "python finetune.py --lora")
+        row(pilot, "48121  alice", "2026-05-11 11:50:24", "train.py --bs 64 --model resnet50")
+        row(pilot, "51877  bob", "2026-05-11 10:50:13", "finetune.py --lora")
         row(pilot, "▶  Cancel", "Enter")
 
 
@@ -100,7 +100,7 @@ async def test_the_other_states_of_tabs(tmp_path: Path) -> None:
         for field, value in (("Workload", "matmul mlp conv lstm copy"), ("Seconds", "1"), ("Fraction", "0.4")):
             row(pilot, "│ " + field, value, "│")
         await press(pilot, "escape", "6")
-        row(pilot, "▶ 12:05:31", "alice's python (48121) holds 130.4 GiB on idle GPU 1")
+        row(pilot, "▶ 12:05:31", "alice's train.py (48121) holds 130.4 GiB on idle GPU 1")
         await press(pilot, "1", "down", "enter", "down")
         row(pilot, " 51877  bob  python finetune.py --lora", "2 of 3")
         row(pilot, "cuda:0 → physical 0", "likely", "31.9 GiB")

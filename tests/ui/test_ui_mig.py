@@ -54,7 +54,7 @@ def texts(shot: Snapshot, lines: int, width: int = 100) -> list[str]:
 def test_a_line_for_each_instance_and_a_dash_for_unknown_values() -> None:
     first, second, third = texts(divided(), 3)
     assert first.startswith("├─ MIG 0  7/0  1g.10gb   ▕")
-    assert "4.2 / 9.8 GiB  11 alice python" in first
+    assert "4.2 / 9.8 GiB  11 alice train.py" in first
     assert "– / 9.8 GiB  no processes" in second
     assert third.startswith("└─ MIG 4  11/0 "), "numbers have gaps"
 
@@ -69,7 +69,7 @@ def test_who_holds_most_is_named_first() -> None:
         machines.process(1, gpu=0, pid=23, mig_instance="7/0", readings={"gpu_memory_bytes": 2 * GIB}),
     )
     first = texts(replace(shot, processes=rows), 3, 140)[0]
-    assert re.search(r"  23 \S+ python, 21 \S+ python, 22$", first), "holder, idle one, unknown"
+    assert re.search(r"  23 \S+ \S+, 21 \S+ \S+, 22$", first), "holder, idle one, unknown"
 
 
 async def test_the_column_goes_with_the_instances(stage: Stage) -> None:
@@ -126,7 +126,7 @@ async def test_they_stand_beneath_their_gpu(stage: Stage, size: tuple[int, int],
         await settle(pilot)
         pane = stage.app.overview.gpus
         text = pane.plain
-        for part in ("MIG 0 ", "MIG 1 ", "MIG 4 ", "11 alice python"):
+        for part in ("MIG 0 ", "MIG 1 ", "MIG 4 ", "11 alice train.py"):
             assert part in text
         assert len(pane.lines) == pane.size.height
         assert all(len(line) <= size[0] for line in text.splitlines())

@@ -73,7 +73,7 @@ async def test_the_sheet_names_the_process_and_enter_sends_nothing(stage: Stage,
         await pilot.press("down", "down")
         assert marked(sheet) == ["▶  TERM"]
         assert "y  Enter" in sheet.sheet.plain
-        assert str(sheet.sheet.border_subtitle).startswith(f"↵ sends TERM to {sleepers[0].pid} python sleeper.py")
+        assert str(sheet.sheet.border_subtitle).startswith(f"↵ sends TERM to {sleepers[0].pid} sleeper.py")
         for keys, said in ((("escape",), ""), (("K", "n"), ""), (("K", "enter"), "nothing was sent")):
             await pilot.press(*keys)
             await settle(pilot)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gpuwatch.core.formatting.durations import clock_duration, measured_seconds
 from gpuwatch.core.formatting.safe_text import printable, shorten
-from gpuwatch.core.formatting.short_names import program_of, without_folder
+from gpuwatch.core.formatting.short_names import program_of, without_folder, without_launcher
 from gpuwatch.core.formatting.units import gib_text, memory, rate_text, short_gib, short_size, shown_memory, size
 
 
@@ -122,7 +122,7 @@ def test_sizes_and_times() -> None:
     [
         ("python train.py --bs 64", "train.py"),
         ("/usr/bin/python3.11 -u -X dev /srv/jobs/train.py", "train.py"),
-        ("python -m torch.distributed.run --nproc-per-node 8 pretrain.py", "torch.distributed.run"),
+        ("python -m torch.distributed.run --nproc-per-node 8 pretrain.py", "pretrain.py"),
         ("python -c import tensorflow", "python"),
         ("python", "python"),
         ("/opt/bin/tritonserver --model-repository=/models", "tritonserver"),
@@ -132,6 +132,35 @@ def test_sizes_and_times() -> None:
 )
 def test_a_program_is_named_by_its_script(command: str, program: str) -> None:
     assert program_of(command) == program
+
+
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [
+        ("/opt/venv/bin/python3 -u -W ignore /srv/train.py --bs 64", "train.py --bs 64"),
+        ("python -O train.py", "train.py"),
+        ("python -m pkg.mod --lr 1e-3", "pkg.mod --lr 1e-3"),
+        ("python -u -m ipykernel_launcher -f k.json", "ipykernel_launcher -f k.json"),
+        ("python -c import x; x.run()", "python -c import x; x.run()"),
+        ("/usr/bin/torchrun --nproc_per_node 8 --standalone train.py a", "train.py a"),
+        ("torchrun --nproc_per_node=8 -m pkg.train a", "pkg.train a"),
+        ("/venv/bin/python /venv/bin/torchrun --nnodes 2 train.py", "train.py"),
+        ("accelerate launch --config_file a.yaml --multi_gpu train.py", "train.py"),
+        ("accelerate config", "accelerate config"),
+        ("srun -n 4 --gres gpu:2 python -u train.py x", "train.py x"),
+        ("srun -n 4 ./simulate fast", "simulate fast"),
+        ("srun --exclusive", "srun --exclusive"),
+        ("uv run --with torch python train.py", "train.py"),
+        ("uv pip install torch", "uv pip install torch"),
+        ("conda run -n tf --no-capture-output python train.py", "train.py"),
+        ("env A=1 nice -n 10 python train.py", "train.py"),
+        ("ray::Trainer.step", "ray::Trainer.step"),
+        ("bash", "bash"),
+        ("", ""),
+    ],
+)
+def test_a_command_is_shown_from_its_script_on(command: str, shown: str) -> None:
+    assert without_launcher(command) == shown
 
 
 @pytest.mark.parametrize(

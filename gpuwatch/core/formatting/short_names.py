@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from itertools import pairwise
 
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import UNKNOWN
@@ -19,27 +18,82 @@ def without_folder(command: str) -> str:
 
 
 _INTERPRETERS = ("python", "pypy", "bash", "sh")
+_LAUNCHERS = {
+    "torchrun": "",
+    "deepspeed": "",
+    "accelerate": "launch",
+    "srun": "",
+    "mpirun": "",
+    "mpiexec": "",
+    "horovodrun": "",
+    "uv": "run",
+    "conda": "run",
+    "mamba": "run",
+    "poetry": "run",
+    "env": "",
+    "nohup": "",
+    "nice": "",
+    "numactl": "",
+    "torch.distributed.run": "",
+    "torch.distributed.launch": "",
+    "accelerate.commands.launch": "",
+}
+"""Programs and modules that start another program, which is what a person looks for, and the subcommand that does."""
+_WITH_VALUE = ("-W", "-X", "--rcfile", "--init-file")
+"""Options of interpreters that have a value of their own."""
 _PROBES = "_gpuwatch_fork_server.py"
 """The file whose processes run probes."""
 
 
+@lru_cache(maxsize=4096)
+def without_launcher(command: str) -> str:
+    """The command line from the script or module on: ``train.py --bs 64`` of ``torchrun --nnodes 2 train.py --bs 64``
+    and of ``/usr/bin/python3 -u /srv/train.py --bs 64``, ``pkg.mod --x`` of ``python -m pkg.mod --x``.
+
+    An interpreter or launcher of which no script is recognized stays: ``python -c …``.
+    """
+    words = command.split(" ")
+    at = _script_at(words, 0)
+    return without_folder(" ".join(words[at:]))
+
+
+def _script_at(words: list[str], at: int) -> int:
+    """Where the program begins that a command line runs in the end, whose first word is at ``at``."""
+    name = _name(words[at])
+    interpreted = name.rstrip("0123456789.") in _INTERPRETERS
+    if not interpreted and (name not in _LAUNCHERS or _LAUNCHERS[name] not in ("", *words[at + 1 : at + 2])):
+        return at
+    option = ""
+    for place in range(at + 1 + bool(not interpreted and _LAUNCHERS[name]), len(words)):
+        word = words[place]
+        if option in ("-m", "--module"):
+            return _script_at(words, place)
+        if interpreted and word == "-c":
+            return at
+        if word.startswith("-") or not word:
+            option = word
+        elif (option in _WITH_VALUE) if interpreted else ("=" in word or not _may_start(word, option)):
+            option = ""  # the value of an option, or of a variable
+        else:
+            return _script_at(words, place)
+    return at
+
+
+def _may_start(word: str, option: str) -> bool:
+    """Whether a word of a launcher is the program, not the value of the ``option`` before it, which may have none."""
+    name = _name(word)
+    known = name in _LAUNCHERS or name.rstrip("0123456789.") in _INTERPRETERS or name.endswith((".py", ".sh"))
+    return known or not (word[0].isdigit() or (option.startswith("-") and option != "--" and "=" not in option))
+
+
+def _name(word: str) -> str:
+    return word.rpartition("/")[2] or word
+
+
 def program_of(command: str) -> str:
     """What a command line runs: ``train.py`` of ``/usr/bin/python3 -u train.py --bs 64``, a module after ``-m``."""
-    words = command.split()
-    if not words:
-        return ""
-    name = words[0].rpartition("/")[2] or words[0]
-    if name.rstrip("0123456789.") not in _INTERPRETERS:
-        return name
-    for before, word in pairwise(words):
-        if before == "-m":
-            return word
-        if word == "-c":
-            return name
-        if not word.startswith("-") and before not in ("-W", "-X"):
-            name = word.rpartition("/")[2] or word
-            return "gpuwatch probe" if name == _PROBES else name
-    return name
+    name = _name(without_launcher(command.strip()).partition(" ")[0])
+    return "gpuwatch probe" if name == _PROBES else name
 
 
 def short_framework(framework: str | None, width: int) -> str:

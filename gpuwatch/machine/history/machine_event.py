@@ -123,9 +123,14 @@ def gpu_list_text(indices: Iterable[int]) -> str:
 
 def process_label(row: Process) -> str:
     """``alice's train.py (48121)``, printable and with secrets masked; ``process 48121`` without a name."""
-    program = shorten(program_of(_masked_command(row)), _MAX_NAME_CHARS)
+    program = program_name(row)
     user = f"{printable(row.user)}'s " if row.user else ""
     return f"{user}{program} ({row.pid})" if program else f"{user}process {row.pid}"
+
+
+def program_name(row: Process) -> str:
+    """``train.py``: the one name of a process wherever it is named, with secrets masked; empty if it is unknown."""
+    return shorten(program_of(_masked_command(row)), _MAX_NAME_CHARS)
 
 
 def _command_suffix(row: Process) -> str:

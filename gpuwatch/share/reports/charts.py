@@ -11,6 +11,7 @@ from gpuwatch.core.grouping import grouped
 from gpuwatch.core.model.run import Run, Throughput
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
 from gpuwatch.experiment.trials.step_times import is_wide, speed_text, step_time_text
+from gpuwatch.machine.history.machine_event import program_name
 from gpuwatch.share.reports.chart_data import Bars, Part, Row
 from gpuwatch.share.reports.report_content import clean
 
@@ -72,7 +73,7 @@ def _owners(device: Device, processes: Iterable[Process]) -> Row | None:
     parts = [
         Part(
             "owner",
-            f"{process.pid} {shorten(clean(process.name or process.command or process.note), _MAX_NAME_CHARS)}",
+            f"{process.pid} {shorten(clean(program_name(process) or process.note), _MAX_NAME_CHARS)}",
             amount,
             memory(amount),
         )

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from gpuwatch.core.formatting.durations import measured_seconds
 from gpuwatch.core.formatting.safe_text import printable
-from gpuwatch.core.formatting.short_names import without_folder
+from gpuwatch.core.formatting.short_names import without_launcher
 from gpuwatch.core.formatting.units import UNKNOWN, flops, per_second, percent, rate_text, size
 from gpuwatch.core.model.findings import SEVERITY_ORDER
 from gpuwatch.core.model.run import PEAK, DeviceMemory, Placement, Run, RunProcess, Setting, Throughput
@@ -446,7 +446,7 @@ def _processes(run: Run) -> Table:
         right=("Allocator peak", "Held, NVML", "OOMs", "Steps/s"),
         note="A process without a command is known only from NVML." if silent else "",
         optional=("Ended in", "Framework", "Allocator peak"),
-        shorter={"Command": without_folder},
+        shorter={"Command": without_launcher},
     )
 
 

@@ -9,7 +9,7 @@ import msgspec
 
 from gpuwatch.core.formatting.durations import clock_duration
 from gpuwatch.core.formatting.safe_text import printable, shorten
-from gpuwatch.core.formatting.short_names import short_framework, without_folder
+from gpuwatch.core.formatting.short_names import short_framework, without_launcher
 from gpuwatch.core.formatting.units import UNKNOWN, energy, memory, percent, reading_text, size
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.metrics import metric
@@ -207,7 +207,7 @@ def _process_table(title: str, cells: Sequence[dict[str, str]], optional: tuple[
         note=note,
         one_line=True,
         optional=optional,
-        shorter={"Framework": partial(short_framework, width=_MAX_FRAMEWORK_CHARS), "Command": without_folder},
+        shorter={"Framework": partial(short_framework, width=_MAX_FRAMEWORK_CHARS), "Command": without_launcher},
     )
 
 

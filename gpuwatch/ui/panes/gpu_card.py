@@ -13,6 +13,7 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.metrics import BY_ID, Unit
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Device
+from gpuwatch.machine.history.machine_event import program_name
 from gpuwatch.session.displayed_moment import View
 from gpuwatch.ui.drawing.braille_graph import axis_of, axis_text, braille, recent
 from gpuwatch.ui.drawing.line_builder import Pen
@@ -71,7 +72,7 @@ def memory_holders(device: Device, view: View, inner: int) -> Pen:
     held = [(row.number("gpu_memory_bytes"), row) for row in processes if row.device_uuid == device.uuid]
     held.sort(key=lambda pair: -1.0 if pair[0] is None else pair[0], reverse=True)
     parts = [
-        (amount, f"{printable(row.user or row.name or '')[:_NAME_CELLS]} {row.pid}".strip()) for amount, row in held
+        (amount, f"{printable(row.user or program_name(row))[:_NAME_CELLS]} {row.pid}".strip()) for amount, row in held
     ]
     nobody, free = device.number("memory.unexplained_bytes"), device.number("memory.free_bytes")
     after: list[tuple[float | None, str]] = []
@@ -260,7 +261,7 @@ def _lost(device: Device, view: View, inner: int, plan: Plan, text: str, ink: st
     if held and height > 1:
         names = [
             f"{units.memory(row.number('gpu_memory_bytes'))} "
-            f"{printable(row.user or row.name or '')[:_NAME_CELLS]} {row.pid}"
+            f"{printable(row.user or program_name(row))[:_NAME_CELLS]} {row.pid}"
             for row in held
         ]
         pens.append(Pen(inner).add("LAST HELD ", "dim").add(cut_to_width(" · ".join(names), inner - 10), "dim"))

@@ -7,18 +7,18 @@ from collections.abc import Iterable, Sequence
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import UNKNOWN, gib_text
 from gpuwatch.core.model.snapshot import Device, MigInstance, Process
+from gpuwatch.machine.history.machine_event import program_name
 from gpuwatch.ui.drawing.bars import bar
 from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.drawing.styled_lines import Span
 from gpuwatch.ui.tables.device_facts import fraction
-from gpuwatch.ui.tables.process_columns import short_command
 
 _ROOMY_BAR_CELLS = 10
 """Cells of the bar if there is room for more than the essentials."""
 
 
 def mig_spans(instance: MigInstance, rows: Sequence[Process], cells: int) -> list[Span]:
-    """``MIG 0  7/0  1g.10gb  ▕███   ▏  4.2 / 9.8 GiB  4711 alice python``: index as in nvidia-smi, GPU and compute
+    """``MIG 0  7/0  1g.10gb  ▕███   ▏  4.2 / 9.8 GiB  4711 alice train.py``: index as in nvidia-smi, GPU and compute
     instance, profile, memory, processes. ``cells``: width of the bar; 0 omits it.
     """
     used, total = instance.number("memory.used_bytes"), instance.number("memory.total_bytes")
@@ -41,7 +41,7 @@ def mig_spans(instance: MigInstance, rows: Sequence[Process], cells: int) -> lis
 
 
 def processes_text(rows: Sequence[Process]) -> str:
-    """``4711 alice python, 4712 bob python and 3 more``: most memory first, unknown memory last."""
+    """``4711 alice train.py, 4712 bob a.out and 3 more``: most memory first, unknown memory last."""
     held = {row.key: row.number("gpu_memory_bytes") for row in rows}
     ordered = sorted(rows, key=lambda row: -1.0 if held[row.key] is None else held[row.key] or 0.0, reverse=True)
     named = [_one(row) for row in ordered[:3]]
@@ -49,9 +49,8 @@ def processes_text(rows: Sequence[Process]) -> str:
 
 
 def _one(row: Process) -> str:
-    """``4711 alice python``, or as much of it as is known."""
-    program = short_command(row).partition(" ")[0] if row.command or row.name else ""
-    return " ".join(part for part in (str(row.pid), printable(row.user or ""), program) if part)
+    """``4711 alice train.py``, or as much of it as is known."""
+    return " ".join(part for part in (str(row.pid), printable(row.user or ""), program_name(row)) if part)
 
 
 def by_instance(device: Device, processes: Iterable[Process]) -> dict[str | None, list[Process]]:

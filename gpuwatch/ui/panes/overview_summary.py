@@ -13,6 +13,7 @@ from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import UNKNOWN, memory, size
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import IDLE_SINCE, Device, MigInstance, Process, Snapshot
+from gpuwatch.machine.history.machine_event import program_name
 from gpuwatch.session.displayed_moment import BEGAN_BEFORE, View
 from gpuwatch.session.free_gpus import idle_units
 from gpuwatch.ui.drawing.clock_text import clock_text
@@ -277,7 +278,7 @@ def nobody_idle(view: View | None) -> str:
         unknown = any(seconds is None for seconds, _ in idle)
         return "whether a process is idle cannot be read" if unknown else "no process holds memory idle"
     seconds, row = max(resting, key=lambda found: found[0])
-    who = f"{printable(row.user or row.name or '')[:_NAME_CELLS]} {row.pid}".strip()
+    who = f"{printable(row.user or program_name(row))[:_NAME_CELLS]} {row.pid}".strip()
     return f"nobody idle for long; longest: {who}, {steady_duration(seconds)}, {memory(row.number('gpu_memory_bytes'))}"
 
 
@@ -286,7 +287,7 @@ def _idle(view: View, snapshot: Snapshot) -> list[SummaryItem]:
     if not holders:
         return []
     held, row, finding = holders[0]
-    who = f"{printable(row.user or row.name or '')[:_NAME_CELLS]} {row.pid}".strip()
+    who = f"{printable(row.user or program_name(row))[:_NAME_CELLS]} {row.pid}".strip()
     since = _idle_since(row, finding)
     lasts = f", {steady_duration(view.moment - since)}" if since else ""
     more = f" (+{len(holders) - 1})" if len(holders) > 1 else ""

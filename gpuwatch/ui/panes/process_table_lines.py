@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from gpuwatch.core.formatting.short_names import without_folder
 from gpuwatch.core.formatting.units import UNKNOWN
 from gpuwatch.core.model.findings import SEVERITY_ORDER, Finding
 from gpuwatch.core.model.snapshot import Process, Snapshot
@@ -176,6 +177,8 @@ def _cell(pen: Pen, process: Process, placed: Placed, style: TableStyle, branch:
     )
     if number is not None and len(f"{number} ({text})") <= placed.width:
         text = f"{number} ({text})"
+    if column.id == "command" and branch is not None and not branch.asked:
+        text = without_folder(command_text(process))  # the tree shows who launched it
     if column.id == "command" and style.shift:
         # The first step to the right shows the full path, later steps scroll.
         text = command_text(process)

@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from gpuwatch.core.formatting.safe_text import printable
-from gpuwatch.core.formatting.short_names import short_framework, without_folder
+from gpuwatch.core.formatting.short_names import short_framework, without_folder, without_launcher
 from gpuwatch.core.formatting.units import UNKNOWN, memory, short_gib
 from gpuwatch.core.model.snapshot import IDLE_SINCE, RUN_SECONDS, Device, Mapped, Process, Snapshot
 from gpuwatch.ui.tables.device_facts import PERMANENT, missing_text
 
+_WHOLE_COMMAND_CELLS = 40
+"""Cells from which on a column of commands shows their interpreters and launchers too."""
 Key = tuple[str | None, int, float | None]
 Sortable = float | str | None
 
@@ -155,9 +157,11 @@ def command_text(process: Process) -> str:
     return f"({printable(process.note)})" if process.note else UNKNOWN
 
 
-def short_command(process: Process) -> str:
-    """The command line with the program's name instead of its path: ``python train.py``."""
-    return without_folder(command_text(process))
+def short_command(process: Process, width: int = 0) -> str:
+    """The command line from its script or module on, ``train.py --bs 64``; where there is more room, the whole line
+    with the program's name instead of its path.
+    """
+    return (without_launcher if width < _WHOLE_COMMAND_CELLS else without_folder)(command_text(process))
 
 
 def short_job(job: str | None, width: int) -> str:
@@ -251,7 +255,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("time", "TIME", 6, 6, "run time; in seconds on the Process tab", "time", RUN_SECONDS,
         value=lambda p: None if p.create_time is None else -p.create_time, seconds=Process.run_seconds),
     Column("command", "COMMAND", 10, 20, "command line; → scrolls", value=short_command,
-        text=lambda p, w: short_command(p), number=False),
+        text=short_command, number=False),
 )
 # fmt: on
 BY_ID = {column.id: column for column in COLUMNS}

@@ -6,6 +6,7 @@ from gpuwatch.core.formatting.safe_text import printable, shorten
 from gpuwatch.core.masking.mask_secrets import mask_text
 from gpuwatch.core.model.snapshot import Device, Process
 from gpuwatch.explain.logs.tracebacks import Frame
+from gpuwatch.machine.history.machine_event import process_label
 
 _SETTINGS = {
     "tensorflow": "Set memory growth (TF_FORCE_GPU_ALLOW_GROWTH=true), with a memory_limit where others share the GPU;"
@@ -30,12 +31,10 @@ def gpu_label(device: Device) -> str:
 
 
 def process_name(process: Process) -> str:
-    """``alice's python (4711)``, ``process 4711, which is not visible here,``."""
+    """``alice's train.py (4711)`` as in events, or ``process 4711, which is not visible here,``."""
     if process.create_time is None and not process.user and not process.name and not process.command:
         return f"process {process.pid}, which is not visible here,"
-    user = f"{printable(process.user)}'s" if process.user else "unknown user's"
-    name = (process.name or (process.command or "").partition(" ")[0].rpartition("/")[2]) or "process"
-    return f"{user} {printable(name)} ({process.pid})"
+    return process_label(process)
 
 
 def at_line(what: str, frame: Frame) -> str:
