@@ -86,8 +86,10 @@ async def test_numbers_of_the_sketch_are_on_screen(stage: Stage) -> None:
             assert part in text
 
 
-@pytest.mark.parametrize(("size", "told"), [((200, 60), True), ((120, 40), False)])
-async def test_a_large_table_of_few_processes_ends_with_the_latest_events(
+@pytest.mark.parametrize(
+    ("size", "told"), [((200, 60), True), ((160, 45), True), ((120, 40), True), ((80, 24), True), ((80, 12), False)]
+)
+async def test_a_table_of_few_processes_ends_with_the_latest_events(
     make_stage: Callable[..., Stage], size: tuple[int, int], told: bool
 ) -> None:
     stage = make_stage(conditions=Conditions())

@@ -41,8 +41,8 @@ LEVELS = {
     "NODE": "across host bridges of one NUMA node",
     "SYS": "across NUMA nodes, over the CPU interconnect",
 }
-_MIN_EMPTY_LINES, _WIDE_COLUMNS = 8, 150
-"""Empty lines of a table, and its width, from which on it has events in them."""
+_MIN_EMPTY_LINES = 4
+"""Empty lines of a table from which on it has events in them: two, below a heading and a line apart."""
 MARKS = {"error": ("✖", "error"), "warning": ("▲", "warning"), "info": ("·", "dim"), "good": ("●", "ok")}
 """Glyph and ink of an event's severity."""
 
@@ -230,9 +230,9 @@ def event_lines(
 
 
 def with_events(lines: list[Line], happened: Sequence[MachineEvent], now: float, width: int, room: int) -> list[Line]:
-    """A table with the machine's latest events at its bottom, newest first, if it would be mostly empty."""
+    """A table with the machine's latest events at its bottom, newest first, if there are lines for some."""
     spare = room - len(lines)
-    if not happened or spare < _MIN_EMPTY_LINES or width < _WIDE_COLUMNS:
+    if not happened or spare < _MIN_EMPTY_LINES:
         return lines
     below = [Pen(width).add("  LATEST EVENTS", "header").to(width, ink="header").line()]
     for event in islice(reversed(happened), spare - 2):

@@ -431,11 +431,11 @@ class ProcessTable(ItemList[Row]):
             tagged=self._is_tagged,
             empty=self._nothing(),
         )
-        if self.framed:
-            if self.only_device is None and self._view.events:
-                from gpuwatch.ui.details.gpu_sections import with_events  # the first frame has none
+        if self.only_device is None and self._view.events:
+            from gpuwatch.ui.details.gpu_sections import with_events  # the first frame has none
 
-                lines = with_events(lines, self._view.events, self._view.now, style.width, self.room + 1)
+            lines = with_events(lines, self._view.events, self._view.now, style.width, self.room + 1)
+        if self.framed:
             lines = in_frame(
                 lines,
                 style,
