@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import msgspec
 import pytest
@@ -114,3 +115,23 @@ async def test_graphs_on_a_low_terminal_have_two_rows_each(stage: Stage) -> None
         full = lines[at[0] : at[1]]
         assert all(line.rstrip().endswith("⣿⣿⣿") for line in full[:2]), "95 % fills both rows"
         assert any("0–139.8 GiB · 60 s" in line for line in lines)
+
+
+def once_busy(tick: int) -> Snapshot:
+    """A device that was busy in one sample of many."""
+    return machines.snapshot((machines.device(0, busy=37 if tick == 90 else 5, tick=tick),), tick=tick)
+
+
+async def test_graphs_say_their_largest_value_and_share_the_lines(stage: Stage) -> None:
+    async with stage.app.run_test(size=(160, 45)) as pilot:
+        stage.past(once_busy, 280)
+        await pilot.press("2")
+        await settle(pilot)
+        screen = stage.app.tab
+        assert isinstance(screen, GpuScreen)
+        lines = screen.graphs.plain.splitlines()
+        captions = [number for number, line in enumerate(lines) if "0–" in line and " last " in line]
+        assert "GPU 5 %  max 37 %" in lines[captions[0]], "not the mean of the samples of one column"
+        heights = [after - before for before, after in pairwise([*captions, len(lines) - 1])]
+        assert heights == sorted(heights, reverse=True), "the first is not the flattest"
+        assert max(heights) - min(heights) <= 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from gpuwatch.core.formatting import durations, units
@@ -49,6 +50,10 @@ class Graph(NamedTuple):
     """At the right of the caption: the axis, or why there is none."""
     short: str = ""
     """The caption where there is little room; empty: the same."""
+    form: Callable[[float], str] = percent
+    """A value as text."""
+    most: float | None = None
+    """The largest value of the time shown."""
 
     def lines(self, width: int, height: int, *, beside: bool = False) -> list[Line]:
         """``height`` lines: the caption, then dots, two for each cell: :attr:`values` as they are.
@@ -69,6 +74,9 @@ class Graph(NamedTuple):
             padded = [(row.ljust(width - _BESIDE_CELLS), self.ink) for row in dots]
             return [Line((*pen.to(_BESIDE_CELLS).spans, row)) for pen, row in zip(left, padded, strict=True)]
         note = self.note if pen.left >= width_of(self.note) + 2 else self.note.replace(_LAST, "   ")
+        most = f"  max {self.form(self.most)}" if self.most is not None else ""
+        if pen.left >= width_of(most) + width_of(note) + 2:
+            pen.add(most, "dim")
         if pen.left >= width_of(note) + 2:
             pen.to(width - width_of(note)).add(note, "dim")
         return [pen.line(), *(Line(((row.ljust(width), self.ink),)) for row in dots)]
@@ -78,7 +86,11 @@ class Graph(NamedTuple):
         if self.axis is None:
             return self
         span, series = recent(view, times, self.values, width, whole=True)
-        return self._replace(values=series, note=f"{self.note}{_LAST}{durations.rounded_duration(span)}")
+        until = view.until if view.until is not None else view.now
+        shown = zip(reversed(times), reversed(self.values), strict=False)  # both end now
+        seen = [value for at, value in shown if until - span <= at <= until and value is not None]
+        most = max(seen, default=None)  # of the samples: a column of dots is the mean of some
+        return self._replace(values=series, most=most, note=f"{self.note}{_LAST}{durations.rounded_duration(span)}")
 
 
 class Graphs(Painted):
@@ -102,7 +114,7 @@ class Graphs(Painted):
         beside = room < 3 * count  # one row of dots below a caption shows no course
         lines: list[Line] = []
         for number, graph in enumerate(graphs[:count]):
-            rows = max((number + 1) * room // count - number * room // count, 2)
+            rows = max(room // count + (number < room % count), 2)
             dots = inner - _BESIDE_CELLS if beside else inner
             drawn = graph.recent(view, times, dots).lines(inner, rows, beside=beside)
             lines += [Line(((" ", "text"), *line.spans)) for line in drawn]
@@ -121,7 +133,8 @@ def device_graphs(device: Device, view: View, thresholds: Thresholds) -> list[Gr
             current = (text, "dim" if isinstance(value, Missing) else bar_ink("strong", level))
             values, axis = view.history.series(device.uuid, field.metric), axis_of(spec, device, view.history)
             note = axis_text(spec, axis) if axis is not None else "limit unknown"
-            found.append(Graph(field.graph.caption, current, bar_ink(field.graph.ink, level), values, axis, note))
+            ink, form = bar_ink(field.graph.ink, level), partial(units.reading_text, spec)
+            found.append(Graph(field.graph.caption, current, ink, values, axis, note, form=form))
     return found
 
 
@@ -133,7 +146,8 @@ def process_graphs(history: ProcessHistory, rows: tuple[Process, ...], view: Vie
         value = total_reading(rows, reading)
         current = (UNKNOWN, "dim") if value is None else (_amount(reading, value), "strong")
         axis = None if end is None else (0.0, end)
-        found.append(Graph(caption, current, ink, history.series[reading], axis, note, short))
+        values, form = history.series[reading], partial(_amount, reading)
+        found.append(Graph(caption, current, ink, values, axis, note, short, form))
     return found
 
 
