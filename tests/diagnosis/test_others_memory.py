@@ -289,7 +289,7 @@ def test_a_tenant_that_left_before_the_start_is_no_riddle() -> None:
     told = {entry.id: entry.severity for entry in done.findings}
     assert "unknown" not in told
     assert told["memory.other-process"] == "info"
-    assert any("process 7 held 3620 MiB and exited" in line for entry in done.findings for line in entry.evidence)
+    assert any("process 7 held 3.5 GiB and exited" in line for entry in done.findings for line in entry.evidence)
 
 
 _REFUSED = (

@@ -143,7 +143,7 @@ def test_the_headline_names_who_held_how_much() -> None:
     assert holders_headline(one, one.devices[0]) == "Another process, pid 77 (ann), held 20.0 GiB of GPU 0's 80.0 GiB"
     assert holders_headline(two, two.devices[0]) == "2 other processes held 29.0 GiB of GPU 0's 80.0 GiB"
     few = room(holder(gib=3))
-    assert holders_headline(few, few.devices[0]) == "Another process, pid 77 (ann), held 3072 MiB of GPU 0's 80.0 GiB"
+    assert holders_headline(few, few.devices[0]) == "Another process, pid 77 (ann), held 3.0 GiB of GPU 0's 80.0 GiB"
     assert holders_headline(room(), gpu(0)) == ""
 
 

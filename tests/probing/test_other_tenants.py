@@ -39,7 +39,7 @@ def test_a_tenant_is_named_by_what_it_hits_and_by_nothing_else(
         assert set(told[name]) == {"memory.other-process"}, name
         found = told[name]["memory.other-process"]
         assert f"pid {tenant}" in found["title"], name
-        assert "3300 MiB of GPU 0's 5.0 GiB" in found["title"], name
+        assert "3.2 GiB of GPU 0's 5.0 GiB" in found["title"], name
     for name in configs:
         (device,) = runs[name]["memory"]["devices"]
         assert device["others_before_bytes"] == device["others_start_bytes"] == device["others_peak_bytes"] == HELD

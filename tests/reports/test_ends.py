@@ -103,6 +103,6 @@ def test_several_processes_have_a_line_each() -> None:
     assert story["seen by NVML"].startswith("the largest process")
     told = complete(run, LogFacts(), None).verdict_reason
     assert told == (
-        "With default the second process ran out of memory alongside the first, which held 2048 MiB;"
+        "With default the second process ran out of memory alongside the first, which held 2.0 GiB;"
         " with growth both succeeded (expected)."
     )

@@ -53,7 +53,7 @@ def test_free_memory() -> None:
     picked = pick_gpus(here, Conditions(1, 20 * GIB), {}, {})
     assert chosen(picked) == [1]
     assert refusals(picked) == {
-        0: "4.0 GiB of 24.0 GiB free, held by alice's train.py (2210) 3072 MiB",
+        0: "4.0 GiB of 24.0 GiB free, held by alice's train.py (2210) 3.0 GiB",
         2: "its free memory could not be read",
     }
     none = pick_gpus(here, Conditions(2, 20 * GIB), {}, {})
@@ -89,7 +89,7 @@ def test_a_desktop_is_no_work() -> None:
         (gpu(0, readings={"mode.compute": "prohibited"}), "its compute mode prohibits programs"),
         (
             gpu(0, readings={"mode.compute": "exclusive-process"}),
-            "its compute mode is exclusive, and alice's train.py (2210) 3072 MiB is on it",
+            "its compute mode is exclusive, and alice's train.py (2210) 3.0 GiB is on it",
         ),
         (gpu(0, readings={"mig.mode": "enabled"}), "MIG is on, but it has no instances"),
     ],

@@ -253,7 +253,7 @@ def test_any_text_is_a_filter_or_an_error_in_one_line(text: str) -> None:
 
 @pytest.mark.parametrize("mib", [2047.6, 2048.4])
 def test_a_filter_of_memory_agrees_with_what_the_table_shows(mib: float) -> None:
-    """Both are shown as 2048 MiB: neither is more than 2 GiB, nor less."""
+    """Both are shown as 2.0 GiB: neither is more than 2 GiB, nor less."""
     process = msgspec.structs.replace(ALICE, readings={"gpu_memory_bytes": int(mib * 2**20)})
     for text, matches in (("mem>2GiB", False), ("mem<2GiB", False), ("mem=2GiB", True), ("mem>=2GiB", True)):
         wanted = parse(text)

@@ -60,7 +60,7 @@ async def test_u_goes_from_users_to_jobs_to_processes(stage: Stage, size: tuple[
         assert "JOB" in overview.users.plain
         lines = [line for line in overview.users.plain.splitlines() if "job 4711" in line]
         assert len(lines) == 1
-        assert "3.0G" in lines[0]
+        assert "3.0 GiB" in lines[0]
         assert "no job" in overview.users.plain
         assert "all processes" in overview.keys.plain
         assert overview.users.chosen is not None

@@ -143,7 +143,7 @@ def test_unexplained_memory_is_a_row_only_when_notable() -> None:
     )
     (row,) = rows_of(both)
     assert isinstance(row, Unexplained)
-    assert (row.amount, "1024 MiB on GPU 0, 1024 MiB on GPU 1" in row.reason) == (2 * machines.GIB, True), (
+    assert (row.amount, "1.0 GiB on GPU 0, 1.0 GiB on GPU 1" in row.reason) == (2 * machines.GIB, True), (
         "one for the machine"
     )
     (row,) = rows_of(both, machines.uuid(1))

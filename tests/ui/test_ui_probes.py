@@ -196,7 +196,7 @@ async def test_nothing_runs_before_the_users_of_the_gpu_are_shown(make_stage: Ma
         await pilot.press("x")
         await settle(pilot)
         text = plain(stage)
-        for part in ("visible-env selects its GPUs itself", "4711", "holding 5120 MiB", "at risk"):
+        for part in ("visible-env selects its GPUs itself", "4711", "holding 5.0 GiB", "at risk"):
             assert part in text
         assert len(bench.runners) == 1
 

@@ -68,13 +68,13 @@ async def test_the_table_and_back(stage: Stage, size: tuple[int, int]) -> None:
         assert not overview.processes.region.height
         assert table(stage).region.height
         lines = {line.strip("│ ▶┃").split()[0]: line for line in table(stage).plain.splitlines() if line.strip("│ ▶┃")}
-        assert "13.0G" in lines["alice"]
-        assert "8.0G" in lines["alice"]
-        assert "5.0G" in lines["alice"]
+        assert "13.0 GiB" in lines["alice"]
+        assert "8.0 GiB" in lines["alice"]
+        assert "5.0 GiB" in lines["alice"]
         assert "75" in lines["alice"]
-        assert "≥20.0G" in lines["bob"]
+        assert "≥20.0 GiB" in lines["bob"]
         assert "–" in lines["bobby"]
-        assert "3.0G" in lines["unexplained"]
+        assert "3.0 GiB" in lines["unexplained"]
         assert all(len(line) <= size[0] for line in table(stage).plain.splitlines())
         assert "all processes" in overview.keys.plain
         await pilot.press("down", "enter")
@@ -160,13 +160,13 @@ async def test_hostile_names_of_users(stage: Stage) -> None:
 
 
 async def test_shares_by_gpu_are_in_words_if_there_is_room(stage: Stage) -> None:
-    async with stage.app.run_test(size=(80, 24)) as pilot:
+    async with stage.app.run_test(size=(90, 24)) as pilot:
         rows = (row("alice", 10, 0, 14.4), row("alice", 11, 5, 44.8))
         stage.push(machines.snapshot(tuple(machines.device(gpu) for gpu in range(8)), rows))
         await settle(pilot)
         await pilot.press("u")
         await settle(pilot)
-        assert "GPU 0: 14.4G  GPU 5: 44.8G" in table(stage).plain
+        assert "GPU 0: 14.4 GiB  GPU 5: 44.8 GiB" in table(stage).plain
 
 
 @pytest.mark.parametrize("gpus", [8, 16])
@@ -192,8 +192,8 @@ async def test_little_memory_of_a_user_is_not_none(stage: Stage) -> None:
         await pilot.press("u")
         await settle(pilot)
         lines = {name: line for line in table(stage).plain.splitlines() for name in ("alice", "bob") if name in line}
-        assert "<0.1G" in lines["alice"]
-        assert "0.0G" in lines["bob"]
+        assert "<0.1 GiB" in lines["alice"]
+        assert "0.0 GiB" in lines["bob"]
 
 
 @pytest.mark.parametrize("word", ["bobby", "BOBBY"])

@@ -50,7 +50,7 @@ def test_processes_come_and_go_with_what_they_freed() -> None:
     assert came[0].text == "alice's train.py (2210) started using GPU 0: python train.py --bs 64 --model resnet50"
     assert same == []
     assert went[0].text == (
-        "alice's train.py (2210) exited on GPU 0 after 14 min, 4096 MiB freed, peak 9216 MiB, held it for 2 s,"
+        "alice's train.py (2210) exited on GPU 0 after 14 min, 4.0 GiB freed, peak 9.0 GiB, held it for 2 s,"
         " SM avg 0 % max 0 %: python train.py --bs 64 --model resnet50"
     )
     assert (went[0].certainty, went[0].pid) == ("fact", 2210)

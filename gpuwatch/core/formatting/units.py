@@ -11,8 +11,8 @@ from gpuwatch.core.model.reading import Missing, Reading
 
 _MIB = 1024**2
 _GIB = 1024**3
-_MIB_UP_TO = 10 * 1024
-"""MiB from which a process's memory is shown in GiB."""
+_MIB_UP_TO = 1000
+"""MiB from which a process's memory is shown in GiB, as by :func:`size`."""
 _LITTLE_BYTES = 0.1 * _GIB
 """A tenth of a GiB, the least that one decimal can show: a client with a window or two holds 4 to 50 MiB."""
 
@@ -53,11 +53,15 @@ def short_gib(count: float | None) -> str:
     return short_size(count) if count is None or count >= _GIB else f"{gib_text(count)}G"
 
 
-def memory(count: float | None, most: float | None = None, *, short: bool = False) -> str:
-    """The memory of a process: ``130.4 GiB``, or ``130.4G``; below 10 GiB ``2047 MiB``, or ``2047M``.
+def gib(count: float | None) -> str:
+    """:func:`gib_text` with its unit, for tables: ``0.6 GiB``."""
+    return UNKNOWN if count is None else f"{gib_text(count)} GiB"
 
-    In a column, all are in the unit of its largest, ``most``. One decimal of a few GiB is too coarse to show growth by
-    50 MiB a minute. 0 means none.
+
+def memory(count: float | None, most: float | None = None, *, short: bool = False) -> str:
+    """The memory of a process: ``130.4 GiB``, or ``130.4G``; if little ``614 MiB``, or ``614M``.
+
+    In a column, all are in the unit of its largest, ``most``. 0 means none.
     """
     if count is None:
         return UNKNOWN
@@ -66,7 +70,7 @@ def memory(count: float | None, most: float | None = None, *, short: bool = Fals
         return short_size(count) if short else size(count)
     if round(largest / _MIB) < _MIB_UP_TO:
         return f"{'<1' if 0 < count <= _MIB / 2 else round(count / _MIB)}{'M' if short else ' MiB'}"
-    return short_gib(count) if short else f"{gib_text(count)} GiB"
+    return short_gib(count) if short else gib(count)
 
 
 def shown_memory(count: float) -> float:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from gpuwatch.core.formatting.durations import hours_minutes
 from gpuwatch.core.formatting.safe_text import printable
-from gpuwatch.core.formatting.units import UNKNOWN, gib_text, memory
+from gpuwatch.core.formatting.units import UNKNOWN, gib, gib_text
 from gpuwatch.core.model.snapshot import Device, Process
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.sample_store import Gap, KeptSample
@@ -65,7 +65,7 @@ def _process(row: Process, *, marked: bool) -> list[tuple[str, str]]:
         (f"GPU {where:<2} ", "strong"),
         (f"{row.pid:>7}  ", "dim"),
         (align_left(printable(row.user or UNKNOWN), 9) + " ", "text"),
-        (f"{memory(row.number('gpu_memory_bytes')):>9}  ", "text"),
+        (f"{gib(row.number('gpu_memory_bytes')):>9}  ", "text"),
         (short_command(row), "text"),
     ]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpuwatch.core.formatting.safe_text import printable
-from gpuwatch.core.formatting.units import UNKNOWN, memory, size
+from gpuwatch.core.formatting.units import UNKNOWN, gib, memory, size
 from gpuwatch.machine.history.machine_event import gpu_list_text
 from gpuwatch.session.probe_preflight import Preflight
 from gpuwatch.ui.drawing.styled_lines import Span
@@ -67,7 +67,7 @@ def _facts(ahead: Preflight, seconds: float, room: int) -> Lines:
     lines.append([])
     for process in ahead.tenants[:_MAX_PROGRAMS]:
         user = align_left(printable(process.user) if process.user else UNKNOWN, 9)
-        held_here = align_right(memory(process.number("gpu_memory_bytes")), 10)
+        held_here = align_right(gib(process.number("gpu_memory_bytes")), 10)
         begin = f"  {align_right(str(process.pid), 9)}  "
         rest = f"{user} GPU {process.device_index} {held_here}  {short_command(process)}"
         lines.append([(begin, "strong"), (cut_to_width(rest, room - len(begin)), "text")])

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.short_names import short_framework, without_folder, without_launcher
-from gpuwatch.core.formatting.units import UNKNOWN, memory, short_gib
+from gpuwatch.core.formatting.units import UNKNOWN, gib, memory, short_gib
 from gpuwatch.core.model.snapshot import IDLE_SINCE, RUN_SECONDS, Device, Mapped, Process, Snapshot
 from gpuwatch.ui.tables.device_facts import PERMANENT, missing_text
 
@@ -249,8 +249,8 @@ COLUMNS: tuple[Column, ...] = (
     Column("idle", "IDLE", 4, 4, "at least so long no kernel of it was seen; busy: it computes",
         "time", IDLE_SINCE, value=_idle_value, seconds=Process.idle_seconds),
     Column("cpu", "CPU%", 5, 6, "host CPU; 100 is one core", "%", "cpu_percent", text=_cpu),
-    Column("host", "HOST", 6, 6, "host memory that it holds (RSS)", "GiB", "host_memory_bytes",
-        text=lambda p, w: short_gib(p.number("host_memory_bytes"))),
+    Column("host", "HOST", 6, 9, "host memory that it holds (RSS)", "GiB", "host_memory_bytes",
+        text=lambda p, w: (gib if w >= 9 else short_gib)(p.number("host_memory_bytes"))),
     Column("threads", "THR", 4, 4, "number of threads", "", "threads", chosen=False),
     Column("time", "TIME", 6, 6, "run time; in seconds on the Process tab", "time", RUN_SECONDS,
         value=lambda p: None if p.create_time is None else -p.create_time, seconds=Process.run_seconds),

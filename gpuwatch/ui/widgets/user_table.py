@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gpuwatch.core.formatting.safe_text import printable
-from gpuwatch.core.formatting.units import UNKNOWN, short_gib
+from gpuwatch.core.formatting.units import UNKNOWN, gib, short_gib
 from gpuwatch.session.displayed_moment import View
 from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.drawing.text_width import align_left, align_right, cut_to_width, width_of
@@ -36,8 +36,8 @@ class _Columns:
         return 2 + self.user + 1 + 5 + self.memory + self.cpu + self.host
 
 
-_WIDE = _Columns(16, 11, 9, 8, 9)
-_USUAL = _Columns(11, 11, 9, 8, 9)
+_WIDE = _Columns(16, 11, 9, 10, 10)
+_USUAL = _Columns(11, 11, 9, 10, 10)
 _TIGHT = _Columns(9, 8, 6, 7, 5)
 """GPU columns in GiB without unit; without decimals from 10 GiB."""
 
@@ -147,12 +147,13 @@ class UserTable(ItemList[Total]):
         ink = "warning" if nobody else "strong" if total.name else "dim"
         pen.add("  ").add(align_left(cut_to_width(name, at.user), at.user + 1), ink)
         pen.add(align_right("" if nobody else str(total.processes), 5), "text")
-        each = _number if at is _TIGHT else short_gib
-        amount = _rounded if at is _TIGHT and (total.memory.value or 0) >= 100 * _GIB else short_gib
+        whole = short_gib if at is _TIGHT else gib
+        each = _number if at is _TIGHT else gib
+        amount = _rounded if at is _TIGHT and (total.memory.value or 0) >= 100 * _GIB else whole
         if indices:
             pen.add(align_right(total.memory.shown(amount), at.memory), "strong")
         pen.add(align_right("" if nobody else total.cpu.shown(_percent), at.cpu), "text")
-        pen.add(align_right("" if nobody else total.host.shown(short_gib), at.host), "dim")
+        pen.add(align_right("" if nobody else total.host.shown(whole), at.host), "dim")
         if side_by_side:
             for index in indices:
                 held = total.by_gpu.get(index)
@@ -165,7 +166,7 @@ class UserTable(ItemList[Total]):
 
 def _in_words(total: Total) -> tuple[list[tuple[str, str]], int]:
     """A user's GPUs with the memory held on each, and the cells they need."""
-    full = [(f"GPU {index}: ", total.by_gpu[index].shown(short_gib)) for index in sorted(total.by_gpu)]
+    full = [(f"GPU {index}: ", total.by_gpu[index].shown(gib)) for index in sorted(total.by_gpu)]
     return full, sum(width_of(name + text) + 2 for name, text in full) - 2
 
 
