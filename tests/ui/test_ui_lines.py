@@ -69,8 +69,8 @@ async def test_what_keys_do_to_the_first_screen() -> None:
         assert lines(pilot) == at_first
         await press(pilot, "u")
         row(pilot, "USER", "PROCS", "GPU-MEM", "CPU%", "HOST", "GPU 0", "GPU 1")
-        row(pilot, "▶ alice", "1", "130.4G", "1", "0.2G", "·", "130.4G")
-        row(pilot, "  bob", "1", "31.9G", "102", "1.2G", "31.9G", "·")
+        row(pilot, "▶ alice", "1", "130.4 GiB", "1", "0.2 GiB", "·", "130.4 GiB")
+        row(pilot, "  bob", "1", "31.9 GiB", "102", "1.2 GiB", "31.9 GiB", "·")
         row(pilot, "unexplained", "0.8G", "·", "0.8G")
         await press(pilot, "u")
         await press(pilot, "f")
