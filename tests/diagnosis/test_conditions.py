@@ -402,6 +402,8 @@ def test_what_was_unknown_before_may_have_begun_then(before: float | None, words
     (found,) = of(watched(seconds(120, make)).findings, "idle.memory-held")
     (line,) = [line for line in found.evidence if line.startswith("idle ")]
     assert line.startswith(words)
+    assert bool(found.may_be_older) is (before is None)
+    assert ("may_be_older" in msgspec.json.decode(msgspec.json.encode(found))) is (before is None)
 
 
 def test_memory_held_while_idle_becomes_a_warning() -> None:

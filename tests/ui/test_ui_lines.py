@@ -71,7 +71,7 @@ async def test_what_keys_do_to_the_first_screen() -> None:
         row(pilot, "USER", "PROCS", "GPU-MEM", "CPU%", "HOST", "GPU 0", "GPU 1")
         row(pilot, "▶ alice", "1", "130.4 GiB", "1", "0.2 GiB", "·", "130.4 GiB")
         row(pilot, "  bob", "1", "31.9 GiB", "102", "1.2 GiB", "31.9 GiB", "·")
-        row(pilot, "unexplained", "0.8G", "·", "0.8G")
+        row(pilot, "unexplained", "0.8 GiB", "·", "0.8 GiB")
         await press(pilot, "u")
         await press(pilot, "f")
         row(pilot, "│ ▲ alice's train.py (48121) holds 130.4 GiB")

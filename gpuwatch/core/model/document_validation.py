@@ -51,7 +51,7 @@ def _check(value: Any, depth: int, numbers: bool) -> None:
         if not _MIN_INTEGER <= value < _MAX_INTEGER and not isinstance(value, float):
             raise Inconsistent("it has a whole number of more than 64 bits")
         return
-    if value is None:
+    if value is None or value is msgspec.UNSET:
         return
     if depth > reader_limits.DOCUMENT.depth:
         raise Inconsistent(reader_limits.DOCUMENT.too_deep)

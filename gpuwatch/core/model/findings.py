@@ -32,6 +32,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     pid: int | None = None
     since: datetime.datetime | None = None
     """When it was first seen; None for a finding from a single sample or a log."""
+    may_be_older: bool | msgspec.UnsetType = msgspec.UNSET
+    """Whether it may have begun before ``since``: the first sample that could show it did. Left out if not."""
     last: datetime.datetime | None = None
     """When it was last seen, if it is no longer, but for too short a time to be over."""
     until: datetime.datetime | None = None

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from gpuwatch.core.formatting.durations import utc
@@ -381,7 +382,8 @@ class Conditions:
         if before is not None and SEVERITY_ORDER[before.severity] < SEVERITY_ORDER[severity]:
             severity = before.severity  # never lowered while it holds
         last = utc(entry.occurrence.last) if entry.occurrence.leaving else None
-        entry.finding = replace(entry.finding, severity=severity, since=utc(entry.occurrence.since), last=last)
+        since, older = utc(entry.occurrence.since), entry.occurrence.at_least or UNSET
+        entry.finding = replace(entry.finding, severity=severity, since=since, may_be_older=older, last=last)
         phase = "changed" if entry.announced else "began"
         if not entry.announced or (before is not None and before.severity != severity):
             news = news or [entry.finding.title]

@@ -11,7 +11,7 @@ from gpuwatch.session.displayed_moment import View
 from gpuwatch.ui.drawing.ink_colors import link_ink
 from gpuwatch.ui.drawing.styled_lines import Span
 from gpuwatch.ui.drawing.wrapping import Lines
-from gpuwatch.ui.panes.top_and_host_lines import may_be_older, notable_notes
+from gpuwatch.ui.panes.top_and_host_lines import notable_notes
 
 Entry = Finding | Problem
 
@@ -29,11 +29,11 @@ def finding_mark(finding: Finding) -> tuple[str, str]:
 
 
 def finding_times(finding: Finding) -> str:
-    """``since 10:02:31``, ``at least`` if its evidence says so, or its start and end; empty if that is unknown."""
+    """``since 10:02:31``, ``at least`` if it may be older, or its start and end; empty if that is unknown."""
     if finding.since is None:
         return ""
     begun = finding.since.astimezone().strftime("%H:%M:%S")
-    earlier = may_be_older(finding)
+    earlier = bool(finding.may_be_older)
     if finding.until is None:
         return f"{'at least ' * earlier}since {begun}"
     return f"past: {begun}{' or earlier' * earlier} to {finding.until.astimezone():%H:%M:%S}"

@@ -20,7 +20,7 @@ from gpuwatch.ui.drawing.clock_text import clock_text
 from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.drawing.text_width import width_of
 from gpuwatch.ui.drawing.wrapping import drop_last_clauses
-from gpuwatch.ui.panes.top_and_host_lines import may_be_older, notable_notes
+from gpuwatch.ui.panes.top_and_host_lines import notable_notes
 from gpuwatch.ui.tables.device_facts import throttled_now
 from gpuwatch.ui.tables.process_columns import Key
 
@@ -258,7 +258,7 @@ def idle_text(view: View, row: Process) -> str:
     if not since or not any(other is row for other in (view.snapshot.processes if view.snapshot is not None else ())):
         return ""
     begun, first = clock_text(since, view.moment)[:-3], view.since.first
-    seen = first is not None and since > first + BEGAN_BEFORE and not (finding and may_be_older(finding))
+    seen = first is not None and since > first + BEGAN_BEFORE and not (finding and finding.may_be_older)
     return f"{steady_duration(view.moment - since)}, {'' if seen else 'at least '}since {begun}"
 
 

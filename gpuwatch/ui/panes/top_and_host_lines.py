@@ -85,11 +85,6 @@ def error_count(errors: int, warnings: int) -> list[Span]:
     return []
 
 
-def may_be_older(finding: Finding) -> bool:
-    """Whether it may have begun before its ``since``, as its evidence then says."""
-    return any("at least since " in line for line in finding.evidence)
-
-
 def notable_notes(findings: Sequence[Finding]) -> list[Finding]:
     """Notes that somebody should know."""
     return [
