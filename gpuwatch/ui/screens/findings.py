@@ -22,8 +22,8 @@ from gpuwatch.ui.details.finding_lines import (
     page_link,
 )
 from gpuwatch.ui.drawing.line_builder import Pen
-from gpuwatch.ui.drawing.text_width import cut_to_width, width_of
-from gpuwatch.ui.drawing.wrapping import Lines, wrap_line
+from gpuwatch.ui.drawing.text_width import width_of
+from gpuwatch.ui.drawing.wrapping import Lines, drop_last_clauses, wrap_line
 from gpuwatch.ui.panes.top_and_host_lines import verdict
 from gpuwatch.ui.screens.filterable_tab import FilterableScreen
 from gpuwatch.ui.screens.finding_sheets import CauseSheet, EvidenceModal, cause_head, folded_page
@@ -89,7 +89,6 @@ class FindingList(ItemList[Entry]):
         past = entry.until is not None
         pen.add("  ").add(f"{glyph} ", ink)
         named = f"GPU {device.index}" if device is not None else ""
-        pen.add(f"{named}  " if named and named not in entry.title else "", "dim" if past else "strong")
         title = printable(entry.title)
         if entry.id == "healthy":
             notes = sum(
@@ -97,9 +96,13 @@ class FindingList(ItemList[Entry]):
                 for finding in self.items
             )
             title += f"; {notes} note{'s' * (notes > 1)} below" if notes else ""
-        cause = _tail(entry, title, pen.left)
-        room = pen.left - len(cause)
-        pen.add(cut_to_width(title, room), "dim" if past else "text")
+        lead = f"{named}  " if named and named not in title else ""
+        cause = _tail(entry, lead + title, pen.left)
+        shown = drop_last_clauses(title, pen.left - len(cause + lead))
+        if named and not lead and named not in shown:  # a shortened title has lost it
+            lead = f"{named}  "
+            shown = drop_last_clauses(title, pen.left - len(cause + lead))
+        pen.add(lead, "dim" if past else "strong").add(shown, "dim" if past else "text")
         if pen.left >= len(cause):
             pen.to(pen.limit - len(cause)).write(_linked(cause, entry))
         return pen.line()
@@ -120,7 +123,7 @@ def _linked(tail: str, finding: Finding) -> list[tuple[str, str]]:
 
 
 def _tail(finding: Finding, title: str, room: int) -> str:
-    """The text at the right: start, cause and certainty, shortened for long titles."""
+    """The text at the right: start, cause and certainty; for long titles the start alone, which outlives their end."""
     if finding.id == "healthy":
         tails = [finding.evidence[0] if finding.evidence else "", ""]
     elif finding.until is not None:
@@ -131,7 +134,7 @@ def _tail(finding: Finding, title: str, room: int) -> str:
     else:
         tails = [id_and_certainty(finding)]
         if finding.since is not None:
-            tails.insert(0, f"{finding_times(finding)} · {tails[0]}")
+            tails = [f"{finding_times(finding)} · {tails[0]}", finding_times(finding)]
     padded = [f"  {tail} " for tail in tails if tail]
     for tail in padded:
         if width_of(title) + len(tail) <= room:
