@@ -22,7 +22,8 @@ from gpuwatch.ui.settings.tabs import labels
 from gpuwatch.ui.tables.device_facts import fraction, throttled_now, whole_number
 
 _VERSIONS_BELOW = range(110, 152)
-"""Widths at which the line of the host has the versions of the driver: the line above has no room for them."""
+"""Widths at which the line of the host has the number of GPUs and the versions of the driver: the line above has no
+room for them once something is wrong."""
 _LAST_SECONDS = 300.0
 """Seconds for which the top line shows the last event."""
 _MIN_LAST_CELLS = 24
@@ -146,15 +147,19 @@ def _facts(snapshot: Snapshot, room: int, width: int) -> list[Span]:
     facts: list[Span] = []
     for named in (f"driver {version}", version, ".".join(version.split(".")[:2])):
         facts = [(printable(host), "strong")] if host else []
+        if count and width not in _VERSIONS_BELOW:  # before the versions, which go when something is wrong
+            facts.append((_counted(count), "text"))
         if version:
             facts.append((named, "dim"))
         if driver is not None and driver.cuda_version:
             facts.append((f"CUDA {printable(driver.cuda_version)}", "dim"))
         if sum(width_of(text) + 3 for text, _ in facts) <= room:
             break
-    if count:
-        facts.append((f"{count} GPU{'s' * (count != 1)}", "text"))
     return facts
+
+
+def _counted(gpus: int) -> str:
+    return f"{gpus} GPU{'s' * (gpus != 1)}"
 
 
 _Labels = list[tuple[str, str, str]]
@@ -314,13 +319,13 @@ def top_line(pen: Pen, view: View, tab: str) -> list[tuple[int, int, str]]:
 
 
 def _versions(view: View) -> str:
-    """``driver 580.159 · CUDA 13.0``, with a margin; empty if unknown."""
+    """``2 GPUs · driver 580.159 · CUDA 13.0``, with a margin; empty if unknown."""
     driver = view.snapshot.driver if view.snapshot is not None else None
     if driver is None or not driver.version:
         return ""
     version = ".".join(printable(driver.version).split(".")[:2])
     cuda = f" · CUDA {printable(driver.cuda_version)}" if driver.cuda_version else ""
-    return f"   driver {version}{cuda} "
+    return f"   {_counted(len(view.devices))} · driver {version}{cuda} "
 
 
 def host_line(pen: Pen, view: View) -> bool:
