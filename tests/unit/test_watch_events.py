@@ -234,7 +234,7 @@ def test_a_brake_must_last_as_it_may_flash_at_a_change_of_clocks() -> None:
 
 
 def test_a_power_cap_is_told_when_it_lasts_and_a_touch_of_it_is_not() -> None:
-    capped, free = device(readings={"clocks.event_reasons": "sw-power-cap"}), device()
+    capped, free = device(readings={"clocks.event_reasons": "sw-power-cap", "power.draw_watts": 690.0}), device()
     touches = watched(*(((capped if tick % 20 < 3 else free,), ()) for tick in range(1, 60)))
     assert [one for some in touches for one in some] == []
     lasting = watched(*(((capped if 5 <= tick < 100 and tick % 7 else free,), ()) for tick in range(170)))
@@ -243,6 +243,15 @@ def test_a_power_cap_is_told_when_it_lasts_and_a_touch_of_it_is_not() -> None:
     assert [one.severity for one in told] == ["info", "info"]
     assert told[0].text == "GPU 0 at its power limit, which is normal for a busy GPU"
     assert told[1].text == "GPU 0 no longer at its power limit (94 s)"
+
+
+def test_a_card_far_below_its_limit_is_not_at_it() -> None:
+    capped = device(readings={"clocks.event_reasons": "sw-power-cap", "power.draw_watts": 200.0})
+    lasting = watched(*(((capped if 5 <= tick < 100 else device(),), ()) for tick in range(170)))
+    assert [one.text for some in lasting for one in some] == [
+        "GPU 0: NVML reports a power cap, 200 of 700 W drawn",
+        "GPU 0: NVML no longer reports a power cap (94 s)",
+    ]
 
 
 def test_reasons_have_episodes_that_can_be_looked_up_as_of_then() -> None:

@@ -87,6 +87,8 @@ def _min_reading(device: Device, *metrics: str) -> float | None:
 
 _MUCH_CLOCK_LOSS_SHARE = 0.35
 """Share of the clock from which a loss to the power cap is a warning."""
+_NEAR_LIMIT_SHARE = 0.85
+"""Share of the power limit from which a card is at it."""
 _MAX_EPISODES = 400
 
 
@@ -97,6 +99,7 @@ def _numbers(device: Device) -> dict[str, float | None]:
         "margin": device.number("temperature.margin_celsius"),
         "memory": device.number("temperature.memory_celsius"),
         "busy": device.number("utilization.gpu_percent"),
+        "power": device.number("power.draw_watts"),
     }
 
 
@@ -253,7 +256,15 @@ class PowerCap(_Throttled):
         limit, default = device.number("power.limit_watts"), device.number("power.default_limit_watts")
         lowered = bool(limit and default and limit < 0.97 * default)
         severity: Severity = "info"
-        if share is not None and share >= _MUCH_CLOCK_LOSS_SHARE:
+        power = occurrence.figures.get("power")
+        if not _near_limit(occurrence):
+            # The reason alone does not say which limit: it may be that of a module, a rack or the driver's own.
+            drawn = f", {power.mean:.0f} of {limit:.0f} W drawn" if power is not None and limit else ""
+            severity = "warning" if share is not None and share >= _MUCH_CLOCK_LOSS_SHARE else "info"
+            title = f"{gpu_label(device)}: NVML reports a power cap{drawn}"
+            action = f"Compare draw and limits: nvidia-smi -i {device.index} -q -d POWER,PERFORMANCE"
+            lowered = False
+        elif share is not None and share >= _MUCH_CLOCK_LOSS_SHARE:
             severity = "warning"
             title = f"{gpu_label(device)} throttled (power cap), far below its clock"
             action = "Raise the power limit (nvidia-smi -pl) as far as supply and cooling allow."
@@ -276,7 +287,15 @@ class PowerCap(_Throttled):
 
     def ended(self, occurrence: Occurrence, finding: Finding, context: SampleContext) -> str:
         """``GPU 0 no longer at its power limit (3 min)``."""
+        if not _near_limit(occurrence):
+            return f"{gpu_label(occurrence.device)}: NVML no longer reports a power cap ({occurrence.duration})"
         return f"{gpu_label(occurrence.device)} no longer at its power limit ({occurrence.duration})"
+
+
+def _near_limit(occurrence: Occurrence) -> bool:
+    """Whether the card drew about its limit, by what was measured while the driver gave that reason."""
+    power, limit = occurrence.figures.get("power"), occurrence.device.number("power.limit_watts")
+    return power is not None and bool(limit) and power.mean >= _NEAR_LIMIT_SHARE * (limit or 0.0)
 
 
 def _hottest(occurrence: Occurrence) -> str:
