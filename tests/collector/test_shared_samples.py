@@ -8,12 +8,16 @@ import signal
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from concurrent.futures import Future
+from contextlib import closing, suppress
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from threading import Thread
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -32,7 +36,9 @@ from gpuwatch.machine.sources.host_and_processes import DENIED
 from gpuwatch.machine.sources.missing_process import HIDDEN
 from gpuwatch.sim import faults
 from gpuwatch.sim.simulated_machine import SimMachine
+from gpuwatch.sim.shape import SimShape
 from tests.diagnosis.watching import gpu, program, sample
+from tests.every import begun
 
 GIB = 1024**3
 Open = Callable[[str], SimMachine]
@@ -41,10 +47,10 @@ Open = Callable[[str], SimMachine]
 class Machine:
     """A simulated machine on which recorders and feeds run."""
 
-    def __init__(self, machine: SimMachine, folder: Path) -> None:
-        self.machine = machine
+    def __init__(self, folder: Path) -> None:
+        self.machine = SimMachine.open(SimShape.parse("2x24GiB"), name=f"test-{uuid.uuid4().hex[:12]}")
         self.file = folder / "a.gpuwatch"
-        self.environment = machine.environment(os.environ) | {"XDG_STATE_HOME": str(folder)}
+        self.environment = self.machine.environment(os.environ)
         self._recorders: list[subprocess.Popen[bytes]] = []
         self._feeds: list[LiveFeed] = []
 
@@ -77,14 +83,15 @@ class Machine:
         for process in self._recorders:
             process.kill()
             process.wait()
+        self.machine.clear_faults()
+        self.machine.remove()
 
 
 @pytest.fixture
-def here(sim_machine: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    here = Machine(sim_machine("2x24GiB"), tmp_path)
-    yield here
-    here.close()
+    with closing(Machine(tmp_path)) as here:
+        yield here
 
 
 def asks_the_driver(pid: int) -> bool:
@@ -175,18 +182,11 @@ def idle_since(snapshot: Snapshot) -> object:
     return row.readings[IDLE_SINCE]
 
 
-@pytest.mark.parametrize(
-    ("told", "shown"),
-    [
-        ((105, 105), (60, 60)),
-        ((40, 40), (40, 40)),
-        ((105, 108), (60, 108)),
-        ((0, 109), (0, 109)),
-        ((None, 106), (None, 60)),
-        ((130, 130), (130, 130)),
-    ],
-    ids=["longer", "whoever-saw-more", "computed-after", "computes", "told-late", "told-too-late"],
-)
+# Longer, whoever saw more, computed after, computes, told late, told too late.
+_TOLD = [((105, 105), (60, 60)), ((40, 40), (40, 40)), ((105, 108), (60, 108)), ((0, 109), (0, 109))]
+
+
+@pytest.mark.parametrize(("told", "shown"), [*_TOLD, ((None, 106), (None, 60)), ((130, 130), (130, 130))])
 def test_idle_times_go_on_over_a_change_of_who_samples(
     told: tuple[int | None, ...], shown: tuple[int | None, ...]
 ) -> None:
@@ -207,7 +207,7 @@ def test_idle_times_go_on_over_a_change_of_who_samples(
     assert times.continued(once).unchanged(times.continued(replace(once, taken_at=utc(107)))), "the same objects"
 
 
-def test_a_recorder_that_ends_as_told(here: Machine) -> None:
+def a_recorder_that_ends_as_told(here: Machine) -> None:
     recorder = here.record()
     feed = here.feed()
     after(feed, here.file)
@@ -216,8 +216,7 @@ def test_a_recorder_that_ends_as_told(here: Machine) -> None:
     assert feed.status().state == "ok"
 
 
-@pytest.mark.slow
-def test_a_recorder_that_is_stopped_is_left_until_it_goes_on(here: Machine) -> None:
+def a_recorder_that_is_stopped_is_left_until_it_goes_on(here: Machine) -> None:
     recorder = here.record()
     feed = here.feed()
     after(feed, here.file)
@@ -228,8 +227,7 @@ def test_a_recorder_that_is_stopped_is_left_until_it_goes_on(here: Machine) -> N
     after(feed, here.file)
 
 
-@pytest.mark.slow
-def test_a_driver_that_hangs_is_reported_and_nothing_else_is_started(here: Machine) -> None:
+def a_driver_that_hangs_is_reported_and_nothing_else_is_started(here: Machine) -> None:
     here.record()
     feed = here.feed()
     after(feed, here.file)
@@ -251,7 +249,7 @@ def test_a_driver_that_hangs_is_reported_and_nothing_else_is_started(here: Machi
     assert feed.status().recording == str(here.file)
 
 
-def test_a_recorder_that_samples_less_often_or_less_is_not_used(here: Machine) -> None:
+def a_recorder_that_samples_less_often_or_less_is_not_used(here: Machine) -> None:
     here.record()
     feeds = [here.feed(0.5), here.feed(1.0, gpm=True), here.feed(1.0, share=False)]
     slow = here.feed(2.0)
@@ -276,7 +274,7 @@ def test_a_recorder_is_found_between_two_samples(here: Machine) -> None:
     wait(lambda: feed.status().recording == str(here.file), 60)
 
 
-def test_a_recorder_that_missed_an_error_is_used_and_its_samples_have_the_error(here: Machine) -> None:
+def a_recorder_that_missed_an_error_is_used_and_its_samples_have_the_error(here: Machine) -> None:
     """The driver reports each once: to whoever listens then."""
     feed = here.feed()
     after(feed, None)
@@ -297,6 +295,36 @@ def test_a_recorder_that_missed_an_error_is_used_and_its_samples_have_the_error(
     here.machine.override(0, "xid", 79)
     wait(lambda: newest() == [31, 79] and feed.status().recording == str(here.file), 60)
     assert [xid.code for xid in samples_of(here.file)[-1].devices[0].xids] == [79]
+
+
+WAIT = (
+    a_recorder_that_ends_as_told,
+    a_recorder_that_is_stopped_is_left_until_it_goes_on,
+    a_driver_that_hangs_is_reported_and_nothing_else_is_started,
+    a_recorder_that_samples_less_often_or_less_is_not_used,
+    a_recorder_that_missed_an_error_is_used_and_its_samples_have_the_error,
+)
+
+
+@pytest.fixture(scope="module")
+def waited(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, Future[Any]]]:
+    """Each on a machine of its own; all recorders are announced in one folder."""
+
+    def run(check: Callable[[Machine], None]) -> None:
+        with closing(Machine(tmp_path_factory.mktemp("recorded"))) as here:
+            check(here)
+
+    with begun(request, {f"test_on_its_own_machine[{one.__name__}]": partial(run, one) for one in WAIT}) as results:
+        yield results
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("check", [one.__name__ for one in WAIT])
+def test_on_its_own_machine(check: str, waited: dict[str, Future[Any]], request: pytest.FixtureRequest) -> None:
+    """Beside each other, as they wait for most of their time."""
+    waited[request.node.name].result()
 
 
 @pytest.mark.parametrize(
@@ -395,13 +423,7 @@ def test_a_user_without_a_home_finds_no_recorder(tmp_path: Path, monkeypatch: py
 
 def denied(row: Process) -> Process:
     """The row as somebody sees it who may not read the process's environment and libraries."""
-    return replace(
-        row,
-        note=f"{DENIED}environment",
-        framework=None,
-        cuda_visible_devices=None,
-        device_map=(),
-    )
+    return replace(row, note=f"{DENIED}environment", framework=None, cuda_visible_devices=None, device_map=())
 
 
 def test_what_another_user_could_not_read_is_read_here(here: Machine, sleeper: Callable[[], int]) -> None:
