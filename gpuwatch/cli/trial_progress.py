@@ -68,7 +68,6 @@ class _TimedProgress(Progress):
         self.now, self.since = trial, time.monotonic()
 
     def ended(self, trial: Trial) -> None:
-        """Notes how long it took."""
         self.took.append(time.monotonic() - self.since)
 
     def left(self) -> str:
@@ -110,12 +109,10 @@ class _SentProgress(Progress):
         progress(self.head)
 
     def steps(self, count: int) -> None:
-        """Sends how many steps it has done."""
         if count:
             progress(f"{self.head}: {count} steps")
 
     def close(self) -> None:
-        """Sends that nothing more comes."""
         progress("")
 
 
@@ -135,7 +132,6 @@ class _TableProgress(_TimedProgress):
         self.live: Live | None = None
 
     def says(self, text: str) -> None:
-        """Shows it below the table."""
         self.known = text
 
     def begins(self, trial: Begun) -> None:

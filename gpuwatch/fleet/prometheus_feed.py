@@ -45,7 +45,6 @@ class PrometheusFeed:
             self._thread.start()
 
     def drain(self) -> list[Snapshot]:
-        """All snapshots since the last call, oldest first."""
         with self._lock:
             arrived, self._arrived = self._arrived, []
         return arrived

@@ -92,7 +92,6 @@ class SshHostFeed:
         self._streams.start()
 
     def drain(self) -> list[Snapshot]:
-        """All snapshots since the last call, oldest first."""
         with self._lock:
             arrived, self._arrived = self._arrived, []
         return arrived

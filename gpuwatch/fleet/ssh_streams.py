@@ -251,7 +251,6 @@ class RemoteStreams:
                 self._reason(stream, "stopped sending")
 
     def _ended(self, stream: Stream) -> None:
-        """The process has closed its output."""
         process = stream.process
         assert process is not None
         try:

@@ -130,7 +130,6 @@ class ProbeRuns:
 
     @property
     def scripts(self) -> dict[str, ProbeScript]:
-        """All configurations, sorted."""
         if self._scripts is None:
             self._scripts = find_probes()
         return self._scripts
@@ -282,7 +281,6 @@ class _Progress:
         self._began = time.monotonic()
 
     def begin(self, number: int, config: str) -> None:
-        """Called before each probe."""
         self._pid, self._uuid, self._began = None, self._gpu, time.monotonic()
         self._runs._change(
             done=number, config=config, doing="starting the interpreter", events=(), times=(), process=(), device=()

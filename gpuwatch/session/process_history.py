@@ -107,7 +107,6 @@ class ProcessHistories:
         return self._ended[2]
 
     def add(self, snapshot: Snapshot) -> None:
-        """Appends a sample to all histories."""
         for who, history in self._followed.items():
             history.put(snapshot.taken_at.timestamp(), process_rows(snapshot, who))
 

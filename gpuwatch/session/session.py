@@ -116,7 +116,6 @@ class Session:
 
     @property
     def host(self) -> HostAccess:
-        """Access to the machine besides its snapshots."""
         return self.feed.host
 
     def start(self, wake: Callable[[], None]) -> None:

@@ -350,7 +350,6 @@ class SimMachine:
         return None if instances is None else layout_text(instances)
 
     def pids(self) -> frozenset[int]:
-        """Pids of the processes on all GPUs."""
         views = (ProcessView * _MAX_PROCESSES)()
         found: set[int] = set()
         for device in range(self.shape.count):
@@ -364,7 +363,6 @@ class SimMachine:
         self._control.gws_set_hidden(self._open_handle(), device, not shown)
 
     def is_shown(self, device: int) -> bool:
-        """Whether the GPU is in the machine."""
         self._check_device(device)
         return not self._control.gws_is_hidden(self._open_handle(), device)
 
@@ -386,7 +384,6 @@ class SimMachine:
                 _put(folder / name, text)
 
     def is_asleep(self, device: int) -> bool:
-        """Whether `set_asleep` put the GPU to sleep."""
         folder = sysfs.power_folder(sysfs.folder(self.state_path), self.devices()[device].pci_bus_id)
         try:
             return (folder / "runtime_status").read_text(encoding="ascii").strip() == "suspended"
@@ -394,7 +391,6 @@ class SimMachine:
             return False
 
     def overrides(self, device: int) -> dict[str, int]:
-        """The overridden values of a GPU."""
         self._check_device(device)
         value, found = ctypes.c_int64(), {}
         for key, name in enumerate(self.override_names()):
@@ -403,7 +399,6 @@ class SimMachine:
         return found
 
     def override_names(self) -> tuple[str, ...]:
-        """The names that `override` takes."""
         names: list[str] = []
         while name := self._control.gws_override_name(len(names)):
             names.append(name.decode())
@@ -433,7 +428,6 @@ class SimMachine:
         shutil.rmtree(sysfs.folder(self.state_path), ignore_errors=True)
 
     def close(self) -> None:
-        """No longer use it from here."""
         if self._handle is not None:
             self._control.gws_close(self._handle)
             self._handle = None

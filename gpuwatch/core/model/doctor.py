@@ -93,7 +93,7 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     path: str | None = None
-    """The file behind it, links resolved."""
+    """The library's file, links resolved."""
     version: str | None = None
     error: str | None = None
 

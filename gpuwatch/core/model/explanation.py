@@ -28,7 +28,7 @@ class GpuTest(msgspec.Struct, frozen=True, kw_only=True):
     status: TestStatus
     """``pass``, ``warn``, ``fail``, or ``skip`` for what was not run."""
     messages: tuple[str, ...] = ()
-    """Its warnings and remarks."""
+    """The warnings and remarks of the test."""
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag="gpuwatch.explanation/1"):

@@ -28,7 +28,7 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FactChange(msgspec.Struct, frozen=True, kw_only=True):
-    """A fact that differs."""
+    """A fact, such as a version, that differs between the sides."""
 
     part: str
     """``Machine``, ``GPU 0``, ``Versions``, ``Run`` and so on."""
@@ -48,7 +48,7 @@ class FindingChange(msgspec.Struct, frozen=True, kw_only=True):
     severity: str
     """The highest: ``error``, ``warning`` or ``info``."""
     title: str
-    """One of them, in words."""
+    """The title of one of these findings."""
     where: tuple[str, str]
     """The GPUs on each side; empty without any."""
 
@@ -74,11 +74,11 @@ class NumberChange(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     """What it is."""
     metric: str
-    """Its id."""
+    """The id of the metric."""
     unit: str
     """Its unit; empty without one."""
     values: tuple[Spread, Spread]
-    """On each side."""
+    """The value on each side."""
     threshold: float
     """The least difference of the medians that counts."""
 
@@ -89,7 +89,7 @@ class HolderChange(msgspec.Struct, frozen=True, kw_only=True):
     device: str
     """The framework's device."""
     group: str
-    """What it is for."""
+    """What the memory is for: weights, activations and so on."""
     source: str
     """Line of the program; empty if unknown."""
     layer: str

@@ -74,7 +74,7 @@ class PeriodRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PeriodEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """An event."""
+    """Something that happened at one moment."""
 
     at: datetime.datetime
     """When it happened."""

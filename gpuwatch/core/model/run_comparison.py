@@ -78,7 +78,7 @@ class OddFact(msgspec.Struct, frozen=True, kw_only=True):
     value: str
     """There; a dash where it is not known."""
     usual: str
-    """With most siblings."""
+    """The value that most siblings have."""
     siblings: int
     """How many nodes it was compared with."""
     detail: str = ""

@@ -19,7 +19,7 @@ class StepTime(msgspec.Struct, frozen=True, kw_only=True):
     low_seconds: float
     """Lower end of the median's 95 % interval, by order statistics."""
     high_seconds: float
-    """Its upper end."""
+    """Upper end of the 95 % interval of the median."""
     timed: int
     """Number of step times, without warm-up."""
 

@@ -203,7 +203,6 @@ class Xid(msgspec.Struct, frozen=True):
 
     @property
     def action(self) -> str:
-        """What to do about it."""
         kind = KINDS.get(self.code or 0)
         return kind.action if kind is not None else _RESET
 

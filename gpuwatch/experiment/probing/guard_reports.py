@@ -32,7 +32,6 @@ class GuardReports:
         self.guard_gone = False
 
     def take(self, line: bytes) -> None:
-        """One line of the guard."""
         word, _, rest = line.partition(b" ")
         if word == b"started":
             pid, since = rest.split()

@@ -83,7 +83,6 @@ class StatusLine:
         self._channel.resize()
 
     def resized(self) -> None:
-        """Adapts to a new size of the terminal."""
         if not self._rows:
             self._channel.resize()
             return

@@ -59,13 +59,9 @@ class Progress:
 class Feed(SnapshotSource, Protocol):
     """What a trial needs of a feed."""
 
-    def fresh(self, timeout: float) -> Snapshot | None:
-        """A snapshot taken after this call."""
-        ...
+    def fresh(self, timeout: float) -> Snapshot | None: ...
 
-    def sample_now(self) -> None:
-        """Requests an extra snapshot."""
-        ...
+    def sample_now(self) -> None: ...
 
 
 @dataclass(slots=True)

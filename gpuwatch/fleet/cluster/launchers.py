@@ -106,12 +106,10 @@ class Local:
         self._remote = remote or list(_THIS_COMMAND)
 
     def plan(self, arguments: Sequence[str]) -> Plan:
-        """As many jobs as asked for."""
         command = tuple(_remote_command(self._remote, arguments))
         return Plan(tuple(Job(f"local{number}", command) for number in range(1, self._count + 1)))
 
     def reason(self, exit_code: int, messages: str) -> str:
-        """Nothing that the exit code does not say."""
         return ""
 
 
@@ -126,7 +124,6 @@ class Ssh:
         self._options = options
 
     def plan(self, arguments: Sequence[str]) -> Plan:
-        """A connection for each host."""
         command = _remote_command(self._remote, arguments)
         return Plan(tuple(Job(host, tuple(ssh_command(host, command, options=self._options))) for host in self._hosts))
 
@@ -244,7 +241,6 @@ class Ray:
         return Plan((Job(None, (sys.executable, "-m", "gpuwatch.fleet.cluster.ray_driver", self._address, there)),))
 
     def reason(self, exit_code: int, messages: str) -> str:
-        """The driver writes its reason itself."""
         return ""
 
 

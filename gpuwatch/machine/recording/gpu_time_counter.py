@@ -87,7 +87,6 @@ class ProcessTime(msgspec.Struct, kw_only=True, omit_defaults=True):
         self.take_facts(other)
 
     def take_facts(self, source: ProcessTime | Process) -> None:
-        """Takes what is known of it there."""
         for name in _FACTS:
             setattr(self, name, getattr(source, name) or getattr(self, name))
 

@@ -35,7 +35,6 @@ class ProcessLife(ObservedProcess, kw_only=True):
 
     @property
     def key(self) -> Key:
-        """Primary key of its row."""
         return (self.pid, -1.0 if self.create_time is None else self.create_time, self.device_uuid or "")
 
 

@@ -48,7 +48,6 @@ class RecordedFinding(NamedTuple):
 
     @property
     def key(self) -> tuple[str, str, int, float]:
-        """What makes it another one."""
         return (self.finding.id, self.finding.device_uuid or "", self.finding.pid or 0, self.since)
 
 

@@ -343,7 +343,6 @@ class TabScreen(Screen[None]):
         self.gpuwatch.tab.show(self.gpuwatch.session.view())
 
     def action_no_signal(self) -> None:
-        """The signal key while the timeline is focused."""
         self.refuse_while_paused()
 
     def refuse_while_paused(self) -> bool:

@@ -65,7 +65,6 @@ class Identity(Painted):
         self.redraw()
 
     def on_click(self, event: events.Click) -> None:
-        """A click on a number selects that device."""
         screen = self.screen
         if event.y == 0 and isinstance(screen, GpuScreen):
             for start, end, uuid in self._places:

@@ -78,7 +78,6 @@ class ProcessRowsScreen(TabScreen):
 
     @property
     def device(self) -> Device | None:
-        """The selected GPU."""
         raise NotImplementedError
 
     def action_missing_device(self) -> None:

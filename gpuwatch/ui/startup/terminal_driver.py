@@ -68,7 +68,6 @@ class _File:
         self._file = file
 
     def write(self, text: str) -> None:
-        """Writes; ignores a closed terminal."""
         with suppress(OSError):
             self._file.write(text)
 
@@ -94,7 +93,6 @@ class TerminalDriver(LinuxDriver):
     _guard: ScreenGuard | None = None
 
     def __init__(self, app: Any, **options: Any) -> None:
-        """``app``: a :class:`gpuwatch.ui.app.GpuwatchApp`."""
         super().__init__(app, **options)
         self.app = app
         app.terminal = self

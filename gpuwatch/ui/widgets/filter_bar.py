@@ -38,7 +38,6 @@ class FilterBar(Widget):
         yield self._note
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
-        """From now on the input receives keys itself."""
         self.was_entered = True
 
     async def take(self, event: events.Key) -> bool:

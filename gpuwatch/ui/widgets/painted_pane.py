@@ -135,7 +135,6 @@ class Painted(Widget):
         self.redraw()
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        """Scrolls this pane, or one around it."""
         if self.turn_wheel(3):
             event.stop()
 
