@@ -52,7 +52,7 @@ def cause(cause_id: str | None, as_json: bool) -> None:
 
 def _list() -> str:
     """One line for each cause; on a narrow terminal the title is wrapped under itself."""
-    from gpuwatch.share.reports.formats.folding import paragraph
+    from gpuwatch.share.reports.formats.fold_text import paragraph
 
     width = max(map(len, CAUSES))
     room = max(shutil.get_terminal_size().columns, width + 30) if sys.stdout.isatty() else 1000

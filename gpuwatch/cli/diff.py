@@ -25,8 +25,8 @@ from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.time_expressions import parse_moment, time_text
-from gpuwatch.share.reports.diff import diff as compared
 from gpuwatch.share.reports.diff_memory import side_of_profiles
+from gpuwatch.share.reports.diff_report import diff as compared
 from gpuwatch.share.reports.diff_sides import (
     Comparable,
     DiffSide,

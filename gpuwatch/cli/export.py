@@ -25,8 +25,8 @@ from gpuwatch.core.formatting.terminal_support import file_name
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.run import Run
 from gpuwatch.share.exports import export_formats
-from gpuwatch.share.exports.stretch import STEPS, Stretch, stretch_of
-from gpuwatch.share.exports.table_rows import NAMES, table
+from gpuwatch.share.exports.export_range import STEPS, Stretch, stretch_of
+from gpuwatch.share.exports.recording_tables import NAMES, table
 
 _PROGRESS_STEP_BYTES = 1 << 22
 """Bytes between two updates of the progress."""
@@ -118,7 +118,7 @@ def export(
         runs = _runs_to_export(documents, stretch) if chosen.name == "perfetto" else []
         if redact:
             print_redaction_note()
-            from gpuwatch.share.exports.redacted_stretch import RedactedStretch
+            from gpuwatch.share.exports.redacted_recording import RedactedStretch
 
             stretch = RedactedStretch(stretch, runs)
             runs = stretch.runs

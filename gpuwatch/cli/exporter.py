@@ -121,7 +121,7 @@ def exporter(
     """
     if commands and not processes:
         raise UsageError("--commands needs --processes")
-    from gpuwatch.share.exporter.server import Address, MetricsServer
+    from gpuwatch.share.exporter.http_server import Address, MetricsServer
     from gpuwatch.share.exporter.web_config import WebConfig
 
     address = Address(listen)
@@ -134,8 +134,8 @@ def exporter(
         return
     enter_simulation(ctx)
     from gpuwatch.machine.collector.live_feed import LiveFeed
+    from gpuwatch.share.exporter.metric_series import Options
     from gpuwatch.share.exporter.page_updater import PageUpdater
-    from gpuwatch.share.exporter.series import Options
 
     options = Options(
         host=host or platform.node() or "localhost",
@@ -171,7 +171,7 @@ def exporter(
 def _checked_job_map(folder: Path | None) -> Any:
     if folder is None:
         return None
-    from gpuwatch.share.exporter.job_map import JobMap
+    from gpuwatch.share.exporter.slurm_job_map import JobMap
 
     job_map = JobMap(folder)
     try:

@@ -48,7 +48,7 @@ def mcp(ctx: click.Context, allow_work: bool, folders: tuple[Path, ...], redact:
     list_causes, cause, find_free_gpus, usage and compare, which change nothing. Needs the extra mcp.
     """
     try:
-        from gpuwatch.share.assistant.server import serve
+        from gpuwatch.share.assistant.mcp_server import serve
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] == "gpuwatch":
             raise

@@ -27,7 +27,7 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.sources.gpu_reservations import HeldReservation, reserve, reserved
 from gpuwatch.session.free_gpus import Conditions, pick_gpus, refusal_reasons, why_impossible
 from gpuwatch.session.single_snapshot import findings_of, take_snapshot
-from gpuwatch.share.reports.topology_content import described
+from gpuwatch.share.reports.topology_matrix import described
 
 _EXAMPLES = """\b
 Examples:

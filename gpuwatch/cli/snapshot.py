@@ -119,7 +119,7 @@ def _exit_code(taken: Snapshot) -> int:
 def _show_topology(ctx: click.Context, taken: Snapshot) -> NoReturn:
     """Prints the matrix, or why there are no GPUs."""
     from gpuwatch.share.reports.formats.text import tables
-    from gpuwatch.share.reports.topology_content import topology_content
+    from gpuwatch.share.reports.topology_matrix import topology_content
 
     for problem in taken.problems if not taken.devices else ():
         print_line(f"gpuwatch: {problem.detail} ({problem.hint})")

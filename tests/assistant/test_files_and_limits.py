@@ -21,13 +21,13 @@ from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.run_comparison import Comparison
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.session.probe_batch import WORKLOADS
-from gpuwatch.share.assistant import arguments as kinds
-from gpuwatch.share.assistant.commands import Commands
-from gpuwatch.share.assistant.kept_collector import Machine
-from gpuwatch.share.assistant.log_files import open_document, open_log
-from gpuwatch.share.assistant.server import _tool_entry
+from gpuwatch.share.assistant import tool_arguments as kinds
+from gpuwatch.share.assistant.allowed_files import open_document, open_log
+from gpuwatch.share.assistant.long_lived_collector import Machine
+from gpuwatch.share.assistant.mcp_server import _tool_entry
+from gpuwatch.share.assistant.mcp_tools import BY_NAME, Tools
+from gpuwatch.share.assistant.run_commands import Commands
 from gpuwatch.share.assistant.tool_results import MAX_BYTES, as_plain_data, bounded_document, output_schema
-from gpuwatch.share.assistant.tools import BY_NAME, Tools
 from gpuwatch.share.reports.runs_side_by_side import compare
 from tests.reports.documents import full_run
 from tests.ui import machines

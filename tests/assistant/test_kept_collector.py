@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.share.assistant import kept_collector as kept
+from gpuwatch.share.assistant import long_lived_collector as kept
 from tests.ui import machines
 
 HOT = {"clocks.event_reasons": "sw-thermal", "clocks.sm_mhz": 1200, "temperature.gpu_celsius": 88}

@@ -18,9 +18,9 @@ from pathlib import Path
 
 import psutil
 
+from gpuwatch.share.exporter.http_server import Address, MetricsServer
+from gpuwatch.share.exporter.metric_series import Content, Options
 from gpuwatch.share.exporter.metrics_page import Page
-from gpuwatch.share.exporter.series import Content, Options
-from gpuwatch.share.exporter.server import Address, MetricsServer
 from tests.exporter.machines import OPTIONS, large
 
 _REQUESTS = 2000

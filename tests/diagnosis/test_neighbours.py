@@ -30,7 +30,7 @@ from gpuwatch.core.model.run import (
 )
 from gpuwatch.explain.diagnosis.rules.visibility import known_variable_meant
 from gpuwatch.explain.logs.line_text import device
-from gpuwatch.share.reports.run_content import asked
+from gpuwatch.share.reports.run_report import asked
 from tests.diagnosis.cases import GIB, MIB
 from tests.diagnosis.test_watched_program import GPU_0, placed, program
 from tests.every import every

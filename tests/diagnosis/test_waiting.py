@@ -25,7 +25,7 @@ from gpuwatch.explain.diagnosis.engine import diagnose
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.runs.finish_run import complete
 from gpuwatch.explain.logs.log_parser import parse
-from gpuwatch.share.reports import run_content
+from gpuwatch.share.reports import run_report
 from tests.diagnosis.cases import draft, machine, on_gpus
 from tests.every import every
 
@@ -73,7 +73,7 @@ def told(run: Run, cause: str) -> list[Finding]:
 
 @pytest.mark.parametrize(("run", "says"), [(stepping(), "5.00 ±0.00 steps/s, median step 200 ms"), (uneven(), "2.52")])
 def test_the_speed_is_no_median_of_steps_that_only_queue_work(run: Run, says: str) -> None:
-    told_speed = dict(run_content._facts(run))["speed"]
+    told_speed = dict(run_report._facts(run))["speed"]
     assert told_speed.startswith(says)
     assert ("on average" in told_speed) == (says == "2.52")
 

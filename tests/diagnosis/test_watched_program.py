@@ -27,7 +27,7 @@ from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import RULES, Rule, finding
 from gpuwatch.explain.diagnosis.runs.finish_run import complete
 from gpuwatch.explain.logs.log_parser import parse
-from gpuwatch.share.reports.run_content import run_content
+from gpuwatch.share.reports.run_report import run_content
 from tests.diagnosis.cases import ON_CPU, draft, machine
 from tests.every import every
 from tests.logs import small_logs

@@ -11,7 +11,7 @@ from gpuwatch.core.model.metrics import METRICS, Lane, Unit
 from gpuwatch.core.model.reading import Missing, Value
 from gpuwatch.core.model.snapshot import Device, Driver, Host, MigInstance, Process, Snapshot
 from gpuwatch.core.model.xids import Xid
-from gpuwatch.share.exporter.series import Content, Options, series_of
+from gpuwatch.share.exporter.metric_series import Content, Options, series_of
 from gpuwatch.share.openmetrics import Family, SampleLines
 
 GIB = 1 << 30

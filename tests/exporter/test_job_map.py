@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gpuwatch.share.exporter.job_map import JobMap
+from gpuwatch.share.exporter.slurm_job_map import JobMap
 from tests.exporter.machines import device, process, snapshot
 
 

@@ -9,8 +9,8 @@ import zlib
 import pytest
 
 from gpuwatch.share.exporter import metrics_page as page_module
+from gpuwatch.share.exporter.metric_series import Content, series_of
 from gpuwatch.share.exporter.metrics_page import Form, Page
-from gpuwatch.share.exporter.series import Content, series_of
 from tests.exporter.machines import OPTIONS, device, snapshot
 
 CONTENT = Content(snapshot(device()), answering=True)

@@ -12,8 +12,8 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.xids import Xid
 from gpuwatch.machine.collector.snapshot_feed import FeedStatus
 from gpuwatch.share import openmetrics as names
-from gpuwatch.share.exporter.job_map import JobMap
 from gpuwatch.share.exporter.page_updater import STALE_SECONDS, PageUpdater
+from gpuwatch.share.exporter.slurm_job_map import JobMap
 from tests.exporter.machines import AT, OPTIONS, device, names_of, one, process, snapshot
 from tests.ui.feed import FakeFeed
 

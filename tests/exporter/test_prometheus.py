@@ -16,9 +16,9 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.fleet.host_summary import summarize
 from gpuwatch.fleet.prometheus_api import Prometheus as PrometheusServer
 from gpuwatch.fleet.prometheus_source import PrometheusSource
+from gpuwatch.share.exporter.http_server import Address, MetricsServer
+from gpuwatch.share.exporter.metric_series import Content
 from gpuwatch.share.exporter.metrics_page import Page
-from gpuwatch.share.exporter.series import Content
-from gpuwatch.share.exporter.server import Address, MetricsServer
 from gpuwatch.sim import faults
 from gpuwatch.sim.simulated_machine import SimMachine
 from tests.exporter.machines import OPTIONS, device, every_reading, process, snapshot

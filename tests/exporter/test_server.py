@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.core.errors import GpuwatchError, UsageError
-from gpuwatch.share.exporter import server as server_module
+from gpuwatch.share.exporter import http_server as server_module
+from gpuwatch.share.exporter.http_server import Address, MetricsServer
+from gpuwatch.share.exporter.metric_series import Content
 from gpuwatch.share.exporter.metrics_page import Page
-from gpuwatch.share.exporter.series import Content
-from gpuwatch.share.exporter.server import Address, MetricsServer
 from gpuwatch.share.exporter.web_config import WebConfig
 from tests.exporter.certificates import Authority
 from tests.exporter.machines import OPTIONS, device, snapshot

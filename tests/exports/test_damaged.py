@@ -13,8 +13,8 @@ import pytest
 
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.machine.recording.reader import open_recording
-from gpuwatch.share.exports import csv_writer, json_lines, openmetrics_text, perfetto_trace, table_rows
-from gpuwatch.share.exports.stretch import stretch_of
+from gpuwatch.share.exports import csv_writer, json_lines, openmetrics_text, perfetto_trace, recording_tables
+from gpuwatch.share.exports.export_range import stretch_of
 from tests.exports.recorded import record
 from tests.exports.trace_reader import Trace
 
@@ -60,8 +60,8 @@ def test_no_damage_is_a_traceback(tmp_path: Path) -> None:
                     Trace(b"".join(perfetto_trace.write(stretch)))
                     for written in (json_lines.write(stretch), openmetrics_text.write(stretch)):
                         assert b"".join(written) or recording.damage
-                    for name in ("devices",) if step else table_rows.NAMES:
-                        assert b"".join(csv_writer.write(stretch, table_rows.table(name, step)))
+                    for name in ("devices",) if step else recording_tables.NAMES:
+                        assert b"".join(csv_writer.write(stretch, recording_tables.table(name, step)))
             ended["exported"] += 1
         except GpuwatchError:
             ended["refused"] += 1

@@ -16,8 +16,8 @@ from gpuwatch.core.model.run import Phases, Run, Throughput, TimedStep
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.explain.traces import protobuf_wire
 from gpuwatch.machine.recording.reader import Recording
-from gpuwatch.share.exports import perfetto_trace, protobuf
-from gpuwatch.share.exports.stretch import NUMBERS, stretch_of
+from gpuwatch.share.exports import perfetto_trace, protobuf_writer
+from gpuwatch.share.exports.export_range import NUMBERS, stretch_of
 from tests.exports.recorded import SECRET, START, moment
 from tests.exports.trace_reader import Trace, Track
 
@@ -226,6 +226,6 @@ def test_perfettos_own_definitions_read_it(data: bytes, trace: Trace) -> None:
 
 @given(st.integers(-(1 << 63), (1 << 63) - 1))
 def test_numbers_go_through_the_wire_format(number: int) -> None:
-    written = protobuf.number(30, number)
+    written = protobuf_writer.number(30, number)
     ((field, kind, value, _),) = protobuf_wire.fields(written, 0, len(written))
     assert (field, kind, protobuf_wire.signed(value)) == (30, protobuf_wire.VARINT, number)

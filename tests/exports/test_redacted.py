@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from gpuwatch.core.model.json_codec import to_json
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.share.exports.export_formats import FORMATS
-from gpuwatch.share.exports.table_rows import NAMES
+from gpuwatch.share.exports.recording_tables import NAMES
 from tests.conftest import gpuwatch
 from tests.exports.recorded import SECRET
 from tests.exports.test_perfetto import RUN

@@ -18,8 +18,8 @@ from gpuwatch.core.model.json_codec import from_json, schema_of
 from gpuwatch.core.model.metrics import METRICS
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.recording.reader import Recording
-from gpuwatch.share.exports import csv_writer, json_lines, openmetrics_text, table_rows
-from gpuwatch.share.exports.stretch import NUMBERS, Stretch, stretch_of
+from gpuwatch.share.exports import csv_writer, json_lines, openmetrics_text, recording_tables
+from gpuwatch.share.exports.export_range import NUMBERS, Stretch, stretch_of
 from gpuwatch.share.openmetrics import family_of
 from tests.exports.recorded import SECRET, START
 from tests.recording.recordings import later, recorded
@@ -33,7 +33,7 @@ def stretch(file: Path) -> Any:
 
 
 def rows_of(stretch: Stretch, name: str) -> list[dict[str, str]]:
-    text = b"".join(csv_writer.write(stretch, table_rows.table(name, stretch.step))).decode()
+    text = b"".join(csv_writer.write(stretch, recording_tables.table(name, stretch.step))).decode()
     assert SECRET not in text
     return list(csv.DictReader(io.StringIO(text)))
 
@@ -261,9 +261,9 @@ def test_openmetrics_has_each_family_once(stretch: Stretch) -> None:
 
 def tables(file: Path, folder: Path) -> Path:
     parquet = pytest.importorskip("gpuwatch.share.exports.parquet_writer", exc_type=ImportError)
-    for name in table_rows.NAMES:
+    for name in recording_tables.NAMES:
         with Recording(file) as recording:
-            pieces = parquet.write(stretch_of(recording, None, None), table_rows.table(name, 0))
+            pieces = parquet.write(stretch_of(recording, None, None), recording_tables.table(name, 0))
             (folder / f"{name}.parquet").write_bytes(b"".join(pieces))
     return folder
 

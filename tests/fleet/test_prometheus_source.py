@@ -14,8 +14,8 @@ from gpuwatch.fleet.host_summary import HostSummary, Summaries, summarize
 from gpuwatch.fleet.hosts_from_prometheus_series import Collected
 from gpuwatch.fleet.prometheus_api import Prometheus, Sample
 from gpuwatch.fleet.prometheus_source import PrometheusSource
+from gpuwatch.share.exporter.metric_series import Content, Options
 from gpuwatch.share.exporter.metrics_page import Page
-from gpuwatch.share.exporter.series import Content, Options
 from gpuwatch.ui.drawing.text_width import width_of
 from gpuwatch.ui.panes.host_list_lines import host_line
 from gpuwatch.ui.tables.host_columns import in_order, place

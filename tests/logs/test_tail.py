@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.explain.logs.tail import Tail, decisive, not_kept
-from gpuwatch.share.reports.raw_lines import readable
+from gpuwatch.share.reports.report_log_lines import readable
 
 CREATED = "I0000 00:00:1795182270.000001 1 gpu_device.cc:2043] Created device GPU:0 with 6080 MB memory"
 OOM = "W0000 00:00:1795182270.000002 1 bfc_allocator.cc:501] Allocator (GPU_0_bfc) ran out of memory trying to allocate"

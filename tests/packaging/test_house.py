@@ -29,7 +29,7 @@ _OF_PROGRAMS = ("logs.topics", "logs.last_lines", "diagnosis.rules.driver", "dia
         ("gpuwatch.cli.mcp", {"mcp", "pydantic", "textual"}),
         ("gpuwatch.cli.snapshot", {"textual", "tensorflow"}),
         ("gpuwatch.explain.diagnosis.engine", {f"gpuwatch.explain.{name}" for name in _OF_PROGRAMS}),
-        ("gpuwatch.share.reports.formats.text", {"statistics", "gpuwatch.share.reports.run_content"}),
+        ("gpuwatch.share.reports.formats.text", {"statistics", "gpuwatch.share.reports.run_report"}),
         ("gpuwatch.machine.collector.collector_main", {"textual", "click", "rich", "tensorflow", "jinja2"}),
         ("gpuwatch.ui.app", {"pynvml", "psutil", "tensorflow", "jinja2"}),
         (

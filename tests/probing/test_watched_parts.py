@@ -31,7 +31,7 @@ from gpuwatch.experiment.probing.watched_processes import WatchedProcesses
 from gpuwatch.explain.logs.log_parser import parse
 from gpuwatch.machine.sources.oom_kills import OomKills, kernel_kill, oom_kills
 from gpuwatch.machine.sources.process_tree import descends, leader_of
-from gpuwatch.share.reports import run_content
+from gpuwatch.share.reports import run_report
 from tests.diagnosis.cases import draft
 from tests.probing.test_watcher import load
 from tests.reports.documents import STARTED, bare_run
@@ -299,7 +299,7 @@ def test_what_nobody_looked_at_is_not_0(looks: int, allocated: int | None, known
     assert run.memory.nvml_peak_bytes is None
     assert (run.memory.nvml_device_peak_bytes is not None) is known
     assert any("no sample was taken while" in problem for problem in run.problems) is not known
-    told = dict(run_content._facts(run))["seen by NVML"]
+    told = dict(run_report._facts(run))["seen by NVML"]
     assert ("no sample was taken while" in told) is not known
 
 
@@ -326,7 +326,7 @@ def test_a_short_program_that_ran_out_of_memory_was_on_the_gpu_between_two_looks
         environment={},
         simulation=None,
     )
-    told = dict(run_content._facts(draft.run))["seen by NVML"]
+    told = dict(run_report._facts(draft.run))["seen by NVML"]
     assert ("no sample was taken while" in told, "none of its processes" in told) == (not known, known)
     assert [(oom.allocator, oom.in_use_bytes) for oom in draft.run.ooms] == [("cupy", 133_143_986_176)]
 

@@ -27,7 +27,7 @@ from gpuwatch.core.model.json_codec import DOCUMENTS, Document, NotADocument, fr
 from gpuwatch.core.model.metrics import METRICS
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.run_comparison import Comparison
-from gpuwatch.share.reports.diff import diff
+from gpuwatch.share.reports.diff_report import diff
 from gpuwatch.share.reports.diff_sides import side_of_document
 from gpuwatch.share.reports.report_formats import FORMATS, render
 from gpuwatch.share.reports.runs_side_by_side import compare

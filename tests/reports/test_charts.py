@@ -10,12 +10,12 @@ import pytest
 
 from gpuwatch.core.model.run import DeviceMemory, Holding, Memory, Phases, Run, Worker
 from gpuwatch.core.model.try_experiment import Largest, Trial
-from gpuwatch.share.reports.chart_data import Bars
-from gpuwatch.share.reports.comparison_content import comparison_table
+from gpuwatch.share.reports.chart_types import Bars
+from gpuwatch.share.reports.comparison_report import comparison_table
 from gpuwatch.share.reports.report_formats import render
-from gpuwatch.share.reports.run_memory import memory_bars
+from gpuwatch.share.reports.run_memory_tables import memory_bars
 from gpuwatch.share.reports.runs_side_by_side import compare
-from gpuwatch.share.reports.trials_content import trials_content
+from gpuwatch.share.reports.try_report import trials_content
 from tests.reports import diagnostics
 from tests.reports.documents import GIB, MIB, UUID, bare_run, experiment, full_run, tried
 from tests.reports.test_comparison import timed

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import Framework, Oom, Placement, PredictedMapping, Run, Setting
-from gpuwatch.share.reports.comparison_content import comparison_content
+from gpuwatch.share.reports.comparison_report import comparison_content
 from gpuwatch.share.reports.report_formats import render
 from gpuwatch.share.reports.runs_side_by_side import COLUMNS, compare, labels, times
 from tests.reports.documents import GIB, MIB, STARTED, bare_run, full_run, speed

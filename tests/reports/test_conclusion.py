@@ -10,7 +10,7 @@ from hypothesis import given
 
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import Framework, Oom
-from gpuwatch.share.reports.conclusion import conclusion
+from gpuwatch.share.reports.comparison_conclusion import conclusion
 from gpuwatch.share.reports.report_formats import render
 from gpuwatch.share.reports.runs_side_by_side import compare
 from tests.reports.documents import GIB, MIB, speed

@@ -21,7 +21,7 @@ from gpuwatch.explain.diagnosis.diagnostic_report import (
     newest_runs,
     source_of,
 )
-from gpuwatch.share.reports.diagnostic_content import diagnostic_content
+from gpuwatch.share.reports.diagnostic_report import diagnostic_content
 from gpuwatch.share.reports.formats import markdown
 from gpuwatch.share.reports.report_formats import BY_NAME, render
 from gpuwatch.share.reports.runs_side_by_side import compare

@@ -15,11 +15,11 @@ from gpuwatch.explain.diagnosis.diagnostic_report import diagnostic_report
 from gpuwatch.explain.diagnosis.engine import diagnose
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.memory.memory_holders import make_room
-from gpuwatch.share.reports.comparison_content import comparison_table
-from gpuwatch.share.reports.diagnostic_content import diagnostic_content
-from gpuwatch.share.reports.report_content import Table, variable_value
+from gpuwatch.share.reports.comparison_report import comparison_table
+from gpuwatch.share.reports.diagnostic_report import diagnostic_content
+from gpuwatch.share.reports.report_elements import Table, variable_value
 from gpuwatch.share.reports.report_formats import BY_NAME
-from gpuwatch.share.reports.run_content import fell_back, run_content
+from gpuwatch.share.reports.run_report import fell_back, run_content
 from gpuwatch.share.reports.runs_side_by_side import compare
 from tests.doctor import machines
 from tests.reports.diagnostics import died, looks, probe, program

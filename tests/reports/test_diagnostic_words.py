@@ -19,13 +19,13 @@ from gpuwatch.core.model.json_codec import EMBED_BEGIN
 from gpuwatch.core.model.run import DeviceMapping, DeviceMemory, Fallback, MemoryPoint, Oom, Outcome, Run
 from gpuwatch.explain.diagnosis.diagnostic_report import diagnostic_report
 from gpuwatch.share.reports.charts import timeline_in_words
-from gpuwatch.share.reports.diagnostic_content import diagnostic_content
+from gpuwatch.share.reports.diagnostic_report import diagnostic_content
 from gpuwatch.share.reports.diagnostic_summary import age_text, cause_meaning
 from gpuwatch.share.reports.formats.terminal_tables import natural_width, table_lines
 from gpuwatch.share.reports.literal_commands import command, parts
-from gpuwatch.share.reports.raw_lines import readable
-from gpuwatch.share.reports.report_content import Table, sentence_case
+from gpuwatch.share.reports.report_elements import Table, sentence_case
 from gpuwatch.share.reports.report_formats import BY_NAME
+from gpuwatch.share.reports.report_log_lines import readable
 from gpuwatch.share.reports.runs_side_by_side import compare
 from tests.doctor import machines
 from tests.every import every

@@ -18,7 +18,7 @@ from gpuwatch.core.model.machine_diff import Diff, NumberChange, Spread
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Device, MigInstance, Snapshot
 from gpuwatch.machine.recording.writer import Clock, RecordingWriter
-from gpuwatch.share.reports.diff import diff, diff_content
+from gpuwatch.share.reports.diff_report import diff, diff_content
 from gpuwatch.share.reports.diff_sides import Comparable, side_of_document
 from gpuwatch.share.reports.report_formats import BY_NAME, render
 from tests.conftest import gpuwatch

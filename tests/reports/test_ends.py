@@ -13,10 +13,10 @@ from gpuwatch.explain.diagnosis.runs.finish_run import complete
 from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.share.gather_diagnostic import _why_none
 from gpuwatch.share.reports import charts
-from gpuwatch.share.reports.comparison_content import comparison_content
+from gpuwatch.share.reports.comparison_report import comparison_content
 from gpuwatch.share.reports.report_formats import render
-from gpuwatch.share.reports.run_content import run_content
-from gpuwatch.share.reports.run_memory import memory_table
+from gpuwatch.share.reports.run_memory_tables import memory_table
+from gpuwatch.share.reports.run_report import run_content
 from gpuwatch.share.reports.runs_side_by_side import compare
 from tests.reports.documents import GIB, MIB, full_run
 

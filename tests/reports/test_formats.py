@@ -20,9 +20,9 @@ from gpuwatch.core.model.run import DeviceMemory, Memory, Run
 from gpuwatch.explain.diagnosis.engine import diagnose
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.explain import explain
-from gpuwatch.share.reports.document_content import content_of
-from gpuwatch.share.reports.explanation_content import explanation_content
+from gpuwatch.share.reports.explanation_report import explanation_content
 from gpuwatch.share.reports.formats import text as text_format
+from gpuwatch.share.reports.report_by_document_kind import content_of
 from gpuwatch.share.reports.report_formats import FORMATS, render
 from gpuwatch.share.reports.runs_side_by_side import compare
 from gpuwatch.ui.drawing.ink_colors import colors

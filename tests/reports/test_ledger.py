@@ -8,7 +8,7 @@ import pytest
 from gpuwatch.core.model.memory_profile import MemoryProfile
 from gpuwatch.core.model.run import Memory
 from gpuwatch.share.reports.report_formats import FORMATS
-from gpuwatch.share.reports.run_memory import (
+from gpuwatch.share.reports.run_memory_tables import (
     expectation,
     expected,
     memory_table,

@@ -13,8 +13,8 @@ from gpuwatch.core.model.run import Run
 from gpuwatch.explain.diagnosis.explain_recording import explain_recording
 from gpuwatch.explain.traces.memory_profiles import tensorflow_profiles
 from gpuwatch.explain.traces.tensorflow_names import Names, Variable
-from gpuwatch.share.reports.chart_data import Areas
-from gpuwatch.share.reports.formats.memory_areas import memory_areas
+from gpuwatch.share.reports.chart_types import Areas
+from gpuwatch.share.reports.formats.memory_area_chart import memory_areas
 from gpuwatch.share.reports.report_formats import render
 from tests.reports.documents import bare_run
 from tests.traces.hostile import SNAPSHOT

@@ -13,10 +13,10 @@ from rich.cells import cell_len
 from gpuwatch.core.model.json_codec import Document
 from gpuwatch.core.model.run import Fallback
 from gpuwatch.explain.diagnosis.explain import explain
-from gpuwatch.share.reports.document_content import content_of
-from gpuwatch.share.reports.formats.folding import fold, paragraph, short_ids
+from gpuwatch.share.reports.formats.fold_text import fold, paragraph, short_ids
 from gpuwatch.share.reports.formats.terminal_tables import table_lines
-from gpuwatch.share.reports.report_content import Table
+from gpuwatch.share.reports.report_by_document_kind import content_of
+from gpuwatch.share.reports.report_elements import Table
 from gpuwatch.share.reports.report_formats import render
 from gpuwatch.share.reports.run_tables import fallback_table, said_once
 from gpuwatch.share.reports.runs_side_by_side import compare

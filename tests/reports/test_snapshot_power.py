@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gpuwatch.core.formatting.units import energy
 from gpuwatch.core.model.snapshot import Device
-from gpuwatch.share.reports.snapshot_content import snapshot_content
+from gpuwatch.share.reports.snapshot_report import snapshot_content
 from tests.ui import machines
 
 

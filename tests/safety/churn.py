@@ -22,9 +22,9 @@ from gpuwatch.machine.recording.writer import RecordingWriter
 from gpuwatch.session.process_history import Identity, process_identity
 from gpuwatch.session.recorder import Recorder
 from gpuwatch.session.session import Session
-from gpuwatch.share.assistant.kept_collector import Machine
+from gpuwatch.share.assistant.long_lived_collector import Machine
+from gpuwatch.share.exporter.metric_series import Options
 from gpuwatch.share.exporter.page_updater import PageUpdater
-from gpuwatch.share.exporter.series import Options
 from tests.ui import machines
 from tests.ui.feed import FakeFeed
 

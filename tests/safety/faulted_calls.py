@@ -34,8 +34,8 @@ from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.writer import RecordingWriter
 from gpuwatch.machine.sources.nvidia import nvml_source
 from gpuwatch.session.single_snapshot import findings_of
+from gpuwatch.share.exporter.metric_series import Content, Options
 from gpuwatch.share.exporter.metrics_page import Page
-from gpuwatch.share.exporter.series import Content, Options
 from gpuwatch.share.reports.formats import text
 from gpuwatch.sim.simulated_machine import SimMachine
 

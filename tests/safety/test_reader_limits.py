@@ -27,8 +27,8 @@ from gpuwatch.fleet.prometheus_api import ANSWER_SECONDS, Prometheus
 from gpuwatch.machine.history import sample_frames
 from gpuwatch.machine.recording import cell_encoding, gpu_time_counter
 from gpuwatch.machine.sources import nvidia_smi_and_kernel_log
-from gpuwatch.share.assistant import commands, log_files
-from gpuwatch.share.assistant.arguments import ExplainArguments, parse_arguments
+from gpuwatch.share.assistant import allowed_files, run_commands
+from gpuwatch.share.assistant.tool_arguments import ExplainArguments, parse_arguments
 from gpuwatch.share.exporter.web_config import WebConfig
 from gpuwatch.ui.settings.settings_file import load
 from gpuwatch.ui.tables import process_filter
@@ -145,12 +145,12 @@ CASES: dict[str, Callable[[Path], str]] = {
     "PROMETHEUS": lambda path: prometheus(b" " * 2 * SMALL),
     "HOSTS": lambda path: refused(EXIT_USAGE, lambda: parse_hosts("a," * SMALL + "a")),
     "FILTER": lambda path: said(process_filter.FilterError, lambda: process_filter.parse("ab " * SMALL)),
-    "MCP_LOG": of_file(lambda path: log_files.open_log(str(path), ()), b"step 1\n" * SMALL),
+    "MCP_LOG": of_file(lambda path: allowed_files.open_log(str(path), ()), b"step 1\n" * SMALL),
     "MCP_TEXT": lambda path: refused(
         EXIT_USAGE, lambda: parse_arguments({"text": "x" * (reader_limits.MCP_TEXT.bytes + 1)}, ExplainArguments)
     ),
     "MCP_DOCUMENT": lambda path: refused(
-        EXIT_FAILED, lambda: commands._decode_document(bytes(2 * SMALL), b"", "snapshot", 0)
+        EXIT_FAILED, lambda: run_commands._decode_document(bytes(2 * SMALL), b"", "snapshot", 0)
     ),
 }
 NESTED = b"[" * 200_000

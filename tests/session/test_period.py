@@ -19,7 +19,7 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.history.run_store import RunStore
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.session.recording_window_document import period
-from gpuwatch.share.reports.document_content import content_of
+from gpuwatch.share.reports.report_by_document_kind import content_of
 from gpuwatch.share.reports.report_formats import FORMATS, render
 from tests.recording import incident
 from tests.recording.days import day

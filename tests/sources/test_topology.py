@@ -12,7 +12,7 @@ import pynvml
 
 from gpuwatch.core.model.snapshot import Device, Host, Snapshot, Topology
 from gpuwatch.machine.sources.nvidia.topology import Member, topology
-from gpuwatch.share.reports.topology_content import topology_content, topology_table
+from gpuwatch.share.reports.topology_matrix import topology_content, topology_table
 from gpuwatch.sim.simulated_machine import SimMachine
 from tests.conftest import gpuwatch
 from tests.every import every

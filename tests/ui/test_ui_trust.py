@@ -13,7 +13,7 @@ from gpuwatch.fleet.host_summary import Summaries
 from gpuwatch.machine.collector.snapshot_feed import FeedStatus
 from gpuwatch.machine.history.metric_history import History
 from gpuwatch.session.displayed_moment import View, most_important_first
-from gpuwatch.share.reports.document_content import content_of
+from gpuwatch.share.reports.report_by_document_kind import content_of
 from gpuwatch.ui.details.finding_lines import all_evidence
 from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.panes.host_list_lines import wrong_line

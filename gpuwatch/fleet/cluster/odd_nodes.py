@@ -25,7 +25,7 @@ from gpuwatch.core.model.run_comparison import Comparison, OddFact
 from gpuwatch.core.model.snapshot import Device, Snapshot
 from gpuwatch.experiment.trials.step_times import step_time_text
 from gpuwatch.share.reports import comparable_runs
-from gpuwatch.share.reports.report_content import clean
+from gpuwatch.share.reports.report_elements import clean
 from gpuwatch.share.reports.run_tables import device_map
 
 MIN_EQUAL_NODES = 4

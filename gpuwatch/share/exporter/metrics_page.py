@@ -7,7 +7,7 @@ import time
 import zlib
 from collections.abc import Callable
 
-from gpuwatch.share.exporter.series import Content, Options, series_of
+from gpuwatch.share.exporter.metric_series import Content, Options, series_of
 from gpuwatch.share.openmetrics import SNAPSHOT_AGE, Family, Form, labels
 
 CONTENT_TYPES: dict[Form, str] = {

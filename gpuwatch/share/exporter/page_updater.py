@@ -12,9 +12,9 @@ from gpuwatch.explain.diagnosis.condition_engine import Conditions
 from gpuwatch.machine.collector.snapshot_feed import Feed
 from gpuwatch.machine.history.forget_gone_devices import forget_gone
 from gpuwatch.session.current_findings import all_findings
-from gpuwatch.share.exporter.job_map import JobMap
+from gpuwatch.share.exporter.metric_series import Content, Options
 from gpuwatch.share.exporter.metrics_page import Page
-from gpuwatch.share.exporter.series import Content, Options
+from gpuwatch.share.exporter.slurm_job_map import JobMap
 
 STALE_SECONDS = 60.0
 """Age in seconds from which a sample is no longer shown as the state of now: its readings are left out."""

@@ -8,8 +8,8 @@ import io
 from collections.abc import Iterator
 
 from gpuwatch.core.formatting.spreadsheet_cells import safe_cell
-from gpuwatch.share.exports.stretch import Stretch
-from gpuwatch.share.exports.table_rows import Kind, Table
+from gpuwatch.share.exports.export_range import Stretch
+from gpuwatch.share.exports.recording_tables import Kind, Table
 
 _ROWS_AT_ONCE = 500
 """Rows of a piece."""

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gpuwatch import __version__
-from gpuwatch.share.exports.stretch import Stretch
-from gpuwatch.share.exports.table_rows import Kind, Row, Table
+from gpuwatch.share.exports.export_range import Stretch
+from gpuwatch.share.exports.recording_tables import Kind, Row, Table
 
 _GROUP_ROWS = 20_000
 """Rows of a group."""

@@ -12,8 +12,8 @@ from gpuwatch.core.model.run import Run, Throughput
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
 from gpuwatch.experiment.trials.step_times import is_wide, speed_text, step_time_text
 from gpuwatch.machine.history.machine_event import program_name
-from gpuwatch.share.reports.chart_data import Bars, Part, Row
-from gpuwatch.share.reports.report_content import clean
+from gpuwatch.share.reports.chart_types import Bars, Part, Row
+from gpuwatch.share.reports.report_elements import clean
 
 _MAX_OWNERS = 6
 """Processes of a GPU with a colour of their own; the others share one."""

@@ -16,9 +16,9 @@ from gpuwatch.core.model.findings import CAUSES
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.run_comparison import Comparison
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.share.reports import run_content
-from gpuwatch.share.reports.doctor_content import counted
-from gpuwatch.share.reports.report_content import clean
+from gpuwatch.share.reports import run_report
+from gpuwatch.share.reports.doctor_report import counted
+from gpuwatch.share.reports.report_elements import clean
 
 _MAX_NAME_CHARS = 60
 _SYSTEM = (("os", ""), ("kernel", "kernel "), ("libc", ""))
@@ -229,7 +229,7 @@ def _probes(probes: Comparison, now: datetime.datetime, snapshot: Snapshot | Non
             name = "out of memory as expected"
         elif run.verdict == "ok" and run.ooms:
             name = "ok after an expected out-of-memory"
-        elif run.verdict == "fallback" and run_content.expected_fallback(run):
+        elif run.verdict == "fallback" and run_report.expected_fallback(run):
             name = "fallback as expected"
         counts[name] += 1
     newest = max(probes.runs, key=lambda run: run.started_at)

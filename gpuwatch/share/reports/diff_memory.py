@@ -6,7 +6,7 @@ from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.explanation import Explanation
 from gpuwatch.core.model.machine_diff import HolderChange, Side, Spread
 from gpuwatch.share.reports.diff_sides import DiffSide
-from gpuwatch.share.reports.report_content import Table, clean
+from gpuwatch.share.reports.report_elements import Table, clean
 
 _MIN_BYTES = 1 << 20
 _MIN_SHARE = 0.01

@@ -23,9 +23,9 @@ from gpuwatch.core.model.snapshot import Device, Snapshot
 from gpuwatch.machine.history.machine_event import gpu_list_text
 from gpuwatch.machine.recording.minute_means import HOUR, MINUTE
 from gpuwatch.machine.recording.reader import Recording
-from gpuwatch.share.reports import comparable_runs, run_content
-from gpuwatch.share.reports.doctor_content import MARKS
-from gpuwatch.share.reports.report_content import clean
+from gpuwatch.share.reports import comparable_runs, run_report
+from gpuwatch.share.reports.doctor_report import MARKS
+from gpuwatch.share.reports.report_elements import clean
 from gpuwatch.share.reports.run_tables import device_map, short_device
 
 Comparable = Diagnostic | Doctor | Run | Snapshot
@@ -273,14 +273,14 @@ def _run(found: DiffSide, run: Run) -> None:
         "GPUs": comparable_runs.gpus(run),
         "command" if comparable_runs.is_program(run) else "workload": comparable_runs.workload(run),
         "device map": device_map(run),
-        "memory granted": run_content.granted(run),
-        "fell back to the CPU": run_content.fell_back(run),
+        "memory granted": run_report.granted(run),
+        "fell back to the CPU": run_report.fell_back(run),
     }
     for name, value in facts.items():
         _fact(found, "Run", name, value)
     _fact(found, "Machine", "driver", run.driver_version)
     for name, setting in run.settings.items():
-        if run_content.requested(setting):
+        if run_report.requested(setting):
             _fact(found, "Settings", name, clean(setting.asked))
     for name, value in run.environment.items():
         _fact(found, "Environment variables", name, value)

@@ -9,9 +9,9 @@ from functools import partial
 from gpuwatch.core.formatting.safe_text import shorten
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.memory_profile import MemoryMoment
-from gpuwatch.share.reports.chart_data import MEMORY_GROUPS, Areas
-from gpuwatch.share.reports.period_graphs import course
-from gpuwatch.share.reports.report_content import clean
+from gpuwatch.share.reports.chart_types import MEMORY_GROUPS, Areas
+from gpuwatch.share.reports.recording_window_graphs import course
+from gpuwatch.share.reports.report_elements import clean
 
 _OTHER_COLUMNS = 21
 """Columns after a graph in characters."""

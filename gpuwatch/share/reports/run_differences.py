@@ -13,8 +13,8 @@ from gpuwatch.experiment.trials.speed_comparison import why_not_comparable
 from gpuwatch.experiment.trials.step_times import speed_text
 from gpuwatch.experiment.trials.trial_summary import SAME_MEMORY_SHARE
 from gpuwatch.explain.logs.line_text import source_message
-from gpuwatch.share.reports import comparable_runs, run_content
-from gpuwatch.share.reports.report_content import clean
+from gpuwatch.share.reports import comparable_runs, run_report
+from gpuwatch.share.reports.report_elements import clean
 from gpuwatch.share.reports.run_tables import device_map
 
 _UNKNOWN = {UNKNOWN, f"driver {UNKNOWN}"}
@@ -105,11 +105,11 @@ def _changed(run: Run, other: Run) -> Iterator[str]:
 
 def _requests(run: Run) -> dict[str, Setting]:
     """The requested settings, without what a probe only noted."""
-    return {name: setting for name, setting in run.settings.items() if run_content.requested(setting)}
+    return {name: setting for name, setting in run.settings.items() if run_report.requested(setting)}
 
 
 def _setting(name: str, value: object) -> str:
-    return run_content.setting_text(clean(name), value)
+    return run_report.setting_text(clean(name), value)
 
 
 def _effects(run: Run, other: Run) -> Iterator[str]:
@@ -118,7 +118,7 @@ def _effects(run: Run, other: Run) -> Iterator[str]:
         yield f"verdict {run.verdict} instead of {other.verdict}{reason}"
     if device_map(run) != device_map(other):
         yield f"device map {device_map(run)} instead of {device_map(other)}"
-    granted, before = run_content.granted(run), run_content.granted(other)
+    granted, before = run_report.granted(run), run_report.granted(other)
     if granted != before:
         ways = dict.fromkeys(clean(entry.how) for entry in run.predicted or ())
         how = f" ({'; '.join(ways)})" if ways and granted != "–" else ""
@@ -128,8 +128,8 @@ def _effects(run: Run, other: Run) -> Iterator[str]:
     seen, earlier = run.memory.nvml_peak_bytes, other.memory.nvml_peak_bytes
     if seen is not None and earlier is not None and abs(seen - earlier) > SAME_MEMORY_SHARE * max(seen, earlier):
         yield f"NVML saw {size(seen)} instead of {size(earlier)}"
-    if run_content.fell_back(run) != run_content.fell_back(other) and run.fallbacks:
-        yield f"ops fell back {run_content.fell_back(run)}"
+    if run_report.fell_back(run) != run_report.fell_back(other) and run.fallbacks:
+        yield f"ops fell back {run_report.fell_back(run)}"
     yield from _speeds(run, other)
     if run.config == other.config:
         yield from _log_wording(run, other)

@@ -19,8 +19,8 @@ from gpuwatch.core.model.run import (
     RunProcess,
 )
 from gpuwatch.explain.logs.line_text import device as _device_name
-from gpuwatch.share.reports.report_content import Table, clean, columns
-from gpuwatch.share.reports.run_memory import expectation, expected
+from gpuwatch.share.reports.report_elements import Table, clean, columns
+from gpuwatch.share.reports.run_memory_tables import expectation, expected
 
 _MAX_ROWS = 40
 """Longer tables end in "… and n more": a log can have hundreds of ops."""

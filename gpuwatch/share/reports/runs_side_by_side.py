@@ -10,8 +10,8 @@ from gpuwatch.core.formatting.units import UNKNOWN, percent, size
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.run_comparison import Comparison
 from gpuwatch.experiment.trials.step_times import is_wide, speed_text
-from gpuwatch.share.reports import comparable_runs, run_content
-from gpuwatch.share.reports.report_content import clean
+from gpuwatch.share.reports import comparable_runs, run_report
+from gpuwatch.share.reports.report_elements import clean
 from gpuwatch.share.reports.run_differences import differences
 from gpuwatch.share.reports.run_tables import device_map
 
@@ -28,12 +28,12 @@ def _verdict(run: Run) -> str:
 
 COLUMNS: tuple[Column, ...] = (
     ("config", "CONFIG", lambda run: clean(run.config)),
-    ("asked", "ASKED", run_content.asked),
-    ("granted", "GRANTED", run_content.granted),
+    ("asked", "ASKED", run_report.asked),
+    ("granted", "GRANTED", run_report.granted),
     ("seen_by_nvml", "SEEN BY NVML", lambda run: size(run.memory.nvml_peak_bytes)),
     ("device_map", "DEVICE MAP", device_map),
-    ("on_gpu_percent", "ON GPU %", lambda run: percent(run_content.on_gpu(run))),
-    ("fell_back", "FELL BACK", run_content.fell_back),
+    ("on_gpu_percent", "ON GPU %", lambda run: percent(run_report.on_gpu(run))),
+    ("fell_back", "FELL BACK", run_report.fell_back),
     ("steps_per_second", "STEPS/S", lambda run: speed_text(run.throughput)),
     ("verdict", "VERDICT", _verdict),
 )

@@ -10,8 +10,8 @@ from gpuwatch.core.model.try_experiment import Trial
 from gpuwatch.experiment.trials.trial_summary import recorded_profiles
 from gpuwatch.explain.traces.largest_holder import holder_name
 from gpuwatch.explain.traces.tensorflow_names import inside
-from gpuwatch.share.reports.chart_data import MEMORY_GROUPS, Bars, Kind, Part, Row
-from gpuwatch.share.reports.report_content import Table, clean, columns
+from gpuwatch.share.reports.chart_types import MEMORY_GROUPS, Bars, Kind, Part, Row
+from gpuwatch.share.reports.report_elements import Table, clean, columns
 
 _MIN_SHARE = 0.0005
 """Share of the largest peak below which a group has no column."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.masking.mask_secrets import masked
 from gpuwatch.core.model.run import Run
-from gpuwatch.share.reports.report_content import GLYPHS, Content, Table
-from gpuwatch.share.reports.run_content import run_content
+from gpuwatch.share.reports.report_elements import GLYPHS, Content, Table
+from gpuwatch.share.reports.run_report import run_content
 from gpuwatch.ui.details.finding_lines import lines_of
 from gpuwatch.ui.drawing.text_width import align_left, align_right, width_of
 from gpuwatch.ui.drawing.wrapping import Lines

@@ -17,9 +17,9 @@ from gpuwatch.core.model.run_comparison import Comparison
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript
 from gpuwatch.session.displayed_moment import View
 from gpuwatch.session.probe_runs import Parameters, ProbeRuns
-from gpuwatch.share.reports.comparison_content import APART, SCATTERED, speed_marks
-from gpuwatch.share.reports.conclusion import conclusion, run_failed
-from gpuwatch.share.reports.report_content import clean
+from gpuwatch.share.reports.comparison_conclusion import conclusion, run_failed
+from gpuwatch.share.reports.comparison_report import APART, SCATTERED, speed_marks
+from gpuwatch.share.reports.report_elements import clean
 from gpuwatch.share.reports.runs_side_by_side import compare
 from gpuwatch.ui.details.probe_descriptions import (
     configuration_lines,

@@ -8,9 +8,9 @@ from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import UNKNOWN
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.run_comparison import Comparison
-from gpuwatch.share.reports.comparison_content import BEST, speed_marks
-from gpuwatch.share.reports.report_content import GLYPHS
-from gpuwatch.share.reports.run_content import fell_back, state_of
+from gpuwatch.share.reports.comparison_report import BEST, speed_marks
+from gpuwatch.share.reports.report_elements import GLYPHS
+from gpuwatch.share.reports.run_report import fell_back, state_of
 from gpuwatch.share.reports.runs_side_by_side import cells
 from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.drawing.text_width import align_left, align_right, width_of
@@ -20,7 +20,7 @@ from gpuwatch.ui.widgets.painted_pane import Line
 from gpuwatch.ui.widgets.scroll_list import NO_MATCH, ItemList
 
 STATE_INKS = {"ok": "ok", "info": "text", "warning": "warning", "error": "error", "skipped": "dim"}
-"""Ink of a run by its state (:func:`gpuwatch.share.reports.run_content.state_of`)."""
+"""Ink of a run by its state (:func:`gpuwatch.share.reports.run_report.state_of`)."""
 
 _WIDENED = ("verdict", "asked", "granted", "device_map", "fell_back")
 """Columns that get the cells that are left, the first ones first."""

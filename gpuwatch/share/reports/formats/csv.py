@@ -28,7 +28,7 @@ from gpuwatch.core.model.run_comparison import Comparison, Node
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.try_experiment import Experiment, Trial
 from gpuwatch.explain.traces.largest_holder import held_most
-from gpuwatch.share.reports import run_content
+from gpuwatch.share.reports import run_report
 from gpuwatch.share.reports.run_tables import device_map
 
 _DEVICE_FIELDS = ("index", "uuid", "name", "pci_bus_id", "simulated", "state")
@@ -46,15 +46,15 @@ _RUN_FIELDS: dict[str, Callable[[Run], object]] = {
     "driver_version": lambda run: run.driver_version,
     "simulated": lambda run: run.simulated,
     "started_at": lambda run: run.started_at.isoformat(),
-    "asked": lambda run: run_content.asked(run) if run.settings else None,
+    "asked": lambda run: run_report.asked(run) if run.settings else None,
     "device_map": lambda run: device_map(run) if run.device_map else None,
     "granted_bytes": lambda run: _granted(run),
     "nvml_peak_bytes": lambda run: run.memory.nvml_peak_bytes,
     "allocator_peak_bytes": lambda run: run.memory.allocator_peak_bytes,
     "recorded_peak_bytes": lambda run: run.memory_profiles[0].peak_bytes if run.memory_profiles else None,
     "held_most": lambda run: held_most(run.memory_profiles[0]) if run.memory_profiles else None,
-    "on_gpu_percent": run_content.on_gpu,
-    "fell_back": lambda run: run_content.fell_back(run) if run.fallbacks else None,
+    "on_gpu_percent": run_report.on_gpu,
+    "fell_back": lambda run: run_report.fell_back(run) if run.fallbacks else None,
     "steps_per_second": lambda run: run.throughput and run.throughput.steps_per_second,
     "p10_step_seconds": lambda run: run.throughput and run.throughput.p10_step_seconds,
     "median_step_seconds": lambda run: run.throughput and run.throughput.median_step_seconds,

@@ -18,10 +18,10 @@ from gpuwatch.core.formatting.durations import hours_minutes
 from gpuwatch.core.formatting.safe_text import shorten
 from gpuwatch.core.model.recording_window import Period, PeriodDevice, PeriodProcess, PeriodSeries
 from gpuwatch.session.event_timeline import SIGNS, Track, round_times, track_of_period
-from gpuwatch.share.reports.chart_data import Graphs
+from gpuwatch.share.reports.chart_types import Graphs
 from gpuwatch.share.reports.formats.svg_parts import RIGHT, WIDTH, column, figure, key, level, points, within
-from gpuwatch.share.reports.period_graphs import INKS, NAMES, bottom, clock, processes_on, runs_on, shown, top
-from gpuwatch.share.reports.report_content import clean
+from gpuwatch.share.reports.recording_window_graphs import INKS, NAMES, bottom, clock, processes_on, runs_on, shown, top
+from gpuwatch.share.reports.report_elements import clean
 
 _LEFT = 92
 _LANE_HEIGHT, _GRAPH_HEIGHT, _GAP_HEIGHT, _AXIS_HEIGHT = 17, 58, 12, 26

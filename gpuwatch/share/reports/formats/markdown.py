@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.json_codec import Document
 from gpuwatch.share.reports import memory_layers
-from gpuwatch.share.reports.chart_data import Areas, Graphs, Timeline
+from gpuwatch.share.reports.chart_types import Areas, Graphs, Timeline
 from gpuwatch.share.reports.charts import timeline_in_words
-from gpuwatch.share.reports.document_content import content_of
 from gpuwatch.share.reports.literal_commands import parts
-from gpuwatch.share.reports.period_graphs import in_characters
-from gpuwatch.share.reports.report_content import GLYPHS, SIMULATED, Content, Table, sentence_case
+from gpuwatch.share.reports.recording_window_graphs import in_characters
+from gpuwatch.share.reports.report_by_document_kind import content_of
+from gpuwatch.share.reports.report_elements import GLYPHS, SIMULATED, Content, Table, sentence_case
 
 # Everything that Markdown (GitHub's) gives a meaning inside a line, mentions and references included.
 _SPECIAL = re.compile(r"([\\`*_\[\]#|~$])")

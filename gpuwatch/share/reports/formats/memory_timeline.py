@@ -11,7 +11,7 @@ from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.run import MemoryPoint, Run
 from gpuwatch.share.reports.charts import memory_changed
 from gpuwatch.share.reports.formats.svg_parts import RIGHT, WIDTH, bytes_axis, column, figure, level, within
-from gpuwatch.share.reports.run_memory import several
+from gpuwatch.share.reports.run_memory_tables import several
 
 _HEIGHT = 230
 _LEFT, _TOP, _BOTTOM = 74, 30, 30

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 
 from rich.cells import cell_len, set_cell_size
 
-from gpuwatch.share.reports.formats.folding import fold, least, paragraph, words
-from gpuwatch.share.reports.report_content import Table
+from gpuwatch.share.reports.formats.fold_text import fold, least, paragraph, words
+from gpuwatch.share.reports.report_elements import Table
 
 _GAP = "  "
 _INDENT = "  "

@@ -12,11 +12,11 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.json_codec import Document
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.share.reports.chart_data import Areas, Graphs, Timeline
-from gpuwatch.share.reports.document_content import content_of
-from gpuwatch.share.reports.formats.folding import fold, paragraph, short_ids
+from gpuwatch.share.reports.chart_types import Areas, Graphs, Timeline
+from gpuwatch.share.reports.formats.fold_text import fold, paragraph, short_ids
 from gpuwatch.share.reports.formats.terminal_tables import natural_width, table_lines
-from gpuwatch.share.reports.report_content import EVERY_RUN, GLYPHS, SIMULATED, Content, Table
+from gpuwatch.share.reports.report_by_document_kind import content_of
+from gpuwatch.share.reports.report_elements import EVERY_RUN, GLYPHS, SIMULATED, Content, Table
 
 WIDTH = 100
 """Columns if the terminal does not report its own."""
@@ -157,7 +157,7 @@ def _table(table: Table, width: int, shorten: Callable[[str], str], *, elastic: 
 
 def _charts(table: Table, width: int) -> Iterator[str]:
     from gpuwatch.share.reports.charts import timeline_in_words
-    from gpuwatch.share.reports.period_graphs import in_characters
+    from gpuwatch.share.reports.recording_window_graphs import in_characters
 
     for chart in table.charts:
         if isinstance(chart, Graphs):

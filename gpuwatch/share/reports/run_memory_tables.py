@@ -10,9 +10,9 @@ from gpuwatch.core.model.run import DeviceMemory, Run, Worker
 from gpuwatch.experiment.trials.speed_comparison import why_not_comparable
 from gpuwatch.experiment.trials.step_times import speed_text
 from gpuwatch.explain.logs.line_text import device as device_name
-from gpuwatch.share.reports.chart_data import Bars, Kind, Part
-from gpuwatch.share.reports.chart_data import Row as Bar
-from gpuwatch.share.reports.report_content import Table, clean, columns
+from gpuwatch.share.reports.chart_types import Bars, Kind, Part
+from gpuwatch.share.reports.chart_types import Row as Bar
+from gpuwatch.share.reports.report_elements import Table, clean, columns
 
 _WITHIN = "↳ "
 _NOTE = (

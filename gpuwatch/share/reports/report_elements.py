@@ -13,7 +13,7 @@ import msgspec
 
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.model.findings import Finding
-from gpuwatch.share.reports.chart_data import Chart
+from gpuwatch.share.reports.chart_types import Chart
 
 SIMULATED = "SIMULATED"
 SIMULATED_NOTE = "The GPUs are simulated: mappings and memory are meaningful, speeds depend on this computer's CPU."

@@ -15,8 +15,8 @@ from gpuwatch.experiment.trials.best_setting import decapitalized, listed
 from gpuwatch.experiment.trials.step_times import is_wide, speed_text
 from gpuwatch.experiment.trials.trial_summary import SAME_MEMORY_SHARE
 from gpuwatch.share.reports import comparable_runs
-from gpuwatch.share.reports.report_content import clean
-from gpuwatch.share.reports.run_content import as_shown
+from gpuwatch.share.reports.report_elements import clean
+from gpuwatch.share.reports.run_report import as_shown
 from gpuwatch.share.reports.runs_side_by_side import labels, named_once
 
 _MAX_NAMES = 4

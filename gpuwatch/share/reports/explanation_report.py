@@ -9,9 +9,9 @@ from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.explanation import Explanation
 from gpuwatch.core.model.findings import CAUSES, SEVERITY_ORDER, Finding
 from gpuwatch.explain.traces.largest_holder import held_most
-from gpuwatch.share.reports.memory_content import held_most_fact, memory_profile_tables
-from gpuwatch.share.reports.report_content import STATES, Content, Table, clean, clean_finding
-from gpuwatch.share.reports.run_memory import profiles_table
+from gpuwatch.share.reports.memory_profile_tables import held_most_fact, memory_profile_tables
+from gpuwatch.share.reports.report_elements import STATES, Content, Table, clean, clean_finding
+from gpuwatch.share.reports.run_memory_tables import profiles_table
 from gpuwatch.share.reports.run_tables import (
     cut,
     device_map_table,
@@ -21,7 +21,7 @@ from gpuwatch.share.reports.run_tables import (
     placement_table,
     said_once,
 )
-from gpuwatch.share.reports.snapshot_content import device_tables
+from gpuwatch.share.reports.snapshot_report import device_tables
 
 _MAX_LAST_LINE_CHARS = 100
 """Characters of the last line in a sentence."""

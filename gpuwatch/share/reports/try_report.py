@@ -15,11 +15,11 @@ from gpuwatch.core.model.try_experiment import Experiment, StepTime, Trial
 from gpuwatch.experiment.trials.speed_comparison import slowdown_factor
 from gpuwatch.experiment.trials.step_times import relative_half_width, step_time_text
 from gpuwatch.experiment.trials.trial_summary import PASSED, SAME_MEMORY_SHARE, Summary, summaries
-from gpuwatch.share.reports import charts, run_content
-from gpuwatch.share.reports.chart_data import Chart
-from gpuwatch.share.reports.raw_lines import USUAL_LINES
-from gpuwatch.share.reports.report_content import EVERY_RUN, GLYPHS, Content, Table, clean, columns
-from gpuwatch.share.reports.run_content import setting_text, simulated_note
+from gpuwatch.share.reports import charts, run_report
+from gpuwatch.share.reports.chart_types import Chart
+from gpuwatch.share.reports.report_elements import EVERY_RUN, GLYPHS, Content, Table, clean, columns
+from gpuwatch.share.reports.report_log_lines import USUAL_LINES
+from gpuwatch.share.reports.run_report import setting_text, simulated_note
 from gpuwatch.share.reports.run_tables import device_map
 from gpuwatch.share.reports.trial_memory import recorded_tables
 
@@ -67,7 +67,7 @@ def trials_content(document: Experiment) -> Content:
         action=f"To keep {clean(answer.best)}:" if code else "",
         code=code,
         footer="gpuwatch",
-        parts=tuple(dataclasses.replace(run_content.run_content(run), title=_titled(trial)) for trial, run in runs),
+        parts=tuple(dataclasses.replace(run_report.run_content(run), title=_titled(trial)) for trial, run in runs),
     )
 
 
@@ -275,7 +275,7 @@ def _copies(trials: Sequence[Trial]) -> Table:
         if run is None or not trial.copy:
             continue
         alone = next((item.step_time for item in trials if item.name == trial.name and not item.copy), None)
-        granted, slower = run_content.granted(run), slowdown_factor(alone, [trial], simulated=run.simulated)
+        granted, slower = run_report.granted(run), slowdown_factor(alone, [trial], simulated=run.simulated)
         rows.append(
             {
                 "SETTING": clean(trial.name),

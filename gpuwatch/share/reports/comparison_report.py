@@ -13,11 +13,11 @@ from gpuwatch.core.model.findings import SEVERITY_ORDER
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.run_comparison import Comparison
 from gpuwatch.experiment.trials.step_times import is_wide
-from gpuwatch.share.reports import charts, cluster_content
+from gpuwatch.share.reports import charts, cluster_report
 from gpuwatch.share.reports.comparable_runs import gpus, is_program
-from gpuwatch.share.reports.conclusion import conclusion, run_failed
-from gpuwatch.share.reports.report_content import GLYPHS, Content, Table, clean
-from gpuwatch.share.reports.run_content import as_shown, on_gpu, run_content, simulated_note, state_of
+from gpuwatch.share.reports.comparison_conclusion import conclusion, run_failed
+from gpuwatch.share.reports.report_elements import GLYPHS, Content, Table, clean
+from gpuwatch.share.reports.run_report import as_shown, on_gpu, run_content, simulated_note, state_of
 from gpuwatch.share.reports.runs_side_by_side import (
     COLUMNS,
     HEADS,
@@ -59,8 +59,8 @@ def comparison_content(document: Comparison) -> Content:
     """The table, the differences, and every run."""
     differences = ((clean(entry.text),) for entry in document.differences if entry.effects or entry.changed)
     tables = (
-        cluster_content.odd_table(document),
-        cluster_content.node_table(document),
+        cluster_report.odd_table(document),
+        cluster_report.node_table(document),
         comparison_table(document, "Comparison"),
         _skipped_text(document),
         _machines(document),
@@ -76,7 +76,7 @@ def comparison_content(document: Comparison) -> Content:
         # Which node differs is asked first; without runs, there is nothing else to say.
         title = "; ".join(
             filter(
-                None, (cluster_content.cluster_sentence(document), title if document.runs and not document.odd else "")
+                None, (cluster_report.cluster_sentence(document), title if document.runs and not document.odd else "")
             )
         )
         subject = [f"{len(document.nodes)} node{'' if len(document.nodes) == 1 else 's'}"] * bool(
@@ -88,7 +88,7 @@ def comparison_content(document: Comparison) -> Content:
         subtitle=" · ".join(filter(None, (*subject, _subject(document)))),
         state=state,
         verdict=verdict,
-        simulated=simulated_note(document.runs) or cluster_content.simulated_machines(document),
+        simulated=simulated_note(document.runs) or cluster_report.simulated_machines(document),
         tables=tuple(table for table in tables if table.rows),
         footer="gpuwatch",
         parts=(
@@ -96,14 +96,14 @@ def comparison_content(document: Comparison) -> Content:
                 dataclasses.replace(run_content(run), title=name)
                 for run, name in zip(document.runs, labels(document.runs), strict=True)
             ),
-            *cluster_content.machine_parts(document),
+            *cluster_report.machine_parts(document),
         ),
     )
 
 
 def _content_of_nodes(document: Comparison, state: str, verdict: str) -> tuple[str, str]:
     """The same with what became of the nodes."""
-    silent = len(cluster_content.lost_nodes(document))
+    silent = len(cluster_report.lost_nodes(document))
     odd = len({fact.node for fact in document.odd})
     words = [f"{odd} odd"] if odd else []
     if silent:

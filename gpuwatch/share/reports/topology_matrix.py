@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpuwatch.core.formatting.units import UNKNOWN
 from gpuwatch.core.model.snapshot import Device, Snapshot, Topology
-from gpuwatch.share.reports.report_content import SIMULATED_MACHINE, Content, Table, clean
+from gpuwatch.share.reports.report_elements import SIMULATED_MACHINE, Content, Table, clean
 
 LEGEND = {
     "NV#": "NVLinks, directly or through a switch, and how many",

@@ -9,8 +9,8 @@ from gpuwatch.core.formatting.units import UNKNOWN, percent, size
 from gpuwatch.core.model.memory_profile import MemoryHolderOp, MemoryProfile
 from gpuwatch.explain.traces.largest_holder import held_most
 from gpuwatch.explain.traces.tensorflow_names import inside
-from gpuwatch.share.reports.chart_data import MEMORY_GROUPS, Areas, Bars, Kind, Part, Row
-from gpuwatch.share.reports.report_content import Table, clean, columns
+from gpuwatch.share.reports.chart_types import MEMORY_GROUPS, Areas, Bars, Kind, Part, Row
+from gpuwatch.share.reports.report_elements import Table, clean, columns
 
 PEAK, HOLDERS, ALL_HOLDERS = "Memory at the peak", "Largest holders at the peak", "More holders at the peak"
 _ALIVE, _LARGEST, _MORE = "Memory alive at the snapshot", "Largest holders at the snapshot", "More holders"

@@ -15,8 +15,8 @@ from gpuwatch.experiment.trials.step_times import SCATTER, is_wide, speed_text, 
 from gpuwatch.explain.diagnosis.rules.waits_for_input import uneven_step
 from gpuwatch.explain.logs.line_text import device as device_name
 from gpuwatch.share.reports import charts
-from gpuwatch.share.reports.memory_content import held_most_fact, memory_profile_tables
-from gpuwatch.share.reports.report_content import (
+from gpuwatch.share.reports.memory_profile_tables import held_most_fact, memory_profile_tables
+from gpuwatch.share.reports.report_elements import (
     SIMULATED_NOTE,
     SIMULATED_OTHERWISE,
     STATES,
@@ -29,7 +29,7 @@ from gpuwatch.share.reports.report_content import (
     columns,
     variable_value,
 )
-from gpuwatch.share.reports.run_memory import memory_table, results_table, several, used_no_gpu, workers_table
+from gpuwatch.share.reports.run_memory_tables import memory_table, results_table, several, used_no_gpu, workers_table
 from gpuwatch.share.reports.run_tables import (
     copy_table,
     coverage_text,

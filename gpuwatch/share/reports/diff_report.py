@@ -14,7 +14,7 @@ from gpuwatch.experiment.trials.step_times import step_time_text
 from gpuwatch.experiment.trials.trial_summary import SAME_MEMORY_SHARE
 from gpuwatch.share.reports import comparable_runs, diff_memory
 from gpuwatch.share.reports.diff_sides import COUNTERS, SPECS, DiffSide
-from gpuwatch.share.reports.report_content import SIMULATED_MACHINE, Content, Table, clean
+from gpuwatch.share.reports.report_elements import SIMULATED_MACHINE, Content, Table, clean
 
 MIN_SHARE = 0.05
 """Medians that are closer are the same, however little they vary."""

@@ -11,9 +11,9 @@ from gpuwatch.core.formatting.units import UNKNOWN, percent, size
 from gpuwatch.core.grouping import grouped
 from gpuwatch.core.model.run_comparison import Comparison, Node, OddFact
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.share.reports.doctor_content import doctor_content
-from gpuwatch.share.reports.report_content import GLYPHS, SIMULATED_MACHINE, Content, Table, clean, columns
-from gpuwatch.share.reports.snapshot_content import snapshot_content
+from gpuwatch.share.reports.doctor_report import doctor_content
+from gpuwatch.share.reports.report_elements import GLYPHS, SIMULATED_MACHINE, Content, Table, clean, columns
+from gpuwatch.share.reports.snapshot_report import snapshot_content
 
 _STATES = {
     "ok": ("ok", "answered"),

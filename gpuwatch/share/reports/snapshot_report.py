@@ -17,7 +17,7 @@ from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import FAILED_ITSELF, Device, Problem, Process, Snapshot
 from gpuwatch.explain.diagnosis.conditions.gpu_faults import unread_keys
 from gpuwatch.machine.history.machine_event import gpu_list_text
-from gpuwatch.share.reports.report_content import SIMULATED_MACHINE, Content, Table, clean, clean_finding, columns
+from gpuwatch.share.reports.report_elements import SIMULATED_MACHINE, Content, Table, clean, clean_finding, columns
 
 _MAX_COMMAND_CHARS = 120
 _SILENT = {"driver.missing": "no NVIDIA driver", "driver.mismatch": "the driver's library and kernel module differ"}

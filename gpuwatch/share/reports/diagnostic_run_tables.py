@@ -11,12 +11,12 @@ from gpuwatch.core.formatting.units import UNKNOWN, size
 from gpuwatch.core.model.diagnostic_report import Diagnostic, SourcedFinding
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.run_comparison import Comparison
-from gpuwatch.share.reports import charts, run_content
-from gpuwatch.share.reports.chart_data import Timeline
-from gpuwatch.share.reports.comparison_content import comparison_table
+from gpuwatch.share.reports import charts, run_report
+from gpuwatch.share.reports.chart_types import Timeline
+from gpuwatch.share.reports.comparison_report import comparison_table
 from gpuwatch.share.reports.diagnostic_summary import age_text, ended_at, how_it_ended, name_of, utc
-from gpuwatch.share.reports.raw_lines import readable
-from gpuwatch.share.reports.report_content import Content, Table, clean
+from gpuwatch.share.reports.report_elements import Content, Table, clean
+from gpuwatch.share.reports.report_log_lines import readable
 from gpuwatch.share.reports.run_tables import cut, device_map, fallback_table, oom_table, said_once
 
 _MAX_RAW_LINES = 60
@@ -32,7 +32,7 @@ def program_table(runs: Sequence[Run], now: datetime.datetime, main: SourcedFind
             how_it_ended(run, main),
             device_map(run),
             _held_text(run),
-            run_content.fell_back(run),
+            run_report.fell_back(run),
         )
         for run in runs
     )
@@ -98,7 +98,7 @@ def probe_comparison(probes: Comparison, *, timeline: bool) -> Table | None:
 
 def program_part(run: Run, main: SourcedFinding | None, among: Sequence[Run]) -> Content:
     """A program by itself, without its findings, log and headline, which are above."""
-    whole = run_content.run_content(run)
+    whole = run_report.run_content(run)
     causes = ", ".join(dict.fromkeys(found.id for found in run.findings if found.id != "healthy"))
     known = tuple(fact for fact in whole.facts if fact[1] != UNKNOWN)
     facts = (*known, *((("found", f"{causes} (see above)"),) if causes else ()))

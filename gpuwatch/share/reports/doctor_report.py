@@ -8,7 +8,7 @@ from gpuwatch.core.formatting.safe_text import shorten
 from gpuwatch.core.grouping import grouped
 from gpuwatch.core.model.doctor import STATE_ORDER, Check, Doctor
 from gpuwatch.core.model.findings import CAUSES, Finding
-from gpuwatch.share.reports.report_content import (
+from gpuwatch.share.reports.report_elements import (
     SIMULATED_MACHINE,
     STATES,
     Content,

@@ -10,8 +10,8 @@ from gpuwatch.core.formatting.units import UNKNOWN, energy, percent, size
 from gpuwatch.core.model.gpu_time_usage import By, Usage, UsageGap, UsageGroup
 from gpuwatch.core.model.recording_window import Period
 from gpuwatch.machine.history.machine_event import gpu_list_text
-from gpuwatch.share.reports.chart_data import Bars, Part, Row
-from gpuwatch.share.reports.report_content import SIMULATED_MACHINE, Content, Table, clean, columns
+from gpuwatch.share.reports.chart_types import Bars, Part, Row
+from gpuwatch.share.reports.report_elements import SIMULATED_MACHINE, Content, Table, clean, columns
 
 Hours = Callable[[float | None], str]
 _PLACES = ((10.0, 1), (1.0, 2), (0.0, 3))

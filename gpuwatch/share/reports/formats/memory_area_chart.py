@@ -11,7 +11,7 @@ from markupsafe import Markup
 from gpuwatch.core.formatting.durations import measured_seconds
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.memory_profile import MemoryMoment
-from gpuwatch.share.reports.chart_data import Areas
+from gpuwatch.share.reports.chart_types import Areas
 from gpuwatch.share.reports.formats.svg_parts import RIGHT, WIDTH, bytes_axis, column, figure, key, points, within
 from gpuwatch.share.reports.memory_layers import Layer, layers
 

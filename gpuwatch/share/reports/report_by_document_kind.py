@@ -15,19 +15,19 @@ from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.run_comparison import Comparison
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.try_experiment import Experiment
-from gpuwatch.share.reports.report_content import Content
+from gpuwatch.share.reports.report_elements import Content
 
 _CONTENTS: dict[type, str] = {
-    Run: "run_content.run_content",
-    Comparison: "comparison_content.comparison_content",
-    Diff: "diff.diff_content",
-    Diagnostic: "diagnostic_content.diagnostic_content",
-    Doctor: "doctor_content.doctor_content",
-    Explanation: "explanation_content.explanation_content",
-    Experiment: "trials_content.trials_content",
-    Period: "period_content.period_content",
-    Snapshot: "snapshot_content.snapshot_content",
-    Usage: "usage_content.usage_content",
+    Run: "run_report.run_content",
+    Comparison: "comparison_report.comparison_content",
+    Diff: "diff_report.diff_content",
+    Diagnostic: "diagnostic_report.diagnostic_content",
+    Doctor: "doctor_report.doctor_content",
+    Explanation: "explanation_report.explanation_content",
+    Experiment: "try_report.trials_content",
+    Period: "recording_window_report.period_content",
+    Snapshot: "snapshot_report.snapshot_content",
+    Usage: "gpu_time_report.usage_content",
 }
 """Module and function of each kind of document; only the one that is shown is imported."""
 

@@ -15,9 +15,10 @@ from gpuwatch.core.formatting.durations import hours_minutes
 from gpuwatch.core.formatting.units import UNKNOWN
 from gpuwatch.core.model.findings import CAUSES, Finding
 from gpuwatch.core.model.recording_window import GRAPHED, Period, PeriodDevice, PeriodFinding
-from gpuwatch.share.reports.chart_data import Graphs
-from gpuwatch.share.reports.period_graphs import NAMES, shown
-from gpuwatch.share.reports.report_content import (
+from gpuwatch.share.reports.chart_types import Graphs
+from gpuwatch.share.reports.gpu_time_report import gaps_table, groups_table, hours_in, subtitle
+from gpuwatch.share.reports.recording_window_graphs import NAMES, shown
+from gpuwatch.share.reports.report_elements import (
     GLYPHS,
     SIMULATED_MACHINE,
     STATES,
@@ -26,7 +27,6 @@ from gpuwatch.share.reports.report_content import (
     clean,
     clean_finding,
 )
-from gpuwatch.share.reports.usage_content import gaps_table, groups_table, hours_in, subtitle
 
 _MAX_ROWS = 200
 """Events in the table; the last ones."""

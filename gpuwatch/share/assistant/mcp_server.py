@@ -29,11 +29,11 @@ from gpuwatch.core import reader_limits
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.machine.history.crash_files import describe_error
-from gpuwatch.share.assistant.arguments import input_schema
-from gpuwatch.share.assistant.commands import Commands
-from gpuwatch.share.assistant.kept_collector import Machine
+from gpuwatch.share.assistant.long_lived_collector import Machine
+from gpuwatch.share.assistant.mcp_tools import BY_NAME, INSTRUCTIONS, Tool, Tools
+from gpuwatch.share.assistant.run_commands import Commands
+from gpuwatch.share.assistant.tool_arguments import input_schema
 from gpuwatch.share.assistant.tool_results import output_schema
-from gpuwatch.share.assistant.tools import BY_NAME, INSTRUCTIONS, Tool, Tools
 
 _READ_BYTES = 1 << 16
 _HEARTBEAT_SECONDS = 5.0

@@ -16,11 +16,11 @@ from gpuwatch.core.masking.mask_secrets import MASK
 from gpuwatch.core.model.diagnostic_report import Diagnostic, SourcedFinding
 from gpuwatch.core.model.doctor import Doctor
 from gpuwatch.core.model.findings import CAUSES
-from gpuwatch.share.reports import diagnostic_machine as machine
-from gpuwatch.share.reports import diagnostic_runs as runs
+from gpuwatch.share.reports import diagnostic_machine_tables as machine
+from gpuwatch.share.reports import diagnostic_run_tables as runs
 from gpuwatch.share.reports.diagnostic_summary import consequence, summary_rows
-from gpuwatch.share.reports.doctor_content import libraries_table, packages_table
-from gpuwatch.share.reports.report_content import (
+from gpuwatch.share.reports.doctor_report import libraries_table, packages_table
+from gpuwatch.share.reports.report_elements import (
     SIMULATED_MACHINE,
     STATES,
     VALUES,

@@ -10,10 +10,10 @@ from gpuwatch.core.model.doctor import STATE_ORDER, Check, Doctor
 from gpuwatch.core.model.run import DeviceMapping, Run
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
 from gpuwatch.share.reports import charts
-from gpuwatch.share.reports.chart_data import Marks
+from gpuwatch.share.reports.chart_types import Marks
 from gpuwatch.share.reports.diagnostic_summary import name_of, nvml_silent, short_command, utc
-from gpuwatch.share.reports.doctor_content import GROUPS, check_row
-from gpuwatch.share.reports.report_content import Table, clean, columns, variable_value
+from gpuwatch.share.reports.doctor_report import GROUPS, check_row
+from gpuwatch.share.reports.report_elements import Table, clean, columns, variable_value
 from gpuwatch.share.reports.run_tables import first_columns, short_device
 
 _EFFECTS = {

@@ -31,7 +31,10 @@ from gpuwatch.machine.history.run_store import RunStore
 from gpuwatch.machine.sources.gpu_reservations import reserved
 from gpuwatch.session.free_gpus import Conditions, pick_gpus, why_impossible
 from gpuwatch.session.single_snapshot import findings_of
-from gpuwatch.share.assistant.arguments import (
+from gpuwatch.share.assistant.allowed_files import open_document, open_log
+from gpuwatch.share.assistant.long_lived_collector import Machine
+from gpuwatch.share.assistant.run_commands import Commands
+from gpuwatch.share.assistant.tool_arguments import (
     Arguments,
     CauseArguments,
     CompareArguments,
@@ -44,9 +47,6 @@ from gpuwatch.share.assistant.arguments import (
     UsageArguments,
     parse_arguments,
 )
-from gpuwatch.share.assistant.commands import Commands
-from gpuwatch.share.assistant.kept_collector import Machine
-from gpuwatch.share.assistant.log_files import open_document, open_log
 from gpuwatch.share.assistant.tool_results import LEFT_OUT, as_plain_data, bounded_document
 
 INSTRUCTIONS = """\

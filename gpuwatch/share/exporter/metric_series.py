@@ -16,7 +16,7 @@ from gpuwatch.core.model.visible_devices import has_mig
 from gpuwatch.machine.sources.gpu_reservations import reserved
 from gpuwatch.session.free_gpus import idle_units
 from gpuwatch.share import openmetrics as names
-from gpuwatch.share.exporter import dcgm
+from gpuwatch.share.exporter import dcgm_exporter_names
 from gpuwatch.share.exporter.process_owners import memory_shares, owner_of
 from gpuwatch.share.openmetrics import SampleLines
 
@@ -174,7 +174,7 @@ def _gpu_series(
     if options.dcgm:
         for device in readable:
             jobs = map(owner_of, by_device[device.uuid])
-            dcgm.add_dcgm_series(found, device, snapshot, jobs, everything=everything)
+            dcgm_exporter_names.add_dcgm_series(found, device, snapshot, jobs, everything=everything)
     else:
         for device in readable:
             _reading_series(found, _FAMILIES[options.metrics], device.readings, own[device.uuid])
