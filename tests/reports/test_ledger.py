@@ -13,10 +13,8 @@ from gpuwatch.share.reports.run_memory_tables import (
     expected,
     memory_table,
     profiles_table,
-    results_table,
-    slow_down,
-    workers_table,
 )
+from gpuwatch.share.reports.run_tables import results_table, slow_down, workers_table
 from tests.reports.documents import GIB, bare_run, full_run, speed
 
 ROWS = {(row[0], row[1]): row[2] for row in memory_table(full_run()).rows}

@@ -1,4 +1,4 @@
-"""The memory of a run by owner, the expected grants, and the processes that shared a device."""
+"""The memory of a run by owner, and the expected grants."""
 
 from __future__ import annotations
 
@@ -6,13 +6,11 @@ from collections.abc import Iterator, Sequence
 
 from gpuwatch.core.formatting.units import UNKNOWN, size
 from gpuwatch.core.model.memory_profile import MemoryProfile
-from gpuwatch.core.model.run import DeviceMemory, Run, Worker
-from gpuwatch.experiment.trials.speed_comparison import why_not_comparable
-from gpuwatch.experiment.trials.step_times import speed_text
+from gpuwatch.core.model.run import DeviceMemory, Run
 from gpuwatch.explain.logs.line_text import device as device_name
 from gpuwatch.share.reports.chart_types import Bars, Kind, Part
 from gpuwatch.share.reports.chart_types import Row as Bar
-from gpuwatch.share.reports.report_elements import Table, clean, columns
+from gpuwatch.share.reports.report_elements import Table, clean
 
 _WITHIN = "↳ "
 _NOTE = (
@@ -24,12 +22,6 @@ _UNKNOWN = "not known from this file"
 _UNKNOWN_HERE = "not known"
 _TOOLS = {"torch": "PyTorch", "jax": "JAX", "tensorflow": "TensorFlow"}
 _POOL_UNKNOWN = {"jax": f"{_UNKNOWN}: XLA takes 75 % of the GPU at startup unless configured otherwise"}
-_TOLD_BY_FINDINGS = (
-    "cpu_hops", "large_constants", "eager_loop", "eager_functions", "forks_after_start", "graph_growth", "keras_calls",
-    "replicas",
-)  # fmt: skip
-"""Results of a watched program that only its findings need."""
-_ALONE = "the time per step that it takes alone"
 _HEADS = ("Owner", "What", "Size", "Source")
 
 Row = tuple[int, str, str, int | None, str]
@@ -247,65 +239,3 @@ def expectation(run: Run) -> str:
     """How the expected amounts were computed."""
     ways = dict.fromkeys(clean(entry.how) for entry in run.predicted or () if entry.how)
     return f"Expected: {'; '.join(ways)}." if ways else ""
-
-
-def workers_table(run: Run) -> Table:
-    """The processes of a run: what each got, how it ended, and how fast it was alone and beside the others."""
-    cells = (
-        {
-            "Setting": clean(worker.setting),
-            "Process": clean(worker.name) + (f" ({worker.pid})" if worker.pid is not None else ""),
-            "Verdict": worker.verdict,
-            "Granted": size(worker.granted_bytes),
-            "Seen by NVML": size(worker.nvml_bytes),
-            "Alone": speed_text(worker.alone),
-            "Together": speed_text(worker.throughput),
-            "Slower by": slow_down(worker, simulated=run.simulated),
-            # How much slower it was has its own column.
-            "What happened": clean(worker.detail) if worker.detail and _ALONE not in worker.detail else "",
-        }
-        for worker in run.workers
-    )
-    return Table(
-        "Processes",
-        *columns(cells),
-        right=("Granted", "Seen by NVML", "Alone", "Together", "Slower by"),
-        note=_speeds_note(run),
-        keep=("Process", "Verdict"),
-        below="What happened",
-    )
-
-
-def _speeds_note(run: Run) -> str:
-    """The unit of the speeds, and why some are not compared."""
-    measured = [(w.alone, w.throughput) for w in run.workers if w.throughput is not None]
-    reasons = [
-        why_not_comparable(throughput, two, simulated=run.simulated)
-        for throughput, two in measured
-        if throughput is not None and two is not None
-    ]
-    unknown = "; ".join(dict.fromkeys(filter(None, reasons)))
-    note = f" A dash in Slower by: {unknown}." if unknown else ""
-    return f"Alone and together in steps/s.{note}" if measured else ""
-
-
-def slow_down(worker: Worker, *, simulated: bool) -> str:
-    """``× 1.92``: how much longer a step takes beside the others than alone; a dash if it may be noise."""
-    alone, together = worker.alone, worker.throughput
-    if alone is None or together is None or alone.median_step_seconds <= 0:
-        return UNKNOWN
-    if why_not_comparable(alone, together, simulated=simulated):
-        return UNKNOWN
-    return f"× {together.median_step_seconds / alone.median_step_seconds:.2f}"
-
-
-def results_table(run: Run) -> Table:
-    """The results of the configuration; not what a finding tells in words."""
-    rows = []
-    for name, value in run.results.items():
-        if name not in _TOLD_BY_FINDINGS:
-            # Words as in a heading, with the unit in the value; devices, ``cuda:0``, stay.
-            title = clean(name.removesuffix("_bytes")).replace("_", " ")
-            amount = size(value) if name.endswith("_bytes") and isinstance(value, (int, float)) else clean(value)
-            rows.append((title if ":" in title else title[:1].upper() + title[1:], amount))
-    return Table("Results", ("What", "Value"), tuple(rows))

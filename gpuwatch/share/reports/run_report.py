@@ -29,7 +29,7 @@ from gpuwatch.share.reports.report_elements import (
     columns,
     variable_value,
 )
-from gpuwatch.share.reports.run_memory_tables import memory_table, results_table, several, used_no_gpu, workers_table
+from gpuwatch.share.reports.run_memory_tables import memory_table, several, used_no_gpu
 from gpuwatch.share.reports.run_tables import (
     copy_table,
     coverage_text,
@@ -40,8 +40,10 @@ from gpuwatch.share.reports.run_tables import (
     mapping_text,
     oom_table,
     placement_table,
+    results_table,
     said_once,
     short_device,
+    workers_table,
 )
 from gpuwatch.sim.limit_messages import computes
 

@@ -1,4 +1,4 @@
-"""Tables that several kinds of documents share: device maps, placements, fallbacks, failures."""
+"""Tables of runs in several kinds of reports: device maps, placements, fallbacks, failures, processes, results."""
 
 from __future__ import annotations
 
@@ -17,13 +17,22 @@ from gpuwatch.core.model.run import (
     Run,
     RunError,
     RunProcess,
+    Worker,
 )
+from gpuwatch.experiment.trials.speed_comparison import why_not_comparable
+from gpuwatch.experiment.trials.step_times import speed_text
 from gpuwatch.explain.logs.line_text import device as _device_name
 from gpuwatch.share.reports.report_elements import Table, clean, columns
 from gpuwatch.share.reports.run_memory_tables import expectation, expected
 
 _MAX_ROWS = 40
 """Longer tables end in "… and n more": a log can have hundreds of ops."""
+_TOLD_BY_FINDINGS = (
+    "cpu_hops", "large_constants", "eager_loop", "eager_functions", "forks_after_start", "graph_growth", "keras_calls",
+    "replicas",
+)  # fmt: skip
+"""Results of a watched program that only its findings need."""
+_ALONE = "the time per step that it takes alone"
 
 
 def short_device(name: str) -> str:
@@ -182,3 +191,65 @@ def error_table(errors: Sequence[RunError], *, with_expected: bool = True) -> Ta
     rows = [(clean(error.type), clean(error.message)[:600], clean(error.expected)) for error in errors]
     table = Table("Errors", ("Type", "Message", "Expected"), cut(rows), below="Message")
     return table if with_expected else table.without("Expected")
+
+
+def workers_table(run: Run) -> Table:
+    """The processes of a run: what each got, how it ended, and how fast it was alone and beside the others."""
+    cells = (
+        {
+            "Setting": clean(worker.setting),
+            "Process": clean(worker.name) + (f" ({worker.pid})" if worker.pid is not None else ""),
+            "Verdict": worker.verdict,
+            "Granted": size(worker.granted_bytes),
+            "Seen by NVML": size(worker.nvml_bytes),
+            "Alone": speed_text(worker.alone),
+            "Together": speed_text(worker.throughput),
+            "Slower by": slow_down(worker, simulated=run.simulated),
+            # How much slower it was has its own column.
+            "What happened": clean(worker.detail) if worker.detail and _ALONE not in worker.detail else "",
+        }
+        for worker in run.workers
+    )
+    return Table(
+        "Processes",
+        *columns(cells),
+        right=("Granted", "Seen by NVML", "Alone", "Together", "Slower by"),
+        note=_speeds_note(run),
+        keep=("Process", "Verdict"),
+        below="What happened",
+    )
+
+
+def _speeds_note(run: Run) -> str:
+    """The unit of the speeds, and why some are not compared."""
+    measured = [(w.alone, w.throughput) for w in run.workers if w.throughput is not None]
+    reasons = [
+        why_not_comparable(throughput, two, simulated=run.simulated)
+        for throughput, two in measured
+        if throughput is not None and two is not None
+    ]
+    unknown = "; ".join(dict.fromkeys(filter(None, reasons)))
+    note = f" A dash in Slower by: {unknown}." if unknown else ""
+    return f"Alone and together in steps/s.{note}" if measured else ""
+
+
+def slow_down(worker: Worker, *, simulated: bool) -> str:
+    """``× 1.92``: how much longer a step takes beside the others than alone; a dash if it may be noise."""
+    alone, together = worker.alone, worker.throughput
+    if alone is None or together is None or alone.median_step_seconds <= 0:
+        return UNKNOWN
+    if why_not_comparable(alone, together, simulated=simulated):
+        return UNKNOWN
+    return f"× {together.median_step_seconds / alone.median_step_seconds:.2f}"
+
+
+def results_table(run: Run) -> Table:
+    """The results of the configuration; not what a finding tells in words."""
+    rows = []
+    for name, value in run.results.items():
+        if name not in _TOLD_BY_FINDINGS:
+            # Words as in a heading, with the unit in the value; devices, ``cuda:0``, stay.
+            title = clean(name.removesuffix("_bytes")).replace("_", " ")
+            amount = size(value) if name.endswith("_bytes") and isinstance(value, (int, float)) else clean(value)
+            rows.append((title if ":" in title else title[:1].upper() + title[1:], amount))
+    return Table("Results", ("What", "Value"), tuple(rows))
