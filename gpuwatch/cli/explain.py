@@ -51,7 +51,7 @@ def explain(ctx: click.Context, log: Path, as_json: bool, output: Path | None, r
     as they are recognized; Ctrl+C (or SIGTERM) stops reading and prints the explanation.
     """
     from gpuwatch.cli.follow_log import InputFollower
-    from gpuwatch.explain.diagnosis.explain import explain as explained
+    from gpuwatch.explain.diagnosis.explain_log import explain as explained
     from gpuwatch.explain.logs.program_starts import LogReader
 
     check_writable(output)
@@ -74,7 +74,7 @@ def explain(ctx: click.Context, log: Path, as_json: bool, output: Path | None, r
 
 def explanation_of(path: Path) -> Explanation:
     """The explanation of a file; a one-line :class:`UsageError` if it cannot be read."""
-    from gpuwatch.explain.diagnosis.explain import explain as explained
+    from gpuwatch.explain.diagnosis.explain_log import explain as explained
     from gpuwatch.explain.logs.program_starts import LogReader
     from gpuwatch.explain.logs.wrapped_lines import unfolded
 

@@ -98,7 +98,7 @@ class InputFollower:
         if facts.lines == self._judged_lines:
             return
         self._judged_lines = facts.lines
-        from gpuwatch.explain.diagnosis.explain import findings_of
+        from gpuwatch.explain.diagnosis.explain_log import findings_of
 
         telling = [found for found in findings_of(facts) if found.severity in ("error", "warning")]
         for found in telling[:_MAX_FINDINGS_AT_ONCE]:

@@ -205,12 +205,12 @@ def lines_of(descriptor: int, name: Path, follower: InputFollower | None = None)
 
 def _refuse_what_is_no_log(start: bytes, name: Path) -> None:
     """Raises :class:`UsageError` for an archive, and for a gpuwatch document."""
-    from gpuwatch.explain.diagnosis import explain_recording
+    from gpuwatch.explain.diagnosis import explain_trace_file
 
     shown = "stdin" if str(name) == "-" else file_name(name)
     if start.startswith(b"PK\3\4"):
         raise UsageError(f"{shown} is an archive", hint=f"use unzip -p {shlex.quote(shown)} | gpuwatch explain -")
-    recording = explain_recording.kind_of(start)
+    recording = explain_trace_file.kind_of(start)
     if recording in ("TensorFlow profile", "PyTorch snapshot"):
         raise UsageError(f"{shown} is a {recording}, not a log", hint="name the file: gpuwatch explain FILE")
     if start.lstrip(b"\xef\xbb\xbf \r\n").startswith(b"{") and (document := _GPUWATCH_SCHEMA.search(start[:4096])):

@@ -19,18 +19,18 @@ _GZIP = b"\x1f\x8b"
 
 def recording(descriptor: int, path: Path) -> Explanation | None:
     """The explanation of a file that is no log; None for a log, or a pipe."""
-    from gpuwatch.explain.diagnosis import explain_recording
+    from gpuwatch.explain.diagnosis import explain_trace_file
     from gpuwatch.explain.traces.invalid_trace import InvalidTrace
 
     try:
-        start = os.pread(descriptor, explain_recording.START_BYTES, 0)
+        start = os.pread(descriptor, explain_trace_file.START_BYTES, 0)
     except OSError:
         return None  # a pipe, or unreadable: reading it as a log says so
     packed = start.startswith(_GZIP)
-    kind = explain_recording.kind_of(_inflated(start, explain_recording.START_BYTES) if packed else start)
+    kind = explain_trace_file.kind_of(_inflated(start, explain_trace_file.START_BYTES) if packed else start)
     if kind is None:
         return None
-    limit = explain_recording.LIMITS[kind]
+    limit = explain_trace_file.LIMITS[kind]
     with os.fdopen(os.dup(descriptor), "rb") as file:
         content = file.read(limit.bytes + 1)
     if packed:
@@ -38,7 +38,7 @@ def recording(descriptor: int, path: Path) -> Explanation | None:
     if len(content) > limit.bytes:
         raise UsageError(f"cannot read {file_name(path)}, a {kind}: {limit.too_large}")
     try:
-        return explain_recording.explain_recording(kind, content, str(path))
+        return explain_trace_file.explain_recording(kind, content, str(path))
     except InvalidTrace as error:
         raise UsageError(f"cannot read {file_name(path)}, a {kind}: {error}") from error
 

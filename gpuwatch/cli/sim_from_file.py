@@ -95,7 +95,7 @@ def _document_snapshot(path: Path) -> Snapshot:
 
 def _printed_snapshot(path: Path) -> Snapshot:
     from gpuwatch.cli.read_log import lines_of
-    from gpuwatch.explain.traces.smi_q import SmiQueryReader
+    from gpuwatch.explain.traces.nvidia_smi_q import SmiQueryReader
 
     reader = SmiQueryReader()
     with path.open("rb") as file:

@@ -12,7 +12,7 @@ from gpuwatch.core.model.doctor import Doctor, FrameworkLook
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.experiment.probing import interpreter_checks
 from gpuwatch.experiment.probing.interpreter import FrameworkMissing, Interpreter, choose_interpreter
-from gpuwatch.explain.diagnosis.doctor.facts import Facts, gpu_variables
+from gpuwatch.explain.diagnosis.doctor.doctor_facts import Facts, gpu_variables
 from gpuwatch.machine.sources import driver_installation
 from gpuwatch.session.single_snapshot import take_samples
 from gpuwatch.sim.simulated_machine import SimMachine

@@ -55,7 +55,7 @@ def take_samples(
     feed.start()
     try:
         # While the driver starts, and rates need a second sample: the first use of these takes as long.
-        importlib.import_module("gpuwatch.explain.diagnosis.engine")
+        importlib.import_module("gpuwatch.explain.diagnosis.rule_engine")
         importlib.import_module("gpuwatch.share.reports.formats.text")
         found, given = feed.wait(count, deadline), deadline
         while len(found) < count and (more := deadline + min(feed.waited_for_cpu, _MAX_STARVED_SECONDS) - given) > 0:
@@ -122,8 +122,8 @@ def _read_host() -> tuple[Host, list[Problem]]:
 
 def findings_of(snapshot: Snapshot) -> tuple[Finding, ...]:
     """The findings of this one snapshot."""
-    from gpuwatch.explain.diagnosis.engine import diagnose
     from gpuwatch.explain.diagnosis.evidence import Evidence
+    from gpuwatch.explain.diagnosis.rule_engine import diagnose
 
     found = diagnose(Evidence(snapshot=snapshot))
     return tuple(finding for finding in found if finding.id != "healthy")

@@ -23,7 +23,7 @@ import pytest
 from gpuwatch.core.model.findings import CAUSES
 from gpuwatch.core.model.json_codec import to_json
 from gpuwatch.experiment.probing.probe_runner import LOG_ENVIRONMENT
-from gpuwatch.explain.diagnosis.explain import explain
+from gpuwatch.explain.diagnosis.explain_log import explain
 from gpuwatch.sim.machine_shape import SimShape
 from gpuwatch.sim.simulated_machine import SimMachine
 from tests.agreement.table import MATMUL, ROWS, Row

@@ -44,7 +44,7 @@ def _kept(tmp_path: Path) -> str:
 
 
 def test_a_crash_prints_one_line_and_saves_the_traceback(tmp_path: Path) -> None:
-    command = _broken(tmp_path, "gpuwatch.explain.diagnosis.explain:explain", "explain", "-")
+    command = _broken(tmp_path, "gpuwatch.explain.diagnosis.explain_log:explain", "explain", "-")
     ended = subprocess.run(
         command, input="", capture_output=True, text=True, env=_environment(tmp_path), timeout=60, check=False
     )
@@ -62,7 +62,7 @@ def test_a_crash_prints_one_line_and_saves_the_traceback(tmp_path: Path) -> None
 
 def test_an_unwritable_folder_is_reported(tmp_path: Path) -> None:
     (tmp_path / "state").write_text("a file where a folder is wanted")
-    command = _broken(tmp_path, "gpuwatch.explain.diagnosis.explain:explain", "explain", "-")
+    command = _broken(tmp_path, "gpuwatch.explain.diagnosis.explain_log:explain", "explain", "-")
     ended = subprocess.run(
         command, input="", capture_output=True, text=True, env=_environment(tmp_path), timeout=60, check=False
     )

@@ -13,7 +13,7 @@ from gpuwatch.core.model.reading import Missing, Reason
 from gpuwatch.core.model.run import DeviceMemory
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.explain.diagnosis.memory.memory_holders import make_room
-from gpuwatch.explain.diagnosis.memory.others_memory import others_memory
+from gpuwatch.explain.diagnosis.memory.other_processes_memory import others_memory
 from gpuwatch.machine.collector.collector import _is_unified
 from gpuwatch.sim.faults import CODES
 from gpuwatch.sim.simulated_machine import FOR_EVER, SimMachine

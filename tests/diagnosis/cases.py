@@ -6,7 +6,7 @@ import datetime
 
 from gpuwatch.core.model.run import Devices, Outcome, Placement, Run, RunError, Setting
 from gpuwatch.core.model.snapshot import Device, Driver, Host, Problem, Process, Snapshot
-from gpuwatch.explain.logs.facts import LogFacts
+from gpuwatch.explain.logs.log_facts import LogFacts
 from tests.logs.logs import facts
 
 GIB = 1 << 30

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from gpuwatch.core.model.findings import Finding
-from gpuwatch.explain.diagnosis.explain import explain
+from gpuwatch.explain.diagnosis.explain_log import explain
 from tests.every import every
 
 _JAX_OOM = "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 17179869184 bytes."

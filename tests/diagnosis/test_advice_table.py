@@ -6,8 +6,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from gpuwatch.explain.diagnosis.explain import explain
-from gpuwatch.explain.diagnosis.reference.advice import TABLE, Advice
+from gpuwatch.explain.diagnosis.explain_log import explain
+from gpuwatch.explain.diagnosis.reference.advice_table import TABLE, Advice
 from tests.every import every
 
 _NO_DRIVER = "RuntimeError: Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU"

@@ -7,9 +7,9 @@ from msgspec.structs import replace
 
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import Framework, Outcome
-from gpuwatch.explain.diagnosis.engine import diagnose, primary_cause
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.explain import explain
+from gpuwatch.explain.diagnosis.explain_log import explain
+from gpuwatch.explain.diagnosis.rule_engine import diagnose, primary_cause
 from gpuwatch.explain.diagnosis.runs.finish_run import complete
 from gpuwatch.explain.diagnosis.runs.predict_device_map import RequestedDevices, predict
 from gpuwatch.explain.logs.log_parser import parse

@@ -7,12 +7,12 @@ from types import SimpleNamespace
 import msgspec
 
 from gpuwatch.core.model.run import DeviceMapping, Fallback, Placement, Run
-from gpuwatch.explain.diagnosis.engine import diagnose
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.rules.placement import _to_blame
-from gpuwatch.explain.diagnosis.runs.fallbacks import TOGETHER, _with_their_makers
+from gpuwatch.explain.diagnosis.rule_engine import diagnose
+from gpuwatch.explain.diagnosis.rules.op_placement import _to_blame
 from gpuwatch.explain.diagnosis.runs.finish_run import complete
-from gpuwatch.explain.logs.facts import LogFacts
+from gpuwatch.explain.diagnosis.runs.op_fallbacks import TOGETHER, _with_their_makers
+from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.log_parser import parse
 from tests.diagnosis.cases import machine, on_gpus
 from tests.probing.test_watcher import load

@@ -22,8 +22,8 @@ from gpuwatch.core.model.xids import Xid
 from gpuwatch.explain.diagnosis.condition_engine import PAST_SECONDS, REJUDGE_SECONDS, Conditions, findings_at_end_of
 from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, condition, conditions
 from gpuwatch.explain.diagnosis.conditions.hysteresis import Occurrence, Sign
-from gpuwatch.explain.diagnosis.engine import diagnose
 from gpuwatch.explain.diagnosis.evidence import Evidence
+from gpuwatch.explain.diagnosis.rule_engine import diagnose
 from gpuwatch.explain.diagnosis.rule_registry import RULES, Rule
 from tests.diagnosis.watching import BEGIN, GIB, gpu, history, ids, of, program, sample, seconds, watched
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpuwatch.explain.diagnosis.explain import explain
+from gpuwatch.explain.diagnosis.explain_log import explain
 
 _FAILED = (
     "tensorflow.python.framework.errors_impl.InternalError: Failed copying input tensor from"

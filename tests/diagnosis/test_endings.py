@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpuwatch.explain.diagnosis.explain import explain
+from gpuwatch.explain.diagnosis.explain_log import explain
 from tests.every import every
 
 _TRACE = 'Traceback (most recent call last):\n  File "a.py", line 3, in <module>\n    x = work()\n'

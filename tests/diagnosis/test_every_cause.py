@@ -11,8 +11,8 @@ from gpuwatch.core.model.findings import CAUSES, Finding
 from gpuwatch.core.model.program_waits_and_retraces import Retraced
 from gpuwatch.core.model.run import DeviceMapping, Fallback, Framework, Oom, Outcome, RunProcess
 from gpuwatch.core.model.snapshot import Driver
-from gpuwatch.explain.diagnosis.engine import diagnose
 from gpuwatch.explain.diagnosis.evidence import Evidence
+from gpuwatch.explain.diagnosis.rule_engine import diagnose
 from gpuwatch.explain.logs.log_parser import parse
 from tests.diagnosis.cases import GIB, MIB, NO_DRIVER, draft, machine, on_gpus, process
 from tests.diagnosis.test_conditions import CAPPED, HOT, SLOW_LINK, training

@@ -9,9 +9,9 @@ import pytest
 
 from gpuwatch.core.model.explanation import Explanation
 from gpuwatch.core.model.json_codec import to_json
-from gpuwatch.explain.diagnosis.explain import explain, findings_of
-from gpuwatch.explain.logs.exceptions import telling
+from gpuwatch.explain.diagnosis.explain_log import explain, findings_of
 from gpuwatch.explain.logs.log_parser import LogParser
+from gpuwatch.explain.logs.python_exceptions import telling
 from tests.every import every
 from tests.logs.logs import MIB, NAMES, text
 

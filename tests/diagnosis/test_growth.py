@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import DeviceMapping, MemoryPoint, Oom, Run
-from gpuwatch.explain.diagnosis.engine import diagnose
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.memory.memory_growth import steady_growth
 from gpuwatch.explain.diagnosis.memory.oom_arithmetic import OomFacts, judge
+from gpuwatch.explain.diagnosis.rule_engine import diagnose
 from gpuwatch.explain.diagnosis.runs.finish_run import complete
-from gpuwatch.explain.logs.facts import LogFacts
+from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.log_parser import parse
 from gpuwatch.share.reports.run_tables import oom_table
 from tests.reports.documents import full_run

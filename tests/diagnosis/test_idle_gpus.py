@@ -28,8 +28,8 @@ from gpuwatch.core.model.run import (
 )
 from gpuwatch.experiment.probing.memory_ledger import MemoryLedger
 from gpuwatch.experiment.probing.memory_timeline import Timeline
-from gpuwatch.explain.diagnosis.engine import diagnose
 from gpuwatch.explain.diagnosis.evidence import Evidence
+from gpuwatch.explain.diagnosis.rule_engine import diagnose
 from gpuwatch.explain.diagnosis.runs.finish_run import complete
 from gpuwatch.explain.logs.log_parser import parse
 from tests.diagnosis.cases import GIB, ON_GPU, draft, machine, process

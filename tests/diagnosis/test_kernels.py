@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpuwatch.explain.diagnosis.explain import explain
+from gpuwatch.explain.diagnosis.explain_log import explain
 
 _XID = "[88112.31] NVRM: Xid (PCI:0000:65:00): {}, pid=4711, name=python, told by the driver"
 

@@ -11,9 +11,9 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import DeviceMapping, Framework, Oom, Run, Worker
 from gpuwatch.core.model.snapshot import Driver, Process, Snapshot
 from gpuwatch.core.model.xids import Xid
-from gpuwatch.explain.diagnosis.engine import diagnose
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.logs.facts import LogFacts
+from gpuwatch.explain.diagnosis.rule_engine import diagnose
+from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.log_parser import parse
 from tests.diagnosis.cases import GIB, draft, machine, on_gpus, process
 

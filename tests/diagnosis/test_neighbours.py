@@ -28,7 +28,7 @@ from gpuwatch.core.model.run import (
     Setting,
     TimedStep,
 )
-from gpuwatch.explain.diagnosis.rules.visibility import known_variable_meant
+from gpuwatch.explain.diagnosis.rules.hidden_gpus import known_variable_meant
 from gpuwatch.explain.logs.line_text import device
 from gpuwatch.share.reports.run_report import asked
 from tests.diagnosis.cases import GIB, MIB

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpuwatch.core.model.run import Oom
-from gpuwatch.explain.diagnosis.explain import explain
+from gpuwatch.explain.diagnosis.explain_log import explain
 from gpuwatch.explain.diagnosis.memory.oom_arithmetic import OomFacts, judge
 from tests.every import every
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import pytest
 
-from gpuwatch.explain.diagnosis.explain import explain
+from gpuwatch.explain.diagnosis.explain_log import explain
 from gpuwatch.explain.diagnosis.rules.program_messages import MACHINE, PROGRAM, SYSTEM, message_meaning
-from gpuwatch.explain.logs.exceptions import telling
+from gpuwatch.explain.logs.python_exceptions import telling
 from tests.every import every
 
 ERRORS = (

@@ -14,13 +14,13 @@ from gpuwatch.core.model.findings import CAUSES, ENDED_WORK, NO_GPU, Finding
 from gpuwatch.core.model.run import Framework, Memory, Oom
 from gpuwatch.core.model.snapshot import Problem
 from gpuwatch.core.model.visible_devices import read_visible, visible_devices
-from gpuwatch.explain.diagnosis.engine import diagnose, primary_cause, rules_for
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.memory.oom_arithmetic import OomFacts, judge
+from gpuwatch.explain.diagnosis.rule_engine import diagnose, primary_cause, rules_for
 from gpuwatch.explain.diagnosis.rule_registry import RULES, Rule, finding, rule
-from gpuwatch.explain.diagnosis.rules.log_statements import STATED, stated_by_the_log
-from gpuwatch.explain.diagnosis.rules.visibility import KNOWN_VARIABLES, edit_distance
-from gpuwatch.explain.logs.facts import CuInitError, LogFacts
+from gpuwatch.explain.diagnosis.rules.causes_stated_in_log import STATED, stated_by_the_log
+from gpuwatch.explain.diagnosis.rules.hidden_gpus import KNOWN_VARIABLES, edit_distance
+from gpuwatch.explain.logs.log_facts import CuInitError, LogFacts
 from gpuwatch.explain.logs.log_parser import parse
 from tests.diagnosis.cases import GIB, MIB, NO_DRIVER, draft, log, machine, on_gpus, process
 from tests.every import every

@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import DeviceMapping, DeviceMemory, Holding, Memory, Oom, Run, RunProcess
-from gpuwatch.explain.diagnosis.engine import diagnose
 from gpuwatch.explain.diagnosis.evidence import Evidence
+from gpuwatch.explain.diagnosis.rule_engine import diagnose
 from gpuwatch.share.reports.run_tables import device_map_table
 from tests.diagnosis.cases import GIB, MIB, draft
 

@@ -11,10 +11,10 @@ import pytest
 
 from gpuwatch.core.model.doctor import Doctor, Loaded
 from gpuwatch.core.model.run import Outcome, RunError
-from gpuwatch.explain.diagnosis.doctor.facts import gpu_variables
+from gpuwatch.explain.diagnosis.doctor.doctor_facts import gpu_variables
 from gpuwatch.explain.diagnosis.memory.memory_holders import make_room
 from gpuwatch.explain.diagnosis.runs.finish_run import complete
-from gpuwatch.explain.logs.facts import LogFacts
+from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.machine.sources.driver_installation import read_system_facts as look_at_system
 from tests.diagnosis.cases import process
 from tests.doctor.machines import ANSWER, GIB, LOOK, SYSTEM, checks, examined, gpu, machine, run, snapshot

@@ -14,12 +14,12 @@ from gpuwatch.core.model.run import Oom
 from gpuwatch.core.model.snapshot import Driver, Process, Snapshot
 from gpuwatch.experiment.probing.interpreter_checks import with_opened_libraries
 from gpuwatch.explain.diagnosis.diagnostic_report import DOCTOR, diagnostic_report
-from gpuwatch.explain.diagnosis.engine import diagnose
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.memory.memory_holders import ANYWHERE, holders_headline, make_room
 from gpuwatch.explain.diagnosis.memory.oom_arithmetic import OomFacts, judge
 from gpuwatch.explain.diagnosis.reference.cuda_libraries import install_advice
 from gpuwatch.explain.diagnosis.reference.driver_releases import cuda_of_tensorflow, update
+from gpuwatch.explain.diagnosis.rule_engine import diagnose
 from gpuwatch.explain.logs.log_parser import parse
 from gpuwatch.machine.sources.driver_installation import read_system_facts as look_at_system
 from gpuwatch.share.reports.diagnostic_report import diagnostic_content

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from gpuwatch.core.model.run import Phases, Run, Throughput, TimedStep
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.explain.traces import protobuf_wire
+from gpuwatch.explain.traces import protobuf_reader
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.share.exports import perfetto_trace, protobuf_writer
 from gpuwatch.share.exports.export_range import NUMBERS, stretch_of
@@ -227,5 +227,5 @@ def test_perfettos_own_definitions_read_it(data: bytes, trace: Trace) -> None:
 @given(st.integers(-(1 << 63), (1 << 63) - 1))
 def test_numbers_go_through_the_wire_format(number: int) -> None:
     written = protobuf_writer.number(30, number)
-    ((field, kind, value, _),) = protobuf_wire.fields(written, 0, len(written))
-    assert (field, kind, protobuf_wire.signed(value)) == (30, protobuf_wire.VARINT, number)
+    ((field, kind, value, _),) = protobuf_reader.fields(written, 0, len(written))
+    assert (field, kind, protobuf_reader.signed(value)) == (30, protobuf_reader.VARINT, number)

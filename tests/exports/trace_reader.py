@@ -6,7 +6,7 @@ import struct
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpuwatch.explain.traces.protobuf_wire import BYTES, FIXED64, VARINT, fields, signed, text
+from gpuwatch.explain.traces.protobuf_reader import BYTES, FIXED64, VARINT, fields, signed, text
 
 PACKET, TIMESTAMP, SEQUENCE, EVENT, DESCRIPTOR, CLOCK, SNAPSHOT = 1, 8, 10, 11, 60, 58, 6
 

@@ -18,8 +18,8 @@ from collections.abc import Callable
 
 from gpuwatch.core.model.findings import CAUSES
 from gpuwatch.core.model.json_codec import to_json
-from gpuwatch.explain.diagnosis.explain import explanation
-from gpuwatch.explain.logs.facts import LINES_PER_TOPIC
+from gpuwatch.explain.diagnosis.explain_log import explanation
+from gpuwatch.explain.logs.log_facts import LINES_PER_TOPIC
 from gpuwatch.explain.logs.log_parser import LogParser
 from gpuwatch.explain.logs.wrapped_lines import unfolded
 from tests.logs.logs import NAMES, text

@@ -9,8 +9,8 @@ import pytest
 from gpuwatch.explain.diagnosis.memory.oom_arithmetic import OomFacts, judge
 from gpuwatch.explain.logs import line_text
 from gpuwatch.explain.logs.log_parser import LogParser, parse
-from gpuwatch.explain.logs.placement import op_name
-from gpuwatch.explain.logs.topics import TOPICS
+from gpuwatch.explain.logs.message_topics import TOPICS
+from gpuwatch.explain.logs.op_placement_lines import op_name
 from tests.every import every
 from tests.logs.logs import MIB, NAMES, text
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gpuwatch.explain.diagnosis.explain import explain
+from gpuwatch.explain.diagnosis.explain_log import explain
 from gpuwatch.explain.logs.log_parser import parse
-from gpuwatch.explain.logs.nvidia_smi import MAX_LINES
+from gpuwatch.explain.logs.nvidia_smi_tables import MAX_LINES
 from tests.logs.logs import MIB, text
 
 OLD = """\

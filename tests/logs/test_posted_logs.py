@@ -27,7 +27,7 @@ import pytest
 
 from gpuwatch.cli.read_log import lines_of
 from gpuwatch.core.model.explanation import Explanation
-from gpuwatch.explain.diagnosis.explain import explain
+from gpuwatch.explain.diagnosis.explain_log import explain
 from gpuwatch.explain.logs.wrapped_lines import unfolded
 
 FOLDER = Path(__file__).parent / "posted"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpuwatch.explain.logs.facts import LogFacts
+from gpuwatch.explain.logs.log_facts import LogFacts
 from tests.logs.logs import MIB, facts
 
 

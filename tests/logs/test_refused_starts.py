@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuwatch.explain.diagnosis.explain import explain
+from gpuwatch.explain.diagnosis.explain_log import explain
 from tests.every import every
 
 _LAUNCHER = """\

@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from gpuwatch.explain.diagnosis.explain import explain
+from gpuwatch.explain.diagnosis.explain_log import explain
 from gpuwatch.explain.logs.reported_ends import (
     CANCELLED,
     CONTINUED,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpuwatch.core.model.findings import CAUSES
-from gpuwatch.explain.diagnosis.explain import explain
+from gpuwatch.explain.diagnosis.explain_log import explain
 from gpuwatch.explain.logs.wrapped_lines import unfolded
 from tests.every import every
 from tests.logs.small_logs import ALL, Small

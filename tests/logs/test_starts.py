@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpuwatch.explain.diagnosis.explain import explain
+from gpuwatch.explain.diagnosis.explain_log import explain
 
 _HEAD = ["2026-05-04 10:11:12,131 INFO launch: checking the node", "2026-05-04 10:11:12,140 INFO launch: 8 GPUs", ""]
 _HEAD += ["loading the model from /data/m"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.explain.logs.tail import Tail, decisive, not_kept
+from gpuwatch.explain.logs.output_tail import Tail, decisive, not_kept
 from gpuwatch.share.reports.report_log_lines import readable
 
 CREATED = "I0000 00:00:1795182270.000001 1 gpu_device.cc:2043] Created device GPU:0 with 6080 MB memory"

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuwatch.core.model.explanation import Explanation
-from gpuwatch.explain.diagnosis.explain import explain
+from gpuwatch.explain.diagnosis.explain_log import explain
 from gpuwatch.explain.logs.wrapped_lines import SAMPLE_LINES, folded_at, unfolded
 from tests.logs.logs import NAMES, text
 

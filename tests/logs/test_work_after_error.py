@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpuwatch.explain.diagnosis.explain import explain
+from gpuwatch.explain.diagnosis.explain_log import explain
 
 _HEAD = "2026-05-04 10:11:10,000 INFO train: using device: cuda:0"
 _LOGGED = [

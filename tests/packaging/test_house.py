@@ -18,7 +18,12 @@ ROOT = Path(__file__).resolve().parents[2]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
-_OF_PROGRAMS = ("logs.topics", "logs.last_lines", "diagnosis.rules.driver", "diagnosis.rules.memory")
+_OF_PROGRAMS = (
+    "logs.message_topics",
+    "logs.last_lines",
+    "diagnosis.rules.driver_failures",
+    "diagnosis.rules.out_of_memory",
+)
 """What no snapshot of a working machine needs."""
 
 
@@ -28,7 +33,7 @@ _OF_PROGRAMS = ("logs.topics", "logs.last_lines", "diagnosis.rules.driver", "dia
         ("gpuwatch.cli.probe", {"textual", "pynvml", "psutil", "tensorflow"}),
         ("gpuwatch.cli.mcp", {"mcp", "pydantic", "textual"}),
         ("gpuwatch.cli.snapshot", {"textual", "tensorflow"}),
-        ("gpuwatch.explain.diagnosis.engine", {f"gpuwatch.explain.{name}" for name in _OF_PROGRAMS}),
+        ("gpuwatch.explain.diagnosis.rule_engine", {f"gpuwatch.explain.{name}" for name in _OF_PROGRAMS}),
         ("gpuwatch.share.reports.formats.text", {"statistics", "gpuwatch.share.reports.run_report"}),
         ("gpuwatch.machine.collector.collector_main", {"textual", "click", "rich", "tensorflow", "jinja2"}),
         ("gpuwatch.ui.app", {"pynvml", "psutil", "tensorflow", "jinja2"}),

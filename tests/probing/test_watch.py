@@ -16,7 +16,7 @@ import pytest
 
 from gpuwatch.core.model.run import Outcome
 from gpuwatch.experiment.probing.watch_program import Watch
-from gpuwatch.explain.logs.facts import LogFacts
+from gpuwatch.explain.logs.log_facts import LogFacts
 from tests.conftest import gpuwatch
 from tests.diagnosis.cases import draft
 from tests.probing.watched import read, started, until, watched, with_torch

@@ -12,8 +12,8 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Device, Snapshot
 from gpuwatch.explain.diagnosis.diagnostic_report import diagnostic_report
-from gpuwatch.explain.diagnosis.engine import diagnose
 from gpuwatch.explain.diagnosis.evidence import Evidence
+from gpuwatch.explain.diagnosis.rule_engine import diagnose
 from gpuwatch.share.reports.runs_side_by_side import compare
 from tests.doctor import machines
 from tests.reports.documents import GIB, STARTED, bare_run, bare_snapshot, full_run, full_snapshot, hostile_run

@@ -12,9 +12,9 @@ from gpuwatch.core.model.findings import CAUSES, Finding
 from gpuwatch.core.model.run import DeviceMapping, DeviceMemory, Fallback, Holding, Placement, Run, Setting
 from gpuwatch.core.model.snapshot import Problem, Process, Reading
 from gpuwatch.explain.diagnosis.diagnostic_report import diagnostic_report
-from gpuwatch.explain.diagnosis.engine import diagnose
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.memory.memory_holders import make_room
+from gpuwatch.explain.diagnosis.rule_engine import diagnose
 from gpuwatch.share.reports.comparison_report import comparison_table
 from gpuwatch.share.reports.diagnostic_report import diagnostic_content
 from gpuwatch.share.reports.report_elements import Table, variable_value

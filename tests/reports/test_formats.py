@@ -17,9 +17,9 @@ from gpuwatch.core.formatting.palettes import DARK, LIGHT, QUANTITIES, rgb
 from gpuwatch.core.model.json_codec import Document
 from gpuwatch.core.model.metrics import METRICS
 from gpuwatch.core.model.run import DeviceMemory, Memory, Run
-from gpuwatch.explain.diagnosis.engine import diagnose
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.explain import explain
+from gpuwatch.explain.diagnosis.explain_log import explain
+from gpuwatch.explain.diagnosis.rule_engine import diagnose
 from gpuwatch.share.reports.explanation_report import explanation_content
 from gpuwatch.share.reports.formats import text as text_format
 from gpuwatch.share.reports.report_by_document_kind import content_of

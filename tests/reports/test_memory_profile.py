@@ -10,9 +10,9 @@ import pytest
 from gpuwatch.core.masking.redaction import masked_for_sending
 from gpuwatch.core.model.memory_profile import MemoryProfile
 from gpuwatch.core.model.run import Run
-from gpuwatch.explain.diagnosis.explain_recording import explain_recording
+from gpuwatch.explain.diagnosis.explain_trace_file import explain_recording
 from gpuwatch.explain.traces.memory_profiles import tensorflow_profiles
-from gpuwatch.explain.traces.tensorflow_names import Names, Variable
+from gpuwatch.explain.traces.tensorflow_op_names import Names, Variable
 from gpuwatch.share.reports.chart_types import Areas
 from gpuwatch.share.reports.formats.memory_area_chart import memory_areas
 from gpuwatch.share.reports.report_formats import render

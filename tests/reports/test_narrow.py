@@ -12,7 +12,7 @@ from rich.cells import cell_len
 
 from gpuwatch.core.model.json_codec import Document
 from gpuwatch.core.model.run import Fallback
-from gpuwatch.explain.diagnosis.explain import explain
+from gpuwatch.explain.diagnosis.explain_log import explain
 from gpuwatch.share.reports.formats.fold_text import fold, paragraph, short_ids
 from gpuwatch.share.reports.formats.terminal_tables import table_lines
 from gpuwatch.share.reports.report_by_document_kind import content_of

@@ -12,7 +12,7 @@ from gpuwatch.core.model.explanation import Explanation
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.explain.diagnosis.explain import explain
+from gpuwatch.explain.diagnosis.explain_log import explain
 from gpuwatch.share.reports.report_formats import BY_NAME, render
 from tests.every import every
 from tests.logs.logs import NAMES

@@ -30,10 +30,10 @@ from gpuwatch.cli.read_log import decompressed
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.model.json_codec import NotADocument, embedded, from_json, to_json
 from gpuwatch.core.model.probe_events import decode_event
-from gpuwatch.explain.traces import dcgm_diagnostic, pprof, torch_memory_timeline
+from gpuwatch.explain.traces import dcgm_diagnostic, jax_pprof, torch_memory_timeline
 from gpuwatch.explain.traces.invalid_trace import InvalidTrace
 from gpuwatch.explain.traces.memory_profiles import tensorflow_profiles, torch_profiles
-from gpuwatch.explain.traces.smi_q import SmiQueryReader
+from gpuwatch.explain.traces.nvidia_smi_q import SmiQueryReader
 from gpuwatch.fleet.cluster.node_protocol import Decoder, encoded
 from gpuwatch.fleet.parse_host_list import parse_hosts
 from gpuwatch.fleet.prometheus_api import _answer
@@ -153,7 +153,7 @@ READERS = {
     "TensorFlow profile": Reader(
         lambda: [PROFILE], lambda data: tensorflow_profiles([(data, 0.0, None)]), (InvalidTrace,)
     ),
-    "JAX profile": Reader(lambda: [profile(*SAMPLES)], pprof.profiles, (InvalidTrace,)),
+    "JAX profile": Reader(lambda: [profile(*SAMPLES)], jax_pprof.profiles, (InvalidTrace,)),
     "memory timeline": Reader(lambda: [_TIMELINE], torch_memory_timeline.profile, (InvalidTrace,)),
     "dcgmi diag": Reader(
         lambda: [json.dumps(one).encode() for one in (FOUR, THREE)], dcgm_diagnostic.read, (InvalidTrace,)

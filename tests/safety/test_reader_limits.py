@@ -20,7 +20,7 @@ from gpuwatch.core.errors import EXIT_FAILED, EXIT_USAGE, GpuwatchError
 from gpuwatch.core.model.json_codec import EMBED_BEGIN, EMBED_END
 from gpuwatch.core.reader_limits import READERS, Limit
 from gpuwatch.experiment.probing.memory_recorder_files import MemoryRecords
-from gpuwatch.explain.traces.smi_q import SmiQueryReader
+from gpuwatch.explain.traces.nvidia_smi_q import SmiQueryReader
 from gpuwatch.fleet import ssh_streams
 from gpuwatch.fleet.parse_host_list import parse_hosts
 from gpuwatch.fleet.prometheus_api import ANSWER_SECONDS, Prometheus
@@ -177,7 +177,7 @@ def test_what_is_larger_ends_in_one_line(name: str, tmp_path: Path, monkeypatch:
     if name not in ("MCP_TEXT", "NVIDIA_SMI"):  # read once, as they are imported
         lowered = limit._replace(bytes=SMALL)
         monkeypatch.setattr(reader_limits, name, lowered)
-        monkeypatch.setattr("gpuwatch.explain.diagnosis.explain_recording.LIMITS", Lowered(lowered))
+        monkeypatch.setattr("gpuwatch.explain.diagnosis.explain_trace_file.LIMITS", Lowered(lowered))
     text = CASES[name](tmp_path / "train.log")
     assert "\n" not in text
     assert len(text) < 300

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.explain.diagnosis.explain_recording import explain_recording, kind_of
+from gpuwatch.explain.diagnosis.explain_trace_file import explain_recording, kind_of
 from gpuwatch.explain.traces.dcgm_diagnostic import is_diagnostic, read
 from gpuwatch.explain.traces.invalid_trace import InvalidTrace
 

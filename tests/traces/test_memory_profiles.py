@@ -6,11 +6,11 @@ import msgspec
 import pytest
 
 from gpuwatch.core.model.memory_profile import MemoryProfile
-from gpuwatch.explain.traces import xplane
+from gpuwatch.explain.traces import tensorflow_xplane
 from gpuwatch.explain.traces.invalid_trace import InvalidTrace
 from gpuwatch.explain.traces.largest_holder import held_most
 from gpuwatch.explain.traces.memory_profiles import tensorflow_profiles
-from gpuwatch.explain.traces.tensorflow_names import Input, Names, Variable, inside, layer
+from gpuwatch.explain.traces.tensorflow_op_names import Input, Names, Variable, inside, layer
 from tests.traces.profiles import Profile, encoded, field
 
 KIB = 1024
@@ -197,11 +197,11 @@ def test_a_peak_that_was_not_recorded_is_told() -> None:
 
 def test_a_profile_is_known_by_its_content() -> None:
     made = encoded([(1000, 100, "A", "[25]")])
-    assert xplane.is_xplane(made)
-    assert xplane.is_xplane(made[:40])
-    assert not xplane.is_xplane(b"")
-    assert not xplane.is_xplane(b"\n\n\n2026-01-01 a log")
-    assert not xplane.is_xplane(b"\x80\x02}q\x00")
+    assert tensorflow_xplane.is_xplane(made)
+    assert tensorflow_xplane.is_xplane(made[:40])
+    assert not tensorflow_xplane.is_xplane(b"")
+    assert not tensorflow_xplane.is_xplane(b"\n\n\n2026-01-01 a log")
+    assert not tensorflow_xplane.is_xplane(b"\x80\x02}q\x00")
 
 
 @pytest.mark.parametrize("cut", range(1, 60, 7))

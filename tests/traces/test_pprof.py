@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.explain.traces import pprof, torch_memory_timeline
+from gpuwatch.explain.traces import jax_pprof, torch_memory_timeline
 from gpuwatch.explain.traces.invalid_trace import InvalidTrace
 from gpuwatch.explain.traces.largest_holder import held_most
 from tests.conftest import gpuwatch
@@ -54,7 +54,7 @@ SAMPLES = (
 
 
 def test_holders_by_line_with_the_function_that_it_called() -> None:
-    (found,) = pprof.profiles(profile(*SAMPLES))
+    (found,) = jax_pprof.profiles(profile(*SAMPLES))
     assert (found.tool, found.device, found.peak_bytes, found.has_history) == ("jax", "cuda:1", 9216, False)
     assert found.groups == {"arrays": 8216, "executables": 1000}
     assert [(one.source, one.op, one.count, one.allocated_bytes) for one in found.holders] == [
@@ -70,13 +70,13 @@ def test_holders_by_line_with_the_function_that_it_called() -> None:
 
 def test_several_devices_each_have_a_profile() -> None:
     other = ([STEP, MAIN], 1, 99, {"kind": "buffer", "device": "cuda:0"})
-    found = pprof.profiles(profile(*SAMPLES, other))
+    found = jax_pprof.profiles(profile(*SAMPLES, other))
     assert [(one.device, one.peak_bytes) for one in found] == [("cuda:1", 8216), ("all devices", 1000), ("cuda:0", 99)]
 
 
 def test_a_profile_of_something_else_is_refused() -> None:
     with pytest.raises(InvalidTrace, match="pprof profile of cpu, not of a device's memory"):
-        pprof.read(profile(values=("cpu",)))
+        jax_pprof.read(profile(values=("cpu",)))
 
 
 @pytest.mark.parametrize("packed", [True, False])
@@ -110,7 +110,7 @@ def test_a_timeline_has_groups_over_time() -> None:
 def test_real_files() -> None:
     if not CAPTURES.exists():
         pytest.skip("there are no captures")
-    (found,) = pprof.profiles(gzip.decompress((CAPTURES / "jax_microjax.memory.prof").read_bytes()))
+    (found,) = jax_pprof.profiles(gzip.decompress((CAPTURES / "jax_microjax.memory.prof").read_bytes()))
     assert (found.device, found.peak_bytes, found.named_bytes) == ("cuda:0", 1_055_160, 1_055_160)
     assert "lightcurve.py:57 in chunked_vmap" in held_most(found)
     timeline = torch_memory_timeline.profile(gzip.decompress((CAPTURES / "hta_memory_timeline.raw.gz").read_bytes()))

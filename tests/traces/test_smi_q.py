@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.explain.diagnosis.explain import explain
-from gpuwatch.explain.traces.smi_q import SmiQueryReader
+from gpuwatch.explain.diagnosis.explain_log import explain
+from gpuwatch.explain.traces.nvidia_smi_q import SmiQueryReader
 from tests.conftest import gpuwatch
 
 CAPTURES = Path(__file__).resolve().parents[3] / "shared" / "captures"

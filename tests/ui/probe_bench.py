@@ -27,7 +27,7 @@ from gpuwatch.experiment.probing.interpreter import Interpreter
 from gpuwatch.experiment.probing.probe_runner import ProbeOptions, SnapshotSource
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript
 from gpuwatch.experiment.probing.run_builder import RunDraft
-from gpuwatch.explain.logs.facts import LogFacts
+from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.machine.history.run_store import RunStore
 from gpuwatch.session.probe_runs import ProbeRuns
 from tests.ui import machines

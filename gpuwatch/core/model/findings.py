@@ -47,7 +47,7 @@ class Cause(NamedTuple):
     """``work``: it ended the program's work; ``gpu``: no GPU was usable because of it."""
     title: str
     stated: Certainty | None = None
-    """How certain it is where a log states it, in a text of the topic of its id (:mod:`gpuwatch.explain.logs.topics`);
+    """How certain it is where a log states it, in a text of the topic of its id (``explain/logs/message_topics.py``);
     None: a rule of its own finds it."""
     action: str = ""
     """What to do about one that a log states."""

@@ -112,7 +112,7 @@ class MemoryRecords:
 
     def _of_tensorflow(self, files: list[_File], pid: int, notes: list[str]) -> list[MemoryProfile]:
         from gpuwatch.explain.traces.memory_profiles import tensorflow_profiles
-        from gpuwatch.explain.traces.tensorflow_names import Input, Names, Variable
+        from gpuwatch.explain.traces.tensorflow_op_names import Input, Names, Variable
 
         windows = []
         for file in files:

@@ -14,7 +14,7 @@ import msgspec
 
 from gpuwatch.core.model.run import DeviceCopy, Devices, Placement, PlacementCoverage
 from gpuwatch.explain.logs.line_text import device
-from gpuwatch.explain.logs.placement import most_frequent, most_frequent_copies, op_name
+from gpuwatch.explain.logs.op_placement_lines import most_frequent, most_frequent_copies, op_name
 
 _MAX_OP_KINDS = 4000
 """Kinds of op that are kept of one process."""

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import msgspec
 
 from gpuwatch.core.model.run import HOST_ALLOCATORS
-from gpuwatch.explain.logs.facts import LogFacts, Refusals
+from gpuwatch.explain.logs.log_facts import LogFacts, Refusals
 
 _EPOCH = re.compile(r"^[IWEF]0000 00:00:(\d{9,11})\.\d+ ")
 """absl before it is initialized, as TensorFlow uses it from 2.17 on."""

@@ -36,11 +36,11 @@ from gpuwatch.experiment.probing.op_placement import PlacedOps, coverage, merged
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript
 from gpuwatch.experiment.probing.received_events import ReceivedEvents
 from gpuwatch.experiment.probing.reprinted_lines import Account, is_older, without_printed
-from gpuwatch.explain.logs.facts import LogFacts
+from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.log_parser import LogParser
-from gpuwatch.explain.logs.other_ooms import exhausted
-from gpuwatch.explain.logs.placement import NOISE
-from gpuwatch.explain.logs.tail import Tail
+from gpuwatch.explain.logs.oom_wording_of_others import exhausted
+from gpuwatch.explain.logs.op_placement_lines import NOISE
+from gpuwatch.explain.logs.output_tail import Tail
 from gpuwatch.sim.limit_messages import limit_of
 from gpuwatch.sim.sysfs import ENV_STATE
 

@@ -15,7 +15,7 @@ from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.formatting.durations import hours_minutes
 from gpuwatch.core.model.program_end import ended_apart
 from gpuwatch.core.model.run import HostMemory, Outcome, Run, Verdict
-from gpuwatch.explain.logs.exceptions import telling
+from gpuwatch.explain.logs.python_exceptions import telling
 from gpuwatch.machine.sources.oom_kills import OomKills, kernel_kill, oom_kills
 
 _WORKER = "DataLoader worker (pid"

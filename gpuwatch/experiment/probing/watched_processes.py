@@ -26,9 +26,9 @@ from gpuwatch.experiment.probing.probe_runner import kept_environment
 from gpuwatch.experiment.probing.received_events import Applied, ReceivedEvents
 from gpuwatch.experiment.probing.reprinted_lines import Account
 from gpuwatch.experiment.probing.run_builder import own_ordinal
-from gpuwatch.explain.logs import device_lines
+from gpuwatch.explain.logs import tensorflow_device_lines
 from gpuwatch.explain.logs.line_text import device
-from gpuwatch.explain.logs.other_ooms import exhausted
+from gpuwatch.explain.logs.oom_wording_of_others import exhausted
 from gpuwatch.machine.sources.process_tree import descends, leader_of, runs_python, start_time
 
 _MAX_PROCESSES = 256
@@ -123,7 +123,7 @@ class WatchedProcesses:
         if found is None:
             return
         message = found[2].decode("utf-8", "replace")
-        mapping = device_lines.mapping(message)
+        mapping = tensorflow_device_lines.mapping(message)
         refused = "out of memory trying" in message and "is not a failure" not in message
         if mapping is None and not refused:
             return

@@ -24,7 +24,7 @@ from gpuwatch.experiment.trials.trial_settings import Setting, made_by_program
 from gpuwatch.experiment.trials.trial_setup import Begun, Feed, TrialSetup
 from gpuwatch.experiment.trials.trial_summary import PASSED
 from gpuwatch.explain.diagnosis.runs.finish_run import complete
-from gpuwatch.explain.diagnosis.runs.user_program import DESPITE_OOM
+from gpuwatch.explain.diagnosis.runs.user_program_verdict import DESPITE_OOM
 
 _LAST_SAMPLE_SECONDS = 3.0
 _NO_GPU = "-1"

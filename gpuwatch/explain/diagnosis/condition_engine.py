@@ -41,8 +41,8 @@ from gpuwatch.explain.diagnosis.conditions.driver_silence import DriverSilence
 from gpuwatch.explain.diagnosis.conditions.hysteresis import Occurrence, Sign
 from gpuwatch.explain.diagnosis.conditions.sample_context import KeptBetweenSamples, SampleContext
 from gpuwatch.explain.diagnosis.conditions.throttling import ClockEpisodes, Episode
-from gpuwatch.explain.diagnosis.engine import broken_rule_finding, by_severity, diagnose, rules_for
 from gpuwatch.explain.diagnosis.evidence import Evidence
+from gpuwatch.explain.diagnosis.rule_engine import broken_rule_finding, by_severity, diagnose, rules_for
 from gpuwatch.explain.diagnosis.rule_registry import no_problem
 from gpuwatch.machine.history.device_events import DeviceEvents
 from gpuwatch.machine.history.machine_event import Begun, MachineEvent, onset_key

@@ -1,7 +1,7 @@
 """The diagnostic report: findings of all sources, sorted and joined.
 
 The sources in order: the user's latest program, then what keeps the framework from the GPUs now, then the machine
-itself, then the probes. Within a source the order of causes decides (:mod:`gpuwatch.explain.diagnosis.engine`).
+itself, then the probes. Within a source the order of causes decides (:mod:`gpuwatch.explain.diagnosis.rule_engine`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gpuwatch.core.model.doctor import Doctor
 from gpuwatch.core.model.explanation import Explanation
 from gpuwatch.core.model.findings import CAUSES, ENDED_WORK, NO_GPU, SEVERITY_ORDER, Finding
 from gpuwatch.core.model.run import Run
-from gpuwatch.explain.diagnosis.rules.visibility import KNOWN_VARIABLES, known_variable_meant
+from gpuwatch.explain.diagnosis.rules.hidden_gpus import KNOWN_VARIABLES, known_variable_meant
 
 RECENT = datetime.timedelta(days=1)
 """A program that failed longer ago is reported, but not as the primary cause."""

@@ -11,7 +11,7 @@ from gpuwatch.core.model.snapshot import FAILED_ITSELF, Device, Snapshot, pci_sl
 from gpuwatch.explain.logs.line_text import device as device_name
 
 if TYPE_CHECKING:
-    from gpuwatch.explain.logs.facts import LogFacts
+    from gpuwatch.explain.logs.log_facts import LogFacts
 
 _Result = TypeVar("_Result", int, list[Any], dict[str, Any])
 

@@ -13,8 +13,8 @@ from gpuwatch.explain.diagnosis.rule_registry import finding, no_problem, note_o
 from gpuwatch.explain.diagnosis.rules.message_meanings import Meaning, row_named
 from gpuwatch.explain.diagnosis.rules.program_messages import advice_by_kind, advice_in_message, message_meaning
 from gpuwatch.explain.logs import interrupts, last_lines
-from gpuwatch.explain.logs.facts import LogFacts
-from gpuwatch.explain.logs.topics import topics_of
+from gpuwatch.explain.logs.log_facts import LogFacts
+from gpuwatch.explain.logs.message_topics import topics_of
 
 NO_GPU_NAMED = "No errors found, but the log mentions no GPU: TensorFlow may have run on the CPU"
 NOTHING_KNOWN = "Nothing recognized: no line says whether the program worked, or how it ended"

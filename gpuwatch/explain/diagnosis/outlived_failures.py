@@ -12,13 +12,13 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from gpuwatch.core.model.findings import CAUSES, NO_GPU, Finding
-from gpuwatch.explain.diagnosis.engine import by_severity
+from gpuwatch.explain.diagnosis.rule_engine import by_severity
 from gpuwatch.explain.diagnosis.rules.missing_gpu import NOT_WHY
-from gpuwatch.explain.diagnosis.rules.other_processes import died_of_its_own, follows_from_another
 from gpuwatch.explain.diagnosis.rules.program_errors import END_LINES, ON_PURPOSE, ends_log, line_of, names_cause
+from gpuwatch.explain.diagnosis.rules.reported_process_failures import died_of_its_own, follows_from_another
 from gpuwatch.explain.logs import reported_ends
-from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.last_lines import KERAS, OF_NCCL, WORKED, only_began
+from gpuwatch.explain.logs.log_facts import LogFacts
 
 _FROM_OUTSIDE = reported_ends.FROM_OUTSIDE | {reported_ends.KILLED, reported_ends.TERMINATED, reported_ends.HOST_MEMORY}
 _OUT_OF_MEMORY, _MAX_FEW_LINES = "memory.oom", 2

@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 
 from gpuwatch.explain.logs import last_lines
-from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.line_text import in_words, undecorated, unwrapped
+from gpuwatch.explain.logs.log_facts import LogFacts
 
 _MAX_FORMS = 64
 """Forms of error lines that are counted."""

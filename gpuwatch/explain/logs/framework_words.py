@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gpuwatch.explain.logs.facts import LogFacts
+from gpuwatch.explain.logs.log_facts import LogFacts
 
 FRAMEWORK_WORDS = (
     ("bitsandbytes", "bitsandbytes"), ("cuda_setup", "bitsandbytes"), ("cuda setup", "bitsandbytes"),

@@ -13,11 +13,11 @@ from itertools import islice
 from typing import NamedTuple
 
 from gpuwatch.explain.logs import interrupts
-from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.failure_lines import first_failed_line, report_line
 from gpuwatch.explain.logs.failure_words import not_a_number, speaks_of_failure
+from gpuwatch.explain.logs.is_program_output import printed
 from gpuwatch.explain.logs.line_text import in_words, rank_of, undecorated, unwrapped
-from gpuwatch.explain.logs.program_output import printed
+from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.reported_ends import reported_end
 from gpuwatch.explain.logs.work_words import BEGINS, ENDS, EXIT_0, FINISHED, WHOLE_WORK, WORKS
 

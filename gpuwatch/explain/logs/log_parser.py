@@ -14,10 +14,15 @@ from collections.abc import Iterable
 
 from gpuwatch.core.formatting.safe_text import bounded
 from gpuwatch.core.model.run import Oom
-from gpuwatch.explain.logs import bfc_allocator_oom, dcgm_metrics, last_lines, nvidia_smi, pytorch, topics
+from gpuwatch.explain.logs import (
+    bfc_allocator_oom,
+    dcgm_metrics,
+    last_lines,
+    message_topics,
+    nvidia_smi_tables,
+    pytorch_oom_messages,
+)
 from gpuwatch.explain.logs.bounded_memo import BoundedMemo
-from gpuwatch.explain.logs.exceptions import ExceptionFinder, is_error
-from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.failed_items import FailedItems
 from gpuwatch.explain.logs.failure_lines import program_lines
 from gpuwatch.explain.logs.framework_words import leave_out_unused, only_imported_tensorflow
@@ -30,11 +35,13 @@ from gpuwatch.explain.logs.line_text import (
     undecorated,
     unwrapped,
 )
+from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.message_reader import GPU_SOURCES, MessageReader, writer
 from gpuwatch.explain.logs.multiline_units import OpenUnits
-from gpuwatch.explain.logs.new_starts import EndedProgram, ProgramStartLines, not_compiled
-from gpuwatch.explain.logs.placement import PlacementCounter
+from gpuwatch.explain.logs.op_placement_lines import PlacementCounter
+from gpuwatch.explain.logs.python_exceptions import ExceptionFinder, is_error
 from gpuwatch.explain.logs.reported_ends import ReportedEnds
+from gpuwatch.explain.logs.starts_after_error import EndedProgram, ProgramStartLines, not_compiled
 from gpuwatch.explain.logs.tracebacks import TRACEBACK, FrameFinder, lines_of_joined_traceback
 from gpuwatch.explain.logs.work_after_error import MIN_MANY_STEPS, WorkAfterError
 
@@ -46,7 +53,7 @@ _PLACES = (("/users/", "macos"), ("webui", "webui"), ("/content/", "colab"))
 _MEMO_CHARS = 600
 _DIGITS = b"0123456789"
 _NOTHING, _REFUSAL, _TORCH, _ERROR = 1, 2, 3, 4
-_hinted = topics.hinted
+_hinted = message_topics.hinted
 
 _CHUNK_IN_USE = ("InUse at ", "Chunk at ")
 """Most lines of an allocator's dump; its sums have the same information."""
@@ -202,7 +209,7 @@ class LogParser:
             elif not self._plain_line(line):
                 of_an_item = last_lines.is_an_error(line) and self._failed.take(shape, line)
                 self._shapes.keep(shape, _ERROR if of_an_item else _NOTHING)
-            elif self._ooms.full() and pytorch.is_out_of_memory(line) and "\r" not in line:
+            elif self._ooms.full() and pytorch_oom_messages.is_out_of_memory(line) and "\r" not in line:
                 # The list of failures is full: only count further ones with the same wording.
                 self._shapes.keep(shape, _TORCH)
             return
@@ -399,7 +406,7 @@ class LogParser:
             return True
         if "pu:" in line.lower() and not is_error(line) and self._placements.node(line):
             return True
-        if "NVIDIA-SMI" in line and (version := nvidia_smi.begins(line)) is not None:
+        if "NVIDIA-SMI" in line and (version := nvidia_smi_tables.begins(line)) is not None:
             self._units.begin_table()
             # nvidia-smi got an answer from the driver.
             facts.kernel_driver = facts.kernel_driver or version

@@ -7,12 +7,20 @@ from collections.abc import Sequence
 from itertools import islice
 
 from gpuwatch.core.model.run import DeviceMapping, Oom
-from gpuwatch.explain.logs import bfc_allocator_oom, cuda_errors, device_lines, last_lines, other_ooms, pytorch, topics
-from gpuwatch.explain.logs.exceptions import is_error
-from gpuwatch.explain.logs.facts import LogFacts
+from gpuwatch.explain.logs import (
+    bfc_allocator_oom,
+    cuda_errors,
+    last_lines,
+    message_topics,
+    oom_wording_of_others,
+    pytorch_oom_messages,
+    tensorflow_device_lines,
+)
 from gpuwatch.explain.logs.framework_words import FRAMEWORK_WORDS
 from gpuwatch.explain.logs.line_text import in_words
+from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.multiline_units import MAX_LIST_ENTRIES, OpenUnits
+from gpuwatch.explain.logs.python_exceptions import is_error
 
 GPU_SOURCES = ("gpu_device", "bfc_allocator", "cuda_driver", "cuda_platform", "placer", "colocation_graph")
 _OF_A_START = frozenset({"gpu_device", "cuda_driver", "dso_loader", "cuda_diagnostics", "cudart_stub"})
@@ -83,8 +91,8 @@ class MessageReader:
     def _take(self, source: str, line: str, message: str) -> None:
         facts = self._facts
         self._known = False
-        message = topics.plain(message)
-        for topic in (noted := topics.topics_of(message)):
+        message = message_topics.plain(message)
+        for topic in (noted := message_topics.topics_of(message)):
             if topic == "driver.bad-state" and "ended.no-switch" in facts.topics:
                 continue  # the unit of a fabric manager that is not needed
             if topic == "ended.launch" and "No valid triton configs" in message:
@@ -99,7 +107,7 @@ class MessageReader:
             elif topic == "cuda.cudart-missing":
                 facts.cudart_missing = True
             elif topic == "cuda.libdevice-unfound":
-                self._keep(facts.missing_libraries, device_lines.LIBDEVICE)
+                self._keep(facts.missing_libraries, tensorflow_device_lines.LIBDEVICE)
         if self._known:
             self.named(line)
             if self._last and last_lines.says_skipped(self._last[-1]):
@@ -107,13 +115,13 @@ class MessageReader:
                     self.skipped[topic] = self.skipped.get(topic, 0) + 1
         if message.endswith(_RANGE_FOLLOWS):
             self._units.begin_range()
-        if "CUDA_VISIBLE_DEVICES" in message and (assigned := device_lines.assigned(message)) is not None:
+        if "CUDA_VISIBLE_DEVICES" in message and (assigned := tensorflow_device_lines.assigned(message)) is not None:
             facts.assigned_devices = assigned
             self._note("environment.assigned", line)
-        if "Memory usage: " in message and (left := device_lines.library_memory(message)) is not None:
+        if "Memory usage: " in message and (left := tensorflow_device_lines.library_memory(message)) is not None:
             facts.library_free_bytes = left
             self._note("memory.library-usage", line)
-        if "XLA_GPU:" in message and device_lines.REAL_GPU.search(message) is None:
+        if "XLA_GPU:" in message and tensorflow_device_lines.REAL_GPU.search(message) is None:
             self._note("devices.xla-gpu", line)
         if "visibility.none-available" in facts.topics and _SEES_A_GPU.search(message) is not None:
             facts.forget("visibility.none-available")
@@ -136,13 +144,13 @@ class MessageReader:
             self._known = True
         elif "cuMemAllocAsync failed" in message and self._ooms.other(message):
             self._note("memory.oom", line)
-        elif (oom := other_ooms.out_of_memory(message)) is not None:
+        elif (oom := oom_wording_of_others.out_of_memory(message)) is not None:
             self._ooms.reported(oom)
             self.framework(oom.allocator or "")
             self._note("memory.oom", line)
-        elif pytorch.is_out_of_memory(message):
+        elif pytorch_oom_messages.is_out_of_memory(message):
             if not self._ooms.full():
-                self._ooms.reported(pytorch.out_of_memory(message))
+                self._ooms.reported(pytorch_oom_messages.out_of_memory(message))
             self.framework("pytorch")
             self._note("memory.oom", line)
         elif (
@@ -155,9 +163,11 @@ class MessageReader:
         ):
             self._memory(source, line, message)
             self._known = True
-        if ("host" in message or "root@" in message) and device_lines.OF_CONTAINER.search(message) is not None:
+        if ("host" in message or "root@" in message) and tensorflow_device_lines.OF_CONTAINER.search(
+            message
+        ) is not None:
             self._note("environment.docker", line)
-        if "cuInit" in message and (error := device_lines.cuinit(message)) is not None:
+        if "cuInit" in message and (error := tensorflow_device_lines.cuinit(message)) is not None:
             facts.cuinit_error = facts.cuinit_error or error
             self._note("driver.cuinit", line)
         if (
@@ -168,16 +178,16 @@ class MessageReader:
             or ".dll" in message
             or "NCCL lib" in message
         ):
-            for name in device_lines.missing_library(message):
+            for name in tensorflow_device_lines.missing_library(message):
                 self._keep(facts.missing_libraries, name)
                 self._note("cuda.missing-library", line)
-        if "hides all GPUs" in message and (value := device_lines.hidden(message)) is not None:
+        if "hides all GPUs" in message and (value := tensorflow_device_lines.hidden(message)) is not None:
             facts.hidden_by_environment = value
             self._note("visibility.hidden", line)
-        elif source == "cuda_diagnostics" and (value := device_lines.environment(message)) is not None:
+        elif source == "cuda_diagnostics" and (value := tensorflow_device_lines.environment(message)) is not None:
             facts.visible_devices = value
             self._note("environment.visible-devices", line)
-        elif source == "cuda_diagnostics" and (version := device_lines.kernel_driver(message)) is not None:
+        elif source == "cuda_diagnostics" and (version := tensorflow_device_lines.kernel_driver(message)) is not None:
             facts.kernel_driver = version
             self._note("driver.loaded", line)
         if source in GPU_SOURCES and not self._known and not _QUIET.search(message):
@@ -187,7 +197,7 @@ class MessageReader:
         failed = "trying to allocate" in message and self._ooms.head(message, writer(line))
         if failed or self._ooms.other(message) or (is_error(line) and self._ooms.unnamed(message)):
             self._facts.note("memory.oom", line)
-        elif not source and cuda_errors.out_of_memory(topics.folded(message)) and not self._ooms.full():
+        elif not source and cuda_errors.out_of_memory(message_topics.folded(message)) and not self._ooms.full():
             self._ooms.reported(Oom())
             self._facts.note("memory.oom", line)
 
@@ -197,13 +207,13 @@ class MessageReader:
 
     def _devices(self, line: str, message: str) -> None:
         facts = self._facts
-        if (found := device_lines.mapping(message)) is not None:
+        if (found := tensorflow_device_lines.mapping(message)) is not None:
             self.mapped(found)
             self._note("device.mapped", line)
-        elif device_lines.begins_mapping(message):
+        elif tensorflow_device_lines.begins_mapping(message):
             self._units.begin_folded(message)
             self._known = True
-        elif (gpu := device_lines.ignored(message)) is not None:
+        elif (gpu := tensorflow_device_lines.ignored(message)) is not None:
             if gpu not in facts.ignored_gpus and len(facts.ignored_gpus) < MAX_LIST_ENTRIES:
                 facts.ignored_gpus.append(gpu)
             self._note("device.ignored", line)
@@ -211,7 +221,7 @@ class MessageReader:
             facts.found_device_lines += 1
             self._note("device.found", line)
             self._units.begin_card(message)
-        elif (pci := device_lines.numa_pci(message)) is not None:
+        elif (pci := tensorflow_device_lines.numa_pci(message)) is not None:
             self._keep(facts.seen_pci, pci)
             self._known = True
         elif "Colocation Debug Info" in message:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 from gpuwatch.core.model.run import DeviceMapping
-from gpuwatch.explain.logs import device_lines
-from gpuwatch.explain.logs.facts import LogFacts, SeenCard
-from gpuwatch.explain.logs.nvidia_smi import SmiReader
-from gpuwatch.explain.logs.placement import ColocationReader
+from gpuwatch.explain.logs import tensorflow_device_lines
+from gpuwatch.explain.logs.log_facts import LogFacts, SeenCard
+from gpuwatch.explain.logs.nvidia_smi_tables import SmiReader
+from gpuwatch.explain.logs.op_placement_lines import ColocationReader
 
 MAX_LIST_ENTRIES = 64
 _FOLDED_LINES = 4
@@ -41,7 +41,7 @@ class OpenUnits:
 
     def begin_card(self, message: str) -> None:
         """``Found device 0 with properties:`` was read; the properties follow."""
-        self._card, self._card_lines, self.open = device_lines.described(message, SeenCard()), 0, True
+        self._card, self._card_lines, self.open = tensorflow_device_lines.described(message, SeenCard()), 0, True
 
     def begin_table(self) -> None:
         """The head of nvidia-smi's output was read."""
@@ -85,7 +85,7 @@ class OpenUnits:
             return None
         self._folded.append(line)
         joined = " ".join(self._folded)
-        found = device_lines.mapping(joined)
+        found = tensorflow_device_lines.mapping(joined)
         if found is not None or len(self._folded) > _FOLDED_LINES:
             if found is not None:
                 self._folded.clear()
@@ -101,8 +101,8 @@ class OpenUnits:
         if self._card_lines > _CARD_LINES:
             self._end_card()
             self._look()
-        elif device_lines.describes_card(line):
-            self._card = device_lines.described(line, self._card)
+        elif tensorflow_device_lines.describes_card(line):
+            self._card = tensorflow_device_lines.described(line, self._card)
 
     def end(self) -> None:
         """Closes all units: a C++ line begins something else, or the log has ended."""
@@ -129,7 +129,7 @@ class OpenUnits:
     def _end_folded(self) -> None:
         """Takes device and memory from a mapping line that was never completed."""
         folded, self._folded = self._folded, []
-        begun = device_lines.begun_mapping(" ".join(folded)) if folded else None
+        begun = tensorflow_device_lines.begun_mapping(" ".join(folded)) if folded else None
         known = self._facts.device_map
         if begun is None or len(known) >= MAX_LIST_ENTRIES:
             return

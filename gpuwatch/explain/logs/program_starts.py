@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from gpuwatch.explain.logs.facts import LogFacts
+from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.log_parser import LogParser
 from gpuwatch.explain.logs.reported_ends import is_about_child
 from gpuwatch.explain.logs.tracebacks import TRACEBACK

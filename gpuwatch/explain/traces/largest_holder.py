@@ -8,7 +8,7 @@ from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.grouping import grouped
 from gpuwatch.core.model.memory_profile import MemoryHolderOp, MemoryProfile
-from gpuwatch.explain.traces.tensorflow_names import inside
+from gpuwatch.explain.traces.tensorflow_op_names import inside
 
 _MIN_OTHER_MOMENT_RATIO = 1.1
 """Where the program's peak is larger by this factor, another moment was recorded."""

@@ -10,9 +10,9 @@ import msgspec
 
 from gpuwatch.core.grouping import grouped
 from gpuwatch.core.model.memory_profile import MemoryHolderOp, MemoryMoment, MemoryProfile, MemorySegments
-from gpuwatch.explain.traces import torch_snapshot, xplane
-from gpuwatch.explain.traces.allocations import Allocation, Replay, Window
-from gpuwatch.explain.traces.tensorflow_names import Meaning, Names, in_cluster, inside, layer
+from gpuwatch.explain.traces import tensorflow_xplane, torch_snapshot
+from gpuwatch.explain.traces.allocation_replay import Allocation, Replay, Window
+from gpuwatch.explain.traces.tensorflow_op_names import Meaning, Names, in_cluster, inside, layer
 
 MAX_HOLDERS = 200
 _MAX_NAMED_SHARE = 0.95
@@ -41,13 +41,13 @@ def tensorflow_profiles(
     by_allocator: dict[str, list[Window]] = {}
     left_out = 0
     for content, begin, steps in windows:
-        profile = xplane.read(content)
+        profile = tensorflow_xplane.read(content)
         left_out += profile.left_out
         for allocator, events in profile.events.items():
             by_allocator.setdefault(allocator, []).append(Window(events, int(begin * _PICOSECONDS_PER_SECOND), steps))
     remarks = list(notes)
     if left_out:
-        remarks.append(f"{left_out:,} events beyond the first {xplane.MAX_EVENTS:,} of a file were not read")
+        remarks.append(f"{left_out:,} events beyond the first {tensorflow_xplane.MAX_EVENTS:,} of a file were not read")
     found = [_profile(name, ones, names, pid, remarks) for name, ones in by_allocator.items()]
     found.sort(key=lambda profile: (profile.device == "host", -profile.peak_bytes))
     on_gpu = [profile for profile in found if profile.device != "host"]

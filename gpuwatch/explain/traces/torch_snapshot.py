@@ -14,9 +14,9 @@ from typing import Any
 from gpuwatch.core.model.memory_profile import Group
 from gpuwatch.explain.traces.invalid_trace import InvalidTrace
 from gpuwatch.explain.traces.plain_pickle import load
+from gpuwatch.explain.traces.tensorflow_xplane import Event
 from gpuwatch.explain.traces.torch_memory_groups import Change, find_groups
 from gpuwatch.explain.traces.torch_stacks import NO_STACK, Stack, Stacks
-from gpuwatch.explain.traces.xplane import Event
 
 MAX_ENTRIES = 2_000_000
 """Entries and blocks that are looked at; a file may name one of them many times."""

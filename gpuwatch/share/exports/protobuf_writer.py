@@ -1,6 +1,6 @@
 """Writes protobuf's wire format (https://protobuf.dev/programming-guides/encoding).
 
-:mod:`gpuwatch.explain.traces.protobuf_wire` reads it. A message is the concatenation of its fields: these functions
+:mod:`gpuwatch.explain.traces.protobuf_reader` reads it. A message is the concatenation of its fields: these functions
 return bytes to be joined.
 """
 

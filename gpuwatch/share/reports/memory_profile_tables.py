@@ -8,7 +8,7 @@ from gpuwatch.core.formatting.durations import measured_seconds
 from gpuwatch.core.formatting.units import UNKNOWN, percent, size
 from gpuwatch.core.model.memory_profile import MemoryHolderOp, MemoryProfile
 from gpuwatch.explain.traces.largest_holder import held_most
-from gpuwatch.explain.traces.tensorflow_names import inside
+from gpuwatch.explain.traces.tensorflow_op_names import inside
 from gpuwatch.share.reports.chart_types import MEMORY_GROUPS, Areas, Bars, Kind, Part, Row
 from gpuwatch.share.reports.report_elements import Table, clean, columns
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 
 from gpuwatch.core.formatting.safe_text import printable
-from gpuwatch.explain.logs.tail import decisive, not_kept
+from gpuwatch.explain.logs.output_tail import decisive, not_kept
 
 _STAMP = re.compile(r"^(?:[IWEF]\d{4} [\d:.]{1,30}\s+\d{1,10} |\d{4}-\d\d-\d\d[ T][\d:.,]{8,16}:? )")
 _EMPTY_BIN = re.compile(r"Bin \(\d+\):\s+Total Chunks: 0,")

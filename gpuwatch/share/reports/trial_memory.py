@@ -9,7 +9,7 @@ from gpuwatch.core.model.memory_profile import MemoryProfile
 from gpuwatch.core.model.try_experiment import Trial
 from gpuwatch.experiment.trials.trial_summary import recorded_profiles
 from gpuwatch.explain.traces.largest_holder import holder_name
-from gpuwatch.explain.traces.tensorflow_names import inside
+from gpuwatch.explain.traces.tensorflow_op_names import inside
 from gpuwatch.share.reports.chart_types import MEMORY_GROUPS, Bars, Kind, Part, Row
 from gpuwatch.share.reports.report_elements import Table, clean, columns
 

@@ -8,7 +8,7 @@ from functools import partial
 import msgspec
 
 from gpuwatch.core.model.doctor import Check, FrameworkLook, State
-from gpuwatch.explain.diagnosis.doctor.facts import Facts
+from gpuwatch.explain.diagnosis.doctor.doctor_facts import Facts
 
 
 class Answer(msgspec.Struct, frozen=True):

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from gpuwatch.core.model.missing_driver_advice import GIVE_GPUS, IN_WINDOWS
 from gpuwatch.explain.diagnosis.doctor.check_registry import Answer, check, fail, ok, skip, warn
+from gpuwatch.explain.diagnosis.doctor.doctor_facts import Facts
 from gpuwatch.explain.diagnosis.doctor.driver import remedy
-from gpuwatch.explain.diagnosis.doctor.facts import Facts
-from gpuwatch.explain.diagnosis.rules.driver import HALF_ACTION
+from gpuwatch.explain.diagnosis.rules.driver_failures import HALF_ACTION
 
 _NONE = ("", "void", "none")
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from gpuwatch.core.model.missing_driver_advice import INSTALL, NOUVEAU, missing_driver_action
 from gpuwatch.core.model.snapshot import FAILED_ITSELF
 from gpuwatch.explain.diagnosis.doctor.check_registry import Answer, check, fail, ok, skip, warn
-from gpuwatch.explain.diagnosis.doctor.facts import CUDA_ERRORS, Facts, count_text, cuda_version, took_text
-from gpuwatch.explain.diagnosis.rules.driver import HALF_ACTION, RECREATE, STATE_ADVICE
+from gpuwatch.explain.diagnosis.doctor.doctor_facts import CUDA_ERRORS, Facts, count_text, cuda_version, took_text
+from gpuwatch.explain.diagnosis.rules.driver_failures import HALF_ACTION, RECREATE, STATE_ADVICE
 
 REBOOT = "The driver was upgraded while it was in use: reboot, or unload and load the nvidia modules."
 _SIMULATED = "simulated GPUs have no kernel driver"

@@ -7,15 +7,15 @@ import datetime
 from gpuwatch.core.model.doctor import Doctor, System
 from gpuwatch.core.model.run import DeviceMapping
 from gpuwatch.core.model.visible_devices import visible_devices
-from gpuwatch.explain.diagnosis.doctor import causes, container, devices, driver, environment, framework
+from gpuwatch.explain.diagnosis.doctor import container, devices, doctor_only_causes, driver, environment, framework
 from gpuwatch.explain.diagnosis.doctor.check_registry import CHECKS, Entry, ask_all
-from gpuwatch.explain.diagnosis.doctor.facts import Facts, cuda_version
-from gpuwatch.explain.diagnosis.engine import diagnose, diagnose_machine, primary_cause
+from gpuwatch.explain.diagnosis.doctor.doctor_facts import Facts, cuda_version
 from gpuwatch.explain.diagnosis.evidence import Evidence
+from gpuwatch.explain.diagnosis.rule_engine import diagnose, diagnose_machine, primary_cause
 
 TOPICS = (driver, devices, container, environment, framework)
 """The modules with checks, in display order."""
-JUDGES = (causes,)
+JUDGES = (doctor_only_causes,)
 """The modules with rules on the facts, which the engine runs."""
 _TAIL_LINES = 40
 

@@ -12,8 +12,8 @@ from gpuwatch.core.formatting.safe_text import whole_number
 from gpuwatch.core.model.doctor import Distribution, FrameworkLook, Library
 from gpuwatch.core.model.run import RunError
 from gpuwatch.explain.diagnosis.doctor.check_registry import Answer, check, check_of_framework, fail, ok, skip, warn
-from gpuwatch.explain.diagnosis.doctor.facts import Facts, count_text, cuda_version, took_text
-from gpuwatch.explain.diagnosis.reference.advice import TENSORFLOW, TORCH
+from gpuwatch.explain.diagnosis.doctor.doctor_facts import Facts, count_text, cuda_version, took_text
+from gpuwatch.explain.diagnosis.reference.advice_table import TENSORFLOW, TORCH
 from gpuwatch.explain.diagnosis.reference.compute_capability import built_for, capability, support
 from gpuwatch.explain.diagnosis.reference.cuda_libraries import install_advice
 from gpuwatch.explain.diagnosis.reference.driver_releases import update

@@ -10,15 +10,15 @@ from gpuwatch.core.formatting.units import memory, size
 from gpuwatch.core.model.run import HOST_ALLOCATORS, Oom
 from gpuwatch.explain.diagnosis.memory.memory_growth import equal_blocks
 from gpuwatch.explain.diagnosis.memory.oom_arithmetic_torch import judge_torch
-from gpuwatch.explain.diagnosis.memory.others_memory import is_trifling
+from gpuwatch.explain.diagnosis.memory.other_processes_memory import is_trifling
 
 
 @dataclass(frozen=True, slots=True)
 class OomFacts:
     """Facts besides the allocator's numbers: from the device, the settings and the log.
 
-    Memory of others is what :class:`gpuwatch.explain.diagnosis.memory.others_memory.OthersMemory` measured; other
-    processes of the same run count as others too.
+    Memory of others is what :class:`gpuwatch.explain.diagnosis.memory.other_processes_memory.OthersMemory` measured;
+    other processes of the same run count as others too.
     """
 
     total_bytes: int | None = None

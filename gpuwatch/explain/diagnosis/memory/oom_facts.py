@@ -15,9 +15,15 @@ from gpuwatch.core.model.snapshot import Device
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.memory.memory_growth import Growth, as_many_as_steps, steady_growth
 from gpuwatch.explain.diagnosis.memory.oom_arithmetic import Judgement, OomFacts, judge
-from gpuwatch.explain.diagnosis.memory.others_memory import entry_of, is_trifling, mates_of, others_memory, with_mates
-from gpuwatch.explain.logs.facts import LogFacts
+from gpuwatch.explain.diagnosis.memory.other_processes_memory import (
+    entry_of,
+    is_trifling,
+    mates_of,
+    others_memory,
+    with_mates,
+)
 from gpuwatch.explain.logs.line_text import device as device_name
+from gpuwatch.explain.logs.log_facts import LogFacts
 
 _ROUNDING_SHARE = 0.01
 """Share by which a limit in a log may differ from the one that was set."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from gpuwatch.explain.diagnosis.reference.advice import TENSORFLOW, libraries_action
-from gpuwatch.explain.logs.device_lines import LIBDEVICE
+from gpuwatch.explain.diagnosis.reference.advice_table import TENSORFLOW, libraries_action
+from gpuwatch.explain.logs.tensorflow_device_lines import LIBDEVICE
 
 _WHEEL = 'pip install "tensorflow[and-cuda]"'
 _RELEASE = re.compile(r"\d+\.\d+\.\d+")

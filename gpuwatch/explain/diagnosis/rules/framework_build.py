@@ -7,15 +7,15 @@ from collections.abc import Iterable, Iterator
 
 from gpuwatch.core.model.findings import Certainty, Finding, Severity
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.reference.advice import JAX, TENSORFLOW, framework_of, gpu_build
+from gpuwatch.explain.diagnosis.reference.advice_table import JAX, TENSORFLOW, framework_of, gpu_build
 from gpuwatch.explain.diagnosis.reference.compute_capability import capability
 from gpuwatch.explain.diagnosis.reference.cuda_libraries import install_advice
 from gpuwatch.explain.diagnosis.rule_registry import error_of, finding, rule, warning_of
 from gpuwatch.explain.diagnosis.rules.program_errors import NO_NCCL, error_lines
-from gpuwatch.explain.logs.device_lines import LIBDEVICE
-from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.last_lines import WORKED
-from gpuwatch.explain.logs.topics import outright, topics_of
+from gpuwatch.explain.logs.log_facts import LogFacts
+from gpuwatch.explain.logs.message_topics import outright, topics_of
+from gpuwatch.explain.logs.tensorflow_device_lines import LIBDEVICE
 
 _COMPLAINTS = frozenset(
     {

@@ -11,10 +11,10 @@ from gpuwatch.core.formatting.units import memory, percent, size
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import DeviceMapping, DeviceMemory, Run, RunProcess
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.memory.others_memory import held_at_once, is_trifling
-from gpuwatch.explain.diagnosis.reference.advice import TENSORFLOW, framework_of
+from gpuwatch.explain.diagnosis.memory.other_processes_memory import held_at_once, is_trifling
+from gpuwatch.explain.diagnosis.reference.advice_table import TENSORFLOW, framework_of
 from gpuwatch.explain.diagnosis.rule_registry import note_of, rule, warning_of
-from gpuwatch.explain.diagnosis.rules.placement import REPLICAS
+from gpuwatch.explain.diagnosis.rules.op_placement import REPLICAS
 from gpuwatch.explain.logs.line_text import device as device_name
 
 _MAPPED_SHARE = 0.8

@@ -19,10 +19,10 @@ from gpuwatch.explain.diagnosis.memory.memory_holders import (
 )
 from gpuwatch.explain.diagnosis.memory.oom_arithmetic import REFUSED, WHAT_WOULD_TELL, is_round, is_small
 from gpuwatch.explain.diagnosis.memory.oom_facts import is_limited, ooms_of
-from gpuwatch.explain.diagnosis.memory.others_memory import entry_of, others_memory
-from gpuwatch.explain.diagnosis.reference.advice import TENSORFLOW
+from gpuwatch.explain.diagnosis.memory.other_processes_memory import entry_of, others_memory
+from gpuwatch.explain.diagnosis.reference.advice_table import TENSORFLOW
 from gpuwatch.explain.diagnosis.rule_registry import finding, rule, warning_of
-from gpuwatch.explain.logs.facts import LogFacts
+from gpuwatch.explain.logs.log_facts import LogFacts
 
 _ON_PURPOSE = "To share it on purpose, set a memory_limit for each, with TF_FORCE_GPU_ALLOW_GROWTH=true."
 _MIN_OTHERS_SHARE = 0.1

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.reference.advice import framework_of, gpu_build
+from gpuwatch.explain.diagnosis.reference.advice_table import framework_of, gpu_build
 from gpuwatch.explain.diagnosis.rule_registry import finding, no_problem, rule, warning_of
 from gpuwatch.explain.diagnosis.rules.program_errors import line_of, names_cause
-from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.last_lines import says_finished
-from gpuwatch.explain.logs.topics import topics_of
+from gpuwatch.explain.logs.log_facts import LogFacts
+from gpuwatch.explain.logs.message_topics import topics_of
 
 _NO_GPU = "gpu.none"
 NOT_WHY = ", and the log does not say why"

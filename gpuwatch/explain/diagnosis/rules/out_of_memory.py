@@ -25,14 +25,14 @@ from gpuwatch.explain.diagnosis.memory.memory_holders import (
 )
 from gpuwatch.explain.diagnosis.memory.oom_arithmetic import OTHERS_UNKNOWN, WHO_HELD_IT, Judgement
 from gpuwatch.explain.diagnosis.memory.oom_facts import full_device, growth_of, is_host_oom, judgement, ooms_of
-from gpuwatch.explain.diagnosis.memory.others_memory import entry_of, is_trifling, mates_of
-from gpuwatch.explain.diagnosis.reference.advice import framework_of, memory_action
+from gpuwatch.explain.diagnosis.memory.other_processes_memory import entry_of, is_trifling, mates_of
+from gpuwatch.explain.diagnosis.reference.advice_table import framework_of, memory_action
 from gpuwatch.explain.diagnosis.rule_registry import error_of, finding, no_problem, rule
 from gpuwatch.explain.diagnosis.rules.message_meanings import row_named, section_rows
 from gpuwatch.explain.diagnosis.rules.phrasing import at_line
 from gpuwatch.explain.logs.bfc_allocator_oom import same_request
-from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.line_text import device as device_name
+from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.traces.largest_holder import held_most
 
 ACTIONS = {row.key: row.action for row in section_rows("memory")} | {"memory.other-process": ANYWHERE}

@@ -9,9 +9,9 @@ from gpuwatch.core.model.run import RunError
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import finding, rule
 from gpuwatch.explain.diagnosis.rules.phrasing import at_line
-from gpuwatch.explain.logs.exceptions import telling
-from gpuwatch.explain.logs.facts import LogFacts
-from gpuwatch.explain.logs.topics import topics_of
+from gpuwatch.explain.logs.log_facts import LogFacts
+from gpuwatch.explain.logs.message_topics import topics_of
+from gpuwatch.explain.logs.python_exceptions import telling
 
 
 def telling_line(message: str, cause: str) -> str:

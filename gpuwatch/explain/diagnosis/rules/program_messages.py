@@ -11,9 +11,9 @@ from gpuwatch.core.masking.mask_secrets import mask_text
 from gpuwatch.core.model.run import RunError
 from gpuwatch.explain.diagnosis.rules.message_meanings import Meaning, first_match, row_named, section_rows
 from gpuwatch.explain.diagnosis.rules.program_errors import line_of, names_cause
-from gpuwatch.explain.logs.exceptions import is_heading, telling
-from gpuwatch.explain.logs.facts import LogFacts
-from gpuwatch.explain.logs.topics import topics_of
+from gpuwatch.explain.logs.log_facts import LogFacts
+from gpuwatch.explain.logs.message_topics import topics_of
+from gpuwatch.explain.logs.python_exceptions import is_heading, telling
 from gpuwatch.explain.logs.tracebacks import PACKAGES, Frame, file_name
 
 _MAX_TITLE_CHARS = 120

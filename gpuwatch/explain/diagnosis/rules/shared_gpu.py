@@ -11,7 +11,7 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import DeviceMemory, Holding, Run
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.memory.oom_arithmetic import is_round
-from gpuwatch.explain.diagnosis.memory.others_memory import held_at_once
+from gpuwatch.explain.diagnosis.memory.other_processes_memory import held_at_once
 from gpuwatch.explain.diagnosis.rule_registry import rule, warning_of
 
 _MUCH_SHARE = 0.5

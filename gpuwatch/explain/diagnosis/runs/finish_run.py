@@ -13,19 +13,19 @@ from gpuwatch.core.model.program_end import ended_apart
 from gpuwatch.core.model.run import DeviceMapping, Oom, PredictedMapping, Run, Verdict
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.visible_devices import visible_devices
-from gpuwatch.explain.diagnosis.engine import diagnose, primary_cause
 from gpuwatch.explain.diagnosis.evidence import Evidence, device_behind
 from gpuwatch.explain.diagnosis.memory.oom_facts import with_verdicts
-from gpuwatch.explain.diagnosis.rules.placement import LIMIT
-from gpuwatch.explain.diagnosis.runs.fallbacks import fallbacks, hidden_on_purpose, moved_by_placer
+from gpuwatch.explain.diagnosis.rule_engine import diagnose, primary_cause
+from gpuwatch.explain.diagnosis.rules.op_placement import LIMIT
+from gpuwatch.explain.diagnosis.runs.op_fallbacks import fallbacks, hidden_on_purpose, moved_by_placer
 from gpuwatch.explain.diagnosis.runs.predict_device_map import predict, requested_devices_of
-from gpuwatch.explain.diagnosis.runs.user_program import is_watched, reason_of, relevant_findings, verdict_of
-from gpuwatch.explain.logs.exceptions import telling
-from gpuwatch.explain.logs.facts import LogFacts
+from gpuwatch.explain.diagnosis.runs.user_program_verdict import is_watched, reason_of, relevant_findings, verdict_of
 from gpuwatch.explain.logs.line_text import device as device_name
+from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.log_parser import parse
-from gpuwatch.explain.logs.other_ooms import exhausted
-from gpuwatch.explain.logs.topics import topics_of
+from gpuwatch.explain.logs.message_topics import topics_of
+from gpuwatch.explain.logs.oom_wording_of_others import exhausted
+from gpuwatch.explain.logs.python_exceptions import telling
 from gpuwatch.sim.simulated_machine import context_bytes
 
 replace = msgspec.structs.replace

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from gpuwatch.core.grouping import grouped
 from gpuwatch.core.model.memory_profile import Group
-from gpuwatch.explain.traces.allocations import Allocation
+from gpuwatch.explain.traces.allocation_replay import Allocation
 
 _CALLS = re.compile(r"^(?:(?:Stateful)?PartitionedCall(?:_\d+)?/)+")
 _BACKWARD = re.compile(r"^(?:gradient_tape|gradients(?:_\d+)?)/|/(?:gradient_tape|gradients(?:_\d+)?)/")

@@ -18,7 +18,7 @@ from gpuwatch.core.formatting.safe_text import whole_number
 from gpuwatch.core.model.metrics import BY_ID, Unit
 from gpuwatch.core.model.reading import Missing, Value
 from gpuwatch.core.model.snapshot import MIG_READINGS, Device, Driver, Host, MigInstance, Process, Snapshot
-from gpuwatch.explain.traces.smi_q_fields import FIELDS, NAMES, PARTS, REASON, REASONS, SUMS, VERBATIM
+from gpuwatch.explain.traces.nvidia_smi_q_fields import FIELDS, NAMES, PARTS, REASON, REASONS, SUMS, VERBATIM
 
 _MAX_GPUS, _MAX_ROWS, _MAX_FIELDS = 256, 2000, 1500
 _MAX_VALUE_CHARS, _MAX_DEPTH = reader_limits.NVIDIA_SMI.bytes, reader_limits.NVIDIA_SMI.depth

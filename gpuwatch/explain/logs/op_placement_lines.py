@@ -12,8 +12,8 @@ from collections.abc import Mapping
 import msgspec
 
 from gpuwatch.core.model.run import DeviceCopy, Placement
-from gpuwatch.explain.logs.facts import Colocation, Member
 from gpuwatch.explain.logs.line_text import device
+from gpuwatch.explain.logs.log_facts import Colocation, Member
 
 MAX_NODES = 50_000
 """Distinct nodes remembered; counts of larger graphs are lower bounds."""

@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from gpuwatch.explain.traces.xplane import Event
+from gpuwatch.explain.traces.tensorflow_xplane import Event
 
 MAX_MOMENTS = 300
 

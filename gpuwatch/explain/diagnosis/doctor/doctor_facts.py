@@ -11,10 +11,10 @@ from gpuwatch.core.model.doctor import DriverAnswer, FrameworkLook, System
 from gpuwatch.core.model.run import Framework, Run
 from gpuwatch.core.model.snapshot import Device, Snapshot
 from gpuwatch.core.model.visible_devices import read_visible
-from gpuwatch.explain.diagnosis.rules.visibility import known_variable_meant
+from gpuwatch.explain.diagnosis.rules.hidden_gpus import known_variable_meant
 
 if TYPE_CHECKING:
-    from gpuwatch.explain.logs.facts import LogFacts
+    from gpuwatch.explain.logs.log_facts import LogFacts
 
 PRODUCTS = {"tensorflow": "TensorFlow", "torch": "PyTorch"}
 

@@ -10,12 +10,12 @@ import msgspec
 from gpuwatch.core.model.findings import NO_GPU, Finding
 from gpuwatch.core.model.run import Fallback, Placement, Run
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.rules.placement import ITS_PROCESS, LIMIT, MADE_THERE
-from gpuwatch.explain.diagnosis.rules.visibility import hides_its_gpus
-from gpuwatch.explain.diagnosis.runs.user_program import is_watched
-from gpuwatch.explain.logs.facts import LogFacts
+from gpuwatch.explain.diagnosis.rules.hidden_gpus import hides_its_gpus
+from gpuwatch.explain.diagnosis.rules.op_placement import ITS_PROCESS, LIMIT, MADE_THERE
+from gpuwatch.explain.diagnosis.runs.user_program_verdict import is_watched
 from gpuwatch.explain.logs.line_text import device as device_name
-from gpuwatch.explain.logs.placement import MAKES_RESOURCE
+from gpuwatch.explain.logs.log_facts import LogFacts
+from gpuwatch.explain.logs.op_placement_lines import MAKES_RESOURCE
 
 AUTO = "auto"
 TOGETHER = "placement.together"

@@ -16,7 +16,7 @@ from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.grouping import grouped
 from gpuwatch.core.model.memory_profile import Group, MemoryHolderOp, MemoryProfile
 from gpuwatch.explain.traces.invalid_trace import InvalidTrace
-from gpuwatch.explain.traces.protobuf_wire import BYTES, VARINT, fields, signed, text, varint
+from gpuwatch.explain.traces.protobuf_reader import BYTES, VARINT, fields, signed, text, varint
 from gpuwatch.explain.traces.torch_stacks import MAX_FRAMES, Stacks
 
 MAX_SAMPLES = 500_000

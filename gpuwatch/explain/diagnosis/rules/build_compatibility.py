@@ -25,7 +25,7 @@ from gpuwatch.explain.diagnosis.reference.driver_releases import (
 )
 from gpuwatch.explain.diagnosis.rule_registry import finding, rule
 from gpuwatch.explain.diagnosis.rules.program_errors import error_lines
-from gpuwatch.explain.diagnosis.rules.simulation import says_limit
+from gpuwatch.explain.diagnosis.rules.simulation_limits import says_limit
 
 _OTHER_LIBCUDA = (
     "Find out which libcuda.so.1 is loaded (gpuwatch doctor shows its file), and remove that copy (from cuda-compat "

@@ -1,4 +1,4 @@
-"""Finds the topics of a log line: what the texts of :mod:`gpuwatch.explain.logs.topic_texts` and CUDA's errors mean.
+"""Finds the topics of a log line: what the texts of ``message_topic_texts.py`` and CUDA's errors mean.
 
 A topic that is a cause id is the text's meaning; other topics are evidence for rules. A text must contain one of the
 substrings in :func:`hinted`, or be in a C++ line or an exception, which are always parsed (a test checks this).
@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from gpuwatch.explain.logs import cuda_errors, topic_texts
+from gpuwatch.explain.logs import cuda_errors, message_topic_texts
+from gpuwatch.explain.logs.message_topic_texts import Needle
 from gpuwatch.explain.logs.removed_api import may_be_removed, removed
-from gpuwatch.explain.logs.topic_texts import Needle
 
 _ASCII = str.maketrans(
     "\u2018\u2019\u201a\u2032\u201c\u201d\u201e\u2033\u00ab\u00bb\u00a0\u2010\u2011\u2013\u2014", '\'\'\'\'"""""" ----'
@@ -73,7 +73,7 @@ _CASED: tuple[tuple[str, str], ...] = (
 
 OUTRIGHT, INFERRED = (
     tuple((needle, topic) for table in tables for topic, needles in table.items() for needle in needles)
-    for tables in ((topic_texts.OUTRIGHT,), (topic_texts.INFERRED, topic_texts.ENVIRONMENTS))
+    for tables in ((message_topic_texts.OUTRIGHT,), (message_topic_texts.INFERRED, message_topic_texts.ENVIRONMENTS))
 )
 TOPICS: tuple[tuple[Needle, str], ...] = (*_CASED, *OUTRIGHT, *INFERRED)
 

@@ -14,14 +14,14 @@ from gpuwatch.core.model.missing_driver_advice import SIMULATE, missing_driver_a
 from gpuwatch.core.model.snapshot import Problem
 from gpuwatch.core.model.visible_devices import read_visible
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.reference.advice import advice
+from gpuwatch.explain.diagnosis.reference.advice_table import advice
 from gpuwatch.explain.diagnosis.rule_registry import error_of, finding, rule
 from gpuwatch.explain.diagnosis.rules.framework_build import complains_about_driver, ended_the_work
 from gpuwatch.explain.diagnosis.rules.message_meanings import section_rows
-from gpuwatch.explain.diagnosis.rules.simulation import says_limit
+from gpuwatch.explain.diagnosis.rules.simulation_limits import says_limit
 from gpuwatch.explain.logs import cuda_errors, last_lines
-from gpuwatch.explain.logs.facts import LogFacts
-from gpuwatch.explain.logs.topics import outright
+from gpuwatch.explain.logs.log_facts import LogFacts
+from gpuwatch.explain.logs.message_topics import outright
 
 _MISMATCH_CODES = (803, 804)
 _MISSING_CODES = (100, 303)

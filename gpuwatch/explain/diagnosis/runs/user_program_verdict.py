@@ -9,16 +9,16 @@ from msgspec.structs import replace
 from gpuwatch.core.model.findings import CAUSES, NO_GPU, Finding
 from gpuwatch.core.model.program_end import ended_apart
 from gpuwatch.core.model.run import Run, Verdict
-from gpuwatch.explain.diagnosis.engine import by_severity
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.memory.oom_arithmetic import UNEXPLAINED
+from gpuwatch.explain.diagnosis.rule_engine import by_severity
+from gpuwatch.explain.diagnosis.rules.hidden_gpus import hides_its_gpus
 from gpuwatch.explain.diagnosis.rules.idle_gpu_memory import BY_SCOPE
 from gpuwatch.explain.diagnosis.rules.message_meanings import ENDINGS
-from gpuwatch.explain.diagnosis.rules.placement import LIMIT
+from gpuwatch.explain.diagnosis.rules.op_placement import LIMIT
 from gpuwatch.explain.diagnosis.rules.program_errors import DESPITE_ERROR, WENT_ON
 from gpuwatch.explain.diagnosis.rules.signals import ended_by
-from gpuwatch.explain.diagnosis.rules.visibility import hides_its_gpus
-from gpuwatch.explain.logs.facts import LogFacts
+from gpuwatch.explain.logs.log_facts import LogFacts
 
 GROUP = "run"
 DESPITE_OOM = "It exited with code 0, although memory ran out."

@@ -16,13 +16,13 @@ from gpuwatch.core.model.missing_driver_advice import GIVE_GPUS, JOIN_GROUP
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.explain.diagnosis.doctor import framework
 from gpuwatch.explain.diagnosis.doctor.devices import MOSTLY_HELD_SHARE
+from gpuwatch.explain.diagnosis.doctor.doctor_facts import CUDA_ERRORS, Facts
 from gpuwatch.explain.diagnosis.doctor.driver import REBOOT, advice, driver_versions, start_action
-from gpuwatch.explain.diagnosis.doctor.facts import CUDA_ERRORS, Facts
-from gpuwatch.explain.diagnosis.engine import diagnose
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.memory.memory_holders import holder_text, holders, make_room
+from gpuwatch.explain.diagnosis.rule_engine import diagnose
 from gpuwatch.explain.diagnosis.rule_registry import error_of, finding, rule, warning_of
-from gpuwatch.explain.diagnosis.rules.driver import HALF_ACTION, RECREATE
+from gpuwatch.explain.diagnosis.rules.driver_failures import HALF_ACTION, RECREATE
 from gpuwatch.explain.logs.log_parser import parse
 from gpuwatch.sim.libraries import runtime_obstacle
 

@@ -10,8 +10,8 @@ import re
 
 from msgspec.structs import replace
 
-from gpuwatch.explain.logs.facts import SeenCard, SmiProcess
 from gpuwatch.explain.logs.line_text import pci_address
+from gpuwatch.explain.logs.log_facts import SeenCard, SmiProcess
 
 MAX_LINES = 400
 _MIB = 1 << 20

@@ -10,18 +10,18 @@ from msgspec.structs import replace
 from gpuwatch.core.model.explanation import Explanation
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.explain.diagnosis.engine import diagnose, primary_cause
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.memory.oom_facts import with_verdicts
 from gpuwatch.explain.diagnosis.no_finding import is_of_last_start, shows_nothing
 from gpuwatch.explain.diagnosis.outlived_failures import with_outlived_as_notes, without_outlived
+from gpuwatch.explain.diagnosis.rule_engine import diagnose, primary_cause
 from gpuwatch.explain.diagnosis.rule_registry import note_of
-from gpuwatch.explain.diagnosis.runs.fallbacks import moved_by_placer
-from gpuwatch.explain.logs.facts import LogFacts
+from gpuwatch.explain.diagnosis.runs.op_fallbacks import moved_by_placer
 from gpuwatch.explain.logs.last_lines import KERAS, WORKED
+from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.program_starts import LogReader, follows
 from gpuwatch.explain.logs.run_summary import without_summaries
-from gpuwatch.explain.traces.smi_q import SmiQueryReader
+from gpuwatch.explain.traces.nvidia_smi_q import SmiQueryReader
 
 _MAX_EMPTY_LINES = 16
 """Empty lines after which no message goes on."""

@@ -13,8 +13,8 @@ from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import finding, rule, warning_of
 from gpuwatch.explain.diagnosis.rules.program_errors import error_lines
 from gpuwatch.explain.logs import cuda_errors
-from gpuwatch.explain.logs.facts import SeenXid
-from gpuwatch.explain.logs.topics import outright
+from gpuwatch.explain.logs.log_facts import SeenXid
+from gpuwatch.explain.logs.message_topics import outright
 
 _OUT_OF_BOUNDS = frozenset({700, 716})
 

@@ -11,10 +11,10 @@ from gpuwatch.core.model.explanation import Explanation, FileKind, GpuTest
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.memory_profile import MemoryProfile
 from gpuwatch.core.model.run import Oom
-from gpuwatch.explain.diagnosis.explain import explanation
+from gpuwatch.explain.diagnosis.explain_log import explanation
 from gpuwatch.explain.diagnosis.rule_registry import error_of, note_of, warning_of
-from gpuwatch.explain.logs.facts import LogFacts
-from gpuwatch.explain.traces import dcgm_diagnostic, plain_pickle, pprof, torch_memory_timeline, xplane
+from gpuwatch.explain.logs.log_facts import LogFacts
+from gpuwatch.explain.traces import dcgm_diagnostic, jax_pprof, plain_pickle, tensorflow_xplane, torch_memory_timeline
 from gpuwatch.explain.traces.invalid_trace import InvalidTrace
 from gpuwatch.explain.traces.largest_holder import held_most
 from gpuwatch.explain.traces.memory_profiles import tensorflow_profiles, torch_profiles
@@ -33,13 +33,13 @@ _SOFTWARE = frozenset({"deployment", "software"})
 
 
 _KINDS: dict[FileKind, tuple[Callable[[bytes], bool], Callable[[bytes], Iterable[MemoryProfile]] | None]] = {
-    "TensorFlow profile": (xplane.is_xplane, lambda content: tensorflow_profiles([(content, 0.0, None)])),
+    "TensorFlow profile": (tensorflow_xplane.is_xplane, lambda content: tensorflow_profiles([(content, 0.0, None)])),
     "PyTorch snapshot": (plain_pickle.is_pickle, torch_profiles),
     "PyTorch memory timeline": (
         torch_memory_timeline.is_timeline,
         lambda content: [torch_memory_timeline.profile(content)],
     ),
-    "JAX memory profile": (pprof.is_pprof, pprof.profiles),
+    "JAX memory profile": (jax_pprof.is_pprof, jax_pprof.profiles),
     "DCGM diagnostic": (dcgm_diagnostic.is_diagnostic, None),
 }
 """How each kind is recognized, and read if it is of memory."""

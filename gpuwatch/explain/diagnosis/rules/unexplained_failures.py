@@ -27,14 +27,6 @@ from gpuwatch.explain.diagnosis.rules.message_meanings import (
     row_named,
 )
 from gpuwatch.explain.diagnosis.rules.missing_gpu import requires_a_gpu
-from gpuwatch.explain.diagnosis.rules.other_processes import (
-    died_of_its_own,
-    lost_rank,
-    own_error,
-    own_lines,
-    process_failure,
-    reported_end_of,
-)
 from gpuwatch.explain.diagnosis.rules.out_of_memory import ADDRESS_SPACE
 from gpuwatch.explain.diagnosis.rules.program_errors import (
     END_LINES,
@@ -45,6 +37,14 @@ from gpuwatch.explain.diagnosis.rules.program_errors import (
     raised_at,
     raised_first,
 )
+from gpuwatch.explain.diagnosis.rules.reported_process_failures import (
+    died_of_its_own,
+    lost_rank,
+    own_error,
+    own_lines,
+    process_failure,
+    reported_end_of,
+)
 from gpuwatch.explain.diagnosis.rules.signals import (
     crash_meaning,
     ended_by,
@@ -52,13 +52,13 @@ from gpuwatch.explain.diagnosis.rules.signals import (
     signal_meaning,
     worker_meaning,
 )
-from gpuwatch.explain.diagnosis.rules.simulation import lacks_compiler, why_unreachable
+from gpuwatch.explain.diagnosis.rules.simulation_limits import lacks_compiler, why_unreachable
 from gpuwatch.explain.logs import reported_ends
-from gpuwatch.explain.logs.exceptions import telling
-from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.interrupts import is_of_keyboard
 from gpuwatch.explain.logs.last_lines import FAILED, WORKED
-from gpuwatch.explain.logs.topics import topics_of
+from gpuwatch.explain.logs.log_facts import LogFacts
+from gpuwatch.explain.logs.message_topics import topics_of
+from gpuwatch.explain.logs.python_exceptions import telling
 from gpuwatch.explain.logs.work_words import SERVER_STOPPED
 
 _MAX_TITLE_CHARS = 120

@@ -1,6 +1,6 @@
 """Causes that a log line states directly: the topic is the cause.
 
-To add one: its row in :mod:`gpuwatch.core.model.findings`, and its text in :mod:`gpuwatch.explain.logs.topic_texts`.
+To add one: its row in :mod:`gpuwatch.core.model.findings`, and its text in ``explain/logs/message_topic_texts.py``.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from itertools import chain
 
 from gpuwatch.core.model.findings import TABLE, Certainty, Finding, Severity
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.reference.advice import TENSORFLOW, framework_of, libraries_action
+from gpuwatch.explain.diagnosis.reference.advice_table import TENSORFLOW, framework_of, libraries_action
 from gpuwatch.explain.diagnosis.rule_registry import finding, rule
-from gpuwatch.explain.diagnosis.rules.driver import STATE_ADVICE
+from gpuwatch.explain.diagnosis.rules.driver_failures import STATE_ADVICE
 from gpuwatch.explain.diagnosis.rules.program_errors import error_lines, line_of, raised_at
 from gpuwatch.explain.logs import cuda_errors, last_lines
+from gpuwatch.explain.logs.message_topics import outright
 from gpuwatch.explain.logs.removed_api import removed
-from gpuwatch.explain.logs.topics import outright
 
 STATED = {cause: row for cause, row in TABLE.items() if row.stated is not None}
 _WARNING_WHEN_MAPPED = frozenset({"cuda.version-mismatch"})

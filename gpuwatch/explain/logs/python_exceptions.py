@@ -7,8 +7,8 @@ import re
 import msgspec
 
 from gpuwatch.core.model.run import RunError
-from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.line_text import in_words, undecorated, unwrapped
+from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.tracebacks import TRACEBACK, FrameFinder
 
 MAX_ERRORS = 20

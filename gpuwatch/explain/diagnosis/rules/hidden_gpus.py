@@ -11,10 +11,10 @@ from gpuwatch.core.model.run import INHERITED
 from gpuwatch.core.model.visible_devices import MIG_PREFIX, VisibleList, read_visible
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import error_of, finding, note_of, rule, warning_of
-from gpuwatch.explain.diagnosis.rules.driver import blames_script, blames_visibility
+from gpuwatch.explain.diagnosis.rules.driver_failures import blames_script, blames_visibility
 from gpuwatch.explain.diagnosis.rules.framework_build import complains_about_driver
 from gpuwatch.explain.diagnosis.rules.program_errors import stated_error
-from gpuwatch.explain.logs.facts import LogFacts
+from gpuwatch.explain.logs.log_facts import LogFacts
 
 KNOWN_VARIABLES = (
     "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_LAUNCH_BLOCKING", "CUDA_CACHE_MAXSIZE", "CUDA_CACHE_PATH",

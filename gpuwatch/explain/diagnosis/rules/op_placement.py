@@ -12,11 +12,11 @@ from gpuwatch.core.model.run import Fallback, Run
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import finding, note_of, rule
 from gpuwatch.explain.diagnosis.rules.program_errors import error_lines, stated_error
-from gpuwatch.explain.logs.facts import Colocation, Member
 from gpuwatch.explain.logs.line_text import NOT_SIMULATED, device
+from gpuwatch.explain.logs.log_facts import Colocation, Member
 from gpuwatch.explain.logs.log_parser import parse
-from gpuwatch.explain.logs.placement import MAKES_RESOURCE
-from gpuwatch.explain.logs.topics import topics_of
+from gpuwatch.explain.logs.message_topics import topics_of
+from gpuwatch.explain.logs.op_placement_lines import MAKES_RESOURCE
 
 LIMIT = "simulation.limit"
 """A reason that says nothing about real GPUs and does not affect the verdict."""

@@ -205,7 +205,7 @@ class LogFacts(msgspec.Struct, kw_only=True):
     colocations: list[Colocation] = []
     refusals: Refusals = msgspec.field(default_factory=Refusals)
     topics: dict[str, int] = {}
-    """Count by topic of :mod:`gpuwatch.explain.logs.topics`."""
+    """Count by topic of :mod:`gpuwatch.explain.logs.message_topics`."""
     evidence: dict[str, list[str]] = {}
     """First lines by topic, without prefixes."""
     noted_at: dict[str, int] = {}

@@ -10,8 +10,8 @@ from gpuwatch.core.model.run import RunError
 from gpuwatch.explain.diagnosis.rules.message_meanings import NCCL_INTERNAL, PEER, WAITED, first_match, section_rows
 from gpuwatch.explain.diagnosis.rules.program_errors import ON_PURPOSE, ends_log, line_of, names_cause
 from gpuwatch.explain.logs import reported_ends
-from gpuwatch.explain.logs.facts import LogFacts
-from gpuwatch.explain.logs.topics import topics_of
+from gpuwatch.explain.logs.log_facts import LogFacts
+from gpuwatch.explain.logs.message_topics import topics_of
 
 _MAX_EPILOGUE_LINES = 200
 """Lines that may follow the last report of a bad end: summaries of a scheduler. After more, the program went on."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import Run
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.reference.advice import TORCH, framework_of
+from gpuwatch.explain.diagnosis.reference.advice_table import TORCH, framework_of
 from gpuwatch.explain.diagnosis.rule_registry import finding, rule, warning_of
 from gpuwatch.explain.diagnosis.rules.program_errors import error_lines
 from gpuwatch.sim.libraries import runtime_obstacle

@@ -13,7 +13,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from gpuwatch.explain.traces.invalid_trace import InvalidTrace
-from gpuwatch.explain.traces.protobuf_wire import BYTES, FIXED64, VARINT, fields, signed, text
+from gpuwatch.explain.traces.protobuf_reader import BYTES, FIXED64, VARINT, fields, signed, text
 
 MAX_EVENTS = 600_000
 """Events read of one file; a million take about 300 MB."""

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from gpuwatch.core.model.findings import CAUSES, ENDED_WORK, NO_GPU, SEVERITY_ORDER, Finding
-from gpuwatch.explain.diagnosis.conditions import snapshot_rule
+from gpuwatch.explain.diagnosis.conditions import single_snapshot_conditions
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import RULES, Rule, finding, no_problem, warning_of
 from gpuwatch.explain.diagnosis.rules import compute_mode, mig_and_containers
 
 if TYPE_CHECKING:
-    from gpuwatch.explain.diagnosis.doctor.facts import Facts
+    from gpuwatch.explain.diagnosis.doctor.doctor_facts import Facts
 
-WORKING_MACHINE = (mig_and_containers, snapshot_rule, compute_mode)
+WORKING_MACHINE = (mig_and_containers, single_snapshot_conditions, compute_mode)
 """The modules whose rules say something about GPUs that answer. Those of programs, logs and silent drivers are in
 :mod:`.rules.every_rule`, which is imported where there are such: it takes longer than a snapshot."""
 
@@ -34,7 +34,7 @@ def diagnose(evidence: Evidence, rules: Iterable[Rule] | None = None) -> tuple[F
     """All findings, most severe first; deterministic for the same evidence."""
     findings = _deduplicated(rule_results(rules_for(evidence) if rules is None else rules, evidence), evidence)
     if evidence.log is not None and evidence.run is None and evidence.snapshot is None:
-        from gpuwatch.explain.diagnosis.reference.advice import with_advice
+        from gpuwatch.explain.diagnosis.reference.advice_table import with_advice
 
         findings = [with_advice(result, evidence) for result in findings]
     return tuple(findings)
