@@ -20,6 +20,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from gpuwatch.sim.shape import SimShape
 from msgspec.structs import replace
 
 from gpuwatch.core.formatting.durations import utc
@@ -36,7 +37,6 @@ from gpuwatch.machine.sources.host_and_processes import DENIED
 from gpuwatch.machine.sources.missing_process import HIDDEN
 from gpuwatch.sim import faults
 from gpuwatch.sim.simulated_machine import SimMachine
-from gpuwatch.sim.shape import SimShape
 from tests.diagnosis.watching import gpu, program, sample
 from tests.every import begun
 
