@@ -20,7 +20,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from gpuwatch.sim.shape import SimShape
+from gpuwatch.sim.machine_shape import SimShape
 from msgspec.structs import replace
 
 from gpuwatch.core.formatting.durations import utc

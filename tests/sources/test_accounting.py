@@ -170,7 +170,7 @@ def test_it_is_told_at_the_exit() -> None:
     (between,) = [text for text in told if "between samples" in text]
     assert (
         between
-        == "GPU 0: process 222 used it for 0.5 s between samples, according to the driver's accounting, peak 1024 MiB"
+        == "GPU 0: process 222 used it for 0.5 s between samples, according to the driver's accounting, peak 1.0 GiB"
     )
 
 

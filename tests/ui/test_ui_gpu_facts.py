@@ -124,7 +124,7 @@ def test_instances_with_memory_and_who_is_on_them() -> None:
     shot = divided()
     lines = texts(gpu_facts.mig_lines(shot.devices[0], shot.processes, 100))
     assert "MIG 7/0  1g" not in lines[0], "an unknown profile is not made up"
-    assert "4.2 / 9.8 GiB  12 bob python, 11 alice python\\x1b[2J" in lines[0], "the larger first"
+    assert "4.2 / 9.8 GiB  12 bob finetune.py, 11 alice python\\x1b[2J" in lines[0], "the larger first"
     assert "– / 9.8 GiB  no processes" in lines[2]
     assert "1g.10gb" in lines[2]
     assert "instance not reported: 13 carol python" in lines[4]
