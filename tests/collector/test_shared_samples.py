@@ -20,7 +20,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from gpuwatch.sim.machine_shape import SimShape
 from msgspec.structs import replace
 
 from gpuwatch.core.formatting.durations import utc
@@ -36,6 +35,7 @@ from gpuwatch.machine.recording.running_recorders import Announcement, find_runn
 from gpuwatch.machine.sources.host_and_processes import DENIED
 from gpuwatch.machine.sources.missing_process import HIDDEN
 from gpuwatch.sim import faults
+from gpuwatch.sim.machine_shape import SimShape
 from gpuwatch.sim.simulated_machine import SimMachine
 from tests.diagnosis.watching import gpu, program, sample
 from tests.every import begun

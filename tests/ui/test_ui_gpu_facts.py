@@ -127,7 +127,7 @@ def test_instances_with_memory_and_who_is_on_them() -> None:
     assert "4.2 / 9.8 GiB  12 bob finetune.py, 11 alice python\\x1b[2J" in lines[0], "the larger first"
     assert "– / 9.8 GiB  no processes" in lines[2]
     assert "1g.10gb" in lines[2]
-    assert "instance not reported: 13 carol python" in lines[4]
+    assert "instance not reported: 13 carol pretrain.py" in lines[4]
     assert "NVML reports no utilization per instance" in lines[-1]
     assert gpu_facts.mig_lines(shot.devices[1], shot.processes, 100) == []
 
