@@ -476,7 +476,7 @@ async def test_a_problem_beside_working_gpus_has_its_line(stage: Stage) -> None:
 
 
 async def test_a_click_on_a_key_of_the_footer_does_what_the_key_does(stage: Stage) -> None:
-    async with stage.app.run_test(size=(160, 40)) as pilot:
+    async with stage.app.run_test(size=(180, 40)) as pilot:
         stage.push(machines.pair())
         await settle(pilot)
         keys = stage.app.overview.keys

@@ -54,6 +54,8 @@ def key_line(
     last = [a for a in actions if a.id in ("help", "quit")]
     named = [a for a in actions if a in last or a.shown in first]
     room = pen.left - sum(len(name(a.shown)) + len(titles.get(a.id, a.title)) + 3 for a in named)
+    if room + len(named) < 0:  # the range of GPUs goes before a key
+        titles = {id: title for id, title in titles.items() if id != "gpu_number" or not title}
     gap = 2 if message[0] or room >= (width_of(text) + 2 if text else 0) else 1  # closer, before a key is left out
     reserve = sum(len(name(a.shown)) + len(a.title) + 1 + gap for a in last)
     reserve += width_of(text) + 2 if text else 0
