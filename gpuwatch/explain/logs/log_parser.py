@@ -14,14 +14,7 @@ from collections.abc import Iterable
 
 from gpuwatch.core.formatting.safe_text import bounded
 from gpuwatch.core.model.run import Oom
-from gpuwatch.explain.logs import (
-    bfc_allocator_oom,
-    dcgm_metrics,
-    last_lines,
-    message_topics,
-    nvidia_smi_tables,
-    pytorch_oom_messages,
-)
+from gpuwatch.explain.logs import bfc_allocator_oom, dcgm_metrics, last_lines, message_topics, nvidia_smi, pytorch_oom
 from gpuwatch.explain.logs.bounded_memo import BoundedMemo
 from gpuwatch.explain.logs.failed_items import FailedItems
 from gpuwatch.explain.logs.failure_lines import program_lines
@@ -209,7 +202,7 @@ class LogParser:
             elif not self._plain_line(line):
                 of_an_item = last_lines.is_an_error(line) and self._failed.take(shape, line)
                 self._shapes.keep(shape, _ERROR if of_an_item else _NOTHING)
-            elif self._ooms.full() and pytorch_oom_messages.is_out_of_memory(line) and "\r" not in line:
+            elif self._ooms.full() and pytorch_oom.is_out_of_memory(line) and "\r" not in line:
                 # The list of failures is full: only count further ones with the same wording.
                 self._shapes.keep(shape, _TORCH)
             return
@@ -406,7 +399,7 @@ class LogParser:
             return True
         if "pu:" in line.lower() and not is_error(line) and self._placements.node(line):
             return True
-        if "NVIDIA-SMI" in line and (version := nvidia_smi_tables.begins(line)) is not None:
+        if "NVIDIA-SMI" in line and (version := nvidia_smi.begins(line)) is not None:
             self._units.begin_table()
             # nvidia-smi got an answer from the driver.
             facts.kernel_driver = facts.kernel_driver or version

@@ -13,7 +13,7 @@ from gpuwatch.explain.logs import (
     last_lines,
     message_topics,
     oom_wording_of_others,
-    pytorch_oom_messages,
+    pytorch_oom,
     tensorflow_device_lines,
 )
 from gpuwatch.explain.logs.framework_words import FRAMEWORK_WORDS
@@ -148,9 +148,9 @@ class MessageReader:
             self._ooms.reported(oom)
             self.framework(oom.allocator or "")
             self._note("memory.oom", line)
-        elif pytorch_oom_messages.is_out_of_memory(message):
+        elif pytorch_oom.is_out_of_memory(message):
             if not self._ooms.full():
-                self._ooms.reported(pytorch_oom_messages.out_of_memory(message))
+                self._ooms.reported(pytorch_oom.out_of_memory(message))
             self.framework("pytorch")
             self._note("memory.oom", line)
         elif (

@@ -7,7 +7,7 @@ import re
 from gpuwatch.core.model.run import DeviceMapping
 from gpuwatch.explain.logs import tensorflow_device_lines
 from gpuwatch.explain.logs.log_facts import LogFacts, SeenCard
-from gpuwatch.explain.logs.nvidia_smi_tables import SmiReader
+from gpuwatch.explain.logs.nvidia_smi import SmiReader
 from gpuwatch.explain.logs.op_placement_lines import ColocationReader
 
 MAX_LIST_ENTRIES = 64

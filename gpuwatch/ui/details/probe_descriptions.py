@@ -22,7 +22,7 @@ def runs_progress(probe_runs: ProbeRuns) -> list[Span]:
     return [(f"{live.done} of {len(live.configs)} done", "strong"), (f" · {cut_to_width(what, 24)}  ", "accent")]
 
 
-def next_runs_text(probe_runs: ProbeRuns, view: View) -> list[str]:
+def next_runs(probe_runs: ProbeRuns, view: View) -> list[str]:
     """Framework, GPU, workload and time: what all of the next runs have in common."""
     parameters = probe_runs.parameters
     found = probe_runs.interpreter

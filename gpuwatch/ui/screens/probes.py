@@ -21,12 +21,7 @@ from gpuwatch.share.reports.comparison_conclusion import conclusion, run_failed
 from gpuwatch.share.reports.comparison_report import APART, SCATTERED, speed_marks
 from gpuwatch.share.reports.report_elements import clean
 from gpuwatch.share.reports.runs_side_by_side import compare
-from gpuwatch.ui.details.probe_descriptions import (
-    configuration_lines,
-    next_runs_text,
-    runs_progress,
-    why_not_comparable,
-)
+from gpuwatch.ui.details.probe_descriptions import configuration_lines, next_runs, runs_progress, why_not_comparable
 from gpuwatch.ui.details.probe_events import current_activity
 from gpuwatch.ui.drawing.ink_colors import link_ink
 from gpuwatch.ui.drawing.line_builder import Pen
@@ -105,7 +100,7 @@ class ProbesScreen(FilterableScreen):
         """The subject of the next runs, and the progress of the current ones."""
         live, done = self.probe_runs.live, runs_progress(self.probe_runs)
         reserve = sum(width_of(text) for text, _ in done) + (_BAR_CELLS + 3 if live is not None else 0)
-        for number, text in enumerate(next_runs_text(self.probe_runs, view)):
+        for number, text in enumerate(next_runs(self.probe_runs, view)):
             if pen.left - reserve < width_of(text) + 5:
                 break
             pen.add(" · " if number else " ", "faint").add(text, "strong" if not number else "dim")
