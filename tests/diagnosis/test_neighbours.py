@@ -29,7 +29,7 @@ from gpuwatch.core.model.run import (
     TimedStep,
 )
 from gpuwatch.explain.diagnosis.rules.hidden_gpus import known_variable_meant
-from gpuwatch.explain.logs.line_text import device
+from gpuwatch.explain.logs.line_text import device_name
 from gpuwatch.share.reports.run_report import asked
 from tests.diagnosis.cases import GIB, MIB
 from tests.diagnosis.test_watched_program import GPU_0, placed, program
@@ -449,7 +449,7 @@ def test_a_device_type_that_tensorflow_does_not_have() -> None:
     run = program(devices=GPU_0, placements=placements)
     assert [(entry.op, entry.requested) for entry in run.fallbacks] == [("MatMul", "CUDA:0"), ("Tanh", "NVIDIA:0")]
     assert "no device type CUDA" in only(run, "placement.device-missing").title
-    assert device("/device:GPU:*") == "GPU:*"
+    assert device_name("/device:GPU:*") == "GPU:*"
 
 
 def test_an_invalid_entry_that_leaves_a_gpu_does_not_say_that_all_ran_on_the_cpu() -> None:

@@ -283,7 +283,7 @@ def test_sizes(text: str, expected: int | None) -> None:
     ],
 )
 def test_device_names(text: str, expected: str) -> None:
-    assert line_text.device(text) == expected
+    assert line_text.device_name(text) == expected
 
 
 @pytest.mark.parametrize(

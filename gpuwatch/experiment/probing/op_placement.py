@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from gpuwatch.core.model.run import DeviceCopy, Devices, Placement, PlacementCoverage
-from gpuwatch.explain.logs.line_text import device
+from gpuwatch.explain.logs.line_text import device_name
 from gpuwatch.explain.logs.op_placement_lines import most_frequent, most_frequent_copies, op_name
 
 _MAX_OP_KINDS = 4000
@@ -48,7 +48,12 @@ class PlacedOps:
 
     def copied(self, data: dict[str, Any]) -> None:
         """How often an input of an op was copied so far."""
-        key = (str(data["op"]), int(data["input"]), device(str(data["source"])), device(str(data["destination"])))
+        key = (
+            str(data["op"]),
+            int(data["input"]),
+            device_name(str(data["source"])),
+            device_name(str(data["destination"])),
+        )
         if key in self.copies or len(self.copies) < _MAX_OP_KINDS:
             self.copies[key] = int(data["count"])
 
@@ -76,7 +81,7 @@ class PlacedOps:
 
 
 def _gpus(devices: Devices) -> list[str]:
-    return [name for name in map(device, devices.logical) if name.startswith("GPU:")]
+    return [name for name in map(device_name, devices.logical) if name.startswith("GPU:")]
 
 
 def _among(asked: str, gpus: list[str]) -> bool:
@@ -104,4 +109,4 @@ def short(name: str | None) -> str | None:
     """``GPU:0``, or PyTorch's own ``cuda:0``; None if no device was named."""
     if not name:
         return None
-    return name if name.startswith("cuda") else device(name)
+    return name if name.startswith("cuda") else device_name(name)

@@ -27,7 +27,7 @@ from gpuwatch.experiment.probing.received_events import Applied, ReceivedEvents
 from gpuwatch.experiment.probing.reprinted_lines import Account
 from gpuwatch.experiment.probing.run_builder import own_ordinal
 from gpuwatch.explain.logs import tensorflow_device_lines
-from gpuwatch.explain.logs.line_text import device
+from gpuwatch.explain.logs.line_text import device_name
 from gpuwatch.explain.logs.oom_wording_of_others import exhausted
 from gpuwatch.machine.sources.process_tree import descends, leader_of, runs_python, start_time
 
@@ -265,7 +265,7 @@ class WatchedProcesses:
         problems: list[str] = []
         for pid, member in self._members.items():
             records = member.state.memory_records
-            peaks = {device(name): peak for name, peak in member.state.allocators.items()}
+            peaks = {device_name(name): peak for name, peak in member.state.allocators.items()}
             for profile in records.profiles(pid):
                 whole = max(profile.program_peak_bytes or 0, peaks.get(profile.device, 0)) or None
                 found.append(msgspec.structs.replace(profile, program_peak_bytes=whole))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from gpuwatch.core.model.run import DeviceMapping, Run
 from gpuwatch.core.model.snapshot import FAILED_ITSELF, Device, Snapshot, pci_slot
-from gpuwatch.explain.logs.line_text import device as device_name
+from gpuwatch.explain.logs.line_text import device_name
 
 if TYPE_CHECKING:
     from gpuwatch.explain.logs.log_facts import LogFacts

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from gpuwatch.core.model.run import Oom
-from gpuwatch.explain.logs.line_text import device, size_bytes, tensor_bytes
+from gpuwatch.explain.logs.line_text import device_name, size_bytes, tensor_bytes
 
 MAX_OOMS = 100
 _MAX_OTHER_OOMS = 15
@@ -226,7 +226,7 @@ class OomCollector:
                 return True
             return first is not None
         allocator = match[4]
-        where: str | None = device(match[3] or "")
+        where: str | None = device_name(match[3] or "")
         if _WHOLE_DEVICE.fullmatch(where or "") is None or not (match[3] or "")[-1:].isdigit():
             where = _allocator_device(allocator)  # no device was named, or its name is cut off
         exact = tensor_bytes(match[1], match[2])
@@ -345,7 +345,7 @@ def _without_dump(message: str) -> Draft | None:
         return Draft(Oom(requested_bytes=int(match[1]), device=f"GPU:{match[2]}"), exact=True)
     if "Dst tensor is not initialized" in message:
         copy = _COPY.search(message)
-        return Draft(Oom(device=device(copy[1]) if copy else None))
+        return Draft(Oom(device=device_name(copy[1]) if copy else None))
     if "failed to query event: CUDA_ERROR_OUT_OF_MEMORY" in message or elsewhere(message):
         return Draft()
     return None

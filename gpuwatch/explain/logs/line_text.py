@@ -166,7 +166,7 @@ def in_words(text: str) -> str:
     return text.replace(SIMULATED_RENAME, NOT_SIMULATED) if SIMULATED_RENAME in text else text
 
 
-def device(text: str) -> str:
+def device_name(text: str) -> str:
     """``GPU:0`` for any spelling (``/job:…/device:GPU:0``, ``/gpu:0``); text without a device is returned unchanged."""
     found = None
     for match in _DEVICE.finditer(text):

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import msgspec
 
 from gpuwatch.core.model.run import DeviceCopy, Placement
-from gpuwatch.explain.logs.line_text import device
+from gpuwatch.explain.logs.line_text import device_name
 from gpuwatch.explain.logs.log_facts import Colocation, Member
 
 MAX_NODES = 50_000
@@ -146,7 +146,7 @@ class PlacementCounter:
     def _short(self, where: str) -> str:
         short = self._devices.get(where)
         if short is None:
-            short = device(where)
+            short = device_name(where)
             if len(self._devices) < MAX_KEYS:
                 self._devices[where] = short
         return short
@@ -197,7 +197,7 @@ class ColocationReader:
             return False
         if line.startswith("Root Member("):
             if match := _ROOT.search(line):
-                self._requested = device(match[1]) if match[1] else None
+                self._requested = device_name(match[1]) if match[1] else None
                 self._supported = tuple(part.strip() for part in match[2].split(",") if part.strip())
             return True
         if line.startswith(("Colocation members", "/job:", "See below", "Colocation ")) or not line:
@@ -208,7 +208,7 @@ class ColocationReader:
             if match is None:
                 return not self._members
             if len(self._members) < MAX_MEMBERS:
-                self._members.append(Member(match[1], match[2], device(match[3]) if match[3] else ""))
+                self._members.append(Member(match[1], match[2], device_name(match[3]) if match[3] else ""))
             return True
         name, colon, kinds = line.partition(": ")
         if colon and name.isidentifier():

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from gpuwatch.core.grouping import grouped
 from gpuwatch.core.model.run import Run
 from gpuwatch.experiment.trials.speed_comparison import why_not_comparable
-from gpuwatch.explain.logs.line_text import device as device_name
+from gpuwatch.explain.logs.line_text import device_name
 from gpuwatch.share.reports.report_elements import clean
 
 _WORK = ("size", "batch", "units", "features", "image", "filters", "timesteps", "bytes", "dtype", "jit_compile")

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from gpuwatch.core.formatting.units import UNKNOWN, size
 from gpuwatch.core.model.memory_profile import MemoryProfile
 from gpuwatch.core.model.run import DeviceMemory, Run
-from gpuwatch.explain.logs.line_text import device as device_name
+from gpuwatch.explain.logs.line_text import device_name
 from gpuwatch.share.reports.chart_types import Bars, Kind, Part
 from gpuwatch.share.reports.chart_types import Row as Bar
 from gpuwatch.share.reports.report_elements import Table, clean

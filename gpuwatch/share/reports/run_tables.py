@@ -21,7 +21,7 @@ from gpuwatch.core.model.run import (
 )
 from gpuwatch.experiment.trials.speed_comparison import why_not_comparable
 from gpuwatch.experiment.trials.step_times import speed_text
-from gpuwatch.explain.logs.line_text import device as _device_name
+from gpuwatch.explain.logs.line_text import device_name
 from gpuwatch.share.reports.report_elements import Table, clean, columns
 from gpuwatch.share.reports.run_memory_tables import expectation, expected
 
@@ -37,7 +37,7 @@ _ALONE = "the time per step that it takes alone"
 
 def short_device(name: str) -> str:
     """``GPU:0`` of ``/job:localhost/replica:0/task:0/device:GPU:0``."""
-    return _device_name(clean(name))
+    return device_name(clean(name))
 
 
 def device_map(of: Run | RunProcess) -> str:

@@ -9,7 +9,7 @@ from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import memory, size
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Device
-from gpuwatch.explain.logs.line_text import device as device_name
+from gpuwatch.explain.logs.line_text import device_name
 from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.drawing.styled_lines import Span
 from gpuwatch.ui.drawing.text_width import align_left

@@ -19,7 +19,7 @@ from gpuwatch.explain.diagnosis.reference.cuda_libraries import install_advice
 from gpuwatch.explain.diagnosis.reference.driver_releases import update
 from gpuwatch.explain.diagnosis.rules.message_meanings import SIGNALS
 from gpuwatch.explain.diagnosis.rules.signals import ended_by
-from gpuwatch.explain.logs.line_text import device as device_name
+from gpuwatch.explain.logs.line_text import device_name
 
 _BUILDS = ("tensorflow", "tensorflow-cpu", "tensorflow-gpu", "tensorflow-intel", "tensorflow-cpu-aws", "tf-nightly")
 _OF_THE_DRIVER = ("libcuda.so", "libnvidia-ml.so")

@@ -22,7 +22,7 @@ from gpuwatch.explain.diagnosis.memory.other_processes_memory import (
     others_memory,
     with_mates,
 )
-from gpuwatch.explain.logs.line_text import device as device_name
+from gpuwatch.explain.logs.line_text import device_name
 from gpuwatch.explain.logs.log_facts import LogFacts
 
 _ROUNDING_SHARE = 0.01

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from gpuwatch.core.model.run import DeviceMemory, Holding, Oom, Run, RunProcess, Worker
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.logs.line_text import device as device_name
+from gpuwatch.explain.logs.line_text import device_name
 
 _TRIFLING_BYTES = 1 << 30
 _TRIFLING_SHARE = 0.05

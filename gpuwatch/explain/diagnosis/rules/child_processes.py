@@ -13,7 +13,7 @@ from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import finding, note_of, rule
 from gpuwatch.explain.diagnosis.rules.program_errors import DESPITE_ERROR, line_of, raised_at
 from gpuwatch.explain.diagnosis.rules.signals import host_evidence, signal_meaning
-from gpuwatch.explain.logs.line_text import device
+from gpuwatch.explain.logs.line_text import device_name
 from gpuwatch.explain.logs.log_parser import parse
 
 _CHECK = "The program that started it continues: make it check how its processes end (process.exitcode, check=True)."
@@ -86,9 +86,9 @@ def child_out_of_memory(evidence: Evidence, run: Run) -> Iterator[Finding]:
     if run.ooms:
         return
     for process in [process for process in run.processes if process.exit_code and process.errors][:_MAX_PROCESSES]:
-        granted = {device(entry.framework_device): entry.granted_bytes for entry in process.device_map}
+        granted = {device_name(entry.framework_device): entry.granted_bytes for entry in process.device_map}
         for oom in parse("\n".join(error.message for error in process.errors)).ooms[:1]:
-            asked, limit = oom.requested_bytes, granted.get(device(oom.device or ""))
+            asked, limit = oom.requested_bytes, granted.get(device_name(oom.device or ""))
             if asked is not None and limit is not None and asked > limit:
                 chosen = run.settings.get("memory_limit")
                 chosen = chosen if chosen is not None and chosen.effective == limit >> 20 else None

@@ -12,7 +12,7 @@ from gpuwatch.core.model.run import Fallback, Run
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import finding, note_of, rule
 from gpuwatch.explain.diagnosis.rules.program_errors import error_lines, stated_error
-from gpuwatch.explain.logs.line_text import NOT_SIMULATED, device
+from gpuwatch.explain.logs.line_text import NOT_SIMULATED, device_name
 from gpuwatch.explain.logs.log_facts import Colocation, Member
 from gpuwatch.explain.logs.log_parser import parse
 from gpuwatch.explain.logs.message_topics import topics_of
@@ -107,16 +107,16 @@ def device_missing(evidence: Evidence) -> Iterator[Finding]:
     seen = {
         (entry.op, entry.requested, entry.scope) for entry in _fallback_text(evidence, cause)
     }  # in a later run's graph
-    known = [one for one in known if (one.op, device(one.requested or ""), one.scope) not in seen]
+    known = [one for one in known if (one.op, device_name(one.requested or ""), one.scope) not in seen]
     if known:
-        asked = ", ".join(dict.fromkeys(device(placement.requested or "") for placement in known))
+        asked = ", ".join(dict.fromkeys(device_name(placement.requested or "") for placement in known))
         survived = run is not None and run.verdict != "error" and all(entry.why == _ABSENT for entry in known)
         yield finding(
             cause,
             "info" if survived else "warning",
             title=printable(f"{asked} was requested and does not exist"),
             evidence=[
-                printable(f"{placement.scope}: {placement.op} requested {device(placement.requested or '')}; ")
+                printable(f"{placement.scope}: {placement.op} requested {device_name(placement.requested or '')}; ")
                 + ("where it ran is not known" if placement.why == _MISSING else "it did not run")
                 for placement in known
             ],
@@ -129,9 +129,9 @@ def _refused_device(evidence: Evidence) -> str:
     run = evidence.run
     for error in run.errors if run is not None else ():
         if found := _NO_DEVICE.search(error.message):
-            has = ", ".join(dict.fromkeys(map(device, found[2].split(",")))) if found[2] else ""
+            has = ", ".join(dict.fromkeys(map(device_name, found[2].split(",")))) if found[2] else ""
             told = f": TensorFlow has {has}" if has else ""
-            return printable(f"{device(found[1])} was requested and does not exist{told}")
+            return printable(f"{device_name(found[1])} was requested and does not exist{told}")
     return ""
 
 
@@ -263,7 +263,7 @@ def _makers(evidence: Evidence) -> str:
     held = {(entry.dtype, entry.actual) for entry in _fallback_text(evidence, "placement.together")}
     placements = evidence.run.placements if evidence.run is not None else ()
     makers = [placement for placement in placements if MAKES_RESOURCE.search(placement.op)]
-    found = [one for one in makers if (one.dtype, device(one.actual)) in held]
+    found = [one for one in makers if (one.dtype, device_name(one.actual)) in held]
     asked = dict.fromkeys(f"{one.scope} requests {one.requested}" for one in found if one.scope and one.requested)
     meant = ": nothing to do if that is intended" if all(one.requested == one.actual for one in found) else ""
     return f" ({', '.join(list(asked)[:3])}{meant})" if asked else ""
@@ -380,7 +380,7 @@ def _refused_op(evidence: Evidence, cause: str) -> str:
     has = f"has only a {' and '.join(supported)} kernel" if supported else "has no kernel for it"
     if supported and not dtype and report is None:
         has += " for the types of its inputs"
-    return printable(f"{op} requested /{device(asked).upper()}, {kind} {has}{together}")
+    return printable(f"{op} requested /{device_name(asked).upper()}, {kind} {has}{together}")
 
 
 def _to_blame(report: Colocation, named: str) -> Member:

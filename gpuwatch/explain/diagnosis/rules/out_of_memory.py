@@ -31,7 +31,7 @@ from gpuwatch.explain.diagnosis.rule_registry import error_of, finding, no_probl
 from gpuwatch.explain.diagnosis.rules.message_meanings import row_named, section_rows
 from gpuwatch.explain.diagnosis.rules.phrasing import at_line
 from gpuwatch.explain.logs.bfc_allocator_oom import same_request
-from gpuwatch.explain.logs.line_text import device as device_name
+from gpuwatch.explain.logs.line_text import device_name
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.traces.largest_holder import held_most
 

@@ -20,7 +20,7 @@ from gpuwatch.explain.diagnosis.rules.op_placement import LIMIT
 from gpuwatch.explain.diagnosis.runs.op_fallbacks import fallbacks, hidden_on_purpose, moved_by_placer
 from gpuwatch.explain.diagnosis.runs.predict_device_map import predict, requested_devices_of
 from gpuwatch.explain.diagnosis.runs.user_program_verdict import is_watched, reason_of, relevant_findings, verdict_of
-from gpuwatch.explain.logs.line_text import device as device_name
+from gpuwatch.explain.logs.line_text import device_name
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.log_parser import parse
 from gpuwatch.explain.logs.message_topics import topics_of

@@ -13,7 +13,7 @@ from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rules.hidden_gpus import hides_its_gpus
 from gpuwatch.explain.diagnosis.rules.op_placement import ITS_PROCESS, LIMIT, MADE_THERE
 from gpuwatch.explain.diagnosis.runs.user_program_verdict import is_watched
-from gpuwatch.explain.logs.line_text import device as device_name
+from gpuwatch.explain.logs.line_text import device_name
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.op_placement_lines import MAKES_RESOURCE
 
