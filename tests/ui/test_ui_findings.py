@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 
 import msgspec
 import pytest
@@ -54,6 +55,20 @@ WELL = Finding(
     evidence=("watched: 2 GPUs and 3 processes, for 12 min", "looked for: heat"),
     since=at(12),
 )
+
+
+@asynccontextmanager
+async def listed(
+    make_stage: Callable[..., Stage], *findings: Finding, size: tuple[int, int] = (120, 40)
+) -> AsyncIterator[tuple[Stage, Pilot[None], FindingsScreen]]:
+    stage = make_stage(conditions=FixedFindings(*findings))
+    async with stage.app.run_test(size=size) as pilot:
+        stage.push(machines.snapshot(machines.pair().devices))
+        await settle(pilot)
+        await pilot.press("5")
+        await settle(pilot)
+        assert isinstance(stage.app.screen, FindingsScreen)
+        yield stage, pilot, stage.app.screen
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -174,14 +189,7 @@ ENDED = Finding(id="unknown", severity="warning", certainty="fact", title="the c
 
 
 async def test_nothing_is_offered_for_what_is_well(make_stage: Callable[..., Stage]) -> None:
-    stage = make_stage(conditions=FixedFindings(WELL, NOTE))
-    async with stage.app.run_test(size=(120, 40)) as pilot:
-        stage.push(machines.snapshot(machines.pair().devices))
-        await settle(pilot)
-        await pilot.press("5")
-        await settle(pilot)
-        screen = stage.app.screen
-        assert isinstance(screen, FindingsScreen)
+    async with listed(make_stage, WELL, NOTE) as (_, pilot, screen):
         assert "No problems found; 1 note below" in screen.finding_list.plain
         assert "wrong ─" not in screen.finding_list.plain, "a note is not counted"
         assert "c copy" not in screen.keys.plain
@@ -193,14 +201,7 @@ async def test_nothing_is_offered_for_what_is_well(make_stage: Callable[..., Sta
 
 
 async def test_what_has_no_page_says_so_nowhere(make_stage: Callable[..., Stage]) -> None:
-    stage = make_stage(conditions=FixedFindings(ENDED))
-    async with stage.app.run_test(size=(120, 40)) as pilot:
-        stage.push(machines.snapshot(machines.pair().devices))
-        await settle(pilot)
-        await pilot.press("5")
-        await settle(pilot)
-        screen = stage.app.screen
-        assert isinstance(screen, FindingsScreen)
+    async with listed(make_stage, ENDED) as (stage, pilot, screen):
         assert "unknown" not in screen.finding_list.plain + screen.evidence.plain
         await pilot.press("p")
         await settle(pilot)
@@ -233,14 +234,7 @@ async def test_a_driver_that_is_silent_and_its_replaced_reader_are_one_finding(
 
 
 async def test_a_wide_terminal_shows_the_page_of_the_cause_beside_the_list(make_stage: Callable[..., Stage]) -> None:
-    stage = make_stage(conditions=FixedFindings(HOT, LINK))
-    async with stage.app.run_test(size=(200, 60)) as pilot:
-        stage.push(machines.snapshot(machines.pair().devices))
-        await settle(pilot)
-        await pilot.press("5")
-        await settle(pilot)
-        screen = stage.app.screen
-        assert isinstance(screen, FindingsScreen)
+    async with listed(make_stage, HOT, LINK, size=(200, 60)) as (_, pilot, screen):
         assert "gpuwatch cause throttle.thermal" in screen.page.plain
         assert "How it is recognized" in screen.page.plain
         await pilot.press("down")
@@ -256,14 +250,7 @@ async def test_a_wide_terminal_shows_the_page_of_the_cause_beside_the_list(make_
 
 
 async def test_the_room_beside_a_healthy_machine_says_what_is_looked_for(make_stage: Callable[..., Stage]) -> None:
-    stage = make_stage(conditions=FixedFindings(WELL))
-    async with stage.app.run_test(size=(200, 60)) as pilot:
-        stage.push(machines.snapshot(machines.pair().devices))
-        await settle(pilot)
-        await pilot.press("5")
-        await settle(pilot)
-        screen = stage.app.screen
-        assert isinstance(screen, FindingsScreen)
+    async with listed(make_stage, WELL, size=(200, 60)) as (_, _, screen):
         assert "Thermal throttling" in screen.page.plain
 
 
