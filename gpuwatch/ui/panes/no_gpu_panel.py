@@ -12,6 +12,7 @@ from gpuwatch.ui.drawing.clock_text import clock_text
 from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.drawing.styled_lines import Line, Span
 from gpuwatch.ui.panes.top_and_host_lines import no_gpus
+from gpuwatch.ui.settings.tabs import number_of
 
 SHAPE = "2x24GiB"
 _GPU_SOURCES = ("nvml", "driver", "gpu", "collector")
@@ -25,7 +26,7 @@ def no_gpu_height(view: View, width: int) -> int:
 def no_gpu_lines(view: View, width: int, height: int, *, keys: bool = True) -> list[Line]:
     """A framed panel of exactly ``height`` lines; the hint on simulated GPUs is never cut.
 
-    ``keys``: whether the keys of the Overview work there.
+    ``keys``: whether the keys of the Overview work there; else its tab is named too.
     """
     title, ink, body = _text(view, width, keys=keys)
     room = height - 2
@@ -50,8 +51,9 @@ def _text(view: View, width: int, *, keys: bool = True) -> tuple[str, str, list[
         body.append([("– ", "dim"), ("The driver responds but lists no GPU.", "text")])
     if view.simulated:
         return title, ink, body
-    if keys and offers_simulation(view):
-        named: list[Span] = [("s", "key"), (f" simulated GPUs (--sim {SHAPE})   ", "dim")]
+    if offers_simulation(view):
+        named: list[Span] = [] if keys else [(f"{number_of('overview')} Overview", "key"), (", then ", "dim")]
+        named += [("s", "key"), (f" simulated GPUs (--sim {SHAPE})   ", "dim")]
         body.append([*named, ("d", "key"), (" doctor: every check", "dim")])
     else:
         body.append([("With simulated GPUs:  ", "dim"), (f"gpuwatch --sim {SHAPE}", "key")])

@@ -310,6 +310,8 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
         nothing = (
             {} if self._view is None or self._view.devices else dict.fromkeys(("idle", "probe_gpu", "gpu_number"), "")
         )
+        simulates = self._view is not None and offers_simulation(self._view)
+        nothing |= {"sort": "simulated GPUs"} if simulates else {}
         return super().titles() | nothing | ({"users": "" if not jobs_next else "by job"} if self.by_user else {})
 
     async def action_open_user(self) -> None:
