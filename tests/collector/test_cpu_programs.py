@@ -87,6 +87,14 @@ def test_a_busy_program_with_a_framework_is_a_bystander(start: Start) -> None:
     assert process.pid in one.pids
 
 
+def test_a_probe_of_gpuwatch_is_nobodys_program(start: Start) -> None:
+    process, _ = start(TORCH)
+    own, _ = start(f"probes/_gpuwatch_fork_server.py/{TORCH}")
+    one = CpuPrograms(ProcessTable())
+    looked(one, set(), lambda: {process.pid, own.pid} <= one.pids and bool(one.bystanders))
+    assert own.pid not in [found.pid for found in one.bystanders]
+
+
 def test_one_that_has_loaded_libcuda_is_told_apart(start: Start, tmp_path: Path) -> None:
     process, _ = start("torch/lib/libtorch/libcuda.so.1")
     one = CpuPrograms(ProcessTable())

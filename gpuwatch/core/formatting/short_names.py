@@ -45,6 +45,15 @@ _PROBES = "_gpuwatch_fork_server.py"
 """The file whose processes run probes."""
 
 
+HELPER = "# helper of gpuwatch"
+"""The first line of programs that gpuwatch runs for itself."""
+
+
+def is_own(command: str | None) -> bool:
+    """Whether a command line is that of a helper or a probe of gpuwatch: nobody's program."""
+    return command is not None and (HELPER in command or _PROBES in command)
+
+
 @lru_cache(maxsize=4096)
 def without_launcher(command: str) -> str:
     """The command line from the script or module on: ``train.py --bs 64`` of ``torchrun --nnodes 2 train.py --bs 64``

@@ -17,12 +17,15 @@ import msgspec
 
 from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.core.formatting.safe_text import printable, shorten
+from gpuwatch.core.formatting.short_names import HELPER
 from gpuwatch.experiment.probing.run_verdict import signal_name
 
 # Runs in the user's interpreter: finds the framework without importing it, which takes seconds, where the user's own
 # programs find it: PYTHONPATH and the user's site-packages count, the working folder, which -c puts first, does not.
 # The check itself takes the standard library first, whatever files of its modules' names stand in those folders.
-_CHECK = """
+_CHECK = (
+    f"{HELPER}\n"
+    """
 import sys
 if sys.path[:1] == [""]:
     del sys.path[0]
@@ -57,6 +60,7 @@ for distribution in (name, name + "-cpu", name + "_cpu"):
         pass
 print(json.dumps({"version": version, "gpu_build": gpu, "cuda_version": cuda if gpu else None}))
 """
+)
 _MAX_OUTPUT_CHARS = 160
 """Characters shown of the output of a program that is not a usable Python."""
 _ANSWER_SECONDS = 30

@@ -10,6 +10,7 @@ import os
 
 from msgspec.structs import replace
 
+from gpuwatch.core.formatting.short_names import is_own
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Process
 from gpuwatch.machine.collector.process_rows import host_process
@@ -93,7 +94,7 @@ class CpuPrograms:
         self.pids = {pid for _, pid in busy}
         for cpu, pid in busy:
             facts = self._table.look(pid, now)
-            if facts is not None and facts.framework is not None:
+            if facts is not None and facts.framework is not None and not is_own(facts.command):
                 found.append(_program_row(facts, -cpu, self._loads_cuda(facts)))
         self._cuda = {key: loaded for key, loaded in self._cuda.items() if key[0] in self.pids}
         self.bystanders = tuple(found)
