@@ -66,7 +66,8 @@ async def test_what_keys_do_to_the_first_screen() -> None:
         row(pilot, "4 min so far", "─● now")
         row(pilot, "12:05", "12:06", "12:07", "12:08", "12:09")
         await press(pilot, "P")
-        assert lines(pilot) == at_first
+        assert lines(pilot)[:-1] == at_first[:-1]
+        assert "P pauses" in lines(pilot)[-1], "where htop sorts"
         await press(pilot, "u")
         row(pilot, "USER", "PROCS", "GPU-MEM", "CPU%", "HOST", "GPU 0", "GPU 1")
         row(pilot, "▶ alice", "1", "130.4 GiB", "1", "0.2 GiB", "·", "130.4 GiB")
@@ -79,7 +80,7 @@ async def test_what_keys_do_to_the_first_screen() -> None:
         row(pilot, "130.4 GiB of 139.8 GiB", "pid 48121")
         row(pilot, "→", "TF_FORCE_GPU_ALLOW_GROWTH=true")
         await press(pilot, "escape")
-        assert lines(pilot) == at_first
+        assert lines(pilot)[:-1] == at_first[:-1]
         await press(pilot, "space", "space", "K")
         row(pilot, "✓1", "48121", "alice")
         row(pilot, "✓0", "51877", "bob")

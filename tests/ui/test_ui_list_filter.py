@@ -16,7 +16,7 @@ from tests.ui.waiting import settle
 TABS = {
     "3": ("train", "train.py", "RUSTUP"),
     "2": ("power", "Power draw", "Memory used"),
-    "5": ("idle", "idle", "zzz"),
+    "5": ("idle", "alice's", "zzz"),
     "6": ("throttled", "throttled", "2284"),
 }
 """By key: what is typed, what stays and what goes."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from gpuwatch.session.displayed_moment import View
 from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.drawing.styled_lines import Line, Span
 from gpuwatch.ui.drawing.text_width import cut_to_width, width_of
@@ -20,6 +21,17 @@ _FIRST = {
     "probes": ("x", "↵", "space", "/", "p", "c", "o"),
 }
 """Keys of a pane that a narrow line names, too: what most people come for."""
+
+
+def gpu_numbers(view: View | None) -> str:
+    """``0-3``: which numbers the key of GPUs takes; empty if there is no GPU."""
+    found = [device.index for device in view.devices] if view is not None else []
+    return f"{min(found)}-{max(found)}" if len(found) > 1 else "".join(map(str, found))
+
+
+def gpu_number_title(view: View | None) -> dict[str, str]:
+    """The title of that key, by its id."""
+    return {"gpu_number": f"GPU {numbers}" if (numbers := gpu_numbers(view)) else ""}
 
 
 def key_line(

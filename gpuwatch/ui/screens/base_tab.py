@@ -19,7 +19,7 @@ from gpuwatch.session.displayed_moment import View
 from gpuwatch.ui.drawing.clock_text import clock_text
 from gpuwatch.ui.drawing.overview_layout import MIN_HEIGHT, MIN_WIDTH
 from gpuwatch.ui.drawing.text_width import width_of
-from gpuwatch.ui.panes.key_line import HELP_AND_QUIT_CELLS, key_line
+from gpuwatch.ui.panes.key_line import HELP_AND_QUIT_CELLS, gpu_number_title, gpu_numbers, key_line
 from gpuwatch.ui.settings.actions import REPLAY, bindings, replay_bindings
 from gpuwatch.ui.settings.tabs import number_of
 from gpuwatch.ui.widgets.one_line_panes import KeyLine, TooSmall, TopLine
@@ -203,7 +203,7 @@ class TabScreen(Screen[None]):
     def titles(self) -> dict[str, str]:
         """Current titles of actions, by id, if they differ from the table of actions."""
         still = self._view is not None and self._view.paused_since is not None
-        now = {"gpu_number": f"GPU {self._gpu_numbers}" if self._gpu_numbers else ""}
+        now = gpu_number_title(self._view)
         now |= {} if self.gpuwatch.session.recorded else {"past_end(True)": ""}  # P has the same effect
         now |= {"pause": "back to now", "play": "play"} if still else {}
         return now | dict.fromkeys(self.gpuwatch.cannot, "")
@@ -228,13 +228,7 @@ class TabScreen(Screen[None]):
 
     @property
     def _or_gpu(self) -> str:
-        return f"; # opens a GPU by its number, {numbers}" if (numbers := self._gpu_numbers) else ""
-
-    @property
-    def _gpu_numbers(self) -> str:
-        """``0-3``; empty if there is no GPU."""
-        found = [device.index for device in self._view.devices] if self._view is not None else []
-        return f"{min(found)}-{max(found)}" if len(found) > 1 else "".join(map(str, found))
+        return f"; # opens a GPU by its number, {numbers}" if (numbers := gpu_numbers(self._view)) else ""
 
     def unknown_key(self, event: events.Key) -> None:
         """Says so of a letter or digit that is no key."""

@@ -22,8 +22,8 @@ from gpuwatch.ui.details.finding_lines import (
     page_link,
 )
 from gpuwatch.ui.drawing.line_builder import Pen
-from gpuwatch.ui.drawing.text_width import width_of
-from gpuwatch.ui.drawing.wrapping import Lines, drop_last_clauses, wrap_line
+from gpuwatch.ui.drawing.text_width import cut_to_width, width_of
+from gpuwatch.ui.drawing.wrapping import Lines, wrap_line
 from gpuwatch.ui.panes.top_and_host_lines import verdict
 from gpuwatch.ui.screens.filterable_tab import FilterableScreen
 from gpuwatch.ui.screens.finding_sheets import CauseSheet, EvidenceModal, cause_head, folded_page
@@ -98,10 +98,10 @@ class FindingList(ItemList[Entry]):
             title += f"; {notes} note{'s' * (notes > 1)} below" if notes else ""
         lead = f"{named}  " if named and named not in title else ""
         cause = _tail(entry, lead + title, pen.left)
-        shown = drop_last_clauses(title, pen.left - len(cause + lead))
+        shown = cut_to_width(title, pen.left - len(cause + lead))
         if named and not lead and named not in shown:  # a shortened title has lost it
             lead = f"{named}  "
-            shown = drop_last_clauses(title, pen.left - len(cause + lead))
+            shown = cut_to_width(title, pen.left - len(cause + lead))
         pen.add(lead, "dim" if past else "strong").add(shown, "dim" if past else "text")
         if pen.left >= len(cause):
             pen.to(pen.limit - len(cause)).write(_linked(cause, entry))
@@ -134,7 +134,8 @@ def _tail(finding: Finding, title: str, room: int) -> str:
     else:
         tails = [id_and_certainty(finding)]
         if finding.since is not None:
-            tails = [f"{finding_times(finding)} · {tails[0]}", finding_times(finding)]
+            begun = finding_times(finding)
+            tails = [f"{begun} · {tails[0]}", f"{begun} · {cause_of(finding)}" if cause_of(finding) else "", begun]
     padded = [f"  {tail} " for tail in tails if tail]
     for tail in padded:
         if width_of(title) + len(tail) <= room:

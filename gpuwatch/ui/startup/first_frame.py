@@ -25,7 +25,7 @@ from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.drawing.styled_lines import BLANK, Line
 from gpuwatch.ui.drawing.text_width import width_of
 from gpuwatch.ui.panes.gpu_grid import gpu_lines, plan_gpus
-from gpuwatch.ui.panes.key_line import NOBODY, key_line
+from gpuwatch.ui.panes.key_line import NOBODY, gpu_number_title, key_line
 from gpuwatch.ui.panes.top_and_host_lines import host_line, top_line
 from gpuwatch.ui.settings.preferences import Preferences
 from gpuwatch.ui.tables.gpu_fields import shown_fields
@@ -59,12 +59,12 @@ def picture(
     choice = GpuChoice(fields, chosen.graphs, chosen.thresholds, chosen.gpu_order)
     lines += [(line, _PANE) for line in gpu_lines(view, wanted, width, choice)]
     room = height - len(lines) - 1
-    titles: Mapping[str, str] = {}
+    titles: Mapping[str, str] = gpu_number_title(view)
     if whole and view.snapshot is not None:
         from gpuwatch.ui.panes.process_table_lines import first_table
         from gpuwatch.ui.tables.process_columns import rows_of
 
-        titles = {} if rows_of(view.snapshot) else NOBODY
+        titles = gpu_number_title(view) | ({} if rows_of(view.snapshot) else NOBODY)
         table, note = first_table(view, chosen, width, room, framed=wanted.framed)
     else:
         waiting = [Pen(width - 2 * wanted.framed).to(width - 2 * wanted.framed, ink="header").line()]
