@@ -25,7 +25,7 @@ from gpuwatch.core.formatting.terminal_support import file_name
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.run import Run
 from gpuwatch.share.exports import export_formats
-from gpuwatch.share.exports.export_range import STEPS, Stretch, stretch_of
+from gpuwatch.share.exports.exported_range_and_metrics import STEPS, Stretch, stretch_of
 from gpuwatch.share.exports.recording_tables import NAMES, table
 
 _PROGRESS_STEP_BYTES = 1 << 22

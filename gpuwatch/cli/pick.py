@@ -206,7 +206,7 @@ def _program_path(command: Sequence[str]) -> str:
     """The path of the command; the error says why it cannot be started, before anything is waited for."""
     path = shutil.which(command[0])
     if path is None:
-        from gpuwatch.experiment.probing.run_verdict import not_started
+        from gpuwatch.experiment.probing.how_program_ended import not_started
 
         raise not_started(command[0], errno.EACCES if shutil.which(command[0], mode=os.F_OK) else errno.ENOENT)
     return path
@@ -228,6 +228,6 @@ def _exec_command(ctx: click.Context, program: str, command: Sequence[str], list
     try:
         os.execve(program, list(command), environment)
     except OSError as error:
-        from gpuwatch.experiment.probing.run_verdict import not_started
+        from gpuwatch.experiment.probing.how_program_ended import not_started
 
         raise not_started(command[0], error.errno or errno.EACCES) from error

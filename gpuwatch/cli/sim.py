@@ -47,7 +47,7 @@ def _run_program(ctx: click.Context, command: tuple[str, ...]) -> None:
     shape = shape_option_value(ctx) or SimShape.parse(f"{options['gpus']}x{options['memory']}")
     program = shutil.which(command[0])
     if program is None:
-        from gpuwatch.experiment.probing.run_verdict import not_started
+        from gpuwatch.experiment.probing.how_program_ended import not_started
 
         raise not_started(command[0], errno.EACCES if shutil.which(command[0], mode=os.F_OK) else errno.ENOENT)
     environment = plugin_environment(

@@ -169,13 +169,13 @@ def offer_simulation(ctx: click.Context) -> None:
 
     Not that of ``--json``, which programs read.
     """
-    from gpuwatch.machine.sources import driver_installation
+    from gpuwatch.machine.sources import system_and_driver_facts
 
     name = ctx.info_name or ""
     asked = shape_option_value(ctx) is not None or os.environ.get("GPUWATCH_SIM")
     if asked or ctx.params.get("as_json") or name not in sys.argv:
         return
-    system = driver_installation.read_system_facts(os.environ)
+    system = system_and_driver_facts.read_system_facts(os.environ)
     if system.cards != () or system.wsl or system.device_files or system.kernel_module is not None:
         return
     at = sys.argv.index(name) + 1

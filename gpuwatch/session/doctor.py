@@ -13,7 +13,7 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.experiment.probing import interpreter_checks
 from gpuwatch.experiment.probing.interpreter import FrameworkMissing, Interpreter, choose_interpreter
 from gpuwatch.explain.diagnosis.doctor.doctor_facts import Facts, gpu_variables
-from gpuwatch.machine.sources import driver_installation
+from gpuwatch.machine.sources import system_and_driver_facts
 from gpuwatch.session.single_snapshot import take_samples
 from gpuwatch.sim.simulated_machine import SimMachine
 
@@ -28,8 +28,8 @@ def examine_machine(python: str | None, framework: str | None, progress: Callabl
     interpreter, missing = _find_interpreter(python, framework)
     progress("reading GPUs and driver")
     snapshot = _snapshot()
-    files = driver_installation.result_within(
-        interpreter_checks.DRIVER_SECONDS, lambda: driver_installation.read_system_facts(os.environ)
+    files = system_and_driver_facts.result_within(
+        interpreter_checks.DRIVER_SECONDS, lambda: system_and_driver_facts.read_system_facts(os.environ)
     )
     child = interpreter_checks.child_environment(os.environ, interpreter)
     driver = interpreter_checks.ask_driver(interpreter_checks.child_environment(os.environ, None))

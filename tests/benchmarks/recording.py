@@ -20,8 +20,8 @@ import msgspec
 
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.collector.recording_player import RecordingPlayer
-from gpuwatch.machine.recording import gpu_time_counter
-from gpuwatch.machine.recording.cell_encoding import checksum, pack_times, unpack_times
+from gpuwatch.machine.recording import gpu_time_and_energy
+from gpuwatch.machine.recording.compression_and_checksums import checksum, pack_times, unpack_times
 from gpuwatch.machine.recording.gpu_time_report import gpu_usage
 from gpuwatch.machine.recording.reader import Recording, open_recording
 from gpuwatch.machine.recording.writer import Clock, RecordingWriter
@@ -86,7 +86,7 @@ def make_month(path: Path, days: int) -> None:
         rows = db.execute("SELECT id, run, begin, end, boot, samples, times FROM minutes").fetchall()
         count = len(rows)
         hours = db.execute("SELECT begin, block FROM gpu_time").fetchall()
-        known = {begin: [gpu_time_counter.unpack_gpu_time(block)] for begin, block in hours}
+        known = {begin: [gpu_time_and_energy.unpack_gpu_time(block)] for begin, block in hours}
         for number in range(1, days):
             for place, run, begin, end, boot, samples, times in rows:
                 by = number * DAY
@@ -96,12 +96,13 @@ def make_month(path: Path, days: int) -> None:
                 db.execute("INSERT INTO minutes VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
             db.execute("INSERT INTO data SELECT id + ?, block FROM data WHERE id <= ?", (number * count, count))
             for begin, block in hours:
-                time = gpu_time_counter.merged_times(
-                    [*known.get(begin + by, ()), gpu_time_counter.unpack_gpu_time(block)]
+                time = gpu_time_and_energy.merged_times(
+                    [*known.get(begin + by, ()), gpu_time_and_energy.unpack_gpu_time(block)]
                 )
                 known[begin + by] = [time]
                 db.execute(
-                    "INSERT OR REPLACE INTO gpu_time VALUES (?, ?)", (begin + by, gpu_time_counter.pack_gpu_time(time))
+                    "INSERT OR REPLACE INTO gpu_time VALUES (?, ?)",
+                    (begin + by, gpu_time_and_energy.pack_gpu_time(time)),
                 )
 
 

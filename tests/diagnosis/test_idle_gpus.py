@@ -27,7 +27,7 @@ from gpuwatch.core.model.run import (
     TimedStep,
 )
 from gpuwatch.experiment.probing.memory_ledger import MemoryLedger
-from gpuwatch.experiment.probing.memory_timeline import Timeline
+from gpuwatch.experiment.probing.memory_over_run import Timeline
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_engine import diagnose
 from gpuwatch.explain.diagnosis.runs.finish_run import complete

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from gpuwatch.core.model.program_end import ended_apart
+from gpuwatch.core.model.ended_by_own_exception import ended_apart
 from gpuwatch.core.model.run import Outcome, RunError
 from tests.diagnosis.test_watched_program import program
 

@@ -14,7 +14,7 @@ import pytest
 
 from gpuwatch.core.model.doctor import Doctor
 from gpuwatch.core.model.json_codec import from_json
-from gpuwatch.machine.sources import driver_installation
+from gpuwatch.machine.sources import system_and_driver_facts
 from gpuwatch.share.reports.report_formats import FORMATS, render
 from gpuwatch.sim.simulated_machine import SimMachine
 from tests.conftest import gpuwatch
@@ -87,7 +87,7 @@ def test_without_a_driver(bare_python: str, tmp_path: Path) -> None:
     assert (result.code, result.out) == (3, "")
     written, *offered = result.err.splitlines()
     assert written == f"written: {path}"
-    bare = driver_installation.read_system_facts(os.environ).cards == ()
+    bare = system_and_driver_facts.read_system_facts(os.environ).cards == ()
     assert [line.partition("--sim ")[2].split()[0] for line in offered] == ["2x24GiB"] * bare
     text = path.read_text()
     assert "driver.missing" in text

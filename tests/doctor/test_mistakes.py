@@ -15,7 +15,7 @@ from gpuwatch.explain.diagnosis.doctor.doctor_facts import gpu_variables
 from gpuwatch.explain.diagnosis.memory.memory_holders import make_room
 from gpuwatch.explain.diagnosis.runs.finish_run import complete
 from gpuwatch.explain.logs.log_facts import LogFacts
-from gpuwatch.machine.sources.driver_installation import read_system_facts as look_at_system
+from gpuwatch.machine.sources.system_and_driver_facts import read_system_facts as look_at_system
 from tests.diagnosis.cases import process
 from tests.doctor.machines import ANSWER, GIB, LOOK, SYSTEM, checks, examined, gpu, machine, run, snapshot
 

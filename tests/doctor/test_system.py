@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.machine.sources import driver_installation
+from gpuwatch.machine.sources import system_and_driver_facts
 
 VERSION = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.86.10  Wed Jan  8 2025\nGCC version: gcc 12\n"
 OPEN = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build  (user@host)\n"
@@ -30,7 +30,7 @@ def card(root: Path, slot: str, driver: str | None, vendor: str = "0x10de", kind
 
 
 def test_an_empty_root_is_unknown_and_not_nothing(tmp_path: Path) -> None:
-    seen = driver_installation.read_system_facts({}, tmp_path)
+    seen = system_and_driver_facts.read_system_facts({}, tmp_path)
     assert seen.kernel is None
     assert seen.modules is None
     assert seen.cards is None
@@ -45,7 +45,7 @@ def test_an_empty_root_is_unknown_and_not_nothing(tmp_path: Path) -> None:
 )
 def test_kernel_module(tmp_path: Path, text: str, version: str | None) -> None:
     put(tmp_path, "proc/driver/nvidia/version", text)
-    assert driver_installation.read_system_facts({}, tmp_path).kernel_module == version
+    assert system_and_driver_facts.read_system_facts({}, tmp_path).kernel_module == version
 
 
 def test_modules_of_the_drivers_only(tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ def test_modules_of_the_drivers_only(tmp_path: Path) -> None:
         "proc/modules",
         "nvidia_uvm 1 0 - Live 0\nnvidia 2 1 nvidia_uvm, Live 0\nnouveaux 1\next4 3 1 - Live 0\n",
     )
-    assert driver_installation.read_system_facts({}, tmp_path).modules == {"nvidia", "nvidia_uvm"}
+    assert system_and_driver_facts.read_system_facts({}, tmp_path).modules == {"nvidia", "nvidia_uvm"}
 
 
 def test_cards_of_nvidia_with_their_drivers(tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ def test_cards_of_nvidia_with_their_drivers(tmp_path: Path) -> None:
     card(tmp_path, "0000:02:00.0", None, kind="0x030200")
     card(tmp_path, "0000:01:00.1", "snd_hda_intel", kind="0x040300")
     card(tmp_path, "0000:00:02.0", "i915", vendor="0x8086")
-    cards = driver_installation.read_system_facts({}, tmp_path).cards
+    cards = system_and_driver_facts.read_system_facts({}, tmp_path).cards
     assert cards is not None
     assert [(entry.bus_id, entry.driver) for entry in cards] == [("0000:01:00.0", "nouveau"), ("0000:02:00.0", None)]
 
@@ -72,7 +72,7 @@ def test_device_files_and_whether_this_user_may_use_them(tmp_path: Path, monkeyp
         put(tmp_path, f"dev/{name}")
     closed = tmp_path / "dev/nvidia0"
     monkeypatch.setattr(os, "access", lambda path, mode: path != closed)
-    files = {entry.path: entry for entry in driver_installation.read_system_facts({}, tmp_path).device_files}
+    files = {entry.path: entry for entry in system_and_driver_facts.read_system_facts({}, tmp_path).device_files}
     assert sorted(files) == ["/dev/nvidia-uvm", "/dev/nvidia0", "/dev/nvidia12", "/dev/nvidiactl"]
     assert [path for path, entry in files.items() if not entry.usable] == ["/dev/nvidia0"]
     assert files["/dev/nvidia0"].mode.startswith("-rw")
@@ -92,7 +92,7 @@ def test_device_files_and_whether_this_user_may_use_them(tmp_path: Path, monkeyp
 )
 def test_container(tmp_path: Path, path: str, text: str, environment: dict[str, str], kind: str | None) -> None:
     put(tmp_path, path, text)
-    assert driver_installation.read_system_facts(environment, tmp_path).container == kind
+    assert system_and_driver_facts.read_system_facts(environment, tmp_path).container == kind
 
 
 @pytest.mark.parametrize(("namespace", "kind"), [("4026531841", None), ("4026532459", "docker")])
@@ -101,21 +101,21 @@ def test_a_machine_made_from_a_container_image_is_no_container(
 ) -> None:
     put(tmp_path, ".dockerenv")
     put(tmp_path, "proc/self/ns/pid").with_name("mnt").symlink_to(f"mnt:[{namespace}]")
-    assert driver_installation.read_system_facts({}, tmp_path).container == kind
+    assert system_and_driver_facts.read_system_facts({}, tmp_path).container == kind
 
 
 def test_wsl(tmp_path: Path) -> None:
     put(tmp_path, "proc/sys/kernel/osrelease", "5.15.153.1-microsoft-standard-WSL2\n")
-    seen = driver_installation.read_system_facts({}, tmp_path)
+    seen = system_and_driver_facts.read_system_facts({}, tmp_path)
     assert (seen.wsl, seen.wsl_libraries) == (True, False)
     put(tmp_path, "usr/lib/wsl/lib/libcuda.so.1")
-    assert driver_installation.read_system_facts({}, tmp_path).wsl_libraries
+    assert system_and_driver_facts.read_system_facts({}, tmp_path).wsl_libraries
 
 
 def test_folders_of_the_library_path(tmp_path: Path) -> None:
     for name in ("libcuda.so.1", "libcudnn.so.9", "libcudnnx.so", "libc.so.6"):
         put(tmp_path, f"lib/{name}")
-    entries = driver_installation.read_system_facts(
+    entries = system_and_driver_facts.read_system_facts(
         {"LD_LIBRARY_PATH": f"{tmp_path}/lib::{tmp_path}/gone"}, tmp_path
     ).library_path
     assert [(entry.exists, entry.libraries) for entry in entries] == [
@@ -126,12 +126,12 @@ def test_folders_of_the_library_path(tmp_path: Path) -> None:
 
 def test_what_hangs_is_given_up_and_what_fails_is_raised() -> None:
     began = time.monotonic()
-    assert driver_installation.result_within(0.1, lambda: time.sleep(2)) is None
+    assert system_and_driver_facts.result_within(0.1, lambda: time.sleep(2)) is None
     assert time.monotonic() - began < 1
-    assert driver_installation.result_within(1.0, lambda: 7) == 7
+    assert system_and_driver_facts.result_within(1.0, lambda: 7) == 7
 
     def broken() -> int:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        driver_installation.result_within(1.0, broken)
+        system_and_driver_facts.result_within(1.0, broken)

@@ -21,7 +21,7 @@ from gpuwatch.explain.diagnosis.reference.cuda_libraries import install_advice
 from gpuwatch.explain.diagnosis.reference.driver_releases import cuda_of_tensorflow, update
 from gpuwatch.explain.diagnosis.rule_engine import diagnose
 from gpuwatch.explain.logs.log_parser import parse
-from gpuwatch.machine.sources.driver_installation import read_system_facts as look_at_system
+from gpuwatch.machine.sources.system_and_driver_facts import read_system_facts as look_at_system
 from gpuwatch.share.reports.diagnostic_report import diagnostic_content
 from tests.doctor.machines import GIB, checks, examined, gpu, machine, run, snapshot
 from tests.reports.diagnostics import looks, program

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from gpuwatch.explain.logs.bfc_allocator_oom import MAX_OOMS
 from gpuwatch.explain.logs.log_facts import LINES_PER_TOPIC, LogFacts
 from gpuwatch.explain.logs.log_parser import LogParser, parse
 from gpuwatch.explain.logs.multiline_units import MAX_LIST_ENTRIES
+from gpuwatch.explain.logs.tensorflow_and_jax_oom import MAX_OOMS
 from tests.logs.logs import NAMES, text
 
 SCRAPS = st.sampled_from(

@@ -20,9 +20,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.core.model.run import DeviceMapping, Devices, Outcome
-from gpuwatch.experiment.probing import run_verdict, watch_program
-from gpuwatch.experiment.probing.memory_timeline import MAX_POINTS as POINTS
-from gpuwatch.experiment.probing.memory_timeline import Timeline
+from gpuwatch.experiment.probing import how_program_ended, watch_program
+from gpuwatch.experiment.probing.memory_over_run import MAX_POINTS as POINTS
+from gpuwatch.experiment.probing.memory_over_run import Timeline
 from gpuwatch.experiment.probing.op_placement import PlacedOps
 from gpuwatch.experiment.probing.pipe_reader import MAX_QUEUED_BYTES, Backlog, Lines, Streams
 from gpuwatch.experiment.probing.run_builder import RunBuilder, RunDraft
@@ -244,7 +244,7 @@ def test_counters_of_the_oom_killer_in_both_kinds_of_control_groups(tmp_path: Pa
     ],
 )
 def test_the_nearest_counter_is_the_witness(before: OomKills, after: OomKills, killed: bool) -> None:
-    assert ((run_verdict._new_kills(before, after) or 0) > 0) is killed
+    assert ((how_program_ended._new_kills(before, after) or 0) > 0) is killed
 
 
 @pytest.mark.parametrize(
@@ -258,8 +258,10 @@ def test_the_nearest_counter_is_the_witness(before: OomKills, after: OomKills, k
 def test_a_worker_that_the_kernel_killed_is_told_where_the_program_goes_on(
     outcome: Outcome, starved: bool, told: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_verdict, "oom_kills", lambda: OomKills(1, 6, 1 << 30))
-    run = run_verdict.with_verdict(bare_run(), run_verdict.Termination(outcome=outcome, kills=OomKills(0, 5, 1 << 30)))
+    monkeypatch.setattr(how_program_ended, "oom_kills", lambda: OomKills(1, 6, 1 << 30))
+    run = how_program_ended.with_verdict(
+        bare_run(), how_program_ended.Termination(outcome=outcome, kills=OomKills(0, 5, 1 << 30))
+    )
     assert run.host_memory_out is starved
     assert any("perhaps one of its workers" in problem for problem in run.problems) is told
 

@@ -16,8 +16,8 @@ from gpuwatch.machine.collector.collector_protocol import Receiver
 from gpuwatch.machine.history.last_hour import Timeline
 from gpuwatch.machine.history.sample_chunks import Chunk, ChunkReader, ChunkWriter, KeptSample, all_samples
 from gpuwatch.machine.history.sample_frames import DamagedData, FrameEncoder, split_frames
-from gpuwatch.machine.recording import cell_encoding
-from gpuwatch.machine.recording.cell_encoding import compress, decompress, pack_times, unpack_times
+from gpuwatch.machine.recording import compression_and_checksums
+from gpuwatch.machine.recording.compression_and_checksums import compress, decompress, pack_times, unpack_times
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.storable_snapshot import Storable
 from tests.recording.days import day
@@ -129,7 +129,7 @@ def test_unchanged_parts_are_the_same_objects(tmp_path: Path) -> None:
 @pytest.mark.parametrize("xz", [True, False])
 def test_damaged_blocks_are_refused(monkeypatch: pytest.MonkeyPatch, xz: bool) -> None:
     if not xz:
-        monkeypatch.setattr(cell_encoding, "lzma", None)
+        monkeypatch.setattr(compression_and_checksums, "lzma", None)
     data = pack([(machines.many(2, 6, tick=tick), ()) for tick in range(5)])
     for place in range(0, len(data), 7):
         damaged = bytearray(data)
@@ -157,7 +157,7 @@ def test_a_minute_takes_a_byte_a_value() -> None:
 def test_where_python_has_no_xz(monkeypatch: pytest.MonkeyPatch) -> None:
     shots: Shots = [(machines.many(2, 6, tick=tick), ()) for tick in range(5)]
     with_xz = pack(shots)
-    monkeypatch.setattr(cell_encoding, "lzma", None)
+    monkeypatch.setattr(compression_and_checksums, "lzma", None)
     assert [kept.snapshot for kept in read(pack(shots))] == [shot for shot, _ in shots]
     with pytest.raises(DamagedData, match="this Python was built without"):
         read(with_xz)

@@ -24,8 +24,8 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.sample_chunks import ChunkReader
 from gpuwatch.machine.history.sample_frames import FINDINGS, KEY, DamagedData, framed
-from gpuwatch.machine.recording import gpu_time_counter, minute_means
-from gpuwatch.machine.recording.cell_encoding import with_checksum
+from gpuwatch.machine.recording import gpu_time_and_energy, minute_means
+from gpuwatch.machine.recording.compression_and_checksums import with_checksum
 from gpuwatch.machine.recording.cut_recording import cut_out
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.recording_info import check_lines, check_recording, info_lines, recording_info
@@ -562,7 +562,7 @@ DEEP = b"\x81\xa1?" + b"\x91" * 50_000 + b"\xc0"
 @pytest.mark.parametrize(
     "read",
     [
-        lambda: gpu_time_counter.unpack_gpu_time(zlib.compress(DEEP)),
+        lambda: gpu_time_and_energy.unpack_gpu_time(zlib.compress(DEEP)),
         lambda: minute_means.unpack_points(zlib.compress(DEEP)),
         lambda: event_of((1.0, with_checksum(DEEP, 1.0))),
         lambda: finding_of((1.0, 2.0, with_checksum(DEEP, 1.0, 2.0))),

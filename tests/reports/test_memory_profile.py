@@ -14,7 +14,7 @@ from gpuwatch.explain.diagnosis.explain_trace_file import explain_recording
 from gpuwatch.explain.traces.memory_profiles import tensorflow_profiles
 from gpuwatch.explain.traces.tensorflow_op_names import Names, Variable
 from gpuwatch.share.reports.chart_types import Areas
-from gpuwatch.share.reports.formats.memory_area_chart import memory_areas
+from gpuwatch.share.reports.formats.profile_memory_chart import memory_areas
 from gpuwatch.share.reports.report_formats import render
 from tests.reports.documents import bare_run
 from tests.traces.hostile import SNAPSHOT

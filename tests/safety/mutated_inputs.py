@@ -39,9 +39,9 @@ from gpuwatch.fleet.parse_host_list import parse_hosts
 from gpuwatch.fleet.prometheus_api import _answer
 from gpuwatch.machine.history.sample_chunks import ChunkReader
 from gpuwatch.machine.history.sample_frames import DamagedData
-from gpuwatch.machine.recording import gpu_time_counter, minute_means
-from gpuwatch.machine.recording.cell_encoding import decompress as block
-from gpuwatch.machine.recording.cell_encoding import without_checksum
+from gpuwatch.machine.recording import gpu_time_and_energy, minute_means
+from gpuwatch.machine.recording.compression_and_checksums import decompress as block
+from gpuwatch.machine.recording.compression_and_checksums import without_checksum
 from gpuwatch.share.exporter.web_config import WebConfig
 from gpuwatch.ui.settings.settings_file import understood
 from gpuwatch.ui.tables import host_filter, process_filter
@@ -99,12 +99,12 @@ def _frames() -> list[bytes]:
     return found[:3]
 
 
-def _gpu_time() -> gpu_time_counter.GpuTime:
+def _gpu_time() -> gpu_time_and_energy.GpuTime:
     """Of a GPU with three processes over two minutes."""
-    meter = gpu_time_counter.GpuTimeMeter(1.0)
+    meter = gpu_time_and_energy.GpuTimeMeter(1.0)
     for tick in range(120):
         meter.look(machines.many(1, 3, tick=tick))
-    return gpu_time_counter.merged_times(meter.taken().values())
+    return gpu_time_and_energy.merged_times(meter.taken().values())
 
 
 def _web(text: str) -> None:
@@ -174,8 +174,8 @@ READERS = {
     ),
     "recording: frames": Reader(_frames, lambda data: list(ChunkReader().take(data)), (DamagedData,)),
     "recording: GPU time": Reader(
-        lambda: [zlib.decompress(gpu_time_counter.pack_gpu_time(_gpu_time()))],
-        lambda data: gpu_time_counter.unpack_gpu_time(zlib.compress(data)),
+        lambda: [zlib.decompress(gpu_time_and_energy.pack_gpu_time(_gpu_time()))],
+        lambda data: gpu_time_and_energy.unpack_gpu_time(zlib.compress(data)),
         (DamagedData,),
     ),
     "recording: means": Reader(

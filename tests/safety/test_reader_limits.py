@@ -25,7 +25,7 @@ from gpuwatch.fleet import ssh_streams
 from gpuwatch.fleet.parse_host_list import parse_hosts
 from gpuwatch.fleet.prometheus_api import ANSWER_SECONDS, Prometheus
 from gpuwatch.machine.history import sample_frames
-from gpuwatch.machine.recording import cell_encoding, gpu_time_counter
+from gpuwatch.machine.recording import compression_and_checksums, gpu_time_and_energy
 from gpuwatch.machine.sources import nvidia_smi_and_kernel_log
 from gpuwatch.share.assistant import allowed_files, run_commands
 from gpuwatch.share.assistant.tool_arguments import ExplainArguments, parse_arguments
@@ -109,8 +109,11 @@ def recording(path: Path) -> str:
             sample_frames.DamagedData,
             lambda: list(sample_frames.split_frames(sample_frames.packed_frame(bytes(2 * SMALL)))),
         ),
-        said(cell_encoding.DamagedData, lambda: cell_encoding.decompress(cell_encoding.with_checksum(plain))),
-        said(ValueError, lambda: gpu_time_counter.unpack_gpu_time(plain)),
+        said(
+            compression_and_checksums.DamagedData,
+            lambda: compression_and_checksums.decompress(compression_and_checksums.with_checksum(plain)),
+        ),
+        said(ValueError, lambda: gpu_time_and_energy.unpack_gpu_time(plain)),
     )
     assert all("truncated" in error for error in errors), errors
     return ""

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from gpuwatch.experiment.probing.probe_scripts import hooked
-from gpuwatch.sim.limit_messages import NOT_CARRIED
 from gpuwatch.sim.simulated_machine import SimMachine
+from gpuwatch.sim.unsupported_messages import NOT_CARRIED
 from tests.conftest import gpuwatch
 from tests.forked import Result, python_forked
 from tests.sim.test_plugin import PYTHON, tensorflow

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from gpuwatch.core.model.process_accounting import AccountedProcess
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.history.process_events import ProcessEvents
-from gpuwatch.machine.recording.gpu_time_counter import GpuTimeMeter
+from gpuwatch.machine.recording.gpu_time_and_energy import GpuTimeMeter
 from gpuwatch.machine.recording.process_lifetimes import ProcessLives
 from gpuwatch.machine.sources.device_source import GpuProcess
 from gpuwatch.machine.sources.nvidia.accounting import Accounting

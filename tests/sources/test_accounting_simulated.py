@@ -14,7 +14,7 @@ import pytest
 from gpuwatch.core.model.process_accounting import AccountedProcess
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.collector.live_feed import LiveFeed
-from gpuwatch.machine.recording.gpu_time_counter import GpuTimeMeter
+from gpuwatch.machine.recording.gpu_time_and_energy import GpuTimeMeter
 from gpuwatch.sim.simulated_machine import SimMachine
 
 GIB = 1 << 30

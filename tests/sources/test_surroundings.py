@@ -8,7 +8,7 @@ import pytest
 
 from gpuwatch.core import reader_limits
 from gpuwatch.machine.sources import nvidia_smi_and_kernel_log
-from gpuwatch.machine.sources.driver_installation import surroundings
+from gpuwatch.machine.sources.system_and_driver_facts import surroundings
 
 KERNEL = """\
 2026-11-22T04:00:00,000000+0000 usb 1-1: new device

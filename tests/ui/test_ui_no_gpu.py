@@ -12,7 +12,7 @@ import pytest
 
 from gpuwatch.core.model.doctor import DeviceFile, PciCard, System
 from gpuwatch.core.model.missing_driver_advice import missing_driver_action
-from gpuwatch.machine.sources import driver_installation
+from gpuwatch.machine.sources import system_and_driver_facts
 from gpuwatch.machine.sources.nvidia import nvml_errors
 from tests.terminal import Terminal
 
@@ -22,7 +22,7 @@ LIB = SimpleNamespace(NVMLError=pynvml.NVMLError)
 
 
 def _problem(monkeypatch: pytest.MonkeyPatch, code: int, **facts: object) -> tuple[str, str, str]:
-    monkeypatch.setattr(driver_installation, "read_system_facts", lambda _: System(**facts))  # type: ignore[arg-type]
+    monkeypatch.setattr(system_and_driver_facts, "read_system_facts", lambda _: System(**facts))  # type: ignore[arg-type]
     found = nvml_errors.open_problem(LIB, code)
     return found.reason, found.detail, found.hint
 

@@ -42,7 +42,7 @@ def test_the_advice_fits_the_system(name: str) -> None:
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_snapshot_report_and_doctor_advise_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     system, _ = SYSTEMS[name]
-    monkeypatch.setattr(nvml_errors.driver_installation, "read_system_facts", lambda environment: system)
+    monkeypatch.setattr(nvml_errors.system_and_driver_facts, "read_system_facts", lambda environment: system)
     problem = nvml_errors.open_problem(pynvml, nvml_errors.LIBRARY_NOT_FOUND)
     taken = machine(driver=False, problems=(problem,))
     (found,) = [entry for entry in diagnose(Evidence(snapshot=taken)) if entry.id == "driver.missing"]

@@ -12,7 +12,7 @@ import msgspec
 
 from gpuwatch.core.model.run import DeviceMemory, Holding
 from gpuwatch.core.model.snapshot import Device, Snapshot
-from gpuwatch.experiment.probing.memory_timeline import max_known
+from gpuwatch.experiment.probing.memory_over_run import max_known
 from gpuwatch.sim.simulated_machine import context_bytes
 
 _MAX_PROCESSES = 64

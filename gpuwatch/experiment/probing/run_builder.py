@@ -31,7 +31,7 @@ from gpuwatch.core.model.run import (
 from gpuwatch.core.model.snapshot import Process, Snapshot, pci_slot
 from gpuwatch.core.model.visible_devices import visible_to
 from gpuwatch.experiment.probing.memory_ledger import MemoryLedger
-from gpuwatch.experiment.probing.memory_timeline import Timeline
+from gpuwatch.experiment.probing.memory_over_run import Timeline
 from gpuwatch.experiment.probing.op_placement import PlacedOps, coverage, merged
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript
 from gpuwatch.experiment.probing.received_events import ReceivedEvents
@@ -41,8 +41,8 @@ from gpuwatch.explain.logs.log_parser import LogParser
 from gpuwatch.explain.logs.oom_wording_of_others import exhausted
 from gpuwatch.explain.logs.op_placement_lines import NOISE
 from gpuwatch.explain.logs.output_tail import Tail
-from gpuwatch.sim.limit_messages import limit_of
 from gpuwatch.sim.sysfs import ENV_STATE
+from gpuwatch.sim.unsupported_messages import limit_of
 
 _MAX_PROCESSES = 1024
 _MAX_FEW_SAMPLES = 5

@@ -31,13 +31,13 @@ from gpuwatch.experiment.probing.end_program import SIGINT_SECONDS, Ending
 from gpuwatch.experiment.probing.environment_settings import environment_settings
 from gpuwatch.experiment.probing.guard_reports import GuardReports
 from gpuwatch.experiment.probing.guarded_program import GuardedProgram
+from gpuwatch.experiment.probing.how_program_ended import Termination, not_started, with_verdict
 from gpuwatch.experiment.probing.pipe_reader import Backlog, Lines
 from gpuwatch.experiment.probing.probe_runner import SnapshotSource, kept_environment
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript
 from gpuwatch.experiment.probing.profiler_log_filter import ProfilerLogFilter
 from gpuwatch.experiment.probing.received_events import Applied, ReceivedEvents, StepCount
 from gpuwatch.experiment.probing.run_builder import RunBuilder, RunDraft
-from gpuwatch.experiment.probing.run_verdict import Termination, not_started, with_verdict
 from gpuwatch.experiment.probing.watched_processes import WatchedProcesses
 
 _TICK_SECONDS = 0.5
@@ -145,7 +145,7 @@ class Watch:
         """Runs the program to its end and returns the run, completed by the judge.
 
         The exit code or signal is in the run's outcome. Raises
-        :class:`~gpuwatch.experiment.probing.run_verdict.NotStarted`.
+        :class:`~gpuwatch.experiment.probing.how_program_ended.NotStarted`.
         """
         self._connect()
         self._follow(self._show)
@@ -159,7 +159,7 @@ class Watch:
         """Runs the program until ``stop`` or a signal to us says so, or it ends; ends it with all that it started.
 
         What it prints, writes or returns after the measurement counts for nothing. ``line`` gets every line of its
-        output. Needs ``Options.output``. Raises :class:`~gpuwatch.experiment.probing.run_verdict.NotStarted`.
+        output. Needs ``Options.output``. Raises :class:`~gpuwatch.experiment.probing.how_program_ended.NotStarted`.
         """
         self._line = line
         self._connect()

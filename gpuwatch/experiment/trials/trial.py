@@ -174,7 +174,7 @@ def run_trial(
 
     Whatever the program does after the measurement counts for nothing; nothing of it is left running. Raises
     :class:`Interrupted` (Ctrl+C) with what was measured until then, and
-    :class:`~gpuwatch.experiment.probing.run_verdict.NotStarted`.
+    :class:`~gpuwatch.experiment.probing.how_program_ended.NotStarted`.
     """
     setup.made += 1
     run_name = f"{configuration.slug}-{'memory' if record else number}" + (f"-copy{copy}" if copy else "")

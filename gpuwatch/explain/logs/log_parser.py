@@ -14,7 +14,14 @@ from collections.abc import Iterable
 
 from gpuwatch.core.formatting.safe_text import bounded
 from gpuwatch.core.model.run import Oom
-from gpuwatch.explain.logs import bfc_allocator_oom, dcgm_metrics, last_lines, message_topics, nvidia_smi, pytorch_oom
+from gpuwatch.explain.logs import (
+    dcgm_metrics,
+    last_lines,
+    message_topics,
+    nvidia_smi,
+    pytorch_oom,
+    tensorflow_and_jax_oom,
+)
 from gpuwatch.explain.logs.bounded_memo import BoundedMemo
 from gpuwatch.explain.logs.failed_items import FailedItems
 from gpuwatch.explain.logs.failure_lines import program_lines
@@ -64,7 +71,7 @@ class LogParser:
     def __init__(self, lines_before: int = 0) -> None:
         self._facts = LogFacts(lines=lines_before)
         self._placements = PlacementCounter()
-        self._ooms = bfc_allocator_oom.OomCollector()
+        self._ooms = tensorflow_and_jax_oom.OomCollector()
         self._memo: BoundedMemo[str, tuple[str, str] | list[str] | int | None] = BoundedMemo()
         self._shapes: BoundedMemo[bytes, int] = BoundedMemo()
         """Kind of message by its text without digits."""
@@ -255,7 +262,7 @@ class LogParser:
         if message.startswith("before computing ") and self._placements.copied(message):
             return True
         kind = self._shapes.get(_shape(message))
-        if kind == _REFUSAL and (refused := bfc_allocator_oom.refused_bytes(message)) is not None:
+        if kind == _REFUSAL and (refused := tensorflow_and_jax_oom.refused_bytes(message)) is not None:
             self._facts.refusals.add(refused)
             return True
         return kind == _NOTHING
@@ -343,7 +350,7 @@ class LogParser:
             action = self._placements.executing(message)
         elif source in ("placer", "simple_placer") and self._placements.node(message):
             pass
-        elif (refused := bfc_allocator_oom.refused_bytes(message)) is not None:
+        elif (refused := tensorflow_and_jax_oom.refused_bytes(message)) is not None:
             self._facts.refusals.add(refused)
             self._facts.note("memory.refused", line)
             action = refused
@@ -368,7 +375,7 @@ class LogParser:
             elif "is not a failure" in message:
                 self._facts.note("memory.not-a-failure", line)
             return
-        if bfc_allocator_oom.begins_dump(message) and self._ooms.orphan(writer(line)):
+        if tensorflow_and_jax_oom.begins_dump(message) and self._ooms.orphan(writer(line)):
             self._facts.note("memory.oom", line)
         self._ooms.dump_line(message, writer(line))
 

@@ -8,12 +8,12 @@ from itertools import islice
 
 from gpuwatch.core.model.run import DeviceMapping, Oom
 from gpuwatch.explain.logs import (
-    bfc_allocator_oom,
     cuda_errors,
     last_lines,
     message_topics,
     oom_wording_of_others,
     pytorch_oom,
+    tensorflow_and_jax_oom,
     tensorflow_device_lines,
 )
 from gpuwatch.explain.logs.framework_words import FRAMEWORK_WORDS
@@ -46,7 +46,7 @@ class MessageReader:
     """Takes messages; what they say goes into ``facts``, ``ooms`` and ``units``, which the parser of the log owns."""
 
     def __init__(
-        self, facts: LogFacts, ooms: bfc_allocator_oom.OomCollector, units: OpenUnits, last: Sequence[str]
+        self, facts: LogFacts, ooms: tensorflow_and_jax_oom.OomCollector, units: OpenUnits, last: Sequence[str]
     ) -> None:
         """``last``: the last lines of the log, the current one included."""
         self._facts, self._ooms, self._units, self._last = facts, ooms, units, last
@@ -159,7 +159,7 @@ class MessageReader:
             or "OUT OF MEMORY" in message
             or "ErrorOutOfMemory" in message
             or "ErrorMemoryAllocation" in message
-            or bfc_allocator_oom.elsewhere(message)
+            or tensorflow_and_jax_oom.elsewhere(message)
         ):
             self._memory(source, line, message)
             self._known = True

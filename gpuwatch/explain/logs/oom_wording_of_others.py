@@ -11,7 +11,7 @@ import re
 from typing import NamedTuple
 
 from gpuwatch.core.model.run import Oom, RunError
-from gpuwatch.explain.logs import bfc_allocator_oom, pytorch_oom
+from gpuwatch.explain.logs import pytorch_oom, tensorflow_and_jax_oom
 from gpuwatch.explain.logs.line_text import size_bytes
 
 
@@ -58,7 +58,7 @@ def exhausted(error: RunError) -> bool:
     """Whether an exception reports that GPU memory ran out: by its class, or by any framework's message."""
     if "ResourceExhausted" in error.type or "OutOfMemory" in error.type:
         return True
-    return pytorch_oom.is_out_of_memory(error.message) or bfc_allocator_oom.ran_out(error.message)
+    return pytorch_oom.is_out_of_memory(error.message) or tensorflow_and_jax_oom.ran_out(error.message)
 
 
 def out_of_memory(message: str) -> Oom | None:

@@ -11,8 +11,8 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.sample_frames import DamagedData
-from gpuwatch.machine.recording import gpu_time_counter, minute_means
-from gpuwatch.machine.recording.cell_encoding import checksum, compress, encoded_with_checksum, pack_times
+from gpuwatch.machine.recording import gpu_time_and_energy, minute_means
+from gpuwatch.machine.recording.compression_and_checksums import checksum, compress, encoded_with_checksum, pack_times
 from gpuwatch.machine.recording.process_lifetimes import Key, ProcessLife, ProcessLives
 from gpuwatch.machine.recording.row_decoding import life_of, recorded_findings
 
@@ -29,9 +29,9 @@ class BlockWriter:
     def __init__(self, db: sqlite3.Connection, interval: float) -> None:
         """``interval``: seconds between samples, as they were asked for."""
         self._db = db
-        self._meter = gpu_time_counter.GpuTimeMeter(interval)
+        self._meter = gpu_time_and_energy.GpuTimeMeter(interval)
         self._lives = ProcessLives(self._life, self._meter.gap)
-        self._hour: tuple[int, gpu_time_counter.GpuTime | None] | None = None
+        self._hour: tuple[int, gpu_time_and_energy.GpuTime | None] | None = None
         """The newest hour of GPU time: its begin and what is stored of it; None if that is only a part of it."""
         self._tiers: dict[int, tuple[int, minute_means.Points | None]] = {}
         """The newest block of each tier, by seconds of its points: its begin and its points; None if it is damaged."""
@@ -85,25 +85,25 @@ class BlockWriter:
             values = (seconds, begin, minute_means.pack_points(known[1]))
             self._db.execute("INSERT OR REPLACE INTO tiers VALUES (?, ?, ?)", values)
 
-    def _write_hour(self, begin: int, time: gpu_time_counter.GpuTime, block: int) -> None:
+    def _write_hour(self, begin: int, time: gpu_time_and_energy.GpuTime, block: int) -> None:
         if self._hour is None or self._hour[0] != begin:
             self._hour = (begin, self._hour_before(begin, block))
         known = self._hour[1]
         if known is not None:
-            known = gpu_time_counter.with_bounded_processes(gpu_time_counter.merged_times((known, time)), time)
+            known = gpu_time_and_energy.with_bounded_processes(gpu_time_and_energy.merged_times((known, time)), time)
             self._hour = (begin, known)
             self._db.execute(
-                "INSERT OR REPLACE INTO gpu_time VALUES (?, ?)", (begin, gpu_time_counter.pack_gpu_time(known))
+                "INSERT OR REPLACE INTO gpu_time VALUES (?, ?)", (begin, gpu_time_and_energy.pack_gpu_time(known))
             )
 
-    def _hour_before(self, begin: int, block: int) -> gpu_time_counter.GpuTime | None:
+    def _hour_before(self, begin: int, block: int) -> gpu_time_and_energy.GpuTime | None:
         """The stored GPU time of the hour; None if damaged, which readers report."""
         row = self._db.execute("SELECT block FROM gpu_time WHERE begin = ?", (begin,)).fetchone()
         if row is not None:
-            return _decoded_or_none(gpu_time_counter.unpack_gpu_time, row[0])
+            return _decoded_or_none(gpu_time_and_energy.unpack_gpu_time, row[0])
         earlier = "SELECT 1 FROM minutes WHERE id < ? AND begin <= ? AND end > ? LIMIT 1"
-        found = self._db.execute(earlier, (block, begin + gpu_time_counter.HOUR_SECONDS, begin)).fetchone()
-        return None if found else gpu_time_counter.GpuTime()
+        found = self._db.execute(earlier, (block, begin + gpu_time_and_energy.HOUR_SECONDS, begin)).fetchone()
+        return None if found else gpu_time_and_energy.GpuTime()
 
     def _life(self, key: Key) -> ProcessLife | None:
         query = "SELECT first, last, life FROM processes WHERE pid = ? AND create_time = ? AND device = ?"

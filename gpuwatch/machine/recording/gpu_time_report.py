@@ -18,7 +18,7 @@ from gpuwatch.core.model.gpu_time_usage import By, Usage, UsageDevice, UsageGap,
 from gpuwatch.machine.history.sample_chunks import all_samples
 from gpuwatch.machine.history.sample_gaps import unobserved_limit
 from gpuwatch.machine.recording import recording_defaults
-from gpuwatch.machine.recording.gpu_time_counter import (
+from gpuwatch.machine.recording.gpu_time_and_energy import (
     HOUR_SECONDS,
     DeviceTime,
     GpuTime,

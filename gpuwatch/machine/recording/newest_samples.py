@@ -10,7 +10,7 @@ from typing import Any
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.history.sample_chunks import ChunkReader
 from gpuwatch.machine.history.sample_frames import DamagedData
-from gpuwatch.machine.recording.cell_encoding import decompress, without_checksum
+from gpuwatch.machine.recording.compression_and_checksums import decompress, without_checksum
 from gpuwatch.machine.recording.tables import DATABASE_ERRORS, open_to_read, unreadable_error
 
 _MAX_BLOCKS = 3

@@ -10,9 +10,9 @@ import msgspec
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.sample_frames import DamagedData, decoded
-from gpuwatch.machine.recording.cell_encoding import checksum, unpack_times, without_checksum
-from gpuwatch.machine.recording.gpu_time_counter import GpuTime
-from gpuwatch.machine.recording.gpu_time_counter import unpack_gpu_time as unpack_time
+from gpuwatch.machine.recording.compression_and_checksums import checksum, unpack_times, without_checksum
+from gpuwatch.machine.recording.gpu_time_and_energy import GpuTime
+from gpuwatch.machine.recording.gpu_time_and_energy import unpack_gpu_time as unpack_time
 from gpuwatch.machine.recording.process_lifetimes import ProcessLife
 
 _BEFORE = "SELECT max(since) FROM findings WHERE cause = ? AND device = ? AND pid = ? AND until >= ?"

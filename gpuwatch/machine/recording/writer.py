@@ -26,7 +26,7 @@ from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.sample_chunks import ChunkReader, ChunkWriter, all_samples
 from gpuwatch.machine.recording import minute_means, recording_defaults
 from gpuwatch.machine.recording.block_writer import BlockWriter, Sample, write_events
-from gpuwatch.machine.recording.cell_encoding import with_checksum, without_checksum
+from gpuwatch.machine.recording.compression_and_checksums import with_checksum, without_checksum
 from gpuwatch.machine.recording.storable_snapshot import Storable
 from gpuwatch.machine.recording.tables import check_is_recording, create_recording
 from gpuwatch.machine.sources.procfs import boot_id

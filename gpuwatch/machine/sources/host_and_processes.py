@@ -341,7 +341,7 @@ class HostReader:
             self._first = False
         elif self._container is None:
             # Not before the first sample: the dashboard waits for that one.
-            from gpuwatch.machine.sources.driver_installation import container
+            from gpuwatch.machine.sources.system_and_driver_facts import container
 
             self._container = container(os.environ) or ""
         sizes: tuple[int | None, ...] = (None, None, None, None)

@@ -45,7 +45,7 @@ from gpuwatch.share.reports.run_tables import (
     short_device,
     workers_table,
 )
-from gpuwatch.sim.limit_messages import computes
+from gpuwatch.sim.unsupported_messages import computes
 
 _TIERS = {
     "driver": "driver tier: simulated libcuda and NVML under the framework's own CUDA code",

@@ -306,7 +306,7 @@ class TabScreen(Screen[None]):
             self._write_report(f"{clock_text(begin, end)} to {clock_text(end, end)}", [str(past.played.path), *span])
 
     def _write_report(self, what: str, arguments: list[str]) -> None:
-        from gpuwatch.ui.screens.report_sheet import ask_report
+        from gpuwatch.ui.screens.write_report_sheet import ask_report
 
         ask_report(self, what, arguments)
 

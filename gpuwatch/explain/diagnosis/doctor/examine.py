@@ -7,7 +7,14 @@ import datetime
 from gpuwatch.core.model.doctor import Doctor, System
 from gpuwatch.core.model.run import DeviceMapping
 from gpuwatch.core.model.visible_devices import visible_devices
-from gpuwatch.explain.diagnosis.doctor import container, devices, doctor_only_causes, driver, environment, framework
+from gpuwatch.explain.diagnosis.doctor import (
+    container,
+    devices,
+    doctor_only_causes,
+    driver,
+    environment,
+    framework,
+)
 from gpuwatch.explain.diagnosis.doctor.check_registry import CHECKS, Entry, ask_all
 from gpuwatch.explain.diagnosis.doctor.doctor_facts import Facts, cuda_version
 from gpuwatch.explain.diagnosis.evidence import Evidence

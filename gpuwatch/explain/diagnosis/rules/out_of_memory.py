@@ -30,9 +30,9 @@ from gpuwatch.explain.diagnosis.reference.advice_table import framework_of, memo
 from gpuwatch.explain.diagnosis.rule_registry import error_of, finding, no_problem, rule
 from gpuwatch.explain.diagnosis.rules.message_meanings import row_named, section_rows
 from gpuwatch.explain.diagnosis.rules.phrasing import at_line
-from gpuwatch.explain.logs.bfc_allocator_oom import same_request
 from gpuwatch.explain.logs.line_text import device_name
 from gpuwatch.explain.logs.log_facts import LogFacts
+from gpuwatch.explain.logs.tensorflow_and_jax_oom import same_request
 from gpuwatch.explain.traces.largest_holder import held_most
 
 ACTIONS = {row.key: row.action for row in section_rows("memory")} | {"memory.other-process": ANYWHERE}

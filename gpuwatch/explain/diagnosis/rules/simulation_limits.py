@@ -12,7 +12,7 @@ from gpuwatch.explain.diagnosis.reference.advice_table import TORCH, framework_o
 from gpuwatch.explain.diagnosis.rule_registry import finding, rule, warning_of
 from gpuwatch.explain.diagnosis.rules.program_errors import error_lines
 from gpuwatch.sim.libraries import runtime_obstacle
-from gpuwatch.sim.limit_messages import NO_COMPILER, NOT_CARRIED, computes
+from gpuwatch.sim.unsupported_messages import NO_COMPILER, NOT_CARRIED, computes
 
 CAUSE = "simulation.limit"
 _NO_COMPILER = re.compile(r"No JIT device registered|no compiler registered|(?<!device=')XLA_GPU_JIT")

@@ -8,8 +8,8 @@ import msgspec
 
 from gpuwatch.core.formatting.units import memory
 from gpuwatch.core.grouping import grouped
+from gpuwatch.core.model.ended_by_own_exception import ended_apart
 from gpuwatch.core.model.findings import CAUSES, Finding
-from gpuwatch.core.model.program_end import ended_apart
 from gpuwatch.core.model.run import DeviceMapping, Oom, PredictedMapping, Run, Verdict
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.visible_devices import visible_devices

@@ -6,8 +6,8 @@ import re
 
 from msgspec.structs import replace
 
+from gpuwatch.core.model.ended_by_own_exception import ended_apart
 from gpuwatch.core.model.findings import CAUSES, NO_GPU, Finding
-from gpuwatch.core.model.program_end import ended_apart
 from gpuwatch.core.model.run import Run, Verdict
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.memory.oom_arithmetic import UNEXPLAINED

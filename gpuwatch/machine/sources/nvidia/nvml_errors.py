@@ -19,7 +19,7 @@ from gpuwatch.core.model.missing_driver_advice import (
 )
 from gpuwatch.core.model.reading import Missing, Reason
 from gpuwatch.core.model.snapshot import Problem
-from gpuwatch.machine.sources import driver_installation
+from gpuwatch.machine.sources import system_and_driver_facts
 
 UNINITIALIZED = 1
 INVALID_ARGUMENT = 2
@@ -140,7 +140,7 @@ def open_problem(lib: Any, code: int, *, listing: bool = False, simulated: bool 
     reason, detail, hint = any_other if listing and code == UNKNOWN else _HINTS.get(code, any_other)
     if simulated:
         return Problem(source="nvml", reason=reason, detail=detail, hint=_FAULT)
-    system = driver_installation.read_system_facts(os.environ)
+    system = system_and_driver_facts.read_system_facts(os.environ)
     shown = ""
     if reason == "driver.missing":
         shown = missing_driver_evidence(system)

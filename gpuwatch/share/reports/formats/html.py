@@ -16,8 +16,8 @@ from gpuwatch.core.model.diagnostic_report import Diagnostic
 from gpuwatch.core.model.json_codec import Document, embedded, runs_in
 from gpuwatch.core.model.run import Run
 from gpuwatch.share.reports.formats.gpu_graphs import period_graphs
-from gpuwatch.share.reports.formats.memory_area_chart import memory_areas
-from gpuwatch.share.reports.formats.memory_timeline import memory_chart
+from gpuwatch.share.reports.formats.profile_memory_chart import memory_areas
+from gpuwatch.share.reports.formats.run_memory_chart import memory_chart
 from gpuwatch.share.reports.literal_commands import command, parts
 from gpuwatch.share.reports.report_by_document_kind import content_of
 from gpuwatch.share.reports.report_elements import GLYPHS, sentence_case

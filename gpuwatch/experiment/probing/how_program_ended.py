@@ -13,7 +13,7 @@ import msgspec
 
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.formatting.durations import hours_minutes
-from gpuwatch.core.model.program_end import ended_apart
+from gpuwatch.core.model.ended_by_own_exception import ended_apart
 from gpuwatch.core.model.run import HostMemory, Outcome, Run, Verdict
 from gpuwatch.explain.logs.python_exceptions import telling
 from gpuwatch.machine.sources.oom_kills import OomKills, kernel_kill, oom_kills
