@@ -122,7 +122,7 @@ def record(ctx: click.Context, /, **options: Any) -> None:
         if ctx.invoked_subcommand is None:
             _record(ctx, output, **options)
         elif output is not None:
-            raise UsageError("two files to record to: FILE and -o FILE")
+            raise UsageError("give either FILE or -o FILE")
         return
     given = [
         param.opts[0]
@@ -210,7 +210,7 @@ def _record(
         if progress_wanted() and snapshot is not None:
             there = f"{len(snapshot.devices)} GPUs" if len(snapshot.devices) != 1 else "1 GPU"
             what = f"{writer.samples:,} samples of {there}, file {size(writer.size_bytes)}"
-            progress(f"recording to {name}: {what}; Ctrl+C ends")
+            progress(f"recording to {name}: {what}; Ctrl+C stops")
 
     try:
         recorder.run(show)
@@ -268,6 +268,6 @@ def own_recording() -> Path:
     if not kept:
         raise UsageError(
             f"no recorder is running, and there is no recording in {file_name(folder)}",
-            hint="gpuwatch record makes one; or name a file",
+            hint="create one with gpuwatch record, or name a file",
         )
     return max(kept)[1]

@@ -76,7 +76,7 @@ def _recorded_snapshot(path: Path, moment: str | None) -> Snapshot:
         assert end is not None
         kept = recording.at(end if moment is None else time_expressions.parse_moment(moment, end))
     if kept is None:
-        raise UsageError("nothing was recorded then")
+        raise UsageError("nothing was recorded at that time")
     return kept.snapshot
 
 
@@ -89,7 +89,7 @@ def _document_snapshot(path: Path) -> Snapshot:
     except NotADocument as error:
         raise UsageError(str(error)) from error
     if not isinstance(document, Snapshot):
-        raise UsageError("it is a different gpuwatch document")
+        raise UsageError("it is a gpuwatch document, but not a snapshot")
     return document
 
 

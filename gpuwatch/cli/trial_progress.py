@@ -50,7 +50,7 @@ def trial_name(trial: Trial) -> str:
     if trial.recorded:
         return f"{printable(trial.name)}, recording its memory"
     which = f", copy {trial.copy}" if trial.copy else ""
-    return printable(trial.name) + which + (f", round {trial.round}" if trial.round else ", first start")
+    return printable(trial.name) + which + (f", round {trial.round}" if trial.round else ", framework check")
 
 
 class _TimedProgress(Progress):
@@ -196,7 +196,9 @@ class _TableProgress(_TimedProgress):
         if now is None:
             return self.left()
         number = f"{now.number}/{now.planned} " if now.planned else ""
-        which = ", recording its memory" if now.recorded else f", round {now.round}" if now.round else ", first start"
+        which = (
+            ", recording its memory" if now.recorded else f", round {now.round}" if now.round else ", framework check"
+        )
         steps = f"{self.count} steps" if self.count else f"starting, {hours_minutes(time.monotonic() - self.since)}"
         return (
             f"{number}{printable(now.name)}{which}: {steps}; {self.left()}; Ctrl+C stops and shows the results so far"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-NOT_CARRIED: Final = "gpuwatch: this program's settings of GPU memory and devices are not honoured on simulated GPUs: "
+NOT_CARRIED: Final = "gpuwatch: GPU memory and device settings of this program are ignored on simulated GPUs: "
 """Printed by the plug-in tier (plugin_device.cc) in a program whose Python does not run the simulation's hook."""
 NOT_COMPUTED: Final = "gpuwatch: these simulated GPUs compute only matrix products, and this program runs other kernels"
 """Printed by the driver tier (cuda.c) when a program launches a kernel, which does nothing."""

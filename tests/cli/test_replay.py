@@ -60,7 +60,7 @@ def test_without_a_file_it_is_that_of_this_machine(file: Path, tmp_path: Path, m
     (line,) = ended.stderr.splitlines()
     assert line == (
         f"gpuwatch: no recorder is running, and there is no recording in {folder}"
-        " (gpuwatch record makes one; or name a file)"
+        " (create one with gpuwatch record, or name a file)"
     )
     folder.mkdir(parents=True)
     for name, age in (("old", 500), ("new", 100), ("older", 900)):

@@ -123,7 +123,7 @@ def test_the_recording_of_this_machine(tmp_path: Path, file: Path, monkeypatch: 
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     shown = gpuwatch("usage")
     assert (shown.code, shown.out) == (2, "")
-    assert "gpuwatch record makes one" in shown.err
+    assert "create one with gpuwatch record" in shown.err
     assert "no recorder is running" in shown.err
     assert not list(tmp_path.iterdir()), "nothing is created by reading"
     default_file().parent.mkdir(parents=True)

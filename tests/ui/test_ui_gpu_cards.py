@@ -347,7 +347,7 @@ def test_thresholds_come_from_the_settings_file() -> None:
         ('"80"', "thresholds.memory is “80”, not a list of percentages"),
         ("[true]", "not a list of percentages"),
         ("[90, 80]", "thresholds.memory is not in rising order"),
-        ("[1, 2, 3]", "has 3 percentages: name one for high and one for full"),
+        ("[1, 2, 3]", "has 3 percentages: give at most two"),
         ("[-1]", "not a list of percentages"),
     ],
 )

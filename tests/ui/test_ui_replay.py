@@ -397,7 +397,7 @@ async def test_a_report_is_of_the_recording(
         await settle(pilot)
         await pilot.press("enter")
         await settle(pilot)
-        assert "writing a report on 12:04:31 to 12:06:11" in one.footer
+        assert "writing a report about 12:04:31 to 12:06:11" in one.footer
         for _ in range(600):
             await pilot.pause(0.05)
             if "● report" in one.footer or "no report" in one.footer:

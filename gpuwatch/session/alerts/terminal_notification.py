@@ -23,7 +23,7 @@ def notification_text(alert: Alert) -> str:
     """Text of a notification: the title of the cause, from our list, and the index of the GPU."""
     title = CAUSES.get(alert.finding.id, "a finding")
     gpu = "" if alert.device_index is None else f"GPU {alert.device_index}: "
-    text = f"gpuwatch: {gpu}{title}" + (" (over)" if alert.phase == "end" else "")
+    text = f"gpuwatch: {gpu}{title}" + (" (resolved)" if alert.phase == "end" else "")
     return "".join(word for word in text if word.isprintable() and word not in ";\\")
 
 

@@ -219,7 +219,7 @@ async def _doctor(tools: Tools, asked: DoctorArguments) -> dict[str, Any]:
 
 @_tool("Why did it fail?", Explanation)
 async def _explain_log(tools: Tools, asked: ExplainArguments) -> dict[str, Any]:
-    """Reads a log of TensorFlow, PyTorch or CUDA and tells what happened, why, and what to do: out of memory, no GPU
+    """Reads a log of TensorFlow, PyTorch or CUDA and says what happened, why, and what to do: out of memory, no GPU
     found, missing libraries, ops on the wrong device, NCCL and driver errors. Use it whenever a GPU program failed.
     Give the whole log as text, or its path if it is a file on this machine.
     """
@@ -343,7 +343,7 @@ def _runs(asked: CompareArguments) -> list[Run]:
 async def _probe(tools: Tools, asked: ProbeArguments) -> dict[str, Any]:
     """Runs small TensorFlow or PyTorch workloads on the GPUs, one for each configuration, and reports what memory was
     granted, what ran where, what failed, how fast. Use it to see what a memory or placement setting does on this
-    machine. Takes 5 to 60 s for each configuration and GPU memory while it runs.
+    machine. Takes 5 to 60 s per configuration, and uses GPU memory meanwhile.
     """
     options = [f"--config={name}" for name in asked.configs] + [f"--seconds={asked.seconds:g}"]
     for name in ("workload", "fraction"):

@@ -150,7 +150,7 @@ def _key(finding: Finding) -> tuple[object, ...]:
 def stretch_of(recording: Recording, since: str | None, until: str | None, step: int = 0) -> Stretch:
     """The stretch between two times as people write them, of a recording that has samples; all without them.
 
-    :class:`UsageError` if nothing was recorded then.
+    :class:`UsageError` if nothing was recorded at that time.
     """
     assert recording.begin is not None
     assert recording.end is not None

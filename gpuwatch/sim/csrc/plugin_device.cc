@@ -111,7 +111,7 @@ void set_ok(TF_Status *status) { TF_SetStatus(status, TF_OK, ""); }
 void tell_of_missing_hook() {
     static std::atomic<bool> told;
     if (gwp_laid_out() || told.exchange(true)) return;
-    fprintf(stderr, "gpuwatch: this program's settings of GPU memory and devices are not honoured on simulated GPUs: "
+    fprintf(stderr, "gpuwatch: GPU memory and device settings of this program are ignored on simulated GPUs: "
                     "its Python ignores PYTHONPATH (-I, -E, -S), or it is not a Python program\n");
 }
 

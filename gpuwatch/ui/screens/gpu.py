@@ -107,7 +107,7 @@ class Identity(Painted):
         if device.compute_capability:
             who.add("  compute ", "faint").add(device.compute_capability, "dim")
         if device.unified_memory:
-            who.add("  its memory is the host's", "text")
+            who.add("  shares the host's memory", "text")
         if holder:
             who.add("  ").add(cut_to_width(holder, max(who.left - 2, 0)), "text")
         self.paint((pen.to(width).line(), who.to(width).line()), stale=view.stale)

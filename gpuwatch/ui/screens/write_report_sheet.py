@@ -30,7 +30,7 @@ class ReportSheet(ChoiceModal[bool]):
             [(" secrets  ", "dim"), ("are always masked: passwords, tokens and keys", "text")],
             [],
         ]
-        without = "users, hosts, paths, addresses, ids replaced"
+        without = "users, hosts, paths, addresses and ids replaced"
         choices = (
             ("Cancel", "write nothing", "writes nothing"),
             ("Write", "with the names of users, hosts and files", "writes it"),
@@ -51,7 +51,7 @@ def ask_report(screen: TabScreen, what: str, arguments: Sequence[str]) -> None:
             return
         from gpuwatch.ui.report_subprocess import write_diagnostic
 
-        screen.say(f"◌ writing a report on {what}", "accent")
+        screen.say(f"◌ writing a report about {what}", "accent")
         app = screen.gpuwatch
 
         def written(text: str, ink: str) -> None:

@@ -187,7 +187,7 @@ def _thresholds(value: object, *, falling: bool = False) -> tuple[float, ...]:
         raise InvalidValue(f"is {_quoted(value)}, not a list of percentages")
     found = tuple(float(entry) for entry in value)
     if len(found) > 2:
-        raise InvalidValue(f"has {len(found)} percentages: name one for high and one for full")
+        raise InvalidValue(f"has {len(found)} percentages: give at most two, for high and very high")
     if found != tuple(sorted(found, reverse=falling)):
         raise InvalidValue(f"is not in {'falling' if falling else 'rising'} order")
     return found
@@ -201,7 +201,7 @@ def _columns() -> Mapping[str, str]:
 SETTINGS: tuple[Setting, ...] = (
     Setting("", "theme", "theme", _theme, help="colors; Ctrl+P, Theme lists them",
         known=lambda: dict.fromkeys(known_themes(), "")),
-    Setting("", "ascii", "ascii", _flag, help="draw with ASCII only; unset: as the terminal can", example=True),
+    Setting("", "ascii", "ascii", _flag, help="draw with ASCII only; unset: if the terminal needs it", example=True),
     Setting("", "interval", "interval", _interval,
         help=f"seconds between samples, {MIN_INTERVAL_SECONDS:g} to {MAX_INTERVAL_SECONDS:g}"),
     Setting("", "read-only", "read_only", _flag, help="true: send no signals"),
@@ -213,14 +213,14 @@ SETTINGS: tuple[Setting, ...] = (
     _some_of("processes", "columns", "columns", "column", _columns, help="columns, from left to right"),
     _one_of("processes", "sort", "sort", "column", _columns, help="column to sort by; unset: GPU memory",
         example="memory"),
-    Setting("processes", "descending", "descending", _flag, help="largest first; unset: as the column is",
+    Setting("processes", "descending", "descending", _flag, help="largest first; unset: the column's own order",
         example=True),
     Setting("processes", "tree", "tree", _flag, help="show the process tree"),
     Setting("processes", "filter", "filter", _filter, help="as typed after /: user:alice mem>2GiB"),
     _some_of("gpus", "fields", "gpu_fields", "field", lambda: {field.id: field.help for field in FIELDS.values()},
         help="fields beside the bars, in order"),
     _one_of("gpus", "layout", "layout", "layout", lambda: dict.fromkeys(LAYOUTS, ""),
-        help=f"{', '.join(LAYOUTS)}; 16 GPUs and more are lines"),
+        help=f"{', '.join(LAYOUTS)}; 16 or more GPUs are always lines"),
     _one_of("gpus", "order", "gpu_order", "order", lambda: dict.fromkeys(ORDERS, ""),
         help=f"sorted by {', '.join(ORDERS)}"),
     _some_of("gpus", "graphs", "graphs", "graph", lambda: {field.id: field.graph.help for field in GRAPHS.values()},
