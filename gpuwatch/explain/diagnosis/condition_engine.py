@@ -128,6 +128,8 @@ class Conditions:
     def _begin(self) -> None:
         """Forgets everything that depends on time."""
         self.samples = 0
+        self._first_at = 0.0
+        """When the first sample was taken."""
         self.observed = 0.0
         """Observed seconds."""
         self.unobserved = 0.0
@@ -243,6 +245,8 @@ class Conditions:
         gap = seconds if seconds > unobserved_limit(usual) else 0.0
         self._came = at
         self.samples += 1
+        if self.samples == 1:
+            self._first_at = at
         self.observed += seconds - gap
         self.unobserved += gap
         return seconds - gap, gap
@@ -326,6 +330,7 @@ class Conditions:
                         continue
                     limits = (condition.appears, condition.leaves)
                     began = Occurrence.first_seen(sign, context.at, *limits, first=unseen)
+                    began.at_least |= began.begins_at(self._first_at)
                     entry = self._entries[key] = _Entry(self._next(), began, condition)
                 seen.add(key)
                 entry.occurrence.add(sign, context.at, context.seconds, context.samples)

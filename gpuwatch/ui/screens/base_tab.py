@@ -205,7 +205,7 @@ class TabScreen(Screen[None]):
         still = self._view is not None and self._view.paused_since is not None
         now = gpu_number_title(self._view)
         now |= {} if self.gpuwatch.session.recorded else {"past_end(True)": ""}  # P has the same effect
-        now |= {"pause": "back to now", "play": "play"} if still else {}
+        now |= {"pause": "back to now", "play": "play", "signal": ""} if still else {}
         return now | dict.fromkeys(self.gpuwatch.cannot, "")
 
     @property

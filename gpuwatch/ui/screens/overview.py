@@ -10,6 +10,7 @@ from textual import events
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.snapshot import Device
+from gpuwatch.explain.diagnosis.idle_and_busy_limits import HELD_SHARE
 from gpuwatch.machine.history.machine_event import program_name
 from gpuwatch.session.displayed_moment import View
 from gpuwatch.ui.drawing.overview_layout import LAYOUTS, Plan
@@ -412,7 +413,11 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
         self.action_leave_users()
         self.processes.go_to(rows[place].key)
         held, row, _ = holders[place]
-        which = "the only idle holder" if len(rows) == 1 else f"idle holder {place + 1} of {len(rows)}"
+        which = (
+            f"the only idle holder of {HELD_SHARE:.0%} or more"
+            if len(rows) == 1
+            else f"idle holder {place + 1} of {len(rows)}"
+        )
         who = f"{printable(row.user or program_name(row))} {row.pid}, {size(held)}"
         assert view is not None
         idle = idle_text(view, row)  # before what its row says too, which a narrow terminal cuts

@@ -12,6 +12,10 @@ from gpuwatch.ui.drawing.wrapping import Lines, wrap_line
 from gpuwatch.ui.screens.choice_sheet import ChoiceModal
 from gpuwatch.ui.tables.process_columns import short_command
 
+_GROW_OR_LIMIT = frozenset(
+    ["growth", "growth-env", "grow-to-limit", "growth-and-limit", "limit", "session-growth", "session-grow-to-limit"]
+)
+"""Probes that do not reserve all free memory."""
 _MAX_PROGRAMS = 6
 """Maximum programs listed; more are counted."""
 _MAX_CONFIGURATIONS = 4
@@ -50,7 +54,7 @@ def _facts(ahead: Preflight, seconds: float, room: int) -> Lines:
     programs = {(process.pid, process.create_time) for process in ahead.tenants}
     lines: Lines = [
         _line("on the GPU", f"{_gpus(ahead)}: {_users(ahead, len(programs))}", "warning" if programs else "ok"),
-        _line("takes", f"{_taken(ahead)}; less with growth or a limit", "text"),
+        _line("takes", _taken(ahead), "text"),
     ]
     if programs:
         risk = "the other programs can run out of memory if they request more meanwhile; all run slower"
@@ -95,13 +99,15 @@ def _users(ahead: Preflight, count: int) -> str:
 
 
 def _taken(ahead: Preflight) -> str:
+    grows = sum(config in _GROW_OR_LIMIT for config in ahead.configs)
+    most = "what it needs, of the free" if grows == len(ahead.configs) else "up to all free"
     if len(ahead.devices) > 2:
         free = [device.number("memory.free_bytes") for device in ahead.devices]
         known = [amount for amount in free if amount is not None]
         total = f"{size(sum(known))} of {len(free)} GPUs" if len(known) == len(free) else f"of {len(free)} GPUs"
-        return f"up to all free: {total}"
+        return f"{most}: {total}"
     free_of = ", ".join(f"{size(device.number('memory.free_bytes'))} of GPU {device.index}" for device in ahead.devices)
-    return f"up to all free: {free_of}"
+    return f"{most}: {free_of}"
 
 
 def _listed(names: tuple[str, ...]) -> str:

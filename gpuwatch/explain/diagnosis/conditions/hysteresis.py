@@ -142,6 +142,10 @@ class Occurrence:
         made.at_least = first and not known
         return made
 
+    def begins_at(self, first: float) -> bool:
+        """Whether it begins with the ``first`` sample of all, before which nothing was seen."""
+        return abs(self.since - first) < _FIRST_SAMPLE_SECONDS
+
     def interrupted(self, sign: Sign) -> bool:
         """Whether ``sign`` says that it began anew, after samples from which it was not known whether it held."""
         return bool(self.unknown) and sign.since is not None and sign.since > self.last
