@@ -107,7 +107,7 @@ class Sheet(Painted, can_focus=True):
         self.paint([*lines, *([Line(())] * (room - len(lines)) + notes if notes else [])])
         below = 0 if self.insists else len(self._all) - self._top - room
         # Content, not markup: it may contain program names.
-        self.border_subtitle = Content(f"{below} more below" if below > 0 else self.ending)
+        self.border_subtitle = Content(f"{below} more below  " * (below > 0) + self.ending)
 
     def pointed(self, line: list[Span]) -> list[Span]:
         """The line under the cursor, with a mark in its first cell."""
