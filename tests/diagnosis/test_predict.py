@@ -21,6 +21,7 @@ from gpuwatch.core.model.run import (
     Setting,
 )
 from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.experiment.probing.run_builder import PEAK
 from gpuwatch.explain.diagnosis.reference.compute_capability import built_for, support
 from gpuwatch.explain.diagnosis.runs.finish_run import complete
 from gpuwatch.explain.diagnosis.runs.predict_device_map import RequestedDevices, predict, requested_devices_of
@@ -293,7 +294,9 @@ def test_tensorflow_grants_what_was_predicted(
     for config in ("default", "limit"):
         memory = runs[config]["memory"]
         device = memory["devices"][0]
-        assert memory["allocator_peak_bytes"] <= memory["allocator_limit_bytes"] <= device["process_bytes"]
+        assert memory["allocator_peak_bytes"] <= memory["allocator_limit_bytes"]
+        if not any(text.startswith(PEAK) for text in runs[config]["problems"]):  # it ends soon after, on a busy machine
+            assert memory["allocator_limit_bytes"] <= device["process_bytes"]
         assert device["process_bytes"] <= device["used_bytes"] <= device["total_bytes"] - reserved
         assert (device["context_bytes"], device["driver_reserved_bytes"]) == (320 * MIB, reserved)
         assert device["unexplained_bytes"] == 0

@@ -11,9 +11,11 @@ from click.testing import CliRunner
 
 from gpuwatch.cli.dashboard_options import preferred
 from gpuwatch.cli.main import cli
+from gpuwatch.machine.collector.snapshot_feed import FeedStatus
 from gpuwatch.session.probe_runs import Parameters
 from gpuwatch.ui.details.equivalent_commands import dashboard_command, probe_command, sim_option
 from gpuwatch.ui.settings.preferences import Preferences
+from tests.recording.recordings import recorded
 from tests.ui import machines
 from tests.ui.conftest import Stage
 from tests.ui.pictures import made_up_probe_runs
@@ -176,6 +178,25 @@ async def test_r_writes_a_report_into_this_folder(
         await stage.app.workers.wait_for_complete()
         await settle(pilot)
         assert "✖ no report: cannot write x.html: its folder is not writable" in stage.app.tab.keys.plain
+
+
+async def test_r_reports_the_last_half_hour_where_a_recorder_runs(
+    stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A single sample does not know since when something is wrong."""
+    monkeypatch.chdir(tmp_path)
+    recording = recorded(tmp_path / "here.gpuwatch", (machines.many(2, 3, tick=tick) for tick in range(5)))
+    async with stage.app.run_test(size=(160, 40)) as pilot:
+        monkeypatch.setattr(stage.feed, "status", lambda: FeedStatus("ok", 0.0, recording=str(recording)))
+        stage.push(machines.pair())
+        await pilot.press("r")
+        await settle(pilot)
+        await pilot.press("enter")
+        await settle(pilot)
+        await stage.app.workers.wait_for_complete()
+        await settle(pilot)
+        (path,) = tmp_path.glob("gpuwatch-report-*.html")
+        assert "GPU report of a recording" in path.read_text()
 
 
 async def test_a_command_too_long_for_the_footer_is_a_sheet(stage: Stage) -> None:

@@ -294,7 +294,12 @@ class TabScreen(Screen[None]):
         if host.unreachable:
             self.say(f"a report is written on {host.name or 'the host'} itself: log in there", "warning")
             return
-        self._write_report("this machine", ["--no-doctor"])
+        recording = self._view.status.recording if self._view is not None else ""
+        if recording:  # which knows since when, as a single sample does not
+            last = f"{_REPORTED_SECONDS / 60:.0f}"
+            self._write_report(f"the last {last} min recorded here", [recording, f"--since=-{last}min"])
+        else:
+            self._write_report("this machine", ["--no-doctor"])
 
     def action_report_stretch(self) -> None:
         """Writes a report on the recorded time before the moment that is played."""
