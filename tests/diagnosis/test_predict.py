@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from gpuwatch.core.model.run import (
+    PEAK,
     DeviceMapping,
     DeviceMemory,
     Devices,
@@ -21,7 +22,6 @@ from gpuwatch.core.model.run import (
     Setting,
 )
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.experiment.probing.run_builder import PEAK
 from gpuwatch.explain.diagnosis.reference.compute_capability import built_for, support
 from gpuwatch.explain.diagnosis.runs.finish_run import complete
 from gpuwatch.explain.diagnosis.runs.predict_device_map import RequestedDevices, predict, requested_devices_of
