@@ -19,10 +19,8 @@ def end_by_signals(end: Callable[[int, FrameType | None], None] | None = None, *
 
 
 ended: int | None = None
-"""The exit code for a received signal. Python may lose the exception that its handler raised, mostly during imports:
-
-in the callback of a weak reference it is dropped, and during the creation of a class it becomes another error.
-"""
+"""The exit code for a received signal. Python may lose the exception that its handler raised, mostly during imports: in
+the callback of a weak reference it is dropped, and during the creation of a class it becomes another error."""
 end_early_start: Callable[[], None] | None = None
 """Set while :mod:`gpuwatch.cli.early_collector` imports modules. An exception inside the import of a C module can crash
 Python as it exits, so a signal then ends the process without unwinding."""

@@ -7,6 +7,7 @@ from typing import TypeVar
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
 _MAX_ENTRIES = 4096
+_DIGITS = b"0123456789"
 
 
 class BoundedMemo(dict[_Key, _Value]):
@@ -16,3 +17,8 @@ class BoundedMemo(dict[_Key, _Value]):
         if len(self) >= _MAX_ENTRIES:
             self.clear()
         self[key] = value
+
+
+def message_shape(message: str) -> bytes:
+    """A message without its digits: what messages of one kind have in common."""
+    return message.encode("utf-8", "replace").translate(None, _DIGITS)

@@ -22,7 +22,7 @@ from gpuwatch.explain.logs import (
     pytorch_oom,
     tensorflow_and_jax_oom,
 )
-from gpuwatch.explain.logs.bounded_memo import BoundedMemo
+from gpuwatch.explain.logs.bounded_memo import BoundedMemo, message_shape
 from gpuwatch.explain.logs.failed_items import FailedItems
 from gpuwatch.explain.logs.failure_lines import program_lines
 from gpuwatch.explain.logs.framework_words import leave_out_unused, only_imported_tensorflow
@@ -51,7 +51,6 @@ _NAMES_PYTORCH = ("Some weights of", "Warning: ", "checkpoint shards", "A decode
 _PLACES = (("/users/", "macos"), ("webui", "webui"), ("/content/", "colab"))
 """Parts of the path of a program, which tell the system or the service on which it ran."""
 _MEMO_CHARS = 600
-_DIGITS = b"0123456789"
 _NOTHING, _REFUSAL, _TORCH, _ERROR = 1, 2, 3, 4
 _hinted = message_topics.hinted
 
@@ -190,7 +189,7 @@ class LogParser:
         if not self._units.open and not self._ooms.in_dump():
             if placer and self._placements.node(line):
                 return
-            shape = _shape(line)
+            shape = message_shape(line)
             kind = self._shapes.get(shape)
             if kind is not None:
                 if kind == _TORCH:
@@ -261,7 +260,7 @@ class LogParser:
             return True
         if message.startswith("before computing ") and self._placements.copied(message):
             return True
-        kind = self._shapes.get(_shape(message))
+        kind = self._shapes.get(message_shape(message))
         if kind == _REFUSAL and (refused := tensorflow_and_jax_oom.refused_bytes(message)) is not None:
             self._facts.refusals.add(refused)
             return True
@@ -354,7 +353,7 @@ class LogParser:
             self._facts.refusals.add(refused)
             self._facts.note("memory.refused", line)
             action = refused
-            self._shapes.keep(_shape(tail), _REFUSAL)
+            self._shapes.keep(message_shape(tail), _REFUSAL)
         else:
             known = self._messages.take(source, line, message)
             action = (self._messages.noted() or None) if known else None
@@ -363,7 +362,7 @@ class LogParser:
             if self._units.open:
                 return
             if not known and len(tail) <= _MEMO_CHARS:
-                self._shapes.keep(_shape(tail), _NOTHING)
+                self._shapes.keep(message_shape(tail), _NOTHING)
         self._learn(tail, action)
 
     def _allocator(self, line: str, message: str) -> None:
@@ -489,11 +488,6 @@ class LogParser:
         if "E. Process" in raw or "Prohibited" in raw or faulty:
             self._messages.take("", raw.strip(), raw)
         return True
-
-
-def _shape(message: str) -> bytes:
-    """A message without its digits: what messages of one kind have in common."""
-    return message.encode("utf-8", "replace").translate(None, _DIGITS)
 
 
 def parse(text: str) -> LogFacts:
