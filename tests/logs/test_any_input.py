@@ -152,6 +152,7 @@ def test_decoration_changes_nothing(turn: int) -> None:
     assert not wrong
 
 
+@pytest.mark.thorough
 def test_the_same_log_again_adds_no_device_and_no_failure() -> None:
     for name in NAMES:
         once, twice = whole(name), parse(text(name) + "\n" + text(name))

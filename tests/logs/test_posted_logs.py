@@ -90,6 +90,7 @@ def wrong(logs: list[Posted]) -> str:
     return "\n".join(f"{log.name}: {log.explanation.primary}, not {' or '.join(log.accepted)}" for log in logs)
 
 
+@pytest.mark.thorough
 def test_every_log_has_a_label_and_every_label_a_log() -> None:
     labelled = {f"{row['set']}/{row['file']}" for row in rows()}
     assert labelled == {str(path.relative_to(FOLDER)) for path in FOLDER.glob("*/*.txt")}

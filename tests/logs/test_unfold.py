@@ -60,6 +60,7 @@ def test_a_persons_folds_seldom_change_the_cause(width: int) -> None:
     assert same >= 0.9 * len(NAMES)
 
 
+@pytest.mark.thorough
 def test_what_was_not_folded_comes_as_it_is() -> None:
     for name in NAMES:
         lines = text(name).splitlines(keepends=True)

@@ -24,6 +24,7 @@ HANDED_ON: dict[str, Callable[[str], str]] = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("way", HANDED_ON)
 def test_what_it_means(way: str) -> None:
     """However it is handed on, and what is inferred is not told as a fact."""
@@ -51,6 +52,7 @@ def test_letter_case_changes_nothing_of_what_cuda_says() -> None:
     assert tried > 10
 
 
+@pytest.mark.thorough
 def test_it_stands_out_of_a_healthy_log() -> None:
     """Before it and after it, a program that says nothing of GPUs."""
     noise = [f"step {i}: loss {i / 7:.4f}" for i in range(40)]

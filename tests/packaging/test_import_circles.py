@@ -8,6 +8,7 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 
 import grimp
+import pytest
 
 import gpuwatch
 
@@ -31,6 +32,7 @@ def _by_string(modules: set[str]) -> set[tuple[str, str]]:
     return found
 
 
+@pytest.mark.thorough
 def test_no_import_circle_not_even_by_deferred_imports_or_names_in_strings() -> None:
     graph = grimp.build_graph("gpuwatch", exclude_type_checking_imports=True)
     needs = {module: set(graph.find_modules_directly_imported_by(module)) for module in graph.modules}

@@ -314,6 +314,7 @@ def test_the_variables_of_each_replica_are_of_their_keras_variable(module: Modul
     assert named == [("dense/kernel", "weight")] * 2 + [("v:0", ""), ("adam/rate", "optimizer")]
 
 
+@pytest.mark.thorough
 def test_the_search_for_objects_breaks_no_tuple_that_another_thread_builds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever else holds a tuple while it grows makes the call fail that builds it (bpo-15108)."""
 

@@ -91,6 +91,7 @@ def undefined(source: str) -> set[str]:
     return read - given - set(dir(builtins))
 
 
+@pytest.mark.thorough
 @every(NAMES)
 def test_a_recipe_is_a_whole_program_of_its_own(name: str) -> None:
     source = recipe(find_probe(name))

@@ -153,6 +153,7 @@ _values = st.from_regex(r"\A[A-Za-z0-9][A-Za-z0-9_.+!%^*-]{7,30}[A-Za-z0-9]\Z").
 )
 
 
+@pytest.mark.thorough
 @given(value=_values, written=st.sampled_from(WRITTEN))
 def test_any_secret_is_masked(value: str, written: str) -> None:
     shown = mask_text(written.format(value))

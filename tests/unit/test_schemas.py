@@ -15,6 +15,7 @@ from tests.every import every
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"
 
 
+@pytest.mark.thorough
 @every(DOCUMENTS | PRINTED)
 def test_every_field_of_a_schema_has_a_title_and_a_description(name: str) -> None:
     schema = schema_of(name)
