@@ -244,7 +244,7 @@ def test_a_cluster_that_waits_for_a_worker_is_told_with_who_is_missing(missing: 
     (found,) = told(run, "program.stalled")
     assert f"The cluster waited until the end for {who}" in found.title
     assert "TF_CONFIG: worker 2 is c:3" in found.evidence
-    assert found.evidence[-1] == "process 20 was ended by signal 9"
+    assert found.evidence[-1] == "process 20 was ended by SIGKILL"
     assert complete(run, parse("\n".join(log)), machine()).primary == "program.stalled"
     (found,) = told(cluster(*log, config="no JSON"), "program.stalled")
     assert not any("TF_CONFIG" in line for line in found.evidence)

@@ -91,7 +91,7 @@ def test_a_program_that_the_kernel_killed_for_want_of_the_hosts_memory() -> None
     run = program(verdict="error", outcome=Outcome(signal=9, ended=True), host_memory_out=True)
     assert (run.verdict, run.primary) == ("error", "unknown")
     assert "host's memory" in run.findings[0].title
-    assert "killed by signal 9" in " ".join(run.findings[0].evidence)
+    assert "killed by SIGKILL" in " ".join(run.findings[0].evidence)
     (entry,) = run.findings
     assert entry.certainty == "fact"
 

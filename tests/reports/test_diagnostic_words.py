@@ -422,7 +422,7 @@ def test_held_memory_is_shown_for_each_gpu() -> None:
         ({"verdict": "fallback", "device_map": ()}, "completed on the CPU, exit code 0"),
         ({"verdict": "ok"}, "completed, exit code 0"),
         ({"verdict": "oom", "outcome": Outcome(exit_code=1)}, "ran out of GPU memory, exit code 1"),
-        ({"verdict": "error", "outcome": Outcome(signal=9)}, "failed, killed by signal 9"),
+        ({"verdict": "error", "outcome": Outcome(signal=9)}, "failed, killed by SIGKILL"),
     ],
 )
 def test_how_a_program_ended_is_in_words_with_its_times(changes: dict[str, Any], said: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import signal
 from typing import Any, Final, Literal
 
 import msgspec
@@ -374,6 +375,14 @@ class RunError(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it ended a watched program, and no other exception led to it or was being handled."""
 
 
+def signal_name(number: int) -> str:
+    """``SIGKILL``, or ``signal 40`` for one without a name."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"  # a real-time signal
+
+
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """How the process ended."""
 
@@ -382,6 +391,13 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     timed_out: bool = False
     ended: bool = False
     """Whether the last event arrived."""
+
+    @property
+    def text(self) -> str:
+        """``killed by SIGSEGV``, ``exit code 1``; empty while it runs."""
+        if self.signal is not None:
+            return f"killed by {signal_name(self.signal)}"
+        return "" if self.exit_code is None else f"exit code {self.exit_code}"
 
 
 class HostMemory(msgspec.Struct, frozen=True, kw_only=True):
@@ -494,3 +510,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag="gp
     """Physical GPUs of the machine: ``0 NVIDIA H200 GPU-…``."""
     problems: tuple[str, ...] = ()
     log_tail: tuple[str, ...] = ()
+
+    @property
+    def is_program(self) -> bool:
+        """Whether it is a user's program under ``gpuwatch run``, not a probe."""
+        return self.group == "run"

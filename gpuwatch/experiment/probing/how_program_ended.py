@@ -14,7 +14,7 @@ import msgspec
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.formatting.durations import hours_minutes
 from gpuwatch.core.model.ended_by_own_exception import ended_apart
-from gpuwatch.core.model.run import HostMemory, Outcome, Run, Verdict
+from gpuwatch.core.model.run import HostMemory, Outcome, Run, Verdict, signal_name
 from gpuwatch.explain.logs.python_exceptions import telling
 from gpuwatch.machine.sources.oom_kills import OomKills, kernel_kill, oom_kills
 
@@ -95,7 +95,7 @@ def _verdict(run: Run, end: Termination, took: str, starved: bool) -> tuple[Verd
         whose = "the host" if limit is None else f"its control group (limit {limit >> 20} MiB)"
         return "error", f"It was killed by the kernel (SIGKILL): {whose} was out of memory."
     if outcome.signal is not None:
-        return "error", f"It was killed by {signal_name(outcome.signal)} after {took}."
+        return "error", f"It was {outcome.text} after {took}."
     if outcome.exit_code:
         return "error", f"It exited with code {outcome.exit_code}{_exception(run)}."
     return "ok", ""
@@ -145,11 +145,3 @@ def _exception(run: Run) -> str:
         return f", after its process {ends[0]}" if ends else ""
     said = telling(error.message)
     return f", in {error.type}" + (f": {said[:200].rstrip('.')}" if said else "")
-
-
-def signal_name(number: int) -> str:
-    """``SIGKILL``, or ``signal 40`` for one without a name."""
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"  # a real-time signal

@@ -378,12 +378,12 @@ class RunBuilder:
         if any(map(exhausted, unexpected)) or (facts.ooms and (unexpected or not self.state.ended)):
             return "oom", "it ran out of memory"
         if outcome.signal is not None:
-            return "error", f"it was killed by signal {outcome.signal}"
+            return "error", f"it was {outcome.text}"
         if unexpected:
             first = unexpected[0]
             return "error", f"{first.type}: {first.message.splitlines()[0] if first.message else ''}"
         if not self.state.ended:
-            return "error", f"it exited early, with exit code {outcome.exit_code}"
+            return "error", f"it exited early, with {outcome.text}"
         if self.state.skipped is not None:
             return "skipped", self.state.skipped
         if script.verdict == "oom" and (facts.ooms or any(map(exhausted, self.state.errors))):

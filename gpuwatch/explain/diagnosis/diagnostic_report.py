@@ -82,12 +82,12 @@ def diagnostic_report(
 def source_of(run: Run) -> str:
     """``probe growth``, ``run of train.py``."""
     # The title of a watched program is its command line.
-    return f"run of {run.title or run.config}" if run.group == "run" else f"probe {run.config}"
+    return f"run of {run.title or run.config}" if run.is_program else f"probe {run.config}"
 
 
 def provoked_by_probe(run: Run, found: Finding) -> bool:
     """Whether a probe provoked the finding itself, so that it says nothing about the machine."""
-    if run.group == "run":
+    if run.is_program:
         return False
     provoked = found.id.startswith(("visibility.", "placement.")) and found.id in {one.reason for one in run.fallbacks}
     return found.severity != "error" and (run.verdict == "ok" or found.severity == "info" or provoked)
@@ -95,7 +95,7 @@ def provoked_by_probe(run: Run, found: Finding) -> bool:
 
 def _probe_finding(run: Run, found: Finding) -> Finding:
     """A probe that hit its deadline is only a note: it says nothing certain about the machine."""
-    late = run.group != "run" and run.verdict == "timeout" and found.id == "unknown"
+    late = not run.is_program and run.verdict == "timeout" and found.id == "unknown"
     return msgspec.structs.replace(found, severity="info") if late else found
 
 
@@ -103,7 +103,7 @@ def _program_finding(run: Run, found: Finding) -> Finding:
     """An exception in the program's own code is only a note: it says nothing about GPUs."""
     error = found.evidence[0] if found.evidence else ""
     name = error.partition(":")[0]
-    if found.id != "unknown" or run.group != "run" or name not in _PROGRAMS_OWN or run.ooms or _OF_GPUS.search(error):
+    if found.id != "unknown" or not run.is_program or name not in _PROGRAMS_OWN or run.ooms or _OF_GPUS.search(error):
         return found
     where = next((line for line in reversed(run.log_tail) if _FRAME.match(line)), "")
     if not where or _INSTALLED.search(where):
@@ -276,7 +276,7 @@ def newest_runs(runs: Iterable[Run], most: int) -> tuple[tuple[Run, ...], tuple[
     programs: list[Run] = []
     probes: dict[str, Run] = {}
     for run in runs:
-        if run.group == "run":
+        if run.is_program:
             programs.append(run)
         else:
             probes.setdefault(run.config, run)

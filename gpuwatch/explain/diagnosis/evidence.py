@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
-from gpuwatch.core.model.run import DeviceMapping, Run
+from gpuwatch.core.model.run import DeviceMapping, Framework, Run
 from gpuwatch.core.model.snapshot import FAILED_ITSELF, Device, Snapshot, pci_slot
 from gpuwatch.explain.logs.line_text import device_name
+from gpuwatch.explain.logs.log_facts import LogFacts
 
-if TYPE_CHECKING:
-    from gpuwatch.explain.logs.log_facts import LogFacts
-
+NO_LOG = LogFacts()
 _Result = TypeVar("_Result", int, list[Any], dict[str, Any])
 
 
@@ -23,8 +22,23 @@ class Evidence:
     snapshot: Snapshot | None = None
     """The machine; for a run, before its start."""
     run: Run | None = None
-    log: LogFacts | None = None
+    log: LogFacts = field(default_factory=lambda: NO_LOG)
     environment: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_log_alone(self) -> bool:
+        """Whether there is a log, and neither a run nor a machine."""
+        return self.log is not NO_LOG and self.run is None and self.snapshot is None
+
+    @property
+    def gpus(self) -> tuple[Device, ...]:
+        """The machine's GPUs; none if it was not checked."""
+        return self.snapshot.devices if self.snapshot is not None else ()
+
+    @property
+    def known_gpus(self) -> tuple[Device, ...] | None:
+        """The machine's GPUs if NVML answered; None: it is not known whether a GPU exists."""
+        return self.gpus if self.driver_answers else None
 
     @property
     def driver_answers(self) -> bool | None:
@@ -36,9 +50,17 @@ class Evidence:
     @property
     def device_map(self) -> tuple[DeviceMapping, ...]:
         """Framework devices, from the run, else from the log."""
-        if self.run is not None and self.run.device_map:
-            return self.run.device_map
-        return tuple(self.log.device_map) if self.log is not None else ()
+        return (self.run.device_map if self.run is not None else ()) or tuple(self.log.device_map)
+
+    @property
+    def framework(self) -> Framework | None:
+        """The framework as it reports itself; None if no run did."""
+        return self.run.framework if self.run is not None else None
+
+    @property
+    def simulation(self) -> str | None:
+        """How the GPUs of the run were simulated: ``driver`` or ``plugin``; None if they were not, or without a run."""
+        return self.run.simulation if self.run is not None else None
 
     @property
     def gpu_usable(self) -> bool:
@@ -51,16 +73,12 @@ class Evidence:
     @property
     def program(self) -> Run | None:
         """The run, if it is of a user's program, not of a probe."""
-        return self.run if self.run is not None and self.run.group == "run" else None
+        return self.run if self.run is not None and self.run.is_program else None
 
     def result(self, name: str, kind: type[_Result]) -> _Result:
         """What the watcher found, by its name; an empty one of this kind if it found nothing."""
         found = self.run.results.get(name) if self.run is not None else None
         return found if isinstance(found, kind) else kind()
-
-    def told(self, *topics: str) -> tuple[str, ...]:
-        """The log's lines of these topics; none without a log."""
-        return self.log.lines_of(*topics) if self.log is not None else ()
 
     def variable(self, name: str) -> str | None:
         """An environment variable as the program saw it."""
@@ -73,7 +91,7 @@ class Evidence:
 
     def asked(self, setting: str) -> object:
         """The value of a setting that a probe requested; None for a user's program, which has its own reasons."""
-        if self.run is None or setting not in self.run.settings or self.run.group == "run":
+        if self.run is None or setting not in self.run.settings or self.run.is_program:
             return None
         return self.run.settings[setting].asked
 
@@ -85,7 +103,7 @@ class Evidence:
             return asked
         value = self.variable("CUDA_VISIBLE_DEVICES")
         # TensorFlow prints it when cuInit fails.
-        return value if value is not None or self.log is None else self.log.visible_devices
+        return value if value is not None else self.log.visible_devices
 
     @property
     def visibility_on_purpose(self) -> bool:
@@ -94,18 +112,16 @@ class Evidence:
 
     def device_of(self, framework_device: str | None) -> Device | None:
         """The physical GPU behind ``GPU:0``; None if map or snapshot do not tell."""
-        if self.snapshot is None or framework_device is None:
-            return None
-        wanted = device_name(framework_device)
+        wanted = device_name(framework_device or "")
         for mapping in self.device_map:
             if device_name(mapping.framework_device) == wanted:
-                return device_behind(mapping, self.snapshot)
+                return device_behind(mapping, self.gpus)
         return None
 
 
-def device_behind(mapping: DeviceMapping, snapshot: Snapshot) -> Device | None:
+def device_behind(mapping: DeviceMapping, gpus: Iterable[Device]) -> Device | None:
     """The physical GPU by UUID if known, else by PCI address; never by index, which CUDA renumbers."""
-    for device in snapshot.devices:
+    for device in gpus:
         if mapping.uuid is not None:
             if device.uuid == mapping.uuid:
                 return device

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from gpuwatch.core.model.findings import CAUSES, ENDED_WORK, NO_GPU, SEVERITY_ORDER, Finding
 from gpuwatch.explain.diagnosis.conditions import single_snapshot_conditions
-from gpuwatch.explain.diagnosis.evidence import Evidence
+from gpuwatch.explain.diagnosis.evidence import NO_LOG, Evidence
 from gpuwatch.explain.diagnosis.rule_registry import RULES, Rule, finding, no_problem, warning_of
 from gpuwatch.explain.diagnosis.rules import compute_mode, mig_and_containers
 
@@ -33,7 +33,7 @@ _FIRST_NO_GPU = _RANK[NO_GPU[0]]
 def diagnose(evidence: Evidence, rules: Iterable[Rule] | None = None) -> tuple[Finding, ...]:
     """All findings, most severe first; deterministic for the same evidence."""
     findings = _deduplicated(rule_results(rules_for(evidence) if rules is None else rules, evidence), evidence)
-    if evidence.log is not None and evidence.run is None and evidence.snapshot is None:
+    if evidence.is_log_alone:
         from gpuwatch.explain.diagnosis.reference.advice_table import with_advice
 
         findings = [with_advice(result, evidence) for result in findings]
@@ -44,7 +44,7 @@ def rules_for(evidence: Evidence) -> list[Rule]:
     """The rules that may find something in this evidence."""
     seen = evidence.snapshot
     answers = seen is not None and seen.driver is not None and bool(seen.devices) and not seen.problems
-    if answers and evidence.run is None and evidence.log is None and not evidence.environment:
+    if answers and evidence.run is None and evidence.log is NO_LOG and not evidence.environment:
         modules = {module.__name__ for module in WORKING_MACHINE}
         return [entry for entry in RULES["evidence"] if entry.find.__module__ in modules]
     from gpuwatch.explain.diagnosis.rules import every_rule  # noqa: F401
@@ -78,18 +78,13 @@ def _deduplicated(results: Iterable[Finding], evidence: Evidence) -> list[Findin
     if not concluded and not any(
         _is_of_program_or_machine(result) and (_is_problem(result) or result.id in _RANK) for result in found.values()
     ):
-        nothing = _nothing(evidence, found.values())
+        nothing = no_problem()
+        if evidence.is_log_alone:  # which allows a weaker claim than a run or a machine
+            from gpuwatch.explain.diagnosis.no_finding import nothing_found
+
+            nothing = nothing_found(evidence.log, found.values())
         found[nothing.id, None, None, ""] = nothing
     return by_severity(found.values())
-
-
-def _nothing(evidence: Evidence, others: Iterable[Finding]) -> Finding:
-    """The finding if no rule finds anything; a log alone allows a weaker claim than a run or a machine."""
-    if evidence.log is None or evidence.run is not None or evidence.snapshot is not None:
-        return no_problem()
-    from gpuwatch.explain.diagnosis.no_finding import nothing_found
-
-    return nothing_found(evidence.log, others)
 
 
 def _joined_by_cause(known: list[Finding], found: Finding) -> list[Finding]:

@@ -19,7 +19,7 @@ from gpuwatch.core import reader_limits
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.formatting.safe_text import printable, shorten
 from gpuwatch.core.masking.mask_secrets import mask_text
-from gpuwatch.experiment.probing.how_program_ended import signal_name
+from gpuwatch.core.model.run import signal_name
 from gpuwatch.fleet.cluster.launchers import Job, Launcher
 from gpuwatch.fleet.cluster.node_agent import GREETING
 from gpuwatch.fleet.cluster.node_protocol import NO_NODE, NOT_EXECUTABLE, NOT_THERE, TOO_OLD, Decoder, Frame

@@ -122,7 +122,7 @@ def raw_logs(document: Diagnostic) -> Iterator[tuple[str, tuple[str, ...]]]:
     count = 0
     for run in _runs(document):
         bad = run.verdict in ("error", "timeout") or (run.verdict == "oom" and not all(o.expected for o in run.ooms))
-        if run.log_tail and (run.group == "run" or bad) and count < _MAX_LOGS:
+        if run.log_tail and (run.is_program or bad) and count < _MAX_LOGS:
             count += 1
             yield (
                 f"Log of {name_of(run, _runs(document))}",

@@ -194,11 +194,7 @@ def _framework(doctor: Doctor | None) -> str:
 
 def how_it_ended(run: Run, main: SourcedFinding | None = None) -> str:
     """How it ended, and why unless the top of the report, ``main``, says it."""
-    how = _how(run)
-    if run.outcome.signal is not None:
-        how += f", killed by signal {run.outcome.signal}"
-    elif run.outcome.exit_code is not None:
-        how += f", exit code {run.outcome.exit_code}"
+    how = ", ".join(filter(None, (_how(run), run.outcome.text)))
     wrong = main is not None and main.id != "healthy" and main.id == run.primary
     if wrong and any(found.id == run.primary for found in run.findings):
         return f"{how} ({'with a warning: ' if run.verdict == 'ok' else ''}see the top)"
@@ -246,7 +242,7 @@ def age_text(run: Run, now: datetime.datetime) -> str:
 
 def name_of(run: Run, among: Sequence[Run] = ()) -> str:
     """A program by its command line, a probe by its configuration; with its start if several have the same name."""
-    name = clean(run.config) if run.group != "run" or not run.title else short_command(run.title)
+    name = clean(run.config) if not run.is_program or not run.title else short_command(run.title)
     if any(other is not run and name_of(other) == name for other in among):
         name += f" ({utc(run.started_at).partition(' ')[2]})"
     return name

@@ -78,11 +78,11 @@ def run_content(run: Run) -> Content:
     )
     started = run.started_at.strftime("%Y-%m-%d %H:%M:%S %Z").strip()
     title = clean(run.title) if run.title else ""
-    if run.group == "run" and title and len(title) <= _MAX_HEADLINE_CHARS:
+    if run.is_program and title and len(title) <= _MAX_HEADLINE_CHARS:
         # The title of a watched program is its command line.
         headline, about = title, ("gpuwatch run", clean(run.host or ""), started)
     else:
-        kind = () if run.group == "run" else (f"group {clean(run.group)}", clean(run.workload))
+        kind = () if run.is_program else (f"group {clean(run.group)}", clean(run.workload))
         headline, about = clean(run.config), (title, *kind)
     return Content(
         title=headline,
@@ -187,7 +187,7 @@ def _moved(run: Run) -> str:
 def expected_fallback(run: Run) -> bool:
     """Whether a probe demonstrates a fallback: its own settings caused it, and nothing failed."""
     return (
-        run.group != "run"
+        not run.is_program
         and bool(run.fallbacks)
         and not any(found.severity == "error" for found in run.findings)
         and all(entry.reason.startswith(("visibility.", "placement.")) for entry in run.fallbacks)
@@ -216,7 +216,7 @@ def _facts(run: Run) -> Iterator[tuple[str, str]]:
     rounds = dict.fromkeys(clean(worker.setting) for worker in run.workers if worker.setting)
     if wanted == UNKNOWN and rounds:
         wanted = f"one after another: {', '.join(rounds)}"
-    if run.settings or run.group != "run":
+    if run.settings or not run.is_program:
         yield "asked", wanted + (_of_which(run) if wanted != UNKNOWN else "")  # the user's own program asks in its code
     mapped = [f"{mapping_text(m)} {clean(m.name)} {size(m.granted_bytes)}" for m in run.device_map]
     # An empty map means "no GPU" only if the framework listed its devices.
@@ -302,7 +302,7 @@ def _happened(run: Run) -> Iterator[str]:
     if run.outcome.timed_out:
         yield "stopped at the deadline"
     elif run.outcome.signal is not None:
-        yield f"killed by signal {run.outcome.signal}"
+        yield run.outcome.text
 
 
 def _where_ops_ran(run: Run) -> Iterator[str]:
@@ -336,13 +336,13 @@ _MAX_OPS = 3
 def _kept_off_the_gpu(run: Run, placement: Placement) -> bool:
     """Whether a program with a GPU requested the CPU for an op, and it ran there."""
     asked, actual = short_device(placement.requested or ""), short_device(placement.actual)
-    return run.group == "run" and bool(run.device_map) and asked.startswith("CPU") and actual.startswith("CPU")
+    return run.is_program and bool(run.device_map) and asked.startswith("CPU") and actual.startswith("CPU")
 
 
 def _placements_not_asked(run: Run) -> bool:
     """Whether nothing recorded where ops ran."""
     tensorflow = run.framework is not None and run.framework.name == "tensorflow"
-    return run.group == "run" and tensorflow and "placement" not in run.settings
+    return run.is_program and tensorflow and "placement" not in run.settings
 
 
 def _settings(run: Run) -> Table:
@@ -378,7 +378,7 @@ def _speed(run: Run) -> Table:
     chart = charts.step_time_chart(run)
     drawn = (chart,) if chart is not None else ()
     # Differs from the mean per epoch that Keras prints, which includes them.
-    note = "The median of the steps, without pauses, tracing and epoch ends." if run.group == "run" else ""
+    note = "The median of the steps, without pauses, tracing and epoch ends." if run.is_program else ""
     footnote = f"{note} ± is half the range from p10 to p90{f'; {SCATTER}' if is_wide(t) else ''}.".strip()
     # What was counted is a sentence; columns of numbers are not folded.
     right = () if t.counted else ("Value",)
@@ -388,7 +388,7 @@ def _speed(run: Run) -> Table:
 
 def _steps_counted(run: Run, t: Throughput) -> tuple[str, str]:
     """In a program the first steps are among the counted ones; a probe warms up before it counts."""
-    if run.group == "run":
+    if run.is_program:
         of = f" {clean(t.counted)}" if t.counted else ""
         return "Steps counted", f"{t.steps}{of}, the first {t.warmup_steps} not timed"
     return "Steps measured", f"{t.steps} after {t.warmup_steps} warm-up steps"
@@ -412,9 +412,8 @@ def _phases(run: Run) -> Table:
 
 
 def _machine(run: Run) -> Table:
-    framework, outcome, share = run.framework, run.outcome, on_gpu(run)
+    framework, share = run.framework, on_gpu(run)
     start = "fresh interpreter" if run.fresh else "forked from a template"
-    ended = f"by signal {outcome.signal}" if outcome.signal is not None else f"exit code {outcome.exit_code}"
     rows = (
         ("Framework", framework and f"{clean(framework.name)} {clean(framework.version)}"),
         ("GPU build", framework and framework.gpu_build is not None and clean(framework.gpu_build)),
@@ -432,7 +431,7 @@ def _machine(run: Run) -> Table:
         ("Missing libraries", run.missing_libraries and clean(run.missing_libraries)),
         ("Simulation", run.simulated and _TIERS.get(run.simulation or "", clean(run.simulation))),
         ("Ops on a GPU", share is not None and percent(share)),
-        ("Ended", (outcome.signal is not None or outcome.exit_code is not None) and ended),
+        ("Ended", run.outcome.text),
     )
     known = tuple((name, str(value)) for name, value in rows if value)
     return Table("Machine and process", ("What", "Value"), known)

@@ -59,7 +59,7 @@ def oom_facts(evidence: Evidence, oom: Oom) -> OomFacts:
     device, run = full_device(evidence, oom), evidence.run
     held = others_memory(device, entry_of(run, device), run)
     total, measured = held.total, True
-    if total is None and evidence.log is not None:
+    if total is None:
         total, measured = memory_in_log(evidence.log, oom.device)
     overhead = held.overhead
     if not overhead and run is not None:
@@ -79,7 +79,7 @@ def oom_facts(evidence: Evidence, oom: Oom) -> OomFacts:
         limits_bytes=_limits(evidence, oom),
         overhead_bytes=overhead,
         limited=run is not None and is_limited(run, oom.limit_bytes),
-        refusals=evidence.log.refusals.count if evidence.log is not None else 0,
+        refusals=evidence.log.refusals.count,
         peak_bytes=_allocator_peak(run, oom),
         from_name=not measured,
     )
@@ -88,10 +88,8 @@ def oom_facts(evidence: Evidence, oom: Oom) -> OomFacts:
 def full_device(evidence: Evidence, oom: Oom) -> Device | None:
     """The GPU that was full; without a device map, the only GPU."""
     device = evidence.device_of(oom.device)
-    if device is None and evidence.snapshot is not None and oom.device in ("GPU:0", None):
-        devices = evidence.snapshot.devices
-        return devices[0] if len(devices) == 1 else None
-    return device
+    only = evidence.gpus[0] if len(evidence.gpus) == 1 and oom.device in ("GPU:0", None) else None
+    return device if device is not None else only
 
 
 def _limits(evidence: Evidence, oom: Oom) -> int | None:
@@ -167,10 +165,7 @@ def is_host_oom(oom: Oom) -> bool:
 
 def ooms_of(evidence: Evidence) -> tuple[Oom, ...]:
     """The run's failures, else the log's."""
-    if evidence.run is not None and evidence.run.ooms:
-        found = evidence.run.ooms
-    else:
-        found = tuple(evidence.log.ooms) if evidence.log is not None else ()
+    found = (evidence.run.ooms if evidence.run is not None else ()) or evidence.log.ooms
     return tuple(_with_limit(evidence, oom) for oom in found)
 
 

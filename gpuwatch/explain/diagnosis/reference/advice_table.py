@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from gpuwatch.core.model.findings import CAUSES, Finding
-from gpuwatch.explain.diagnosis.evidence import Evidence
+from gpuwatch.explain.diagnosis.evidence import NO_LOG, Evidence
 from gpuwatch.explain.logs.framework_words import FRAMEWORK_WORDS
 
 TENSORFLOW, TORCH, JAX = "tensorflow", "pytorch", "jax"
@@ -76,15 +76,13 @@ _ENVIRONMENT = "environment."
 
 def framework_of(evidence: Evidence, lines: Iterable[str] = ()) -> str:
     """The framework that printed ``lines``, else that of the run or the log; empty if unknown."""
-    run = evidence.run
-    if run is not None and run.framework is not None:
-        return TORCH if run.framework.name == "torch" else run.framework.name
+    if evidence.framework is not None:
+        return TORCH if evidence.framework.name == "torch" else evidence.framework.name
     text = " ".join(lines).lower()
     for word, name in FRAMEWORK_WORDS:
         if word in text:
             return name
-    known = evidence.log.frameworks if evidence.log is not None else []
-    return next((name for name in _ORDER if name in known), "")
+    return next((name for name in _ORDER if name in evidence.log.frameworks), "")
 
 
 def advice(
@@ -95,10 +93,10 @@ def advice(
     ``lines``: the finding's evidence. ``least``: ``says`` for only those cells that match one of them,
     ``environment`` also for those of an environment of the log.
     """
-    log = evidence.log if evidence is not None and evidence.run is None else None
-    environments = {topic.removeprefix(_ENVIRONMENT) for topic in (log.topics if log is not None else ())}
+    log = evidence.log if evidence is not None and evidence.run is None else NO_LOG
+    environments = {topic.removeprefix(_ENVIRONMENT) for topic in log.topics}
     said = list(lines)
-    shown = "\n".join(line for kept in (log.evidence.values() if log is not None else ()) for line in kept)
+    shown = "\n".join(line for kept in log.evidence.values() for line in kept)
     for name in (framework, TORCH) if framework in _ON_TORCH else (framework,):
         for cell in TABLE.get(cause, ()):
             if cell.framework not in ("", name):

@@ -39,10 +39,9 @@ _WHEEL = re.compile(r"\+cu(1\d)(\d)\b")
 
 
 def _built_with_cuda(evidence: Evidence) -> Framework | None:
-    run = evidence.run
-    if run is None or run.framework is None or run.simulation == "plugin" or run.framework.gpu_build is False:
-        return None
-    return run.framework
+    framework = evidence.framework
+    without = framework is None or framework.gpu_build is False or evidence.simulation == "plugin"
+    return None if without else framework
 
 
 def _cuda(version: object) -> tuple[int, int] | None:
@@ -52,9 +51,7 @@ def _cuda(version: object) -> tuple[int, int] | None:
 
 def _visible(evidence: Evidence) -> tuple[Device, ...]:
     """The GPUs that the program can see; all of them if that is not known."""
-    if evidence.snapshot is None:
-        return ()
-    devices = evidence.snapshot.devices
+    devices = evidence.gpus
     seen = visible_devices(evidence.visible_devices, evidence.variable("CUDA_DEVICE_ORDER"), devices)
     if seen.unsure:
         return devices
@@ -72,7 +69,7 @@ def _wants(framework: Framework, *, stated: bool) -> str | None:
 
 def _by_log(evidence: Evidence, stated: list[str]) -> str:
     """Advice with the CUDA versions that the log names."""
-    text = "\n".join((*stated, *evidence.told("environment.setting")))
+    text = "\n".join((*stated, *evidence.log.lines_of("environment.setting")))
     has, needs = _FOUND.search(text), _NEEDED.search(text)
     wheel = _WHEEL.search(text) if needs is None else None
     return update_from_log(
@@ -131,8 +128,7 @@ def driver_older_than_the_build(evidence: Evidence) -> Iterator[Finding]:
 def card_outside_the_build(evidence: Evidence) -> Iterator[Finding]:
     """The build has no native code for a GPU that the program can use, by its own list of capabilities."""
     framework = _built_with_cuda(evidence)
-    log = evidence.log
-    if framework is None or (log is not None and ({"build.gpu-unsupported", "build.gpu-jit"} & set(log.topics))):
+    if framework is None or {"build.gpu-unsupported", "build.gpu-jit"} & set(evidence.log.topics):
         return  # the log states it
     built = built_for(framework.build)
     for device in _visible(evidence) if built else ():

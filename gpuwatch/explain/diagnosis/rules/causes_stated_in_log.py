@@ -20,45 +20,37 @@ from gpuwatch.explain.logs.message_topics import outright
 from gpuwatch.explain.logs.removed_api import removed
 
 STATED = {cause: row for cause, row in TABLE.items() if row.stated is not None}
-_WARNING_WHEN_MAPPED = frozenset({"cuda.version-mismatch"})
 
 
 @rule(*STATED)
 def stated_by_the_log(evidence: Evidence) -> Iterator[Finding]:
     """One finding for each cause that the log states."""
-    worked = evidence.log is not None and evidence.log.last_lines_tell in (last_lines.WORKED, last_lines.KERAS)
+    log = evidence.log
+    worked = log.last_lines_tell in (last_lines.WORKED, last_lines.KERAS)
     for cause, row in STATED.items():
         lines, expected = error_lines(evidence, cause)
         if not lines:
             continue
         certain = any(outright(line, cause) for line in lines)
-        if (
-            cause == "cuda.version-mismatch"
-            and not certain
-            and evidence.log is not None
-            and "build.gpu-jit" in evidence.log.topics
-        ):
+        if cause == "cuda.version-mismatch" and not certain and "build.gpu-jit" in log.topics:
             continue  # without code for this GPU even the error's text cannot be looked up
         if cause == "driver.bad-state" and _toolkit_only_repeats(evidence, lines):
             continue
         if worked and all("xformers" in line.lower() or "E. Process |" in line for line in lines):
             continue  # PyTorch's own attention was used; a mode that a table only shows kept nothing out
-        severity: Severity = "warning" if row.ends == "nothing" else "error"
-        if expected:
-            severity = "info"
-        elif cause in _WARNING_WHEN_MAPPED and evidence.gpu_usable:
-            severity = "warning"
+        mapped = cause == "cuda.version-mismatch" and evidence.gpu_usable
+        severity: Severity = "info" if expected else "warning" if row.ends == "nothing" or mapped else "error"
         certainty: Certainty = "fact" if row.stated == "fact" and (certain or row.ends == "nothing") else "likely"
         title, better = _finding_text(evidence, cause, lines)
-        if cause == "api.removed" and evidence.log is not None:
-            named = (error for error in evidence.log.errors if removed(line_of(error)) is not None)
-            lines = [*lines, *chain.from_iterable(raised_at(evidence.log, error) for error in named)]
+        if cause == "api.removed":
+            named = (error for error in log.errors if removed(line_of(error)) is not None)
+            lines = [*lines, *chain.from_iterable(raised_at(log, error) for error in named)]
         yield finding(cause, severity, certainty, title=title, evidence=lines, action=better or row.action)
 
 
 def _toolkit_only_repeats(evidence: Evidence, lines: list[str]) -> bool:
     """Whether the container toolkit only says that it could not query the driver, and its own log says why."""
-    return any("nvc.c:" in line for line in evidence.told("driver.not-running")) and all(
+    return any("nvc.c:" in line for line in evidence.log.lines_of("driver.not-running")) and all(
         "driver error: failed to process" in line for line in lines
     )
 

@@ -23,7 +23,7 @@ _MAX_PROCESSES = 8
 def broken_pool(evidence: Evidence) -> tuple[str, ...]:
     """The error of a program whose pool lost a process that a signal ended, and its place; empty without one."""
     run, log = evidence.run, evidence.log
-    if run is None or log is None or not (run.killed_children and log.errors):
+    if run is None or not (run.killed_children and log.errors):
         return ()
     error = log.errors[-1]
     return (line_of(error), *raised_at(log, error)) if error.type == "BrokenProcessPool" else ()

@@ -12,7 +12,7 @@ from gpuwatch.explain.diagnosis.rule_registry import finding, rule
 @rule("mode.exclusive")
 def closed_mode(evidence: Evidence) -> Iterator[Finding]:
     """A compute mode that turns a second program away."""
-    for device in evidence.snapshot.devices if evidence.snapshot is not None else ():
+    for device in evidence.gpus:
         mode = device.get("mode.compute")
         if isinstance(mode, str) and mode.startswith(("exclusive", "prohibited")):
             yield finding(

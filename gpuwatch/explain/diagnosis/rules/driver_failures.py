@@ -63,7 +63,11 @@ STATE_ADVICE = {int(row.key): row.action for row in section_rows("state")}
 
 
 def _log_lines(evidence: Evidence) -> tuple[str, ...]:
-    return evidence.told("driver.cuinit", "driver.not-running", "driver.no-device-node", "driver.mismatch")
+    return evidence.log.lines_of("driver.cuinit", "driver.not-running", "driver.no-device-node", "driver.mismatch")
+
+
+def _cuinit_code(log: LogFacts) -> int | None:
+    return log.cuinit_error.code if log.cuinit_error is not None else None
 
 
 def _problem_lines(evidence: Evidence) -> list[str]:
@@ -74,11 +78,7 @@ def says_mismatch(evidence: Evidence) -> bool:
     """Whether NVML, cuInit or TensorFlow reported two driver versions."""
     if any("mismatch" in f"{problem.reason} {problem.detail}".lower() for problem in _problems(evidence)):
         return True
-    log = evidence.log
-    if log is None:
-        return False
-    code = log.cuinit_error.code if log.cuinit_error is not None else None
-    return "driver.mismatch" in log.topics or code in _MISMATCH_CODES
+    return "driver.mismatch" in evidence.log.topics or _cuinit_code(evidence.log) in _MISMATCH_CODES
 
 
 def _problems(evidence: Evidence) -> tuple[Problem, ...]:
@@ -87,19 +87,15 @@ def _problems(evidence: Evidence) -> tuple[Problem, ...]:
 
 def hidden(evidence: Evidence) -> bool:
     """Whether the environment hides every GPU."""
-    if evidence.log is not None and evidence.log.hidden_by_environment is not None:
-        return True
     value = evidence.visible_devices
-    devices = evidence.snapshot.devices if evidence.driver_answers and evidence.snapshot is not None else None
-    return value is not None and read_visible(value, devices).hides_all
+    by_value = value is not None and read_visible(value, evidence.known_gpus).hides_all
+    return by_value or evidence.log.hidden_by_environment is not None
 
 
 def blames_visibility(evidence: Evidence) -> bool:
     """Whether CUDA found no device, the kernel module is loaded, and CUDA_VISIBLE_DEVICES was set."""
-    log = evidence.log
-    if log is None or log.cuinit_error is None or log.cuinit_error.code != 100 or log.kernel_driver is None:
-        return False
-    return evidence.driver_answers is None and evidence.visible_devices is not None
+    no_device = _cuinit_code(evidence.log) == 100 and evidence.log.kernel_driver is not None
+    return no_device and evidence.driver_answers is None and evidence.visible_devices is not None
 
 
 def blames_script(evidence: Evidence) -> bool:
@@ -108,12 +104,11 @@ def blames_script(evidence: Evidence) -> bool:
     Number 0 is there wherever a GPU is, so that such a value explains nothing.
     """
     log = evidence.log
-    if log is None or log.assigned_devices is None or evidence.gpu_usable or complains_about_driver(log):
+    if log.assigned_devices is None or evidence.gpu_usable or complains_about_driver(log):
         return False
     if evidence.driver_answers is not None or evidence.visible_devices is not None:
         return False
-    none = "visibility.none-available" in log.topics
-    none = none or (log.cuinit_error is not None and log.cuinit_error.code == 100)
+    none = "visibility.none-available" in log.topics or _cuinit_code(log) == 100
     seen = read_visible(log.assigned_devices, None)
     return none and (seen.hides_all or "0" not in seen.entries)
 
@@ -134,15 +129,15 @@ def driver_missing(evidence: Evidence) -> Iterator[Finding]:
     """No driver: NVML cannot be used, or cuInit finds no libcuda or no device."""
     if evidence.driver_answers or evidence.gpu_usable or says_mismatch(evidence):
         return
-    log = evidence.log
     if says_limit(evidence):
         return  # the messages are about a simulated driver, which reports itself what it lacks
+    log, code = evidence.log, _cuinit_code(evidence.log)
     lines = [*_problem_lines(evidence), *_log_lines(evidence)]
-    certainty = "fact"
+    certainty: Certainty = "fact"
+    stated = log.lines_of("driver.not-running") if evidence.driver_answers is None else ()
     if evidence.driver_answers is None:
-        if log is None or log.libraries_skipped or log.seen_pci or log.found_device_lines:
+        if log.libraries_skipped or log.seen_pci or log.found_device_lines:
             return
-        code = log.cuinit_error.code if log.cuinit_error is not None else None
         if code in _MISSING_CODES:
             if code == 100 and (hidden(evidence) or log.kernel_driver is not None or blames_script(evidence)):
                 return
@@ -152,16 +147,11 @@ def driver_missing(evidence: Evidence) -> Iterator[Finding]:
         elif code is not None:
             return  # libcuda answered, with another complaint
         elif "driver.not-running" in log.topics or "driver.no-device-node" in log.topics:
-            stated = log.lines_of("driver.not-running")
-            if (
-                "environment.windows" in log.topics
-                and stated
-                and all("libcuda.so not found" in text for text in stated)
-            ):
+            of_linux = stated and all("libcuda.so not found" in text for text in stated)
+            if of_linux and "environment.windows" in log.topics:
                 return  # the driver has no file of that name in Windows
-            certainty = (
-                "fact" if not stated or any(outright(line, "driver.not-running") for line in stated) else "likely"
-            )
+            if stated and not any(outright(line, "driver.not-running") for line in stated):
+                certainty = "likely"
         elif log.cudart_missing and log.cuinit_error is None and not log.device_map and _used_alone(log):
             # 2.12 to 2.15 print no cuInit line when libcuda.so.1 is absent: this is all they say. But programs of
             # other frameworks import TensorFlow, too, and work on their GPU all the same.
@@ -169,7 +159,7 @@ def driver_missing(evidence: Evidence) -> Iterator[Finding]:
             lines += log.lines_of("cuda.cudart-missing")
         else:
             return
-    elif log is not None and log.cuinit_error is not None and log.cuinit_error.code not in _MISSING_CODES:
+    elif log.cuinit_error is not None and code not in _MISSING_CODES:
         return
     refused = next((problem for problem in _problems(evidence) if problem.reason in _REFUSALS), None)
     if refused is not None and not evidence.visibility_on_purpose:
@@ -181,22 +171,14 @@ def driver_missing(evidence: Evidence) -> Iterator[Finding]:
     on_purpose = evidence.visibility_on_purpose and value is not None and read_visible(value, None).on_purpose
     # A build without CUDA asks no driver for anything, so that is not why it ended.
     severity: Severity = "info" if on_purpose else "warning" if ended_the_work(evidence) else "error"
-    lines += evidence.told("cuda.missing-library")
-    stated = evidence.told("driver.not-running") if evidence.driver_answers is None else ()
+    lines += log.lines_of("cuda.missing-library")
     title = next((title for form, title in _TITLES if any(map(form.search, stated))), "")
-    claim = _claim(evidence)
-    if claim is not None:
-        name, remedy, claimed = claim
-        yield finding("driver.missing", severity, "likely", title=name, evidence=[*claimed, *lines], action=remedy)
-        return
-    yield finding(
-        "driver.missing",
-        severity,
-        "fact" if certainty == "fact" else "likely",
-        title=title,
-        evidence=lines or ["NVML does not answer"],
-        action=advice("driver.missing", "", stated, evidence, "says") or _advice(evidence),
-    )
+    action = advice("driver.missing", "", stated, evidence, "says") or _advice(evidence)
+    if (claim := _claim(evidence)) is not None:
+        title, action, claimed = claim
+        certainty, lines = "likely", [*claimed, *lines]
+    evidence_lines = lines or ["NVML does not answer"]
+    yield finding("driver.missing", severity, certainty, title=title, evidence=evidence_lines, action=action)
 
 
 @rule("driver.missing", needs="log")
@@ -226,17 +208,15 @@ def half_a_driver(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
 @rule("driver.missing")
 def other_kernel_module(evidence: Evidence) -> Iterator[Finding]:
     """Another kernel module has claimed the GPU, and the log says nothing else of the driver."""
-    claim = _claim(evidence)
-    if claim is None or any(True for _ in driver_missing(evidence)):
-        return
-    title, remedy, lines = claim
-    yield error_of("driver.missing", certainty="likely", title=title, evidence=lines, action=remedy)
+    if (claim := _claim(evidence)) is not None and not any(driver_missing(evidence)):
+        title, remedy, lines = claim
+        yield error_of("driver.missing", certainty="likely", title=title, evidence=lines, action=remedy)
 
 
 def _claim(evidence: Evidence) -> tuple[str, str, tuple[str, ...]] | None:
     """Title, action and lines if another kernel module has claimed the GPU, so that NVIDIA's cannot use it."""
     log = evidence.log
-    if log is None or evidence.driver_answers or evidence.gpu_usable or log.kernel_driver is not None:
+    if evidence.driver_answers or evidence.gpu_usable or log.kernel_driver is not None:
         return None
     lines = log.lines_of("driver.other-module")
     if not lines or (all(line.startswith("nouveau 0000:") for line in lines) and not _wants_nvidia(log)):
@@ -263,26 +243,20 @@ def driver_mismatch(evidence: Evidence) -> Iterator[Finding]:
     """Library and kernel module have different versions: an upgrade without a reboot, or a cuda-compat library."""
     if not says_mismatch(evidence):
         return
-    code = evidence.log.cuinit_error.code if evidence.log is not None and evidence.log.cuinit_error else None
-    if code is None:
-        code = next(filter(None, map(cuda_errors.number, evidence.told("driver.mismatch"))), None)
-    lines = [*_problem_lines(evidence), *_log_lines(evidence)]
+    log, told = evidence.log, _problem_lines(evidence)
+    lines = [*told, *_log_lines(evidence)]
     action = advice("driver.mismatch", "", lines, evidence, "says")
     if not action:
-        log = evidence.log
-        works = (
-            evidence.run is None and log is not None and log.kernel_driver is not None and _REFUSED in " ".join(lines)
-        )
-        action = (
-            _TWO_PLACES if works else "Reboot, or reload the nvidia kernel modules, so that both have the same version."
-        )
-        hints = [problem.hint for problem in _problems(evidence) if problem.reason == "driver.mismatch"]
-        if evidence.snapshot is not None and evidence.snapshot.simulated and any(hints):
-            action = next(filter(None, hints))
-            action = action[0].upper() + action[1:]
-    stated = evidence.told("driver.mismatch")
-    known = bool(_problem_lines(evidence)) or code in _MISMATCH_CODES
-    certain = known or any(outright(line, "driver.mismatch") or cuda_errors.number(line) for line in stated)
+        action = "Reboot, or reload the nvidia kernel modules, so that both have the same version."
+        if evidence.run is None and log.kernel_driver is not None and _REFUSED in " ".join(lines):
+            action = _TWO_PLACES
+        hints = (problem.hint for problem in _problems(evidence) if problem.reason == "driver.mismatch")
+        hint = next(filter(None, hints), "")
+        if hint and evidence.snapshot is not None and evidence.snapshot.simulated:
+            action = hint[0].upper() + hint[1:]
+    stated = log.lines_of("driver.mismatch")
+    certain = bool(told) or _cuinit_code(log) in _MISMATCH_CODES
+    certain = certain or any(outright(line, "driver.mismatch") or cuda_errors.number(line) for line in stated)
     yield finding("driver.mismatch", "error", "fact" if certain else "likely", evidence=lines, action=action)
 
 

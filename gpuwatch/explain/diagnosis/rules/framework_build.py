@@ -51,11 +51,11 @@ def libraries_missing(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
     """The driver works, but a CUDA library cannot be loaded: TensorFlow then uses no GPU."""
     if evidence.driver_answers is False and not log.libraries_skipped:
         return
-    if evidence.run is not None and evidence.run.simulation == "plugin":
+    if evidence.simulation == "plugin":
         return  # a PluggableDevice needs none of them
     names = [name for name in log.missing_libraries if not name.startswith("libcuda.so") or evidence.driver_answers]
     no_nccl, _ = error_lines(evidence, NO_NCCL)
-    if no_nccl and evidence.run is not None and evidence.run.simulation == "driver":
+    if no_nccl and evidence.simulation == "driver":
         yield error_of(
             "simulation.limit",
             title="Only on these simulated GPUs: the simulated driver has no NCCL",
@@ -101,7 +101,7 @@ def libraries_missing(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
     if not shown and not stated and xla_only:
         title = "XLA lists a GPU that TensorFlow does not use, usually because CUDA libraries cannot be loaded"
         lines = xla_only
-    framework = evidence.run.framework if evidence.run is not None else None
+    framework = evidence.framework
     version, python = (framework.version, framework.interpreter) if framework is not None else (None, None)
     action = install_advice(names, version, by=_who_failed(evidence, lines), interpreter=python)
     if not names and log.libraries_skipped:
@@ -134,7 +134,7 @@ def _who_failed(evidence: Evidence, lines: Iterable[str]) -> str:
 
 def ended_the_work(evidence: Evidence) -> bool:
     """Whether an exception states that the build has no CUDA: then that is the cause, whatever else is missing."""
-    errors = list(evidence.log.errors) if evidence.log is not None else []
+    errors = list(evidence.log.errors)
     if evidence.run is not None:
         errors += [error for error in evidence.run.errors if not error.expected]
     return not evidence.gpu_usable and any("build.cpu-only" in topics_of(error.message) for error in errors)
@@ -143,15 +143,15 @@ def ended_the_work(evidence: Evidence) -> bool:
 @rule("build.cpu-only")
 def cpu_only(evidence: Evidence) -> Iterator[Finding]:
     """A build without CUDA, as the framework itself reports."""
-    run = evidence.run
-    stated = run is not None and run.framework is not None and run.framework.gpu_build is False
+    framework = evidence.framework
+    stated = framework is not None and framework.gpu_build is False
     lines: list[str] = []
-    if stated and run is not None and run.framework is not None and run.simulation != "plugin":
-        lines.append(f"{run.framework.name} {run.framework.version or ''} reports: not built with CUDA")
-    lines += evidence.told("build.cpu-only") if not evidence.gpu_usable else ()
+    if framework is not None and stated and evidence.simulation != "plugin":
+        lines.append(f"{framework.name} {framework.version or ''} reports: not built with CUDA")
+    lines += evidence.log.lines_of("build.cpu-only") if not evidence.gpu_usable else ()
     if not lines:
         return
-    if (of_package := [line for line in lines if _NOT_FOR_GPUS.search(line)]) and not stated and evidence.log:
+    if (of_package := [line for line in lines if _NOT_FOR_GPUS.search(line)]) and not stated:
         frames = (frame.through for said, frame in evidence.log.error_frames.items() if _NOT_FOR_GPUS.search(said))
         title = f"{next(filter(None, frames), 'A package')} was built without CUDA support: that package, not PyTorch"
         yield error_of("build.cpu-only", title=title, evidence=of_package)

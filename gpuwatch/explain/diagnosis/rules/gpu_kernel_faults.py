@@ -34,7 +34,7 @@ def fault_of_the_card(evidence: Evidence) -> Iterator[Finding]:
     if not lines:
         return
     severity: Severity = "info" if expected else "error"
-    seen = list(evidence.log.xids.values()) if evidence.log is not None else []
+    seen = list(evidence.log.xids.values())
     xids = [xid.xid for xid in seen]
     xid, title, action = most_important(xids), "", _RESET
     if xid is not None:

@@ -40,24 +40,21 @@ _MAX_EDIT_DISTANCE = 2
 @rule("visibility.hidden", "visibility.bad-ordinal")
 def environment_hides(evidence: Evidence) -> Iterator[Finding]:
     """CUDA_VISIBLE_DEVICES hides every GPU, or is cut short by an invalid entry."""
-    value = evidence.visible_devices
-    logged = evidence.log.hidden_by_environment if evidence.log is not None else None
-    if logged is not None and value is None:
-        value = logged
+    log, devices, logged = evidence.log, evidence.known_gpus, evidence.log.hidden_by_environment
+    value = evidence.visible_devices if evidence.visible_devices is not None else logged
     if value is None:
         return
-    devices = evidence.snapshot.devices if evidence.driver_answers and evidence.snapshot is not None else None
     seen = read_visible(value, devices)
     if (seen.ended_at or "").startswith(MIG_PREFIX):
         return  # reported as mig.misuse
     if not seen.hides_all and seen.ended_at is None:
         yield from _misread_finding(value, seen)
-        if blames_visibility(evidence) and evidence.log is not None and MIG_PREFIX not in value:
+        if blames_visibility(evidence) and MIG_PREFIX not in value:
             yield error_of(
                 "visibility.bad-ordinal",
                 certainty="likely",
                 title=f"CUDA_VISIBLE_DEVICES={value} names no GPU in this machine",
-                evidence=evidence.log.lines_of("environment.visible-devices", "driver.cuinit", "driver.loaded"),
+                evidence=log.lines_of("environment.visible-devices", "driver.cuinit", "driver.loaded"),
                 action="List existing GPUs (nvidia-smi -L shows them), or unset the variable.",
             )
         return
@@ -65,15 +62,15 @@ def environment_hides(evidence: Evidence) -> Iterator[Finding]:
         return  # it was set too late to have an effect: the GPUs are there
     # An empty value looks like one that was cut off.
     lines = ["CUDA_VISIBLE_DEVICES=" + (value if value.strip() else '""')]
-    lines += evidence.told("visibility.hidden", "environment.visible-devices")
-    lines += evidence.told("driver.cuinit") if not evidence.gpu_usable else ()
+    lines += log.lines_of("visibility.hidden", "environment.visible-devices")
+    lines += log.lines_of("driver.cuinit") if not evidence.gpu_usable else ()
     severity: Severity = "error"
     if evidence.gpu_usable or evidence.visibility_on_purpose:
         severity = "info" if evidence.visibility_on_purpose else "warning"
     elif evidence.driver_answers is False:
         # Nothing is there to be hidden: the missing driver is the cause.
         severity = "info"
-    elif evidence.log is not None and evidence.log.cuinit_error is not None and evidence.log.cuinit_error.code == 303:
+    elif log.cuinit_error is not None and log.cuinit_error.code == 303:
         severity = "warning"  # libcuda.so.1 cannot be loaded: no value of the variable helps before that
     elif seen.on_purpose and _place(evidence):
         yield _own_choice_finding(evidence, f"{_place(evidence)} sets {lines[0]}", lines)
@@ -113,17 +110,17 @@ def environment_hides(evidence: Evidence) -> Iterator[Finding]:
 @rule("visibility.bad-ordinal")
 def another_process_hides(evidence: Evidence) -> Iterator[Finding]:
     """The same of the program's other processes, whose variables their parent has set."""
-    snapshot, processes = evidence.snapshot, evidence.run.processes if evidence.run is not None else ()
-    for process in processes if snapshot is not None and evidence.driver_answers else ():
+    gpus = evidence.known_gpus
+    for process in evidence.run.processes if evidence.run is not None and gpus is not None else ():
         value = process.environment.get("CUDA_VISIBLE_DEVICES")
-        if value is None or value == evidence.visible_devices or process.device_map or snapshot is None:
+        if value is None or value == evidence.visible_devices or process.device_map:
             continue
-        seen = read_visible(value, snapshot.devices)
+        seen = read_visible(value, gpus)
         if seen.hides_all and not seen.on_purpose and not (seen.ended_at or "").startswith(MIG_PREFIX):
             yield warning_of(
                 "visibility.bad-ordinal",
                 title=f"CUDA_VISIBLE_DEVICES={value} of process {process.pid} names no GPU in this machine",
-                evidence=[f"process {process.pid} had no GPU; the machine has {len(snapshot.devices)}"],
+                evidence=[f"process {process.pid} had no GPU; the machine has {len(gpus or ())}"],
                 action=no_word_of_cuda(value) or "List only existing GPUs: nvidia-smi -L shows them.",
                 pid=process.pid,
             )
@@ -353,7 +350,7 @@ _GROWTH = "TF_FORCE_GPU_ALLOW_GROWTH"
 def growth_not_understood(evidence: Evidence) -> Iterator[Finding]:
     """TensorFlow accepts only "true" and "false" and ignores all other values."""
     value = evidence.variable(_GROWTH)
-    lines = evidence.told("environment.growth-unread")
+    lines = evidence.log.lines_of("environment.growth-unread")
     if not lines and (value is None or value in ("true", "false")):
         return
     shown = f"{_GROWTH}={value}" if value is not None else _GROWTH

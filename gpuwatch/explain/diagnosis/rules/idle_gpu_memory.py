@@ -59,9 +59,9 @@ _NEUTRAL = "Nothing to do if only this program uses the GPU; otherwise lower wha
 @rule("idle.memory-held", needs="run")
 def mapped_by_default(evidence: Evidence, run: Run) -> Iterator[Finding]:
     """TensorFlow allocated nearly the whole device and used little of it."""
-    if run.group == "run" and len(run.processes) > 1:
+    if run.is_program and len(run.processes) > 1:
         return  # NVML's sum over processes, beside the peak of one
-    if run.group == "run" and not _memory_matters(run):
+    if run.is_program and not _memory_matters(run):
         return
     peak, held, total = run.memory.allocator_peak_bytes, run.memory.nvml_peak_bytes, run.memory.device_total_bytes
     limit = run.memory.allocator_limit_bytes or max((m.granted_bytes or 0 for m in run.device_map), default=0)
@@ -180,10 +180,9 @@ def _gpu_choice(process: RunProcess) -> str:
 
 def _others_free(evidence: Evidence, used: Collection[str | None]) -> bool:
     """Whether nobody held a notable part of the GPUs that the run did not use, as far as was seen."""
-    found = evidence.snapshot.devices if evidence.snapshot is not None else ()
     return all(
         is_trifling(int(device.number("memory.used_bytes") or 0), int(device.number("memory.total_bytes") or 0) or None)
-        for device in found
+        for device in evidence.gpus
         if device.uuid not in used
     )
 

@@ -111,7 +111,7 @@ def _wanted_per_gpu(evidence: Evidence) -> Iterator[_Wanted]:
     granted: dict[str, list[int]] = {}
     devices: dict[str, Device] = {}
     for mapping in evidence.device_map:
-        device = device_behind(mapping, evidence.snapshot) if evidence.snapshot is not None else None
+        device = device_behind(mapping, evidence.gpus)
         if device is not None and mapping.granted_bytes is not None:
             granted.setdefault(device.uuid, []).append(mapping.granted_bytes)
             devices[device.uuid] = device
@@ -129,7 +129,7 @@ def less_than_alone(evidence: Evidence) -> Iterator[Finding]:
         return
     if run.framework is not None and run.framework.name != TENSORFLOW:
         return  # JAX's limit is a share of the whole device
-    if is_limited(run) or (evidence.log is not None and evidence.log.refusals.count):
+    if is_limited(run) or evidence.log.refusals.count:
         return
     for want in _wanted_per_gpu(evidence):
         entry = entry_of(run, want.device)

@@ -8,8 +8,9 @@ from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.findings import Certainty, Finding, Severity
 from gpuwatch.core.model.snapshot import Device, Snapshot
 from gpuwatch.core.model.visible_devices import MIG_PREFIX, has_mig
-from gpuwatch.explain.diagnosis.evidence import Evidence
+from gpuwatch.explain.diagnosis.evidence import NO_LOG, Evidence
 from gpuwatch.explain.diagnosis.rule_registry import finding, note_of, rule
+from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.machine.sources import missing_process
 
 _HIDDEN = "hidden from this user"
@@ -21,15 +22,14 @@ _ELSEWHERE = (missing_process.ELSEWHERE, "not in this PID namespace", "another P
 def instances(evidence: Evidence) -> Iterator[Finding]:
     """A process can use one MIG instance, chosen by UUID; numbers choose whole GPUs."""
     value = evidence.visible_devices
-    if value is None and evidence.log is not None:
-        value = evidence.log.hidden_by_environment
+    value = value if value is not None else evidence.log.hidden_by_environment
     if value is None:
         return
     entries = [entry.strip() for entry in value.split(",") if entry.strip()]
     named = [entry for entry in entries if entry.startswith(MIG_PREFIX)]
-    worked = evidence.run is not None or evidence.log is not None
+    worked = evidence.run is not None or evidence.log is not NO_LOG
     severity: Severity = "error" if worked and not evidence.gpu_usable else "warning"
-    devices = evidence.snapshot.devices if evidence.snapshot is not None else ()
+    devices = evidence.gpus
     parted = {str(device.index): device for device in devices if has_mig(device)}
     shown = f"CUDA_VISIBLE_DEVICES={value}"
     certainty: Certainty = "fact" if len(entries) > 1 else "likely"
@@ -44,9 +44,9 @@ def instances(evidence: Evidence) -> Iterator[Finding]:
     elif named and devices and not any(has_mig(device) for device in devices):
         title = "A MIG instance is requested, but no GPU in this machine has MIG enabled"
         action = "Name a GPU by its UUID (nvidia-smi -L), or enable MIG and create the instance."
-    elif named and not devices and not evidence.gpu_usable and _no_device(evidence):
+    elif named and not devices and not evidence.gpu_usable and _no_device(evidence.log):
         title = "A MIG instance is requested, but CUDA finds no device: no GPU has such an instance"
-        lines += evidence.told("driver.cuinit")
+        lines += evidence.log.lines_of("driver.cuinit")
         action = "Use an existing instance (nvidia-smi -L), or the UUID of a GPU without MIG."
     if title:
         yield finding("mig.misuse", severity, certainty, title=title, evidence=lines, action=action)
@@ -64,10 +64,9 @@ def instances(evidence: Evidence) -> Iterator[Finding]:
             )
 
 
-def _no_device(evidence: Evidence) -> bool:
-    """Whether, by the log, the driver's module is loaded and CUDA still finds no device."""
-    log = evidence.log
-    return log is not None and log.kernel_driver is not None and "driver.cuinit" in log.topics
+def _no_device(log: LogFacts) -> bool:
+    """Whether the driver's module is loaded and CUDA still finds no device."""
+    return log.kernel_driver is not None and "driver.cuinit" in log.topics
 
 
 @rule("container.pid-namespace", "memory.other-process")

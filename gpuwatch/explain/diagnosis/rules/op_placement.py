@@ -140,8 +140,7 @@ def no_kernel(evidence: Evidence) -> Iterator[Finding]:
     """An op has no kernel for the requested device or type."""
     cause = "placement.no-kernel"
     lines, expected = error_lines(evidence, cause)
-    log = evidence.log
-    reports = log.colocations if log is not None else []
+    reports = evidence.log.colocations
     moved = bool(reports) and not any(report.failed for report in reports)
     for report in reports:
         if report.requested and report.supported:
@@ -152,7 +151,7 @@ def no_kernel(evidence: Evidence) -> Iterator[Finding]:
                 f"requested {report.requested}, kernels for {', '.join(report.supported)}: {names or 'the group'}"
                 + (f" (with it, colocated: {others} more)" if others else "")
             )
-    asks_gpu_without_any = log is not None and not evidence.gpu_usable and moved
+    asks_gpu_without_any = not evidence.gpu_usable and moved
     if lines and _simulated_only(evidence, moved=moved) is not None:
         return
     fell = _fallback_text(evidence, cause)
@@ -356,9 +355,7 @@ def _refused_op(evidence: Evidence, cause: str) -> str:
     """``MatMul requested /GPU:0, its type int32 has only a CPU kernel``; empty if not known."""
     run = evidence.run
     message = next((error.message for error in run.errors if cause in topics_of(error.message)), "") if run else ""
-    reports = parse(message).colocations if "Colocation" in message else []
-    if evidence.log is not None:
-        reports = [*reports, *evidence.log.colocations]
+    reports = [*(parse(message).colocations if "Colocation" in message else ()), *evidence.log.colocations]
     report = next((entry for entry in reports if entry.failed and entry.members), None)
     results = run.results if run is not None and message else {}
     op, dtype, asked = (str(results.get(name) or "") for name in ("op", "dtype", "requested"))
@@ -416,7 +413,7 @@ def _fallback_findings(
     if evidence.run is None or not entries:
         return
     named = all(entry.requested != "auto" for entry in entries)
-    title = _fallbacks_text(entries) if evidence.run.group == "run" else ""
+    title = _fallbacks_text(entries) if evidence.run.is_program else ""
     if cause == "placement.device-missing" and title:
         asked = ", ".join(dict.fromkeys(entry.requested for entry in entries))
         title = printable(f"{asked} was requested and does not exist: {entries[0].detail}")
@@ -458,7 +455,7 @@ def strategy_devices_missing(evidence: Evidence) -> Iterator[Finding]:
     """MirroredStrategy on devices that do not exist: it creates replicas anyway, since 2.15 without a message."""
     run, result = evidence.run, evidence.result(REPLICAS, dict)
     if run is None or not (missing := result.get("missing")):
-        none = any(_HAS_NONE in line for line in evidence.told("gpu.none"))
+        none = any(_HAS_NONE in line for line in evidence.log.lines_of("gpu.none"))
         title = "The program requests GPUs, but the process sees none" if none else ""
         yield from stated_error(evidence, "distribution.devices-missing", _NONE_SEEN if none else _FEWER, title)
         return

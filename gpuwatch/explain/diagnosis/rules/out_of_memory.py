@@ -94,7 +94,7 @@ def out_of_memory(evidence: Evidence) -> Iterator[Finding]:
         if cause == "unknown" and alike_failed and all(judged.title == WHO_HELD_IT for _, judged in failures):
             continue  # they follow from the failures whose cause is known
         expected = all(oom.expected for oom, _ in failures)
-        if evidence.run is None and evidence.log is not None and evidence.log.oom_survived:
+        if evidence.run is None and evidence.log.oom_survived:
             yield _handled(evidence.log)
             return
         severity: Severity = "info" if expected else "error"
@@ -143,7 +143,7 @@ def out_of_memory(evidence: Evidence) -> Iterator[Finding]:
                 *_unused_gpus(evidence, failures),
             ]
             lines += filter(None, [_recorded_holder(evidence, failures[0][0])])
-        lines += _in_log(evidence.told("memory.oom"), [oom for oom, _ in failures], several=len(by_cause) > 1)
+        lines += _in_log(evidence.log.lines_of("memory.oom"), [oom for oom, _ in failures], several=len(by_cause) > 1)
         if of_host:
             title = "Out of host memory (a CPU allocator), not GPU memory"
             action = "Make the batch or the data kept in host memory smaller, or give the program more RAM."
@@ -174,7 +174,9 @@ def _whatever_the_batch(evidence: Evidence, oom: Oom, cause: str) -> str:
     """What helps where the numbers show that no smaller batch does; else empty."""
     if cause == "memory.request-too-large":
         shapes = (
-            _SHAPE.search(line) for line in evidence.told("memory.oom") if same_request(line, oom.requested_bytes)
+            _SHAPE.search(line)
+            for line in evidence.log.lines_of("memory.oom")
+            if same_request(line, oom.requested_bytes)
         )
         shape = next((found[1].split(",") for found in shapes if found), [])
         return _SPLIT.format(max(map(int, shape))) if shape[:1] == ["1"] and len(shape) > 1 else ""
@@ -227,7 +229,7 @@ def _copied_text(evidence: Evidence, oom: Oom) -> str:
     if oom.requested_bytes is not None and oom.requested_bytes < _NOTABLE_TENSOR_SHARE * (oom.limit_bytes or 0):
         return ""
     measured = [error.message for error in evidence.run.errors] if evidence.run is not None else []
-    measured += evidence.told("memory.oom")
+    measured += evidence.log.lines_of("memory.oom")
     line = next((line for line in measured if _COPY in line), None)
     if line is None:
         return ""
@@ -252,8 +254,8 @@ def _growth_finding(evidence: Evidence, failures: list[tuple[Oom, Judgement]]) -
 
 def _own_line(evidence: Evidence) -> list[str]:
     """The user's source line that requested the memory; none for probes."""
-    frame = evidence.log.requested_at if evidence.log is not None else None
-    if frame is None or (evidence.run is not None and evidence.run.group != "run"):
+    frame = evidence.log.requested_at
+    if frame is None or (evidence.run is not None and not evidence.run.is_program):
         return []
     return [at_line("requested at", frame)]
 
@@ -343,7 +345,7 @@ def _tenants(evidence: Evidence, device: Device | None) -> list[tuple[int, Proce
 
 def _holders_in_table(evidence: Evidence) -> list[str]:
     """Who held memory by the nvidia-smi table in the log, largest first."""
-    rows = evidence.log.smi_processes if evidence.log is not None else []
+    rows = evidence.log.smi_processes
     held = sorted(((row.held_bytes, row) for row in rows if row.held_bytes), key=lambda item: (-item[0], item[1].pid))
     return [
         f"nvidia-smi: process {row.pid} held {memory(amount)} of GPU {row.gpu}: {shorten(printable(row.name), 60)}"

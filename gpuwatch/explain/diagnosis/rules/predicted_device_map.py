@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from gpuwatch.core.formatting.units import memory, size
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import DeviceMapping, DeviceMemory, Holding, PredictedMapping, Run
-from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.core.model.snapshot import Device
 from gpuwatch.explain.diagnosis.evidence import Evidence, device_behind
 from gpuwatch.explain.diagnosis.memory.other_processes_memory import others_memory
 from gpuwatch.explain.diagnosis.rule_registry import finding, rule, warning_of
@@ -32,7 +32,7 @@ def against_prediction(evidence: Evidence, run: Run) -> Iterator[Finding]:
         return
     observed = {device_name(mapping.framework_device): mapping for mapping in run.device_map}
     expected = {device_name(entry.framework_device): entry for entry in run.predicted}
-    if evidence.log is not None and (evidence.log.ignored_gpus or "build.gpu-jit" in evidence.log.topics):
+    if evidence.log.ignored_gpus or "build.gpu-jit" in evidence.log.topics:
         return  # the log says itself which GPUs it takes, and why
     other_map = [_differs(name, expected.get(name), observed.get(name)) for name in sorted({*expected, *observed})]
     if any(other_map):
@@ -44,16 +44,15 @@ def against_prediction(evidence: Evidence, run: Run) -> Iterator[Finding]:
         )
         return
     for name, entry in expected.items():
-        yield from _amount_differs(run, evidence.snapshot, entry, observed[name])
+        yield from _amount_differs(run, evidence.gpus, entry, observed[name])
 
 
 def _is_explained(evidence: Evidence, run: Run) -> bool:
     """Whether something else explains why there is no GPU (or nobody looked)."""
     log = evidence.log
-    complained = log is not None and bool(
-        log.cuinit_error or log.libraries_skipped or log.cudart_missing or log.ignored_gpus or log.hidden_by_environment
-    )
-    return complained or bool(run.errors or run.ooms) or run.verdict in ("error", "oom") or not run.devices.logical
+    of_driver = log.cuinit_error or log.libraries_skipped or log.cudart_missing or log.ignored_gpus
+    complained = bool(of_driver or log.hidden_by_environment or run.errors or run.ooms)
+    return complained or run.verdict in ("error", "oom") or not run.devices.logical
 
 
 def _differs(name: str, expected: PredictedMapping | None, observed: DeviceMapping | None) -> str:
@@ -70,7 +69,7 @@ def _differs(name: str, expected: PredictedMapping | None, observed: DeviceMappi
 
 
 def _amount_differs(
-    run: Run, snapshot: Snapshot | None, expected: PredictedMapping, observed: DeviceMapping
+    run: Run, gpus: Iterable[Device], expected: PredictedMapping, observed: DeviceMapping
 ) -> Iterator[Finding]:
     if expected.granted_bytes is None or observed.granted_bytes is None:
         return
@@ -81,7 +80,7 @@ def _amount_differs(
     lines = [f"expected {_expected(expected)}", f"granted {_mib(observed.granted_bytes)}"]
     entry = next((entry for entry in run.memory.devices if entry.uuid == expected.uuid), None)
     taken = _taken_meanwhile(entry)
-    held = others_memory(device_behind(observed, snapshot) if snapshot is not None else None, entry, run)
+    held = others_memory(device_behind(observed, gpus), entry, run)
     left = held.before - held.start if held.before is not None and held.start is not None else 0
     cause = "memory.other-process"
     if missing > 0 and taken is not None and taken >= missing / 2:

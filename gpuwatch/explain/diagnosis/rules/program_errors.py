@@ -28,12 +28,11 @@ def error_lines(evidence: Evidence, cause: str) -> tuple[list[str], bool]:
         matching = [error for error in evidence.run.errors if cause in topics_of(error.message)]
         lines += [f"{error.type}: {telling_line(error.message, cause)[:300]}" for error in matching]
         expected = bool(matching) and all(error.expected for error in matching)
-    if evidence.log is not None:
-        from_log = evidence.log.lines_of(cause)
-        if evidence.run is None or not lines:
-            lines += from_log
-        elif from_log:
-            lines += [line for line in from_log if not any(line.endswith(known[-60:]) for known in lines)][:2]
+    from_log = evidence.log.lines_of(cause)
+    if lines:
+        lines += [line for line in from_log if not any(line.endswith(known[-60:]) for known in lines)][:2]
+    else:
+        lines += from_log
     return lines, expected
 
 
@@ -108,7 +107,7 @@ WENT_ON = "It continued after"
 def error_despite_success(evidence: Evidence) -> Iterator[Finding]:
     """The program exited with 0, but its log shows an exception with its traceback: it need not have done its work."""
     run, log = evidence.program, evidence.log
-    if run is None or log is None or run.verdict != "ok" or run.outcome.exit_code != 0:
+    if run is None or run.verdict != "ok" or run.outcome.exit_code != 0:
         return
     if not log.errors or not log.last_error_has_traceback or run.ooms or log.last_error_line is None:
         return

@@ -84,9 +84,8 @@ def why_unreachable(run: Run) -> str | None:
 
 def says_limit(evidence: Evidence) -> bool:
     """Whether messages about a driver are about a simulated one, which reports itself what it lacks."""
-    if evidence.log is not None and CAUSE in evidence.log.topics:
-        return True
-    return evidence.run is not None and why_unreachable(evidence.run) is not None
+    by_run = evidence.run is not None and why_unreachable(evidence.run) is not None
+    return by_run or CAUSE in evidence.log.topics
 
 
 _OF_TORCH = (

@@ -10,7 +10,7 @@ from itertools import takewhile
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.program_waits_and_retraces import Standstill
-from gpuwatch.core.model.run import Run
+from gpuwatch.core.model.run import Run, signal_name
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import rule, warning_of
 
@@ -91,7 +91,7 @@ def cluster_incomplete(evidence: Evidence, run: Run) -> Iterator[Finding]:
             printable(lines[said].strip()),
             *(f"TF_CONFIG: {task} is {printable(address)}" for task, address in _addresses(run) if task in tasks),
             *(
-                f"process {process.pid} was ended by signal {-process.exit_code}"
+                f"process {process.pid} was ended by {signal_name(-process.exit_code)}"
                 for process in run.processes
                 if process.exit_code is not None and process.exit_code < 0
             ),

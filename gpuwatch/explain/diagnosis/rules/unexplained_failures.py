@@ -100,7 +100,7 @@ class _End:
 @rule("unknown", program_messages.CAUSE)
 def unrecognised_error(evidence: Evidence) -> Iterator[Finding]:
     """The program ended with an unrecognized error, reported so that it does not look healthy."""
-    run, log = evidence.run, evidence.log if evidence.log is not None else LogFacts()
+    run, log = evidence.run, evidence.log
     if run is not None and (why_unreachable(run) or (run.outcome.exit_code and broken_pool(evidence))):
         return  # reported as a limit of the simulation; with the process that was lost
     lines = _run_ended(run, log) if run is not None else _log_ended(log)
@@ -277,7 +277,7 @@ def _meaning(lines: Iterable[str]) -> Meaning | None:
 
 def _by_type(run: Run | None, log: LogFacts, error: RunError, how: str) -> Meaning | None:
     """What the type of an exception says; None if that is nothing, or of a probe, which is gpuwatch's own program."""
-    return program_messages.meaning_by_type(error, log, how) if run is None or run.group == "run" else None
+    return program_messages.meaning_by_type(error, log, how) if run is None or run.is_program else None
 
 
 def _end_finding(known: Meaning, lines: list[str]) -> _End:
@@ -341,11 +341,8 @@ def _run_ended(run: Run, log: LogFacts) -> list[str]:
     if run.verdict != "error" or unexpected or _explains(log):
         return []
     number = ended_by(run)
-    named = f" ({number.name})" if number is not None else ""
-    ending = f"killed by signal {run.outcome.signal}" if run.outcome.signal else f"exit code {run.outcome.exit_code}"
-    ending += named
-    last = log.errors[-1:]
-    return [*map(line_of, last), ending]
+    named = f" ({number.name})" if number is not None and run.outcome.signal is None else ""
+    return [*map(line_of, log.errors[-1:]), run.outcome.text + named]
 
 
 def _deadline(run: Run) -> Finding:

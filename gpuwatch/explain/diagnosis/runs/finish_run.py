@@ -1,25 +1,33 @@
-"""Turns the runner's draft into a finished run: device map joined, verdict and findings added."""
+"""Turns the runner's draft into a finished run: device map joined, verdict and findings added.
+
+A user's own program is judged by rules of its own: its settings and exit are not planned as those of a probe are.
+"""
 
 from __future__ import annotations
 
 import re
 
-import msgspec
+from msgspec.structs import replace
 
 from gpuwatch.core.formatting.units import memory
 from gpuwatch.core.grouping import grouped
 from gpuwatch.core.model.ended_by_own_exception import ended_apart
-from gpuwatch.core.model.findings import CAUSES, Finding
+from gpuwatch.core.model.findings import CAUSES, NO_GPU, Finding
 from gpuwatch.core.model.run import DeviceMapping, Oom, PredictedMapping, Run, Verdict
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.visible_devices import visible_devices
 from gpuwatch.explain.diagnosis.evidence import Evidence, device_behind
+from gpuwatch.explain.diagnosis.memory.oom_arithmetic import UNEXPLAINED
 from gpuwatch.explain.diagnosis.memory.oom_facts import with_verdicts
-from gpuwatch.explain.diagnosis.rule_engine import diagnose, primary_cause
+from gpuwatch.explain.diagnosis.rule_engine import by_severity, diagnose, primary_cause
+from gpuwatch.explain.diagnosis.rules.hidden_gpus import hides_its_gpus
+from gpuwatch.explain.diagnosis.rules.idle_gpu_memory import BY_SCOPE
+from gpuwatch.explain.diagnosis.rules.message_meanings import ENDINGS
 from gpuwatch.explain.diagnosis.rules.op_placement import LIMIT
+from gpuwatch.explain.diagnosis.rules.program_errors import DESPITE_ERROR, WENT_ON
+from gpuwatch.explain.diagnosis.rules.signals import ended_by
 from gpuwatch.explain.diagnosis.runs.op_fallbacks import fallbacks, hidden_on_purpose, moved_by_placer
 from gpuwatch.explain.diagnosis.runs.predict_device_map import predict, requested_devices_of
-from gpuwatch.explain.diagnosis.runs.user_program_verdict import is_watched, reason_of, relevant_findings, verdict_of
 from gpuwatch.explain.logs.line_text import device_name
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.log_parser import parse
@@ -28,10 +36,15 @@ from gpuwatch.explain.logs.oom_wording_of_others import exhausted
 from gpuwatch.explain.logs.python_exceptions import telling
 from gpuwatch.sim.simulated_machine import context_bytes
 
-replace = msgspec.structs.replace
-
+DESPITE_OOM = "It exited with code 0, although memory ran out."
+"""Reason of the verdict ``ok`` of a program that caught the error; whether it did all of its work is not known."""
 _OF_A_PIPELINE = re.compile(r"Dataset(?:V\d+)?$|Iterator(?:V\d+)?$|^DummySeedGenerator$")
 """Ops that make a data set: TensorFlow keeps them on the CPU by design, whatever scope they are made in."""
+_OF_GPU = re.compile(r"cud|gpu(?!watch)|nvidia|nvml|nccl|cublas|device|driver", re.IGNORECASE)
+_PLACEMENT_UNCHECKED = "where its ops ran was not checked (run --placement does that)"
+_MIN_KNOWN_NODES_SHARE = 0.9
+"""Share of graph nodes whose requested device must be known to say that there are no problems."""
+_NO_REPLICA = "distribution.devices-missing"
 
 
 def complete(run: Run, log: LogFacts, before: Snapshot | None) -> Run:
@@ -40,6 +53,10 @@ def complete(run: Run, log: LogFacts, before: Snapshot | None) -> Run:
     ``run`` is the draft with the runner's observations (events, exit, ``verdict`` ok, error, oom, timeout or skipped);
     ``log`` the parsed log of the framework; ``before`` the machine before the start.
     """
+
+    def evidence_of(run: Run) -> Evidence:
+        return Evidence(snapshot=before, run=run, log=log, environment=run.environment)
+
     run = replace(
         run,
         device_map=_joined_map(run.device_map or tuple(log.device_map), before, Evidence(run=run)),
@@ -54,50 +71,36 @@ def complete(run: Run, log: LogFacts, before: Snapshot | None) -> Run:
         ),
     )
     run = replace(run, predicted=_predicted_map(run, before))
-    evidence = Evidence(snapshot=before, run=run, log=log, environment=run.environment)
-    run = replace(run, ooms=with_verdicts(evidence, tuple(_with_limit(run, oom) for oom in _with_expected_ooms(run))))
-    evidence = Evidence(snapshot=before, run=run, log=log, environment=run.environment)
+    ooms = tuple(_with_limit(run, oom) for oom in _with_expected_ooms(run))
+    run = replace(run, ooms=with_verdicts(evidence_of(run), ooms))
+    evidence = evidence_of(run)
     first = diagnose(evidence)
-    run = replace(run, fallbacks=fallbacks(run, evidence, first))
-    if is_watched(run) and not run.fallbacks:
-        run = replace(run, fallbacks=moved_by_placer(log, evidence, first))
-    findings = diagnose(Evidence(snapshot=before, run=run, log=log, environment=run.environment))
-    verdict = _verdict(run)
-    if is_watched(run):
-        findings = relevant_findings(run, log, findings)
-        verdict = verdict_of(run, verdict, evidence, primary_cause(findings))
-    if verdict == "skipped":
-        # Healthy requires a run.
-        findings = tuple(found for found in findings if found.id != "healthy")
+    moved = fallbacks(run, evidence, first)
+    run = replace(run, fallbacks=moved or (moved_by_placer(log, evidence, first) if run.is_program else ()))
+    findings = diagnose(evidence_of(run))
+    if run.is_program:
+        findings = _relevant_findings(run, log, findings)
     main = primary_cause(findings)
-    if verdict == "skipped" and main == "healthy":
-        main = None
-    if verdict == "fallback" and main == "healthy":
+    verdict = _verdict(run, evidence, main)
+    if verdict == "skipped":  # healthy requires a run
+        findings = tuple(found for found in findings if found.id != "healthy")
+        main = primary_cause(findings)
+        main = None if main == "healthy" else main
+    elif verdict == "fallback" and main == "healthy":
         main = next((entry.reason for entry in run.fallbacks if entry.reason != LIMIT), main)
     reason = run.verdict_reason
     if not reason or verdict != run.verdict or verdict == "oom":
         # The runner's "it ran out of memory" says less than the numbers.
-        own = reason_of(run, log, verdict, findings, main) if is_watched(run) else ""
+        own = _program_reason(run, evidence, verdict, findings, main) if run.is_program else ""
         reason = own or _reason(run, verdict, findings, main, hidden_on_purpose(evidence, findings))
-    return replace(
-        run,
-        verdict=verdict,
-        verdict_reason=reason,
-        findings=findings,
-        primary=main,
-    )
+    return replace(run, verdict=verdict, verdict_reason=reason, findings=findings, primary=main)
 
 
 def _predicted_map(run: Run, before: Snapshot | None) -> tuple[PredictedMapping, ...] | None:
     """The prediction; None for several processes, a probe that never reached its devices, or a user's program, whose
     settings are its own."""
-    if (
-        before is None
-        or is_watched(run)
-        or run.workers
-        or run.verdict in ("skipped", "timeout")
-        or run.framework is None
-    ):
+    unplanned = run.is_program or bool(run.workers) or run.verdict in ("skipped", "timeout")
+    if before is None or run.framework is None or unplanned:
         return None
     contexts = {}
     if run.simulation is not None:
@@ -138,7 +141,7 @@ def _joined_map(
     ordinals = {entry.ordinal: entry.uuid for entry in seen.map}
     joined = []
     for mapping in mappings:
-        device = device_behind(mapping, before)
+        device = device_behind(mapping, before.devices)
         if device is None and mapping.pci_bus_id is None and mapping.cuda_ordinal is not None:
             device = before.device(ordinals.get(mapping.cuda_ordinal))
         if device is not None:
@@ -154,17 +157,23 @@ def _joined_map(
     return tuple(joined)
 
 
-def _verdict(run: Run) -> Verdict:
-    """The runner's verdict, refined: a crash after an OOM is an OOM, work on the CPU a fallback."""
+def _verdict(run: Run, evidence: Evidence, main: str | None) -> Verdict:
+    """The runner's verdict, refined: a crash after an OOM is an OOM, work on the CPU a fallback.
+
+    A user's program that catches that memory ran out and exits with 0 has not failed: the verdict is ``ok``, the
+    finding a warning. It is ``fallback`` also without a known op, if the work could only run on the CPU, or if replicas
+    were misplaced.
+    """
     if run.verdict in ("skipped", "timeout", "oom", "interrupted"):
         return run.verdict
-    unexpected_oom = any(not oom.expected for oom in run.ooms)
-    if unexpected_oom and not ended_apart(run, run.outcome):
-        return "oom"
+    if any(not oom.expected for oom in run.ooms) and not ended_apart(run, run.outcome):
+        return "ok" if run.is_program and _exited_well(run) else "oom"
     if run.verdict == "error":
         return "error"
-    fell = (entry for entry in run.fallbacks if entry.reason != LIMIT and _OF_A_PIPELINE.search(entry.op) is None)
-    return "fallback" if next(fell, None) is not None else "ok"
+    fell = any(entry.reason != LIMIT and _OF_A_PIPELINE.search(entry.op) is None for entry in run.fallbacks)
+    seen = run.framework is not None or bool(evidence.log.frameworks)
+    on_cpu = seen and not evidence.gpu_usable and main in NO_GPU and not hides_its_gpus(evidence)
+    return "fallback" if fell or (run.is_program and (on_cpu or main == _NO_REPLICA)) else "ok"
 
 
 def _rounds(run: Run) -> str:
@@ -173,18 +182,15 @@ def _rounds(run: Run) -> str:
     failed = {name: [w for w in workers if w.verdict != "ok"] for name, workers in rounds.items()}
     if len(rounds) < 2 or not any(failed.values()):
         return ""
-    lived = [name for name, workers in failed.items() if not workers]
     parts = []
-    for name, workers in failed.items():
-        if not workers:
-            continue
+    for name, workers in ((name, workers) for name, workers in failed.items() if workers):
         who = " and the ".join(worker.name for worker in workers)
         end = "ran out of memory" if all(worker.verdict == "oom" for worker in workers) else "failed"
         others = [worker for worker in rounds[name] if worker.verdict == "ok"]
         held = max((worker.nvml_bytes or worker.granted_bytes or 0 for worker in others), default=0)
         beside = f" alongside the {others[0].name}, which held {memory(held)}" if others and held else ""
         parts.append(f"with {name} the {who} process {end}{beside}")
-    if lived:
+    if lived := [name for name, workers in failed.items() if not workers]:
         parts.append(f"with {', '.join(lived)} both succeeded")
     expected = bool(run.ooms) and all(oom.expected for oom in run.ooms)
     text = "; ".join(parts) + (" (expected)" if expected else "")
@@ -197,7 +203,7 @@ def _moved_text(run: Run) -> str:
     groups = grouped(fell, lambda entry: (entry.requested, entry.actual, entry.reason))
     parts = []
     for (requested, actual, reason), group in list(groups.items())[:2]:
-        kinds = list(dict.fromkeys(fallback.kind if is_watched(run) else fallback.op for fallback in group))
+        kinds = list(dict.fromkeys(fallback.kind if run.is_program else fallback.op for fallback in group))
         more = f" and {len(kinds) - 1} more" if len(kinds) > 1 else ""
         asked = "" if requested == "auto" else f" instead of {requested}"
         why = group[0].detail if reason == "unknown" and group[0].detail else CAUSES.get(reason, reason)
@@ -214,31 +220,137 @@ def _reason(run: Run, verdict: Verdict, findings: tuple[Finding, ...], main: str
     if verdict == "oom" and run.ooms:
         cause = next((oom.verdict for oom in run.ooms if oom.verdict and not oom.expected), run.ooms[0].verdict)
         expected = " (expected)" if all(oom.expected for oom in run.ooms) else ""
-        # The finding's title is more specific than its cause.
-        title = next((found.title for found in findings if found.id == cause), CAUSES[cause or "unknown"])
-        return f"{title}{expected}."
+        return f"{_title(findings, cause)}{expected}."
     if verdict == "fallback":
         return _moved_text(run)
     if verdict == "timeout":
         return "The probe did not finish before its deadline."
     if verdict == "error":
-        unexpected = [error for error in run.errors if not error.expected]
-        if unexpected:
-            last = unexpected[-1]
+        for last in [error for error in run.errors if not error.expected][-1:]:
             return f"{last.type}: {telling(last.message)[:200] or 'no message'}"
-        if run.outcome.signal is not None:
-            return f"The probe was killed by signal {run.outcome.signal}."
-        return f"The probe ended with exit code {run.outcome.exit_code}."
+        return f"The probe failed: {run.outcome.text}."
     if verdict == "skipped":
         return "This probe does not apply to this machine."
     if on_purpose:
         return "The work ran on the CPU, as requested: every GPU was hidden."
-    expected_errors = [error for error in run.errors if error.expected]
-    if expected_errors:
-        error = expected_errors[0]
+    for error in [error for error in run.errors if error.expected][:1]:
         meant = next((topic for topic in topics_of(error.message) if topic in CAUSES), main or "")
         return f"The expected error, {error.type}: {CAUSES.get(meant, 'the subject of this probe')}."
-    warning = next((found for found in findings if found.severity in ("error", "warning")), None)
-    if warning is not None:
-        return f"Ran, with {'an error' if warning.severity == 'error' else 'a warning'}: {warning.title}."
+    for found in findings:
+        if found.severity in ("error", "warning"):
+            return f"Ran, with {'an error' if found.severity == 'error' else 'a warning'}: {found.title}."
     return "Ran on the requested device."
+
+
+def _relevant_findings(run: Run, log: LogFacts, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    """The findings that concern this program.
+
+    A bare exit code is in the verdict and is not a cause. What ended a program comes before why it had no GPU, unless
+    that may have ended it. A program without a framework did not request a GPU, so a machine without one is not its
+    problem.
+    """
+    asked = run.framework is not None or bool(log.frameworks) or bool(run.device_map)
+    raised = any(error.type not in ("KeyboardInterrupt", "SystemExit") for error in (*run.errors, *log.errors))
+    raised = raised or ended_by(run) is not None or any(topic in ENDINGS for topic in log.topics)
+    stalled = any(found.id == "program.stalled" for found in findings)
+    raised = raised or bool(run.killed_children) or (any(one.exit_code for one in run.processes) and not stalled)
+    ended_well = run.verdict in ("ok", "fallback")
+    caught = _exited_well(run) or ended_apart(run, run.outcome)
+    elsewhere = run.verdict == "error" and any(_ended_otherwise(found) for found in findings)
+    fell_back = any(entry.reason != LIMIT for entry in run.fallbacks)
+    scoped = any(found.title.startswith(BY_SCOPE) for found in findings)
+    moved = [entry.detail for entry in run.fallbacks if entry.reason == "unknown"]
+    despite = any(found.title.startswith(DESPITE_ERROR) for found in findings)
+    concerning = (
+        _program_survived(found, run)
+        if found.severity == "error" and ((_is_of_memory(found) and caught) or (found.id in NO_GPU and elsewhere))
+        else replace(found, title=f"{found.title}; {_PLACEMENT_UNCHECKED}")
+        if found.id == "healthy" and _placement_unseen(run)
+        else found
+        for found in findings
+        if not (
+            found.id == "unknown"
+            and not raised
+            and not _is_of_memory(found)
+            and not any(detail in found.title for detail in moved)
+        )
+        and not (found.id in NO_GPU and not asked)
+        and not (found.id == "healthy" and (fell_back or scoped or despite or not (ended_well and asked)))
+    )
+    return tuple(by_severity(concerning))
+
+
+def _program_reason(
+    run: Run, evidence: Evidence, verdict: Verdict, findings: tuple[Finding, ...], main: str | None
+) -> str:
+    """The verdict's reason in one sentence; empty if the general one applies."""
+    title = _title(findings, main)
+    if verdict == "fallback" and main == _NO_REPLICA:
+        return f"{title}."
+    if verdict == "fallback" and main in NO_GPU and not evidence.gpu_usable:
+        return f"All of it ran on the CPU: {title}."
+    if verdict != "ok":
+        return ""
+    if main == "visibility.hidden":
+        return f"All of it ran on the CPU, as it requests. {title}."
+    if _exited_well(run) and any(not oom.expected for oom in run.ooms):
+        return DESPITE_OOM
+    if run.framework is None and not evidence.log.frameworks and not run.device_map:
+        return "It succeeded; neither TensorFlow, PyTorch nor JAX was seen in it."
+    if scoped := [found.title for found in findings if found.title.startswith(BY_SCOPE)]:
+        return f"It succeeded. {scoped[0]}."
+    despite = next((found.title for found in findings if found.title.startswith((DESPITE_ERROR, WENT_ON))), "")
+    if despite.startswith(DESPITE_ERROR):
+        return f"{despite}."
+    if despite and all(found.severity == "info" for found in findings):
+        return "It succeeded."
+    if main == "placement.no-kernel" and not run.fallbacks:
+        return f"It succeeded. {title}."
+    if any(found.severity in ("error", "warning") for found in findings):
+        return ""
+    return _without_problems(run) if run.device_map else "It succeeded."
+
+
+def _title(findings: tuple[Finding, ...], cause: str | None) -> str:
+    return next((found.title for found in findings if found.id == cause), CAUSES[cause or "unknown"])
+
+
+def _placement_unseen(run: Run) -> bool:
+    return run.framework is not None and run.framework.name == "tensorflow" and "placement" not in run.settings
+
+
+def _without_problems(run: Run) -> str:
+    """With --placement only if nearly all requested devices are known, and with their share."""
+    coverage = run.placement_coverage
+    if _placement_unseen(run):
+        return f"It succeeded; {_PLACEMENT_UNCHECKED}."
+    if coverage is None or not coverage.nodes:
+        return "It succeeded without problems."
+    known = 1 - coverage.unclear / coverage.nodes
+    share = f"the requested devices of {int(100 * known)} % of {coverage.nodes} graph nodes are known"
+    return (
+        f"It succeeded without problems: {share}."
+        if known >= _MIN_KNOWN_NODES_SHARE
+        else f"It succeeded; only {share}."
+    )
+
+
+def _ended_otherwise(found: Finding) -> bool:
+    """Whether a finding is about an end that has nothing to do with a GPU, by its title and its error."""
+    said = " ".join((found.title, *found.evidence[:1]))
+    return found.id == "unknown" and found.severity == "error" and _OF_GPU.search(said) is None
+
+
+def _program_survived(found: Finding, run: Run) -> Finding:
+    if _is_of_memory(found) and _exited_well(run):
+        found = replace(found, evidence=("the program continued after it, and exited with code 0", *found.evidence))
+    return replace(found, severity="warning")
+
+
+def _is_of_memory(found: Finding) -> bool:
+    return found.id.startswith("memory.") or found.title in UNEXPLAINED
+
+
+def _exited_well(run: Run) -> bool:
+    """Whether the program ended by itself, with exit code 0."""
+    return run.verdict in ("ok", "fallback") and run.outcome.exit_code == 0

@@ -12,7 +12,6 @@ from gpuwatch.core.model.run import Fallback, Placement, Run
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rules.hidden_gpus import hides_its_gpus
 from gpuwatch.explain.diagnosis.rules.op_placement import ITS_PROCESS, LIMIT, MADE_THERE
-from gpuwatch.explain.diagnosis.runs.user_program_verdict import is_watched
 from gpuwatch.explain.logs.line_text import device_name
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.op_placement_lines import MAKES_RESOURCE
@@ -110,8 +109,7 @@ def moved_by_placer(facts: LogFacts, evidence: Evidence, findings: tuple[Finding
         if not report.failed and member.requested.startswith("GPU")
         if (actual := ran_on.get(member.op, "CPU:0" if report.supported == ("CPU",) else "")).startswith("CPU")
     )
-    plugin = evidence.run is not None and evidence.run.simulation == "plugin"
-    if evidence.gpu_usable and plugin:
+    if evidence.gpu_usable and evidence.simulation == "plugin":
         reason, detail = LIMIT, _LIMITED_GROUP
     elif evidence.gpu_usable:
         reason, detail = "placement.no-kernel", "an op of its colocation group has no GPU kernel"
@@ -125,7 +123,7 @@ def moved_by_placer(facts: LogFacts, evidence: Evidence, findings: tuple[Finding
 
 def _is_probe(run: Run) -> bool:
     """Whether it is a probe, whose events name the ops of its work; its log also shows preparation."""
-    return not is_watched(run) and (run.framework is not None or run.outcome.ended or bool(run.settings))
+    return not run.is_program and (run.framework is not None or run.outcome.ended or bool(run.settings))
 
 
 def hidden_on_purpose(evidence: Evidence, findings: tuple[Finding, ...]) -> bool:
@@ -159,14 +157,14 @@ def _fallback_of(placement: Placement, run: Run, evidence: Evidence, findings: t
         # What is made for a missing device lies elsewhere, and with it what works on it.
         if placement.why in _WITH and usable and reason != "placement.device-missing":
             reads = placement.op == _READ
-            if placement.why == "resource" and placement.cuda_kernel is False and is_watched(run) and not reads:
+            if placement.why == "resource" and placement.cuda_kernel is False and run.is_program and not reads:
                 found = _without_kernel(placement, asked, actual, run, evidence)
                 theirs = "Variable" in placement.op or placement.op.startswith("Resource")
                 variable = theirs and placement.dtype is not None and placement.some_type is not False
                 detail = _OF_THEIRS.format(f"VarHandleOp {placement.dtype}") if variable else found.detail
                 return msgspec.structs.replace(found, detail=detail)
             return _entry(placement, asked, actual, TOGETHER, _WITH[placement.why])
-        if reason != "placement.no-kernel" or not is_watched(run):
+        if reason != "placement.no-kernel" or not run.is_program:
             return _entry(placement, asked, actual, reason, detail)
         return _without_kernel(placement, asked, actual, run, evidence)
     if not actual.startswith("CPU") or not _is_float(placement):
@@ -177,7 +175,7 @@ def _fallback_of(placement: Placement, run: Run, evidence: Evidence, findings: t
         reason, detail = no_gpu_cause(findings)
         return _entry(placement, AUTO, actual, reason, detail)
     if _HEAVY.search(placement.op):
-        if is_watched(run):
+        if run.is_program:
             # A function without a requested device can be on the CPU as a whole, as in tf.data.
             lacking = placement.gpu_kernel is False
             return _without_kernel(placement, AUTO, actual, run, evidence) if lacking else None
@@ -232,7 +230,7 @@ def _without_kernel(placement: Placement, asked: str, actual: str, run: Run, evi
 
 
 def _moved_with_group(placement: Placement, evidence: Evidence) -> bool:
-    reports = evidence.log.colocations if evidence.log is not None else []
+    reports = evidence.log.colocations
     return any(member.op == placement.op for report in reports if not report.failed for member in report.members)
 
 
