@@ -419,7 +419,7 @@ def test_a_list_is_shown_whole_or_not_at_all() -> None:
 
 @every(CASES)
 def test_no_title_of_a_finding_is_cut_within_a_list(cause: str) -> None:
-    titles = {entry.title for entry in CASES[cause]()} | {heat(machines.device(), 40.0).title}
+    titles = {entry.title for entry in CASES[cause]()} | {heat(machines.device(), 40.0)[0]}
     for title in titles | {CAUSES[cause]}:
         for short in whole_parts(title):
             rest, same = title.removeprefix(short).partition(": ")[0], short.rpartition(": ")[2]

@@ -9,6 +9,7 @@ Findings are reworded only every few seconds.
 from __future__ import annotations
 
 import datetime
+import itertools
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -83,8 +84,6 @@ class _SingleLooks(Condition):
 
     name = "finding"
     causes = ()
-    appears = 0.0
-    leaves = 0.0
 
     def __init__(self) -> None:
         self._found: dict[str, Finding] = {}
@@ -116,8 +115,8 @@ class Conditions:
         """Number of all events so far; :attr:`events` drops the oldest."""
         self.past: deque[Finding] = deque(maxlen=100)
         """Findings that no longer hold, the latest last; each with ``until``."""
-        self._number = 0
-        """Number of the latest occurrence."""
+        self._numbers = itertools.count(1)
+        """Numbers of occurrences."""
         self._processes = ProcessEvents()
         self._devices = DeviceEvents()
         self._silence = DriverSilence()
@@ -136,7 +135,6 @@ class Conditions:
         """Seconds in gaps between samples, while the driver or the collector did not answer."""
         self.past.clear()
         self._held: tuple[Finding, ...] = ()
-        self._all: tuple[tuple[Finding, ...], tuple[Finding, ...], tuple[Finding, ...]] | None = None
         self._came: float | None = None
         """When the last sample was taken."""
         self._unjudged = 0.0
@@ -162,12 +160,7 @@ class Conditions:
     def findings(self) -> tuple[Finding, ...]:
         """The current problems and notes; ``healthy``, perhaps with notes, if there is no problem."""
         silence = self._silence.findings
-        if not silence:
-            return self._held
-        if self._all is None or self._all[0] != silence or self._all[1] is not self._held:
-            rest = tuple(found for found in self._held if found.id != "healthy")
-            self._all = (silence, self._held, silence + rest)
-        return self._all[2]
+        return (*silence, *(found for found in self._held if found.id != "healthy")) if silence else self._held
 
     @property
     def held(self) -> dict[int, Finding]:
@@ -251,10 +244,6 @@ class Conditions:
         self.unobserved += gap
         return seconds - gap, gap
 
-    def _next(self) -> int:
-        self._number += 1
-        return self._number
-
     def _keep_event(self, found: list[MachineEvent]) -> list[MachineEvent]:
         self.events.extend(found)
         self.count += len(found)
@@ -298,7 +287,7 @@ class Conditions:
         if gap or wrong:
             self._healthy_since, self._healthy = None, None  # a gap may have hidden a problem
         if not wrong:
-            self._healthy_since = at if self._healthy_since is None else self._healthy_since
+            self._healthy_since = self._healthy_since or at
             if self._healthy is None or at - self._healthy_worded >= REJUDGE_SECONDS:
                 nothing = no_problem(evidence=coverage_evidence(snapshot, self.observed, self.unobserved))
                 self._healthy_worded, self._healthy = at, replace(nothing, since=utc(self._healthy_since))
@@ -331,7 +320,7 @@ class Conditions:
                     limits = (condition.appears, condition.leaves)
                     began = Occurrence.first_seen(sign, context.at, *limits, first=unseen)
                     began.at_least |= began.begins_at(self._first_at)
-                    entry = self._entries[key] = _Entry(self._next(), began, condition)
+                    entry = self._entries[key] = _Entry(next(self._numbers), began, condition)
                 seen.add(key)
                 entry.occurrence.add(sign, context.at, context.seconds, context.samples)
         if not blind and self._single_looks not in judged:

@@ -28,9 +28,9 @@ class Condition:
     """Device metrics that it needs."""
     of_processes: ClassVar[bool] = False
     """Whether it judges processes, which some sources do not report."""
-    appears: ClassVar[float]
+    appears: ClassVar[float] = 0.0
     """Seconds for which it must hold before it is reported."""
-    leaves: ClassVar[float]
+    leaves: ClassVar[float] = 0.0
     """Seconds for which it must be gone before it ends."""
     forgets: ClassVar[float] = 900.0
     """Seconds of unknown samples after which it ends, too."""

@@ -16,8 +16,6 @@ from gpuwatch.machine.history.machine_event import MachineEvent
 if TYPE_CHECKING:
     from gpuwatch.machine.collector.snapshot_feed import FeedStatus
 
-_OLD = "the data shown is older, and nothing is judged until then"
-
 
 class DriverSilence:
     """Turns the feed's state into events and findings: one silence, however often the collector is replaced in it."""
@@ -43,17 +41,25 @@ class DriverSilence:
             self._source_note = status.source_note
             found.append(MachineEvent(at=at, kind="source.changed", text=printable(status.source_note)))
         if status.replaced > self._replaced:
-            self._replaced, self.replaced = status.replaced, _replacement_event(status, at)
+            self._replaced = status.replaced
+            lost = warning_of(
+                "unknown",
+                title=printable(status.detail) or "the collector did not answer and was replaced",
+                evidence=(
+                    "gpuwatch queries the driver in a separate process; no sample arrived until another one started",
+                ),
+                action="The Events tab shows what happened before.",
+            )
+            self.replaced = replace(lost, since=utc(at))
             found.append(_event(at, "collector.replaced", self.replaced))
         if status.state == "not-answering":
-            before, since = self.silence, utc(at - status.waiting_seconds)
-            if before is not None and before.since is not None:
-                since = before.since
-            now = _not_working(status, since) if status.blame else _silence_finding(status, since)
-            if now != before:
-                self.silence = now
+            before = self.silence
+            since = before.since if before is not None else None
+            silence = _silence_finding(status, since or utc(at - status.waiting_seconds))
+            if silence != before:
+                self.silence = silence
             if before is None:
-                found.append(_event(at, "silence.began", now))
+                found.append(_event(at, "silence.began", silence))
         elif status.state == "ok" and self.silence is not None:
             who = "The driver answers again" if self.silence.id == "driver.bad-state" else "Samples arrive again"
             since = self.silence.since or utc(at)
@@ -75,35 +81,24 @@ def _event(at: float, kind: str, found: Finding, ended: str = "") -> MachineEven
     )
 
 
-def _replacement_event(status: FeedStatus, at: float) -> Finding:
-    found = warning_of(
-        "unknown",
-        title=printable(status.detail) or "the collector did not answer and was replaced",
-        evidence=("gpuwatch queries the driver in a separate process; no sample arrived until another one started",),
-        action="The Events tab shows what happened before.",
-    )
-    return replace(found, since=utc(at))
-
-
-def _not_working(status: FeedStatus, since: datetime.datetime) -> Finding:
-    """The finding if the collector, not the driver, is at fault."""
-    found = error_of(
-        "unknown",
-        title=f"The collector, which queries the driver, {printable(status.blame)}",
-        evidence=("the collector is a process of gpuwatch itself", printable(status.detail), _waited_text(since)),
-        action="Wait: gpuwatch replaces it. If it is an error in gpuwatch, report it with its traceback.",
-    )
-    return replace(found, since=since)
-
-
 def _silence_finding(status: FeedStatus, since: datetime.datetime) -> Finding:
+    """``status.blame``: the collector, not the driver, is at fault."""
+    waited = f"no sample since {since.astimezone():%H:%M:%S}; the data shown is older, and nothing is judged until then"
+    if status.blame:
+        found = error_of(
+            "unknown",
+            title=f"The collector, which queries the driver, {printable(status.blame)}",
+            evidence=("the collector is a process of gpuwatch itself", printable(status.detail), waited),
+            action="Wait: gpuwatch replaces it. If it is an error in gpuwatch, report it with its traceback.",
+        )
+        return replace(found, since=since)
     times = "once" if status.replaced == 1 else f"{status.replaced} times"
     found = error_of(
         "driver.bad-state",
         certainty="likely",
         title="The driver does not answer",
         evidence=(
-            _waited_text(since),
+            waited,
             "the process that queries it is running and waiting for an answer",
             printable(status.detail),
             f"it was replaced {times} so far" if status.replaced else "",
@@ -111,7 +106,3 @@ def _silence_finding(status: FeedStatus, since: datetime.datetime) -> Finding:
         action="If this persists, look for Xid or NVRM lines in dmesg, and check whether nvidia-smi hangs too.",
     )
     return replace(found, since=since)
-
-
-def _waited_text(since: datetime.datetime) -> str:
-    return f"no sample since {since.astimezone():%H:%M:%S}; {_OLD}"

@@ -11,7 +11,6 @@ from gpuwatch.core.model.snapshot import Device
 from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, condition
 from gpuwatch.explain.diagnosis.conditions.hysteresis import Occurrence, Sign
 from gpuwatch.explain.diagnosis.conditions.sample_context import ErrorCount, SampleContext
-from gpuwatch.explain.diagnosis.rules.phrasing import gpu_label
 
 _EVENT_GAP_SECONDS = 60.0
 """Minimum seconds between two events about one counter."""
@@ -24,8 +23,6 @@ class Counters(Condition):
     """Counters of one kind of error on a device. Holds while one of them is above its first reading."""
 
     causes = ("hardware.fault",)
-    appears = 0.0
-    leaves = 0.0
     forgets = float("inf")
     words: ClassVar[Mapping[str, str]]
     """By metric."""
@@ -92,12 +89,12 @@ class Counters(Condition):
 
     def _line(self, device: Device, metric: str, new: float, total: float) -> str:
         if not new:
-            return f"{gpu_label(device)} {self.words[metric]}: {total:.0f} since the last reset"
-        return f"{gpu_label(device)} {self.words[metric]}: {new:.0f} new, {total:.0f} in total"
+            return f"GPU {device.index} {self.words[metric]}: {total:.0f} since the last reset"
+        return f"GPU {device.index} {self.words[metric]}: {new:.0f} new, {total:.0f} in total"
 
     def ended(self, occurrence: Occurrence, finding: Finding, context: SampleContext) -> str:
         """Only a reset ends it."""
-        return f"{gpu_label(occurrence.device)} error counters were reset"
+        return f"GPU {occurrence.device.index} error counters were reset"
 
 
 def _count(context: SampleContext, device: Device, metric: str) -> float | None:

@@ -13,7 +13,6 @@ from gpuwatch.core.model.xids import OFF_THE_BUS, Xid
 from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, condition
 from gpuwatch.explain.diagnosis.conditions.hysteresis import Occurrence, Sign
 from gpuwatch.explain.diagnosis.conditions.sample_context import SampleContext
-from gpuwatch.explain.diagnosis.rules.phrasing import gpu_label
 from gpuwatch.machine.history.machine_event import BAD_STATES
 
 _FAULTS = {"lost": "has fallen off the bus", "reset-required": "needs a reset", "failed": "does not answer"}
@@ -31,8 +30,6 @@ class Lost(Condition):
     name = "gpu-lost"
     causes = ("hardware.fault",)
     looks_for = "GPUs that are lost or faulty"
-    appears = 0.0
-    leaves = 0.0
     one_sample = True
     dead_devices = True
 
@@ -52,7 +49,7 @@ class Lost(Condition):
         return self.report(
             occurrence,
             "error",
-            title=f"{gpu_label(device)} {_FAULTS[device.state] if listed else 'is no longer listed'}",
+            title=f"GPU {device.index} {_FAULTS[device.state] if listed else 'is no longer listed'}",
             evidence=(f"{device.state}{detail}" if listed else "", *_xid_lines(device, context), _gpu_named(device)),
             action=Xid(at=0.0, code=OFF_THE_BUS).action
             if device.state == "lost"
@@ -64,7 +61,7 @@ class Lost(Condition):
         device = occurrence.device
         if not any(item.uuid == device.uuid or item.was(device) for item in context.devices.values()):
             return ""
-        return f"{gpu_label(device)} is back, after {rounded_duration(context.at - occurrence.since)}"
+        return f"GPU {device.index} is back, after {rounded_duration(context.at - occurrence.since)}"
 
 
 @condition
@@ -73,8 +70,6 @@ class HardwareXid(Condition):
 
     name = "xid"
     causes = ("hardware.fault",)
-    appears = 0.0
-    leaves = 0.0
     forgets = float("inf")
     one_sample = True
     dead_devices = True
@@ -123,7 +118,7 @@ class HardwareXid(Condition):
 
 
 def _reported_text(device: Device, text: str) -> str:
-    return f"{gpu_label(device)}: driver reported {text}"
+    return f"GPU {device.index}: driver reported {text}"
 
 
 def _xid_lines(device: Device, context: SampleContext) -> list[str]:
@@ -166,7 +161,7 @@ class UnreadGpu(Condition):
         return self.report(
             occurrence,
             "warning",
-            title=f"{gpu_label(device)}: {what} cannot be read",
+            title=f"GPU {device.index}: {what} cannot be read",
             evidence=(*dict.fromkeys(why), occurrence.lasted(context.at)),
             action="Compare with nvidia-smi. If that fails too, look for Xid or NVRM lines in dmesg.",
         )

@@ -9,7 +9,6 @@ from gpuwatch.core.model.findings import Finding, Severity
 from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, condition
 from gpuwatch.explain.diagnosis.conditions.hysteresis import Occurrence, Sign
 from gpuwatch.explain.diagnosis.conditions.sample_context import SampleContext
-from gpuwatch.explain.diagnosis.rules.phrasing import gpu_label
 
 _START_FABRIC = (
     "With NVSwitches, check systemctl status nvidia-fabricmanager: it must be running, in the driver's version (also "
@@ -23,7 +22,7 @@ _MENDING = frozenset({"degraded-bandwidth", "route-recovery", "limited-capacity"
 class _Flag(NamedTuple):
     """A metric whose value is a name; ``{}`` in the texts stands for it."""
 
-    good: frozenset[str]
+    good: str
     severity: Severity
     title: str
     action: str
@@ -31,30 +30,26 @@ class _Flag(NamedTuple):
     detail: str = ""
 
 
-_NO = frozenset({"no"})
 _FLAGS = {
     "remapped_rows.failure": _Flag(
-        _NO,
+        "no",
         "error",
         "memory could not be remapped",
         "Have the card replaced: its spare memory rows are used up (NVIDIA's criterion for returning it).",
     ),
-    "remapped_rows.pending": _Flag(_NO, "warning", "bad memory rows will be remapped at the next reset", _RESET),
-    "retired_pages.pending": _Flag(_NO, "warning", "bad memory pages will be retired at the next reboot", _RESET),
+    "remapped_rows.pending": _Flag("no", "warning", "bad memory rows will be remapped at the next reset", _RESET),
+    "retired_pages.pending": _Flag("no", "warning", "bad memory pages will be retired at the next reboot", _RESET),
     "ecc.sram_threshold_exceeded": _Flag(
-        _NO,
+        "no",
         "error",
         "SRAM errors exceed the threshold of NVIDIA's field diagnostic",
         "End the work on this GPU and run NVIDIA's field diagnostic on the card, or have it replaced.",
     ),
     "health.recovery_action": _Flag(
-        frozenset({"none"}),
-        "error",
-        "driver requests {}",
-        "End the work on this GPU, then do what the driver requests: {}.",
+        "none", "error", "driver requests {}", "End the work on this GPU, then do what the driver requests: {}."
     ),
     "fabric.state": _Flag(
-        frozenset({"completed"}),
+        "completed",
         "warning",
         "not registered with the NVLink fabric: {}",
         _START_FABRIC,
@@ -62,7 +57,7 @@ _FLAGS = {
         "until then CUDA may fail to start (error 802)",
     ),
     "fabric.health": _Flag(
-        frozenset({"healthy"}),
+        "healthy",
         "error",
         "NVLink fabric reports {}",
         f"Check the log of nvidia-fabricmanager, the NVSwitches and cables. {_START_FABRIC}",
@@ -76,8 +71,6 @@ class HealthFlag(Condition):
 
     name = "health-flag"
     causes = ("hardware.fault", "driver.bad-state")
-    appears = 0.0
-    leaves = 0.0
     forgets = float("inf")
     one_sample = True
 
@@ -89,7 +82,7 @@ class HealthFlag(Condition):
                 value = device.readings.get(metric)
                 if failed and metric.endswith(".pending"):
                     continue  # a reset does not help
-                if isinstance(value, str) and value not in flag.good:
+                if isinstance(value, str) and value != flag.good:
                     yield Sign(cause=flag.cause, device=device, about=f"{metric}: {value}")
 
     def unknown(self, sign: Sign, context: SampleContext) -> bool:
@@ -102,9 +95,10 @@ class HealthFlag(Condition):
         """A fact: the driver says so."""
         device, (metric, _, value) = occurrence.device, occurrence.sign.about.partition(": ")
         flag, severity = _FLAGS[metric], _FLAGS[metric].severity
-        if metric == "fabric.health" and set(value.split("+")) - {"healthy"} <= _MENDING:
+        values = set(value.split("+")) - {"healthy"}
+        if metric == "fabric.health" and values <= _MENDING:
             severity = "warning"
-        words = ", ".join(sorted(set(value.split("+")) - {"healthy"})).replace("-", " ")
+        words = ", ".join(sorted(values)).replace("-", " ")
         more = flag.detail
         if metric == "ecc.sram_threshold_exceeded":
             lifetime = device.number("ecc.sram_uncorrected_lifetime")
@@ -112,7 +106,7 @@ class HealthFlag(Condition):
         return self.report(
             occurrence,
             severity,
-            title=f"{gpu_label(device)} {flag.title.format(words)}",
+            title=f"GPU {device.index} {flag.title.format(words)}",
             evidence=(occurrence.sign.about, more, occurrence.lasted(context.at)),
             action=flag.action.format(words),
         )

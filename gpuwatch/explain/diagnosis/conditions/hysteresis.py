@@ -51,11 +51,11 @@ class NumberStatistics:
     """Statistics of a number over the samples in which a condition held."""
 
     first: float
-    last: float
-    least: float
-    most: float
-    total: float
-    count: int = 1
+    last: float = 0.0
+    least: float = float("inf")
+    most: float = float("-inf")
+    total: float = 0.0
+    count: int = 0
 
     @property
     def mean(self) -> float:
@@ -221,13 +221,8 @@ class Occurrence:
             self.holding += samples
             self.held += seconds
             for name, value in sign.numbers.items():
-                if value is None:
-                    continue
-                known = self.figures.get(name)
-                if known is None:
-                    self.figures[name] = NumberStatistics(value, value, value, value, value)
-                else:
-                    known.add(value)
+                if value is not None:
+                    self.figures.setdefault(name, NumberStatistics(value)).add(value)
         before, self._held_before = self._held_before, holds
         if holds and (before or self.appears <= 0):
             self.level = 1.0 if self.appears <= 0 else min(1.0, self.level + seconds / self.appears)

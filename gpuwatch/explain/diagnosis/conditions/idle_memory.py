@@ -15,7 +15,7 @@ from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, 
 from gpuwatch.explain.diagnosis.conditions.hysteresis import Occurrence, Sign
 from gpuwatch.explain.diagnosis.conditions.sample_context import SampleContext
 from gpuwatch.explain.diagnosis.idle_and_busy_limits import HELD_SHARE, LONG_HELD_SECONDS, MIN_HELD_BYTES
-from gpuwatch.explain.diagnosis.rules.phrasing import command, gpu_label, process_name, setting_of
+from gpuwatch.explain.diagnosis.rules.phrasing import command, process_name, setting_of
 
 _YOUNG_SECONDS = 120.0
 """Age in seconds below which a process may still be loading data."""
@@ -52,21 +52,15 @@ class IdleMemory(Condition):
                 idle = _is_idle(row, device, rows)
                 if idle is None:
                     yield Sign(cause="idle.memory-held", device=device, process=row, holds=None)
-                elif idle and not _is_young(row, context.at):
-                    yield Sign(
-                        cause="idle.memory-held",
-                        device=device,
-                        process=row,
-                        since=row.number(IDLE_SINCE),
-                        numbers={
-                            "others": max(
-                                (other.number("sm_percent") or 0.0 for other in rows if other is not row), default=0.0
-                            ),
-                            "held": held,
-                            "busy": device.number("utilization.gpu_percent"),
-                            "cpu": row.number("cpu_percent"),
-                        },
-                    )
+                elif idle and ((age := row.run_seconds(context.at)) is None or age >= _YOUNG_SECONDS):
+                    others = (other.number("sm_percent") or 0.0 for other in rows if other is not row)
+                    numbers = {
+                        "others": max(others, default=0.0),
+                        "busy": device.number("utilization.gpu_percent"),
+                        "cpu": row.number("cpu_percent"),
+                    }
+                    since = row.number(IDLE_SINCE)
+                    yield Sign(cause="idle.memory-held", device=device, process=row, since=since, numbers=numbers)
 
     def finding(self, occurrence: Occurrence, context: SampleContext) -> Finding | None:
         """A note at first, a warning after some minutes. A single sample counts only if the whole device is idle."""
@@ -88,10 +82,10 @@ class IdleMemory(Condition):
         alone = busy is not None and busy.mean <= MAX_IDLE_PERCENT
         if single and not alone:
             return None
-        where = f"idle {gpu_label(device)}" if alone else f"{gpu_label(device)} and does not compute there"
+        where = f"idle GPU {device.index}" if alone else f"GPU {device.index} and does not compute there"
         others = occurrence.figures.get("others")
-        whose = "" if alone else ", by others" * (others is not None and others.most > MAX_IDLE_PERCENT)
-        whose += "" if alone else ": the driver has no kernel sample of this process"
+        by_others = ", by others" * (others is not None and others.most > MAX_IDLE_PERCENT)
+        whose = "" if alone else f"{by_others}: the driver has no kernel sample of this process"
         return self.report(
             occurrence,
             "warning" if context.at - occurrence.since >= LONG_HELD_SECONDS else "info",
@@ -137,11 +131,6 @@ def _is_idle(row: Process, device: Device, rows: list[Process]) -> bool | None:
     )
 
 
-def _is_young(row: Process, at: float) -> bool:
-    age = row.run_seconds(at)
-    return age is not None and age < _YOUNG_SECONDS
-
-
 @condition
 class UnexplainedMemory(Condition):
     """Much memory is used that no listed process holds."""
@@ -170,7 +159,7 @@ class UnexplainedMemory(Condition):
             return None
         host = context.snapshot.host
         amount = size(sum(held for _, held in parts))
-        where = gpu_label(parts[0][0]) if len(parts) == 1 else f"{len(parts)} GPUs"
+        where = f"GPU {parts[0][0].index}" if len(parts) == 1 else f"{len(parts)} GPUs"
         severity: Severity = "warning"
         whose, why = (
             "no listed process",
@@ -210,14 +199,9 @@ def _is_comparable(device: Device) -> bool:
 def _unexplained_bytes(context: SampleContext, share: float = 1.0) -> list[tuple[Device, float]]:
     """Devices with much memory that no listed process holds, in bytes; ``share`` of the threshold is enough."""
     parts = []
-    for device in context.devices.values():
-        amount, total = device.number("memory.unexplained_bytes"), device.number("memory.total_bytes")
-        if (
-            _is_comparable(device)
-            and amount
-            and total
-            and amount >= share * max(MIN_HELD_BYTES, _UNEXPLAINED_SHARE * total)
-        ):
+    for device in filter(_is_comparable, context.devices.values()):
+        amount, total = device.number("memory.unexplained_bytes") or 0, device.number("memory.total_bytes") or 0
+        if amount >= share * max(MIN_HELD_BYTES, _UNEXPLAINED_SHARE * total):
             parts.append((device, amount))
     return parts
 
@@ -225,4 +209,4 @@ def _unexplained_bytes(context: SampleContext, share: float = 1.0) -> list[tuple
 def _unexplained_text(device: Device, amount: float, context: SampleContext) -> str:
     count = len(context.on(device.uuid))
     listed = f"the {count} listed process{'es' if count != 1 else ''} hold{'s' if count == 1 else ''}"
-    return f"{gpu_label(device)}: {size(device.number('memory.used_bytes'))} used; {listed} {size(amount)} less"
+    return f"GPU {device.index}: {size(device.number('memory.used_bytes'))} used; {listed} {size(amount)} less"

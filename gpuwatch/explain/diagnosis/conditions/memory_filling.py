@@ -12,7 +12,7 @@ from gpuwatch.core.model.snapshot import Process
 from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, condition
 from gpuwatch.explain.diagnosis.conditions.hysteresis import Occurrence, Sign
 from gpuwatch.explain.diagnosis.conditions.sample_context import MEMORY_WINDOW_SECONDS, SampleContext
-from gpuwatch.explain.diagnosis.rules.phrasing import gpu_label, process_name
+from gpuwatch.explain.diagnosis.rules.phrasing import process_name
 
 _WARNING_SECONDS = 600.0
 """Seconds to full from which growth is a warning."""
@@ -131,7 +131,7 @@ class Filling(Condition):
             occurrence,
             "warning",
             "likely",
-            title=f"{gpu_label(device)} memory is filling up: full in about {steady_duration(left.last)} at this rate",
+            title=f"GPU {device.index} memory is filling up: full in about {steady_duration(left.last)} at this rate",
             evidence=(
                 f"{size(used.last)} of {size(device.number('memory.total_bytes'))} used",
                 f"it grows by {size(rate.last * 60)} per minute; {occurrence.lasted(context.at)}",
@@ -145,7 +145,7 @@ class Filling(Condition):
 
     def ended(self, occurrence: Occurrence, finding: Finding, context: SampleContext) -> str:
         """``GPU 0 memory no longer grows (3 min)``."""
-        return f"{gpu_label(occurrence.device)} memory no longer grows ({occurrence.duration})"
+        return f"GPU {occurrence.device.index} memory no longer grows ({occurrence.duration})"
 
 
 @condition
@@ -154,8 +154,6 @@ class NearlyFull(Condition):
 
     name = "memory-full"
     causes = ()
-    appears = 0.0
-    leaves = 0.0
     forgets = float("inf")
 
     def signs(self, context: SampleContext) -> Iterator[Sign]:
@@ -173,7 +171,7 @@ class NearlyFull(Condition):
         """Only its title is used, for the event."""
         device = occurrence.device
         used, total = (size(device.number(f"memory.{name}_bytes")) for name in ("used", "total"))
-        return self.report(occurrence, "info", title=f"{gpu_label(device)} memory is nearly full: {used} of {total}")
+        return self.report(occurrence, "info", title=f"GPU {device.index} memory is nearly full: {used} of {total}")
 
     def listed(self, occurrence: Occurrence, context: SampleContext) -> bool:
         """Never a finding."""
@@ -181,4 +179,4 @@ class NearlyFull(Condition):
 
     def ended(self, occurrence: Occurrence, finding: Finding, context: SampleContext) -> str:
         """``GPU 0 memory is no longer full (3 min)``."""
-        return f"{gpu_label(occurrence.device)} memory is no longer full ({occurrence.duration})"
+        return f"GPU {occurrence.device.index} memory is no longer full ({occurrence.duration})"

@@ -8,7 +8,6 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, condition
 from gpuwatch.explain.diagnosis.conditions.hysteresis import Occurrence, Sign
 from gpuwatch.explain.diagnosis.conditions.sample_context import MIN_UNDER_LOAD_PERCENT, SampleContext
-from gpuwatch.explain.diagnosis.rules.phrasing import gpu_label
 
 # Bytes per second of one lane and direction, by generation: transfers per second and line code of the PCI
 # Express base specifications (2.5 and 5 GT/s with 8b/10b; 8, 16 and 32 GT/s with 128b/130b; 64 GT/s in flits).
@@ -51,7 +50,7 @@ class PcieLink(Condition):
         return self.report(
             occurrence,
             "info" if share is not None and share >= _HALF_SHARE else "warning",
-            title=f"{gpu_label(device)}'s PCIe link runs below its maximum",
+            title=f"GPU {device.index}'s PCIe link runs below its maximum",
             evidence=(
                 f"generation {generation:.0f} x{width:.0f}, card and slot support {most:.0f} x{widest:.0f}",
                 f"about {lane * width / 1e9:.1f} of {best * widest / 1e9:.1f} GB/s" if lane and best else "",

@@ -5,17 +5,16 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Iterator
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import msgspec
 
 from gpuwatch.core.model.clock_event_reasons import BRAKE, NAMES, POWER_CAP, THERMAL, clock_reasons
-from gpuwatch.core.model.findings import Finding, Severity
+from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, condition
 from gpuwatch.explain.diagnosis.conditions.hysteresis import Occurrence, Sign
 from gpuwatch.explain.diagnosis.conditions.sample_context import MIN_UNDER_LOAD_PERCENT, SampleContext
-from gpuwatch.explain.diagnosis.rules.phrasing import gpu_label
 
 _COOL_MARGIN_CELSIUS = 20.0
 """°C below its threshold at which a core is not hot; cards begin to throttle up to 15 °C before it."""
@@ -26,29 +25,30 @@ _MEMORY_HOT_MARGIN_CELSIUS = 10.0
 _COOLING = "Improve the cooling (fans, dust, airflow between cards), or lower the power limit."
 
 
-class Heat(NamedTuple):
-    """The heat's part in a finding."""
+def heat(
+    device: Device, celsius: float | None, margin: float | None = None, memory: float | None = None
+) -> tuple[str, str]:
+    """Title and action for thermal throttling.
 
-    title: str
-    action: str
-
-
-def heat(device: Device, celsius: float | None, margin: float | None = None, memory: float | None = None) -> Heat:
-    """``celsius``, ``memory``: most of the core and of the memory while the GPU was throttled, ``margin``: what was
-    least left to the nearest slowdown of the core; None if unknown.
+    ``celsius``, ``memory``: highest temperatures of core and memory meanwhile, in °C; ``margin``: the least that was
+    left to the core's nearest slowdown; None if unknown.
 
     The driver's reason (sw-thermal, hw-thermal) does not name the part (NVML, nvmlClocksEventReasons).
     """
     highest, memory_most = _highest(device), device.number("temperature.memory_max_celsius")
-    name = gpu_label(device)
-    if celsius is None or not _is_cool(celsius, highest, margin):
-        return Heat(f"{name} throttled (thermal)", _COOLING)
+    name = f"GPU {device.index} throttled (thermal)"
+    cool_below = highest - _COOL_MARGIN_CELSIUS if highest is not None else _COOL_CELSIUS
+    cool = celsius is not None and celsius < cool_below
+    if highest is None and margin is not None:
+        cool = celsius is not None and margin > _COOL_MARGIN_CELSIUS
+    if not cool:
+        return name, _COOLING
     if memory is not None and memory_most and memory >= memory_most - _MEMORY_HOT_MARGIN_CELSIUS:
-        return Heat(f"{name} throttled (thermal): its memory is hot", _COOLING)
+        return f"{name}: its memory is hot", _COOLING
     memory_or = "memory, its " * (memory is None)
     pads = f"heat pads over {'memory and ' * (memory is None)}voltage regulators"
-    return Heat(
-        f"{name} throttled (thermal) while its core is cool: its {memory_or}voltage regulators or a sensor",
+    return (
+        f"{name} while its core is cool: its {memory_or}voltage regulators or a sensor",
         f"Cooling the core will not help: check the {pads}; if it throttles when cold too "
         "(nvidia-smi -q -d TEMPERATURE,PERFORMANCE), have the card checked.",
     )
@@ -70,19 +70,8 @@ def _temperatures(device: Device) -> str:
 
 
 def _highest(device: Device) -> float | None:
-    return _min_reading(device, "temperature.operating_max_celsius", "temperature.slowdown_celsius")
-
-
-def _is_cool(celsius: float, highest: float | None, margin: float | None) -> bool:
-    if highest is not None:
-        return celsius < highest - _COOL_MARGIN_CELSIUS
-    if margin is not None:
-        return margin > _COOL_MARGIN_CELSIUS
-    return celsius < _COOL_CELSIUS
-
-
-def _min_reading(device: Device, *metrics: str) -> float | None:
-    return min((value for metric in metrics if (value := device.number(metric)) is not None), default=None)
+    known = map(device.number, ("temperature.operating_max_celsius", "temperature.slowdown_celsius"))
+    return min((celsius for celsius in known if celsius is not None), default=None)
 
 
 _MUCH_CLOCK_LOSS_SHARE = 0.35
@@ -153,7 +142,7 @@ class _Throttled(Condition):
     def ended(self, occurrence: Occurrence, finding: Finding, context: SampleContext) -> str:
         """``GPU 0 no longer throttled (thermal, 3 min)``."""
         device = occurrence.device
-        return f"{gpu_label(device)} no longer throttled ({self.reason(device)}, {occurrence.duration})"
+        return f"GPU {device.index} no longer throttled ({self.reason(device)}, {occurrence.duration})"
 
 
 @condition
@@ -163,7 +152,6 @@ class Thermal(_Throttled):
     name = "throttle"
     causes = ("throttle.thermal",)
     looks_for = "thermal throttling"
-    appears = 0.0
     leaves = 30.0
 
     def holds(self, reasons: frozenset[str], device: Device) -> bool:
@@ -179,12 +167,12 @@ class Thermal(_Throttled):
         reasons = clock_reasons(device) or frozenset()
         core, margin, memory = map(occurrence.figures.get, ("temperature", "margin", "memory"))
         left, hottest = margin.least if margin else None, memory.most if memory else None
-        hot = heat(device, core.most if core else None, left, hottest)
+        title, action = heat(device, core.most if core else None, left, hottest)
         counted = device.number("events.thermal_percent")
         return self.report(
             occurrence,
             "warning",
-            title=hot.title,
+            title=title,
             evidence=(
                 occurrence.lasted(context.at),
                 f"the driver's reasons: {'+'.join(sorted(reasons & THERMAL))}",
@@ -193,7 +181,7 @@ class Thermal(_Throttled):
                 _clock_loss(occurrence, context)[1],
                 f"the driver's counter: throttled by heat in {counted:.0f} % of the last seconds" if counted else "",
             ),
-            action=hot.action,
+            action=action,
         )
 
 
@@ -224,7 +212,7 @@ class PowerBrake(_Throttled):
         return self.report(
             occurrence,
             "warning",
-            title=f"{gpu_label(device)} throttled ({self.reason(device)})",
+            title=f"GPU {device.index} throttled ({self.reason(device)})",
             evidence=_power_evidence(occurrence, context, BRAKE),
             action=action,
         )
@@ -254,29 +242,25 @@ class PowerCap(_Throttled):
         device = occurrence.device
         share, _ = _clock_loss(occurrence, context)
         limit, default = device.number("power.limit_watts"), device.number("power.default_limit_watts")
-        lowered = bool(limit and default and limit < 0.97 * default)
-        severity: Severity = "info"
-        power = occurrence.figures.get("power")
-        if not _near_limit(occurrence):
+        near, power = _near_limit(occurrence), occurrence.figures.get("power")
+        much_lost = share is not None and share >= _MUCH_CLOCK_LOSS_SHARE
+        lowered = near and bool(limit and default and limit < 0.97 * default)
+        title = f"GPU {device.index} at its power limit, which is normal for a busy GPU"
+        action = "Nothing to do; a higher limit (nvidia-smi -pl) would raise the clock a little."
+        if not near:
             # The reason alone does not say which limit: it may be that of a module, a rack or the driver's own.
             drawn = f", {power.mean:.0f} of {limit:.0f} W drawn" if power is not None and limit else ""
-            severity = "warning" if share is not None and share >= _MUCH_CLOCK_LOSS_SHARE else "info"
-            title = f"{gpu_label(device)}: NVML reports a power cap{drawn}"
+            title = f"GPU {device.index}: NVML reports a power cap{drawn}"
             action = f"Compare draw and limits: nvidia-smi -i {device.index} -q -d POWER,PERFORMANCE"
-            lowered = False
-        elif share is not None and share >= _MUCH_CLOCK_LOSS_SHARE:
-            severity = "warning"
-            title = f"{gpu_label(device)} throttled (power cap), far below its clock"
-            action = "Raise the power limit (nvidia-smi -pl) as far as supply and cooling allow."
-        elif not lowered:
-            title = f"{gpu_label(device)} at its power limit, which is normal for a busy GPU"
-            action = "Nothing to do; a higher limit (nvidia-smi -pl) would raise the clock a little."
-        if lowered:
-            title = f"{gpu_label(device)} at its power limit, which was lowered"
+        elif lowered:
+            title = f"GPU {device.index} at its power limit, which was lowered"
             action = f"If no one needs the lower limit: nvidia-smi -i {device.index} -pl {default:.0f}"
+        elif much_lost:
+            title = f"GPU {device.index} throttled (power cap), far below its clock"
+            action = "Raise the power limit (nvidia-smi -pl) as far as supply and cooling allow."
         return self.report(
             occurrence,
-            severity,
+            "warning" if much_lost else "info",
             title=title,
             evidence=(
                 *_power_evidence(occurrence, context, frozenset({POWER_CAP})),
@@ -288,8 +272,8 @@ class PowerCap(_Throttled):
     def ended(self, occurrence: Occurrence, finding: Finding, context: SampleContext) -> str:
         """``GPU 0 no longer at its power limit (3 min)``."""
         if not _near_limit(occurrence):
-            return f"{gpu_label(occurrence.device)}: NVML no longer reports a power cap ({occurrence.duration})"
-        return f"{gpu_label(occurrence.device)} no longer at its power limit ({occurrence.duration})"
+            return f"GPU {occurrence.device.index}: NVML no longer reports a power cap ({occurrence.duration})"
+        return f"GPU {occurrence.device.index} no longer at its power limit ({occurrence.duration})"
 
 
 def _near_limit(occurrence: Occurrence) -> bool:
