@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterable
 from itertools import takewhile
 
-from gpuwatch.core.formatting.safe_text import printable, shorten
-from gpuwatch.core.masking.mask_secrets import mask_text
+from gpuwatch.core.formatting.safe_text import shorten
 from gpuwatch.core.model.findings import Certainty, Finding
 from gpuwatch.explain.diagnosis.rule_registry import finding, no_problem, note_of, warning_of
 from gpuwatch.explain.diagnosis.rules.message_meanings import Meaning, row_named
+from gpuwatch.explain.diagnosis.rules.phrasing import quoted
 from gpuwatch.explain.diagnosis.rules.program_messages import advice_by_kind, advice_in_message, message_meaning
 from gpuwatch.explain.logs import interrupts, last_lines
 from gpuwatch.explain.logs.log_facts import LogFacts
@@ -79,7 +79,7 @@ def nothing_found(log: LogFacts, others: Iterable[Finding] = ()) -> Finding:
         for means, _ in sorted(found, key=lambda one: one[0].key in _OF_WRAPPERS)[:1]:
             shown, whole = next(line for same, line in reversed(found) if same == means), log.telling_last_line
             return _finding_of(means, whole if shown in whole else shown)
-        title = f"{_FAILURE}: {shorten(mask_text(printable(log.telling_last_line)), _MAX_FAILURE_CHARS)}"
+        title = f"{_FAILURE}: {quoted(log.telling_last_line, _MAX_FAILURE_CHARS)}"
         after = [*takewhile(lambda line: line not in log.telling_last_line, log.last_lines)][-_LINES_BELOW_FAILURE:]
         says = advice_in_message("\n".join((log.telling_last_line, *reversed(after))))
         kind = None if says else advice_by_kind(log.telling_last_line)
@@ -87,9 +87,8 @@ def nothing_found(log: LogFacts, others: Iterable[Finding] = ()) -> Finding:
         return _finding_of(Meaning(title, action[0].upper() + action[1:]), log.telling_last_line)
     if log.failed_items:
         known = message_meaning(log.failed_items) or row_named("every-item")
-        return _finding_of(
-            known._replace(title=known.title.format(shorten(log.failed_items, _MAX_SHOWN_CHARS))), log.failed_items
-        )
+        title = known.title.format(shorten(log.failed_items, _MAX_SHOWN_CHARS))
+        return _finding_of(known._replace(title=title), log.failed_items)
     for topic, known in _TOLD.items():
         worked = log.last_lines_tell in (last_lines.WORKED, last_lines.KERAS) and topic not in topics_of(log.last_line)
         if not worked and (lines := log.lines_of(topic)):
@@ -101,7 +100,7 @@ def nothing_found(log: LogFacts, others: Iterable[Finding] = ()) -> Finding:
     if log.last_lines_tell and (refused := log.lines_of("checkpoint.refused")):
         return _finding_of(row_named("weights-refused"), refused[0], log.telling_last_line)
     if log.doubt:
-        title = f"{_DOUBT}: {shorten(mask_text(printable(log.doubt)), _MAX_SHOWN_CHARS)}"
+        title = f"{_DOUBT}: {quoted(log.doubt, _MAX_SHOWN_CHARS)}"
         return _finding_of(Meaning(title, _WHAT_TELLS), log.doubt)
     names_a_gpu = _names_a_gpu(log)
     on_cpu = not names_a_gpu and _used_tensorflow(log)
@@ -110,7 +109,7 @@ def nothing_found(log: LogFacts, others: Iterable[Finding] = ()) -> Finding:
         near = log.lines_after_telling <= _NEAR_END_LINES and log.lines_after_telling * 3 <= log.lines
         where = "last line" if log.last_line_tells else "near its end" if near else "before its last lines"
         beginning = _at_its_end(log) or "No failure in it"
-        title = f"{beginning}; {where}: {shorten(mask_text(printable(line)), _MAX_SHOWN_CHARS)}"
+        title = f"{beginning}; {where}: {quoted(line, _MAX_SHOWN_CHARS)}"
         return no_problem(title=title, evidence=(line, log.logged_error))
     if names_a_gpu:
         return no_problem()
@@ -120,12 +119,8 @@ def nothing_found(log: LogFacts, others: Iterable[Finding] = ()) -> Finding:
         if log.plain_last_line:
             beginning, action = ("No failure in it; last line", "") if log.frameworks else (_NO_FRAMEWORK, _WHAT_TELLS)
             beginning = f"{past}; last line" if (past := _at_its_end(log)) else beginning
-            title = f"{beginning}: {shorten(mask_text(printable(log.plain_last_line)), _MAX_SHOWN_CHARS)}"
-            return no_problem(
-                title=title,
-                evidence=(log.plain_last_line, log.logged_error),
-                action=action,
-            )
+            title = f"{beginning}: {quoted(log.plain_last_line, _MAX_SHOWN_CHARS)}"
+            return no_problem(title=title, evidence=(log.plain_last_line, log.logged_error), action=action)
         if not log.frameworks and not log.errors and not any(others):
             return note_of(
                 "unknown", certainty="likely", title=NOTHING_KNOWN, evidence=(log.last_line,), action=_WHAT_TELLS
@@ -150,9 +145,7 @@ def _at_its_end(log: LogFacts) -> str:
     """The claim of a log that has errors, none of them at its end; empty for one that has none."""
     if log.errors or not log.logged_error:
         return _AFTER_ERRORS if log.errors else ""
-    return (
-        f"No failure at its end, although it logged {shorten(mask_text(printable(log.logged_error)), _MAX_ERROR_CHARS)}"
-    )
+    return f"No failure at its end, although it logged {quoted(log.logged_error, _MAX_ERROR_CHARS)}"
 
 
 def _finding_of(known: Meaning, *lines: str, certainty: Certainty = "likely") -> Finding:
@@ -162,9 +155,7 @@ def _finding_of(known: Meaning, *lines: str, certainty: Certainty = "likely") ->
 def _interrupt_finding(log: LogFacts) -> Finding | None:
     """The finding of a log that ends in an interrupt; None for others, and for a server, which only ends so."""
     last = log.errors[-1] if log.errors and log.errors[-1].type == "KeyboardInterrupt" else None
-    if last is not None and (
-        log.last_error_went_on or log.lines - (log.last_error_line or 0) > _MAX_LINES_AFTER_INTERRUPT
-    ):
+    if log.last_error_went_on or log.lines - (log.last_error_line or 0) > _MAX_LINES_AFTER_INTERRUPT:
         last = None
     told = log.told_interrupt or (f"{last.type}: {last.message}".rstrip(": ") if last is not None else "")
     if not told or "server.started" in log.topics:

@@ -54,7 +54,7 @@ def child_killed(evidence: Evidence, run: Run) -> Iterator[Finding]:
             ),
             *(host_evidence(run) if number == signal.SIGKILL else ()),
         ),
-        action=f"{signal_meaning(run, number)[1]} {_CHECK if succeeded else ''}".rstrip(),
+        action=f"{signal_meaning(run, number).action} {_CHECK if succeeded else ''}".rstrip(),
         pid=first.pid,
     )
 

@@ -17,6 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from gpuwatch.core.model.findings import Certainty
 from gpuwatch.explain.logs import reported_ends
 
 
@@ -33,6 +34,7 @@ class Meaning(NamedTuple):
     """By which code names it: a topic, a signal or a word."""
     code: str = ""
     """A pattern of the line that raised the error, which alone tells what it means."""
+    certainty: Certainty = "fact"
 
 
 _PROGRAM, _CAUSE = ("program", "general"), "program.error"
@@ -60,13 +62,9 @@ def _tables() -> dict[str, tuple[Meaning, ...]]:
             found = _KEY.fullmatch(line)
             key, title = (found[1], found[2]) if found is not None else ("", line.removeprefix("-"))
             cause = _CAUSE if section in _PROGRAM or key in _OF_A_PROGRAM else "unknown"
-            same = (
-                keyed[title[1:]]._replace(key=key, cause=cause)
-                if title.startswith("@")
-                else Meaning(title, "", (), cause, key)
-            )
-            rows.append(same)
-            keyed[key] = same
+            row = keyed[title[1:]] if title.startswith("@") else Meaning(title, "")
+            rows.append(row._replace(key=key, cause=cause))
+            keyed[key] = rows[-1]
     return {name: tuple(found) for name, found in tables.items()}
 
 

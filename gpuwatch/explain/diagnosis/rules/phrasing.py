@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpuwatch.core.formatting.safe_text import printable, shorten
 from gpuwatch.core.masking.mask_secrets import mask_text
-from gpuwatch.core.model.snapshot import Device, Process
+from gpuwatch.core.model.snapshot import Process
 from gpuwatch.explain.logs.tracebacks import Frame
 from gpuwatch.machine.history.machine_event import process_label
 
@@ -25,11 +25,6 @@ def setting_of(process: Process) -> str:
     return _SETTINGS.get(name, f"Ask {owner} whether the process is still needed.")
 
 
-def gpu_label(device: Device) -> str:
-    """``GPU 0``."""
-    return f"GPU {device.index}"
-
-
 def process_name(process: Process) -> str:
     """``alice's train.py (4711)`` as in events, or ``process 4711, which is not visible here,``."""
     if process.create_time is None and not process.user and not process.name and not process.command:
@@ -39,10 +34,15 @@ def process_name(process: Process) -> str:
 
 def at_line(what: str, frame: Frame) -> str:
     """``requested at train.py, line 7: x = tf.zeros(shape)``, secrets masked."""
-    code = f": {shorten(mask_text(printable(frame.code)), 120)}" if frame.code else ""
+    code = f": {quoted(frame.code, 120)}" if frame.code else ""
     return f"{what} {printable(frame.file)}, line {frame.line}{code}"
 
 
 def command(process: Process) -> str:
     """The command line, secrets masked; empty if it cannot be read."""
-    return shorten(mask_text(printable(process.command)), 120) if process.command else ""
+    return quoted(process.command or "", 120)
+
+
+def quoted(text: str, most: int) -> str:
+    """A line of a log or program, at most ``most`` characters of it, secrets masked."""
+    return shorten(mask_text(printable(text)), most)

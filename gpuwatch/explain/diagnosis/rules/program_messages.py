@@ -6,10 +6,10 @@ import re
 from itertools import chain
 from pathlib import PurePath
 
-from gpuwatch.core.formatting.safe_text import printable, shorten
-from gpuwatch.core.masking.mask_secrets import mask_text
+from gpuwatch.core.formatting.safe_text import shorten
 from gpuwatch.core.model.run import RunError
 from gpuwatch.explain.diagnosis.rules.message_meanings import Meaning, first_match, row_named, section_rows
+from gpuwatch.explain.diagnosis.rules.phrasing import quoted
 from gpuwatch.explain.diagnosis.rules.program_errors import line_of, names_cause
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.message_topics import topics_of
@@ -81,7 +81,7 @@ _OF_THE_MACHINE = re.compile(r"nvidia-smi|nvcc|ptxas|'_cuda|/dev/(?:nvidia|kfd|d
 def advice_in_message(said: str) -> str:
     """What a message itself says to do, shortened; empty if it says nothing of the kind."""
     told = next((match["told"] for match in _WAY_OUT.finditer(said) if _TO_OTHERS.search(match["told"]) is None), "")
-    return shorten(mask_text(printable(told.replace("\n", " "))), _MAX_QUOTED_CHARS) if told else ""
+    return quoted(told.replace("\n", " "), _MAX_QUOTED_CHARS)
 
 
 def meaning_of_frame(error: RunError, log: LogFacts) -> Meaning | None:

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import re
 
-from gpuwatch.core.formatting.safe_text import shorten
-from gpuwatch.core.model.findings import Certainty
 from gpuwatch.core.model.run import RunError
-from gpuwatch.explain.diagnosis.rules.message_meanings import NCCL_INTERNAL, PEER, WAITED, first_match, section_rows
+from gpuwatch.explain.diagnosis.rules.message_meanings import (
+    NCCL_INTERNAL,
+    PEER,
+    WAITED,
+    Meaning,
+    first_match,
+    section_rows,
+)
 from gpuwatch.explain.diagnosis.rules.program_errors import ON_PURPOSE, ends_log, line_of, names_cause
 from gpuwatch.explain.logs import reported_ends
 from gpuwatch.explain.logs.log_facts import LogFacts
@@ -84,34 +89,25 @@ def own_lines(log: LogFacts) -> list[str]:
     return [line_of(own)] if own is not None else []
 
 
-def lost_rank(log: LogFacts) -> tuple[str, str, Certainty]:
-    """Title, action and certainty for a connection to another rank that was lost."""
-    own = own_lines(log)
-    if own:
-        return (
-            f"Another rank failed first; the other error in this log is {own[0].partition(':')[0]}",
+def lost_rank(log: LogFacts) -> Meaning:
+    """What a lost connection to another rank means."""
+    own = own_error(log)
+    if own is not None:
+        return Meaning(
+            f"Another rank failed first; the other error in this log is {own.type}",
             f"Read that error. If it is not the other rank's, that rank's own log says why it ended {_WHERE_TO_READ}).",
-            "likely",
+            certainty="likely",
         )
-    return (
+    return Meaning(
         "The connection to another rank was lost: that rank failed first, or the network did",
         f"Read the other rank's own log: its last lines say why it ended {_WHERE_TO_READ}). If every rank lost its"
         " connection, check the network and dmesg for killed processes.",
-        "fact",
     )
 
 
-def process_failure(log: LogFacts) -> tuple[str, str]:
-    """Title and action for a process that exited with an error of its own."""
-    own = own_error(log)
-    if own is None:
-        if (known := first_match(section_rows("reports"), reported_end_of(log)[1])) is not None:
-            return known.title, known.action
-        return (
-            "A process of the job failed, and its own error is not in this log",
-            f"Read that process's own output: its last lines say why {_WHERE_TO_READ}).",
-        )
-    return (
-        f"A process of the job failed; the last error before is {shorten(line_of(own), 120)}",
-        "Read that error, which the process printed itself; the launchers' later lines say only that it failed.",
+def process_failure(report: str) -> Meaning:
+    """What the report of a process that failed means, if its own error is not in the log."""
+    return first_match(section_rows("reports"), report) or Meaning(
+        "A process of the job failed, and its own error is not in this log",
+        f"Read that process's own output: its last lines say why {_WHERE_TO_READ}).",
     )

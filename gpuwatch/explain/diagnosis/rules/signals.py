@@ -7,8 +7,7 @@ import signal
 from collections.abc import Iterator
 
 from gpuwatch.core.formatting.units import size
-from gpuwatch.core.model.findings import Certainty
-from gpuwatch.core.model.run import HostMemory, Run
+from gpuwatch.core.model.run import Run
 from gpuwatch.explain.diagnosis.rules.message_meanings import ENDINGS, HOST_MEMORY, SIGNALS, WORKER, Meaning, row_named
 from gpuwatch.explain.logs import reported_ends
 
@@ -27,48 +26,44 @@ def ended_by(run: Run) -> signal.Signals | None:
     return next((known for known in SIGNALS if known == number), None)
 
 
-def signal_meaning(run: Run, number: signal.Signals) -> tuple[str, str, Certainty]:
+def signal_meaning(run: Run, number: signal.Signals) -> Meaning:
     """What a signal means, given what is known about host memory."""
-    title, action, *_ = SIGNALS[number]
-    host = run.host_memory
+    meaning = SIGNALS[number]
     if number != signal.SIGKILL:
-        return title, action, "fact" if run.outcome.signal else "likely"
+        return meaning if run.outcome.signal else meaning._replace(certainty="likely")
     if run.host_memory_out:
-        return *ENDINGS[HOST_MEMORY][:2], "fact"
-    if host is not None and host.oom_kills == 0:
-        # The kernel counts its OOM kills.
-        return (
-            f"It was killed {_NOT_THE_KERNEL}",
-            f"{_WHO_SENT_IT}, a user's kill -9, or the program itself.",
-            "likely",
-        )
-    return title, action, "likely"
+        return ENDINGS[HOST_MEMORY]
+    if run.host_memory is not None and run.host_memory.oom_kills == 0:  # the kernel counts its OOM kills
+        action = f"{_WHO_SENT_IT}, a user's kill -9, or the program itself."
+        meaning = Meaning(f"It was killed {_NOT_THE_KERNEL}", action)
+    return meaning._replace(certainty="likely")
 
 
 _BY_SIGNAL = re.compile(r"killed by signal: ([A-Z][\w ]{1,40})")
 
 
-def worker_meaning(text: str, host: HostMemory | None) -> tuple[str, str, bool]:
-    """Title and action for a DataLoader's worker that died, by its signal; whether host memory matters.
+def worker_meaning(text: str, run: Run | None) -> tuple[Meaning, list[str]]:
+    """What the death of a DataLoader's worker means, by its signal, and evidence of host memory where it matters.
 
     SIGKILL is judged by the kernel's count of its OOM kills, where that is known.
     """
     match = _BY_SIGNAL.search(text)
     if match is None:
-        return *row_named("worker-exited")[:2], False
+        return row_named("worker-exited"), []
     if match[1] == "Bus error":
-        return *ENDINGS["ended.shared-memory"][:2], False
+        return ENDINGS["ended.shared-memory"], []
     if match[1].startswith("Terminated"):
-        return *ENDINGS[reported_ends.TERMINATED][:2], False
+        return ENDINGS[reported_ends.TERMINATED], []
     if match[1] != "Killed":
-        return f"A DataLoader worker ended with a signal: {match[1]}", f"{_FAULTS} Or use num_workers=0.", False
-    title, action, *_ = ENDINGS[WORKER]
+        return Meaning(f"A DataLoader worker ended with a signal: {match[1]}", f"{_FAULTS} Or use num_workers=0."), []
+    meaning, host = ENDINGS[WORKER], run.host_memory if run is not None else None
     if host is not None and (host.kernel_line or host.oom_kills):
         title = "A DataLoader worker was killed when the kernel ran out of host memory (RAM)"
+        meaning = meaning._replace(title=title)
     elif host is not None and host.oom_kills == 0:
-        title = f"A DataLoader worker was killed {_NOT_THE_KERNEL}"
         action = f"{_WHO_SENT_IT}, or the program itself."
-    return title, action, host is not None
+        meaning = Meaning(f"A DataLoader worker was killed {_NOT_THE_KERNEL}", action)
+    return meaning, [*host_evidence(run)] if run is not None else []
 
 
 _CRASH_WORDS = (

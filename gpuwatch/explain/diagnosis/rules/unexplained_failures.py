@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import chain
 
 from gpuwatch.core.formatting.safe_text import shorten
 from gpuwatch.core.formatting.units import size
-from gpuwatch.core.model.findings import Certainty, Finding, Severity
+from gpuwatch.core.model.findings import Finding, Severity
 from gpuwatch.core.model.run import Run, RunError
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import finding, note_of, rule, warning_of
@@ -86,15 +85,8 @@ _MIN_MESSAGE_CHARS = 8
 _CUT = "The log ends in the middle of a Python traceback, before the error itself"
 
 
-@dataclass(frozen=True, slots=True)
-class _End:
-    """A failure without a known cause: title, evidence and advice."""
-
-    title: str
-    action: str
-    lines: list[str]
-    certainty: Certainty = "fact"
-    cause: str = "unknown"
+_End = tuple[Meaning, list[str]]
+"""A failure without a known cause, and its evidence."""
 
 
 @rule("unknown", program_messages.CAUSE)
@@ -112,8 +104,8 @@ def unrecognised_error(evidence: Evidence) -> Iterator[Finding]:
     if end is None:
         name = lines[0].partition(":")[0]
         title = f"{_how_it_ended(run, log)} {shorten(lines[0], _MAX_TITLE_CHARS)}" if name.isidentifier() else ""
-        end = _End(title, _READ_THE_END, lines)
-    lines, action = end.lines, end.action
+        end = Meaning(title, _READ_THE_END), lines
+    (meaning, lines), action = end, end[0].action
     if log.errors and lines and _is_about(lines[0], log.errors[-1]):
         where = raised_at(log, log.errors[-1])
         lines = [lines[0], *where, *lines[1:]]
@@ -121,7 +113,7 @@ def unrecognised_error(evidence: Evidence) -> Iterator[Finding]:
             action = program_messages.advice_for_error(log.errors[-1], log)
     # A cause that the log names stays the first, whatever the program did later.
     severity: Severity = "warning" if run is None and _explains(log) else "error"
-    yield finding(end.cause, severity, end.certainty, title=end.title, evidence=lines, action=action)
+    yield finding(meaning.cause, severity, meaning.certainty, title=meaning.title, evidence=lines, action=action)
 
 
 @rule("unknown", needs="log")
@@ -143,8 +135,7 @@ def _end_of_run(run: Run, log: LogFacts, lines: list[str]) -> _End | None:
     topic = HOST_MEMORY if run.host_memory_out else shown or _reported_topic(log)  # the first by the kernel's own count
     number = ended_by(run)
     if number is not None and topic in (None, HOST_MEMORY, reported_ends.KILLED, reported_ends.CRASH):
-        title, action, certainty = signal_meaning(run, number)
-        return _End(title, action, [*lines, *host_evidence(run)], certainty)
+        return signal_meaning(run, number), [*lines, *host_evidence(run)]
     return _by_topic(run, log, topic, lines)
 
 
@@ -158,9 +149,8 @@ def _address_space(run: Run, log: LogFacts, lines: list[str]) -> _End | None:
     if refused is None or refused.key not in _OF_ADDRESS_SPACE:
         return None
     measured = f", of which {size(peak)} were in use at most" if isinstance(peak, int) else ""
-    return _End(
-        *row_named("address-space")[:2], [f"limit of its address space: {size(limit)}{measured}", *told], "likely"
-    )
+    meaning = row_named("address-space")._replace(certainty="likely")
+    return meaning, [f"limit of its address space: {size(limit)}{measured}", *told]
 
 
 def _end_of_log(log: LogFacts, lines: list[str]) -> _End | None:
@@ -170,7 +160,7 @@ def _end_of_log(log: LogFacts, lines: list[str]) -> _End | None:
         # The kernel may have killed another program.
         lines = [line_of(log.errors[-1]), *log.lines_of(HOST_MEMORY)]
         known = _by_topic(None, log, _reported_topic(log), lines)
-        return known or _End(f"It ended in {shorten(lines[0], _MAX_TITLE_CHARS)}", _READ_THE_END, lines)
+        return known or (Meaning(f"It ended in {shorten(lines[0], _MAX_TITLE_CHARS)}", _READ_THE_END), lines)
     # NCCL's "internal error" may be the lost connection itself.
     peer = PEER in log.topics and topic in (None, NCCL_INTERNAL)
     if peer or (topic == WAITED and own_error(log) is not None):
@@ -178,19 +168,15 @@ def _end_of_log(log: LogFacts, lines: list[str]) -> _End | None:
         if topic in (None, reported_ends.CRASH, reported_ends.TERMINATED):
             own = own_error(log)
             if own is not None and (meant := program_messages.message_meaning(line_of(own))) is not None:
-                return _end_finding(meant, _without_repeats(own_lines(log), raised_at(log, own)))
-            title, action, certainty = lost_rank(log)
-            return _End(title, action, _without_repeats(own_lines(log), log.lines_of(PEER, WAITED)), certainty)
+                return meant, _without_repeats(own_lines(log), raised_at(log, own))
+            return lost_rank(log), _without_repeats(own_lines(log), log.lines_of(PEER, WAITED))
     return _by_topic(None, log, topic or _reported_topic(log), lines)
 
 
 def _endings(log: LogFacts) -> Iterator[str]:
     """The topics of ends in a log; not of memory that a cell of a notebook lacked, after which another one failed."""
-    earlier = (
-        {line_of(error) for error in log.errors[:-_MIN_LATER_CELL_ERRORS]}
-        if log.open_traceback_line is not None
-        else set()
-    )
+    errors = log.errors[:-_MIN_LATER_CELL_ERRORS] if log.open_traceback_line is not None else []
+    earlier = set(map(line_of, errors))
     for topic in ENDINGS:
         if topic in log.topics and not (topic == HOST_MEMORY and earlier.issuperset(log.lines_of(topic))):
             yield topic
@@ -203,8 +189,8 @@ def _by_topic(run: Run | None, log: LogFacts, topic: str | None, lines: list[str
         told = (*log.lines_of("tensorrt.message")[:1], *told)
     if topic == WORKER:
         lines = _without_repeats(told, lines)
-        title, action, shown = worker_meaning(" ".join(lines), run.host_memory if run is not None else None)
-        return _End(title, action, [*lines, *(host_evidence(run) if shown and run is not None else ())])
+        meaning, host = worker_meaning(" ".join(lines), run)
+        return meaning, [*lines, *host]
     if topic is not None:
         reports = told or lines
         known = _meaning(["\n".join(reports), *reports]) if topic in _WITH_A_ROW else None
@@ -216,7 +202,7 @@ def _by_topic(run: Run | None, log: LogFacts, topic: str | None, lines: list[str
         known = _meaning(built) or known
         if topic == reported_ends.CRASH and (text := " ".join(said).partition("what():")[2].strip()):
             known = known._replace(title=f"A C++ exception was not caught: {shorten(text, _MAX_TITLE_CHARS)}")
-        return _end_finding(known, _without_repeats(built, told, lines, said))
+        return known, _without_repeats(built, told, lines, said)
     if (report := reported_end_of(log))[0]:
         own = own_error(log)
         lines = _without_repeats(own_lines(log), raised_at(log, own) if own else (), report[1:], lines)
@@ -227,40 +213,32 @@ def _by_topic(run: Run | None, log: LogFacts, topic: str | None, lines: list[str
         lines = lines if own is not None or known is None else _without_repeats(lines, log.lines_of(*_ALSO_SAID))
         known = known or (_by_type(run, log, own, _PROCESS) if own is not None else None)
         if known is None and own is not None:
-            return _End(process_failure(log)[0], program_messages.advice_for_error(own, log), lines)
-        return _end_finding(known, lines) if known is not None else _End(*process_failure(log), lines)
+            title = f"A process of the job failed; the last error before is {shorten(line_of(own), _MAX_TITLE_CHARS)}"
+            known = Meaning(title, program_messages.advice_for_error(own, log))
+        return known or process_failure(report[1]), lines
     of_frame = program_messages.meaning_of_frame(log.errors[-1], log) if log.errors else None
     first_of_all = raised_first(log, log.errors[-1]) if log.errors else ""
-    if (
-        known := of_frame
-        or _known_meaning(lines)
-        or (program_messages.message_meaning(first_of_all) if first_of_all else None)
-    ):
+    if known := of_frame or _known_meaning(lines) or _meaning([first_of_all] if first_of_all else ()):
         where = raised_at(log, log.errors[-1]) if log.errors else ()
         built = _compiler_end(known, log)
-        return _end_finding(
-            _meaning(built) or known,
-            _without_repeats(built, lines[:1], where, lines[1:], log.lines_of(*_ALSO_SAID)),
-        )
+        lines = _without_repeats(built, lines[:1], where, lines[1:], log.lines_of(*_ALSO_SAID))
+        return _meaning(built) or known, lines
     if (
         log.errors
         and _is_about(lines[0], error := log.errors[-1])
         and (known := _by_type(run, log, error, _how_it_ended(run, log))) is not None
     ):
-        return _end_finding(known, _without_repeats(lines[:1], raised_at(log, error), lines[1:]))
+        return known, _without_repeats(lines[:1], raised_at(log, error), lines[1:])
     if lines == [_CUT]:
-        title = (
-            f"The log ends in the middle of the traceback of {name}, before its message"
-            if (name := log.open_traceback_of)
-            else _CUT
-        )
+        name = log.open_traceback_of
+        title = f"The log ends in the middle of the traceback of {name}, before its message" if name else _CUT
         before = log.telling_last_line if log.last_lines_tell == FAILED else ""
         if before and (known := program_messages.message_meaning(before)) is not None:
-            return _end_finding(known, [before])
+            return known, [before]
         begun = max(log.last_frame_line or 0, log.open_traceback_line or 0)
         shown_until = f"of {log.lines} lines, line {begun} is the last that shows where the error was"
         action = "Look at the whole log: the last line of a traceback names the error."
-        return _End(title, action, [before, shown_until] if before else [shown_until])
+        return Meaning(title, action), [before, shown_until] if before else [shown_until]
     return None
 
 
@@ -278,10 +256,6 @@ def _meaning(lines: Iterable[str]) -> Meaning | None:
 def _by_type(run: Run | None, log: LogFacts, error: RunError, how: str) -> Meaning | None:
     """What the type of an exception says; None if that is nothing, or of a probe, which is gpuwatch's own program."""
     return program_messages.meaning_by_type(error, log, how) if run is None or run.is_program else None
-
-
-def _end_finding(known: Meaning, lines: list[str]) -> _End:
-    return _End(known.title, known.action, lines, cause=known.cause)
 
 
 def _reported_topic(log: LogFacts) -> str | None:
@@ -378,8 +352,7 @@ def _log_ended(log: LogFacts) -> list[str]:
         return endings
     _, report = reported_end_of(log)
     if report:
-        own = own_error(log)
-        return [report, *([line_of(own)] if own is not None else [])]
+        return [report, *own_lines(log)]
     last = log.last_error_line
     if ends_log(log):
         error = log.errors[-1]
