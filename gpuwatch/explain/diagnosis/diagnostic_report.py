@@ -19,6 +19,7 @@ from gpuwatch.core.model.doctor import Doctor
 from gpuwatch.core.model.explanation import Explanation
 from gpuwatch.core.model.findings import CAUSES, ENDED_WORK, NO_GPU, SEVERITY_ORDER, Finding
 from gpuwatch.core.model.run import Run
+from gpuwatch.explain.diagnosis.rule_registry import error_of
 from gpuwatch.explain.diagnosis.rules.hidden_gpus import KNOWN_VARIABLES, known_variable_meant
 
 RECENT = datetime.timedelta(days=1)
@@ -62,11 +63,13 @@ def diagnostic_report(
     """
     snapshot, doctor = gathered.snapshot, gathered.doctor
     found = tuple(_where_it_was_set(entry, gathered) for entry in _joined_by_cause(_findings(gathered, silent, files)))
-    main = _primary_cause(found, gathered)
-    if main == "healthy" and all(entry.id != main for entry in found):
+    parts = [part for part in (snapshot, doctor) if part is not None]
+    main = "healthy" if parts else None
+    if found and found[0].severity != "info":  # notes alone are no primary cause
+        main = found[0].id
+    elif main is not None and all(entry.id != main for entry in found):
         title = CAUSES["healthy"]
         found = (SourcedFinding(id=main, severity="info", certainty="likely", title=title, sources=(MACHINE,)), *found)
-    parts = [part for part in (snapshot, doctor) if part is not None]
     host = snapshot.host.hostname if snapshot is not None else None
     return msgspec.structs.replace(
         gathered,
@@ -91,12 +94,6 @@ def provoked_by_probe(run: Run, found: Finding) -> bool:
         return False
     provoked = found.id.startswith(("visibility.", "placement.")) and found.id in {one.reason for one in run.fallbacks}
     return found.severity != "error" and (run.verdict == "ok" or found.severity == "info" or provoked)
-
-
-def _probe_finding(run: Run, found: Finding) -> Finding:
-    """A probe that hit its deadline is only a note: it says nothing certain about the machine."""
-    late = not run.is_program and run.verdict == "timeout" and found.id == "unknown"
-    return msgspec.structs.replace(found, severity="info") if late else found
 
 
 def _program_finding(run: Run, found: Finding) -> Finding:
@@ -131,13 +128,14 @@ def _findings(
     if gathered.snapshot is not None:
         yield from ((_MACHINE, found, MACHINE) for found in gathered.snapshot.findings)
     if silent:
-        yield _MACHINE, _silence_finding(silent), MACHINE
+        title = f"NVML does not answer: {silent}"
+        action = "Look for a hung GPU (dmesg | grep -i xid), then reset it (nvidia-smi --gpu-reset) or reboot."
+        yield _MACHINE, error_of("driver.bad-state", title=title, action=action), MACHINE
     for run in gathered.probes.runs if gathered.probes is not None else ():
-        yield from (
-            (_PROBE, _probe_finding(run, found), source_of(run))
-            for found in run.findings
-            if not provoked_by_probe(run, found)
-        )
+        for found in run.findings:
+            if not provoked_by_probe(run, found):
+                late = run.verdict == "timeout" and found.id == "unknown"  # nothing certain about the machine
+                yield _PROBE, msgspec.structs.replace(found, severity="info") if late else found, source_of(run)
 
 
 def _where_it_was_set(found: SourcedFinding, gathered: Diagnostic) -> SourcedFinding:
@@ -159,15 +157,16 @@ def _joined_by_cause(listed: Iterable[tuple[int, Finding, str]]) -> list[Sourced
 
     ``healthy`` is included once, if the doctor or the machine reports it and nothing contradicts it.
     """
-    groups = grouped(listed, lambda entry: (entry[1].id, entry[1].device_uuid, entry[1].pid))
-    wrong = any(found.severity != "info" for _, found, _ in (entry for group in groups.values() for entry in group))
+    listed = list(listed)
+    wrong = any(found.severity != "info" for _, found, _ in listed)
     ordered = []
-    for entries in groups.values():
-        rank, best, _ = min(entries, key=_order)
-        best = _with_telling_title(best, [found for _, found, _ in sorted(entries, key=_order)])
+    for entries in grouped(listed, lambda entry: (entry[1].id, entry[1].device_uuid, entry[1].pid)).values():
+        by_rank = sorted(entries, key=_order)
+        rank, best, _ = by_rank[0]
         if best.id == "healthy" and (wrong or rank not in (_DOCTOR, _MACHINE)):
             continue
-        fields = {name: getattr(best, name) for name in Finding.__struct_fields__}
+        best = _with_telling_title(best, [found for _, found, _ in by_rank])
+        fields = msgspec.structs.asdict(best)
         sources = dict.fromkeys(source for _, _, source in sorted(entries, key=lambda entry: entry[0]))
         ordered.append((_order((rank, best, "")), SourcedFinding(**fields, sources=tuple(sources))))
     return [found for _, found in sorted(ordered, key=lambda entry: entry[0])]
@@ -175,8 +174,10 @@ def _joined_by_cause(listed: Iterable[tuple[int, Finding, str]]) -> list[Sourced
 
 def _with_telling_title(best: Finding, found: Sequence[Finding]) -> Finding:
     """The first finding, with the title of the most specific one: only the doctor names a missing library."""
+    general = CAUSES.get(best.id)
     for other in found:
-        if _is_more_specific(other.title, best.title, best.id):
+        longer = best.title == general or other.title.startswith(f"{best.title}:")
+        if longer and other.title not in (best.title, general):
             # The same line from two processes counts once.
             lines = {_STAMP.sub("", line): line for line in (*best.evidence, *other.evidence)}
             evidence = [line for line in dict.fromkeys((*other.evidence, *best.evidence)) if line in lines.values()]
@@ -185,11 +186,6 @@ def _with_telling_title(best: Finding, found: Sequence[Finding]) -> Finding:
                 best, title=other.title, evidence=tuple(evidence), action=other.action, certainty=certainty
             )
     return best
-
-
-def _is_more_specific(title: str, than: str, cause: str) -> bool:
-    """Whether ``than`` is only the cause's title, or the beginning of ``title``."""
-    return title != than and title != CAUSES.get(cause) and (than == CAUSES.get(cause) or title.startswith(f"{than}:"))
 
 
 def _order(entry: tuple[int, Finding, str]) -> tuple[int, int, int]:
@@ -204,34 +200,13 @@ def _order(entry: tuple[int, Finding, str]) -> tuple[int, int, int]:
     return group, rank, _CAUSES.index(found.id) if found.id in _CAUSES else len(_CAUSES)
 
 
-def _primary_cause(found: Sequence[SourcedFinding], gathered: Diagnostic) -> str | None:
-    """The primary cause; notes alone are none."""
-    if found and found[0].severity != "info":
-        return found[0].id
-    return "healthy" if gathered.doctor is not None or gathered.snapshot is not None else None
-
-
-def _silence_finding(why: str) -> Finding:
-    return Finding(
-        id="driver.bad-state",
-        severity="error",
-        certainty="fact",
-        title=f"NVML does not answer: {why}",
-        action="Look for a hung GPU (dmesg | grep -i xid), then reset it (nvidia-smi --gpu-reset) or reboot.",
-    )
-
-
 def variables(doctor: Doctor | None, programs: Sequence[Run]) -> tuple[Variable, ...]:
     """The effect of each variable of this shell, and of those that differed in the latest program."""
-    late = " ".join(
-        " ".join((found.title, *found.evidence))
-        for run in programs
-        for found in run.findings
-        if found.id == "config.too-late"
-    )
-    here = doctor.environment if doctor is not None else {}
-    own = [_variable(name, value, doctor, late) for name, value in sorted(here.items())] if doctor is not None else []
-    return (*own, *(_program_variables(programs[0], here, late) if programs else ()))
+    settings = [found for run in programs for found in run.findings if found.id == "config.too-late"]
+    late = " ".join(text for found in settings for text in (found.title, *found.evidence))
+    here = dict(sorted(doctor.environment.items())) if doctor is not None else {}
+    shell = [_variable(name, value, doctor, late) for name, value in here.items()] if doctor is not None else []
+    return (*shell, *(_program_variables(programs[0], here, late) if programs else ()))
 
 
 def _program_variables(run: Run, here: Mapping[str, str], late: str) -> Iterator[Variable]:

@@ -64,7 +64,7 @@ def _explanation_of_starts(last: Explanation, earlier: LogFacts, reader: LogRead
     """The explanation of the last of several starts; of another one if that failed and the last only followed from it,
     shows nothing, or is of another program, which worked."""
     facts, count, first = reader.parser.facts, reader.count, reader.first
-    before = _explanation_of_start(last, earlier)
+    before = explanation(earlier, {}, source=last.source, machine=last.machine)
     worked = last.primary == "healthy" and facts.last_lines_tell in (WORKED, KERAS)
     shown, told = before, [f"the last start begins at line {first}"]
     if follows(facts, earlier):
@@ -89,15 +89,11 @@ def _explanation_of_starts(last: Explanation, earlier: LogFacts, reader: LogRead
     return replace(shown, lines=last.lines, findings=(*shown.findings, note))
 
 
-def _explanation_of_start(last: Explanation, facts: LogFacts) -> Explanation:
-    return explanation(facts, {}, source=last.source, machine=last.machine)
-
-
 def _failed_of_others(last: Explanation, reader: LogReader) -> tuple[str, Explanation] | None:
     """The last of the programs with another name than the last one's whose last start failed; None without one."""
     if reader.parser.program:
         for name, facts in reversed(reader.programs.items()):
-            found = _explanation_of_start(last, facts)
+            found = explanation(facts, {}, source=last.source, machine=last.machine)
             if name != reader.parser.program and found.findings[0].severity == "error":
                 return name, found
     return None

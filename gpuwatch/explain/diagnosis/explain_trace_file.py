@@ -65,10 +65,10 @@ def explain_recording(kind: FileKind, content: bytes, source: str) -> Explanatio
 def _failures(profiles: tuple[MemoryProfile, ...], source: str) -> Explanation:
     """The explanation of the refused requests, if there were any."""
     failed = [profile for profile in profiles if profile.failed_bytes is not None]
+    framework = {"torch": "PyTorch", "jax": "JAX", "tensorflow": "TensorFlow"}[(failed or profiles)[0].tool]
     if not failed:
-        return Explanation(source=source, lines=0, frameworks=(_framework(profiles[0]),))
-    facts = LogFacts(frameworks=[_framework(failed[0])])
-    facts.ooms += [
+        return Explanation(source=source, lines=0, frameworks=(framework,))
+    ooms = [
         Oom(
             device=profile.device,
             allocator="pytorch",
@@ -78,30 +78,26 @@ def _failures(profiles: tuple[MemoryProfile, ...], source: str) -> Explanation:
         )
         for profile in failed
     ]
+    facts = LogFacts(frameworks=[framework], ooms=ooms)
     found = explanation(facts, {}, source=source)
     return msgspec.structs.replace(found, findings=tuple(_with_holder(found.findings, failed[0])))
 
 
 def _with_holder(findings: Iterable[Finding], profile: MemoryProfile) -> Iterator[Finding]:
     for found in findings:
-        memory = found.id.startswith("memory.")
         asked = (f"the refused request was made by {profile.failed_source}",) if profile.failed_source else ()
         evidence = (*found.evidence, *asked, held_most(profile))
-        yield msgspec.structs.replace(found, evidence=evidence) if memory else found
-
-
-def _framework(profile: MemoryProfile) -> str:
-    return {"torch": "PyTorch", "jax": "JAX", "tensorflow": "TensorFlow"}[profile.tool]
+        yield msgspec.structs.replace(found, evidence=evidence) if found.id.startswith("memory.") else found
 
 
 def _explanation_of_tests(result: dcgm_diagnostic.Diagnostic, source: str) -> Explanation:
     findings = tuple(_test_findings(result))
-    versions = [f"DCGM {result.version}"] if result.version else ["DCGM"]
+    versions = (f"DCGM {result.version}".removesuffix(" "), f"driver {result.driver}" if result.driver else "")
     return Explanation(
         source=source,
         kind="DCGM diagnostic",
         lines=0,
-        frameworks=tuple(versions + ([f"driver {result.driver}"] if result.driver else [])),
+        frameworks=tuple(filter(None, versions)),
         gpu_tests=result.tests,
         findings=findings,
         primary=findings[0].id if findings else None,
@@ -121,17 +117,14 @@ def _test_findings(result: dcgm_diagnostic.Diagnostic) -> Iterator[Finding]:
             title=f"dcgmi diag: {_listed_tests(hardware)} failed",
             evidence=_evidence(hardware),
             action="Take the GPU out of service and repeat the test only on it (dcgmi diag -r 3); if it fails again, "
-            "have"
-            " it replaced.",
+            "have it replaced.",
         )
     if software or result.error:
-        title = (
-            f"{_listed_tests(software)} failed, which tests the software" if software else "the tests could not be run"
-        )
+        failed_tests = f"{_listed_tests(software)} failed, which tests the software" if software else ""
         yield error_of(
             "unknown",
-            title=f"dcgmi diag: {title}",
-            evidence=(*([result.error] if result.error else []), *_evidence(software)),
+            title=f"dcgmi diag: {failed_tests or 'the tests could not be run'}",
+            evidence=(result.error, *_evidence(software)),
             action="Correct what the test names, and run dcgmi diag again.",
         )
     if warned:
@@ -158,8 +151,7 @@ def _listed_tests(tests: list[GpuTest]) -> str:
 
 
 def _evidence(tests: list[GpuTest]) -> tuple[str, ...]:
-    lines = []
-    for test in tests[:10]:
-        told = "; ".join(test.messages) or f"status {test.status}"
-        lines.append(f"{test.name}{f' on {test.gpus}' if test.gpus else ''}: {told}")
-    return tuple(lines)
+    return tuple(
+        f"{test.name}{f' on {test.gpus}' if test.gpus else ''}: {'; '.join(test.messages) or f'status {test.status}'}"
+        for test in tests[:10]
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -56,10 +57,8 @@ def diagnose_machine(facts: Facts, judged: Iterable[Finding]) -> tuple[Finding, 
     """The findings of a machine, most severe first: those of its run, and what only the doctor's facts show."""
     found = [found for found in judged if found.id != "healthy"]
     for entry in RULES["machine"]:
-        explained = entry.unless is not None and any(
-            item.severity == "error" or item.id in entry.unless for item in found
-        )
-        for result in () if explained else rule_results([entry], facts):
+        known = entry.unless is not None and any(item.severity == "error" or item.id in entry.unless for item in found)
+        for result in () if known else rule_results([entry], facts):
             found = _joined_by_cause(found, result)
     return tuple(_deduplicated(_driver_first(found) if facts.lacks_libcuda else found, Evidence()))
 
@@ -76,7 +75,8 @@ def _deduplicated(results: Iterable[Finding], evidence: Evidence) -> list[Findin
         del found[key]
     concluded = any(result.id == "healthy" for result in found.values())
     if not concluded and not any(
-        _is_of_program_or_machine(result) and (_is_problem(result) or result.id in _RANK) for result in found.values()
+        _is_of_program_or_machine(result) and (result.severity != "info" or result.id in _RANK)
+        for result in found.values()
     ):
         nothing = no_problem()
         if evidence.is_log_alone:  # which allows a weaker claim than a run or a machine
@@ -109,7 +109,9 @@ def _driver_first(found: list[Finding]) -> list[Finding]:
     """Without libcuda no program can use a GPU, so what hides GPUs is only a warning then."""
     if not any(item.id.startswith("driver.") and item.severity == "error" for item in found):
         return found
-    return [replace(item, severity="warning") if item.id in _HIDES and _is_problem(item) else item for item in found]
+    return [
+        replace(item, severity="warning") if item.id in _HIDES and item.severity != "info" else item for item in found
+    ]
 
 
 def rule_results(rules: Iterable[Rule], known: object) -> Iterator[Finding]:
@@ -155,21 +157,12 @@ def primary_cause(findings: Iterable[Finding]) -> str | None:
     An expected outcome has severity ``info`` and never outranks a real finding.
     """
     ordered = by_severity(findings)
-    for severity in ("error", "warning"):
-        for found in ordered:
-            if found.severity == severity and _is_of_program_or_machine(found):
-                return found.id
-    for found in ordered:
-        if found.id in _RANK:
-            return found.id
-    concluded = next((found.id for found in ordered if found.id in ("healthy", "unknown")), "healthy")
-    if any(found.id == "healthy" for found in ordered):
-        concluded = "healthy"
-    return concluded if ordered else None
-
-
-def _is_problem(found: Finding) -> bool:
-    return found.severity in ("error", "warning")
+    problems = (found.id for found in ordered if found.severity != "info" and _is_of_program_or_machine(found))
+    ranked = (found.id for found in ordered if found.id in _RANK)
+    if (first := next(chain(problems, ranked), None)) is not None:
+        return first
+    ids = {found.id for found in ordered}
+    return None if not ids else "unknown" if "unknown" in ids and "healthy" not in ids else "healthy"
 
 
 def _is_of_program_or_machine(found: Finding) -> bool:
