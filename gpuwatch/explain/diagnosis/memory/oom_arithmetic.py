@@ -60,8 +60,8 @@ class Judgement:
     """A cause id and its evidence."""
 
     cause: str
-    lines: tuple[str, ...]
-    certain: bool
+    lines: list[str]
+    certain: bool = False
     title: str = ""
     action: str = ""
 
@@ -110,14 +110,14 @@ def judge(oom: Oom, known: OomFacts) -> Judgement:
     if (judged := judge_torch(oom)) is not None:
         cause, why, certain, action = judged
         holders = [f"process {holder.pid} held {memory(holder.held_bytes)}" for holder in oom.others]
-        return Judgement(cause, (*lines, why, *holders), certain=certain, action=action)
+        return Judgement(cause, [*lines, why, *holders], certain, action=action)
     if oom.verdict is not None:
         again = judge(msgspec.structs.replace(oom, verdict=None), known)
         if again.cause == oom.verdict:
             return again
         if known.most:
             lines.append(f"others held {size(known.most)} on the device")
-        return Judgement(oom.verdict, tuple(lines), certain=True)
+        return Judgement(oom.verdict, lines, certain=True)
     if asked is None or limit is None or (used is None and block is None and asked <= limit):
         return _without_limit(oom, lines, known)
     free = oom.free_bytes if oom.free_bytes is not None else limit - (used or 0)
@@ -140,11 +140,11 @@ def judge(oom: Oom, known: OomFacts) -> Judgement:
                 f"at most {size(known.peak_bytes)} were in use before, and {size(need)} with this request: it is not "
                 f"known whether what the program needs next would fit"
             )
-            return Judgement("memory.model-too-large", tuple(lines), certain=False, action=_SMALLER_OR_FRAGMENTED)
+            return Judgement("memory.model-too-large", lines, action=_SMALLER_OR_FRAGMENTED)
         return _fragmented_judgement(lines, known, limit, free)
     if asked <= free and oom.allocator in HOST_ALLOCATORS:
         lines.append(f"{size(asked)} ≤ {size(free)} below the limit: the system had no more to give")
-        return Judgement("memory.model-too-large", tuple(lines), certain=False)
+        return Judgement("memory.model-too-large", lines)
     if asked <= free:
         lines.append(f"{size(asked)} ≤ {size(free)} below the limit: the driver had no more to give")
         return _driver_had_no_more(lines, known, asked, used or 0)
@@ -156,10 +156,8 @@ def judge(oom: Oom, known: OomFacts) -> Judgement:
             if (alike := equal_blocks(oom)) is not None and alike.many and alike.asked:
                 full = f"{alike.count} equal tensors of {size(alike.each_bytes)} fill the memory limit"
                 title = f"{full}: a list or cache that grows, or a model of equal layers"
-                return Judgement("memory.growing", tuple(lines), certain=False, title=title)
-            return Judgement(
-                "memory.limit-too-small", tuple(lines), certain=True, action=_raise_limit_advice(known, need)
-            )
+                return Judgement("memory.growing", lines, title=title)
+            return Judgement("memory.limit-too-small", lines, certain=True, action=_raise_limit_advice(known, need))
         if known.shared:
             beside = _beside_others(lines, known, limit, need)
             if beside is not None:
@@ -170,27 +168,27 @@ def judge(oom: Oom, known: OomFacts) -> Judgement:
                     f"{_need_against_limit(need, limit)}: a round number, so probably set by a person, on a device of"
                     f" about {size(known.total_bytes)}"
                 )
-                return Judgement("memory.limit-too-small", tuple(lines), certain=False)
+                return Judgement("memory.limit-too-small", lines)
             if known.held_by_others is False:
                 lines.append(
                     f"{_need_against_limit(need, limit)}, although no one else held any of the device's"
                     f" {size(known.total_bytes)}"
                 )
                 title = f"Out of memory at a limit of {size(limit)}, on a device of {size(known.total_bytes)}"
-                return Judgement("memory.limit-too-small", tuple(lines), certain=False, title=title)
+                return Judgement("memory.limit-too-small", lines, title=title)
             if known.others_bytes is None:
                 lines += (
                     _granted_little(known, known.total_bytes, limit),
                     "the work would have fit on the empty device; what the program would request next is unknown",
                 )
-                return Judgement("memory.other-process", tuple(lines), certain=False)
+                return Judgement("memory.other-process", lines)
     if asked > limit:
         lines.append(f"{size(asked)} > limit of {size(limit)}: not even an empty allocator could hold it")
-        return Judgement("memory.request-too-large", tuple(lines), certain=True)
+        return Judgement("memory.request-too-large", lines, certain=True)
     equal = "≈" if oom.rounded else "="
     blocks = f", in blocks of at most {size(block)}" if block is not None and block < free else ""
     lines = [f"{_requested_text(oom)} > {size(limit)} limit − {size(used)} in use {equal} {size(free)} free{blocks}"]
-    return Judgement("memory.model-too-large", tuple(lines), certain=True)
+    return Judgement("memory.model-too-large", lines, certain=True)
 
 
 def _need_against_limit(need: int, limit: int) -> str:
@@ -219,7 +217,7 @@ def _without_limit(oom: Oom, lines: list[str], known: OomFacts) -> Judgement:
         return _refused_despite_room(lines, known.least_free_bytes)
     if asked is not None and total is not None and asked > total and not known.from_name:
         lines.append(f"{size(asked)} > {size(total)}, the whole device")
-        return Judgement("memory.request-too-large", tuple(lines), certain=True)
+        return Judgement("memory.request-too-large", lines, certain=True)
     fits = asked is None or total is None or asked + known.overhead_bytes <= total
     if (
         others
@@ -228,22 +226,21 @@ def _without_limit(oom: Oom, lines: list[str], known: OomFacts) -> Judgement:
         and fits
         and not (asked and asked + others + _ESTIMATED_CONTEXT_BYTES <= total)
     ):
-        lines.append(f"others held {size(others)} of {size(total)}")
-        return Judgement("memory.other-process", tuple(lines), certain=False)
+        return Judgement("memory.other-process", [*lines, f"others held {size(others)} of {size(total)}"])
     if known.held_by_others is None and not _own_memory_known(oom):
         by_limit = _by_limit(lines, oom.limit_bytes, total, known)
         if by_limit is not None:
             return by_limit
         if asked is not None and asked < _LARGE_REQUEST_BYTES:
             lines.append(f"a request of {size(asked)} fails on any full GPU, no matter who filled it")
-            return Judgement("unknown", tuple(lines), certain=False, title=WHO_HELD_IT, action=_WHO_WOULD_TELL)
+            return Judgement("unknown", lines, title=WHO_HELD_IT, action=_WHO_WOULD_TELL)
         lines.append(OTHERS_UNKNOWN)
     elif known.held_by_others is None and total is None and oom.allocator not in HOST_ALLOCATORS:
         if asked is not None and oom.in_use_bytes is not None and asked + oom.in_use_bytes < _FITS_ANY_CARD_BYTES:
             lines.append(f"{size(asked + oom.in_use_bytes)} with this request: nearly every GPU has more")
-            return Judgement("unknown", tuple(lines), certain=False, title=WHO_HELD_IT, action=_WHO_WOULD_TELL)
+            return Judgement("unknown", lines, title=WHO_HELD_IT, action=_WHO_WOULD_TELL)
         lines.append(OTHERS_UNKNOWN)
-    return Judgement("memory.model-too-large", tuple(lines), certain=False)
+    return Judgement("memory.model-too-large", lines)
 
 
 def _by_limit(lines: list[str], limit: int | None, total: int | None, known: OomFacts) -> Judgement | None:
@@ -254,12 +251,11 @@ def _by_limit(lines: list[str], limit: int | None, total: int | None, known: Oom
         if known.from_name:
             return None  # a card of this name may be larger
         lines.append(f"its allocator was granted {size(limit)} of {size(total)}: others held little when it started")
-        return Judgement("memory.model-too-large", tuple(lines), certain=False)
+        return Judgement("memory.model-too-large", lines)
     if known.limited or is_round(limit):
         lines.append(f"limit of {size(limit)}: probably set by a person, on a device of about {size(total)}")
-        return Judgement("memory.limit-too-small", tuple(lines), certain=False)
-    lines.append(_granted_little(known, total, limit))
-    return Judgement("memory.other-process", tuple(lines), certain=False)
+        return Judgement("memory.limit-too-small", lines)
+    return Judgement("memory.other-process", [*lines, _granted_little(known, total, limit)])
 
 
 def _own_memory_known(oom: Oom) -> bool:
@@ -271,7 +267,7 @@ def _own_memory_known(oom: Oom) -> bool:
 def _refused_despite_room(lines: list[str], free: int) -> Judgement:
     """By NVML the device always had room, so that no other process explains the refusal."""
     lines.append(f"NVML: at least {size(free)} were free on the device the whole time, more than was requested")
-    return Judgement("unknown", tuple(lines), certain=False, title=REFUSED, action=WHAT_WOULD_TELL)
+    return Judgement("unknown", lines, title=REFUSED, action=WHAT_WOULD_TELL)
 
 
 def _beside_others(lines: list[str], known: OomFacts, limit: int, need: int) -> Judgement | None:
@@ -285,7 +281,7 @@ def _beside_others(lines: list[str], known: OomFacts, limit: int, need: int) -> 
             f"{_need_against_limit(need, limit)}: a round number, so probably set by a person; {size(total - others)}"
             f" of the device's {size(total)} were not held by others"
         )
-        return Judgement("memory.limit-too-small", tuple(lines), certain=False, action=_raise_limit_advice(known, need))
+        return Judgement("memory.limit-too-small", lines, action=_raise_limit_advice(known, need))
     if need > limit + others:
         return None
     lines += (
@@ -293,7 +289,7 @@ def _beside_others(lines: list[str], known: OomFacts, limit: int, need: int) -> 
         f"{_need_against_limit(need, limit)}; without the others the limit would have been about"
         f" {size(limit + others)}; what the program would request next is unknown",
     )
-    return Judgement("memory.other-process", tuple(lines), certain=False)
+    return Judgement("memory.other-process", lines)
 
 
 def _raise_limit_advice(known: OomFacts, need: int) -> str:
@@ -317,11 +313,11 @@ def _fragmented_judgement(lines: list[str], known: OomFacts, limit: int, free: i
     room = total - others - known.overhead_bytes - limit if total is not None else 0
     own = known.limited or known.held_by_others is False or (known.others_bytes is None and is_round(limit))
     if total is None or not own or not is_small(limit, total - others) or room <= 0:
-        return Judgement("memory.fragmented", tuple(lines), certain=True)
+        return Judgement("memory.fragmented", lines, certain=True)
     if known.from_name:
         lines.append(f"limit of {size(limit)}: a round number, probably set by a person, of about {size(total)}")
         action = f"If the program set the limit of {size(limit)}, raise or remove it. Else: {_OTHER_ALLOCATOR}"
-        return Judgement("memory.fragmented", tuple(lines), certain=True, action=action)
+        return Judgement("memory.fragmented", lines, certain=True, action=action)
     sure = known.limited or is_round(limit)
     lines.append(
         f"limit of {size(limit)} on a device of {size(total)}: {'' if sure else 'probably '}the program's own,"
@@ -329,7 +325,7 @@ def _fragmented_judgement(lines: list[str], known: OomFacts, limit: int, free: i
     )
     return Judgement(
         "memory.fragmented",
-        tuple(lines),
+        lines,
         certain=True,
         title=f"Fragmented within the program's own memory limit of {size(limit)}: {size(free)} free, in small blocks",
         action=f"Raise or remove the memory limit of {size(limit)}: {size(room)} of the device are free. If the "
@@ -346,16 +342,15 @@ def _driver_had_no_more(lines: list[str], known: OomFacts, asked: int, used: int
     if total is not None and others is not None and not known.from_name:
         if need + others + _ESTIMATED_CONTEXT_BYTES <= total:
             lines.append(f"{size(need)} needed in all and {size(others)} held by others fit the device's {size(total)}")
-            return Judgement("unknown", tuple(lines), certain=False, title=REFUSED, action=WHAT_WOULD_TELL)
+            return Judgement("unknown", lines, title=REFUSED, action=WHAT_WOULD_TELL)
         if need > total:
             lines.append(f"{size(need)} needed in all > {size(total)} of the device, even without other processes")
-            return Judgement("memory.model-too-large", tuple(lines), certain=False)
+            return Judgement("memory.model-too-large", lines)
     if known.held_by_others is False:
-        lines.append("no other process held memory on the device")
-        return Judgement("memory.model-too-large", tuple(lines), certain=False)
+        return Judgement("memory.model-too-large", [*lines, "no other process held memory on the device"])
     if others is not None and total is not None:
         lines.append(f"{size(need)} needed in all + {size(others)} held by others against {size(total)} of the device")
-    return Judgement("memory.other-process", tuple(lines), certain=False)
+    return Judgement("memory.other-process", lines)
 
 
 def _overcommitted(lines: list[str], known: OomFacts, limits: int, total: int) -> Judgement:
@@ -364,7 +359,7 @@ def _overcommitted(lines: list[str], known: OomFacts, limits: int, total: int) -
     lines.append(f"limits on this GPU add up to {size(limits)}{beside} > {size(total)} of the device")
     return Judgement(
         "memory.model-too-large",
-        tuple(lines),
+        lines,
         certain=True,
         title=f"The limits add up to {size(limits)}, but the device has only {size(total)}",
         action="Use fewer or smaller parts: --virtual times --memory-limit, and a CUDA context, must fit.",

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 
 import msgspec
@@ -37,12 +36,11 @@ def judgement(evidence: Evidence, oom: Oom) -> Judgement:
     """An OOM's cause: that memory grew from step to step comes before what the last request met."""
     found = judge(oom, oom_facts(evidence, oom))
     run = evidence.run
-    stepped = run is not None and (run.throughput is not None or bool(run.step_times))
-    if oom.expected or is_host_oom(oom) or not stepped or found.cause not in _REACHED:
+    if run is None or oom.expected or is_host_oom(oom) or found.cause not in _REACHED:
         return found
-    if run is None or (growth_of(run) is None and not as_many_as_steps(oom, run.throughput)):
-        return found
-    return dataclasses.replace(found, cause="memory.growing", certain=False, title="", action="")
+    stepped = run.throughput is not None or bool(run.step_times)
+    grew = stepped and (growth_of(run) is not None or as_many_as_steps(oom, run.throughput))
+    return Judgement("memory.growing", found.lines) if grew else found
 
 
 def growth_of(run: Run) -> Growth | None:
@@ -95,7 +93,7 @@ def full_device(evidence: Evidence, oom: Oom) -> Device | None:
 def _limits(evidence: Evidence, oom: Oom) -> int | None:
     """How much the framework's devices on this GPU may allocate together."""
     mappings = evidence.device_map
-    wanted = device_name(oom.device) if oom.device else None
+    wanted = device_name(oom.device or "")
     own = next((entry for entry in mappings if device_name(entry.framework_device) == wanted), None)
     if own is None or (own.uuid is None and own.pci_bus_id is None):
         return None
@@ -106,16 +104,15 @@ def _limits(evidence: Evidence, oom: Oom) -> int | None:
 
 def with_verdicts(evidence: Evidence, ooms: tuple[Oom, ...]) -> tuple[Oom, ...]:
     """The failures, each with its verdict."""
-    known = (_with_limit(evidence, oom) for oom in ooms)
+    known = [_with_limit(evidence, oom) for oom in ooms]
     return tuple(msgspec.structs.replace(oom, verdict=judgement(evidence, oom).cause) for oom in known)
 
 
 def _with_recorded(evidence: Evidence, oom: Oom) -> Oom:
     """The failure with what was in use, from a recording of the allocator (``run --memory``) if the log hides it."""
-    profiles = evidence.run.memory_profiles if evidence.run is not None else ()
     if oom.in_use_bytes is not None or oom.requested_bytes is None:
         return oom
-    for profile in profiles:
+    for profile in evidence.run.memory_profiles if evidence.run is not None else ():
         full = profile.limit_bytes is not None and profile.peak_bytes + oom.requested_bytes > profile.limit_bytes
         if profile.allocator == oom.allocator and full:
             limit = oom.limit_bytes if oom.limit_bytes is not None else profile.limit_bytes
@@ -124,36 +121,33 @@ def _with_recorded(evidence: Evidence, oom: Oom) -> Oom:
 
 
 def _with_limit(evidence: Evidence, oom: Oom) -> Oom:
-    """The failure with its allocator's limit, from the line about the device's creation if necessary.
+    """The failure with its allocator's limit, from the line about the device's creation if necessary, and its use.
 
     Unless several processes or sessions had a device of this name with different limits.
     """
     oom = _with_recorded(evidence, oom)
-    if oom.requested_bytes is None or not (oom.allocator or "").endswith("_bfc"):
+    asked, limit = oom.requested_bytes, oom.limit_bytes
+    if asked is None or not (oom.allocator or "").endswith("_bfc"):
         return oom
-    if oom.limit_bytes is not None:
-        return _with_peak(evidence, oom)
-    wanted = device_name(oom.device) if oom.device else None
-    granted = {entry.granted_bytes for entry in evidence.device_map if device_name(entry.framework_device) == wanted}
-    return _with_peak(evidence, msgspec.structs.replace(oom, limit_bytes=granted.pop())) if len(granted) == 1 else oom
-
-
-def _with_peak(evidence: Evidence, oom: Oom) -> Oom:
-    """The failure with what its allocator counted at most as in use, if that fills it and the log is silenced."""
-    run = evidence.run
-    if oom.in_use_bytes is not None or oom.largest_free_bytes is not None:
-        return oom
-    peak, asked, limit = _allocator_peak(run, oom), oom.requested_bytes, oom.limit_bytes
-    if peak is None or asked is None or limit is None or not limit - asked < peak <= limit:
-        return oom
-    return msgspec.structs.replace(oom, in_use_bytes=peak)
+    if limit is None:
+        wanted = device_name(oom.device or "")
+        granted = {
+            entry.granted_bytes for entry in evidence.device_map if device_name(entry.framework_device) == wanted
+        }
+        limit = granted.pop() if len(granted) == 1 else None
+    peak, used = _allocator_peak(evidence.run, oom), oom.in_use_bytes
+    # If the log is silenced: the most that its allocator counted as in use, if that fills it.
+    silenced = used is None and oom.largest_free_bytes is None
+    if silenced and peak is not None and limit is not None and limit - asked < peak <= limit:
+        used = peak
+    return msgspec.structs.replace(oom, limit_bytes=limit, in_use_bytes=used)
 
 
 def _allocator_peak(run: Run | None, oom: Oom) -> int | None:
     """What the allocator that failed had in use at most, as the program's only process reported it."""
     if run is None or len(run.processes) > 1:
         return None
-    wanted = device_name(oom.device) if oom.device else None
+    wanted = device_name(oom.device or "")
     peaks = [peak for name, peak in run.memory.allocators.items() if device_name(name) == wanted]
     return peaks[0] if len(peaks) == 1 else None
 

@@ -95,7 +95,8 @@ def out_of_memory(evidence: Evidence) -> Iterator[Finding]:
             continue  # they follow from the failures whose cause is known
         expected = all(oom.expected for oom, _ in failures)
         if evidence.run is None and evidence.log.oom_survived:
-            yield _handled(evidence.log)
+            lines = [*evidence.log.lines_of("memory.oom", "memory.retried"), evidence.log.telling_last_line]
+            yield no_problem(title="Memory ran out, and the program continued: no failure in it", evidence=lines)
             return
         severity: Severity = "info" if expected else "error"
         certain = all(judged.certain for _, judged in failures)
@@ -121,7 +122,7 @@ def out_of_memory(evidence: Evidence) -> Iterator[Finding]:
             action = f"{_LOOK_FIRST} {action[:1].lower()}{action[1:]}"
         if not expected:
             may_grow = cause in ("memory.growing", "memory.model-too-large") and not of_host
-            grown = _growth_finding(evidence, failures) if may_grow else []
+            grown = _growth_text(evidence, failures) if may_grow else ""
             alike = next(filter(None, (equal_blocks(oom) for oom, _ in failures)), None)
             if grown and cause == "memory.model-too-large":
                 # Without steps it may as well be a model that is built layer by layer.
@@ -136,18 +137,18 @@ def out_of_memory(evidence: Evidence) -> Iterator[Finding]:
             if copied and not grown:
                 title, action = copied, _KEEP_ON_CPU
             lines = [
-                *grown,
-                *_own_line(evidence),
+                grown,
+                _requested_at_text(evidence),
                 *lines,
-                *_equal_blocks_finding(evidence, failures),
-                *_unused_gpus(evidence, failures),
+                _equal_blocks_text(evidence, failures),
+                _unused_gpus_text(evidence, failures),
+                _recorded_holder(evidence, failures[0][0]),
             ]
-            lines += filter(None, [_recorded_holder(evidence, failures[0][0])])
         lines += _in_log(evidence.log.lines_of("memory.oom"), [oom for oom, _ in failures], several=len(by_cause) > 1)
         if of_host:
             title = "Out of host memory (a CPU allocator), not GPU memory"
             action = "Make the batch or the data kept in host memory smaller, or give the program more RAM."
-            limited = _address_space(evidence, failures)
+            limited = _address_space_text(evidence, failures)
             if limited:
                 title, certain = "Out of host memory: the process's address space is limited (ulimit -v)", False
                 action = "Raise the limit (ulimit -v, resource.setrlimit(RLIMIT_AS)), or keep less data in host memory."
@@ -161,13 +162,6 @@ def out_of_memory(evidence: Evidence) -> Iterator[Finding]:
             action=action,
             device_uuid=device.uuid if device is not None else None,
         )
-
-
-def _handled(log: LogFacts) -> Finding:
-    """A failure that the program handled: it worked on, by its own later lines."""
-    lines = (*log.lines_of("memory.oom"), *log.lines_of("memory.retried"), log.telling_last_line)
-    title = "Memory ran out, and the program continued: no failure in it"
-    return no_problem(title=title, evidence=lines)
 
 
 def _whatever_the_batch(evidence: Evidence, oom: Oom, cause: str) -> str:
@@ -211,7 +205,7 @@ def _recorded_holder(evidence: Evidence, oom: Oom) -> str:
     return held_most(own) + (f" (process {own.pid})" if several else "")
 
 
-def _address_space(evidence: Evidence, failures: list[tuple[Oom, Judgement]]) -> str:
+def _address_space_text(evidence: Evidence, failures: list[tuple[Oom, Judgement]]) -> str:
     """The limit of the process's address space, if the request did not fit below it; else empty."""
     results = evidence.run.results if evidence.run is not None else {}
     limit, peak = (results.get(name) for name in ADDRESS_SPACE)
@@ -228,9 +222,8 @@ def _copied_text(evidence: Evidence, oom: Oom) -> str:
     """
     if oom.requested_bytes is not None and oom.requested_bytes < _NOTABLE_TENSOR_SHARE * (oom.limit_bytes or 0):
         return ""
-    measured = [error.message for error in evidence.run.errors] if evidence.run is not None else []
-    measured += evidence.log.lines_of("memory.oom")
-    line = next((line for line in measured if _COPY in line), None)
+    errors = [error.message for error in evidence.run.errors] if evidence.run is not None else []
+    line = next((line for line in (*errors, *evidence.log.lines_of("memory.oom")) if _COPY in line), None)
     if line is None:
         return ""
     op = match[1] if (match := _COPIED_OP.search(line)) else ""
@@ -239,28 +232,24 @@ def _copied_text(evidence: Evidence, oom: Oom) -> str:
     return f"An input of {op}, copied from the host, did not fit on the GPU"
 
 
-def _growth_finding(evidence: Evidence, failures: list[tuple[Oom, Judgement]]) -> list[str]:
-    """The growth of memory in use over the run, if that filled the device."""
-    run = evidence.run
-    found = growth_of(run) if run is not None else None
+def _growth_text(evidence: Evidence, failures: list[tuple[Oom, Judgement]]) -> str:
+    """The growth of memory in use over the run, if that filled the device; else empty, as of the next ones."""
+    found = growth_of(evidence.run) if evidence.run is not None else None
     if found is None:
-        return []
-    where = failures[0][0].device or "the GPU"
-    return [
-        f"the minimum in use on {where} rose from {size(found.first_bytes)} to {size(found.last_bytes)}"
-        f" in {found.rises} rises over {found.seconds:.0f} s, and never fell again"
-    ]
+        return ""
+    return (
+        f"the minimum in use on {failures[0][0].device or 'the GPU'} rose from {size(found.first_bytes)} to"
+        f" {size(found.last_bytes)} in {found.rises} rises over {found.seconds:.0f} s, and never fell again"
+    )
 
 
-def _own_line(evidence: Evidence) -> list[str]:
+def _requested_at_text(evidence: Evidence) -> str:
     """The user's source line that requested the memory; none for probes."""
-    frame = evidence.log.requested_at
-    if frame is None or (evidence.run is not None and not evidence.run.is_program):
-        return []
-    return [at_line("requested at", frame)]
+    frame, of_probe = evidence.log.requested_at, evidence.run is not None and not evidence.run.is_program
+    return at_line("requested at", frame) if frame is not None and not of_probe else ""
 
 
-def _equal_blocks_finding(evidence: Evidence, failures: list[tuple[Oom, Judgement]]) -> list[str]:
+def _equal_blocks_text(evidence: Evidence, failures: list[tuple[Oom, Judgement]]) -> str:
     """Tensors of one size that fill the device, as of a loop that keeps its results."""
     speed = evidence.run.throughput if evidence.run is not None else None
     for oom, _ in failures:
@@ -270,15 +259,15 @@ def _equal_blocks_finding(evidence: Evidence, failures: list[tuple[Oom, Judgemen
             of = f" of {size(used)}" if not found.asked else " in all"
             steps = f", after {speed.steps} steps" if speed is not None and as_many_as_steps(oom, speed) else ""
             told = f"{found.count} blocks of {same} ({size(found.each_bytes)}) were in use already, {size(total)}{of}"
-            return [told + steps]
-    return []
+            return told + steps
+    return ""
 
 
-def _unused_gpus(evidence: Evidence, failures: list[tuple[Oom, Judgement]]) -> list[str]:
+def _unused_gpus_text(evidence: Evidence, failures: list[tuple[Oom, Judgement]]) -> str:
     """Other GPUs of the program with room: their bytes say nothing of whether ops ran there."""
     run = evidence.run
     if run is None or run.workers:
-        return []
+        return ""
     full = {device_name(oom.device) for oom, _ in failures if oom.device and not is_host_oom(oom)}
     peaks = {device_name(name): peak for name, peak in run.memory.allocators.items()}
     idle = [
@@ -289,7 +278,7 @@ def _unused_gpus(evidence: Evidence, failures: list[tuple[Oom, Judgement]]) -> l
         and peaks.get(name) is not None
         and peaks[name] < _UNUSED_BYTES
     ]
-    return [f"with room meanwhile: {', '.join(idle)}"] if full and idle else []
+    return f"with room meanwhile: {', '.join(idle)}" if full and idle else ""
 
 
 def _in_log(lines: tuple[str, ...], failures: list[Oom], *, several: bool) -> list[str]:
@@ -306,7 +295,11 @@ def _in_log(lines: tuple[str, ...], failures: list[Oom], *, several: bool) -> li
 
 def _holders(evidence: Evidence, oom: Oom) -> list[str]:
     """Who held memory on the device, largest first: other processes of the run, and those from before its start."""
-    lines = _round_mates(evidence, oom)
+    lines = []
+    for mate in mates_of(evidence, oom):
+        pid = f" (pid {mate.pid})" if mate.name and mate.pid is not None else ""
+        which = printable(mate.name) or mate.pid
+        lines.append(f"process {which}{pid} of this run held {memory(mate.held_bytes)} ({mate.source})")
     if evidence.snapshot is None:
         return lines + _holders_in_table(evidence)
     tenants = _tenants(evidence, full_device(evidence, oom))
@@ -333,8 +326,7 @@ def _holders_named(evidence: Evidence, device: Device | None, oom: Oom) -> tuple
     if snapshot is None or device is None:
         return "", ""
     need = (oom.requested_bytes or 0) + (oom.in_use_bytes or 0)
-    action = make_room(snapshot, device, need)
-    return holders_headline(snapshot, device), action
+    return holders_headline(snapshot, device), make_room(snapshot, device, need)
 
 
 def _tenants(evidence: Evidence, device: Device | None) -> list[tuple[int, Process]]:
@@ -353,16 +345,6 @@ def _holders_in_table(evidence: Evidence) -> list[str]:
     ]
 
 
-def _round_mates(evidence: Evidence, oom: Oom | None = None) -> list[str]:
-    """Processes of this very run that lived on while another of their round ran out of memory."""
-    lines = []
-    for mate in mates_of(evidence, oom):
-        pid = f" (pid {mate.pid})" if mate.name and mate.pid is not None else ""
-        which = printable(mate.name) or mate.pid
-        lines.append(f"process {which}{pid} of this run held {memory(mate.held_bytes)} ({mate.source})")
-    return lines
-
-
 @rule("memory.masked", "unknown", needs="log")
 def library_did_not_start(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
     """cuDNN or cuBLAS that fails to start is usually out of memory, unless its version is wrong."""
@@ -374,9 +356,10 @@ def library_did_not_start(evidence: Evidence, log: LogFacts) -> Iterator[Finding
     lines = log.lines_of("memory.masked", "memory.library-failed", "memory.library-usage", "memory.refused")
     free = log.library_free_bytes
     status = next((match[0] for line in lines if (match := _NOT_OF_MEMORY.search(line))), "")
-    enough = free is not None and free >= _LIBRARIES_START_BYTES
-    if status or enough:
-        why = f"although {size(free)} of GPU memory was free" if enough and free is not None else f"with {status}"
+    why = f"with {status}" if status else ""
+    if free is not None and free >= _LIBRARIES_START_BYTES:
+        why = f"although {size(free)} of GPU memory was free"
+    if why:
         yield error_of(
             "unknown",
             title=f"cuDNN or cuBLAS failed to start {why}",
