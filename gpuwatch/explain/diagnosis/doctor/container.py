@@ -27,11 +27,15 @@ def kind(facts: Facts) -> Answer | None:
     return warn(f"{facts.system.container}, without GPUs", remedy(facts, GIVE_GPUS))
 
 
+def _variable(facts: Facts, name: str) -> str | None:
+    """A variable that only containers read; None elsewhere."""
+    return facts.environment.get(name) if facts.system is not None and facts.system.container is not None else None
+
+
 @check("container.visible-devices", "NVIDIA_VISIBLE_DEVICES")
 def visible(facts: Facts) -> Answer | None:
     """Only read by the container runtime at the start."""
-    value = facts.environment.get("NVIDIA_VISIBLE_DEVICES")
-    if value is None or facts.system is None or facts.system.container is None:
+    if (value := _variable(facts, "NVIDIA_VISIBLE_DEVICES")) is None:
         return None
     if value.strip().lower() in _NONE and not facts.nvml_answers:
         return fail(f"NVIDIA_VISIBLE_DEVICES={value}: the container was started without GPUs", GIVE_GPUS)
@@ -41,8 +45,7 @@ def visible(facts: Facts) -> Answer | None:
 @check("container.capabilities", "NVIDIA_DRIVER_CAPABILITIES")
 def capabilities(facts: Facts) -> Answer | None:
     """Which driver libraries the runtime puts into the container."""
-    value = facts.environment.get("NVIDIA_DRIVER_CAPABILITIES")
-    if value is None or facts.system is None or facts.system.container is None:
+    if (value := _variable(facts, "NVIDIA_DRIVER_CAPABILITIES")) is None:
         return None
     given = {part.strip() for part in value.split(",")}
     lacking = [] if "all" in given else [part for part in ("compute", "utility") if part not in given]

@@ -125,9 +125,9 @@ def mig(facts: Facts) -> Answer | None:
             f"CUDA_VISIBLE_DEVICES lists {len(instances)} instances, but a process gets only the first one",
             "Start one process per instance.",
         )
+    if instances and not on:
+        return fail("an instance is requested, but no GPU has MIG on", "Name a GPU, or create the instance.")
     if not on:
-        if instances:
-            return fail("an instance is requested, but no GPU has MIG on", "Name a GPU, or create the instance.")
         return ok("off")
     listed = ", ".join(f"GPU {device.index}" for device in on)
     numbers = [entry for entry in asked if entry.isdigit() and entry in {str(device.index) for device in on}]

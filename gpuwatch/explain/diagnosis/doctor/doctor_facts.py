@@ -68,6 +68,20 @@ class Facts:
         return self.snapshot is not None and self.snapshot.driver is not None
 
     @property
+    def cuda_starts(self) -> bool:
+        """Whether cuInit succeeded."""
+        return self.driver is not None and self.driver.cuinit_code == 0
+
+    @property
+    def cuda_version(self) -> tuple[str, str]:
+        """The highest CUDA version that the driver supports, and who says so; empty if unknown."""
+        nvml = self.snapshot.driver if self.snapshot is not None else None
+        if nvml is not None and nvml.cuda_version:
+            return nvml.cuda_version, f"driver {nvml.version}"
+        number = self.driver.cuda_driver if self.driver is not None else None
+        return (f"{number // 1000}.{number % 1000 // 10}", "libcuda") if number else ("", "")
+
+    @property
     def framework(self) -> Framework | None:
         """The framework as it reports itself; None if it was not imported."""
         return self.run.framework if self.run is not None else None
@@ -86,6 +100,11 @@ class Facts:
     def usable(self) -> bool:
         """Whether the framework got at least one GPU."""
         return self.run is not None and any("GPU" in name for name in self.run.devices.logical)
+
+    @property
+    def of_torch(self) -> bool:
+        """Whether PyTorch is checked, which does not read TensorFlow's variables."""
+        return self.look is not None and self.look.name == "torch"
 
     @property
     def visible(self) -> str | None:
@@ -127,11 +146,6 @@ def gpu_variables(environment: Mapping[str, str]) -> dict[str, str]:
 def count_text(count: int, text: str, many: str = "") -> str:
     """``1 GPU``, ``2 GPUs``."""
     return f"{count} {text if count == 1 else many or text + 's'}"
-
-
-def cuda_version(number: int) -> str:
-    """``12.8`` for 12080."""
-    return f"{number // 1000}.{number % 1000 // 10}"
 
 
 def took_text(seconds: float | None) -> str:

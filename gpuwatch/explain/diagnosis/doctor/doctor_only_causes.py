@@ -13,7 +13,6 @@ from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.doctor import Library
 from gpuwatch.core.model.findings import CAUSES, NO_GPU, Finding, Severity
 from gpuwatch.core.model.missing_driver_advice import GIVE_GPUS, JOIN_GROUP
-from gpuwatch.core.model.snapshot import Device
 from gpuwatch.explain.diagnosis.doctor import framework
 from gpuwatch.explain.diagnosis.doctor.devices import MOSTLY_HELD_SHARE
 from gpuwatch.explain.diagnosis.doctor.doctor_facts import CUDA_ERRORS, Facts
@@ -37,9 +36,7 @@ _NO_DEVICE_CODES = (100, 303)
 def no_driver(facts: Facts) -> Iterator[Finding]:
     """Why there is no driver: nouveau, a container without GPUs, no card, or nothing installed."""
     system = facts.system
-    if facts.nvml_answers or facts.simulated or system is None:
-        return
-    if facts.driver is not None and facts.driver.cuinit_code == 0:
+    if facts.nvml_answers or facts.simulated or facts.cuda_starts or system is None:
         return
     if system.kernel_module is not None and facts.driver is not None and facts.driver.nvml_code:
         return  # it is installed but does not start
@@ -63,13 +60,9 @@ def no_driver(facts: Facts) -> Iterator[Finding]:
 def versions_differ(facts: Facts) -> Iterator[Finding]:
     """Kernel module, libcuda and NVML have different releases, and CUDA does not start."""
     known = driver_versions(facts)
-    started = facts.driver is not None and facts.driver.cuinit_code == 0
-    if len(set(known.values())) > 1 and not started:
-        yield error_of(
-            "driver.mismatch",
-            evidence=[f"{name}: {version}" for name, version in known.items()],
-            action=REBOOT,
-        )
+    if len(set(known.values())) > 1 and not facts.cuda_starts:
+        lines = [f"{name}: {version}" for name, version in known.items()]
+        yield error_of("driver.mismatch", evidence=lines, action=REBOOT)
 
 
 @_rule("driver.mismatch", "driver.bad-state", "container.lost-devices")
@@ -203,23 +196,18 @@ def not_installed(facts: Facts) -> Iterator[Finding]:
     if look is None:
         return
     if look.missing:
-        yield finding(
-            "unknown",
-            "error" if facts.asked else "warning",
-            title=look.missing,
-            action=framework.INSTALL_IT,
-        )
+        severity: Severity = "error" if facts.asked else "warning"
+        yield finding("unknown", severity, title=look.missing, action=framework.INSTALL_IT)
         return
-    names = {entry.name for entry in look.distributions or ()}
-    if look.name == "tensorflow" and {"tensorflow", "tensorflow-cpu"} <= names:
+    builds = [entry for entry in look.distributions or () if entry.name in ("tensorflow", "tensorflow-cpu")]
+    if look.name == "tensorflow" and len({entry.name for entry in builds}) == 2:
         yield warning_of(
             "build.cpu-only",
             certainty="likely",
             title="tensorflow and tensorflow-cpu are both installed: the later one has overwritten the other's files",
-            evidence=[f"{entry.name} {entry.version}" for entry in look.distributions or ()
-                      if entry.name in ("tensorflow", "tensorflow-cpu")],
+            evidence=[f"{entry.name} {entry.version}" for entry in builds],
             action='pip uninstall -y tensorflow tensorflow-cpu; pip install "tensorflow[and-cuda]".',
-        )  # fmt: skip
+        )
 
 
 @_rule("build.cpu-only", "unknown")
@@ -251,34 +239,26 @@ def full(facts: Facts) -> Iterator[Finding]:
 
     A note if a program can start there and another one has room: that others work on a GPU is as it should be.
     """
-    snapshot, full_ones = facts.snapshot, list(filter(None, map(partial(_full_device_finding, facts), facts.gpus)))
-    nowhere = len(full_ones) == len(facts.gpus)
-    for device, title in full_ones:
-        severity: Severity = (
-            "warning" if nowhere or (device.number("memory.free_bytes") or 0) < _TIGHT_BYTES else "info"
-        )
-        assert snapshot is not None  # it has the devices
+    snapshot, full_ones = facts.snapshot, []
+    if snapshot is None:
+        return
+    for device in facts.gpus:
+        free, total = device.number("memory.free_bytes"), device.number("memory.total_bytes") or 0
+        held = any(row.device_uuid == device.uuid for row in snapshot.processes)
+        if free is not None and (free < _TIGHT_BYTES or (held and free < MOSTLY_HELD_SHARE * total)):
+            full_ones.append((device, free))
+    for device, free in full_ones:
+        tight = free < _TIGHT_BYTES
+        what = "a program may not even start there" if tight else "others hold the rest"
         yield finding(
             "memory.other-process",
-            severity,
+            "warning" if tight or len(full_ones) == len(facts.gpus) else "info",
             "likely",
-            title=title,
+            title=f"GPU {device.index} has only {size(int(free))} free: {what}",
             evidence=[holder_text(amount, process) for amount, process in holders(snapshot, device)],
             action=make_room(snapshot, device),
             device_uuid=device.uuid,
         )
-
-
-def _full_device_finding(facts: Facts, device: Device) -> tuple[Device, str] | None:
-    free, total = device.number("memory.free_bytes"), device.number("memory.total_bytes")
-    if free is None or facts.snapshot is None:
-        return None
-    tight = free < _TIGHT_BYTES
-    held = any(process.device_uuid == device.uuid for process in facts.snapshot.processes)
-    if not tight and (total is None or not held or free >= MOSTLY_HELD_SHARE * total):
-        return None
-    what = "a program may not even start there" if tight else "others hold the rest"
-    return device, f"GPU {device.index} has only {size(int(free))} free: {what}"
 
 
 @_rule("hardware.fault")
@@ -327,8 +307,7 @@ def broken_import(facts: Facts) -> Iterator[Finding]:
     run = facts.run
     if run is None or run.framework is not None or not run.errors:
         return
-    text = [*run.log_tail, *(f"{error.type}: {error.message}" for error in run.errors)]
-    log = parse("\n".join(text))
+    log = parse("\n".join((*run.log_tail, *(f"{error.type}: {error.message}" for error in run.errors))))
     for found in diagnose(Evidence(log=log)):
         if found.severity != "error" or found.id == "unknown":
             continue

@@ -9,7 +9,7 @@ from __future__ import annotations
 from gpuwatch.core.model.missing_driver_advice import INSTALL, NOUVEAU, missing_driver_action
 from gpuwatch.core.model.snapshot import FAILED_ITSELF
 from gpuwatch.explain.diagnosis.doctor.check_registry import Answer, check, fail, ok, skip, warn
-from gpuwatch.explain.diagnosis.doctor.doctor_facts import CUDA_ERRORS, Facts, count_text, cuda_version, took_text
+from gpuwatch.explain.diagnosis.doctor.doctor_facts import CUDA_ERRORS, Facts, count_text, took_text
 from gpuwatch.explain.diagnosis.rules.driver_failures import HALF_ACTION, RECREATE, STATE_ADVICE
 
 REBOOT = "The driver was upgraded while it was in use: reboot, or unload and load the nvidia modules."
@@ -142,12 +142,10 @@ def nvml(facts: Facts) -> Answer | None:
     if answer is None or answer.nvml is None:
         return skip(answer.problem, "See the message.") if answer is not None and answer.problem else late_answer(facts)
     if answer.nvml.error is not None:
-        works = answer.cuinit_code == 0
-        action = advice(facts)
-        if works or (facts.system is not None and facts.system.container):
-            action = HALF_ACTION
-        reason = answer.nvml.error + ("; TensorFlow needs it since 2.21" if works else "")
-        return fail(reason, action if works else remedy(facts, action))
+        if facts.cuda_starts:
+            return fail(f"{answer.nvml.error}; TensorFlow needs it since 2.21", HALF_ACTION)
+        in_container = facts.system is not None and facts.system.container
+        return fail(answer.nvml.error, remedy(facts, HALF_ACTION if in_container else advice(facts)))
     if answer.late == "nvmlInit":
         return fail(f"nvmlInit did not return within {facts.deadline:g} s", "Check dmesg for a hung GPU; reboot.")
     if answer.nvml_code:
@@ -181,9 +179,7 @@ def start(facts: Facts) -> Answer | None:
     reason = f"cuInit returns {code}: {CUDA_ERRORS.get(code, 'see CUresult in cuda.h')}"
     if code == 100 and facts.hidden:
         return fail(f"{reason}; CUDA_VISIBLE_DEVICES={facts.visible} hides every GPU", "Unset CUDA_VISIBLE_DEVICES.")
-    if code == 100:
-        return fail(reason, RECREATE)
-    return fail(reason, start_action(code))
+    return fail(reason, RECREATE if code == 100 else start_action(code))
 
 
 @check("driver.versions", "Driver versions")
@@ -197,7 +193,7 @@ def versions(facts: Facts) -> Answer | None:
     listed = ", ".join(f"{name} {version}" for name, version in known.items())
     if len(set(known.values())) == 1:
         return ok(listed)
-    if facts.driver is not None and facts.driver.cuinit_code == 0:
+    if facts.cuda_starts:
         return warn(listed, "Works now (cuda-compat); otherwise keep library and driver at the same release.")
     return fail(listed, REBOOT)
 
@@ -216,9 +212,5 @@ def driver_versions(facts: Facts) -> dict[str, str]:
 @check("driver.cuda-version", "Supported CUDA")
 def supported(facts: Facts) -> Answer | None:
     """The highest CUDA version that the driver supports."""
-    driver = facts.snapshot.driver if facts.snapshot is not None else None
-    if driver is not None and driver.cuda_version:
-        return ok(f"up to CUDA {driver.cuda_version} (driver {driver.version})")
-    if facts.driver is not None and facts.driver.cuda_driver:
-        return ok(f"up to CUDA {cuda_version(facts.driver.cuda_driver)}, by libcuda")
-    return skip("unknown without a driver")
+    version, whose = facts.cuda_version
+    return ok(f"up to CUDA {version} ({whose})") if version else skip("unknown without a driver")

@@ -47,7 +47,6 @@ def visible(facts: Facts) -> Answer | None:
     if seen.hides_all and seen.on_purpose:
         return fail(f"{shown} hides every GPU", "Unset it, or list the GPUs to use (0, or a UUID).")
     if seen.ended_at is not None:
-        entries = seen.entries
         why = "is not a GPU of this machine"
         if seen.repeated:
             why = "is a duplicate, so CUDA shows no GPU at all"
@@ -55,9 +54,9 @@ def visible(facts: Facts) -> Answer | None:
             why = "ends the list"
         rest = f", {', '.join(seen.after)} is never read" if seen.after and not seen.repeated else ""
         read = f"; {seen.misread}" if seen.loose else ""
-        state = warn if entries else fail
+        state = warn if seen.entries else fail
         return state(
-            f"{shown}: {seen.ended_at!r} {why}{rest}{read}; visible: {', '.join(entries) or 'none'}",
+            f"{shown}: {seen.ended_at!r} {why}{rest}{read}; visible: {', '.join(seen.entries) or 'none'}",
             no_word_of_cuda(value) or "List existing GPUs, each once, without -1; UUIDs are safest.",
         )
     if seen.loose:
@@ -112,15 +111,10 @@ def misspelt(facts: Facts) -> Answer | None:
     return warn(listed, "; ".join(f"Write {meant}={facts.environment[name]}" for name, meant in found))
 
 
-def _of_torch(facts: Facts) -> bool:
-    """Whether PyTorch is checked, which does not read TensorFlow's variables."""
-    return facts.look is not None and facts.look.name == "torch"
-
-
 @check("environment.growth", "TF_FORCE_GPU_ALLOW_GROWTH")
 def growth(facts: Facts) -> Answer | None:
     """Overrides the program's own setting; only read by TensorFlow."""
-    if _of_torch(facts):
+    if facts.of_torch:
         return None
     value = facts.environment.get("TF_FORCE_GPU_ALLOW_GROWTH")
     if value is None:
@@ -138,10 +132,8 @@ def growth(facts: Facts) -> Answer | None:
 @check("environment.allocator", "TF_GPU_ALLOCATOR")
 def allocator(facts: Facts) -> Answer | None:
     """An allocator other than TensorFlow's default."""
-    if _of_torch(facts):
-        return None
     value = facts.environment.get("TF_GPU_ALLOCATOR")
-    if value is None:
+    if value is None or facts.of_torch:
         return None
     if value not in _ALLOCATORS:
         return warn(f"TF_GPU_ALLOCATOR={value} is not a TensorFlow allocator", "Use cuda_malloc_async, or unset it.")
@@ -178,7 +170,7 @@ def library_path(facts: Facts) -> Answer | None:
 @check("environment.log-level", "TF_CPP_MIN_LOG_LEVEL")
 def log_level(facts: Facts) -> Answer | None:
     """Hides log lines with the device map, or the reason why there is no GPU."""
-    if _of_torch(facts):
+    if facts.of_torch:
         return None
     value = facts.environment.get("TF_CPP_MIN_LOG_LEVEL")
     if value in (None, "0"):
@@ -195,9 +187,8 @@ def others(facts: Facts) -> Answer | None:
     """Each with its effect."""
     if facts.simulated and "LD_PRELOAD" in facts.environment:
         return None
-    found = [
-        f"{name}={facts.environment[name]} ({effect})" for name, effect in _EFFECTS.items() if name in facts.environment
-    ]
+    there = {name: facts.environment[name] for name in _EFFECTS if name in facts.environment}
+    found = [f"{name}={value} ({_EFFECTS[name]})" for name, value in there.items()]
     if not found:
         return None
     if facts.environment.get("CUDA_LAUNCH_BLOCKING") not in (None, "", "0"):

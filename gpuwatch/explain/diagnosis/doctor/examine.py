@@ -7,7 +7,7 @@ import datetime
 from gpuwatch.core.model.doctor import Doctor, System
 from gpuwatch.core.model.run import DeviceMapping
 from gpuwatch.core.model.visible_devices import visible_devices
-from gpuwatch.explain.diagnosis.doctor import (
+from gpuwatch.explain.diagnosis.doctor import (  # noqa: F401 - doctor_only_causes declares rules
     container,
     devices,
     doctor_only_causes,
@@ -16,14 +16,12 @@ from gpuwatch.explain.diagnosis.doctor import (
     framework,
 )
 from gpuwatch.explain.diagnosis.doctor.check_registry import CHECKS, Entry, ask_all
-from gpuwatch.explain.diagnosis.doctor.doctor_facts import Facts, cuda_version
+from gpuwatch.explain.diagnosis.doctor.doctor_facts import Facts
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_engine import diagnose, diagnose_machine, primary_cause
 
 TOPICS = (driver, devices, container, environment, framework)
 """The modules with checks, in display order."""
-JUDGES = (doctor_only_causes,)
-"""The modules with rules on the facts, which the engine runs."""
 _TAIL_LINES = 40
 
 
@@ -63,7 +61,6 @@ def _versions(facts: Facts) -> dict[str, str | None]:
     """Versions by part; None if unknown."""
     nvml = facts.snapshot.driver if facts.snapshot is not None else None
     answer, framework, system = facts.driver, facts.framework, facts.system or System()
-    libcuda = answer.cuda_driver if answer is not None else None
     build = framework.build if framework is not None else {}
     return {
         "os": system.distribution,
@@ -74,8 +71,7 @@ def _versions(facts: Facts) -> dict[str, str | None]:
         "driver": nvml.version if nvml is not None else None,
         "nvml": nvml.nvml_version if nvml is not None else None,
         "libcuda": answer.libcuda.version if answer is not None and answer.libcuda is not None else None,
-        "driver_cuda": (nvml.cuda_version if nvml is not None else None)
-        or (cuda_version(libcuda) if libcuda is not None else None),
+        "driver_cuda": facts.cuda_version[0] or None,
         "framework": framework.version if framework is not None else None,
         "python": framework.python_version if framework is not None else None,
         "build_cuda": str(build["cuda_version"]) if "cuda_version" in build else None,
@@ -93,17 +89,17 @@ def device_map(facts: Facts) -> tuple[DeviceMapping, ...]:
     order = facts.environment.get("CUDA_DEVICE_ORDER")
     seen = visible_devices(facts.visible, order, facts.gpus)
     ordinals = {entry.uuid: entry.ordinal for entry in seen.map}
-    for device in facts.gpus:
-        if device.uuid not in known:
-            mapped.append(
-                DeviceMapping(
-                    framework_device="",
-                    cuda_ordinal=ordinals.get(device.uuid),
-                    physical_index=device.index,
-                    uuid=device.uuid,
-                    pci_bus_id=device.pci_bus_id,
-                    name=device.name,
-                    compute_capability=device.compute_capability,
-                )
-            )
+    mapped += (
+        DeviceMapping(
+            framework_device="",
+            cuda_ordinal=ordinals.get(device.uuid),
+            physical_index=device.index,
+            uuid=device.uuid,
+            pci_bus_id=device.pci_bus_id,
+            name=device.name,
+            compute_capability=device.compute_capability,
+        )
+        for device in facts.gpus
+        if device.uuid not in known
+    )
     return tuple(mapped)

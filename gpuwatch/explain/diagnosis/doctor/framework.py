@@ -12,7 +12,7 @@ from gpuwatch.core.formatting.safe_text import whole_number
 from gpuwatch.core.model.doctor import Distribution, FrameworkLook, Library
 from gpuwatch.core.model.run import RunError
 from gpuwatch.explain.diagnosis.doctor.check_registry import Answer, check, check_of_framework, fail, ok, skip, warn
-from gpuwatch.explain.diagnosis.doctor.doctor_facts import Facts, count_text, cuda_version, took_text
+from gpuwatch.explain.diagnosis.doctor.doctor_facts import Facts, count_text, took_text
 from gpuwatch.explain.diagnosis.reference.advice_table import TENSORFLOW, TORCH
 from gpuwatch.explain.diagnosis.reference.compute_capability import built_for, capability, support
 from gpuwatch.explain.diagnosis.reference.cuda_libraries import install_advice
@@ -66,7 +66,7 @@ def distributions(facts: Facts, look: FrameworkLook) -> Answer | None:
             f"pynvml {names['pynvml']} and nvidia-ml-py {names['nvidia-ml-py']} both contain the module pynvml",
             "pip uninstall pynvml; nvidia-ml-py is NVIDIA's own.",
         )
-    own = "torch" if look.name == "torch" else "tensorflow"
+    own = "torch" if facts.of_torch else "tensorflow"
     shown = [f"{name} {version}" for name, version in names.items() if name.startswith((own, "keras", "tf-"))]
     wheels = sum(name.startswith("nvidia-") and name != "nvidia-ml-py" for name in names)
     cuda = f", {count_text(wheels, 'wheel')} with CUDA libraries" if wheels else ", no wheels with CUDA libraries"
@@ -110,9 +110,7 @@ def build(facts: Facts, look: FrameworkLook) -> Answer | None:
         return skip(_NOT_IMPORTED)
     if not gpu_build:
         action = 'pip uninstall -y tensorflow-cpu; pip install "tensorflow[and-cuda]".'
-        if look.name == "torch":
-            action = TORCH_BUILD
-        return fail(f"{facts.product} is a build without CUDA", action)
+        return fail(f"{facts.product} is a build without CUDA", TORCH_BUILD if facts.of_torch else action)
     build = framework.build if framework is not None else {}
     needs = [
         f"{name} {build[key]}" for name, key in (("CUDA", "cuda_version"), ("cuDNN", "cudnn_version")) if key in build
@@ -124,12 +122,7 @@ def build(facts: Facts, look: FrameworkLook) -> Answer | None:
 def cuda(facts: Facts, look: FrameworkLook) -> Answer | None:
     """The driver must support the build's major CUDA version."""
     wants = facts.framework.build.get("cuda_version") if facts.framework is not None else None
-    driver = facts.snapshot.driver if facts.snapshot is not None else None
-    offers, whose = "", ""
-    if driver is not None and driver.cuda_version:
-        offers, whose = driver.cuda_version, f"driver {driver.version}"
-    elif facts.driver is not None and facts.driver.cuda_driver:
-        offers, whose = cuda_version(facts.driver.cuda_driver), "libcuda"
+    offers, whose = facts.cuda_version
     if wants is None or not offers:
         unknown = ["the build's"] * (wants is None) + ["the driver's"] * (not offers)
         return skip(f"{' and '.join(unknown)} CUDA version is unknown")
@@ -197,9 +190,7 @@ def install_libraries(facts: Facts, names: Iterable[str]) -> str:
     if version is None and look is not None:
         version = next((entry.version for entry in look.distributions or () if entry.name in _BUILDS), None)
     python = look.interpreter if look is not None else None
-    return install_advice(
-        names, version, by=TORCH if look is not None and look.name == "torch" else TENSORFLOW, interpreter=python
-    )
+    return install_advice(names, version, by=TORCH if facts.of_torch else TENSORFLOW, interpreter=python)
 
 
 _CUDNN_NEEDED = {
@@ -217,9 +208,9 @@ def cudnn(facts: Facts, look: FrameworkLook) -> Answer | None:
     if look.name != "tensorflow" or framework is None or not look.libraries:
         return None
     needs = _CUDNN_NEEDED.get(".".join((framework.version or "").split(".")[:2]))
-    library = next((entry for entry in look.libraries if entry.name.startswith("libcudnn.so")), None)
     if needs is None:
         return None
+    library = next((entry for entry in look.libraries if entry.name.startswith("libcudnn.so")), None)
     if library is None or library.state != "loaded":
         return skip(f"no cuDNN was loaded; the build needs {needs}")
     has = cudnn_version(library, look.distributions or ())
@@ -237,9 +228,8 @@ def cudnn_version(library: Library, distributions: Iterable[Distribution]) -> st
     """The version of the loaded cuDNN; None if unknown."""
     if library.version and "." in library.version:
         return library.version
-    if library.origin != "wheel":
-        return None
-    return next((entry.version for entry in distributions if entry.name.startswith("nvidia-cudnn")), None)
+    wheels = distributions if library.origin == "wheel" else ()
+    return next((entry.version for entry in wheels if entry.name.startswith("nvidia-cudnn")), None)
 
 
 @check_of_framework("framework.devices", "Framework devices")
@@ -308,7 +298,6 @@ def log(facts: Facts, look: FrameworkLook) -> Answer | None:
         complaints.append(f"{count_text(found.lines, 'line')} without problems, and then {raised.type} was raised")
     if complaints:
         return warn("; ".join(dict.fromkeys(complaints)), _SEE_TOP)
-    unknown = (
-        f"; {count_text(len(found.unrecognised), 'line')} of GPU code not recognized" if found.unrecognised else ""
-    )
-    return ok(f"{count_text(found.lines, 'line')}, no problems{unknown}")
+    unknown = count_text(len(found.unrecognised), "line")
+    more = f"; {unknown} of GPU code not recognized" if found.unrecognised else ""
+    return ok(f"{count_text(found.lines, 'line')}, no problems{more}")
