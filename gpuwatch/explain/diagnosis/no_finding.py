@@ -9,6 +9,7 @@ from itertools import takewhile
 from gpuwatch.core.formatting.safe_text import shorten
 from gpuwatch.core.model.findings import Certainty, Finding
 from gpuwatch.explain.diagnosis.rule_registry import finding, no_problem, note_of, warning_of
+from gpuwatch.explain.diagnosis.rules.driver_failures import tensorflow_alone
 from gpuwatch.explain.diagnosis.rules.message_meanings import Meaning, row_named
 from gpuwatch.explain.diagnosis.rules.phrasing import quoted
 from gpuwatch.explain.diagnosis.rules.program_messages import advice_by_kind, advice_in_message, message_meaning
@@ -183,10 +184,7 @@ def _interrupt_finding(log: LogFacts) -> Finding | None:
 
 def _used_tensorflow(log: LogFacts) -> bool:
     """Whether TensorFlow did work, or nothing in the log shows that another framework did: many import it unused."""
-    if log.placements:
-        return True
-    alone = not {*log.frameworks} - {"tensorflow"} and log.last_lines_tell in ("", last_lines.KERAS)
-    return alone and "tensorflow.started" in log.topics
+    return bool(log.placements) or (tensorflow_alone(log) and "tensorflow.started" in log.topics)
 
 
 def _names_a_gpu(log: LogFacts) -> bool:

@@ -213,4 +213,5 @@ def driver_versions(facts: Facts) -> dict[str, str]:
 def supported(facts: Facts) -> Answer | None:
     """The highest CUDA version that the driver supports."""
     version, whose = facts.cuda_version
-    return ok(f"up to CUDA {version} ({whose})") if version else skip("unknown without a driver")
+    by = ", by libcuda" if whose == "libcuda" else f" ({whose})"
+    return ok(f"up to CUDA {version}{by}") if version else skip("unknown without a driver")

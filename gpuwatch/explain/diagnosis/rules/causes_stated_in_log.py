@@ -106,10 +106,8 @@ def _finding_text(evidence: Evidence, cause: str, lines: list[str]) -> tuple[str
     if cause == "driver.bad-state":
         return _start_error_text(lines)
     if cause == "api.removed":
-        gone = next(filter(None, map(removed, lines)), None)
-        return (
-            (f"The code uses {gone.name}, which the installed version no longer has", gone.action) if gone else ("", "")
-        )
+        for gone in filter(None, map(removed, lines)):
+            return f"The code uses {gone.name}, which the installed version no longer has", gone.action
     if cause != "cuda.version-mismatch":
         return "", ""
     if told := next((title for text, title in _OF_TENSORRT if any(text in line for line in lines)), ""):
@@ -117,21 +115,17 @@ def _finding_text(evidence: Evidence, cause: str, lines: list[str]) -> tuple[str
     for line in lines:
         for pattern in _WANTED:
             if (match := pattern.search(line)) is not None:
-                what, wants, has = match["what"], _dotted_version(match["wants"]), _dotted_version(match["has"])
-                what = "cuDNN" if what == "CuDNN" else what
+                what = "cuDNN" if match["what"] == "CuDNN" else match["what"]
+                wants, has = (match[name].replace(", ", ".").strip(".") for name in ("wants", "has"))
                 found = f", and {what} {has} was loaded" if has else ""
                 kept = " Keep other copies out of LD_LIBRARY_PATH." if what in ("cuDNN", "CUDA") else ""
                 title = f"The program was built for {what} {wants}{found}"
                 if _OF_TOOLKIT in line:
-                    title = (
-                        f"PyTorch was built for CUDA {wants}, and the toolkit that would build the extension is {has}"
-                    )
-                    return title, _USE_TOOLKIT.format(f"CUDA {wants}")
+                    toolkit = f"the toolkit that would build the extension is {has}"
+                    return f"PyTorch was built for CUDA {wants}, and {toolkit}", _USE_TOOLKIT.format(f"CUDA {wants}")
                 if what == "PJRT":
-                    return (
-                        title,
-                        'Install jax, jaxlib and the CUDA plugin in one version: pip install -U "jax[cuda12]".',
-                    )
+                    same = 'Install jax, jaxlib and the CUDA plugin in one version: pip install -U "jax[cuda12]".'
+                    return title, same
                 return title, f"Install {what} {wants} or a later release of the same major version.{kept}"
         if _OF_TOOLKIT in line:
             return "", _USE_TOOLKIT.format("PyTorch's CUDA (torch.version.cuda)")
@@ -142,11 +136,8 @@ def _finding_text(evidence: Evidence, cause: str, lines: list[str]) -> tuple[str
                 "Remove the other copy of that library from LD_LIBRARY_PATH (LD_LIBRARY_PATH= python … shows whether it"
                 " is the reason), or reinstall the framework with its own CUDA libraries.",
             )
-    return "", libraries_action(framework_of(evidence, lines)) if framework_of(evidence, lines) != TENSORFLOW else ""
-
-
-def _dotted_version(version: str) -> str:
-    return version.replace(", ", ".").strip(".")
+    framework = framework_of(evidence, lines)
+    return "", libraries_action(framework) if framework != TENSORFLOW else ""
 
 
 def _start_error_text(lines: list[str]) -> tuple[str, str]:

@@ -48,8 +48,7 @@ def child_killed(evidence: Evidence, run: Run) -> Iterator[Finding]:
         evidence=(
             *broke,
             *(
-                f"process {child.pid}: {signal.Signals(child.signal).name}"
-                + (f", {shorten(printable(child.command), 80)}" if child.command else "")
+                _process_text(child.pid, signal.Signals(child.signal).name, child.command)
                 for child in run.killed_children[:_MAX_PROCESSES]
             ),
             *(host_evidence(run) if number == signal.SIGKILL else ()),
@@ -71,13 +70,16 @@ def child_failed(evidence: Evidence, run: Run) -> Iterator[Finding]:
             "unknown",
             title=f"{DESPITE_ERROR} its process {failed[0].pid}{many} ended with exit code {failed[0].exit_code}",
             evidence=[
-                f"process {process.pid}: exit code {process.exit_code}"
-                + (f", {shorten(printable(process.command), 80)}" if process.command else "")
+                _process_text(process.pid, f"exit code {process.exit_code}", process.command)
                 for process in failed[:_MAX_PROCESSES]
             ],
             action=f"Nothing to do if the program expects it. Otherwise: {_CHECK[:1].lower()}{_CHECK[1:]}",
             pid=failed[0].pid,
         )
+
+
+def _process_text(pid: int, end: str, command: str) -> str:
+    return f"process {pid}: {end}" + (f", {shorten(printable(command), 80)}" if command else "")
 
 
 @rule("memory.request-too-large", needs="run")

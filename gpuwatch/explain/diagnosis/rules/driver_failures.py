@@ -119,7 +119,7 @@ def _advice(evidence: Evidence) -> str:
     return stated.removesuffix(SIMULATE) or missing_driver_action(None)
 
 
-def _used_alone(log: LogFacts) -> bool:
+def tensorflow_alone(log: LogFacts) -> bool:
     """Whether nothing in the log shows the work of another framework than TensorFlow."""
     return not {*log.frameworks} - {"tensorflow"} and log.last_lines_tell in ("", last_lines.KERAS)
 
@@ -152,7 +152,7 @@ def driver_missing(evidence: Evidence) -> Iterator[Finding]:
                 return  # the driver has no file of that name in Windows
             if stated and not any(outright(line, "driver.not-running") for line in stated):
                 certainty = "likely"
-        elif log.cudart_missing and log.cuinit_error is None and not log.device_map and _used_alone(log):
+        elif log.cudart_missing and log.cuinit_error is None and not log.device_map and tensorflow_alone(log):
             # 2.12 to 2.15 print no cuInit line when libcuda.so.1 is absent: this is all they say. But programs of
             # other frameworks import TensorFlow, too, and work on their GPU all the same.
             certainty = "likely"

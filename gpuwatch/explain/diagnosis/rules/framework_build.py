@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from gpuwatch.core.formatting.safe_text import word_set
 from gpuwatch.core.model.findings import Certainty, Finding, Severity
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.reference.advice_table import JAX, TENSORFLOW, framework_of, gpu_build
@@ -17,17 +18,9 @@ from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.message_topics import outright, topics_of
 from gpuwatch.explain.logs.tensorflow_device_lines import LIBDEVICE
 
-_COMPLAINTS = frozenset(
-    {
-        "driver.bad-state",
-        "driver.mismatch",
-        "driver.too-old",
-        "driver.not-running",
-        "driver.no-device-node",
-        "driver.other-module",
-        "container.lost-devices",
-        "hardware.fault",
-    }
+_COMPLAINTS = word_set(
+    "driver.bad-state driver.mismatch driver.too-old driver.not-running driver.no-device-node driver.other-module"
+    " container.lost-devices hardware.fault"
 )
 
 
@@ -89,7 +82,7 @@ def libraries_missing(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
     # Without NCCL the GPUs are there, and the work ends all the same.
     severity: Severity = "warning" if (evidence.gpu_usable and not no_nccl) or only_looked_for else "error"
     shown = ", ".join(names)
-    title = f"CUDA libraries cannot be loaded: {shown}" if shown else "CUDA libraries cannot be loaded"
+    title = "CUDA libraries cannot be loaded" + (f": {shown}" if shown else "")
     lines = log.lines_of(
         "cuda.libraries-skipped",
         "cuda.missing-library",

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.findings import Finding, Severity
 from gpuwatch.core.model.run import INHERITED
-from gpuwatch.core.model.visible_devices import MIG_PREFIX, VisibleList, read_visible
+from gpuwatch.core.model.visible_devices import MIG_PREFIX, read_visible
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import error_of, finding, note_of, rule, warning_of
 from gpuwatch.explain.diagnosis.rules.driver_failures import blames_script, blames_visibility
@@ -48,7 +48,15 @@ def environment_hides(evidence: Evidence) -> Iterator[Finding]:
     if (seen.ended_at or "").startswith(MIG_PREFIX):
         return  # reported as mig.misuse
     if not seen.hides_all and seen.ended_at is None:
-        yield from _misread_finding(value, seen)
+        if seen.loose:
+            hint = ": separate with commas" if any(entry.split()[1:] for entry, _ in seen.loose) else ""
+            yield warning_of(
+                "visibility.bad-ordinal",
+                certainty="likely",
+                title=f"In CUDA_VISIBLE_DEVICES {seen.misread}{hint}",
+                evidence=[f"CUDA_VISIBLE_DEVICES={value}", f"CUDA sees {', '.join(seen.entries)}"],
+                action=f"List plain numbers separated by commas: {seen.meant}, if that is what you meant.",
+            )
         if blames_visibility(evidence) and MIG_PREFIX not in value:
             yield error_of(
                 "visibility.bad-ordinal",
@@ -65,11 +73,12 @@ def environment_hides(evidence: Evidence) -> Iterator[Finding]:
     lines += log.lines_of("visibility.hidden", "environment.visible-devices")
     lines += log.lines_of("driver.cuinit") if not evidence.gpu_usable else ()
     severity: Severity = "error"
-    if evidence.gpu_usable or evidence.visibility_on_purpose:
-        severity = "info" if evidence.visibility_on_purpose else "warning"
-    elif evidence.driver_answers is False:
-        # Nothing is there to be hidden: the missing driver is the cause.
+    if evidence.visibility_on_purpose:
         severity = "info"
+    elif evidence.gpu_usable:
+        severity = "warning"
+    elif evidence.driver_answers is False:
+        severity = "info"  # nothing is there to be hidden: the missing driver is the cause
     elif log.cuinit_error is not None and log.cuinit_error.code == 303:
         severity = "warning"  # libcuda.so.1 cannot be loaded: no value of the variable helps before that
     elif seen.on_purpose and _place(evidence):
@@ -137,13 +146,11 @@ def no_word_of_cuda(value: str) -> str:
             "Unset CUDA_VISIBLE_DEVICES, which shows every GPU: CUDA does not accept the word all, which belongs to "
             "NVIDIA_VISIBLE_DEVICES and docker's --gpus."
         )
-    entries = [_DEVICE_NAME.fullmatch(entry.strip()) for entry in value.split(",")]
-    if not any(entries):
+    entries = [entry.strip() for entry in value.split(",")]
+    meant = [match[1] if (match := _DEVICE_NAME.fullmatch(entry)) else entry for entry in entries]
+    if meant == entries:
         return ""
-    meant = ",".join(
-        match[1] if match else entry.strip() for match, entry in zip(entries, value.split(","), strict=True)
-    )
-    return f"Set CUDA_VISIBLE_DEVICES={meant}: CUDA accepts numbers and UUIDs, not device names."
+    return f"Set CUDA_VISIBLE_DEVICES={','.join(meant)}: CUDA accepts numbers and UUIDs, not device names."
 
 
 def _where_set(evidence: Evidence) -> str:
@@ -157,20 +164,6 @@ def _place(evidence: Evidence) -> str:
     """The line of a watched program that set it; empty if its parent did."""
     setting = evidence.program.settings.get("CUDA_VISIBLE_DEVICES") if evidence.program is not None else None
     return setting.source if setting is not None and setting.source != INHERITED else ""
-
-
-def _misread_finding(value: str, seen: VisibleList) -> Iterator[Finding]:
-    """Entries of which CUDA reads only the leading digits: fewer GPUs than intended."""
-    if not seen.loose:
-        return
-    hint = ": separate with commas" if any(entry.split()[1:] for entry, _ in seen.loose) else ""
-    yield warning_of(
-        "visibility.bad-ordinal",
-        certainty="likely",
-        title=f"In CUDA_VISIBLE_DEVICES {seen.misread}{hint}",
-        evidence=[f"CUDA_VISIBLE_DEVICES={value}", f"CUDA sees {', '.join(seen.entries)}"],
-        action=f"List plain numbers separated by commas: {seen.meant}, if that is what you meant.",
-    )
 
 
 @rule("visibility.bad-ordinal")
@@ -272,9 +265,8 @@ def _disables_gpus(evidence: Evidence) -> bool:
 
 def _own_choice_finding(evidence: Evidence, how: str, lines: Iterable[str]) -> Finding:
     """No alarm, unless the program also requests a GPU by name."""
-    fell = evidence.run is not None and any(
-        fallback.reason == "visibility.hidden" for fallback in evidence.run.fallbacks
-    )
+    fallbacks = evidence.run.fallbacks if evidence.run is not None else ()
+    fell = any(fallback.reason == "visibility.hidden" for fallback in fallbacks)
     return finding(
         "visibility.hidden",
         "warning" if fell else "info",
@@ -335,11 +327,8 @@ def _effect(evidence: Evidence) -> tuple[str, tuple[str, ...]]:
         return "", ()
     listed = " and ".join(filter(None, [", ".join(map(str, got[:-1])), str(got[-1])]))
     seen = f", so the program got GPU{'' if len(got) == 1 else 's'} {listed}"
-    held = [
-        f"{size(entry.process_bytes)} of GPU {entry.index}"
-        for entry in run.memory.devices
-        if entry.process_bytes is not None
-    ]
+    known = [entry for entry in run.memory.devices if entry.process_bytes is not None]
+    held = [f"{size(entry.process_bytes)} of GPU {entry.index}" for entry in known]
     return seen, (f"the program held {', '.join(held)}, according to NVML",) if held else ()
 
 
@@ -367,10 +356,10 @@ def known_variable_meant(name: str) -> str | None:
     if len(name) < _MIN_NAME_CHARS or name in KNOWN_VARIABLES:
         return None
     upper = name.upper()
-    near = (known for known in KNOWN_VARIABLES if len(known) >= _MIN_NAME_CHARS)
-    return next(
-        (known for known in near if edit_distance(upper, known, _MAX_EDIT_DISTANCE) <= _MAX_EDIT_DISTANCE), None
-    )
+    for known in KNOWN_VARIABLES:
+        if len(known) >= _MIN_NAME_CHARS and edit_distance(upper, known, _MAX_EDIT_DISTANCE) <= _MAX_EDIT_DISTANCE:
+            return known
+    return None
 
 
 def edit_distance(text: str, other: str, most: int) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import memory, percent, size
@@ -108,7 +108,8 @@ def leaves_gpus_idle(evidence: Evidence, run: Run) -> Iterator[Finding]:
         return
     most = max(peaks.values(), default=0)
     at_work = replicas | {device_name(placement.actual) for placement in run.placements}
-    idle, used = [], {}
+    idle: dict[DeviceMapping, str] = {}
+    used: dict[DeviceMapping, str] = {}
     for mapping in taken:
         of_gpu = held[mapping.uuid or ""]
         peak, busy = peaks.get(_device(mapping)), of_gpu.busiest_percent
@@ -122,15 +123,10 @@ def leaves_gpus_idle(evidence: Evidence, run: Run) -> Iterator[Finding]:
             peak is not None and peak <= _ONE_SCALAR_BYTES and most >= _MIN_MODEL_BYTES and _device(mapping) in replicas
         )
         if little and (alone or _device(mapping) not in at_work):
-            idle.append(
-                (
-                    mapping,
-                    f"{_entry_text(mapping)}: {how}, and according to NVML the process held"
-                    f" {memory(of_gpu.process_bytes)}",
-                )
-            )
+            nvml = f"according to NVML the process held {memory(of_gpu.process_bytes)}"
+            idle[mapping] = f"{_device(mapping)} (GPU {mapping.physical_index}): {how}, and {nvml}"
         else:
-            used[mapping] = f"{_entry_text(mapping)}: {how}"
+            used[mapping] = f"{_device(mapping)} (GPU {mapping.physical_index}): {how}"
     if idle and used and (most or not peaks):
         yield _unused_finding(evidence, idle, used, worth=max(map(_held_seconds, held.values())) >= _LONG_HELD_SECONDS)
 
@@ -159,7 +155,8 @@ def shares_beside_an_idle_gpu(evidence: Evidence, run: Run) -> Iterator[Finding]
             evidence=[
                 f"GPU {entry.index}: processes {pids}, at the same time",
                 *(
-                    f"process {process.pid} sees {_physical_gpus(process)} GPUs and chose {_gpu_choice(process)}"
+                    f"process {process.pid} sees {_physical_gpus(process)} GPUs and chose "
+                    + ", ".join(f"GPU {mapping.physical_index}" for mapping in process.device_map)
                     for process, _ in together[:6]
                 ),
             ],
@@ -172,10 +169,6 @@ def shares_beside_an_idle_gpu(evidence: Evidence, run: Run) -> Iterator[Finding]
 def _physical_gpus(process: RunProcess) -> int:
     """GPUs that the framework sees in a process."""
     return sum("GPU" in name for name in process.devices.physical)
-
-
-def _gpu_choice(process: RunProcess) -> str:
-    return ", ".join(f"GPU {mapping.physical_index}" for mapping in process.device_map)
 
 
 def _others_free(evidence: Evidence, used: Collection[str | None]) -> bool:
@@ -262,27 +255,19 @@ def steps_in_a_cpu_scope(evidence: Evidence, run: Run) -> Iterator[Finding]:
 
 def _held_seconds(entry: DeviceMemory) -> float:
     """For how long the run itself was seen on a GPU."""
-    own = [
-        holder
-        for holder in entry.holders
-        if holder.own and holder.first_seconds is not None and holder.last_seconds is not None
-    ]
-    return max((holding.last_seconds - holding.first_seconds for holding in own), default=0.0)  # type: ignore[operator]
+    seen = [(holder.first_seconds, holder.last_seconds) for holder in entry.holders if holder.own]
+    return max((last - first for first, last in seen if first is not None and last is not None), default=0.0)
 
 
 def _device(entry: DeviceMapping) -> str:
     return device_name(entry.framework_device)
 
 
-def _entry_text(entry: DeviceMapping) -> str:
-    return f"{device_name(entry.framework_device)} (GPU {entry.physical_index})"
-
-
 def _unused_finding(
-    evidence: Evidence, idle: Sequence[tuple[DeviceMapping, str]], used: Mapping[DeviceMapping, str], *, worth: bool
+    evidence: Evidence, idle: Mapping[DeviceMapping, str], used: Mapping[DeviceMapping, str], *, worth: bool
 ) -> Finding:
     """``worth``: whether the program ran long enough to gain by more GPUs."""
-    names = ", ".join(_device(mapping) for mapping, _ in idle)
+    names = ", ".join(map(_device, idle))
     only = ",".join(str(entry.cuda_ordinal) for entry in used)
     # Whoever asked for certain GPUs without effect is told that: these may not be the ones in use.
     asked = any(name in evidence.run.settings for name in _CHOICES) if evidence.run is not None else False
@@ -294,7 +279,7 @@ def _unused_finding(
         " DistributedDataParallel)"
     )
     action = f"Hide unused GPUs{hide}{strategy if worth else ''}."
-    if _replicas(evidence).issuperset(_device(mapping) for mapping, _ in idle):
+    if _replicas(evidence).issuperset(map(_device, idle)):
         title = f"The strategy has replicas on {len(idle) + len(used)} GPUs, and {names} had no part of the model"
         action = (
             "Create the model and its optimizer inside strategy.scope(), and run each step with strategy.run() (or "
@@ -304,9 +289,9 @@ def _unused_finding(
         "idle.memory-held",
         certainty="likely",
         title=title,
-        evidence=[*(line for _, line in idle), *used.values()][:8],
+        evidence=[*idle.values(), *used.values()][:8],
         action=action,
-        device_uuid=idle[0][0].uuid,
+        device_uuid=next(iter(idle)).uuid,
     )
 
 

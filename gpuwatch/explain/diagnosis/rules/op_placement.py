@@ -97,16 +97,14 @@ def device_missing(evidence: Evidence) -> Iterator[Finding]:
     """A device was requested by name that the framework does not have."""
     cause = "placement.device-missing"
     yield from stated_error(evidence, cause, _DEVICE_ACTION, _refused_device(evidence))
-    fell = grouped(_fallback_text(evidence, cause), lambda entry: entry.detail.startswith(ITS_PROCESS))
-    for of_process, entries in fell.items():
+    fell = _fallbacks_of(evidence, cause)
+    for of_process, entries in grouped(fell, lambda entry: entry.detail.startswith(ITS_PROCESS)).items():
         action = _PROCESS_ACTION if of_process else _DEVICE_ACTION
         yield from _fallback_findings(evidence, cause, action, entries)
     run = evidence.run
     told = (_MISSING,) if error_lines(evidence, cause)[0] else (_MISSING, _ABSENT)
     known = [placement for placement in run.placements if placement.why in told] if run is not None else []
-    seen = {
-        (entry.op, entry.requested, entry.scope) for entry in _fallback_text(evidence, cause)
-    }  # in a later run's graph
+    seen = {(entry.op, entry.requested, entry.scope) for entry in fell}  # in a later run's graph
     known = [one for one in known if (one.op, device_name(one.requested or ""), one.scope) not in seen]
     if known:
         asked = ", ".join(dict.fromkeys(device_name(placement.requested or "") for placement in known))
@@ -154,7 +152,7 @@ def no_kernel(evidence: Evidence) -> Iterator[Finding]:
     asks_gpu_without_any = not evidence.gpu_usable and moved
     if lines and _simulated_only(evidence, moved=moved) is not None:
         return
-    fell = _fallback_text(evidence, cause)
+    fell = _fallbacks_of(evidence, cause)
     if lines and not asks_gpu_without_any:
         by_design = evidence.run is not None and moved
         lines += _by_scope(fell) if by_design else ()
@@ -251,15 +249,14 @@ def refused_and_caught(evidence: Evidence, run: Run) -> Iterator[Finding]:
 @rule("placement.together")
 def moved_with_its_resource(evidence: Evidence) -> Iterator[Finding]:
     """An op ran where its variable or table is, although the program requested another device."""
-    entries = evidence.run.fallbacks if evidence.run is not None else ()
-    made = any(entry.detail == MADE_THERE for entry in entries)
+    made = any(entry.detail == MADE_THERE for entry in (evidence.run.fallbacks if evidence.run is not None else ()))
     action = _MADE_THERE_ACTION if made else _TOGETHER_ACTION.format(_makers(evidence))
     yield from _fallback_findings(evidence, "placement.together", action)
 
 
 def _makers(evidence: Evidence) -> str:
     """What the program requested for the variables and tables of the types and devices of such ops."""
-    held = {(entry.dtype, entry.actual) for entry in _fallback_text(evidence, "placement.together")}
+    held = {(entry.dtype, entry.actual) for entry in _fallbacks_of(evidence, "placement.together")}
     placements = evidence.run.placements if evidence.run is not None else ()
     makers = [placement for placement in placements if MAKES_RESOURCE.search(placement.op)]
     found = [one for one in makers if (one.dtype, device_name(one.actual)) in held]
@@ -277,14 +274,11 @@ def moved_for_an_unknown_reason(evidence: Evidence) -> Iterator[Finding]:
 @rule("simulation.limit", needs="run")
 def simulated_limit(evidence: Evidence, run: Run) -> Iterator[Finding]:
     """Ops without a kernel on GPUs simulated as a plugin, which says nothing about real GPUs."""
-    limits = [entry for entry in run.fallbacks if entry.reason == LIMIT]
-    if limits:
-        first = limits[0]
-        kind = first.kind
-        more = f" and {len(limits) - 1} more" if len(limits) > 1 else ""
+    if limits := _fallbacks_of(evidence, LIMIT):
+        kind = limits[0].kind + (f" and {len(limits) - 1} more" if len(limits) > 1 else "")
         yield note_of(
             LIMIT,
-            title=printable(f"Only on this simulated GPU: it has no kernel for {kind}{more}, so the CPU computed them"),
+            title=printable(f"Only on this simulated GPU: it has no kernel for {kind}, so the CPU computed them"),
             evidence=[
                 f"{entry.op} {entry.dtype or ''} ran on {entry.actual}: {entry.detail}".replace("  ", " ")
                 for entry in limits
@@ -292,8 +286,7 @@ def simulated_limit(evidence: Evidence, run: Run) -> Iterator[Finding]:
             action=_LIMIT_ACTION,
         )
     lines, _ = error_lines(evidence, "placement.no-kernel")
-    detail = _simulated_only(evidence, moved=False) if lines else None
-    if detail:
+    if lines and (detail := _simulated_only(evidence, moved=False)):
         yield finding(
             LIMIT,
             "error",
@@ -310,45 +303,29 @@ def _simulated_only(evidence: Evidence, *, moved: bool) -> str | None:
     if run is None or run.simulation != "plugin":
         return None
     if moved:
-        return "" if not any(entry.reason == "placement.no-kernel" for entry in run.fallbacks) else None
+        return None if _fallbacks_of(evidence, "placement.no-kernel") else ""
     message = next((error.message for error in run.errors if "placement.no-kernel" in topics_of(error.message)), None)
     if message is None:
         return None
-    cuda_build = run.framework is not None and run.framework.gpu_build
-    head = _ATTRIBUTES.search(message)
-    if head is not None:
-        types = dict(_ATTRIBUTE.findall(head[2]))
-        kernels = [found for found in _KERNEL.findall(message) if found[0] in (NOT_SIMULATED, "DEFAULT")]
-        for _, attribute, allowed in kernels if cuda_build else ():
-            if not attribute or types.get(attribute) in allowed.split(", "):
-                kind = " ".join([head[1], *types.values()][:2]).replace("DT_", "")
-                return f"TensorFlow has a CUDA kernel for {kind}"
-        return None if cuda_build else f"{_no_kernel_here(head[1])} is not known"
-    if unregistered := _UNREGISTERED.search(message):
-        listed = [
-            kind.strip().replace("DT_", "").lower()
-            for where, _, kinds in _KERNEL.findall(message)
-            if where in (NOT_SIMULATED, "DEFAULT")
-            for kind in kinds.split(",")
-            if kind.strip()
-        ]
-        if listed:
-            return _has_kernels(unregistered[1], list(dict.fromkeys(listed)))
-        return None if cuda_build else f"{_no_kernel_here(unregistered[1])} is not known"
-    result, op = evidence.result("kernels", dict), _EAGER_OP.search(message)
-    if op is None or result.get("op") != op[1] or result.get("cuda") is None:
-        return f"{_no_kernel_here(op[1] if op is not None else 'the op')} is not known"
-    if not result["cuda"]:
-        return None
-    return _has_kernels(op[1], [str(kind) for kind in result["cuda"]])
-
-
-def _has_kernels(op: str, types: list[str]) -> str:
-    return f"it has no kernel for {op}; TensorFlow has CUDA kernels for it in {', '.join(types)}"
-
-
-def _no_kernel_here(op: str) -> str:
-    return f"it has no kernel for {op}; whether TensorFlow has one for CUDA"
+    kernels = [found for found in _KERNEL.findall(message) if found[0] in (NOT_SIMULATED, "DEFAULT")]
+    # Without the build's answer, or the list of the op's types with a CUDA kernel, nobody knows.
+    known, types = run.framework is not None and bool(run.framework.gpu_build), list[str]()
+    if (head := _ATTRIBUTES.search(message)) is not None:
+        op, has = head[1], dict(_ATTRIBUTE.findall(head[2]))
+        if known and any(not name or has.get(name) in allowed.split(", ") for _, name, allowed in kernels):
+            return f"TensorFlow has a CUDA kernel for {' '.join([op, *has.values()][:2]).replace('DT_', '')}"
+    elif (unregistered := _UNREGISTERED.search(message)) is not None:
+        op = unregistered[1]
+        listed = (kind.strip().replace("DT_", "").lower() for _, _, kinds in kernels for kind in kinds.split(","))
+        types = list(dict.fromkeys(filter(None, listed)))
+    else:
+        result, eager = evidence.result("kernels", dict), _EAGER_OP.search(message)
+        op = eager[1] if eager is not None else "the op"
+        known = eager is not None and result.get("op") == op and result.get("cuda") is not None
+        types = list(map(str, result["cuda"])) if known else []
+    if types:
+        return f"it has no kernel for {op}; TensorFlow has CUDA kernels for it in {', '.join(types)}"
+    return None if known else f"it has no kernel for {op}; whether TensorFlow has one for CUDA is not known"
 
 
 def _refused_op(evidence: Evidence, cause: str) -> str:
@@ -387,7 +364,7 @@ def _to_blame(report: Colocation, named: str) -> Member:
     return next((member for member in lacking if member.op == named), (makers or lacking)[0])
 
 
-def _fallback_text(evidence: Evidence, cause: str) -> list[Fallback]:
+def _fallbacks_of(evidence: Evidence, cause: str) -> list[Fallback]:
     return [entry for entry in evidence.run.fallbacks if entry.reason == cause] if evidence.run is not None else []
 
 
@@ -409,7 +386,7 @@ def _fallback_findings(
     evidence: Evidence, cause: str, action: str, entries: list[Fallback] | None = None
 ) -> Iterator[Finding]:
     """Fallbacks: these, or all of a cause. What a probe requests by name is its subject, so the finding is no alarm."""
-    entries = _fallback_text(evidence, cause) if entries is None else entries
+    entries = _fallbacks_of(evidence, cause) if entries is None else entries
     if evidence.run is None or not entries:
         return
     named = all(entry.requested != "auto" for entry in entries)
@@ -417,9 +394,8 @@ def _fallback_findings(
     if cause == "placement.device-missing" and title:
         asked = ", ".join(dict.fromkeys(entry.requested for entry in entries))
         title = printable(f"{asked} was requested and does not exist: {entries[0].detail}")
-    lines = list(_by_scope(entries))
     severity: Severity = "info" if named and cause != "unknown" else "warning"
-    yield finding(cause, severity, title=title, evidence=lines, action=action)
+    yield finding(cause, severity, title=title, evidence=_by_scope(entries), action=action)
 
 
 def _by_scope(entries: list[Fallback]) -> Iterator[str]:

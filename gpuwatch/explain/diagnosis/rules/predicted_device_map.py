@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from gpuwatch.core.formatting.units import memory, size
 from gpuwatch.core.model.findings import Finding
-from gpuwatch.core.model.run import DeviceMapping, DeviceMemory, Holding, PredictedMapping, Run
+from gpuwatch.core.model.run import DeviceMapping, DeviceMemory, PredictedMapping, Run
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.explain.diagnosis.evidence import Evidence, device_behind
 from gpuwatch.explain.diagnosis.memory.other_processes_memory import others_memory
@@ -91,7 +91,8 @@ def _amount_differs(
         lines.append(f"NVML: others held {size(held.before)} at the prediction, {size(held.start)} at the start")
         lines += (
             f"process {holding.pid} held {memory(holding.before_bytes)} and exited"
-            for holding in _gone_processes(entry)
+            for holding in (entry.holders if entry is not None else ())
+            if not holding.own and holding.last_seconds is None and holding.before_bytes
         )
         title = f"{name} was granted {size(-missing)} more than was free at first: another process exited meanwhile"
         action = "Nothing to do: the measurement was made without that process."
@@ -114,12 +115,6 @@ def _taken_meanwhile(entry: DeviceMemory | None) -> int | None:
     if entry is None or entry.others_peak_bytes is None or entry.others_before_bytes is None:
         return None
     return entry.others_peak_bytes - entry.others_before_bytes
-
-
-def _gone_processes(entry: DeviceMemory | None) -> list[Holding]:
-    """Processes that were seen only before the start."""
-    held = entry.holders if entry is not None else ()
-    return [holding for holding in held if not holding.own and holding.last_seconds is None and holding.before_bytes]
 
 
 def _expected(entry: PredictedMapping) -> str:

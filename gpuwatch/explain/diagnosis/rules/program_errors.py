@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from gpuwatch.core.formatting.safe_text import word_set
 from gpuwatch.core.model.findings import CAUSES, Finding
 from gpuwatch.core.model.run import RunError
 from gpuwatch.explain.diagnosis.evidence import Evidence
@@ -49,20 +50,9 @@ ON_PURPOSE = ("KeyboardInterrupt", "SystemExit")
 BEFORE_IT = "raised while another was handled, the first of them:"
 END_LINES = 8
 """Lines that may follow the exception that ended a program: the rest of its message, notes of a shell."""
-_ENOUGH = frozenset(
-    {
-        "build.gpu-jit",
-        "cuda.libraries-skipped",
-        "driver.cuinit",
-        "driver.not-running",
-        "visibility.none-available",
-        "cuda.missing-library",
-        NO_NCCL,
-        "memory.library-failed",
-        "ended.kernel",
-        "driver.other-module",
-        "memory.dnn-missing",
-    }
+_ENOUGH = word_set(
+    f"build.gpu-jit cuda.libraries-skipped driver.cuinit driver.not-running visibility.none-available {NO_NCCL}"
+    " cuda.missing-library memory.library-failed ended.kernel driver.other-module memory.dnn-missing"
 )
 """Topics that are not causes themselves, but from which rules infer one."""
 

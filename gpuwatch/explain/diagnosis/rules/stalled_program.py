@@ -76,11 +76,10 @@ def cluster_incomplete(evidence: Evidence, run: Run) -> Iterator[Finding]:
         return
     lines = run.log_tail
     begin = max((at + 1 for at, line in enumerate(lines) if line.startswith("… ")), default=0)
-    said = max((at for at, line in enumerate(lines) if at >= begin and _MISSING.search(line)), default=len(lines))
-    if said == len(lines) or any(_CONNECTED in line for line in lines[said:]):
+    waits = [(at, found) for at, line in enumerate(lines) if at >= begin and (found := _MISSING.search(line))]
+    if not waits or any(_CONNECTED in line for line in lines[waits[-1][0] :]):
         return
-    found = _MISSING.search(lines[said])
-    assert found is not None
+    said, found = waits[-1]
     stragglers = takewhile(_TASK.fullmatch, lines[said + 2 : said + 12])
     tasks = [f"{task[1]} {task[2]}" for line in stragglers if (task := _TASK.fullmatch(line))]
     who = f": {', '.join(tasks)}" if tasks else ""
