@@ -8,8 +8,8 @@ from contextlib import suppress
 from typing import TypeVar
 
 from gpuwatch.core.model.findings import Finding
-from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.history.machine_event import MachineEvent
+from gpuwatch.machine.history.sample_chunks import KeptSample
 from gpuwatch.machine.history.sample_frames import DamagedData
 from gpuwatch.machine.recording import gpu_time_and_energy, minute_means
 from gpuwatch.machine.recording.compression_and_checksums import checksum, compress, encoded_with_checksum, pack_times
@@ -18,7 +18,6 @@ from gpuwatch.machine.recording.row_decoding import life_of, recorded_findings
 
 _R = TypeVar("_R")
 _T = TypeVar("_T")
-Sample = tuple[Snapshot, tuple[Finding, ...]]
 _LIVES_KEPT_SECONDS = 60.0
 """Seconds for which a process that is not seen is kept in memory."""
 
@@ -36,13 +35,12 @@ class BlockWriter:
         self._tiers: dict[int, tuple[int, minute_means.Points | None]] = {}
         """The newest block of each tier, by seconds of its points: its begin and its points; None if it is damaged."""
 
-    def seal(self, run: int, samples: Sequence[Sample], frames: bytes, boot: float) -> None:
+    def seal(self, run: int, samples: Sequence[KeptSample], frames: bytes, boot: float) -> None:
         """Writes the block of these samples, at least one, whose chunk has these frames.
 
         ``boot``: seconds since the machine started, at its end.
         """
-        snapshots = [snapshot for snapshot, _ in samples]
-        times = [snapshot.taken_at.timestamp() for snapshot in snapshots]
+        snapshots, times = [kept.snapshot for kept in samples], [kept.at for kept in samples]
         entry = (run, times[0], times[-1], boot, len(times))
         cursor = self._db.execute(
             "INSERT INTO minutes (run, begin, end, boot, samples, times, checksum) VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -56,8 +54,7 @@ class BlockWriter:
             self._meter.look(snapshot)
         for begin, time in self._meter.taken().items():
             self._write_hour(begin, time, cursor.lastrowid or 0)
-        there = zip(times, (findings for _, findings in samples), strict=True)
-        write_findings(self._db, list(recorded_findings(there, lambda *asked: self._db.execute(*asked).fetchall())))
+        write_findings(self._db, list(recorded_findings(samples, lambda *query: self._db.execute(*query).fetchall())))
         self._db.executemany(
             "INSERT OR REPLACE INTO processes VALUES (?, ?, ?, ?, ?, ?)",
             [

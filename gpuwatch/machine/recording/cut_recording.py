@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
+from itertools import groupby
 from pathlib import Path
 
 from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.core.formatting.terminal_support import file_name
 from gpuwatch.machine.history.sample_chunks import ChunkWriter
-from gpuwatch.machine.history.sample_store import KeptSample
-from gpuwatch.machine.recording.block_writer import BlockWriter, Sample, write_events, write_findings
+from gpuwatch.machine.recording.block_writer import BlockWriter, write_events, write_findings
 from gpuwatch.machine.recording.reader import ATTACHED, Recording
 from gpuwatch.machine.recording.sample_redaction import SampleRedactor
 from gpuwatch.machine.recording.tables import create_recording
@@ -87,10 +87,13 @@ def _copy(
                 (run.number, run.began, host, run.version, run.interval, run.ended, run.why),
             )
     sealer, samples = BlockWriter(db, interval), 0
-    for block in _blocks(recording.snapshots(begin, end), private):
-        chunk = ChunkWriter()
-        frames = b"".join([chunk.frames(snapshot, findings) for snapshot, findings in block])
-        sealer.seal(0, block, frames, block[-1][0].taken_at.timestamp() - begin)
+    recorded = recording.snapshots(begin, end)
+    if private is not None:
+        recorded = map(private.sample, recorded)
+    for _, minute in groupby(recorded, key=lambda kept: kept.at // _BLOCK_SECONDS):
+        block, chunk = list(minute), ChunkWriter()
+        frames = b"".join([chunk.frames(kept.snapshot, kept.findings) for kept in block])
+        sealer.seal(0, block, frames, block[-1].at - begin)
         samples += len(block)
     events = [event for event in recording.events() if begin <= event.at <= end]
     write_events(db, [private.part(event) for event in events] if private is not None else events)
@@ -107,17 +110,3 @@ def _copy(
     db.execute("COMMIT")
     db.execute("PRAGMA journal_mode = DELETE").fetchone()
     return samples
-
-
-def _blocks(samples: Iterator[KeptSample], private: SampleRedactor | None) -> Iterator[list[Sample]]:
-    block: list[Sample] = []
-    for kept in samples:
-        if block and kept.at // _BLOCK_SECONDS != block[0][0].taken_at.timestamp() // _BLOCK_SECONDS:
-            yield block
-            block = []
-        if private is not None:
-            block.append((private.snapshot(kept.snapshot), private.findings(kept.findings)))
-        else:
-            block.append((kept.snapshot, kept.findings))
-    if block:
-        yield block

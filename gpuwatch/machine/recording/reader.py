@@ -376,15 +376,10 @@ class Recording(SampleStore):
     def findings(self, begin: float = float("-inf"), end: float = float("inf")) -> list[RecordedFinding]:
         """The findings that held at some time from ``begin`` to ``end``, the earliest onset first."""
         rows = self._db.rows("SELECT since, until, finding FROM findings WHERE until >= ? AND since <= ?", (begin, end))
-        found = {
-            finding.key: finding
-            for finding in self.damage.readable("finding", finding_of, ((row, row) for row in rows))
-        }
+        stored = self.damage.readable("finding", finding_of, ((row, row) for row in rows))
         # Rows are written with each block: of samples that are in none yet, the findings are read from the samples.
-        found |= {
-            finding.key: finding
-            for finding in recorded_findings(((kept.at, kept.findings) for kept in self._open.kept), self._db.rows)
-        }
+        newest = recorded_findings(self._open.kept, self._db.rows)
+        found = {finding.key: finding for finding in chain(stored, newest)}
         here = (finding for finding in found.values() if finding.until >= begin and finding.since <= end)
         return sorted(here, key=attrgetter("since"))
 

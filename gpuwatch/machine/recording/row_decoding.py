@@ -9,6 +9,7 @@ import msgspec
 
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.machine.history.machine_event import MachineEvent
+from gpuwatch.machine.history.sample_chunks import KeptSample
 from gpuwatch.machine.history.sample_frames import DamagedData, decoded
 from gpuwatch.machine.recording.compression_and_checksums import checksum, unpack_times, without_checksum
 from gpuwatch.machine.recording.gpu_time_and_energy import GpuTime
@@ -52,17 +53,17 @@ class RecordedFinding(NamedTuple):
 
 
 def recorded_findings(
-    samples: Iterable[tuple[float, tuple[Finding, ...]]], query: Callable[[str, tuple[Any, ...]], Sequence[Any]]
+    samples: Iterable[KeptSample], query: Callable[[str, tuple[Any, ...]], Sequence[Any]]
 ) -> Iterator[RecordedFinding]:
-    """The findings of some samples, given with their times: each held until the last sample that has it, or
-    until it says that it was last seen.
+    """The findings of some samples: each held until the last sample that has it, or until it says that it was last
+    seen.
 
     One without its onset, as a single sample is judged, began with the first of these samples that has it, or is one
     with a row that ended just before. ``query`` asks the recording for rows.
     """
     found: dict[tuple[str, str, int, float], RecordedFinding] = {}
     first: dict[tuple[str, str | None, int | None], float] = {}
-    for at, findings in samples:
+    for at, _, findings in samples:
         for finding in findings:
             if finding.id == "healthy":
                 continue

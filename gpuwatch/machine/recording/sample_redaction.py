@@ -68,13 +68,12 @@ class SampleRedactor:
     def part(self, part: _S) -> _S:
         return msgspec.convert(self._redactor.replaced(msgspec.to_builtins(part)), type(part))
 
-    def findings(self, found: tuple[Finding, ...]) -> tuple[Finding, ...]:
-        """The findings of a sample; the same objects while they do not change."""
-        if found is not self._findings[0]:
-            self._findings = (found, ())
-        if len(self._findings[1]) != len(found):
-            self._findings = (found, tuple(map(self.part, found)))
-        return self._findings[1]
+    def sample(self, kept: KeptSample) -> KeptSample:
+        """The sample with other names; its findings stay the same objects while they do not change."""
+        found, redacted = self._findings
+        if found is not kept.findings or len(redacted) != len(found):
+            self._findings = (kept.findings, tuple(map(self.part, kept.findings)))
+        return KeptSample(kept.at, self.snapshot(kept.snapshot), self._findings[1])
 
     def snapshot(self, snapshot: Snapshot) -> Snapshot:
         rest = _rest(snapshot)

@@ -74,7 +74,7 @@ DATABASE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
 
 
 class NotARecording(UsageError):
-    """The file is something else, damaged, or of a newer gpuwatch."""
+    """The file is something else, damaged, or of another version of gpuwatch."""
 
     damaged = False
     """Whether it may be a recording with a damaged header."""
@@ -101,13 +101,8 @@ def check_is_recording(path: Path) -> None:
         other = NotARecording(f"{name} is not a recording", hint="give a file that gpuwatch record wrote")
         other.damaged = True
         raise other
-    if schema > SCHEMA:
-        raise NotARecording(f"{name} was written by a newer gpuwatch (schema {schema})", hint="update gpuwatch")
-    if schema < SCHEMA:
-        raise NotARecording(
-            f"{name} was written by a preview of gpuwatch 0.1 (schema {schema})",
-            hint="export it with that version, or record to a new file",
-        )
+    if schema != SCHEMA:
+        raise NotARecording(f"{name} was written by another gpuwatch (schema {schema})", hint="update gpuwatch")
 
 
 def open_to_read(path: Path) -> sqlite3.Connection:

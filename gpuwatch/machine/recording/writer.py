@@ -23,9 +23,9 @@ from gpuwatch.core.masking.mask_secrets import masked
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.history.machine_event import MachineEvent
-from gpuwatch.machine.history.sample_chunks import ChunkReader, ChunkWriter, all_samples
+from gpuwatch.machine.history.sample_chunks import ChunkReader, ChunkWriter, KeptSample, all_samples
 from gpuwatch.machine.recording import minute_means, recording_defaults
-from gpuwatch.machine.recording.block_writer import BlockWriter, Sample, write_events
+from gpuwatch.machine.recording.block_writer import BlockWriter, write_events
 from gpuwatch.machine.recording.compression_and_checksums import with_checksum, without_checksum
 from gpuwatch.machine.recording.storable_snapshot import Storable
 from gpuwatch.machine.recording.tables import check_is_recording, create_recording
@@ -84,7 +84,7 @@ class RecordingWriter:
         try:
             self._db = self._opened()
             self._sealer = BlockWriter(self._db, interval)
-            self._open: list[Sample] = []
+            self._open: list[KeptSample] = []
             self._frames: list[bytes] = []
             """Those of the open samples."""
             self._open_bytes = 0
@@ -130,7 +130,7 @@ class RecordingWriter:
         with suppress(ValueError):  # what follows a damaged frame needs it
             for _, data in rows:
                 frames = without_checksum(data)
-                self._open += [(kept.snapshot, kept.findings) for kept in all_samples(reader.take(frames))]
+                self._open += all_samples(reader.take(frames))
                 self._frames.append(frames)
         if self._open:
             self._run = self._db.execute("SELECT max(id) FROM runs").fetchone()[0]
@@ -149,7 +149,9 @@ class RecordingWriter:
             assert cursor.lastrowid is not None
             self._run = cursor.lastrowid
             self._db.execute("INSERT INTO clocks VALUES (?, ?, ?, ?)", (self._run, wall, boot, monotonic))
-            write_events(self._db, [_recorder_event(wall, "recording.began", f"recording began, every {interval:g} s")])
+            write_events(
+                self._db, [MachineEvent(at=wall, kind="recording.began", text=f"recording began, every {interval:g} s")]
+            )
 
     # Writing
 
@@ -163,8 +165,8 @@ class RecordingWriter:
             set_, noticed = self._look_at_clocks()
             if self._open and (
                 set_
-                or at < self._open[-1][0].taken_at.timestamp()
-                or at // self._seal_seconds != self._open[0][0].taken_at.timestamp() // self._seal_seconds
+                or at < self._open[-1].at
+                or at // self._seal_seconds != self._open[0].at // self._seal_seconds
                 or len(self._open) >= _MAX_OPEN_SAMPLES
             ):
                 with self._transaction():
@@ -177,7 +179,7 @@ class RecordingWriter:
                 row = (at, self._now[1], with_checksum(frames))
                 self._db.execute("INSERT INTO open_frames (at, boot, frame) VALUES (?, ?, ?)", row)
                 write_events(self._db, [*noticed, *map(masked, events)])
-            self._open.append((stored, self._findings[1]))
+            self._open.append(KeptSample(at, stored, self._findings[1]))
             self._frames.append(frames)
             self._open_bytes += len(frames)
             self.samples += 1
@@ -198,9 +200,8 @@ class RecordingWriter:
                 if self._open:
                     self._seal(boot)
                 self._db.execute("UPDATE runs SET ended = ?, why = ? WHERE id = ?", (wall, why, self._run))
-                write_events(
-                    self._db, [_recorder_event(wall, "recording.ended", f"recording ended{f': {why}' if why else ''}")]
-                )
+                text = f"recording ended{f': {why}' if why else ''}"
+                write_events(self._db, [MachineEvent(at=wall, kind="recording.ended", text=text)])
             self._tidy()
             with suppress(sqlite3.OperationalError):  # somebody is reading: do not wait
                 self._db.execute("PRAGMA busy_timeout = 100").fetchone()
@@ -245,16 +246,13 @@ class RecordingWriter:
         found = []
         if boot - monotonic > _CLOCK_JUMP_SECONDS:
             text = f"the machine was suspended for {hours_minutes(boot - monotonic)}"
-            found.append(_recorder_event(self._now[0], "machine.resumed", text))
+            found.append(MachineEvent(at=self._now[0], kind="machine.resumed", text=text))
         jump = wall - boot
         if abs(jump) <= _CLOCK_JUMP_SECONDS:
             return False, found
         self._db.execute("INSERT INTO clocks VALUES (?, ?, ?, ?)", (self._run, *self._now))
-        way = "forward" if jump > 0 else "back"
-        return True, [
-            *found,
-            _recorder_event(self._now[0], "clock.set", f"the clock was set {way} by {hours_minutes(abs(jump))}"),
-        ]
+        text = f"the clock was set {'forward' if jump > 0 else 'back'} by {hours_minutes(abs(jump))}"
+        return True, [*found, MachineEvent(at=self._now[0], kind="clock.set", text=text)]
 
     def _take(self, findings: tuple[Finding, ...]) -> None:
         given, stored = self._findings
@@ -388,10 +386,6 @@ def _create_locked(path: Path) -> FileIO:
         os.close(descriptor)
         raise
     return FileIO(descriptor)
-
-
-def _recorder_event(at: float, kind: str, text: str) -> MachineEvent:
-    return MachineEvent(at=at, kind=kind, text=text)
 
 
 def _stopped_error(path: Path, error: sqlite3.Error) -> RecordingStopped:

@@ -60,8 +60,7 @@ class RedactedStretch(Stretch):
         return self._private.host(self._host) if self._host is not None else None
 
     def samples(self) -> Iterator[KeptSample]:
-        for kept in super().samples():
-            yield KeptSample(kept.at, self._private.snapshot(kept.snapshot), self._private.findings(kept.findings))
+        return map(self._private.sample, super().samples())
 
     def numbers(self) -> Iterator[tuple[Sequence[float], dict[Key, Sequence[float | None]]]]:
         for times, columns in super().numbers():
