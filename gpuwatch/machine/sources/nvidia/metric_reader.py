@@ -6,21 +6,69 @@ What the driver does not support is asked once per device list; other failures a
 from __future__ import annotations
 
 import time
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
-from gpuwatch.core.model.metrics import Lane
+from gpuwatch.core.model.metrics import METRICS, Lane, MetricSpec
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.machine.sources.device_source import MissingReadings, Readings
 from gpuwatch.machine.sources.nvidia import nvml_errors
 from gpuwatch.machine.sources.nvidia.decode_nvml_answers import field_value, number_or_name, pick
 from gpuwatch.machine.sources.nvidia.device import NvmlDevice
-from gpuwatch.machine.sources.nvidia.multi_call_metrics import link_sum, maybe
-from gpuwatch.machine.sources.nvidia.nvml_queries import FIELDS, FieldQuery, Query, field_query, link_query, queries
+from gpuwatch.machine.sources.nvidia.multi_call_metrics import ADAPTERS, first_found, link_sum, maybe
 
 _ECC = "nvmlDeviceGetEccMode"
 """The first call to work when a device begins to support more: it is retried in every slow sample."""
 _PARTS = ("memory.used_bytes", "memory.free_bytes", "memory.reserved_bytes")
 _NO_LINKS = Missing("not_supported", detail="the GPU has no NVLinks")
+
+_FIELDS = "nvmlDeviceGetFieldValues"
+
+
+class _Query(NamedTuple):
+    """One NVML call and the metrics taken from its answer."""
+
+    name: str
+    call: Callable[[Any], Any]
+    specs: list[MetricSpec]
+
+
+def _queries(lib: Any, usable: Iterable[MetricSpec]) -> list[_Query]:
+    """The calls for these metrics, but for field values."""
+    groups: dict[str, list[MetricSpec]] = {}
+    for spec in usable:
+        if spec.call != _FIELDS:
+            groups.setdefault(",".join(map(str, (spec.call, *spec.args))), []).append(spec)
+    return [_Query(name, _caller(lib, specs[0]), specs) for name, specs in groups.items()]
+
+
+def unknown_to_binding(name: str) -> Missing:
+    """The reason for a function or field that the installed nvidia-ml-py does not have."""
+    return Missing("not_supported", detail=f"the installed nvidia-ml-py is too old for {name}: update it")
+
+
+def _lack(lib: Any, spec: MetricSpec) -> Missing | None:
+    if not any(hasattr(lib, name) for name in (spec.call, spec.fallback) if name):
+        return unknown_to_binding(spec.call)
+    unknown = next((arg for arg in spec.args if isinstance(arg, str) and not hasattr(lib, arg)), None)
+    return None if unknown is None else unknown_to_binding(unknown)
+
+
+def _arguments(lib: Any, spec: MetricSpec) -> list[int]:
+    return [getattr(lib, arg) if isinstance(arg, str) else arg for arg in spec.args]
+
+
+def _caller(lib: Any, spec: MetricSpec) -> Callable[[Any], Any]:
+    """The NVML call of a metric as a function of the handle alone."""
+    adapter = ADAPTERS.get(spec.call)
+    if adapter is not None:
+        return lambda handle: adapter(lib, handle)
+    args = _arguments(lib, spec)
+    functions = [getattr(lib, name) for name in (spec.call, spec.fallback) if name and hasattr(lib, name)]
+    if len(functions) == 1:
+        function = functions[0]
+        return (lambda handle: function(handle, *args)) if args else function
+    return lambda handle: first_found(lib, functions, handle, args)
 
 
 def forget_permanent(device: NvmlDevice) -> None:
@@ -47,29 +95,47 @@ class MetricReader:
 
     def __init__(self, lib: Any) -> None:
         self._lib = lib
-        self._queries: dict[Lane, tuple[Query, ...]] = {
-            lane: tuple(queries(lib, lane)) for lane in Lane if lane is not Lane.GPM
+        self._lacks: dict[Lane, MissingReadings] = {lane: {} for lane in Lane}
+        """Metrics whose function or field the bindings do not have."""
+        usable: dict[Lane, list[MetricSpec]] = {lane: [] for lane in Lane}
+        for spec in METRICS:
+            if spec.call and spec.lane is not Lane.GPM:
+                lack = _lack(lib, spec)
+                if lack is None:
+                    usable[spec.lane].append(spec)
+                else:
+                    self._lacks[spec.lane][spec.id] = lack
+        self._queries = {lane: _queries(lib, specs) for lane, specs in usable.items()}
+        self._fields = {
+            lane: [(spec, (*_arguments(lib, spec), 0)[:2]) for spec in specs if spec.call == _FIELDS and spec.args]
+            for lane, specs in usable.items()
         }
-        self._fields = {lane: query for lane in Lane if (query := field_query(lib, lane)) is not None}
-        self._per_link = link_query(lib)
+        """Metrics of field values, each with its field and scope: one call for a lane."""
+        self._per_link = [
+            (spec, [getattr(lib, name) for name in spec.per_link if hasattr(lib, name)])
+            for spec in METRICS
+            if spec.per_link
+        ]
+        """Metrics that are counted for each NVLink, with their fields."""
         self.session_ended = False
         """The driver ended the session (``NVML_ERROR_UNINITIALIZED`` and the like); for the owner to reset."""
 
     def fast(self, device: NvmlDevice) -> tuple[Readings, MissingReadings] | None:
         """Metrics of the fast lane; None when the device turned out to be lost."""
         readings: Readings = {}
-        missing: MissingReadings = {}
+        missing = self._lacks[Lane.FAST].copy()
         for query in self._queries[Lane.FAST]:
             self._ask(device, query, readings, missing)
             if device.lost:
                 return None
+        self._ask_fields(device, Lane.FAST, readings, missing)
         _within_total(readings, missing)
-        return readings, missing
+        return None if device.lost else (readings, missing)
 
     def lane(self, device: NvmlDevice, lane: Lane) -> tuple[Readings, MissingReadings]:
         """Metrics of a slower lane, also stored in ``device.kept``. Of :attr:`Lane.ONCE`, those without a value yet."""
         readings: Readings = {}
-        missing: MissingReadings = {}
+        missing = self._lacks[lane].copy()
         if lane is Lane.ONCE and lane in device.kept:
             readings.update(device.kept[lane][0])
         lib = self._lib
@@ -78,8 +144,7 @@ class MetricReader:
         for query in self._queries[lane]:
             if not all(spec.id in readings for spec in query.specs):
                 self._ask(device, query, readings, missing)
-        if lane in self._fields:
-            self._ask_fields(device, self._fields[lane], readings, missing)
+        self._ask_fields(device, lane, readings, missing)
         if lane is Lane.SLOW:
             self._ask_links(device, readings, missing)
             device.counters_at = time.monotonic()
@@ -88,11 +153,10 @@ class MetricReader:
 
     # -- inside ---------------------------------------------------------------------------------
 
-    def _ask(self, device: NvmlDevice, query: Query, readings: Readings, missing: MissingReadings) -> None:
-        permanent = query.lack or device.permanent.get(query.name)
+    def _ask(self, device: NvmlDevice, query: _Query, readings: Readings, missing: MissingReadings) -> None:
+        permanent = device.permanent.get(query.name)
         if permanent is not None:
-            for spec in query.specs:
-                missing[spec.id] = permanent
+            missing.update((spec.id, permanent) for spec in query.specs)
             return
         try:
             answer = query.call(device.handle)
@@ -100,37 +164,23 @@ class MetricReader:
             lack = self._lack(device, error.value, query.specs[0].call, query.name)
             missing.update((spec.id, lack) for spec in query.specs)
             return
-        if type(answer) is int:
-            kept = device.answers.get(query.name)
-            if kept is None or kept[0] != answer:
-                picked = tuple([(spec.id, pick(spec, answer)) for spec in query.specs])
-                kept = device.answers[query.name] = (answer, picked)
-            found = kept[1]
-        else:
-            found = tuple([(spec.id, pick(spec, answer)) for spec in query.specs])
-        for name, value in found:
+        for spec in query.specs:
+            value = pick(spec, answer)
             if isinstance(value, Missing):
-                missing[name] = value
+                missing[spec.id] = value
             else:
-                readings[name] = value
+                readings[spec.id] = value
 
-    def _ask_fields(self, device: NvmlDevice, query: FieldQuery, readings: Readings, missing: MissingReadings) -> None:
-        wanted = []
-        missing.update(query.lacks)
-        for spec, field in zip(query.specs, query.fields, strict=True):
-            if spec.id in readings:
-                continue  # of the lane that is read once
-            permanent = device.permanent.get(spec.id)
-            if permanent is None:
-                wanted.append((spec, field))
-            else:
-                missing[spec.id] = permanent
+    def _ask_fields(self, device: NvmlDevice, lane: Lane, readings: Readings, missing: MissingReadings) -> None:
+        wanted = [(spec, field) for spec, field in self._fields[lane] if spec.id not in readings]
+        missing.update((spec.id, device.permanent[spec.id]) for spec, _ in wanted if spec.id in device.permanent)
+        wanted = [(spec, field) for spec, field in wanted if spec.id not in device.permanent]
         if not wanted:
             return
         try:
             values = self._lib.nvmlDeviceGetFieldValues(device.handle, [field for _, field in wanted])
         except self._lib.NVMLError as error:
-            lack = self._lack(device, error.value, FIELDS, *(spec.id for spec, _ in wanted))
+            lack = self._lack(device, error.value, _FIELDS, *(spec.id for spec, _ in wanted))
             missing.update((spec.id, lack) for spec, _ in wanted)
             return
         for (spec, _), value in zip(wanted, values, strict=True):
@@ -139,7 +189,7 @@ class MetricReader:
                 readings[spec.id] = found
                 continue
             if found.code is not None:
-                found = nvml_errors.missing_field(self._lib, found.code, FIELDS, str(spec.args[0]))
+                found = nvml_errors.missing_field(self._lib, found.code, _FIELDS, str(spec.args[0]))
                 if found.reason == "not_supported":
                     device.permanent[spec.id] = found
                 self._note_loss(device, value.nvmlReturn, found)
@@ -148,18 +198,18 @@ class MetricReader:
     def _ask_links(self, device: NvmlDevice, readings: Readings, missing: MissingReadings) -> None:
         """Counters that exist for each NVLink, summed; where the device also has a total, the larger of the two."""
         links = readings.get("nvlink.links")
-        for spec, fields, unknown in self._per_link:
+        for spec, fields in self._per_link:
             if not isinstance(links, int) or not links:
                 if spec.id not in readings:
                     missing.setdefault(spec.id, missing.get("nvlink.links", _NO_LINKS))
                 continue
             name = f"{spec.id}, by link"
-            lack = unknown or device.permanent.get(name)
+            lack = device.permanent.get(name) if fields else unknown_to_binding(spec.per_link[0])
             if lack is None:
                 try:
                     total = link_sum(self._lib, device.handle, fields, links)
                 except self._lib.NVMLError as error:
-                    lack = self._lack(device, error.value, f"{FIELDS} {spec.per_link[0]}", name)
+                    lack = self._lack(device, error.value, f"{_FIELDS} {spec.per_link[0]}", name)
                 else:
                     found = number_or_name(spec, max(total, int(readings.get(spec.id, 0))))
                     if not isinstance(found, Missing):

@@ -40,17 +40,6 @@ def memory_info(lib: Any, handle: Any) -> Any:
         return lib.nvmlDeviceGetMemoryInfo(handle)
 
 
-def field_value(lib: Any, handle: Any, field: tuple[int, int]) -> Any:
-    """One field of a device, with its scope."""
-    value = lib.nvmlDeviceGetFieldValues(handle, [field])[0]
-    if value.nvmlReturn != lib.NVML_SUCCESS:
-        raise lib.NVMLError(value.nvmlReturn)
-    member = UNION_MEMBERS.get(value.valueType)
-    if member is None:
-        raise lib.NVMLError(lib.NVML_ERROR_NOT_SUPPORTED)
-    return getattr(value.value, member)
-
-
 def nvlinks(lib: Any, handle: Any) -> tuple[int, int]:
     """Number of NVLinks, and how many of them are up.
 
@@ -168,7 +157,7 @@ def numa_nodes(lib: Any, handle: Any) -> str:
     return ",".join(str(64 * at + bit) for at, word in enumerate(words) for bit in range(64) if word >> bit & 1)
 
 
-def first_found(lib: Any, functions: list[Any], handle: Any, args: tuple[Any, ...]) -> Any:
+def first_found(lib: Any, functions: Sequence[Any], handle: Any, args: Sequence[Any]) -> Any:
     """Calls the newest function that the driver has; the list is newest first."""
     for function in functions:
         try:
