@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -30,8 +30,8 @@ from gpuwatch.machine.collector.process_rows import NO_EARLIER_SAMPLE, ProcessRo
 from gpuwatch.machine.sources.device_source import DeviceSource, SeenDevice, SourceDevice, SourceUnavailable
 from gpuwatch.machine.sources.gpu_reservations import reservations
 from gpuwatch.machine.sources.host_and_processes import HostReader, ProcessTable
+from gpuwatch.machine.sources.nvidia.nvml_source import NvmlSource
 from gpuwatch.machine.sources.process_tree import ProcessTree
-from gpuwatch.machine.sources.source_registry import device_sources
 
 _SLOW_SAMPLE_SECONDS = 4.8
 """Seconds between slow samples: every fifth at one sample a second, even if one comes some milliseconds early."""
@@ -43,6 +43,11 @@ _ALL_LANES = (*_SLOW_LANES, Lane.ON_DEMAND)
 _RATES = tuple(spec for spec in METRICS if spec.rate_of)
 
 _WENT_BACK = Missing("no_sample", detail="its counter was reset; known after the next reading")
+
+
+def device_sources(seen: Sequence[SeenDevice]) -> tuple[DeviceSource[Any], ...]:
+    """A new source of each kind of GPU, not yet opened. ``seen``: the devices of an earlier collector."""
+    return (NvmlSource(seen),)
 
 
 class Collector:

@@ -23,8 +23,7 @@ from gpuwatch.machine.history.sample_frames import DamagedData
 from gpuwatch.machine.history.sample_store import Placed, SampleStore, Times
 from gpuwatch.machine.recording import minute_means
 from gpuwatch.machine.recording.compression_and_checksums import checksum, decompress, unpack_times, without_checksum
-from gpuwatch.machine.recording.damage import Damage, DamagedBlock
-from gpuwatch.machine.recording.database_reader import Database
+from gpuwatch.machine.recording.database_reader import Damage, DamagedBlock, Database
 from gpuwatch.machine.recording.gpu_time_and_energy import HOUR_SECONDS, GpuTime, hour_of
 from gpuwatch.machine.recording.process_lifetimes import ProcessLife
 from gpuwatch.machine.recording.row_decoding import (

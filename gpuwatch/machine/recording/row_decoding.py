@@ -1,4 +1,4 @@
-"""What the rows of a recording hold beside its samples; errors are those of :meth:`.damage.Damage.readable`."""
+"""What the rows of a recording hold beside its samples; :class:`.database_reader.Damage` takes their errors."""
 
 from __future__ import annotations
 

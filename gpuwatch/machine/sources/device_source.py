@@ -1,6 +1,6 @@
 """What a kind of GPU has to offer to be watched: one class, a :class:`DeviceSource`.
 
-To add a kind: a class with these methods, and its line in :mod:`gpuwatch.machine.sources.source_registry`.
+To add a kind: a class with these methods, and its place in ``device_sources`` of the collector.
 """
 
 from __future__ import annotations

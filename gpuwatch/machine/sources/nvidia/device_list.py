@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from msgspec.structs import astuple
@@ -14,7 +15,8 @@ from gpuwatch.machine.sources.nvidia import nvml_errors
 from gpuwatch.machine.sources.nvidia.decode_nvml_answers import bus_id, decode, text_of
 from gpuwatch.machine.sources.nvidia.device import NvmlDevice
 from gpuwatch.machine.sources.nvidia.multi_call_metrics import maybe
-from gpuwatch.machine.sources.runtime_pm import RuntimePm
+from gpuwatch.machine.sources.procfs import file_text
+from gpuwatch.sim import sysfs
 
 _SUSPENDED = "suspended by the kernel; reading it would wake it"
 
@@ -33,6 +35,43 @@ class _Answer(NamedTuple):
     """The state of a device that NVML calls lost."""
     detail: str = ""
     """Why it did not say."""
+
+
+_NVIDIA = "0x10de"
+_DISPLAY = "0x03"
+"""First byte of the PCI class of display and 3D controllers; a card's audio device has a different one."""
+_ASLEEP = ("suspended", "suspending")
+
+
+class RuntimePm:
+    """The power state of NVIDIA's PCI devices."""
+
+    def __init__(self, root: Path | None = None) -> None:
+        self._root = sysfs.root() if root is None else root
+
+    def managed(self, pci_bus_id: str) -> bool:
+        """Whether the kernel may suspend the device (``power/control`` is ``auto``)."""
+        return bool(pci_bus_id) and self._read(self._power(pci_bus_id) / "control") == "auto"
+
+    def asleep(self, pci_bus_id: str) -> bool:
+        """Whether the device is suspended now (``power/runtime_status``)."""
+        return self._read(self._power(pci_bus_id) / "runtime_status") in _ASLEEP
+
+    def gpus(self) -> list[str]:
+        """PCI bus ids of NVIDIA's GPUs in the order of NVML's indices; empty if /sys cannot be read."""
+        folder = self._root / "bus" / "pci" / "devices"
+        try:
+            found = [entry for entry in folder.iterdir() if self._read(entry / "vendor") == _NVIDIA]
+        except OSError:
+            return []
+        return sorted(entry.name for entry in found if self._read(entry / "class").startswith(_DISPLAY))
+
+    def _power(self, pci_bus_id: str) -> Path:
+        return sysfs.power_folder(self._root, pci_bus_id)
+
+    @staticmethod
+    def _read(path: Path) -> str:
+        return (file_text(path) or "").strip()
 
 
 class DeviceList:

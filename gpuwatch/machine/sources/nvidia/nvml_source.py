@@ -31,7 +31,6 @@ from gpuwatch.machine.sources.nvidia.decode_nvml_answers import decode
 from gpuwatch.machine.sources.nvidia.device import NvmlDevice
 from gpuwatch.machine.sources.nvidia.device_list import DeviceList
 from gpuwatch.machine.sources.nvidia.gpm import TOO_OLD, Activity
-from gpuwatch.machine.sources.nvidia.guarded_nvml import Library
 from gpuwatch.machine.sources.nvidia.metric_reader import MetricReader, forget_permanent
 from gpuwatch.machine.sources.nvidia.multi_call_metrics import maybe
 from gpuwatch.machine.sources.nvidia.process_lists import ProcessLists
@@ -46,7 +45,7 @@ except Exception as error:  # noqa: BLE001  # a module of that name may raise an
 else:
     _UNUSABLE = nvml_binding.why_unusable(pynvml, None)
 
-_LIB = Library(pynvml)
+_LIB = nvml_binding.Library(pynvml)
 _GPM = tuple(spec for spec in METRICS if spec.lane is Lane.GPM)
 _WITHOUT_GPM = tuple(spec for spec in METRICS if spec.lane is not Lane.GPM)
 """Metrics that have a reading or a reason whether GPM is switched on or not."""
