@@ -46,11 +46,6 @@ def run_dashboard(ctx: click.Context, settings: Loaded, alerts: Alerts | None = 
         if begun is None:
             begun = early_collector.Start(live.launch())
             begun.paint(chosen)
-        else:  # it was started before the settings were known
-            if live.interval != early_collector.INTERVAL_SECONDS:
-                live.interval = chosen.interval
-            if not live.share:
-                live.share = False
         live.read_ahead(begun.frames)
         begun.frames = []
         live.start()  # the first frame already has a sample

@@ -259,9 +259,9 @@ def a_recorder_that_samples_less_often_or_less_is_not_used(here: Machine) -> Non
     samples = after(slow, here.file) + slow.wait(1, 10)
     apart = [(b.taken_at - a.taken_at).total_seconds() for a, b in pairwise(samples)]
     assert all(1.5 < seconds < 3.5 for seconds in apart), apart
-    slow.share = False
+    slow._command(share=False)
     after(slow, None)
-    slow.share = True
+    slow._command(share=True)
     after(slow, here.file)
     slow.interval = 0.5
     after(slow, None)

@@ -113,8 +113,8 @@ class LiveFeed:
         if first is not None:
             page = first.page if isinstance(first, ForkedProcess) else None
             self._watch = CollectorWatch(first.pid, None if page is None else CallPage(page))
-        if first is not None and gpm:
-            self._command(gpm=True)  # it was started before the settings were known
+        if first is not None:
+            self._command(interval=interval, gpm=gpm, share=share)  # it was started before they were known
         self.preview: Snapshot | None = None
         """The devices of the first sample, which arrive before its processes."""
         self._machine: Snapshot | None = None
@@ -161,26 +161,6 @@ class LiveFeed:
     def interval(self, seconds: float) -> None:
         self._settings.interval = seconds
         self._command(interval=seconds)
-
-    @property
-    def gpm(self) -> bool:
-        """Whether GPM is read, the activity of the GPUs' parts (Hopper and later); may be set at any time."""
-        return self._settings.gpm
-
-    @gpm.setter
-    def gpm(self, wanted: bool) -> None:
-        self._settings.gpm = wanted
-        self._command(gpm=wanted)
-
-    @property
-    def share(self) -> bool:
-        """Whether the samples may be those of a recorder on this machine; may be set at any time."""
-        return self._settings.share
-
-    @share.setter
-    def share(self, wanted: bool) -> None:
-        self._settings.share = wanted
-        self._command(share=wanted)
 
     def launch(self) -> CollectorProcess:
         """Starts only the process, which works while the caller imports what it needs."""
