@@ -15,7 +15,8 @@ from textual.pilot import Pilot
 
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.explain.diagnosis.condition_engine import Conditions
-from gpuwatch.machine.collector.recording_player import RecordedHost, RecordingPlayer
+from gpuwatch.machine.collector.host_access import HostAccess
+from gpuwatch.machine.collector.recording_player import RecordingPlayer
 from gpuwatch.machine.collector.snapshot_feed import FeedStatus
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.recording.reader import open_recording
@@ -134,7 +135,9 @@ async def test_a_replay_draws_what_the_dashboard_drew(
     shots = troubled(360)
     moments = [30, 75, 130, 200, 250, 330]
     live = Stage()
-    live.feed.host = RecordedHost("node07")  # what is not in a sample can be asked of neither
+    live.feed.host = HostAccess(
+        "node07", unreachable="not part of a recording"
+    )  # what is not in a sample can be asked of neither
     file = Growing(tmp_path / "live.gpuwatch")
     began = MachineEvent(at=BEGIN, kind="recording.began", text="recording began, every 1 s")
     drawn: dict[tuple[int, str], list[list[tuple[str, str]]]] = {}

@@ -25,16 +25,14 @@ class HostAccess:
     Feeds of hosts that can be accessed return a subclass. Any method may block: do not call them from the UI thread.
     """
 
-    def __init__(self, name: str, *, simulated: bool = False) -> None:
+    def __init__(self, name: str, *, simulated: bool = False, unreachable: str | None = None) -> None:
         self.name = name
         """The host's name, by which front ends identify sessions."""
         self.simulated = simulated
         """Whether simulated GPUs were requested; known before their driver answers."""
-
-    @property
-    def unreachable(self) -> str:
-        """Why processes can be neither inspected nor signalled; empty if they can."""
-        return f"{self.name or 'its host'} is another host, known only by its snapshots"
+        another = f"{name or 'its host'} is another host, known only by its snapshots"
+        self.unreachable = another if unreachable is None else unreachable
+        """Why processes can be neither inspected nor signaled; empty if they can."""
 
     def details(self, pid: int, create_time: float | None) -> Details:
         """Details of the process ``pid`` that was started at ``create_time`` (seconds since the epoch)."""
@@ -58,9 +56,7 @@ class LocalHost(HostAccess):
 
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
         self._environment = os.environ if environment is None else environment
-        super().__init__(os.uname().nodename, simulated=bool(self._environment.get(ENV_STATE)))
-
-    unreachable = ""
+        super().__init__(os.uname().nodename, simulated=bool(self._environment.get(ENV_STATE)), unreachable="")
 
     def details(self, pid: int, create_time: float | None) -> Details:
         from gpuwatch.machine.sources.process_details import details

@@ -26,14 +26,6 @@ _MAX_LATE_SECONDS = 1.0
 """Seconds that playing may be behind, as after a suspend, before it goes on from where it is."""
 
 
-class RecordedHost(HostAccess):
-    """The machine of a recording, perhaps this one at another time: nothing is read from it."""
-
-    @property
-    def unreachable(self) -> str:
-        return "not part of a recording"
-
-
 class RecordingPlayer:
     """Plays a recording from a moment on; at its end it waits for more.
 
@@ -54,7 +46,8 @@ class RecordingPlayer:
         self.wall_clock = wall_clock
         self._clock = clock
         self._runs = recording.runs
-        self._host = RecordedHost(self._runs[-1].hostname or "" if self._runs else "")
+        name = self._runs[-1].hostname or "" if self._runs else ""
+        self.host = HostAccess(name, unreachable="not part of a recording")  # perhaps this one, at another time
         self._alarm = threading.Condition()
         self._thread: threading.Thread | None = None
         self._due = math.inf
@@ -74,17 +67,13 @@ class RecordingPlayer:
         """What follows; None: as of :attr:`_after`."""
         self._read: tuple[object, ...] = ()
         """The recording's state when that was begun to be read."""
-        self._ended = False
+        self.ended = False
         self._ahead: KeptSample | None = None
         """The next sample, if it was read already."""
         self._skipped: list[Gap] = []
         self._last_skipped: Gap | None = None
 
     # As a feed
-
-    @property
-    def host(self) -> HostAccess:
-        return self._host
 
     @property
     def interval(self) -> float:
@@ -192,14 +181,10 @@ class RecordingPlayer:
         self._paused = paused
         self._wake_at(math.inf if paused else self._since)
 
-    @property
-    def ended(self) -> bool:
-        return self._ended
-
     def seek(self, after: float, moment: float) -> None:
         """Goes on with the samples after ``after``, at ``moment``."""
         self._after, self._until = after, moment
-        self._samples, self._ahead, self._ended, self._skipped = None, None, False, []
+        self._samples, self._ahead, self.ended, self._skipped = None, None, False, []
         self._anchor(moment)
         self._wake_at(math.inf if self._paused else self._since + _MIN_WAKE_SECONDS)
 
@@ -216,12 +201,12 @@ class RecordingPlayer:
                 self._samples = (kept for kept in self.recording.snapshots(after) if kept.at > after)
                 self._ahead = next(self._samples, None)
         if self._ahead is None:
-            self._ended = True
+            self.ended = True
             end = self.recording.end
             if end is not None and self._is_damaged(end):
                 self._skip(end, damaged=True)
-        elif self._ended:  # a file that grows: a sample is due when it is there
-            self._ended = False
+        elif self.ended:  # a file that grows: a sample is due when it is there
+            self.ended = False
             self._anchor(self._ahead.at, now)
         return self._ahead
 
