@@ -46,6 +46,8 @@ WSL = "wsl"
 
 UNLISTED = Missing("unknown", detail="the list of processes could not be read")
 """Reason of a missing ``memory.unexplained_bytes``: a device without processes may have some."""
+ASLEEP = "asleep"
+"""State of a suspended device, which is not queried because that would wake it."""
 BAD_STATES = frozenset({"lost", "reset-required", "failed"})
 """States of a device in which its readings cannot be trusted."""
 _NEVER_READ = Missing("unknown", detail="not requested")

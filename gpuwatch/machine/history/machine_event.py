@@ -15,10 +15,6 @@ from gpuwatch.core.model.snapshot import Device, Process
 Severity = Literal["error", "warning", "info", "good"]
 Certainty = Literal["fact", "likely"]
 
-ASLEEP = "asleep"
-"""State of a suspended device, which is not queried because that would wake it."""
-
-
 _MAX_NAME_CHARS = 24
 """Characters of a program: what happened stands after it, and must be seen at 80 columns."""
 _MAX_COMMAND_CHARS = 60

@@ -10,10 +10,9 @@ from gpuwatch.core.formatting.durations import hours_minutes
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import memory
 from gpuwatch.core.model.process_accounting import AccountedProcess
-from gpuwatch.core.model.snapshot import Device, Process, Snapshot
+from gpuwatch.core.model.snapshot import ASLEEP, Device, Process, Snapshot
 from gpuwatch.machine.history.forget_gone_devices import forget_gone
 from gpuwatch.machine.history.machine_event import (
-    ASLEEP,
     BAD_STATES,
     MachineEvent,
     device_event,

@@ -16,9 +16,6 @@ from gpuwatch.core.model.reading import Missing, Value
 from gpuwatch.core.model.snapshot import Driver, MigInstance, Problem, Topology
 from gpuwatch.core.model.xids import Xid
 
-ASLEEP = "asleep"
-"""State of a device that the kernel has suspended."""
-
 
 class SourceUnavailable(Exception):
     """The source cannot be used now; ``problem`` says why and what helps."""
@@ -41,7 +38,7 @@ class SeenDevice(msgspec.Struct):
     pci_bus_id: str
     compute_capability: str | None = None
     state: str = "ok"
-    """``ok``, ``lost``, ``reset-required``, ``failed`` or :data:`ASLEEP`."""
+    """``ok``, ``lost``, ``reset-required``, ``failed`` or ``asleep``."""
     xids: tuple[Xid, ...] = ()
     """The latest errors that the driver reported: each only once."""
 

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from msgspec.structs import astuple
 
 from gpuwatch.core.model.metrics import Lane
-from gpuwatch.core.model.snapshot import ASLEEP_AT, UNIDENTIFIED
-from gpuwatch.machine.sources.device_source import ASLEEP, SeenDevice
+from gpuwatch.core.model.snapshot import ASLEEP, ASLEEP_AT, UNIDENTIFIED
+from gpuwatch.machine.sources.device_source import SeenDevice
 from gpuwatch.machine.sources.nvidia import nvml_errors
 from gpuwatch.machine.sources.nvidia.decode_nvml_answers import bus_id, decode, text_of
 from gpuwatch.machine.sources.nvidia.device import NvmlDevice

@@ -14,10 +14,9 @@ import msgspec
 
 from gpuwatch.core.model.metrics import METRICS, Lane, MetricSpec
 from gpuwatch.core.model.reading import Missing
-from gpuwatch.core.model.snapshot import Driver, MigInstance, Problem, Topology
+from gpuwatch.core.model.snapshot import ASLEEP, Driver, MigInstance, Problem, Topology
 from gpuwatch.machine.sources import driver_call_tracking, procfs
 from gpuwatch.machine.sources.device_source import (
-    ASLEEP,
     GpuProcess,
     MissingReadings,
     Readings,
