@@ -15,7 +15,7 @@ from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Process
 from gpuwatch.machine.collector.process_rows import host_process
 from gpuwatch.machine.sources.host_and_processes import Facts, ProcessTable, cpu_clock
-from gpuwatch.machine.sources.procfs import TICKS, parent, pids, process_stat
+from gpuwatch.machine.sources.procfs import TICKS, lineage, parent, pids, process_stat
 
 POLL_SECONDS = 10.0
 _MIN_BUSY_PERCENT = 30.0
@@ -80,7 +80,7 @@ class CpuPrograms:
             cpu = (spent - before.get(pid, spent)) / lasted * 100
             if cpu < _MIN_WORKER_PERCENT or pid in on_gpus:
                 continue
-            owner = self._above(pid, on_gpus)
+            owner = next((above for above in lineage(pid, self._parent) if above in on_gpus), None)
             if owner is not None:
                 self.workers[owner] = round(self.workers.get(owner, 0.0) + cpu, 1)
             elif cpu >= (_MIN_STILL_BUSY_PERCENT if pid in known else _MIN_BUSY_PERCENT) and pid != os.getpid():
@@ -117,15 +117,6 @@ class CpuPrograms:
             return clock / 1e9
         stat = process_stat(pid)
         return None if stat is None else stat.cpu_ticks / TICKS
-
-    def _above(self, pid: int, wanted: set[int]) -> int | None:
-        """The nearest ancestor that is ``wanted``."""
-        seen = {pid}
-        while wanted and (pid := self._parent(pid)) and pid not in seen:
-            if pid in wanted:
-                return pid
-            seen.add(pid)
-        return None
 
     def _parent(self, pid: int) -> int:
         if pid not in self._parents:

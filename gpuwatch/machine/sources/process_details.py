@@ -11,7 +11,7 @@ from typing import TypeVar
 import msgspec
 
 from gpuwatch.machine.sources.process_signals import why_another_process
-from gpuwatch.machine.sources.procfs import pids, process_stat
+from gpuwatch.machine.sources.procfs import lineage, pids, process_stat
 
 _MAX_RELATIVES = 60
 _FIRST_PID = 1
@@ -96,12 +96,9 @@ def _relative(pid: int, depth: int, name: str, proc: str) -> Relative:
 
 
 def _ancestors(pid: int, families: dict[int, tuple[int, str]], proc: str) -> Iterator[Relative]:
-    depth, seen = 0, set[int]()
-    while pid not in seen and pid in families:
-        if depth:
-            yield _relative(pid, depth, families[pid][1], proc)
-        seen.add(pid)
-        pid, depth = families[pid][0], depth + 1
+    for depth, above in enumerate(lineage(pid, lambda child: families[child][0] if child in families else 0)):
+        if depth and above in families:
+            yield _relative(above, depth, families[above][1], proc)
 
 
 def _descendants(pid: int, families: dict[int, tuple[int, str]], proc: str, depth: int = 1) -> Iterator[Relative]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from gpuwatch.core.model.snapshot import Ancestor
 from gpuwatch.machine.sources.host_and_processes import ProcessTable
-from gpuwatch.machine.sources.procfs import TICKS, parent, process_stat
+from gpuwatch.machine.sources.procfs import TICKS, lineage, parent, process_stat
 
 POLL_SECONDS = 5.0
 _FIRST_PID = 1
@@ -107,13 +107,7 @@ def leader_of(thread: int) -> int | None:
 
 def descends(pid: int, ancestor: int) -> bool:
     """Whether ``pid`` is ``ancestor`` or one of its descendants; False when it has exited."""
-    seen = set()
-    while pid and pid not in seen:
-        if pid == ancestor:
-            return True
-        seen.add(pid)
-        pid = parent(pid)
-    return False
+    return ancestor in lineage(pid)
 
 
 def start_time(pid: int) -> float | None:

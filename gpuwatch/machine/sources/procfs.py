@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 import time
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from io import FileIO
 from pathlib import Path
@@ -176,6 +177,15 @@ def parent(pid: int) -> int:
     """The parent's pid; 0 for the first process, and where it cannot be read."""
     stat = process_stat(pid)
     return 0 if stat is None else stat.parent
+
+
+def lineage(pid: int, parent_of: Callable[[int], int] = parent) -> Iterator[int]:
+    """A process, its parent and so on, as far as they can be read."""
+    seen = set[int]()
+    while pid and pid not in seen:
+        yield pid
+        seen.add(pid)
+        pid = parent_of(pid)
 
 
 def disk_faults(pid: int) -> int:
