@@ -6,7 +6,9 @@ import datetime
 import time
 from collections.abc import Callable, Mapping, Sequence
 from operator import is_
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
+
+from msgspec.structs import astuple
 
 from gpuwatch.core.model.process_activity import MAX_IDLE_PERCENT, Activity, followed, is_idle
 from gpuwatch.core.model.reading import Missing, Reason, Value
@@ -28,6 +30,7 @@ _NO_NEWER_SECONDS = 5.0
 """Seconds without a sample of any process of a busy device after which its driver does not tell who computes. Up to
 then nobody's kernel was seen, whatever the device's own utilization says: that of a process that has ended lingers.
 """
+_DESCRIPTION = ("create_time", "user", "command", "name", "framework", "container")
 _OF_GPUS = ("sm_percent", "memory_percent", "encoder_percent", "decoder_percent")
 
 _Key = tuple[int, str | None]
@@ -156,14 +159,8 @@ class ProcessRows:
                 idle_now[key] = activity, create_time
             elif was is not None and (failed or not was[0].idle_since):  # it computed, and is not idle at once
                 idle_now[key] = was if failed else (Activity(0, 0), create_time)
-            if kept is not None:
-                made = kept[0]
-                same = made[4] is facts and made[3] == changes and (made[0] is entry or made[0] == entry)
-                same = same and made[7] == since and made[6] is devices
-                if not (same and made[1] == used and made[2] == lack and made[5] == index):
-                    kept = None
-            if kept is None:
-                made_of = (entry, used, lack, changes, facts, index, devices, since)
+            made_of = (facts, devices, entry, used, lack, changes, index, since)
+            if kept is None or not _is_unchanged(kept[0], made_of):
                 absent = changes if isinstance(changes, str) else ""
                 kept = (made_of, _gpu_process(entry, device, facts, used, lack, devices, absent, since))
             here[key] = kept
@@ -178,7 +175,7 @@ class ProcessRows:
 
     def host_row(self, facts: Facts) -> Process:
         """The row of a process on a machine where no GPU answers."""
-        made_of = (None, None, None, facts.changes, facts, None, self._devices, None)
+        made_of = (facts, self._devices, facts.changes)
         key = (facts.pid, None)
         kept = self._before.get("", {}).get(key)
         if kept is None or not _is_unchanged(kept[0], made_of):
@@ -189,7 +186,7 @@ class ProcessRows:
 
 def _is_unchanged(before: tuple[object, ...], now: tuple[object, ...]) -> bool:
     """Whether a row would be built from the same; facts and list of devices must be identical objects."""
-    return before[5] == now[5] and before[6] is now[6] and before[4] is now[4] and before[:4] == now[:4]
+    return before[0] is now[0] and before[1] is now[1] and before[2:] == now[2:]
 
 
 def unknown_row(entry: GpuProcess, device: SourceDevice) -> Process:
@@ -226,10 +223,7 @@ def _gpu_process(
     if utilization is None:
         missing.update(dict.fromkeys(_OF_GPUS, lack or _NO_UTILIZATION))
     else:
-        readings["sm_percent"] = utilization.sm
-        readings["memory_percent"] = utilization.memory
-        readings["encoder_percent"] = utilization.encoder
-        readings["decoder_percent"] = utilization.decoder
+        readings.update(zip(_OF_GPUS, astuple(utilization), strict=True))
     if idle_since is None:
         missing[IDLE_SINCE] = lack or _NOT_TOLD
     else:
@@ -237,25 +231,27 @@ def _gpu_process(
     mapped, note = device_numbers_of(facts, devices) if facts is not None else ((), absent)
     return Process(
         pid=entry.pid,
-        create_time=None if facts is None else facts.create_time,
-        user=None if facts is None else facts.user,
-        command=None if facts is None else facts.command,
-        name=None if facts is None else facts.name,
+        **_described(facts),
         type=entry.kind,
         device_uuid=device.uuid,
         device_index=device.index,
         mig_instance=entry.mig_instance,
-        framework=None if facts is None else facts.framework,
-        container=None if facts is None else facts.container,
-        cuda_visible_devices=None
-        if facts is None or facts.environment is None
-        else facts.environment.get("CUDA_VISIBLE_DEVICES"),
         device_map=mapped,
         note=note,
         state=None if facts is None else facts.state,
         readings=readings | _host_readings(facts, missing, absent),
         missing=missing,
     )
+
+
+def _described(facts: Facts | None) -> dict[str, Any]:
+    """The fields of a row that say what a process is."""
+    if facts is None:
+        return {"create_time": None, "user": None, "command": None}
+    fields = {
+        name: getattr(facts, name) for name in ("create_time", "user", "command", "name", "framework", "container")
+    }
+    return fields | {"cuda_visible_devices": (facts.environment or {}).get("CUDA_VISIBLE_DEVICES")}
 
 
 def device_numbers_of(facts: Facts, devices: Sequence[Device]) -> tuple[tuple[Mapped, ...], str]:
@@ -289,15 +285,9 @@ def host_process(facts: Facts) -> Process:
     readings = _host_readings(facts, missing)
     return Process(
         pid=facts.pid,
-        create_time=facts.create_time,
-        user=facts.user,
-        command=facts.command,
-        name=facts.name,
+        **_described(facts),
         type="H",
         device_uuid=None,
-        framework=facts.framework,
-        container=facts.container,
-        cuda_visible_devices=None if facts.environment is None else facts.environment.get("CUDA_VISIBLE_DEVICES"),
         note=facts.note,
         readings=readings,
         missing=missing,
