@@ -85,39 +85,35 @@ class Collector:
         problems: list[Problem] = []
         self._rows.begin(began)
 
+        def snapshot(devices: tuple[Device, ...], processes: tuple[Process, ...], **more: Any) -> Snapshot:
+            return Snapshot(
+                taken_at=taken_at,
+                took_seconds=time.monotonic() - began,
+                simulated=self._simulated,
+                driver=self._driver,
+                devices=devices,
+                processes=processes,
+                host=host,
+                **more,
+            )
+
         def look_ahead(devices: tuple[Device, ...], processes: tuple[Process, ...]) -> None:
             if preview is not None:
-                preview(
-                    Snapshot(
-                        taken_at=taken_at,
-                        took_seconds=time.monotonic() - began,
-                        simulated=self._simulated,
-                        driver=self._driver,
-                        devices=devices,
-                        processes=processes,
-                        host=host,
-                        problems=tuple(host_problems),
-                    )
-                )
+                preview(snapshot(devices, processes, problems=tuple(host_problems)))
 
         devices, processes = self._gpus(began, host, problems, look_ahead)
-        if not devices:
-            processes = [self._rows.host_row(facts) for facts in self._table.everyone(began)]
         bystanders: tuple[Process, ...] = ()
         if devices:
             bystanders = self._cpu_programs.rows(began, processes)
+        else:
+            processes = [self._rows.host_row(facts) for facts in self._table.everyone(began)]
         shown = {process.pid for process in processes}
         self._tree.look(began, shown)
         self._table.forget_except(shown | self._cpu_programs.pids | self._tree.pids)
         self._devices, self._shown = same_or_new(self._devices, devices), same_or_new(self._shown, processes)
-        return Snapshot(
-            taken_at=taken_at,
-            took_seconds=time.monotonic() - began,
-            simulated=self._simulated,
-            driver=self._driver,
-            devices=self._devices,
-            processes=self._shown,
-            host=host,
+        return snapshot(
+            self._devices,
+            self._shown,
             problems=(*problems, *host_problems),
             bystanders=bystanders,
             parents=self._tree.parents,
@@ -130,8 +126,6 @@ class Collector:
     def close(self) -> None:
         for connection in self._connections:
             connection.source.close()
-
-    # -- inside ---------------------------------------------------------------------------------
 
     def _gpus(
         self,
@@ -161,16 +155,12 @@ class Collector:
         if self.gpm:
             lanes = (*lanes, Lane.GPM)
         listed = [(source, device, *source.sample(device, lanes)) for source in ready for device in source.devices]
+        described = [_device(device, source) for source, device, _, _ in listed]
         if listed and self._slow_reads == 1:
             look_ahead(
                 tuple(
-                    replace(
-                        _device(device, source),
-                        readings=dict(read),
-                        missing=dict(lacks),
-                        mig_instances=device.mig_instances,
-                    )
-                    for source, device, read, lacks in listed
+                    replace(description, readings=dict(read), missing=dict(lacks), mig_instances=device.mig_instances)
+                    for (_, device, read, lacks), description in zip(listed, described, strict=True)
                 ),
                 tuple(
                     unknown_row(entry, device)
@@ -184,7 +174,6 @@ class Collector:
             problems.extend(source.problems)
         devices: list[Device] = []
         processes: list[Process] = []
-        described = [_device(device, source) for source, device, _, _ in listed]
         self._rows.devices(described)
         for (source, device, read, lacks), description in zip(listed, described, strict=True):
             rows, complete = self._processes(source, device, problems, number(read.get("utilization.gpu_percent")))
