@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import msgspec
@@ -72,11 +72,7 @@ def summarize(samples: Iterable[Snapshot], seconds: int) -> Points:
             uuid = device.uuid
             for name, value in device.readings.items():
                 if name in _NUMBERS and type(value) is not str:
-                    listed = there.get((uuid, name))
-                    if listed is None:
-                        there[uuid, name] = [value]  # type: ignore[list-item]
-                    else:
-                        listed.append(value)  # type: ignore[arg-type]
+                    there.setdefault((uuid, name), []).append(value)  # type: ignore[arg-type]
     return {
         begin: {
             key: Summary(float(min(listed)), sum(listed) / len(listed), float(max(listed)), len(listed))
@@ -117,20 +113,16 @@ def unpack_points(data: bytes, metrics: frozenset[str] | None = None) -> Points:
     block = decoded(_block_of, inflated(data))
     points: Points = {begin: {} for begin in block.begins}
     try:
-        for uuid, name, columns in _columns(block, metrics):
-            for begin, least, mean, most, samples in zip(block.begins, *columns, strict=True):
-                if samples:
-                    points[begin][uuid, name] = Summary(least, mean, most, int(samples))
+        for uuid, found in block.metrics.items():
+            for name, columns in found.items():
+                if metrics is not None and name not in metrics:
+                    continue
+                for begin, least, mean, most, samples in zip(block.begins, *columns, strict=True):
+                    if samples:
+                        points[begin][uuid, name] = Summary(least, mean, most, int(samples))
     except (ValueError, TypeError, OverflowError) as error:
         raise DamagedData(f"means: {error}") from error
     return points
-
-
-def _columns(block: _Block, metrics: frozenset[str] | None) -> Iterator[tuple[str, str, list[list[float]]]]:
-    for uuid, found in block.metrics.items():
-        for name, columns in found.items():
-            if metrics is None or name in metrics:
-                yield uuid, name, columns
 
 
 def _int_if_whole(value: float) -> float:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from itertools import accumulate, chain, islice, pairwise
 from operator import attrgetter
@@ -38,6 +39,7 @@ from gpuwatch.machine.recording.row_decoding import (
     run_of,
 )
 
+_begin = attrgetter("begin")
 _OPEN_SAMPLE = "sample of the last minute"
 """Name, in reports of damage, of a sample that is not yet in a block."""
 _ENTRY = "run, begin, end, boot, samples, checksum"
@@ -85,7 +87,6 @@ class Recording(SampleStore):
         """Those of which some samples are shown: with how many no later recording covers."""
         self._firsts: list[int] = [0]
         """How many samples come before each block, and at the end the number of all."""
-        self._begins: list[float] = []
         self._sealed: list[Block] = []
         """Every block, in the order of recording."""
         self._open = Samples()
@@ -93,8 +94,7 @@ class Recording(SampleStore):
         self._decoder = ChunkReader()
         self._newest = 0
         """The last of their frames that was decoded."""
-        self._spans_without_gaps: tuple[tuple[object, ...], list[tuple[float, float]]] = ((), [])
-        """The last answer of :meth:`spans_without_gaps`, and of what."""
+        self._find_spans_once = lru_cache(1)(self._find_spans_without_gaps)
         self._events: list[MachineEvent] = []
         self._last_event = 0
         self._version: tuple[bool, int] | None = None
@@ -178,13 +178,10 @@ class Recording(SampleStore):
             return False
         if self._blocks and self._blocks[-1].number == OPEN_BLOCK:
             self._blocks.pop()
-            self._begins.pop()
             self._firsts.pop()
-        begin = times[0]
-        if self._blocks and self._blocks[-1].end >= begin:
+        if self._blocks and self._blocks[-1].end >= times[0]:
             return False
-        self._blocks.append(Block(OPEN_BLOCK, begin, times[-1], len(times)))
-        self._begins.append(begin)
+        self._blocks.append(Block(OPEN_BLOCK, times[0], times[-1], len(times)))
         self._firsts.append(self._firsts[-1] + len(times))
         return True
 
@@ -202,7 +199,6 @@ class Recording(SampleStore):
                 found.append(block._replace(samples=left))
             limit = min(limit, block.begin)
         self._blocks = found[::-1]
-        self._begins = [block.begin for block in self._blocks]
         self._firsts = list(accumulate((block.samples for block in self._blocks), initial=0))
 
     # What there is
@@ -247,12 +243,9 @@ class Recording(SampleStore):
 
         Of long recordings only gaps between blocks, which take about a minute, are looked for.
         """
-        known = (longer, self.samples, self.end)
-        if self._spans_without_gaps[0] != known:
-            self._spans_without_gaps = known, self._find_spans_without_gaps(longer)
-        return self._spans_without_gaps[1]
+        return self._find_spans_once(longer, self.samples, self.end)
 
-    def _find_spans_without_gaps(self, longer: float) -> list[tuple[float, float]]:
+    def _find_spans_without_gaps(self, longer: float, *_now: object) -> list[tuple[float, float]]:
         spans: Iterable[tuple[float, float]] = ((block.begin, block.end) for block in self._blocks)
         if len(self._blocks) <= _MAX_CACHED_TIMES // 2:
             spans = ((at, at) for at in self._every_time())
@@ -300,7 +293,7 @@ class Recording(SampleStore):
     def at(self, moment: float) -> KeptSample | None:
         if not self._blocks:
             return None
-        place = max(bisect_right(self._begins, moment) - 1, 0)
+        place = max(bisect_right(self._blocks, moment, key=_begin) - 1, 0)
         order = chain(range(place, -1, -1), range(place + 1, len(self._blocks)))
         for number in order:  # the next one only where a block is damaged
             block = self._blocks[number]
@@ -313,8 +306,7 @@ class Recording(SampleStore):
         return None
 
     def devices(self, begin: float, end: float) -> Iterator[tuple[float, tuple[Device, ...]]]:
-        for at, (decoder, _) in self.positions(begin, end):
-            yield at, decoder.devices()
+        return ((at, decoder.devices()) for at, (decoder, _) in self.positions(begin, end))
 
     def chunks(self, begin: float, end: float) -> Iterator[Iterable[Placed]]:
         for block in self._between(begin, end):
@@ -411,23 +403,19 @@ class Recording(SampleStore):
             self.summaries(seconds, float("-inf"), float("inf"), frozenset())
         self.hours(float("-inf"), float("inf"))
 
-    # Inside
-
     def _times_of(self, number: int) -> list[float]:
         """Times of a block's samples; those of a damaged block are spread over its time. Empty if it was deleted."""
         return self._open.times if number == OPEN_BLOCK else self._times_of_block(number)
 
     def _read_times(self, number: int) -> list[float]:
         rows = self._db.rows("SELECT begin, end, samples, times FROM minutes WHERE id = ?", (number,))
-        known: list[float] = []
-        for begin, end, samples, data in rows:
-            try:
-                known = unpack_times(data)
-            except DamagedData:
-                known = self._decoded_times(number) or [
-                    begin + (end - begin) * place / max(samples - 1, 1) for place in range(samples)
-                ]
-        return known or self._decoded_times(number)
+        with suppress(DamagedData):
+            if rows and (times := unpack_times(rows[0][3])):
+                return times
+        spread = [
+            begin + (end - begin) * at / max(samples - 1, 1) for begin, end, samples, _ in rows for at in range(samples)
+        ]
+        return self._decoded_times(number) or spread
 
     def _time_at(self, place: int) -> float:
         number = bisect_right(self._firsts, place) - 1
@@ -457,7 +445,7 @@ class Recording(SampleStore):
             self.damage.blocks[number] = DamagedBlock(*entry, str(error))
 
     def _between(self, begin: float, end: float) -> Iterator[Block]:
-        first = max(bisect_right(self._begins, begin) - 1, 0)
+        first = max(bisect_right(self._blocks, begin, key=_begin) - 1, 0)
         for block in self._blocks[first:]:
             if block.begin > end:
                 return
