@@ -20,7 +20,7 @@ LATER = datetime.timedelta(seconds=1)
 
 
 def sent(sender: FrameEncoder, receiver: Receiver, snapshot: Snapshot) -> tuple[bytes, int, Snapshot]:
-    frame = sender.frame(snapshot)
+    frame = sender.frames(snapshot)
     length, kind = frame_head(frame[:HEAD_BYTES])
     assert len(frame) == HEAD_BYTES + length
     return kind, length, receiver.receive(kind, frame[HEAD_BYTES:])

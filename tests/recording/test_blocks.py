@@ -14,8 +14,8 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Process, Snapshot
 from gpuwatch.machine.collector.collector_protocol import Receiver
 from gpuwatch.machine.history.last_hour import Timeline
-from gpuwatch.machine.history.sample_chunks import Chunk, ChunkReader, ChunkWriter, KeptSample, all_samples
-from gpuwatch.machine.history.sample_frames import DamagedData, FrameEncoder, split_frames
+from gpuwatch.machine.history.sample_chunks import Chunk
+from gpuwatch.machine.history.sample_frames import DamagedData, FrameDecoder, FrameEncoder, KeptSample, split_frames
 from gpuwatch.machine.recording import compression_and_checksums
 from gpuwatch.machine.recording.compression_and_checksums import compress, decompress, pack_times, unpack_times
 from gpuwatch.machine.recording.reader import Recording
@@ -34,12 +34,12 @@ Shots = list[tuple[Snapshot, tuple[Finding, ...]]]
 
 
 def pack(shots: Shots) -> bytes:
-    writer = ChunkWriter()
+    writer = FrameEncoder()
     return compress(b"".join([writer.frames(*shot) for shot in shots]))
 
 
 def read(block: bytes) -> list[KeptSample]:
-    return list(all_samples(ChunkReader().take(decompress(block))))
+    return list(map(FrameDecoder.sample, FrameDecoder().read(decompress(block))))
 
 
 def same(got: Snapshot, shot: Snapshot) -> None:
@@ -60,8 +60,8 @@ def test_any_life_of_a_machine_comes_back(changes: list[tuple[str, int, Any]]) -
         chunk.add(*shot)
     for got in (
         read(pack(shots)),
-        list(all_samples(chunk.read())),
-        (chunk.close(), list(all_samples(chunk.read())))[1],
+        list(map(FrameDecoder.sample, chunk.read())),
+        (chunk.close(), list(map(FrameDecoder.sample, chunk.read())))[1],
     ):
         assert [kept.findings for kept in got] == [findings for _, findings in shots]
         for kept, (shot, _) in zip(got, shots, strict=True):
@@ -112,11 +112,11 @@ def test_unchanged_parts_are_the_same_objects(tmp_path: Path) -> None:
         timeline.add(shot, ())
         growing.writer.add(shot)
     encoder, receiver = FrameEncoder(), Receiver()
-    frames = b"".join(encoder.frame(shot) for shot, _ in shots)
+    frames = b"".join(encoder.frames(shot) for shot, _ in shots)
     with Recording(growing.path) as recording:
         for store in (
             [receiver.receive(kind, body) for kind, body in split_frames(frames)],
-            [decoder.snapshot() for _, (decoder, _) in timeline.positions(0, 1e12)],
+            [decoder.snapshot() for _, decoder in timeline.positions(0, 1e12)],
             [kept.snapshot for kept in recording.snapshots()],
         ):
             assert len(store) == len(shots)

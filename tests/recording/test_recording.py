@@ -22,8 +22,7 @@ from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.history.machine_event import MachineEvent
-from gpuwatch.machine.history.sample_chunks import ChunkReader
-from gpuwatch.machine.history.sample_frames import FINDINGS, KEY, DamagedData, framed
+from gpuwatch.machine.history.sample_frames import FINDINGS, KEY, DamagedData, FrameDecoder, framed
 from gpuwatch.machine.recording import gpu_time_and_energy, minute_means
 from gpuwatch.machine.recording.compression_and_checksums import with_checksum
 from gpuwatch.machine.recording.cut_recording import cut_out
@@ -567,8 +566,8 @@ DEEP = b"\x81\xa1?" + b"\x91" * 50_000 + b"\xc0"
         lambda: event_of((1.0, with_checksum(DEEP, 1.0))),
         lambda: finding_of((1.0, 2.0, with_checksum(DEEP, 1.0, 2.0))),
         lambda: life_of((1.0, 2.0, with_checksum(DEEP, 1.0, 2.0))),
-        lambda: list(ChunkReader().take(framed(KEY, DEEP))),
-        lambda: list(ChunkReader().take(framed(FINDINGS, b"\x91" + DEEP))),
+        lambda: list(FrameDecoder().read(framed(KEY, DEEP))),
+        lambda: list(FrameDecoder().read(framed(FINDINGS, b"\x91" + DEEP))),
     ],
 )
 def test_what_is_nested_too_deeply_is_damage(read: Callable[[], object]) -> None:

@@ -38,7 +38,7 @@ def shots() -> list[Snapshot]:
 def through_wire(given: list[Snapshot], _: Path) -> Iterator[Snapshot]:
     sender, receiver = FrameEncoder(), Receiver()
     for shot in given:
-        yield from (receiver.receive(kind, body) for kind, body in split_frames(sender.frame(shot)))
+        yield from (receiver.receive(kind, body) for kind, body in split_frames(sender.frames(shot)))
 
 
 def in_memory(given: list[Snapshot], _: Path) -> Iterator[Snapshot]:

@@ -184,7 +184,7 @@ class Fire:
                 self.wrong.append(f"{what}: {front_end}: {type(error).__name__}: {error}")
 
     def _dashboard(self, snapshot: Snapshot) -> None:
-        frame = self.encoder.frame(snapshot)
+        frame = self.encoder.frames(snapshot)
         received = self.receiver.receive(frame_head(frame[:HEAD_BYTES])[1], frame[HEAD_BYTES:])
         assert received.devices == snapshot.devices
         self.shown.look(received)

@@ -37,8 +37,7 @@ from gpuwatch.explain.traces.nvidia_smi_q import SmiQueryReader
 from gpuwatch.fleet.cluster.node_protocol import Decoder, encoded
 from gpuwatch.fleet.parse_host_list import parse_hosts
 from gpuwatch.fleet.prometheus_api import _answer
-from gpuwatch.machine.history.sample_chunks import ChunkReader
-from gpuwatch.machine.history.sample_frames import DamagedData
+from gpuwatch.machine.history.sample_frames import DamagedData, FrameDecoder
 from gpuwatch.machine.recording import gpu_time_and_energy, minute_means
 from gpuwatch.machine.recording.compression_and_checksums import decompress as block
 from gpuwatch.machine.recording.compression_and_checksums import without_checksum
@@ -172,7 +171,7 @@ READERS = {
     "recording: stored": Reader(
         lambda: list(_blocks()[:6]), lambda data: block(without_checksum(data)), (DamagedData,)
     ),
-    "recording: frames": Reader(_frames, lambda data: list(ChunkReader().take(data)), (DamagedData,)),
+    "recording: frames": Reader(_frames, lambda data: list(FrameDecoder().read(data)), (DamagedData,)),
     "recording: GPU time": Reader(
         lambda: [zlib.decompress(gpu_time_and_energy.pack_gpu_time(_gpu_time()))],
         lambda data: gpu_time_and_energy.unpack_gpu_time(zlib.compress(data)),

@@ -124,7 +124,7 @@ def test_any_life_of_a_machine_comes_back(changes: list[tuple[str, int, Any]]) -
     encoder, decoder, late = FrameEncoder(), FrameDecoder(), FrameDecoder()
     before = None
     for shot in life(changes):
-        for kind, body in split_frames(encoder.frame(shot)):
+        for kind, body in split_frames(encoder.frames(shot)):
             decoder.take(kind, body)
             late.take(kind, body)
         got = decoder.snapshot()
@@ -148,7 +148,7 @@ def test_frames_that_were_cut_off_have_all_samples_before_the_cut(
     shots, encoder = life(changes), FrameEncoder()
     data, ends, some = b"", list[int](), b""
     for number, shot in enumerate(shots):
-        some += encoder.frame(shot)
+        some += encoder.frames(shot)
         if number % together == together - 1 or number == len(shots) - 1:
             data += packed_frame(some) if together > 1 else some
             some = b""
@@ -176,10 +176,10 @@ def test_what_is_no_frame_of_this_version_is_refused() -> None:
 def test_a_damaged_delta_raises_nothing_else(noise: bytes, place: int) -> None:
     shot = machines.pair()
     encoder, decoder = FrameEncoder(), FrameDecoder()
-    ((kind, body),) = split_frames(encoder.frame(shot))
+    ((kind, body),) = split_frames(encoder.frames(shot))
     decoder.take(kind, body)
     later = replace(shot, taken_at=shot.taken_at + datetime.timedelta(seconds=1), processes=shot.processes[1:])
-    ((kind, body),) = split_frames(encoder.frame(later))
+    ((kind, body),) = split_frames(encoder.frames(later))
     place %= len(body)
     with suppress(DamagedData):
         decoder.take(kind, body[:place] + noise + body[place + len(noise) :])
@@ -191,8 +191,8 @@ def test_what_a_second_costs() -> None:
 
     def cost(first: Snapshot, second: Snapshot) -> int:
         encoder = FrameEncoder()
-        encoder.frame(first)
-        return len(encoder.frame(second))
+        encoder.frames(first)
+        return len(encoder.frames(second))
 
     shot = machines.many(8, 200)
     later = replace(shot, taken_at=shot.taken_at + datetime.timedelta(seconds=1))
@@ -201,4 +201,4 @@ def test_what_a_second_costs() -> None:
     rows = list(later.processes)
     rows[150] = replace(rows[150], readings={**rows[150].readings, "cpu_percent": 12.5})
     assert cost(shot, replace(later, processes=tuple(rows))) - still < 20
-    assert len(packed_frame(FrameEncoder().frame(shot))) < 25_000
+    assert len(packed_frame(FrameEncoder().frames(shot))) < 25_000

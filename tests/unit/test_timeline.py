@@ -109,7 +109,7 @@ def test_a_sample_that_is_the_same_but_for_its_moment() -> None:
     sender, receiver, before = FrameEncoder(), Receiver(), None
     for seconds in range(5):
         later = msgspec.structs.replace(shot, taken_at=shot.taken_at + datetime.timedelta(seconds=seconds))
-        frame = sender.frame(later)
+        frame = sender.frames(later)
         got = receiver.receive(frame[4:5], frame[5:])
         assert got.unchanged(before) == (seconds > 0)
         before = got
@@ -135,7 +135,7 @@ def test_a_sample_of_which_devices_alone_are_others() -> None:
         shot = msgspec.structs.replace(
             shot, taken_at=machines.NOON + datetime.timedelta(seconds=seconds), devices=tuple(devices)
         )
-        frame = sender.frame(shot)
+        frame = sender.frames(shot)
         got = receiver.receive(frame[4:5], frame[5:])
         assert got.unchanged(before, devices=False) == (seconds > 0)
         before = got

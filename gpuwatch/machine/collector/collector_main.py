@@ -166,7 +166,7 @@ class _Service:
     def _send(self, snapshot: Snapshot) -> None:
         self._sent = snapshot.taken_at
         note_seen_devices(self._settings.seen, snapshot.devices)
-        _write(self._encoder.frame(snapshot))
+        _write(self._encoder.frames(snapshot))
         if self._settling:
             self._settling -= 1
             if not self._settling:

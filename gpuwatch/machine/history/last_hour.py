@@ -9,11 +9,12 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.history.machine_event import MachineEvent
-from gpuwatch.machine.history.sample_chunks import Chunk, sample_at
+from gpuwatch.machine.history.sample_chunks import Chunk
 from gpuwatch.machine.history.sample_store import KeptSample, Placed, SampleStore
 
 LEVELS = ((600.0, 0.0), (1800.0, 5.0), (3600.0, 15.0))
@@ -81,14 +82,12 @@ class Timeline(SampleStore):
         apart = LEVELS[level][1]
         there = self._levels[level]
         last = there[-1].times[-1] if there else -1.0
-        for at, (decoder, findings) in zip(old.times, old.read(), strict=True):
-            known, found = (
-                self._known[level],
-                frozenset((finding.id, finding.device_uuid, finding.pid) for finding in findings),
-            )
+        for at, decoder in zip(old.times, old.read(), strict=True):
+            known = self._known[level]
+            found = frozenset((finding.id, finding.device_uuid, finding.pid) for finding in decoder.findings)
             self._known[level] = found
             if at // apart > last // apart or not found <= known:  # after a hang, that sample alone tells of it
-                self._put(level, decoder.snapshot(), findings)
+                self._put(level, decoder.snapshot(), decoder.findings)
                 last = at
 
     # What there is
@@ -128,7 +127,7 @@ class Timeline(SampleStore):
         if chosen is None:
             return None
         place = max(bisect_right(chosen.times, moment) - 1, 0)
-        return sample_at(chosen.read(), place)
+        return next(islice(chosen.read(), place, None)).sample()
 
     def chunks(self, begin: float, end: float) -> Iterator[Iterable[Placed]]:
         for chunk in list(self._every()):

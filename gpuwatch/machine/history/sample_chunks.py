@@ -2,84 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
-from typing import Generic, NamedTuple, TypeVar
+from collections.abc import Callable, Iterator
+from typing import Generic, TypeVar
 
-import msgspec
 from msgspec.structs import replace
 
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
-from gpuwatch.machine.history.sample_frames import (
-    FINDINGS,
-    DamagedData,
-    FrameDecoder,
-    FrameEncoder,
-    decoded,
-    encoded,
-    framed,
-    packed_frame,
-    split_frames,
-)
+from gpuwatch.machine.history.sample_frames import MOVING, FrameDecoder, FrameEncoder, packed_frame
 
 _R = TypeVar("_R", Device, Process)
 _T = TypeVar("_T")
-_of_findings = msgspec.msgpack.Decoder(tuple[Finding, ...]).decode
-
-
-class KeptSample(NamedTuple):
-    """A stored sample: snapshot and findings at one moment."""
-
-    at: float
-    """Seconds since the epoch."""
-    snapshot: Snapshot
-    findings: tuple[Finding, ...]
-
-    def judged(self) -> Snapshot:
-        return replace(self.snapshot, findings=self.findings)
-
-
-Position = tuple[FrameDecoder, tuple[Finding, ...]]
-"""A decoder that has taken the frames up to a sample, and the findings that hold in it."""
-
-
-class ChunkReader:
-    """Decodes the frames of a chunk as they come."""
-
-    def __init__(self) -> None:
-        self._decoder = FrameDecoder()
-        self._found: tuple[Finding, ...] = ()
-
-    def take(self, frames: bytes) -> Iterator[Position]:
-        """The samples of the next frames; :class:`DamagedData`. Read a position before the next one is asked for."""
-        for kind, body in split_frames(frames):
-            if kind == FINDINGS:
-                self._found = decoded(_of_findings, body)
-            else:
-                self._decoder.take(kind, body)
-                yield self._decoder, self._found
-
-
-class ChunkWriter:
-    """Encodes the samples of a chunk."""
-
-    def __init__(self) -> None:
-        self._encoder = FrameEncoder()
-        self._findings: tuple[Finding, ...] = ()
-
-    def frames(self, snapshot: Snapshot, findings: tuple[Finding, ...]) -> bytes:
-        before, self._findings = self._findings, findings
-        frame = self._encoder.frame(snapshot)
-        if findings is before or findings == before:
-            return frame
-        return framed(FINDINGS, encoded(findings)) + frame
 
 
 class Chunk:
     """Consecutive samples in memory."""
 
-    __slots__ = ("_frames", "_writer", "size", "times")
+    __slots__ = ("_encoder", "_frames", "size", "times")
 
     PER_SAMPLE = 100
     """Bytes of Python's overhead for one sample."""
@@ -89,10 +28,10 @@ class Chunk:
         self.size = 0
         """Bytes."""
         self._frames: list[bytes] = []
-        self._writer = ChunkWriter()
+        self._encoder = FrameEncoder()
 
     def add(self, snapshot: Snapshot, findings: tuple[Finding, ...]) -> None:
-        frames = self._writer.frames(snapshot, findings)
+        frames = self._encoder.frames(snapshot, findings)
         self._frames.append(frames)
         self.size += len(frames) + self.PER_SAMPLE
         self.times.append(snapshot.taken_at.timestamp())
@@ -100,43 +39,12 @@ class Chunk:
     def close(self) -> None:
         """Compresses the chunk: it is complete."""
         self._frames = [packed_frame(b"".join(self._frames))]
-        self._writer = ChunkWriter()
+        self._encoder = FrameEncoder()
         self.size = len(self._frames[0]) + self.PER_SAMPLE * len(self.times)
 
-    def read(self) -> Iterator[Position]:
-        return ChunkReader().take(b"".join(self._frames))
-
-
-class Samples:
-    """Consecutive samples that are decoded already."""
-
-    __slots__ = ("kept",)
-
-    def __init__(self) -> None:
-        self.kept: list[KeptSample] = []
-
-    @property
-    def times(self) -> list[float]:
-        return [kept.at for kept in self.kept]
-
-    def read(self) -> Iterator[Position]:
-        decoder = FrameDecoder()
-        for _, snapshot, findings in self.kept:
-            decoder.begin(snapshot)
-            yield decoder, findings
-
-
-def all_samples(positions: Iterable[Position]) -> Iterator[KeptSample]:
-    """The samples at these positions. Unchanged parts are the same objects in the next one."""
-    for decoder, findings in positions:
-        yield KeptSample(decoder.at, decoder.snapshot(), findings)
-
-
-def sample_at(positions: Iterator[Position], place: int) -> KeptSample:
-    """The sample at one place; :class:`DamagedData` if there is none."""
-    for kept in all_samples(islice(positions, place, place + 1)):
-        return kept
-    raise DamagedData(f"no sample {place}")
+    def read(self) -> Iterator[FrameDecoder]:
+        """A decoder after each sample, to be read before the next one is asked for."""
+        return FrameDecoder().read(b"".join(self._frames))
 
 
 class MappedRows(Generic[_T]):
@@ -154,8 +62,7 @@ class MappedRows(Generic[_T]):
         return self._last[1]
 
 
-_MOVING = ("taken_at", "took_seconds", "host", "devices", "processes", "bystanders")
-_LASTING = tuple(name for name in Snapshot.__struct_fields__ if name not in _MOVING)
+_LASTING = tuple(name for name in Snapshot.__struct_fields__ if name not in MOVING)
 
 
 def with_reused_objects(now: Snapshot, before: Snapshot) -> Snapshot:

@@ -14,13 +14,14 @@ import struct
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 from msgspec.structs import astuple, replace
 
 from gpuwatch.core import reader_limits
 from gpuwatch.core.formatting.safe_text import printable
+from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.reading import Value
 from gpuwatch.core.model.snapshot import Device, Host, MigInstance, Process, Snapshot
 
@@ -40,6 +41,18 @@ _WORKERS, _STATE = -1, -2
 
 class DamagedData(ValueError):
     """Data that is not as it was written, or of another version."""
+
+
+class KeptSample(NamedTuple):
+    """A stored sample: snapshot and findings at one moment."""
+
+    at: float
+    """Seconds since the epoch."""
+    snapshot: Snapshot
+    findings: tuple[Finding, ...]
+
+    def judged(self) -> Snapshot:
+        return replace(self.snapshot, findings=self.findings)
 
 
 class _Delta(msgspec.Struct, array_like=True, omit_defaults=True):
@@ -63,9 +76,10 @@ class _Delta(msgspec.Struct, array_like=True, omit_defaults=True):
 
 _delta_of = msgspec.msgpack.Decoder(_Delta).decode
 _snapshot_of = msgspec.msgpack.Decoder(Snapshot).decode
+_findings_of = msgspec.msgpack.Decoder(tuple[Finding, ...]).decode
 
-_MOVING = ("taken_at", "took_seconds", "host", "devices", "processes", "bystanders")
-_rest = attrgetter(*(name for name in Snapshot.__struct_fields__ if name not in _MOVING))
+MOVING = ("taken_at", "took_seconds", "host", "devices", "processes", "bystanders")
+_rest = attrgetter(*(name for name in Snapshot.__struct_fields__ if name not in MOVING))
 _of_device = attrgetter(*(name for name in Device.__struct_fields__ if name not in ("readings", "mig_instances")))
 _of_instance = attrgetter(*(name for name in MigInstance.__struct_fields__ if name != "readings"))
 _PROCESS_MOVES = ("readings", "workers_cpu_percent", "state")
@@ -207,16 +221,19 @@ def _put_changes(readings: dict[str, Value], moved: _Readings) -> tuple[dict[str
 
 
 class FrameEncoder:
-    """Encodes snapshots as frames, beginning with a key frame."""
+    """Encodes samples as frames, beginning with a key frame."""
 
     def __init__(self) -> None:
         self._before: Snapshot | None = None
+        self._findings: tuple[Finding, ...] = ()
 
-    def frame(self, snapshot: Snapshot) -> bytes:
-        before, self._before = self._before, snapshot
+    def frames(self, snapshot: Snapshot, findings: tuple[Finding, ...] = ()) -> bytes:
+        """The snapshot's frame, after one of the findings that hold in it if they have changed."""
+        changed = b"" if findings == self._findings else framed(FINDINGS, encoded(findings))
+        before, self._before, self._findings = self._before, snapshot, findings
         if before is None or len(before.devices) != len(snapshot.devices):
-            return framed(KEY, encoded(snapshot))
-        return framed(DELTA, encoded(_difference(before, snapshot)))
+            return changed + framed(KEY, encoded(snapshot))
+        return changed + framed(DELTA, encoded(_difference(before, snapshot)))
 
 
 def _difference(before: Snapshot, now: Snapshot) -> _Delta:
@@ -288,9 +305,11 @@ def _encodable(what: Any) -> Any:
 
 
 class FrameDecoder:
-    """Decodes frames to snapshots. Unchanged parts are the same objects as in the previous one."""
+    """Decodes frames to samples. Unchanged parts are the same objects as in the previous one."""
 
     def __init__(self) -> None:
+        self.findings: tuple[Finding, ...] = ()
+        """Those that hold in the sample of the last frame."""
         self._last: Snapshot | None = None
         """The snapshot of the last frame, with outdated rows."""
         self._devices: tuple[Device, ...] = ()
@@ -298,6 +317,15 @@ class FrameDecoder:
         self._moved_devices: dict[int, _Readings] = {}
         self._moved_processes: dict[int, _Readings] = {}
         """Changes since the rows above were built."""
+
+    def read(self, frames: bytes) -> Iterator[FrameDecoder]:
+        """Takes these frames; yields itself after each sample, to be read before the next. :class:`DamagedData`."""
+        for kind, body in split_frames(frames):
+            if kind == FINDINGS:
+                self.findings = decoded(_findings_of, body)
+            else:
+                self.take(kind, body)
+                yield self
 
     def take(self, kind: bytes, body: bytes) -> None:
         """Takes the next frame, a key frame or a delta from the previous one; :class:`DamagedData` otherwise."""
@@ -313,6 +341,7 @@ class FrameDecoder:
             raise error if isinstance(error, DamagedData) else DamagedData(printable(str(error))) from error
 
     def begin(self, snapshot: Snapshot) -> None:
+        """Goes on from this snapshot."""
         self._last = snapshot
         self._devices, self._processes = snapshot.devices, snapshot.processes
         self._moved_devices, self._moved_processes = {}, {}
@@ -384,6 +413,9 @@ class FrameDecoder:
     def snapshot(self) -> Snapshot:
         assert self._last is not None
         return replace(self._last, devices=self.devices(), processes=self.processes())
+
+    def sample(self) -> KeptSample:
+        return KeptSample(self.at, self.snapshot(), self.findings)
 
 
 def _replaced_rows(rows: tuple[Row, ...], new: dict[int, Row], moved: dict[int, _Readings]) -> tuple[Row, ...]:

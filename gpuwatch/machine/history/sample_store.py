@@ -12,16 +12,17 @@ from gpuwatch.core.model.reading import number
 from gpuwatch.core.model.snapshot import Device, Process
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.metric_history import History
-from gpuwatch.machine.history.sample_chunks import KeptSample as KeptSample
-from gpuwatch.machine.history.sample_chunks import Position, with_reused_objects
+from gpuwatch.machine.history.sample_chunks import with_reused_objects
+from gpuwatch.machine.history.sample_frames import FrameDecoder
+from gpuwatch.machine.history.sample_frames import KeptSample as KeptSample
 from gpuwatch.machine.history.sample_gaps import gap_limit
 
 Identity = tuple[int, float | None]
 """Pid and start time of a process."""
 Key = tuple[str, str]
 """UUID of a device, id of a metric."""
-Placed = tuple[float, Position]
-"""Time and position of a sample. Read it before the next one is asked for."""
+Placed = tuple[float, FrameDecoder]
+"""Time of a sample, and a decoder that has taken its frames. Read it before the next one is asked for."""
 
 
 class Gap(NamedTuple):
@@ -81,7 +82,7 @@ class SampleStore(ABC):
         """The chunks with samples from ``begin`` to ``end``, and perhaps some beside them, oldest first."""
 
     def positions(self, begin: float, end: float) -> Iterator[Placed]:
-        """Time and position of each sample from ``begin`` to ``end``."""
+        """Each sample from ``begin`` to ``end``."""
         for chunk in self.chunks(begin, end):
             for at, position in chunk:
                 if begin <= at <= end:
@@ -90,13 +91,14 @@ class SampleStore(ABC):
     def snapshots(self, begin: float = float("-inf"), end: float = float("inf")) -> Iterator[KeptSample]:
         """The samples from ``begin`` to ``end``. Unchanged parts are the same objects in the next sample."""
         last: KeptSample | None = None
-        for _, (decoder, findings) in self.positions(begin, end):
+        for _, decoder in self.positions(begin, end):
             snapshot = decoder.snapshot()
             if last is not None:
                 snapshot = with_reused_objects(snapshot, last.snapshot)
                 decoder.begin(snapshot)  # what follows has these objects too
-                findings = last.findings if findings == last.findings else findings
-            last = KeptSample(decoder.at, snapshot, findings)
+                if decoder.findings == last.findings:
+                    decoder.findings = last.findings
+            last = KeptSample(decoder.at, snapshot, decoder.findings)
             yield last
 
     def numbers(
@@ -111,7 +113,7 @@ class SampleStore(ABC):
             columns: dict[Key, list[float | None]] = {}
             listed: tuple[Device, ...] | None = None
             values: dict[Key, float] = {}
-            for at, (decoder, _) in chunk:
+            for at, decoder in chunk:
                 if not begin <= at <= end:
                     continue
                 devices = decoder.devices()
@@ -140,7 +142,7 @@ class SampleStore(ABC):
 
     def process(self, who: Identity, begin: float, end: float) -> Iterator[tuple[float, tuple[Process, ...]]]:
         """The rows of one process in each sample from ``begin`` to ``end``; empty where it did not exist."""
-        for at, (decoder, _) in self.positions(begin, end):
+        for at, decoder in self.positions(begin, end):
             yield at, decoder.rows_of(*who)
 
 

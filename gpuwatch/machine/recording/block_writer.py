@@ -9,8 +9,7 @@ from typing import TypeVar
 
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.machine.history.machine_event import MachineEvent
-from gpuwatch.machine.history.sample_chunks import KeptSample
-from gpuwatch.machine.history.sample_frames import DamagedData
+from gpuwatch.machine.history.sample_frames import DamagedData, KeptSample
 from gpuwatch.machine.recording import gpu_time_and_energy, minute_means
 from gpuwatch.machine.recording.compression_and_checksums import checksum, compress, encoded_with_checksum, pack_times
 from gpuwatch.machine.recording.process_lifetimes import Key, ProcessLife, ProcessLives

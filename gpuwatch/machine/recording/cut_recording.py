@@ -11,7 +11,7 @@ from pathlib import Path
 
 from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.core.formatting.terminal_support import file_name
-from gpuwatch.machine.history.sample_chunks import ChunkWriter
+from gpuwatch.machine.history.sample_frames import FrameEncoder
 from gpuwatch.machine.recording.block_writer import BlockWriter, write_events, write_findings
 from gpuwatch.machine.recording.reader import ATTACHED, Recording
 from gpuwatch.machine.recording.sample_redaction import SampleRedactor
@@ -91,8 +91,8 @@ def _copy(
     if private is not None:
         recorded = map(private.sample, recorded)
     for _, minute in groupby(recorded, key=lambda kept: kept.at // _BLOCK_SECONDS):
-        block, chunk = list(minute), ChunkWriter()
-        frames = b"".join([chunk.frames(kept.snapshot, kept.findings) for kept in block])
+        block, encoder = list(minute), FrameEncoder()
+        frames = b"".join([encoder.frames(kept.snapshot, kept.findings) for kept in block])
         sealer.seal(0, block, frames, block[-1].at - begin)
         samples += len(block)
     events = [event for event in recording.events() if begin <= event.at <= end]

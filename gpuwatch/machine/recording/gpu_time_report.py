@@ -15,7 +15,6 @@ from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.short_names import program_of
 from gpuwatch.core.formatting.terminal_support import file_name
 from gpuwatch.core.model.gpu_time_usage import By, Usage, UsageDevice, UsageGap, UsageGroup
-from gpuwatch.machine.history.sample_chunks import all_samples
 from gpuwatch.machine.history.sample_gaps import unobserved_limit
 from gpuwatch.machine.recording import recording_defaults
 from gpuwatch.machine.recording.gpu_time_and_energy import (
@@ -204,9 +203,9 @@ def _count_samples(
         # With the block before it, whose last sample begins the first interval.
         if not any(wanted[place : place + 2]):
             continue
-        for kept in islice(all_samples(recording.positions_of(number)), count):
-            inside = begin < kept.at <= end and (number == OPEN_BLOCK or hour_of(kept.at) not in stored)
-            meter.look(kept.snapshot, counted=wanted[place] and inside)
+        for decoder in islice(recording.positions_of(number), count):
+            inside = begin < decoder.at <= end and (number == OPEN_BLOCK or hour_of(decoder.at) not in stored)
+            meter.look(decoder.snapshot(), counted=wanted[place] and inside)
         read += 1
         progress(read / max(sum(wanted), 1))
     return meter.taken().values()

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.machine.history.sample_chunks import ChunkReader
-from gpuwatch.machine.history.sample_frames import DamagedData
+from gpuwatch.machine.history.sample_frames import DamagedData, FrameDecoder
 from gpuwatch.machine.recording.compression_and_checksums import decompress, without_checksum
 from gpuwatch.machine.recording.tables import DATABASE_ERRORS, open_to_read, unreadable_error
 
@@ -34,7 +33,7 @@ class NewestSamples:
         """The last frame of the open block that was decoded."""
         self._taken = 0
         """Samples of the open block that were decoded."""
-        self._reader = ChunkReader()
+        self._decoder = FrameDecoder()
         self._began = False
 
     def close(self) -> None:
@@ -62,10 +61,10 @@ class NewestSamples:
         if sealed:
             for number, block in reversed(missed):
                 found += _samples(block, self._taken if number == self._block + 1 else 0)
-            self._block, self._frame, self._taken, self._reader = newest, 0, 0, ChunkReader()
+            self._block, self._frame, self._taken, self._decoder = newest, 0, 0, FrameDecoder()
         for number, data in frames:
             self._frame = number
-            for decoder, _ in self._reader.take(without_checksum(data)):
+            for decoder in self._decoder.read(without_checksum(data)):
                 self._taken += 1
                 found.append(decoder.snapshot())
         if not self._began:
@@ -83,6 +82,5 @@ class NewestSamples:
 def _samples(block: bytes, taken: int) -> list[Snapshot]:
     """The samples of a block after the first ``taken``."""
     with suppress(DamagedData):
-        positions = islice(ChunkReader().take(decompress(block)), taken, None)
-        return [decoder.snapshot() for decoder, _ in positions]
+        return [decoder.snapshot() for decoder in islice(FrameDecoder().read(decompress(block)), taken, None)]
     return []

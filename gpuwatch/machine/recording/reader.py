@@ -19,9 +19,8 @@ from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.formatting.terminal_support import file_name
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.machine.history.machine_event import MachineEvent
-from gpuwatch.machine.history.sample_chunks import ChunkReader, KeptSample, Position, Samples, all_samples
-from gpuwatch.machine.history.sample_frames import DamagedData
-from gpuwatch.machine.history.sample_store import Placed, SampleStore, Times
+from gpuwatch.machine.history.sample_frames import DamagedData, FrameDecoder
+from gpuwatch.machine.history.sample_store import KeptSample, Placed, SampleStore, Times
 from gpuwatch.machine.recording import minute_means
 from gpuwatch.machine.recording.compression_and_checksums import checksum, decompress, unpack_times, without_checksum
 from gpuwatch.machine.recording.database_reader import Damage, DamagedBlock, Database
@@ -89,9 +88,9 @@ class Recording(SampleStore):
         """How many samples come before each block, and at the end the number of all."""
         self._sealed: list[Block] = []
         """Every block, in the order of recording."""
-        self._open = Samples()
+        self._open: list[KeptSample] = []
         """The samples that are in no block yet."""
-        self._decoder = ChunkReader()
+        self._decoder = FrameDecoder()
         self._newest = 0
         """The last of their frames that was decoded."""
         self._find_spans_once = lru_cache(1)(self._find_spans_without_gaps)
@@ -115,14 +114,14 @@ class Recording(SampleStore):
         if version == self._version:
             return False
         if self._version is None or version[0] != self._version[0]:  # all is read again of what is left
-            self._sealed, self._newest, self._open, self._decoder = [], 0, Samples(), ChunkReader()
+            self._sealed, self._newest, self._open, self._decoder = [], 0, [], FrameDecoder()
         self._version = version
         last = self.last_block
         with self._db.read_transaction():
             first = self._db.rows("SELECT min(id) FROM minutes")[0][0]
             entries = self._db.rows(f"SELECT id, {_ENTRY} FROM minutes WHERE id > ? ORDER BY id", (last,))  # noqa: S608  # columns of ours
             if entries:  # with all that was open
-                self._newest, self._open, self._decoder = 0, Samples(), ChunkReader()
+                self._newest, self._open, self._decoder = 0, [], FrameDecoder()
             frames = self._db.rows("SELECT id, frame FROM open_frames WHERE id > ? ORDER BY id", (self._newest,))
         if self._db.salvaged != version[0]:
             return self.refresh()
@@ -141,7 +140,7 @@ class Recording(SampleStore):
             self._newest = number
             try:
                 if _OPEN_SAMPLE not in self.damage.rows:
-                    self._open.kept += all_samples(self._decoder.take(without_checksum(data)))
+                    self._open += map(FrameDecoder.sample, self._decoder.read(without_checksum(data)))
                     continue
                 why = "an earlier one is damaged"
             except ValueError as error:
@@ -168,12 +167,12 @@ class Recording(SampleStore):
 
     def recorded_blocks(self) -> list[Block]:
         """Every block, in the order of recording, also where times came twice."""
-        times = self._open.times
+        times = self._times_of(OPEN_BLOCK)
         return [*self._sealed, Block(OPEN_BLOCK, times[0], times[-1], len(times))] if times else self._sealed
 
     def _extend(self) -> bool:
         """Takes in more open samples, if they follow what is there already."""
-        times = self._open.times
+        times = self._times_of(OPEN_BLOCK)
         if not times:
             return False
         if self._blocks and self._blocks[-1].number == OPEN_BLOCK:
@@ -300,13 +299,13 @@ class Recording(SampleStore):
             times = self._times_of(block.number)[: block.samples]
             here = max(bisect_right(times, moment) - 1, 0) if number <= place else 0
             if block.number == OPEN_BLOCK:
-                return self._open.kept[here]
-            for kept in all_samples(islice(self.positions_of(block.number), here, here + 1)):
-                return kept
+                return self._open[here]
+            for decoder in islice(self.positions_of(block.number), here, None):
+                return decoder.sample()
         return None
 
     def devices(self, begin: float, end: float) -> Iterator[tuple[float, tuple[Device, ...]]]:
-        return ((at, decoder.devices()) for at, (decoder, _) in self.positions(begin, end))
+        return ((at, decoder.devices()) for at, decoder in self.positions(begin, end))
 
     def chunks(self, begin: float, end: float) -> Iterator[Iterable[Placed]]:
         for block in self._between(begin, end):
@@ -369,7 +368,7 @@ class Recording(SampleStore):
         rows = self._db.rows("SELECT since, until, finding FROM findings WHERE until >= ? AND since <= ?", (begin, end))
         stored = self.damage.readable("finding", finding_of, ((row, row) for row in rows))
         # Rows are written with each block: of samples that are in none yet, the findings are read from the samples.
-        newest = recorded_findings(self._open.kept, self._db.rows)
+        newest = recorded_findings(self._open, self._db.rows)
         found = {finding.key: finding for finding in chain(stored, newest)}
         here = (finding for finding in found.values() if finding.until >= begin and finding.since <= end)
         return sorted(here, key=attrgetter("since"))
@@ -405,7 +404,7 @@ class Recording(SampleStore):
 
     def _times_of(self, number: int) -> list[float]:
         """Times of a block's samples; those of a damaged block are spread over its time. Empty if it was deleted."""
-        return self._open.times if number == OPEN_BLOCK else self._times_of_block(number)
+        return [kept.at for kept in self._open] if number == OPEN_BLOCK else self._times_of_block(number)
 
     def _read_times(self, number: int) -> list[float]:
         rows = self._db.rows("SELECT begin, end, samples, times FROM minutes WHERE id = ?", (number,))
@@ -422,15 +421,18 @@ class Recording(SampleStore):
         return self._times_of(self._blocks[number].number)[place - self._firsts[number]]
 
     def _decoded_times(self, number: int) -> list[float]:
-        return [decoder.at for decoder, _ in self.positions_of(number)]
+        return [decoder.at for decoder in self.positions_of(number)]
 
-    def positions_of(self, number: int) -> Iterator[Position]:
+    def positions_of(self, number: int) -> Iterator[FrameDecoder]:
         """The samples of a block; none if it is damaged, which is noted, or was deleted because of the limits."""
         if number == OPEN_BLOCK:
-            yield from self._open.read()
+            open_ = FrameDecoder()
+            for _, snapshot, open_.findings in self._open:
+                open_.begin(snapshot)
+                yield open_
             return
         try:
-            yield from ChunkReader().take(self._frames_of(number))
+            yield from FrameDecoder().read(self._frames_of(number))
         except DamagedData as error:
             self._note(number, error)
 

@@ -9,8 +9,7 @@ import msgspec
 
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.machine.history.machine_event import MachineEvent
-from gpuwatch.machine.history.sample_chunks import KeptSample
-from gpuwatch.machine.history.sample_frames import DamagedData, decoded
+from gpuwatch.machine.history.sample_frames import DamagedData, KeptSample, decoded
 from gpuwatch.machine.recording.compression_and_checksums import checksum, unpack_times, without_checksum
 from gpuwatch.machine.recording.gpu_time_and_energy import GpuTime
 from gpuwatch.machine.recording.gpu_time_and_energy import unpack_gpu_time as unpack_time

@@ -23,7 +23,7 @@ from gpuwatch.core.masking.mask_secrets import masked
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.history.machine_event import MachineEvent
-from gpuwatch.machine.history.sample_chunks import ChunkReader, ChunkWriter, KeptSample, all_samples
+from gpuwatch.machine.history.sample_frames import FrameDecoder, FrameEncoder, KeptSample
 from gpuwatch.machine.recording import minute_means, recording_defaults
 from gpuwatch.machine.recording.block_writer import BlockWriter, write_events
 from gpuwatch.machine.recording.compression_and_checksums import with_checksum, without_checksum
@@ -126,11 +126,11 @@ class RecordingWriter:
         """Seals the samples of a writer that was killed."""
         rows = self._db.execute("SELECT boot, frame FROM open_frames ORDER BY id").fetchall()
         last_boot = next((boot for boot, _ in reversed(rows) if boot is not None), 0.0)
-        reader = ChunkReader()
+        decoder = FrameDecoder()
         with suppress(ValueError):  # what follows a damaged frame needs it
             for _, data in rows:
                 frames = without_checksum(data)
-                self._open += all_samples(reader.take(frames))
+                self._open += map(FrameDecoder.sample, decoder.read(frames))
                 self._frames.append(frames)
         if self._open:
             self._run = self._db.execute("SELECT max(id) FROM runs").fetchone()[0]
@@ -174,7 +174,7 @@ class RecordingWriter:
                 self._tidy()
             stored = self._storable.of(snapshot)
             self._take(findings)
-            frames = self._chunk.frames(stored, self._findings[1])
+            frames = self._encoder.frames(stored, self._findings[1])
             with self._transaction():
                 row = (at, self._now[1], with_checksum(frames))
                 self._db.execute("INSERT INTO open_frames (at, boot, frame) VALUES (?, ?, ?)", row)
@@ -262,7 +262,7 @@ class RecordingWriter:
     def _block_opened(self) -> None:
         self._open.clear()
         self._frames.clear()
-        self._chunk = ChunkWriter()
+        self._encoder = FrameEncoder()
 
     def _seal(self, boot: float) -> None:
         """Compresses the open samples, inside a transaction."""
