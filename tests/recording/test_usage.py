@@ -123,8 +123,8 @@ def test_energy_without_a_counter(lack: Missing, watts: tuple[float | None, ...]
             readings["power.draw_watts"] = drawn
         device = replace(device, readings=readings, missing={"energy_joules": lack, "power.draw_watts": lack})
         at = machines.NOON + datetime.timedelta(seconds=tick)
-        meter.look(replace(machines.many(1, 2), devices=(device,), taken_at=at))
-    time = merged_times(meter.taken().values())
+        meter.add(replace(machines.many(1, 2), devices=(device,), taken_at=at))
+    time = merged_times(meter.pop_hours().values())
     (device_time,) = time.devices
     assert (device_time.energy_joules if device_time.energy_seconds else None) == joules
     assert device_time.sampled_seconds == device_time.energy_seconds
@@ -250,8 +250,8 @@ def test_what_a_neighbour_computes_that_has_just_begun_is_not_credited() -> None
         device = snapshot.devices[0]
         busy = 50.0 if len(snapshot.processes) == 2 else 0.0
         readings = {**device.readings, "utilization.gpu_percent": busy}
-        meter.look(replace(snapshot, devices=(replace(device, readings=readings),)))
-    idle = next(one for one in merged_times(meter.taken().values()).processes if one.pid == 1)
+        meter.add(replace(snapshot, devices=(replace(device, readings=readings),)))
+    idle = next(one for one in merged_times(meter.pop_hours().values()).processes if one.pid == 1)
     assert (idle.sm_percent_max, idle.used_seconds) == (0.0, 0.0)
 
 
@@ -260,9 +260,9 @@ def test_short_processes_by_the_thousand_are_summed_and_a_counter_that_stands_st
     for second, snapshot in enumerate(
         _samples(600, lambda tick: [{"pid": 20 * tick + pid} for pid in range(1, 61)], energy_joules=5.0)
     ):
-        meter.look(snapshot)
+        meter.add(snapshot)
         if second % 60 == 59:
-            minute = merged_times(meter.taken().values())
+            minute = merged_times(meter.pop_hours().values())
             known = with_bounded_processes(merged_times((known, minute)), minute)
     assert len(known.processes) < 4100
     assert len(meter._rows) < 4100

@@ -102,8 +102,8 @@ def _gpu_time() -> gpu_time_and_energy.GpuTime:
     """Of a GPU with three processes over two minutes."""
     meter = gpu_time_and_energy.GpuTimeMeter(1.0)
     for tick in range(120):
-        meter.look(machines.many(1, 3, tick=tick))
-    return gpu_time_and_energy.merged_times(meter.taken().values())
+        meter.add(machines.many(1, 3, tick=tick))
+    return gpu_time_and_energy.merged_times(meter.pop_hours().values())
 
 
 def _web(text: str) -> None:

@@ -49,9 +49,9 @@ def test_of_gpus_that_are_gone_the_latest_are_known() -> None:
 def test_gpu_time_keeps_no_process_of_a_gpu_that_is_gone() -> None:
     meter = GpuTimeMeter(1.0)
     for number, sample in enumerate(churn.samples(400, apart=1.0, gpus_for=2)):
-        meter.look(sample)
+        meter.add(sample)
         if not number % 60:
-            meter.taken()
+            meter.pop_hours()
     assert len(meter._rows) < 400 < 400 * churn.NEW
 
 

@@ -178,10 +178,10 @@ def test_it_is_kept_with_the_life_and_with_the_hours() -> None:
     lives, meter = ProcessLives(lambda key: None, 15.0), GpuTimeMeter(1.0)
     for shot in shots():
         lives.add(shot)
-        meter.look(shot)
+        meter.add(shot)
     (life,) = lives.changed(0.0)
     assert life.accounted is not None
     assert (life.accounted.pid, life.accounted.gpu_percent) == (100, 61)
-    (hour,) = meter.taken().values()
+    (hour,) = meter.pop_hours().values()
     (gpu,) = hour.devices
     assert (gpu.unsampled_processes, gpu.unsampled_seconds) == (1, 0.5)

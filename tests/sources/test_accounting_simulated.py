@@ -104,7 +104,7 @@ def test_the_collector_tells_each_end_once_also_between_samples(machine: SimMach
         assert until()
 
     def note(snapshot: Snapshot) -> None:
-        meter.look(snapshot)
+        meter.add(snapshot)
         told.update(dict.fromkeys(snapshot.devices[0].accounted))
 
     long = sleeping()
@@ -133,5 +133,5 @@ def test_the_collector_tells_each_end_once_also_between_samples(machine: SimMach
     assert of_long.peak_bytes == 2 * GIB
     assert of_long.gpu_percent == pytest.approx(50, abs=2)
     assert 1.4 <= of_long.used_seconds <= 10
-    times = [device for time_ in meter.taken().values() for device in time_.devices]
+    times = [device for time_ in meter.pop_hours().values() for device in time_.devices]
     assert sum(one.unsampled_processes for one in times) == 1

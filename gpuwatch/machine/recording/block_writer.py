@@ -50,8 +50,8 @@ class BlockWriter:
             self._write_tier(seconds, block, minute_means.summarize(snapshots, seconds))
         for snapshot in snapshots:
             self._lives.add(snapshot)
-            self._meter.look(snapshot)
-        for begin, time in self._meter.taken().items():
+            self._meter.add(snapshot)
+        for begin, time in self._meter.pop_hours().items():
             self._write_hour(begin, time, cursor.lastrowid or 0)
         write_findings(self._db, list(recorded_findings(samples, lambda *query: self._db.execute(*query).fetchall())))
         self._db.executemany(

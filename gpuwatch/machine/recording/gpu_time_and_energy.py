@@ -32,8 +32,9 @@ _MAX_WINDOW_SECONDS = 120.0
 """Seconds after which an energy counter that has not moved is taken to stand still: every card draws some power."""
 _GRAPHICS = "G"
 
-Key = tuple[int, float | None, str, str | None]
+ProcessKey = tuple[int, float | None, str, str | None]
 """Pid, start time, UUID of the device, MIG instance."""
+_Seconds = dict[ProcessKey, float]
 
 
 def hour_of(at: float) -> int:
@@ -77,7 +78,7 @@ class ProcessTime(msgspec.Struct, kw_only=True, omit_defaults=True):
     """The part of these for which it is integrated from power samples."""
 
     @property
-    def key(self) -> Key:
+    def key(self) -> ProcessKey:
         return (self.pid, self.create_time, self.device_uuid, self.mig_instance)
 
     def merge(self, other: ProcessTime) -> None:
@@ -170,15 +171,17 @@ class _Window:
     def __init__(self, counter: float) -> None:
         self.counter = counter
         self.free = self.seconds = 0.0
-        self.held: dict[Key, float] = {}
-        self.used: dict[Key, float] = {}
+        self.held: _Seconds = {}
+        self.used: _Seconds = {}
 
 
 class _Hour:
+    """GPU time while it is added up."""
+
     def __init__(self) -> None:
         self.time = GpuTime()
         self.devices: dict[str, DeviceTime] = {}
-        self.processes: dict[Key, ProcessTime] = {}
+        self.processes: dict[ProcessKey, ProcessTime] = {}
 
     def finished(self) -> GpuTime:
         self.time.devices = list(self.devices.values())
@@ -193,23 +196,23 @@ class GpuTimeMeter:
         """``interval``: seconds between samples, as they were asked for."""
         self.gap = unobserved_limit(interval)
         self._at: float | None = None
-        self._held: dict[str, set[Key]] = {}
+        self._held: dict[str, set[ProcessKey]] = {}
         """The processes of each device in the last sample; a device whose list could not be read is missing."""
         self._windows: dict[str, _Window] = {}
         self._watts: dict[str, float] = {}
         """The power of each device in the last sample, if it has no energy counter."""
         self._unsampled = UnsampledProcesses()
         self._hours: dict[int, _Hour] = {}
-        self._rows: dict[Key, Process] = {}
+        self._rows: dict[ProcessKey, Process] = {}
         """The latest row of each process, by its key."""
 
-    def taken(self) -> dict[int, GpuTime]:
+    def pop_hours(self) -> dict[int, GpuTime]:
         """GPU time counted since the last call, by the start of its hour in seconds since the epoch."""
         found = {begin: hour.finished() for begin, hour in self._hours.items()}
         self._hours = {}
         return found
 
-    def look(self, snapshot: Snapshot, *, counted: bool = True) -> None:
+    def add(self, snapshot: Snapshot, *, counted: bool = True) -> None:
         """Takes a sample; ``counted`` False: only as the one before the next."""
         at = snapshot.taken_at.timestamp()
         seconds = 0.0 if self._at is None else at - self._at
@@ -246,7 +249,9 @@ class GpuTimeMeter:
             needed = set().union(*self._held.values(), *(window.held for window in self._windows.values()))
             self._rows = {key: row for key, row in self._rows.items() if key in needed}
 
-    def _device(self, hour: _Hour, device: Device, rows: list[Process], before: set[Key], seconds: float) -> None:
+    def _device(
+        self, hour: _Hour, device: Device, rows: list[Process], before: set[ProcessKey], seconds: float
+    ) -> None:
         uuid = device.uuid
         time = hour.devices.get(uuid)
         if time is None:
@@ -257,7 +262,7 @@ class GpuTimeMeter:
             self._see(hour, key, row)
         holders = [(key, row) for key, row in entries if key in before]
         busy = device.number("utilization.gpu_percent")
-        shares: dict[Key, float] = {}
+        shares: _Seconds = {}
         if holders and seconds:
             time.held_seconds += seconds
             here = {key for key, _ in entries}
@@ -287,17 +292,15 @@ class GpuTimeMeter:
             }
         self._energy(hour, time, device, shares, seconds)
 
-    def _see(self, hour: _Hour, key: Key, row: Process) -> None:
+    def _see(self, hour: _Hour, key: ProcessKey, row: Process) -> None:
         process = self._process(hour, key, row)
         process.samples += 1
-        held = row.number("gpu_memory_bytes")
-        if held is not None:
-            process.memory_peak_bytes = _max_known(process.memory_peak_bytes, held)
+        process.memory_peak_bytes = _max_known(process.memory_peak_bytes, row.number("gpu_memory_bytes"))
         if self._rows.get(key) is not row:
             self._rows[key] = row
             process.take_facts(row)
 
-    def _process(self, hour: _Hour, key: Key, row: Process) -> ProcessTime:
+    def _process(self, hour: _Hour, key: ProcessKey, row: Process) -> ProcessTime:
         process = hour.processes.get(key)
         if process is None:
             process = hour.processes[key] = ProcessTime(
@@ -306,7 +309,7 @@ class GpuTimeMeter:
             process.take_facts(row)
         return process
 
-    def _energy(self, hour: _Hour, time: DeviceTime, device: Device, shares: dict[Key, float], seconds: float) -> None:
+    def _energy(self, hour: _Hour, time: DeviceTime, device: Device, shares: _Seconds, seconds: float) -> None:
         """Divides what the counter has counted since it last moved; it is read every few seconds only.
 
         ``shares``: the seconds, divided among the holders by their SM utilization: one that computes draws the power,
@@ -345,7 +348,7 @@ class GpuTimeMeter:
             process.energy_joules += per_second * window.used[key]
             process.energy_seconds += held
 
-    def _power(self, hour: _Hour, time: DeviceTime, device: Device, shares: dict[Key, float], seconds: float) -> None:
+    def _power(self, hour: _Hour, time: DeviceTime, device: Device, shares: _Seconds, seconds: float) -> None:
         """Integrates power between two samples of a device that has no energy counter."""
         watts = device.number("power.draw_watts") if has_no_counter(device) else None
         before = self._watts.pop(device.uuid, None)
@@ -367,7 +370,7 @@ class GpuTimeMeter:
             process.sampled_seconds += seconds / len(shares)
 
 
-def _key(row: Process) -> Key:
+def _key(row: Process) -> ProcessKey:
     return (row.pid, row.create_time, row.device_uuid or "", row.mig_instance)
 
 
@@ -379,15 +382,10 @@ def _utilizations(rows: list[Process], busy: float | None, gone: int) -> list[tu
     own = [row.number("sm_percent") for row in rows]
     known = [value for value in own if value is not None]
     rest = None if busy is None else max(busy - sum(known), 0.0) / max(len(own) - len(known) + gone, 1)
-    found: list[tuple[float | None, bool]] = []
-    for row, percent in zip(rows, own, strict=True):
-        if percent is not None:
-            found.append((percent, True))
-            continue
-        lack = row.missing.get("sm_percent")
-        idle = known and lack is not None and lack.reason == "no_sample"
-        found.append((0.0, True) if idle else (rest, False))
-    return found
+    if known:
+        unsampled = [(lack := row.missing.get("sm_percent")) is not None and lack.reason == "no_sample" for row in rows]
+        own = [0.0 if percent is None and idle else percent for percent, idle in zip(own, unsampled, strict=True)]
+    return [(rest, False) if percent is None else (percent, True) for percent in own]
 
 
 def _max_known(value: float | None, other: float | None) -> float | None:
@@ -420,22 +418,19 @@ def with_bounded_processes(time: GpuTime, newest: GpuTime) -> GpuTime:
 
 def merged_times(times: Iterable[GpuTime]) -> GpuTime:
     """The sum of several GPU times."""
-    devices: dict[str, DeviceTime] = {}
-    processes: dict[Key, ProcessTime] = {}
-    total = GpuTime()
+    total = _Hour()
     for time in times:
-        total.seconds += time.seconds
-        total.simulated = total.simulated or time.simulated
-        total.graphics = max(total.graphics, time.graphics)
+        total.time.seconds += time.seconds
+        total.time.simulated = total.time.simulated or time.simulated
+        total.time.graphics = max(total.time.graphics, time.graphics)
         for device in time.devices:
-            if (there := devices.get(device.uuid)) is not None:
+            if (there := total.devices.get(device.uuid)) is not None:
                 there.merge(device)
             else:
-                devices[device.uuid] = replace(device)
+                total.devices[device.uuid] = replace(device)
         for process in time.processes:
-            if (known := processes.get(process.key)) is not None:
+            if (known := total.processes.get(process.key)) is not None:
                 known.merge(process)
             else:
-                processes[process.key] = replace(process)
-    total.devices, total.processes = list(devices.values()), list(processes.values())
-    return total
+                total.processes[process.key] = replace(process)
+    return total.finished()

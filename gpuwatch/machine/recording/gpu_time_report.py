@@ -205,7 +205,7 @@ def _count_samples(
             continue
         for decoder in islice(recording.positions_of(number), count):
             inside = begin < decoder.at <= end and (number == OPEN_BLOCK or hour_of(decoder.at) not in stored)
-            meter.look(decoder.snapshot(), counted=wanted[place] and inside)
+            meter.add(decoder.snapshot(), counted=wanted[place] and inside)
         read += 1
         progress(read / max(sum(wanted), 1))
-    return meter.taken().values()
+    return meter.pop_hours().values()
