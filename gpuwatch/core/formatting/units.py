@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from gpuwatch.core.formatting.durations import clock_duration
 from gpuwatch.core.formatting.safe_text import UNKNOWN as UNKNOWN
@@ -152,3 +152,14 @@ def reading_text(spec: MetricSpec, value: Reading) -> str:
             return clock_duration(value) if value >= 60 else f"{value:.1f} s"
         case _:
             return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def number_ranges(numbers: Iterable[int], separator: str = ", ") -> str:
+    """``0-7``, ``0, 2-3``: consecutive numbers as a range."""
+    runs: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1] = [runs[-1][0], number]
+        else:
+            runs.append([number])
+    return separator.join("-".join(map(str, run)) for run in runs)

@@ -9,6 +9,7 @@ import msgspec
 
 from gpuwatch.core.formatting.safe_text import printable, shorten
 from gpuwatch.core.formatting.short_names import program_of, without_folder
+from gpuwatch.core.formatting.units import number_ranges
 from gpuwatch.core.model.snapshot import BAD_STATES as BAD_STATES
 from gpuwatch.core.model.snapshot import Device, Process
 
@@ -107,14 +108,8 @@ def process_event(rows: Sequence[Process], at: float, kind: str, text: str) -> M
 
 def gpu_list_text(indices: Iterable[int]) -> str:
     """``GPU 0``, ``GPUs 0-7``, ``GPUs 0, 2-3``."""
-    runs: list[list[int]] = []
-    for index in sorted(set(indices)):
-        if runs and index == runs[-1][-1] + 1:
-            runs[-1].append(index)
-        else:
-            runs.append([index])
-    named = ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
-    return f"GPU{'s' * (sum(map(len, runs)) > 1)} {named}"
+    listed = set(indices)
+    return f"GPU{'s' * (len(listed) > 1)} {number_ranges(listed)}"
 
 
 def process_label(row: Process) -> str:

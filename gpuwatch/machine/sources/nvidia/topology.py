@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations
 from typing import Any, NamedTuple
 
+from gpuwatch.core.formatting.units import number_ranges
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Connection, Place, Topology
 from gpuwatch.machine.sources.nvidia import nvml_errors
@@ -67,7 +68,8 @@ def _place(lib: Any, member: Member) -> Place:
     missing: dict[str, Missing] = {}
     cpus = nodes = None
     try:
-        cpus = _ranges(_cpu_words(lib, member.handle))
+        words = enumerate(_cpu_words(lib, member.handle))
+        cpus = number_ranges((64 * at + bit for at, word in words for bit in range(64) if word >> bit & 1), ",")
     except lib.NVMLError as error:
         missing["cpus"] = nvml_errors.missing_reading(lib, error.value, "nvmlDeviceGetCpuAffinityWithinScope")
     try:
@@ -83,18 +85,6 @@ def _cpu_words(lib: Any, handle: Any) -> Any:
 
     functions = [lib.nvmlDeviceGetCpuAffinityWithinScope, older]
     return first_found(lib, functions, handle, (_CPU_WORDS, lib.NVML_AFFINITY_SCOPE_NODE))
-
-
-def _ranges(words: Sequence[int]) -> str:
-    """A set of CPUs in the kernel's notation: ``0-15,32-47``."""
-    numbers = [64 * at + bit for at, word in enumerate(words) for bit in range(64) if word >> bit & 1]
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
 
 
 def _remotes(lib: Any, handle: Any) -> Iterator[str | None]:
