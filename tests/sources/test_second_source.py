@@ -48,9 +48,8 @@ class Fake:
             self.driver = Driver(version="1.0", cuda_version=None, nvml_version=None)
             self.devices = [SourceDevice(at, f"{self.prefix}-{at}", "Card", f"0000:0{at}:00.0") for at in range(2)]
 
-    def refresh(self) -> bool:
+    def refresh(self) -> None:
         self.refreshed += 1
-        return False
 
     def sample(self, device: SourceDevice, lanes: Collection[Lane]) -> tuple[Readings, MissingReadings]:
         readings: Readings = {"utilization.gpu_percent": 40 + device.index, "memory.used_bytes": 3 << 30}

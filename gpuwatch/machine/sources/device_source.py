@@ -118,11 +118,8 @@ class DeviceSource(Protocol[D]):
         """Connects to the driver and lists the devices; does nothing where that is done."""
         ...
 
-    def refresh(self) -> bool:
-        """Renews the list of devices, and the connection where it was lost; True when something changed.
-
-        Called about every five seconds.
-        """
+    def refresh(self) -> None:
+        """Renews the list of devices, and the connection where it was lost. Called about every five seconds."""
         ...
 
     def sample(self, device: D, lanes: Collection[Lane]) -> tuple[Readings, MissingReadings]:

@@ -222,8 +222,6 @@ class ProcessTable:
         for pid in self._known.keys() - pids:
             del self._known[pid]
 
-    # -- inside ---------------------------------------------------------------------------------
-
     def _describe(self, facts: Facts, state: str) -> None:
         base = f"{self._proc}/{facts.pid}"
         denied: list[str] = []

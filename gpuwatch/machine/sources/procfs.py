@@ -56,24 +56,17 @@ class Host:
             self._cpus = online, os.cpu_count()
         return self._cpus[1]
 
-    def sizes(self) -> Sizes:
-        """Memory and swap. OSError, ValueError; KeyError for a missing field."""
+    def sizes(self) -> tuple[int, int, int, int]:
+        """Used and total memory, used and total swap, in bytes; used memory is the total less ``MemAvailable``.
+
+        OSError, ValueError; KeyError for a missing field.
+        """
         text = b"\n" + self._memory.read()
         # Four of about fifty lines.
         total, free, swap, swap_free = (
             _kibibytes(text, name) * 1024 for name in (b"MemTotal", b"MemAvailable", b"SwapTotal", b"SwapFree")
         )
-        return Sizes(total - free, total, swap - swap_free, swap)
-
-
-class Sizes(NamedTuple):
-    """Memory and swap in bytes."""
-
-    used: int
-    """Total less ``MemAvailable``."""
-    total: int
-    swap_used: int
-    swap_total: int
+        return total - free, total, swap - swap_free, swap
 
 
 def file_text(path: Path) -> str | None:

@@ -11,11 +11,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from gpuwatch.core.model.process_accounting import AccountedProcess
-from gpuwatch.machine.sources.nvidia import nvml_errors
 from gpuwatch.machine.sources.nvidia.decode_nvml_answers import NOT_AVAILABLE
 from gpuwatch.machine.sources.nvidia.device import NvmlDevice
 
-_MODE, _PIDS, _STATS = "nvmlDeviceGetAccountingMode", "nvmlDeviceGetAccountingPids", "nvmlDeviceGetAccountingStats"
 _KEY = "accounting"
 _MAX_PROCESSES = 32
 """Processes of a device that are kept: the latest ones."""
@@ -45,15 +43,12 @@ class Accounting:
             return
         lib = self._lib
         try:
-            if not getattr(lib, _MODE)(device.handle):
+            if not lib.nvmlDeviceGetAccountingMode(device.handle):
                 self._listed.pop(device.uuid, None)
                 return
-            pids = set(getattr(lib, _PIDS)(device.handle))
+            pids = set(lib.nvmlDeviceGetAccountingPids(device.handle))
         except lib.NVMLError as error:
-            device.lack(lib, error.value, _MODE, _KEY)
-            return
-        except AttributeError:  # an nvidia-ml-py without these functions
-            device.permanent[_KEY] = nvml_errors.missing_reading(lib, lib.NVML_ERROR_FUNCTION_NOT_FOUND, _MODE)
+            device.lack(lib, error.value, "nvmlDeviceGetAccountingMode", _KEY)
             return
         here = {entry.pid for entry in device.listed}
         known = self._listed.get(device.uuid)
@@ -77,7 +72,7 @@ class Accounting:
         found = []
         for pid in pids:
             try:
-                stats = getattr(self._lib, _STATS)(device.handle, pid)
+                stats = self._lib.nvmlDeviceGetAccountingStats(device.handle, pid)
             except self._lib.NVMLError:
                 known.running.discard(pid)  # not in the list any more
                 continue

@@ -134,20 +134,12 @@ class DeviceList:
             device.state, device.state_detail = "ok", ""
         return False
 
-    # -- inside ---------------------------------------------------------------------------------
-
     def _differs(self, device: NvmlDevice) -> bool:
         """Whether a device has to be described again: it is another one, it woke up, or it answers again."""
         if device.state == ASLEEP:
             return device.handle is None and not self._runtime_pm.asleep(device.pci_bus_id)
-        uuid = self._uuid_at(device.index)
-        return uuid is not None and (device.handle is None or uuid != device.uuid)
-
-    def _uuid_at(self, index: int) -> str | None:
-        """UUID of the device that is at ``index`` now; None if it does not answer (a lost device)."""
-        lib = self._lib
-        uuid = maybe(lib, lambda: lib.nvmlDeviceGetUUID(lib.nvmlDeviceGetHandleByIndex(index)))
-        return None if uuid is None else decode(uuid)
+        uuid = self._ask(device.index).uuid
+        return bool(uuid) and (device.handle is None or uuid != device.uuid)
 
     def _sleeping(self, index: int, pci_bus_id: str, known: Mapping[str, NvmlDevice]) -> NvmlDevice:
         """A suspended device: the known one, or a placeholder for its PCI address."""

@@ -99,8 +99,6 @@ class Activity:
                 except self._lib.NVMLError:
                     break  # the session has ended, which freed the buffers
 
-    # -- inside ---------------------------------------------------------------------------------
-
     def _of(self, uuid: str, handle: Any) -> _Samples:
         samples = self._samples.get(uuid)
         if samples is None:

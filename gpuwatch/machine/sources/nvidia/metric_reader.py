@@ -42,18 +42,6 @@ def _queries(lib: Any, usable: Iterable[MetricSpec]) -> list[_Query]:
     return [_Query(name, _caller(lib, specs[0]), specs) for name, specs in groups.items()]
 
 
-def unknown_to_binding(name: str) -> Missing:
-    """The reason for a function or field that the installed nvidia-ml-py does not have."""
-    return Missing("not_supported", detail=f"the installed nvidia-ml-py is too old for {name}: update it")
-
-
-def _lack(lib: Any, spec: MetricSpec) -> Missing | None:
-    if not any(hasattr(lib, name) for name in (spec.call, spec.fallback) if name):
-        return unknown_to_binding(spec.call)
-    unknown = next((arg for arg in spec.args if isinstance(arg, str) and not hasattr(lib, arg)), None)
-    return None if unknown is None else unknown_to_binding(unknown)
-
-
 def _arguments(lib: Any, spec: MetricSpec) -> list[int]:
     return [getattr(lib, arg) if isinstance(arg, str) else arg for arg in spec.args]
 
@@ -64,11 +52,11 @@ def _caller(lib: Any, spec: MetricSpec) -> Callable[[Any], Any]:
     if adapter is not None:
         return lambda handle: adapter(lib, handle)
     args = _arguments(lib, spec)
-    functions = [getattr(lib, name) for name in (spec.call, spec.fallback) if name and hasattr(lib, name)]
-    if len(functions) == 1:
-        function = functions[0]
-        return (lambda handle: function(handle, *args)) if args else function
-    return lambda handle: first_found(lib, functions, handle, args)
+    function: Callable[..., Any] = getattr(lib, spec.call)
+    if spec.fallback:
+        functions = function, getattr(lib, spec.fallback)
+        return lambda handle: first_found(lib, functions, handle, args)
+    return (lambda handle: function(handle, *args)) if args else function
 
 
 def forget_permanent(device: NvmlDevice) -> None:
@@ -93,29 +81,25 @@ def _within_total(readings: Readings, missing: MissingReadings) -> None:
 class MetricReader:
     """Makes the NVML calls of all lanes but GPM."""
 
-    def __init__(self, lib: Any) -> None:
+    def __init__(self, lib: Any, metrics: Iterable[MetricSpec] = METRICS) -> None:
         self._lib = lib
         self._lacks: dict[Lane, MissingReadings] = {lane: {} for lane in Lane}
-        """Metrics whose function or field the bindings do not have."""
+        """Metrics whose function the bindings do not have."""
         usable: dict[Lane, list[MetricSpec]] = {lane: [] for lane in Lane}
-        for spec in METRICS:
+        for spec in metrics:
             if spec.call and spec.lane is not Lane.GPM:
-                lack = _lack(lib, spec)
-                if lack is None:
+                if hasattr(lib, spec.call):
                     usable[spec.lane].append(spec)
                 else:
-                    self._lacks[spec.lane][spec.id] = lack
+                    old = f"the installed nvidia-ml-py is too old for {spec.call}: update it"
+                    self._lacks[spec.lane][spec.id] = Missing("not_supported", detail=old)
         self._queries = {lane: _queries(lib, specs) for lane, specs in usable.items()}
         self._fields = {
             lane: [(spec, (*_arguments(lib, spec), 0)[:2]) for spec in specs if spec.call == _FIELDS and spec.args]
             for lane, specs in usable.items()
         }
         """Metrics of field values, each with its field and scope: one call for a lane."""
-        self._per_link = [
-            (spec, [getattr(lib, name) for name in spec.per_link if hasattr(lib, name)])
-            for spec in METRICS
-            if spec.per_link
-        ]
+        self._per_link = [(spec, [getattr(lib, name) for name in spec.per_link]) for spec in metrics if spec.per_link]
         """Metrics that are counted for each NVLink, with their fields."""
         self.session_ended = False
         """The driver ended the session (``NVML_ERROR_UNINITIALIZED`` and the like); for the owner to reset."""
@@ -150,8 +134,6 @@ class MetricReader:
             device.counters_at = time.monotonic()
         device.kept[lane] = readings, missing
         return readings, missing
-
-    # -- inside ---------------------------------------------------------------------------------
 
     def _ask(self, device: NvmlDevice, query: _Query, readings: Readings, missing: MissingReadings) -> None:
         permanent = device.permanent.get(query.name)
@@ -204,7 +186,7 @@ class MetricReader:
                     missing.setdefault(spec.id, missing.get("nvlink.links", _NO_LINKS))
                 continue
             name = f"{spec.id}, by link"
-            lack = device.permanent.get(name) if fields else unknown_to_binding(spec.per_link[0])
+            lack = device.permanent.get(name)
             if lack is None:
                 try:
                     total = link_sum(self._lib, device.handle, fields, links)

@@ -159,13 +159,14 @@ def numa_nodes(lib: Any, handle: Any) -> str:
 
 def first_found(lib: Any, functions: Sequence[Any], handle: Any, args: Sequence[Any]) -> Any:
     """Calls the newest function that the driver has; the list is newest first."""
-    for function in functions:
+    *newer, oldest = functions
+    for function in newer:
         try:
             return function(handle, *args)
         except lib.NVMLError as error:
-            if error.value != lib.NVML_ERROR_FUNCTION_NOT_FOUND or function is functions[-1]:
+            if error.value != lib.NVML_ERROR_FUNCTION_NOT_FOUND:
                 raise
-    raise lib.NVMLError(lib.NVML_ERROR_FUNCTION_NOT_FOUND)
+    return oldest(handle, *args)
 
 
 ADAPTERS: dict[str, Callable[[Any, Any], Any]] = {

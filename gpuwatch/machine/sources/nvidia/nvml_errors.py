@@ -111,16 +111,12 @@ def own_error(lib: Any, why: str) -> Any:
     return error
 
 
-def number_of(code: int) -> int | None:
-    """NVML's number; None for a failure that is not NVML's."""
-    return None if isinstance(code, OwnCode) else code
-
-
 def missing_reading(lib: Any, code: int, call: str, *, mig_on: bool = False) -> Missing:
     """Why a reading of ``call`` is missing; names MIG where that is the reason."""
     if mig_on and code == NOT_SUPPORTED and "Utilization" in call:
         return Missing("not_supported", code=code, detail=f"{call}: not supported while MIG is on")
-    return Missing(_REASONS.get(code, "failed"), code=number_of(code), detail=f"{call}: {error_text(lib, code)}")
+    number = None if isinstance(code, OwnCode) else code
+    return Missing(_REASONS.get(code, "failed"), code=number, detail=f"{call}: {error_text(lib, code)}")
 
 
 def missing_field(lib: Any, code: int, call: str, field: str) -> Missing:

@@ -73,7 +73,7 @@ class NvmlSource:
         self._open = False
         self._again_at = time.monotonic()
         self._list = DeviceList(_LIB, seen)
-        self._reader = MetricReader(_LIB)
+        self._reader = MetricReader(_LIB, METRICS if _UNUSABLE is None else ())
         self._activity = Activity(_LIB, _GPM)
         self._process_lists = ProcessLists(_LIB)
         self._xids = Xids(_LIB, {device.uuid: device.xids for device in seen})
@@ -135,7 +135,7 @@ class NvmlSource:
         self._end()
         self._list.devices = []
 
-    def refresh(self) -> bool:
+    def refresh(self) -> None:
         """Renews the list of devices when it changed, and the session when the driver ended it."""
         if time.monotonic() - self._again_at >= _RETRY_SECONDS:
             self._again_at = time.monotonic()
@@ -144,21 +144,21 @@ class NvmlSource:
         try:
             changed = self._list.changed()
         except _LIB.NVMLError as error:
-            if error.value not in nvml_errors.ENDED:
-                return False
-            self._reader.session_ended = False
-            self._end()
-            self.open()  # what is known of the devices stays
-            return True
+            if error.value in nvml_errors.ENDED:
+                self._reader.session_ended = False
+                self._end()
+                self.open()  # what is known of the devices stays
+            return
         self._reader.session_ended = self._list.woke = False
         if changed:
             self._renew()
-        return changed
 
     def sample(self, device: NvmlDevice, lanes: Collection[Lane]) -> tuple[Readings, MissingReadings]:
         """Reads the metrics of ``lanes``, the MIG instances, and the Xids reported since the last sample."""
         asked = set(lanes)
-        self._use_gpm(Lane.GPM in asked)
+        if self._gpm and Lane.GPM not in asked:
+            self._activity.forget()  # its buffers are freed when it is switched off
+        self._gpm = Lane.GPM in asked
         slow_before = device.counters_at
         found = self._sample(device, asked)
         device.mig_instances = self._mig_instances(device) if device.instances else ()
@@ -195,8 +195,6 @@ class NvmlSource:
             self._topology = (members, found)
         return self._topology[1]
 
-    # -- the session ----------------------------------------------------------------------------
-
     def _end(self) -> None:
         if not self._open:
             return
@@ -217,8 +215,6 @@ class NvmlSource:
 
     def _unavailable(self, error: Any, *, listing: bool = False) -> SourceUnavailable:
         return SourceUnavailable(nvml_errors.open_problem(_LIB, error.value, listing=listing, simulated=self.simulated))
-
-    # -- one device -----------------------------------------------------------------------------
 
     def _sample(self, device: NvmlDevice, asked: set[Lane]) -> tuple[Readings, MissingReadings]:
         wanted = METRICS if Lane.GPM in asked else _WITHOUT_GPM
@@ -263,8 +259,6 @@ class NvmlSource:
         device.state, device.state_detail = "ok", ""
         return True
 
-    # -- MIG ------------------------------------------------------------------------------------
-
     def _look_at_mig(self, device: NvmlDevice) -> None:
         """Updates whether MIG is on, and the instances. Switching MIG changes what is supported: it is asked again."""
         if "mig" in device.permanent:
@@ -307,14 +301,6 @@ class NvmlSource:
             return tuple(mig.with_current_memory(_LIB, instance) for instance in device.instances)
         except _LIB.NVMLError:
             return None
-
-    # -- GPM ------------------------------------------------------------------------------------
-
-    def _use_gpm(self, wanted: bool) -> None:
-        """Frees GPM's buffers when it is switched off."""
-        if self._gpm and not wanted:
-            self._activity.forget()
-        self._gpm = wanted
 
     def _counters_shared(self) -> bool:
         """Whether DCGM runs: then the values of both may be wrong."""
