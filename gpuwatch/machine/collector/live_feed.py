@@ -280,8 +280,6 @@ class LiveFeed:
         if self._watch is not None:
             self._watch.close()
 
-    # -- inside ---------------------------------------------------------------------------------
-
     def _command(self, **what: float) -> None:
         process = self._process
         if process is not None and process.stdin is not None:

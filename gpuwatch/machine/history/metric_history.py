@@ -111,13 +111,12 @@ class History:
     def add(self, snapshot: Snapshot) -> None:
         """Appends every numeric reading; missing devices get a gap."""
         before, self._processes = self._processes, snapshot.processes
-        if snapshot.devices is self._devices:
-            self._count(snapshot.taken_at.timestamp())
-            return
         if self._devices is not None and _same_but_values(self._devices, snapshot.devices):
             self._put_changes(self._devices, snapshot.devices)
             self._devices = snapshot.devices
-            self._count(snapshot.taken_at.timestamp())
+            # Series are extended when they are read, or when their value changes.
+            self.snapshots += 1
+            self._times.append(snapshot.taken_at.timestamp())
             return
         self._keep_holders(before, snapshot)
         values: dict[tuple[str, str], float] = {}
@@ -189,11 +188,6 @@ class History:
                 self._known[key] = last
         self.snapshots += len(times)
         self._times.extend(times)
-
-    def _count(self, at: float) -> None:
-        """Adds a sample's time. Series are extended when they are read, or when their value changes."""
-        self.snapshots += 1
-        self._times.append(at)
 
     def series(self, uuid: str, metric_id: str) -> Sequence[float | None]:
         """The live buffer, oldest first; empty if there is none. Do not change it.

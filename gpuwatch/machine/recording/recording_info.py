@@ -88,7 +88,12 @@ def info_lines(info: RecordingInfo) -> Iterator[str]:
     yield f"  problems  {len(info.problems) or 'none'}"
     for problem in info.problems[:_MAX_LISTED]:
         yield f"            {_time_text(problem.since)}  {printable(problem.title)}"
-    yield from _gaps(info.gaps)
+    total = (
+        f"{len(info.gaps)}, {hours_minutes(sum(gap.seconds for gap in info.gaps))} in total" if info.gaps else "none"
+    )
+    yield f"  gaps      {total}"
+    for gap in sorted(info.gaps, key=lambda gap: -gap.seconds)[:_MAX_LISTED]:
+        yield f"            {_gap_line(gap)}"
     for run in info.recorders:
         ended = "still running, or killed"
         if run.ended is not None:
@@ -141,18 +146,6 @@ def _run(run: Run) -> RecorderRun:
         interval_seconds=run.interval,
         gpuwatch_version=run.version,
     )
-
-
-def _gaps(gaps: tuple[RecordingGap, ...]) -> Iterator[str]:
-    if not gaps:
-        yield "  gaps      none"
-        return
-    yield f"  gaps      {len(gaps)}, {hours_minutes(sum(gap.seconds for gap in gaps))} in total"
-    for gap in sorted(gaps, key=lambda gap: -gap.seconds)[:_MAX_LISTED]:
-        yield f"            {_gap_line(gap)}"
-
-
-# Checking
 
 
 def check_recording(path: Path) -> RecordingCheck:

@@ -213,8 +213,6 @@ class RecordingWriter:
         """What the file and its write-ahead log take on the disk."""
         return sum(_size(self.path.with_name(self.path.name + suffix)) for suffix in ("", "-wal"))
 
-    # Inside
-
     def _shut(self) -> None:
         with suppress(sqlite3.Error):
             self._db.close()  # the log is merged if there is room; otherwise readers do it
