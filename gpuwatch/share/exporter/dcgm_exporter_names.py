@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from gpuwatch.core.model.reading import Value
@@ -35,118 +36,87 @@ class DcgmFamily(Family):
 
 
 class _Metric(NamedTuple):
-    family: DcgmFamily
+    name: str
+    """Without ``DCGM_FI_``."""
+    help: str
     ours: str
-    factor: float
-    default: bool
-    """Whether dcgm-exporter has it without being asked."""
+    factor: float = 1.0
+    counter: bool = False
+    default: bool = True
+    """Whether dcgm-exporter shows it by default, or has it commented out in its file."""
     digits: int = 0
     of_instances: bool = False
     """Whether it is told for each MIG instance, instead of for the GPU that is divided."""
 
-
-def _metric(
-    name: str,
-    help_text: str,
-    ours: str,
-    factor: float = 1.0,
-    *,
-    counter: bool = False,
-    default: bool = True,
-    digits: int = 0,
-    of_instances: bool = False,
-) -> _Metric:
-    family = DcgmFamily(f"DCGM_FI_{name}", "counter" if counter else "gauge", "", help_text)
-    return _Metric(family, ours, factor, default, digits, of_instances)
+    @property
+    def family(self) -> DcgmFamily:
+        return DcgmFamily(f"DCGM_FI_{self.name}", "counter" if self.counter else "gauge", "", self.help)
 
 
-def _optional_metric(name: str, help_text: str, ours: str, *, counter: bool = True) -> _Metric:
-    """One that is commented out in dcgm-exporter's file."""
-    return _metric(name, help_text, ours, counter=counter, default=False)
-
-
-def _profiling_metric(
-    name: str, help_text: str, ours: str, factor: float = _RATIO_PER_PERCENT, digits: int = 6
-) -> _Metric:
-    """One of the profiling metrics, from GPM."""
-    return _metric(f"PROF_{name}", help_text, ours, factor, digits=digits, of_instances=True)
-
-
+_counter = partial(_Metric, counter=True)
+_optional = partial(_Metric, counter=True, default=False)
+_memory = partial(_Metric, factor=_MIB, of_instances=True)
+_ratio = partial(_Metric, factor=_RATIO_PER_PERCENT, digits=6, of_instances=True)
+"""A profiling metric, from GPM."""
 METRICS = (
-    _metric("DEV_SM_CLOCK", "SM clock frequency (in MHz).", "clocks.sm_mhz"),
-    _metric("DEV_MEM_CLOCK", "Memory clock frequency (in MHz).", "clocks.memory_mhz"),
-    _metric("DEV_MEMORY_TEMP", "Memory temperature (in C).", "temperature.memory_celsius"),
-    _metric("DEV_GPU_TEMP", "GPU temperature (in C).", "temperature.gpu_celsius"),
-    _metric("DEV_POWER_USAGE", "Power draw (in W).", "power.draw_watts", digits=3),
-    _metric("DEV_TOTAL_ENERGY_CONSUMPTION", "Total energy since boot (in mJ).", "energy_joules", 1000.0, counter=True),
-    _metric("DEV_PCIE_REPLAY_COUNTER", "Total number of PCIe retries.", "pcie.replays", counter=True),
-    _metric("DEV_GPU_UTIL", "GPU utilization (in %).", "utilization.gpu_percent"),
-    _metric("DEV_MEM_COPY_UTIL", "Memory utilization (in %).", "utilization.memory_percent"),
-    _metric("DEV_ENC_UTIL", "Encoder utilization (in %).", "utilization.encoder_percent"),
-    _metric("DEV_DEC_UTIL", "Decoder utilization (in %).", "utilization.decoder_percent"),
-    _metric("DEV_FB_FREE", "Framebuffer memory free (in MiB).", "memory.free_bytes", _MIB, of_instances=True),
-    _metric("DEV_FB_USED", "Framebuffer memory used (in MiB).", "memory.used_bytes", _MIB, of_instances=True),
-    _metric(
-        "DEV_FB_RESERVED", "Framebuffer memory reserved (in MiB).", "memory.reserved_bytes", _MIB, of_instances=True
-    ),
-    _metric(
+    _Metric("DEV_SM_CLOCK", "SM clock frequency (in MHz).", "clocks.sm_mhz"),
+    _Metric("DEV_MEM_CLOCK", "Memory clock frequency (in MHz).", "clocks.memory_mhz"),
+    _Metric("DEV_MEMORY_TEMP", "Memory temperature (in C).", "temperature.memory_celsius"),
+    _Metric("DEV_GPU_TEMP", "GPU temperature (in C).", "temperature.gpu_celsius"),
+    _Metric("DEV_POWER_USAGE", "Power draw (in W).", "power.draw_watts", digits=3),
+    _counter("DEV_TOTAL_ENERGY_CONSUMPTION", "Total energy since boot (in mJ).", "energy_joules", 1000.0),
+    _counter("DEV_PCIE_REPLAY_COUNTER", "Total number of PCIe retries.", "pcie.replays"),
+    _Metric("DEV_GPU_UTIL", "GPU utilization (in %).", "utilization.gpu_percent"),
+    _Metric("DEV_MEM_COPY_UTIL", "Memory utilization (in %).", "utilization.memory_percent"),
+    _Metric("DEV_ENC_UTIL", "Encoder utilization (in %).", "utilization.encoder_percent"),
+    _Metric("DEV_DEC_UTIL", "Decoder utilization (in %).", "utilization.decoder_percent"),
+    _memory("DEV_FB_FREE", "Framebuffer memory free (in MiB).", "memory.free_bytes"),
+    _memory("DEV_FB_USED", "Framebuffer memory used (in MiB).", "memory.used_bytes"),
+    _memory("DEV_FB_RESERVED", "Framebuffer memory reserved (in MiB).", "memory.reserved_bytes"),
+    _counter(
         "DEV_UNCORRECTABLE_REMAPPED_ROWS",
         "Number of remapped rows for uncorrectable errors",
         "remapped_rows.uncorrectable",
-        counter=True,
     ),
-    _metric(
-        "DEV_CORRECTABLE_REMAPPED_ROWS",
-        "Number of remapped rows for correctable errors",
-        "remapped_rows.correctable",
-        counter=True,
+    _counter(
+        "DEV_CORRECTABLE_REMAPPED_ROWS", "Number of remapped rows for correctable errors", "remapped_rows.correctable"
     ),
-    _metric("DEV_ROW_REMAP_FAILURE", "Whether remapping of rows has failed", "remapped_rows.failure"),
-    _optional_metric("DEV_ECC_SBE_VOL_TOTAL", "Total number of single-bit volatile ECC errors.", "ecc.corrected"),
-    _optional_metric("DEV_ECC_DBE_VOL_TOTAL", "Total number of double-bit volatile ECC errors.", "ecc.uncorrected"),
-    _optional_metric(
-        "DEV_ECC_SBE_AGG_TOTAL", "Total number of single-bit persistent ECC errors.", "ecc.corrected_lifetime"
+    _Metric("DEV_ROW_REMAP_FAILURE", "Whether remapping of rows has failed", "remapped_rows.failure"),
+    _optional("DEV_ECC_SBE_VOL_TOTAL", "Total number of single-bit volatile ECC errors.", "ecc.corrected"),
+    _optional("DEV_ECC_DBE_VOL_TOTAL", "Total number of double-bit volatile ECC errors.", "ecc.uncorrected"),
+    _optional("DEV_ECC_SBE_AGG_TOTAL", "Total number of single-bit persistent ECC errors.", "ecc.corrected_lifetime"),
+    _optional("DEV_ECC_DBE_AGG_TOTAL", "Total number of double-bit persistent ECC errors.", "ecc.uncorrected_lifetime"),
+    _optional("DEV_RETIRED_SBE", "Total number of retired pages due to single-bit errors.", "retired_pages.single_bit"),
+    _optional("DEV_RETIRED_DBE", "Total number of retired pages due to double-bit errors.", "retired_pages.double_bit"),
+    _optional(
+        "DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL", "Total number of NVLink flow-control CRC errors.", "nvlink.crc_errors"
     ),
-    _optional_metric(
-        "DEV_ECC_DBE_AGG_TOTAL", "Total number of double-bit persistent ECC errors.", "ecc.uncorrected_lifetime"
-    ),
-    _optional_metric(
-        "DEV_RETIRED_SBE", "Total number of retired pages due to single-bit errors.", "retired_pages.single_bit"
-    ),
-    _optional_metric(
-        "DEV_RETIRED_DBE", "Total number of retired pages due to double-bit errors.", "retired_pages.double_bit"
-    ),
-    _optional_metric(
-        "DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL",
-        "Total number of NVLink flow-control CRC errors.",
-        "nvlink.crc_errors",
-    ),
-    _optional_metric(
+    _optional(
         "DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL", "Total number of NVLink data CRC errors.", "nvlink.data_crc_errors"
     ),
-    _optional_metric("DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL", "Total number of NVLink retries.", "nvlink.replays"),
-    _optional_metric(
-        "DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL", "Total number of NVLink recovery errors.", "nvlink.recoveries"
+    _optional("DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL", "Total number of NVLink retries.", "nvlink.replays"),
+    _optional("DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL", "Total number of NVLink recovery errors.", "nvlink.recoveries"),
+    _Metric("DEV_POWER_MGMT_LIMIT", "Power limit (in W).", "power.limit_watts", default=False),
+    _memory("DEV_FB_TOTAL", "Total framebuffer memory (in MiB).", "memory.total_bytes", default=False),
+    _ratio("PROF_GR_ENGINE_ACTIVE", "Ratio of time the graphics engine is active.", "activity.graphics_percent"),
+    _ratio("PROF_SM_ACTIVE", "Ratio of cycles an SM has at least 1 warp assigned.", "activity.sm_percent"),
+    _ratio("PROF_SM_OCCUPANCY", "Ratio of warps resident on an SM.", "activity.sm_occupancy_percent"),
+    _ratio("PROF_PIPE_TENSOR_ACTIVE", "Ratio of cycles the tensor (HMMA) pipe is active.", "activity.tensor_percent"),
+    _ratio("PROF_DRAM_ACTIVE", "Ratio of cycles the memory interface is active.", "activity.dram_percent"),
+    _ratio("PROF_PIPE_FP64_ACTIVE", "Ratio of cycles the fp64 pipe is active.", "activity.fp64_percent"),
+    _ratio("PROF_PIPE_FP32_ACTIVE", "Ratio of cycles the fp32 pipe is active.", "activity.fp32_percent"),
+    _ratio("PROF_PIPE_FP16_ACTIVE", "Ratio of cycles the fp16 pipe is active.", "activity.fp16_percent"),
+    _Metric(
+        "PROF_PCIE_TX_BYTES",
+        "Rate of data sent over PCIe (in B/s).",
+        "activity.pcie_tx_bytes_per_second",
+        of_instances=True,
     ),
-    _optional_metric("DEV_POWER_MGMT_LIMIT", "Power limit (in W).", "power.limit_watts", counter=False),
-    _optional_metric(
-        "DEV_FB_TOTAL", "Total framebuffer memory (in MiB).", "memory.total_bytes", counter=False
-    )._replace(factor=_MIB, of_instances=True),
-    _profiling_metric("GR_ENGINE_ACTIVE", "Ratio of time the graphics engine is active.", "activity.graphics_percent"),
-    _profiling_metric("SM_ACTIVE", "Ratio of cycles an SM has at least 1 warp assigned.", "activity.sm_percent"),
-    _profiling_metric("SM_OCCUPANCY", "Ratio of warps resident on an SM.", "activity.sm_occupancy_percent"),
-    _profiling_metric(
-        "PIPE_TENSOR_ACTIVE", "Ratio of cycles the tensor (HMMA) pipe is active.", "activity.tensor_percent"
-    ),
-    _profiling_metric("DRAM_ACTIVE", "Ratio of cycles the memory interface is active.", "activity.dram_percent"),
-    _profiling_metric("PIPE_FP64_ACTIVE", "Ratio of cycles the fp64 pipe is active.", "activity.fp64_percent"),
-    _profiling_metric("PIPE_FP32_ACTIVE", "Ratio of cycles the fp32 pipe is active.", "activity.fp32_percent"),
-    _profiling_metric("PIPE_FP16_ACTIVE", "Ratio of cycles the fp16 pipe is active.", "activity.fp16_percent"),
-    _profiling_metric(
-        "PCIE_TX_BYTES", "Rate of data sent over PCIe (in B/s).", "activity.pcie_tx_bytes_per_second", 1.0, 0
-    ),
-    _profiling_metric(
-        "PCIE_RX_BYTES", "Rate of data received over PCIe (in B/s).", "activity.pcie_rx_bytes_per_second", 1.0, 0
+    _Metric(
+        "PROF_PCIE_RX_BYTES",
+        "Rate of data received over PCIe (in B/s).",
+        "activity.pcie_rx_bytes_per_second",
+        of_instances=True,
     ),
 )
 _XID = DcgmFamily("DCGM_FI_DEV_XID_ERRORS", "gauge", "", "Value of the last XID error encountered.")
