@@ -61,27 +61,17 @@ _HEADERS = (
     "X-XSS-Protection",
     "Strict-Transport-Security",
 )
-_TOP = {"tls_server_config": dict, "http_server_config": dict, "basic_auth_users": dict, "rate_limit": dict}
-_RATE = {"interval": object, "burst": int}
+_TOP = dict.fromkeys(("tls_server_config", "http_server_config", "basic_auth_users", "rate_limit"), dict)
 # Go's time.ParseDuration
 _PARTS = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(ns|us|µs|ms|s|m|h)")
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_FILES = ("cert", "key", "client_ca")
 _TLS: dict[str, type] = {
-    "cert": str,
-    "key": str,
-    "client_ca": str,
-    "cert_file": str,
-    "key_file": str,
-    "client_ca_file": str,
-    "client_auth_type": str,
-    "client_allowed_sans": list,
-    "min_version": str,
-    "max_version": str,
-    "cipher_suites": list,
+    **dict.fromkeys((*_FILES, *(f"{key}_file" for key in _FILES)), str),
+    **dict.fromkeys(("client_auth_type", "min_version", "max_version"), str),
+    **dict.fromkeys(("client_allowed_sans", "cipher_suites", "curve_preferences"), list),
     "prefer_server_cipher_suites": bool,
-    "curve_preferences": list,
 }
-_HTTP = {"http2": bool, "headers": dict}
 _NOBODY = "$2b$10$5yyahqD4U.TYz5ht3JnphObXQpQ7u7U8hEcPdzZKszH2KbbYcBWfy"
 """The hash that the password of an unknown user is compared with, so that the time does not tell who is known."""
 _SALT = os.urandom(32)
@@ -130,14 +120,14 @@ class WebConfig:
         """When they were counted, by the monotonic clock."""
         if path is not None:
             self._settings, self._files = _read(path)
-            self._stamps = self._now()
+            self._stamps = self._current_stamps()
 
     @property
     def settings(self) -> Settings:
         if self._path is None:
             return self._settings
         with self._lock:
-            stamps = self._now()
+            stamps = self._current_stamps()
             if stamps != self._stamps:
                 self._stamps = stamps
                 try:
@@ -146,7 +136,7 @@ class WebConfig:
                     self._say(f"gpuwatch: {error.message}; its last valid version remains in effect")
                 else:
                     self._correct.clear()
-                    self._stamps = self._now()
+                    self._stamps = self._current_stamps()
             return self._settings
 
     def in_time(self, now: float) -> bool:
@@ -174,39 +164,38 @@ class WebConfig:
             return False
         if scheme.lower() != "basic" or not colon:
             return False
-        known = users.get(name)
-        correct = self._matches(name, password, known or _NOBODY)
-        return correct and known is not None
+        matches = self._matches(name, password, users.get(name, _NOBODY))
+        return matches and name in users
 
     def _matches(self, name: str, password: str, hashed: str) -> bool:
         import bcrypt
 
         key = hmac.digest(_SALT, "\0".join((name, hashed, password)).encode(), "sha256")
-        known = self._correct.get(key)
-        if known is None:
+        correct = self._correct.get(key)
+        if correct is None:
             # bcrypt itself ignores what is behind 72 bytes; newer versions of the library refuse such passwords.
-            known = bcrypt.checkpw(password.encode()[:72], hashed.encode())
+            correct = bcrypt.checkpw(password.encode()[:72], hashed.encode())
             with self._lock:
                 while len(self._correct) >= _MAX_CACHED_PASSWORDS:
                     del self._correct[next(iter(self._correct))]
-                self._correct[key] = known
-        return known
+                self._correct[key] = correct
+        return correct
 
-    def _now(self) -> tuple[object, ...]:
+    def _current_stamps(self) -> tuple[object, ...]:
         """What tells whether a file has changed."""
-        return tuple(map(_file_stamp, (self._path, *self._files)))
+        return tuple(map(_file_stamp, self._files))
 
 
-def _file_stamp(path: Path | None) -> object:
+def _file_stamp(path: Path) -> object:
     try:
-        found = path.stat() if path is not None else None
+        found = path.stat()
     except OSError as error:
         return error.errno
-    return None if found is None else (found.st_mtime_ns, found.st_size, found.st_ino)
+    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def _read(path: Path) -> tuple[Settings, tuple[Path, ...]]:
-    """What the file asks for, and the files that it names."""
+    """What the file asks for; the file, and those that it names."""
     name = file_name(path)
     try:
         import yaml
@@ -230,18 +219,20 @@ def _read(path: Path) -> tuple[Settings, tuple[Path, ...]]:
         raise UsageError(f"{name} is not YAML{where}") from None
     try:
         top = _checked_table(document if document is not None else {}, _TOP, "")
-        http = _checked_table(top.get("http_server_config") or {}, _HTTP, "http_server_config.")
+        http_settings = {"http2": bool, "headers": dict}
+        http = _checked_table(top.get("http_server_config") or {}, http_settings, "http_server_config.")
         headers = _checked_table(http.get("headers") or {}, dict.fromkeys(_HEADERS, str), "http_server_config.headers.")
         if any("\n" in text or "\r" in text for text in headers.values()):
             raise _WrongError("a header has more than one line")
         users = _users(top.get("basic_auth_users") or {})
-        rate = _checked_table(top.get("rate_limit") or {}, _RATE, "rate_limit.")
+        rate = _checked_table(top.get("rate_limit") or {}, {"interval": object, "burst": int}, "rate_limit.")
         limit = {"interval": _duration(rate.get("interval", 0)), "burst": rate.get("burst", 0)}
         if "tls_server_config" not in top:
-            return Settings(None, users, headers, **limit), ()
+            return Settings(None, users, headers, **limit), (path,)
         tls = _checked_table(top["tls_server_config"] or {}, _TLS, "tls_server_config.")
         context, files = _context(tls, path.parent)
-        return Settings(context, users, headers, frozenset(tls.get("client_allowed_sans", ())), **limit), files
+        allowed_names = frozenset(tls.get("client_allowed_sans", ()))
+        return Settings(context, users, headers, allowed_names, **limit), (path, *files)
     except _WrongError as error:
         raise UsageError(f"{name}: {shorten(printable(str(error)), 200)}") from None
 
@@ -298,12 +289,12 @@ def _cheapest_hash(hashed: str) -> bytes:
     return "$".join((parts[0], parts[1], "04", parts[3])).encode()
 
 
-def _context(tls: Mapping[str, Any], folder: Path) -> tuple[ssl.SSLContext, tuple[Path, ...]]:
+def _context(tls: Mapping[str, Any], folder: Path) -> tuple[ssl.SSLContext, list[Path]]:
     files: list[Path] = []
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = _choice(tls, "min_version", "TLS12", _VERSIONS)
-    context.maximum_version = _choice(tls, "max_version", "TLS13", _VERSIONS)
-    client = _choice(tls, "client_auth_type", "", _CLIENTS)
+    context.minimum_version = _supported(tls.get("min_version", "TLS12"), _VERSIONS, "min_version")
+    context.maximum_version = _supported(tls.get("max_version", "TLS13"), _VERSIONS, "max_version")
+    client = _supported(tls.get("client_auth_type", ""), _CLIENTS, "client_auth_type")
     with _file(tls, "cert", folder, files) as cert, _file(tls, "key", folder, files) as key:
         if cert is None or key is None:
             raise _WrongError(f"tls_server_config: {'cert_file' if cert is None else 'key_file'} is missing")
@@ -323,33 +314,29 @@ def _context(tls: Mapping[str, Any], folder: Path) -> tuple[ssl.SSLContext, tupl
             except OSError as error:
                 raise _WrongError(f"cannot use the client CA: {_error_text(error)}") from None
     context.verify_mode = client
-    names = tls.get("client_allowed_sans", ())
-    if names and client is not ssl.CERT_REQUIRED:
+    if tls.get("client_allowed_sans") and client is not ssl.CERT_REQUIRED:
         raise _WrongError("client_allowed_sans needs client_auth_type: RequireAndVerifyClientCert")
     _ciphers(context, tls)
-    return context, tuple(files)
+    return context, files
 
 
 def _ciphers(context: ssl.SSLContext, tls: Mapping[str, Any]) -> None:
-    chosen = [_known_names(name, _CIPHERS, "cipher_suites") for name in tls.get("cipher_suites", ())]
+    chosen = [_supported(name, _CIPHERS, "cipher_suites") for name in tls.get("cipher_suites", ())]
     if any(chosen):
         context.set_ciphers(":".join(filter(None, chosen)))
     if tls.get("prefer_server_cipher_suites", True):
         context.options |= ssl.OP_CIPHER_SERVER_PREFERENCE
     else:
         context.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE
-    curves = [_known_names(name, _CURVES, "curve_preferences") for name in tls.get("curve_preferences", ())]
+    curves = [_supported(name, _CURVES, "curve_preferences") for name in tls.get("curve_preferences", ())]
     if len(curves) > 1:
         raise _WrongError("curve_preferences: only one curve is supported here")
     for curve in curves:
         context.set_ecdh_curve(curve)
 
 
-def _choice(tls: Mapping[str, Any], key: str, default: str, choices: Mapping[str, Any]) -> Any:
-    return _known_names(tls.get(key, default), choices, key)
-
-
-def _known_names(name: object, choices: Mapping[str, Any], key: str) -> Any:
+def _supported(name: object, choices: Mapping[str, Any], key: str) -> Any:
+    """What OpenSSL calls the choice that Go calls ``name``."""
     if not isinstance(name, str) or name not in choices:
         listed = ", ".join(choice for choice in choices if choice)
         raise _WrongError(f"{key} {name} is not supported; these are: {listed}")
