@@ -28,8 +28,8 @@ _MAX_IDLE_SECONDS = 90.0
 """Seconds after which a connection is closed that has not finished a request."""
 _MAX_READ_SECONDS = 60.0
 """Seconds that a client may be silent."""
-_MAX_FAILURES_TOLD = 20
-"""Failures of gpuwatch itself that are told."""
+_MAX_REPORTED_FAILURES = 20
+"""Different failures of gpuwatch itself that are reported."""
 _PLAIN = "text/plain; charset=utf-8"
 _START = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>gpuwatch exporter</title>
@@ -95,7 +95,7 @@ class MetricsServer(socketserver.ThreadingTCPServer):
         plain_only: bool = False,
         say: Callable[[str], None] = lambda text: None,
     ) -> None:
-        """``max_requests``: how many are answered at once; ``plain_only``: never OpenMetrics.
+        """``max_requests``: how many are answered at once (0: no limit); ``plain_only``: never OpenMetrics.
 
         Raises:
             GpuwatchError: the address is in use, or not of this machine.
@@ -103,7 +103,7 @@ class MetricsServer(socketserver.ThreadingTCPServer):
         self.page, self.plain_only, self.say = page, plain_only, say
         self.web = web or WebConfig(None)
         self.max_requests = max_requests
-        self.slots = threading.BoundedSemaphore(max_requests) if max_requests else None
+        self.slots = threading.BoundedSemaphore(max_requests or sys.maxsize)
         self._lock = threading.Lock()
         self._connections: dict[socket.socket, _Connection] = {}
         """By the accepted socket."""
@@ -202,12 +202,12 @@ class MetricsServer(socketserver.ThreadingTCPServer):
     def failed(self, error: Exception) -> None:
         """Says that gpuwatch itself has failed; once for each kind, as there may be many scrapes."""
         kind = repr(error)
-        if kind not in self._failures and len(self._failures) < _MAX_FAILURES_TOLD:
+        if kind not in self._failures and len(self._failures) < _MAX_REPORTED_FAILURES:
             self._failures.add(kind)
             from gpuwatch.machine.history.crash_files import describe_error
 
-            what, hint = describe_error(error)
-            self.say(f"gpuwatch: {what} ({hint})")
+            message, hint = describe_error(error)
+            self.say(f"gpuwatch: {message} ({hint})")
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -215,7 +215,6 @@ class _Handler(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
     server_version = "gpuwatch"
-    sys_version = ""
     disable_nagle_algorithm = True
     wbufsize = 1 << 16
     server: MetricsServer
@@ -225,16 +224,14 @@ class _Handler(BaseHTTPRequestHandler):
         super().__init__(connection, address, server)
 
     def do_GET(self) -> None:
-        slots = self.server.slots
-        if slots is not None and not slots.acquire(blocking=False):
+        if not self.server.slots.acquire(blocking=False):
             text = f"Limit of concurrent requests reached ({self.server.max_requests}), try again later.\n"
             self._send(HTTPStatus.SERVICE_UNAVAILABLE, text, {"Retry-After": "1"})
             return
         try:
             self._answer()
         finally:
-            if slots is not None:
-                slots.release()
+            self.server.slots.release()
 
     def do_HEAD(self) -> None:
         """Answers like GET, but without a body."""
@@ -250,9 +247,9 @@ class _Handler(BaseHTTPRequestHandler):
         path = self.path.partition("?")[0]
         if path == "/metrics":
             accepted = self.headers.get("Accept", "")
-            wanted = _accept_weight(accepted, "application/openmetrics-text")
-            better = wanted > 0 and wanted >= _accept_weight(accepted, "text/plain")
-            form: Form = "openmetrics" if better and not self.server.plain_only else "plain"
+            weight = _accept_weight(accepted, "application/openmetrics-text")
+            preferred = weight > 0 and weight >= _accept_weight(accepted, "text/plain")
+            form: Form = "openmetrics" if preferred and not self.server.plain_only else "plain"
             gzip = _accept_weight(self.headers.get("Accept-Encoding", ""), "gzip") > 0
             try:
                 body = self.server.page().body(form, gzip=gzip)
@@ -318,8 +315,8 @@ def _accept_weight(header: str, name: str) -> float:
     """The weight of a name in a list such as Accept (RFC 9110, 12.4.2); 0 if it is not there."""
     best = 0.0
     for entry in header[:2000].split(","):
-        what, *parameters = (part.strip() for part in entry.split(";"))
-        if what.lower() != name:
+        media_type, *parameters = (part.strip() for part in entry.split(";"))
+        if media_type.lower() != name:
             continue
         weight = next((part[2:] for part in parameters if part.lower().startswith("q=")), "1")
         with suppress(ValueError):

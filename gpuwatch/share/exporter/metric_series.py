@@ -118,7 +118,6 @@ def series_of(content: Content, options: Options) -> SampleLines:
     own = {device.uuid: found.labels(device) for device in snapshot.devices}
     for device in snapshot.devices:
         found.add(names.INFO, found.labels(device, **names.gpu_identity(device, driver)), 1)
-    for device in snapshot.devices:
         counts = content.xids.get(device.uuid, {})
         if device.xids_missing is None or counts:
             found.add(names.XIDS, own[device.uuid], sum(counts.values()))
@@ -171,21 +170,18 @@ def _gpu_series(
             found.add(names.FREE, own[device.uuid], float(free))
     for device in readable:
         _owner_series(found, device, [row for row in by_device[device.uuid] if row.type != "G"], own[device.uuid])
-    if options.dcgm:
-        for device in readable:
+        if options.dcgm:
             jobs = map(owner_of, by_device[device.uuid])
             dcgm_exporter_names.add_dcgm_series(found, device, snapshot, jobs, everything=everything)
-    else:
-        for device in readable:
+        else:
             _reading_series(found, _FAMILIES[options.metrics], device.readings, own[device.uuid])
-        for device in readable:
             for instance in device.mig_instances:
                 about: dict[str, object] = {"mig_instance": instance.id}
                 identity = {"mig_uuid": instance.uuid, "profile": instance.profile}
                 found.add(names.MIG_INFO, found.labels(device, **about, **identity), 1)
                 _reading_series(found, _MIG_FAMILIES[options.metrics], instance.readings, found.labels(device, **about))
-    for device in readable if everything else ():
-        _name_series(found, device)
+        if everything:
+            _name_series(found, device)
     if options.processes:
         _process_series(found, by_device, snapshot, options)
 
