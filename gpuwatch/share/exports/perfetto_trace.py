@@ -53,12 +53,6 @@ class Slice(NamedTuple):
     """What happened within it, one after the other."""
 
 
-class _Point(NamedTuple):
-    at: float
-    name: str
-    arguments: Arguments
-
-
 def write(stretch: Stretch, runs: Iterable[Run] = ()) -> Iterator[bytes]:
     """The trace, in pieces. ``runs``: documents whose phases are shown, if they are of the same machine and time."""
     return _Writer(stretch).pieces(list(runs))
@@ -73,6 +67,10 @@ class _Writer:
         self._gpus: dict[str, int] = {}
         """Tracks by UUID."""
         self._counters: dict[Key, int] = {}
+        self._written: dict[Key, tuple[float, float]] = {}
+        """Time and value of the last packet of each counter."""
+        self._known: dict[Key, float] = {}
+        """When each counter had a value last."""
 
     def pieces(self, runs: list[Run]) -> Iterator[bytes]:
         stretch = self._stretch
@@ -128,10 +126,6 @@ class _Writer:
             yield self._track(self._counters[key], spec.title, self._gpus[key[0]], unit)
 
     def _samples(self) -> Iterator[bytes]:
-        last: dict[Key, tuple[float, float]] = {}
-        """Time and value that each counter was given last."""
-        before: dict[Key, float] = {}
-        """When each counter had a value last."""
         for times, columns in self._stretch.numbers():
             heads = [_packet_head(at) for at in times]
             for key in sorted(columns):
@@ -139,10 +133,28 @@ class _Writer:
                 if key not in self._counters and all(value is None for value in values):
                     continue
                 yield from self._counter(key)
-                yield b"".join(_changes(self._counters[key], times, heads, values, key, last, before))
-        for key, at in before.items():
-            if at > last[key][0]:
-                yield _value(self._counters[key], _packet_head(at), last[key][1])
+                yield b"".join(self._changes(key, times, heads, values))
+        for key, at in self._known.items():
+            if at > self._written[key][0]:
+                yield _value(self._counters[key], _packet_head(at), self._written[key][1])
+
+    def _changes(
+        self, key: Key, times: Sequence[float], heads: Sequence[bytes], values: Sequence[float | None]
+    ) -> Iterator[bytes]:
+        """The packets of a counter where it changed, and of its last value before a time without values."""
+        track, written, known = self._counters[key], self._written.get(key), self._known.get(key)
+        for at, head, value in zip(times, heads, values, strict=True):
+            if value is None:
+                continue
+            gap = known is not None and at - known > MAX_UNOBSERVED_SECONDS
+            if written is None or value != written[1] or gap:
+                if gap and written is not None and known is not None and known > written[0]:
+                    yield _value(track, _packet_head(known), written[1])
+                written = (at, value)
+                yield _value(track, head, value)
+            known = at
+        if written is not None and known is not None:
+            self._written[key], self._known[key] = written, known
 
     def _means(self) -> Iterator[bytes]:
         for at, device, metrics in self._stretch.means():
@@ -204,7 +216,7 @@ class _Writer:
             yield from self._slices(name, self._parent(uuid), slices)
 
     def _events(self) -> Iterator[bytes]:
-        by_device: dict[str | None, list[_Point]] = {}
+        by_device: dict[str | None, list[Slice]] = {}
         for event in self._stretch.events():
             details: Arguments = {
                 "kind": event.kind,
@@ -214,29 +226,28 @@ class _Writer:
                 "pid": event.pid,
             }
             for uuid in event.device_uuids or (event.device_uuid,):
-                by_device.setdefault(uuid, []).append(_Point(event.at, printable(event.text), details))
+                instant = Slice(event.at, event.at, printable(event.text), details)
+                by_device.setdefault(uuid, []).append(instant)
         for uuid, found in by_device.items():
             yield from self._gpu(uuid)
             track = self._new_track()
             yield self._track(track, "Events", self._parent(uuid))
-            for point in found:
-                yield _packet(_packet_head(point.at), _event(track, _INSTANT, point.name, point.arguments))
+            for instant in found:
+                yield _packet(_packet_head(instant.begin), _event(track, _INSTANT, instant.name, instant.arguments))
 
     def _slices(self, name: str, parent: int, found: Iterable[Slice]) -> Iterator[bytes]:
         """Slices on as many tracks as are needed for none to overlap, cut to what is exported."""
-        ends: list[tuple[float, int]] = []
+        ends: dict[int, float] = {}
+        """When the last slice of each track ends."""
         for item in sorted(found, key=lambda item: (item.begin, -item.end)):
             begin, end = max(item.begin, self._stretch.begin), min(item.end, self._stretch.end)
             if begin > end:
                 continue
-            lane = next((place for place, (until, _) in enumerate(ends) if until <= begin), None)
-            if lane is None:
+            track = next((track for track, until in ends.items() if until <= begin), None)
+            if track is None:
                 track = self._new_track()
                 yield self._track(track, name, parent)
-                ends.append((end, track))
-            else:
-                track = ends[lane][1]
-                ends[lane] = (end, track)
+            ends[track] = end
             cut: Arguments = {
                 "began_before_the_trace": True if item.begin < begin else None,
                 "ended_after_the_trace": True if item.end > end else None,
@@ -262,14 +273,10 @@ def _run_slice(run: Run) -> Slice:
     phases, at = list[Slice](), began
     for name, ended in sorted(run.phases.ended_at.items(), key=lambda entry: entry[1]):
         end = max(began + ended, at)
-        speed = run.throughput if name == "steps" else None
         details: Arguments = {}
-        if speed is not None:
-            details = {
-                "steps": speed.steps,
-                "steps_per_second": speed.steps_per_second,
-                "median_step_seconds": speed.median_step_seconds,
-            }
+        if name == "steps" and (speed := run.throughput) is not None:
+            measured = ("steps", "steps_per_second", "median_step_seconds")
+            details = {name: getattr(speed, name) for name in measured}
         phases.append(Slice(at, end, name.replace("_", " "), details))
         at = end
     end = max(began + (run.phases.total_seconds or 0.0), at)
@@ -291,11 +298,8 @@ def _step_slices(run: Run) -> Iterator[Slice]:
         end = began + moment.t
         # Where a step ends, the next one begins: not a microsecond before.
         begin = max(end - moment.seconds, last)
-        name = (
-            f"step {moment.number}"
-            if moment.steps == 1
-            else f"steps {moment.number - moment.steps + 1}-{moment.number}"
-        )
+        several = f"steps {moment.number - moment.steps + 1}-{moment.number}"
+        name = f"step {moment.number}" if moment.steps == 1 else several
         if begin <= end:
             yield Slice(begin, end, name, {"steps": moment.steps, "seconds": moment.seconds})
             last = end
@@ -339,27 +343,3 @@ def _value(track: int, head: bytes, value: float) -> bytes:
     else:
         counted = b"\xe1\x02" + _packed_double(value)
     return _packet(head, b"\x48\x04\x58" + varint(track) + counted)
-
-
-def _changes(
-    track: int,
-    times: Sequence[float],
-    heads: Sequence[bytes],
-    values: Sequence[float | None],
-    key: Key,
-    last: dict[Key, tuple[float, float]],
-    before: dict[Key, float],
-) -> Iterator[bytes]:
-    """The packets of a counter where it changed, and of its last value before a time without values."""
-    written, had = last.get(key), before.get(key)
-    for at, head, value in zip(times, heads, values, strict=True):
-        if value is None:
-            continue
-        if written is None or value != written[1] or (had is not None and at - had > MAX_UNOBSERVED_SECONDS):
-            if written is not None and had is not None and at - had > MAX_UNOBSERVED_SECONDS and had > written[0]:
-                yield _value(track, _packet_head(had), written[1])
-            written = (at, value)
-            yield _value(track, head, value)
-        had = at
-    if written is not None and had is not None:
-        last[key], before[key] = written, had
