@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 from typing import NamedTuple
 
 from gpuwatch.core.errors import GpuwatchError, UsageError
@@ -65,29 +64,19 @@ class Stretch:
         """
         last = float("-inf")
         for times, columns in self.recording.numbers(self.begin, self.end, frozenset(spec.id for spec in NUMBERS)):
-            if times[0] > last and all(value < two for value, two in pairwise(times)):
-                last = times[-1]
-                yield times, columns
-                continue
             places = list[int]()
             for place, at in enumerate(times):
                 if at > last:
                     places.append(place)
                     last = at
-            if places:
-                kept: dict[Key, Sequence[float | None]] = {
-                    key: [column[place] for place in places] for key, column in columns.items()
-                }
-                yield [times[place] for place in places], kept
+            if len(places) < len(times):
+                times = [times[place] for place in places]
+                columns = {key: [column[place] for place in places] for key, column in columns.items()}
+            if times:
+                yield times, columns
 
     def means(self) -> Iterator[Means]:
         """The means in steps of :attr:`step` seconds, oldest first, of each device in turn."""
-        for begin, by_device in self._summaries():
-            for uuid, metrics in by_device.items():
-                yield Means(begin, self.device(uuid, begin), metrics)
-
-    def _summaries(self) -> Iterator[tuple[int, dict[str, dict[str, Summary]]]]:
-        """The means of each step by UUID and metric."""
         names = frozenset(spec.id for spec in NUMBERS)
         block = BLOCKS[self.step]
         at = interval_begin(self.begin, block)
@@ -100,7 +89,8 @@ class Stretch:
                 by_device: dict[str, dict[str, Summary]] = {}
                 for (uuid, name), summary in found.items():
                     by_device.setdefault(uuid, {})[name] = summary
-                yield begin, by_device
+                for uuid, metrics in by_device.items():
+                    yield Means(begin, self.device(uuid, begin), metrics)
             at += block
 
     def device(self, uuid: str, at: float) -> Device:

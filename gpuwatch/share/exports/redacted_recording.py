@@ -13,7 +13,7 @@ from gpuwatch.machine.recording.minute_means import Key
 from gpuwatch.machine.recording.process_lifetimes import ProcessLife
 from gpuwatch.machine.recording.row_decoding import RecordedFinding
 from gpuwatch.machine.recording.sample_redaction import SampleRedactor
-from gpuwatch.share.exports.exported_range_and_metrics import Means, Stretch
+from gpuwatch.share.exports.exported_range_and_metrics import Stretch
 
 
 class RedactedStretch(Stretch):
@@ -32,28 +32,20 @@ class RedactedStretch(Stretch):
         self.runs = [masked(run) for run in runs]
         private.learn_parts(self.runs)
         self.runs = [private.part(run) for run in self.runs]
-        self._original_uuid: dict[str, str] = {}
+        uuids = [device.uuid for device in self.last.devices]
+        uuids += [uuid for event in stretch.events() for uuid in (event.device_uuid, *event.device_uuids) if uuid]
+        uuids += [uuid for finding in stretch.findings() if (uuid := finding.finding.device_uuid)]
+        uuids += [life.device_uuid for life in stretch.lives() if life.device_uuid]
+        self._original_uuid = {private.uuid(uuid): uuid for uuid in uuids}
         """UUIDs of devices by those that stand for them."""
-        self._redacted_uuid: dict[str, str] = {}
         self._redacted: dict[str, Device] = {}
         self._host = super().host
-        for device in self.last.devices:
-            self._uuid(device.uuid)
-        for event in stretch.events():
-            for uuid in (event.device_uuid, *event.device_uuids):
-                self._uuid(uuid or "")
-        for finding in stretch.findings():
-            self._uuid(finding.finding.device_uuid or "")
-        for life in stretch.lives():
-            self._uuid(life.device_uuid or "")
         self.last = private.snapshot(self.last)
 
     def _uuid(self, uuid: str) -> str:
-        known = self._redacted_uuid.get(uuid)
-        if known is None:
-            known = self._redacted_uuid[uuid] = self._private.uuid(uuid)
-            self._original_uuid[known] = uuid
-        return known
+        redacted = self._private.uuid(uuid)
+        self._original_uuid[redacted] = uuid
+        return redacted
 
     @property
     def host(self) -> str | None:
@@ -66,16 +58,14 @@ class RedactedStretch(Stretch):
         for times, columns in super().numbers():
             yield times, {(self._uuid(uuid), name): values for (uuid, name), values in columns.items()}
 
-    def means(self) -> Iterator[Means]:
-        for at, by_device in self._summaries():
-            for uuid, metrics in by_device.items():
-                yield Means(at, self.device(self._uuid(uuid), at), metrics)
-
     def device(self, uuid: str, at: float) -> Device:
-        known = self._redacted.get(uuid)
-        if known is None:
-            known = self._redacted[uuid] = self._private.part(super().device(self._original_uuid.get(uuid, uuid), at))
-        return known
+        """The device with this UUID, which may be the original one too."""
+        redacted = self._redacted.get(uuid)
+        if redacted is None:
+            original = self._original_uuid.get(uuid, uuid)
+            redacted = self._redacted[uuid] = self._private.part(super().device(original, at))
+            self._original_uuid[redacted.uuid] = original
+        return redacted
 
     def events(self) -> list[MachineEvent]:
         return [self._private.part(event) for event in super().events()]
