@@ -29,7 +29,8 @@ _Series = tuple[str, str]
 
 def write(stretch: Stretch) -> Iterator[bytes]:
     """Yields the text in pieces."""
-    with _Spool() as spool:
+    with tempfile.TemporaryFile() as file:
+        spool = _Spool(file)
         if stretch.step:
             _means(stretch, spool)
         else:
@@ -48,17 +49,11 @@ def write(stretch: Stretch) -> Iterator[bytes]:
 class _Spool:
     """Text by series, in a temporary file."""
 
-    def __init__(self) -> None:
-        self._file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  # closed by __exit__
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
         self._open: dict[_Series, list[str]] = {}
         self._size = 0
         self._places: dict[_Series, list[tuple[int, int]]] = {}
-
-    def __enter__(self) -> _Spool:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
 
     def sample(self, family: names.Family, own: str, number: float, stamp: str) -> None:
         """Adds a sample to the series with these labels."""
@@ -97,8 +92,8 @@ class _InfoSeries:
         self._spool, self._family = spool, family
         self._next: dict[str, float] = {}
 
-    def seen(self, own: str, at: float) -> None:
-        """What these labels tell held at a time; times grow."""
+    def add(self, own: str, at: float) -> None:
+        """The series with these labels was there at a time, in seconds since the epoch; times grow."""
         if at >= self._next.get(own, at):
             self._next[own] = at + _REPEAT_SECONDS
             self._spool.sample(self._family, own, 1.0, names.timestamp_text(at))
@@ -115,7 +110,7 @@ def _samples(stretch: Stretch, spool: _Spool) -> None:
             if uuid not in about:
                 about[uuid] = _info(stretch, stretch.device(uuid, times[0]))
             for at in times:
-                infos.seen(about[uuid], at)
+                infos.add(about[uuid], at)
         for (uuid, name), values in columns.items():
             family = families[name]
             if (uuid, name) not in known:
@@ -141,7 +136,7 @@ def _part_samples(stretch: Stretch, spool: _Spool) -> None:
         for device in snapshot.devices:
             for instance in device.mig_instances:
                 about = names.gpu_labels(device, stretch.host) | {"mig_instance": instance.id}
-                instances.seen(names.labels(about | {"mig_uuid": instance.uuid, "profile": instance.profile}), at)
+                instances.add(names.labels(about | {"mig_uuid": instance.uuid, "profile": instance.profile}), at)
                 own = names.labels(about)
                 for spec, family in _OF_MIG:
                     reading = instance.readings.get(spec.id)
@@ -159,7 +154,7 @@ def _part_samples(stretch: Stretch, spool: _Spool) -> None:
                 continue
             seen.add(own)
             details = {"name": row.name, "type": row.type, "framework": row.framework, "container": row.container}
-            programs.seen(names.labels(about | details), at)
+            programs.add(names.labels(about | details), at)
             for family, reading_id, scale in names.PROCESS_FAMILIES:
                 found = row.number(reading_id)
                 if found is not None:
@@ -171,7 +166,7 @@ def _means(stretch: Stretch, spool: _Spool) -> None:
     infos = _InfoSeries(spool, names.INFO)
     for at, device, metrics in stretch.means():
         own = names.labels(names.gpu_labels(device, stretch.host))
-        infos.seen(_info(stretch, device), at)
+        infos.add(_info(stretch, device), at)
         for name, summary in metrics.items():
             spec, family = specs[name]
             number = summary.most if spec.counter else summary.mean

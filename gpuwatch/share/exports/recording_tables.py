@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from enum import Enum
+from itertools import chain
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -49,17 +50,20 @@ _PROCESS_UNITS = {
     "host_memory_bytes": "B",
     **dict.fromkeys(("sm_percent", "memory_percent", "encoder_percent", "decoder_percent", "cpu_percent"), "%"),
 }
+
+
+def _texts(*names: str) -> tuple[Column, ...]:
+    return tuple(Column(name, Kind.TEXT) for name in names)
+
+
 _AT = Column("time", Kind.MOMENT)
 _HOST = Column("host", Kind.TEXT)
 _GPU = (Column("gpu", Kind.WHOLE), Column("uuid", Kind.TEXT))
-_DEVICE = (_AT, _HOST, *_GPU, Column("name", Kind.TEXT), Column("state", Kind.TEXT), Column("simulated", Kind.FLAG))
-_WHO = (
-    *(Column("pid", Kind.WHOLE), Column("create_time", Kind.MOMENT), Column("user", Kind.TEXT)),
-    *(Column("command", Kind.TEXT), Column("type", Kind.TEXT), Column("framework", Kind.TEXT)),
-    *(Column("container", Kind.TEXT), Column("mig_instance", Kind.TEXT)),
+_DEVICE = (_AT, _HOST, *_GPU, *_texts("name", "state"), Column("simulated", Kind.FLAG))
+_PROCESS = (
+    *(Column("pid", Kind.WHOLE), Column("create_time", Kind.MOMENT)),
+    *_texts("user", "command", "type", "framework", "container", "mig_instance"),
 )
-
-
 _HOST_NUMBERS = {
     "cpu_percent": "%",
     "cpu_count": "",
@@ -69,7 +73,7 @@ _HOST_NUMBERS = {
     "swap_total_bytes": "B",
     "uptime_seconds": "s",
 }
-_LOADS = ("load_1min", "load_5min", "load_15min")
+_LIFE_NUMBERS = {"held_seconds": "s", "memory_peak_bytes": "B", "sm_seconds": "s", "sm_percent_max": "%"}
 
 
 def _text(value: str | None) -> str | None:
@@ -77,23 +81,15 @@ def _text(value: str | None) -> str | None:
 
 
 def _device_columns(step: int) -> tuple[Column, ...]:
-    if not step:
-        return (
-            *_DEVICE,
-            *(
-                Column(metric.id, Kind.TEXT if metric.unit is Unit.NAME else Kind.NUMBER, metric.unit.value)
-                for metric in METRICS
-            ),
-        )
-    parts = (("_min", ""), ("_mean", ""), ("_max", ""), ("_samples", "n"))
-    return (
-        *_DEVICE,
-        *(
-            Column(f"{number.id}{part}", Kind.WHOLE if unit else Kind.NUMBER, "" if unit else number.unit.value)
-            for number in NUMBERS
-            for part, unit in parts
-        ),
-    )
+    if step:
+        statistics = [
+            (*(Column(f"{spec.id}{part}", Kind.NUMBER, spec.unit.value) for part in ("_min", "_mean", "_max")),
+             Column(f"{spec.id}_samples", Kind.WHOLE))
+            for spec in NUMBERS
+        ]  # fmt: skip
+        return (*_DEVICE, *chain.from_iterable(statistics))
+    kinds = ((spec, Kind.TEXT if spec.unit is Unit.NAME else Kind.NUMBER) for spec in METRICS)
+    return (*_DEVICE, *(Column(spec.id, kind, spec.unit.value) for spec, kind in kinds))
 
 
 def _devices(stretch: Stretch) -> Iterator[Row]:
@@ -153,9 +149,6 @@ def _lives(stretch: Stretch) -> Iterator[Row]:
         ]
 
 
-_LIFE_NUMBERS = {"held_seconds": "s", "memory_peak_bytes": "B", "sm_seconds": "s", "sm_percent_max": "%"}
-
-
 def _events(stretch: Stretch) -> Iterator[Row]:
     host = stretch.host
     for event in stretch.events():
@@ -176,10 +169,6 @@ def _findings(stretch: Stretch) -> Iterator[Row]:
         ]
 
 
-def _texts(*names: str) -> tuple[Column, ...]:
-    return tuple(Column(name, Kind.TEXT) for name in names)
-
-
 NAMES = ("devices", "processes", "lives", "host", "events", "findings")
 """``lives`` has one row for each process on each GPU, ``processes`` one for each sample of it too."""
 
@@ -190,14 +179,14 @@ def table(name: str, step: int) -> Table:
         "devices": Table(_device_columns(step), _device_means if step else _devices),
         "processes": Table(
             (
-                *(_AT, _HOST, *_GPU, *_WHO),
+                *(_AT, _HOST, *_GPU, *_PROCESS),
                 *(Column(reading, Kind.NUMBER, _PROCESS_UNITS.get(reading, "")) for reading in PROCESS_READINGS),
             ),
             _processes,
         ),
         "lives": Table(
             (
-                *(Column("first", Kind.MOMENT), Column("last", Kind.MOMENT), _HOST, *_GPU, *_WHO),
+                *(Column("first", Kind.MOMENT), Column("last", Kind.MOMENT), _HOST, *_GPU, *_PROCESS),
                 *(Column(text, Kind.NUMBER, unit) for text, unit in _LIFE_NUMBERS.items()),
                 Column("sm_percent_mean", Kind.NUMBER, "%"),
             ),
@@ -207,7 +196,7 @@ def table(name: str, step: int) -> Table:
             (
                 *(_AT, _HOST),
                 *(Column(text, Kind.NUMBER, unit) for text, unit in _HOST_NUMBERS.items()),
-                *(Column(load, Kind.NUMBER) for load in _LOADS),
+                *(Column(f"load_{minutes}min", Kind.NUMBER) for minutes in (1, 5, 15)),
             ),
             _host,
         ),
