@@ -26,7 +26,7 @@ from gpuwatch.share.assistant.allowed_files import open_document, open_log
 from gpuwatch.share.assistant.long_lived_collector import Machine
 from gpuwatch.share.assistant.mcp_server import _tool_entry
 from gpuwatch.share.assistant.mcp_tools import BY_NAME, Tools
-from gpuwatch.share.assistant.run_commands import Commands
+from gpuwatch.share.assistant.run_commands import MAX_PARALLEL_COMMANDS, MAX_WAITING_CALLS, Commands
 from gpuwatch.share.assistant.tool_results import MAX_BYTES, as_plain_data, bounded_document, output_schema
 from gpuwatch.share.reports.runs_side_by_side import compare
 from tests.reports.documents import full_run
@@ -288,4 +288,4 @@ async def test_only_a_few_calls_wait() -> None:
         for _ in range(20):
             tasks.start_soon(one)
     assert sorted(set(ends)) == ["", "too many calls at once"]
-    assert ends.count("") == 8
+    assert ends.count("") == MAX_PARALLEL_COMMANDS + MAX_WAITING_CALLS

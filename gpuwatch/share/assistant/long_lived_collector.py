@@ -46,10 +46,8 @@ class Machine:
             silent = without_driver(self._deadline, silence(feed))
             return msgspec.structs.replace(silent, findings=findings_of(silent))
         seen = findings_of(newest)
-        known = {(finding.id, finding.device_uuid) for finding in seen}
-        more = tuple(
-            finding for finding in lasting if finding.id != "healthy" and (finding.id, finding.device_uuid) not in known
-        )
+        known = {("healthy", None), *((finding.id, finding.device_uuid) for finding in seen)}
+        more = (finding for finding in lasting if (finding.id, finding.device_uuid) not in known)
         return msgspec.structs.replace(newest, findings=(*seen, *more))
 
     def stop(self) -> None:

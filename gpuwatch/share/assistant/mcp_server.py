@@ -170,7 +170,7 @@ def _replacement_request(start: bytes, end: bytes) -> str:
 
 def make_server(tools: Tools, *, allow_work: bool) -> Server[dict[str, Any]]:
     """The server with its tools; ``allow_work``: also those that run programs."""
-    offered = [tool for tool in BY_NAME.values() if allow_work or not tool.works]
+    offered = [tool for tool in BY_NAME.values() if allow_work or not tool.runs_programs]
     listed = [_tool_entry(tool) for tool in offered]
 
     async def list_tools(
@@ -217,10 +217,10 @@ def _tool_entry(tool: Tool) -> types.Tool:
         output_schema=output_schema(*tool.documents),
         annotations=types.ToolAnnotations(
             title=tool.title,
-            read_only_hint=not tool.works,
-            destructive_hint=tool.works,
-            idempotent_hint=not tool.works,
-            open_world_hint=tool.works,
+            read_only_hint=not tool.runs_programs,
+            destructive_hint=tool.runs_programs,
+            idempotent_hint=not tool.runs_programs,
+            open_world_hint=tool.runs_programs,
         ),
     )
 

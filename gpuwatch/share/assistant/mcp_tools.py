@@ -131,8 +131,8 @@ class Tool:
     arguments: type[Arguments]
     answer: Callable[[Tools, Any], Awaitable[dict[str, Any]]]
     documents: tuple[type[msgspec.Struct], ...]
-    """What its answer is one of; :data:`LEFT_OUT` in it: what it lacks by what was asked for."""
-    works: bool = False
+    """The kinds of documents that it answers with; ``left_out`` in them says what the arguments excluded."""
+    runs_programs: bool = False
     """Whether it runs programs on the GPUs for a while: only offered if the user allows it."""
 
 
@@ -141,36 +141,32 @@ BY_NAME: dict[str, Tool] = {}
 _Answer = Callable[[Tools, Any], Awaitable[dict[str, Any]]]
 
 
-def _tool(title: str, *documents: type[msgspec.Struct], works: bool = False) -> Callable[[_Answer], _Answer]:
+def _tool(title: str, *documents: type[msgspec.Struct], runs_programs: bool = False) -> Callable[[_Answer], _Answer]:
     """A tool of the function's name, with its docstring as description and the arguments of its second parameter."""
 
-    def added(answer: _Answer) -> _Answer:
-        name, described = answer.__name__.removeprefix("_"), " ".join((answer.__doc__ or "").split())
-        BY_NAME[name] = Tool(name, title, described, get_type_hints(answer)["asked"], answer, documents, works)
+    def registered(answer: _Answer) -> _Answer:
+        name, description = answer.__name__.removeprefix("_"), " ".join((answer.__doc__ or "").split())
+        arguments = get_type_hints(answer)["arguments"]
+        BY_NAME[name] = Tool(name, title, description, arguments, answer, documents, runs_programs)
         return answer
 
-    return added
+    return registered
 
 
-def _python_option(tools: Tools) -> list[str]:
-    return [f"--python={tools.python}"] if tools.python is not None else []
-
-
-def _option(name: str, asked: Arguments) -> list[str]:
+def _options(**values: object) -> list[str]:
     """``--name=value``, so that no value is taken for an option; nothing for None."""
-    value = getattr(asked, name)
-    return [] if value is None else [f"--{name}={value}"]
+    return [f"--{name.replace('_', '-')}={value}" for name, value in values.items() if value is not None]
 
 
-async def _open_in_thread(how: Callable[[str, tuple[Path, ...]], int], path: str, folders: tuple[Path, ...]) -> int:
+async def _open_in_thread(opener: Callable[[str, tuple[Path, ...]], int], path: str, folders: tuple[Path, ...]) -> int:
     """Opens a file in a thread: a network drive may hang."""
     with anyio.move_on_after(10.0):
-        return await anyio.to_thread.run_sync(how, path, folders, abandon_on_cancel=True)
+        return await anyio.to_thread.run_sync(opener, path, folders, abandon_on_cancel=True)
     raise GpuwatchError(f"{file_name(Path(path))} could not be opened within 10 s")
 
 
 @_tool("GPUs now", Snapshot)
-async def _snapshot(tools: Tools, asked: SnapshotArguments) -> dict[str, Any]:
+async def _snapshot(tools: Tools, arguments: SnapshotArguments) -> dict[str, Any]:
     """The GPUs of this machine now: load, memory, temperature, clocks, MIG, who uses them (processes with user,
     framework, memory, CUDA_VISIBLE_DEVICES), and findings: what is wrong, with evidence. Use it for any question about
     the current state. Answers within 10 s even if the driver hangs, and then says so.
@@ -178,11 +174,11 @@ async def _snapshot(tools: Tools, asked: SnapshotArguments) -> dict[str, Any]:
     taken = await anyio.to_thread.run_sync(tools.machine.snapshot, abandon_on_cancel=True)
     notes = []
     rows = taken.processes
-    if len(rows) > asked.processes:
-        rows = tuple(sorted(rows, key=lambda row: -(row.number("gpu_memory_bytes") or 0.0))[: asked.processes])
+    if len(rows) > arguments.processes:
+        rows = tuple(sorted(rows, key=lambda row: -(row.number("gpu_memory_bytes") or 0.0))[: arguments.processes])
         notes.append(f"processes: {len(taken.processes) - len(rows)} of {len(taken.processes)}, the smallest")
     devices = taken.devices
-    if asked.metrics == "core":
+    if arguments.metrics == "core":
         devices = tuple(
             msgspec.structs.replace(
                 device,
@@ -199,8 +195,8 @@ async def _snapshot(tools: Tools, asked: SnapshotArguments) -> dict[str, Any]:
         taken,
         devices=devices,
         processes=rows,
-        bystanders=taken.bystanders[: asked.processes],
-        topology=taken.topology if asked.topology else None,
+        bystanders=taken.bystanders[: arguments.processes],
+        topology=taken.topology if arguments.topology else None,
         parents={},
         ancestors=(),
     )
@@ -208,54 +204,54 @@ async def _snapshot(tools: Tools, asked: SnapshotArguments) -> dict[str, Any]:
 
 
 @_tool("Can TensorFlow or PyTorch use the GPUs?", Doctor)
-async def _doctor(tools: Tools, asked: DoctorArguments) -> dict[str, Any]:
+async def _doctor(tools: Tools, arguments: DoctorArguments) -> dict[str, Any]:
     """Checks driver, devices, environment and framework, and names the cause if GPUs cannot be used. Use it when a
     framework finds no GPU or silently runs on the CPU. Imports the framework in a separate process and runs one small
     op on each GPU: takes 5 to 60 s.
     """
-    options = [*_python_option(tools), *_option("framework", asked)]
+    options = _options(python=tools.python, framework=arguments.framework)
     return await tools.commands.document(["doctor", *options], 180.0)
 
 
 @_tool("Why did it fail?", Explanation)
-async def _explain_log(tools: Tools, asked: ExplainArguments) -> dict[str, Any]:
+async def _explain_log(tools: Tools, arguments: ExplainArguments) -> dict[str, Any]:
     """Reads a log of TensorFlow, PyTorch or CUDA and says what happened, why, and what to do: out of memory, no GPU
     found, missing libraries, ops on the wrong device, NCCL and driver errors. Use it whenever a GPU program failed.
     Give the whole log as text, or its path if it is a file on this machine.
     """
-    if (asked.text is None) == (asked.path is None):
+    if (arguments.text is None) == (arguments.path is None):
         raise UsageError("give either text or path")
-    if asked.text is not None:
-        content = asked.text.encode("utf-8", "backslashreplace")
+    if arguments.text is not None:
+        content = arguments.text.encode("utf-8", "backslashreplace")
         return await tools.commands.document(["explain", "-"], 60.0, stdin=content) | {"source": None}
-    assert asked.path is not None
-    descriptor = await _open_in_thread(open_log, asked.path, tools.folders)
+    assert arguments.path is not None
+    descriptor = await _open_in_thread(open_log, arguments.path, tools.folders)
     try:
         document = await tools.commands.document(["explain", "-"], 60.0, stdin=descriptor)
     finally:
         os.close(descriptor)
-    return document | {"source": None if tools.redact else file_name(Path(asked.path))}
+    return document | {"source": None if tools.redact else file_name(Path(arguments.path))}
 
 
 @_tool("All causes", CauseList)
-async def _list_causes(tools: Tools, asked: Arguments) -> dict[str, Any]:
+async def _list_causes(tools: Tools, arguments: Arguments) -> dict[str, Any]:
     """The ids and titles of all causes that gpuwatch can name. Use it to find a cause by its title."""
-    return tools.plain(CauseList(causes=tuple(CauseName(id=cause, title=CAUSES[cause]) for cause in CAUSES)))
+    return tools.plain(CauseList(causes=tuple(CauseName(id=cause, title=title) for cause, title in CAUSES.items())))
 
 
 @_tool("What a cause means", CausePage)
-async def _cause(tools: Tools, asked: CauseArguments) -> dict[str, Any]:
+async def _cause(tools: Tools, arguments: CauseArguments) -> dict[str, Any]:
     """The page of a cause id from a finding: what it is, how it is recognized, what to do, with code."""
-    if asked.id not in CAUSES:
+    if arguments.id not in CAUSES:
         raise UsageError(
-            f"no such cause: {asked.id!r}{did_you_mean_any(suggested_causes(asked.id))}",
+            f"no such cause: {arguments.id!r}{did_you_mean_any(suggested_causes(arguments.id))}",
             hint="list_causes lists them all",
         )
-    return tools.plain(CausePage(id=asked.id, title=CAUSES[asked.id], markdown=page(asked.id)))
+    return tools.plain(CausePage(id=arguments.id, title=CAUSES[arguments.id], markdown=page(arguments.id)))
 
 
 @_tool("Free GPUs", Pick)
-async def _find_free_gpus(tools: Tools, asked: FreeGpusArguments) -> dict[str, Any]:
+async def _find_free_gpus(tools: Tools, arguments: FreeGpusArguments) -> dict[str, Any]:
     """Which GPUs a new program should use, as UUIDs for CUDA_VISIBLE_DEVICES, and why the others were refused. Use it
     before starting work on a shared machine. chosen is empty if fewer than count fit. Reserves nothing: `gpuwatch pick
     --reserve -- COMMAND` does.
@@ -266,8 +262,8 @@ async def _find_free_gpus(tools: Tools, asked: FreeGpusArguments) -> dict[str, A
         if taken.driver is None or not taken.devices:
             problem = next(iter(taken.problems), None)
             raise GpuwatchError(problem.detail, hint=problem.hint) if problem else GpuwatchError("there are no GPUs")
-        free = None if asked.free_gib is None else int(asked.free_gib * 2**30)
-        conditions = Conditions(asked.count, free, asked.idle)
+        free = None if arguments.free_gib is None else int(arguments.free_gib * 2**30)
+        conditions = Conditions(arguments.count, free, arguments.idle)
         if why := why_impossible(taken, conditions):
             raise UsageError(why)
         return tools.plain(pick_gpus(taken, conditions, os.environ, reserved(), findings_of(taken)), known=taken)
@@ -276,29 +272,29 @@ async def _find_free_gpus(tools: Tools, asked: FreeGpusArguments) -> dict[str, A
 
 
 @_tool("Who used the GPUs", Usage)
-async def _usage(tools: Tools, asked: UsageArguments) -> dict[str, Any]:
+async def _usage(tools: Tools, arguments: UsageArguments) -> dict[str, Any]:
     """GPU-hours held and used by user, job, container, program, framework or process, from the recording of this
     machine (gpuwatch record). Use it for questions about the past: who held GPUs idle, how well they were used.
     """
-    options = [*_option("since", asked), *_option("until", asked), f"--by={asked.by}"]
+    options = _options(since=arguments.since, until=arguments.until, by=arguments.by)
     return await tools.commands.document(["usage", *options], 120.0)
 
 
 @_tool("Why here and not there?", Comparison)
-async def _compare(tools: Tools, asked: CompareArguments) -> dict[str, Any]:
+async def _compare(tools: Tools, arguments: CompareArguments) -> dict[str, Any]:
     """Compares saved runs (of gpuwatch probe, run and try) side by side: what was asked, granted, how fast, and why
     they differ. With paths it compares JSON documents. The newest runs without arguments.
     """
-    if asked.paths:
-        if asked.configs:
+    if arguments.paths:
+        if arguments.configs:
             raise UsageError("give either configs or paths")
         descriptors: list[int] = []
         opened: dict[str, str] = {}
         try:
-            for path in asked.paths:
+            for path in arguments.paths:
                 descriptors.append(await _open_in_thread(open_document, path, tools.folders))
             # The files that were judged, whatever their names lead to by now.
-            opened = {f"/dev/fd/{number}": path for number, path in zip(descriptors, asked.paths, strict=True)}
+            opened = {f"/dev/fd/{number}": path for number, path in zip(descriptors, arguments.paths, strict=True)}
             return await tools.commands.document(["compare", *opened], 60.0, inherited=descriptors)
         except GpuwatchError as error:
             # The names that the client gave, longest first: /dev/fd/1 also begins /dev/fd/12.
@@ -313,58 +309,56 @@ async def _compare(tools: Tools, asked: CompareArguments) -> dict[str, Any]:
     def compared() -> Comparison:
         from gpuwatch.share.reports.runs_side_by_side import compare
 
-        return compare(_runs(asked))
+        return compare(_runs(arguments))
 
     return tools.plain(await anyio.to_thread.run_sync(compared, abandon_on_cancel=True))
 
 
-def _runs(asked: CompareArguments) -> list[Run]:
+def _runs(arguments: CompareArguments) -> list[Run]:
     store = RunStore()
     kept = store.latest()
     if store.distrust:
         raise GpuwatchError(f"{store.folder} is not read: {store.distrust}")
-    if asked.configs:
+    if arguments.configs:
         newest: dict[str, Run] = {}
         for run in kept:
             newest.setdefault(run.config, run)
-        chosen = [newest[name] for name in dict.fromkeys(asked.configs) if name in newest]
-        if lacking := [name for name in asked.configs if name not in newest]:
+        chosen = [newest[name] for name in dict.fromkeys(arguments.configs) if name in newest]
+        if lacking := [name for name in arguments.configs if name not in newest]:
             raise UsageError(
                 f"no saved run of {', '.join(lacking)}", hint=f"saved: {', '.join(sorted(newest)) or 'none'}"
             )
     else:
-        chosen = kept[: asked.last]
+        chosen = kept[: arguments.last]
     if not chosen:
         raise GpuwatchError("there are no saved runs", hint="gpuwatch probe and gpuwatch run save runs")
     return chosen
 
 
-@_tool("What does a setting do here?", Run, Comparison, works=True)
-async def _probe(tools: Tools, asked: ProbeArguments) -> dict[str, Any]:
+@_tool("What does a setting do here?", Run, Comparison, runs_programs=True)
+async def _probe(tools: Tools, arguments: ProbeArguments) -> dict[str, Any]:
     """Runs small TensorFlow or PyTorch workloads on the GPUs, one for each configuration, and reports what memory was
     granted, what ran where, what failed, how fast. Use it to see what a memory or placement setting does on this
     machine. Takes 5 to 60 s per configuration, and uses GPU memory meanwhile.
     """
-    options = [f"--config={name}" for name in asked.configs] + [f"--seconds={asked.seconds:g}"]
-    for name in ("workload", "fraction"):
-        options += _option(name, asked)
-    if asked.memory_limit_mb is not None:
-        options.append(f"--memory-limit={asked.memory_limit_mb}")
-    deadline = min(_START_SECONDS + len(asked.configs) * (60.0 + 6 * asked.seconds), 1800.0)
-    return await tools.commands.document(["probe", *_python_option(tools), *options], deadline)
+    options = [f"--config={name}" for name in arguments.configs]
+    options += _options(python=tools.python, seconds=f"{arguments.seconds:g}", workload=arguments.workload)
+    options += _options(fraction=arguments.fraction, memory_limit=arguments.memory_limit_mb)
+    deadline = min(_START_SECONDS + len(arguments.configs) * (60.0 + 6 * arguments.seconds), 1800.0)
+    return await tools.commands.document(["probe", *options], deadline)
 
 
-@_tool("Which setting helps my program?", Experiment, works=True)
-async def _try(tools: Tools, asked: TryArguments) -> dict[str, Any]:
+@_tool("Which setting helps my program?", Experiment, runs_programs=True)
+async def _try(tools: Tools, arguments: TryArguments) -> dict[str, Any]:
     """Runs a program of the user's several times, under several settings, and compares speed, memory and failures: find
     the setting that makes it fit or run faster, or the largest batch. The program is really run, with all that it
     writes. Ask the user first. Takes minutes.
     """
-    folder = Path(asked.folder) if asked.folder is not None else None
+    folder = Path(arguments.folder) if arguments.folder is not None else None
     if folder is not None and not os.path.isdir(folder):  # noqa: PTH112 # does not raise for a name with a NUL
         raise UsageError(f"{file_name(folder)} is not a folder")
-    options = [f"--config={name}" for name in asked.configs] + [f"--vary={text}" for text in asked.vary]
-    options += [*_option("largest", asked), *(["--recover"] if asked.recover else [])]
-    options += [f"--rounds={asked.rounds}", f"--budget={asked.budget_seconds}s"]
-    deadline = asked.budget_seconds + 2 * _START_SECONDS
-    return await tools.commands.document(["try", *options], deadline, program=asked.command, folder=folder)
+    options = [f"--config={name}" for name in arguments.configs] + [f"--vary={text}" for text in arguments.vary]
+    options += ["--recover"] if arguments.recover else []
+    options += _options(largest=arguments.largest, rounds=arguments.rounds, budget=f"{arguments.budget_seconds}s")
+    deadline = arguments.budget_seconds + 2 * _START_SECONDS
+    return await tools.commands.document(["try", *options], deadline, program=arguments.command, folder=folder)

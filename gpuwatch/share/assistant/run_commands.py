@@ -41,7 +41,6 @@ class Commands:
     def __init__(self, *, redact: bool) -> None:
         self._redact = redact
         self._turns = anyio.Semaphore(MAX_PARALLEL_COMMANDS)
-        self._waiting = 0
 
     async def document(
         self,
@@ -60,23 +59,11 @@ class Commands:
         Raises:
             GpuwatchError: the command failed, or took longer than ``deadline`` seconds; with the command's own message.
         """
-        if self._waiting >= MAX_WAITING_CALLS:
+        if self._turns.statistics().tasks_waiting >= MAX_WAITING_CALLS:
             raise GpuwatchError("too many calls at once", hint="wait for their answers")
-        self._waiting += 1
-        try:
-            await self._turns.acquire()
-        finally:
-            self._waiting -= 1
-        try:
-            line = [
-                *arguments,
-                "--json",
-                *(["--redact"] if self._redact else []),
-                *(["--", *program] if program else []),
-            ]
+        line = [*arguments, "--json", *(["--redact"] if self._redact else []), *(["--", *program] if program else [])]
+        async with self._turns:
             return await self._run(line, deadline, stdin, folder, inherited)
-        finally:
-            self._turns.release()
 
     async def _run(
         self, line: list[str], deadline: float, stdin: int | bytes, folder: Path | None, inherited: Sequence[int]

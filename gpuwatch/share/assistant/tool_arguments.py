@@ -18,6 +18,7 @@ _MAX_QUOTED_CHARS = 300
 
 Framework = Literal["tensorflow", "torch"]
 Word = Annotated[str, Meta(min_length=1, max_length=200)]
+PathText = Annotated[str, Meta(min_length=1, max_length=4096)]
 Workload = Literal["matmul", "mlp", "conv", "lstm", "copy"]
 
 
@@ -54,7 +55,7 @@ class ExplainArguments(Arguments, frozen=True):
         Meta(description="The log itself, with the lines before the error: they explain it."),
     ] = None
     path: Annotated[
-        Annotated[str, Meta(min_length=1, max_length=4096)] | None,
+        PathText | None,
         Meta(description="Or a log file on this machine: *.log, *.out, *.err, *.txt, at most 64 MiB."),
     ] = None
 
@@ -99,7 +100,7 @@ class CompareArguments(Arguments, frozen=True):
     ] = ()
     last: Annotated[int, Meta(ge=1, le=20, description="Without configs and paths: compare the newest runs.")] = 5
     paths: Annotated[
-        Annotated[tuple[Annotated[str, Meta(min_length=1, max_length=4096)], ...], Meta(max_length=20)],
+        Annotated[tuple[PathText, ...], Meta(max_length=20)],
         Meta(description="Instead: JSON documents that gpuwatch saved: runs, or reports of several machines."),
     ] = ()
 
@@ -129,9 +130,7 @@ class TryArguments(Arguments, frozen=True):
         Annotated[tuple[Annotated[str, Meta(max_length=4096)], ...], Meta(min_length=1, max_length=100)],
         Meta(description='The program and its arguments, for example ["python", "train.py", "--batch", "{BATCH}"].'),
     ]
-    folder: Annotated[
-        Annotated[str, Meta(min_length=1, max_length=4096)] | None, Meta(description="Its working folder.")
-    ] = None
+    folder: Annotated[PathText | None, Meta(description="Its working folder.")] = None
     configs: Annotated[
         Annotated[tuple[Word, ...], Meta(max_length=10)],
         Meta(description="Settings, for example default, growth, limit=6GiB (default: those that suit the framework)."),

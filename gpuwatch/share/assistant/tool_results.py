@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from functools import cache
+from operator import itemgetter
 from typing import Any
 
 import msgspec
 
 from gpuwatch.core.errors import GpuwatchError
+from gpuwatch.core.grouping import grouped
 from gpuwatch.core.masking.mask_secrets import masked
 from gpuwatch.core.masking.redaction import Redactor, masked_for_sending
 from gpuwatch.core.model.json_codec import DOCUMENTS, PRINTED, closed_values, to_json
@@ -54,29 +56,21 @@ def bounded_document(document: dict[str, Any], notes: Sequence[str] = ()) -> dic
     cut: dict[str, int] = {}
     whole: dict[str, Any] = _with_texts_cut(document, "", cut)
     left_out = [*notes, *(f"{path}: {count} long texts are shortened" for path, count in cut.items())]
-    shortened: dict[str, tuple[list[Any], int, str]] = {}
-    room = MAX_BYTES - 2000
-    for _ in range(_MAX_STEPS):
-        if len(msgspec.json.encode(whole)) <= room:
-            break
+    shortened: dict[int, tuple[str, list[Any], int]] = {}
+    """Path, the list as it is now, and its length before."""
+    steps = 0
+    while len(msgspec.json.encode(whole)) > MAX_BYTES - 2000:
         chosen = _largest_list(whole, gently=True) or _largest_list(whole, gently=False)
-        if chosen is None:
+        steps += 1
+        if chosen is None or steps > _MAX_STEPS:
             raise GpuwatchError(f"the answer is larger than {MAX_BYTES >> 10} KiB", hint="request less")
         path, items = chosen
-        shortened.setdefault(path + f"#{id(items)}", (items, len(items), path))
+        shortened.setdefault(id(items), (path, items, len(items)))
         half = len(items) // 2
-        if path.rpartition(".")[2] in _ENDS:
-            del items[:-half]
-        else:
-            del items[half:]
-    else:
-        raise GpuwatchError(f"the answer is larger than {MAX_BYTES >> 10} KiB", hint="request less")
-    lists: dict[str, list[int]] = {}
-    for items, count, path in shortened.values():
-        together = lists.setdefault(path, [0, 0])
-        together[0] += count - len(items)
-        together[1] += count
-    left_out += [f"{path}: {gone} of {count}" for path, (gone, count) in lists.items()]
+        del items[slice(0, -half) if path.rpartition(".")[2] in _ENDS else slice(half, None)]
+    for path, lists in grouped(shortened.values(), itemgetter(0)).items():
+        count = sum(before for _, _, before in lists)
+        left_out.append(f"{path}: {count - sum(len(items) for _, items, _ in lists)} of {count}")
     others = dict.fromkeys(_written_by_others(whole, ""))
     return {**whole, WRITTEN_BY_OTHERS: list(others)[:_MAX_NAMED], LEFT_OUT: left_out[:20]}
 
@@ -123,7 +117,7 @@ def _with_texts_cut(value: Any, path: str, cut: dict[str, int]) -> Any:
 def _largest_list(document: dict[str, Any], *, gently: bool) -> tuple[str, list[Any]] | None:
     """The list with the most JSON in it that may be shortened, and its path; None if there is none."""
     found = _lists(document, "", gently=gently)
-    return max(found, key=lambda one: len(msgspec.json.encode(one[1])), default=None)
+    return max(found, key=lambda path_and_list: len(msgspec.json.encode(path_and_list[1])), default=None)
 
 
 def _lists(value: Any, path: str, *, gently: bool) -> Iterable[tuple[str, list[Any]]]:
