@@ -26,6 +26,7 @@ from gpuwatch.share.reports.report_elements import (
     Table,
     clean,
     clean_finding,
+    redaction_text,
 )
 
 _MAX_ROWS = 200
@@ -68,7 +69,7 @@ def period_content(period: Period) -> Content:
         action=clean(main.finding.action) if main is not None and bad and main.finding.action else "",
         evidence=tuple(map(clean, main.finding.evidence[:6])) if main is not None else (),
         findings=tuple(map(clean_finding, _others(period, main))),
-        footer=_footer(period),
+        footer=f"gpuwatch {clean(period.gpuwatch_version)}; secrets are masked; {redaction_text(period.redacted)}.",
     )
 
 
@@ -231,9 +232,3 @@ def _time(period: Period, at: datetime.datetime) -> str:
     """Without the day, where all is of one."""
     days = {item.astimezone().date() for item in (period.begin, period.end, at)}
     return at.astimezone().strftime("%H:%M:%S") if len(days) == 1 else _at(at)
-
-
-def _footer(period: Period) -> str:
-    names = "users, hosts and paths are replaced" if period.redacted else "users, hosts and paths are not replaced"
-    more = "" if period.redacted else " (gpuwatch report --redact does that)"
-    return f"gpuwatch {clean(period.gpuwatch_version)}; secrets are masked; {names}{more}."

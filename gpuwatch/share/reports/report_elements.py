@@ -154,6 +154,13 @@ def variable_value(value: str | None) -> str:
     return '""' if value is not None and not value.strip() else clean(value)
 
 
+def redaction_text(redacted: bool) -> str:
+    """Whether users, hosts and paths are replaced, for the last line of a report."""
+    if redacted:
+        return "users, hosts and paths are replaced"
+    return "users, hosts and paths are not replaced (gpuwatch report --redact does that)"
+
+
 def clean_finding(finding: Finding) -> Finding:
     """The finding with every text as one harmless line."""
     return msgspec.structs.replace(
