@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gpuwatch.core.formatting.safe_text import shorten
@@ -114,24 +114,16 @@ class _Sentences:
             return self.not_comparable(ended)
         others = [index for index, run in enumerate(self.runs) if not run_failed(run)]
         rest = grouped(others, lambda index: "oom" if as_shown(self.runs[index]) else self.runs[index].verdict)
-        ends = []
-        for what, indices in rest.items():
-            who = self.who(indices)
-            ends.append(f"{who} {_ENDS[what].format(be='were' if ' and ' in who else 'was')}")
-        return "; ".join(ends)
+        ends = ((self.who(indices), _ENDS[end]) for end, indices in rest.items())
+        return "; ".join(f"{who} {end.format(be='were' if ' and ' in who else 'was')}" for who, end in ends)
 
     def not_comparable(self, ended: Sequence[int]) -> str:
         """Several runs completed, and no two of them can be compared."""
         timed = [index for index in ended if self.runs[index].throughput is not None]
         if not timed:
-            held = [
-                f"{self.names[index]} held {size(_comparable_peak(self.runs[index]))}"
-                for index in ended
-                if _comparable_peak(self.runs[index])
-            ]
-            return "; ".join(
-                [*([", ".join(held[:_MAX_NAMES])] if held else []), "not compared, as no speed was measured"]
-            )
+            peaks = ((self.names[index], _comparable_peak(self.runs[index])) for index in ended)
+            held = [f"{name} held {size(peak)}" for name, peak in peaks if peak is not None]
+            return "; ".join(filter(None, (", ".join(held[:_MAX_NAMES]), "not compared, as no speed was measured")))
         kinds = grouped(timed, lambda index: comparable_runs.device_kind(self.runs[index]))
         work = grouped(timed, lambda index: comparable_runs.workload(self.runs[index]))
         if len(kinds) > 1:
@@ -139,11 +131,9 @@ class _Sentences:
             return f"Speeds not comparable: measured on {why}"
         if len(work) > 1:
             ran = "ran" if all(comparable_runs.is_program(self.runs[index]) for index in timed) else "computed"
-            why = ", ".join(
-                f"{self.who(who)} {ran} {shorten(what, _MAX_COMMAND_CHARS)}"
-                for what, who in list(work.items())[:_MAX_REASONS]
-            )
-            return f"Not comparable: {why}"
+            first = list(work.items())[:_MAX_REASONS]
+            told = (f"{self.who(who)} {ran} {shorten(what, _MAX_COMMAND_CHARS)}" for what, who in first)
+            return f"Not comparable: {', '.join(told)}"
         if len(timed) == 1:
             rest = self.who([index for index in ended if index not in timed])
             return f"{_single_conclusion(self.runs[timed[0]], self.names[timed[0]])}; not compared: no speed of {rest}"
@@ -153,7 +143,7 @@ class _Sentences:
         """The winners in memory and speed among runs of the same work on the same kind of device."""
         less, fast = self.least_memory(group), self.fastest(group)
         several = len(group) > 2
-        # A program may have been edited between two self.runs.
+        # A program may have been edited between two runs.
         work = "command" if comparable_runs.is_program(self.runs[group[0]]) else "work"
         if less is not None and fast is not None and set(less.winners) == set(fast.winners):
             same = less.reference == fast.reference
@@ -194,15 +184,12 @@ class _Sentences:
         if not held:
             return None
         least = min(held.values())
-        winners = tuple(index for index in held if held[index] <= least * (1 + SAME_MEMORY_SHARE))
+        winners = [index for index in held if held[index] <= least * (1 + SAME_MEMORY_SHARE)]
         others = [index for index in held if index not in winners]
         if not others:
             return None
         reference = self.reference(others, max(others, key=lambda index: held[index]))
-        best = dict.fromkeys(size(held[index]) for index in sorted(winners, key=lambda index: held[index]))
-        against = size(held[reference])
-        alike = self.alike(reference, [index for index in others if size(held[index]) == against])
-        return _Better(winners, _range(list(best)), reference, against, alike)
+        return self.better(held, size, winners, others, reference)
 
     def fastest(self, group: Sequence[int]) -> _Better | None:
         """The fastest runs, within noise of each other; None if no other is slower beyond noise."""
@@ -215,21 +202,27 @@ class _Sentences:
         if not slower:
             return None
         reference = self.reference(slower, min(slower, key=lambda index: speeds[index]))
-        winners = [
-            i
-            for i in steady
-            if i not in slower and not comparable_runs.why_speeds_equal(self.runs[i], self.runs[reference])
-        ]
-        best = dict.fromkeys(per_second(speeds[index]) for index in sorted(winners, key=lambda index: speeds[index]))
-        against = per_second(speeds[reference])
-        alike = self.alike(reference, [index for index in slower if per_second(speeds[index]) == against])
-        return _Better(tuple(winners), _range(list(best)), reference, against, alike)
+        rest = [index for index in steady if index not in slower]
+        winners = [i for i in rest if not comparable_runs.why_speeds_equal(self.runs[i], self.runs[reference])]
+        return self.better(speeds, per_second, winners, slower, reference)
 
-    def alike(self, reference: int, same: Sequence[int]) -> tuple[int, ...]:
-        """The reference, with the runs of its configuration on other nodes that have the same number."""
-        if self.runs[reference].node is None:
-            return (reference,)
-        return tuple(index for index in same if self.runs[index].config == self.runs[reference].config)
+    def better(
+        self,
+        amounts: Mapping[int, float],
+        text: Callable[[float], str],
+        winners: Sequence[int],
+        others: Sequence[int],
+        reference: int,
+    ) -> _Better:
+        """``amounts`` of all runs that are compared; ``others``: those that are worse than the winners."""
+        run, against = self.runs[reference], text(amounts[reference])
+        best = list(dict.fromkeys(text(amounts[index]) for index in sorted(winners, key=lambda index: amounts[index])))
+        alike = [reference]
+        if run.node is not None:
+            same = (index for index in others if text(amounts[index]) == against)
+            alike = [index for index in same if self.runs[index].config == run.config]
+        shown = best[0] if len(best) == 1 else f"{best[0]} to {best[-1]}"
+        return _Better(tuple(winners), shown, reference, against, tuple(alike))
 
     def reference(self, worse: Sequence[int], worst: int) -> int:
         return next((index for index in worse if self.runs[index].config == "default"), worst)
@@ -291,7 +284,3 @@ def _comparable_peak(run: Run) -> int | None:
     """Its peak; None without a GPU, which would always win, and if a document has a number that cannot be."""
     peak = run.memory.nvml_peak_bytes or 0
     return peak if run.device_map and peak > 0 else None
-
-
-def _range(shown: Sequence[str]) -> str:
-    return shown[0] if len(shown) == 1 else f"{shown[0]} to {shown[-1]}"
