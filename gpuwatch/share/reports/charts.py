@@ -16,7 +16,7 @@ from gpuwatch.share.reports.chart_types import Bars, Part, Row
 from gpuwatch.share.reports.report_elements import clean
 
 _MAX_OWNERS = 6
-"""Processes of a GPU with a colour of their own; the others share one."""
+"""Processes of a GPU with a color of their own; the others share one."""
 _MAX_ROWS = 40
 _MAX_NAME_CHARS = 28
 _AMOUNTS_IN_WORDS = 8
@@ -32,10 +32,10 @@ def on_device(run: Run) -> str:
 def timeline_in_words(run: Run) -> str:
     """``in use by the framework: 1.0 GiB → 4.0 GiB → 7.0 GiB, sampled over 124 s``; empty if unknown."""
     points = [(point.t, amount) for point in run.memory.timeline if (amount := point.allocator_bytes) is not None]
-    whose = "in use by the framework"
+    whose, peak = "in use by the framework", max((*run.memory.allocators.values(), 0))
     if not points:
         points = [(point.t, amount) for point in run.memory.timeline if (amount := point.process_bytes) is not None]
-        whose = "held (NVML)"
+        whose, peak = "held (NVML)", run.memory.nvml_peak_bytes or 0
     if len(points) < 2:
         return ""
     span = points[-1][0] - points[0][0]
@@ -43,7 +43,6 @@ def timeline_in_words(run: Run) -> str:
     steps = f"{whose}: {' → '.join(shown for shown, _ in groupby(map(size, shown)))}"
     total = run.phases.total_seconds
     of = f" of {total:.0f} s" if total is not None and total > span + 1 else ""
-    peak = max((*run.memory.allocators.values(), 0)) if whose != "held (NVML)" else run.memory.nvml_peak_bytes or 0
     between = f", peak {size(peak)}" if peak > max(shown) else ""
     return f"{steps}, sampled over {span:.0f} s{of}{between}"
 
@@ -138,9 +137,9 @@ def step_time_chart(run: Run) -> Bars | None:
         rows.append(_step_row("step", run.throughput))
     for worker in run.workers:
         name = f"{clean(worker.setting)} {clean(worker.name)}" if worker.setting else clean(worker.name)
-        for how, throughput in (("alone", worker.alone), ("together", worker.throughput)):
+        for company, throughput in (("alone", worker.alone), ("together", worker.throughput)):
             if throughput is not None:
-                rows.append(_step_row(f"{name}, {how}", throughput))
+                rows.append(_step_row(f"{name}, {company}", throughput))
     if not rows:
         return None
     top = max(row.high or row.parts[0].amount for row in rows)

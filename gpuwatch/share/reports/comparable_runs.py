@@ -10,7 +10,7 @@ from gpuwatch.core.grouping import grouped
 from gpuwatch.core.model.run import Run
 from gpuwatch.experiment.trials.speed_comparison import why_not_comparable
 from gpuwatch.explain.logs.line_text import device_name
-from gpuwatch.share.reports.report_elements import clean
+from gpuwatch.share.reports.report_elements import clean, framework_text
 
 _WORK = ("size", "batch", "units", "features", "image", "filters", "timesteps", "bytes", "dtype", "jit_compile")
 """Parameters that decide how much work a step is."""
@@ -83,11 +83,6 @@ def why_speeds_equal(run: Run, other: Run) -> str:
     return why_not_comparable(run.throughput, other.throughput, simulated=run.simulated or other.simulated)
 
 
-def framework(run: Run) -> str:
-    """``tensorflow 2.21.0``."""
-    return "–" if run.framework is None else f"{clean(run.framework.name)} {clean(run.framework.version)}"
-
-
 def gpus(run: Run) -> str:
     """The models of the machine's GPUs, ``2 × NVIDIA H200``."""
     counts = Counter(match[1] if (match := _GPU.match(text)) else text for text in run.gpus)
@@ -95,7 +90,7 @@ def gpus(run: Run) -> str:
 
 
 TELLING_APART: tuple[Callable[[Run], str], ...] = (
-    framework,
+    lambda run: framework_text(run.framework),
     lambda run: clean(run.host),
     gpus,
     lambda run: f"driver {clean(run.driver_version)}",

@@ -16,7 +16,7 @@ from gpuwatch.experiment.trials.step_times import is_wide
 from gpuwatch.share.reports import charts, cluster_report
 from gpuwatch.share.reports.comparable_runs import gpus, is_program
 from gpuwatch.share.reports.comparison_conclusion import conclusion, run_failed
-from gpuwatch.share.reports.report_elements import GLYPHS, Content, Table, clean
+from gpuwatch.share.reports.report_elements import GLYPHS, Content, Table, clean, count_text, drawable, framework_text
 from gpuwatch.share.reports.run_report import as_shown, on_gpu, run_content, simulated_note, state_of
 from gpuwatch.share.reports.runs_side_by_side import (
     COLUMNS,
@@ -31,16 +31,8 @@ from gpuwatch.share.reports.runs_side_by_side import (
 
 BEST, WORST = "★", "▽"
 SCATTERED, APART = "▲", "°"
-_LESS = (
-    "measured_on",
-    "workload",
-    "driver",
-    "gpus",
-    "fell_back",
-    "device_map",
-    "host",
-    "framework",
-    "started",
+_OPTIONAL = (
+    *("measured_on", "workload", "driver", "gpus", "fell_back", "device_map", "host", "framework", "started"),
     "asked",
 )
 """Columns that a narrow terminal leaves out first."""
@@ -67,22 +59,16 @@ def comparison_content(document: Comparison) -> Content:
         Table("Differences explained", ("Each run against its neighbor",), tuple(differences)),
         _findings(document),
     )
-    bad = sum(map(run_failed, document.runs))
-    count = len(document.runs)
-    state, verdict = _verdict(document.runs, bad)
+    state, verdict = _verdict(document.runs)
     title = conclusion(document)
-    subject = [f"{count} run{'' if count == 1 else 's'} compared"] if document.runs or not document.nodes else []
+    subject = [count_text(len(document.nodes), "node")] if document.nodes else []
+    if document.runs or not document.nodes:
+        subject.append(f"{count_text(len(document.runs), 'run')} compared")
     if document.nodes or document.odd:
         # Which node differs is asked first; without runs, there is nothing else to say.
-        title = "; ".join(
-            filter(
-                None, (cluster_report.cluster_sentence(document), title if document.runs and not document.odd else "")
-            )
-        )
-        subject = [f"{len(document.nodes)} node{'' if len(document.nodes) == 1 else 's'}"] * bool(
-            document.nodes
-        ) + subject
-        state, verdict = _content_of_nodes(document, state, verdict)
+        about_runs = title if document.runs and not document.odd else ""
+        title = "; ".join(filter(None, (cluster_report.cluster_sentence(document), about_runs)))
+        state, verdict = _verdict_of_nodes(document, state, verdict)
     return Content(
         title=title,
         subtitle=" · ".join(filter(None, (*subject, _subject(document)))),
@@ -101,8 +87,8 @@ def comparison_content(document: Comparison) -> Content:
     )
 
 
-def _content_of_nodes(document: Comparison, state: str, verdict: str) -> tuple[str, str]:
-    """The same with what became of the nodes."""
+def _verdict_of_nodes(document: Comparison, state: str, verdict: str) -> tuple[str, str]:
+    """State and verdict of the nodes; ``state`` and ``verdict``: those of the runs."""
     silent = len(cluster_report.lost_nodes(document))
     odd = len({fact.node for fact in document.odd})
     words = [f"{odd} odd"] if odd else []
@@ -116,9 +102,9 @@ def _content_of_nodes(document: Comparison, state: str, verdict: str) -> tuple[s
     return worst, ", ".join(words) or "all answered"
 
 
-def _verdict(runs: Sequence[Run], bad: int) -> tuple[str, str]:
+def _verdict(runs: Sequence[Run]) -> tuple[str, str]:
     """State and verdict of all runs: what failed, else what was not run to its end."""
-    if bad:
+    if bad := sum(map(run_failed, runs)):
         return "error", f"{bad} of {len(runs)} failed"
     rest = Counter(run.verdict for run in runs if run.verdict in ("skipped", "interrupted"))
     if not rest:
@@ -136,33 +122,29 @@ def comparison_table(document: Comparison, title: str) -> Table:
     simulated = any(run.simulated for run in document.runs)
     # Simulated GPUs have the speed of this computer's CPU: sorted bars would look like a ranking.
     speeds = None if simulated else charts.speed_chart([named[index] for index in document.comparable])
-    drawn = (speeds, charts.memory_of_runs(named))
     for index, run in enumerate(document.runs):
         shown = {**cells(run, (*COLUMNS, *WHEN_DIFFERENT)), "config": names[index], "started": started[index]}
         if run.node is not None and "node" in document.columns:
             shown["config"] = names[index].replace(f" on {clean(run.node)}", "", 1)
         rows.append(tuple(_cell(document, index, run, name, shown[name]) for name, _ in known))
+    notes = (
+        _legend(document, rows),
+        *map(clean, document.notes),
+        _CPU if simulated else "",
+        _TIER if any(" tier" in cell for row in rows for cell in row) else "",
+        _ELSEWHERE if any(map(_ran_on_both, document.runs)) else "",
+    )
     return Table(
         title,
         tuple(head for _, head in known),
         tuple(rows),
         tuple(HEADS[name] for name in RIGHT),
-        note=" ".join(
-            part
-            for part in (
-                _legend(document, rows),
-                *map(clean, document.notes),
-                _CPU if simulated else "",
-                _TIER if any(" tier" in cell for row in rows for cell in row) else "",
-                _ELSEWHERE if any(map(_ran_on_both, document.runs)) else "",
-            )
-            if part
-        ),
+        note=" ".join(filter(None, notes)),
         keep=tuple(HEADS[name] for name in _WHOLE),
-        optional=tuple(HEADS[name] for name in _LESS),
+        optional=tuple(HEADS[name] for name in _OPTIONAL),
         lines=3,
         sortable=True,
-        charts=tuple(chart for chart in drawn if chart is not None),
+        charts=drawable(speeds, charts.memory_of_runs(named)),
     )
 
 
@@ -206,9 +188,7 @@ def _legend(document: Comparison, rows: list[tuple[str, ...]]) -> str:
     meanings = (
         f"{BEST} best in its column" if document.best_run else "",
         f"{WORST} worst" if document.worst_run else "",
-        f"{SCATTERED} step times vary by more than 10 %"
-        if any(is_wide(run.throughput) for run in document.runs)
-        else "",
+        f"{SCATTERED} step times vary by more than 10 %" if any(is_wide(r.throughput) for r in document.runs) else "",
         f"{APART} not comparable with the others" if APART in text else "",
         "± half the range from p10 to p90" if " ±" in text else "",
     )
@@ -217,9 +197,7 @@ def _legend(document: Comparison, rows: list[tuple[str, ...]]) -> str:
 
 
 def _subject(document: Comparison) -> str:
-    frameworks = dict.fromkeys(
-        f"{clean(run.framework.name)} {clean(run.framework.version)}" for run in document.runs if run.framework
-    )
+    frameworks = dict.fromkeys(framework_text(run.framework) for run in document.runs if run.framework)
     workloads = dict.fromkeys(
         shorten(clean(run.title), _MAX_COMMAND_CHARS) if is_program(run) else clean(run.workload)
         for run in document.runs

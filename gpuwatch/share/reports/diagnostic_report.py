@@ -43,6 +43,7 @@ from gpuwatch.share.reports.report_elements import (
     Table,
     clean,
     clean_finding,
+    count_text,
     redaction_text,
 )
 from gpuwatch.share.reports.report_log_lines import readable
@@ -113,13 +114,10 @@ def _reason(document: Diagnostic, main: SourcedFinding | None) -> str:
     if document.primary is None:
         return "Neither the GPUs nor the environment could be examined."
     if main is None or main.id == "healthy":
-        usable = _usable(document.doctor)
         # The note on a program that failed by itself.
         unknown = (found for found in document.findings if (found.severity, found.id) == ("info", "unknown"))
-        own = next((found for found in unknown if "".join(found.sources[:1]).startswith("run of ")), None)
-        return (
-            f"{CAUSES['healthy']}.{f' {usable}.' if usable else ''}{f' {clean(own.title)}.' if own is not None else ''}"
-        )
+        own = next((clean(found.title) for found in unknown if "".join(found.sources[:1]).startswith("run of ")), "")
+        return " ".join(f"{sentence}." for sentence in (CAUSES["healthy"], _usable(document.doctor), own) if sentence)
     harm = consequence(document, main)
     return f"{f'{harm}: ' if harm else ''}{clean(main.title).rstrip('.')}."
 
@@ -129,7 +127,7 @@ def _usable(doctor: Doctor | None) -> str:
         return ""
     count = sum("GPU" in entry.framework_device for entry in doctor.device_map)
     name = _NAMES.get(doctor.framework.name, clean(doctor.framework.name))
-    return f"{name} can use {count} GPU{'' if count == 1 else 's'}" if count else ""
+    return f"{name} can use {count_text(count, 'GPU')}" if count else ""
 
 
 def _footer(document: Diagnostic) -> str:

@@ -25,7 +25,7 @@ from gpuwatch.machine.recording.minute_means import HOUR, MINUTE
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.share.reports import comparable_runs, run_report
 from gpuwatch.share.reports.doctor_report import MARKS
-from gpuwatch.share.reports.report_elements import clean
+from gpuwatch.share.reports.report_elements import clean, framework_text
 from gpuwatch.share.reports.run_tables import device_map, short_device
 
 Comparable = Diagnostic | Doctor | Run | Snapshot
@@ -269,7 +269,7 @@ def _run(found: DiffSide, run: Run) -> None:
     facts: dict[str, str | None] = {
         "configuration": run.config,
         "verdict": run.verdict,
-        "framework": comparable_runs.framework(run),
+        "framework": framework_text(run.framework),
         "GPUs": comparable_runs.gpus(run),
         "command" if comparable_runs.is_program(run) else "workload": comparable_runs.workload(run),
         "device map": device_map(run),

@@ -16,11 +16,13 @@ from gpuwatch.share.reports.report_elements import (
     clean,
     clean_finding,
     columns,
+    count_text,
+    framework_text,
 )
 from gpuwatch.share.reports.run_tables import device_map_table
 
 MARKS = {"pass": "● pass", "warn": "▲ warn", "fail": "✖ FAIL", "skip": "○ skip"}
-"""Sign and word, so that colour is never the only sign."""
+"""Sign and word, so that color is never the only sign."""
 GROUPS = {
     "driver": "Driver",
     "devices": "Devices",
@@ -69,7 +71,7 @@ def _subtitle(document: Doctor) -> Iterator[str]:
     if document.host:
         yield clean(document.host)
     if document.framework is not None:
-        yield f"{clean(document.framework.name)} {clean(document.framework.version)}"
+        yield framework_text(document.framework)
         yield clean(document.framework.interpreter)
     yield document.taken_at.astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
@@ -77,10 +79,8 @@ def _subtitle(document: Doctor) -> Iterator[str]:
 def _reason(document: Doctor, main: Finding | None) -> str:
     if main is None or main.id == "healthy":
         gpus = sum("GPU" in entry.framework_device for entry in document.device_map)
-        tail = f" {gpus} GPU{'' if gpus == 1 else 's'} can be used." if gpus else ""
-        return CAUSES["healthy"] + "." + tail
-    certain = "" if main.certainty == "fact" else " (likely)"
-    return clean(main.title).rstrip(".") + f"{certain}."
+        return f"{CAUSES['healthy']}." + (f" {count_text(gpus, 'GPU')} can be used." if gpus else "")
+    return f"{clean(main.title).rstrip('.')}{'' if main.certainty == 'fact' else ' (likely)'}."
 
 
 def _facts(document: Doctor, main: Finding | None) -> Iterator[tuple[str, str]]:

@@ -13,6 +13,7 @@ import msgspec
 
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.run import Framework
 from gpuwatch.share.reports.chart_types import Chart
 
 SIMULATED = "SIMULATED"
@@ -40,7 +41,7 @@ GLYPHS = {
     "interrupted": "○",
     "unknown": "○",
 }
-"""Signs by state, so that colour is never the only sign."""
+"""Signs by state, so that color is never the only sign."""
 STATES = {"error": "error", "warning": "warning", "info": "ok"}
 """The state of a document by the severity of its main finding."""
 EVERY_RUN = "Every run"
@@ -98,7 +99,7 @@ class Content:
     title: str
     subtitle: str
     state: str
-    """``ok``, ``warning``, ``error``, ``unknown``: chooses colour and glyph."""
+    """``ok``, ``warning``, ``error``, ``unknown``: chooses color and glyph."""
     verdict: str
     tables: tuple[Table, ...]
     reason: str = ""
@@ -147,6 +148,21 @@ def clean(value: object) -> str:
         return ", ".join(clean(item) for item in value) or "–"
     text = printable(str(value)).strip()
     return text or "–"
+
+
+def count_text(count: int, noun: str) -> str:
+    """``1 GPU``, ``2 GPUs``."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def framework_text(framework: Framework | None) -> str:
+    """``tensorflow 2.21.0``; a dash if it is unknown."""
+    return "–" if framework is None else f"{clean(framework.name)} {clean(framework.version)}"
+
+
+def drawable(*charts: Chart | None) -> tuple[Chart, ...]:
+    """The charts of a table, without those for which there is no data."""
+    return tuple(chart for chart in charts if chart is not None)
 
 
 def variable_value(value: str | None) -> str:

@@ -9,6 +9,7 @@ from itertools import groupby
 
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.explain.logs.output_tail import decisive, not_kept
+from gpuwatch.share.reports.report_elements import count_text
 
 _STAMP = re.compile(r"^(?:[IWEF]\d{4} [\d:.]{1,30}\s+\d{1,10} |\d{4}-\d\d-\d\d[ T][\d:.,]{8,16}:? )")
 _EMPTY_BIN = re.compile(r"Bin \(\d+\):\s+Total Chunks: 0,")
@@ -70,15 +71,15 @@ def _thinned(lines: Iterable[str]) -> Iterator[str]:
     for kind, group in groupby(lines, key=_kind):
         same = list(group)
         if kind == "usual":
-            yield f"… {_lines(len(same))} that every start of TensorFlow prints left out"
+            yield f"… {count_text(len(same), 'line')} that every start of TensorFlow prints left out"
         elif kind == "opened":
             names = dict.fromkeys(match[1] for line in same if (match := _OPENED.search(line)) is not None)
-            yield f"… {_lines(len(same))} left out: libraries opened: {', '.join(names)}"
+            yield f"… {count_text(len(same), 'line')} left out: libraries opened: {', '.join(names)}"
         elif kind == "bin":
-            yield f"… {_lines(len(same))} of empty bins left out"
+            yield f"… {count_text(len(same), 'line')} of empty bins left out"
         elif kind == "chunk" and len(same) > _MAX_CHUNK_LINES:
             yield from same[: _MAX_CHUNK_LINES // 2]
-            yield f"… {_lines(len(same) - _MAX_CHUNK_LINES)} of chunks left out"
+            yield f"… {count_text(len(same) - _MAX_CHUNK_LINES, 'line')} of chunks left out"
             yield from same[-_MAX_CHUNK_LINES // 2 :]
         elif kind == "chunk" or len(same) == 1:
             yield from same
@@ -101,16 +102,12 @@ def _kind(line: str) -> str:
     return _STAMP.sub("", line).strip()
 
 
-def _lines(count: int) -> str:
-    return f"{count} line{'' if count == 1 else 's'}"
-
-
 def _explained(lines: Iterable[str], notes: Iterable[tuple[str, str]]) -> Iterator[str]:
     """Explains misleading lines, each kind once."""
-    taken: set[str] = set()
+    explained: set[str] = set()
     for line in lines:
         yield line
         for text, meaning in notes:
-            if text in line and text not in taken:
-                taken.add(text)
+            if text in line and text not in explained:
+                explained.add(text)
                 yield f"  ↑ {meaning}"

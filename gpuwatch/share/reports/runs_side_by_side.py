@@ -11,7 +11,7 @@ from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.run_comparison import Comparison
 from gpuwatch.experiment.trials.step_times import is_wide, speed_text
 from gpuwatch.share.reports import comparable_runs, run_report
-from gpuwatch.share.reports.report_elements import clean
+from gpuwatch.share.reports.report_elements import clean, framework_text
 from gpuwatch.share.reports.run_differences import differences
 from gpuwatch.share.reports.run_tables import device_map
 
@@ -38,11 +38,8 @@ COLUMNS: tuple[Column, ...] = (
     ("verdict", "VERDICT", _verdict),
 )
 
-STARTED = ("started", "STARTED")
-"""Appears if a configuration was run more than once."""
-
 WHEN_DIFFERENT: tuple[Column, ...] = (
-    ("framework", "FRAMEWORK", comparable_runs.framework),
+    ("framework", "FRAMEWORK", lambda run: framework_text(run.framework)),
     ("node", "NODE", lambda run: clean(run.node)),
     ("host", "HOST", lambda run: clean(run.host)),
     ("gpus", "GPUS", comparable_runs.gpus),
@@ -57,7 +54,7 @@ WHEN_DIFFERENT: tuple[Column, ...] = (
 """Columns that appear after the configuration if the runs differ in them."""
 
 _MAX_NAMED = 6
-HEADS = {name: head for name, head, _ in (*COLUMNS, *WHEN_DIFFERENT)} | dict([STARTED])
+HEADS = {name: head for name, head, _ in (*COLUMNS, *WHEN_DIFFERENT)} | {"started": "STARTED"}
 RIGHT = frozenset({"granted", "seen_by_nvml", "on_gpu_percent", "steps_per_second"})
 
 
@@ -68,19 +65,17 @@ def compare(runs: Sequence[Run]) -> Comparison:
     worst: dict[str, int] = {}
     speeds = {index: t.steps_per_second for index in group if (t := runs[index].throughput) is not None}
     timed = sorted(group, key=lambda index: -speeds.get(index, 0.0))
-    if len(timed) > 1:
-        if not any(comparable_runs.why_speeds_equal(runs[timed[0]], runs[index]) for index in timed[1:]):
-            best["steps_per_second"] = timed[0]
-        if not any(comparable_runs.why_speeds_equal(runs[timed[-1]], runs[index]) for index in timed[:-1]):
-            worst["steps_per_second"] = timed[-1]
     # A run without a GPU holds no GPU memory and would always win.
     held = [index for index in group if runs[index].memory.nvml_peak_bytes and runs[index].device_map]
     held.sort(key=lambda index: runs[index].memory.nvml_peak_bytes or 0)
     amounts = [runs[index].memory.nvml_peak_bytes for index in held]
-    if len(held) > 1 and amounts[0] != amounts[1]:
-        best["seen_by_nvml"] = held[0]
-    if len(held) > 1 and amounts[-1] != amounts[-2]:
-        worst["seen_by_nvml"] = held[-1]
+    for place, marked in ((0, best), (-1, worst)):
+        if len(timed) > 1:
+            run, *others = (runs[index] for index in (timed if place == 0 else timed[::-1]))
+            if not any(comparable_runs.why_speeds_equal(run, other) for other in others):
+                marked["steps_per_second"] = timed[place]
+        if len(held) > 1 and amounts.count(amounts[place]) == 1:
+            marked["seen_by_nvml"] = held[place]
     return Comparison(
         runs=tuple(runs),
         columns=_columns(runs),
@@ -103,7 +98,7 @@ def _columns(runs: Sequence[Run]) -> tuple[str, ...]:
             different.append(name)
     names = [name for name, _, _ in COLUMNS]
     if len({(run.config, run.node) for run in runs}) < len(runs):
-        different.insert(0, STARTED[0])
+        different.insert(0, "started")
     return (*names[:1], *different, *names[1:])
 
 

@@ -17,7 +17,15 @@ from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import FAILED_ITSELF, Device, Problem, Process, Snapshot
 from gpuwatch.explain.diagnosis.conditions.gpu_faults import unread_keys
 from gpuwatch.machine.history.machine_event import gpu_list_text
-from gpuwatch.share.reports.report_elements import SIMULATED_MACHINE, Content, Table, clean, clean_finding, columns
+from gpuwatch.share.reports.report_elements import (
+    SIMULATED_MACHINE,
+    Content,
+    Table,
+    clean,
+    clean_finding,
+    columns,
+    count_text,
+)
 
 _MAX_COMMAND_CHARS = 120
 _SILENT = {"driver.missing": "no NVIDIA driver", "driver.mismatch": "the driver's library and kernel module differ"}
@@ -47,7 +55,6 @@ def snapshot_content(snapshot: Snapshot) -> Content:
         facts.insert(1, ("power", _power(snapshot.devices)))
     if unified := [f"GPU {device.index}" for device in snapshot.devices if device.unified_memory]:
         facts.append(("memory", f"of {', '.join(unified)}: host memory, which other programs also use"))
-    count = len(snapshot.devices)
     severities = {found.severity for found in snapshot.findings}
     worst = "error" in severities or any(device.state not in ("ok", "asleep") for device in snapshot.devices)
     # Of a recording, what cannot be read may not be a finding yet.
@@ -56,7 +63,7 @@ def snapshot_content(snapshot: Snapshot) -> Content:
         title=clean(host.hostname) if host.hostname else "snapshot",
         subtitle=snapshot.taken_at.strftime("%Y-%m-%d %H:%M:%S %Z").strip(),
         state="error" if worst else "warning" if doubtful else "ok",
-        verdict=f"{count} GPU{'' if count == 1 else 's'}" if snapshot.driver else "GPUs unknown",
+        verdict=count_text(len(snapshot.devices), "GPU") if snapshot.driver else "GPUs unknown",
         reason=_silence(snapshot),
         simulated=SIMULATED_MACHINE if snapshot.simulated else "",
         facts=tuple(facts),
@@ -88,15 +95,13 @@ def _reservations(snapshot: Snapshot) -> Table:
     """Who reserved which GPU, with ``gpuwatch pick --reserve``."""
     names = {device.uuid: str(device.index) for device in snapshot.devices}
     for device in snapshot.devices:
-        names |= {
-            instance.uuid: f"{device.index} MIG {instance.id}" for instance in device.mig_instances if instance.uuid
-        }
+        names |= {part.uuid: f"{device.index} MIG {part.id}" for part in device.mig_instances if part.uuid}
     rows = tuple(
         (
             clean(names.get(found.uuid, found.uuid)),
-            clean(found.user) if found.user else UNKNOWN,
-            str(found.pid) if found.pid is not None else UNKNOWN,
-            shorten(clean(found.command), _MAX_COMMAND_CHARS) if found.command else UNKNOWN,
+            clean(found.user),
+            clean(found.pid),
+            shorten(clean(found.command), _MAX_COMMAND_CHARS),
         )
         for found in sorted(snapshot.reservations, key=lambda reservation: names.get(reservation.uuid, ""))
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpuwatch.core.formatting.units import UNKNOWN
 from gpuwatch.core.model.snapshot import Device, Snapshot, Topology
-from gpuwatch.share.reports.report_elements import SIMULATED_MACHINE, Content, Table, clean
+from gpuwatch.share.reports.report_elements import SIMULATED_MACHINE, Content, Table, clean, count_text
 
 LEGEND = {
     "NV#": "NVLinks, directly or through a switch, and how many",
@@ -28,7 +28,7 @@ def topology_content(snapshot: Snapshot) -> Content:
         title=clean(snapshot.host.hostname) if snapshot.host.hostname else "snapshot",
         subtitle=snapshot.taken_at.strftime("%Y-%m-%d %H:%M:%S %Z").strip(),
         state="ok" if found is not None else "unknown",
-        verdict=f"{len(snapshot.devices)} GPU{'' if len(snapshot.devices) == 1 else 's'}",
+        verdict=count_text(len(snapshot.devices), "GPU"),
         reason="" if found is not None else "how they are connected was not read",
         simulated=SIMULATED_MACHINE if snapshot.simulated else "",
         tables=tuple(table for table in tables if table.rows),
@@ -46,14 +46,9 @@ def topology_table(snapshot: Snapshot) -> Table:
     rows = []
     for device in devices:
         place = places.get(device.uuid)
-        rows.append(
-            (
-                f"GPU{device.index}",
-                *(path_name(found, device, other) for other in devices),
-                clean(place.cpus) if place else UNKNOWN,
-                clean(place.numa_nodes) if place else UNKNOWN,
-            )
-        )
+        paths = (path_name(found, device, other) for other in devices)
+        where = (clean(place.cpus), clean(place.numa_nodes)) if place else (UNKNOWN, UNKNOWN)
+        rows.append((f"GPU{device.index}", *paths, *where))
     reasons = sorted(
         {lack.detail for place in found.places for lack in place.missing.values()}
         | {found.missing.detail for found in found.connections if found.missing is not None}
