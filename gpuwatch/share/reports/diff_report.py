@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from gpuwatch.core.formatting.units import UNKNOWN, reading_text, size
+from gpuwatch.core.grouping import grouped
 from gpuwatch.core.model.findings import CAUSES, SEVERITY_ORDER
 from gpuwatch.core.model.machine_diff import Change, Diff, FactChange, FindingChange, NumberChange, Side, Spread
 from gpuwatch.core.model.metrics import Unit
@@ -13,8 +14,8 @@ from gpuwatch.core.model.run import Run
 from gpuwatch.experiment.trials.step_times import step_time_text
 from gpuwatch.experiment.trials.trial_summary import SAME_MEMORY_SHARE
 from gpuwatch.share.reports import comparable_runs, diff_memory
-from gpuwatch.share.reports.diff_sides import COUNTERS, SPECS, DiffSide
-from gpuwatch.share.reports.report_elements import SIMULATED_MACHINE, Content, Table, clean
+from gpuwatch.share.reports.diff_sides import COUNTED, SPECS, DiffSide
+from gpuwatch.share.reports.report_elements import SIMULATED_MACHINE, Content, Table, clean, count_text
 
 MIN_SHARE = 0.05
 """Medians that are closer are the same, however little they vary."""
@@ -28,7 +29,6 @@ _NAMES = {
     "allocator_peak_bytes": "peak memory (allocator)",
     **diff_memory.NAMES,
 }
-_COUNTED = frozenset(spec.id for spec in COUNTERS)
 _ORDER = {"came": 0, "went": 1, "stayed": 2}
 
 
@@ -41,23 +41,19 @@ def diff(first: DiffSide, second: DiffSide) -> Diff:
     for part, name in dict.fromkeys((*first.facts, *second.facts)):
         if part not in shared or (part, name) in first.unknown | second.unknown:
             continue
-        pair, two = first.facts.get((part, name)), second.facts.get((part, name))
-        if part == "Machine" and (pair is None or two is None):
+        before, after = first.facts.get((part, name)), second.facts.get((part, name))
+        if part == "Machine" and (before is None or after is None):
             continue  # a run knows less of the machine than a sample
-        if (pair and pair[1]) == (two and two[1]):
+        if (before and before[1]) == (after and after[1]):
             alike += 1
         else:
-            facts.append(FactChange(part=part, name=clean(name), values=(pair and pair[0], two and two[0])))
-    findings = sorted(
-        _findings(first, second), key=lambda finding: (_ORDER[finding.change], SEVERITY_ORDER[finding.severity])
-    )
-    numbers, same = [], 0
-    for key in sorted(first.numbers.keys() & second.numbers.keys()):
-        change = _number(*key, first.numbers[key], second.numbers[key], (first.run, second.run))
-        if change is None:
-            same += 1
-        else:
-            numbers.append(change)
+            values = before and before[0], after and after[0]
+            facts.append(FactChange(part=part, name=clean(name), values=values))
+    findings = list(_findings(first, second))
+    findings.sort(key=lambda finding: (_ORDER[finding.change], SEVERITY_ORDER[finding.severity]))
+    measured = sorted(first.numbers.keys() & second.numbers.keys())
+    compared = (_number(*key, first.numbers[key], second.numbers[key], (first.run, second.run)) for key in measured)
+    numbers = [change for change in compared if change is not None]
     numbers.sort(key=_importance, reverse=True)
     holders = diff_memory.holder_changes(first, second)
     return Diff(
@@ -68,7 +64,7 @@ def diff(first: DiffSide, second: DiffSide) -> Diff:
         findings=tuple(findings),
         numbers=tuple(numbers),
         holders=tuple(holders),
-        alike=alike + same,
+        alike=alike + len(measured) - len(numbers),
         notes=tuple(_notes(first, second)),
     )
 
@@ -81,7 +77,7 @@ def _of_one_scope(side: DiffSide, other: DiffSide) -> DiffSide:
 
 
 def _findings(first: DiffSide, second: DiffSide) -> Iterator[FindingChange]:
-    for cause in dict.fromkeys((*first.findings, *second.findings)):
+    for cause in first.findings | second.findings:
         before, after = first.findings.get(cause), second.findings.get(cause)
         change: Change = "stayed" if before and after else "came" if after else "went"
         finding = (after or before or [])[0]
@@ -95,45 +91,44 @@ def _findings(first: DiffSide, second: DiffSide) -> Iterator[FindingChange]:
 
 
 def _number(
-    part: str, metric: str, spread: Spread, two: Spread, runs: tuple[Run | None, Run | None]
+    part: str, metric: str, before: Spread, after: Spread, runs: tuple[Run | None, Run | None]
 ) -> NumberChange | None:
     """The difference, if it is more than noise."""
-    away = abs(two.median - spread.median)
-    larger = max(abs(spread.median), abs(two.median))
+    larger = max(abs(before.median), abs(after.median))
     spec = SPECS.get(metric)
-    if metric in _COUNTED:
-        least = max(min(spread.median, two.median) * (_MIN_GROWTH_RATIO - 1), 1e-9)
+    if metric in COUNTED:
+        least = max(min(before.median, after.median) * (_MIN_GROWTH_RATIO - 1), 1e-9)
     elif metric == "median_step_seconds":
         run, other = runs
-        if run is None or other is None or comparable_runs.why_speeds_equal(run, other):
+        if run is None or other is None or not comparable_runs.same_work(run, other):
             return None
-        if not comparable_runs.same_work(run, other):
+        if comparable_runs.why_speeds_equal(run, other):
             return None
         least = 0.0
     elif spec is None:
         least = SAME_MEMORY_SHARE * larger
     else:
-        noise = ((spread.high - spread.low) + (two.high - two.low)) / 2
+        noise = ((before.high - before.low) + (after.high - after.low)) / 2
         least = max(noise, MIN_SHARE * larger, _MIN_DIFFERENCE.get(spec.unit, 0.0))
-    if away <= least:
+    if abs(after.median - before.median) <= least:
         return None
     name = spec.title if spec is not None else _NAMES[metric]
-    if metric in _COUNTED:
+    if metric in COUNTED:
         name += ", per hour"
     unit = spec.unit.value if spec is not None else "s" if metric == "median_step_seconds" else "B"
-    return NumberChange(part=part, name=name, metric=metric, unit=unit, values=(spread, two), threshold=least)
+    return NumberChange(part=part, name=name, metric=metric, unit=unit, values=(before, after), threshold=least)
 
 
 def _importance(change: NumberChange) -> float:
-    number, two = (abs(value.median) for value in change.values)
-    return abs(two - number) / max(number, two) if max(number, two) else 0.0
+    before, after = (abs(value.median) for value in change.values)
+    return abs(after - before) / max(before, after) if max(before, after) else 0.0
 
 
 def _notes(first: DiffSide, second: DiffSide) -> Iterator[str]:
-    for facts, two in ((first, second), (second, first)):
-        only = sorted(part for part in facts.parts - two.parts if not part.startswith("GPU "))
+    for side, other in ((first, second), (second, first)):
+        only = sorted(part for part in side.parts - other.parts if not part.startswith("GPU "))
         if only:
-            yield f"{', '.join(only)}: only {facts.side.name} has them"
+            yield f"{', '.join(only)}: only {side.side.name} has them"
     unknown = (first.unknown | second.unknown) & (first.facts.keys() | second.facts.keys())
     if unknown:
         named = sorted(f"{part} {name}" for part, name in unknown)
@@ -153,51 +148,26 @@ def _notes(first: DiffSide, second: DiffSide) -> Iterator[str]:
 
 def diff_content(document: Diff) -> Content:
     """Findings, a table of facts for each part, and numbers."""
-    item, two = document.sides
-    heads = ("What", item.name, two.name)
-    tables = list[Table]()
-    if document.findings:
-        rows = tuple(
-            (change.change, change.id, clean(change.title), change.where[0] or UNKNOWN, change.where[1] or UNKNOWN)
-            for change in document.findings
-        )
-        tables.append(Table("Findings", ("Change", "Cause", "Finding", item.name, two.name), rows, below="Finding"))
-    for part in dict.fromkeys(change.part for change in document.facts):
-        rows3 = tuple(
-            (clean(change.name), *(clean(value) if value is not None else UNKNOWN for value in change.values))
-            for change in document.facts
-            if change.part == part
-        )
-        tables.append(Table(clean(part), heads, rows3))
-    if document.holders:
-        tables.append(diff_memory.holder_table(document.holders, (item.name, two.name)))
-    if document.numbers:
-        rows5 = tuple(
-            (
-                clean(f"{change.part}, {change.name}"),
-                *(_shown(change, value) for value in change.values),
-                _times(change),
-            )
-            for change in document.numbers
-        )
-        note = (
-            "Medians, with the range of the middle half of the values. Only differences larger than the noise are "
-            "listed."
-        )
-        tables.append(Table("Numbers", (*heads, "Change"), rows5, right=("Change",), note=note))
+    names = document.sides[0].name, document.sides[1].name
+    tables = [_finding_table(document, names)]
+    for part, facts in grouped(document.facts, lambda change: change.part).items():
+        rows = ((clean(change.name), *map(clean, change.values)) for change in facts)
+        tables.append(Table(clean(part), ("What", *names), tuple(rows)))
+    tables += [diff_memory.holder_table(document.holders, names), _number_table(document, names)]
     came = [change for change in document.findings if change.change == "came"]
     went = [change for change in document.findings if change.change == "went"]
     counts = [
-        _count(len(document.facts), "fact"),
-        _count(len(came), "new finding"),
-        _count(len(went), "finding", " gone"),
-        _count(len(document.numbers), "number"),
-        _count(len(document.holders), "holder"),
+        (len(document.facts), "fact", ""),
+        (len(came), "new finding", ""),
+        (len(went), "finding", " gone"),
+        (len(document.numbers), "number", ""),
+        (len(document.holders), "holder", ""),
     ]
-    names = f"{clean(item.name)} and {clean(two.name)}"
+    counted = ", ".join(f"{count_text(count, noun)}{after}" for count, noun, after in counts if count)
+    both = " and ".join(map(clean, names))
     worse = any(change.severity == "error" for change in came)
     return Content(
-        title=f"{names} differ: {', '.join(filter(None, counts))}" if document.differs else f"{names} do not differ",
+        title=f"{both} differ: {counted}" if document.differs else f"{both} do not differ",
         subtitle=" · ".join(_about(side) for side in document.sides),
         state="error" if worse else "warning" if document.differs else "ok",
         verdict="Different" if document.differs else "No difference",
@@ -207,13 +177,28 @@ def diff_content(document: Diff) -> Content:
             ("alike", f"{document.alike} facts and numbers do not differ"),
             *(("not compared", clean(note)) for note in document.notes),
         ),
-        tables=tuple(tables),
+        tables=tuple(table for table in tables if table.rows),
         footer="gpuwatch diff",
     )
 
 
-def _count(count: int, what: str, after: str = "") -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}{after}" if count else ""
+def _finding_table(document: Diff, names: tuple[str, str]) -> Table:
+    rows = (
+        (change.change, change.id, clean(change.title), change.where[0] or UNKNOWN, change.where[1] or UNKNOWN)
+        for change in document.findings
+    )
+    return Table("Findings", ("Change", "Cause", "Finding", *names), tuple(rows), below="Finding")
+
+
+def _number_table(document: Diff, names: tuple[str, str]) -> Table:
+    rows = (
+        (clean(f"{change.part}, {change.name}"), *(_shown(change, value) for value in change.values), _times(change))
+        for change in document.numbers
+    )
+    note = (
+        "Medians, with the range of the middle half of the values. Only differences larger than the noise are listed."
+    )
+    return Table("Numbers", ("What", *names, "Change"), tuple(rows), right=("Change",), note=note)
 
 
 def _about(side: Side) -> str:
@@ -239,18 +224,17 @@ def _shown(change: NumberChange, value: Spread) -> str:
 
 
 def _value(change: NumberChange, value: float) -> str:
-    spec = SPECS.get(change.metric)
-    if spec is not None and change.metric in _COUNTED:
+    if change.metric in COUNTED:
         return f"{value:.3g}"
-    if spec is not None:
+    if (spec := SPECS.get(change.metric)) is not None:
         return reading_text(spec, value)
     return step_time_text(value) if change.unit == "s" else size(value)
 
 
 def _times(change: NumberChange) -> str:
-    number, two = (value.median for value in change.values)
+    before, after = (value.median for value in change.values)
     if change.unit == "%":
-        return f"{two - number:+.0f} points"
+        return f"{after - before:+.0f} points"
     if change.unit == Unit.CELSIUS.value:
-        return f"{two - number:+.0f} °C"
-    return f"{(two / number - 1) * 100:+.0f} %" if number else "from 0"
+        return f"{after - before:+.0f} °C"
+    return f"{(after / before - 1) * 100:+.0f} %" if before else "from 0"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from statistics import quantiles
 
@@ -30,7 +30,7 @@ from gpuwatch.share.reports.run_tables import device_map, short_device
 
 Comparable = Diagnostic | Doctor | Run | Snapshot
 
-_STRUCTURE = frozenset(
+_CONFIGURED_NUMBERS = frozenset(
     (
         "memory.total_bytes",
         "bar1.total_bytes",
@@ -59,23 +59,28 @@ _OF_THE_MOMENT = frozenset({"clocks.event_reasons", "performance.state", "mode.d
 """Names that change with the load."""
 _OF_THE_CARD = frozenset({"identity.serial"})
 """What no two cards share: compared if they are said to be the same machine's."""
-STRUCTURE = tuple(
+CONFIGURATION = tuple(
     spec
     for spec in METRICS
-    if spec.id in _STRUCTURE or spec.lane is Lane.ONCE or (spec.unit is Unit.NAME and spec.id not in _OF_THE_MOMENT)
+    if spec.id in _CONFIGURED_NUMBERS
+    or spec.lane is Lane.ONCE
+    or (spec.unit is Unit.NAME and spec.id not in _OF_THE_MOMENT)
 )
 _REPORTED = ("Versions", "Device map", "Environment variables", "Libraries", "Distributions", "Checks")
 """Parts that every report of the doctor has."""
 _MIRRORED = frozenset({"memory.free_bytes"})
 """What another metric says already."""
-MOVING = tuple(
+VARYING = tuple(
     spec
     for spec in METRICS
-    if spec not in STRUCTURE and spec.unit is not Unit.NAME and not spec.counter and spec.id not in _MIRRORED
+    if spec not in CONFIGURATION and spec.unit is not Unit.NAME and not spec.counter and spec.id not in _MIRRORED
 )
-COUNTERS = tuple(spec for spec in METRICS if spec.counter and spec.unit is Unit.COUNT and spec.id not in _STRUCTURE)
+COUNTERS = tuple(
+    spec for spec in METRICS if spec.counter and spec.unit is Unit.COUNT and spec.id not in _CONFIGURED_NUMBERS
+)
 """Errors and the like."""
-SPECS = {spec.id: spec for spec in (*MOVING, *COUNTERS)}
+COUNTED = frozenset(spec.id for spec in COUNTERS)
+SPECS = {spec.id: spec for spec in (*VARYING, *COUNTERS)}
 """The metrics of numbers of a recording; those of a run are none."""
 _MAX_SECONDS_OF_SAMPLES, _MAX_SECONDS_OF_MINUTES = 3600.0, 3 * 86_400.0
 """Longest stretches of which samples, and means of minutes, are compared; of longer ones, means of hours."""
@@ -115,11 +120,19 @@ class DiffSide:
         indices = {index for index in known if index is not None}
         return gpu_list_text(indices) if indices else ""
 
-    def take_findings(self, findings: tuple[Finding, ...]) -> None:
-        told = (finding for finding in findings if finding.severity != "info")
-        self.findings = grouped(told, lambda finding: finding.id)
-        for listed in self.findings.values():
-            listed.sort(key=lambda finding: SEVERITY_ORDER[finding.severity])
+    def add_fact(self, part: str, name: str, value: str | None, key: str | None = None) -> None:
+        """None: it could not be read. ``key``: what is compared, if not the value itself."""
+        if value is None:
+            self.unknown.add((part, name))
+        else:
+            self.facts[part, name] = (clean(value), value if key is None else key)
+
+
+def _by_cause(findings: Iterable[Finding]) -> dict[str, list[Finding]]:
+    """The findings that are more than information, by cause; the most severe of each first."""
+    telling = [finding for finding in findings if finding.severity != "info"]
+    telling.sort(key=lambda finding: SEVERITY_ORDER[finding.severity])
+    return grouped(telling, lambda finding: finding.id)
 
 
 def side_of_document(document: Comparable, name: str, *, cards: bool) -> DiffSide:
@@ -130,20 +143,18 @@ def side_of_document(document: Comparable, name: str, *, cards: bool) -> DiffSid
     side = Side(name=name, kind=kinds[type(document)], host=host, begin=at, end=at, samples=1)
     found = DiffSide(side, document.simulated)
     if isinstance(document, Snapshot):
-        _snapshot(found, document, cards)
+        _add_snapshot(found, document, cards)
     elif isinstance(document, Run):
-        _run(found, document)
+        _add_run(found, document)
     else:
         doctor = document if isinstance(document, Doctor) else document.doctor
         if doctor is not None:
-            _report(found, doctor)
+            _add_doctor(found, doctor)
         if isinstance(document, Diagnostic) and document.snapshot is not None:
-            _snapshot(found, document.snapshot, cards)  # its findings are among those of the report
-    found.take_findings(document.findings)
+            _add_snapshot(found, document.snapshot, cards)  # its findings are among those of the report
+    found.findings = _by_cause(document.findings)
     if isinstance(document, Diagnostic):
-        own = DiffSide(side, document.simulated)
-        own.take_findings(tuple(finding for finding in document.findings if MACHINE in finding.sources))
-        found.findings_of_machine = own.findings
+        found.findings_of_machine = _by_cause(finding for finding in document.findings if MACHINE in finding.sources)
     return found
 
 
@@ -152,17 +163,11 @@ def side_of_recording(
 ) -> DiffSide:
     """What a stretch of a recording says; ``snapshot``: :func:`last_sample_of` it. ``step``: :func:`step_for`."""
     numbers, samples = _numbers(recording, begin, end, step)
-    side = Side(
-        name=name,
-        kind="recording",
-        host=snapshot.host.hostname,
-        begin=utc(begin),
-        end=utc(end),
-        samples=samples,
-    )
+    host = snapshot.host.hostname
+    side = Side(name=name, kind="recording", host=host, begin=utc(begin), end=utc(end), samples=samples)
     found = DiffSide(side, snapshot.simulated)
-    _snapshot(found, snapshot, cards)
-    found.take_findings(snapshot.findings)
+    _add_snapshot(found, snapshot, cards)
+    found.findings = _by_cause(snapshot.findings)
     found.numbers = {(f"GPU {found.devices[uuid]}", metric): spread for (uuid, metric), spread in numbers.items()
                      if uuid in found.devices}  # fmt: skip
     return found
@@ -185,50 +190,43 @@ def step_for(seconds: float) -> int:
 # A snapshot
 
 
-def _snapshot(found: DiffSide, snapshot: Snapshot, cards: bool) -> None:
+def _add_snapshot(found: DiffSide, snapshot: Snapshot, cards: bool) -> None:
     found.devices = {device.uuid: device.index for device in snapshot.devices}
     driver = snapshot.driver
     machine: dict[str, str | None] = {
-        "driver": driver.version if driver is not None else None,
-        "CUDA version of the driver": driver.cuda_version if driver is not None else None,
-        "NVML": driver.nvml_version if driver is not None else None,
+        "driver": driver.version if driver else None,
+        "CUDA version of the driver": driver.cuda_version if driver else None,
+        "NVML": driver.nvml_version if driver else None,
         "GPUs": str(len(snapshot.devices)),
         "CPUs": None if snapshot.host.cpu_count is None else str(snapshot.host.cpu_count),
         "host memory": size(snapshot.host.memory_total_bytes) if snapshot.host.memory_total_bytes else None,
         "container": snapshot.host.container or "none",
     }
     for name, value in machine.items():
-        _fact(found, "Machine", name, value)
+        found.add_fact("Machine", name, value)
     for device in snapshot.devices:
-        _device(found, device, cards)
+        _add_device(found, device, cards)
 
 
-def _fact(found: DiffSide, part: str, name: str, value: str | None, key: str | None = None) -> None:
-    if value is None:
-        found.unknown.add((part, name))
-    else:
-        found.facts[part, name] = (clean(value), value if key is None else key)
-
-
-def _device(found: DiffSide, device: Device, cards: bool) -> None:
+def _add_device(found: DiffSide, device: Device, cards: bool) -> None:
     part = f"GPU {device.index}"
-    _fact(found, part, "name", device.name)
-    _fact(found, part, "compute capability", device.compute_capability)
+    found.add_fact(part, "name", device.name)
+    found.add_fact(part, "compute capability", device.compute_capability)
     state = f"{device.state}: {device.state_detail}" if device.state_detail else device.state
-    _fact(found, part, "state", state, device.state)
+    found.add_fact(part, "state", state, device.state)
     if cards:
-        _fact(found, part, "UUID", device.uuid)
-        _fact(found, part, "PCI bus id", device.pci_bus_id)
+        found.add_fact(part, "UUID", device.uuid)
+        found.add_fact(part, "PCI bus id", device.pci_bus_id)
     layout = ", ".join(instance.profile or "unknown profile" for instance in device.mig_instances)
-    _fact(found, part, "MIG layout", layout or "none")
-    for spec in STRUCTURE:
+    found.add_fact(part, "MIG layout", layout or "none")
+    for spec in CONFIGURATION:
         if spec.id in _OF_THE_CARD and not cards:
             continue
         value = device.get(spec.id)
         if not isinstance(value, Missing):
-            _fact(found, part, spec.title, reading_text(spec, value), str(value))
+            found.add_fact(part, spec.title, reading_text(spec, value), str(value))
         elif value.reason == "not_supported":
-            _fact(found, part, spec.title, "not supported", "not supported")
+            found.add_fact(part, spec.title, "not supported", "not supported")
         else:
             found.unknown.add((part, spec.title))
 
@@ -236,35 +234,35 @@ def _device(found: DiffSide, device: Device, cards: bool) -> None:
 # A report
 
 
-def _report(found: DiffSide, doctor: Doctor) -> None:
+def _add_doctor(found: DiffSide, doctor: Doctor) -> None:
     """Versions, device map, environment and the like. Texts with times and sizes, which always differ, have keys."""
     found.examined = frozenset(_REPORTED)
     for name, value in doctor.versions.items():
-        _fact(found, "Versions", name.replace("_", " "), clean(value))
+        found.add_fact("Versions", name.replace("_", " "), clean(value))
     if doctor.framework is not None:
-        _fact(found, "Versions", "built with CUDA", clean(doctor.framework.gpu_build))
-        _fact(found, "Versions", "interpreter", clean(doctor.framework.interpreter))
+        found.add_fact("Versions", "built with CUDA", clean(doctor.framework.gpu_build))
+        found.add_fact("Versions", "interpreter", clean(doctor.framework.interpreter))
     for mapping in doctor.device_map:
         if mapping.framework_device:
             which = f"GPU {clean(mapping.physical_index)} {clean(mapping.name)}, {size(mapping.granted_bytes)}"
             key = f"{mapping.physical_index} {mapping.name}"
-            _fact(found, "Device map", short_device(mapping.framework_device), which, key)
+            found.add_fact("Device map", short_device(mapping.framework_device), which, key)
     for name, value in doctor.environment.items():
-        _fact(found, "Environment variables", clean(name), clean(value))
+        found.add_fact("Environment variables", clean(name), clean(value))
     for library in doctor.libraries:
         facts = (library.state, library.version, f"from {library.origin}" if library.origin else None)
-        _fact(found, "Libraries", clean(library.name), " ".join(clean(fact) for fact in facts if fact))
+        found.add_fact("Libraries", clean(library.name), " ".join(clean(fact) for fact in facts if fact))
     for entry in doctor.distributions:
-        _fact(found, "Distributions", clean(entry.name), clean(entry.version))
+        found.add_fact("Distributions", clean(entry.name), clean(entry.version))
     for check in doctor.checks:
         shown = f"{MARKS[check.state]}: {clean(check.detail)}"
-        _fact(found, "Checks", clean(check.title or check.id), shown, check.state)
+        found.add_fact("Checks", clean(check.title or check.id), shown, check.state)
 
 
 # A run
 
 
-def _run(found: DiffSide, run: Run) -> None:
+def _add_run(found: DiffSide, run: Run) -> None:
     found.run = run
     facts: dict[str, str | None] = {
         "configuration": run.config,
@@ -277,21 +275,16 @@ def _run(found: DiffSide, run: Run) -> None:
         "fell back to the CPU": run_report.fell_back(run),
     }
     for name, value in facts.items():
-        _fact(found, "Run", name, value)
-    _fact(found, "Machine", "driver", run.driver_version)
+        found.add_fact("Run", name, value)
+    found.add_fact("Machine", "driver", run.driver_version)
     for name, setting in run.settings.items():
         if run_report.requested(setting):
-            _fact(found, "Settings", name, clean(setting.asked))
+            found.add_fact("Settings", name, clean(setting.asked))
     for name, value in run.environment.items():
-        _fact(found, "Environment variables", name, value)
-    timed = run.throughput
-    if timed is not None:
-        found.numbers["Run", "median_step_seconds"] = Spread(
-            median=timed.median_step_seconds,
-            low=timed.p10_step_seconds,
-            high=timed.p90_step_seconds,
-            points=timed.steps,
-        )
+        found.add_fact("Environment variables", name, value)
+    if (timed := run.throughput) is not None:
+        low, median, high = timed.p10_step_seconds, timed.median_step_seconds, timed.p90_step_seconds
+        found.numbers["Run", "median_step_seconds"] = Spread(median=median, low=low, high=high, points=timed.steps)
     for name in ("nvml_peak_bytes", "allocator_peak_bytes"):
         value = getattr(run.memory, name)
         if value is not None:
@@ -307,12 +300,11 @@ def _numbers(recording: Recording, begin: float, end: float, step: int) -> tuple
     grown: dict[tuple[str, str], tuple[float, float]] = {}
     """First value of a counter, and its growth: a counter that is reset begins again."""
     last: dict[tuple[str, str], float] = {}
-    counted = {spec.id for spec in COUNTERS}
     samples = 0
     for points, columns in _points(recording, begin, end, step):
         samples += points
         for key, column in columns:
-            if key[1] in counted:
+            if key[1] in COUNTED:
                 for value in column:
                     before = last.get(key, value)
                     first, growth = grown.get(key, (value, 0.0))
@@ -333,26 +325,19 @@ _Columns = Iterator[tuple[tuple[str, str], list[float]]]
 
 
 def _points(recording: Recording, begin: float, end: float, step: int) -> Iterator[tuple[int, _Columns]]:
-    names = frozenset(spec.id for spec in (*MOVING, *COUNTERS))
+    names = frozenset(spec.id for spec in (*VARYING, *COUNTERS))
     if not step:
         for times, columns in recording.numbers(begin, end, names):
-            yield (
-                len(times),
-                ((key, [value for value in column if value is not None]) for key, column in columns.items()),
-            )
+            known = ((key, [value for value in column if value is not None]) for key, column in columns.items())
+            yield len(times), known
         return
-    counters = {spec.id for spec in COUNTERS}
     at = begin
     while at <= end:
         upto = min(at + 24 * step, end)
         for found in recording.summaries(step, at, upto, names).values():
-            counts: dict[str, int] = {}
-            for (uuid, _), summary in found.items():
-                counts[uuid] = max(counts.get(uuid, 0), summary.samples)
-            yield (
-                max(counts.values(), default=0),
-                ((key, [summary.most if key[1] in counters else summary.mean]) for key, summary in found.items()),
-            )
+            samples = max((summary.samples for summary in found.values()), default=0)
+            means = ((key, [summary.most if key[1] in COUNTED else summary.mean]) for key, summary in found.items())
+            yield samples, means
         at = upto + 1e-3 if upto < end else end + 1
 
 
