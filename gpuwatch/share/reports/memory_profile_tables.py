@@ -16,7 +16,6 @@ PEAK, HOLDERS, ALL_HOLDERS = "Memory at the peak", "Largest holders at the peak"
 _ALIVE, _LARGEST, _MORE = "Memory alive at the snapshot", "Largest holders at the snapshot", "More holders"
 _FIRST_HOLDERS = 12
 _OTHER: tuple[Kind, str] = ("unattributed", "")
-_NOT_RECORDED = "allocated outside the recording"
 _BEFORE = "in use of the allocator when the recording began: variables, the optimizer's state, kept results"
 _MIN_SHARE = 0.0005
 """Share of the peak below which a holder or a group is not listed by itself."""
@@ -26,11 +25,9 @@ _MAX_FURTHER_PROFILES = 4
 
 def held_most_fact(profiles: Sequence[MemoryProfile]) -> Iterator[tuple[str, str]]:
     """The summary's line."""
-    for profile in profiles[:1]:
-        text = held_most(profile)
-        if text:
-            several = len({one.pid for one in profiles}) > 1
-            yield "held most", clean(f"{text}{f' (process {profile.pid})' if several else ''}.")
+    if profiles and (text := held_most(profiles[0])):
+        several = len({profile.pid for profile in profiles}) > 1
+        yield "held most", clean(f"{text}{f' (process {profiles[0].pid})' if several else ''}.")
 
 
 def memory_profile_tables(profiles: Sequence[MemoryProfile]) -> Iterator[Table]:
@@ -67,28 +64,32 @@ def _segments(title: str, profile: MemoryProfile) -> Table:
 
 
 def _peak(title: str, profile: MemoryProfile) -> Table:
-    large = {name: held for name, held in profile.groups.items() if held >= _MIN_SHARE * profile.peak_bytes}
-    rows = [
-        (clean(name), size(held), _share(held, profile), MEMORY_GROUPS.get(name, _OTHER)[1])
-        for name, held in large.items()
-    ]
-    small = {name: held for name, held in profile.groups.items() if name not in large}
+    large, small, missing = _groups(profile)
+    held = [(clean(name), amount, MEMORY_GROUPS.get(name, _OTHER)[1]) for name, amount in large.items()]
     if small:
-        held = sum(small.values())
-        rows.append(("others", size(held), _share(held, profile), ", ".join(map(clean, small))))
-    missing = profile.peak_bytes - profile.live_bytes
-    if missing > _MIN_SHARE * profile.peak_bytes:
-        name, what = ("before", _BEFORE) if profile.before_bytes else ("not recorded", _NOT_RECORDED)
-        rows.append((name, size(missing), _share(missing, profile), what))
+        held.append(("others", sum(small.values()), ", ".join(map(clean, small))))
+    if missing and profile.before_bytes:
+        held.append(("before", missing, _BEFORE))
+    elif missing:
+        held.append(("not recorded", missing, "allocated outside the recording"))
     return Table(
         title,
         ("Group", "Held", "Share", "What"),
-        tuple(rows),
+        tuple((name, size(amount), _share(amount, profile), meaning) for name, amount, meaning in held),
         ("Held", "Share"),
         note=" ".join(_sentences(profile)),
         keep=("Group",),
         charts=tuple(_charts(profile)),
     )
+
+
+def _groups(profile: MemoryProfile) -> tuple[dict[str, int], dict[str, int], int]:
+    """Bytes of the groups that are listed by themselves, of the others, and of no group (0 if they are few)."""
+    least = _MIN_SHARE * profile.peak_bytes
+    large = {name: held for name, held in profile.groups.items() if held >= least}
+    small = {name: held for name, held in profile.groups.items() if held < least}
+    missing = profile.peak_bytes - profile.live_bytes
+    return large, small, missing if missing > least else 0
 
 
 def _sentences(profile: MemoryProfile) -> Iterator[str]:
@@ -103,12 +104,8 @@ def _sentences(profile: MemoryProfile) -> Iterator[str]:
     if whole is not None and whole > 1.02 * profile.peak_bytes:
         yield f"The program's own peak was {size(whole)}, outside the recording."
     if profile.failed_bytes is not None:
-        line = f", of {clean(profile.failed_source)}" if profile.failed_source else ""
-        yield (
-            f"A request for {size(profile.failed_bytes)}{line}, was refused."
-            if line
-            else (f"A request for {size(profile.failed_bytes)} was refused.")
-        )
+        line = f", of {clean(profile.failed_source)}," if profile.failed_source else ""
+        yield f"A request for {size(profile.failed_bytes)}{line} was refused."
     named, shaped = (_share(held, profile) for held in (profile.named_bytes, profile.shaped_bytes))
     if profile.tool != "tensorflow" and profile.holders:
         yield f"{named} of it belong to a line of the program."
@@ -134,13 +131,9 @@ def _charts(profile: MemoryProfile) -> Iterator[Areas | Bars]:
     if len(profile.moments) > 1 and profile.lines:
         yield Areas(f"Memory in use by line, {clean(profile.device)}", profile, "line")
     if profile.groups and profile.peak_bytes:
-        parts = [
-            Part(MEMORY_GROUPS.get(name, _OTHER)[0], name, held, size(held))
-            for name, held in profile.groups.items()
-            if held >= _MIN_SHARE * profile.peak_bytes
-        ]
-        missing = profile.peak_bytes - profile.live_bytes
-        if missing > _MIN_SHARE * profile.peak_bytes:
+        large, _, missing = _groups(profile)
+        parts = [Part(MEMORY_GROUPS.get(name, _OTHER)[0], name, held, size(held)) for name, held in large.items()]
+        if missing:
             name = "before the recording" if profile.before_bytes else "not recorded"
             parts.append(Part("free", name, missing, size(missing)))
         row = Row(clean(profile.device), tuple(parts), size(profile.peak_bytes))
@@ -173,19 +166,14 @@ def _holder(holder: MemoryHolderOp, profile: MemoryProfile, *, torch: bool) -> d
         name += f" ({holder.source})"
     worked_out = "*" if holder.shape_from in ("variable", "input") else ""
     line = f"{holder.source}, through {holder.layer}" if torch and holder.layer else holder.source
-    each = {"Each": size(holder.requested_bytes // max(holder.count, 1))}
-    return {
-        "Held": size(holder.allocated_bytes),
-        "Share": _share(holder.allocated_bytes, profile),
-        **(each if torch else {"Asked": size(holder.requested_bytes)}),
-        "Count": str(holder.count),
-        "Group": clean(holder.group),
-        **(
-            {"Op": clean(holder.op), "Line": clean(line)}
-            if torch
-            else {"Shape": shape + worked_out, "Op or variable": clean(name)}
-        ),
-    }
+    held, share = size(holder.allocated_bytes), _share(holder.allocated_bytes, profile)
+    count, group = str(holder.count), clean(holder.group)
+    if torch:
+        each = size(holder.requested_bytes // max(holder.count, 1))
+        cells = {"Held": held, "Share": share, "Each": each, "Count": count, "Group": group}
+        return cells | {"Op": clean(holder.op), "Line": clean(line)}
+    cells = {"Held": held, "Share": share, "Asked": size(holder.requested_bytes), "Count": count, "Group": group}
+    return cells | {"Shape": shape + worked_out, "Op or variable": clean(name)}
 
 
 def _share(held: int, profile: MemoryProfile) -> str:

@@ -10,7 +10,7 @@ from gpuwatch.core.model.run import DeviceMemory, Run
 from gpuwatch.explain.logs.line_text import device_name
 from gpuwatch.share.reports.chart_types import Bars, Kind, Part
 from gpuwatch.share.reports.chart_types import Row as Bar
-from gpuwatch.share.reports.report_elements import Table, clean
+from gpuwatch.share.reports.report_elements import Table, clean, drawable
 
 _WITHIN = "↳ "
 _NOTE = (
@@ -23,6 +23,7 @@ _UNKNOWN_HERE = "not known"
 _TOOLS = {"torch": "PyTorch", "jax": "JAX", "tensorflow": "TensorFlow"}
 _POOL_UNKNOWN = {"jax": f"{_UNKNOWN}: XLA takes 75 % of the GPU at startup unless configured otherwise"}
 _HEADS = ("Owner", "What", "Size", "Source")
+_CONTEXT = ("CUDA context and libraries", "code, cuBLAS, cuDNN, NCCL")
 
 Row = tuple[int, str, str, int | None, str]
 
@@ -40,13 +41,12 @@ def memory_table(run: Run) -> Table:
             (1, "All owners", "before the start", memory.nvml_before_bytes, "NVML"),
             (1, "All owners", "at the peak", memory.nvml_device_peak_bytes, "NVML"),
             (2, "This process", "peak", memory.nvml_peak_bytes, "NVML"),
-            *_allocators(run, None),
+            (3, "Allocator", "limit", memory.allocator_limit_bytes, "framework"),
+            (3, "Allocator", "peak in use", memory.allocator_peak_bytes, "framework"),
         ]
     known = tuple(_shown(*row) for row in rows if row[3] is not None or row[4].startswith(_UNKNOWN_HERE))
-    bars = memory_bars(run)
-    drawn = (bars,) if bars is not None else ()
-    title = BY_OWNER if run.memory_profiles else "Memory"
-    return Table(title, _HEADS, known, ("Size",), note=_NOTE if memory.devices else "", charts=drawn)
+    title, note = BY_OWNER if run.memory_profiles else "Memory", _NOTE if memory.devices else ""
+    return Table(title, _HEADS, known, ("Size",), note=note, charts=drawable(memory_bars(run)))
 
 
 def profiles_table(profiles: Sequence[MemoryProfile]) -> Table:
@@ -68,7 +68,7 @@ def _profile_rows(profile: MemoryProfile) -> Iterator[Row]:
     yield 1, "Other processes", "at the peak", None, _UNKNOWN
     yield 1, "Unexplained", "owned by no listed process", None, _UNKNOWN
     yield 1, "This process", "at the peak", None, _UNKNOWN
-    yield 2, "CUDA context and libraries", "code, cuBLAS, cuDNN, NCCL", None, _UNKNOWN
+    yield 2, *_CONTEXT, None, _UNKNOWN
     yield from _pool(profile, 2)
 
 
@@ -120,22 +120,23 @@ def _device(run: Run, entry: DeviceMemory) -> Iterator[Row]:
         yield _context(entry, recorded)
     for profile in recorded:
         yield from _pool(profile, 3)
-    if not recorded:
-        yield from _allocators(run, entry.uuid)
+    for name, limit, peak in _allocators(run, entry) if not recorded else ():
+        yield 3, f"Allocator of {name}", "limit", limit, "framework"
+        yield 4, f"Allocator of {name}", "peak in use", peak, "framework"
 
 
 def _context(entry: DeviceMemory, recorded: Sequence[MemoryProfile]) -> Row:
     """What the process holds beside the pools of its allocators."""
-    owner, what = "CUDA context and libraries", "code, cuBLAS, cuDNN, NCCL"
     pools = [profile.pool_bytes for profile in recorded]
-    taken = sum(pool for pool in pools if pool is not None)
-    if entry.process_bytes is None:
-        return 3, owner, what, None, f"{_UNKNOWN_HERE}: NVML does not report what the process holds"
-    if None in pools:
-        return 3, owner, what, None, f"{_UNKNOWN_HERE}: the framework does not report what its allocator took"
-    if taken > entry.process_bytes:
-        return 3, owner, what, None, f"{_UNKNOWN_HERE}: the allocator's peak was at a different time"
-    return 3, owner, what, entry.process_bytes - taken, "NVML less the allocator"
+    pooled, held = sum(filter(None, pools)), entry.process_bytes
+    amount, source = None, f"{_UNKNOWN_HERE}: the allocator's peak was at a different time"
+    if held is None:
+        source = f"{_UNKNOWN_HERE}: NVML does not report what the process holds"
+    elif None in pools:
+        source = f"{_UNKNOWN_HERE}: the framework does not report what its allocator took"
+    elif pooled <= held:
+        amount, source = held - pooled, "NVML less the allocator"
+    return 3, *_CONTEXT, amount, source
 
 
 def _is_on(run: Run, profile: MemoryProfile, entry: DeviceMemory) -> bool:
@@ -164,14 +165,8 @@ def memory_bars(run: Run) -> Bars | None:
     top = max((entry.total_bytes or 0 for entry in run.memory.devices), default=0)
     if not rows or not top:
         return None
-    limits = any(row.mark is not None for row in rows)
-    return Bars(
-        "Memory by owner at the peak",
-        tuple(rows),
-        float(top),
-        f"from 0 to {size(top)}",
-        mark="limit of the allocator" if limits else "",
-    )
+    mark = "limit of the allocator" if any(row.mark is not None for row in rows) else ""
+    return Bars("Memory by owner at the peak", tuple(rows), float(top), f"from 0 to {size(top)}", mark=mark)
 
 
 def _bars_of(run: Run, entry: DeviceMemory) -> Iterator[Bar]:
@@ -201,29 +196,20 @@ def _bars_of(run: Run, entry: DeviceMemory) -> Iterator[Bar]:
         if held > context:
             parts = (*parts, Part("process", "allocators and the rest", held - context, size(held - context)))
         yield Bar("↳ this process", parts, size(held))
-    peaks = {device_name(name): amount for name, amount in run.memory.allocators.items()}
-    for mapping in run.device_map:
-        name = device_name(clean(mapping.framework_device))
-        peak = peaks.get(name)
-        if mapping.uuid == entry.uuid and peak and not several(run):
-            limit = mapping.granted_bytes
+    for name, limit, peak in _allocators(run, entry) if not several(run) else ():
+        if peak:
             shown = size(peak) if limit is None else f"{size(peak)} of {size(limit)}"
             part = Part("value", f"in use by the framework, allocator of {name}", peak, size(peak))
             yield Bar(f"↳ ↳ allocator of {name}", (part,), shown, mark=float(limit) if limit is not None else None)
 
 
-def _allocators(run: Run, uuid: str | None) -> Iterator[Row]:
-    """The allocators of the logical devices on one GPU; of all if ``uuid`` is None."""
-    if uuid is None:
-        yield 3, "Allocator", "limit", run.memory.allocator_limit_bytes, "framework"
-        yield 3, "Allocator", "peak in use", run.memory.allocator_peak_bytes, "framework"
-        return
+def _allocators(run: Run, entry: DeviceMemory) -> Iterator[tuple[str, int | None, int | None]]:
+    """Name, limit and peak use of the allocators of the logical devices on one GPU."""
     peaks = {device_name(name): amount for name, amount in run.memory.allocators.items()}
     for mapping in run.device_map:
-        if mapping.uuid == uuid:
+        if mapping.uuid == entry.uuid:
             name = device_name(clean(mapping.framework_device))
-            yield 3, f"Allocator of {name}", "limit", mapping.granted_bytes, "framework"
-            yield 4, f"Allocator of {name}", "peak in use", peaks.get(name), "framework"
+            yield name, mapping.granted_bytes, peaks.get(name)
 
 
 def expected(run: Run, framework_device: str) -> str:

@@ -11,7 +11,7 @@ from gpuwatch.experiment.trials.trial_summary import recorded_profiles
 from gpuwatch.explain.traces.largest_holder import holder_name
 from gpuwatch.explain.traces.tensorflow_op_names import inside
 from gpuwatch.share.reports.chart_types import MEMORY_GROUPS, Bars, Kind, Part, Row
-from gpuwatch.share.reports.report_elements import Table, clean, columns
+from gpuwatch.share.reports.report_elements import Table, clean, columns, drawable
 
 _MIN_SHARE = 0.0005
 """Share of the largest peak below which a group has no column."""
@@ -43,28 +43,22 @@ def _groups(tried: dict[str, Trial], profiles: dict[str, MemoryProfile]) -> Tabl
     ]
     cells = []
     for name, trial in tried.items():
-        profile, parts = profiles.get(name), held.get(name, {})
+        profile, amounts = profiles.get(name), held.get(name, {})
         cells.append(
             {
                 "SETTING": clean(name),
                 "PEAK": size(profile.peak_bytes) if profile is not None else UNKNOWN,
-                **{group.upper(): size(parts[group]) if parts.get(group) else UNKNOWN for group in groups},
+                **{group.upper(): size(amounts[group]) if amounts.get(group) else UNKNOWN for group in groups},
                 "LARGEST HOLDER": _why_not(trial) if profile is None else _largest(profile),
             }
         )
     heads, rows = columns(cells)
-    bars = tuple(
-        Row(
-            clean(name),
-            tuple(
-                Part(MEMORY_GROUPS.get(group, _FREE)[0], group, parts[group], size(parts[group]))
-                for group in groups
-                if parts.get(group)
-            ),
-            size(profiles[name].peak_bytes),
-        )
-        for name, parts in held.items()
-    )
+    bars = []
+    for name, amounts in held.items():
+        drawn = ((group, amounts[group]) for group in groups if amounts.get(group))
+        parts = tuple(Part(MEMORY_GROUPS.get(group, _FREE)[0], group, held, size(held)) for group, held in drawn)
+        bars.append(Row(clean(name), parts, size(profiles[name].peak_bytes)))
+    chart = Bars("At the peak, by group", tuple(bars), float(top), "from 0 to the largest peak") if top else None
     return Table(
         "Who held the memory",
         heads,
@@ -74,7 +68,7 @@ def _groups(tried: dict[str, Trial], profiles: dict[str, MemoryProfile]) -> Tabl
         "recording slows the program down, so its speed is not compared.",
         keep=("SETTING",),
         below="LARGEST HOLDER",
-        charts=(Bars("At the peak, by group", bars, float(top), "from 0 to the largest peak"),) if bars and top else (),
+        charts=drawable(chart),
     )
 
 
@@ -84,19 +78,16 @@ def _parts(profile: MemoryProfile) -> dict[str, int]:
 
 
 def _largest(profile: MemoryProfile) -> str:
-    most = next(iter(profile.holders), None)
-    return (
-        UNKNOWN
-        if most is None
-        else f"{clean(holder_name(most, profile.tool)) or 'an op without a name'}: {size(most.allocated_bytes)}"
-    )
+    if not profile.holders:
+        return UNKNOWN
+    most = profile.holders[0]
+    return f"{clean(holder_name(most, profile.tool)) or 'an op without a name'}: {size(most.allocated_bytes)}"
 
 
 def _why_not(trial: Trial) -> str:
     problems = trial.run.problems if trial.run is not None else ()
-    return clean(
-        next((text.partition(": ")[2] for text in problems if text.startswith("memory")), "no GPU memory was recorded")
-    )
+    reasons = (text.partition(": ")[2] for text in problems if text.startswith("memory"))
+    return clean(next(reasons, "no GPU memory was recorded"))
 
 
 def _holders(profiles: dict[str, MemoryProfile]) -> Table:
@@ -104,20 +95,17 @@ def _holders(profiles: dict[str, MemoryProfile]) -> Table:
     amounts: dict[tuple[str, str], dict[str, int]] = {}
     for name, profile in profiles.items():
         for holder in profile.holders:
-            of = amounts.setdefault((holder.group, holder.variable or inside(holder.op) or holder.source), {})
-            of[name] = of.get(name, 0) + holder.allocated_bytes
+            by_setting = amounts.setdefault((holder.group, holder.variable or inside(holder.op) or holder.source), {})
+            by_setting[name] = by_setting.get(name, 0) + holder.allocated_bytes
     largest = sorted(amounts.items(), key=lambda entry: -max(entry[1].values()))[:_MAX_HOLDERS]
+    rows = (
+        (clean(name), clean(group), *(size(by_setting.get(setting)) for setting in profiles))
+        for (group, name), by_setting in largest
+    )
     return Table(
         "Largest holders, side by side",
         ("Op, variable or line", "Group", *map(clean, profiles)),
-        tuple(
-            (
-                clean(name) or UNKNOWN,
-                clean(group),
-                *(size(of[profile]) if profile in of else "–" for profile in profiles),
-            )
-            for (group, name), of in largest
-        ),
+        tuple(rows),
         tuple(map(clean, profiles)),
         note="Entries with the same name are added up, regardless of shape.",
         folded=True,
