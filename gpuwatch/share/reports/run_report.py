@@ -27,6 +27,8 @@ from gpuwatch.share.reports.report_elements import (
     clean,
     clean_finding,
     columns,
+    drawable,
+    framework_text,
     variable_value,
 )
 from gpuwatch.share.reports.run_memory_tables import memory_table, several, used_no_gpu
@@ -47,6 +49,13 @@ from gpuwatch.share.reports.run_tables import (
 )
 from gpuwatch.sim.unsupported_messages import computes
 
+_MAX_HEADLINE_CHARS = 80
+"""Characters of a command line that still is a headline."""
+_LATE = "▲ a few steps take most of the time: those that wait for queued GPU work, for input or an evaluation"
+OWN = "gpuwatch run"
+"""Source of a setting that gpuwatch itself made for one of its options."""
+_MAX_DEVICES, _MAX_OPS = 4, 3
+"""Devices, and ops of each, that are named in one line."""
 _TIERS = {
     "driver": "driver tier: simulated libcuda and NVML under the framework's own CUDA code",
     "plugin": "plugin tier: simulated GPUs as a plugin of the framework, without CUDA code",
@@ -119,13 +128,6 @@ def asked(run: Run) -> str:
     return ", ".join(parts) or UNKNOWN
 
 
-_MAX_HEADLINE_CHARS = 80
-"""Characters of a command line that still is a headline."""
-_LATE = "▲ a few steps take most of the time: those that wait for queued GPU work, for input or an evaluation"
-OWN = "gpuwatch run"
-"""Source of a setting that gpuwatch itself made for one of its options."""
-
-
 def requested(setting: Setting) -> bool:
     """Whether it was asked for; ``by CUDA_VISIBLE_DEVICES`` notes the effect of that variable."""
     if setting.source == OWN or setting.asked == "auto":
@@ -174,13 +176,15 @@ def _moved(run: Run) -> str:
     device = run.settings.get("device")
     if device is None or not isinstance(device.asked, str) or "GPU" not in device.asked.upper() or run.errors:
         return ""
-    asked = device_name(clean(device.asked)).lstrip("/").upper()
+
+    def short(name: str) -> str:
+        return device_name(clean(name)).lstrip("/").upper()
+
+    asked = short(device.asked)
     if not isinstance(device.effective, str):
-        named = {
-            device_name(name).lstrip("/").upper() for p in run.placements for name in (p.requested, p.actual) if name
-        }
+        named = {short(name) for p in run.placements for name in (p.requested, p.actual) if name}
         return "" if asked in named else "not observed"
-    actual = device_name(clean(device.effective)).lstrip("/").upper()
+    actual = short(device.effective)
     return "" if asked == actual else f"{asked}→{actual}"
 
 
@@ -203,7 +207,7 @@ def as_shown(run: Run) -> bool:
 
 
 def state_of(run: Run) -> str:
-    """The state that chooses colour and sign; expected failures are not red, a pass with a warning is not green."""
+    """The state that chooses color and sign; expected failures are not red, a pass with a warning is not green."""
     if as_shown(run):
         return "info"
     if run.verdict == "ok" and run.findings:
@@ -226,19 +230,18 @@ def _facts(run: Run) -> Iterator[tuple[str, str]]:
     yield "happened", "; ".join(_happened(run)) or UNKNOWN
     if run.phases.total_seconds is not None:
         yield "took", measured_seconds(run.phases.total_seconds)
+    yield "speed", _speed_text(run)
+
+
+def _speed_text(run: Run) -> str:
     t = run.throughput
     if t is None:
-        yield "speed", UNKNOWN
-        return
-    more = f", {flops(t.flops_per_second)}" if t.flops_per_second is not None else ""
-    scattered = f" ({SCATTER})" if is_wide(t) else ""
+        return UNKNOWN
+    median = f"median step {step_time_text(t.median_step_seconds)}"
     if (mean := uneven_step(run)) is not None and sum(step.seconds > 2 * mean for step in run.step_times) >= 3:
-        yield (
-            "speed",
-            f"{per_second(1 / mean)} steps/s on average, median step {step_time_text(t.median_step_seconds)} ({_LATE})",
-        )
-        return
-    yield "speed", f"{speed_text(t)} steps/s{more}, median step {step_time_text(t.median_step_seconds)}{scattered}"
+        return f"{per_second(1 / mean)} steps/s on average, {median} ({_LATE})"
+    more = f", {flops(t.flops_per_second)}" if t.flops_per_second is not None else ""
+    return f"{speed_text(t)} steps/s{more}, {median}{f' ({SCATTER})' if is_wide(t) else ''}"
 
 
 def _of_which(run: Run) -> str:
@@ -261,10 +264,9 @@ def _seen(run: Run) -> str:
         others = f"; others held {size(memory.nvml_device_peak_bytes)}{of_total} on {_fullest(run)}"
         return f"none of its processes on {where}{others if memory.nvml_device_peak_bytes else ''}"
     before = f", {size(memory.nvml_before_bytes)} in use before" if memory.nvml_before_bytes is not None else ""
-    index = next((m.physical_index for m in run.device_map if m.uuid and m.uuid == memory.device_uuid), None)
-    if index is None:
-        index = next((entry.index for entry in memory.devices if entry.uuid == memory.device_uuid), None)
-    which = f"GPU {index}" if index is not None else _fullest(run)
+    indices = [m.physical_index for m in run.device_map if m.uuid and m.uuid == memory.device_uuid]
+    indices += [entry.index for entry in memory.devices if entry.uuid == memory.device_uuid]
+    which = next((f"GPU {index}" for index in indices if index is not None), _fullest(run))
     all_held = f"{which} {size(memory.nvml_device_peak_bytes)}{of_total}{before}"
     if memory.nvml_peak_bytes is None:
         return f"{all_held}; NVML did not list the process"
@@ -285,7 +287,9 @@ def _seen_on(entry: DeviceMemory) -> str:
 def _happened(run: Run) -> Iterator[str]:
     if run.placements:
         yield from _where_ops_ran(run)
-    elif _placements_not_asked(run):
+    elif (
+        run.group == "run" and run.framework and run.framework.name == "tensorflow" and "placement" not in run.settings
+    ):
         yield "placement was not recorded (run --placement records it)"
     if run.placement_coverage is not None and run.placement_coverage.unclear:
         yield coverage_text(run.placement_coverage)
@@ -328,21 +332,10 @@ def _where_ops_ran(run: Run) -> Iterator[str]:
         yield f"{more_ops} more on {len(devices) - _MAX_DEVICES} more devices"
 
 
-_MAX_DEVICES = 4
-_MAX_OPS = 3
-"""Devices, and ops of each, that are named in one line."""
-
-
 def _kept_off_the_gpu(run: Run, placement: Placement) -> bool:
     """Whether a program with a GPU requested the CPU for an op, and it ran there."""
     asked, actual = short_device(placement.requested or ""), short_device(placement.actual)
     return run.is_program and bool(run.device_map) and asked.startswith("CPU") and actual.startswith("CPU")
-
-
-def _placements_not_asked(run: Run) -> bool:
-    """Whether nothing recorded where ops ran."""
-    tensorflow = run.framework is not None and run.framework.name == "tensorflow"
-    return run.is_program and tensorflow and "placement" not in run.settings
 
 
 def _settings(run: Run) -> Table:
@@ -375,15 +368,13 @@ def _speed(run: Run) -> Table:
         ("Compilation (not in the steps)", measured_seconds(t.compile_seconds)),
         ("Measured on", short_device(t.device) if t.device else UNKNOWN),
     )
-    chart = charts.step_time_chart(run)
-    drawn = (chart,) if chart is not None else ()
     # Differs from the mean per epoch that Keras prints, which includes them.
     note = "The median of the steps, without pauses, tracing and epoch ends." if run.is_program else ""
     footnote = f"{note} ± is half the range from p10 to p90{f'; {SCATTER}' if is_wide(t) else ''}.".strip()
     # What was counted is a sentence; columns of numbers are not folded.
     right = () if t.counted else ("Value",)
-    known = tuple(row for row in rows if row[1] != UNKNOWN)
-    return Table("Throughput", ("What", "Value"), known, right, note=footnote, charts=drawn, keep=("What",))
+    known, chart = tuple(row for row in rows if row[1] != UNKNOWN), drawable(charts.step_time_chart(run))
+    return Table("Throughput", ("What", "Value"), known, right, note=footnote, charts=chart, keep=("What",))
 
 
 def _steps_counted(run: Run, t: Throughput) -> tuple[str, str]:
@@ -413,16 +404,12 @@ def _phases(run: Run) -> Table:
 
 def _machine(run: Run) -> Table:
     framework, share = run.framework, on_gpu(run)
+    python = clean(framework.python_version) if framework else ""
     start = "fresh interpreter" if run.fresh else "forked from a template"
     rows = (
-        ("Framework", framework and f"{clean(framework.name)} {clean(framework.version)}"),
+        ("Framework", framework and framework_text(framework)),
         ("GPU build", framework and framework.gpu_build is not None and clean(framework.gpu_build)),
-        (
-            "Interpreter",
-            framework
-            and framework.interpreter
-            and f"{clean(framework.interpreter)} ({clean(framework.python_version)})",
-        ),
+        ("Interpreter", framework and framework.interpreter and f"{clean(framework.interpreter)} ({python})"),
         ("Driver", clean(run.driver_version)),
         *(("GPU", clean(gpu)) for gpu in run.gpus),
         ("Logical devices", run.devices.logical and clean(run.devices.logical)),
@@ -452,14 +439,13 @@ def _processes(run: Run) -> Table:
 
 
 def _process(process: RunProcess) -> dict[str, str]:
-    framework = process.framework
     peaks = " + ".join(size(peak) for peak in process.allocators.values() if peak)
     code = UNKNOWN if process.exit_code is None else f"exit code {process.exit_code}"
     held = " + ".join(size(amount) for amount in process.held_bytes.values())
     return {
         "Process": str(process.pid),
         "Command": clean(process.command) if process.command else "",
-        "Framework": f"{clean(framework.name)} {clean(framework.version)}" if framework is not None else UNKNOWN,
+        "Framework": framework_text(process.framework),
         "Devices": device_map(process),
         "Allocator peak": peaks or UNKNOWN,
         "Held, NVML": held or UNKNOWN,
