@@ -16,8 +16,17 @@ from gpuwatch.experiment.trials.speed_comparison import slowdown_factor
 from gpuwatch.experiment.trials.step_times import relative_half_width, step_time_text
 from gpuwatch.experiment.trials.trial_summary import PASSED, SAME_MEMORY_SHARE, Summary, summaries
 from gpuwatch.share.reports import charts, run_report
-from gpuwatch.share.reports.chart_types import Chart
-from gpuwatch.share.reports.report_elements import EVERY_RUN, GLYPHS, Content, Table, clean, columns
+from gpuwatch.share.reports.report_elements import (
+    EVERY_RUN,
+    GLYPHS,
+    Content,
+    Table,
+    clean,
+    columns,
+    count_text,
+    drawable,
+    framework_text,
+)
 from gpuwatch.share.reports.report_log_lines import USUAL_LINES
 from gpuwatch.share.reports.run_report import setting_text, simulated_note
 from gpuwatch.share.reports.run_tables import device_map
@@ -102,11 +111,9 @@ def _verdict(document: Experiment, known: Sequence[Summary]) -> tuple[str, str]:
 
 def _subject(document: Experiment) -> str:
     runs = runs_in(document)
-    made = len(runs)
-    frameworks = dict.fromkeys(f"{clean(r.framework.name)} {clean(r.framework.version)}" for r in runs if r.framework)
+    frameworks = dict.fromkeys(framework_text(run.framework) for run in runs if run.framework)
     hosts = dict.fromkeys(clean(run.host) for run in runs if run.host)
-    day = document.started_at.strftime("%Y-%m-%d")
-    return " · ".join([f"{made} run{'' if made == 1 else 's'}", *hosts, *frameworks, day])
+    return " · ".join([count_text(len(runs), "run"), *hosts, *frameworks, document.started_at.strftime("%Y-%m-%d")])
 
 
 def _settings(document: Experiment, known: Sequence[Summary]) -> Table:
@@ -117,45 +124,42 @@ def _settings(document: Experiment, known: Sequence[Summary]) -> Table:
     simulated = any(run.simulated for summary in runs for run in summary.runs)
     # Values differ in what they need, which NVML does not show of a framework that takes all memory at its start.
     peaks = any(run.trials[0].values and run.allocator_peak is not None for run in runs)
+    timed = [run for run in runs if run.step_time is not None]
     heads, rows = columns(map(_row, runs))
-    notes = [
-        f"Each run is measured {document.rule}{_OR_ITS_END if 'steps' in document.rule else ''}.",
-        "Memory is NVML's peak of the steps that ran: later steps can take more."
-        if any(run.memory for run in runs)
-        else "",
-        "ALLOCATOR is the most that the framework's own allocator had allocated, until it failed if it did."
-        if peaks
-        else "",
-        "± is half of the 95 % interval of the median step."
-        if any(run.step_time is not None for run in runs) and not simulated
-        else "",
-        f"{_CHANGES} changes what the program computes." if any(run.changes_results for run in runs) else "",
-        _CPU if simulated else "",
-        "With a different value, a step may do different work."
-        if not simulated and len({tuple(run.trials[0].values.items()) for run in runs if run.step_time}) > 1
-        else "",
-        *_signals(document),
-        *map(clean, document.notes),
-    ]
-    named = [(run.name, run.shown) for run in runs]
-    charted = [(name, run) for name, run in named if run is not None]
-    drawn: list[Chart | None] = [charts.allocator_peaks(charted)] if peaks else []
-    if not peaks or not _same_memory(runs):
-        drawn.append(charts.memory_of_runs(charted))
-    if not simulated:
-        drawn.append(charts.speed_chart(charted))
+    notes = [f"Each run is measured {document.rule}{_OR_ITS_END if 'steps' in document.rule else ''}."]
+    if any(run.memory for run in runs):
+        notes.append("Memory is NVML's peak of the steps that ran: later steps can take more.")
+    if peaks:
+        notes.append(
+            "ALLOCATOR is the most that the framework's own allocator had allocated, until it failed if it did."
+        )
+    if timed and not simulated:
+        notes.append("± is half of the 95 % interval of the median step.")
+    if any(run.changes_results for run in runs):
+        notes.append(f"{_CHANGES} changes what the program computes.")
+    if simulated:
+        notes.append(_CPU)
+    elif len({tuple(run.trials[0].values.items()) for run in timed}) > 1:
+        notes.append("With a different value, a step may do different work.")
+    notes += [*_signals(document), *map(clean, document.notes)]
+    named = [(run.name, run.shown) for run in runs if run.shown is not None]
+    same_memory = peaks and _same_memory(runs)
     left_out = (*(_SPEEDS if simulated else ()), *(() if peaks else ("ALLOCATOR",)))
     return Table(
         "Settings compared" if document.largest is None else "Values tried",
         heads,
         rows,
         ("GPU MEMORY", "ALLOCATOR", *_SPEEDS),
-        note=" ".join(filter(None, notes)),
+        note=" ".join(notes),
         keep=("SETTING",),
         optional=("DEVICE MAP", "STEPS/S"),
         lines=3,
         sortable=True,
-        charts=tuple(chart for chart in drawn if chart is not None),
+        charts=drawable(
+            charts.allocator_peaks(named) if peaks else None,
+            None if same_memory else charts.memory_of_runs(named),
+            None if simulated else charts.speed_chart(named),
+        ),
     ).without(*left_out)
 
 
@@ -168,21 +172,23 @@ def _same_memory(runs: Sequence[Summary]) -> bool:
 def _row(summary: Summary) -> dict[str, str]:
     run, time = summary.shown, summary.step_time
     mark = f" {_CHANGES}" if summary.changes_results else ""
-    held = summary.memory
-    memory = UNKNOWN if held is None else size(held[1])
     verdict = run.verdict if run is not None else UNKNOWN
     times = f" ×{len(summary.runs)}" if len(summary.runs) > 1 and summary.passed else ""
     return {
         "SETTING": f"{clean(summary.name)}{mark}",
         "APPLIED": _applied(summary),
-        "GPU MEMORY": memory,
+        "GPU MEMORY": UNKNOWN if summary.memory is None else size(summary.memory[1]),
         "ALLOCATOR": size(summary.allocator_peak),
         "DEVICE MAP": device_map(run) if run is not None else UNKNOWN,
         "STEP": _step(time),
         "STEPS/S": per_second(1 / time.median_seconds) if time is not None and time.median_seconds > 0 else UNKNOWN,
         "MEASURED": clean(summary.furthest.covered).replace(" steps", "\u00a0steps"),
-        "VERDICT": f"{GLYPHS.get(verdict, '•')}\u00a0{verdict}{times}",
+        "VERDICT": f"{_marked(verdict)}{times}",
     }
+
+
+def _marked(verdict: str) -> str:
+    return f"{GLYPHS.get(verdict, '•')}\u00a0{verdict}"
 
 
 def _applied(summary: Summary) -> str:
@@ -252,19 +258,16 @@ def _fits(document: Experiment) -> Table:
 
 def _recover(document: Experiment) -> Table:
     """What became of each setting that might have made the program pass."""
-    rows = tuple(
-        (
-            clean(recovery.name),
-            f"{GLYPHS['ok']}\u00a0verified"
-            if recovery.verified
-            else f"{GLYPHS['oom' if recovery.runs else 'skipped']}\u00a0" + ("no" if recovery.runs else "not tried"),
-            f"{recovery.passed} of {recovery.runs}" if recovery.runs else UNKNOWN,
-            clean(recovery.reason) if recovery.reason else "",
-        )
-        for recovery in document.recover
-    )
+    rows = []
+    for recovery in document.recover:
+        glyph, passes = ("oom", "no") if recovery.runs else ("skipped", "not tried")
+        if recovery.verified:
+            glyph, passes = "ok", "verified"
+        runs = f"{recovery.passed} of {recovery.runs}" if recovery.runs else UNKNOWN
+        reason = clean(recovery.reason) if recovery.reason else ""
+        rows.append((clean(recovery.name), f"{GLYPHS[glyph]}\u00a0{passes}", runs, reason))
     note = "Verified: it passed, and then twice more, to the end of the program or past three times the failure."
-    return Table("What makes it pass", ("SETTING", "PASSES", "RUNS", "WHY NOT"), rows, ("RUNS",), note=note)
+    return Table("What makes it pass", ("SETTING", "PASSES", "RUNS", "WHY NOT"), tuple(rows), ("RUNS",), note=note)
 
 
 def _copies(trials: Sequence[Trial]) -> Table:
@@ -275,15 +278,15 @@ def _copies(trials: Sequence[Trial]) -> Table:
         if run is None or not trial.copy:
             continue
         alone = next((item.step_time for item in trials if item.name == trial.name and not item.copy), None)
-        granted, slower = run_report.granted(run), slowdown_factor(alone, [trial], simulated=run.simulated)
+        slower = slowdown_factor(alone, [trial], simulated=run.simulated)
         rows.append(
             {
                 "SETTING": clean(trial.name),
                 "COPY": str(trial.copy),
-                "GRANTED": granted,
+                "GRANTED": run_report.granted(run),
                 "GPU MEMORY": size(run.memory.nvml_peak_bytes) if run.device_map else UNKNOWN,
                 "SLOWER BY": UNKNOWN if slower is None else f"× {slower:.2f}",
-                "VERDICT": f"{GLYPHS.get(run.verdict, '•')}\u00a0{run.verdict}",
+                "VERDICT": _marked(run.verdict),
             }
         )
     heads, cells = columns(rows)
@@ -292,13 +295,11 @@ def _copies(trials: Sequence[Trial]) -> Table:
 
 def _failures(trials: Sequence[Trial]) -> Table:
     """Why runs failed, with the lines that show it: the first of each setting."""
-    rows = []
-    seen = set()
-    for trial in trials:
+    rows = list[tuple[str, str]]()
+    failed = [trial for trial in trials if trial.run and trial.run.verdict not in (*PASSED, "interrupted")]
+    for trial, *_ in grouped(failed, lambda trial: trial.name).values():
+        assert trial.run is not None
         name = f"{trial.name}, copy {trial.copy}" if trial.copy else trial.name
-        if trial.run is None or trial.run.verdict in (*PASSED, "interrupted") or trial.name in seen:
-            continue
-        seen.add(trial.name)
         rows.append((clean(name), clean(trial.run.verdict_reason)))
         rows += [("", line) for line in _decisive(trial.run)]
         if trial.output:
@@ -309,15 +310,16 @@ def _failures(trials: Sequence[Trial]) -> Table:
 def _decisive(run: Run) -> list[str]:
     """The evidence of the cause; where there is none, the last lines of the output that are no messages by the way."""
     main = next((found for found in run.findings if found.id == run.primary), None)
-    known = () if main is None else [line for line in main.evidence if line.rstrip(".") not in run.verdict_reason]
+    known = [line for line in main.evidence if line.rstrip(".") not in run.verdict_reason] if main is not None else []
     where = [line.strip() for line in run.log_tail if _FRAME.match(line)][-1:]
     if main is not None and main.id != "unknown":
-        return [clean(line) for line in known[:_MAX_DECISIVE_LINES]]
-    if where:
-        return [clean(line) for line in (*where, *known)][:_MAX_DECISIVE_LINES]
-    lines = [line for line in run.log_tail if line.strip()]
-    telling = [line for line in lines if not _BY_THE_WAY.match(line) and not USUAL_LINES.search(line)]
-    return [clean(line) for line in telling[-_MAX_DECISIVE_LINES:]]
+        decisive = known[:_MAX_DECISIVE_LINES]
+    elif where:
+        decisive = [*where, *known][:_MAX_DECISIVE_LINES]
+    else:
+        told = (line for line in run.log_tail if line.strip() and not USUAL_LINES.search(line))
+        decisive = [line for line in told if not _BY_THE_WAY.match(line)][-_MAX_DECISIVE_LINES:]
+    return [clean(line) for line in decisive]
 
 
 def _every_run(document: Experiment) -> Table:
@@ -354,5 +356,5 @@ def _trial_row(trial: Trial) -> dict[str, str]:
         "Step": _step(trial.step_time),
         "Steps": clean(trial.steps),
         "Ended by": clean(trial.ended_by),
-        "Verdict": f"{GLYPHS.get(run.verdict, '•')}\u00a0{run.verdict}",
+        "Verdict": _marked(run.verdict),
     }
