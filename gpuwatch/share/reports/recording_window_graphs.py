@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterator, Sequence
-from datetime import datetime
 
 from gpuwatch.core.formatting.palettes import QUANTITIES
 from gpuwatch.core.formatting.units import UNKNOWN, reading_text
@@ -22,6 +21,11 @@ def shown(metric: str, value: float | None) -> str:
     return UNKNOWN if value is None else reading_text(BY_ID[metric], value)
 
 
+def known(values: Sequence[float | None]) -> list[float]:
+    """The values that were recorded."""
+    return [value for value in values if value is not None]
+
+
 def bottom(metric: str) -> float:
     """Where the axis of a graph begins."""
     axis = BY_ID[metric].axis
@@ -30,10 +34,9 @@ def bottom(metric: str) -> float:
 
 def top(device: PeriodDevice, metric: str) -> float:
     """Where the axis of a graph ends."""
-    known = device.tops.get(metric)
     series = device.series.get(metric)
-    most = max((value for value in series.most if value is not None), default=0.0) if series is not None else 0.0
-    return max(known or 0.0, most) or 1.0
+    most = max(known(series.most), default=0.0) if series is not None else 0.0
+    return max(device.tops.get(metric) or 0.0, most) or 1.0
 
 
 def runs_on(period: Period, device: PeriodDevice) -> list[PeriodRun]:
@@ -51,16 +54,11 @@ def in_characters(device: PeriodDevice, width: int) -> Iterator[str]:
     """A line for each graph: its course, mean and range."""
     for metric, name in NAMES.items():
         series = device.series.get(metric)
-        if series is None:
-            continue
-        known = [value for value in series.mean if value is not None]
-        if not known:
-            continue
-        least = min(value for value in series.least if value is not None)
-        most = max(value for value in series.most if value is not None)
-        drawn = course(series.mean, bottom(metric), top(device, metric), width)
-        mean = shown(metric, sum(known) / len(known))
-        yield f"{name:<8}  {drawn}  avg {mean}, {shown(metric, least)} to {shown(metric, most)}"
+        if series is not None and (means := known(series.mean)):
+            least, most = min(known(series.least)), max(known(series.most))
+            drawn = course(series.mean, bottom(metric), top(device, metric), width)
+            mean = shown(metric, sum(means) / len(means))
+            yield f"{name:<8}  {drawn}  avg {mean}, {shown(metric, least)} to {shown(metric, most)}"
 
 
 def course(
@@ -74,16 +72,7 @@ def course(
     count = min(width, len(values))
     drawn = []
     for place in range(count):
-        part = values[place * len(values) // count : (place + 1) * len(values) // count]
-        known = [value for value in part if value is not None]
-        if not known:
-            drawn.append(" ")
-            continue
-        share = (of(known) - low) / ((high - low) or 1.0)
-        drawn.append(_BLOCKS[min(max(int(share * len(_BLOCKS)), 0), len(_BLOCKS) - 1)])
+        part = known(values[place * len(values) // count : (place + 1) * len(values) // count])
+        share = (of(part) - low) / ((high - low) or 1.0) if part else 0.0
+        drawn.append(_BLOCKS[min(max(int(share * len(_BLOCKS)), 0), len(_BLOCKS) - 1)] if part else " ")
     return "".join(drawn)
-
-
-def clock(at: datetime, *, day: bool) -> str:
-    """``14:05:31``, or ``05-11 14:05``, in local time."""
-    return at.astimezone().strftime("%m-%d %H:%M" if day else "%H:%M:%S")

@@ -17,7 +17,7 @@ from gpuwatch.core.model.findings import CAUSES, Finding
 from gpuwatch.core.model.recording_window import GRAPHED, Period, PeriodDevice, PeriodFinding
 from gpuwatch.share.reports.chart_types import Graphs
 from gpuwatch.share.reports.gpu_time_report import gaps_table, groups_table, hours_in, subtitle
-from gpuwatch.share.reports.recording_window_graphs import NAMES, shown
+from gpuwatch.share.reports.recording_window_graphs import NAMES, known, shown
 from gpuwatch.share.reports.report_elements import (
     GLYPHS,
     SIMULATED_MACHINE,
@@ -171,12 +171,9 @@ def _readings(period: Period) -> Table:
         cells = [str(device.index)]
         for metric in GRAPHED:
             series = device.series.get(metric)
-            means = [value for value in series.mean if value is not None] if series is not None else []
-            most = (
-                max((value for value in series.most if value is not None), default=None) if series is not None else None
-            )
-            cells.append(shown(metric, sum(means) / len(means)) if means else UNKNOWN)
-            cells.append(shown(metric, most))
+            means, most = (known(series.mean), known(series.most)) if series is not None else ([], [])
+            mean = sum(means) / len(means) if means else None
+            cells += [shown(metric, mean), shown(metric, max(most, default=None))]
         rows.append(tuple(cells))
     heads = ("GPU", *(f"{NAMES[metric]} {of}" for metric in GRAPHED for of in ("avg", "max")))
     less = ("SM clock avg", "SM clock max", "Temp avg", "Power avg", "Memory avg")

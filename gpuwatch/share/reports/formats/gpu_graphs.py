@@ -19,8 +19,8 @@ from gpuwatch.core.formatting.safe_text import shorten
 from gpuwatch.core.model.recording_window import Period, PeriodDevice, PeriodProcess, PeriodSeries
 from gpuwatch.session.event_timeline import SIGNS, Track, round_times, track_of_period
 from gpuwatch.share.reports.chart_types import Graphs
-from gpuwatch.share.reports.formats.svg_parts import RIGHT, WIDTH, column, figure, key, level, points, within
-from gpuwatch.share.reports.recording_window_graphs import INKS, NAMES, bottom, clock, processes_on, runs_on, shown, top
+from gpuwatch.share.reports.formats.svg_parts import END, WIDTH, bins, column, figure, key, label, level, points, within
+from gpuwatch.share.reports.recording_window_graphs import INKS, NAMES, bottom, known, processes_on, runs_on, shown, top
 from gpuwatch.share.reports.report_elements import clean
 
 _LEFT = 92
@@ -46,7 +46,7 @@ def period_graphs(chart: Graphs) -> Markup:
     track = track_of_period(period).on(device.uuid)
 
     def x(at: float) -> float:
-        return _LEFT + within(at, begin, max(end, begin + 1e-9)) * (WIDTH - _LEFT - RIGHT)
+        return _LEFT + within(at, begin, max(end, begin + 1e-9)) * (END - _LEFT)
 
     rows = _rows(period, device, track, x)
     graphs = len(rows) * _LANE_HEIGHT + (20 if rows else 14)
@@ -62,8 +62,8 @@ def period_graphs(chart: Graphs) -> Markup:
     parts += _marks(period, track, x, graphs - 4, bottom)
     parts += _columns(period, device, track, graphs, bottom)
     times = f"{_clock(period, begin)} to {_clock(period, end)}"
-    label = f"GPU {device.index} from {times}: {', '.join(NAMES[metric] for metric in metrics)}"
-    return figure(height, label, parts, _legend(period, device, track))
+    described = f"GPU {device.index} from {times}: {', '.join(NAMES[metric] for metric in metrics)}"
+    return figure(height, described, parts, _legend(period, device, track))
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +103,7 @@ class _Bar:
             f'<rect class="{self.look}" x="{self.left:.1f}" y="{y + 1:.1f}" width="{self.right - self.left:.1f}"'
             f' height="{_LANE_HEIGHT - 3}" rx="2"><title>{escape(self.title)}</title></rect>'
         )
-        if not anchor:
-            return bar
-        return (
-            f'{bar}<text class="tick lane-name" x="{at:.1f}" y="{y + _LANE_HEIGHT - 5:.1f}" text-anchor="{anchor}">'
-            f"{escape(self.name)}</text>"
-        )
+        return bar + (label(at, y + _LANE_HEIGHT - 5, escape(self.name), anchor, "tick lane-name") if anchor else "")
 
 
 def _rows(period: Period, device: PeriodDevice, track: Track, x: X) -> list[list[_Bar]]:
@@ -143,8 +138,9 @@ def _name(process: PeriodProcess) -> str:
 
 
 def _clock(period: Period, at: float) -> str:
-    day = (period.end - period.begin).total_seconds() > 86_400
-    return clock(datetime.datetime.fromtimestamp(at, datetime.UTC), day=day)
+    """``14:05:31``, or ``05-11 14:05`` in more than a day, in local time."""
+    form = "%m-%d %H:%M" if (period.end - period.begin).total_seconds() > 86_400 else "%H:%M:%S"
+    return datetime.datetime.fromtimestamp(at, datetime.UTC).astimezone().strftime(form)
 
 
 def _bands(period: Period, track: Track, x: X, begin: float, end: float) -> Iterator[str]:
@@ -169,11 +165,9 @@ def _marks(period: Period, track: Track, x: X, y: float, end: float) -> Iterator
         at = x(mark.begin)
         look = mark.severity if mark.severity in SIGNS else "plain"
         yield f'<path class="event {look}" d="M{at:.1f} {y:.1f}V{end:.1f}"/>'
-        yield (
-            f'<text class="event-mark {look}" x="{at:.1f}" y="{y:.1f}" text-anchor="middle">'
-            f"<title>{escape(f'{_clock(period, mark.begin)} {clean(mark.text)}')}</title>"
-            f"{SIGNS.get(mark.severity, '•')}</text>"
-        )
+        title = escape(f"{_clock(period, mark.begin)} {clean(mark.text)}")
+        sign = f"<title>{title}</title>{SIGNS.get(mark.severity, '•')}"
+        yield label(at, y, sign, look=f"event-mark {look}")
 
 
 def _graph(device: PeriodDevice, metric: str, series: PeriodSeries, y: float) -> Iterator[str]:
@@ -185,17 +179,14 @@ def _graph(device: PeriodDevice, metric: str, series: PeriodSeries, y: float) ->
 
     yield from (level(_LEFT, y), level(_LEFT, base))
     yield f'<text class="tick name" x="0" y="{y + _GRAPH_HEIGHT / 2 + 4:.1f}">{NAMES[metric]}</text>'
-    yield f'<text class="tick" x="{_LEFT - 6}" y="{y + 8:.1f}" text-anchor="end">{shown(metric, high)}</text>'
-    yield f'<text class="tick low" x="{_LEFT - 6}" y="{base:.1f}" text-anchor="end">{shown(metric, low)}</text>'
-    count = len(series.mean)
-    step = (WIDTH - _LEFT - RIGHT) / max(count, 1)
+    yield label(_LEFT - 6, y + 8, shown(metric, high), "end")
+    yield label(_LEFT - 6, base, shown(metric, low), "end", "tick low")
+    step = (END - _LEFT) / max(len(series.mean), 1)
     for begin, stop in _stretches(series):
-        xs = [_LEFT + (place + 0.5) * step for place in range(begin, stop)]
+        places = list(range(begin, stop))
+        xs = [_LEFT + (place + 0.5) * step for place in places]
         if stop - begin == 1:  # a point is as wide as its step
-            xs = [xs[0] - step / 2, xs[0] + step / 2]
-            places = [begin, begin]
-        else:
-            places = list(range(begin, stop))
+            places, xs = [begin, begin], [xs[0] - step / 2, xs[0] + step / 2]
         above, below, line = (
             [(value, at(of[n] or 0.0)) for value, n in zip(xs, places, strict=True)]
             for of in (series.most, series.least, series.mean)
@@ -207,8 +198,8 @@ def _graph(device: PeriodDevice, metric: str, series: PeriodSeries, y: float) ->
 
 def _stretches(series: PeriodSeries) -> Iterator[tuple[int, int]]:
     """Where there are values without a gap: begin and end."""
-    for known, places in groupby(range(len(series.mean)), lambda place: series.mean[place] is not None):
-        if known:
+    for has_values, places in groupby(range(len(series.mean)), lambda place: series.mean[place] is not None):
+        if has_values:
             first, *rest = places
             yield first, first + 1 + len(rest)
 
@@ -218,17 +209,14 @@ def _columns(period: Period, device: PeriodDevice, track: Track, begin: float, e
     count = max((len(series.mean) for series in device.series.values()), default=0)
     if not count:
         return
-    step = max(1, -(-count // _COLUMNS))
-    width = (WIDTH - _LEFT - RIGHT) / count
-    for first in range(0, count, step):
-        last = min(first + step, count)
+    width, step = (END - _LEFT) / count, -(-count // _COLUMNS)
+    for first, last in bins(count, _COLUMNS):
         at = period.begin.timestamp() + first * period.step_seconds
+        until = at + step * period.step_seconds
         values = []
         for metric in NAMES:
-            means = device.series[metric].mean[first:last] if metric in device.series else ()
-            if known := [value for value in means if value is not None]:
-                values.append(f"{NAMES[metric]} {shown(metric, sum(known) / len(known))}")
-        until = at + step * period.step_seconds
+            if metric in device.series and (means := known(device.series[metric].mean[first:last])):
+                values.append(f"{NAMES[metric]} {shown(metric, sum(means) / len(means))}")
         wrong = [clean(incident.text) for incident in track.incidents if incident.begin <= until and incident.end >= at]
         also = f"; {'; '.join(dict.fromkeys(wrong))}" if wrong else ""
         title = f"{_clock(period, at)}: {', '.join(values) or 'not recorded'}{also}"
@@ -240,8 +228,8 @@ def _ticks(begin: float, end: float, x: X, top: float, height: float) -> Iterato
         left = x(at)
         inner = " inner" if number % 2 else ""
         yield f'<line class="grid" x1="{left:.1f}" x2="{left:.1f}" y1="{top:.1f}" y2="{height - _AXIS_HEIGHT:.1f}"/>'
-        if _LEFT + 12 <= left <= WIDTH - RIGHT - 12:
-            yield f'<text class="tick{inner}" x="{left:.1f}" y="{height - 8:.1f}" text-anchor="middle">{text}</text>'
+        if _LEFT + 12 <= left <= END - 12:
+            yield label(left, height - 8, text, look=f"tick{inner}")
 
 
 def _legend(period: Period, device: PeriodDevice, track: Track) -> str:

@@ -12,7 +12,7 @@ from gpuwatch.core.formatting.durations import measured_seconds
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.memory_profile import MemoryMoment
 from gpuwatch.share.reports.chart_types import Areas
-from gpuwatch.share.reports.formats.svg_parts import RIGHT, WIDTH, bytes_axis, column, figure, key, points, within
+from gpuwatch.share.reports.formats.svg_parts import END, bins, bytes_axis, column, figure, key, label, points, within
 from gpuwatch.share.reports.memory_layers import Layer, layers
 
 _HEIGHT = 240
@@ -31,7 +31,7 @@ def memory_areas(chart: Areas) -> Markup | None:
     if len(moments) < 2 or not top:
         return None
     windows = [list(group) for _, group in itertools.groupby(moments, key=lambda moment: moment.window)]
-    width = (WIDTH - _LEFT - RIGHT - _GAP_WIDTH * (len(windows) - 1)) / len(moments)
+    width = (END - _LEFT - _GAP_WIDTH * (len(windows) - 1)) / len(moments)
     visible = layers(chart)
     parts = list(bytes_axis(_LEFT, top, partial(_y, top=top)))
     left, ticked = float(_LEFT), -_TICK_WIDTH
@@ -41,17 +41,17 @@ def memory_areas(chart: Areas) -> Markup | None:
         right = left + len(window) * width
         parts += _stack([*places, (right, window[-1])], visible, top)
         parts += _columns(places, right, visible)
-        if left - ticked > _TICK_WIDTH and (number == 0 or left < WIDTH - RIGHT - 2 * _TICK_WIDTH):
+        if left - ticked > _TICK_WIDTH and (number == 0 or left < END - 2 * _TICK_WIDTH):
             parts.append(_tick(left, window[0], "start"))
             ticked = left
         left = right + _GAP_WIDTH
-    parts.append(_tick(WIDTH - RIGHT, moments[-1], "end"))
+    parts.append(_tick(END, moments[-1], "end"))
     legend = [key(f'class="area {layer.kind}"{_fill(layer)}', layer.name) for layer in reversed(visible)]
     legend.append('<span class="key in-use"><i></i>in use, by the allocator</span>')
     axis = f"Axis: 0 to the peak, {size(top)}.{' Gaps: not recorded.' if len(windows) > 1 else ''}"
-    label = f"Memory in use by {chart.by}, in the order of allocations; vertical axis from 0 to {size(top)}"
+    described = f"Memory in use by {chart.by}, in the order of allocations; vertical axis from 0 to {size(top)}"
     legend.append(f'<span class="axis-note">In the order of allocations, not of time. {axis}</span>')
-    return figure(_HEIGHT, label, parts, "".join(legend))
+    return figure(_HEIGHT, described, parts, "".join(legend))
 
 
 def _stack(moments: list[tuple[float, MemoryMoment]], visible: list[Layer], top: int) -> Iterator[str]:
@@ -69,21 +69,18 @@ def _stack(moments: list[tuple[float, MemoryMoment]], visible: list[Layer], top:
 
 def _columns(points: list[tuple[float, MemoryMoment]], right: float, visible: list[Layer]) -> Iterator[str]:
     """The values of the fullest moment of each column."""
-    step = max(1, -(-len(points) // _COLUMNS))
-    for begin in range(0, len(points), step):
-        bucket = points[begin : begin + step]
-        _, moment = max(bucket, key=lambda pair: pair[1].in_use_bytes)
-        until = points[begin + step][0] if begin + step < len(points) else right
+    for begin, end in bins(len(points), _COLUMNS):
+        left, until = points[begin][0], points[end][0] if end < len(points) else right
+        _, moment = max(points[begin:end], key=lambda pair: pair[1].in_use_bytes)
         held = sorted(((layer.held(moment), layer.name) for layer in visible), reverse=True)
         shown = ", ".join(f"{name} {size(amount)}" for amount, name in held if amount > 0)
         step_shown = f", step {moment.step}" if moment.step is not None else ""
         title = f"{measured_seconds(moment.t)}{step_shown}: {size(moment.in_use_bytes)} in use; {shown}"
-        yield column(bucket[0][0], _TOP, max(until - bucket[0][0], 1), _HEIGHT - _TOP - _BOTTOM, title)
+        yield column(left, _TOP, max(until - left, 1), _HEIGHT - _TOP - _BOTTOM, title)
 
 
 def _tick(x: float, moment: MemoryMoment, anchor: str) -> str:
-    text = measured_seconds(moment.t) + (f", step {moment.step}" if moment.step else "")
-    return f'<text class="tick" x="{x:.1f}" y="{_HEIGHT - 8}" text-anchor="{anchor}">{text}</text>'
+    return label(x, _HEIGHT - 8, measured_seconds(moment.t) + (f", step {moment.step}" if moment.step else ""), anchor)
 
 
 def _y(amount: float, top: int) -> float:

@@ -10,7 +10,7 @@ from gpuwatch.core.formatting.durations import measured_seconds
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.run import MemoryPoint, Run
 from gpuwatch.share.reports.charts import memory_changed
-from gpuwatch.share.reports.formats.svg_parts import RIGHT, WIDTH, bytes_axis, column, figure, level, within
+from gpuwatch.share.reports.formats.svg_parts import END, bins, bytes_axis, column, figure, label, level, within
 from gpuwatch.share.reports.run_memory_tables import several
 
 _HEIGHT = 230
@@ -50,7 +50,7 @@ def memory_chart(run: Run) -> Markup | None:
     span = max(end - start, 1e-9)
 
     def x(t: float) -> float:
-        return _LEFT + (t - start) / span * (WIDTH - _LEFT - RIGHT)
+        return _LEFT + (t - start) / span * (END - _LEFT)
 
     def y(amount: float) -> float:
         return _TOP + (1 - within(amount, 0, top)) * (_HEIGHT - _TOP - _BOTTOM)
@@ -73,9 +73,9 @@ def memory_chart(run: Run) -> Markup | None:
         # In the legend, where no line runs through it.
         legend.append(f'<span class="key limit-key"><i></i>Allocator limit, {size(limit)}</span>')
     axis = "device total" if run.memory.device_total_bytes else "largest value seen (total unknown)"
-    label = f"GPU memory over {span:.1f} s; vertical axis from 0 to {size(top)}, the {axis}"
+    described = f"GPU memory over {span:.1f} s; vertical axis from 0 to {size(top)}, the {axis}"
     legend += [f'<span class="axis-note">Axis: 0 to the {axis}, {size(top)}</span>', when]
-    return figure(_HEIGHT, label, parts, "".join(legend))
+    return figure(_HEIGHT, described, parts, "".join(legend))
 
 
 def _phases(run: Run, start: float, end: float, x: Callable[[float], float]) -> tuple[list[str], str]:
@@ -92,50 +92,37 @@ def _phases(run: Run, start: float, end: float, x: Callable[[float], float]) -> 
             continue  # the template of many runs did it, before this one
         begin = before if took is None else min(max(until - took, before), until)
         # The framework's own preparations lie between the phases.
-        shown = f"{title}: {begin:.2f} to {until:.2f} s" + (
-            f", took {measured_seconds(took)}" if took is not None else ""
-        )
-        left, width = x(begin), x(until) - x(begin)
-        parts.append(
-            f'<line class="phase-end" x1="{x(until):.1f}" x2="{x(until):.1f}" y1="6" y2="{_HEIGHT - _BOTTOM}"/>'
-        )
-        parts.append(
+        duration = f", took {measured_seconds(took)}" if took is not None else ""
+        shown = f"{title}: {begin:.2f} to {until:.2f} s{duration}"
+        left, right, width = x(begin), x(until), x(until) - x(begin)
+        parts += [
+            f'<line class="phase-end" x1="{right:.1f}" x2="{right:.1f}" y1="6" y2="{_HEIGHT - _BOTTOM}"/>',
             f'<rect class="phase p{number}" x="{left:.1f}" y="6" width="{max(width, 2):.1f}" height="15">'
-            f"<title>{shown}</title></rect>"
-        )
+            f"<title>{shown}</title></rect>",
+        ]
         if width > len(title) * _LETTER_WIDTH:
-            parts.append(
-                f'<text class="tick phase-name" x="{left + width / 2:.1f}" y="17" text-anchor="middle">{title}</text>'
-            )
+            parts.append(label(left + width / 2, 17, title, look="tick phase-name"))
         words.append(shown)
         before = until
     return parts, f'<span class="phases">Phases: {"; ".join(words)}</span>' if words else ""
 
 
-def _columns(points: tuple[MemoryPoint, ...], largest: bool, x: Callable[[float], float]) -> list[str]:
+def _columns(points: tuple[MemoryPoint, ...], largest: bool, x: Callable[[float], float]) -> Iterator[str]:
     """The values of the fullest moment of each column."""
-    step = max(1, -(-len(points) // _COLUMNS))
-    buckets = [points[begin : begin + step] for begin in range(0, len(points), step)]
-    parts = []
-    for number, bucket in enumerate(buckets):
-        point = max(bucket, key=lambda point: tuple(-1 if (v := pick(point)) is None else v for _, _, pick in _SERIES))
-        left = x(bucket[0].t)
-        right = x(buckets[number + 1][0].t) if number + 1 < len(buckets) else x(bucket[-1].t)
-        names = ("device", "largest process" if largest else "process", "in use by the framework")
-        known = [
-            f"{name} {size(value)}"
-            for name, (_, _, pick) in zip(names, _SERIES, strict=True)
-            if (value := pick(point)) is not None
-        ]
-        title = f"{point.t:.1f} s: {', '.join(known) or 'not read'}"
-        parts.append(column(left, _TOP, max(right - left, 1), _HEIGHT - _TOP - _BOTTOM, title))
-    return parts
+    names = ("device", "largest process" if largest else "process", "in use by the framework")
+    for begin, end in bins(len(points), _COLUMNS):
+        amounts = [[pick(point) for _, _, pick in _SERIES] for point in points[begin:end]]
+        fullest = max(range(end - begin), key=lambda place: [-1 if v is None else v for v in amounts[place]])
+        left, right = x(points[begin].t), x(points[min(end, len(points) - 1)].t)
+        known = [f"{name} {size(v)}" for name, v in zip(names, amounts[fullest], strict=True) if v is not None]
+        title = f"{points[begin + fullest].t:.1f} s: {', '.join(known) or 'not read'}"
+        yield column(left, _TOP, max(right - left, 1), _HEIGHT - _TOP - _BOTTOM, title)
 
 
 def _times(start: float, end: float) -> Iterator[str]:
     for share, anchor in ((0, "start"), (0.5, "middle"), (1, "end")):
-        at, t = _LEFT + share * (WIDTH - _LEFT - RIGHT), start + share * (end - start)
-        yield f'<text class="tick" x="{at:.1f}" y="{_HEIGHT - 8}" text-anchor="{anchor}">{t:.1f} s</text>'
+        at, t = _LEFT + share * (END - _LEFT), start + share * (end - start)
+        yield label(at, _HEIGHT - 8, f"{t:.1f} s", anchor)
 
 
 def _path(
@@ -145,15 +132,12 @@ def _path(
     y: Callable[[float], float],
 ) -> str:
     """A path with gaps where nothing was read. Long series are thinned to the maximum of each bucket."""
-    step = max(1, -(-len(points) // _MAX_POINTS))
     parts: list[str] = []
     pen_down = False
-    for begin in range(0, len(points), step):
-        bucket = [(point.t, value) for point in points[begin : begin + step] if (value := pick(point)) is not None]
-        if not bucket:
-            pen_down = False
-            continue
-        t, value = max(bucket, key=lambda item: item[1])
-        parts.append(f"{'L' if pen_down else 'M'}{x(t):.1f} {y(value):.1f}")
-        pen_down = True
+    for begin, end in bins(len(points), _MAX_POINTS):
+        bucket = [(point.t, value) for point in points[begin:end] if (value := pick(point)) is not None]
+        if bucket:
+            t, value = max(bucket, key=lambda item: item[1])
+            parts.append(f"{'L' if pen_down else 'M'}{x(t):.1f} {y(value):.1f}")
+        pen_down = bool(bucket)
     return " ".join(parts) if len(parts) > 1 else ""

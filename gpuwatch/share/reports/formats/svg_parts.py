@@ -8,8 +8,8 @@ from markupsafe import Markup, escape
 
 from gpuwatch.core.formatting.units import size
 
-WIDTH, RIGHT = 860, 14
-"""Width of a chart, and of its margin on the right."""
+WIDTH, END = 860, 846
+"""Width of a chart, and where its drawing ends on the right."""
 
 
 def figure(height: int, label: str, parts: Iterable[str], caption: str) -> Markup:
@@ -32,14 +32,25 @@ def points(places: Iterable[tuple[float, float]]) -> str:
 
 def level(left: int, y: float, look: str = "grid") -> str:
     """A line across the chart."""
-    return f'<line class="{look}" x1="{left}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
+    return f'<line class="{look}" x1="{left}" x2="{END}" y1="{y:.1f}" y2="{y:.1f}"/>'
+
+
+def label(x: float, y: float, text: str, anchor: str = "middle", look: str = "tick") -> str:
+    """A text at a place; ``text`` is escaped already."""
+    return f'<text class="{look}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{text}</text>'
+
+
+def bins(count: int, most: int) -> Iterator[tuple[int, int]]:
+    """Begin and end of at most ``most`` equal parts of ``count`` places."""
+    step = max(1, -(-count // most))
+    return ((begin, min(begin + step, count)) for begin in range(0, count, step))
 
 
 def bytes_axis(left: int, top: float, y: Callable[[float], float]) -> Iterator[str]:
     """Lines from 0 to ``top`` bytes, with their amounts."""
     for amount in (top * share for share in (0, 0.25, 0.5, 0.75, 1)):
         yield level(left, y(amount))
-        yield f'<text class="tick" x="{left - 8}" y="{y(amount) + 4:.1f}" text-anchor="end">{size(amount)}</text>'
+        yield label(left - 8, y(amount) + 4, size(amount), "end")
 
 
 def column(x: float, y: float, width: float, height: float, title: str) -> str:
