@@ -29,8 +29,6 @@ MAX_PROGRAMS = 5
 """Number of the user's latest programs in a report."""
 MAX_AGE = datetime.timedelta(days=30)
 """Older runs are left out: drivers, packages and programs change."""
-WATCHED = "run"
-"""The group of runs of the user's own programs."""
 
 
 def gather_diagnostic(
@@ -137,14 +135,14 @@ def _latest_runs(
             missing.append(Gap(part="earlier runs", why=f"{count} {why}: left out"))
     programs, probes = newest_runs(here, MAX_PROGRAMS)
     unread = bool(store.distrust or store.unreadable)
-    watched = sum(run.group == WATCHED for run in kept)
+    watched = sum(run.is_program for run in kept)
     for part, found, count, command in (
         ("programs", programs, watched, "gpuwatch run -- python train.py"),
         ("probes", probes, len(kept) - watched, "gpuwatch probe --group memory"),
     ):
         if not found:
             missing.append(Gap(part=part, why=_why_none(count, command, unread=unread)))
-    older = sum(run.group == WATCHED for run in here) - len(programs)
+    older = sum(run.is_program for run in here) - len(programs)
     if older > 0:
         missing.append(Gap(part="programs", why=f"{older} older than the {len(programs)} shown: left out"))
     return programs, probes

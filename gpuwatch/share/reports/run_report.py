@@ -287,9 +287,7 @@ def _seen_on(entry: DeviceMemory) -> str:
 def _happened(run: Run) -> Iterator[str]:
     if run.placements:
         yield from _where_ops_ran(run)
-    elif (
-        run.group == "run" and run.framework and run.framework.name == "tensorflow" and "placement" not in run.settings
-    ):
+    elif run.is_program and run.framework and run.framework.name == "tensorflow" and "placement" not in run.settings:
         yield "placement was not recorded (run --placement records it)"
     if run.placement_coverage is not None and run.placement_coverage.unclear:
         yield coverage_text(run.placement_coverage)
