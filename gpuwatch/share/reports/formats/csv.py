@@ -9,8 +9,8 @@ from __future__ import annotations
 import csv
 import datetime
 import io
-import itertools
 from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
 
 from gpuwatch.core.formatting.spreadsheet_cells import safe_cell
 from gpuwatch.core.model.diagnostic_report import Diagnostic
@@ -88,13 +88,13 @@ _HOLDER_FIELDS = (
     *("group", "op", "layer", "source", "variable", "region", "dtype", "shape", "count"),
     *("allocated_bytes", "requested_bytes"),
 )
-_TEST_FIELDS = ("category", "name", "gpus", "status", "messages")
+_TEST_FIELDS = ("category", "name", "gpus", "status")
 _USAGE_FIELDS = (
     *("user", "container", "command", "framework", "pid", "processes", "gpu_hours_held", "gpu_hours_used"),
     *("process_hours", "process_hours_shared", "gpu_hours_unknown", "sm_percent_mean", "sm_percent_max"),
     *("memory_peak_bytes", "energy_joules", "energy_gpu_hours"),
 )
-_STEP_VALUES = ("least", "mean", "most")
+_STATISTICS = ("least", "mean", "most")
 _FINDING_FIELDS = ("source", "primary", "id", "severity", "certainty", "title", "action", "evidence")
 
 
@@ -103,29 +103,27 @@ def render(document: Document) -> str:
     if isinstance(document, Snapshot):
         return _table(_DEVICE_HEADS, _device_rows(document))
     if isinstance(document, Doctor):
-        return _table(_CHECK_FIELDS, ([getattr(c, name) for name in _CHECK_FIELDS] for c in document.checks))
+        return _table(_CHECK_FIELDS, map(attrgetter(*_CHECK_FIELDS), document.checks))
     if isinstance(document, Explanation) and document.memory_profiles:
         return _table((*_PROFILE_FIELDS, *_HOLDER_FIELDS), _holder_rows(document.memory_profiles))
     if isinstance(document, Explanation) and document.gpu_tests:
-        tests = ([getattr(test, name) for name in _TEST_FIELDS[:-1]] for test in document.gpu_tests)
-        messages = (" / ".join(test.messages) for test in document.gpu_tests)
-        return _table(_TEST_FIELDS, ([*row, message] for row, message in zip(tests, messages, strict=True)))
+        facts = attrgetter(*_TEST_FIELDS)
+        tests = ([*facts(test), " / ".join(test.messages)] for test in document.gpu_tests)
+        return _table((*_TEST_FIELDS, "messages"), tests)
     if isinstance(document, Explanation):
-        return _table(_FINDING_FIELDS, _finding_rows(document.source, document.findings, document.primary))
+        found_in_log = (_finding_row(document.source, found, document.primary) for found in document.findings)
+        return _table(_FINDING_FIELDS, found_in_log)
     if isinstance(document, Diff):
         return _table(("kind", "part", "name", *(side.name for side in document.sides)), _diff_rows(document))
     if isinstance(document, Diagnostic):
-        main = document.primary
-        by_source = (_finding_rows("; ".join(finding.sources), (finding,), main) for finding in document.findings)
-        return _table(_FINDING_FIELDS, itertools.chain.from_iterable(by_source))
+        rows = (_finding_row("; ".join(found.sources), found, document.primary) for found in document.findings)
+        return _table(_FINDING_FIELDS, rows)
     if isinstance(document, Period):
-        return _table(
-            ("at", "index", "uuid", *(f"{metric}_{what}" for metric in GRAPHED for what in _STEP_VALUES)),
-            _period_rows(document),
-        )
+        values = (f"{metric}_{statistic}" for metric in GRAPHED for statistic in _STATISTICS)
+        return _table(("at", "index", "uuid", *values), _period_rows(document))
     if isinstance(document, Usage):
         ends = [document.begin.isoformat(), document.end.isoformat(), document.hours_recorded]
-        rows = ([*ends, *(getattr(group, name) for name in _USAGE_FIELDS)] for group in document.groups)
+        rows = ([*ends, *attrgetter(*_USAGE_FIELDS)(group)] for group in document.groups)
         return _table(("begin", "end", "hours_recorded", *_USAGE_FIELDS), rows)
     if isinstance(document, Experiment):
         return _table([*_TRIAL_FIELDS, *_RUN_FIELDS], map(_trial_row, document.trials))
@@ -143,14 +141,13 @@ def _period_rows(period: Period) -> Iterable[list[object]]:
             row: list[object] = [at.isoformat(), device.index, device.uuid]
             for metric in GRAPHED:
                 series = device.series.get(metric)
-                row += [None if series is None else getattr(series, what)[step] for what in _STEP_VALUES]
+                row += [None if series is None else getattr(series, name)[step] for name in _STATISTICS]
             yield row
 
 
 def _trial_row(trial: Trial) -> list[object]:
-    run = trial.run
-    facts: list[object] = [value(trial) for value in _TRIAL_FIELDS.values()]
-    return [*facts, *(None if run is None else value(run) for value in _RUN_FIELDS.values())]
+    of_run = (None if trial.run is None else value(trial.run) for value in _RUN_FIELDS.values())
+    return [*(value(trial) for value in _TRIAL_FIELDS.values()), *of_run]
 
 
 def _device_rows(snapshot: Snapshot) -> Iterable[list[object]]:
@@ -173,16 +170,13 @@ def _rows_of_nodes(nodes: Iterable[Node]) -> Iterable[list[object]]:
 
 def _holder_rows(profiles: Iterable[MemoryProfile]) -> Iterable[list[object]]:
     for profile in profiles:
-        of: list[object] = [getattr(profile, name) for name in _PROFILE_FIELDS]
         for holder in profile.holders:
-            yield [*of, *(getattr(holder, name) for name in _HOLDER_FIELDS)]
+            yield [*attrgetter(*_PROFILE_FIELDS)(profile), *attrgetter(*_HOLDER_FIELDS)(holder)]
 
 
-def _finding_rows(source: str | None, findings: Iterable[Finding], primary: str | None) -> Iterable[list[object]]:
-    for found in findings:
-        main = found.id == primary
-        facts: list[object] = [found.id, found.severity, found.certainty, found.title, found.action]
-        yield [source, main, *facts, " / ".join(found.evidence)]
+def _finding_row(source: str | None, found: Finding, primary: str | None) -> list[object]:
+    facts = (found.id, found.severity, found.certainty, found.title, found.action)
+    return [source, found.id == primary, *facts, " / ".join(found.evidence)]
 
 
 def _diff_rows(diff: Diff) -> Iterable[list[object]]:
