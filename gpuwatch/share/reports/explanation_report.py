@@ -24,7 +24,6 @@ from gpuwatch.share.reports.run_tables import (
 from gpuwatch.share.reports.snapshot_report import device_tables
 
 _MAX_LAST_LINE_CHARS = 100
-"""Characters of the last line in a sentence."""
 _SIGNS = {"pass": "●", "warn": "▲", "fail": "✖", "skip": "○"}
 
 
@@ -33,8 +32,6 @@ def explanation_content(document: Explanation) -> Content:
     main = next((found for found in document.findings if found.id == document.primary), None)
     known = not _tells_nothing(document)
     findings = sorted(document.findings, key=lambda found: (found is not main, SEVERITY_ORDER[found.severity]))
-    if not known:
-        findings = []
     frameworks = " and ".join(clean(name) for name in document.frameworks)
     lines = "1 line" if document.lines == 1 else f"{document.lines:,} lines"
     what = lines if document.kind == "log" else document.kind
@@ -61,7 +58,7 @@ def explanation_content(document: Explanation) -> Content:
         reason=_reason(document, main),
         facts=tuple(_facts(document, main)),
         tables=tuple(table for table in tables if table.rows),
-        findings=tuple(clean_finding(found) for found in findings),
+        findings=tuple(map(clean_finding, findings)) if known else (),
         footer="gpuwatch explain",
     )
 
@@ -92,15 +89,8 @@ def _tells_nothing(document: Explanation) -> bool:
         return document.primary == "unknown" and all(found.severity == "info" for found in document.findings)
     if document.kind != "log":
         return False
-    known = (
-        document.machine
-        or document.frameworks
-        or document.device_map
-        or document.errors
-        or document.placements
-        or document.ooms
-    )
-    return not known and document.primary in (None, "healthy", "unknown")
+    known = (document.frameworks, document.device_map, document.errors, document.placements, document.ooms)
+    return not document.machine and not any(known) and document.primary in (None, "healthy", "unknown")
 
 
 def _facts(document: Explanation, main: Finding | None) -> Iterator[tuple[str, str]]:
@@ -113,11 +103,10 @@ def _facts(document: Explanation, main: Finding | None) -> Iterator[tuple[str, s
         driver = document.machine.driver
         yield "driver", f"{clean(driver.version)}, CUDA {clean(driver.cuda_version)}"
     if document.device_map:
-        mapped = [
-            f"{clean(entry.framework_device).removeprefix('/device:')} {clean(entry.name)}"
-            + (f" {size(entry.granted_bytes)}" if entry.granted_bytes is not None else "")
-            for entry in document.device_map[:8]
-        ]
+        mapped = []
+        for entry in document.device_map[:8]:
+            amount = f" {size(entry.granted_bytes)}" if entry.granted_bytes is not None else ""
+            mapped.append(f"{clean(entry.framework_device).removeprefix('/device:')} {clean(entry.name)}{amount}")
         yield "GPUs", ", ".join(mapped)
     if document.ooms:
         more = f" and {len(document.ooms) - 2} more" if len(document.ooms) > 2 else ""

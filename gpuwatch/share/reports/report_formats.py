@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -64,8 +65,6 @@ def render(document: Document, format_name: str, *, width: int | None = None, re
     ``text`` is for reading on a terminal: ``width`` columns (the terminal's), a run without its long tables,
     which :func:`write` puts into a file.
     """
-    from gpuwatch.core.masking.redaction import masked_for_sending
-
     entry = BY_NAME.get(format_name)
     if entry is None:
         raise UsageError(
@@ -77,16 +76,14 @@ def render(document: Document, format_name: str, *, width: int | None = None, re
         from gpuwatch.share.reports.formats import text
 
         columns = width or shutil.get_terminal_size((text.WIDTH, 24)).columns
-        drawn = harmless(text.render(masked_for_sending(document, redact=redact), columns, details=False))
-        return entry.noted(drawn, redact=redact)
-    return render_whole(entry, document, redact=redact)
+        return _masked(entry, document, lambda masked: harmless(text.render(masked, columns, details=False)), redact)
+    return _masked(entry, document, entry.render, redact)
 
 
-def render_whole(entry: Format, document: Document, *, redact: bool) -> str:
-    """All of the document in this format, secrets masked."""
+def _masked(entry: Format, document: Document, draw: Callable[[Document], str], redact: bool) -> str:
     from gpuwatch.core.masking.redaction import masked_for_sending
 
-    return entry.noted(entry.render(masked_for_sending(document, redact=redact)), redact=redact)
+    return entry.noted(draw(masked_for_sending(document, redact=redact)), redact=redact)
 
 
 def format_for(path: Path) -> str:
@@ -115,4 +112,4 @@ def write(document: Document, path: Path, *, format_name: str | None = None, red
     if columns is not None:
         write_text(render(document, "text", width=columns, redact=redact), path)
         return
-    write_text(render_whole(entry, document, redact=redact), path)
+    write_text(_masked(entry, document, entry.render, redact), path)

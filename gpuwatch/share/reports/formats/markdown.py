@@ -21,7 +21,6 @@ from gpuwatch.share.reports.report_elements import GLYPHS, SIMULATED, Content, T
 _SPECIAL = re.compile(r"([\\`*_\[\]#|~$])")
 _FOLDED = ("Environment", "Placements", "Machine and process")
 _GRAPH_CHARS = 60
-"""Characters of a graph."""
 _LONG_TABLE_ROWS = 25
 """Rows of a table that is folded away."""
 MAX_CHARS = 65_000
@@ -62,36 +61,30 @@ def render(document: Document) -> str:
 
 
 def _document(content: Content, level: int, room: _Room) -> Iterator[str]:
-    yield f"{'#' * level} {_text(content.title)}"
-    yield ""
+    yield from (f"{'#' * level} {_text(content.title)}", "")
     if content.simulated:
-        yield f"> **{SIMULATED}.** {content.simulated}"
-        yield ""
+        yield from (f"> **{SIMULATED}.** {content.simulated}", "")
     if content.subtitle:
-        yield _text(content.subtitle)
-        yield ""
+        yield from (_text(content.subtitle), "")
     reason = f" ({content.certainty})" if content.certainty else ""
     reason += f": {_text(content.reason)}" if content.reason else ""
-    yield f"**{GLYPHS.get(content.state) or GLYPHS.get(content.verdict, '●')} {_text(content.verdict)}**{reason}"
-    yield ""
+    yield from (
+        f"**{GLYPHS.get(content.state) or GLYPHS.get(content.verdict, '●')} {_text(content.verdict)}**{reason}",
+        "",
+    )
     if content.action:
-        yield f"**{_text(content.action)}**" if content.code else f"**Do:** {_text(content.action)}"
-        yield ""
+        yield from (f"**{_text(content.action)}**" if content.code else f"**Do:** {_text(content.action)}", "")
     if content.code:
         yield from _fence(content.code)
     if content.evidence:
-        yield "**Evidence:**"
-        yield ""
+        yield from ("**Evidence:**", "")
         yield from (f"- {_code(line)}" for line in content.evidence)
         yield ""
-    if content.action and content.facts:
-        # The situation first, then other findings.
+    if content.action:  # the situation first, then other findings
         yield from _facts(content)
-        yield from _findings(content.findings, level + 1)
-    else:
-        yield from _findings(content.findings, level + 1)
-        if content.facts:
-            yield from _facts(content)
+    yield from _findings(content.findings, level + 1)
+    if not content.action:
+        yield from _facts(content)
     for table in content.tables:
         yield from _table(table, level + 1, room.rows)
     if content.log_tail:
@@ -103,16 +96,16 @@ def _document(content: Content, level: int, room: _Room) -> Iterator[str]:
         yield from _details(f"{part.title}: {part.verdict}", list(_document(part, level + 2, room)))
     if level == 1:
         if room.left_out:
-            yield f"<sub>Omitted to fit in an issue: {room.left_out}. HTML and JSON have everything.</sub>"
-            yield ""
+            yield from (f"<sub>Omitted to fit in an issue: {room.left_out}. HTML and JSON have everything.</sub>", "")
         yield f"<sub>{_text(content.footer)}</sub>"
 
 
 def _facts(content: Content) -> Iterator[str]:
+    if not content.facts:
+        return
     if content.evidence:
         # A paragraph between two lists keeps them apart.
-        yield "**In short:**"
-        yield ""
+        yield from ("**In short:**", "")
     yield from (f"- **{_text(name)}:** {_text(value)}" for name, value in content.facts)
     yield ""
 
@@ -121,8 +114,7 @@ def _findings(findings: tuple[Finding, ...], level: int) -> Iterator[str]:
     telling = [found for found in findings if found.id != "healthy"]
     if not telling:
         return
-    yield f"{'#' * level} Findings"
-    yield ""
+    yield from (f"{'#' * level} Findings", "")
     for found in telling:
         likely = "" if found.certainty == "fact" else " (likely)"
         glyph = "" if found.severity == "info" else f"{GLYPHS[found.severity]} "  # a list has its own bullets
@@ -149,8 +141,7 @@ def _table(table: Table, level: int, most: int) -> Iterator[str]:
     if table.folded or table.title in _FOLDED or len(table.rows) > _LONG_TABLE_ROWS:
         yield from _details(table.title, body)
         return
-    yield f"{'#' * level} {_text(table.title)}"
-    yield ""
+    yield from (f"{'#' * level} {_text(table.title)}", "")
     yield from body
 
 
@@ -162,16 +153,13 @@ def _rows(table: Table, most: int) -> Iterator[str]:
         yield f"| {cells} |"
     yield ""
     if len(table.rows) > most:
-        yield f"… and {len(table.rows) - most} more."
-        yield ""
+        yield from (f"… and {len(table.rows) - most} more.", "")
 
 
 def _details(title: str, body: list[str]) -> Iterator[str]:
-    yield f"<details><summary>{html.escape(title, quote=False)}</summary>"
-    yield ""
+    yield from (f"<details><summary>{html.escape(title, quote=False)}</summary>", "")
     yield from body
-    yield "</details>"
-    yield ""
+    yield from ("</details>", "")
 
 
 def _fence(lines: tuple[str, ...]) -> list[str]:

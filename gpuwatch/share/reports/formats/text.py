@@ -141,16 +141,15 @@ def _table(table: Table, width: int, shorten: Callable[[str], str], *, elastic: 
     yield table.title
     if table.charts:
         yield from _charts(table, width)
-    if table.rows and elastic:
-        # A file has the width that its table needs; prose keeps one that is easy to read.
-        wide = max(width, natural_width(table))
-        yield from table_lines(dataclasses.replace(table, note=""), wide, shorten, elastic=True)
+    if table.rows and not elastic:
+        yield from table_lines(table, width, shorten)
+    else:
+        if table.rows:
+            # A file has the width that its table needs; prose keeps one that is easy to read.
+            wide = max(width, natural_width(table))
+            yield from table_lines(dataclasses.replace(table, note=""), wide, shorten, elastic=True)
         if table.note:
             yield from paragraph(table.note, width, "  ", "  ")
-    elif table.rows:
-        yield from table_lines(table, width, shorten)
-    elif table.note:
-        yield from paragraph(table.note, width, "  ", "  ")
     if table.charts:
         yield from _over_time(table, width)
 
@@ -163,8 +162,8 @@ def _charts(table: Table, width: int) -> Iterator[str]:
         if isinstance(chart, Graphs):
             room = max(width - _BESIDE_GRAPH_COLUMNS, _MIN_GRAPH_COLUMNS)
             yield from (f"  {line}" for line in in_characters(chart.device, min(room, _MAX_GRAPH_COLUMNS)))
-        if isinstance(chart, Timeline) and (left_out := timeline_in_words(chart.run)):
-            yield from paragraph(f"{chart.title}: {left_out}.", width, "  ", "  ")
+        if isinstance(chart, Timeline) and (words := timeline_in_words(chart.run)):
+            yield from paragraph(f"{chart.title}: {words}.", width, "  ", "  ")
 
 
 def _over_time(table: Table, width: int) -> Iterator[str]:
@@ -173,9 +172,8 @@ def _over_time(table: Table, width: int) -> Iterator[str]:
     for chart in table.charts:
         if isinstance(chart, Areas) and (lines := list(memory_layers.in_characters(chart, width - 4))):
             yield ""
-            yield from paragraph(
-                f"{chart.title}, in the order of allocations; each line has its own scale:", width, "  ", "  "
-            )
+            head = f"{chart.title}, in the order of allocations; each line has its own scale:"
+            yield from paragraph(head, width, "  ", "  ")
             yield from (f"    {line}" for line in lines)
 
 
