@@ -23,7 +23,6 @@ from gpuwatch.share.exporter.web_config import WebConfig
 from gpuwatch.share.openmetrics import Form
 
 _MAX_CONNECTIONS = 500
-"""Most connections, idle ones included."""
 _MAX_IDLE_SECONDS = 90.0
 """Seconds after which a connection is closed that has not finished a request."""
 _MAX_READ_SECONDS = 60.0
@@ -305,7 +304,6 @@ def shown_address(address: Any) -> str:
 
 
 def _certificate_names(connection: ssl.SSLSocket) -> set[str]:
-    """The subject alternative names of the client's certificate."""
     certificate = connection.getpeercert() or {}
     listed = cast("tuple[tuple[str, str], ...]", certificate.get("subjectAltName", ()))
     return {name for _, name in listed}

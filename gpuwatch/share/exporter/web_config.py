@@ -282,7 +282,6 @@ def _users(table: Mapping[object, object]) -> dict[str, str]:
 
 
 def _cheapest_hash(hashed: str) -> bytes:
-    """The same hash with the least cost: its form can be checked at once."""
     parts = hashed.split("$")
     if len(parts) != 4 or not parts[2].isdecimal() or not 4 <= int(parts[2]) <= 31:
         raise ValueError(hashed)

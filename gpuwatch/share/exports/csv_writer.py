@@ -12,7 +12,6 @@ from gpuwatch.share.exports.exported_range_and_metrics import Stretch
 from gpuwatch.share.exports.recording_tables import Kind, Table
 
 _ROWS_AT_ONCE = 500
-"""Rows of a piece."""
 
 
 def write(stretch: Stretch, table: Table) -> Iterator[bytes]:
@@ -36,7 +35,6 @@ def write(stretch: Stretch, table: Table) -> Iterator[bytes]:
 
 
 def _iso_time(at: object) -> str | None:
-    """ISO 8601 in UTC, with microseconds."""
     if not isinstance(at, (int, float)):
         return None
     try:

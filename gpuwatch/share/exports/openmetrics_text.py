@@ -17,7 +17,6 @@ from gpuwatch.share import openmetrics as names
 from gpuwatch.share.exports.exported_range_and_metrics import NUMBERS, Stretch
 
 _MAX_BUFFERED_CHARS = 8 << 20
-"""Characters in memory."""
 _READ_BYTES = 1 << 20
 _REPEAT_SECONDS = 60.0
 """Seconds between samples of what lasts: Prometheus forgets a series after five minutes."""

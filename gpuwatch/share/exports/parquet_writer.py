@@ -14,7 +14,6 @@ from gpuwatch.share.exports.exported_range_and_metrics import Stretch
 from gpuwatch.share.exports.recording_tables import Kind, Row, Table
 
 _GROUP_ROWS = 20_000
-"""Rows of a group."""
 _TYPES: dict[Kind, Any] = {
     Kind.TEXT: pa.string(),
     Kind.NUMBER: pa.float64(),

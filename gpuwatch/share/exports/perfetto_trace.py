@@ -268,7 +268,6 @@ def run_overlaps(run: Run, stretch: Stretch) -> bool:
 
 
 def _run_slice(run: Run) -> Slice:
-    """A run and its phases."""
     began = run.started_at.timestamp()
     phases, at = list[Slice](), began
     for name, ended in sorted(run.phases.ended_at.items(), key=lambda entry: entry[1]):

@@ -22,7 +22,6 @@ from gpuwatch.share.reports.runs_side_by_side import labels, named_once
 _MAX_NAMES = 4
 _MAX_REASONS = 2
 _MAX_COMMAND_CHARS = 60
-"""Characters of a command that are shown."""
 _ENDS = {"oom": "ran out of memory, as expected", "skipped": "{be} skipped", "interrupted": "{be} interrupted"}
 _VARY = "step times vary by more than 10 %"
 

@@ -42,7 +42,6 @@ _ELSEWHERE = (
     "On GPU below 100 % without a fallback: the other ops were placed on the CPU as requested, or have no GPU kernel."
 )
 _MAX_COMMAND_CHARS = 60
-"""Characters of a command in the subtitle."""
 _WHOLE = ("config", "node", "started")
 """Columns that are never narrowed."""
 

@@ -141,7 +141,6 @@ def _footer(document: Diagnostic) -> str:
 
 
 def _program_table(runs: Sequence[Run], now: datetime.datetime, main: SourcedFinding | None) -> Table:
-    """The user's own programs, newest first."""
     rows = tuple(
         (
             name_of(run),

@@ -96,7 +96,6 @@ def _still_missing(document: Diagnostic, main: SourcedFinding | None) -> str:
 
 
 def _machine(document: Diagnostic) -> str:
-    """The system around the GPUs, as far as known."""
     doctor, snapshot = document.doctor, document.snapshot
     known = doctor.versions if doctor is not None else {}
     system = [f"{name}{clean(known[key])}" for key, name in _SYSTEM if known.get(key)]

@@ -19,7 +19,6 @@ _PLACES = ((10.0, 1), (1.0, 2), (0.0, 3))
 _SHORT_HOURS = 2.0
 """Hours below which the length of the time is told in minutes and seconds."""
 _MAX_BARS = 25
-"""Groups that have a bar."""
 _USED = Part("used", "used", 0.0, "")
 _UNUSED = Part("held", "held, not used", 0.0, "")
 _UNKNOWN = Part("unexplained", "held, use unknown", 0.0, "")

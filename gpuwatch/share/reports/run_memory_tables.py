@@ -73,7 +73,6 @@ def _profile_rows(profile: MemoryProfile) -> Iterator[Row]:
 
 
 def _pool(profile: MemoryProfile, depth: int) -> Iterator[Row]:
-    """An allocator's pool and what of it was in use."""
     tool, owner = _TOOLS[profile.tool], f"Allocator {clean(profile.allocator)}"
     when = "at the peak" if profile.has_history else "alive"
     pool, limit = profile.pool_bytes, profile.limit_bytes

@@ -50,7 +50,6 @@ from gpuwatch.share.reports.run_tables import (
 from gpuwatch.sim.unsupported_messages import computes
 
 _MAX_HEADLINE_CHARS = 80
-"""Characters of a command line that still is a headline."""
 _LATE = "▲ a few steps take most of the time: those that wait for queued GPU work, for input or an evaluation"
 OWN = "gpuwatch run"
 """Source of a setting that gpuwatch itself made for one of its options."""

@@ -221,7 +221,6 @@ def workers_table(run: Run) -> Table:
 
 
 def _speeds_note(run: Run) -> str:
-    """The unit of the speeds, and why some are not compared."""
     measured = [(w.alone, w.throughput) for w in run.workers if w.throughput is not None]
     reasons = [
         why_not_comparable(throughput, two, simulated=run.simulated)

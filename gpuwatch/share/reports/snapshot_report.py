@@ -30,7 +30,6 @@ from gpuwatch.share.reports.report_elements import (
 _MAX_COMMAND_CHARS = 120
 _SILENT = {"driver.missing": "no NVIDIA driver", "driver.mismatch": "the driver's library and kernel module differ"}
 _MAX_CPU_PROCESSES = 10
-"""Processes to list without a GPU."""
 _MAX_FRAMEWORK_CHARS = 9
 """Characters of a framework's short name, ``tf 2.21``."""
 

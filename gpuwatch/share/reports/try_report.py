@@ -33,7 +33,6 @@ from gpuwatch.share.reports.run_tables import device_map
 from gpuwatch.share.reports.trial_memory import recorded_tables
 
 _MAX_DECISIVE_LINES = 3
-"""Lines shown of a run that failed."""
 _SPEEDS = ("STEP", "STEPS/S")
 _BY_THE_WAY = re.compile(
     r"(?:\d{4}-\d\d-\d\d [\d:.]+: )?[IW](?:\d{4} [\d:.]+ +\d+)? [\w./-]+:\d+\]|\s*\[\[\{\{|Hint: "
@@ -245,7 +244,6 @@ def _largest(document: Experiment) -> Table:
 
 
 def _fits(document: Experiment) -> Table:
-    """The cards that were asked about."""
     words = {True: f"{GLYPHS['ok']}\u00a0yes", False: f"{GLYPHS['oom']}\u00a0no", None: "not known"}
     rows = tuple(
         (clean(fit.card), words[fit.fits], "it was run that way" if fit.tried else "it follows from the other runs")

@@ -30,7 +30,6 @@ _MAX_PROCESSES, _MAX_RUNS, _MAX_INCIDENTS = 6, 4, 4
 _COLUMNS = 96
 _LETTER_WIDTH = 5.6
 _MAX_NAME_CHARS = 60
-"""Characters of a name."""
 _MAX_COLOURS = 6
 _MAX_EVENTS = 60
 _MAX_TICKS = 9
@@ -205,7 +204,6 @@ def _stretches(series: PeriodSeries) -> Iterator[tuple[int, int]]:
 
 
 def _columns(period: Period, device: PeriodDevice, track: Track, begin: float, end: float) -> Iterator[str]:
-    """The values of a moment, and what was wrong then."""
     count = max((len(series.mean) for series in device.series.values()), default=0)
     if not count:
         return
