@@ -6,8 +6,8 @@ import msgspec
 
 from gpuwatch.core.model.run import INHERITED, Framework, Run, Setting
 from gpuwatch.experiment.probing.environment_settings import PROGRAM, environment_settings
-from gpuwatch.share.reports.run_differences import differences
 from gpuwatch.share.reports.run_report import OWN, asked
+from gpuwatch.share.reports.runs_side_by_side import differences
 from tests.reports.documents import bare_run
 
 TENSORFLOW, TORCH = Framework(name="tensorflow"), Framework(name="torch")

@@ -1,20 +1,31 @@
-"""Runs side by side: columns, cells, and the best and worst run of a column."""
+"""Runs side by side: columns, cells, the best and worst run of a column, and the differences in sentences."""
 
 from __future__ import annotations
 
 import datetime
+import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from gpuwatch.core.formatting.units import UNKNOWN, percent, size
-from gpuwatch.core.model.run import Run
-from gpuwatch.core.model.run_comparison import Comparison
+from gpuwatch.core.model.findings import SEVERITY_ORDER, Finding
+from gpuwatch.core.model.run import Run, Setting
+from gpuwatch.core.model.run_comparison import Comparison, Difference
+from gpuwatch.experiment.trials.speed_comparison import why_not_comparable
 from gpuwatch.experiment.trials.step_times import is_wide, speed_text
+from gpuwatch.experiment.trials.trial_summary import SAME_MEMORY_SHARE
+from gpuwatch.explain.logs.line_text import source_message
 from gpuwatch.share.reports import comparable_runs, run_report
 from gpuwatch.share.reports.report_elements import clean, framework_text
-from gpuwatch.share.reports.run_differences import differences
 from gpuwatch.share.reports.run_tables import device_map
 
+_UNKNOWN_FACTS = {UNKNOWN, f"driver {UNKNOWN}"}
+_LOG_CHARS = 110
+# Lines about devices and memory; not about loading, which depends on what was loaded before.
+_TELLING = re.compile(r"device|memory|cuInit|kernel|driver|cudnn|allocat", re.IGNORECASE)
+_PREPARATION = re.compile(r"NUMA|DLL info|factory|dynamic library|dlopen|CPU instructions|oneDNN", re.IGNORECASE)
+_NUMBERS = re.compile(r"0x[0-9a-f]+|\d+(?:\.\d+)*")
+_PATHS = re.compile(r"(?<!\S)/\S+")
 Column = tuple[str, str, Callable[[Run], str]]
 """Id, heading, and the cell of a run; unknown is a dash."""
 
@@ -176,3 +187,172 @@ def _listed(names: Iterable[str]) -> str:
 def cells(run: Run, columns: Sequence[Column] = COLUMNS) -> dict[str, str]:
     """Text of each cell of a run, by column."""
     return {name: value(run) for name, _, value in columns}
+
+
+# Differences of two runs in sentences: other settings, other results, and what explains them
+
+
+def differences(runs: Sequence[Run]) -> tuple[Difference, ...]:
+    """Each run against another.
+
+    Runs of one configuration are compared with each other (two versions, two machines), other runs with
+    ``default`` if that was run, else with the run before.
+    """
+    return tuple(_difference(runs, number, other) for number, other in _pairs(runs))
+
+
+def _pairs(runs: Sequence[Run]) -> Iterator[tuple[int, int]]:
+    seen: dict[str, int] = {}
+    repeated = {run.config for run in runs if sum(other.config == run.config for other in runs) > 1}
+    default = next((index for index, run in enumerate(runs) if run.config == "default"), None)
+    for index, run in enumerate(runs):
+        if run.verdict == "skipped":
+            continue
+        if run.config in repeated:
+            if run.config in seen:
+                yield index, seen[run.config]
+            else:
+                seen[run.config] = index
+            continue
+        before = default if default is not None and "default" not in repeated else index - 1
+        if before >= 0 and before != index and runs[before].verdict != "skipped":
+            yield index, before
+
+
+def _difference(runs: Sequence[Run], index: int, before: int) -> Difference:
+    run, other = runs[index], runs[before]
+    changed = tuple(_changed(run, other))
+    effects = tuple(_effects(run, other))
+    causes = _explaining(run, other)
+    name = clean(run.config)
+    if run.config == other.config:
+        name += f" ({', '.join(_who(run, other)) or 'again'})"
+        head = f"{name} against ({', '.join(_who(other, run)) or 'the first time'})"
+    else:
+        head = f"{name} against {clean(other.config)}"
+    sentences = [f"{head}: {'; '.join(changed) or 'the same settings'}."]
+    text = "; ".join(effects)
+    sentences.append(f"{text[:1].upper()}{text[1:]}." if effects else "Nothing else differs.")
+    sentences += [f"{where} {found.id}: {clean(found.title)}." for where, found in causes]
+    return Difference(
+        run=index,
+        against=before,
+        changed=changed,
+        effects=effects,
+        causes=tuple(dict.fromkeys(found.id for _, found in causes)),
+        text=" ".join(sentences),
+    )
+
+
+def _who(run: Run, other: Run) -> list[str]:
+    facts = ((fact(run), fact(other)) for fact in comparable_runs.TELLING_APART)
+    # Only what is known of both can differ.
+    return [text for text, another in facts if text != another and _UNKNOWN_FACTS.isdisjoint((text, another))]
+
+
+def _changed(run: Run, other: Run) -> Iterator[str]:
+    if who := _who(run, other):
+        against = _who(other, run)
+        yield " and ".join(f"{text} instead of {two}" for text, two in zip(who, against, strict=True))
+    mine, theirs = _requests(run), _requests(other)
+    for name in mine:
+        if name not in theirs:
+            yield f"requests {_setting(name, mine[name].asked)}"
+        elif mine[name].asked != theirs[name].asked:
+            yield f"requests {_setting(name, mine[name].asked)} instead of {clean(theirs[name].asked)}"
+    for name in theirs:
+        if name not in mine:
+            yield f"does not request {_setting(name, theirs[name].asked)}"
+    mine_computes, theirs_computes = comparable_runs.workloads(run, other)
+    if mine_computes != theirs_computes:
+        does = "runs" if comparable_runs.is_program(run) and comparable_runs.is_program(other) else "computes"
+        yield f"{does} {mine_computes} instead of {theirs_computes}"
+
+
+def _requests(run: Run) -> dict[str, Setting]:
+    """The requested settings, without what a probe only noted."""
+    return {name: setting for name, setting in run.settings.items() if run_report.requested(setting)}
+
+
+def _setting(name: str, value: object) -> str:
+    return run_report.setting_text(clean(name), value)
+
+
+def _effects(run: Run, other: Run) -> Iterator[str]:
+    if run.verdict != other.verdict:
+        reason = f" ({clean(run.verdict_reason).rstrip('.')})" if run.verdict_reason else ""
+        yield f"verdict {run.verdict} instead of {other.verdict}{reason}"
+    if device_map(run) != device_map(other):
+        yield f"device map {device_map(run)} instead of {device_map(other)}"
+    granted, before = run_report.granted(run), run_report.granted(other)
+    if granted != before:
+        ways = dict.fromkeys(clean(entry.how) for entry in run.predicted or ())
+        how = f" ({'; '.join(ways)})" if ways and granted != "–" else ""
+        yield f"granted {granted} instead of {before}{how}"
+    elif run.config == other.config and granted != "–":
+        yield f"granted the same, {granted}"
+    seen, earlier = run.memory.nvml_peak_bytes, other.memory.nvml_peak_bytes
+    if seen is not None and earlier is not None and abs(seen - earlier) > SAME_MEMORY_SHARE * max(seen, earlier):
+        yield f"NVML saw {size(seen)} instead of {size(earlier)}"
+    if run_report.fell_back(run) != run_report.fell_back(other) and run.fallbacks:
+        yield f"ops fell back {run_report.fell_back(run)}"
+    yield from _speed_effects(run, other)
+    if run.config == other.config:
+        yield from _log_wording(run, other)
+
+
+def _speed_effects(run: Run, other: Run) -> Iterator[str]:
+    throughput, two = run.throughput, other.throughput
+    if throughput is None or two is None or two.median_step_seconds <= 0 or throughput.median_step_seconds <= 0:
+        return
+    if not comparable_runs.same_work(run, other):
+        here, there = comparable_runs.device_kind(run), comparable_runs.device_kind(other)
+        if comparable_runs.workload(run) != comparable_runs.workload(other):
+            ways = [clean(entry.execution) for entry in (throughput, two)]
+            alike = comparable_runs.work_amount(run) == comparable_runs.work_amount(other)
+            other_work = "a different command" if comparable_runs.is_program(run) else "a different amount of work"
+            why = f"{ways[0]}, not {ways[1]}" if alike and all(ways) else other_work
+        else:
+            why = f"measured on {here}, not on {there}" if here != there else "simulated on another computer"
+        yield f"speeds not comparable ({why})"
+        return
+    ratio = two.median_step_seconds / throughput.median_step_seconds
+    shown = f"{speed_text(throughput)} against {speed_text(two)} steps/s"
+    noise = why_not_comparable(throughput, two, simulated=run.simulated or other.simulated)
+    if noise:
+        yield f"{noise} ({shown})"
+    elif ratio >= 1:
+        yield f"it is {ratio:.2f} times as fast ({shown})"
+    else:
+        yield f"it takes {1 / ratio:.2f} times as long ({shown})"
+
+
+def _log_wording(run: Run, other: Run) -> Iterator[str]:
+    """Messages that only one of the two logs has, ignoring numbers and paths."""
+    mine, theirs = _messages(run), _messages(other)
+    sides = (("its log has", "the other", mine, theirs), ("the other's log has", "its own", theirs, mine))
+    for whose, lacking, here, there in sides:
+        only = [text for shape, text in here.items() if shape not in there]
+        if only:
+            lines = "a message" if len(only) == 1 else f"{len(only)} messages"
+            yield f"{whose} {lines} that {lacking} lacks, such as “{only[0][:_LOG_CHARS]}”"
+
+
+def _messages(run: Run) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for line in run.log_tail:
+        message = source_message(line)
+        if message is not None and _TELLING.search(message[1]) and not _PREPARATION.search(message[1]):
+            shape = _NUMBERS.sub("#", _PATHS.sub("/", message[1]))
+            found.setdefault(shape, clean(message[1]))
+    return found
+
+
+def _explaining(run: Run, other: Run) -> list[tuple[str, Finding]]:
+    """The most severe finding that only this run has; else one that only the other has."""
+    for where, item, another in (("Explained by", run, other), (f"{clean(other.config)} has", other, run)):
+        elsewhere = {found.id for found in another.findings}
+        own = [found for found in item.findings if found.id not in elsewhere and found.id != "healthy"]
+        if own:
+            return [(where, min(own, key=lambda found: SEVERITY_ORDER[found.severity]))]
+    return []

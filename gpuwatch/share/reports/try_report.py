@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import UNKNOWN, per_second, size
 from gpuwatch.core.grouping import grouped
 from gpuwatch.core.model.json_codec import runs_in
+from gpuwatch.core.model.memory_profile import MemoryProfile
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.try_experiment import Experiment, StepTime, Trial
 from gpuwatch.experiment.trials.speed_comparison import slowdown_factor
 from gpuwatch.experiment.trials.step_times import relative_half_width, step_time_text
-from gpuwatch.experiment.trials.trial_summary import PASSED, SAME_MEMORY_SHARE, Summary, summaries
+from gpuwatch.experiment.trials.trial_summary import PASSED, SAME_MEMORY_SHARE, Summary, recorded_profiles, summaries
+from gpuwatch.explain.traces.largest_holder import holder_name
+from gpuwatch.explain.traces.tensorflow_op_names import inside
 from gpuwatch.share.reports import charts, run_report
+from gpuwatch.share.reports.chart_types import MEMORY_GROUPS, Bars, Kind, Part, Row
 from gpuwatch.share.reports.report_elements import (
     EVERY_RUN,
     GLYPHS,
@@ -30,8 +34,14 @@ from gpuwatch.share.reports.report_elements import (
 from gpuwatch.share.reports.report_log_lines import USUAL_LINES
 from gpuwatch.share.reports.run_report import setting_text, simulated_note
 from gpuwatch.share.reports.run_tables import device_map
-from gpuwatch.share.reports.trial_memory import recorded_tables
 
+_MIN_SHARE = 0.0005
+"""Share of the largest peak below which a group has no column."""
+_MAX_HOLDERS = 15
+_MAX_SETTINGS = 6
+"""Settings whose holders are shown side by side."""
+_MISSING = "not recorded"
+_FREE: tuple[Kind, str] = ("free", "")
 _MAX_DECISIVE_LINES = 3
 _SPEEDS = ("STEP", "STEPS/S")
 _BY_THE_WAY = re.compile(
@@ -57,7 +67,7 @@ def trials_content(document: Experiment) -> Content:
         _largest(document),
         _copies(document.trials),
         _settings(document, known),
-        *recorded_tables(document.trials),
+        *_recorded_tables(document.trials),
         _failures([trial for trial in document.trials if _unexpected(document, trial)]),
         Table("Not tried", ("Setting", "Why"), tuple(not_tried)),
         _every_run(document),
@@ -356,3 +366,97 @@ def _trial_row(trial: Trial) -> dict[str, str]:
         "Ended by": clean(trial.ended_by),
         "Verdict": _marked(run.verdict),
     }
+
+
+# Who held GPU memory under each setting (--memory)
+
+
+def _recorded_tables(trials: Sequence[Trial]) -> Iterator[Table]:
+    """The groups of each setting's peak, and the largest holders; nothing if no run was recorded."""
+    tried = {trial.name: trial for trial in trials if trial.recorded and trial.run is not None}
+    if not tried:
+        return
+    profiles = recorded_profiles(trials)
+    yield _group_table(tried, profiles)
+    if len(profiles) > 1:
+        yield _holder_table(dict(list(profiles.items())[:_MAX_SETTINGS]))
+
+
+def _group_table(tried: dict[str, Trial], profiles: dict[str, MemoryProfile]) -> Table:
+    top = max((profile.peak_bytes for profile in profiles.values()), default=0)
+    held = {name: _parts(profile) for name, profile in profiles.items()}
+    groups = [
+        group
+        for group in (*MEMORY_GROUPS, _MISSING)
+        if any(parts.get(group, 0) >= max(_MIN_SHARE * top, 1) for parts in held.values())
+    ]
+    cells = []
+    for name, trial in tried.items():
+        profile, amounts = profiles.get(name), held.get(name, {})
+        cells.append(
+            {
+                "SETTING": clean(name),
+                "PEAK": size(profile.peak_bytes) if profile is not None else UNKNOWN,
+                **{group.upper(): size(amounts[group]) if amounts.get(group) else UNKNOWN for group in groups},
+                "LARGEST HOLDER": _why_not(trial) if profile is None else _largest_holder(profile),
+            }
+        )
+    heads, rows = columns(cells)
+    bars = []
+    for name, amounts in held.items():
+        drawn = ((group, amounts[group]) for group in groups if amounts.get(group))
+        parts = tuple(Part(MEMORY_GROUPS.get(group, _FREE)[0], group, held, size(held)) for group, held in drawn)
+        bars.append(Row(clean(name), parts, size(profiles[name].peak_bytes)))
+    chart = Bars("At the peak, by group", tuple(bars), float(top), "from 0 to the largest peak") if top else None
+    return Table(
+        "Who held the memory",
+        heads,
+        rows,
+        heads[1:-1],
+        note="Bytes in use by the framework's allocator at its peak, recorded in one more run of each setting: "
+        "recording slows the program down, so its speed is not compared.",
+        keep=("SETTING",),
+        below="LARGEST HOLDER",
+        charts=drawable(chart),
+    )
+
+
+def _parts(profile: MemoryProfile) -> dict[str, int]:
+    missing = profile.peak_bytes - profile.live_bytes
+    return {**profile.groups, **({_MISSING: missing} if missing > 0 else {})}
+
+
+def _largest_holder(profile: MemoryProfile) -> str:
+    if not profile.holders:
+        return UNKNOWN
+    most = profile.holders[0]
+    return f"{clean(holder_name(most, profile.tool)) or 'an op without a name'}: {size(most.allocated_bytes)}"
+
+
+def _why_not(trial: Trial) -> str:
+    problems = trial.run.problems if trial.run is not None else ()
+    reasons = (text.partition(": ")[2] for text in problems if text.startswith("memory"))
+    return clean(next(reasons, "no GPU memory was recorded"))
+
+
+def _holder_table(profiles: dict[str, MemoryProfile]) -> Table:
+    """The largest holders under each setting, those with the same name on one line."""
+    amounts: dict[tuple[str, str], dict[str, int]] = {}
+    for name, profile in profiles.items():
+        for holder in profile.holders:
+            by_setting = amounts.setdefault((holder.group, holder.variable or inside(holder.op) or holder.source), {})
+            by_setting[name] = by_setting.get(name, 0) + holder.allocated_bytes
+    largest = sorted(amounts.items(), key=lambda entry: -max(entry[1].values()))[:_MAX_HOLDERS]
+    rows = (
+        (clean(name), clean(group), *(size(by_setting.get(setting)) for setting in profiles))
+        for (group, name), by_setting in largest
+    )
+    return Table(
+        "Largest holders, side by side",
+        ("Op, variable or line", "Group", *map(clean, profiles)),
+        tuple(rows),
+        tuple(map(clean, profiles)),
+        note="Entries with the same name are added up, regardless of shape.",
+        folded=True,
+        sortable=True,
+    )
