@@ -10,7 +10,7 @@ Why not ``pickle.Unpickler`` with a ``find_class`` that refuses: a few bytes of 
 allocate gigabytes, so it would need a process of its own with a limit of memory. It is 7 to 12 times faster for
 snapshots of 1 to 4 MB, which is a third of the time in which they are explained.
 
-Instructions: ``pickletools`` of the standard library, protocols 0 to 5.
+Instructions: ``pickletools`` of the standard library, of those that pickles of protocols 2 to 5 have for such data.
 """
 
 from __future__ import annotations
@@ -28,10 +28,9 @@ _MAX_UNORDERED_MEMO_ENTRIES = 100_000
 """Entries of the memo that are not numbered one after another, as Python's own pickles are."""
 _MAX_STACK_ENTRIES = 1_000_000
 _MAX_NUMBER_BYTES = 16
-"""Bytes, or twice as many digits, of a whole number: more would take long to print."""
-_MAX_LINE_BYTES = 1 << 16
+"""Bytes of a whole number: more would take long to print."""
 
-_U16, _I32, _U32, _U64, _F64 = (struct.Struct(form).unpack_from for form in ("<H", "<i", "<I", "<Q", ">d"))
+_U16, _I32, _U32, _F64 = (struct.Struct(form).unpack_from for form in ("<H", "<i", "<I", ">d"))
 
 
 class _Memo:
@@ -44,7 +43,7 @@ class _Memo:
     def put(self, number: int, value: Any) -> None:
         if number == len(self.values):
             self.values.append(value)
-        elif 0 <= number < len(self.values):
+        elif number < len(self.values):
             self.values[number] = value
         elif len(self._far) < _MAX_UNORDERED_MEMO_ENTRIES:
             self._far[number] = value
@@ -52,7 +51,7 @@ class _Memo:
             raise InvalidTrace(f"its memo has more than {_MAX_UNORDERED_MEMO_ENTRIES:,} gaps")
 
     def get(self, number: int) -> Any:
-        if 0 <= number < len(self.values):
+        if number < len(self.values):
             return self.values[number]
         if number not in self._far:
             raise InvalidTrace("it refers to a value that it does not have")
@@ -112,8 +111,12 @@ def _load(data: bytes) -> Any:  # one loop: a call for each of a million instruc
             at += 2
         elif code == 0x8A:  # LONG1
             size = data[at]
-            push(_number(data, at + 1, size))
-            at += 1 + size
+            if size > _MAX_NUMBER_BYTES:
+                raise InvalidTrace(f"it has an integer of {size} bytes")
+            at += 1
+            _check_within(size, at, end)
+            push(int.from_bytes(data[at : at + size], "little", signed=True))
+            at += size
         elif code == 0x8C:  # SHORT_BINUNICODE
             size = data[at]
             at += 1
@@ -124,26 +127,17 @@ def _load(data: bytes) -> Any:  # one loop: a call for each of a million instruc
                 text = texts[raw] = raw.decode("utf-8", "replace")
             push(text)
             at += size
-        elif code == 0x58 or code == 0x8D:  # BINUNICODE, BINUNICODE8
-            width = 4 if code == 0x58 else 8
-            (size,) = _U32(data, at) if width == 4 else _U64(data, at)
-            at += width
+        elif code == 0x58:  # BINUNICODE
+            (size,) = _U32(data, at)
+            at += 4
             _check_within(size, at, end)
             push(data[at : at + size].decode("utf-8", "replace"))
             at += size
-        elif code == 0x75 or code == 0x64:  # SETITEMS, DICT
-            mark = marks.pop()
-            target = stack[mark - 1] if code == 0x75 else {}
-            _fill(target, stack, mark, end_of=code == 0x75)
-            if code == 0x64:
-                push(target)
-        elif code == 0x65 or code == 0x6C:  # APPENDS, LIST
-            mark = marks.pop()
-            items = _pop_above(stack, mark)
-            if code == 0x6C:
-                push(items)
-            else:
-                _as_list(stack[-1]).extend(items)
+        elif code == 0x75:  # SETITEMS
+            _fill(stack, marks.pop())
+        elif code == 0x65:  # APPENDS
+            items = _pop_above(stack, marks.pop())
+            _as_list(stack[-1]).extend(items)
         elif code == 0x28:  # MARK
             if len(marks) >= limit.depth:
                 raise InvalidTrace(limit.too_deep)
@@ -155,18 +149,12 @@ def _load(data: bytes) -> Any:  # one loop: a call for each of a million instruc
         elif code == 0x29:  # EMPTY_TUPLE
             push(())
         elif code == 0x73:  # SETITEM
-            mark = len(stack) - 2
-            if mark < 1:
-                raise IndexError
-            _fill(stack[mark - 1], stack, mark, end_of=True)
+            _fill(stack, len(stack) - 2)
         elif code == 0x61:  # APPEND
             item = stack.pop()
             _as_list(stack[-1]).append(item)
         elif code in (0x85, 0x86, 0x87):  # TUPLE1, TUPLE2, TUPLE3
-            mark = len(stack) - (code - 0x84)
-            if mark < 0:
-                raise IndexError
-            push(tuple(_pop_above(stack, mark)))
+            push(tuple(_pop_above(stack, len(stack) - (code - 0x84))))
         elif code == 0x74:  # TUPLE
             push(tuple(_pop_above(stack, marks.pop())))
         elif code == 0x4E:  # NONE
@@ -176,26 +164,14 @@ def _load(data: bytes) -> Any:  # one loop: a call for each of a million instruc
         elif code == 0x47:  # BINFLOAT
             push(_F64(data, at)[0])
             at += 8
-        elif code == 0x8B:  # LONG4
-            (size,) = _I32(data, at)
-            push(_number(data, at + 4, size))
-            at += 4 + size
         elif code == 0x71:  # BINPUT
             memo.put(data[at], stack[-1])
             at += 1
         elif code == 0x72:  # LONG_BINPUT
             memo.put(_U32(data, at)[0], stack[-1])
             at += 4
-        elif code in (0x43, 0x55):  # SHORT_BINBYTES, SHORT_BINSTRING
-            size = data[at]
-            at += 1
-            _check_within(size, at, end)
-            push(data[at : at + size])
-            at += size
-        elif code in (0x42, 0x54, 0x8E):  # BINBYTES, BINSTRING, BINBYTES8
-            width = 8 if code == 0x8E else 4
-            (size,) = _U64(data, at) if width == 8 else _U32(data, at)
-            at += width
+        elif code == 0x43 or code == 0x42:  # SHORT_BINBYTES, BINBYTES
+            size, at = (data[at], at + 1) if code == 0x43 else (_U32(data, at)[0], at + 4)
             _check_within(size, at, end)
             push(data[at : at + size])
             at += size
@@ -214,59 +190,17 @@ def _load(data: bytes) -> Any:  # one loop: a call for each of a million instruc
                 stack.pop()
         elif code == 0x31:  # POP_MARK
             _pop_above(stack, marks.pop())
-        elif code == 0x32:  # DUP
-            push(stack[-1])
-        elif code in _LINES:
-            line_end = data.find(b"\n", at, at + _MAX_LINE_BYTES)
-            if line_end < 0:
-                raise InvalidTrace("a line does not end")
-            _push_line_value(code, data[at:line_end], stack, memo)
-            at = line_end + 1
         else:
-            runs = f"it would run code ({_RUNS.get(code)}), which this reader never does"
-            raise InvalidTrace(
-                runs if code in _RUNS else f"it has an instruction that plain data does not need (0x{code:02x})"
-            )
+            if code in _RUNS:
+                raise InvalidTrace(f"it would run code ({_RUNS[code]}), which this reader never does")
+            raise InvalidTrace(f"it has an instruction that plain data does not need (0x{code:02x})")
     raise InvalidTrace(f"it has more than {_MAX_STEPS:,} instructions")
 
 
-_LINES = frozenset(b"ILFVpg")
-"""INT, LONG, FLOAT, UNICODE, PUT, GET: their argument is a line of text."""
 _RUNS = {
     0x63: "GLOBAL", 0x93: "STACK_GLOBAL", 0x52: "REDUCE", 0x62: "BUILD", 0x69: "INST", 0x6F: "OBJ", 0x81: "NEWOBJ",
     0x92: "NEWOBJ_EX", 0x50: "PERSID", 0x51: "BINPERSID", 0x82: "EXT1", 0x83: "EXT2", 0x84: "EXT4",
 }  # fmt: skip
-
-
-def _push_line_value(code: int, line: bytes, stack: list[Any], memo: _Memo) -> None:
-    try:
-        if code == 0x56:  # UNICODE
-            stack.append(line.decode("raw-unicode-escape", "replace"))
-        elif code == 0x46:  # FLOAT
-            stack.append(float(line[:64]))
-        elif code == 0x49 and line in (b"00", b"01"):  # INT: protocol 0 has truth values as such
-            stack.append(line == b"01")
-        else:
-            if len(line) > 2 * _MAX_NUMBER_BYTES:
-                raise InvalidTrace("it has a number with too many digits")
-            number = int(line.rstrip(b"L"))
-            if code == 0x70:  # PUT
-                memo.put(number, stack[-1])
-            elif code == 0x67:  # GET
-                stack.append(memo.get(number))
-            else:
-                stack.append(number)
-    except ValueError as error:
-        if isinstance(error, InvalidTrace):
-            raise
-        raise InvalidTrace("it contains an invalid number") from None
-
-
-def _number(data: bytes, at: int, size: int) -> int:
-    if not 0 <= size <= _MAX_NUMBER_BYTES:
-        raise InvalidTrace(f"it has an integer of {size} bytes")
-    _check_within(size, at, len(data))
-    return int.from_bytes(data[at : at + size], "little", signed=True)
 
 
 def _check_within(size: int, at: int, end: int) -> None:
@@ -275,7 +209,7 @@ def _check_within(size: int, at: int, end: int) -> None:
 
 
 def _pop_above(stack: list[Any], mark: int) -> list[Any]:
-    if mark > len(stack):
+    if not 0 <= mark <= len(stack):
         raise IndexError
     items = stack[mark:]
     del stack[mark:]
@@ -288,11 +222,11 @@ def _as_list(value: Any) -> list[Any]:
     return value
 
 
-def _fill(target: Any, stack: list[Any], mark: int, *, end_of: bool) -> None:
-    """Moves the pairs above ``mark`` into a dictionary. Other keys than texts could be made to collide."""
-    if type(target) is not dict or (end_of and mark < 1):
-        raise InvalidTrace("it sets items of something that is not a dictionary")
+def _fill(stack: list[Any], mark: int) -> None:
+    """Moves the pairs above ``mark`` into the dictionary below them. Other keys than texts could be made to collide."""
     items = _pop_above(stack, mark)
+    if type(target := stack[-1]) is not dict:
+        raise InvalidTrace("it sets items of something that is not a dictionary")
     if len(items) % 2:
         raise InvalidTrace("it sets an item without a value")
     for key in items[::2]:
