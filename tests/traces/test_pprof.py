@@ -76,7 +76,7 @@ def test_several_devices_each_have_a_profile() -> None:
 
 def test_a_profile_of_something_else_is_refused() -> None:
     with pytest.raises(InvalidTrace, match="pprof profile of cpu, not of a device's memory"):
-        jax_pprof.read(profile(values=("cpu",)))
+        jax_pprof.profiles(profile(values=("cpu",)))
 
 
 @pytest.mark.parametrize("packed", [True, False])

@@ -64,6 +64,8 @@ def test_what_was_alive_before_the_history_is_found() -> None:
     assert found.peak_bytes == 4096 + 2048
     assert {holder.source for holder in found.holders} == {"train.py:7 in step", "a.py:1 in f"}
     assert [moment.in_use_bytes for moment in found.moments][-1] == 4096 + 2048
+    nameless = one(trace, block(9000, 2048, "active_allocated"), block(20000, 4096, "active_allocated"))
+    assert any(note.endswith("what frees it") for note in nameless.notes)
 
 
 def test_a_snapshot_without_history_has_its_blocks() -> None:

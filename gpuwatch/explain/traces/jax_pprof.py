@@ -43,21 +43,13 @@ class Sample(NamedTuple):
     device: str
 
 
-class Profile(NamedTuple):
-    """Allocations that were alive when the profile was saved."""
-
-    samples: list[Sample]
-    at: int
-    """Nanoseconds since 1970 when it was taken; 0 if the file does not say."""
-
-
 def is_pprof(start: bytes) -> bool:
     """Whether it begins with a type of values: two numbers of texts."""
     return start[:1] == b"\n" and 4 <= (start[1:2] or b"\0")[0] <= 8 and start[2:3] == b"\x08"
 
 
-def read(data: bytes) -> Profile:
-    """The samples of a profile; :class:`InvalidTrace` if it is cut off or is no profile of memory."""
+def _read(data: bytes) -> tuple[list[Sample], int]:
+    """The samples of a profile, and the nanoseconds since 1970 when it was taken; 0 if the file does not say."""
     strings: list[str] = []
     kinds: list[tuple[int, int]] = []
     samples: list[tuple[int, int]] = []
@@ -91,11 +83,10 @@ def read(data: bytes) -> Profile:
     if "space" not in values:
         shown = ", ".join(name for name in values if name) or "nothing"
         raise InvalidTrace(f"it is a pprof profile of {printable(shown[:80])}, not of a device's memory")
+    named_functions = {key: {"name": named(name), "filename": named(file)} for key, (name, file) in functions.items()}
+    unknown = {"name": "", "filename": ""}
     frames = {
-        key: [
-            {"name": named(functions.get(of, (0, 0))[0]), "filename": named(functions.get(of, (0, 0))[1]), "line": line}
-            for of, line in _lines(data, start, end)
-        ]
+        key: [named_functions.get(of, unknown) | {"line": line} for of, line in _lines(data, start, end)]
         for key, (start, end) in locations.items()
     }
     stacks = Stacks()
@@ -112,16 +103,16 @@ def read(data: bytes) -> Profile:
         by_name = {name: amounts[place] for name, place in values.items() if place < len(amounts)}
         count, held = max(by_name.get("allocations", 1), 0), max(by_name.get("space", 0), 0)
         found.append(Sample(line, _called(stack, line), count, held, told.get("kind", ""), told.get("device", "")))
-    return Profile([sample._replace(line=stacks.short(sample.line) if sample.line else "") for sample in found], at)
+    return [sample._replace(line=stacks.short(sample.line)) for sample in found], at
 
 
 def profiles(data: bytes) -> list[MemoryProfile]:
-    """A profile for each device, the fullest first. Raises :class:`InvalidTrace` as :func:`read` does."""
-    found = read(data)
-    devices = {sample.device for sample in found.samples if sample.device}
+    """A profile for each device, the fullest first; :class:`InvalidTrace` if it is cut off or is none of memory."""
+    samples, taken_at = _read(data)
+    devices = {sample.device for sample in samples if sample.device}
     alone = next(iter(devices)) if len(devices) == 1 else "all devices"
-    by_device = grouped(found.samples, lambda sample: sample.device or alone)
-    at = datetime.datetime.fromtimestamp(found.at / 1e9, datetime.UTC) if 0 < found.at < _MAX_NANOSECONDS else None
+    by_device = grouped(samples, lambda sample: sample.device or alone)
+    at = datetime.datetime.fromtimestamp(taken_at / 1e9, datetime.UTC) if 0 < taken_at < _MAX_NANOSECONDS else None
     told = [_profile(device, samples, at) for device, samples in by_device.items()]
     return sorted((profile for profile in told if profile.peak_bytes), key=lambda profile: -profile.peak_bytes)
 

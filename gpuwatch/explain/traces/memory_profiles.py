@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import datetime
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
 from gpuwatch.core.grouping import grouped
-from gpuwatch.core.model.memory_profile import MemoryHolderOp, MemoryMoment, MemoryProfile, MemorySegments
+from gpuwatch.core.model.memory_profile import MemoryHolderOp, MemoryMoment, MemoryProfile
 from gpuwatch.explain.traces import tensorflow_xplane, torch_snapshot
 from gpuwatch.explain.traces.allocation_replay import Allocation, Replay, Window
 from gpuwatch.explain.traces.tensorflow_op_names import Meaning, Names, in_cluster, inside, layer
@@ -67,7 +67,6 @@ def torch_profiles(content: bytes, *, pid: int | None = None, notes: Iterable[st
 def _torch_profile(device: torch_snapshot.DeviceHistory, pid: int | None, notes: list[str]) -> MemoryProfile:
     replay = Replay([Window(device.events)])
     live = replay.peak
-
     groups, of_lines = Counter[str](), Counter[str]()
     for allocation in live:
         holder = device.holders[allocation.event.op]
@@ -75,10 +74,8 @@ def _torch_profile(device: torch_snapshot.DeviceHistory, pid: int | None, notes:
         if holder.line:
             of_lines[holder.line] += allocation.event.size
     lines = tuple(line for line, _ in of_lines.most_common(_MAX_LINES))
-    known = {id(allocation): device.holders[allocation.event.op] for allocation in live}
     holders, ending = _held_by_line(live, device), _held_by_line(replay.left, device)
-    named = sum(allocation.event.size for allocation in live if known[id(allocation)].line)
-    notes = [*notes, *_torch_notes(live, known, recorded=device.recorded)]
+    notes = [*notes, *_torch_notes(live, device)]
     first, end = device.events[0].at, device.events[-1].at
     # The free blocks of a snapshot are those of its own moment.
     at_end = first + replay.peak_at == end and device.free_now > 0
@@ -93,7 +90,7 @@ def _torch_profile(device: torch_snapshot.DeviceHistory, pid: int | None, notes:
         pool_bytes=device.pool_at(first + replay.peak_at) or None,
         live_bytes=sum(allocation.event.size for allocation in live),
         requested_bytes=sum(allocation.event.requested for allocation in live),
-        named_bytes=named,
+        named_bytes=of_lines.total(),
         fragmentation=fragmentation,
         failed_bytes=device.failed,
         failed_source=device.failed_at,
@@ -109,7 +106,7 @@ def _torch_profile(device: torch_snapshot.DeviceHistory, pid: int | None, notes:
         ending=tuple(ending[:MAX_HOLDERS]) if device.recorded else (),
         ending_bytes=sum(allocation.event.size for allocation in replay.left),
         ended_at=_moment(device, end),
-        segments=tuple(_segments(device)),
+        segments=tuple(sorted(device.segments.values(), key=lambda alike: -alike.reserved_bytes)),
         events=sum(event.frees or not device.holders[event.op].before for event in device.events),
         notes=tuple(notes),
     )
@@ -137,20 +134,6 @@ def _torch_moments(
         )
 
 
-def _segments(device: torch_snapshot.DeviceHistory) -> Iterator[MemorySegments]:
-    for (kind, pool, stream), found in sorted(device.segments.items(), key=lambda item: -item[1][1]):
-        count, reserved, allocated, largest = found
-        yield MemorySegments(
-            kind=kind,
-            pool=pool,
-            stream=stream,
-            count=count,
-            reserved_bytes=reserved,
-            allocated_bytes=allocated,
-            largest_free_bytes=largest,
-        )
-
-
 def _moment(device: torch_snapshot.DeviceHistory, at: int) -> datetime.datetime | None:
     if not _MIN_MICROSECONDS < device.began < _MAX_MICROSECONDS:
         return None
@@ -167,21 +150,22 @@ def _held_by_line(live: list[Allocation], device: torch_snapshot.DeviceHistory) 
     ]
 
 
-def _torch_notes(
-    live: Sequence[Allocation], known: Mapping[int, torch_snapshot.Holder], *, recorded: bool
-) -> Iterator[str]:
-    if not recorded:
+def _torch_notes(live: Sequence[Allocation], device: torch_snapshot.DeviceHistory) -> Iterator[str]:
+    if not device.recorded:
         yield "the peak would be known if torch.cuda.memory._record_memory_history() had been called before the work"
         return
-    nameless = [allocation for allocation in live if not known[id(allocation)].line]
     total = sum(allocation.event.size for allocation in live)
-    if recorded and any(holder.before and not holder.line for holder in known.values()):
-        yield "what was allocated before the recording began has no stack: its group is inferred from its size and "
-        "what frees it"
-    if (
-        sum(allocation.event.size for allocation in nameless if not known[id(allocation)].before)
-        > (1 - _MAX_NAMED_SHARE) * total
-    ):
+    nameless = [
+        (allocation.event.size, holder)
+        for allocation in live
+        if not (holder := device.holders[allocation.event.op]).line
+    ]
+    if any(holder.before for _, holder in nameless):
+        yield (
+            "what was allocated before the recording began has no stack: its group is inferred from its size and"
+            " what frees it"
+        )
+    if sum(size for size, holder in nameless if not holder.before) > (1 - _MAX_NAMED_SHARE) * total:
         yield "what PyTorch allocates in its own threads, such as in the backward pass, has no line of the program"
 
 

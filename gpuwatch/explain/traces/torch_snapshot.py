@@ -11,7 +11,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpuwatch.core.model.memory_profile import Group
+import msgspec
+
+from gpuwatch.core.model.memory_profile import Group, MemorySegments
 from gpuwatch.explain.traces.invalid_trace import InvalidTrace
 from gpuwatch.explain.traces.plain_pickle import load
 from gpuwatch.explain.traces.tensorflow_xplane import Event
@@ -24,7 +26,6 @@ _MAX_DEVICES = 64
 _BLOCK_BYTES = 512
 """PyTorch rounds requests up to this (``kMinBlockSize``); its requests to the driver: ``oom_arithmetic_torch.py``."""
 _PICOSECONDS_PER_MICROSECOND = 1_000_000
-"""Picoseconds in a microsecond."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +57,8 @@ class DeviceHistory:
     pool_now: int = 0
     pool_changes: list[tuple[int, int]] = field(default_factory=list)
     """Picoseconds, and by how many bytes the pool grew."""
-    segments: dict[tuple[str, str, int], tuple[int, int, int, int]] = field(default_factory=dict)
-    """By kind, private pool and stream: their number, bytes from the driver, bytes in use, largest free block."""
+    segments: dict[tuple[str, str, int], MemorySegments] = field(default_factory=dict)
+    """By kind, private pool and stream."""
     free_now: int = 0
     largest_free: int = 0
     failed: int | None = None
@@ -70,16 +71,10 @@ class DeviceHistory:
     def holder(self, change: Change, stacks: Stacks) -> str:
         """The key in :attr:`holders` of an allocation."""
         stack = change.stack
-        line, ends = stack.line, False
+        line = stacks.short(stack.line)
         if not line and change.before_history and change.freed_by.line:
-            line, ends = change.freed_by.line, True
-        holder = Holder(
-            stacks.short(line) + (", which frees it" if ends else "") if line else "",
-            stacks.short(stack.through) if stack.through else "",
-            stack.op,
-            change.group,
-            change.before_history,
-        )
+            line = f"{stacks.short(change.freed_by.line)}, which frees it"
+        holder = Holder(line, stacks.short(stack.through), stack.op, change.group, change.before_history)
         key = repr(holder)
         self.holders.setdefault(key, holder)
         return key
@@ -96,27 +91,6 @@ def read(data: bytes) -> list[DeviceHistory]:
         value = {"segments": value, "device_traces": []}  # torch.cuda.memory_snapshot()
     if not (isinstance(value, dict) and isinstance(value.get("segments"), list) and "device_traces" in value):
         raise InvalidTrace("it is not a snapshot of PyTorch's allocator")
-    return _devices(value)
-
-
-class _Reader:
-    """Walks a snapshot, with a bounded number of steps."""
-
-    def __init__(self) -> None:
-        self._left = MAX_ENTRIES
-        self.stacks = Stacks()
-
-    def each(self, value: Any) -> Iterator[Mapping[str, Any]]:
-        """Yields the dictionaries in a list. Raises :class:`InvalidTrace` if there are too many."""
-        for item in value if isinstance(value, (list, tuple)) else ():
-            self._left -= 1
-            if self._left < 0:
-                raise InvalidTrace(f"it has more than {MAX_ENTRIES:,} entries")
-            if isinstance(item, dict):
-                yield item
-
-
-def _devices(value: dict[str, Any]) -> list[DeviceHistory]:
     reader = _Reader()
     found: dict[int, DeviceHistory] = {}
     blocks: dict[int, dict[int, Change]] = {}
@@ -151,16 +125,39 @@ def _devices(value: dict[str, Any]) -> list[DeviceHistory]:
     return [found[number] for number in sorted(found) if found[number].events]
 
 
+class _Reader:
+    """Walks a snapshot, with a bounded number of steps."""
+
+    def __init__(self) -> None:
+        self._left = MAX_ENTRIES
+        self.stacks = Stacks()
+
+    def each(self, value: Any) -> Iterator[Mapping[str, Any]]:
+        """Yields the dictionaries in a list. Raises :class:`InvalidTrace` if there are too many."""
+        for item in value if isinstance(value, (list, tuple)) else ():
+            self._left -= 1
+            if self._left < 0:
+                raise InvalidTrace(f"it has more than {MAX_ENTRIES:,} entries")
+            if isinstance(item, dict):
+                yield item
+
+
 def _take_segment(device: DeviceHistory, segment: Mapping[str, Any], in_use: int, largest: int) -> None:
     kind = "small" if segment.get("segment_type") == "small" else "large"
     kind = "expandable" if segment.get("is_expandable") is True else kind
     pool = segment.get("segment_pool_id")
     numbers = pool[:2] if isinstance(pool, (list, tuple)) else ()
     private = ".".join(str(_non_negative_int(part)) for part in numbers) if any(map(_non_negative_int, numbers)) else ""
-    key = kind, private, _non_negative_int(segment.get("stream"))
-    count, reserved, allocated, free = device.segments.get(key, (0, 0, 0, 0))
-    reserved += _non_negative_int(segment.get("total_size"))
-    device.segments[key] = count + 1, reserved, allocated + in_use, max(free, largest)
+    stream = _non_negative_int(segment.get("stream"))
+    new = MemorySegments(kind=kind, pool=private, stream=stream, count=0, reserved_bytes=0, allocated_bytes=0)
+    alike = device.segments.get((kind, private, stream), new)
+    device.segments[kind, private, stream] = msgspec.structs.replace(
+        alike,
+        count=alike.count + 1,
+        reserved_bytes=alike.reserved_bytes + _non_negative_int(segment.get("total_size")),
+        allocated_bytes=alike.allocated_bytes + in_use,
+        largest_free_bytes=max(alike.largest_free_bytes, largest),
+    )
 
 
 def _block(at: int, size: int, block: Mapping[str, Any], reader: _Reader) -> Change:
@@ -218,8 +215,7 @@ def _history(
             before[address] = block
     device.recorded = bool(changes)
     changes = [*before.values(), *changes]
-    if device.failed_at:
-        device.failed_at = reader.stacks.short(device.failed_at)
+    device.failed_at = reader.stacks.short(device.failed_at)
     find_groups(changes, failed=device.failed is not None)
     in_use = peak = 0
     sizes: dict[int, int] = {}

@@ -185,11 +185,10 @@ class Stacks:
         return f"{frame.path}:{line} in {frame.function}"
 
     def short(self, line: str) -> str:
-        """A line with as little of its file's path as tells it from the others."""
-        known = self._shown.get(line)
-        if known is None:
-            known = self._shown[line] = self._short(line)
-        return known
+        """A line with as little of its file's path as tells it from the others; an empty one stays empty."""
+        if line not in self._shown:
+            self._shown[line] = self._short(line)
+        return self._shown[line]
 
     def _short(self, line: str) -> str:
         path, colon, rest = line.rpartition(":")
