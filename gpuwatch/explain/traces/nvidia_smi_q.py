@@ -1,6 +1,6 @@
 """``nvidia-smi -q`` and ``-q -x`` in a file or log, as a snapshot of the machine.
 
-Both print the same tree, as indented text or as XML, with names that differ by driver: :mod:`.smi_q_fields` has
+Both print the same tree, as indented text or as XML, with names that differ by driver: :mod:`.nvidia_smi_q_fields` has
 them. The XML is read tag by tag: no entity is expanded and nothing is fetched. What says N/A is missing, never 0.
 Layouts: drivers 515 to 610.
 """
@@ -242,17 +242,13 @@ def _device(index: int, gpu: _Gpu, seen: set[str]) -> Device:
             readings[metric] = value
         else:
             missing[metric] = _LACKS if printed or _section_lacks(names, gpu.fields) else _NOT_PRINTED
-    for metric, (kind, names) in SUMS.items():
-        total = _sum(gpu.fields, f"ecc_errors/{kind}", names)
-        if total is not None:
-            readings[metric] = total
+    derived: dict[str, Value | None] = {"clocks.event_reasons": _reasons(gpu.fields)}
+    derived |= {metric: _sum(gpu.fields, f"ecc_errors/{kind}", names) for metric, (kind, names) in SUMS.items()}
+    for metric, value in derived.items():
+        if value is not None:
+            readings[metric] = value
         else:
             missing[metric] = _LACKS
-    reasons = _reasons(gpu.fields)
-    if reasons is not None:
-        readings["clocks.event_reasons"] = reasons
-    else:
-        missing["clocks.event_reasons"] = _LACKS
     uuid = _plain(gpu.fields.get("gpu_uuid") or gpu.fields.get("uuid")) or ""
     bus = gpu.fields.get("pci/bus_id") or gpu.fields.get("pci/pci_bus_id") or gpu.bus
     instances = tuple(_instance(instance) for instance in gpu.instances)
@@ -275,7 +271,7 @@ def _section_lacks(names: tuple[str, ...], fields: Mapping[str, str]) -> bool:
 
 
 def _value(metric: str, text: str) -> Value | None:
-    plain = _plain(text) if metric != "memory.addressing" else text if text.lower() != "n/a" else None
+    plain = _plain(text)
     if plain is None:
         return None
     spec = BY_ID[metric]
@@ -315,8 +311,8 @@ def _reasons(fields: Mapping[str, str]) -> str | None:
 
 def _instance(fields: Mapping[str, str]) -> MigInstance:
     by_name = {name.rpartition("/")[2]: text for name, text in fields.items()}
-    gi, ci = (_int(by_name.get(f"{kind}_instance_id")) for kind in ("gpu", "compute"))
-    index = _int(by_name.get("index")) or 0
+    gi, ci = (whole_number(by_name.get(f"{kind}_instance_id", "")) for kind in ("gpu", "compute"))
+    index = whole_number(by_name.get("index", "")) or 0
     readings: dict[str, Value] = {}
     for reading in MIG_READINGS:
         kind = reading.removeprefix("memory.").removesuffix("_bytes")
@@ -331,22 +327,18 @@ def _instance(fields: Mapping[str, str]) -> MigInstance:
         gpu_instance=gi,
         compute_instance=ci,
         profile=None,
-        multiprocessors=_int(by_name.get("multiprocessor_count")),
+        multiprocessors=whole_number(by_name.get("multiprocessor_count", "")),
         readings=readings,
         missing={reading: _LACKS for reading in MIG_READINGS if reading not in readings},
     )
 
 
-def _int(text: str | None) -> int | None:
-    return whole_number(text or "")
-
-
 def _processes(gpu: _Gpu, device: Device) -> Iterator[Process]:
     for row in gpu.processes:
-        pid = _int(row.get("pid"))
+        pid = whole_number(row.get("pid", ""))
         if pid is None:
             continue
-        gi, ci = _int(row.get("gpu_instance_id")), _int(row.get("compute_instance_id"))
+        gi, ci = (whole_number(row.get(f"{kind}_instance_id", "")) for kind in ("gpu", "compute"))
         name = _plain(row.get("process_name") or row.get("name"))
         text = row.get("used_memory") or row.get("used_gpu_memory") or ""
         held = _value("memory.used_bytes", text)

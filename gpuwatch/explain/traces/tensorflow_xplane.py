@@ -7,22 +7,27 @@ by time.
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Iterator
 from operator import itemgetter
 from typing import NamedTuple
 
-from gpuwatch.explain.traces.invalid_trace import InvalidTrace
 from gpuwatch.explain.traces.protobuf_reader import BYTES, FIXED64, VARINT, fields, signed, text
 
 MAX_EVENTS = 600_000
 """Events read of one file; a million take about 300 MB."""
+_BEGINS = re.compile(
+    rb"\n[\x80-\xff]{0,9}[\0-\x7f](?:\x08[\x80-\xff]{0,9}[\0-\x7f])?\x12.(?:/host:|/device:|Task Env|/task:)", re.DOTALL
+)
+"""The first plane: its length, its number if it has one, its name."""
 _ALLOCATION, _FREE = "MemoryAllocation", "MemoryDeallocation"
-_NAMES = {
-    "allocator_name": 0, "bytes_allocated": 1, "bytes_available": 2, "fragmentation": 3, "peak_bytes_in_use": 4,
-    "requested_bytes": 5, "allocation_bytes": 6, "addr": 7, "tf_op": 8, "region_type": 9, "data_type": 10,
-    "shape": 11,
-}  # fmt: skip
+_STATS = frozenset(
+    {
+        *("allocator_name", "bytes_allocated", "bytes_available", "fragmentation", "peak_bytes_in_use", "shape"),
+        *("requested_bytes", "allocation_bytes", "addr", "tf_op", "region_type", "data_type"),
+    }
+)
 _TYPES = {
     1: "float32", 2: "float64", 3: "int32", 4: "uint8", 5: "int16", 6: "int8", 7: "string", 8: "complex64", 9: "int64",
     10: "bool", 11: "qint8", 12: "quint8", 13: "qint32", 14: "bfloat16", 15: "qint16", 16: "quint16", 17: "uint16",
@@ -68,32 +73,14 @@ class Profile(NamedTuple):
 
 def is_xplane(start: bytes) -> bool:
     """Whether a file begins as a profile: field 1 is a plane, which begins with its name or number."""
-    try:
-        for number, kind, at, end in fields(start, 0, len(start)):
-            return number == 1 and kind == BYTES and _plane_begins(start, at, min(end, len(start)))
-    except InvalidTrace:
-        pass
-    # The first plane may be longer than what was read of the file.
-    if not start.startswith(b"\n"):
-        return False
-    at = 1
-    while at < min(len(start), 11) and start[at] >= 0x80:
-        at += 1
-    return _plane_begins(start, at + 1, len(start))
-
-
-def _plane_begins(data: bytes, at: int, end: int) -> bool:
-    known = (b"/host:", b"/device:", b"Task Env", b"/task:")
-    if data[at : at + 1] == b"\x08":  # its number
-        at += 1
-        while at < end and data[at] >= 0x80:
-            at += 1
-        at += 1
-    return data[at : at + 1] == b"\x12" and data[at + 2 : at + 12].startswith(known)
+    return _BEGINS.match(start) is not None
 
 
 def read(data: bytes) -> Profile:
-    """The memory events of a profile. :class:`InvalidTrace` if it is none, or is cut off."""
+    """The memory events of a profile.
+
+    :class:`~gpuwatch.explain.traces.invalid_trace.InvalidTrace` if it is none, or is cut off.
+    """
     found: dict[str, list[Event]] = {}
     left_out = count = 0
     for number, kind, at, end in fields(data, 0, len(data)):
@@ -128,7 +115,7 @@ def _plane(data: bytes, at: int, end: int) -> Iterator[tuple[str, Event]]:
             names[key] = name
     if not kinds:
         return
-    wanted = {key: _NAMES[name] for key, name in names.items() if name in _NAMES}
+    wanted = {key: name for key, name in names.items() if name in _STATS}
     for start, stop in lines:
         yield from _line(data, start, stop, kinds, wanted, names)
 
@@ -147,7 +134,7 @@ def _entry(data: bytes, at: int, end: int) -> tuple[int, str]:
 
 
 def _line(
-    data: bytes, at: int, end: int, kinds: dict[int, bool], wanted: dict[int, int], names: dict[int, str]
+    data: bytes, at: int, end: int, kinds: dict[int, bool], wanted: dict[int, str], names: dict[int, str]
 ) -> Iterator[tuple[str, Event]]:
     began = 0
     events: list[tuple[int, int]] = []
@@ -169,13 +156,13 @@ def _event(
     at: int,
     end: int,
     kinds: dict[int, bool],
-    wanted: dict[int, int],
+    wanted: dict[int, str],
     names: dict[int, str],
     began: int,
 ) -> tuple[str, Event] | None:
     frees: bool | None = None
     offset = 0
-    values: list[int | float | str] = ["", 0, 0, 0.0, 0, 0, 0, 0, "", "", 0, ""]
+    values: dict[str, int | float | str] = {}
     for number, kind, start, stop in fields(data, at, end):
         if number == 1 and kind == VARINT:
             frees = kinds.get(signed(start))
@@ -187,27 +174,28 @@ def _event(
             _stat(data, start, stop, wanted, names, values)
     if frees is None:
         return None
-    allocator, in_use, available, fragmentation, peak, requested, size, address, op, region, dtype, shape = values
-    known = bool(requested) and shape not in ("", "[0]")
-    return str(allocator), Event(
+    shape, fragmentation = str(values.get("shape", "")), values.get("fragmentation")
+    # What is allocated without a type and shape has those of TensorFlow's default, which say nothing.
+    known = bool(values.get("requested_bytes")) and shape not in ("", "[0]")
+    return str(values.get("allocator_name", "")), Event(
         began + offset,
         frees,
-        _int_or_zero(address),
-        _int_or_zero(size),
-        _int_or_zero(requested),
-        _int_or_zero(in_use),
-        _int_or_zero(available),
-        _int_or_zero(peak),
+        _int_or_zero(values, "addr"),
+        _int_or_zero(values, "allocation_bytes"),
+        _int_or_zero(values, "requested_bytes"),
+        _int_or_zero(values, "bytes_allocated"),
+        _int_or_zero(values, "bytes_available"),
+        _int_or_zero(values, "peak_bytes_in_use"),
         float(fragmentation) if isinstance(fragmentation, (int, float)) else 0.0,
-        str(op),
-        str(region),
-        # What is allocated without a type and shape has those of TensorFlow's default, which say nothing.
-        _TYPES.get(_int_or_zero(dtype), "") if known else "",
-        str(shape) if known else "",
+        str(values.get("tf_op", "")),
+        str(values.get("region_type", "")),
+        _TYPES.get(_int_or_zero(values, "data_type"), "") if known else "",
+        shape if known else "",
     )
 
 
-def _int_or_zero(value: int | float | str) -> int:
+def _int_or_zero(values: dict[str, int | float | str], name: str) -> int:
+    value = values.get(name)
     return value if isinstance(value, int) else 0
 
 
@@ -215,25 +203,26 @@ def _stat(
     data: bytes,
     at: int,
     end: int,
-    wanted: dict[int, int],
+    wanted: dict[int, str],
     names: dict[int, str],
-    values: list[int | float | str],
+    values: dict[str, int | float | str],
 ) -> None:
-    place: int | None = None
+    """Adds a stat to ``values``, by its name."""
+    name: str | None = None
     for number, kind, start, stop in fields(data, at, end):
         if number == 1:
             if kind != VARINT:
                 return
-            place = wanted.get(signed(start))
-            if place is None:
+            name = wanted.get(signed(start))
+            if name is None:
                 return
-        elif place is None:
+        elif name is None:
             return  # TensorFlow writes the name first
         elif number == 7 and kind == VARINT:
-            values[place] = names.get(start, "")
+            values[name] = names.get(start, "")
         elif kind == VARINT:
-            values[place] = signed(start) if number == 4 else start
+            values[name] = signed(start) if number == 4 else start
         elif number == 2 and kind == FIXED64:
-            (values[place],) = struct.unpack_from("<d", data, start)
+            (values[name],) = struct.unpack_from("<d", data, start)
         elif number == 5 and kind == BYTES:
-            values[place] = text(data, start, stop)
+            values[name] = text(data, start, stop)
