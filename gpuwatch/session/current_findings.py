@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Device, Snapshot
 from gpuwatch.machine.collector.snapshot_feed import FeedStatus
-from gpuwatch.machine.history.machine_event import MachineEvent
+from gpuwatch.machine.history.machine_event import Begun, MachineEvent
 
 if TYPE_CHECKING:
     from gpuwatch.explain.diagnosis.condition_engine import Conditions
     from gpuwatch.explain.diagnosis.conditions.throttling import ClockEpisodes, Episode
     from gpuwatch.machine.recording.reader import Recording
-    from gpuwatch.session.joined_samples import KnownBefore
 
 
 class FindingSource(ABC):
@@ -50,8 +49,8 @@ class FindingSource(ABC):
         """Judges what has been taken so far, and from now on every sample."""
         return []
 
-    def precede(self, past: KnownBefore) -> None:
-        """Takes what was known before the first sample; nothing for findings that were recorded with their samples."""
+    def precede(self, lasting: Sequence[Begun], until: float, episodes: ClockEpisodes) -> None:
+        """As :meth:`gpuwatch.explain.diagnosis.condition_engine.Conditions.precede`; nothing for recorded findings."""
         return
 
     def check_feed(self, status: FeedStatus, now: float) -> list[MachineEvent]:
@@ -69,7 +68,7 @@ class LiveFindings(FindingSource):
     def __init__(self, conditions: Conditions | None) -> None:
         self._conditions = conditions
         self._unjudged: list[Snapshot] = []
-        self._before: KnownBefore | None = None
+        self._before: tuple[Sequence[Begun], float, ClockEpisodes] | None = None
         self._found: tuple[tuple[object, ...], tuple[Finding, ...]] | None = None
 
     @property
@@ -103,10 +102,10 @@ class LiveFindings(FindingSource):
         unjudged, self._unjudged = self._unjudged, []
         return [event for snapshot in unjudged for event in self._conditions.look(snapshot)]
 
-    def precede(self, past: KnownBefore) -> None:
-        self._before = past
+    def precede(self, lasting: Sequence[Begun], until: float, episodes: ClockEpisodes) -> None:
+        self._before = lasting, until, episodes
         if self._conditions is not None:
-            self._conditions.precede(*past)
+            self._conditions.precede(*self._before)
 
     def check_feed(self, status: FeedStatus, now: float) -> list[MachineEvent]:
         judged: list[MachineEvent] = []
@@ -165,6 +164,6 @@ def all_findings(recorded: tuple[Finding, ...], conditions: Conditions) -> tuple
     if any(finding.severity != "info" for finding in recorded):
         found = tuple(finding for finding in found if finding.id != "healthy")
     if recorded:  # another gpuwatch has judged the snapshot already, over a longer time
-        known = {(finding.id, finding.device_uuid, finding.pid) for finding in recorded}
-        found = tuple(finding for finding in found if (finding.id, finding.device_uuid, finding.pid) not in known)
+        known = {finding.key for finding in recorded}
+        found = tuple(finding for finding in found if finding.key not in known)
     return (*recorded, *found, *reversed(conditions.past))

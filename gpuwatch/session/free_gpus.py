@@ -52,12 +52,12 @@ class _CudaUnit:
         return self.device.uuid if self.instance is None else self.instance.uuid
 
     @property
-    def free(self) -> float | None:
-        return (self.device if self.instance is None else self.instance).number("memory.free_bytes")
+    def mig_instance(self) -> str | None:
+        return None if self.instance is None else self.instance.id
 
-    @property
-    def total(self) -> float | None:
-        return (self.device if self.instance is None else self.instance).number("memory.total_bytes")
+    def bytes(self, kind: str) -> float | None:
+        """Its ``free``, ``used`` or ``total`` memory; None if unknown."""
+        return (self.device if self.instance is None else self.instance).number(f"memory.{kind}_bytes")
 
     @property
     def busy(self) -> float | None:
@@ -72,7 +72,7 @@ class _CudaUnit:
     @property
     def preference(self) -> tuple[tuple[int, bool], float, int]:
         """Sort key for choosing; lower is better."""
-        return self.load, -(self.free or 0.0), self.device.index
+        return self.load, -(self.bytes("free") or 0.0), self.device.index
 
 
 def pick_gpus(
@@ -105,7 +105,9 @@ def pick_gpus(
         else:
             reason = _why_not(unit, conditions, errors, reserved)
         if reason:
-            refused.append(_refused_gpu(unit, reason))
+            refused.append(
+                RefusedGpu(uuid=unit.uuid, index=unit.device.index, mig_instance=unit.mig_instance, reason=reason)
+            )
         else:
             fit.append(unit)
     fit.sort(key=lambda unit: unit.preference)
@@ -139,9 +141,9 @@ def why_impossible(machine: Snapshot, conditions: Conditions) -> str:
     if conditions.count > len(usable):
         kind = " without MIG" if len(usable) < len(units) else ""
         return f"this machine has {len(usable)} GPU{'s' if len(usable) != 1 else ''}{kind}, not {conditions.count}"
-    if conditions.free_bytes is None or any(unit.total is None for unit in usable):
+    if conditions.free_bytes is None or any(unit.bytes("total") is None for unit in usable):
         return ""
-    totals = sorted((unit.total or 0.0 for unit in usable), reverse=True)
+    totals = sorted((unit.bytes("total") or 0.0 for unit in usable), reverse=True)
     if totals[conditions.count - 1] >= conditions.free_bytes:
         return ""
     have = "no GPU here has" if conditions.count == 1 else f"fewer than {conditions.count} GPUs here have"
@@ -182,8 +184,7 @@ def _choose_units(fit: Sequence[_CudaUnit], count: int, topology: Topology | Non
     found = best_connected(
         [unit.device.uuid for unit in alike], count - len(sure), topology, [unit.device.uuid for unit in sure]
     )
-    chosen = [alike[place] for place in found]
-    return [*sure, *chosen]
+    return [*sure, *(alike[place] for place in found)]
 
 
 def _slowest_connection(devices: Sequence[Device], topology: Topology | None) -> str | None:
@@ -220,8 +221,7 @@ def _visible_uuids(devices: Sequence[Device], environment: Mapping[str, str]) ->
 def _is_visible(unit: _CudaUnit, allowed: frozenset[str]) -> bool:
     if unit.device.uuid in allowed:
         return True
-    uuid = unit.uuid
-    return unit.instance is not None and uuid is not None and any(uuid.startswith(entry) for entry in allowed)
+    return unit.instance is not None and unit.uuid is not None and unit.uuid.startswith(tuple(allowed))
 
 
 def _units(machine: Snapshot) -> Iterator[_CudaUnit]:
@@ -262,13 +262,14 @@ def _refusal(unit: _CudaUnit, conditions: Conditions) -> str:
 def _why_too_full(unit: _CudaUnit, conditions: Conditions) -> str:
     if conditions.free_bytes is None:
         return ""
-    if unit.free is None:
+    free, total = unit.bytes("free"), unit.bytes("total")
+    if free is None:
         return "its free memory could not be read"
-    if unit.free >= conditions.free_bytes:
+    if free >= conditions.free_bytes:
         return ""
-    if unit.total is not None and unit.total < conditions.free_bytes:
-        return f"has only {size(unit.total)}"
-    of = f"{size(unit.free)} of {size(unit.total)} free"
+    if total is not None and total < conditions.free_bytes:
+        return f"has only {size(total)}"
+    of = f"{size(free)} of {size(total)} free"
     return f"{of}, held by {_tenant_names(unit.tenants)}" if unit.tenants else of
 
 
@@ -279,7 +280,7 @@ def _why_in_use(unit: _CudaUnit) -> str:
     if unit.device.state == "asleep":
         return ""
     # Programs in other containers are not listed, but their memory is seen.
-    used = (unit.device if unit.instance is None else unit.instance).number("memory.used_bytes")
+    used = unit.bytes("used")
     if used is None:
         return "its used memory could not be read"
     if used >= MIN_HELD_BYTES and not unit.device.unified_memory:  # there it is that of all programs of the host
@@ -308,18 +309,9 @@ def _picked_gpu(unit: _CudaUnit) -> PickedGpu:
         uuid=unit.uuid,
         index=unit.device.index,
         name=unit.device.name,
-        mig_instance=unit.instance.id if unit.instance is not None else None,
-        memory_free_bytes=int(unit.free) if unit.free is not None else None,
+        mig_instance=unit.mig_instance,
+        memory_free_bytes=None if (free := unit.bytes("free")) is None else int(free),
         processes=len(unit.tenants),
-    )
-
-
-def _refused_gpu(unit: _CudaUnit, reason: str) -> RefusedGpu:
-    return RefusedGpu(
-        uuid=unit.uuid,
-        index=unit.device.index,
-        mig_instance=unit.instance.id if unit.instance is not None else None,
-        reason=reason,
     )
 
 

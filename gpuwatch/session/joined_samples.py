@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.explain.diagnosis.conditions.throttling import ClockEpisodes
 from gpuwatch.machine.history.last_hour import MAX_EVENTS, THINNED_SECONDS, Timeline
-from gpuwatch.machine.history.machine_event import Begun, MachineEvent, onset_key, still_lasting
+from gpuwatch.machine.history.machine_event import MachineEvent, onset_key, still_lasting
 from gpuwatch.machine.history.metric_history import History
 from gpuwatch.machine.history.sample_gaps import MAX_UNOBSERVED_SECONDS
 from gpuwatch.machine.history.sample_store import KeptSample, Placed, SampleStore, Times
@@ -56,8 +56,10 @@ class JoinedSamples(SampleStore):
         since = times[0] if times else time.time()
         self._earlier = [event for event in recording.events() if event.at < since]
         """Events from before the dashboard was started: it notices later ones itself."""
-        self._lasting = still_lasting(self._earlier)
-        self._until = times[-1] if times else since
+        self.lasting = still_lasting(self._earlier)
+        """What the recorder saw to last when the first sample was taken here."""
+        self.until = times[-1] if times else since
+        """The time of the newest sample here when the recording was opened."""
         self._numbers = max((event.occurrence for event in self._earlier), default=0)
         """The numbers of occurrences that the recorder has used."""
         self._stretched = float("-inf")
@@ -136,35 +138,23 @@ class JoinedSamples(SampleStore):
 
     def _continued(self, kept: Iterable[MachineEvent]) -> Iterator[MachineEvent]:
         """Events noticed here, without onsets that the recorder had already seen."""
-        lasting = {onset_key(begun.onset): begun.onset for begun in self._lasting}
+        lasting = {onset_key(begun.onset): begun.onset for begun in self.lasting}
         numbers: dict[int, int] = {}
         for event in kept:
             if event.occurrence:
                 key = onset_key(event)
-                if key in lasting and (event.at if event.seen is None else event.seen) <= self._until:
+                if key in lasting and (event.at if event.seen is None else event.seen) <= self.until:
                     numbers[event.occurrence] = lasting.pop(key).occurrence
                     continue
                 number = numbers.setdefault(event.occurrence, event.occurrence + self._numbers)
                 event = replace(event, occurrence=number)
             yield event
 
-    def before(self, episodes: ClockEpisodes) -> KnownBefore:
-        """What the recorder knew when the first sample was taken here."""
-        return KnownBefore(self._lasting, self._until, episodes)
-
     @property
     def latest_events(self) -> Sequence[MachineEvent]:
         """As many of the newest events as a dashboard keeps without a recording."""
         self.events()
         return self._latest
-
-
-class KnownBefore(NamedTuple):
-    """As :meth:`gpuwatch.explain.diagnosis.condition_engine.Conditions.precede` takes it."""
-
-    lasting: Sequence[Begun]
-    until: float
-    episodes: ClockEpisodes
 
 
 class Past(NamedTuple):

@@ -37,11 +37,11 @@ def begun_between(store: SampleStore, kept: KeptSample, moment: float) -> tuple[
     if not kept.at < moment or following == len(times) or times[following] <= moment:
         return ()
     after = store.at(times[following])
-    known = {(finding.id, finding.device_uuid, finding.pid) for finding in kept.findings} | {("healthy", None, None)}
+    known = {finding.key for finding in kept.findings} | {("healthy", None, None)}
     return tuple(
         finding
         for finding in (after.findings if after is not None else ())
-        if (finding.id, finding.device_uuid, finding.pid) not in known
+        if finding.key not in known
         and finding.since is not None
         and kept.at <= finding.since.timestamp() <= moment
         and (finding.until is None or finding.until.timestamp() >= moment)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, ExitStack
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Self
 
 import msgspec
 
@@ -17,8 +17,7 @@ from gpuwatch.experiment.probing.probe_scripts import ProbeScript
 from gpuwatch.machine.collector.live_feed import LiveFeed
 
 if TYPE_CHECKING:
-    from gpuwatch.experiment.probing.probe_runner import ProbeOptions, SnapshotSource
-    from gpuwatch.experiment.probing.run_builder import RunDraft
+    from gpuwatch.experiment.probing.probe_runner import ProbeOptions, Runner, SnapshotSource
 
 SAMPLE_SECONDS = 0.1
 _FIRST_SAMPLE_SECONDS = 5.0
@@ -26,21 +25,11 @@ _FIRST_SAMPLE_SECONDS = 5.0
 WORKLOADS = ("matmul", "mlp", "conv", "lstm", "copy")
 
 
-class ProbeRunner(Protocol):
-    """What a batch needs of :class:`gpuwatch.experiment.probing.probe_runner.Runner`."""
-
-    notes: list[str]
-
-    def run(
-        self, script: ProbeScript, *, before: Snapshot | None = None, on_event: Callable[[Event], None] | None = None
-    ) -> RunDraft: ...
-
-
-MakeRunner = Callable[["ProbeOptions", "SnapshotSource"], AbstractContextManager[ProbeRunner]]
+MakeRunner = Callable[["ProbeOptions", "SnapshotSource"], AbstractContextManager["Runner"]]
 Choose = Callable[[str, str | None], Interpreter]
 
 
-def make_runner(options: ProbeOptions, source: SnapshotSource) -> AbstractContextManager[ProbeRunner]:
+def make_runner(options: ProbeOptions, source: SnapshotSource) -> Runner:
     """The real runner; imported late because it imports the log parsers."""
     from gpuwatch.experiment.probing.probe_runner import Runner
 
@@ -85,7 +74,7 @@ class ProbeBatch:
         self._watch = watch
         self._feed = make_feed()
         self._make_runner = make_runner
-        self._runner: ProbeRunner | None = None
+        self._runner: Runner | None = None
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:

@@ -223,12 +223,12 @@ def _step(seconds: float, interval: float) -> float:
 
 def _findings(recording: Recording, begin: float, end: float, last: tuple[Finding, ...]) -> Iterator[PeriodFinding]:
     """The earliest onset first. ``last``: those of the last sample."""
-    active = {(finding.id, finding.device_uuid, finding.pid) for finding in last if not (finding.until or finding.last)}
+    active = {finding.key for finding in last if not (finding.until or finding.last)}
     kept = [finding for finding in recording.findings(begin, end) if finding.finding.id != "healthy"]
-    latest = {(finding.finding.id, finding.finding.device_uuid, finding.finding.pid): finding for finding in kept}
+    latest = {finding.finding.key: finding for finding in kept}
     for finding in kept:
-        whose = (finding.finding.id, finding.finding.device_uuid, finding.finding.pid)
-        still = whose in active and latest[whose] is finding  # earlier ones have ended
+        key = finding.finding.key
+        still = key in active and latest[key] is finding  # earlier ones have ended
         yield PeriodFinding(begin=utc(finding.since), end=utc(finding.until), finding=finding.finding, active=still)
 
 

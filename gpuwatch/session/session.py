@@ -161,7 +161,7 @@ class Session:
 
         before, self._past = self._past, JoinedSamples(self._kept, recording)
         self.timeline = self._past
-        self._finding_source.precede(self._past.before(past.episodes))
+        self._finding_source.precede(self._past.lasting, self._past.until, past.episodes)
         self._episodes_since = past.episodes_since
         if self.playhead is not None:
             self.playhead.timeline = self._past

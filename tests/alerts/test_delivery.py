@@ -24,6 +24,7 @@ from gpuwatch.core.errors import UsageError
 from gpuwatch.core.model.alert import Alert
 from gpuwatch.core.model.findings import CAUSES
 from gpuwatch.core.model.json_codec import schema_of
+from gpuwatch.session.alerts import terminal_notification
 from gpuwatch.session.alerts.alert_command import Command
 from gpuwatch.session.alerts.alerts import Alerts
 from gpuwatch.session.alerts.delivery_thread import MAX_WAITING_ALERTS, Channel
@@ -319,8 +320,9 @@ def test_it_is_never_a_progress_bar(cause: str) -> None:
         ({}, True, ""),
     ],
 )
-def test_terminals(environment: dict[str, str], lets: bool, start: str) -> None:
-    written = escape_sequence(ALERT, environment, lambda: lets)
+def test_terminals(environment: dict[str, str], lets: bool, start: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(terminal_notification, "_tmux_lets_through", lambda: lets)
+    written = escape_sequence(ALERT, environment)
     assert written.startswith(start)
     assert bool(written) == bool(start)
     assert written == "" or written.endswith("\x1b\\")

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from gpuwatch.core.model.alert import Alert
 from gpuwatch.core.model.findings import Finding
-from gpuwatch.session.alerts.finding_onsets import MAX_ALERTS, SETTLE_SECONDS, Onsets
+from gpuwatch.session.alerts.alerts import MAX_ALERTS, SETTLE_SECONDS, Onsets
 from tests.ui import machines
 from tests.ui.machines import NOON
 

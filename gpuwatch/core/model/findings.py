@@ -13,6 +13,10 @@ Certainty = Literal["fact", "likely"]
 SEVERITY_ORDER: dict[str, int] = {"error": 0, "warning": 1, "info": 2}
 
 
+FindingKey = tuple[str, str | None, int | None]
+"""What tells the findings of one moment apart: cause, GPU, process."""
+
+
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """A recognized cause.
 
@@ -38,6 +42,10 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """When it was last seen, if it is no longer, but for too short a time to be over."""
     until: datetime.datetime | None = None
     """When it was last seen, if it is over."""
+
+    @property
+    def key(self) -> FindingKey:
+        return self.id, self.device_uuid, self.pid
 
 
 class Cause(NamedTuple):

@@ -84,7 +84,7 @@ class Timeline(SampleStore):
         last = there[-1].times[-1] if there else -1.0
         for at, decoder in zip(old.times, old.read(), strict=True):
             known = self._known[level]
-            found = frozenset((finding.id, finding.device_uuid, finding.pid) for finding in decoder.findings)
+            found = frozenset(finding.key for finding in decoder.findings)
             self._known[level] = found
             if at // apart > last // apart or not found <= known:  # after a hang, that sample alone tells of it
                 self._put(level, decoder.snapshot(), decoder.findings)

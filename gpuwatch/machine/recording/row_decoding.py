@@ -66,7 +66,7 @@ def recorded_findings(
         for finding in findings:
             if finding.id == "healthy":
                 continue
-            begun = first.setdefault((finding.id, finding.device_uuid, finding.pid), at)
+            begun = first.setdefault(finding.key, at)
             since = finding.since.timestamp() if finding.since is not None else begun
             seen = finding.until or finding.last
             row = RecordedFinding(since, at if seen is None else seen.timestamp(), finding)

@@ -16,7 +16,7 @@ _OSC_777 = ("foot", "rxvt", "konsole")
 """Terminals, by the start of TERM, that support OSC 777 but not OSC 9."""
 _TMUX_QUERY = ("tmux", "show-options", "-pAv", "allow-passthrough")
 """What holds in this pane, wherever it was set."""
-_SECONDS = 2.0
+_TMUX_SECONDS = 2.0
 
 
 def notification_text(alert: Alert) -> str:
@@ -24,32 +24,46 @@ def notification_text(alert: Alert) -> str:
     title = CAUSES.get(alert.finding.id, "a finding")
     gpu = "" if alert.device_index is None else f"GPU {alert.device_index}: "
     text = f"gpuwatch: {gpu}{title}" + (" (resolved)" if alert.phase == "end" else "")
-    return "".join(word for word in text if word.isprintable() and word not in ";\\")
+    return "".join(character for character in text if character.isprintable() and character not in ";\\")
 
 
-def escape_sequence(alert: Alert, environment: Mapping[str, str], passthrough: Callable[[], bool] | None = None) -> str:
-    """What to write to the terminal; empty where it would not arrive.
+class Terminal:
+    """``--notify``. The terminal is written in the thread of the channel, as tmux may have to be asked."""
 
-    ``passthrough``: whether tmux lets sequences through; None asks it.
-    """
+    name = "--notify"
+
+    def __init__(self, write: Callable[[str], None], environment: Mapping[str, str]) -> None:
+        self._write = write
+        self._environment = environment
+
+    def deliver(self, alert: Alert) -> None:
+        if sequence := escape_sequence(alert, self._environment):
+            self._write(sequence)
+
+    def cancel(self) -> None:
+        """A notification is too short to be ended."""
+
+
+def escape_sequence(alert: Alert, environment: Mapping[str, str]) -> str:
+    """What to write to the terminal; empty where it would not arrive."""
     term = environment.get("TERM", "")
     multiplexed = bool(environment.get("TMUX")) or term.startswith("tmux")
     if term in ("", "dumb", "linux", "unknown") or (not multiplexed and (environment.get("STY") or term == "screen")):
         return ""
     text = notification_text(alert)
     body = f"777;notify;gpuwatch;{text}" if term.startswith(_OSC_777) else f"9;{text}"
-    written = f"\x1b]{body}\x1b\\"
+    sequence = f"\x1b]{body}\x1b\\"
     if not multiplexed:
-        return written
-    if not (passthrough or _tmux_lets_through)():
+        return sequence
+    if not _tmux_lets_through():
         return ""
     # tmux: escapes inside are doubled.
-    return "\x1bPtmux;" + written.replace("\x1b", "\x1b\x1b") + "\x1b\\"
+    return "\x1bPtmux;" + sequence.replace("\x1b", "\x1b\x1b") + "\x1b\\"
 
 
 def _tmux_lets_through() -> bool:
     try:
-        done = subprocess.run(_TMUX_QUERY, capture_output=True, text=True, timeout=_SECONDS, check=False)
+        done = subprocess.run(_TMUX_QUERY, capture_output=True, text=True, timeout=_TMUX_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return False
     return done.returncode == 0 and done.stdout.strip() in ("on", "all")
