@@ -6,7 +6,7 @@ import pytest
 
 from gpuwatch.explain.diagnosis.explain_log import explain
 from gpuwatch.explain.logs.log_parser import parse
-from gpuwatch.explain.logs.nvidia_smi import MAX_LINES
+from gpuwatch.explain.logs.multiline_units import MAX_TABLE_LINES
 from tests.logs.logs import MIB, text
 
 OLD = """\
@@ -98,7 +98,7 @@ def test_a_table_proves_the_driver() -> None:
 def test_what_follows_a_table_is_read() -> None:
     found = parse(NEW + text("stub_tf221_map_default"))
     assert len(found.device_map) == 2
-    found = parse(NEW.splitlines()[2] + "\n" + "| x |\n" * (MAX_LINES + 5) + text("stub_tf221_map_default"))
+    found = parse(NEW.splitlines()[2] + "\n" + "| x |\n" * (MAX_TABLE_LINES + 5) + text("stub_tf221_map_default"))
     assert len(found.device_map) == 2
 
 

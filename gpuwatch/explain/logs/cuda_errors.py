@@ -133,11 +133,6 @@ def errors(text: str) -> list[CudaError]:
     return found
 
 
-def out_of_memory(text: str) -> bool:
-    """Whether ``text`` contains CUDA's error 2; see :func:`errors`."""
-    return any(entry.topic == OUT_OF_MEMORY for entry in errors(text))
-
-
 def topics(text: str) -> list[str]:
     """The topics of the CUDA errors in ``text``; see :func:`errors`."""
     return [entry.topic for entry in errors(text)]

@@ -15,12 +15,10 @@ _MIN_BLANK = 2.0**62
 """DCGM's "no value" is near the largest 64-bit integer."""
 _THERMAL, _POWER = 0x20 | 0x40, 0x80
 _XID = "DCGM_FI_DEV_XID_ERRORS"
-_ABOVE_ZERO = {
-    "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL": "hardware.fault",
-    "DCGM_FI_DEV_ROW_REMAP_FAILURE": "hardware.fault",
-    "DCGM_FI_DEV_ROW_REMAP_PENDING": "hardware.fault",
-    "DCGM_FI_DEV_RETIRED_PENDING": "hardware.fault",
-}
+_FAULTS = tuple(
+    f"DCGM_FI_DEV_{name}" for name in ("ECC_DBE_VOL_TOTAL", "ROW_REMAP_FAILURE", "ROW_REMAP_PENDING", "RETIRED_PENDING")
+)
+"""Counters that are 0 on a healthy GPU."""
 _REASONS = ("DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", "DCGM_FI_DEV_CLOCKS_EVENT_REASONS")
 
 
@@ -33,8 +31,8 @@ def topics_of(line: str) -> Iterator[tuple[str, str]]:
     if sample[1] == _XID and value:
         bus = _BUS.search(sample[2])
         yield "hardware.fault", f"Xid (PCI:{bus[1] if bus else '?'}): {int(value)}, the last that {_XID} tells"
-    elif value and (topic := _ABOVE_ZERO.get(sample[1])) is not None:
-        yield topic, line
+    elif value and sample[1] in _FAULTS:
+        yield "hardware.fault", line
     elif sample[1] in _REASONS and int(value) & _THERMAL:
         yield "throttle.thermal", line
     elif sample[1] in _REASONS and int(value) & _POWER:

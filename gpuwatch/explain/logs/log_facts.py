@@ -152,7 +152,8 @@ class LogFacts(msgspec.Struct, kw_only=True):
     answered_after_error: bool = False
     """Whether a server answered after it, if only that it had an error."""
     printed_after_error: int = 0
-    """Lines of steps after the last exception, printed or logged, that were surely not made before it."""
+    """Lines of steps after the last exception, if the program printed steps before it, too. If it did not, and they
+    begin with the first step, they were printed before the exception and written when the program ended."""
     oom_survived: bool = False
     """The same of all errors out of memory, by many more steps: one rank may end while others work on for a few."""
     last_frame_line: int | None = None

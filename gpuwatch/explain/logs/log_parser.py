@@ -18,7 +18,6 @@ from gpuwatch.explain.logs import (
     dcgm_metrics,
     last_lines,
     message_topics,
-    nvidia_smi,
     pytorch_oom,
     tensorflow_and_jax_oom,
 )
@@ -27,7 +26,6 @@ from gpuwatch.explain.logs.failed_items import FailedItems
 from gpuwatch.explain.logs.failure_lines import program_lines
 from gpuwatch.explain.logs.framework_words import leave_out_unused, only_imported_tensorflow
 from gpuwatch.explain.logs.line_text import (
-    in_words,
     json_text,
     rank_of,
     source_message,
@@ -37,7 +35,7 @@ from gpuwatch.explain.logs.line_text import (
 )
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.message_reader import GPU_SOURCES, MessageReader, writer
-from gpuwatch.explain.logs.multiline_units import OpenUnits
+from gpuwatch.explain.logs.multiline_units import OpenUnits, version_of_table
 from gpuwatch.explain.logs.op_placement_lines import PlacementCounter
 from gpuwatch.explain.logs.python_exceptions import ExceptionFinder, is_error
 from gpuwatch.explain.logs.reported_ends import ReportedEnds
@@ -76,9 +74,9 @@ class LogParser:
         """Kind of message by its text without digits."""
         self._units = OpenUnits(self._facts)
         self._frames = FrameFinder()
-        self._ends = ReportedEnds()
+        self._ends = ReportedEnds(self._facts)
         self._exceptions = ExceptionFinder(self._facts, self._frames)
-        self._work = WorkAfterError()
+        self._work = WorkAfterError(self._facts)
         self._marks = ProgramStartLines()
         self._traceback = self._last_of_dump = ""  # the heads of the last ones
         self.starts: list[str] = []
@@ -100,14 +98,8 @@ class LogParser:
         self._facts.frame = self._frames.frame
         self._facts.last_error_went_on = self._work.went_on
         self._facts.worked_after = max(self._facts.worked_after, self._work.outlived * self._work.went_on)
-        self._facts.printed_after_error = self._work.printed
-        self._facts.another_worked = self._work.another
-        self._facts.answered_after_error = self._work.answered
         self._facts.oom_survived = 0 < self._facts.topics.get("memory.oom", 0) == self._ooms_survived
         self._facts.requested_at = self._frames.requested_at
-        self._facts.reported_end = self._ends.topic
-        self._facts.reported_end_line = in_words(self._ends.line[:400])
-        self._facts.reported_end_at = self._ends.at
         self._name_packages()
         if (constant := self._facts.refusals.constant_bytes) is not None and not self._facts.ooms:
             self._facts.ooms.append(Oom(requested_bytes=constant, verdict="memory.other-process"))
@@ -273,7 +265,7 @@ class LogParser:
     @property
     def since_error(self) -> int | None:
         """Lines since the last exception, or report that the program ended badly; None without one."""
-        at = max(self._facts.last_error_line or 0, self._ends.at)
+        at = max(self._facts.last_error_line or 0, self._facts.reported_end_at)
         return self._facts.lines - at if at else None
 
     def skip(self) -> None:
@@ -291,7 +283,7 @@ class LogParser:
         for environment in (environment for part, environment in _PLACES if part in file.lower()):
             self._facts.note(f"environment.{environment}", file)
         closing = [unwrapped(undecorated(text[:_MAX_LINE_CHARS])) for text in list(self._last)[-2:]]
-        self._ends.close(closing[-1] if closing else "", closing[0] if closing else "", self._facts.lines)
+        self._ends.close(closing[-1] if closing else "", closing[0] if closing else "")
         kept, printed = program_lines([*self._last], whole=len(self._last) < last_lines.LAST_LINES)
         end = last_lines.end_of(kept, serves="server.started" in self._facts.topics)
         told, line, placed = end.tells, end.line, bool(self._placements.result())
@@ -405,7 +397,7 @@ class LogParser:
             return True
         if "pu:" in line.lower() and not is_error(line) and self._placements.node(line):
             return True
-        if "NVIDIA-SMI" in line and (version := nvidia_smi.begins(line)) is not None:
+        if "NVIDIA-SMI" in line and (version := version_of_table(line)) is not None:
             self._units.begin_table()
             # nvidia-smi got an answer from the driver.
             facts.kernel_driver = facts.kernel_driver or version
@@ -415,7 +407,7 @@ class LogParser:
             facts.note("environment.launcher", raw.rstrip())
         if begins := self._marks.again(raw, self.since_error):
             self.starts = [raw]
-        known = begins is not None or self._ends.take(line, facts.lines) or self._ends.take(whole, facts.lines)
+        known = begins is not None or self._ends.take(line) or self._ends.take(whole)
         if not self._exceptions.ignores(line):
             known |= self._messages.take("", line, line)
         if "Xid (" in raw:

@@ -17,10 +17,20 @@ from gpuwatch.explain.logs import (
     tensorflow_device_lines,
 )
 from gpuwatch.explain.logs.framework_words import FRAMEWORK_WORDS
-from gpuwatch.explain.logs.line_text import in_words
+from gpuwatch.explain.logs.line_text import in_words, pci_address
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.multiline_units import MAX_LIST_ENTRIES, OpenUnits
 from gpuwatch.explain.logs.python_exceptions import is_error
+from gpuwatch.explain.logs.tensorflow_device_lines import (
+    HIDDEN,
+    KERNEL_DRIVER,
+    LIBRARY_MEMORY,
+    LISTED_IN_ENVIRONMENT,
+    NUMA_PCI,
+    OF_CONTAINER,
+    REAL_GPU,
+    first_group,
+)
 
 GPU_SOURCES = ("gpu_device", "bfc_allocator", "cuda_driver", "cuda_platform", "placer", "colocation_graph")
 _OF_A_START = frozenset({"gpu_device", "cuda_driver", "dso_loader", "cuda_diagnostics", "cudart_stub"})
@@ -118,10 +128,10 @@ class MessageReader:
         if "CUDA_VISIBLE_DEVICES" in message and (assigned := tensorflow_device_lines.assigned(message)) is not None:
             facts.assigned_devices = assigned
             self._note("environment.assigned", line)
-        if "Memory usage: " in message and (left := tensorflow_device_lines.library_memory(message)) is not None:
-            facts.library_free_bytes = left
+        if "Memory usage: " in message and (left := first_group(LIBRARY_MEMORY, message)) is not None:
+            facts.library_free_bytes = int(left)
             self._note("memory.library-usage", line)
-        if "XLA_GPU:" in message and tensorflow_device_lines.REAL_GPU.search(message) is None:
+        if "XLA_GPU:" in message and REAL_GPU.search(message) is None:
             self._note("devices.xla-gpu", line)
         if "visibility.none-available" in facts.topics and _SEES_A_GPU.search(message) is not None:
             facts.forget("visibility.none-available")
@@ -163,9 +173,7 @@ class MessageReader:
         ):
             self._memory(source, line, message)
             self._known = True
-        if ("host" in message or "root@" in message) and tensorflow_device_lines.OF_CONTAINER.search(
-            message
-        ) is not None:
+        if ("host" in message or "root@" in message) and OF_CONTAINER.search(message) is not None:
             self._note("environment.docker", line)
         if "cuInit" in message and (error := tensorflow_device_lines.cuinit(message)) is not None:
             facts.cuinit_error = facts.cuinit_error or error
@@ -181,13 +189,13 @@ class MessageReader:
             for name in tensorflow_device_lines.missing_library(message):
                 self._keep(facts.missing_libraries, name)
                 self._note("cuda.missing-library", line)
-        if "hides all GPUs" in message and (value := tensorflow_device_lines.hidden(message)) is not None:
-            facts.hidden_by_environment = value
+        if "hides all GPUs" in message and (value := first_group(HIDDEN, message)) is not None:
+            facts.hidden_by_environment = value.strip("\"'")
             self._note("visibility.hidden", line)
-        elif source == "cuda_diagnostics" and (value := tensorflow_device_lines.environment(message)) is not None:
+        elif source == "cuda_diagnostics" and (value := first_group(LISTED_IN_ENVIRONMENT, message)) is not None:
             facts.visible_devices = value
             self._note("environment.visible-devices", line)
-        elif source == "cuda_diagnostics" and (version := tensorflow_device_lines.kernel_driver(message)) is not None:
+        elif source == "cuda_diagnostics" and (version := first_group(KERNEL_DRIVER, message)) is not None:
             facts.kernel_driver = version
             self._note("driver.loaded", line)
         if source in GPU_SOURCES and not self._known and not _QUIET.search(message):
@@ -197,7 +205,11 @@ class MessageReader:
         failed = "trying to allocate" in message and self._ooms.head(message, writer(line))
         if failed or self._ooms.other(message) or (is_error(line) and self._ooms.unnamed(message)):
             self._facts.note("memory.oom", line)
-        elif not source and cuda_errors.out_of_memory(message_topics.folded(message)) and not self._ooms.full():
+        elif (
+            not source
+            and cuda_errors.OUT_OF_MEMORY in cuda_errors.topics(message_topics.folded(message))
+            and not self._ooms.full()
+        ):
             self._ooms.reported(Oom())
             self._facts.note("memory.oom", line)
 
@@ -221,7 +233,7 @@ class MessageReader:
             facts.found_device_lines += 1
             self._note("device.found", line)
             self._units.begin_card(message)
-        elif (pci := tensorflow_device_lines.numa_pci(message)) is not None:
+        elif (pci := pci_address(first_group(NUMA_PCI, message))) is not None:
             self._keep(facts.seen_pci, pci)
             self._known = True
         elif "Colocation Debug Info" in message:

@@ -46,7 +46,7 @@ def hinted(line: bytes) -> bool:
         or "fault" in text or "abort" in text or "illegal" in text or "corrupt" in text or " peer" in text
         or "(): " in text or "***" in text or "panicked" in text or "crash" in text or "command" in text
         or "can't open" in text or "cancelled" in text or "exit" in text or "died" in text or "root cause" in text
-        or "term_" in text or "bytes fail" in text or "interrupt" in text or "nouveau" in text or "kernel" in text
+        or "term_" in text or "interrupt" in text or "nouveau" in text or "kernel" in text
         or "jax" in text or "slowdown" in text or "module" in text or "adapters" in text or "platform" in text
         or "assertion" in text or "instance" in text or "+c" in text or "docker" in text or "kube" in text
         or "singularity" in text or "nv files" in text or "--nproc" in text or "local_rank" in text or "_vram" in text
@@ -81,7 +81,7 @@ TOPICS: tuple[tuple[Needle, str], ...] = (*_CASED, *OUTRIGHT, *INFERRED)
 _GATES = (
     "nvrm", "nvml", "nvidia", "amdgpu", "jax", "torch", "tensorflow", "attribute", "could not", "initializ", "availab",
     "librar", "launch", "driver", "version", "capab", "compil", "memory", "undefined", "allocat", "unable to", "cannot",
-    "cudnn", "cublas", "nccl", "failed to", "_status_", "xla", "found", "kernel", "memory", "instance", "support",
+    "cudnn", "cublas", "nccl", "failed to", "_status_", "xla", "found", "kernel", "instance", "support",
     "slowdown", "device", "gpu", "cuda", "rror", "fail", "not ", "is ", "cu", "",
 )  # fmt: skip
 

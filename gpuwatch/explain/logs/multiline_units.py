@@ -1,19 +1,72 @@
-"""Log units of several lines: a colocation report, a wrapped mapping, a card's description, an nvidia-smi table."""
+"""Log units of several lines: a colocation report, a wrapped mapping, a card's description, an nvidia-smi table.
+
+Layouts of nvidia-smi: drivers up to 450 (no columns for MIG instances), later ones, and later ones with a table of MIG
+devices, whose rows are not cards, between cards and processes.
+"""
 
 from __future__ import annotations
 
 import re
 
+from msgspec.structs import replace
+
 from gpuwatch.core.model.run import DeviceMapping
 from gpuwatch.explain.logs import tensorflow_device_lines
-from gpuwatch.explain.logs.log_facts import LogFacts, SeenCard
-from gpuwatch.explain.logs.nvidia_smi import SmiReader
+from gpuwatch.explain.logs.line_text import pci_address
+from gpuwatch.explain.logs.log_facts import LogFacts, SeenCard, SmiProcess
 from gpuwatch.explain.logs.op_placement_lines import ColocationReader
 
 MAX_LIST_ENTRIES = 64
 _FOLDED_LINES = 4
 _RANGE = re.compile(r"\(\d{1,2}\.\d\) - \(\d{1,2}\.\d\)")
 _CARD_LINES = 6
+MAX_TABLE_LINES = 400
+_MIB = 1 << 20
+_QUOTES = " \t>#|`"
+
+_VERSIONS = re.compile(r"NVIDIA-SMI [\d.]{1,24}.{1,60}?Driver Version: ([\d.]{1,24})")
+_CARD = re.compile(r"\|\s{1,6}\d{1,3}\s{1,4}(\S.{0,60}?)\s{1,30}(?:On|Off|N/A)\s*\|\s*([0-9A-Fa-f:.]{7,20})\s")
+_MEMORY = re.compile(r"\|\s*(\d{1,8})MiB\s*/\s*(\d{1,8})MiB\s*\|")
+_PROCESS = re.compile(
+    r"\|\s{1,6}(\d{1,3})\s{1,6}(?:\S{1,4}\s{1,6}\S{1,4}\s{1,12})?(\d{1,9})\s{1,8}([CGM+]{1,3})\s{1,4}"
+    r"(\S.{0,80}?)\s{1,60}(?:(\d{1,8})MiB|N/A)\s*\|"
+)
+
+
+def version_of_table(line: str) -> str | None:
+    """The driver's version, if nvidia-smi's output begins with this line."""
+    match = _VERSIONS.search(line)
+    return match[1] if match else None
+
+
+class SmiReader:
+    """Takes the lines of one output of nvidia-smi: the cards with their memory, and the processes."""
+
+    def __init__(self) -> None:
+        self.cards: list[SeenCard] = []
+        self.processes: list[SmiProcess] = []
+        self._lines = 0
+        self._card: SeenCard | None = None
+
+    def take(self, raw: str) -> bool:
+        """Takes a line, which may be quoted; False if it does not belong to the table."""
+        self._lines += 1
+        at = next((i for i in (raw.find("|"), raw.find("+-")) if i >= 0), -1)
+        if self._lines > MAX_TABLE_LINES or (at < 0 and raw.strip(_QUOTES)) or at > 60:
+            return False
+        line = raw[at:] if at >= 0 else ""
+        if match := _PROCESS.match(line):
+            held = int(match[5]) * _MIB if match[5] else None
+            self.processes.append(
+                SmiProcess(gpu=int(match[1]), pid=int(match[2]), type=match[3], name=match[4].strip(), held_bytes=held)
+            )
+        elif match := _CARD.match(line):
+            self._card = SeenCard(name=match[1].strip(), pci_bus_id=pci_address(match[2]))
+        elif self._card is not None and (match := _MEMORY.search(line)):
+            used, total = int(match[1]) * _MIB, int(match[2]) * _MIB
+            self.cards.append(replace(self._card, total_bytes=total, free_bytes=max(total - used, 0)))
+            self._card = None
+        return True
 
 
 class OpenUnits:
@@ -63,21 +116,19 @@ class OpenUnits:
         """Takes a line of nvidia-smi's tables; False if none is open, or this line ends it."""
         if self._table is None:
             return False
-        if self._table.take(raw):
-            return True
-        self._end_table()
-        self._look()
-        return False
+        if not (within := self._table.take(raw)):
+            self._end_table()
+            self._look()
+        return within
 
     def member(self, line: str) -> bool:
         """Takes a line of the colocation report; False if none is open, or this line ends it."""
         if self.colocation is None:
             return False
-        if self.colocation.take(line):
-            return True
-        self._end_colocation()
-        self._look()
-        return False
+        if not (within := self.colocation.take(line)):
+            self._end_colocation()
+            self._look()
+        return within
 
     def rest_of_mapping(self, line: str) -> tuple[DeviceMapping, str] | None:
         """The mapping that this line completes, and its whole text."""
@@ -101,7 +152,7 @@ class OpenUnits:
         if self._card_lines > _CARD_LINES:
             self._end_card()
             self._look()
-        elif tensorflow_device_lines.describes_card(line):
+        elif "emory" in line or "pciBusID" in line or "name: " in line:
             self._card = tensorflow_device_lines.described(line, self._card)
 
     def end(self) -> None:

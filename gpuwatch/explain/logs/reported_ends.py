@@ -12,6 +12,9 @@ from __future__ import annotations
 import re
 import signal
 
+from gpuwatch.explain.logs.line_text import in_words
+from gpuwatch.explain.logs.log_facts import LogFacts
+
 KILLED = "ended.killed"
 TERMINATED = "ended.terminated"
 CRASH = "ended.crash"
@@ -308,30 +311,29 @@ def _topic_of_code(code: int) -> str:
 
 
 class ReportedEnds:
-    """Takes the reports of one log; keeps the first, which the others follow, or torchrun's "root cause"."""
+    """Takes the reports of one log; its facts keep the first, which the others follow, or torchrun's "root cause"."""
 
-    def __init__(self) -> None:
-        self.topic = ""
-        self.line = ""
-        self.at = 0
-        """Number of the last line that reports an end."""
+    def __init__(self, facts: LogFacts) -> None:
+        self._facts = facts
         self._root = False
         self._job_ended = False
         """Whether the last report was of a batch system, so that the next one is of another job."""
 
-    def close(self, line: str, before: str, number: int) -> None:
+    def close(self, line: str, before: str) -> None:
         """Takes the last line of the log and the one before, without prefixes."""
-        if not self.topic and (topic := last_line_end(line)) is not None:
-            self.topic, self.line, self.at = topic, line, number
-        elif not self.topic and _SHELL.search(before) is not None:
-            self.topic, self.line, self.at = NOT_STARTED, before, number
+        if self._facts.reported_end:
+            return
+        if (topic := last_line_end(line)) is not None:
+            self._keep(topic, line)
+        elif _SHELL.search(before) is not None:
+            self._keep(NOT_STARTED, before)
 
     def worked_after(self, number: int) -> None:
         """Forgets a command that was not started, as line ``number`` shows that the script went on and worked."""
-        if self.topic == NOT_STARTED and self.at < number:
-            self.topic, self.line, self.at = "", "", 0
+        if self._facts.reported_end == NOT_STARTED and self._facts.reported_end_at < number:
+            self._forget()
 
-    def take(self, line: str, number: int) -> bool:
+    def take(self, line: str) -> bool:
         """Takes a line without prefixes; False if it reports no end."""
         if ROOT_CAUSE in line:
             self._root = True
@@ -339,28 +341,39 @@ class ReportedEnds:
         topic = reported_end(line)
         if topic is None:
             return False
+        facts = self._facts
         of_a_job = _OF_A_JOB.match(line) is not None
-        told = self.line.startswith(_REASON) and self.at >= number - 1
+        told = facts.reported_end_line.startswith(_REASON) and facts.reported_end_at >= facts.lines - 1
         if self._job_ended and not told and (of_a_job or topic):
-            self.topic, self.line, self.at = "", "", 0
+            self._forget()
         self._job_ended = of_a_job or (self._job_ended and not topic)
         if topic:
-            self.at = number
+            facts.reported_end_at = facts.lines
+            known, known_line = facts.reported_end, facts.reported_end_line
             if (
-                not self.topic
-                or KILLS_RANKS in self.line
-                or (self._root and (self.topic, topic) != (NOT_STARTED, FAILED))
+                not known
+                or KILLS_RANKS in known_line
+                or (self._root and (known, topic) != (NOT_STARTED, FAILED))
                 or topic == CONTINUED
-                or (self.topic, topic) in ((CANCELLED, TIME_LIMIT), (PREEMPTED, CANCELLED))
-                or (self.topic == NOT_STARTED and topic in FROM_OUTSIDE)
-                or self.line.endswith(_SIGNAL_BELOW)
-                or self._another_job(line)
+                or (known, topic) in ((CANCELLED, TIME_LIMIT), (PREEMPTED, CANCELLED))
+                or (known == NOT_STARTED and topic in FROM_OUTSIDE)
+                or known_line.endswith(_SIGNAL_BELOW)
+                or _of_another_job(known_line, line)
             ):
-                self.topic, self.line = topic, line
+                self._keep(topic, line)
                 self._root = False
         return True
 
-    def _another_job(self, line: str) -> bool:
-        """Whether Slurm ended another job than before: of jobs that append to one log, the last counts."""
-        before, now = _CANCELLED.search(self.line), _CANCELLED.search(line)
-        return before is not None and now is not None and before["job"] != now["job"]
+    def _keep(self, topic: str, line: str) -> None:
+        facts = self._facts
+        facts.reported_end, facts.reported_end_line, facts.reported_end_at = topic, in_words(line[:400]), facts.lines
+
+    def _forget(self) -> None:
+        facts = self._facts
+        facts.reported_end, facts.reported_end_line, facts.reported_end_at = "", "", 0
+
+
+def _of_another_job(before: str, line: str) -> bool:
+    """Whether Slurm ended another job than before: of jobs that append to one log, the last counts."""
+    last, new = _CANCELLED.search(before), _CANCELLED.search(line)
+    return last is not None and new is not None and last["job"] != new["job"]

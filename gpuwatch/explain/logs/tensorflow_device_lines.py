@@ -59,23 +59,28 @@ _DLL = lazy(
 _OF_CUDA = lazy(r"^(?:lib)?(?:cu|nv|nccl|libdevice|bitsandbytes_cuda|onnxruntime_providers_)|cuda", re.IGNORECASE)
 """Libraries of CUDA and the driver, or linked against them."""
 _DLERROR = lazy(r"dlerror: ([^\s:;]+\.so[.\d]*): cannot open shared object")
-_HIDDEN = lazy(r"CUDA_VISIBLE_DEVICES is set to (.{0,400}?) - this hides all GPUs")
-_ENVIRONMENT = lazy(r'env: CUDA_VISIBLE_DEVICES="([^"]*)"')
+HIDDEN = lazy(r"CUDA_VISIBLE_DEVICES is set to (.{0,400}?) - this hides all GPUs")
+"""CUDA_VISIBLE_DEVICES, where TensorFlow says that it hides all GPUs."""
+LISTED_IN_ENVIRONMENT = lazy(r'env: CUDA_VISIBLE_DEVICES="([^"]*)"')
+"""Printed by 2.19 and later when cuInit fails."""
 _ASSIGNED = lazy(
     r"environ(?:\.setdefault\()?\[?[\"']CUDA_VISIBLE_DEVICES[\"']\]?\s{0,4}[=,]\s{0,4}[\"']([^\"']{0,200})[\"']"
     r"|(?:^|export |set |\$ |env |Setting )CUDA_VISIBLE_DEVICES=[\"']?([\w,.-]{0,200})"
 )
 OF_CONTAINER = lazy(r"(?:root@|information for host: |hostname: )[0-9a-f]{12}\b")
 """A message or prompt that names a host as Docker does: by the first digits of its container's number."""
-_LIBRARY_MEMORY = lazy(r"Memory usage: (\d{1,18}) bytes free, \d{1,18} bytes total")
+LIBRARY_MEMORY = lazy(r"Memory usage: (\d{1,18}) bytes free, \d{1,18} bytes total")
+"""Bytes that were free on the GPU when cuDNN or cuBLAS failed to start."""
 REAL_GPU = lazy(r"(?<!XLA_)GPU:\d")
 """A GPU other than an XLA_GPU."""
-_KERNEL = lazy(r"(?:kernel reported version is|kernel version seems to match DSO): (\d+(?:\.\d+)+)")
+KERNEL_DRIVER = lazy(r"(?:kernel reported version is|kernel version seems to match DSO): (\d+(?:\.\d+)+)")
+"""The version of the kernel module."""
 _NAME = lazy(r"\bname: (.+?)(?: (?:major|computeCapability): |$)")
 _BUS = lazy(r"\bpciBusID:? ?([0-9a-fA-F:.]+)")
 _TOTAL = lazy(r"(?:[Tt]otal ?[Mm]emory|deviceMemorySize): ?([\d.]+[KMGT]iB)")
 _FREE = lazy(r"[Ff]ree ?[Mm]emory: ?([\d.]+[KMGT]iB)")
-_NUMA_PCI = lazy(r"/sys/bus/pci/devices/([0-9a-fA-F:.]+)/numa_node")
+NUMA_PCI = lazy(r"/sys/bus/pci/devices/([0-9a-fA-F:.]+)/numa_node")
+"""Of the NUMA warning, which proves that the driver enumerated this device."""
 _MISSING_FILE = lazy(r"(?:libdevice not found at|was not found at|Can't find) (?:\S{0,300}/)?(libdevice[\w.]*bc)")
 # TensorFlow 0.x
 _DSO = lazy(r"Unable to load (cu[A-Za-z]{2,10}) DSO")
@@ -185,37 +190,10 @@ def missing_library(message: str) -> list[str]:
     return [name for name in names if not name.startswith(_OPTIONAL_LIBRARIES)]
 
 
-def hidden(message: str) -> str | None:
-    """The value of CUDA_VISIBLE_DEVICES, where TensorFlow says that it hides all GPUs."""
-    value = _first(_HIDDEN, message)
-    return value and value.strip("\"'")
-
-
-def environment(message: str) -> str | None:
-    """CUDA_VISIBLE_DEVICES, which 2.19 and later print when cuInit fails."""
-    return _first(_ENVIRONMENT, message)
-
-
 def assigned(message: str) -> str | None:
     """The value in a line of code or a command line that sets CUDA_VISIBLE_DEVICES."""
     match = _ASSIGNED.search(message)
     return next(group for group in match.groups() if group is not None) if match else None
-
-
-def library_memory(message: str) -> int | None:
-    """Bytes that were free on the GPU when cuDNN or cuBLAS failed to start."""
-    free = _first(_LIBRARY_MEMORY, message)
-    return None if free is None else int(free)
-
-
-def kernel_driver(message: str) -> str | None:
-    """The version of the kernel module, if TensorFlow could read it."""
-    return _first(_KERNEL, message)
-
-
-def describes_card(message: str) -> bool:
-    """Whether this is one of the lines with which versions before 2.6 describe a GPU."""
-    return "emory" in message or "pciBusID" in message or "name: " in message
 
 
 def described(message: str, so_far: SeenCard) -> SeenCard:
@@ -229,11 +207,7 @@ def described(message: str, so_far: SeenCard) -> SeenCard:
     )
 
 
-def numa_pci(message: str) -> str | None:
-    """The PCI address in the NUMA warning, which proves that the driver enumerated this device."""
-    return pci_address(_first(_NUMA_PCI, message))
-
-
-def _first(pattern: re.Pattern[str], message: str) -> str | None:
+def first_group(pattern: re.Pattern[str], message: str) -> str | None:
+    """What the pattern finds in a message."""
     match = pattern.search(message)
     return match[1] if match else None

@@ -11,6 +11,7 @@ import re
 from collections import Counter
 
 from gpuwatch.explain.logs.line_text import rank_of
+from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.work_words import SERVES
 
 _MAX_LINES = 2000
@@ -67,13 +68,11 @@ def _form(line: str) -> str:
 class WorkAfterError:
     """Takes the lines after an error; ``steps`` counts those that show work."""
 
-    def __init__(self) -> None:
+    def __init__(self, facts: LogFacts) -> None:
+        self._facts = facts
         self.open = False
         """Whether :meth:`take` wants lines."""
         self.steps = 0
-        self.printed = 0
-        """Lines after the error that show a step, if the program printed steps before it, too. If it did not, and they
-        begin with the first step, they were printed before the error and written when the program ended."""
         self.unused = True
         """Whether :meth:`before` wants lines."""
         self._stepped_before = False
@@ -81,10 +80,6 @@ class WorkAfterError:
         """How many lines of steps before the first error have this form."""
         self._foreign = False
         """Whether the program has ended, so that lines count only after one of these forms: another start of it."""
-        self.another = False
-        """Whether steps of another form came instead."""
-        self.answered = False
-        """Whether a server answered after the error, if only that it had one."""
         self.answered_well = 0
         """Requests that it answered after the error as they were meant."""
         self._head = _HEAD_LINES
@@ -100,7 +95,9 @@ class WorkAfterError:
     @property
     def outlived(self) -> int:
         """The number of the error's line, if work followed, of whichever start; else 0."""
-        return self._begun if self.went_on or self.printed > _MAX_FEW_LINES or self.another else 0
+        facts = self._facts
+        worked = self.went_on or facts.printed_after_error > _MAX_FEW_LINES or facts.another_worked
+        return self._begun if worked else 0
 
     def before(self, line: str) -> None:
         """Takes a line before the first error."""
@@ -115,16 +112,16 @@ class WorkAfterError:
         more."""
         self._begun = number
         self.open, self._left, self._rank = True, _MAX_LINES, rank_of(line)
-        self._foreign, self.another = ended and self._forms.total() > _MAX_FEW_LINES, False
+        self._foreign, self._facts.another_worked = ended and self._forms.total() > _MAX_FEW_LINES, False
         self.again()
 
     def again(self) -> None:
         """Another error of the same process: steps before it count no more."""
-        self._stepped_before |= self.printed > 0
-        self.steps, self.printed, self._latest, self._finished = 0, 0, -1, False
+        self._stepped_before |= self._facts.printed_after_error > 0
+        self.steps, self._facts.printed_after_error, self._latest, self._finished = 0, 0, -1, False
         self._late = self._asked = False
         self._bar, self.advances, self._filled = -1, 0, False
-        self.answered = False
+        self._facts.answered_after_error = False
         self.answered_well = 0
 
     def take(self, line: str) -> None:
@@ -134,6 +131,7 @@ class WorkAfterError:
             self._piece(piece)
 
     def _piece(self, line: str) -> None:
+        facts = self._facts
         self.open = self._left > 0 and self.steps < MIN_MANY_STEPS
         line = line[:_MAX_LINE_CHARS] if "\x1b" not in line else _ANSI.sub("", line[:_MAX_LINE_CHARS])
         lower = line.lower()
@@ -148,21 +146,22 @@ class WorkAfterError:
             # Bars are on stderr, as tracebacks are: in the order of time.
             self.advances += 0 <= self._bar < int(bar["number"])
             self._bar = int(bar["number"])
-            self.printed += self.advances == _MIN_BAR_ADVANCES and not self._foreign
+            facts.printed_after_error += self.advances == _MIN_BAR_ADVANCES and not self._foreign
             self._filled |= self.advances >= _MIN_BAR_ADVANCES and bar["number"] == bar["most"]
         if self._foreign:
-            self._foreign = _STEP.search(line) is None or _form(line) not in self._forms
+            steps = _STEP.search(line) is not None
+            self._foreign = not steps or _form(line) not in self._forms
             closed = bar is not None and self.advances < _MIN_BAR_ADVANCES  # as the program that ended left it
-            self.another = self._foreign and (self.another or (_STEP.search(line) is not None and not closed))
+            facts.another_worked = self._foreign and (facts.another_worked or (steps and not closed))
             if self._foreign:
                 return
         self._asked |= _ASKED in line
         step = _STEP.search(line)
-        if not self.printed and not self._stepped_before and step is not None and int(step["number"]) <= 1:
+        if not facts.printed_after_error and not self._stepped_before and step is not None and int(step["number"]) <= 1:
             self._late = True
         if not self._late and _PRINTED.search(line) and not _SUMMARY.search(line):
-            self.printed += 1
-        self.answered |= _BROKEN.search(line) is not None
+            facts.printed_after_error += 1
+        facts.answered_after_error |= _BROKEN.search(line) is not None
         if _SERVES.search(line) is not None:
             self.answered_well += _ANSWERED_WELL.search(line) is not None
             self.steps += 1 + (_REJECTED.search(line) is not None)
