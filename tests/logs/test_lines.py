@@ -339,7 +339,6 @@ class Forgetful(LogParser):
 
     def feed(self, line: str) -> None:
         self._memo.clear()
-        self._shapes.clear()
         super().feed(line)
 
 

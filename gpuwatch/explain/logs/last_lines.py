@@ -13,8 +13,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from gpuwatch.explain.logs import interrupts
-from gpuwatch.explain.logs.failure_lines import first_failed_line, report_line
-from gpuwatch.explain.logs.failure_words import not_a_number, speaks_of_failure
+from gpuwatch.explain.logs.failure_words import first_failed_line, not_a_number, report_line, speaks_of_failure
 from gpuwatch.explain.logs.is_program_output import printed
 from gpuwatch.explain.logs.line_text import in_words, rank_of, undecorated, unwrapped
 from gpuwatch.explain.logs.log_facts import LogFacts
@@ -225,7 +224,9 @@ def _service_lines(lines: Sequence[str]) -> list[str] | None:
 
 
 def _relevant(lines: Sequence[str]) -> list[str]:
-    """The lines; of a whole machine's journal only those of GPU drivers and what uses one."""
+    """The lines; of a kernel, an X server or a whole machine only those about GPUs, their drivers, what uses them."""
+    if (of_service := _service_lines(lines)) is not None:
+        return of_service
     programs = {found["program"] for line in lines if (found := _OF_JOURNAL.match(line)) is not None}
     if len(programs - {"kernel", "systemd"}) < _MIN_JOURNAL_PROGRAMS:
         return list(lines)
@@ -261,8 +262,7 @@ def end_of(lines: Sequence[str], *, serves: bool = False) -> End:
         return End(tells, first_failed_line(lines, line, _reports))
     if not tells and (row := _last_of_rows(lines)):
         tells, line = WORKED, row
-    service = _service_lines(lines)
-    shown = _relevant(lines) if service is None else service
+    shown = _relevant(lines)
     if serves:
         shown = [raw for raw in list(lines)[-1:] if _OF_AN_ADD_ON.match(undecorated(raw[:_MAX_READ_CHARS])) is None]
     last = [undecorated(raw.rstrip("\r\n").rpartition("\r")[2][:_MAX_READ_CHARS]) for raw in shown if raw.strip()][
@@ -282,24 +282,26 @@ def end_of(lines: Sequence[str], *, serves: bool = False) -> End:
 def store_last_lines(facts: LogFacts, lines: Sequence[str], end: End, own: Sequence[str]) -> None:
     """Stores in ``facts`` what the last lines show, including ``end``; ``own``: lines that a program wrote."""
     last = undecorated(next((line for line in reversed(lines) if line and not line.isspace()), "")[:_MAX_LINE_CHARS])
-    facts.last_lines_tell, facts.telling_last_line = end.tells, in_words(end.line[:_MAX_KEPT_CHARS])
-    facts.doubt, facts.not_a_number = (
-        in_words(end.doubt[:_MAX_KEPT_CHARS]),
-        in_words(end.not_a_number[:_MAX_KEPT_CHARS]),
-    )
-    facts.last_line_tells = bool(end.line) and end.line in last
-    facts.last_line = in_words(last[:_MAX_KEPT_CHARS])
     crashed = any(_CRASH.search(undecorated(raw[:_MAX_READ_CHARS])) for raw in lines)
-    facts.plain_last_line = "" if end.tells or crashed else in_words(printed(lines)[:_MAX_KEPT_CHARS])
     warned = (raw for raw in list(lines)[-_WARNING_LINES:] if "Warning: " in raw)
-    facts.last_warning = in_words(undecorated(next(warned, "")[:_MAX_KEPT_CHARS]))
-    facts.told_interrupt = in_words(interrupts.told_interrupt(lines)[:_MAX_KEPT_CHARS])
+    facts.last_lines_tell = end.tells
+    facts.last_line_tells = bool(end.line) and end.line in last
+    facts.telling_last_line = _kept(end.line)
+    facts.doubt, facts.not_a_number = _kept(end.doubt), _kept(end.not_a_number)
+    facts.last_line = _kept(last)
+    facts.plain_last_line = "" if end.tells or crashed else _kept(printed(lines))
+    facts.last_warning = _kept(undecorated(next(warned, "")[:_MAX_KEPT_CHARS]))
+    facts.told_interrupt = _kept(interrupts.told_interrupt(lines))
     facts.failed_after_interrupt = interrupts.failed_after_interrupt(lines)
-    facts.left_behind = in_words(left_behind(lines, end.line)[:_MAX_KEPT_CHARS])
+    facts.left_behind = _kept(left_behind(lines, end.line))
     facts.asked_to_end = interrupts.asked_to_end(lines)
     if end.tells == FAILED:
         near = islice(reversed(own), NEAR_END_LINES)
-        facts.last_lines = tuple(in_words(unwrapped(undecorated(text))[:_MAX_KEPT_CHARS]) for text in near)
+        facts.last_lines = tuple(_kept(unwrapped(undecorated(text))) for text in near)
+
+
+def _kept(text: str) -> str:
+    return in_words(text[:_MAX_KEPT_CHARS])
 
 
 def _last_of_rows(lines: Sequence[str]) -> str:
@@ -455,23 +457,14 @@ def _fails(whole: str, line: str, *, last: bool, in_words: bool = True) -> bool:
         return False  # a note or a warning, after which the log goes on
     if level.endswith("warning") or level in ("w", "warn"):
         return False
-    return in_words and _reports_failure(whole, last=last)
+    of_traceback = "raceback (most" in whole or (_RAISED.match(line) is not None and not last)
+    if of_traceback or reported_end(line) is not None or _PROSE.search(whole) is not None:
+        return False
+    return in_words and speaks_of_failure(_OF_A_STREAM.sub("", whole)[:_MAX_EARLY_CHARS])
 
 
 def _reports(whole: str) -> bool:
     return _fails(whole, unwrapped(whole), last=False)
-
-
-def _reports_failure(whole: str, *, last: bool) -> bool:
-    """Whether a line speaks of a failure and is neither of a traceback, a report that is read elsewhere, nor
-    what people wrote around the log."""
-    line = unwrapped(whole)
-    raised = _RAISED.match(line) is not None and not last
-    if "raceback (most" in whole or raised or reported_end(line) is not None:
-        return False
-    if _PROSE.search(whole) is not None:
-        return False
-    return speaks_of_failure(_OF_A_STREAM.sub("", whole)[:_MAX_EARLY_CHARS])
 
 
 def _explained(whole: str) -> bool:

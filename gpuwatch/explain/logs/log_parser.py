@@ -21,9 +21,8 @@ from gpuwatch.explain.logs import (
     pytorch_oom,
     tensorflow_and_jax_oom,
 )
-from gpuwatch.explain.logs.bounded_memo import BoundedMemo, message_shape
 from gpuwatch.explain.logs.failed_items import FailedItems
-from gpuwatch.explain.logs.failure_lines import program_lines
+from gpuwatch.explain.logs.failure_words import program_lines
 from gpuwatch.explain.logs.framework_words import leave_out_unused, only_imported_tensorflow
 from gpuwatch.explain.logs.line_text import (
     json_text,
@@ -50,7 +49,7 @@ _PLACES = (("/users/", "macos"), ("webui", "webui"), ("/content/", "colab"))
 """Parts of the path of a program, which tell the system or the service on which it ran."""
 _MEMO_CHARS = 600
 _NOTHING, _REFUSAL, _TORCH, _ERROR = 1, 2, 3, 4
-_hinted = message_topics.hinted
+_hinted, _shape = message_topics.hinted, message_topics.message_shape
 
 _CHUNK_IN_USE = ("InUse at ", "Chunk at ")
 """Most lines of an allocator's dump; its sums have the same information."""
@@ -60,6 +59,7 @@ _MIG_COLUMN = re.compile(r"\|\s+\|\s+\|\s+ERR!\s+\|")
 """Where nvidia-smi could not read whether MIG is enabled: no fault of the GPU."""
 # TensorFlow 2.21 prints file names without paths.
 _TENSORFLOW_SOURCES = frozenset({*GPU_SOURCES, "cudart_stub", "cpu_feature_guard", "execute", "direct_session"})
+_MAX_MEMO_ENTRIES = 8192
 
 
 class LogParser:
@@ -69,9 +69,8 @@ class LogParser:
         self._facts = LogFacts(lines=lines_before)
         self._placements = PlacementCounter()
         self._ooms = tensorflow_and_jax_oom.OomCollector()
-        self._memo: BoundedMemo[str, tuple[str, str] | list[str] | int | None] = BoundedMemo()
-        self._shapes: BoundedMemo[bytes, int] = BoundedMemo()
-        """Kind of message by its text without digits."""
+        self._memo: dict[str | bytes, tuple[str, str] | list[str] | int | None] = {}
+        """What to do with a message, by its text; its kind, by its text without digits."""
         self._units = OpenUnits(self._facts)
         self._frames = FrameFinder()
         self._ends = ReportedEnds(self._facts)
@@ -181,8 +180,8 @@ class LogParser:
         if not self._units.open and not self._ooms.in_dump():
             if placer and self._placements.node(line):
                 return
-            shape = message_shape(line)
-            kind = self._shapes.get(shape)
+            shape = _shape(line)
+            kind = self._memo.get(shape)
             if kind is not None:
                 if kind == _TORCH:
                     facts.topics["memory.oom"] += 1
@@ -192,17 +191,16 @@ class LogParser:
                     self._failed.take(shape)
                 return
             if not _hinted(shape):
-                if len(line) <= _MEMO_CHARS:
-                    self._shapes.keep(shape, _NOTHING)
+                self._learn(shape, _NOTHING)
                 return
             if len(line) > _MEMO_CHARS:
                 self._plain_line(line)
             elif not self._plain_line(line):
                 of_an_item = last_lines.is_an_error(line) and self._failed.take(shape, line)
-                self._shapes.keep(shape, _ERROR if of_an_item else _NOTHING)
+                self._learn(shape, _ERROR if of_an_item else _NOTHING)
             elif self._ooms.full() and pytorch_oom.is_out_of_memory(line) and "\r" not in line:
                 # The list of failures is full: only count further ones with the same wording.
-                self._shapes.keep(shape, _TORCH)
+                self._learn(shape, _TORCH)
             return
         self._plain_line(line)
 
@@ -252,15 +250,18 @@ class LogParser:
             return True
         if message.startswith("before computing ") and self._placements.copied(message):
             return True
-        kind = self._shapes.get(message_shape(message))
+        kind = self._memo.get(_shape(message))
         if kind == _REFUSAL and (refused := tensorflow_and_jax_oom.refused_bytes(message)) is not None:
             self._facts.refusals.add(refused)
             return True
         return kind == _NOTHING
 
-    def _learn(self, tail: str, action: tuple[str, str] | list[str] | int | None) -> None:
-        if len(tail) <= _MEMO_CHARS:
-            self._memo.keep(tail, action)
+    def _learn(self, text: str | bytes, action: tuple[str, str] | list[str] | int | None) -> None:
+        """Forgets everything when it is full: the lines of a log repeat, so it is soon filled with those that do."""
+        if len(text) <= _MEMO_CHARS:
+            if len(self._memo) >= _MAX_MEMO_ENTRIES:
+                self._memo.clear()
+            self._memo[text] = action
 
     @property
     def since_error(self) -> int | None:
@@ -280,28 +281,30 @@ class LogParser:
             if any(words in raw for words in _NAMES_PYTORCH):
                 self._frames.named(raw)
         file = self._frames.frame.file if self._frames.frame is not None else ""
-        for environment in (environment for part, environment in _PLACES if part in file.lower()):
-            self._facts.note(f"environment.{environment}", file)
+        for part, environment in _PLACES:
+            if part in file.lower():
+                self._facts.note(f"environment.{environment}", file)
         closing = [unwrapped(undecorated(text[:_MAX_LINE_CHARS])) for text in list(self._last)[-2:]]
         self._ends.close(closing[-1] if closing else "", closing[0] if closing else "")
         kept, printed = program_lines([*self._last], whole=len(self._last) < last_lines.LAST_LINES)
         end = last_lines.end_of(kept, serves="server.started" in self._facts.topics)
-        told, line, placed = end.tells, end.line, bool(self._placements.result())
-        if told in (last_lines.WORKED, last_lines.KERAS):
+        line, placed = end.line, bool(self._placements.result())
+        worked = end.tells in (last_lines.WORKED, last_lines.KERAS)
+        if worked:
             if "memory.retried" in self._facts.topics or self._worked_after_dumps(line):
                 self._ooms_survived = self._facts.topics.get("memory.oom", 0)
             self._messages.forget_warnings(line)
-            if told == last_lines.WORKED and only_imported_tensorflow(self._facts, placed=placed):
+            if end.tells == last_lines.WORKED and only_imported_tensorflow(self._facts, placed=placed):
                 self._facts.missing_libraries.clear()
                 self._facts.forget("cuda.missing-library")
         since = itertools.takewhile(lambda text: not line or line not in undecorated(text), reversed(self._last))
         self._facts.lines_after_telling = sum(1 for text in since if unwrapped(undecorated(text[:_MAX_LINE_CHARS])))
-        if told in (last_lines.WORKED, last_lines.KERAS) and last_lines.shows_work(line):
+        if worked and last_lines.shows_work(line):
             self._ends.worked_after(self._facts.lines - self._facts.lines_after_telling)
         self._name_packages()
         if self._facts.errors and self._facts.errors[-1].type == "KeyboardInterrupt":
             self._ends.worked_after(self._facts.last_error_line or 0)
-        leave_out_unused(self._facts, placed=placed, worked=told == last_lines.WORKED and "tensorflow" not in line)
+        leave_out_unused(self._facts, placed=placed, worked=end.tells == last_lines.WORKED and "tensorflow" not in line)
         self._failed.tell(self._facts, self._last)
         last_lines.store_last_lines(self._facts, self._last, end, printed)
 
@@ -317,8 +320,7 @@ class LogParser:
         return any(line in undecorated(text) for text in since)
 
     def _source_line(self, line: str, tail: str) -> None:
-        if "\r" in line.rstrip("\r\n"):
-            self._pieces(filter(str.strip, line.split("\r")[-50:]))
+        if self._states(line):
             return
         line = undecorated(line[:_MAX_LINE_CHARS])
         found = source_message(line)
@@ -345,7 +347,7 @@ class LogParser:
             self._facts.refusals.add(refused)
             self._facts.note("memory.refused", line)
             action = refused
-            self._shapes.keep(message_shape(tail), _REFUSAL)
+            self._learn(_shape(tail), _REFUSAL)
         else:
             known = self._messages.take(source, line, message)
             action = (self._messages.noted() or None) if known else None
@@ -353,8 +355,8 @@ class LogParser:
                 self._facts.note("ended.fatal", line)
             if self._units.open:
                 return
-            if not known and len(tail) <= _MEMO_CHARS:
-                self._shapes.keep(message_shape(tail), _NOTHING)
+            if not known:
+                self._learn(_shape(tail), _NOTHING)
         self._learn(tail, action)
 
     def _allocator(self, line: str, message: str) -> None:
@@ -374,10 +376,7 @@ class LogParser:
 
     def _plain_line(self, raw: str) -> bool:
         """Takes a line that is not from C++; False if it is irrelevant, whatever numbers are in it."""
-        if "\r" in raw.rstrip("\r\n"):
-            self._pieces(filter(str.strip, raw.split("\r")[-50:]))
-            return True
-        if self._in_two(raw):
+        if self._states(raw) or self._in_two(raw):
             return True
         facts, whole = self._facts, undecorated(raw[:_MAX_LINE_CHARS])
         line = unwrapped(whole)
@@ -428,11 +427,18 @@ class LogParser:
         return True
 
     def _pieces(self, pieces: Iterable[str]) -> None:
-        """Takes as a line each piece of one, such as the states of a progress bar, which overwrites itself."""
+        """Takes each piece of a line as a line."""
         counted = self._facts.lines
         for piece in pieces:
             self.feed(piece)
         self._facts.lines = counted
+
+    def _states(self, raw: str) -> bool:
+        """Takes the last states of a progress bar; False for a line that does not overwrite itself."""
+        overwritten = "\r" in raw.rstrip("\r\n")
+        if overwritten:
+            self._pieces(filter(str.strip, raw.split("\r")[-50:]))
+        return overwritten
 
     def _in_two(self, raw: str) -> bool:
         """Takes a line in which somebody else's words stand behind what the program left unfinished; False if not."""

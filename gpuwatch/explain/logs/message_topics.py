@@ -29,6 +29,11 @@ def folded(text: str) -> str:
     return plain(text).lower()
 
 
+def message_shape(message: str) -> bytes:
+    """A message without its digits: what messages of one kind have in common."""
+    return message.encode("utf-8", "replace").translate(None, b"0123456789")
+
+
 def hinted(line: bytes) -> bool:
     """Whether a line without a C++ source position is parsed. Written without a loop, which would be slower.
 

@@ -106,11 +106,6 @@ class Draft(msgspec.Struct):
     writer: str | None = None
     """The thread that writes the dump (2.17 and later); empty if its lines do not name it."""
 
-    @property
-    def numbered(self) -> bool:
-        """Whether a size is known, even of an empty tensor."""
-        return self.oom.requested_bytes is not None or self.oom.limit_bytes is not None
-
     def set(self, **changes: Any) -> None:
         """Changes fields of the failure."""
         self.oom = msgspec.structs.replace(self.oom, **changes)
@@ -230,22 +225,21 @@ class OomCollector:
         if _WHOLE_DEVICE.fullmatch(where or "") is None or not (match[3] or "")[-1:].isdigit():
             where = _allocator_device(allocator)  # no device was named, or its name is cut off
         exact = tensor_bytes(match[1], match[2])
-        if self._open is not None and _same(self._open, allocator, where, exact):
-            self._merge(self._open, allocator, where, exact)
+        candidates = [*([] if self._open is None else [self._open]), *self._beside, *reversed(self.drafts)]
+        known = next((draft for draft in candidates if _same(draft, allocator, where, exact)), None)
+        if known is None:
             self._finish()
+            self._add(Draft(Oom(allocator=allocator, device=where, requested_bytes=exact), exact=True))
             return True
-        for draft in self._beside:
-            if _same(draft, allocator, where, exact):
-                self._merge(draft, allocator, where, exact)
-                self._beside.remove(draft)
-                self._keep_new(draft)
-                return True
-        for draft in reversed(self.drafts):
-            if _same(draft, allocator, where, exact):
-                self._merge(draft, allocator, where, exact)
-                return True
-        self._finish()
-        self._add(Draft(Oom(allocator=allocator, device=where, requested_bytes=exact), exact=True))
+        known.set(allocator=known.oom.allocator or allocator, device=where or known.oom.device)
+        if exact is not None:
+            known.set(requested_bytes=exact)
+            known.exact = True
+        if known is self._open:
+            self._finish()
+        elif known in self._beside:
+            self._beside.remove(known)
+            self._keep_new(known)
         return True
 
     def other(self, message: str) -> bool:
@@ -272,10 +266,9 @@ class OomCollector:
 
     def result(self) -> list[Oom]:
         """The failures so far; an unfinished dump counts."""
-        drafts = [*self.drafts, *self._beside, *([] if self._open is None else [self._open])]
+        ooms = [draft.oom for draft in (*self.drafts, *self._beside, *([] if self._open is None else [self._open]))]
         # An exception without numbers passes on a failure that was already reported.
-        drafts = [draft for draft in drafts if draft.numbered or draft.oom.verdict] or drafts
-        return [draft.oom for draft in drafts]
+        return [oom for oom in ooms if (oom.requested_bytes, oom.limit_bytes, oom.verdict) != (None,) * 3] or ooms
 
     def _finish(self) -> None:
         if self._open is not None:
@@ -306,13 +299,6 @@ class OomCollector:
                 known.set(device=old.device or new.device)
                 return
         self._add(draft)
-
-    @staticmethod
-    def _merge(draft: Draft, allocator: str | None, where: str | None, exact: int | None) -> None:
-        draft.set(allocator=draft.oom.allocator or allocator, device=where or draft.oom.device)
-        if exact is not None:
-            draft.set(requested_bytes=exact)
-            draft.exact = True
 
 
 def _without_dump(message: str) -> Draft | None:
@@ -395,13 +381,10 @@ def begins_dump(message: str) -> bool:
 
 def elsewhere(message: str) -> bool:
     """Whether a copy, a transfer between devices or another library ran out of memory."""
-    for text in _ELSEWHERE:
-        if text in message:
-            return True
-    for text in _MAYBE:
-        if text in message:
-            return _HOST.search(message) is not None or _OTHERS.search(message) is not None
-    return False
+    if any(text in message for text in _ELSEWHERE):
+        return True
+    maybe = any(text in message for text in _MAYBE)
+    return maybe and (_HOST.search(message) or _OTHERS.search(message)) is not None
 
 
 def refused_bytes(message: str) -> int | None:
