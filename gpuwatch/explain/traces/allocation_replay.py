@@ -52,10 +52,9 @@ class Moment:
 
 
 class Replay:
-    """Replays the recorded windows of one allocator."""
+    """Replays the recorded windows of one allocator, each of which has events."""
 
     def __init__(self, windows: Sequence[Window]) -> None:
-        self._windows = [window for window in windows if window.events]
         self._changes: list[list[tuple[int, int, Allocation, bool]]] = []
         """For each window: time, bytes in use, the allocation, and whether it is freed."""
         self._gone: list[list[Allocation]] = []
@@ -64,18 +63,12 @@ class Replay:
         """Recorded allocations that were alive at the peak."""
         self.before = 0
         """Bytes at the peak that were in use before the first window; known of a single window alone."""
-        self.peak_event: Event | None = None
-        self.peak_at = 0
-        self.left: list[Allocation] = []
-        """Recorded allocations that were alive at the end."""
-        self.end = 0
-        """When the last event was."""
-        self._run()
-
-    def _run(self) -> None:
-        top = max((event.in_use for window in self._windows for event in window.events), default=0)
+        self.peak_event = max((event for window in windows for event in window.events), key=lambda event: event.in_use)
+        """The first with the most bytes in use."""
+        self.peak_at = self.end = 0
+        """When it was, and when the last event was."""
         live: dict[int, Allocation] = {}
-        for window in self._windows:
+        for window in windows:
             gone = _freed_unseen(live, window.events)
             for allocation in gone:
                 allocation.freed = window.begin
@@ -91,13 +84,14 @@ class Replay:
                 if not event.frees:
                     live[event.address] = Allocation(event, at)
                     changes.append((at, event.in_use, live[event.address], False))
-                if event.in_use == top and self.peak_event is None:
-                    self.peak, self.peak_event, self.peak_at = list(live.values()), event, at
+                if event is self.peak_event:
+                    self.peak, self.peak_at = list(live.values()), at
             self.end = window.begin + window.events[-1].at - first
             self._changes.append(changes)
             self._gone.append(gone)
         self.left = list(live.values())
-        if len(self._windows) == 1 and self.peak_event is not None:
+        """Recorded allocations that were alive at the end."""
+        if len(windows) == 1:
             self.before = max(self.peak_event.in_use - sum(allocation.event.size for allocation in self.peak), 0)
 
     def moments(self, group: Callable[[Allocation], str], before: int = 0) -> list[Moment]:

@@ -85,7 +85,7 @@ def _torch_profile(device: torch_snapshot.DeviceHistory, pid: int | None, notes:
         device=f"cuda:{device.number}",
         allocator="pytorch",
         pid=pid,
-        peak_bytes=replay.peak_event.in_use if replay.peak_event is not None else 0,
+        peak_bytes=replay.peak_event.in_use,
         peak_seconds=round(replay.peak_at / _PICOSECONDS_PER_SECOND, 6),
         pool_bytes=device.pool_at(first + replay.peak_at) or None,
         live_bytes=sum(allocation.event.size for allocation in live),
@@ -197,32 +197,29 @@ def _profile(allocator: str, windows: list[Window], names: Names, pid: int | Non
     ]
     event = replay.peak_event
     holders = [_with_line(holder, names) for holder in _holders(live, meanings)]
-    shown = holders[:MAX_HOLDERS]
-    last = max((e.peak for window in windows for e in window.events[-1:]), default=0)
     host = allocator.startswith(_HOSTS)
     if host:
         notes = [*notes, "this is host memory: the program used no GPU that TensorFlow recorded"]
     if any(in_cluster(allocation.event.op) for allocation in live):
         notes = [*notes, "an XLA cluster is one buffer: its contents are not distinguished"]
-    fragmentation = event.fragmentation if event is not None and 0 <= event.fragmentation <= 1 else None
     return MemoryProfile(
         tool="tensorflow",
         device="host" if host else _device(allocator),
         allocator=allocator,
         pid=pid,
-        peak_bytes=event.in_use if event is not None else 0,
+        peak_bytes=event.in_use,
         peak_seconds=round(replay.peak_at / _PICOSECONDS_PER_SECOND, 6),
-        program_peak_bytes=last or None,
-        limit_bytes=event.in_use + event.available if event is not None and event.available else None,
-        before_bytes=replay.before if replay.before > _NOISE_SHARE * (event.in_use if event is not None else 0) else 0,
+        program_peak_bytes=max(window.events[-1].peak for window in windows) or None,
+        limit_bytes=event.in_use + event.available if event.available else None,
+        before_bytes=replay.before if replay.before > _NOISE_SHARE * event.in_use else 0,
         live_bytes=sum(allocation.event.size for allocation in live),
         requested_bytes=sum(allocation.event.requested for allocation in live),
         named_bytes=sum(allocation.event.size for allocation in live if allocation.event.op),
         shaped_bytes=sum(
             allocation.event.size for allocation in live if allocation.event.shape or meanings[id(allocation)].shape
         ),
-        fragmentation=fragmentation,
-        holders=tuple(shown),
+        fragmentation=event.fragmentation if 0 <= event.fragmentation <= 1 else None,
+        holders=tuple(holders[:MAX_HOLDERS]),
         more_bytes=sum(holder.allocated_bytes for holder in holders[MAX_HOLDERS:]),
         groups=dict(groups.most_common()),
         moments=tuple(moments),
