@@ -103,7 +103,6 @@ def _gated(rows: Iterable[tuple[Needle, str]]) -> tuple[tuple[str, tuple[_Row, .
 
 
 _GATED = _gated((*OUTRIGHT, *INFERRED))
-_GATED_OUTRIGHT = _gated(OUTRIGHT)
 _OUTRIGHT_CODES = ("no_binary_for_gpu", "no kernel image is available", "cuda driver version is insufficient")
 """CUDA's errors that have only one meaning."""
 
@@ -120,7 +119,7 @@ NOISE = ("Failed to determine cuDNN version", "link the cuDNN plugin)")
 def topics_of(text: str) -> tuple[str, ...]:
     """The topics whose texts occur in ``text``, in the order of the tables, then those of CUDA's errors."""
     lower = folded(text)
-    found = _rows_in(lower, _GATED)
+    found = [topic for _, topic in _rows_in(lower)]
     if any(word in lower for word in _OF_CUDA):
         found += _cuda_topics(lower, found)
     found += [topic for needle, topic in _CASED if needle in text and not _is_of_gpu(needle, lower)]
@@ -142,7 +141,8 @@ def topics_of(text: str) -> tuple[str, ...]:
 def outright(text: str, topic: str) -> bool:
     """Whether ``text`` names ``topic`` explicitly."""
     lower = folded(text)
-    if topic in _rows_in(lower, _GATED_OUTRIGHT) or (topic == "api.removed" and removed(text) is not None):
+    named = any(rank < len(OUTRIGHT) and found == topic for rank, found in _rows_in(lower))
+    if named or (topic == "api.removed" and removed(text) is not None):
         return True
     return topic in cuda_errors.topics(lower) and any(code in lower for code in _OUTRIGHT_CODES)
 
@@ -156,17 +156,17 @@ def _is_of_gpu(needle: str, lower: str) -> bool:
     )
 
 
-def _rows_in(lower: str, gated: tuple[tuple[str, tuple[_Row, ...]], ...]) -> list[str]:
+def _rows_in(lower: str) -> list[tuple[int, str]]:
+    """Rank and topic of the rows whose texts occur, in the order of the tables."""
     found: list[tuple[int, str]] = []
-    for gate, rows in gated:
+    for gate, rows in _GATED:
         if gate in lower:
             found += [
                 (rank, topic)
                 for rank, parts, topic in rows
                 if parts[0] in lower and (len(parts) == 1 or all(part in lower for part in parts))
             ]
-    found.sort()
-    return [topic for _, topic in found]
+    return sorted(found)
 
 
 def _cuda_topics(lower: str, known: list[str]) -> list[str]:

@@ -36,7 +36,6 @@ _MKL = re.compile(r"^_Mkl(?:Native)?")
 _MEMBER = re.compile(r"^(\S+) \((\w+)\)\s*(/\S+)?")
 _ROOT = re.compile(r"requested_device_name_='([^']*)'.{0,400}?supported_device_types_=\[([^\]]*)\]")
 _EXECUTING = re.compile(r"Executing op (\S+) in device (\S+)")
-_EXECUTES = "Executing op "
 _COPY = re.compile(
     r"before computing (\S+) input #(\d+) was expected to be on (\S+) but is actually on (\S+) \(operation running on"
 )
@@ -58,14 +57,8 @@ class PlacementCounter:
 
     def executing(self, message: str) -> tuple[str, str] | None:
         """An ``Executing op`` line; returns its key for :meth:`again`, None if it is not counted."""
-        op, _, where = message[len(_EXECUTES) :].partition(" in device ")
-        where = where.rstrip()
-        if " " in op or " " in where or not where or not message.startswith(_EXECUTES):
-            match = _EXECUTING.search(message)
-            if match is None:
-                return None
-            op, where = match[1], match[2]
-        key = self._key(op, where)
+        match = _EXECUTING.search(message)
+        key = self._key(match[1], match[2]) if match is not None else None
         if key is not None:
             self.again(key)
         return key
