@@ -90,12 +90,6 @@ class Cancelled(Exception):
 
 
 @dataclass(slots=True)
-class _Problem:
-    message: str = ""
-    hint: str = ""
-
-
-@dataclass(slots=True)
 class ProbeRuns:
     """The user's choices, the running batch, and the runs of this and earlier sessions.
 
@@ -112,8 +106,8 @@ class ProbeRuns:
     """This session's latest run of each configuration."""
     earlier: tuple[Run, ...] = ()
     """Runs of earlier sessions, newest first."""
-    problem: _Problem = field(default_factory=_Problem)
-    """Why the last batch could not run, and a hint; empty if it could."""
+    problem: GpuwatchError | None = None
+    """Why the last batch could not run; None if it could."""
     notes: tuple[str, ...] = ()
     interpreter: Interpreter | None = None
     live: Live | None = None
@@ -162,7 +156,7 @@ class ProbeRuns:
         """
         if self.live is not None or not configs:
             return False
-        self.problem, self.notes = _Problem(), ()
+        self.problem, self.notes = None, ()
         self._cancel.clear()
         self.live = Live(tuple(configs), doing="searching for the framework")
         scripts = [self.scripts[config] for config in configs]
@@ -221,9 +215,9 @@ class ProbeRuns:
         except Cancelled:
             self._note("stopped: the running probe was ended, queued ones were skipped")
         except GpuwatchError as error:
-            self.problem = _Problem(error.message, error.hint)
+            self.problem = error
         except Exception as error:  # noqa: BLE001  (a thread that dies silently would look like a hang)
-            self.problem = _Problem(f"the run failed: {type(error).__name__}: {error}")
+            self.problem = GpuwatchError(f"the run failed: {type(error).__name__}: {error}")
         finally:
             with self._lock:
                 self.live = None

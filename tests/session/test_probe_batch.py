@@ -119,7 +119,7 @@ def test_a_batch_in_the_background_keeps_events_and_runs(tmp_path: Path) -> None
     bench.finish()
     assert bench.probe_runs.live is None
     assert list(bench.probe_runs.runs) == ["default"]
-    assert bench.probe_runs.problem.message == ""
+    assert bench.probe_runs.problem is None
     assert bench.collector.stopped == 1
 
 

@@ -40,7 +40,7 @@ async def test_two_configurations_run_and_are_compared(make_stage: Callable[...,
             await pilot.press("space")
         await pilot.press("x", "y")
         await until(pilot, lambda: probe_runs.live is None, 120)
-        assert not probe_runs.problem.message
+        assert probe_runs.problem is None
         assert probe_runs.runs["growth"].verdict == "ok"
         assert probe_runs.runs["cpu-only"].verdict == "ok"
         assert probe_runs.runs["growth"].device_map[0].physical_index == 0

@@ -172,10 +172,10 @@ class ProbesScreen(FilterableScreen):
             self.below.show_live(probe_runs.live)
             return
         lines: list[list[Span]] = []
-        if probe_runs.problem.message:
-            lines.append([("✖ ", "error"), (printable(probe_runs.problem.message), "text")])
-            if probe_runs.problem.hint:
-                lines.append([("  → ", "accent"), (printable(probe_runs.problem.hint), "text")])
+        if (problem := probe_runs.problem) is not None:
+            lines.append([("✖ ", "error"), (printable(problem.message), "text")])
+            if problem.hint:
+                lines.append([("  → ", "accent"), (printable(problem.hint), "text")])
             retry: list[Span] = [("p", "key"), (" sets the interpreter, ", "text"), ("x", "key"), (" retries", "text")]
             lines.append([("  → ", "accent"), *retry])
         lines += [
