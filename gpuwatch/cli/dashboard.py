@@ -60,7 +60,7 @@ def run_dashboard(ctx: click.Context, settings: Loaded, alerts: Alerts | None = 
         exit_signals.exit_if_signalled()
         ascii_only = bool(needs_ascii(os.environ, sys.stdout.encoding))
         few_colors = has_few_colors(os.environ)
-        session = Session(live, looks_back=True, alerts=alerts)
+        session = Session(live, own_machine=True, alerts=alerts)
         app = GpuwatchApp(session, settings=settings, ascii_only=ascii_only, few_colors=few_colors)
         code = run_app(app)
     finally:

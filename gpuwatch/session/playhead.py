@@ -184,7 +184,8 @@ class Playhead:
         if kept is None:
             return
         begun = begun_between(self.timeline, kept, moment)
-        gap = self.timeline.gap(kept.at, moment, self._asked_interval(kept.at))
+        asked_interval = self._recorded(kept.at) if self._recorded is not None else self._newest.interval
+        gap = self.timeline.gap(kept.at, moment, asked_interval)
         self.in_hang, self._gaps = bool(begun), [gap] if gap is not None else []
         if begun or within or gap is None:
             self._beyond = max(min(moment, self.timeline.times[-1]), kept.at)
@@ -213,10 +214,6 @@ class Playhead:
             return None
         self.go(found.at, within=True)
         return found
-
-    def _asked_interval(self, moment: float) -> float:
-        """Seconds between samples, as they were asked for."""
-        return self._recorded(moment) if self._recorded is not None else self._newest.interval
 
     def _interval(self, moment: float) -> float:
         """Seconds between the samples around a moment; gaps without samples do not count."""

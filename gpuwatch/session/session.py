@@ -48,7 +48,7 @@ class Session:
 
     ``player``: the feed if it plays a recording, which is judged by ``findings``. Without one, the samples of the last
     hour are kept here, and judged by ``conditions``, which are created when they are first needed. ``timeline``: of
-    another host. ``looks_back``: whether a recording of this machine may continue the past.
+    another host. ``own_machine``: it runs the front end, so that a recording of it may continue the past.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Session:
         conditions: Conditions | None = None,
         timeline: SampleStore | None = None,
         read_only: bool = False,
-        looks_back: bool = False,
+        own_machine: bool = False,
         alerts: Alerts | None = None,
         player: RecordingPlayer | None = None,
         findings: FindingSource | None = None,
@@ -69,7 +69,7 @@ class Session:
         """The feed, if it plays a recording: nothing is done to a machine."""
         self.alerts = alerts
         """Who is told of findings; they end with the session."""
-        self.looks_back = looks_back
+        self.own_machine = own_machine
         self._clock = clock
         self.read_only = read_only
         """Whether signals are forbidden."""
@@ -77,10 +77,10 @@ class Session:
         """As of :class:`View`; of a host of a list, by what the list knows."""
         self.history = History()
         self._energy = EnergyMeter()
-        self._kept: Timeline | None = None
+        self._own_timeline: Timeline | None = None
         """The timeline, if it is written here."""
         if timeline is None:
-            timeline = self._kept = Timeline()
+            timeline = self._own_timeline = Timeline()
         self.timeline: SampleStore = timeline
         self._past: JoinedSamples | None = None
         self._episodes_since: float | None = None
@@ -154,12 +154,12 @@ class Session:
     def look_back_into(self, past: Past) -> None:
         """Continues timeline and graphs into the past of a recording, which the session closes."""
         recording = past.recording
-        if self._kept is None or not self._running:
+        if self._own_timeline is None or not self._running:
             recording.close()
             return
         from gpuwatch.session.joined_samples import JoinedSamples
 
-        before, self._past = self._past, JoinedSamples(self._kept, recording)
+        before, self._past = self._past, JoinedSamples(self._own_timeline, recording)
         self.timeline = self._past
         self._finding_source.precede(self._past.lasting, self._past.until, past.episodes)
         self._episodes_since = past.episodes_since
@@ -169,9 +169,9 @@ class Session:
             before.recording.close()
         self._earlier = past.history
         if self.snapshot is not None:
-            self._precede()
+            self._prepend_recorded_graphs()
 
-    def _precede(self) -> None:
+    def _prepend_recorded_graphs(self) -> None:
         """Lets the graphs begin with what was recorded, once there is a sample to which that is older."""
         if self._earlier is not None:
             self.history.precede(self._earlier)
@@ -192,14 +192,14 @@ class Session:
             self.diagnose()
         for snapshot in arrived:
             if self.player is not None and snapshot.taken_at.timestamp() < self.moment:
-                self._go_on(snapshot)  # the clock was set back while it was recorded
+                self._show_after_jump(snapshot)  # the clock was set back while it was recorded
                 continue
             self._show(snapshot)
             if self.alerts is not None and self._finding_source.started:
                 self.alerts.look(self.findings, snapshot)
-            if self._kept is not None:
-                self._kept.add(snapshot, self.findings)
-        self._precede()
+            if self._own_timeline is not None:
+                self._own_timeline.add(snapshot, self.findings)
+        self._prepend_recorded_graphs()
         self.look_at_feed()
         return arrived
 
@@ -212,7 +212,7 @@ class Session:
         self._first = self._first or snapshot.taken_at.timestamp()
         self._record(self._finding_source.take(snapshot, consecutive=consecutive))
 
-    def _go_on(self, snapshot: Snapshot, graphs: History | None = None) -> None:
+    def _show_after_jump(self, snapshot: Snapshot, graphs: History | None = None) -> None:
         """Shows a recorded sample that does not follow the last one; ``graphs``: the minutes up to it, if known."""
         from gpuwatch.session.playhead import graphs_of
 
@@ -238,8 +238,8 @@ class Session:
         return self.player.take_gaps() if self.player is not None else ()
 
     def _record(self, events: list[MachineEvent]) -> None:
-        if self._kept is not None:
-            self._kept.add_events(events)
+        if self._own_timeline is not None:
+            self._own_timeline.add_events(events)
 
     # What there is
 
@@ -338,7 +338,7 @@ class Session:
             read_only=self.read_only and not self.recorded,
             owners=self.owners,
             simulation_asked=self.host.simulated,
-            own_machine=self.looks_back,
+            own_machine=self.own_machine,
             until=snapshot.taken_at.timestamp() if snapshot is not None else None,
             wrong=self.wrong,
             silence=self._finding_source.silence,
@@ -423,7 +423,7 @@ class Session:
             kept = self.timeline.at(playhead.moment)
             assert kept is not None
             self.player.seek(kept.at, playhead.clock)
-            self._go_on(kept.judged(), playhead.view.history)
+            self._show_after_jump(kept.judged(), playhead.view.history)
             self.see_events()
         self.player.paused = False
 

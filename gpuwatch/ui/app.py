@@ -195,7 +195,7 @@ class GpuwatchApp(PreferencesApp):
             self.tab.show(self.session.view())
         self._wait(_TICK_SECONDS * 1.4)
         self.set_timer(_FIRST_PREPARE_SECONDS, self._prepare)
-        if self.session.looks_back:
+        if self.session.own_machine:
             self.set_timer(_FIRST_PAST_SECONDS, self._look_for_past)
         self.set_timer(_SETTLED_SECONDS, gc.freeze)  # these objects stay: skip them in garbage collections
         self._show_from = time.monotonic() + _MAX_FIRST_FRAME_SECONDS

@@ -148,7 +148,7 @@ def test_a_session_goes_back_beyond_its_start(tmp_path: Path) -> None:
     recorded = Recorded(tmp_path / "a.gpuwatch")
     recorded.add(shots)
     feed = FakeFeed()
-    session = Session(feed, clock=lambda: recorded.now, looks_back=True)
+    session = Session(feed, clock=lambda: recorded.now, own_machine=True)
     session.start(lambda: None)
     feed.push(*shots[90:])
     session.take()
@@ -197,7 +197,7 @@ def test_what_lasted_when_it_was_started_began_when_the_recorder_saw_it(tmp_path
         events = tuple(recorder.look(shot))
         recorded.add([shot], events)
     feed = FakeFeed()
-    session = Session(feed, clock=lambda: recorded.now, looks_back=True)
+    session = Session(feed, clock=lambda: recorded.now, own_machine=True)
     session.start(lambda: None)
 
     def show(begin: int, end: int) -> None:

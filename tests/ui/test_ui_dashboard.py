@@ -772,7 +772,7 @@ async def test_keys_below_a_sheet_are_not_offered(stage: Stage) -> None:
 
 async def test_keys_about_processes_are_not_offered_without_a_driver(stage: Stage) -> None:
     async with stage.app.run_test(size=(120, 40)) as pilot:
-        stage.app.session.looks_back = True
+        stage.app.session.own_machine = True
         stage.push(machines.no_driver())
         await settle(pilot)
         assert "I idle" not in stage.app.overview.keys.plain

@@ -52,7 +52,7 @@ def shots() -> list[Snapshot]:
 async def test_a_time_before_the_start_is_typed(stage: Stage, recorder: Growing) -> None:
     recorded = shots()
     recorder.add(*recorded[:390])
-    stage.app.session.looks_back = True
+    stage.app.session.own_machine = True
     async with stage.app.run_test(size=(150, 40)) as pilot:
         stage.push(*recorded[380:390])
         await found(stage, pilot)
@@ -79,7 +79,7 @@ async def test_a_time_before_the_start_is_typed(stage: Stage, recorder: Growing)
 async def test_problems_and_events_of_the_recording_can_be_gone_to(stage: Stage, recorder: Growing) -> None:
     recorded = troubled()
     recorder.add(*recorded[:390])
-    stage.app.session.looks_back = True
+    stage.app.session.own_machine = True
     async with stage.app.run_test(size=(150, 40)) as pilot:
         stage.push(*recorded[385:390])
         await found(stage, pilot)
@@ -125,7 +125,7 @@ async def test_an_event_in_a_gap_is_passed(stage: Stage, recorder: Growing) -> N
     recorder.now = shots[60].taken_at.timestamp()
     recorder.writer.add(shots[60], (), slept)
     recorder.add(*shots[61:120])
-    stage.app.session.looks_back = True
+    stage.app.session.own_machine = True
     async with stage.app.run_test(size=(150, 40)) as pilot:
         stage.push(*shots[-5:])
         await found(stage, pilot)
@@ -210,7 +210,7 @@ async def test_the_track_says_how_much_is_kept_so_far_and_what_would_keep_more(
 async def test_the_track_of_a_recorded_past_points_to_no_recorder(stage: Stage, recorder: Growing) -> None:
     recorded = troubled(310)
     recorder.add(*recorded[:300])
-    stage.app.session.looks_back = True
+    stage.app.session.own_machine = True
     async with stage.app.run_test(size=(80, 24)) as pilot:
         stage.push(*recorded[300:])
         await found(stage, pilot)

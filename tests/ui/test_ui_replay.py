@@ -142,7 +142,7 @@ async def test_a_replay_draws_what_the_dashboard_drew(
     began = MachineEvent(at=BEGIN, kind="recording.began", text="recording began, every 1 s")
     drawn: dict[tuple[int, str], list[list[tuple[str, str]]]] = {}
     async with live.app.run_test(size=size) as pilot:
-        timeline = live.app.session._kept
+        timeline = live.app.session._own_timeline
         assert timeline is not None
         timeline.add_events([began])  # the recorder's own event
         for place, shot in enumerate(shots):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Protocol
 
 from gpuwatch.core.model.alert import Alert
@@ -63,12 +64,8 @@ class Channel:
         self._closed = True
         self._delivery.cancel()
         if self._thread is not None:
-            while True:
-                try:
-                    self._waiting.get_nowait()
-                except queue.Empty:
-                    break
-            self._waiting.put(None)
+            with suppress(queue.Full):  # else the thread sees at the next alert that it is closed
+                self._waiting.put_nowait(None)
             self._thread.join(_LAST_DELIVERY_SECONDS)
 
     def _run(self) -> None:
