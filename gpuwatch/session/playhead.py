@@ -48,11 +48,6 @@ def begun_between(store: SampleStore, kept: KeptSample, moment: float) -> tuple[
     )
 
 
-def with_begun(findings: tuple[Finding, ...], begun: tuple[Finding, ...]) -> tuple[Finding, ...]:
-    """The findings of a sample, and first what began after it: then not all is well."""
-    return (*begun, *(finding for finding in findings if finding.id != "healthy")) if begun else findings
-
-
 def graphs_of(store: SampleStore, snapshot: Snapshot, known: History | None = None) -> History:
     """The last minutes up to a sample of a store, and what its lost devices last had; ``known``: for axes."""
     at = snapshot.taken_at.timestamp()
@@ -189,7 +184,9 @@ class Playhead:
         self.in_hang, self._gaps = bool(begun), [gap] if gap is not None else []
         if begun or within or gap is None:
             self._beyond = max(min(moment, self.timeline.times[-1]), kept.at)
-        findings = with_begun(kept.findings, begun)
+        findings = kept.findings
+        if begun:  # then not all is well
+            findings = (*begun, *(finding for finding in findings if finding.id != "healthy"))
         self.view = replace(
             self._newest,
             snapshot=kept.snapshot,

@@ -47,12 +47,19 @@ def preflight(scripts: Sequence[ProbeScript], snapshot: Snapshot | None, gpu: st
     )
     spared: tuple[Device, ...] = ()
     visible: tuple[str, ...] = (gpu,) if gpu else ()
-    by_number = tuple(script.name for script in scripts if _selects_gpus(script))
+    by_number = tuple(
+        script.name
+        for script in scripts
+        if script.name in _IN_CODE or not script.environment.get("CUDA_VISIBLE_DEVICES", "-1").startswith("-")
+    )
     if gpu and not by_number:
         devices = tuple(device for device in devices if device.uuid == gpu)
     elif not by_number:
-        held = {process.device_uuid for process in tenants}
-        idle = tuple(device for device in devices if device.uuid not in held and not _is_busy(device))
+        used = {process.device_uuid for process in tenants}
+        used |= {
+            device.uuid for device in devices if (device.number("utilization.gpu_percent") or 0.0) >= MIN_IN_USE_PERCENT
+        }
+        idle = tuple(device for device in devices if device.uuid not in used)
         needed = max((script.gpus for script in scripts), default=0)
         if idle and len(idle) >= min(needed, len(devices)):
             spared = tuple(device for device in devices if device not in idle)
@@ -62,12 +69,3 @@ def preflight(scripts: Sequence[ProbeScript], snapshot: Snapshot | None, gpu: st
     tenants = [process for process in tenants if process.device_uuid in here]
     tenants.sort(key=lambda process: -(process.number("gpu_memory_bytes") or 0.0))
     return Preflight(tuple(script.name for script in scripts), devices, spared, tuple(tenants), visible, by_number)
-
-
-def _selects_gpus(script: ProbeScript) -> bool:
-    value = script.environment.get("CUDA_VISIBLE_DEVICES", "-1")
-    return not value.startswith("-") or script.name in _IN_CODE
-
-
-def _is_busy(device: Device) -> bool:
-    return (device.number("utilization.gpu_percent") or 0.0) >= MIN_IN_USE_PERCENT

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from gpuwatch.core.model.findings import Finding
-from gpuwatch.core.model.snapshot import FAILED_ITSELF, Host, Problem, Snapshot
+from gpuwatch.core.model.snapshot import FAILED_ITSELF, Problem, Snapshot
 from gpuwatch.machine.collector.forked_collector import SAMPLE_GAP_SECONDS, ForkedProcess
 from gpuwatch.machine.collector.live_feed import LiveFeed
 from gpuwatch.machine.sources.host_and_processes import HostReader
@@ -99,7 +99,10 @@ def without_driver(
     problem = Problem(source="collector", reason=reason, detail=what, hint=hint)
     if machine is not None:
         return replace(machine, problems=(problem,))
-    host, problems = _read_host()
+    reader = HostReader()  # which needs no driver
+    reader.read()
+    time.sleep(SAMPLE_GAP_SECONDS)
+    host, problems = reader.read()
     return Snapshot(
         taken_at=datetime.datetime.now(datetime.UTC),
         took_seconds=waited,
@@ -110,14 +113,6 @@ def without_driver(
         host=host,
         problems=(problem, *problems),
     )
-
-
-def _read_host() -> tuple[Host, list[Problem]]:
-    """The host, which can be read although the driver does not answer."""
-    reader = HostReader()
-    reader.read()
-    time.sleep(SAMPLE_GAP_SECONDS)
-    return reader.read()
 
 
 def findings_of(snapshot: Snapshot) -> tuple[Finding, ...]:

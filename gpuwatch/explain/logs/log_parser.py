@@ -368,7 +368,7 @@ class LogParser:
             elif "is not a failure" in message:
                 self._facts.note("memory.not-a-failure", line)
             return
-        if tensorflow_and_jax_oom.begins_dump(message) and self._ooms.orphan(writer(line)):
+        if self._ooms.orphan(message, writer(line)):
             self._facts.note("memory.oom", line)
         self._ooms.dump_line(message, writer(line))
 

@@ -112,6 +112,8 @@ _SPECIFICATION = re.compile(r"device specification '(\S{1,200}?)'.{0,400}All ava
 
 
 _OF_CUDA = ("cud", "an illegal", "kernel", "error", "driver", "provided ptx", "launch failure")
+_NOT_OF_CUDA = ("failed call to cuinit", "triton error [cuda]: device kernel image")
+"""Errors of CUDA that have their own parser, or another meaning."""
 NOISE = ("Failed to determine cuDNN version", "link the cuDNN plugin)")
 """TensorFlow 2.21 prints this for a cuDNN without a version query; a wrapped line has only one of the two."""
 
@@ -120,16 +122,18 @@ def topics_of(text: str) -> tuple[str, ...]:
     """The topics whose texts occur in ``text``, in the order of the tables, then those of CUDA's errors."""
     lower = folded(text)
     found = [topic for _, topic in _rows_in(lower)]
-    if any(word in lower for word in _OF_CUDA):
-        found += _cuda_topics(lower, found)
+    if any(word in lower for word in _OF_CUDA) and not any(text in lower for text in _NOT_OF_CUDA):
+        known = {*found, cuda_errors.OUT_OF_MEMORY}  # which has its own parsers
+        found += [topic for topic in cuda_errors.topics(lower) if topic not in known]
     found += [topic for needle, topic in _CASED if needle in text and not _is_of_gpu(needle, lower)]
     if may_be_removed(lower) and removed(text) is not None:
         found.append("api.removed")
     if not found or NOISE[0] in text or NOISE[1] in text:
         return ()
     topics = dict.fromkeys(found)
-    if "placement.device-missing" in topics and _device_is_there(text):
-        # Eager TensorFlow prints the same sentence for a missing device and a missing kernel.
+    specified = _SPECIFICATION.search(text) if "placement.device-missing" in topics else None
+    if specified is not None and f"{specified[1]}," in f"{specified[2]},":
+        # The device is there: eager TensorFlow prints the same sentence for a missing kernel.
         topics = {topic if topic != "placement.device-missing" else "placement.no-kernel": None for topic in topics}
     if "ended.jax-backend" in topics and _PROBED.search(text) is not None:
         topics.pop("ended.jax-backend")  # JAX tries each kind of device when it starts
@@ -167,16 +171,3 @@ def _rows_in(lower: str) -> list[tuple[int, str]]:
                 if parts[0] in lower and (len(parts) == 1 or all(part in lower for part in parts))
             ]
     return sorted(found)
-
-
-def _cuda_topics(lower: str, known: list[str]) -> list[str]:
-    """Topics of the CUDA errors in the line; cuInit's errors and OOMs have their own parsers."""
-    if "failed call to cuinit" in lower or "triton error [cuda]: device kernel image" in lower:
-        return []
-    return [topic for topic in cuda_errors.topics(lower) if topic != cuda_errors.OUT_OF_MEMORY and topic not in known]
-
-
-def _device_is_there(text: str) -> bool:
-    """Whether the requested device is in the list of available ones."""
-    match = _SPECIFICATION.search(text)
-    return match is not None and f"{match[1]}," in f"{match[2]},"

@@ -149,9 +149,10 @@ class OomCollector:
         )
         return True
 
-    def orphan(self, writer: str | None = None) -> bool:
-        """A dump without its head, as in a shortened post; False if it belongs to a known failure."""
-        if self._open is not None or self.drafts:
+    def orphan(self, message: str, writer: str) -> bool:
+        """A dump without its head, as in a shortened post; False for other lines, or if a failure is known."""
+        begins = message.lstrip().startswith(_DUMP_STARTS) or " Chunks of size " in message or _MAP.fullmatch(message)
+        if not begins or self._open is not None or self.drafts:
             return False
         self._open = Draft(writer=writer)
         return True
@@ -368,15 +369,6 @@ def requested_bytes(line: str) -> int | None:
 def same_request(line: str, requested: int | None) -> bool:
     """Whether a line may be about a request of this size."""
     return _near(requested_bytes(line), requested)
-
-
-def begins_dump(message: str) -> bool:
-    """Whether this line occurs only in an allocator's dump."""
-    return (
-        message.lstrip().startswith(_DUMP_STARTS)
-        or " Chunks of size " in message
-        or _MAP.fullmatch(message) is not None
-    )
 
 
 def elsewhere(message: str) -> bool:

@@ -37,33 +37,27 @@ def held_most(profile: MemoryProfile) -> str:
     group = max(known, key=lambda name: known[name], default="")
     whose = _WHOSE.get(group, group)
     largest = _largest(profile, group)
-    if group and known[group] >= profile.peak_bytes - sum(known.values()):
-        text = f"{peak}, {whose} held the most: {size(known[group])}{_share(known[group], profile.peak_bytes)}"
-        if largest is not None:
-            alone = largest[1] >= 0.95 * known[group]
-            return f"{text}, {'' if alone else f'{size(largest[1])} of it '}by {largest[0]}"
-        rest = _largest(profile)
-        return text if rest is None else f"{text}; of the rest, the largest holder was {_amount(rest, profile)}"
     named = _largest(profile)
+    of_rest = f"; of the rest, the largest holder was {_named(named, profile)}" if named is not None else ""
+    if group and known[group] >= profile.peak_bytes - sum(known.values()):
+        text = f"{peak}, {whose} held the most: {_amount(known[group], profile)}"
+        if largest is None:
+            return text + of_rest
+        alone = largest[1] >= 0.95 * known[group]
+        return f"{text}, {'' if alone else f'{size(largest[1])} of it '}by {largest[0]}"
     nameless = profile.peak_bytes - profile.named_bytes
     what = "op" if profile.tool == "tensorflow" else "line"
     if profile.before_bytes > (named[1] if named is not None else 0):
-        text = (
-            f"{peak}, {size(profile.before_bytes)}{_share(profile.before_bytes, profile.peak_bytes)} were in use before"
-        )
-        text += " the recording began"
-        if group:
-            text += f"; of the rest, {whose} held the most: {size(known[group])}"
-            return f"{text}{_share(known[group], profile.peak_bytes)}"
-        return text if named is None else f"{text}; of the rest, the largest holder was {_amount(named, profile)}"
+        text = f"{peak}, {_amount(profile.before_bytes, profile)} were in use before the recording began"
+        of_group = f"; of the rest, {whose} held the most: {_amount(known[group], profile)}" if group else of_rest
+        return text + of_group
     if named is None:
         most = next(iter(profile.holders), None)
         many = f"; the largest: {_times(most)}" if most is not None else ""
         return f"{peak}, none of it has a known {what}{many}"
     if nameless > named[1]:
-        text = f"of the rest, the largest holder was {_amount(named, profile)}"
-        return f"{peak}, {size(nameless)}{_share(nameless, profile.peak_bytes)} have no known {what}; {text}"
-    return f"{peak}, the largest holder was {_amount(named, profile)}"
+        return f"{peak}, {_amount(nameless, profile)} have no known {what}{of_rest}"
+    return f"{peak}, the largest holder was {_named(named, profile)}"
 
 
 def _largest(profile: MemoryProfile, group: str = "") -> tuple[str, int] | None:
@@ -88,8 +82,12 @@ def _largest(profile: MemoryProfile, group: str = "") -> tuple[str, int] | None:
     return holder_name(alike, profile.tool) + through, sum(op.allocated_bytes for op in of)
 
 
-def _amount(named: tuple[str, int], profile: MemoryProfile) -> str:
-    return f"{named[0]}: {size(named[1])}{_share(named[1], profile.peak_bytes)}"
+def _named(holder: tuple[str, int], profile: MemoryProfile) -> str:
+    return f"{holder[0]}: {_amount(holder[1], profile)}"
+
+
+def _amount(held: int, profile: MemoryProfile) -> str:
+    return size(held) + (f" ({100 * held / profile.peak_bytes:.0f} %)" if profile.peak_bytes else "")
 
 
 def _times(holder: MemoryHolderOp) -> str:
@@ -105,7 +103,3 @@ def holder_name(holder: MemoryHolderOp, tool: str) -> str:
     if tool != "tensorflow" and holder.source:
         name = f"{holder.source} ({holder.op})" if holder.op else holder.source
     return printable(f"{name}{shape}{times}")
-
-
-def _share(held: int, peak: int) -> str:
-    return f" ({100 * held / peak:.0f} %)" if peak else ""

@@ -152,8 +152,9 @@ class Stacks:
 
     def _read(self, frames: Sequence[Any]) -> Stack:
         seen = [(frame, entry) for entry in frames if (frame := self._frame(entry)) is not None]
-        role, node = _role(frame for frame, _ in seen)
-        op = node or _op(frame for frame, _ in seen)
+        telling = next((frame for frame, _ in seen if frame.role), None)
+        role: Role = telling.role if telling is not None else ""
+        op = (telling is not None and telling.node) or _op(frame for frame, _ in seen)
         place = _program([frame for frame, _ in seen])
         native = any(frame.kind == "native" for frame, _ in seen)
         if place is None:
@@ -259,14 +260,6 @@ def _program(frames: Sequence[_Frame]) -> int | None:
         if frame.kind == "hidden" and (frame.path == "<string>" or "/bin/" in frame.path):
             return at
     return None
-
-
-def _role(frames: Iterable[_Frame]) -> tuple[Role, str]:
-    """The role of the innermost frame that has one, and the node of the backward pass if it is that."""
-    for frame in frames:
-        if frame.role:
-            return frame.role, frame.node
-    return "", ""
 
 
 def _op(frames: Iterable[_Frame]) -> str:
