@@ -60,12 +60,10 @@ def capture_samples(output: Path, seconds: float, *, gpm: bool, show: Callable[[
             writer.close("capture")
         snapshot = recorder.snapshot
         if snapshot is None or not snapshot.devices:
-            why = (
-                "; ".join(problem.detail for problem in snapshot.problems)
-                if snapshot is not None
-                else "no sample arrived"
-            )
-            raise GpuwatchError(f"there is nothing to capture: {why or 'no GPU is listed'}", hint="gpuwatch doctor")
+            why = "no sample arrived"
+            if snapshot is not None:
+                why = "; ".join(problem.detail for problem in snapshot.problems) or "no GPU is listed"
+            raise GpuwatchError(f"there is nothing to capture: {why}", hint="gpuwatch doctor")
         lines = () if snapshot.simulated else nvidia_smi_query()
         attached = {SMI: without_ids("\n".join(lines))} if lines else {}
         with open_recording(raw) as recording:

@@ -66,7 +66,7 @@ def remove(leftover: Leftover) -> None:
 
 def remove_empty(gone: list[Leftover]) -> None:
     """Removes the folders that are empty once these are gone."""
-    machines = _machines_folder()
+    machines = next(state_files.possible_folders(), None)
     if machines is not None and machines.is_dir() and [path.name for path in machines.iterdir()] == ["lock"]:
         shutil.rmtree(machines, ignore_errors=True)
     state = platformdirs.user_state_path("gpuwatch", appauthor=False)
@@ -91,12 +91,8 @@ def _not_being_built(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _machines_folder() -> Path | None:
-    return next(state_files.possible_folders(), None)
-
-
 def _machine_leftovers() -> Iterator[Leftover]:
-    folder = _machines_folder()
+    folder = next(state_files.possible_folders(), None)
     if folder is not None and folder.is_dir():
         why = file_ownership.distrust(folder)
         for path in sorted(folder.glob(f"*{state_files.STATE_SUFFIX}")):

@@ -65,7 +65,6 @@ class JoinedSamples(SampleStore):
         self._stretched = float("-inf")
         self._spans_without_gaps: list[tuple[float, float]] = []
         self._events: list[MachineEvent] = []
-        self._latest: list[MachineEvent] = []
         self._last_event: tuple[int, MachineEvent | None] = (-1, None)
 
     @property
@@ -128,7 +127,6 @@ class JoinedSamples(SampleStore):
         if last[0] != self._last_event[0] or last[1] is not self._last_event[1]:
             self._last_event = last
             self._events = [*self._earlier, *self._continued(kept)]
-            self._latest = self._events[-MAX_EVENTS:]
         return self._events
 
     @property
@@ -153,8 +151,7 @@ class JoinedSamples(SampleStore):
     @property
     def latest_events(self) -> Sequence[MachineEvent]:
         """As many of the newest events as a dashboard keeps without a recording."""
-        self.events()
-        return self._latest
+        return self.events()[-MAX_EVENTS:]
 
 
 class Past(NamedTuple):

@@ -40,7 +40,6 @@ _ORDERLY = re.compile(
     re.IGNORECASE,
 )
 """Output of a server, for which SIGTERM is a normal end."""
-_SIGTERM = "SIGTERM"
 OF_SIGINT = re.compile(r"interrupt|SIGINT|ctrl|\^C|signal 2\b|exiting from training early", re.IGNORECASE)
 """Of a line about who stopped a program: SIGINT, rather than another signal."""
 _BY_KEYBOARD = re.compile(r"keyboard ?interrupt|\bSIGINT\b|\bctrl[+-]c\b|\^C", re.IGNORECASE)
@@ -58,7 +57,7 @@ def told_interrupt(lines: Sequence[str]) -> str:
     for raw in (line for line in reversed(lines) if tells and line.strip()):
         whole = undecorated(raw.rstrip("\r\n").rpartition("\r")[2][:_MAX_LINE_CHARS])
         if _TOLD_OF_INTERRUPT.search(whole) is not None:
-            told = told if _SIGTERM in whole and any(map(_ORDERLY.search, lines)) else whole
+            told = told if "SIGTERM" in whole and any(map(_ORDERLY.search, lines)) else whole
         elif WORKS.search(whole) is not None and FINISHED.search(whole) is None and not whole.startswith("wandb:"):
             count = _COUNT.search(whole)
             drawn.add(count[0] if count is not None else "")

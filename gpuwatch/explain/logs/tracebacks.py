@@ -44,23 +44,12 @@ failure."""
 
 
 PACKAGES = {
-    "torch": "pytorch",
-    "jax": "jax",
-    "jaxlib": "jax",
-    "jax_plugins": "jax",
-    "onnxruntime": "onnxruntime",
-    "cupy": "cupy",
-    "cupy_backends": "cupy",
-    "numba": "numba",
-    "numba_cuda": "numba",
-    "bitsandbytes": "bitsandbytes",
-    "vllm": "vllm",
-    "ctranslate2": "ctranslate2",
+    **{name: name for name in ("bitsandbytes", "comfyui", "ctranslate2", "mxnet", "onnxruntime", "sglang", "vllm")},
+    **dict.fromkeys(("jax", "jaxlib", "jax_plugins"), "jax"),
+    **dict.fromkeys(("cupy", "cupy_backends"), "cupy"),
+    **dict.fromkeys(("numba", "numba_cuda"), "numba"),
+    **dict.fromkeys(("torch", "accelerate", "lightning", "peft", "pytorch_lightning", "torchvision", "trl"), "pytorch"),
     "paddle": "paddlepaddle",
-    "mxnet": "mxnet",
-    "sglang": "sglang",
-    "comfyui": "comfyui",
-    **dict.fromkeys(("accelerate", "lightning", "peft", "pytorch_lightning", "torchvision", "trl"), "pytorch"),
     "text_generation_server": "text-generation-inference",
 }
 """Framework names, as findings use them, by Python package."""

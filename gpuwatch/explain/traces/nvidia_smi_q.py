@@ -278,7 +278,7 @@ def _value(metric: str, text: str) -> Value | None:
     if spec.unit is Unit.NAME:
         if metric.startswith(VERBATIM):
             return NAMES.get(metric, {}).get(plain.lower(), plain)
-        return NAMES.get(metric, {}).get(plain.lower(), plain.lower().replace(" ", "-"))
+        return NAMES.get(metric, {}).get(plain.lower(), re.sub("[ _]", "-", plain.lower()))
     match = _NUMBER.match(plain)
     if match is None:
         return None
@@ -305,7 +305,8 @@ def _reasons(fields: Mapping[str, str]) -> str | None:
         if match is not None and text.lower() in ("active", "not active"):
             known = True
             if text.lower() == "active":
-                active.append(REASONS.get(match[1].removeprefix("gpu_"), match[1].replace("_", "-")))
+                reason = match[1].removeprefix("gpu_")
+                active.append(REASONS.get(reason, reason.replace("_", "-")))
     return ("+".join(dict.fromkeys(active)) or "none") if known else None
 
 

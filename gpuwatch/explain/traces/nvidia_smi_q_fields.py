@@ -123,7 +123,7 @@ FIELDS: dict[str, tuple[str, ...]] = {
     "identity.part_number": ("board_part_number",),
     "identity.gsp_version": ("gsp_firmware_version",),
 }
-"""Metric by its names in the tree, of text and of XML; the first that has a value counts."""
+"""The names of each metric in the tree, of text and of XML; the first that has a value counts."""
 SUMS = {
     "ecc.corrected": ("volatile", ("sram_correctable", "dram_correctable")),
     "ecc.corrected_lifetime": ("aggregate", ("sram_correctable", "dram_correctable")),
@@ -135,23 +135,20 @@ SUMS = {
 PARTS = ("_parity", "_secded", "_sec-ded")
 """Newer drivers print uncorrectable SRAM errors by kind."""
 REASONS = {
-    "idle": "idle",
     "applications_clocks_setting": "applications-clocks",
-    "sw_power_cap": "sw-power-cap",
-    "hw_slowdown": "hw-slowdown",
     "hw_thermal_slowdown": "hw-thermal",
     "hw_power_brake_slowdown": "hw-power-brake",
-    "sync_boost": "sync-boost",
     "sw_thermal_slowdown": "sw-thermal",
     "display_clock_setting": "display-clocks",
     "display_clocks_setting": "display-clocks",
 }
+"""Reasons that gpuwatch calls otherwise than with dashes for underscores."""
 REASON = re.compile(r"clocks_(?:event|throttle)_reasons/(?:hw_slowdown/)?(?:clocks_(?:event|throttle)_reason_)?(.+)$")
 NAMES = {
     "mode.display_attached": {"enabled": "yes", "disabled": "no"},
     "mode.display_active": {"enabled": "yes", "disabled": "no"},
     "health.recovery_action": {"reset": "gpu-reset", "reboot": "node-reboot"},
-    "mode.compute": {"exclusive_process": "exclusive-process", "exclusive_thread": "exclusive-thread"},
     "identity.architecture": {"ada lovelace": "Ada"},
 }
 VERBATIM = ("identity.", "performance.")
+"""Metrics whose names are kept as they are printed."""

@@ -61,7 +61,7 @@ class Webhook:
     def _post(self, body: bytes) -> tuple[str, bool]:
         """Why it failed, and whether another attempt would too; empty if it did not."""
         headers = {"Content-Type": "application/json", "User-Agent": f"gpuwatch/{__version__}"}
-        request = urllib.request.Request(self._url, data=body, headers=headers, method="POST")  # noqa: S310  # http or https, see checked
+        request = urllib.request.Request(self._url, data=body, headers=headers, method="POST")  # noqa: S310  # http or https: see checked_url
         try:
             with self._opener.open(request, timeout=self._timeout):
                 return "", False
