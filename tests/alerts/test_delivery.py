@@ -24,7 +24,7 @@ from gpuwatch.core.errors import UsageError
 from gpuwatch.core.model.alert import Alert
 from gpuwatch.core.model.findings import CAUSES
 from gpuwatch.core.model.json_codec import schema_of
-from gpuwatch.session.alerts import terminal_notification
+from gpuwatch.session.alerts import alert_command, terminal_notification, webhook
 from gpuwatch.session.alerts.alert_command import Command
 from gpuwatch.session.alerts.alerts import Alerts
 from gpuwatch.session.alerts.delivery_thread import MAX_WAITING_ALERTS, Channel
@@ -45,6 +45,11 @@ def wait_for(what: Callable[[], Any], seconds: float = 10.0) -> Any:
             return found
         time.sleep(0.01)
     raise AssertionError("it did not come")
+
+
+@pytest.fixture(autouse=True)
+def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(webhook, "RETRY_SECONDS", (0.01, 0.01))
 
 
 class Sent:
@@ -121,8 +126,11 @@ def test_a_command_that_fails_is_one_event(started: Start, command: str, message
     assert sent.failures == [message]
 
 
-def test_a_command_that_hangs_is_ended_with_all_that_it_started(started: Start, tmp_path: Path) -> None:
-    sent = started(Command(f"trap '' TERM; sleep 600 & echo $! > {tmp_path}/child; wait; wait", deadline=0.5))
+def test_a_command_that_hangs_is_ended_with_all_that_it_started(
+    started: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(alert_command, "DEADLINE_SECONDS", 0.5)
+    sent = started(Command(f"trap '' TERM; sleep 600 & echo $! > {tmp_path}/child; wait; wait"))
     sent.send()
     wait_for(lambda: sent.failures)
     assert sent.failures == ["--on-finding: the command ran for 0.5 s and was stopped"]
@@ -222,7 +230,7 @@ def test_a_webhook_gets_the_finding(started: Start, server: Server) -> None:
 
 def test_it_is_tried_again_where_that_helps(started: Start, server: Server) -> None:
     server.codes = [503, 429]
-    sent = started(Webhook(server.url, pauses=(0.01, 0.01)))
+    sent = started(Webhook(server.url))
     sent.send()
     wait_for(lambda: len(server.bodies) == 3)
     time.sleep(0.1)
@@ -235,7 +243,7 @@ def test_a_server_that_refuses_is_one_event(
     started: Start, server: Server, codes: list[int], posts: int, why: int
 ) -> None:
     server.codes = codes
-    sent = started(Webhook(server.url, pauses=(0.01, 0.01)))
+    sent = started(Webhook(server.url))
     sent.send()
     wait_for(lambda: sent.failures)
     assert sent.failures == [f"webhook http://127.0.0.1: the server answered {why}"]
@@ -243,9 +251,10 @@ def test_a_server_that_refuses_is_one_event(
     assert "/elsewhere" not in server.paths
 
 
-def test_a_server_that_does_not_answer(started: Start, server: Server) -> None:
+def test_a_server_that_does_not_answer(started: Start, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(webhook, "TIMEOUT_SECONDS", 0.2)
     server.delay = 2.0
-    sent = started(Webhook(server.url, timeout=0.2, pauses=()))
+    sent = started(Webhook(server.url))
     sent.send()
     wait_for(lambda: sent.failures)
     assert sent.failures == ["webhook http://127.0.0.1: no answer within 0.2 s"]
@@ -255,7 +264,7 @@ def test_no_server(started: Start, server: Server) -> None:
     url = server.url
     server.shutdown()
     server.server_close()
-    sent = started(Webhook(url, pauses=(0.01,)))
+    sent = started(Webhook(url))
     sent.send()
     wait_for(lambda: sent.failures)
     assert sent.failures == ["webhook http://127.0.0.1: no connection: Connection refused"]
@@ -272,7 +281,7 @@ def test_certificates_are_verified(started: Start, server: Server, tmp_path: Pat
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(tmp_path / "cert", tmp_path / "key")
     server.socket = context.wrap_socket(server.socket, server_side=True)
-    sent = started(Webhook(server.url.replace("http:", "https:"), pauses=()))
+    sent = started(Webhook(server.url.replace("http:", "https:")))
     sent.send()
     wait_for(lambda: sent.failures)
     assert "no connection" in sent.failures[0]

@@ -34,16 +34,11 @@ def printed(lines: Sequence[str]) -> str:
     """The last one of the last lines of a log, if they are a program's output; empty for other texts."""
     last = [line.rstrip("\r\n").rpartition("\r")[2][:_MAX_LINE_CHARS] for line in lines if line.strip()][-_LINES_READ:]
     plain = [undecorated(line) for line in last]
-    markup = sum(1 for line in last if _MARKUP.match(line) is not None)
-    code = sum(1 for line in plain if _CODE.match(line) is not None)
-    other = [line for line in plain if _CODE.match(line) is None]
-    output = sum(1 for line in other if _PRINTED.search(line) is not None)
-    told = sum(1 for line in other if _PRINTED.search(line) is None and _SENTENCE.search(line) is not None)
-    if (
-        output < _MIN_OUTPUT_LINES
-        or output * 2 < len(plain)
-        or code * 5 > len(plain)
-        or max(markup * 3, told * 2) > len(plain)
-    ):
+    no_code = [line for line in plain if _CODE.match(line) is None]
+    rest = [line for line in no_code if _PRINTED.search(line) is None]
+    output, code = len(no_code) - len(rest), len(plain) - len(no_code)
+    markup, sentences = (sum(map(bool, found)) for found in (map(_MARKUP.match, last), map(_SENTENCE.search, rest)))
+    of_other_kinds = max(code * 5, markup * 3, sentences * 2) > len(plain)
+    if output < _MIN_OUTPUT_LINES or output * 2 < len(plain) or of_other_kinds:
         return ""
     return next((line for line in reversed(plain) if any(map(str.isalnum, line))), plain[-1])

@@ -168,9 +168,7 @@ def in_words(text: str) -> str:
 
 def device_name(text: str) -> str:
     """``GPU:0`` for any spelling (``/job:…/device:GPU:0``, ``/gpu:0``); text without a device is returned unchanged."""
-    found = None
-    for match in _DEVICE.finditer(text):
-        found = match
+    *_, found = (None, *_DEVICE.finditer(text))
     if found is None:
         return text
     kind = found[2].upper()
@@ -182,9 +180,7 @@ def device_name(text: str) -> str:
 
 def pci_address(text: str | None) -> str | None:
     """``0000:01:00.0``: lower case, four-digit domain, so that NVML's and TensorFlow's addresses compare equal."""
-    if not text:
-        return None
-    match = _PCI.search(text)
+    match = _PCI.search(text or "")
     if match is None:
         return None
     domain = int(match[1], 16) if match[1] else 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gpuwatch.core.grouping import grouped
@@ -99,9 +99,8 @@ class Names:
         self._scopes = frozenset(parts | _OPTIMIZERS)
         self._backward = frozenset(line for op, line in self.lines.items() if line and _BACKWARD.search(op))
 
-    def meanings(self, live: Iterable[Allocation]) -> dict[int, Meaning]:
+    def meanings(self, live: Sequence[Allocation]) -> dict[int, Meaning]:
         """What each allocation that is alive was for, by ``id()``."""
-        live = list(live)
         found = self._of_variables(live)
         return {id(one): found.get(id(one)) or self.by_name(one) for one in live}
 
@@ -162,7 +161,7 @@ class Names:
         best = [key for key, size in fitting.items() if size == max(fitting.values())]
         return best[0] if len(best) == 1 else ("", "")
 
-    def _of_variables(self, live: list[Allocation]) -> dict[int, Meaning]:
+    def _of_variables(self, live: Sequence[Allocation]) -> dict[int, Meaning]:
         """Allocations that are variables: named after one, or of its size, type and shape and long-lived.
 
         Where more allocations fit than there are variables, those that live longest are taken.

@@ -27,10 +27,9 @@ class Command:
 
     name = "--on-finding"
 
-    def __init__(self, command: str, deadline: float = DEADLINE_SECONDS) -> None:
+    def __init__(self, command: str) -> None:
         """``command``: for ``/bin/sh -c``."""
         self._command = command
-        self._deadline = deadline
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._cancelled = False
@@ -52,13 +51,13 @@ class Command:
             except OSError as error:
                 raise DeliveryFailed(f"cannot start /bin/sh: {error.strerror or error}") from error
         try:
-            process.communicate(to_json(alert, indent=0).encode("utf-8", "backslashreplace"), self._deadline)
+            process.communicate(to_json(alert, indent=0).encode("utf-8", "backslashreplace"), DEADLINE_SECONDS)
         except subprocess.TimeoutExpired:
             self._end(process)
             if process.stdin is not None:
                 with suppress(OSError):
                     process.stdin.close()
-            raise DeliveryFailed(f"the command ran for {self._deadline:g} s and was stopped") from None
+            raise DeliveryFailed(f"the command ran for {DEADLINE_SECONDS:g} s and was stopped") from None
         finally:
             self._process = None
         _signal(process, signal.SIGKILL)  # what it left behind in its group

@@ -32,13 +32,9 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 class Webhook:
     """``--webhook URL``."""
 
-    def __init__(
-        self, url: str, *, timeout: float = TIMEOUT_SECONDS, pauses: tuple[float, ...] = RETRY_SECONDS
-    ) -> None:
-        """:class:`UsageError` for anything but http and https."""
+    def __init__(self, url: str) -> None:
+        """``url``: one that :func:`checked_url` accepts."""
         self._url = url
-        self._timeout = timeout
-        self._pauses = pauses
         self._cancelled = threading.Event()
         self.name = f"webhook {masked_url(url)}"
         self._opener = urllib.request.build_opener(_NoRedirect)
@@ -46,7 +42,7 @@ class Webhook:
     def deliver(self, alert: Alert) -> None:
         """Posts it, up to three times where that may help."""
         body = to_json(alert, indent=0).encode("utf-8", "backslashreplace")
-        for pause in (*self._pauses, None):
+        for pause in (*RETRY_SECONDS, None):
             why, final = self._post(body)
             if not why or self._cancelled.is_set():
                 return
@@ -63,7 +59,7 @@ class Webhook:
         headers = {"Content-Type": "application/json", "User-Agent": f"gpuwatch/{__version__}"}
         request = urllib.request.Request(self._url, data=body, headers=headers, method="POST")  # noqa: S310  # http or https: see checked_url
         try:
-            with self._opener.open(request, timeout=self._timeout):
+            with self._opener.open(request, timeout=TIMEOUT_SECONDS):
                 return "", False
         except urllib.error.HTTPError as error:
             error.close()
@@ -71,7 +67,7 @@ class Webhook:
         except (OSError, http.client.HTTPException, ValueError) as error:  # urllib's URLError is an OSError
             reason = getattr(error, "reason", error)
             if isinstance(reason, TimeoutError):
-                return f"no answer within {self._timeout:g} s", False
+                return f"no answer within {TIMEOUT_SECONDS:g} s", False
             said = reason.strerror if isinstance(reason, OSError) and reason.strerror else type(reason).__name__
             return printable(f"no connection: {said}"), False
 
