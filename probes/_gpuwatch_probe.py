@@ -21,8 +21,6 @@ import time
 import _gpuwatch_nvml as nvml
 import _gpuwatch_workloads as workloads
 
-PROTOCOL_VERSION = 1
-
 # Makes TensorFlow log why it does not use a GPU: since 2.12 dso_loader.cc and cuda_diagnostics.cc hide the names of
 # missing libraries by default.
 LOG_ENVIRONMENT = {
@@ -53,7 +51,6 @@ class Probe:
         self.options = dict(DEFAULT_OPTIONS)
         self.options.update(config.get("options", {}))
         self.options.update(options or {})
-        self._sequence = 0
         named = os.environ.get("GPUWATCH_EVENT_FD")
         self._fd = fd if fd is not None else int(named) if named else None
         self.failed = False
@@ -65,8 +62,7 @@ class Probe:
 
     def emit(self, kind, **data):
         """Sends one event (see gpuwatch/core/model/probe_events.py)."""
-        event = {"v": PROTOCOL_VERSION, "seq": self._sequence, "t": time.monotonic(), "kind": kind, "data": data}
-        self._sequence += 1
+        event = {"t": time.monotonic(), "kind": kind, "data": data}
         if self._fd is None:
             print("%-11s %s" % (kind, _readable(data)), flush=True)
             return

@@ -84,7 +84,7 @@ def _send(address, kind, **data):
 
     By ``_socket``: that ``socket`` is imported shows that the program itself may talk to others.
     """
-    line = {"v": 1, "seq": 0, "t": time.monotonic(), "kind": kind, "data": data}
+    line = {"t": time.monotonic(), "kind": kind, "data": data}
     connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     try:
         connection.settimeout(1.0)

@@ -58,7 +58,6 @@ class Watcher:
         self.started_before_fork = forked and self.context() is not None
         self.socket = None
         self.broken = False
-        self.sequence = 0
         self.lock = _thread.allocate_lock()
         self.over = _thread.allocate_lock()
         """Held until the program ends; the loop waits on it between looks."""
@@ -109,8 +108,7 @@ class Watcher:
         return dict(getattr(getattr(os.environ, "_data", None), "places", {}))
 
     def write(self, kind, **data):
-        line = {"v": 1, "seq": self.sequence, "t": time.monotonic(), "kind": kind, "data": data}
-        self.sequence += 1
+        line = {"t": time.monotonic(), "kind": kind, "data": data}
         # Without SIGPIPE, which the program may have restored to its default.
         self.socket.sendall((json.dumps(line, default=str) + "\n").encode(), socket.MSG_NOSIGNAL)
 

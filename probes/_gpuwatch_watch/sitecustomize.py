@@ -200,7 +200,7 @@ def _say_quiet():
     connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     connection.settimeout(0.2)
     connection.connect("\0" + os.environ["GPUWATCH_WATCH"])
-    text = '{"v": 1, "seq": 0, "t": %r, "kind": "quiet", "data": {}}\n' % time.monotonic()
+    text = '{"t": %r, "kind": "quiet", "data": {}}\n' % time.monotonic()
     connection.sendall(text.encode(), _socket.MSG_NOSIGNAL)
     connection.close()
 

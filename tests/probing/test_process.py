@@ -16,7 +16,7 @@ from gpuwatch.core.model.run import Outcome
 from gpuwatch.experiment.probing.probe_process import ProbeProcess, launch_fresh
 
 _SAY = "import os; fd = int(os.environ['GPUWATCH_EVENT_FD'])\n"
-_START = _SAY + 'os.write(fd, b\'{"v": 1, "seq": 0, "t": 0, "kind": "start"}\\n\')\n'
+_START = _SAY + 'os.write(fd, b\'{"t": 0, "kind": "start"}\\n\')\n'
 
 
 class Ran:
@@ -87,7 +87,7 @@ def test_one_endless_line_stays_bounded() -> None:
 
 
 def test_half_a_json_line_is_kept_as_broken() -> None:
-    ran = Ran(_SAY + 'os.write(fd, b\'{"v": 1, "seq"\'); os._exit(3)')
+    ran = Ran(_SAY + 'os.write(fd, b\'{"t": 1, "kind"\'); os._exit(3)')
     (event,) = ran.events
     assert isinstance(event, BrokenEventLine)
     assert ran.outcome.exit_code == 3

@@ -236,7 +236,7 @@ def test_reports_of_steps_are_bounded_and_start_over_where_something_else_is_cou
 
     def report(counted: str, count: int, times: list[float], at: float) -> None:
         data = {"counted": counted, "count": count, "times": times}
-        state.line(msgspec.json.encode({"v": 1, "seq": 0, "t": at, "kind": "steps", "data": data}))
+        state.line(msgspec.json.encode({"t": at, "kind": "steps", "data": data}))
 
     report("calls", 5, [], 1.0)
     report("calls", 30_000, [0.5] * 30_000, 2.0)
@@ -245,7 +245,7 @@ def test_reports_of_steps_are_bounded_and_start_over_where_something_else_is_cou
     assert (state.steps.first_at, state.steps.last_at) == (1.0, 3.0)
     report("batches", 1, [0.25], 4.0)
     assert (state.steps.count, state.steps.times, state.steps.first_at) == (1, [0.25], 4.0)
-    state.line(msgspec.json.encode({"v": 1, "seq": 0, "t": 5.0, "kind": "steps", "data": {"count": 2}}))
+    state.line(msgspec.json.encode({"t": 5.0, "kind": "steps", "data": {"count": 2}}))
     assert "event 'steps' has a missing or invalid field" in state.problems[0]
 
 

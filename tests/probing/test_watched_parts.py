@@ -144,7 +144,7 @@ def test_a_process_that_is_gone_without_a_last_report_had_perhaps_more_ops(last:
     process.connect(reports.getsockname())
     placed = {"op": "Tanh", "dtype": "float32", "requested": "GPU:0", "actual": "CPU:0", "count": 1}
     for kind, data in (("placement", placed), (last, {"ok": True})):
-        event = {"v": 1, "seq": 0, "t": 0.0, "kind": kind, "data": data}
+        event = {"t": 0.0, "kind": kind, "data": data}
         process.sendall((json.dumps(event) + "\n").encode() if kind else b"")
     while not family.placed():
         streams.drain(1)
@@ -168,7 +168,7 @@ def test_what_a_process_said_before_its_connection_was_accepted_is_read(listens:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as process:
         process.connect(reports.getsockname())
         placed = {"op": "Tanh", "dtype": "float32", "requested": "GPU:0", "actual": "CPU:0", "count": 1}
-        process.sendall((json.dumps({"v": 1, "seq": 0, "t": 0.0, "kind": "placement", "data": placed}) + "\n").encode())
+        process.sendall((json.dumps({"t": 0.0, "kind": "placement", "data": placed}) + "\n").encode())
     if not listens:
         family.listen_only()
     while streams.drain(0):
@@ -424,7 +424,7 @@ def test_a_first_look_that_came_too_late_makes_no_real_gpus_of_simulated_ones(lo
 
 def test_phases_end_when_their_events_came() -> None:
     builder = RunBuilder(100.0, None)
-    builder.event_line(b'{"v":1,"seq":1,"t":102.5,"kind":"phase","data":{"name":"import","seconds":2.0}}')
+    builder.event_line(b'{"t":102.5,"kind":"phase","data":{"name":"import","seconds":2.0}}')
     draft = builder.finish(
         watch_program._as_script(["python"]),
         Outcome(exit_code=0),

@@ -309,8 +309,8 @@ def test_the_latest_steps_are_sent_with_their_times(watcher: ModuleType) -> None
     assert [(number, steps) for _, _, number, steps in sent[0]["times"]] == [(2, 1), (3, 1), (7, 4)]
     assert len(sent[1]["times"]) == one.of.counting.MARKS
     state = ReceivedEvents()
-    for number, data in enumerate(sent):
-        line = {"v": 1, "seq": number, "t": time.monotonic(), "kind": "step_times", "data": data}
+    for data in sent:
+        line = {"t": time.monotonic(), "kind": "step_times", "data": data}
         assert state.line(json.dumps(line).encode()) is not None
     assert not state.problems
     assert len(state.timed_steps) == 1000
@@ -371,8 +371,8 @@ def test_ops_of_probes_and_of_programs_are_one_record() -> None:
     state = ReceivedEvents()
     probe = {"op": "_MklMatMul", "dtype": "float32", "requested": "/GPU:0", "actual": "/job:a/task:1/device:GPU:0"}
     program = {**probe, "op": "MatMul", "requested": "/device:GPU:0", "scope": "", "why": "", "gpu_kernel": None}
-    for number, data in enumerate((probe, program, {**probe, "requested": "cuda", "actual": "cuda:1"})):
-        line = {"v": 1, "seq": number, "t": 0.0, "kind": "placement", "data": {**data, "count": 2}}
+    for data in (probe, program, {**probe, "requested": "cuda", "actual": "cuda:1"}):
+        line = {"t": 0.0, "kind": "placement", "data": {**data, "count": 2}}
         state.line(json.dumps(line).encode())
     found, _ = merged([state.placed])
     assert [(one.op, one.requested, one.actual, one.count) for one in found] == [

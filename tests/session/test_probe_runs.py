@@ -16,7 +16,7 @@ def test_the_live_graph_begins_anew_with_another_gpu(tmp_path: Path) -> None:
     probe_runs = Bench(tmp_path).probe_runs
     probe_runs.live = Live(configs=("default",), config="default")
     progress = _Progress(probe_runs, "")
-    progress.take(Event(1, 1, 0.0, "start", {"pid": 77}))
+    progress.take(Event(0.0, "start", {"pid": 77}))
 
     def shot(*held: float | None) -> Snapshot:
         rows = tuple(

@@ -141,8 +141,8 @@ class FakeRunner:
             ("progress", {"steps": 20, "seconds": 0.2}),
             ("progress", {"steps": 40, "seconds": 0.4}),
         ]
-        for number, (kind, data) in enumerate(events):
-            on_event(Event(1, number, 0.0, kind, data))
+        for kind, data in events:
+            on_event(Event(0.0, kind, data))
         self.source.drain()
         while self.gate is not None and not self.gate.wait(0.02):
             self.source.drain()

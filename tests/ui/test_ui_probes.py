@@ -713,7 +713,7 @@ CONFIG = {}
 import json, os, signal, subprocess, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 child = subprocess.Popen([sys.executable, "-c", "import signal, time; signal.signal(15, 1); time.sleep(600)"])
-event = {"v": 1, "seq": 0, "t": 0.0, "kind": "start", "data": {"pid": os.getpid(), "options": {}}}
+event = {"t": 0.0, "kind": "start", "data": {"pid": os.getpid(), "options": {}}}
 os.write(int(os.environ["GPUWATCH_EVENT_FD"]), (json.dumps(event) + "\\n").encode())
 time.sleep(600)
 '''

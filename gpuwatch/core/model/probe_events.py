@@ -1,8 +1,7 @@
 """Events of a running probe: one JSON object per line on its own file descriptor.
 
-The encoder is in ``probes/_gpuwatch_probe.py`` (standard library only, because it runs in the user's interpreter); a
-contract test runs it against this decoder. A missing ``end`` event is itself a result: the probe was killed, ran out
-of memory or timed out.
+The encoder is in ``probes/_gpuwatch_probe.py`` (standard library only, because it runs in the user's interpreter). A
+missing ``end`` event is itself a result: the probe was killed, ran out of memory or timed out.
 """
 
 from __future__ import annotations
@@ -11,35 +10,10 @@ from typing import Any
 
 import msgspec
 
-PROTOCOL_VERSION = 1
-
-KINDS = (
-    "start",
-    "framework",
-    "phase",
-    "setting",
-    "devices",
-    "placement",
-    "memory",
-    "progress",
-    "throughput",
-    "worker",
-    "result",
-    "skip",
-    "note",
-    "error",
-    "end",
-)
-
 
 class Event(msgspec.Struct, frozen=True):
-    """One event. ``t`` is the probe's monotonic clock in seconds; ``data`` depends on ``kind``.
+    """One event. ``t`` is the probe's monotonic clock in seconds; ``data`` depends on ``kind``."""
 
-    Unknown kinds are kept, so that an older gpuwatch can read a newer probe.
-    """
-
-    v: int
-    seq: int
     t: float
     kind: str
     data: dict[str, Any] = {}
@@ -58,9 +32,6 @@ _decoder = msgspec.json.Decoder(Event)
 def decode_event(line: bytes) -> Event | BrokenEventLine:
     """The event in a line; never raises."""
     try:
-        event = _decoder.decode(line)
+        return _decoder.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         return BrokenEventLine(line[:400].decode("utf-8", "replace"), str(error))
-    if event.v > PROTOCOL_VERSION:
-        return BrokenEventLine(line[:400].decode("utf-8", "replace"), f"protocol version {event.v} is newer than ours")
-    return event

@@ -224,7 +224,7 @@ class ReceivedEvents:
             case "memory_begin" | "memory_file" | "memory_note" | "memory_names" | "memory_end":
                 self.memory_records.take(event.kind, data)
             case _:
-                pass  # progress, and kinds of a newer probe
+                pass  # such as progress: only of interest while it runs
 
     def _take_steps(self, data: dict[str, Any], at: float) -> None:
         counted = str(data["counted"])
