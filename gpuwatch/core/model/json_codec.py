@@ -9,7 +9,7 @@ import stat
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 from msgspec.structs import replace
@@ -35,34 +35,19 @@ from gpuwatch.core.model.run_comparison import Comparison
 from gpuwatch.core.model.snapshot import IDLE_SECONDS, IDLE_SINCE, RUN_SECONDS, Process, Snapshot
 from gpuwatch.core.model.try_experiment import Experiment
 
-Document = Snapshot | Run | Comparison | Explanation | Doctor | Diagnostic | Experiment | Usage | Period | Diff
+Document = Snapshot | Run | Comparison | Explanation | Doctor | Diagnostic | Experiment | Usage | Diff | Period
 
-DOCUMENTS: dict[str, type[msgspec.Struct]] = {
-    "snapshot": Snapshot,
-    "run": Run,
-    "comparison": Comparison,
-    "explanation": Explanation,
-    "doctor": Doctor,
-    "diagnostic": Diagnostic,
-    "try": Experiment,
-    "usage": Usage,
-    "diff": Diff,
-    "period": Period,
-}
-PRINTED: dict[str, type[msgspec.Struct]] = {
-    "cause": CausePage,
-    "causes": CauseList,
-    "probes": ProbeList,
-    "recipes": RecipeList,
-    "event": EventLine,
-    "finding": FindingLine,
-    "means": MeansLine,
-    "recording": RecordingInfo,
-    "recording-check": RecordingCheck,
-    "alert": Alert,
-    "pick": Pick,
-    "host-pick": HostPick,
-}
+
+def _by_name(*kinds: type[msgspec.Struct]) -> dict[str, type[msgspec.Struct]]:
+    """By the name in the tag: ``try`` of ``gpuwatch.try/1``."""
+    return {str(kind.__struct_config__.tag).removeprefix("gpuwatch.").partition("/")[0]: kind for kind in kinds}
+
+
+DOCUMENTS = _by_name(*get_args(Document))
+PRINTED = _by_name(
+    *(CausePage, CauseList, ProbeList, RecipeList, EventLine, FindingLine, MeansLine, RecordingInfo, RecordingCheck),
+    *(Alert, Pick, HostPick),
+)
 """Documents that are printed but never read."""
 
 
@@ -122,10 +107,8 @@ def embedded(document: Document) -> str:
 def _extracted(page: bytes) -> bytes:
     """The document in an HTML report; :class:`NotADocument` for another page. Nothing else of it is looked at."""
     _, *rest = page.split(EMBED_BEGIN.encode(), 2)
-    if not rest:
-        raise NotADocument("it is an HTML page without a document, as an older gpuwatch wrote it: use the .json")
-    inside, end, _ = rest[0].partition(EMBED_END.encode())
-    if len(rest) > 1 or not end or b"<" in inside:
+    inside, end, _ = rest[0].partition(EMBED_END.encode()) if len(rest) == 1 else (b"", b"", b"")
+    if not end or b"<" in inside:
         raise NotADocument("it is an HTML page that gpuwatch did not write")
     return inside
 
