@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from gpuwatch.core.formatting.durations import measured_seconds
 from gpuwatch.core.formatting.units import size
+from gpuwatch.core.grouping import grouped
 from gpuwatch.core.model.findings import CAUSES
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.try_experiment import Answer, Trial
@@ -40,6 +41,8 @@ def answer(trials: Sequence[Trial], codes: Mapping[str, str]) -> Answer:
 
 def _answer_of_all(trials: Sequence[Trial], codes: Mapping[str, str]) -> Answer:
     """The same, of trials that were not interrupted."""
+    if any(trial.run is not None and trial.run.simulated for trial in trials):
+        trials = [replace(trial, step_time=None) for trial in trials]  # these speeds are not compared
     known = summaries(trials)
     tried = [summary for summary in known if summary.tried]
     passed = [summary for summary in tried if summary.passed]
@@ -52,10 +55,8 @@ def _answer_of_all(trials: Sequence[Trial], codes: Mapping[str, str]) -> Answer:
         return Answer(sentence=f"{runs}; gpuwatch try --recover looks for a setting with which it passes")
     if not passed:
         return Answer(sentence=f"{listed([summary.name for summary in failed])} failed: {_why(failed[0])}")
-    simulated = any(run.simulated for summary in tried for run in summary.runs)
     base = passed[0]
-    tail = "".join(f"; {listed(names)} failed ({why})" for why, names in _by_reason(failed).items())
-    rescuer = _best(passed, simulated=simulated)
+    rescuer = _best(passed)
     if failed and known[0].name == failed[0].name:
         # What was asked for first, mostly the program as it is, fails: what passes is the answer.
         best = rescuer or base
@@ -63,24 +64,16 @@ def _answer_of_all(trials: Sequence[Trial], codes: Mapping[str, str]) -> Answer:
         others = [summary.name for summary in passed if summary is not best]
         more = f" ({listed(others)} too)" if others else ""
         sentence = f"{best.name} runs{held}{more}, where {failed[0].name} fails: {_why(failed[0])}"
-        rest = {why: [name for name in names if name != failed[0].name] for why, names in _by_reason(failed).items()}
-        sentence += "".join(f"; {listed(names)} failed ({why})" for why, names in rest.items() if names)
-        return _answer_with_code(sentence, best, codes)
+        return _answer_with_code(sentence + _failures(failed[1:]), best, codes)
+    tail = _failures(failed) + _settings_overridden(known)
     if len({tuple(summary.trials[0].values.items()) for summary in passed}) > 1:
-        tail = _held_tensors(trials, passed, None) + tail + _settings_overridden(known)
-        return Answer(sentence=_each_value(passed, simulated=simulated) + tail)
-    tail = (
-        _faster_otherwise(passed, simulated=simulated)
-        + _held_tensors(trials, passed, rescuer)
-        + tail
-        + _settings_overridden(known)
-        + _ran_once(passed, simulated=simulated)
-    )
+        return Answer(sentence=_each_value(passed) + _held_tensors(trials, passed, None) + tail)
+    tail = _faster_otherwise(passed) + _held_tensors(trials, passed, rescuer) + tail + _ran_once(passed)
     if len(passed) == 1:
         return _answer_with_code(f"{_only_result(base)}{tail or '; nothing to compare it with'}", None, codes)
     if rescuer is None or rescuer is base:
-        return Answer(sentence=_no_winner(passed, rescuer, simulated=simulated) + tail)
-    return _answer_with_code(_better(rescuer, base, simulated=simulated) + tail, rescuer, codes)
+        return Answer(sentence=_no_winner(passed, rescuer) + tail)
+    return _answer_with_code(_better(rescuer, base) + tail, rescuer, codes)
 
 
 def _answer_with_code(sentence: str, best: Summary | None, codes: Mapping[str, str]) -> Answer:
@@ -99,64 +92,58 @@ def _answer_without_runs(known: Sequence[Summary]) -> str:
     return f"Nothing could be tried: {next(summary.not_tried or summary.overridden for summary in known)}"
 
 
-def _faster_otherwise(passed: Sequence[Summary], *, simulated: bool) -> str:
+def _faster_otherwise(passed: Sequence[Summary]) -> str:
     """Settings that are faster than the first, but change results."""
     base = passed[0].step_time
     found = []
     for summary in passed[1:]:
-        speed = speed_against(summary.step_time, base, simulated=simulated) if summary.changes_results else ""
+        speed = speed_against(summary.step_time, base) if summary.changes_results else ""
         if "fast" in speed and base is not None and summary.step_time is not None and differs(summary.step_time, base):
             found.append(f"; {summary.name}: {speed}, but changes results")
     return "".join(found)
 
 
-def _ran_once(passed: Sequence[Summary], *, simulated: bool) -> str:
+def _ran_once(passed: Sequence[Summary]) -> str:
     """What a difference in speed is worth where each setting has one run: steps of one run are alike, runs differ."""
     once = [summary.step_time for summary in passed if len(summary.trials) == 1 and summary.step_time is not None]
-    if simulated or len(once) < len(passed) or not any(differs(time, once[0]) for time in once[1:]):
+    if len(once) < len(passed) or not any(differs(time, once[0]) for time in once[1:]):
         return ""
     return "; each ran once: --rounds 3 shows whether that holds"
 
 
 def _settings_overridden(known: Sequence[Summary]) -> str:
-    found: dict[str, list[str]] = {}
-    for summary in known:
-        if summary.overridden:
-            found.setdefault(summary.overridden, []).append(summary.name)
+    overridden = grouped((summary for summary in known if summary.overridden), lambda summary: summary.overridden)
     return "".join(
-        f"; {listed(names)} not applied: the program sets its own ({place})" for place, names in found.items()
+        f"; {listed([summary.name for summary in of])} not applied: the program sets its own ({place})"
+        for place, of in overridden.items()
     )
 
 
-def _best(passed: Sequence[Summary], *, simulated: bool) -> Summary | None:
+def _failures(failed: Sequence[Summary]) -> str:
+    return "".join(
+        f"; {listed([summary.name for summary in of])} failed ({why})" for why, of in grouped(failed, _why).items()
+    )
+
+
+def _best(passed: Sequence[Summary]) -> Summary | None:
     """Least memory, else fastest, of those that do not change results; None if none is better than another."""
     plain = [summary for summary in passed if not summary.changes_results] or list(passed)
-    held = sorted((summary for summary in plain if summary.memory), key=lambda summary: summary.memory or (0, 0))
-    if len(held) > 1:
-        least, most = held[0], held[-1]
-        assert least.memory is not None
-        assert most.memory is not None
-        if least.memory[1] < most.memory[0] * (1 - SAME_MEMORY_SHARE):
+    peaks = [(memory, summary) for summary in plain if (memory := summary.memory) is not None]
+    if peaks:
+        least, most = (choose(peak for peak, _ in peaks) for choose in (min, max))
+        if least[1] < most[0] * (1 - SAME_MEMORY_SHARE):
             # Of those that hold as little, the one that was asked for first.
-            near = [
-                summary
-                for summary in plain
-                if summary.memory and summary.memory[1] <= least.memory[1] * (1 + SAME_MEMORY_SHARE)
-            ]
-            return near[0]
-    timed = [summary for summary in plain if summary.step_time is not None]
-    if simulated or len(timed) < 2:
+            return next(summary for peak, summary in peaks if peak[1] <= least[1] * (1 + SAME_MEMORY_SHARE))
+    base = passed[0].step_time
+    timed = [(time, summary) for summary in plain if (time := summary.step_time) is not None]
+    if base is None or len(timed) < 2:
         return None
-    timed.sort(key=lambda summary: summary.step_time.median_seconds if summary.step_time else 0.0)
-    first, base = timed[0].step_time, passed[0].step_time
-    if first is not None and base is not None and timed[0] is not passed[0] and differs(first, base):
-        return timed[0]
-    return None
+    time, fastest = min(timed, key=lambda pair: pair[0].median_seconds)
+    return fastest if differs(time, base) else None
 
 
-def _better(best: Summary, base: Summary, *, simulated: bool) -> str:
-    speed = speed_against(best.step_time, base.step_time, simulated=simulated)
-    work = speed or _work_done(best, base)
+def _better(best: Summary, base: Summary) -> str:
+    work = speed_against(best.step_time, base.step_time) or _work_done(best, base)
     mine, other = best.memory, base.memory
     if mine is None or other is None:
         return f"{best.name}: {work}"
@@ -168,7 +155,7 @@ def _better(best: Summary, base: Summary, *, simulated: bool) -> str:
     return f"{best.name}: {work}, in the same memory ({size(mine[1])})"
 
 
-def _each_value(passed: Sequence[Summary], *, simulated: bool) -> str:
+def _each_value(passed: Sequence[Summary]) -> str:
     """What each value took: with another value, such as a batch size, a step does other work."""
     told = []
     amounts = [summary.memory[1] for summary in passed if summary.memory is not None]
@@ -180,24 +167,25 @@ def _each_value(passed: Sequence[Summary], *, simulated: bool) -> str:
             # TensorFlow takes all memory at its start: what the values need shows in its allocator alone.
             held = size(summary.memory[1])
             facts.append(f"{size(peak)} in use of the {held} that it holds" if same and peak is not None else held)
-        if summary.step_time is not None and not simulated:
+        if summary.step_time is not None:
             facts.append(f"{step_time_text(summary.step_time.median_seconds)} per step")
-        if not simulated and all(trial.ended_by == "the program" for trial in summary.trials if trial.run):
+        if not summary.simulated and all(trial.ended_by == "the program" for trial in summary.trials if trial.run):
             facts += _run_time(summary)
         told.append(f"{summary.name}: {', '.join(facts) or 'it ran'}")
     rest = len(passed) - _MAX_NAMES
     if rest > 0:
         told.append(f"and {rest} more")
-    timed = not simulated and any(summary.step_time is not None for summary in passed)
-    return "; ".join([*told, *(["with a different value, a step may do different work"] if timed else [])])
+    if any(summary.step_time is not None for summary in passed):
+        told.append("with a different value, a step may do different work")
+    return "; ".join(told)
 
 
 def _run_time(summary: Summary) -> list[str]:
     """``1.02 to 1.04 s from start to end``: start-up is part of it."""
-    times = [taken for run in summary.runs if (taken := run.phases.total_seconds) is not None]
+    times = [seconds for run in summary.runs if (seconds := run.phases.total_seconds) is not None]
     if not times:
         return []
-    shown = list(dict.fromkeys(measured_seconds(taken) for taken in (min(times), max(times))))
+    shown = dict.fromkeys(map(measured_seconds, (min(times), max(times))))
     return [f"{' to '.join(shown)} from start to end"]
 
 
@@ -206,7 +194,7 @@ def _work_done(summary: Summary, other: Summary) -> str:
     return "the same work" if same else "a run of the same length (no step could be counted)"
 
 
-def _no_winner(passed: Sequence[Summary], best: Summary | None, *, simulated: bool) -> str:
+def _no_winner(passed: Sequence[Summary], best: Summary | None) -> str:
     # What changes results is faster or slower for a price: it has a sentence of its own.
     passed = [passed[0], *(summary for summary in passed[1:] if not summary.changes_results)]
     if len(passed) == 1:
@@ -214,29 +202,28 @@ def _no_winner(passed: Sequence[Summary], best: Summary | None, *, simulated: bo
     names = listed([summary.name for summary in passed])
     base = passed[0]
     if best is base:
-        others = [summary for summary in passed[1:] if summary.memory is not None]
-        worst = max(others, key=lambda summary: summary.memory[1] if summary.memory else 0)
+        worst = max(passed[1:], key=lambda summary: summary.memory[1] if summary.memory else 0)
         assert base.memory is not None
         assert worst.memory is not None
-        work = speed_against(base.step_time, worst.step_time, simulated=simulated) or _work_done(base, worst)
+        work = speed_against(base.step_time, worst.step_time) or _work_done(base, worst)
         return f"{base.name} holds the least: {work} in {size(base.memory[1])}, {worst.name} in {size(worst.memory[1])}"
     amounts = [summary.memory for summary in passed if summary.memory is not None]
     same = len(amounts) == len(passed) and max(a[1] for a in amounts) <= min(a[0] for a in amounts) * (
         1 + SAME_MEMORY_SHARE
     )
     held = f"the same memory ({size(amounts[0][1])})" if same else ""
-    if simulated:
+    if base.simulated:
         return f"{names}: {held or 'no memory to compare'}; no speeds to compare on simulated GPUs"
     timed = [summary.step_time for summary in passed if summary.step_time is not None]
     if len(timed) == len(passed) and any(differs(time, timed[0]) for time in timed[1:]):
         # The first is the fastest: another would be the answer.
         slower = [
-            f"{summary.name} is {speed_against(summary.step_time, timed[0], simulated=False)}"
+            f"{summary.name} is {speed_against(summary.step_time, timed[0])}"
             for summary in passed[1:]
             if summary.step_time is not None and differs(summary.step_time, timed[0])
         ]
         return f"{base.name} is best: {', '.join(slower[:_MAX_NAMES])}{f', with {held}' if held else ''}"
-    speeds = {speed_against(summary.step_time, base.step_time, simulated=False) for summary in passed[1:]}
+    speeds = {speed_against(summary.step_time, base.step_time) for summary in passed[1:]}
     speed = speeds.pop() if len(speeds) == 1 else "speeds cannot be told apart"
     found = ", ".join(dict.fromkeys(filter(None, (held, speed)))) or "nothing was measured"
     return f"No difference between {names}: {found}"
@@ -278,17 +265,9 @@ def _held_tensors(trials: Sequence[Trial], passed: Sequence[Summary], best: Summ
 
 def _only_result(summary: Summary) -> str:
     facts = [f"{size(summary.memory[1])} of GPU memory"] if summary.memory is not None else []
-    time = summary.step_time
-    if time is not None and not any(run.simulated for run in summary.runs):
-        facts.append(f"{step_time_text(time.median_seconds)} per step")
+    if summary.step_time is not None:
+        facts.append(f"{step_time_text(summary.step_time.median_seconds)} per step")
     return f"{summary.name}: {', '.join(facts) or 'it ran'}"
-
-
-def _by_reason(failed: Sequence[Summary]) -> dict[str, list[str]]:
-    reasons: dict[str, list[str]] = {}
-    for summary in failed:
-        reasons.setdefault(_why(summary), []).append(summary.name)
-    return reasons
 
 
 def _why(summary: Summary) -> str:

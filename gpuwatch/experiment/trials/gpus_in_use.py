@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from gpuwatch.core.formatting.safe_text import shorten
 from gpuwatch.core.formatting.units import memory
+from gpuwatch.core.grouping import grouped
 from gpuwatch.core.model.snapshot import Process
 from gpuwatch.experiment.trials.trial_settings import Setting
 from gpuwatch.experiment.trials.trial_setup import TrialSetup
@@ -16,8 +17,8 @@ _MAX_NAMED = 3
 
 def why_in_use(setup: TrialSetup, setting: Setting) -> str:
     """Why a setting is not run on GPUs that others use; empty if nobody does."""
-    taken = occupants(setup, setting.variables)
-    return f"{taken} (--share runs there anyway)" if taken else ""
+    used = occupants(setup, setting.variables)
+    return f"{used} (--share runs there anyway)" if used else ""
 
 
 def occupants(setup: TrialSetup, variables: Mapping[str, str]) -> str:
@@ -30,25 +31,23 @@ def occupants(setup: TrialSetup, variables: Mapping[str, str]) -> str:
         return ""
     seen = setup.visible(variables)
     mine = {entry.uuid for entry in seen.map} if not seen.unsure else {device.uuid for device in machine.devices}
-    tenants: dict[int, list[Process]] = {}
-    for process in machine.processes:
-        if process.type != "G" and process.device_uuid in mine:
-            device = machine.device(process.device_uuid)
-            tenants.setdefault(-1 if device is None else device.index, []).append(process)
-    return "; ".join(f"GPU {index} is used by {_processes_named(of)}" for index, of in sorted(tenants.items()))
+    tenants = grouped(
+        (process for process in machine.processes if process.type != "G"), lambda process: process.device_uuid
+    )
+    return "; ".join(
+        f"GPU {device.index} is used by {_processes_named(tenants[device.uuid])}"
+        for device in machine.devices
+        if device.uuid in mine and device.uuid in tenants
+    )
 
 
 def _processes_named(processes: list[Process]) -> str:
     processes.sort(key=lambda process: -(process.number("gpu_memory_bytes") or 0))
-    shown = [
-        f"{shorten(process.command or process.name or 'a process', _MAX_COMMAND_CHARS)}"
-        f" ({', '.join(filter(None, (f'pid {process.pid}', process.user, _held_text(process))))})"
-        for process in processes[:_MAX_NAMED]
-    ]
+    shown = []
+    for process in processes[:_MAX_NAMED]:
+        amount = process.number("gpu_memory_bytes")
+        facts = (f"pid {process.pid}", process.user, None if amount is None else memory(amount))
+        command = shorten(process.command or process.name or "a process", _MAX_COMMAND_CHARS)
+        shown.append(f"{command} ({', '.join(filter(None, facts))})")
     rest = len(processes) - _MAX_NAMED
     return ", ".join(shown) + (f" and {rest} more" if rest > 0 else "")
-
-
-def _held_text(process: Process) -> str:
-    amount = process.number("gpu_memory_bytes")
-    return memory(amount) if amount is not None else ""

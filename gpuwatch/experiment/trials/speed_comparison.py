@@ -32,9 +32,9 @@ def differs(step: StepTime, other: StepTime) -> bool:
     )
 
 
-def speed_against(step: StepTime | None, other: StepTime | None, *, simulated: bool) -> str:
+def speed_against(step: StepTime | None, other: StepTime | None) -> str:
     """``the same speed (±1 %)``, ``12 % faster``, ``2.1 times as fast``; empty where speeds cannot be compared."""
-    if step is None or other is None or simulated or step.median_seconds <= 0 or other.median_seconds <= 0:
+    if step is None or other is None or step.median_seconds <= 0 or other.median_seconds <= 0:
         return ""
     if not differs(step, other):
         width = max(

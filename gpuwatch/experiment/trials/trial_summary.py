@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gpuwatch.core.grouping import grouped
 from gpuwatch.core.model.memory_profile import MemoryProfile
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.try_experiment import StepTime, Trial
@@ -35,6 +36,11 @@ class Summary:
     def overridden(self) -> str:
         """Where the program sets the same itself."""
         return next((trial.overridden for trial in self.trials if trial.overridden), "")
+
+    @property
+    def simulated(self) -> bool:
+        """Whether its GPUs are simulated: their speeds are not compared."""
+        return any(run.simulated for run in self.runs)
 
     @property
     def tried(self) -> bool:
@@ -103,12 +109,8 @@ def summaries(trials: Sequence[Trial]) -> tuple[Summary, ...]:
 
     Copies that ran at once and runs with the recorder are left out: their memory and speed are not the setting's.
     """
-    found: dict[str, list[Trial]] = {}
-    for trial in trials:
-        if trial.copy or trial.recorded:
-            continue
-        found.setdefault(trial.name, []).append(trial)
-    return tuple(Summary(name, tuple(of)) for name, of in found.items())
+    plain = (trial for trial in trials if not trial.copy and not trial.recorded)
+    return tuple(Summary(name, tuple(of)) for name, of in grouped(plain, lambda trial: trial.name).items())
 
 
 def recorded_profiles(trials: Sequence[Trial]) -> dict[str, MemoryProfile]:
