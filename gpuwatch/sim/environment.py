@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
-import shutil
-import tempfile
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.sim import install_libraries, libraries
 from gpuwatch.sim.sysfs import ENV_STATE
 
@@ -23,32 +19,17 @@ _HUGE_PAGES: Final = "glibc.malloc.hugetlb=1"
 
 
 def simulated_environment_of(
-    base: Mapping[str, str],
-    shape: str,
-    library_dir: Path,
-    state_path: Path,
-    *,
-    tier: install_libraries.Tier,
-    without: Collection[str] = (),
+    base: Mapping[str, str], shape: str, library_dir: Path, state_path: Path, *, tier: install_libraries.Tier
 ) -> dict[str, str]:
     """``base`` for a program on the machine in ``state_path``; see :meth:`.machine.SimMachine.environment`."""
-    folder = install_libraries.ensure_built("plugin") if tier == "plugin" else library_dir
-    if without:
-        folder = _partial_folder(folder, without)
-    env = dict(base)
-    for name in ("LD_LIBRARY_PATH", "LD_PRELOAD", ENV_PLUGIN):
-        paths = re.split("[: ]" if name == "LD_PRELOAD" else ":", env.pop(name, ""))
-        kept = [path for path in paths if path and not _is_ours(path, library_dir)]
-        if name == "LD_LIBRARY_PATH":
-            kept.insert(0, str(folder))
-        elif name == "LD_PRELOAD":
-            library = libraries.RENAME_LIBRARY if tier == "plugin" else libraries.PROC_LIBRARY
-            if library not in without:
-                kept.insert(0, str(folder / library))
-        elif name == ENV_PLUGIN and tier == "plugin":
-            kept = [str(folder / libraries.PLUGIN_LIBRARY)]  # TensorFlow loads only one
-        if kept:
-            env[name] = ":".join(kept)
+    folder, preloaded = library_dir, libraries.PROC_LIBRARY
+    if tier == "plugin":
+        folder, preloaded = install_libraries.ensure_built("plugin"), libraries.RENAME_LIBRARY
+    env = real_environment_of(base, library_dir)
+    for name, path in (("LD_LIBRARY_PATH", folder), ("LD_PRELOAD", folder / preloaded)):
+        env[name] = ":".join(filter(None, (str(path), env.get(name))))
+    if tier == "plugin":
+        env[ENV_PLUGIN] = str(folder / libraries.PLUGIN_LIBRARY)  # TensorFlow loads only one
     env[ENV_SHAPE] = shape
     env[ENV_STATE] = str(state_path)
     tunables = env.get(ENV_TUNABLES, "")
@@ -61,39 +42,14 @@ def real_environment_of(base: Mapping[str, str], library_dir: Path) -> dict[str,
     """``base`` without what :func:`simulated_environment_of` adds."""
     env = {name: value for name, value in base.items() if name not in (ENV_SHAPE, ENV_STATE)}
     for name in ("LD_LIBRARY_PATH", "LD_PRELOAD", ENV_PLUGIN):
-        kept = [path for path in re.split("[: ]", env.pop(name, "")) if path and not _is_ours(path, library_dir)]
-        if kept:
+        paths = re.split("[: ]" if name == "LD_PRELOAD" else ":", env.pop(name, ""))
+        if kept := [path for path in paths if path and not _is_ours(path, library_dir)]:
             env[name] = ":".join(kept)
-    kept = [tunable for tunable in env.pop(ENV_TUNABLES, "").split(":") if tunable and tunable != _HUGE_PAGES]
-    if kept:
+    tunables = env.pop(ENV_TUNABLES, "").split(":")
+    if kept := [tunable for tunable in tunables if tunable and tunable != _HUGE_PAGES]:
         env[ENV_TUNABLES] = ":".join(kept)
     return env
 
 
 def _is_ours(path: str, library_dir: Path) -> bool:
-    ours = library_dir.parent
-    return Path(path) == library_dir or ours in (Path(path).parent, Path(path).parent.parent)
-
-
-def _partial_folder(whole: Path, without: Collection[str]) -> Path:
-    """A folder of links to all libraries except ``without``, next to the real one."""
-    names = {path.name for path in whole.iterdir()}
-    if unknown := sorted(set(without) - names):
-        raise GpuwatchError(f"no such simulated library: {', '.join(unknown)}")
-    tag = hashlib.sha256("\0".join(sorted(without)).encode()).hexdigest()[:12]
-    folder = whole.with_name(f"{whole.name}-without-{tag}")
-    if install_libraries.is_foreign(folder):
-        install_libraries.discard(folder)
-    if folder.is_dir():
-        install_libraries.note_use(folder)
-        return folder
-    work = Path(tempfile.mkdtemp(prefix="tmp-", dir=whole.parent))
-    for name in names - set(without):
-        (work / name).symlink_to(whole / name)
-    try:
-        work.rename(folder)
-    except OSError:
-        shutil.rmtree(work)
-        if not folder.is_dir():  # otherwise another process made the same one
-            raise
-    return folder
+    return Path(path) == library_dir or library_dir.parent in (Path(path).parent, Path(path).parent.parent)

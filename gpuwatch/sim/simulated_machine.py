@@ -16,7 +16,7 @@ import fcntl
 import os
 import resource
 import shutil
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self, get_args
@@ -144,22 +144,15 @@ class SimMachine:
         machine._handle = machine._map()
         return machine
 
-    def environment(
-        self,
-        base: Mapping[str, str],
-        *,
-        tier: install_libraries.Tier | None = None,
-        without: Collection[str] = (),
-    ) -> dict[str, str]:
+    def environment(self, base: Mapping[str, str], *, tier: install_libraries.Tier | None = None) -> dict[str, str]:
         """`base` plus everything that makes a program see the simulated GPUs.
 
         Args:
             base: The environment to start from. Settings of another tier are replaced.
             tier: How frameworks reach the GPUs; None: as this machine was opened.
-            without: File names of libraries to leave out ("libcudnn.so.9"), as if CUDA were half installed.
         """
         return environment.simulated_environment_of(
-            base, str(self.shape), self.library_dir, self.state_path, tier=tier or self.tier, without=without
+            base, str(self.shape), self.library_dir, self.state_path, tier=tier or self.tier
         )
 
     def stripped(self, base: Mapping[str, str]) -> dict[str, str]:

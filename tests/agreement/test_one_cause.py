@@ -10,11 +10,12 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tempfile
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,16 @@ def command_of(row: Row) -> Callable[..., Result]:
     return gpuwatch if has_own_import(row) and row.variables is not LOG_ENVIRONMENT else gpuwatch_forked
 
 
+@contextmanager
+def without_libraries(environment: dict[str, str], whole: Path, missing: Sequence[str]) -> Iterator[dict[str, str]]:
+    """``environment`` with all libraries of the folder ``whole`` but these, as if CUDA were half installed."""
+    with tempfile.TemporaryDirectory(prefix="tmp-", dir=whole.parent) as folder:
+        for path in whole.iterdir():
+            if path.name not in missing:
+                Path(folder, path.name).symlink_to(path)
+        yield {name: value.replace(str(whole), folder) for name, value in environment.items()}
+
+
 _LINK = threading.Lock()
 
 
@@ -80,12 +91,13 @@ def said_of(row: Row, folder: Path) -> Said:
     try:
         if machine is not None:
             row.fault(machine)
-            environment = machine.environment(environment, without=row.without)
-        with (
-            same_path(environment)
-            if row.without and not has_own_import(row)
-            else nullcontext(environment) as environment
-        ):
+            environment = machine.environment(environment)
+        with ExitStack() as stack:
+            if machine is not None and row.without:
+                lacking = without_libraries(environment, machine.library_dir, row.without)
+                environment = stack.enter_context(lacking)
+                if not has_own_import(row):
+                    environment = stack.enter_context(same_path(environment))
             return all_of(row, environment, folder)
     finally:
         if machine is not None:

@@ -73,25 +73,6 @@ def test_tables_of_pools_are_in_huge_pages_unless_asked_otherwise(
     assert machine.stripped(env) == base
 
 
-def test_a_library_can_be_missing(machine: SimMachine) -> None:
-    env = machine.environment(os.environ, without=["libcudnn.so.9", "libcudnn.so.8"])
-    folder = Path(env["LD_LIBRARY_PATH"].split(":")[0])
-    here, there = ({path.name for path in place.iterdir()} for place in (folder, machine.library_dir))
-    assert there - here == {"libcudnn.so.9", "libcudnn.so.8"}
-    assert machine.environment(env, without=["libcudnn.so.8", "libcudnn.so.9"]) == env
-    code = """
-import ctypes
-print(ctypes.CDLL("libcuda.so.1").cuInit(0))
-try: ctypes.CDLL("libcudnn.so.9")
-except OSError as error: print(error)"""
-    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
-    code_line, error = done.stdout.splitlines()
-    assert code_line == "0"
-    assert "libcudnn.so.9: cannot open shared object file" in error
-    with pytest.raises(GpuwatchError, match=r"libfoo\.so"):
-        machine.environment({}, without=["libfoo.so"])
-
-
 def test_the_state_is_private(machine: SimMachine) -> None:
     folder = machine.state_path.parent
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
