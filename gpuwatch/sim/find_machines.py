@@ -16,9 +16,7 @@ from gpuwatch.sim.simulated_machine import SimMachine
 from gpuwatch.sim.state_files import PRIVATE, SHARED, STATE_SUFFIX, in_use, state_folder, state_name
 from gpuwatch.sim.sysfs import ENV_STATE
 
-_NAME: Final = re.compile(
-    rf"(?P<name>.+)-(?P<shape>[^-]+?)(?:\.v(?P<layout>\d+\.\d+))?{re.escape(STATE_SUFFIX)}"  # old versions: no layout
-)
+_NAME: Final = re.compile(rf"(?P<name>.+)-(?P<shape>[^-]+?)\.v\d+\.\d+{re.escape(STATE_SUFFIX)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +60,8 @@ def sim_option_of(environment: Mapping[str, str]) -> str:
     """The machine that an environment names, as ``--sim`` takes it: ``2x24GiB@demo``; empty without one."""
     shape = environment.get(ENV_SHAPE, "")
     parts = _NAME.fullmatch(Path(environment.get(ENV_STATE, "")).name)
-    found = (
-        FoundMachine(parts["name"] if parts is not None else None, SimShape.parse(shape), in_use=True)
-        if shape
-        else None
-    )
-    named = found is not None and found.name not in (None, SHARED) and not found.private
-    return f"{shape}@{found.name}" if found is not None and named else shape
+    named = parts is not None and parts["name"] != SHARED and not parts["name"].startswith(f"{PRIVATE}-")
+    return f"{shape}@{parts['name']}" if shape and parts is not None and named else shape
 
 
 @dataclass(frozen=True, slots=True)

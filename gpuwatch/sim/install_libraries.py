@@ -81,7 +81,7 @@ def ensure_built(tier: Tier = "driver") -> Path:
         _ensure(folder, lambda work: compile_driver(work, compiler, sources))
         if tier == "plugin":
             base, cxx = folder, _required_compiler(find_cxx_compiler)
-            folder = cache / _plugin_key(base.name, cxx, sources)
+            folder = cache / f"{_key(cxx, sources, base.name)}-plugin"
             note_use(base)
             _ensure(folder, lambda work: compile_plugin(work, compiler, cxx, sources, base))
     note_use(folder)
@@ -168,7 +168,9 @@ def _ensure(folder: Path, fill: Callable[[Path], None], *, quick: bool = False) 
     if not folder.is_dir():
         if _announce is not None and not quick:
             _announce()
-        _make_folder(folder, fill)
+        with _build_lock(folder.parent):
+            if not folder.is_dir():  # otherwise another process built it while this one waited
+                _build(folder, fill)
 
 
 def discard(folder: Path) -> None:
@@ -197,23 +199,16 @@ def _leads_out(path: Path) -> bool:
     return target.parent.parent != path.parent.parent.resolve() or bool(file_ownership.file_distrust(target))
 
 
-def _key(compiler: list[str], sources: Path) -> str:
+def _key(compiler: list[str], sources: Path, base: str = "") -> str:
+    """Hash of all that determines a build. ``base``: of the plug-in tier, the name of the driver tier's folder."""
     digest = hashlib.sha256()
-    for part in (*compiler, _compiler_identity(compiler[0]), _cpu_model(), DRIVER_RECIPE):
+    recipe = PLUGIN_RECIPE if base else DRIVER_RECIPE
+    for part in (*compiler, _compiler_identity(compiler[0]), _cpu_model(), recipe, base):
         digest.update(part.encode() + b"\0")
     for source in sorted(sources.iterdir()):
-        if source.suffix in {".c", ".h", ".cc"} and not source.name.startswith("plugin"):
+        if source.suffix in {".c", ".h", ".cc"} and source.name.startswith("plugin") == bool(base):
             digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
     return digest.hexdigest()[:20]
-
-
-def _plugin_key(base: str, compiler: list[str], sources: Path) -> str:
-    digest = hashlib.sha256()
-    for part in (base, *compiler, _compiler_identity(compiler[0]), PLUGIN_RECIPE):
-        digest.update(part.encode() + b"\0")
-    for source in sorted(sources.glob("plugin*")):
-        digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
-    return digest.hexdigest()[:20] + "-plugin"
 
 
 def _compiler_identity(compiler: str) -> str:
@@ -249,13 +244,6 @@ def _cpu_facts() -> dict[str, str]:
     return found
 
 
-def _make_folder(folder: Path, fill: Callable[[Path], None]) -> None:
-    """Lets ``fill`` build in a temporary folder, which is renamed to ``folder`` when it is complete."""
-    with _build_lock(folder.parent):
-        if not folder.is_dir():  # otherwise another process built it while this one waited
-            _build(folder, fill)
-
-
 @contextmanager
 def _build_lock(folder: Path) -> Iterator[None]:
     """Keeps processes that need the same build from all compiling it; does nothing if the folder cannot be locked."""
@@ -273,6 +261,7 @@ def _build_lock(folder: Path) -> Iterator[None]:
 
 
 def _build(folder: Path, fill: Callable[[Path], None]) -> None:
+    """Lets ``fill`` build in a temporary folder, which is renamed to ``folder`` when it is complete."""
     try:
         _sweep(folder.parent)
         work = Path(tempfile.mkdtemp(prefix="tmp-", dir=folder.parent))

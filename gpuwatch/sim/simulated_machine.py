@@ -19,7 +19,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Self, get_args
+from typing import Final, Self
 
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.sim import environment, install_libraries, sysfs
@@ -27,8 +27,7 @@ from gpuwatch.sim.copied_answers import DescribedGpu
 from gpuwatch.sim.environment import ENV_SHAPE
 from gpuwatch.sim.machine_shape import MACHINE_NAME, MAX_DEVICES, SimShape
 from gpuwatch.sim.mig_layout import MAX_INSTANCES, SimInstance, layout_text, parse_layout
-from gpuwatch.sim.new_machine import create_if_needed, partition
-from gpuwatch.sim.state_files import check_state, folder_lock, state_folder, state_name
+from gpuwatch.sim.state_files import check_state, create_if_needed, folder_lock, partition, state_folder, state_name
 from gpuwatch.sim.state_structures import FaultView, MigView, ProcessView, load_control
 from gpuwatch.sim.sysfs import ENV_STATE
 
@@ -117,8 +116,6 @@ class SimMachine:
         Raises:
             GpuwatchError: it cannot be built, or its folder is not safe to use.
         """
-        if tier not in get_args(install_libraries.Tier):
-            raise GpuwatchError(f"no such simulation tier: {tier!r}", hint="use driver or plugin")
         if name is not None and not MACHINE_NAME.fullmatch(name):
             raise GpuwatchError(f"not a name for a simulated machine: {name!r}")
         library_dir = install_libraries.ensure_built()

@@ -231,5 +231,3 @@ def test_a_foreign_process_is_not_swept(machine: SimMachine) -> None:
 def test_names_and_tiers(machine: SimMachine) -> None:
     with pytest.raises(GpuwatchError, match="not a name"):
         SimMachine.open(machine.shape, name="../elsewhere")
-    with pytest.raises(GpuwatchError, match="tier"):
-        SimMachine.open(machine.shape, tier="quantum")  # type: ignore[arg-type]
