@@ -16,19 +16,19 @@ TENSORFLOW, TORCH = Framework(name="tensorflow"), Framework(name="torch")
 def test_variables_of_the_framework_are_settings_with_who_set_them() -> None:
     start = {"TF_FORCE_GPU_ALLOW_GROWTH": "true", "CUDA_VISIBLE_DEVICES": "0,1", "HOME": "/home/alice"}
     now = {**start, "CUDA_VISIBLE_DEVICES": "1", "TF_GPU_ALLOCATOR": "cuda_malloc_async"}
-    assert environment_settings(now, start, TENSORFLOW) == {
+    assert environment_settings(now, start, TENSORFLOW, {}) == {
         "CUDA_VISIBLE_DEVICES": Setting(asked="1", source=PROGRAM),
         "TF_FORCE_GPU_ALLOW_GROWTH": Setting(asked="true", effective=True, source=INHERITED),
         "TF_GPU_ALLOCATOR": Setting(asked="cuda_malloc_async", source=PROGRAM),
     }
     placed = environment_settings(now, start, TENSORFLOW, {"TF_GPU_ALLOCATOR": "train.py:3", "HOME": "train.py:4"})
     assert [one.source for one in placed.values()] == [PROGRAM, INHERITED, "train.py:3"]
-    assert set(environment_settings(now, start, TORCH)) == {"CUDA_VISIBLE_DEVICES"}
-    assert environment_settings(now, start, None) == {}
+    assert set(environment_settings(now, start, TORCH, {})) == {"CUDA_VISIBLE_DEVICES"}
+    assert environment_settings(now, start, None, {}) == {}
 
 
 def test_a_value_that_tensorflow_does_not_take_has_no_effect() -> None:
-    (growth,) = environment_settings({"TF_FORCE_GPU_ALLOW_GROWTH": "1"}, {}, TENSORFLOW).values()
+    (growth,) = environment_settings({"TF_FORCE_GPU_ALLOW_GROWTH": "1"}, {}, TENSORFLOW, {}).values()
     assert growth.effective is None
     assert "only true and false" in growth.note
 
@@ -41,7 +41,7 @@ def test_two_runs_with_and_without_it_do_not_compare_as_the_same_settings() -> N
         verdict="ok",
         settings={"placement logging": Setting(asked=True, source=OWN)},
     )
-    settings = environment_settings({"TF_FORCE_GPU_ALLOW_GROWTH": "true"}, {}, TENSORFLOW)
+    settings = environment_settings({"TF_FORCE_GPU_ALLOW_GROWTH": "true"}, {}, TENSORFLOW, {})
     grown = msgspec.structs.replace(plain, settings=settings)
     (difference,) = differences((plain, grown))
     assert [change for change in difference.changed if "TF_FORCE_GPU_ALLOW_GROWTH=true" in change]

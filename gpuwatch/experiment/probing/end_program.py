@@ -1,13 +1,15 @@
-"""Ends a program whose measurement is over: SIGINT as Ctrl+C would, then SIGTERM, then SIGKILL."""
+"""The end of a watched program: as its guard reports it, and as gpuwatch brings it about."""
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 
+from gpuwatch.core.model.run import Outcome
 from gpuwatch.core.model.try_experiment import EndedBy
-from gpuwatch.experiment.probing.guard_reports import GuardReports
 from gpuwatch.experiment.probing.guarded_program import GuardedProgram
+from gpuwatch.experiment.probing.received_signals import Signals
 from gpuwatch.experiment.probing.watched_processes import WatchedProcesses
 
 SIGINT_SECONDS, SIGTERM_SECONDS, SIGKILL_SECONDS = 5.0, 2.0, 2.0
@@ -18,22 +20,88 @@ _GUARD_SECONDS = 4.0
 """Seconds to wait until the guard has ended what the program left behind: it sends SIGKILL after half of them."""
 
 
+class GuardReports:
+    """What the guard has reported (:mod:`gpuwatch.experiment.probing.program_guard`)."""
+
+    def __init__(self, signals: Signals) -> None:
+        """``signals`` learn which signals the guard got too."""
+        self._signals = signals
+        self.program: int | None = None
+        """The program's pid; None before it has started."""
+        self.since = 0.0
+        """Monotonic time of its start."""
+        self.error: int | None = None
+        """errno of the start that failed."""
+        self.status: int | None = None
+        """Wait status of the program; None while it runs."""
+        self.left = 0
+        """Number of processes that it left behind."""
+        self.resident: int | None = None
+        """Largest resident set of one of the program's processes, in bytes."""
+        self.nobody_left = False
+        """Whether everything that it started has been ended."""
+        self.guard_gone = False
+
+    def take(self, line: bytes) -> None:
+        word, _, rest = line.partition(b" ")
+        if word == b"started":
+            pid, since = rest.split()
+            self.program, self.since = int(pid), float(since)
+            self._signals.ready = True
+        elif word == b"failed":
+            self.error = int(rest)
+        elif word == b"ended":
+            status, left, resident = map(int, rest.split())
+            self.status, self.left, self.resident = status, left, resident << 10
+        elif word == b"gone":
+            self.nobody_left = True
+        elif word == b"signal":
+            self._signals.guard_received(int(rest))
+
+    def end_of_file(self) -> None:
+        self.guard_gone = True
+
+    @property
+    def over(self) -> bool:
+        """Whether the program has ended, or nobody is left who would report that."""
+        return self.status is not None or self.guard_gone
+
+    @property
+    def all_over(self) -> bool:
+        """Whether everything that the program started has been ended, or nobody is left who would report that."""
+        return self.nobody_left or self.guard_gone
+
+    @property
+    def killed(self) -> bool:
+        return self.status is not None and os.WIFSIGNALED(self.status)
+
+    @property
+    def outcome(self) -> Outcome:
+        """Exit code or signal; SIGKILL while neither is known."""
+        if self.status is None:
+            return Outcome(signal=signal.SIGKILL)
+        if self.killed:
+            return Outcome(signal=os.WTERMSIG(self.status))
+        return Outcome(exit_code=os.WEXITSTATUS(self.status))
+
+
 class Ending:
     """Ends one program and what it started."""
 
     def __init__(
-        self, guarded: GuardedProgram, reports: GuardReports, processes: WatchedProcesses, asked: list[int]
+        self, guarded: GuardedProgram, reports: GuardReports, processes: WatchedProcesses, signals: list[int]
     ) -> None:
-        """``asked``: signals to us, each of which hurries the end."""
+        """``signals``: those sent to us, each of which hurries the end."""
         self._guarded = guarded
         self._reports = reports
         self._processes = processes
-        self._signals = asked
+        self._signals = signals
 
     def end(self) -> EndedBy:
-        """Ends the program and everything that it started; the signal that it took.
+        """Ends the program and everything that it started: SIGINT as Ctrl+C would, then SIGTERM, then SIGKILL.
 
-        SIGTERM and SIGKILL go to its whole process group, SIGINT to the program and to what a shell runs for it.
+        Returns the signal that ended it. SIGTERM and SIGKILL go to its whole process group, SIGINT to the program and
+        to what a shell runs for it.
         """
         recording = self._guarded.options.memory
         steps: tuple[tuple[EndedBy, str, float], ...] = (
@@ -41,20 +109,20 @@ class Ending:
             ("SIGTERM", f"group {int(signal.SIGTERM)}", SIGTERM_SECONDS),
             ("SIGKILL", f"group {int(signal.SIGKILL)}", SIGKILL_SECONDS),
         )
-        took: EndedBy = "SIGINT"
+        ended_by: EndedBy = "SIGINT"
         for name, command, seconds in steps:
             if self._reports.status is None:
-                took = name
+                ended_by = name
                 self._guarded.tell(command)
                 self.wait(seconds)
         self.end_rest()
-        return took
+        return ended_by
 
     def wait(self, seconds: float) -> None:
         """Waits until the program has ended, at most so long; a further signal to us ends the wait."""
-        asked = len(self._signals)
+        received = len(self._signals)
         until = time.monotonic() + seconds
-        while not self._reports.over and time.monotonic() < until and len(self._signals) == asked:
+        while not self._reports.over and time.monotonic() < until and len(self._signals) == received:
             self._guarded.streams.drain(0.05)
             self._guarded.signals.judge()
 

@@ -12,15 +12,11 @@ from collections.abc import Mapping
 from gpuwatch.core.model.run import INHERITED, Framework, Setting
 
 _CUDA = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_LAUNCH_BLOCKING", "NVIDIA_TF32_OVERRIDE")
-_OF = {
+_GROWTH = "TF_FORCE_GPU_ALLOW_GROWTH"
+_OF_FRAMEWORK = {
     "tensorflow": (
-        "TF_FORCE_GPU_ALLOW_GROWTH",
-        "TF_GPU_ALLOCATOR",
-        "TF_GPU_HOST_MEM_LIMIT_IN_MB",
-        "TF_DEVICE_MIN_SYS_MEMORY_IN_MB",
-        "TF_GPU_THREAD_MODE",
-        "TF_XLA_FLAGS",
-        "XLA_FLAGS",
+        *(_GROWTH, "TF_GPU_ALLOCATOR", "TF_GPU_HOST_MEM_LIMIT_IN_MB", "TF_DEVICE_MIN_SYS_MEMORY_IN_MB"),
+        *("TF_GPU_THREAD_MODE", "TF_XLA_FLAGS", "XLA_FLAGS"),
     ),
     "torch": ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "PYTORCH_NO_CUDA_MEMORY_CACHING"),
 }
@@ -29,29 +25,20 @@ PROGRAM = "the process that starts this one"
 
 
 def environment_settings(
-    now: Mapping[str, str],
-    start: Mapping[str, str],
-    framework: Framework | None,
-    places: Mapping[str, str] | None = None,
+    environment: Mapping[str, str], launched: Mapping[str, str], framework: Framework | None, places: Mapping[str, str]
 ) -> dict[str, Setting]:
-    """The variables that the framework reads. ``now``: the program's environment; ``start``: as it was launched;
+    """The variables that the framework reads. ``environment``: the program's; ``launched``: that it was started with;
     ``places``: the lines of the program that set them, where known.
     """
     if framework is None:
         return {}
     found = {}
-    for name in (*_CUDA, *_OF.get(framework.name, ())):
-        value = now.get(name)
+    for name in (*_CUDA, *_OF_FRAMEWORK.get(framework.name, ())):
+        value = environment.get(name)
         if value is not None:
-            source = INHERITED if start.get(name) == value else (places or {}).get(name, PROGRAM)
-            effective, note = _effective(name, value)
+            source = INHERITED if launched.get(name) == value else places.get(name, PROGRAM)
+            effective = {"true": True, "false": False}.get(value) if name == _GROWTH else None
+            ignored = name == _GROWTH and effective is None
+            note = "TensorFlow accepts only true and false, and ignores this value" if ignored else ""
             found[name] = Setting(asked=value, effective=effective, note=note, source=source)
     return found
-
-
-def _effective(name: str, value: str) -> tuple[object, str]:
-    if name == "TF_FORCE_GPU_ALLOW_GROWTH":
-        if value in ("true", "false"):
-            return value == "true", ""
-        return None, "TensorFlow accepts only true and false, and ignores this value"
-    return None, ""

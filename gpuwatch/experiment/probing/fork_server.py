@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.experiment.probing.probe_scripts import probe_folder
@@ -62,27 +63,23 @@ class ForkServer:
             raise ForkServerLost(f"{python} cannot be started: {error.strerror}") from error
         finally:
             theirs.close()
-        self.import_seconds = 0.0
-        self.unsafe = ""
         self._ready = False
         try:
             ready = self._wait_for_import(deadline, between)
             if ready is None or ready["kind"] != "ready":
-                why = "it did not answer in time" if ready is None else str(ready.get("message"))
+                why = "it did not answer in time" if ready is None else ready["message"]
                 raise ForkServerLost(f"importing {framework} in {python} failed: {why}")
         except BaseException:
             self.close()
             raise
         self._ready = True
-        seconds = ready["seconds"]
-        assert isinstance(seconds, float)
-        self.import_seconds = seconds
-        if ready["drivers"]:
-            self.unsafe = f"importing {framework} opens {ready['drivers']}, and a fork would share them"
+        self.import_seconds: float = ready["seconds"]
+        drivers = ready["drivers"]
+        self.unsafe = f"importing {framework} opens {drivers}, and a fork would share them" if drivers else ""
         self._output.seek(0)
         self.import_log = self._output.read().splitlines()
 
-    def _wait_for_import(self, deadline: float, between: Callable[[], None] | None) -> dict[str, object] | None:
+    def _wait_for_import(self, deadline: float, between: Callable[[], None] | None) -> dict[str, Any] | None:
         until = time.monotonic() + deadline
         while (left := until - time.monotonic()) > 0:
             message = self.receive(min(_POLL_SECONDS, left))
@@ -102,11 +99,9 @@ class ForkServer:
         started = self.receive(10.0)
         if started is None or started["kind"] != "started":
             raise ForkServerLost("the fork server did not fork")
-        pid = started["pid"]
-        assert isinstance(pid, int)
-        return ForkedProbe(self, pid)
+        return ForkedProbe(self, started["pid"])
 
-    def receive(self, timeout: float) -> dict[str, object] | None:
+    def receive(self, timeout: float) -> dict[str, Any] | None:
         """Its next message; None if none came within ``timeout`` seconds."""
         if not select.select([self._control], [], [], timeout)[0]:
             return None
@@ -116,7 +111,7 @@ class ForkServer:
             raise ForkServerLost(f"the fork server is gone: {error.strerror}") from error
         if not data:
             raise ForkServerLost("the fork server exited")
-        message: dict[str, object] = json.loads(data)
+        message: dict[str, Any] = json.loads(data)
         return message
 
     def close(self) -> None:
@@ -152,7 +147,5 @@ class ForkedProbe:
         if self._code is None:
             message = self._fork_server.receive(timeout)
             if message is not None and message["kind"] == "ended":
-                code = message["code"]
-                assert isinstance(code, int)
-                self._code = code
+                self._code = message["code"]
         return self._code

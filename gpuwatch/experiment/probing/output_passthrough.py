@@ -40,17 +40,15 @@ class Channel:
         """
         self.read = self.write = -1
         self._file: int | None = None
-        self._room = 0
+        self._room = _MAX_FILE_BYTES
+        """Bytes that the file may still take."""
         self.merged = False
         self.terminal = False
         self.broken = False
         """Nobody reads our stderr any more."""
         self._tail = b""
         if file is not None:
-            self._file, self._room = (
-                os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600),
-                _MAX_FILE_BYTES,
-            )
+            self._file = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             self.read, self.write = os.pipe()
             self.merged = True
             return
@@ -123,7 +121,7 @@ class Channel:
     @property
     def between(self) -> bool:
         """Whether we can write now without splitting an escape sequence or a character of the program."""
-        return _OPEN.search(self._tail[-_TAIL_BYTES:]) is None
+        return _OPEN.search(self._tail) is None
 
     @property
     def at_line_start(self) -> bool:
@@ -132,13 +130,13 @@ class Channel:
 
     def close(self) -> None:
         """Closes our end: the program's writes fail from now on, unless another process has it open too."""
-        for descriptor in (self.read, self.write):
-            if descriptor >= 0:
-                os.close(descriptor)
-        self.read = self.write = -1
-        if self._file is not None and self._room >= 0:
+        self.close_write_end()
+        if self.read >= 0:
+            os.close(self.read)
+            self.read = -1
+        if self._file is not None:
             os.close(self._file)
-            self._file, self._room = -1, -1
+            self._file = None
 
     def close_write_end(self) -> None:
         if self.write >= 0:

@@ -19,7 +19,7 @@ _SLICE_BYTES = 1 << 16
 _TELLING = (b".cc:", b"rror", b"emory")
 
 
-Sink = Callable[[bytes], None]
+Sink = Callable[[bytes], object]
 
 
 class Lines:

@@ -12,38 +12,27 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Protocol, Self
+from typing import TYPE_CHECKING, Self
 
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.model.run import Outcome
 from gpuwatch.experiment.probing.pipe_reader import Lines, Sink, Streams
 
+if TYPE_CHECKING:
+    from gpuwatch.experiment.probing.fork_server import ForkedProbe
+
 _GRACE_SECONDS = 2.0
 """Seconds between SIGTERM and SIGKILL, and to read the rest of the output after the end."""
 
 
-class Child(Protocol):
-    """A started process: a :class:`subprocess.Popen`, or one forked from a server."""
-
-    pid: int
-
-    def poll(self) -> int | None:
-        """The exit code (negative: signal); None while it runs."""
-        ...
-
-    def wait(self) -> int:
-        """Waits for the exit code of a process that has ended or been killed."""
-        ...
-
-
-Launch = Callable[[int, int, int], Child]
+Launch = Callable[[int, int, int], "subprocess.Popen[bytes] | ForkedProbe"]
 """Starts the process with descriptors for events, stdout and stderr."""
 
 
 def launch_fresh(command: Sequence[str], environment: Mapping[str, str]) -> Launch:
     """Starts ``command`` as a new process in a session of its own."""
 
-    def launch(events: int, out: int, err: int) -> Child:
+    def launch(events: int, out: int, err: int) -> subprocess.Popen[bytes]:
         os.set_inheritable(events, True)
         try:
             return subprocess.Popen(

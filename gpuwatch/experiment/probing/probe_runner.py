@@ -31,45 +31,21 @@ LOG_ENVIRONMENT = {
 }
 # TensorFlow's prefixes are listed one by one: Terraform's TF_VAR_, TF_TOKEN_ and others hold secrets.
 _KEPT_PREFIXES = (
-    "CUDA_",
-    "GPUWATCH_SIM",
-    "LD_LIBRARY_PATH",
-    "NCCL_",
-    "NVIDIA_",
-    "PYTORCH_",
-    "XLA_",
-    *(
-        f"TF_{rest}"
-        for rest in (
-            "AUTOTUNE",
-            "CONFIG",
-            "CPP_",
-            "CUD",
-            "DETERMINISTIC",
-            "DEVICE_MIN",
-            "DISABLE_",
-            "ENABLE_",
-            "FORCE_",
-            "GPU_",
-            "MIN_GPU",
-            "MKL_",
-            "NUM_",
-            "PER_",
-            "USE_",
-            "XLA_",
-        )
-    ),
+    *("CUDA_", "GPUWATCH_SIM", "LD_LIBRARY_PATH", "NCCL_", "NVIDIA_", "PYTORCH_", "XLA_"),
+    *("TF_AUTOTUNE", "TF_CONFIG", "TF_CPP_", "TF_CUD", "TF_DETERMINISTIC", "TF_DEVICE_MIN", "TF_DISABLE_"),
+    *("TF_ENABLE_", "TF_FORCE_", "TF_GPU_", "TF_MIN_GPU", "TF_MKL_", "TF_NUM_", "TF_PER_", "TF_USE_", "TF_XLA_"),
 )
-_EMPTY_MEANS = frozenset({"CUDA_VISIBLE_DEVICES"})
-"""Variables whose empty value matters: no GPU is visible."""
 
 
 def kept_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables about GPUs and frameworks; the others are not stored in a run."""
+    """The variables about GPUs and frameworks; the others are not stored in a run.
+
+    An empty one has no effect, except CUDA_VISIBLE_DEVICES, which then hides every GPU.
+    """
     return {
         name: value
         for name, value in sorted(environment.items())
-        if name.startswith(_KEPT_PREFIXES) and (value or name in _EMPTY_MEANS)
+        if name.startswith(_KEPT_PREFIXES) and (value or name == "CUDA_VISIBLE_DEVICES")
     }
 
 
@@ -166,12 +142,11 @@ class Runner:
         before: Snapshot | None,
         on_event: Callable[[Event], None] | None,
     ) -> RunDraft:
-        options = self._options
         started_at = datetime.datetime.now(datetime.UTC)
         started = time.monotonic()
         builder = RunBuilder(started, before)
         if server is None:
-            python = options.interpreters[script.framework].path
+            python = self._options.interpreters[script.framework].path
             launch = launch_fresh([python, "-u", str(script.path)], environment)
         else:
             forked = {**environment, "GPUWATCH_IMPORT_SECONDS": repr(server.import_seconds)}
@@ -193,16 +168,15 @@ class Runner:
 
         with ProbeProcess(launch, on_event=take_event, on_log=builder.log_line) as process:
             builder.pid = process.pid
-            outcome = process.pump(options.deadline, look)
+            outcome = process.pump(self._options.deadline, look)
             look()
-        effective = {**environment, **script.environment}
         return builder.finish(
             script,
             outcome,
             started_at=started_at,
             total_seconds=time.monotonic() - started,
             fresh=server is None,
-            environment=kept_environment(effective),
+            environment=kept_environment({**environment, **script.environment}),
             simulation=tier,
         )
 

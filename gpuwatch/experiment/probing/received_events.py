@@ -199,7 +199,10 @@ class ReceivedEvents:
             case "steps":
                 self._take_steps(data, event.t)
             case "step_times":
-                self._take_step_times(str(data["counted"]), msgspec.convert(data["times"], list[TimedSteps]))
+                if data["counted"] != self.timed_kind:
+                    self.timed_kind = str(data["counted"])
+                    self.timed_steps.clear()
+                self.timed_steps += msgspec.convert(data["times"], list[TimedSteps])
             case "retraced":
                 self.retraced = msgspec.convert(data["functions"], tuple[Retraced, ...])
             case "standing":
@@ -236,12 +239,6 @@ class ReceivedEvents:
         self.steps.validations = None if validations is None else int(validations)
         times = msgspec.convert(data["times"], list[float])
         self.steps.times += times[: _MAX_TIMES - len(self.steps.times)]
-
-    def _take_step_times(self, counted: str, times: list[TimedSteps]) -> None:
-        if counted != self.timed_kind:
-            self.timed_kind = counted
-            self.timed_steps.clear()
-        self.timed_steps += times
 
     def _take_memory(self, data: dict[str, Any]) -> None:
         if "problem" in data:

@@ -27,12 +27,11 @@ from gpuwatch.core.model.run import Outcome, Run
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.try_experiment import EndedBy
 from gpuwatch.experiment.probing import program_guard
-from gpuwatch.experiment.probing.end_program import SIGINT_SECONDS, Ending
+from gpuwatch.experiment.probing.end_program import SIGINT_SECONDS, Ending, GuardReports
 from gpuwatch.experiment.probing.environment_settings import environment_settings
-from gpuwatch.experiment.probing.guard_reports import GuardReports
 from gpuwatch.experiment.probing.guarded_program import GuardedProgram
 from gpuwatch.experiment.probing.how_program_ended import Termination, not_started, with_verdict
-from gpuwatch.experiment.probing.pipe_reader import Backlog, Lines
+from gpuwatch.experiment.probing.pipe_reader import Backlog, Lines, Sink
 from gpuwatch.experiment.probing.probe_runner import SnapshotSource, kept_environment
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript
 from gpuwatch.experiment.probing.profiler_log_filter import ProfilerLogFilter
@@ -117,7 +116,7 @@ class Watch:
         self._backlog = Backlog(self._log_line)
         self._signals = program.signals
         self._signals.take = self._take_signal
-        self._line: Callable[[bytes], None] = lambda raw: None
+        self._line: Sink = lambda raw: None
         self._mapped, self._allocated = 0, 0
         """GPUs and allocated bytes at the last extra sample."""
         self._ends = 0
@@ -155,7 +154,7 @@ class Watch:
         self._status_line.speak()
         return self._judge(self._with_memory(self._draft(self._reports.outcome)))
 
-    def measure(self, stop: Stop, line: Callable[[bytes], None] = lambda raw: None) -> Measured:
+    def measure(self, stop: Stop, line: Sink) -> Measured:
         """Runs the program until ``stop`` or a signal to us says so, or it ends; ends it with all that it started.
 
         What it prints, writes or returns after the measurement counts for nothing. ``line`` gets every line of its
@@ -401,20 +400,19 @@ class Watch:
         self._keep_at = now + pause
 
     def _draft(self, outcome: Outcome) -> RunDraft:
-        own = self._builder.state.environment
+        state = self._builder.state
         draft = self._builder.finish(
             _as_script(self._guarded.command),
             outcome,
             started_at=self._guarded.started_at,
             total_seconds=time.monotonic() - self._started,
             fresh=True,
-            environment=kept_environment(self._guarded.environment if own is None else own),
+            environment=kept_environment(self._guarded.environment if state.environment is None else state.environment),
             simulation=self._options.simulation,
             processes=self._processes.processes(self._builder.held),
             placed=self._processes.placed(),
             account=self._processes.account(self._reports.program or 0) if not self._reports.left else None,
         )
-        state = self._builder.state
         settings = {
             **environment_settings(
                 state.environment or {}, self._guarded.environment, state.framework, state.environment_places

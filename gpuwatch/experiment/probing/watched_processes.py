@@ -82,8 +82,6 @@ class WatchedProcesses:
         self._connections: dict[int, tuple[socket.socket, Lines]] = {}
         self.ancestor: int | None = None
         """Pid of the guard, the ancestor of every process of the program."""
-        self.changed = False
-        """Something was reported since this was last set to False."""
         self._socket = reports
         streams.on_ready(self._socket.fileno(), self._accept)
 
@@ -138,7 +136,6 @@ class WatchedProcesses:
             member.ooms += 1
         elif mapping is not None and all(mapping.framework_device != known.framework_device for known in member.map):
             member.map.append(mapping)
-        self.changed = True
 
     def leading(self, pid: int) -> ReceivedEvents:
         """The state of the process that does the work; ``pid``: the program's own."""
@@ -240,19 +237,14 @@ class WatchedProcesses:
         members = [member for member in self._members.values() if member.framework is not None or member.state.children]
         states = [member.state for member in members if member.pid not in self._quiet]
         told = self._quiet | {member.pid for member in members if member.state.ended}
-        asked = {
-            program,
-            *(member.pid for member in members),
-            *(pid for member in members for pid in member.state.children),
-        }
-        if not asked <= told or any(state.exhausted is None for state in states):
+        every = {program}.union({member.pid for member in members}, *(member.state.children for member in members))
+        if not every <= told or any(state.exhausted is None for state in states):
             return None
-        others = (
-            None if any(state.failures is None for state in states) else sum(state.failures or 0 for state in states)
-        )
+        failures = [state.failures for state in states if state.failures is not None]
         gpus = any(member.map or member.state.mappings for member in members)
         ended_by_memory = sum(exhausted(error) for state in states for error in state.errors)
         refused = sum(state.exhausted or 0 for state in states) + ended_by_memory
+        others = sum(failures) if len(failures) == len(states) else None
         return Account(exhausted=refused, failures=others, framework=bool(states), gpus=gpus)
 
     def profile_themselves(self) -> bool:
@@ -335,15 +327,9 @@ class WatchedProcesses:
         if member is None:
             connection.close()
             return False
-        state = member.state
-        if state.ended:
-            state = member.state = ReceivedEvents()  # the pid of an exited process was reused
-
-        def take(line: bytes) -> None:
-            state.line(line)
-            self.changed = True
-
-        lines = Lines(take)
+        if member.state.ended:
+            member.state = ReceivedEvents()  # the pid of an exited process was reused
+        lines = Lines(member.state.line)
         descriptor = connection.fileno()
         self._connections[descriptor] = (connection, lines)
         self._streams.add(descriptor, lines.feed, lambda: self._connection_closed(descriptor, member))
