@@ -32,7 +32,8 @@ class Applied(msgspec.Struct, frozen=True, kw_only=True):
     """What became of the setting that ``gpuwatch try`` applies inside a program."""
 
     name: str
-    applied: bool
+    applied: bool | None = None
+    """None if that was not observed."""
     overridden: str = ""
     """``train.py:12``: where the program makes this setting itself, so that ours is not applied."""
     reason: str = ""

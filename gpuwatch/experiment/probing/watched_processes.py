@@ -182,7 +182,7 @@ class WatchedProcesses:
     def applied(self) -> Applied | None:
         """What became of the setting that is tried: what the program overrides before what was applied."""
         found = [member.state.applied for member in self._members.values() if member.state.applied is not None]
-        return max(found, key=lambda applied: (bool(applied.overridden), applied.applied), default=None)
+        return max(found, key=lambda applied: (bool(applied.overridden), bool(applied.applied)), default=None)
 
     @property
     def pids(self) -> set[int]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -28,35 +27,29 @@ def run_copies(
     setup: TrialSetup, chosen: Sequence[Configuration], rule: Rule, *, copies: int, budget: float, share: bool
 ) -> ExperimentResult:
     """Runs each configuration alone, then ``copies`` of it at once, on one GPU; measures while all of them step."""
-    found = ExperimentResult()
+    found = ExperimentResult(rounds=1)
     until = time.monotonic() + budget
-    if pin := _one_gpu(setup):
-        setup.variables = {**setup.variables, "CUDA_VISIBLE_DEVICES": pin}
+    visible = setup.visible({}).map
+    if len(visible) > 1:
+        setup.variables = {**setup.variables, "CUDA_VISIBLE_DEVICES": visible[0].uuid}
     with found.until_interrupted():
         for index, configuration in enumerate(chosen):
-            taken = "" if share else why_in_use(setup, configuration.setting)
+            in_use = "" if share else why_in_use(setup, configuration.setting)
             left = until - time.monotonic()
-            if taken or (index and left <= 0):
-                found.trials.append(trial_not_run(configuration, taken or out_of_budget(budget)))
+            if in_use or (index and left <= 0):
+                found.trials.append(trial_not_run(configuration, in_use or out_of_budget(budget)))
                 continue
-            share_of_time = max(left / (2 * (len(chosen) - index)), 10.0)
-            alone = run_trial(setup, configuration, Goal(rule, None, share_of_time))
+            goal = Goal(rule, deadline=max(left / (2 * (len(chosen) - index)), 10.0))
+            alone = run_trial(setup, configuration, goal)
             found.trials.append(alone)
             if alone.run is not None and alone.run.verdict in PASSED:
-                found.trials += _run_together(setup, configuration, Goal(rule, None, share_of_time), copies, found)
+                found.trials += _run_together(setup, configuration, goal, copies, found)
             if found.interrupted is not None:
                 break
-    found.rounds = 1
     found.answer = _answer(
         found.trials, copies, {configuration.setting.name: configuration.setting.code for configuration in chosen}
     )
     return found
-
-
-def _one_gpu(setup: TrialSetup) -> str:
-    """UUID of the first GPU that the program can use, where it could use several; else empty."""
-    seen = setup.visible({}).map
-    return seen[0].uuid if len(seen) > 1 else ""
 
 
 # -- at once --------------------------------------------------------------------------------------
@@ -110,7 +103,7 @@ class _TogetherStop(Stop):
         reached = self.succeeded or (
             together and self._goal_reached(self.counted(state.steps), seconds) and not starting()
         )
-        late = self._goal.deadline is not None and seconds >= self._goal.deadline
+        late = self.goal.deadline is not None and seconds >= self.goal.deadline
         with group.lock:
             if reached or late:
                 group.done.add(self._number)
@@ -139,16 +132,15 @@ class _Port:
 
     def __init__(self, feed: Feed, before: Snapshot | None, ports: list[_Port], lock: threading.Lock) -> None:
         self._feed, self._before, self._ports, self._lock = feed, before, ports, lock
-        self._taken: deque[Snapshot] = deque()
+        self._unread: list[Snapshot] = []
         ports.append(self)
 
     def drain(self) -> list[Snapshot]:
         with self._lock:
             for snapshot in self._feed.drain():
                 for port in self._ports:
-                    port._taken.append(snapshot)
-            mine = list(self._taken)
-            self._taken.clear()
+                    port._unread.append(snapshot)
+            mine, self._unread = self._unread, []
         return mine
 
     def fresh(self, timeout: float) -> Snapshot | None:
@@ -205,12 +197,13 @@ def _answer(trials: Sequence[Trial], copies: int, codes: dict[str, str]) -> Answ
     bad: list[str] = []
     for name in dict.fromkeys(trial.name for trial in trials if trial.run is not None):
         alone, *beside = (trial for trial in trials if trial.name == name and trial.run is not None)
-        failed = next((trial for trial in (alone, *beside) if trial.run and trial.run.verdict not in PASSED), None)
-        if failed is not None and failed.run is not None and failed.run.verdict == "interrupted":
+        runs = ((trial.copy, trial.run) for trial in (alone, *beside) if trial.run is not None)
+        copy, failed = next(((copy, run) for copy, run in runs if run.verdict not in PASSED), (0, None))
+        if failed is not None and failed.verdict == "interrupted":
             bad.append(f"{name}: not finished, it was interrupted")
-        elif failed is not None and failed.run is not None:
-            which = f"copy {failed.copy} of {copies} fails" if failed.copy else "it fails by itself"
-            bad.append(f"{name}: {which} ({why_failed(failed.run)})")
+        elif failed is not None:
+            which = f"copy {copy} of {copies} fails" if copy else "it fails by itself"
+            bad.append(f"{name}: {which} ({why_failed(failed)})")
         elif len(beside) == copies:
             fine.append((max(_held_each(beside), default=0), name, alone, beside))
     if not fine:

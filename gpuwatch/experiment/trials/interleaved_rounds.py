@@ -45,8 +45,8 @@ def run_in_rounds(
     found = ExperimentResult()
     free = []
     for configuration in chosen:
-        if not share and (taken := why_in_use(setup, configuration.setting)):
-            found.trials.append(trial_not_run(configuration, taken))
+        if not share and (in_use := why_in_use(setup, configuration.setting)):
+            found.trials.append(trial_not_run(configuration, in_use))
         else:
             free.append(configuration)
     setup.made, setup.planned = 0, len(free) * (rounds + memory)
@@ -81,7 +81,7 @@ def run_in_rounds(
 
 
 def _shows_setting(trial: Trial) -> bool:
-    """Whether the program ran under the setting that was asked for."""
+    """Whether the program ran under the setting that was requested."""
     return not trial.overridden and not trial.not_tried
 
 
@@ -95,10 +95,8 @@ def _shared(trial: Trial) -> bool:
 def why_no_rounds(start: Trial) -> ExperimentResult:
     """What there is to say if the program fails as it is, or uses no GPU."""
     assert start.run is not None
-    if start.run.verdict in PASSED:
-        sentence = f"It does not use a GPU, so no setting was tried: {why_failed(start.run)}"
-    else:
-        sentence = f"It fails as it is, so no setting was tried: {why_failed(start.run)}"
+    what = "does not use a GPU" if start.run.verdict in PASSED else "fails as it is"
+    sentence = f"It {what}, so no setting was tried: {why_failed(start.run)}"
     return ExperimentResult(trials=[replace(start, round=1)], answer=Answer(sentence=sentence))
 
 
@@ -113,10 +111,10 @@ def _run_rounds(
     memory: bool,
 ) -> None:
     until = time.monotonic() + budget
-    took: dict[str, float] = {}
+    durations: dict[str, float] = {}
     left = list(chosen)
     for number in range(1, rounds + 1):
-        expected = sum(took.get(configuration.name, 0.0) for configuration in left)
+        expected = sum(durations.get(configuration.name, 0.0) for configuration in left)
         if number > 1 and time.monotonic() + expected > until:
             found.notes.append(
                 f"{number - 1} of {rounds} rounds: another would take {hours_minutes(expected)}, more than is left"
@@ -126,7 +124,7 @@ def _run_rounds(
         again: list[Configuration] = []
         for index, configuration in enumerate(left):
             remaining = until - time.monotonic()
-            mean = sum(took.values()) / len(took) if took else 0.0
+            mean = sum(durations.values()) / len(durations) if durations else 0.0
             if number == 1 and index and mean > remaining:
                 found.trials += [trial_not_run(other, out_of_budget(budget)) for other in left[index:]]
                 break
@@ -134,7 +132,7 @@ def _run_rounds(
             deadline = max(remaining if rule.kind == "end" else share, _MIN_TRIAL_SECONDS)
             began = time.monotonic()
             trial = run_trial(setup, configuration, Goal(rule, found.steps, deadline), number)
-            took[configuration.name] = time.monotonic() - began
+            durations[configuration.name] = time.monotonic() - began
             found.trials.append(trial)
             passed = trial.run is not None and trial.run.verdict in PASSED
             if passed and found.steps is None and trial.ended_by not in ("the program", "success"):

@@ -108,8 +108,10 @@ class Search:
                 confirming = True  # the search was too strict: it goes on as a user would
                 continue
             self.confirmed = not any(self._mixed(value) for value in (good, bad) if value is not None)
-            if bad is not None:
-                self._look_further(bad)
+            if bad is not None:  # does a larger value fail too?
+                further = self._span.aligned(max(bad + bad // 4, bad + self._span.step))
+                if further > bad == max(self._known()):
+                    self._try(further, confirm=False)
             return
 
     def border(self) -> tuple[int | None, int | None]:
@@ -124,7 +126,7 @@ class Search:
         name, (_, bad) = self._span.name, self.border()
         found = []
         for value in self._known():
-            results = self._confirming.get(value) or self._searched[value]
+            results = self._results(value)
             if self._mixed(value):
                 found.append(f"{name}={value} passed {results.count(True)} of {len(results)} times")
             elif bad is not None and value > bad and results[0]:
@@ -134,11 +136,14 @@ class Search:
     def _known(self) -> list[int]:
         return sorted({*self._searched, *self._confirming})
 
+    def _results(self, value: int) -> list[bool]:
+        return self._confirming.get(value) or self._searched[value]
+
     def _passed(self, value: int) -> bool:
-        return all(self._confirming.get(value) or self._searched[value])
+        return all(self._results(value))
 
     def _mixed(self, value: int) -> bool:
-        return len(set(self._confirming.get(value) or self._searched[value])) > 1
+        return len(set(self._results(value))) > 1
 
     def _try(self, value: int, *, confirm: bool) -> None:
         passed = self._passes(value, confirm)
@@ -148,12 +153,6 @@ class Search:
         while len(self._confirming.get(value, [])) < CONFIRMING_RUNS:
             self._try(value, confirm=True)
         return self._confirming[value]
-
-    def _look_further(self, bad: int) -> None:
-        """Tries one larger value, unless one was tried: does it fail too?"""
-        further = self._span.aligned(max(bad + bad // 4, bad + self._span.step))
-        if further > bad == max(self._known()):
-            self._try(further, confirm=False)
 
     def _narrow(self, *, confirm: bool) -> None:
         """Tries values until one that passes stands directly below one that fails."""

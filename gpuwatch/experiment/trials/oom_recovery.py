@@ -53,25 +53,25 @@ def find_recovery(setup: TrialSetup, *, budget: float, share: bool) -> Experimen
 def _recover(setup: TrialSetup, found: ExperimentResult, until: float, budget: float, *, share: bool) -> None:
     began = time.monotonic()
     first = run_trial(setup, Configuration(setting_named("default")), Goal(Rule("end"), deadline=budget / 2))
-    took = time.monotonic() - began
+    seconds = time.monotonic() - began
     found.trials.append(first)
     run = first.run
     assert run is not None
     if run.verdict != "oom":
         found.answer = Answer(sentence=_no_oom(first))
         return
-    goal = _goal(first, took)
+    rule = _rule(first, seconds)
     best: Setting | None = None
     for way in _candidate_settings(setup, run, share=share):
         if isinstance(way, NotTried):
             found.recover.append(Recovery(name=way.name, reason=way.reason))
         elif best is not None:
             found.recover.append(Recovery(name=way.name, reason=f"not needed: {best.name} is enough"))
-        elif until - time.monotonic() < took:
+        elif until - time.monotonic() < seconds:
             found.recover.append(Recovery(name=way.name, reason=out_of_budget(budget)))
         else:
-            deadline = max(until - time.monotonic(), took)
-            recovery = _try_setting(setup, way, Goal(goal, deadline=deadline), found.trials)
+            goal = Goal(rule, deadline=max(until - time.monotonic(), seconds))
+            recovery = _try_setting(setup, way, goal, found.trials)
             found.recover.append(recovery)
             best = way if recovery.verified else None
     found.answer = _answer(first, run, found, best)
@@ -89,11 +89,11 @@ def _no_oom(trial: Trial) -> str:
     return f"It fails, but not for lack of GPU memory: {why_failed(run)}"
 
 
-def _goal(first: Trial, took: float) -> Rule:
+def _rule(first: Trial, seconds: float) -> Rule:
     """Past three times the step of the failure; in a program without counted steps, past three times its seconds."""
     if first.counted and not _has_several_processes(first):
         return Rule("steps", max(_FAILURE_MULTIPLE * (first.steps or 0), _MIN_STEPS))
-    return Rule("seconds", _FAILURE_MULTIPLE * took)
+    return Rule("seconds", _FAILURE_MULTIPLE * seconds)
 
 
 def _has_several_processes(trial: Trial) -> bool:
@@ -126,10 +126,8 @@ def _other_gpus(setup: TrialSetup, run: Run) -> list[Setting]:
     """Each GPU with more free memory than the one on which it failed, the emptiest first."""
     if setup.machine is None or len(setup.machine.devices) < 2 or "CUDA_VISIBLE_DEVICES" in os.environ:
         return []
-    here = setup.machine.device(run.memory.device_uuid)
-    others = [
-        device for device in setup.machine.devices if device is not here and _free_bytes(device) > _free_bytes(here)
-    ]
+    here = _free_bytes(setup.machine.device(run.memory.device_uuid))
+    others = [device for device in setup.machine.devices if _free_bytes(device) > here]
     others.sort(key=lambda device: -_free_bytes(device))
     return [setting_named(f"visible={device.index}") for device in others]
 
@@ -143,17 +141,16 @@ def _why_ruled_out(setting: Setting, run: Run, setup: TrialSetup) -> str:
     oom = max(run.ooms, key=lambda oom: oom.requested_bytes or 0, default=None)
     if oom is None or oom.requested_bytes is None:
         return ""
-    total = max(
-        (device.number("memory.total_bytes") or 0.0 for device in _reachable_gpu(setting, run, setup)), default=0.0
-    )
+    reachable = _reachable_gpus(setting, run, setup)
+    total = max((device.number("memory.total_bytes") or 0.0 for device in reachable), default=0.0)
     halved = 2 if setting.name == "mixed-float16" else 1
     if total and oom.requested_bytes / halved > total:
         return f"one tensor requests {size(oom.requested_bytes)}, and the card has {size(total)}"
     return ""
 
 
-def _reachable_gpu(setting: Setting, run: Run, setup: TrialSetup) -> Sequence[Device]:
-    """The GPU that the setting chooses, else the one on which it failed."""
+def _reachable_gpus(setting: Setting, run: Run, setup: TrialSetup) -> Sequence[Device]:
+    """The GPU that the setting chooses, else the one on which it failed; all of them if that is unknown."""
     if setup.machine is None:
         return ()
     number = setting.variables.get("CUDA_VISIBLE_DEVICES")
@@ -192,16 +189,14 @@ def _why_not(setting: Setting, run: Run) -> str:
 
 
 def _answer(first: Trial, run: Run, found: ExperimentResult, best: Setting | None) -> Answer:
-    where = (
-        "" if _has_several_processes(first) else f" at step {first.steps}" if first.steps else " before its first step"
-    )
-    failed = f"It runs out of memory{where}"
+    where = f" at step {first.steps}" if first.steps else " before its first step"
+    where = "" if _has_several_processes(first) else where
     if best is not None:
         last = found.trials[-1]
         held = last.run.memory.nvml_peak_bytes if last.run is not None and last.run.device_map else None
         amount = f" in {size(held)}" if held else ""
-        covered = f"past step {last.steps}" if last.steps else f"past {_FAILURE_MULTIPLE} times the time at which it "
-        "failed"
+        covered = f"past {_FAILURE_MULTIPLE} times the time at which it failed"
+        covered = f"past step {last.steps}" if last.steps else covered
         covered = "to its end" if last.ended_by == "the program" else covered
         results = ", but changes results" if best.changes_results else ""
         verified = f"verified {VERIFYING_RUNS} of {VERIFYING_RUNS}"
@@ -215,7 +210,7 @@ def _answer(first: Trial, run: Run, found: ExperimentResult, best: Setting | Non
         if recovery.passed
     ]
     tried = [recovery.name for recovery in found.recover if recovery.runs]
-    what = f"{listed(tried)} did not help" if tried else "no setting can help"
+    failed = f"It runs out of memory{where}: {f'{listed(tried)} did not help' if tried else 'no setting can help'}"
     main = next((finding for finding in run.findings if finding.id == run.primary), None)
     action = f". {main.action}" if main is not None and main.action else ""
-    return Answer(sentence="; ".join([f"{failed}: {what}", *once]).rstrip(".") + action.rstrip("."))
+    return Answer(sentence="; ".join([failed, *once]).rstrip(".") + action.rstrip("."))

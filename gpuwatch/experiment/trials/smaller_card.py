@@ -24,7 +24,7 @@ from gpuwatch.core.model.try_experiment import Answer, Fit, Trial
 from gpuwatch.experiment.trials.best_setting import why_failed
 from gpuwatch.experiment.trials.trial import Goal, run_trial
 from gpuwatch.experiment.trials.trial_plan import Configuration, Rule
-from gpuwatch.experiment.trials.trial_settings import Setting, setting_named
+from gpuwatch.experiment.trials.trial_settings import setting_named
 from gpuwatch.experiment.trials.trial_setup import TrialSetup, running_feed
 from gpuwatch.experiment.trials.trial_summary import PASSED
 from gpuwatch.experiment.trials.try_result import ExperimentResult
@@ -70,13 +70,13 @@ class _SimulatedCards:
     note = _NOT_COUNTED
 
     def __init__(self, setup: TrialSetup, configuration: Configuration, count: int) -> None:
-        self._setup, self._one, self._count = setup, configuration, count
+        self._setup, self._configuration, self._count = setup, configuration, count
         self._tier: Tier = "plugin" if setup.simulation == "plugin" else "driver"
 
     def run(self, amount: int, goal: Goal) -> Trial:
         amount = max(amount // _MIB * _MIB, MIN_MEMORY_BYTES)
         with _other_card(self._setup, SimShape(self._count, amount), self._tier) as setup:
-            trial = run_trial(setup, self._one, goal, no_retry=True)
+            trial = run_trial(setup, self._configuration, goal, no_retry=True)
             self._setup.made = setup.made
         return trial
 
@@ -109,12 +109,10 @@ class _Limits:
             self.note = "The CUDA context and the workspaces of libraries are not counted: leave a few hundred MiB."
 
     def run(self, amount: int, goal: Goal) -> Trial:
-        return run_trial(self._setup, Configuration(self._setting(amount)), goal, no_retry=True)
-
-    def _setting(self, amount: int) -> Setting:
+        name = f"fraction={min(amount / self._total, 1.0):.4f}"
         if self._framework == "tensorflow":
-            return setting_named(f"limit={max(amount // _MIB, 1)}MiB")
-        return setting_named(f"fraction={min(amount / self._total, 1.0):.4f}")
+            name = f"limit={max(amount // _MIB, 1)}MiB"
+        return run_trial(self._setup, Configuration(setting_named(name)), goal, no_retry=True)
 
     def needs(self, card: int) -> int:
         return card - self._beside
@@ -127,7 +125,7 @@ def find_smaller_card(
     if setup.simulated and cards[0][1] < MIN_MEMORY_BYTES:
         least = f"{size(MIN_MEMORY_BYTES)} is the smallest"
         raise UsageError(f"--fits {cards[0][0]}: no such card can be simulated", hint=least)
-    found = ExperimentResult(rule=f"{rule}")
+    found = ExperimentResult(rule=str(rule))
     until = time.monotonic() + budget
     with found.until_interrupted():
         _bisect(setup, configuration, cards, rule, found, until, budget)

@@ -6,7 +6,7 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +14,7 @@ import msgspec
 
 from gpuwatch.core.masking.mask_secrets import mask_command
 from gpuwatch.core.model.run import Run, Throughput, Verdict
-from gpuwatch.core.model.try_experiment import Trial
+from gpuwatch.core.model.try_experiment import StepTime, Trial
 from gpuwatch.experiment.probing.guarded_program import GuardedProgram, Options
 from gpuwatch.experiment.probing.received_events import Applied, ReceivedEvents, StepCount
 from gpuwatch.experiment.probing.watch_program import Measured, Watch
@@ -65,7 +65,7 @@ class Stop:
     """Asked while the program runs whether its measurement ends; remembers why."""
 
     def __init__(self, goal: Goal, show: Callable[[int], None]) -> None:
-        self._goal = goal
+        self.goal = goal
         self._show = show
         self._judge_at = 0
         self._shown = 0.0
@@ -83,11 +83,6 @@ class Stop:
     def counted(self, steps: StepCount) -> StepCount:
         """The steps that count, of those that the program did."""
         return steps
-
-    @property
-    def to_the_end(self) -> bool:
-        """Whether the program was to run to its own end."""
-        return self._goal.rule.kind == "end"
 
     def __call__(self, state: ReceivedEvents, seconds: float, starting: Callable[[], bool]) -> bool:
         """Whether the measurement ends, ``seconds`` after the program was started.
@@ -109,19 +104,19 @@ class Stop:
 
     def _is_late(self, state: ReceivedEvents, seconds: float) -> bool:
         """Whether its time is over; a program that stands still on a GPU has more: an allocation may be failing."""
-        if self._goal.deadline is None or seconds < self._goal.deadline:
+        if self.goal.deadline is None or seconds < self.goal.deadline:
             return False
         if not _uses_gpu(state) or not _stands_still(state.steps):
             return True
         since = 0.0 if state.steps.last_at is None else seconds - (time.monotonic() - state.steps.last_at)
-        return seconds >= max(self._goal.deadline, since) + _TENSORFLOW_RETRY_SECONDS
+        return seconds >= max(self.goal.deadline, since) + _TENSORFLOW_RETRY_SECONDS
 
     def _goal_reached(self, seen: StepCount, seconds: float) -> bool:
-        rule = self._goal.rule
+        rule = self.goal.rule
         if rule.kind == "end":
             return False
-        if self._goal.steps is not None:
-            return seen.count >= self._goal.steps
+        if self.goal.steps is not None:
+            return seen.count >= self.goal.steps
         if not seen.count and rule.uncounted is not None and self._on_gpu is not None:
             self.uncounted = seconds - self._on_gpu
             return self.uncounted >= rule.uncounted
@@ -182,13 +177,13 @@ def run_trial(
 
     begun = Begun(configuration.name, setup.made, setup.planned, round=number, copy=copy, recorded=record)
     setup.progress.begins(begun)
-    asked = stop or Stop(goal, setup.progress.steps)
+    ending = stop or Stop(goal, setup.progress.steps)
 
     def line(raw: bytes) -> None:
         if b"out of memory" in raw or b"RESOURCE_EXHAUSTED" in raw:
-            asked.refused_at = time.monotonic()
+            ending.refused_at = time.monotonic()
         if setup.success is not None and setup.success.search(raw.decode("utf-8", "replace")):
-            asked.succeeded = True
+            ending.succeeded = True
 
     with tempfile.TemporaryDirectory(prefix="gpuwatch-try-", ignore_cleanup_errors=True) as fresh:
         options = Options(
@@ -209,11 +204,9 @@ def run_trial(
             GuardedProgram(command, options) as program,
             Watch(program, lambda draft: draft.run, source=feed, before=before, look=feed.sample_now) as watch,
         ):
-            measured = watch.measure(asked, line)
-    trial = _finished_trial(
-        configuration, number, measured, asked, setup, _command_with_values(setup.command, configuration.values), output
-    )
-    trial = msgspec.structs.replace(trial, copy=copy, recorded=record)
+            measured = watch.measure(ending, line)
+    trial = _finished_trial(configuration, measured, ending, setup)
+    trial = msgspec.structs.replace(trial, round=number, copy=copy, recorded=record, output=str(output))
     setup.progress.ended(trial)
     if measured.interrupted is not None:
         raise Interrupted(measured.interrupted, trial)
@@ -235,39 +228,27 @@ def _variables(
     return found
 
 
-def _command_with_values(command: Sequence[str], values: Mapping[str, str]) -> str:
-    """The command with its values; ``{run}`` stays, as it does not tell runs apart."""
-    return mask_command(command_with_values(command, values, "{run}"))
-
-
 def _absolute_path(word: str) -> str:
     """A word of the command that names a file, so that it is found from another folder."""
     return str(Path(word).absolute()) if not word.startswith("-") and Path(word).exists() else word
 
 
-def _finished_trial(
-    configuration: Configuration,
-    number: int,
-    measured: Measured,
-    stop: Stop,
-    setup: TrialSetup,
-    command: str,
-    output: Path,
-) -> Trial:
-    draft, steps, applied = measured.draft, stop.counted(measured.steps), measured.applied
-    run = draft.run
-    verdict, reason = _verdict(run, stop, setup, steps.count, ended=measured.ended_by == "the program")
+def _finished_trial(configuration: Configuration, measured: Measured, stop: Stop, setup: TrialSetup) -> Trial:
+    draft, steps = measured.draft, stop.counted(measured.steps)
+    ended = measured.ended_by == "the program"
+    verdict, reason = _verdict(draft.run, stop, setup, steps.count, ended=ended)
     time_of_step = median_step(steps.times)
     run = msgspec.structs.replace(
-        run,
+        draft.run,
         config=configuration.name,
-        title=command,
+        # {run} stays in the title: it does not tell runs apart.
+        title=mask_command(command_with_values(setup.command, configuration.values, "{run}")),
         verdict=verdict,
         verdict_reason=reason,
-        throughput=_throughput(run.throughput, steps.times, steps.count, steps.counted) or run.throughput,
+        throughput=_throughput(draft.run.throughput, steps, time_of_step),
     )
     run = complete(run, draft.log, draft.before)
-    if run.verdict == "oom" and _went_on(stop, steps, ended=measured.ended_by == "the program"):
+    if run.verdict == "oom" and not ended and _went_on(stop, steps):  # otherwise its exit code has told
         run = msgspec.structs.replace(run, verdict="ok", verdict_reason=_WENT_ON, primary=None)
     setting = configuration.setting
     if setting.variables.get("CUDA_VISIBLE_DEVICES") == _NO_GPU and run.verdict == "fallback":
@@ -275,23 +256,21 @@ def _finished_trial(
         run = msgspec.structs.replace(
             run, verdict="ok", verdict_reason="It ran on the CPU, as requested.", findings=findings, primary=None
         )
-    reported = _reported_setting(setting, run, applied)
+    reported = _reported_setting(setting, run, measured.applied) or Applied(name=setting.name)
     return Trial(
         asked=setting.name,
         values=dict(configuration.values),
-        round=number,
         run=run,
-        not_tried="" if reported is None or reported.applied or reported.overridden else reported.reason,
-        applied=None if reported is None else reported.applied,
-        effective={} if reported is None else reported.effective,
-        overridden="" if reported is None else reported.overridden,
+        not_tried="" if reported.applied or reported.overridden else reported.reason,
+        applied=reported.applied,
+        effective=reported.effective,
+        overridden=reported.overridden,
         changes_results=setting.changes_results,
         counted=steps.counted,
         steps=steps.count or None,
         step_time=time_of_step,
         ended_by="success" if stop.why == "success" else measured.ended_by,
-        covered=_covered_work(steps, run, stop.uncounted, ended=measured.ended_by == "the program"),
-        output=str(output),
+        covered=_covered_work(steps, run, stop.uncounted, ended=ended),
     )
 
 
@@ -332,7 +311,7 @@ def _verdict(run: Run, stop: Stop, setup: TrialSetup, steps: int, *, ended: bool
         return run.verdict, run.verdict_reason
     if stop.why in ("steps", "success"):
         return "ok", ""
-    if stop.why == "deadline" and steps and not stop.to_the_end:
+    if stop.why == "deadline" and steps and stop.goal.rule.kind != "end":
         return "ok", ""  # slower than thought, but its steps were measured
     if stop.why == "deadline":
         took = run.phases.total_seconds or 0.0
@@ -348,10 +327,8 @@ def handled_oom(run: Run) -> bool:
     return run.verdict_reason in (_WENT_ON, DESPITE_OOM)
 
 
-def _went_on(stop: Stop, steps: StepCount, *, ended: bool) -> bool:
+def _went_on(stop: Stop, steps: StepCount) -> bool:
     """Whether the program handled that memory ran out, as by a smaller batch: it succeeded, or stepped on."""
-    if ended:
-        return False  # its exit code has told
     later = (
         stop.refused_at is not None
         and steps.last_at is not None
@@ -378,19 +355,18 @@ def _covered_work(steps: StepCount, run: Run, uncounted: float | None, *, ended:
     return "no step was counted" if uncounted is None else f"{uncounted:.0f} s on the GPU, no step was counted"
 
 
-def _throughput(seen: Throughput | None, times: list[float], count: int, counted: str) -> Throughput | None:
-    """The speed of the steps that were measured, in the form of a run's."""
-    median = median_step(times)
+def _throughput(seen: Throughput | None, steps: StepCount, median: StepTime | None) -> Throughput | None:
+    """The speed of the steps that were measured, else that which the program reported."""
     if median is None or median.median_seconds <= 0:
-        return None
-    ordered = sorted(times)
+        return seen
+    ordered = sorted(steps.times)
     return Throughput(
         device=None if seen is None else seen.device,
-        steps=count,
-        warmup_steps=max(count - len(times), 0),
+        steps=steps.count,
+        warmup_steps=max(steps.count - len(ordered), 0),
         median_step_seconds=median.median_seconds,
         p10_step_seconds=ordered[len(ordered) // 10],
         p90_step_seconds=ordered[len(ordered) * 9 // 10],
         steps_per_second=1 / median.median_seconds,
-        counted=counted,
+        counted=steps.counted,
     )
