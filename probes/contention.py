@@ -160,7 +160,7 @@ def needed_bytes(probe, granted):
 
 
 def held_memory(tf, amount):
-    """Uninitialised variables with this many bytes in total, like the weights of a network.
+    """Uninitialized variables with this many bytes in total, like the weights of a network.
 
     In pieces, because the allocator cannot split one large allocation.
     """

@@ -31,7 +31,6 @@ _MAX_LINKS: Final = 40
 """Linux's limit for links in one path."""
 _ABANDONED_SECONDS: Final = 10 * 86_400.0
 """Age at which temporary folders of killed runs are removed, the same as systemd-tmpfiles uses."""
-_WRITABLE_BY_OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
 
 
 def distrust(path: Path) -> str:
@@ -76,7 +75,9 @@ def own_folder(path: Path, variable: str, kind: str) -> Path:
     private = (_inherited_folder() or _temporary_folder()) / kind
     if not private.is_dir():  # otherwise this or a parent process has already reported it
         _make_folder(private)
-        _print_line(f"not using {path}: {why}; using {private} for this run. To fix it, {_advice(path, variable)}")
+        line = f"gpuwatch: not using {path}: {why}; using {private} for this run. To fix it, {_advice(path, variable)}"
+        if sys.stderr is not None:
+            print(line, file=sys.stderr, flush=True)
     return private
 
 
@@ -250,11 +251,6 @@ def _advice(path: Path, variable: str) -> str:
         if status.st_uid != os.geteuid() and not sticky and not distrust(path.parent):
             hint = f"remove {path}, or {hint}"
     return hint
-
-
-def _print_line(line: str) -> None:
-    if sys.stderr is not None:
-        print(f"gpuwatch: {line}", file=sys.stderr, flush=True)
 
 
 def _user_name(number: int) -> str:

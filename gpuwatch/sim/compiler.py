@@ -39,7 +39,7 @@ _FLAGS: Final = ("-std=gnu11", "-O2", "-fPIC", "-Wall", "-Wextra", "-Wno-unused-
 _PLUGIN_FLAGS: Final = ("-fvisibility=hidden", "-Wno-psabi")
 _CXX_FLAGS: Final = (
     *("-std=c++17", _FAST, "-fPIC", "-Wall", "-Wextra", "-pthread", *_PLUGIN_FLAGS),
-    # Lets loops with roots, rounding and sums be vectorised.
+    # Lets loops with roots, rounding and sums be vectorized.
     *("-fno-math-errno", "-fno-trapping-math", "-fopenmp-simd"),
 )
 DRIVER_RECIPE: Final = repr((_FLAGS, _FAST, LIBRARIES, ALIASES, DRIVER_FILE))
@@ -116,7 +116,7 @@ def add_links(work: Path) -> None:
 def compile_plugin(
     work: Path, compiler: list[str], cxx: list[str], sources: Path, base: Path, cpu: tuple[str, ...] = NATIVE
 ) -> None:
-    """As :func:`compile_driver`, for the plug-in tier; ``base``: the folder of the driver tier, a neighbour of this."""
+    """As :func:`compile_driver`, for the plug-in tier; ``base``: the folder of the driver tier, a neighbor of this."""
     share(work, base)
 
     def command(name: str) -> list[str]:

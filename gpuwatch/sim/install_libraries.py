@@ -192,7 +192,7 @@ def is_foreign(folder: Path) -> bool:
 
 
 def _leads_out(path: Path) -> bool:
-    """Whether a link leads out of this build and its neighbours, which are checked by themselves."""
+    """Whether a link leads out of this build and its neighbors, which are checked by themselves."""
     if not path.is_symlink():
         return False
     target = path.resolve()

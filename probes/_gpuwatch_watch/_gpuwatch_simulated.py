@@ -20,7 +20,7 @@ _NO_PYTORCH = "the simulated driver lacks support for PyTorch on this tier: its 
 _PYTORCH_CUDA = ("12", "13")
 """CUDA versions whose runtime the driver tier has for PyTorch (gpuwatch/sim/libraries.py)."""
 _NO_XLA = "simulated GPUs have no XLA: Keras does not compile models by default"
-_NO_XLA_KERAS = "simulated GPUs have no XLA: jit_compile=True is not honoured, Keras does not compile the model"
+_NO_XLA_KERAS = "simulated GPUs have no XLA: jit_compile=True is not honored, Keras does not compile the model"
 _NO_XLA_FUNCTION = "simulated GPUs have no XLA: a tf.function with jit_compile=True failed on a GPU"
 _NO_CUDNN = "simulated GPUs have no cuDNN: Keras computes LSTM and GRU layers without it"
 _NO_NCCL = "simulated GPUs have no NCCL: MirroredStrategy reduces on one device (ReductionToOneDevice)"
@@ -35,7 +35,7 @@ class Simulation:
         self.changes = []
         """Settings that differ from what the program requested: name, asked, effective and note, oldest first."""
         self.limits = []
-        """Notes of settings that the simulation cannot honour."""
+        """Notes of settings that the simulation cannot honor."""
         self.actions = {
             "keras.src.trainers.trainer": self.trainer,
             "keras.src.backend.tensorflow.rnn": self.recurrent,
@@ -60,7 +60,7 @@ class Simulation:
             self.say("gpuwatch: %s" % note)
 
     def refuse(self, name, asked, effective, note):
-        """Reports a setting that simulated GPUs cannot honour."""
+        """Reports a setting that simulated GPUs cannot honor."""
         if note not in self.limits:
             self.limits.append(note)
         self.change(name, asked, effective, note)

@@ -55,7 +55,7 @@ CASES = [
     ("gpuwatch --gpu-fields temperature,po", {"temperature,power"}),
     ("gpuwatch --sort c", {"container", "cpu", "command"}),
     ("gpuwatch --tab p", {"process", "probes"}),
-    ("gpuwatch --theme gpuwatch-", {"gpuwatch-light", "gpuwatch-contrast", "gpuwatch-colour-blind", "gpuwatch-16"}),
+    ("gpuwatch --theme gpuwatch-", {"gpuwatch-light", "gpuwatch-contrast", "gpuwatch-color-blind", "gpuwatch-16"}),
     ("gpuwatch --sim 2", {"2x24GiB"}),
     ("gpuwatch --filter u", {"user:"}),
     ("gpuwatch --filter c", {"cmd:"}),

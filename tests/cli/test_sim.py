@@ -29,7 +29,7 @@ class Trainer:
         if value and not model_supports_jit(self):
             print("ignored")
 """
-_EXPLICIT = "gpuwatch: simulated GPUs have no XLA: jit_compile=True is not honoured, Keras does not compile the model\n"
+_EXPLICIT = "gpuwatch: simulated GPUs have no XLA: jit_compile=True is not honored, Keras does not compile the model\n"
 
 
 def keras_stand_in(folder: Path) -> Path:

@@ -111,7 +111,7 @@ model.fit(numpy.ones((64, 4), "float32"), numpy.ones((64, 1), "float32"), verbos
 """
 NO_XLA_NOTES = [
     "simulated GPUs have no XLA: a tf.function with jit_compile=True failed on a GPU",
-    "simulated GPUs have no XLA: jit_compile=True is not honoured, Keras does not compile the model",
+    "simulated GPUs have no XLA: jit_compile=True is not honored, Keras does not compile the model",
 ]
 
 

@@ -657,7 +657,7 @@ async def test_themes_redraw_everything(stage: Stage) -> None:
         stage.push(machines.pair())
         await settle(pilot)
         dark = stage.app.overview.gpus.ink("strong")
-        for name in ("gpuwatch-light", "gpuwatch-contrast", "gpuwatch-colour-blind", "ansi-dark"):
+        for name in ("gpuwatch-light", "gpuwatch-contrast", "gpuwatch-color-blind", "ansi-dark"):
             stage.app.theme = name
             await settle(pilot)
             assert stage.app.overview.gpus.render_line(1).cell_length == 120

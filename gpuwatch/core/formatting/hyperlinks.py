@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import quote
 
-_NO_LINKS = re.compile(r"^(|dumb|unknown|linux|linux-.*|vt[0-9].*|ansi|cons[0-9].*|sun.*)$")
-"""Values of TERM without links; some of these terminals would print them."""
+from gpuwatch.core.formatting.terminal_support import DUMB_TERMINALS, PLAIN_TERMINALS
+
+_NO_LINKS = frozenset({"", *DUMB_TERMINALS})
 
 
 def links_allowed(environment: Mapping[str, str], *, terminal: bool) -> bool:
@@ -17,9 +17,11 @@ def links_allowed(environment: Mapping[str, str], *, terminal: bool) -> bool:
 
     NO_COLOR asks for plain text, and FORCE_HYPERLINK=0 for text without links.
     """
+    term = environment.get("TERM", "")
     return (
         terminal
-        and not _NO_LINKS.match(environment.get("TERM", ""))
+        and term not in _NO_LINKS
+        and not PLAIN_TERMINALS.match(term)  # some of these would print them
         and not environment.get("NO_COLOR")
         and environment.get("FORCE_HYPERLINK") != "0"
     )

@@ -1,6 +1,6 @@
-"""The one table of colours: of the dashboard's own themes, and of each quantity in dashboard and reports.
+"""The one table of colors: of the dashboard's own themes, and of each quantity in dashboard and reports.
 
-State never depends on colour alone.
+State never depends on color alone.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ QUANTITIES = {
     "temperature": ("foreground", 0.85),
     "clock": ("foreground", 0.62),
 }
-"""The palette's colour of each, and its share; the rest is background."""
+"""The palette's color of each, and its share; the rest is background."""
 
 
 @dataclass(frozen=True, slots=True)
 class Palette:
-    """The colours of one theme."""
+    """The colors of one theme."""
 
     name: str
     primary: str
@@ -37,7 +37,7 @@ class Palette:
 
     @property
     def accent(self) -> str:
-        """The colour of what is in focus: the primary one."""
+        """The color of what is in focus: the primary one."""
         return self.primary
 
 
@@ -49,8 +49,8 @@ PALETTES = (
         error="#b8222f", foreground="#1d242c", background="#fafbfc", surface="#f0f2f5", panel="#dfe4ea", dark=False),
     Palette(name="gpuwatch-contrast", primary="#00d7ff", secondary="#ff87ff", success="#00ff5f", warning="#ffd700",
         error="#ff5f5f", foreground="#ffffff", background="#000000", surface="#000000", panel="#303030"),
-    # Blue, bluish green, yellow and vermilion stay distinct in the common kinds of colour blindness.
-    Palette(name="gpuwatch-colour-blind", primary="#56b4e9", secondary="#cc79a7", success="#2bb58f", warning="#f0e442",
+    # Blue, bluish green, yellow and vermilion stay distinct in the common kinds of color blindness.
+    Palette(name="gpuwatch-color-blind", primary="#56b4e9", secondary="#cc79a7", success="#2bb58f", warning="#f0e442",
         error="#e8743b", foreground="#d8dde4", background="#11151a", surface="#181d24", panel="#232a33"),
 )
 # fmt: on
@@ -63,12 +63,12 @@ def rgb(color: str) -> Color:
 
 
 def mixed(over: Color, under: Color, share: float) -> Color:
-    """``share`` of one colour, the rest of another."""
+    """``share`` of one color, the rest of another."""
     red, green, blue = (int(low + (high - low) * share) for high, low in zip(over, under, strict=True))
     return (red, green, blue)
 
 
 def quantity_color(palette: Palette, name: str) -> str:
-    """The colour of one of :data:`QUANTITIES`, as ``#rrggbb``."""
+    """The color of one of :data:`QUANTITIES`, as ``#rrggbb``."""
     color, share = QUANTITIES[name]
     return "#{:02x}{:02x}{:02x}".format(*mixed(rgb(getattr(palette, color)), rgb(palette.background), share))

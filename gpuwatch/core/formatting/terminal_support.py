@@ -13,9 +13,9 @@ from gpuwatch.core.formatting.safe_text import printable
 
 SYNC_START, SYNC_END = "\x1b[?2026h", "\x1b[?2026l"
 """Synchronized output: terminals that support it show the text between as one update; others ignore it."""
-_PLAIN_TERMINALS = re.compile(r"^(linux|linux-.*|vt[0-9].*|ansi|cons[0-9].*|sun.*)$")
+PLAIN_TERMINALS = re.compile(r"^(linux|linux-.*|vt[0-9].*|ansi|cons[0-9].*|sun.*)$")
 """Terminals with fonts of at most 512 glyphs, without braille and eighths of cells."""
-_DUMB = frozenset({"dumb", "unknown"})
+DUMB_TERMINALS = frozenset({"dumb", "unknown"})
 _SAMPLE = "▕█▏⣿─╭→–●✖▲"
 _PLAIN_LOCALES = frozenset({"C", "POSIX"})
 
@@ -29,7 +29,7 @@ def needs_ascii(environment: Mapping[str, str], encoding: str | None, *, termina
     goes to a terminal; TERM says nothing about a file.
     """
     term = environment.get("TERM", "")
-    if terminal and _PLAIN_TERMINALS.match(term):
+    if terminal and PLAIN_TERMINALS.match(term):
         return f"TERM is {term}"
     # POSIX: the first variable that is not empty.
     asked = next(filter(None, (environment.get(name) for name in ("LC_ALL", "LC_CTYPE", "LANG"))), "")
@@ -50,11 +50,11 @@ def cannot_draw(environment: Mapping[str, str]) -> str:
     A dumb terminal cannot move its cursor.
     """
     term = environment.get("TERM", "")
-    return f"TERM is {term}, which cannot move the cursor" if term in _DUMB else ""
+    return f"TERM is {term}, which cannot move the cursor" if term in DUMB_TERMINALS else ""
 
 
 def has_few_colors(environment: Mapping[str, str]) -> bool:
-    """Whether the terminal has at most sixteen colours, by the variables that Rich reads."""
+    """Whether the terminal has at most sixteen colors, by the variables that Rich reads."""
     if environment.get("NO_COLOR") or environment.get("TEXTUAL_COLOR_SYSTEM", "auto") != "auto":
         return False  # the user has chosen
     if environment.get("COLORTERM", "").strip().lower() in ("truecolor", "24bit"):

@@ -33,7 +33,7 @@ from gpuwatch.core.masking.secret_likelihood import (
 from gpuwatch.core.masking.secrets_by_name import mask_named
 from gpuwatch.core.masking.secrets_by_shape import without_columns, without_program_passwords, without_tokens
 
-__all__ = ["COLOUR", "MASK", "mask_command", "mask_keys", "mask_lines", "mask_text", "mask_value", "masked"]
+__all__ = ["COLOR", "MASK", "mask_command", "mask_keys", "mask_lines", "mask_text", "mask_value", "masked"]
 
 _D = TypeVar("_D", bound=msgspec.Struct)
 _Place = tuple[str, re.Pattern[str], Any]
@@ -77,8 +77,8 @@ _CLIENT = lazy(
     r"(\b(?:\w{0,40}(?:Client|Api|API|Session)|login|authenticate|init|AES\.new|hmac\.new|Fernet|AESGCM)\(\s?b?['\"])([A-Za-z0-9._-]{20,200})(?=['\"]\s?[,)])"
 )
 """``cohere.Client('x')``: a key is the first argument."""
-COLOUR = lazy(r"\x1b\[[\d;]{0,16}m")
-"""What sets a terminal's colour."""
+COLOR = lazy(r"\x1b\[[\d;]{0,16}m")
+"""What sets a terminal's color."""
 _LEAST_ENCODED = 24
 _ENCODED = lazy(
     r"(?<![\w+/.-])(?=[A-Za-z0-9+/]{0,40}[A-Z])(?:[A-Za-z0-9+/]{4}){6,500}+(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?(?![\w+/=])"
@@ -154,9 +154,9 @@ _remembered = lru_cache(2048)(_masked_with_keys)
 def _masked_lines(text: str) -> str:
     if "\x1b[" not in text:
         return _masked_by_places(text)
-    # Colours within a name hide it: what is found without them decides.
-    coloured, plain = _masked_by_places(text), _masked_by_places(COLOUR.sub("", text))
-    return plain if plain.count(MASK) > coloured.count(MASK) else coloured
+    # Colors within a name hide it: what is found without them decides.
+    colored, plain = _masked_by_places(text), _masked_by_places(COLOR.sub("", text))
+    return plain if plain.count(MASK) > colored.count(MASK) else colored
 
 
 def _masked_by_places(text: str) -> str:

@@ -2,7 +2,8 @@
 
 Most private names stand after a word that tells what they are (``nodeName: x``, ``--job-name x``, ``pod "x"``):
 :data:`NOUNS` has these words. What only its place tells is a row of ``private_names.txt``: its kind, what such a line
-has (others are not searched) and a pattern whose groups are names.
+has (others are not searched) and a pattern whose groups are names. Ids, addresses and paths are recognized by their own
+form, whatever stands around them.
 """
 
 from __future__ import annotations
@@ -459,3 +460,34 @@ USER_IN_TEXT = lazy(
     r"|\bpid \d{1,9}(?: \(|, )([A-Za-z_][\w.-]{0,63})\)"
 )
 """How ``diagnosis.memory.memory_holders`` names the owner of a process, which may have exited since."""
+
+_UUID = r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}"
+_SHORT_UUID = r"[0-9a-fA-F]{4,8}(?:-[0-9a-fA-F]{1,12})*+"
+GPU = lazy(rf"(?<![A-Za-z0-9])((?:MIG-)?GPU|MIG)-({_UUID}|{_SHORT_UUID})(?![A-Za-z0-9-])")
+LONG_ID = lazy(rf"(?<![A-Za-z0-9])(?:{_UUID}|(?=[0-9]*[a-f])[0-9a-f]{{20,}})(?![A-Za-z0-9])")
+MAIL = lazy(r"(?<![\w.+-])[\w.+-]+@[\w-]+(?!\.(?:service|socket|target|timer)\b)(?:\.[\w-]+)+")
+URL = lazy(r"([A-Za-z][\w+.-]{0,20}://)([^\s/'\"<>?#]*)([^\s'\"<>]*)")
+IPV4 = lazy(r"(?<![\w.-])(?:\d{1,3}\.){3}\d{1,3}(?!\w|-(?!\d{2,5}\b)|\.\d)")
+IPV6 = lazy(
+    r"(?:(?<![\w:.])|(?:(?<=[a-z]\d:)|(?<=[a-z]\d\d:))(?=[\da-fA-F:]{3,45}[<%]))"  # NCCL: eth0:fe80::1%eth0<0>
+    r"[0-9a-fA-F]{0,4}(?::[0-9a-fA-F]{0,4}){2,7}(?![\w:.])"
+)
+PATH = lazy(r"(?<![\w.%/~)\]-])(?!(?<=<)/[\w:.-]{1,60}>)(~?)(?!//)(/[^\s:;,'\"<>|()\[\]{}=*?!&$`\\#]+)(?=(:?))")
+UNC = lazy(r"(?<![\w\\:])(\\{2,4})([A-Za-z][\w.-]{1,62})((?:\\{1,2}[^\s\\/:;,'\"<>|()]+)+)")
+DRIVE = lazy(r"(?<![\w])([A-Za-z]:)((?:[\\/]{1,2}[^\s\\/:;,'\"<>|()]+)+)")
+_DOMAINS = (
+    "com|org|net|edu|gov|mil|ai|cloud|local|internal|lan|corp|cluster|home|arpa"
+    "|de|fr|uk|ch|at|nl|se|eu|cn|jp|kr|in|au|ca|us"
+)
+FQDN = lazy(
+    rf"(?<![\w./@-])((?=[\w.-]*[\d-])(?:[A-Za-z0-9](?:[\w-]{{0,61}}[A-Za-z0-9])?\.){{1,8}}(?:{_DOMAINS})"
+    r"|(?=[\w.-]*[\d-])(?:[A-Za-z0-9][\w-]{0,62}\.){2,8}(?:io|dev|info|no|fi|dk|pl|cz|it|es|pt|be|ie|ru|br|sg|tw|hk|il|za|nz|science|tech)"
+    r"|(?:[A-Za-z][\w-]{0,62}\.){1,8}(?:com|edu|gov|mil|example|invalid)"
+    r"|(?:[A-Za-z0-9][\w-]{0,62}\.){1,8}(?:internal|intra|corp|hpc|prod|svc)\.[a-z]{2,12}"
+    r"|(?:[A-Za-z0-9][\w-]{0,62}\.){1,8}(?:lan|internal|corp|intra)"
+    # Cut short before its end:
+    r"|(?!lib)[A-Za-z][A-Za-z-]{0,30}\d{2,6}\.(?:[a-z][a-z0-9-]{0,62}\.){1,7}[a-z0-9-]{0,62}(?=…))(?![\w-]|\.\w|\()"
+)
+MAC = lazy(
+    r"(?<![\w:.])(?:(?:[0-9A-Fa-f]{2}[:-]){5}[0-9A-Fa-f]{2}|(?=[\d.]*[a-f])(?:[0-9a-f]{4}\.){2}[0-9a-f]{4})(?![\w:])"
+)

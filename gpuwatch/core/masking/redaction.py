@@ -15,17 +15,8 @@ import msgspec
 
 from gpuwatch.core.formatting.lazy_pattern import lazy
 from gpuwatch.core.masking import private_names as names
-from gpuwatch.core.masking import private_patterns as forms
-from gpuwatch.core.masking.mask_secrets import COLOUR, masked
-from gpuwatch.core.masking.private_names import (
-    AT,
-    HOST_AT,
-    PROMPT,
-    USER_IN_TEXT,
-    is_numbered_name,
-    looks_like_node,
-    names_in,
-)
+from gpuwatch.core.masking.mask_secrets import COLOR, masked
+from gpuwatch.core.masking.private_names import is_numbered_name, looks_like_node, names_in
 from gpuwatch.core.model.json_codec import closed_values
 
 _D = TypeVar("_D", bound=msgspec.Struct)
@@ -95,7 +86,7 @@ class Redactor:
         for key, text in _texts(value):
             if key == "uuid":
                 self.text(text)  # numbered in the order of the devices, not of log lines
-        texts = [(key, COLOUR.sub("", text) if "\x1b[" in text else text) for key, text in _texts(value)]
+        texts = [(key, COLOR.sub("", text) if "\x1b[" in text else text) for key, text in _texts(value)]
         for key, text in texts:
             self._field_names(key, text)
         self._text_names("\n".join(f"{key}={text}" if key.isupper() else text for key, text in texts))
@@ -126,18 +117,18 @@ class Redactor:
         for kind, name, whole in names_in(text):
             self._said(kind, name, whole)
         if "@" in text:
-            for match in HOST_AT.finditer(text):
+            for match in names.HOST_AT.finditer(text):
                 self._host(match[1])
-            for match in AT.finditer(text):
+            for match in names.AT.finditer(text):
                 if not match[1].startswith(names.UNITS):
                     self._word("user", match[1])
                     self._host(match[2])
-            for match in forms.MAIL.finditer(text):
+            for match in names.MAIL.finditer(text):
                 if match[0][-1].isalpha():
                     self._mail(*match[0].rsplit("@", 1))
-            for match in PROMPT.finditer(text):
+            for match in names.PROMPT.finditer(text):
                 self._word("user", match[1])
-        for match in USER_IN_TEXT.finditer(text):
+        for match in names.USER_IN_TEXT.finditer(text):
             for user in (match[1] or match[2]).split(", "):
                 self._word("user", user)
 
@@ -154,7 +145,7 @@ class Redactor:
             self._host(site)
 
     def _learn(self, key: str, text: str) -> None:
-        for match in forms.PATH.finditer(text):
+        for match in names.PATH.finditer(text):
             if not _is_device(match):
                 self._path(match[2], home=match[1] == "~")
         if key == "command":
@@ -270,7 +261,7 @@ class Redactor:
 
     def _name(self, name: Any) -> Any:
         """A key of a mapping: amounts are kept by UUID."""
-        return forms.GPU.sub(self._gpu, name) if isinstance(name, str) and ("GPU-" in name or "MIG-" in name) else name
+        return names.GPU.sub(self._gpu, name) if isinstance(name, str) and ("GPU-" in name or "MIG-" in name) else name
 
     def _field(self, key: str, text: str) -> str:
         if "version" in key or key in ("schema", "id", "severity", "certainty", "kernel", "taken_at", "started_at"):
@@ -293,31 +284,31 @@ class Redactor:
         return self.text(text)
 
     def text(self, text: str) -> str:
-        """A text with everything private replaced, and without colours, which hide where a name begins."""
+        """A text with everything private replaced, and without colors, which hide where a name begins."""
         if "\x1b[" in text:
-            text = COLOUR.sub("", text)
+            text = COLOR.sub("", text)
         for name, other in self._persons.items():
             text = text.replace(name, other)
         if "@" in text:
-            text = forms.MAIL.sub(lambda match: self.name("mail", match[0]), text)
+            text = names.MAIL.sub(lambda match: self.name("mail", match[0]), text)
         if "://" in text:
-            text = forms.URL.sub(self._url, text)
+            text = names.URL.sub(self._url, text)
         if "GPU-" in text or "MIG-" in text:
-            text = forms.GPU.sub(self._gpu, text)
+            text = names.GPU.sub(self._gpu, text)
         if ":" in text or "-" in text or "." in text:
-            text = forms.MAC.sub(lambda match: self.name("mac", match[0].lower()), text)
+            text = names.MAC.sub(lambda match: self.name("mac", match[0].lower()), text)
         if "." in text:
-            text = forms.FQDN.sub(self._fqdn, text)
-        text = forms.LONG_ID.sub(self._long_id, text)
-        text = forms.IPV4.sub(self._ipv4, text)
+            text = names.FQDN.sub(self._fqdn, text)
+        text = names.LONG_ID.sub(self._long_id, text)
+        text = names.IPV4.sub(self._ipv4, text)
         if ":" in text:
-            text = forms.IPV6.sub(self._ipv6, text)
+            text = names.IPV6.sub(self._ipv6, text)
         if "/" in text:
-            text = forms.PATH.sub(lambda m: m[0] if _is_device(m) else m[1] + self._path(m[2], home=m[1] == "~"), text)
+            text = names.PATH.sub(lambda m: m[0] if _is_device(m) else m[1] + self._path(m[2], home=m[1] == "~"), text)
         if "\\\\" in text:
-            text = forms.UNC.sub(self._unc, text)
+            text = names.UNC.sub(self._unc, text)
         if "\\" in text:
-            text = forms.DRIVE.sub(self._drive, text)
+            text = names.DRIVE.sub(self._drive, text)
         return self._without_words(text) if self._lengths else text
 
     def _without_words(self, text: str) -> str:

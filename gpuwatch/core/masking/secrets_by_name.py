@@ -43,7 +43,7 @@ _STATE = lazy(
 )
 """What programs print after "password:" that is no password; in the line below, an argument or another name."""
 _ANSI = r"(?:\x1b\[[\d;]{0,8}m|\[/[a-z ]{0,20}\])*+"
-"""Colours: codes of a terminal, or closing tags of rich."""
+"""Colors: codes of a terminal, or closing tags of rich."""
 _CLOSING = lazy(rf"{_ANSI}(\\{{0,8}}[\"'])?\s{{0,3}}\]?")
 _LITERAL_OPENS = r"[rRbBfFuU]{0,2}[\"'](?!\s|$|[,;)\]}])"
 _TYPE_NAME = r"[A-Za-z_][\w.]{0,40}+(?:\[[\w.\[\]| ,]{0,60}\])?"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
@@ -63,9 +63,8 @@ def _check(value: Any, depth: int, numbers: bool) -> None:
                 raise Inconsistent(f"{name} is {seconds:g}: not a valid time span")
         for name in fields:
             _check(getattr(value, name), depth + 1, numbers)
-        own = _OWN.get(type(value))
-        if own is not None:
-            own(value)
+        if isinstance(value, Comparison):
+            _check_references(value)
         return
     if isinstance(value, dict):
         for name in value:
@@ -80,8 +79,8 @@ def _fields(kind: type[msgspec.Struct], numbers: bool) -> tuple[tuple[str, ...],
     """The fields of a type to check, and those that are time spans."""
     info = inspect.type_info(kind)
     assert isinstance(info, inspect.StructType)
-    looked = tuple(field.name for field in info.fields if numbers or not _is_number(field.type))
-    return looked, tuple(field.name for field in info.fields if re.search(r"seconds$|(^|_)hours(_|$)", field.name))
+    checked = tuple(field.name for field in info.fields if numbers or not _is_number(field.type))
+    return checked, tuple(field.name for field in info.fields if re.search(r"seconds$|(^|_)hours(_|$)", field.name))
 
 
 def _is_number(kind: inspect.Type) -> bool:
@@ -90,13 +89,10 @@ def _is_number(kind: inspect.Type) -> bool:
     return isinstance(kind, (inspect.IntType, inspect.FloatType, inspect.BoolType, inspect.NoneType))
 
 
-def _comparison(document: Comparison) -> None:
+def _check_references(document: Comparison) -> None:
     named: list[Iterable[int]] = [document.comparable, document.best_run.values(), document.worst_run.values()]
     named += [(difference.run, difference.against) for difference in document.differences]
     for numbers in named:
         for number in numbers:
             if not 0 <= number < len(document.runs):
                 raise Inconsistent(f"it refers to run {number} but has {len(document.runs)}, counted from 0")
-
-
-_OWN: dict[type, Callable[[Any], None]] = {Comparison: _comparison}

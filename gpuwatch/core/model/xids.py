@@ -2,7 +2,7 @@
 
 Source: NVIDIA, "Analyzing Xid Errors with the Xid Catalog" (drivers up to r610; its resolution buckets), and "GPU
 Memory Error Management"; 109 is an application's error for NVIDIA's device plugin (internal/rm/health.go). Numbers
-that the catalogue lists as unused are from the older list of Xids.
+that the catalog lists as unused are from the older list of Xids.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ KINDS: dict[int, XidKind] = {
     ),
 }
 _HARMLESS = frozenset({37, 38, 44, 63, 66, 67, 121, 155, 156, 160})
-"""Not the program's, but the catalogue does not ask for a reset."""
+"""Not the program's, but the catalog does not ask for a reset."""
 OFF_THE_BUS = 79
 _RANKS: dict[Blame, int] = {"hardware": 0, "link": 1, "driver": 2, "program": 3, "nobody": 4}
 _XID = re.compile(r"Xid \([^)]{0,80}\): (\d{1,4})\b")

@@ -181,7 +181,7 @@ class Runner:
         )
 
     def _options_of(self, script: ProbeScript) -> dict[str, Any]:
-        """The options that apply to this script: a run must not be labelled with a workload that it did not do."""
+        """The options that apply to this script: a run must not be labeled with a workload that it did not do."""
         own = self._options.own
         return {name: value for name, value in own.items() if not (name == "workload" and script.own_work)}
 
