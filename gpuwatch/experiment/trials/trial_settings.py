@@ -143,35 +143,30 @@ def _variables_setting(name: str, label: str, variables: dict[str, str], **more:
     return Setting(name=name, label=label, variables=variables, code=code, **more)
 
 
-def _configured_setting(name: str, probe: str, options: dict[str, Any], **more: Any) -> Setting:
-    """A setting that the probe's configure() makes inside the program."""
-    script = find_probe(probe)
-    _, *paragraphs, _ = recipe(script, options).split("\n\n")  # without the title and the work
-    return Setting(
-        name=name,
-        framework="tensorflow",
-        variables=script.environment,
-        probe=probe,
-        options=options,
-        code="\n\n".join(paragraphs),
-        **more,
-    )
-
-
 def _environment_setting(name: str, script: str, label: str, **more: Any) -> Setting:
     """A setting that is a probe's ENVIRONMENT alone."""
     return _variables_setting(name, label, find_probe(script).environment, framework="tensorflow", **more)
 
 
 def _limit_setting(name: str, label: str, *same: str) -> Callable[[str], Setting]:
+    """A setting that the probe's configure() makes inside the program."""
+
     def make(value: str) -> Setting:
         mib = parse_size(value) // _MIB
         if mib < 1:
             raise UsageError(f"{value}: less than 1 MiB", hint="for example --config limit=6GiB")
         amount = f"{mib // 1024} GiB" if mib % 1024 == 0 else f"{mib} MiB"
-        same_settings = (*same, *_GROWTH, *_AMOUNT)
-        return _configured_setting(
-            f"{name}={value}", name, {"memory_limit": mib}, label=f"{label} {amount}", same=same_settings
+        script, options = find_probe(name), {"memory_limit": mib}
+        _, *paragraphs, _ = recipe(script, options).split("\n\n")  # without the title and the work
+        return Setting(
+            name=f"{name}={value}",
+            label=f"{label} {amount}",
+            framework="tensorflow",
+            variables=script.environment,
+            probe=name,
+            options=options,
+            code="\n\n".join(paragraphs),
+            same=(*same, *_GROWTH, *_AMOUNT),
         )
 
     return make
@@ -184,16 +179,16 @@ def _fraction_setting(value: str) -> Setting:
         fraction = 0.0
     if not 0 < fraction <= 1:
         raise UsageError(f"fraction={value}: not a fraction", hint="for example --config fraction=0.5")
-    variables = {"XLA_PYTHON_CLIENT_MEM_FRACTION": value}
+    variable = "XLA_PYTHON_CLIENT_MEM_FRACTION"
     call = f"torch.cuda.set_per_process_memory_fraction({fraction:g})"
     return Setting(
         name=f"fraction={value}",
         label=f"{fraction:.0%} of the GPU's memory",
-        variables=variables,
+        variables={variable: value},
         probe="fraction",
         options={"fraction": fraction},
-        code=f"{call}  # PyTorch\nexport XLA_PYTHON_CLIENT_MEM_FRACTION={value}  # JAX",
-        same=(*_AMOUNT, "XLA_PYTHON_CLIENT_MEM_FRACTION"),
+        code=f"{call}  # PyTorch\nexport {variable}={value}  # JAX",
+        same=(*_AMOUNT, variable),
     )
 
 
@@ -204,20 +199,25 @@ def _visible_setting(value: str) -> Setting:
     return _variables_setting(f"visible={value}", label, variables, needs="several-gpus", same=same)
 
 
-def _variable_setting(
-    framework: str, name: str, label: str, variable: str, value: str, **more: Any
+def _switch(
+    name: str, framework: str, label: str, variable: str, value: str, changes_results: bool = False
 ) -> Callable[[], Setting]:
-    return lambda: _variables_setting(name, label, {variable: value}, framework=framework, same=(variable,), **more)
+    """A setting that is one variable, and that simulated GPUs do not have."""
+    return lambda: _variables_setting(
+        *(name, label, {variable: value}),
+        framework=framework,
+        changes_results=changes_results,
+        simulated=False,
+        same=(variable,),
+    )
 
 
-_ALLOWED, _JIT, _SEGMENTS = "TF_FORCE_GPU_ALLOW_GROWTH", "--tf_xla_auto_jit=2", "expandable_segments:True"
+_ALLOWED = "TF_FORCE_GPU_ALLOW_GROWTH"
 _PLAIN: dict[str, Callable[[], Setting]] = {
     "default": lambda: Setting(name="default", label="as the program is"),
     "growth": lambda: _environment_setting("growth", "growth-env", "memory growth", same=(_ALLOWED, *_GROWTH)),
     "async-allocator": lambda: _environment_setting(
-        "async-allocator",
-        "async-allocator",
-        "CUDA's asynchronous allocator",
+        *("async-allocator", "async-allocator", "CUDA's asynchronous allocator"),
         same=("TF_GPU_ALLOCATOR",),
         probe="async-allocator",
         tier=find_probe("async-allocator").tier,
@@ -231,29 +231,17 @@ _PLAIN: dict[str, Callable[[], Setting]] = {
         simulated=False,
         code='import keras\n\nkeras.mixed_precision.set_global_policy("mixed_float16")',
     ),
-    "xla": _variable_setting(
-        "tensorflow", "xla", "XLA for all graphs", "TF_XLA_FLAGS", _JIT, changes_results=True, simulated=False
-    ),
+    "xla": _switch("xla", "tensorflow", "XLA for all graphs", "TF_XLA_FLAGS", "--tf_xla_auto_jit=2", True),
     "cpu-only": lambda: _variables_setting(
         "cpu-only", "no GPU", find_probe("cpu-only").environment, same=("CUDA_VISIBLE_DEVICES",)
     ),
-    "expandable-segments": _variable_setting(
-        "torch", "expandable-segments", "expandable segments", "PYTORCH_CUDA_ALLOC_CONF", _SEGMENTS, simulated=False
+    "expandable-segments": _switch(
+        *("expandable-segments", "torch", "expandable segments"), "PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True"
     ),
-    "tf32": _variable_setting(
-        "torch",
-        "tf32",
-        "TF32 matrix products",
-        "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
-        "1",
-        changes_results=True,
-        simulated=False,
-    ),
-    "no-preallocate": _variable_setting(
-        "jax", "no-preallocate", "memory as needed", "XLA_PYTHON_CLIENT_PREALLOCATE", "false", simulated=False
-    ),
-    "platform-allocator": _variable_setting(
-        "jax", "platform-allocator", "no memory pool", "XLA_PYTHON_CLIENT_ALLOCATOR", "platform", simulated=False
+    "tf32": _switch("tf32", "torch", "TF32 matrix products", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "1", True),
+    "no-preallocate": _switch("no-preallocate", "jax", "memory as needed", "XLA_PYTHON_CLIENT_PREALLOCATE", "false"),
+    "platform-allocator": _switch(
+        "platform-allocator", "jax", "no memory pool", "XLA_PYTHON_CLIENT_ALLOCATOR", "platform"
     ),
 }
 _WITH_VALUE: dict[str, tuple[Callable[[str], Setting], str]] = {
