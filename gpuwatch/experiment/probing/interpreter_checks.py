@@ -20,7 +20,7 @@ from gpuwatch.core.model.probe_events import Event, decode_event
 from gpuwatch.core.model.run import DeviceMapping, Outcome
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.experiment.probing.interpreter import Interpreter
-from gpuwatch.experiment.probing.probe_process import ProbeProcess, launch_fresh
+from gpuwatch.experiment.probing.probe_process import Launch, ProbeProcess, launch_fresh
 from gpuwatch.experiment.probing.probe_runner import LOG_ENVIRONMENT
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript, probe_folder
 from gpuwatch.experiment.probing.received_events import described_device
@@ -57,7 +57,8 @@ def ask_driver(environment: Mapping[str, str]) -> DriverAnswer:
         elif event.kind == "answer":
             heard.update(event.data)
 
-    outcome, output = _run([sys.executable, "driver"], environment, DRIVER_SECONDS + INTERPRETER_START_SECONDS, take)
+    launch = _launch(sys.executable, environment, "driver")
+    outcome, output = _run(launch, DRIVER_SECONDS + INTERPRETER_START_SECONDS, take)
     for name in ("libcuda", "nvml"):
         if name in heard:
             heard[name] = msgspec.convert(heard[name], Loaded)
@@ -68,30 +69,29 @@ def inspect_interpreter(
     interpreter: Interpreter, environment: Mapping[str, str], deadline: float = LIBRARY_SEARCH_SECONDS
 ) -> FrameworkLook:
     """Finds distributions and libraries without importing the framework."""
-    found: list[Distribution] = []
-    libraries: list[Library] = []
-    seen: set[str] = set()
-    doing = "the list of distributions"
+    distributions: tuple[Distribution, ...] | None = None
+    libraries: tuple[Library, ...] | None = None
 
     def take(event: Event) -> None:
-        nonlocal doing
-        seen.add(event.kind)
+        nonlocal distributions, libraries
         if event.kind == "distributions":
-            found.extend(msgspec.convert(event.data["found"], list[Distribution]))
-            doing = "the search for libraries"
+            distributions = msgspec.convert(event.data["found"], tuple[Distribution, ...])
+        elif event.kind == "wanted":
+            libraries = ()
         elif event.kind == "library":
-            libraries.append(msgspec.convert(event.data, Library))
+            libraries = (*(libraries or ()), msgspec.convert(event.data, Library))
 
-    command = [interpreter.path, "look", interpreter.framework]
-    outcome, output = _run(command, environment, deadline, take)
+    launch = _launch(interpreter.path, environment, "look", interpreter.framework)
+    outcome, output = _run(launch, deadline, take)
     problem = _ending(outcome, output, "looking for libraries")
+    late = "the list of distributions" if distributions is None else "the search for libraries"
     return FrameworkLook(
         name=interpreter.framework,
         interpreter=interpreter.path,
         gpu_build=interpreter.gpu_build,
-        distributions=tuple(found) if "distributions" in seen else None,
-        libraries=tuple(libraries) if "wanted" in seen else None,
-        search_late=doing if outcome.timed_out else "",
+        distributions=distributions,
+        libraries=libraries,
+        search_late=late if outcome.timed_out else "",
         problems=(problem,) if problem else (),
     )
 
@@ -139,19 +139,23 @@ def try_framework(
 
     # The script enables memory growth itself: a check must not take all memory of a shared GPU.
     child = {name: value for name, value in environment.items() if name != "TF_FORCE_GPU_ALLOW_GROWTH"}
-    launch = launch_fresh(
-        [interpreter.path, "-u", str(probe_folder() / _SCRIPT), "framework", interpreter.framework],
-        {**child, **LOG_ENVIRONMENT, "PYTHONDONTWRITEBYTECODE": "1"},
-    )
+    launch = _launch(interpreter.path, child | LOG_ENVIRONMENT, "framework", interpreter.framework)
     with ProbeProcess(launch, on_event=take, on_log=read) as process:
         builder.pid = process.pid
         outcome = process.pump(FRAMEWORK_SECONDS)
-    seconds = time.monotonic() - started
+    script = ProbeScript(
+        name=_CONFIG,
+        title="One op on every device",
+        group="placement",
+        framework=interpreter.framework,
+        workload="matmul",
+        path=probe_folder() / _SCRIPT,
+    )
     draft = builder.finish(
-        _script(interpreter.framework),
+        script,
         outcome,
         started_at=started_at,
-        total_seconds=seconds,
+        total_seconds=time.monotonic() - started,
         fresh=True,
         environment=kept,
         simulation="driver" if interpreter.framework == "tensorflow" or ENV_STATE in environment else None,
@@ -159,19 +163,16 @@ def try_framework(
     if described:
         run = msgspec.structs.replace(draft.run, device_map=tuple(described))
         draft = msgspec.structs.replace(draft, run=run)
+    libraries = None
+    if opened is not None:
+        files = (Library(name=path, state="loaded", path=path) for path in opened)
+        libraries = (*files, *(Library(name=name, state="loaded") for name in logged))
     look = FrameworkLook(
         name=interpreter.framework,
         interpreter=interpreter.path,
         gpu_build=interpreter.gpu_build,
         tests=tuple(tests),
-        libraries=(
-            None
-            if opened is None
-            else (
-                *(Library(name=path, state="loaded", path=path) for path in opened),
-                *(Library(name=name, state="loaded") for name in logged),
-            )
-        ),
+        libraries=libraries,
         import_seconds=draft.run.phases.import_seconds,
         late=doing if outcome.timed_out else "",
         problems=draft.run.problems,
@@ -184,12 +185,9 @@ def with_opened_libraries(look: FrameworkLook, tried: FrameworkLook) -> Framewor
     replace = msgspec.structs.replace
     libraries = look.libraries
     if libraries is not None and tried.libraries is not None:
-        files = {library.path for library in tried.libraries}
-        names = {library.name for library in tried.libraries}
+        opened = {name for library in tried.libraries for name in (library.path, library.name)}
         libraries = tuple(
-            replace(library, opened=library.path in files or library.name in names)
-            if library.path is not None
-            else library
+            replace(library, opened=library.path in opened or library.name in opened) if library.path else library
             for library in libraries
         )
     return replace(
@@ -214,22 +212,13 @@ def child_environment(environment: Mapping[str, str], interpreter: Interpreter |
     return dict(environment)  # unchanged: libraries may be missing from it on purpose
 
 
-def _script(framework: str) -> ProbeScript:
-    return ProbeScript(
-        name=_CONFIG,
-        title="One op on every device",
-        group="placement",
-        framework=framework,
-        workload="matmul",
-        path=probe_folder() / _SCRIPT,
-    )
+def _launch(python: str, environment: Mapping[str, str], *part: str) -> Launch:
+    command = [python, "-u", str(probe_folder() / _SCRIPT), *part]
+    return launch_fresh(command, {**environment, "PYTHONDONTWRITEBYTECODE": "1"})
 
 
-def _run(
-    command: list[str], environment: Mapping[str, str], deadline: float, take: Callable[[Event], None]
-) -> tuple[Outcome, tuple[str, ...]]:
+def _run(launch: Launch, deadline: float, take: Callable[[Event], None]) -> tuple[Outcome, list[str]]:
     """Runs one part of the script; how it ended, and its last lines of output."""
-    python, *part = command
     output: list[str] = []
 
     def on_event(raw: bytes) -> None:
@@ -243,15 +232,11 @@ def _run(
         output.append(raw.decode("utf-8", "replace"))
         del output[:-_LAST_LINES]
 
-    launch = launch_fresh(
-        [python, "-u", str(probe_folder() / _SCRIPT), *part], {**environment, "PYTHONDONTWRITEBYTECODE": "1"}
-    )
     with ProbeProcess(launch, on_event=on_event, on_log=on_log) as process:
-        outcome = process.pump(deadline)
-    return outcome, tuple(output)
+        return process.pump(deadline), output
 
 
-def _ending(outcome: Outcome, output: tuple[str, ...], doing: str) -> str:
+def _ending(outcome: Outcome, output: list[str], doing: str) -> str:
     if outcome.timed_out or outcome.exit_code == 0:
         return ""
     how = f"signal {outcome.signal}" if outcome.signal is not None else f"exit code {outcome.exit_code}"

@@ -11,7 +11,7 @@ from collections.abc import Collection
 import msgspec
 
 from gpuwatch.core.model.run import DeviceMemory, Holding
-from gpuwatch.core.model.snapshot import Device, Snapshot
+from gpuwatch.core.model.snapshot import Device, Process, Snapshot
 from gpuwatch.experiment.probing.memory_over_run import max_known
 from gpuwatch.sim.simulated_machine import context_bytes
 
@@ -28,7 +28,8 @@ class MemoryLedger:
         self._devices: dict[str, DeviceMemory] = {}
         self._holdings: dict[tuple[str, int], Holding] = {}
         for process in before.processes if before is not None else ():
-            self._note_holding(process.device_uuid, process.pid, process.number("gpu_memory_bytes"), None, own=False)
+            if process.device_uuid:
+                self._note_holding(process.device_uuid, process.pid, _held_bytes(process), None, own=False)
 
     def take(self, snapshot: Snapshot, own: Collection[int], run: Collection[int], t: float | None = None) -> None:
         """Adds a sample, taken ``t`` seconds after the launch.
@@ -36,25 +37,24 @@ class MemoryLedger:
         ``run``: pids of the run. ``own``: those of them that count as "this process"; a probe's helpers (a second
         worker, a process that fills the device) do not.
         """
-        mine: dict[str, float | None] = {}
+        mine: dict[str, int | None] = {}
         used: set[str] = set()
         for process in snapshot.processes:
             if not process.device_uuid:
                 continue
-            held = process.number("gpu_memory_bytes")
+            held = _held_bytes(process)
             self._note_holding(process.device_uuid, process.pid, held, t, own=process.pid in run)
             if process.pid in run:
                 used.add(process.device_uuid)
             if process.pid in own:
-                before = mine.get(process.device_uuid, 0.0)
+                before = mine.get(process.device_uuid, 0)
                 mine[process.device_uuid] = None if held is None or before is None else before + held
         for device in snapshot.devices:
             known = self._devices.get(device.uuid)
             if known is None and device.uuid not in used:
                 continue
             others = _others_bytes(snapshot, device, run)
-            held = mine.get(device.uuid)
-            entry = self._device_entry(device, None if held is None else int(held), others)
+            entry = self._device_entry(device, mine.get(device.uuid), others)
             if known is not None:
                 held_now = (entry.process_bytes or 0, entry.used_bytes or 0)
                 fuller = device.uuid in used and held_now >= (known.process_bytes or 0, known.used_bytes or 0)
@@ -68,21 +68,18 @@ class MemoryLedger:
                 )
             self._devices[device.uuid] = _with_load(entry, known, device) if device.uuid in used else entry
 
-    def _note_holding(self, uuid: str | None, pid: int, held: float | None, t: float | None, *, own: bool) -> None:
-        if uuid is None:
-            return
-        amount = None if held is None else int(held)
+    def _note_holding(self, uuid: str, pid: int, held: int | None, t: float | None, *, own: bool) -> None:
         known = self._holdings.get((uuid, pid))
         if known is None:
-            before = amount if t is None else None
+            before = held if t is None else None
             self._holdings[uuid, pid] = Holding(
-                pid=pid, own=own, before_bytes=before, peak_bytes=amount, first_seconds=t, last_seconds=t
+                pid=pid, own=own, before_bytes=before, peak_bytes=held, first_seconds=t, last_seconds=t
             )
             return
         self._holdings[uuid, pid] = msgspec.structs.replace(
             known,
             own=known.own or own,
-            peak_bytes=max_known(known.peak_bytes, amount),
+            peak_bytes=max_known(known.peak_bytes, held),
             first_seconds=known.first_seconds if known.first_seconds is not None else t,
             last_seconds=t if t is not None else known.last_seconds,
         )
@@ -132,13 +129,14 @@ def _with_load(entry: DeviceMemory, known: DeviceMemory | None, device: Device) 
 
 def _others_bytes(snapshot: Snapshot, device: Device, run: Collection[int]) -> int | None:
     """Memory of all other processes; None if NVML does not report it for one of them."""
-    held = [
-        process.number("gpu_memory_bytes")
-        for process in snapshot.processes
-        if process.device_uuid == device.uuid and process.pid not in run
-    ]
-    known = [amount for amount in held if amount is not None]
-    return int(sum(known)) if len(known) == len(held) else None
+    others = [row for row in snapshot.processes if row.device_uuid == device.uuid and row.pid not in run]
+    known = [held for row in others if (held := _held_bytes(row)) is not None]
+    return sum(known) if len(known) == len(others) else None
+
+
+def _held_bytes(process: Process) -> int | None:
+    held = process.number("gpu_memory_bytes")
+    return None if held is None else int(held)
 
 
 def _metric_bytes(device: Device, metric: str) -> int | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -199,7 +199,7 @@ class RunBuilder:
         placed: tuple[PlacedOps, ...] = (),
         account: Account | None = None,
     ) -> RunDraft:
-        """The draft run; of a running program, what is known so far. ``account``: see :mod:`.printed_lines`."""
+        """The draft run; of a running program, what is known so far. ``account``: see :mod:`.reprinted_lines`."""
         state, timeline = self.state, self._timeline
         timeline.prefer(self._mapped_gpus(environment))
         shown = timeline.shown
@@ -210,8 +210,7 @@ class RunBuilder:
         verdict, reason = self._verdict(script, outcome, facts)
         before, machine = self._before, self._machine
         limit = max((entry.granted_bytes for entry in facts.device_map if entry.granted_bytes), default=None)
-        start = None
-        total = None
+        start = total = None
         if before is not None and (device := before.device(timeline.device) or next(iter(before.devices), None)):
             start, total = device.number("memory.used_bytes"), device.number("memory.total_bytes")
         simulated = machine.simulated if machine is not None else ENV_STATE in environment
@@ -286,7 +285,7 @@ class RunBuilder:
             verdict_reason=reason,
             driver_version=None if machine is None or machine.driver is None else machine.driver.version,
             gpus=() if machine is None else tuple(f"{d.index} {d.name} {d.uuid}" for d in machine.devices),
-            problems=(*state.problems, *self._not_seen(), *([missed] if missed else [])),
+            problems=(*state.problems, *filter(None, (self._why_no_sample(), missed))),
             log_tail=self._tail.lines(),
         )
         return RunDraft(run, facts, machine)
@@ -322,10 +321,11 @@ class RunBuilder:
         text = f"{PEAK}no sample was taken while the program held the most"
         return f"{text} (allocator peak {size(allocated)}, seen by NVML {size(seen)})"
 
-    def _not_seen(self) -> Iterator[str]:
-        if self._before is None and self.pid is not None:
-            when = "while it ran" if self._machine is None else "before its start: memory in use then is unknown"
-            yield f"GPUs: no sample was taken {when}"
+    def _why_no_sample(self) -> str:
+        if self._before is not None or self.pid is None:
+            return ""
+        when = "while it ran" if self._machine is None else "before its start: memory in use then is unknown"
+        return f"GPUs: no sample was taken {when}"
 
     def _with_memory(self, worker: Worker) -> Worker:
         held = self.held.get(worker.pid) if worker.pid is not None else None

@@ -55,7 +55,7 @@ _PROCESS_POLL_SECONDS = 0.2
 _LAST_SAMPLE_SECONDS = 1.0
 """Seconds to wait for the last sample of a measured program."""
 _WATCHED = frozenset({"tensorflow", "pytorch", "jax"})
-_NOT_INSIDE = "inside the program: its Python ignores PYTHONPATH (-I, -E), or it is not a Python program"
+_NOT_WATCHED = "inside the program: its Python ignores PYTHONPATH (-I, -E), or it is not a Python program"
 _NO_REPORT = "inside the program: none of its Python processes reported its framework before it ended"
 _ONLY_OUTSIDE = "which its output mentions, is not watched; TensorFlow, Keras, PyTorch and JAX are"
 _NO_MEMORY = "memory: no process of the program used a GPU through TensorFlow or PyTorch"
@@ -112,25 +112,25 @@ class Watch:
         self._channel = program.channel
         self._apart = program.apart
         self._status_line = program.status_line
-        self._own = ProfilerLogFilter() if program.options.memory else None
+        self._profiler_lines = ProfilerLogFilter() if program.options.memory else None
         self._backlog = Backlog(self._log_line)
         self._signals = program.signals
         self._signals.take = self._take_signal
-        self._line: Sink = lambda raw: None
+        self._take_line: Sink = lambda raw: None
         self._mapped, self._allocated = 0, 0
         """GPUs and allocated bytes at the last extra sample."""
         self._ends = 0
         """Processes that had reported their end at the last extra sample."""
         self._look_after = 0.0
-        self._asked_at, self._others_start = 0.0, False
-        self._asked: list[int] = []
+        self._polled_at, self._others_start = 0.0, False
+        self._received: list[int] = []
         self._reports = GuardReports(program.signals)
-        self._ending = Ending(program, self._reports, self._processes, self._asked)
+        self._ending = Ending(program, self._reports, self._processes, self._received)
         self._started = program.started
         self._builder = RunBuilder(self._started, before, in_run=self._processes.belongs, started_at=program.started_at)
         self._latest = before
-        self._keep_at = self._started
-        self._next = 0.0
+        self._save_at = self._started
+        self._look_at = 0.0
 
     def __enter__(self) -> Self:
         return self
@@ -160,9 +160,9 @@ class Watch:
         What it prints, writes or returns after the measurement counts for nothing. ``line`` gets every line of its
         output. Needs ``Options.output``. Raises :class:`~gpuwatch.experiment.probing.how_program_ended.NotStarted`.
         """
-        self._line = line
+        self._take_line = line
         self._connect()
-        self._follow(lambda: not self._asked and not (self._reports.program is not None and self._stops(stop)))
+        self._follow(lambda: not self._received and not self._stops(stop))
         if self._about_to_end():
             self._ending.wait(SIGINT_SECONDS)
         else:
@@ -178,7 +178,7 @@ class Watch:
             steps=deepcopy(self._is_stepping().steps),
             applied=self._processes.applied(),
             ended_by="the program",
-            interrupted=self._asked[0] if self._asked else None,
+            interrupted=self._received[0] if self._received else None,
         )
         if not by_itself:
             measured = msgspec.structs.replace(measured, ended_by=self._ending.end())
@@ -205,13 +205,14 @@ class Watch:
         return stat.rpartition(b")")[2].split()[0] == b"Z" or self._processes.leading(self._reports.program).ended
 
     def _stops(self, stop: Stop) -> bool:
-        return stop(self._is_stepping(), time.monotonic() - self._reports.since, self._starting)
+        since = self._reports.since
+        return self._reports.program is not None and stop(self._is_stepping(), time.monotonic() - since, self._starting)
 
     def _starting(self) -> bool:
         """Whether other processes may still be starting, and have not taken their memory."""
         assert self._guarded.guard is not None
-        if time.monotonic() >= self._asked_at + _PROCESS_POLL_SECONDS:
-            self._asked_at = time.monotonic()
+        if time.monotonic() >= self._polled_at + _PROCESS_POLL_SECONDS:
+            self._polled_at = time.monotonic()
             self._others_start = self._processes.starting(program_guard.descendants(self._guarded.guard.pid))
         return self._others_start
 
@@ -224,8 +225,8 @@ class Watch:
         while going and self._reports.error is None and not self._reports.over:
             if not self._drain(0 if len(self._backlog) else self._signals.patience(_TICK_SECONDS)):
                 self._backlog.work()  # only when there is no output to pass on
-            if time.monotonic() >= self._next:
-                self._next = time.monotonic() + _PACE_SECONDS
+            if time.monotonic() >= self._look_at:
+                self._look_at = time.monotonic() + _PACE_SECONDS
                 self._signals.judge()
                 self._look()
                 going = more()
@@ -238,7 +239,7 @@ class Watch:
     def _show(self) -> bool:
         """Draws the status line and saves the unfinished run, when it is time."""
         self._status_line.tick()
-        if self._reports.program is not None and time.monotonic() >= self._keep_at:
+        if self._reports.program is not None and time.monotonic() >= self._save_at:
             self._save_unfinished()
         return True
 
@@ -277,16 +278,16 @@ class Watch:
 
     def _drain(self, timeout: float, *, last: bool = False) -> bool:
         came = self._streams.drain(timeout)
-        if self._own is not None:
-            if self._own.doubtful:
+        if self._profiler_lines is not None:
+            if self._profiler_lines.doubtful:
                 self._streams.drain(0)  # a program says before it that it profiles itself
-            if text := self._own.rest(of_program=self._processes.profile_themselves(), last=last):
+            if text := self._profiler_lines.rest(of_program=self._processes.profile_themselves(), last=last):
                 self._pass_on(text)
         return came
 
     def _take_output(self, chunk: bytes) -> None:
-        if self._own is not None:
-            self._own.put(chunk)
+        if self._profiler_lines is not None:
+            self._profiler_lines.put(chunk)
         else:
             self._pass_on(chunk)
 
@@ -299,7 +300,7 @@ class Watch:
             self._guarded.tell("drop")
 
     def _log_line(self, line: bytes) -> None:
-        self._line(line)
+        self._take_line(line)
         self._builder.log_line(line)
         self._processes.log_line(line)
 
@@ -316,9 +317,9 @@ class Watch:
             self._pause()
         elif self._apart:
             if number in _END_SIGNALS:
-                self._asked.append(number)
+                self._received.append(number)
         elif self._reports.program is not None:
-            self._asked.append(number)
+            self._received.append(number)
             if not everybody or came < self._reports.since:
                 for pid in self._recipients(number):
                     with suppress(OSError):
@@ -397,7 +398,7 @@ class Watch:
             pause = max(1.0, cost / _MAX_EAGER_SAVE_SHARE)
         else:
             pause = max(min(60.0, max(5.0, (now - self._started) / 100)), cost / _MAX_SAVE_SHARE)
-        self._keep_at = now + pause
+        self._save_at = now + pause
 
     def _draft(self, outcome: Outcome) -> RunDraft:
         state = self._builder.state
@@ -423,7 +424,7 @@ class Watch:
             msgspec.structs.replace(draft.run, settings=settings, killed_children=self._processes.killed()),
             Termination(
                 outcome=outcome,
-                asked=tuple(self._asked),
+                asked=tuple(self._received),
                 kills=self._guarded.kills_before,
                 peak_bytes=self._reports.resident,
                 total_bytes=None if self._latest is None else self._latest.host.memory_total_bytes,
@@ -456,7 +457,7 @@ class Watch:
         # A program that runs yet, or was killed, may not have got beyond its imports.
         ended = run.outcome.exit_code is not None
         if (named := self._builder.log.frameworks) and run.framework is None and ended:
-            unseen = _NO_REPORT if self._processes.reporting else _NOT_INSIDE
+            unseen = _NO_REPORT if self._processes.reporting else _NOT_WATCHED
             yield unseen if _WATCHED.intersection(named) else f"inside the program: {named[0]}, {_ONLY_OUTSIDE}"
         for pid in self._processes.without_last_report():
             yield f"placement: process {pid} ended without a final report: not all of its ops and graphs are counted"
