@@ -306,9 +306,9 @@ class Redactor:
         if "/" in text:
             text = names.PATH.sub(lambda m: m[0] if _is_device(m) else m[1] + self._path(m[2], home=m[1] == "~"), text)
         if "\\\\" in text:
-            text = names.UNC.sub(self._unc, text)
+            text = names.UNC.sub(lambda m: m[1] + self.name("host", m[2]) + self._windows_path(m[3]), text)
         if "\\" in text:
-            text = names.DRIVE.sub(self._drive, text)
+            text = names.DRIVE.sub(lambda m: m[1] + self._windows_path(m[2]), text)
         return self._without_words(text) if self._lengths else text
 
     def _without_words(self, text: str) -> str:
@@ -347,13 +347,9 @@ class Redactor:
             alike.append(whole)
         return f"{kind}-…-{known[whole]}"
 
-    def _unc(self, match: re.Match[str]) -> str:
-        sign = "\\\\" if "\\\\" in match[3] else "\\"
-        return match[1] + self.name("host", match[2]) + self._path(match[3].replace(sign, "/")).replace("/", sign)
-
-    def _drive(self, match: re.Match[str]) -> str:
-        sign = "\\\\" if "\\\\" in match[2] else "\\"
-        return match[1] + self._path(match[2].replace(sign, "/")).replace("/", sign)
+    def _windows_path(self, path: str) -> str:
+        sign = "\\\\" if "\\\\" in path else "\\"
+        return self._path(path.replace(sign, "/")).replace("/", sign)
 
     def _url(self, match: re.Match[str]) -> str:
         scheme, site, rest = match[1], match[2], match[3]

@@ -48,20 +48,26 @@ class Termination(msgspec.Struct, frozen=True, kw_only=True):
 def with_verdict(run: Run, end: Termination) -> Run:
     """The run with its verdict: the program's own end takes precedence over its log."""
     outcome = end.outcome
-    took = "an unknown time" if (total := run.phases.total_seconds) is None else hours_minutes(total)
     kills = _new_kills(end.kills, oom_kills())
-    somebody = (kills or 0) > 0
-    killed = signal.SIGKILL in (outcome.signal, (outcome.exit_code or 0) - 128) and not end.asked
+    killed = signal.SIGKILL in _signals(outcome) and not end.asked
     worker = any(_WORKER in error.message for error in run.errors)
     child = any(child.signal == signal.SIGKILL for child in run.killed_children)
-    host = _host_memory(end, kills) if killed or worker or child else None
-    starved = killed and (somebody or bool(host and host.kernel_line))
-    verdict, reason = _verdict(run, end, took, starved)
+    host = None
+    if killed or worker or child:  # mostly the kernel sends it, out of host memory
+        host = HostMemory(
+            peak_bytes=end.peak_bytes,
+            limit_bytes=end.kills.limit_bytes,
+            total_bytes=end.total_bytes,
+            oom_kills=kills,
+            kernel_line=kernel_kill(end.pids),
+        )
+    starved = killed and bool(kills or (host and host.kernel_line))
+    verdict, reason = _verdict(run, end, starved)
     problems = list(run.problems)
     if end.left:
-        word = "killed" if outcome.signal is not None else "still running"
-        problems.append(f"processes left behind by the program: {end.left} ({word})")
-    if somebody and not starved:
+        state = "killed" if outcome.signal is not None else "still running"
+        problems.append(f"processes left behind by the program: {end.left} ({state})")
+    if kills and not starved:
         where = "on this machine" if end.kills.cgroup is None else "in its control group"
         problems.append(f"the kernel's OOM killer killed a process {where} during the run: perhaps one of its workers")
     problems += end.problems
@@ -77,25 +83,32 @@ def with_verdict(run: Run, end: Termination) -> Run:
     )
 
 
-def _verdict(run: Run, end: Termination, took: str, starved: bool) -> tuple[Verdict, str]:
+def _signals(outcome: Outcome) -> tuple[int | None, int]:
+    """Numbers of the signal that ended it: its own, or of its last command, as a shell's exit code tells."""
+    return outcome.signal, (outcome.exit_code or 0) - 128
+
+
+def _verdict(run: Run, end: Termination, starved: bool) -> tuple[Verdict, str]:
     outcome = end.outcome
-    numbers = (outcome.signal, (outcome.exit_code or 0) - 128)
-    asked = [number for number in end.asked if number in numbers]
-    ended = bool(outcome.exit_code) or outcome.signal is not None
+    seconds = run.phases.total_seconds
+    lasted = "an unknown time" if seconds is None else hours_minutes(seconds)
+    passed_on = [number for number in end.asked if number in _signals(outcome)]
+    failed = bool(outcome.exit_code) or outcome.signal is not None
     if outcome.exit_code is None and outcome.signal is None:
-        return "interrupted", f"It was still running after {took}, when this was saved."
-    if signal.SIGINT in numbers or (ended and any(error.type == "KeyboardInterrupt" for error in run.errors)):
-        return "interrupted", f"It was interrupted (SIGINT, Ctrl+C) after {took}."
-    if asked:
-        return "interrupted", f"It was ended by {signal_name(asked[-1])} after {took}, which gpuwatch passed on."
-    if ended and run.ooms and not ended_apart(run, outcome):
+        return "interrupted", f"It was still running after {lasted}, when this was saved."
+    by_exception = failed and any(error.type == "KeyboardInterrupt" for error in run.errors)
+    if by_exception or signal.SIGINT in _signals(outcome):
+        return "interrupted", f"It was interrupted (SIGINT, Ctrl+C) after {lasted}."
+    if passed_on:
+        return "interrupted", f"It was ended by {signal_name(passed_on[-1])} after {lasted}, which gpuwatch passed on."
+    if failed and run.ooms and not ended_apart(run, outcome):
         return "oom", "it ran out of memory"
     if starved:
         limit = end.kills.limit_bytes
         whose = "the host" if limit is None else f"its control group (limit {limit >> 20} MiB)"
         return "error", f"It was killed by the kernel (SIGKILL): {whose} was out of memory."
     if outcome.signal is not None:
-        return "error", f"It was {outcome.text} after {took}."
+        return "error", f"It was {outcome.text} after {lasted}."
     if outcome.exit_code:
         return "error", f"It exited with code {outcome.exit_code}{_exception(run)}."
     return "ok", ""
@@ -121,17 +134,6 @@ def not_started(name: str, code: int) -> NotStarted:
     return NotStarted(f"{name} cannot be started: {os.strerror(code)}", exit_code=126)
 
 
-def _host_memory(end: Termination, kills: int | None) -> HostMemory:
-    """Evidence on who sent SIGKILL: mostly the kernel, out of host memory."""
-    return HostMemory(
-        peak_bytes=end.peak_bytes,
-        limit_bytes=end.kills.limit_bytes,
-        total_bytes=end.total_bytes,
-        oom_kills=kills,
-        kernel_line=kernel_kill(end.pids),
-    )
-
-
 def _new_kills(before: OomKills, after: OomKills) -> int | None:
     """How many processes the OOM killer killed in between, preferably by our control group's counter; None: unknown."""
     pairs = ((before.cgroup, after.cgroup), (before.machine, after.machine))
@@ -143,5 +145,5 @@ def _exception(run: Run) -> str:
     if error is None:
         ends = [f"{child.pid} was ended by {signal_name(child.signal)}" for child in run.killed_children]
         return f", after its process {ends[0]}" if ends else ""
-    said = telling(error.message)
-    return f", in {error.type}" + (f": {said[:200].rstrip('.')}" if said else "")
+    message = telling(error.message)
+    return f", in {error.type}" + (f": {message[:200].rstrip('.')}" if message else "")

@@ -84,10 +84,9 @@ class Channel:
     def size(self) -> tuple[int, int]:
         """Rows and columns of our terminal; (0, 0) if unknown."""
         try:
-            rows, columns, _, _ = struct.unpack("HHHH", fcntl.ioctl(2, termios.TIOCGWINSZ, bytes(8)))
-        except OSError:
+            return termios.tcgetwinsize(2)
+        except termios.error:
             return 0, 0
-        return rows, columns
 
     def resize(self, kept: int = 0) -> None:
         """Makes the program's terminal as large as ours, less ``kept`` rows."""

@@ -27,33 +27,20 @@ class Lines:
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
-        self._rest: list[bytes] = []
-        self._size = 0
+        self._rest = b""
 
     def feed(self, chunk: bytes) -> None:
-        first, newline, rest = chunk.partition(b"\n")
-        self._rest.append(first)
-        self._size += len(first)
-        if newline:
-            self._flush()
-            *lines, last = rest.split(b"\n")
-            for line in lines:
-                self._sink(line)
-            self._rest.append(last)
-            self._size = len(last)
-        if self._size > reader_limits.LOG_LINE.bytes:
-            self._flush()
+        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        for line in lines:
+            self._sink(line)
+        if len(self._rest) > reader_limits.LOG_LINE.bytes:
+            self.close()
 
     def close(self) -> None:
         """Passes on a last line without a newline."""
-        if self._size:
-            self._flush()
-
-    def _flush(self) -> None:
-        line = b"".join(self._rest)
-        self._rest.clear()
-        self._size = 0
-        self._sink(line)
+        rest, self._rest = self._rest, b""
+        if rest:
+            self._sink(rest)
 
 
 class Backlog:
@@ -120,7 +107,7 @@ class Streams:
     def add(self, descriptor: int, take: Sink, at_end: Callable[[], None] | None = None) -> None:
         """Reads ``descriptor``: chunks go to ``take``; ``at_end`` is called once at its end."""
         os.set_blocking(descriptor, False)
-        self._selector.register(descriptor, selectors.EVENT_READ, (take, at_end))
+        self.on_ready(descriptor, lambda: self._read(descriptor, take, at_end))
 
     def on_ready(self, descriptor: int, call: Callable[[], bool]) -> None:
         """Calls ``call`` when ``descriptor`` (a listening socket) is readable; it returns True if that gave more."""
@@ -145,24 +132,23 @@ class Streams:
             return False
         got = False
         for key, _ in self._selector.select(timeout):
-            if callable(key.data):
-                got |= key.data()
-                continue
-            take, at_end = key.data
-            try:
-                chunk = os.read(key.fd, READ_BYTES)
-            except BlockingIOError:
-                continue
-            except OSError:
-                chunk = b""  # a terminal whose other end is closed answers EIO, a socket ECONNRESET
-            got = True
-            if chunk:
-                take(chunk)
-                continue
-            self.remove(key.fd)
-            if at_end is not None:
-                at_end()
+            got |= key.data()
         return got
+
+    def _read(self, descriptor: int, take: Sink, at_end: Callable[[], None] | None) -> bool:
+        try:
+            chunk = os.read(descriptor, READ_BYTES)
+        except BlockingIOError:
+            return False
+        except OSError:
+            chunk = b""  # a terminal whose other end is closed answers EIO, a socket ECONNRESET
+        if chunk:
+            take(chunk)
+            return True
+        self.remove(descriptor)
+        if at_end is not None:
+            at_end()
+        return True
 
     def close(self) -> None:
         self._selector.close()
