@@ -7,6 +7,7 @@ import itertools
 from typing import Final
 
 from gpuwatch.core.errors import GpuwatchError, UsageError
+from gpuwatch.sim.mig_layout import layout_text
 from gpuwatch.sim.simulated_machine import NVML_LIBRARY, SimMachine
 
 # nvmlReturn_t of nvml.h
@@ -153,8 +154,7 @@ def describe(machine: SimMachine) -> list[str]:
             lines.append(f"remove  {where}")
         if machine.is_asleep(device.index):
             lines.append(f"asleep  {where}")
-        layout = machine.mig_text(device.index)
-        if layout is not None:
-            lines.append(f"mig  {where}  {layout}")
+        if (instances := machine.mig(device.index)) is not None:
+            lines.append(f"mig  {where}  {layout_text(instances)}")
         lines += [f"set  {where}  {name} {value}" for name, value in machine.overrides(device.index).items()]
     return lines

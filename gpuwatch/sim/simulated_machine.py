@@ -26,7 +26,7 @@ from gpuwatch.sim import environment, install_libraries, sysfs
 from gpuwatch.sim.copied_answers import DescribedGpu
 from gpuwatch.sim.environment import ENV_SHAPE
 from gpuwatch.sim.machine_shape import MACHINE_NAME, MAX_DEVICES, SimShape
-from gpuwatch.sim.mig_layout import MAX_INSTANCES, SimInstance, layout_text, parse_layout
+from gpuwatch.sim.mig_layout import MAX_INSTANCES, SimInstance, parse_layout
 from gpuwatch.sim.state_files import check_state, create_if_needed, folder_lock, partition, state_folder, state_name
 from gpuwatch.sim.state_structures import FaultView, MigView, ProcessView, load_control
 from gpuwatch.sim.sysfs import ENV_STATE
@@ -55,14 +55,9 @@ class SimDevice:
     memory_bytes: int
     reserved_bytes: int
 
-    @property
-    def context_bytes(self) -> int:
-        """Size of a CUDA context on the driver tier (init_device in state.c)."""
-        return context_bytes(self.memory_bytes)
-
 
 def context_bytes(memory_bytes: int) -> int:
-    """Size of a CUDA context on a simulated GPU with this much memory."""
+    """Size of a CUDA context on a simulated GPU of the driver tier with this much memory (init_device in state.c)."""
     return min(memory_bytes // 16, 320 << 20)
 
 
@@ -333,11 +328,6 @@ class SimMachine:
                     SimInstance(index, view.gpu_instance, view.compute_instance, view.gpu_slices, view.compute_slices)
                 )
         return tuple(found)
-
-    def mig_text(self, device: int) -> str | None:
-        """The MIG layout of a GPU as text; None if MIG is off."""
-        instances = self.mig(device)
-        return None if instances is None else layout_text(instances)
 
     def pids(self) -> frozenset[int]:
         views = (ProcessView * _MAX_PROCESSES)()

@@ -657,7 +657,7 @@ def test_what_a_process_requests_is_judged_by_its_own_devices(
 ) -> None:
     placed = PlacedOps()
     for requested in (asked, "CPU:0", None):
-        placed.placed({"op": "Tanh", "dtype": "float32", "requested": requested, "actual": "CPU:0", "count": 3})
+        placed.add_placement({"op": "Tanh", "dtype": "float32", "requested": requested, "actual": "CPU:0", "count": 3})
     found = placed.of_another(own, leading, visible)
     assert {one.requested: one.process_has for one in found.counts} == {asked: has, "CPU:0": None, None: None}
     assert list(found.counts.values()) == [3, 3, 3]

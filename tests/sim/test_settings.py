@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuwatch.experiment.probing.probe_scripts import hooked
-from gpuwatch.sim.simulated_machine import SimMachine
+from gpuwatch.sim.simulated_machine import SimMachine, context_bytes
 from gpuwatch.sim.unsupported_messages import NOT_CARRIED
 from tests.conftest import gpuwatch
 from tests.forked import Result, python_forked
@@ -99,7 +99,7 @@ def answers(machine: SimMachine, codes: list[str], **environment: str) -> tuple[
 def default(machine: SimMachine) -> int:
     """What a CUDA build grants on an idle card of capability 8.6, in MiB: ``MinSystemMemory`` of gpu_device.cc."""
     card = machine.devices()[0]
-    free = card.memory_bytes - card.reserved_bytes - card.context_bytes
+    free = card.memory_bytes - card.reserved_bytes - context_bytes(card.memory_bytes)
     return (free - (225 if free < 2048 * MIB else 1536) * MIB) // MIB
 
 
@@ -172,7 +172,7 @@ answer.append(session(visible_device_list=" 1"))
 @tensorflow
 def test_settings_are_honoured_as_a_cuda_build_does_it(sim_machine: Open) -> None:
     machine = sim_machine("2x4GiB")
-    context = machine.devices()[0].context_bytes // MIB
+    context = context_bytes(machine.devices()[0].memory_bytes) // MIB
     usual = default(machine)
     found, log = answers(
         machine,

@@ -70,7 +70,6 @@ class Diagnostic(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", 
     gpuwatch_version: str
     simulated: bool
     redacted: bool = False
-    """Whether users, hosts and paths were replaced."""
     host: str | None = None
     primary: str | None = None
     """A cause id; None if nothing could be checked."""

@@ -105,7 +105,6 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag="
     simulated: bool
     gpuwatch_version: str
     redacted: bool = False
-    """Whether users, hosts and paths were replaced."""
     by: By
     """What the processes are grouped by."""
     begin: datetime.datetime

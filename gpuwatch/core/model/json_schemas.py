@@ -155,6 +155,7 @@ FIELDS: dict[str, str] = {
     "python_version": "Version of Python.",
     "ran_on": "Device on which the result was computed.",
     "readings": "Values by id; what could not be read is in `missing`.",
+    "redacted": "Whether users, hosts and paths were replaced.",
     "reason": "Why, as a word of a fixed list.",
     "requested": "Requested device; null if none was requested.",
     "requested_bytes": "Requested bytes.",

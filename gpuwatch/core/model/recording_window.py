@@ -125,7 +125,6 @@ class Period(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag=
     simulated: bool
     gpuwatch_version: str
     redacted: bool = False
-    """Whether users, hosts and paths were replaced."""
     begin: datetime.datetime
     """Begin of the first step."""
     end: datetime.datetime

@@ -28,15 +28,15 @@ class GuardReports:
         self._signals = signals
         self.program: int | None = None
         """The program's pid; None before it has started."""
-        self.since = 0.0
+        self.started = 0.0
         """Monotonic time of its start."""
         self.error: int | None = None
         """errno of the start that failed."""
         self.status: int | None = None
         """Wait status of the program; None while it runs."""
-        self.left = 0
+        self.left_behind = 0
         """Number of processes that it left behind."""
-        self.resident: int | None = None
+        self.peak_bytes: int | None = None
         """Largest resident set of one of the program's processes, in bytes."""
         self.nobody_left = False
         """Whether everything that it started has been ended."""
@@ -46,13 +46,13 @@ class GuardReports:
         word, _, rest = line.partition(b" ")
         if word == b"started":
             pid, since = rest.split()
-            self.program, self.since = int(pid), float(since)
+            self.program, self.started = int(pid), float(since)
             self._signals.ready = True
         elif word == b"failed":
             self.error = int(rest)
         elif word == b"ended":
-            status, left, resident = map(int, rest.split())
-            self.status, self.left, self.resident = status, left, resident << 10
+            status, left_behind, peak_kib = map(int, rest.split())
+            self.status, self.left_behind, self.peak_bytes = status, left_behind, peak_kib << 10
         elif word == b"gone":
             self.nobody_left = True
         elif word == b"signal":
@@ -62,12 +62,12 @@ class GuardReports:
         self.guard_gone = True
 
     @property
-    def over(self) -> bool:
+    def has_ended(self) -> bool:
         """Whether the program has ended, or nobody is left who would report that."""
         return self.status is not None or self.guard_gone
 
     @property
-    def all_over(self) -> bool:
+    def all_have_ended(self) -> bool:
         """Whether everything that the program started has been ended, or nobody is left who would report that."""
         return self.nobody_left or self.guard_gone
 
@@ -122,7 +122,7 @@ class Ending:
         """Waits until the program has ended, at most so long; a further signal to us ends the wait."""
         received = len(self._signals)
         until = time.monotonic() + seconds
-        while not self._reports.over and time.monotonic() < until and len(self._signals) == received:
+        while not self._reports.has_ended and time.monotonic() < until and len(self._signals) == received:
             self._guarded.streams.drain(0.05)
             self._guarded.signals.judge()
 
@@ -138,5 +138,5 @@ class Ending:
         """Has the guard end everything that still runs."""
         self._guarded.tell("end")
         until = time.monotonic() + _GUARD_SECONDS
-        while not self._reports.all_over and time.monotonic() < until:
+        while not self._reports.all_have_ended and time.monotonic() < until:
             self._guarded.streams.drain(0.05)

@@ -29,7 +29,7 @@ class PlacedOps:
         self.copies: dict[tuple[str, int, str, str], int] = {}
         self.nodes = self.unclear = 0
 
-    def placed(self, data: dict[str, Any]) -> None:
+    def add_placement(self, data: dict[str, Any]) -> None:
         """Adds to the count of an op on a device."""
         key = msgspec.convert(
             {
@@ -46,7 +46,7 @@ class PlacedOps:
         if key in self.counts or len(self.counts) < _MAX_OP_KINDS:
             self.counts[key] = self.counts.get(key, 0) + int(data["count"])
 
-    def copied(self, data: dict[str, Any]) -> None:
+    def add_copies(self, data: dict[str, Any]) -> None:
         """How often an input of an op was copied so far."""
         key = (
             str(data["op"]),

@@ -173,9 +173,9 @@ class ReceivedEvents:
                 found = msgspec.convert(data, DeviceMapping)
                 self.mappings[found.framework_device] = found
             case "placement":
-                self.placed.placed(data)
+                self.placed.add_placement(data)
             case "copied":
-                self.placed.copied(data)
+                self.placed.add_copies(data)
             case "placement_coverage":
                 self.placed.nodes, self.placed.unclear = int(data["nodes"]), int(data["unclear"])
             case "memory":

@@ -28,25 +28,25 @@ class Signals:
         """Called with the number, whether the whole process group got it, and its monotonic time."""
         self._read, self._write = os.pipe()
         os.set_blocking(self._write, False)
-        self._kept: dict[int, object] = {}
+        self._handlers: dict[int, object] = {}
         self.ready = False
-        self._mine: list[tuple[int, float, float]] = []
+        self._ours: list[tuple[int, float, float]] = []
         """Number, when it came, when it was read."""
-        self._came: dict[int, float] = {}
-        self._witnessed: list[tuple[int, float]] = []
-        self._fd = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False) if receive else None
+        self._arrivals: dict[int, float] = {}
+        self._of_guard: list[tuple[int, float]] = []
+        self._previous_fd = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False) if receive else None
         for number in (*program_guard.WATCHED, signal.SIGWINCH, signal.SIGTSTP) if receive else ():
             handler = signal.getsignal(number)
             if handler is not signal.SIG_IGN and handler is not None:
-                self._kept[number] = handler
+                self._handlers[number] = handler
                 signal.signal(number, self._note)
-        streams.add(self._read, self._arrived)
+        streams.add(self._read, self._read_numbers)
 
     def close(self) -> None:
         """Restores the previous handlers."""
-        if self._fd is not None:
-            signal.set_wakeup_fd(self._fd)
-        for number, handler in self._kept.items():
+        if self._previous_fd is not None:
+            signal.set_wakeup_fd(self._previous_fd)
+        for number, handler in self._handlers.items():
             signal.signal(number, handler)  # type: ignore[arg-type]  # it came from getsignal
         self._streams.remove(self._read)
         os.close(self._read)
@@ -54,26 +54,26 @@ class Signals:
 
     def patience(self, most: float) -> float:
         """How long the caller may block, ``most`` seconds or less."""
-        return min(most, _GUARD_REPORT_SECONDS / 4) if self._mine else most
+        return min(most, _GUARD_REPORT_SECONDS / 4) if self._ours else most
 
     def guard_received(self, number: int) -> None:
         """The guard received this signal too."""
-        self._witnessed.append((number, time.monotonic()))
+        self._of_guard.append((number, time.monotonic()))
 
     def judge(self) -> None:
         """Calls ``take`` for the signals whose recipient is known; does nothing before the program has started."""
         if not self.ready:
             return
         now = time.monotonic()
-        self._witnessed = [entry for entry in self._witnessed if now - entry[1] < 5 * _GUARD_REPORT_SECONDS]
-        for entry in list(self._mine):
+        self._of_guard = [entry for entry in self._of_guard if now - entry[1] < 5 * _GUARD_REPORT_SECONDS]
+        for entry in list(self._ours):
             number, came, read = entry
-            other = next((seen for seen in self._witnessed if seen[0] == number), None)
+            other = next((seen for seen in self._of_guard if seen[0] == number), None)
             if other is not None:
-                self._witnessed.remove(other)
+                self._of_guard.remove(other)
             elif now - read < _GUARD_REPORT_SECONDS:
                 continue
-            self._mine.remove(entry)
+            self._ours.remove(entry)
             self.take(number, other is not None, came)
 
     def stop_here(self) -> None:
@@ -84,13 +84,13 @@ class Signals:
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         """The handler; the wake-up descriptor receives the signal, which may be read much later."""
-        self._came[number] = time.monotonic()
+        self._arrivals[number] = time.monotonic()
 
-    def _arrived(self, numbers: bytes) -> None:
+    def _read_numbers(self, numbers: bytes) -> None:
         now = time.monotonic()
         for number in numbers:
-            came = self._came.get(number, now)
+            came = self._arrivals.get(number, now)
             if number in (signal.SIGWINCH, signal.SIGTSTP):
                 self.take(number, True, came)
-            elif number in self._kept:
-                self._mine.append((number, came, now))
+            elif number in self._handlers:
+                self._ours.append((number, came, now))

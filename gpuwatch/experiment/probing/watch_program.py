@@ -167,7 +167,7 @@ class Watch:
             self._ending.wait(SIGINT_SECONDS)
         else:
             self._sample_once_more()
-        by_itself = self._reports.over
+        by_itself = self._reports.has_ended
         if by_itself:
             self._finish()
         else:
@@ -205,7 +205,7 @@ class Watch:
         return stat.rpartition(b")")[2].split()[0] == b"Z" or self._processes.leading(self._reports.program).ended
 
     def _stops(self, stop: Stop) -> bool:
-        since = self._reports.since
+        since = self._reports.started
         return self._reports.program is not None and stop(self._is_stepping(), time.monotonic() - since, self._starting)
 
     def _starting(self) -> bool:
@@ -222,7 +222,7 @@ class Watch:
     def _follow(self, more: Callable[[], bool]) -> None:
         """Reads what the program reports and prints until it ends, or ``more`` says no after a look at it."""
         going = True
-        while going and self._reports.error is None and not self._reports.over:
+        while going and self._reports.error is None and not self._reports.has_ended:
             if not self._drain(0 if len(self._backlog) else self._signals.patience(_TICK_SECONDS)):
                 self._backlog.work()  # only when there is no output to pass on
             if time.monotonic() >= self._look_at:
@@ -260,7 +260,7 @@ class Watch:
         while self._channel.open and self._streams.reads(self._channel.read) and time.monotonic() < until:
             if self._drain(0.02):
                 heard = time.monotonic()
-            elif self._reports.left and time.monotonic() - heard > _QUIET_SECONDS:
+            elif self._reports.left_behind and time.monotonic() - heard > _QUIET_SECONDS:
                 break  # a process that was left behind holds it open and is silent
         self._processes.listen_only()
         while self._drain(0, last=True):
@@ -269,7 +269,7 @@ class Watch:
         if self._apart:
             self._ending.end_rest()
             return
-        if self._reports.left and self._reports.killed:
+        if self._reports.left_behind and self._reports.killed:
             # Nothing else ends the workers of a killed program, which may still hold GPUs.
             self._ending.end_left_behind()
         self._guarded.tell("leave")
@@ -320,7 +320,7 @@ class Watch:
                 self._received.append(number)
         elif self._reports.program is not None:
             self._received.append(number)
-            if not everybody or came < self._reports.since:
+            if not everybody or came < self._reports.started:
                 for pid in self._recipients(number):
                     with suppress(OSError):
                         os.kill(pid, number)
@@ -412,7 +412,7 @@ class Watch:
             simulation=self._options.simulation,
             processes=self._processes.processes(self._builder.held),
             placed=self._processes.placed(),
-            account=self._processes.account(self._reports.program or 0) if not self._reports.left else None,
+            account=self._processes.account(self._reports.program or 0) if not self._reports.left_behind else None,
         )
         settings = {
             **environment_settings(
@@ -426,10 +426,10 @@ class Watch:
                 outcome=outcome,
                 asked=tuple(self._received),
                 kills=self._guarded.kills_before,
-                peak_bytes=self._reports.resident,
+                peak_bytes=self._reports.peak_bytes,
                 total_bytes=None if self._latest is None else self._latest.host.memory_total_bytes,
                 pids=self._processes.pids | {self._reports.program or 0},
-                left=self._reports.left,
+                left=self._reports.left_behind,
                 problems=tuple(self._problems(draft.run)),
             ),
         )

@@ -50,7 +50,7 @@ class _Member:
         self.state = ReceivedEvents()
         self.map: list[DeviceMapping] = []
         self.ooms = 0
-        self.gone = False  # whether its connection is closed
+        self.disconnected = False
 
     @property
     def framework(self) -> Framework | None:
@@ -216,8 +216,8 @@ class WatchedProcesses:
 
     def without_last_report(self) -> tuple[int, ...]:
         """With --placement: processes with ops that are gone without a last report, as SIGKILL leaves none."""
-        members = self._members.items()
-        return tuple(pid for pid, one in members if one.gone and one.state.placed.counts and not one.state.ended)
+        gone = [member for member in self._members.values() if member.disconnected and not member.state.ended]
+        return tuple(member.pid for member in gone if member.state.placed.counts)
 
     def killed(self) -> tuple[KilledChild, ...]:
         """Workers that a crash or SIGKILL ended, and other children that had a framework: no tool that it runs."""
@@ -337,7 +337,7 @@ class WatchedProcesses:
 
     def _connection_closed(self, descriptor: int, member: _Member) -> None:
         connection, lines = self._connections.pop(descriptor)
-        member.gone = True
+        member.disconnected = True
         lines.close()
         connection.close()
         if member.state.quiet and len(self._quiet) < 4 * _MAX_PROCESSES:
