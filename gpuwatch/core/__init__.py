@@ -1,1 +1,1 @@
-"""What all rooms speak of: metrics, samples, runs, findings; how they are written; errors."""
+"""What every other package uses: metrics, samples, runs, findings; how they are written; errors."""

@@ -1,1 +1,1 @@
-"""Programs run to be looked at: probes, `gpuwatch run`, `gpuwatch try`."""
+"""Runs programs to observe them: probes, `gpuwatch run`, `gpuwatch try`."""

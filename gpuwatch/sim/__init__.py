@@ -1,5 +1,6 @@
 """Simulated GPUs: NVIDIA's libraries in C over a shared state, so that everything above them runs unchanged.
 
-`shape` describes the GPUs, `build` compiles the libraries, `machine` is a simulated machine; `csrc/` holds the C
-sources, which the wheel ships. To add a library: a source in `csrc/` and a line in `libraries.LIBRARIES`.
+`machine_shape` describes the GPUs, `compiler` compiles the libraries, `simulated_machine` is a simulated machine;
+`csrc/` holds the C sources, which the wheel ships. To add a library: a source in `csrc/` and a line in
+`libraries.LIBRARIES`.
 """

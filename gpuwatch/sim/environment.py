@@ -21,7 +21,7 @@ _HUGE_PAGES: Final = "glibc.malloc.hugetlb=1"
 def simulated_environment_of(
     base: Mapping[str, str], shape: str, library_dir: Path, state_path: Path, *, tier: install_libraries.Tier
 ) -> dict[str, str]:
-    """``base`` for a program on the machine in ``state_path``; see :meth:`.machine.SimMachine.environment`."""
+    """``base`` for a program on the machine in ``state_path``; see :meth:`.SimMachine.environment`."""
     folder, preloaded = library_dir, libraries.PROC_LIBRARY
     if tier == "plugin":
         folder, preloaded = install_libraries.ensure_built("plugin"), libraries.RENAME_LIBRARY

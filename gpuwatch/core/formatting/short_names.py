@@ -19,24 +19,11 @@ def without_folder(command: str) -> str:
 
 _INTERPRETERS = ("python", "pypy", "bash", "sh")
 _LAUNCHERS = {
-    "torchrun": "",
-    "deepspeed": "",
+    **dict.fromkeys(("torchrun", "deepspeed", "srun", "mpirun", "mpiexec", "horovodrun"), ""),
+    **dict.fromkeys(("torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch"), ""),
+    **dict.fromkeys(("env", "nohup", "nice", "numactl"), ""),
+    **dict.fromkeys(("uv", "conda", "mamba", "poetry"), "run"),
     "accelerate": "launch",
-    "srun": "",
-    "mpirun": "",
-    "mpiexec": "",
-    "horovodrun": "",
-    "uv": "run",
-    "conda": "run",
-    "mamba": "run",
-    "poetry": "run",
-    "env": "",
-    "nohup": "",
-    "nice": "",
-    "numactl": "",
-    "torch.distributed.run": "",
-    "torch.distributed.launch": "",
-    "accelerate.commands.launch": "",
 }
 """Programs and modules that start another program, which is what a person looks for, and the subcommand that does."""
 _WITH_VALUE = ("-W", "-X", "--rcfile", "--init-file")

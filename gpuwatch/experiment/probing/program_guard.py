@@ -35,14 +35,7 @@ _CHILDREN_EXIT_SECONDS = 0.5
 _READ_BYTES = 1 << 16
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "ksh93", "mksh", "yash", "ash", "busybox", "fish"})
 """Programs that run others in the foreground and leave Ctrl+C to them."""
-WATCHED = (
-    signal.SIGINT,
-    signal.SIGQUIT,
-    signal.SIGTERM,
-    signal.SIGHUP,
-    signal.SIGUSR1,
-    signal.SIGUSR2,
-)
+WATCHED = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 """Signals that are left to the program."""
 
 
