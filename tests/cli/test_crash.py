@@ -71,7 +71,7 @@ def test_an_unwritable_folder_is_reported(tmp_path: Path) -> None:
 
 
 def test_the_dashboard_gives_the_terminal_back(tmp_path: Path) -> None:
-    command = _broken(tmp_path, "gpuwatch.ui.details.key_help:help_lines", "--sim", "1x8GiB")
+    command = _broken(tmp_path, "gpuwatch.ui.screens.help_sheet:help_lines", "--sim", "1x8GiB")
     terminal = Terminal(command, _environment(tmp_path), columns=100, rows=30)
     assert terminal.drain(30, lambda output: b"no process" in output) is not None, bytes(terminal.output[-2000:])
     terminal.drain(1.0)

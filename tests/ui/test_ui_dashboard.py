@@ -16,8 +16,8 @@ from gpuwatch.core.model.snapshot import Process
 from gpuwatch.explain.diagnosis.condition_engine import Conditions
 from gpuwatch.machine.collector.snapshot_feed import FeedStatus
 from gpuwatch.ui.app import make_tab
-from gpuwatch.ui.details.key_help import Group, groups, help_lines
 from gpuwatch.ui.screens.gpu import GpuScreen
+from gpuwatch.ui.screens.help_sheet import Group, groups, help_lines
 from gpuwatch.ui.screens.sheet import LinesModal
 from gpuwatch.ui.settings.actions import ACTIONS, of_tab
 from gpuwatch.ui.settings.tabs import TABS, Tab

@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gpuwatch.core.model.snapshot import Mapped, Process
-from gpuwatch.ui.details.key_help import groups
+from gpuwatch.ui.screens.help_sheet import groups
 from gpuwatch.ui.tables.filter_language import _words
 from gpuwatch.ui.tables.process_columns import BY_ID, COLUMNS, Column, in_order, matching, time_column_text
 from gpuwatch.ui.tables.process_filter import EXAMPLES, FIELDS, SIGNS, FilterError, _amount, parse

@@ -11,7 +11,7 @@ from textual.pilot import Pilot
 
 from gpuwatch.core.model.metrics import METRICS
 from gpuwatch.session.probe_runs import ProbeRuns
-from gpuwatch.ui.details import key_help
+from gpuwatch.ui.screens import help_sheet
 from gpuwatch.ui.settings.preferences import Preferences
 from gpuwatch.ui.settings.settings_file import Loaded, default_path
 from gpuwatch.ui.tables import process_columns, reading_groups
@@ -36,7 +36,7 @@ def _lists_that_may_grow(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     metrics = tuple(spec for spec in METRICS if spec.id in device.readings or spec.id in device.missing)
     monkeypatch.setattr(reading_groups, "METRICS", metrics)
     monkeypatch.setattr(process_columns, "COLUMNS", tuple(each for each in process_columns.COLUMNS if each.chosen))
-    monkeypatch.setattr(key_help, "EXAMPLES", [(word, f"what {word} matches") for word, _ in EXAMPLES])
+    monkeypatch.setattr(help_sheet, "EXAMPLES", [(word, f"what {word} matches") for word, _ in EXAMPLES])
     reading_groups.grouped.cache_clear()
     yield
     reading_groups.grouped.cache_clear()

@@ -248,7 +248,7 @@ def test_importing_the_app_loads_nothing_that_the_first_frame_does_not_need() ->
         "pynvml",
         "jinja2",
         "numpy",
-        "gpuwatch.ui.details.key_help",
+        "gpuwatch.ui.screens.help_sheet",
         "gpuwatch.ui.screens.sheet",
         "gpuwatch.ui.widgets.filter_bar",
     ):

@@ -2,11 +2,170 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
+from itertools import zip_longest
 
-from gpuwatch.ui.details.key_help import groups, help_lines
+from gpuwatch.ui.drawing.styled_lines import Span
+from gpuwatch.ui.drawing.text_width import align_left, width_of
+from gpuwatch.ui.drawing.wrapping import Lines, wrap_line
 from gpuwatch.ui.screens.sheet import LinesModal, Sheet
+from gpuwatch.ui.settings.actions import ACTIONS, NOT_IN_FLEET, NOT_IN_REPLAY, REPLAY, Action
+from gpuwatch.ui.settings.tabs import FLEET, TABS, panes_of
+from gpuwatch.ui.tables.process_filter import EXAMPLES
+
+_HEADS = {
+    "overview": "1 Overview",
+    "answer": "1 Overview",
+    "users": "1 Overview",
+    "gpus": "1 Overview: GPUs",
+    "processes": "Process lists",
+    "readings": "2 GPU, 3 Process",
+    "process": "2 GPU, 3 Process",
+    "filterable": "2 GPU … 6 Events",
+    "probes": "4 Probes",
+    "findings": "5 Findings",
+    "events": "6 Events",
+    "fleet": "Hosts",
+    "hosts": "Hosts",
+    "timeline": "While paused",
+    "everywhere": "Everywhere",
+}
+"""Headings of the panes; panes of the same heading are listed together."""
+_FIRST = "First"
+_MOST = frozenset({"open_process", "filter", "sort", "signal", "users", "findings", "pause", "jump", "help", "quit"})
+"""Actions that a machine's help begins with, wherever they work."""
+_ORDER = "↵/sKufP;?q"
+_FLEET_FILTER = (
+    ("n04 h100", "both words, anywhere"),
+    ("free", "has a free GPU; used, wrong, silent"),
+    ("mem>20GiB free", "a free GPU with more than 20 GiB"),
+    ("free>20GiB", "a GPU with more free memory; mem used util temp gpus"),
+    ("host~dgx", "contains; model, user, state"),
+    ("-user:alice", "does not match; works with all of these"),
+)
+_FLEET_SYMBOLS = (
+    ("○", "a GPU that nobody uses"),
+    ("▁▃▅█", "a GPU in use, and how busy it is"),
+    ("■ ?", "in use, not known how busy; not known at all"),
+    ("✖", "lost or failed; or the host does not answer"),
+    ("–", "could not be read"),
+)
+_SYMBOLS = (
+    ("–", "could not be read; i shows why"),
+    ("● ▴▼ ▲ ✖", "ok, high load or low clock, warning, error"),
+    ("SEES 0→1", "its GPU 0 is physical GPU 1"),
+    ("IDLE MBW%", "since its last kernel; memory bandwidth"),
+    ("120s ┄┄", "time span of a graph, middle of its axis"),
+    ("F4 … F10", "filter, tree, sort, signal, quit (htop)"),
+    ("CPU", "on no GPU (/ gpu:cpu); Enter says why"),
+    ("unexplained", "memory that no visible process owns"),
+)
+_MARGIN_CELLS = 2
+_COLUMN_GAP_CELLS = 2
+"""Cells between two columns."""
+_VISIBLE_LINES = 38
+"""Lines of the help that a terminal of 40 lines shows."""
+TWO_COLUMNS = 92
+"""Cells from which the help has two columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A heading and its entries."""
+
+    title: str
+    rows: tuple[tuple[str, str], ...]
+    """Key or word, and its meaning."""
+    ink: str = "key"
+
+    def lines(self, width: int) -> Lines:
+        size = max(width_of(sign) for sign, _ in self.rows) + 2
+        found: Lines = [[(self.title, "title")]]
+        for sign, meaning in self.rows:
+            line = [(" " * _MARGIN_CELLS + align_left(sign, size), self.ink), (meaning, "text")]
+            found += wrap_line(line, width)
+        return found
+
+
+def groups(tab: str, name: Callable[[str], str] = str, *, replay: bool = False) -> list[Group]:
+    """All keys: those of this tab first, then those that work everywhere, then those of the other tabs.
+
+    ``replay``: those of a replay before all others, without those that it does not have.
+
+    An entry that several panes share is listed with the first one. ``name`` spells a key as the terminal can show it.
+    """
+    fleet = tab == FLEET.id
+    order = [*panes_of(tab), "everywhere", *(pane for other in TABS for pane in other.panes if not fleet)]
+    absent = NOT_IN_REPLAY if replay else NOT_IN_FLEET if fleet else frozenset[str]()
+    most: list[tuple[str, str]] = []
+    found: dict[str, list[tuple[str, str]]] = {} if replay or fleet else {_FIRST: most}
+    listed: set[tuple[str, str]] = set()
+    if replay:
+        rows = found.setdefault("Replay of a recording", [])
+        for action in REPLAY:
+            _list(action, rows, name)
+    for pane in dict.fromkeys(order):
+        rows = found.setdefault(_HEADS[pane], [])
+        if pane == "everywhere" and not fleet:
+            rows.append((f"1-{len(TABS)}", " ".join(tab.title for tab in TABS)))
+        into = rows
+        for action in ACTIONS[pane]:
+            entry = (action.help, action.shown)
+            if not action.help or entry in listed or action.id in absent or action.id.startswith("show_tab"):
+                continue
+            listed.add(entry)
+            if not action.pair or not into:  # a pair follows its first half
+                into = most if action.id in _MOST and _FIRST in found else rows
+            _list(action, into, name)
+    most.sort(key=lambda row: _ORDER.find(row[0].split()[0]))
+    keys = [Group(title, tuple(rows)) for title, rows in found.items() if rows]
+    words, symbols = (_FLEET_FILTER, _FLEET_SYMBOLS) if fleet else (EXAMPLES, _SYMBOLS)
+    return [*keys, Group("Filter", words, "strong"), Group("Symbols", symbols, "strong")]
+
+
+def _list(action: Action, rows: list[tuple[str, str]], name: Callable[[str], str]) -> None:
+    """Adds an action, to the entry before it if they share a line."""
+    if action.pair and rows:
+        first, second = rows[-1][0], name(action.shown)
+        both = first if second in first.split() else f"{first} {second}"  # one that names both stays
+        rows[-1] = (both, action.pair)
+    else:
+        rows.append((name(action.shown), action.help))
+
+
+def help_lines(groups: Sequence[Group], width: int) -> Lines:
+    """The groups in one column, or in two of about the same height where ``width`` allows."""
+    if width < TWO_COLUMNS:
+        return [line for group in groups for line in group.lines(width)]
+    half = (width - _COLUMN_GAP_CELLS) // 2
+    blocks = [group.lines(half) for group in groups]
+    first, second = _split(blocks)
+    lines: Lines = []
+    nothing: list[Span] = []
+    for before, behind in zip_longest(first, second, fillvalue=nothing):
+        room = width - half - sum(width_of(text) for text, _ in before)
+        lines.append([*before, (" " * room, "text"), *behind] if behind else list(before))
+    return lines
+
+
+def _split(blocks: list[Lines]) -> tuple[Lines, Lines]:
+    """Two columns: between two groups if that balances them, else inside a group, whose heading is repeated."""
+    heights = [len(block) for block in blocks]
+    at = min(range(1, len(blocks) + 1), key=lambda at: max(sum(heights[:at]), sum(heights[at:])))
+    first, second = ([line for block in part for line in block] for part in (blocks[:at], blocks[at:]))
+    half = (sum(heights) + 1) // 2
+    if max(len(first), len(second)) <= max(half, _VISIBLE_LINES):
+        return first, second
+    lines = [line for block in blocks for line in block]
+    passed = 0
+    for block in blocks:
+        if passed + 2 <= half < passed + len(block) - 1:
+            return lines[:half], [block[0], *lines[half:]]
+        passed += len(block)
+    return first, second
+
 
 _MAX_WIDTH_COLUMNS = 150
 """Beyond this, a key and its meaning are too far apart."""
