@@ -299,7 +299,7 @@ class TabScreen(Screen[None]):
             last = f"{_REPORTED_SECONDS / 60:.0f}"
             self._write_report(f"the last {last} min recorded here", [recording, f"--since=-{last}min"])
         else:
-            self._write_report("this machine", ["--no-doctor"])
+            self._write_report("this machine", ["--no-doctor"])  # which would use GPUs without asking
 
     def action_report_stretch(self) -> None:
         """Writes a report on the recorded time before the moment that is played."""

@@ -1,19 +1,28 @@
-"""Asks how a report is to be written: with names, or without."""
+"""Asks whether a report is to have names, and writes it."""
 
 from __future__ import annotations
 
+import asyncio
+import datetime
+import sys
+from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpuwatch.core.formatting.hyperlinks import home_short
+from gpuwatch.core.formatting.hyperlinks import file_url, home_short
+from gpuwatch.core.formatting.safe_text import printable
+from gpuwatch.ui.drawing.ink_colors import link_ink
 from gpuwatch.ui.drawing.wrapping import Lines
 from gpuwatch.ui.screens.choice_sheet import ChoiceModal
 
 if TYPE_CHECKING:
+    from gpuwatch.ui.app import GpuwatchApp
     from gpuwatch.ui.screens.base_tab import TabScreen
 
+
+_START = "import sys; sys.path.insert(0, sys.argv.pop(1)); from gpuwatch.cli.entry_point import main; main()"
+"""Runs this gpuwatch, whatever the current folder holds."""
 _WRITE, _WITHOUT_NAMES = 1, 2
 _WRITTEN_SECONDS = 15.0
 """Seconds that the path stays in the footer: long enough to copy it by hand."""
@@ -44,20 +53,37 @@ class ReportSheet(ChoiceModal[bool]):
 
 
 def ask_report(screen: TabScreen, what: str, arguments: Sequence[str]) -> None:
-    """Asks, then runs ``gpuwatch report`` with these arguments; the footer of whatever tab is open says the result."""
+    """Asks, then runs ``gpuwatch report`` with these arguments."""
 
     def answered(without_names: bool | None) -> None:
-        if without_names is None:
-            return
-        from gpuwatch.ui.report_subprocess import write_diagnostic
-
-        screen.say(f"◌ writing a report about {what}", "accent")
-        app = screen.gpuwatch
-
-        def written(text: str, ink: str) -> None:
-            app.tab.show_message(text, ink, _WRITTEN_SECONDS)
-
-        job = partial(write_diagnostic, written, arguments, redact=without_names)
-        app.run_worker(job(), group="diagnostic", exclusive=True)
+        if without_names is not None:
+            screen.say(f"◌ writing a report about {what}", "accent")
+            job = _write(screen.gpuwatch, arguments, redact=without_names)
+            screen.gpuwatch.run_worker(job, group="diagnostic", exclusive=True)
 
     screen.app.push_screen(ReportSheet(what), answered)
+
+
+async def _write(app: GpuwatchApp, arguments: Sequence[str], *, redact: bool) -> None:
+    """Runs ``gpuwatch report`` in a process of its own; the footer of whatever tab is open then says the result."""
+    path = Path(f"gpuwatch-report-{datetime.datetime.now():%Y%m%d-%H%M%S}.html")
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-P", "-c", _START, str(Path(__file__).resolve().parents[3])),
+        *("report", *arguments, *(["--redact"] if redact else []), "-o", str(path)),
+        stdin=DEVNULL,
+        stdout=DEVNULL,
+        stderr=PIPE,
+    )
+    try:
+        _, errors = await process.communicate()
+    finally:
+        if process.returncode is None:  # the dashboard ends
+            process.kill()
+    if process.returncode == 0:
+        holds = "without names" if redact else "holds names"
+        text, ink = f"● report: {path.name} {holds}, in {home_short(path.parent)}", link_ink(file_url(path), "ok")
+    else:
+        lines = errors.decode("utf-8", "replace").strip().splitlines()
+        why = lines[-1].removeprefix("gpuwatch: ") if lines else f"exit code {process.returncode}"
+        text, ink = f"✖ no report: {printable(why)}", "error"
+    app.tab.show_message(text, ink, _WRITTEN_SECONDS)
