@@ -1,8 +1,10 @@
-"""Text sections of the Process tab: identity, device map, settings, process tree, environment. Pure."""
+"""Text sections of the Process tab: identity, device map or why it is on the CPU, settings, environment. Pure."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable
+from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -14,14 +16,15 @@ from gpuwatch.core.formatting.units import UNKNOWN, memory
 from gpuwatch.core.masking.mask_secrets import MASK, mask_text, mask_value
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Mapped, Process, Snapshot
+from gpuwatch.explain.diagnosis.conditions.program_on_cpu import cpu_reason, may_be_on_gpu, not_simulated
 from gpuwatch.machine.collector.host_access import DeviceNumbers
 from gpuwatch.machine.history.machine_event import gpu_list_text
 from gpuwatch.machine.sources.process_details import Details, Relative
 from gpuwatch.session.displayed_moment import View
 from gpuwatch.session.process_history import Identity
 from gpuwatch.ui.details.environment_effects import settings_of
-from gpuwatch.ui.details.finding_lines import lines_of
-from gpuwatch.ui.drawing.clock_text import clock_text, date_and_time
+from gpuwatch.ui.details.finding_lines import lines_of, page_link
+from gpuwatch.ui.drawing.clock_text import date_and_time
 from gpuwatch.ui.drawing.styled_lines import Span
 from gpuwatch.ui.drawing.wrapping import Lines
 from gpuwatch.ui.panes.overview_summary import idle_text
@@ -198,11 +201,6 @@ def tree_lines(who: Identity, rows: tuple[Process, ...], details: Details | None
     return lines
 
 
-def as_of_note(moment: float) -> list[Span]:
-    """A note over details read at a moment (seconds since the epoch) while another one is shown."""
-    return [(f"as of {clock_text(moment)}; not recorded for the moment shown", "warning")]
-
-
 def _branch(depth: int, pid: int, command: str, ink: str) -> list[Span]:
     lead = "  " * (depth - 1) + "└─" if depth else ""
     return [(lead, "faint"), (f"{pid} ", ink), (printable(command), ink)]
@@ -262,3 +260,57 @@ def known_map(rows: tuple[Process, ...], numbers: DeviceNumbers, snapshot: Snaps
         exact = (Mapped(ordinal=only.ordinal, uuid=only.uuid, index=only.index, certainty="fact"),)
         return Known(exact, "fact: it sees only one GPU, and the driver lists it there")
     return Known(by_environment, "likely: from its environment; the program may select among them")
+
+
+def cpu_lines(process: Process, view: View, details: Details | None) -> Lines:
+    """Why a program with a GPU framework is on the CPU: the evidence and what to do; without a cause, the commands
+    that find it.
+    """
+    environment = details.environment if details is not None else None
+    snapshot = view.snapshot
+    if snapshot is None or not view.devices:
+        why = "; ".join(printable(problem.detail) for problem in snapshot.problems) if snapshot is not None else ""
+        lines: Lines = [[("– ", "dim"), ("unknown: gpuwatch sees no GPU here, so it cannot see who uses one", "text")]]
+        lines += [[("  · ", "dim"), (why, "text")]] if why else []
+        return [*lines, *_commands(process, details)]
+    lines = [[("on no GPU", "strong"), ("  NVML lists it on none", "dim")]]
+    if not_simulated(snapshot, environment):
+        lines.append([("  · ", "dim"), ("these GPUs are simulated, and it was not started on them", "text")])
+        return [*lines, [("  → ", "accent"), ("gpuwatch sim -- COMMAND starts a program on simulated GPUs", "text")]]
+    reason = cpu_reason(process, view.devices, environment)
+    if reason is None:
+        lines.append([("  · ", "dim"), ("it was given MIG instances: whether it uses them is not known", "text")])
+        return [*lines, *_commands(process, details)]
+    known = reason.cause != "unknown"
+    named: list[Span] = [("  ", "dim"), (reason.cause, page_link(reason.cause)), (" · likely", "dim")]
+    lines.append(named if known else [("  cause unknown", "dim")])
+    doubt = may_be_on_gpu(process, snapshot)
+    lines += [[("  · ", "dim"), (line, "text")] for line in (*reason.evidence, doubt) if line]
+    return [*lines, *([[("  → ", "accent"), (reason.action, "text")]] if known else _commands(process, details))]
+
+
+def placement_command(process: Process) -> list[str]:
+    """``run --placement`` of its command line, with secrets masked: /proc does not keep the quotes."""
+    return ["run", "--placement", "--", *command_text(process).split()]
+
+
+def _commands(process: Process, details: Details | None) -> Lines:
+    doctor = shlex.join(["gpuwatch", "doctor", "--python", _python(process, details)])
+    return [
+        [("  → ", "accent"), ("what keeps its Python from the GPUs:", "text")],
+        [("    ", "text"), (doctor, "key")],
+        [("  → ", "accent"), ("what the program does, op by op (y copies it):", "text")],
+        [("    ", "text"), (f"gpuwatch {' '.join(placement_command(process))}", "key")],
+    ]
+
+
+def _python(process: Process, details: Details | None) -> str:
+    """Its interpreter: as it was started, since the executable of a virtual environment is a link to another one."""
+    started = PurePosixPath(command_text(process).partition(" ")[0])
+    if started.is_absolute() and started.name.startswith("python"):
+        return str(started)
+    environment = (details.environment if details is not None else None) or {}
+    for folder in (environment.get("VIRTUAL_ENV"), environment.get("CONDA_PREFIX")):
+        if folder and f"{folder}/bin" in environment.get("PATH", "").split(":"):
+            return mask_text(printable(f"{folder}/bin/python"))
+    return printable(details.interpreter) if details is not None and details.interpreter else "PYTHON"

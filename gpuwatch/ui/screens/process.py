@@ -124,9 +124,7 @@ class ProcessScreen(FilterableScreen):
     def _device_lines(self, who: Identity, rows: tuple[Process, ...], details: Details | None, view: View) -> Lines:
         """Its device map; for a framework program on no GPU, why."""
         if rows and on_cpu(rows[0]):
-            from gpuwatch.ui.details.why_on_cpu import cpu_lines
-
-            return cpu_lines(rows[0], view, details)
+            return facts.cpu_lines(rows[0], view, details)
         return facts.map_lines(rows, view, self.numbers if self._details_of == who else ())
 
     def _draw_about(self, who: Identity, rows: tuple[Process, ...], details: Details | None, view: View) -> None:
@@ -135,7 +133,8 @@ class ProcessScreen(FilterableScreen):
         back = view.paused_since is not None
         tree = facts.tree_lines(who, rows, details)
         if back and details is not None and not details.problem:
-            tree = [facts.as_of_note(self._read_clock), *tree]
+            note = f"as of {clock_text(self._read_clock)}; not recorded for the moment shown"
+            tree = [[(note, "warning")], *tree]
         sections.append(("Process tree", tree))
         count = len(details.environment or ()) if details is not None else 0
         self.about.note = f" {count} variables, secrets masked " if count else ""
@@ -259,9 +258,7 @@ class ProcessScreen(FilterableScreen):
         """For a framework program on no GPU: the run that says why. Else as in the base."""
         rows = self.rows
         if rows and on_cpu(rows[0]):
-            from gpuwatch.ui.details.why_on_cpu import placement_command
-
-            return placement_command(rows[0])
+            return facts.placement_command(rows[0])
         return super().command()
 
     def action_missing(self) -> None:
