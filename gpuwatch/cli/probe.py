@@ -316,11 +316,11 @@ def _show_progress(script: ProbeScript, number: int, total: int) -> Iterator[Cal
     head = f"[{number}/{total}] {script.name}: "
 
     def show(event: Event) -> None:
-        from gpuwatch.ui.details.probe_events import event_line
+        from gpuwatch.ui.details.probe_descriptions import event_text
 
-        line = event_line(0.0, event)
-        if line is not None:
-            progress((head + line.text)[:98])
+        text, _ = event_text(event)
+        if text:
+            progress((head + text)[:98])
 
     progress(f"{head}starting the interpreter")
     try:

@@ -27,7 +27,7 @@ from gpuwatch.experiment.probing.probe_scripts import ProbeScript
 from gpuwatch.machine.collector.snapshot_feed import FeedStatus
 from gpuwatch.session.probe_runs import ProbeRuns
 from gpuwatch.share.reports.runs_side_by_side import compare
-from gpuwatch.ui.details.probe_events import current_activity
+from gpuwatch.ui.details.probe_descriptions import current_activity
 from gpuwatch.ui.screens.probe_options_form import ParametersModal
 from gpuwatch.ui.screens.probe_preflight_sheet import PreflightSheet
 from gpuwatch.ui.screens.probes import ProbesScreen

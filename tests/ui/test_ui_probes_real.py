@@ -13,7 +13,7 @@ import pytest
 from gpuwatch.machine.history.run_store import RunStore
 from gpuwatch.session.probe_runs import Parameters, ProbeRuns
 from gpuwatch.sim.simulated_machine import SimMachine
-from gpuwatch.ui.details.probe_events import current_activity
+from gpuwatch.ui.details.probe_descriptions import current_activity
 from tests.terminal import family
 from tests.ui.conftest import Stage
 from tests.ui.test_ui_probes import open_probes, plain, put_cursor, until

@@ -1,15 +1,21 @@
-"""Texts about probes: what the next runs have in common, progress of the current ones, what one of them does."""
+"""Texts about probes: what the next runs have in common, progress and events of those that run, what one does."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from gpuwatch.core.formatting.durations import measured_seconds
 from gpuwatch.core.formatting.safe_text import printable
+from gpuwatch.core.formatting.units import UNKNOWN, size
+from gpuwatch.core.model.probe_events import Event
 from gpuwatch.core.model.run import Run
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript
-from gpuwatch.session.displayed_moment import View
-from gpuwatch.session.probe_runs import ProbeRuns
-from gpuwatch.ui.details.probe_events import current_activity
 from gpuwatch.ui.drawing.styled_lines import Span
 from gpuwatch.ui.drawing.text_width import cut_to_width
+
+if TYPE_CHECKING:
+    from gpuwatch.session.displayed_moment import View
+    from gpuwatch.session.probe_runs import Live, ProbeRuns
 
 
 def runs_progress(probe_runs: ProbeRuns) -> list[Span]:
@@ -79,3 +85,64 @@ def why_not_comparable(probe_runs: ProbeRuns) -> str:
         return f"to compare: select two of the {len(runs)} runs with space, then c"
     only = f"only {printable(runs[0])} has run" if runs else "nothing has run yet"
     return f"to compare: {only}; select two with space, x runs them, c then compares them"
+
+
+def event_text(event: Event) -> Span:
+    """An event in words, with its ink; no words if it is not worth showing."""
+    text, ink = _words(event)
+    return printable(text)[:400], ink
+
+
+def current_activity(live: Live) -> str:
+    """What the probe is doing now."""
+    return next((text for _, event in reversed(live.events) if (text := event_text(event)[0])), live.doing)
+
+
+def _words(event: Event) -> Span:
+    data = event.data
+    match event.kind:
+        case "start":
+            return f"started, pid {data.get('pid')}; importing the framework", "dim"
+        case "framework":
+            return f"{data.get('name')} {data.get('version') or ''} imported; starting the devices", "text"
+        case "phase":
+            took = data.get("seconds")
+            return f"{str(data.get('name')).replace('_', ' ')} took {measured_seconds(_number(took))}", "dim"
+        case "setting":
+            effective = data.get("effective")
+            in_effect = f", in effect: {effective}" if effective is not None else ""
+            return f"asked for {data.get('name')} {data.get('asked')}{in_effect}", "text"
+        case "devices":
+            names = [str(name).rpartition("device:")[2] or str(name) for name in _listed(data.get("logical"))]
+            return f"devices: {', '.join(names) or 'none'}", "text"
+        case "placement":
+            actual = str(data.get("actual", "")).rpartition("device:")[2]
+            return f"{data.get('op')} ran on {actual}", "accent" if "GPU" in actual else "text"
+        case "memory":
+            return f"allocator: {size(_number(data.get('current')))}, peak {size(_number(data.get('peak')))}", "memory"
+        case "progress":
+            return f"measuring: {data.get('steps')} steps in {measured_seconds(_number(data.get('seconds')))}", "text"
+        case "throughput":
+            steps = _number(data.get("steps_per_second"))
+            return f"{UNKNOWN if steps is None else format(steps, '.1f')} steps/s", "ok"
+        case "worker":
+            return f"{data.get('name')}: {data.get('verdict', '')} {data.get('detail', '')}".strip(), "text"
+        case "result":
+            return f"{str(data.get('name')).replace('_', ' ')}: {data.get('value')}", "strong"
+        case "skip":
+            return f"skipped: {data.get('reason')}", "warning"
+        case "error":
+            expected = bool(data.get("expected"))
+            first = (str(data.get("message", "")).splitlines() or [""])[0]
+            return f"{'expected ' if expected else ''}{data.get('type')}: {first}", "warning" if expected else "error"
+        case "end":
+            return "done", "dim"
+    return "", "text"
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, (int, float)) else None
+
+
+def _listed(value: object) -> list[object]:
+    return list(value) if isinstance(value, (list, tuple)) else []

@@ -21,8 +21,13 @@ from gpuwatch.share.reports.comparison_conclusion import conclusion, run_failed
 from gpuwatch.share.reports.comparison_report import APART, SCATTERED, speed_marks
 from gpuwatch.share.reports.report_elements import clean
 from gpuwatch.share.reports.runs_side_by_side import compare
-from gpuwatch.ui.details.probe_descriptions import configuration_lines, next_runs, runs_progress, why_not_comparable
-from gpuwatch.ui.details.probe_events import current_activity
+from gpuwatch.ui.details.probe_descriptions import (
+    configuration_lines,
+    current_activity,
+    next_runs,
+    runs_progress,
+    why_not_comparable,
+)
 from gpuwatch.ui.drawing.ink_colors import link_ink
 from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.drawing.text_width import cut_to_width, width_of
@@ -35,8 +40,7 @@ from gpuwatch.ui.tables.probe_table_rows import GROUP_WORDS, Config, Earlier, Gr
 from gpuwatch.ui.widgets.filter_bar import ProbeFinder
 from gpuwatch.ui.widgets.one_line_panes import Strip
 from gpuwatch.ui.widgets.painted_pane import Line, Painted, Span
-from gpuwatch.ui.widgets.probe_table import ProbeTable
-from gpuwatch.ui.widgets.running_probe import ProbeDetails
+from gpuwatch.ui.widgets.probe_table import ProbeDetails, ProbeTable
 
 _BAR_CELLS = 12
 _TALL_LINES = 30
