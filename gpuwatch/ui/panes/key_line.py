@@ -23,13 +23,13 @@ _FIRST = {
 """Keys of a pane that a narrow line names, too: what most people come for."""
 
 
-def gpu_numbers(view: View | None) -> str:
+def gpu_numbers(view: View) -> str:
     """``0-3``: which numbers the key of GPUs takes; empty if there is no GPU."""
-    found = [device.index for device in view.devices] if view is not None else []
+    found = [device.index for device in view.devices]
     return f"{min(found)}-{max(found)}" if len(found) > 1 else "".join(map(str, found))
 
 
-def gpu_number_title(view: View | None) -> dict[str, str]:
+def gpu_number_title(view: View) -> dict[str, str]:
     """The title of that key, by its id."""
     return {"gpu_number": f"GPU {numbers}" if (numbers := gpu_numbers(view)) else ""}
 

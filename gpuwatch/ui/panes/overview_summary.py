@@ -268,11 +268,10 @@ def _idle_since(row: Process, finding: Finding | None) -> float | None:
     return told or (finding.since.timestamp() if finding is not None and finding.since is not None else None)
 
 
-def nobody_idle(view: View | None) -> str:
+def nobody_idle(view: View) -> str:
     """That no process is judged an idle holder, and which one comes nearest."""
-    rows = view.snapshot.processes if view is not None and view.snapshot is not None else ()
-    at = view.moment if view is not None else 0.0
-    idle = [(row.idle_seconds(at), row) for row in rows if row.number("gpu_memory_bytes")]
+    rows = view.snapshot.processes if view.snapshot is not None else ()
+    idle = [(row.idle_seconds(view.moment), row) for row in rows if row.number("gpu_memory_bytes")]
     resting = [(seconds, row) for seconds, row in idle if seconds]
     if not resting:
         unknown = any(seconds is None for seconds, _ in idle)

@@ -87,6 +87,11 @@ class TabScreen(Screen[None]):
         return cast("GpuwatchApp", self.app)
 
     @property
+    def view(self) -> View:
+        """What is shown, or will be."""
+        return self._view or self.gpuwatch.session.view()
+
+    @property
     def framed(self) -> bool:
         """Whether the terminal is large enough for frames around the panes."""
         width, height = self.app.size
@@ -202,11 +207,10 @@ class TabScreen(Screen[None]):
 
     def titles(self) -> dict[str, str]:
         """Current titles of actions, by id, if they differ from the table of actions."""
-        still = self._view is not None and self._view.paused_since is not None
-        now = gpu_number_title(self._view)
-        now |= {} if self.gpuwatch.session.recorded else {"past_end(True)": ""}  # P has the same effect
-        now |= {"pause": "back to now", "play": "play", "signal": ""} if still else {}
-        return now | dict.fromkeys(self.gpuwatch.cannot, "")
+        titles = gpu_number_title(self.view)
+        titles |= {} if self.gpuwatch.session.recorded else {"past_end(True)": ""}  # P has the same effect
+        titles |= {"pause": "back to now", "play": "play", "signal": ""} if self.view.paused_since is not None else {}
+        return titles | dict.fromkeys(self.gpuwatch.cannot, "")
 
     @property
     def focused_pane(self) -> str:
@@ -228,7 +232,7 @@ class TabScreen(Screen[None]):
 
     @property
     def _or_gpu(self) -> str:
-        return f"; # opens a GPU by its number, {numbers}" if (numbers := gpu_numbers(self._view)) else ""
+        return f"; # opens a GPU by its number, {numbers}" if (numbers := gpu_numbers(self.view)) else ""
 
     def unknown_key(self, event: events.Key) -> None:
         """Says so of a letter or digit that is no key."""
@@ -294,8 +298,7 @@ class TabScreen(Screen[None]):
         if host.unreachable:
             self.say(f"a report is written on {host.name or 'the host'} itself: log in there", "warning")
             return
-        recording = self._view.status.recording if self._view is not None else ""
-        if recording:  # which knows since when, as a single sample does not
+        if recording := self.view.status.recording:  # which knows since when, as a single sample does not
             last = f"{_REPORTED_SECONDS / 60:.0f}"
             self._write_report(f"the last {last} min recorded here", [recording, f"--since=-{last}min"])
         else:
@@ -325,7 +328,7 @@ class TabScreen(Screen[None]):
 
     async def action_gpu_number(self) -> None:
         """Asks for the number of a GPU and opens its tab."""
-        devices = self._view.devices if self._view is not None else ()
+        devices = self.view.devices
         if len(devices) > 1:
             from gpuwatch.ui.screens.jump_mode import gpu_numbers
 

@@ -139,8 +139,8 @@ class EventsScreen(FilterableScreen):
 
     def draw_event(self) -> None:
         """Draws the event under the cursor, on a wide terminal."""
-        event, view = self.event_list.chosen, self._view
-        if not self.about.display or view is None:
+        event = self.event_list.chosen
+        if not self.about.display:
             return
         lines: Lines = []
         if event is not None:
@@ -152,7 +152,7 @@ class EventsScreen(FilterableScreen):
                 part for line in _event_lines(event, self.gpuwatch.session.clock()) for part in wrap_line(line, room)
             ]
             lines += self._below[2]
-        self.about.set_text(lines, stale=view.stale)
+        self.about.set_text(lines, stale=self.view.stale)
 
     def _lines_below(self, event: MachineEvent, room: int) -> Lines:
         then = self.gpuwatch.session.timeline.at(event.at)

@@ -203,9 +203,7 @@ class FindingsScreen(FilterableScreen):
 
     def draw_evidence(self) -> None:
         """Draws the evidence of the entry under the cursor; without entries, what was checked."""
-        view, entry = self._view, self.finding_list.chosen
-        if view is None:
-            return
+        view, entry = self.view, self.finding_list.chosen
         checked = self.filter is None if entry is None else isinstance(entry, Finding) and entry.id == "healthy"
         self.evidence.title = [("What was checked" if checked else "Evidence, and what to do", "title")]
         lines = entry_lines(entry, view.snapshot) if entry is not None else _looked_for(view) if checked else []
@@ -244,9 +242,9 @@ class FindingsScreen(FilterableScreen):
         self._page_of = (f"{cause} {healthy}", room)
         if cause in CAUSES:
             self.page.title, folded = cause_head(cause), folded_page(cause, room)
-        elif healthy and self._view is not None:
+        elif healthy:
             self.page.title = [("What is looked for", "title")]
-            folded = [part for line in _looked_for(self._view) for part in wrap_line(line, room)]
+            folded = [part for line in _looked_for(self.view) for part in wrap_line(line, room)]
         else:
             self.page.title = [("Cause page", "title")]
             folded = [[("none: the cause is not known", "dim")]] if entry is not None else []
@@ -278,10 +276,9 @@ class FindingsScreen(FilterableScreen):
 
         def read() -> tuple[Lines, Entry]:
             nonlocal shown  # once it is gone, what it said last
-            view = self._view
-            found = entries_of(view) if view is not None else []
+            found = entries_of(self.view)
             shown = next((other for other in found if _key(other)[:4] == _key(shown)[:4]), shown)
-            return entry_lines(shown, view.snapshot if view is not None else None), shown
+            return entry_lines(shown, self.view.snapshot), shown
 
         self.app.push_screen(EvidenceModal("Finding", read))
 

@@ -257,8 +257,7 @@ class GpuScreen(FilterableScreen, ProcessRowsScreen):
     @property
     def device(self) -> Device | None:
         """The selected device, by default the first."""
-        devices = self._view.devices if self._view is not None else ()
-        wanted = self.gpuwatch.chosen_gpu
+        devices, wanted = self.view.devices, self.gpuwatch.chosen_gpu
         return next((device for device in devices if device.uuid == wanted), devices[0] if devices else None)
 
     @property
@@ -361,11 +360,11 @@ class GpuScreen(FilterableScreen, ProcessRowsScreen):
 
     def action_move(self, where: str) -> None:
         """Left and right select the device, other keys move in the focused pane."""
-        view, device = self._view, self.device
-        if where in ("left", "right") and view is not None and device is not None:
-            numbers = [other.uuid for other in view.devices]
+        device = self.device
+        if where in ("left", "right") and device is not None:
+            uuids = [other.uuid for other in self.view.devices]
             step = 1 if where == "right" else -1
-            self.choose(numbers[(numbers.index(device.uuid) + step) % len(numbers)])
+            self.choose(uuids[(uuids.index(device.uuid) + step) % len(uuids)])
         elif self.focused_pane in ("processes", "timeline"):
             self.processes.move(where)
         else:

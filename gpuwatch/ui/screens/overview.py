@@ -53,7 +53,7 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
 
     def __init__(self) -> None:
         super().__init__()
-        self._plan: Plan | None = None
+        self._plan = Plan()
         self._most = 0
         """Maximum number of processes so far: the layout does not change with every exit."""
         self.host = Strip(host_line, id="host")
@@ -74,7 +74,6 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
     def draw(self, view: View) -> None:
         self.answer.show(view)
         self.host.show(view)
-        assert self._plan is not None
         self.gpus.show(view, self._plan)
         self.processes.show(view, framed=self._plan.framed)
         self._show_users()
@@ -85,7 +84,6 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
         if (
             before is None
             or now is None
-            or self._plan is None
             or not now.unchanged(before.snapshot, devices=False)
             or (before.stale, before.wrong) != (view.stale, view.wrong)
         ):
@@ -110,13 +108,10 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
         super().show_status(view)
         if view.waiting:
             self._arrange()
-            assert self._plan is not None
             self.gpus.show(view, self._plan)
 
     def _arrange(self) -> None:
-        view = self._view
-        if view is None:
-            return
+        view = self.view
         size, chosen = self.app.size, self.gpuwatch.preferences
         notice = 0 if view.devices else no_gpu_height(view, size.width)
         if view.snapshot is not None and not view.waiting:
@@ -132,9 +127,8 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
 
     def show_keys(self, note: tuple[str, bool] = ("", False)) -> None:
         """The footer also shows which rows are visible, for a table without a frame."""
-        framed = self._plan is not None and self._plan.framed
         at_users = self.by_user and self.focused_pane in _NAMED_PANES
-        of_table = self.processes.footer_note if not framed else note
+        of_table = note if self._plan.framed else self.processes.footer_note
         super().show_keys(note if self.footer_message[0] else _TYPE_A_NAME if at_users else of_table)
 
     @property
@@ -197,7 +191,7 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
 
     def action_sort(self) -> None:
         """Opens the sort menu; without GPUs, where a panel offers that, starts again on simulated ones."""
-        if self._view is not None and offers_simulation(self._view):
+        if offers_simulation(self.view):
             self.gpuwatch.leave_for("--sim", SHAPE)
             return
         from gpuwatch.ui.screens.sort_menu import SortMenu
@@ -223,7 +217,7 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
 
     def action_doctor(self) -> None:
         """Leaves for ``gpuwatch doctor``, where a panel offers that."""
-        if self._view is not None and offers_simulation(self._view):
+        if offers_simulation(self.view):
             self.gpuwatch.leave_for("doctor")
 
     def action_reverse(self) -> None:
@@ -233,24 +227,20 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
         from gpuwatch.ui.screens.column_chooser import fields_of
 
         self.open_chooser(
-            "GPU fields", "gpu_fields", lambda chosen: fields_of(self._snapshot, self.gpus.fields_on_screen, chosen)
+            "GPU fields", "gpu_fields", lambda chosen: fields_of(self.view.snapshot, self.gpus.fields_on_screen, chosen)
         )
 
     def action_choose_graphs(self) -> None:
         from gpuwatch.ui.screens.column_chooser import graphs_of
 
-        self.open_chooser(
-            "Graphs of GPUs",
-            "graphs",
-            lambda chosen: graphs_of(self._plan.graphs if self._plan is not None else 0, chosen),
-        )
+        self.open_chooser("Graphs of GPUs", "graphs", lambda chosen: graphs_of(self._plan.graphs, chosen))
 
     def action_layout(self) -> None:
         app = self.gpuwatch
         wanted = LAYOUTS[(LAYOUTS.index(app.preferences.layout) + 1) % len(LAYOUTS)]
         app.prefer(layout=wanted)
         plan = self._plan
-        drawn = "" if plan is None or plan.style == "none" else "graphs" if plan.graph else f"{plan.style}s"
+        drawn = "" if plan.style == "none" else "graphs" if plan.graph else f"{plan.style}s"
         room = wanted != "automatic" and drawn not in (wanted, "")
         self.say(f"layout: {wanted}{f', no room: {drawn}' if room else ''} (w saves it)", "text")
 
@@ -268,8 +258,8 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
         return self.users is not None and not self.users.has_class("-away")
 
     def _show_users(self) -> None:
-        if self.users is not None and self.by_user and self._view is not None and self._plan is not None:
-            self.users.show(self._view, self.processes.filter, framed=self._plan.framed)
+        if self.users is not None and self.by_user:
+            self.users.show(self.view, self.processes.filter, framed=self._plan.framed)
 
     async def action_users(self) -> None:
         """From the processes to totals by user, then by job if there are any, then back."""
@@ -303,16 +293,14 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
 
     @property
     def _has_jobs(self) -> bool:
-        return self._snapshot is not None and any(row.container for row in self._snapshot.processes)
+        snapshot = self.view.snapshot
+        return snapshot is not None and any(row.container for row in snapshot.processes)
 
     def titles(self) -> dict[str, str]:
         """The key of the totals says what comes next."""
         jobs_next = self.users is not None and self.by_user and not self.users.by_job and self._has_jobs
-        nothing = (
-            {} if self._view is None or self._view.devices else dict.fromkeys(("idle", "probe_gpu", "gpu_number"), "")
-        )
-        simulates = self._view is not None and offers_simulation(self._view)
-        nothing |= {"sort": "simulated GPUs"} if simulates else {}
+        nothing = {} if self.view.devices else dict.fromkeys(("idle", "probe_gpu", "gpu_number"), "")
+        nothing |= {"sort": "simulated GPUs"} if offers_simulation(self.view) else {}
         return super().titles() | nothing | ({"users": "" if not jobs_next else "by job"} if self.by_user else {})
 
     async def action_open_user(self) -> None:
@@ -374,12 +362,11 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
 
     async def action_probe_gpu(self) -> None:
         """Asks for a probe to run on the selected GPU; from the processes, on the freest."""
-        view, device = self._view, self.gpus.selected
-        if view is None or device is None:
+        device = self.gpus.selected
+        if device is None:
             return
-        freest = next((part.target for part in summary_items(view) if part.id == "free"), None)
-        by_itself = self.focused_pane != "gpus" and freest is not None
-        uuid = freest[0] if by_itself and freest is not None and freest[0] else device.uuid
+        freest = next((part.target for part in summary_items(self.view) if part.id == "free"), None)
+        uuid = freest[0] if freest is not None and freest[0] and self.focused_pane != "gpus" else device.uuid
         app = self.gpuwatch
         app.probe_runs.choose_gpu(uuid)
         app.finds_probe = not app.session.recorded and app.probe_runs.live is None and "probe_gpu" not in app.cannot
@@ -395,17 +382,15 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
         from gpuwatch.ui.screens.finding_sheets import EvidenceModal
 
         def read() -> tuple[Lines, Entry | None]:
-            view = self._view
-            return (all_evidence(view), next(iter(view.wrong), None)) if view is not None else ([], None)
+            return all_evidence(self.view), next(iter(self.view.wrong), None)
 
         self.app.push_screen(EvidenceModal("Findings", read))
 
     def action_idle(self) -> None:
         """Goes to the idle process that holds most, then to the next one."""
-        view = self._view
-        holders = idle_holders(view, view.snapshot) if view is not None and view.snapshot is not None else []
+        holders = idle_holders(self.view, self.view.snapshot)
         if not holders:
-            self.say(nobody_idle(view), "text")
+            self.say(nobody_idle(self.view), "text")
             return
         rows = [row for _, row, _ in holders]
         here = self.processes.chosen
@@ -419,8 +404,7 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
             else f"idle holder {place + 1} of {len(rows)}"
         )
         who = f"{printable(row.user or program_name(row))} {row.pid}, {size(held)}"
-        assert view is not None
-        idle = idle_text(view, row)  # before what its row says too, which a narrow terminal cuts
+        idle = idle_text(self.view, row)  # before what its row says too, which a narrow terminal cuts
         self.say(f"{which}: {idle}{'; ' * bool(idle)}{who}", "accent")
 
     def action_answer(self) -> None:

@@ -242,9 +242,8 @@ class ProbesScreen(FilterableScreen):
         return marked if len(marked) > 1 else frozenset()
 
     def probe_runs_changed(self) -> None:
-        if self._view is not None:
-            self.draw(self._view)
-            self.show_keys()
+        self.draw(self.view)
+        self.show_keys()
 
     @property
     def filtered(self) -> ProbeTable:
@@ -316,9 +315,8 @@ class ProbesScreen(FilterableScreen):
         from gpuwatch.ui.screens.probe_preflight_sheet import PreflightSheet
 
         self._message = ("", "text")
-        live = self._live_view
         scripts = [self.probe_runs.scripts[name] for name in wanted]
-        ahead = preflight(scripts, live.snapshot if live is not None else None, self.probe_runs.parameters.gpu)
+        ahead = preflight(scripts, self._live_view.snapshot, self.probe_runs.parameters.gpu)
 
         def answered(run: bool | None) -> None:
             if run and self.probe_runs.start(wanted, ahead.visible):
@@ -383,8 +381,7 @@ class ProbesScreen(FilterableScreen):
     def action_options(self) -> None:
         from gpuwatch.ui.screens.probe_options_form import ParametersModal
 
-        devices = self._view.devices if self._view is not None else ()
-        self.app.push_screen(ParametersModal(self.probe_runs.parameters, devices), self._parameters_taken)
+        self.app.push_screen(ParametersModal(self.probe_runs.parameters, self.view.devices), self._parameters_taken)
 
     def _parameters_taken(self, parameters: Parameters | None) -> None:
         if parameters is not None:
@@ -411,13 +408,12 @@ class ProbesScreen(FilterableScreen):
         self.app.push_screen(CodeModal(config, recipe(script, options)))
 
     @property
-    def _live_view(self) -> View | None:
-        return self._view.live if self._view is not None and self._view.live is not None else self._view
+    def _live_view(self) -> View:
+        return self.view.live or self.view
 
     def _free(self, uuids: Iterable[str]) -> bool:
         """Whether nobody uses these GPUs, as far as that is known now."""
-        view = self._live_view
-        return view is not None and not self.probe_runs.parameters.visible and free_gpus(view).issuperset(uuids)
+        return not self.probe_runs.parameters.visible and free_gpus(self._live_view).issuperset(uuids)
 
     def on_screen_resume(self) -> None:
         """Asks for the name of a probe, if that was wanted, once there is something to see."""
@@ -434,12 +430,12 @@ class ProbesScreen(FilterableScreen):
             await super().typed(event)
 
     async def _open_finder(self) -> None:
-        app, live = self.gpuwatch, self._live_view
+        app, snapshot = self.gpuwatch, self._live_view.snapshot
         if not app.finds_probe:
             return
         app.finds_probe = False
         uuid = self.probe_runs.parameters.gpu
-        device = live.snapshot.device(uuid) if live is not None and live.snapshot is not None else None
+        device = snapshot.device(uuid) if snapshot is not None else None
         where = f" on GPU {device.index} ({'free' if self._free([uuid]) else 'in use: asks first'})" if device else ""
         enter = app.key_name("↵")
         await self.open_bar(ProbeFinder("", f"type a name · {enter} runs it{where} · Esc: the list"))

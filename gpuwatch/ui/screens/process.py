@@ -70,7 +70,7 @@ class ProcessScreen(FilterableScreen):
 
     def people(self) -> list[Identity]:
         """All processes that use a GPU, most memory first, then the framework programs that use none."""
-        snapshot = self._view.snapshot if self._view is not None else None
+        snapshot = self.view.snapshot
         if snapshot is None:
             return []
         by = "memory" if snapshot.devices else "cpu"
@@ -89,10 +89,9 @@ class ProcessScreen(FilterableScreen):
     def rows(self) -> tuple[Process, ...]:
         """Its current rows, or the last known ones."""
         who = self.chosen
-        if who is None or self._view is None:
+        if who is None:
             return ()
-        now = process_rows(self._view.snapshot, who)
-        return now or self.gpuwatch.session.process_history(who).rows
+        return process_rows(self.view.snapshot, who) or self.gpuwatch.session.process_history(who).rows
 
     # Drawing
 
@@ -264,8 +263,8 @@ class ProcessScreen(FilterableScreen):
     def action_missing(self) -> None:
         from gpuwatch.ui.details.missing_readings import missing_of_row
 
-        if self.rows and self._view is not None and self._view.snapshot is not None:
-            self.open_sheet(*missing_of_row(self.rows[0], self._view))
+        if self.rows and self.view.snapshot is not None:
+            self.open_sheet(*missing_of_row(self.rows[0], self.view))
 
     def action_signal(self) -> None:
         ask_signal(self, list(self.rows[:1]), lambda delivered: None)

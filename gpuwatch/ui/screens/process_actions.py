@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from textual import on
 
-from gpuwatch.core.model.snapshot import Device, Process, Snapshot
+from gpuwatch.core.model.snapshot import Device, Process
 from gpuwatch.session.process_history import process_identity
 from gpuwatch.ui.panes.key_line import NOBODY
 from gpuwatch.ui.screens.base_tab import TabScreen
@@ -73,8 +73,7 @@ class ProcessRowsScreen(TabScreen):
         tagged = self.processes.tagged_count
         if tagged:
             return super().titles() | {"signal": f"signal {tagged}"}
-        known = self._view is not None and self._view.snapshot is not None and not self._view.waiting
-        return super().titles() | (NOBODY if known and self.processes.chosen is None else {})
+        return super().titles() | (NOBODY if not self.view.waiting and self.processes.chosen is None else {})
 
     @property
     def device(self) -> Device | None:
@@ -83,15 +82,15 @@ class ProcessRowsScreen(TabScreen):
     def action_missing_device(self) -> None:
         from gpuwatch.ui.details.missing_readings import missing_of_device
 
-        if self.device is not None and self._view is not None:
-            self.open_sheet(*missing_of_device(self.device, self._view))
+        if self.device is not None:
+            self.open_sheet(*missing_of_device(self.device, self.view))
 
     def action_missing(self) -> None:
         from gpuwatch.ui.details.missing_readings import missing_of_row
 
-        view, row = self._view, self.processes.chosen
-        if view is not None and view.snapshot is not None and row is not None:
-            self.open_sheet(*missing_of_row(row, view))
+        row = self.processes.chosen
+        if row is not None:
+            self.open_sheet(*missing_of_row(row, self.view))
 
     def open_chooser(self, title: str, setting: str, choices: Callable[[Sequence[str]], list[Choice]]) -> None:
         """Opens the chooser of a setting; ``choices``: all there are, and which are hidden of those that are chosen."""
@@ -107,12 +106,8 @@ class ProcessRowsScreen(TabScreen):
         self.open_chooser(
             "Process columns",
             "columns",
-            lambda chosen: columns_of(self._snapshot, self.processes.columns_on_screen, chosen),
+            lambda chosen: columns_of(self.view.snapshot, self.processes.columns_on_screen, chosen),
         )
-
-    @property
-    def _snapshot(self) -> Snapshot | None:
-        return self._view.snapshot if self._view is not None else None
 
     @on(ProcessTable.Scrolled)
     def _other_rows(self) -> None:
