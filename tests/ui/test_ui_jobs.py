@@ -81,12 +81,12 @@ async def test_without_jobs_u_goes_back_at_once_and_esc_always_does(stage: Stage
         overview = stage.app.overview
         await pilot.press("u", "u")
         await settle(pilot)
-        assert not overview.by_user
+        assert overview.users is None
         stage.push(crowd())
         await settle(pilot)
         await pilot.press("u", "u", "escape")
         await settle(pilot)
-        assert not overview.by_user
+        assert overview.users is None
         assert overview.processes.has_focus
 
 

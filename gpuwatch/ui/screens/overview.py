@@ -61,7 +61,9 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
         self.answer = SummaryStrip(id="answer")
         self.processes = ProcessTable(id="processes")
         self.users: UserTable | None = None
-        """Totals by user, shown instead of the processes; created on first use."""
+        """Totals by user, while they are shown instead of the processes."""
+        self._user_table: UserTable | None = None
+        """The same, once they have been shown."""
         self.panes = (self.answer, self.host, self.gpus, self.processes)
 
     # Showing
@@ -127,7 +129,7 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
 
     def show_keys(self, note: tuple[str, bool] = ("", False)) -> None:
         """The footer also shows which rows are visible, for a table without a frame."""
-        at_users = self.by_user and self.focused_pane in _NAMED_PANES
+        at_users = self.users is not None and self.focused_pane in _NAMED_PANES
         of_table = note if self._plan.framed else self.processes.footer_note
         super().show_keys(note if self.footer_message[0] else _TYPE_A_NAME if at_users else of_table)
 
@@ -146,7 +148,7 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
             self.gpus.move(*steps[where])
         elif self.focused_pane == "answer":
             self.answer.move({"left": -1, "up": -1, "right": 1, "down": 1, "home": -9, "end": 9}.get(where, 0))
-        elif self.by_user and self.users is not None:
+        elif self.users is not None:
             self.users.move(where)
         else:
             self.processes.move(where)
@@ -154,11 +156,11 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
     @property
     def moves_left(self) -> bool:
         """Among GPUs and answers; in the processes while commands are scrolled."""
-        return self.focused_pane in ("gpus", "answer") or (self.processes.scrolled and not self.by_user)
+        return self.focused_pane in ("gpus", "answer") or (self.processes.scrolled and self.users is None)
 
     @property
     def filtered(self) -> UserTable | ProcessTable:
-        return self.users if self.users is not None and self.by_user else self.processes
+        return self.users or self.processes
 
     @property
     def filter(self) -> Filter | None:
@@ -253,30 +255,27 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
         self.gpus.redraw()
         self.say(f"GPUs by {wanted}{'' if wanted == 'index' else ', highest first'} (w saves it)", "text")
 
-    @property
-    def by_user(self) -> bool:
-        return self.users is not None and not self.users.has_class("-away")
-
     def _show_users(self) -> None:
-        if self.users is not None and self.by_user:
+        if self.users is not None:
             self.users.show(self.view, self.processes.filter, framed=self._plan.framed)
 
     async def action_users(self) -> None:
         """From the processes to totals by user, then by job if there are any, then back."""
-        if self.users is not None and self.by_user:
-            if not self.users.by_job and self._has_jobs:
+        if self.users is not None:
+            if self._jobs_next:
                 self.users.by_job = True
                 self._show_users()
                 self.show_keys()
             else:
                 self.action_leave_users()
             return
-        if self.users is None:
+        if self._user_table is None:
             from gpuwatch.ui.widgets.user_table import UserTable
 
-            self.users = UserTable("Users", id="users")
-            self.users.add_class("-away")
-            await self.mount(self.users, after=self.processes)
+            self._user_table = UserTable("Users", id="users")
+            self._user_table.add_class("-away")
+            await self.mount(self._user_table, after=self.processes)
+        self.users = self._user_table
         self.users.by_job = False
         self.users.remove_class("-away")
         self.processes.add_class("-away")
@@ -287,25 +286,29 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
     def action_leave_users(self) -> None:
         if self.users is not None:
             self.users.add_class("-away")
+            self.users = None
         self.processes.remove_class("-away")
         self.processes.focus()
         self.show_keys()
 
     @property
-    def _has_jobs(self) -> bool:
+    def _jobs_next(self) -> bool:
+        """Whether totals by job follow those by user."""
+        by_user = self.users is not None and not self.users.by_job
         snapshot = self.view.snapshot
-        return snapshot is not None and any(row.container for row in snapshot.processes)
+        return by_user and snapshot is not None and any(row.container for row in snapshot.processes)
 
     def titles(self) -> dict[str, str]:
         """The key of the totals says what comes next."""
-        jobs_next = self.users is not None and self.by_user and not self.users.by_job and self._has_jobs
         nothing = {} if self.view.devices else dict.fromkeys(("idle", "probe_gpu", "gpu_number"), "")
         nothing |= {"sort": "simulated GPUs"} if offers_simulation(self.view) else {}
-        return super().titles() | nothing | ({"users": "" if not jobs_next else "by job"} if self.by_user else {})
+        return (
+            super().titles() | nothing | ({} if self.users is None else {"users": "by job" if self._jobs_next else ""})
+        )
 
     async def action_open_user(self) -> None:
         """Shows the processes of the user or job under the cursor; without totals on screen, shows them first."""
-        if self.users is None or not self.by_user:
+        if self.users is None:
             await self.action_users()
             return
         total, by_job = self.users.chosen, self.users.by_job
@@ -350,9 +353,8 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
 
     async def typed(self, event: events.Key) -> None:
         """In the totals, letters go to the name that they begin, and run no keys."""
-        users = self.users
-        if users is not None and self.by_user and self.filter_bar is None and self.focused_pane in _NAMED_PANES:
-            text = users.find(event.character if event.is_printable else None)
+        if self.users is not None and self.filter_bar is None and self.focused_pane in _NAMED_PANES:
+            text = self.users.find(event.character if event.is_printable else None)
             if text is not None:
                 event.stop()
                 if text:
