@@ -15,7 +15,7 @@ from gpuwatch.machine.collector.snapshot_feed import FeedStatus
 from gpuwatch.session.session import Session
 from gpuwatch.ui.app import GpuwatchApp
 from gpuwatch.ui.drawing.bars import meter
-from gpuwatch.ui.drawing.overview_layout import LAYOUTS, MANY_GPUS, plan, rounded
+from gpuwatch.ui.drawing.overview_layout import LAYOUTS, MANY_GPUS, plan
 from gpuwatch.ui.drawing.text_width import width_of
 from tests.ui import machines
 from tests.ui.conftest import Stage
@@ -208,10 +208,6 @@ def test_the_parts_add_up(size: tuple[int, int], gpus: int) -> None:
                 assert planned.bands == 1 or (planned.graph + 2) // planned.bands >= 5
             elif not planned.scrolls:
                 assert planned.gpu_height == -(-gpus // planned.columns) + planned.heading
-
-
-def test_room_is_planned_in_steps() -> None:
-    assert [rounded(n) for n in (0, 1, 4, 5, 200)] == [0, 4, 4, 8, 200]
 
 
 @pytest.mark.parametrize(("size", "gpus"), [((60, 15), 8), ((80, 24), 16)])

@@ -34,13 +34,13 @@ def test_bar_shows_a_little_and_never_calls_almost_full_full() -> None:
 
 def test_trend_of_fifty_is_half_and_not_noise() -> None:
     """An axis that follows its window would draw 50 as the floor, or 49/51 as full swings."""
-    assert set(braille([50.0] * 20, low=0, high=100, rows=2)[0]) == {" "}
-    flat = braille([49.0, 51.0] * 10, low=0, high=100)
+    assert set(braille((50.0,) * 20, low=0, high=100, rows=2)[0]) == {" "}
+    flat = braille((49.0, 51.0) * 10, low=0, high=100)
     assert len(set(flat[0])) == 1
 
 
 def test_trend_tells_zero_from_nothing() -> None:
-    assert braille([0.0, 0.0, None, None], low=0, high=100) == ["⣀ "]
+    assert braille((0.0, 0.0, None, None), low=0, high=100) == ("⣀ ",)
 
 
 def test_trend_is_on_a_grid_of_time_so_that_it_moves_and_does_not_shimmer() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 _EIGHTHS = " ▎▎▍▌▋▊▉"
 """One eighth is drawn as two: the glyph for one eighth is also the frame's, and colour alone must not separate them."""
 _LEVELS = "▁▂▃▄▅▆▇█"
@@ -16,21 +14,12 @@ def meter(fraction: float | None) -> str:
     return _LEVELS[min(max(round(fraction * 8) - 1, 0), 7 if fraction >= 0.995 else 6)]
 
 
-@lru_cache(maxsize=4096)
-def _cells(eighths: int, width: int) -> tuple[str, str]:
-    full, rest = divmod(eighths, 8)
-    filled = "█" * full + (_EIGHTHS[rest] if rest else "")
-    return filled, " " * (width - len(filled))
-
-
 def bar(fraction: float | None, width: int) -> tuple[str, str]:
     """The filled and the empty part of a bar of ``width`` cells; an unknown fraction gives an empty bar.
 
     Any fraction above zero fills at least an eighth, and only a full one fills the bar.
     """
-    if width <= 0:
-        return "", ""
-    if fraction is None:
+    if fraction is None or width <= 0:
         return "", " " * width
     total = width * 8
     eighths = round(min(max(fraction, 0.0), 1.0) * total)
@@ -38,4 +27,6 @@ def bar(fraction: float | None, width: int) -> tuple[str, str]:
         eighths = max(eighths, 1)
     if fraction < 0.995:
         eighths = min(eighths, total - 1)
-    return _cells(eighths, width)
+    full, rest = divmod(eighths, 8)
+    filled = "█" * full + (_EIGHTHS[rest] if rest else "")
+    return filled, " " * (width - len(filled))

@@ -48,21 +48,16 @@ def recent(
 
     ``whole``: as much of the longest span as there are samples of, whatever the width.
     """
-    until = view.until if view.until is not None else view.now
     span = span_for(width, view.interval)
     if whole and times:
-        span = next((span for span in SPANS_SECONDS if until - times[0] <= span), SPANS_SECONDS[-1])
-    return span, buckets(times, values, columns=width * 2, span=span, until=until, interval=view.interval)
+        span = next((span for span in SPANS_SECONDS if view.moment - times[0] <= span), SPANS_SECONDS[-1])
+    return span, buckets(times, values, columns=width * 2, span=span, until=view.moment, interval=view.interval)
 
 
 def span_for(width: int, interval: float) -> int:
     """The longest span, in seconds, for which a dot column covers at most four samples."""
-    columns = max(width * 2, 1)
-    best = SPANS_SECONDS[0]
-    for span in SPANS_SECONDS:
-        if span / columns <= max(interval, 1.0) * 4:
-            best = span
-    return best
+    longest = max(width * 2, 1) * max(interval, 1.0) * 4
+    return max((span for span in SPANS_SECONDS if span <= longest), default=SPANS_SECONDS[0])
 
 
 def axis_of(spec: MetricSpec, device: Device, history: History) -> tuple[float, float] | None:
@@ -169,13 +164,9 @@ def _steady(
     return ends if ends[0] >= 0 and not carried else None
 
 
-def braille(columns: Sequence[float | None], *, low: float, high: float, rows: int = 1) -> list[str]:
-    """``rows`` strings of ``len(columns) / 2`` cells, the top row first."""
-    return list(_drawn(tuple(columns), low, high, rows))
-
-
 @lru_cache(maxsize=256)
-def _drawn(columns: tuple[float | None, ...], low: float, high: float, rows: int) -> tuple[str, ...]:
+def braille(columns: tuple[float | None, ...], *, low: float, high: float, rows: int = 1) -> tuple[str, ...]:
+    """``rows`` strings of ``len(columns) / 2`` cells, the top row first."""
     levels = rows * 4
     extent = max(high - low, 1e-9)
     heights = [

@@ -63,13 +63,13 @@ SIGNS: dict[str, str] = {
 _DOTS = " .:+#"
 """ASCII for a graph cell by fill height, from empty to full in quarters."""
 _FIRST_BRAILLE_CODE = 0x2800
+_BRAILLE_ROWS = (0xC0, 0x24, 0x12, 0x09)
+"""Bits of both dots in each row of a braille cell, from the bottom."""
 
 
 def _height(dots: int) -> int:
     """Height of the taller dot column of a braille cell, 0-4."""
-    left = (0x40, 0x04, 0x02, 0x01)
-    right = (0x80, 0x20, 0x10, 0x08)
-    return max(max((level for level, bit in enumerate(column, 1) if dots & bit), default=0) for column in (left, right))
+    return max((height for height, row in enumerate(_BRAILLE_ROWS, 1) if dots & row), default=0)
 
 
 _TABLE = str.maketrans(

@@ -220,7 +220,7 @@ def _cards(
     )
 
 
-def packed(cells: Sequence[int], width: int) -> tuple[int, int]:
+def _packed(cells: Sequence[int], width: int) -> tuple[int, int]:
     """The gap between fields in one line of a card, and how many of them fit, from the first on."""
     gap = min(max((width - sum(cells[:4])) // 4, 1), 3)
     x = 0
@@ -237,7 +237,7 @@ def field_rows(cells: tuple[int, ...], width: int) -> tuple[tuple[int, ...], ...
 
     A last field that would stand alone in a third or later line is left out: it would cost the graphs a line.
     """
-    gap, count = packed(cells, width)
+    gap, count = _packed(cells, width)
     rows = [[sum(cells[:place]) + gap * place for place in range(count)]]
     x = width
     for cell in cells[count:]:
@@ -250,8 +250,3 @@ def field_rows(cells: tuple[int, ...], width: int) -> tuple[tuple[int, ...], ...
     if len(rows) > 2 and len(rows[-1]) == 1:
         del rows[-1]
     return tuple(map(tuple, rows))
-
-
-def rounded(processes: int) -> int:
-    """The rows to plan for, rounded up so that one more process rarely changes the layout."""
-    return -(-processes // 4) * 4

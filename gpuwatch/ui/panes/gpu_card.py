@@ -217,7 +217,7 @@ def _graph(
     end = end if pen.left > len(end) else f"{span}s"
     if pen.left > len(end):
         pen.to(width - len(end)).add(end, "dim")
-    rows = braille(columns, low=ends[0], high=ends[1], rows=height - 1)
+    rows = braille(tuple(columns), low=ends[0], high=ends[1], rows=height - 1)
     half = _half(height - 1)
     ink = bar_ink(field.graph.ink, rank(field.load, device, choice.thresholds))
     return [

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.session.displayed_moment import View
 from gpuwatch.ui.drawing.line_builder import Pen
-from gpuwatch.ui.drawing.overview_layout import Plan, plan, rounded
+from gpuwatch.ui.drawing.overview_layout import Plan, plan
 from gpuwatch.ui.drawing.styled_lines import Line, Span
 from gpuwatch.ui.panes import gpu_card, gpu_line
 from gpuwatch.ui.panes.mig_line import mig_pens
@@ -25,7 +25,7 @@ def plan_gpus(
         len(view.devices),
         findings=view.has_problem,
         notice=notice,
-        processes=rounded(processes),
+        processes=-(-processes // 4) * 4,  # rounded up, so that one more rarely changes the layout
         fields=[(field.id, field.cells) for field in gpu_card.card_fields(fields)],
         instances=[len(device.mig_instances) for device in view.devices],
         layout=chosen.layout,

@@ -175,4 +175,4 @@ def sparkline(device: Device, view: View, width: int) -> str:
     """History of the utilization in one line of exactly ``width`` cells."""
     busy = view.history.series(device.uuid, "utilization.gpu_percent")
     _, columns = recent(view, view.history.times, busy, width)
-    return braille(columns, low=0, high=100)[0]
+    return braille(tuple(columns), low=0, high=100)[0]

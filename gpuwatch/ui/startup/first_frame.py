@@ -144,7 +144,6 @@ class Picture:
         if ascii_only is None:
             ascii_only = bool(needs_ascii(os.environ, sys.stdout.encoding))
         width, height = screen_size(os.environ)
-        at = snapshot.taken_at.timestamp()
         history = History()
         history.add(snapshot)
         view = View(
@@ -154,7 +153,6 @@ class Picture:
             now=time.time(),
             interval=self._chosen.interval,
             read_only=self._chosen.read_only,
-            until=at,
         )
         lines = picture(view, self._chosen, width, height, ascii_only=ascii_only, whole=whole)
         if not lines:

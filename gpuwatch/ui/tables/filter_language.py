@@ -162,14 +162,6 @@ def whole(name: str, text: str, what: str) -> int:
     return int(digits)
 
 
-def _equal(get: Callable[P, int | None], wanted: int) -> Callable[P, bool]:
-    return lambda *args, **kwargs: get(*args, **kwargs) == wanted
-
-
-def _within(get: Callable[P, str], wanted: str) -> Callable[P, bool]:
-    return lambda *args, **kwargs: wanted in get(*args, **kwargs).lower()
-
-
 def _fielded(word: _Word, fields: Fields[P]) -> Callable[P, bool] | None:
     """The test of a word with a field; None for a plain text search."""
     match = _SIGNED.match(word.text)
@@ -199,9 +191,10 @@ def _fielded(word: _Word, fields: Fields[P]) -> Callable[P, bool] | None:
     if not wanted:  # its value has not been typed yet
         return lambda *args, **kwargs: True
     if name in fields.texts:
-        return _within(fields.texts[name], wanted)
+        get = fields.texts[name]
+        return lambda *args, **kwargs: wanted in get(*args, **kwargs).lower()
     if name in fields.ids:
-        return _equal(fields.ids[name], whole(name, wanted, "a number"))
+        return _compared(Amount(fields.ids[name]), "=", whole(name, wanted, "a number"))
     return fields.exact[name](wanted)
 
 

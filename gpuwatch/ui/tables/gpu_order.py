@@ -10,6 +10,7 @@ import msgspec
 
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.session.displayed_moment import View
+from gpuwatch.ui.tables.device_facts import fraction
 from gpuwatch.ui.tables.gpu_fields import DEFAULT_FIELDS, DEFAULT_GRAPHS, GRAPHS
 from gpuwatch.ui.tables.load_levels import DEFAULT_THRESHOLDS, Thresholds
 
@@ -24,12 +25,7 @@ _REORDER_SECONDS = 5.0
 def _load(device: Device, order: GpuOrder) -> float | None:
     """What a device is sorted by; the memory as a share, as its bar shows it. None if it was not read."""
     value = device.number(GRAPHS[order].metric)
-    if value is None:
-        return None
-    if order == "memory":
-        total = device.number("memory.total_bytes")
-        return value / total if total else None
-    return value
+    return fraction(value, device.number("memory.total_bytes")) if order == "memory" else value
 
 
 def in_order(devices: Sequence[Device], order: GpuOrder) -> list[Device]:

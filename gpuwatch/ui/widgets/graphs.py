@@ -61,9 +61,9 @@ class Graph(NamedTuple):
         ``beside``: the caption and the axis are at the left of the dots, which have all lines.
         """
         rows = height if beside else height - 1
-        dots = [""] * rows
+        dots = ("",) * rows
         if self.axis is not None:
-            dots = braille(self.values, low=self.axis[0], high=self.axis[1], rows=rows)
+            dots = braille(tuple(self.values), low=self.axis[0], high=self.axis[1], rows=rows)
         caption = self.short if self.short and (beside or width < _NARROW_CELLS) else self.caption
         pen = Pen(_BESIDE_CELLS if beside else width).add(f"{caption} ", "dim").add(*self.current)
         if beside:
@@ -86,9 +86,8 @@ class Graph(NamedTuple):
         if self.axis is None:
             return self
         span, series = recent(view, times, self.values, width, whole=True)
-        until = view.until if view.until is not None else view.now
         shown = zip(reversed(times), reversed(self.values), strict=False)  # both end now
-        seen = [value for at, value in shown if until - span <= at <= until and value is not None]
+        seen = [value for at, value in shown if view.moment - span <= at <= view.moment and value is not None]
         most = max(seen, default=None)  # of the samples: a column of dots is the mean of some
         return self._replace(values=series, most=most, note=f"{self.note}{_LAST}{durations.rounded_duration(span)}")
 
