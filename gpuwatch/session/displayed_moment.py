@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpuwatch.core.model.findings import CAUSES, SEVERITY_ORDER, Finding
-from gpuwatch.core.model.snapshot import Device, Host, Snapshot
+from gpuwatch.core.model.snapshot import Device, Host, Process, Snapshot
 
 if TYPE_CHECKING:
     from gpuwatch.machine.collector.snapshot_feed import FeedStatus
@@ -164,6 +164,13 @@ class View:
     @property
     def devices(self) -> Sequence[Device]:
         return self.snapshot.devices if self.snapshot is not None else ()
+
+    @property
+    def processes(self) -> Sequence[Process]:
+        return self.snapshot.processes if self.snapshot is not None else ()
+
+    def device(self, uuid: str | None) -> Device | None:
+        return self.snapshot.device(uuid) if self.snapshot is not None else None
 
     @property
     def stale(self) -> bool:

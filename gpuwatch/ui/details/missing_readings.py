@@ -147,7 +147,7 @@ def missing_of_row(row: Row, view: View) -> tuple[str, Lines]:
     lines += _entries(row.missing, (*PROCESS_READINGS, IDLE_SINCE, RUN_SECONDS))
     if not row.missing:
         lines.append([("  no reading of this process is missing", "ok")])
-    device = view.snapshot.device(row.device_uuid) if view.snapshot is not None else None
+    device = view.device(row.device_uuid)
     if device is not None:
         lines += [[], *_of_device(device, view)]
     return "Missing readings", lines

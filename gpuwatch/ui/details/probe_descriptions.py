@@ -39,13 +39,13 @@ def next_runs(probe_runs: ProbeRuns, view: View) -> list[str]:
         parts = [printable(f"{newest.framework.name} {newest.framework.version or ''}".strip())]
     else:
         parts = ["TensorFlow"]
-    device = view.snapshot.device(parameters.gpu) if view.snapshot is not None else None
+    device = view.device(parameters.gpu)
     count = len(view.devices)
     if device is not None:
         parts.append(f"GPU {device.index} {printable(device.name)}")
     else:
         parts.append(f"{count} GPU{'s' * (count != 1)}" if count else "no GPU: probes run on the CPU")
-    if view.snapshot is not None and view.snapshot.simulated:
+    if view.simulated:
         parts.append("simulated: speeds are the CPU's")
     parts += [parameters.workload or "own workloads", f"{parameters.seconds:g} s each"]
     given = (

@@ -13,7 +13,6 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.metrics import BY_ID, Unit
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Device
-from gpuwatch.machine.history.machine_event import program_name
 from gpuwatch.session.displayed_moment import View
 from gpuwatch.ui.drawing.braille_graph import axis_of, axis_text, braille, recent
 from gpuwatch.ui.drawing.line_builder import Pen
@@ -26,10 +25,9 @@ from gpuwatch.ui.tables.device_facts import clock_note, finding_mark, holder_not
 from gpuwatch.ui.tables.gpu_fields import FIELDS, GRAPHS, LOADS, GpuField, in_card
 from gpuwatch.ui.tables.gpu_order import GpuChoice
 from gpuwatch.ui.tables.load_levels import bar_ink, rank
+from gpuwatch.ui.tables.process_columns import owner_and_pid
 
 _GIB = 1024**3
-_NAME_CELLS = 12
-"""Cells of a user's name in the list of memory holders."""
 _MIN_SHOWN_BYTES = 0.05 * _GIB
 """Less than this rounds to 0.0 GiB."""
 _MIN_LOST_GRAPH_LINES = 3
@@ -53,7 +51,7 @@ def gpu_card(
     if bad and device.number("memory.used_bytes") is None:
         rows = _lost(device, view, inner, plan, bad, bad_ink, choice)
     else:
-        processes = view.snapshot.processes if view.snapshot is not None and plan.mig_lines else ()
+        processes = view.processes if plan.mig_lines else ()
         divided = mig_pens(device, processes, plan.mig_lines, inner)
         rows = _graphs(device, view, inner, plan, choice)
         fields = _fields(device, plan, inner, choice)
@@ -68,12 +66,10 @@ def gpu_card(
 
 def memory_holders(device: Device, view: View, inner: int) -> Pen:
     """GPU memory by process, unexplained memory, and free memory."""
-    processes = view.snapshot.processes if view.snapshot is not None else ()
+    processes = view.processes
     held = [(row.number("gpu_memory_bytes"), row) for row in processes if row.device_uuid == device.uuid]
     held.sort(key=lambda pair: -1.0 if pair[0] is None else pair[0], reverse=True)
-    parts = [
-        (amount, f"{printable(row.user or program_name(row))[:_NAME_CELLS]} {row.pid}".strip()) for amount, row in held
-    ]
+    parts = [(amount, owner_and_pid(row)) for amount, row in held]
     nobody, free = device.number("memory.unexplained_bytes"), device.number("memory.free_bytes")
     after: list[tuple[float | None, str]] = []
     if nobody is not None and nobody >= _MIN_SHOWN_BYTES:
@@ -259,11 +255,7 @@ def _lost(device: Device, view: View, inner: int, plan: Plan, text: str, ink: st
     pens = [Pen(inner).add(cut_to_width(printable(text), inner), ink)]
     held = sorted(view.history.holders(device.uuid), key=lambda row: -(row.number("gpu_memory_bytes") or 0.0))
     if held and height > 1:
-        names = [
-            f"{units.memory(row.number('gpu_memory_bytes'))} "
-            f"{printable(row.user or program_name(row))[:_NAME_CELLS]} {row.pid}"
-            for row in held
-        ]
+        names = [f"{units.memory(row.number('gpu_memory_bytes'))} {owner_and_pid(row)}" for row in held]
         pens.append(Pen(inner).add("LAST HELD ", "dim").add(cut_to_width(" · ".join(names), inner - 10), "dim"))
     room = height - len(pens)
     if room >= _MIN_LOST_GRAPH_LINES and view.history.known(device.uuid, "utilization.gpu_percent") is not None:

@@ -124,8 +124,7 @@ def _rows(
             pen.write(part.spans)
         lines.append(pen.to(width).line())
         if plan.mig_lines:
-            processes = view.snapshot.processes if view.snapshot is not None else ()
-            for below in mig_pens(view.devices[row], processes, plan.mig_lines, width - 4):
+            for below in mig_pens(view.devices[row], view.processes, plan.mig_lines, width - 4):
                 lines.append(Line((("    ", "text"), *below.to(width - 4).spans)))
     return lines
 

@@ -160,8 +160,7 @@ def draw(
 
 
 def _used(device: Device, view: View) -> bool:
-    rows = view.snapshot.processes if view.snapshot is not None else ()
-    return any(row.device_uuid == device.uuid and row.type != "G" for row in rows)
+    return any(row.device_uuid == device.uuid and row.type != "G" for row in view.processes)
 
 
 def _bar(pen: Pen, value: float | None, cells: int, ink: str) -> None:

@@ -13,7 +13,6 @@ from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import UNKNOWN, memory, size
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import IDLE_SINCE, Device, MigInstance, Process, Snapshot
-from gpuwatch.machine.history.machine_event import program_name
 from gpuwatch.session.displayed_moment import BEGAN_BEFORE, View
 from gpuwatch.session.free_gpus import idle_units
 from gpuwatch.ui.drawing.clock_text import clock_text
@@ -22,11 +21,10 @@ from gpuwatch.ui.drawing.text_width import width_of
 from gpuwatch.ui.drawing.wrapping import drop_last_clauses
 from gpuwatch.ui.panes.top_and_host_lines import notable_notes
 from gpuwatch.ui.tables.device_facts import throttled_now
-from gpuwatch.ui.tables.process_columns import Key
+from gpuwatch.ui.tables.process_columns import Key, owner_and_pid
 
 _MIN_WRONG_CELLS = 80
 """Cells that what is wrong may take before the other items get shorter."""
-_NAME_CELLS = 12
 _MIN_RANGE_GPUS = 3
 """This many GPUs in a row are written as a range."""
 
@@ -63,7 +61,7 @@ def wrong_now(view: View) -> Wrong | None:
     snapshot = view.snapshot
     if snapshot is None:
         return None
-    idle = [finding for *_, finding in idle_holders(view, snapshot)]
+    idle = [finding for *_, finding in idle_holders(view)]
     found = [finding for finding in view.wrong if finding not in idle]
     if found:
         return _of_finding(found[0], snapshot, len(found))
@@ -162,7 +160,7 @@ def summary_items(view: View) -> list[SummaryItem]:
     if _silent(view):
         # What was free before the driver or the collector fell silent may be taken.
         return [SummaryItem("free", (f"Free: {UNKNOWN}",), "dim")]
-    return [_free(view, snapshot), *_idle(view, snapshot)]
+    return [_free(view, snapshot), *_idle(view)]
 
 
 def _silent(view: View) -> bool:
@@ -238,13 +236,13 @@ def _names(free: Sequence[Unit]) -> str:
     )
 
 
-def idle_holders(view: View, snapshot: Snapshot | None) -> list[tuple[float, Process, Finding]]:
+def idle_holders(view: View) -> list[tuple[float, Process, Finding]]:
     """Idle processes, as a finding judges them, and the bytes that each holds; the one with most first."""
     found = [finding for finding in view.findings if finding.id == "idle.memory-held" and finding.until is None]
     holders = [
         (row.number("gpu_memory_bytes") or 0.0, row, finding)
         for finding in found
-        for row in (snapshot.processes if snapshot is not None else ())
+        for row in view.processes
         if (row.pid, row.device_uuid) == (finding.pid, finding.device_uuid)
     ]
     return sorted(holders, key=lambda holder: -holder[0])
@@ -253,9 +251,9 @@ def idle_holders(view: View, snapshot: Snapshot | None) -> list[tuple[float, Pro
 def idle_text(view: View, row: Process) -> str:
     """``4 min, since 02:31``; ``at least since`` if it may have been idle before. Empty if it is not idle, or
     is no longer on its GPU."""
-    finding = next((found for *_, its, found in idle_holders(view, view.snapshot) if its is row), None)
+    finding = next((found for *_, its, found in idle_holders(view) if its is row), None)
     since = _idle_since(row, finding)
-    if not since or not any(other is row for other in (view.snapshot.processes if view.snapshot is not None else ())):
+    if not since or not any(other is row for other in view.processes):
         return ""
     begun, first = clock_text(since, view.moment)[:-3], view.since.first
     seen = first is not None and since > first + BEGAN_BEFORE and not (finding and finding.may_be_older)
@@ -270,23 +268,22 @@ def _idle_since(row: Process, finding: Finding | None) -> float | None:
 
 def nobody_idle(view: View) -> str:
     """That no process is judged an idle holder, and which one comes nearest."""
-    rows = view.snapshot.processes if view.snapshot is not None else ()
-    idle = [(row.idle_seconds(view.moment), row) for row in rows if row.number("gpu_memory_bytes")]
+    idle = [(row.idle_seconds(view.moment), row) for row in view.processes if row.number("gpu_memory_bytes")]
     resting = [(seconds, row) for seconds, row in idle if seconds]
     if not resting:
         unknown = any(seconds is None for seconds, _ in idle)
         return "whether a process is idle cannot be read" if unknown else "no process holds memory idle"
     seconds, row = max(resting, key=lambda found: found[0])
-    who = f"{printable(row.user or program_name(row))[:_NAME_CELLS]} {row.pid}".strip()
-    return f"nobody idle for long; longest: {who}, {steady_duration(seconds)}, {memory(row.number('gpu_memory_bytes'))}"
+    longest = owner_and_pid(row), steady_duration(seconds), memory(row.number("gpu_memory_bytes"))
+    return f"nobody idle for long; longest: {', '.join(longest)}"
 
 
-def _idle(view: View, snapshot: Snapshot) -> list[SummaryItem]:
-    holders = idle_holders(view, snapshot)
+def _idle(view: View) -> list[SummaryItem]:
+    holders = idle_holders(view)
     if not holders:
         return []
     held, row, finding = holders[0]
-    who = f"{printable(row.user or program_name(row))[:_NAME_CELLS]} {row.pid}".strip()
+    who = owner_and_pid(row)
     since = _idle_since(row, finding)
     lasts = f", {steady_duration(view.moment - since)}" if since else ""
     more = f" (+{len(holders) - 1})" if len(holders) > 1 else ""

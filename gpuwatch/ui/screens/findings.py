@@ -85,7 +85,7 @@ class FindingList(ItemList[Entry]):
         if isinstance(entry, Problem):
             return pen.add("  ").add("▲ ", "warning").add(printable(entry.detail)).line()
         glyph, ink = finding_mark(entry)
-        device = view.snapshot.device(entry.device_uuid) if view.snapshot is not None else None
+        device = view.device(entry.device_uuid)
         past = entry.until is not None
         pen.add("  ").add(f"{glyph} ", ink)
         named = f"GPU {device.index}" if device is not None else ""

@@ -295,8 +295,7 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
     def _jobs_next(self) -> bool:
         """Whether totals by job follow those by user."""
         by_user = self.users is not None and not self.users.by_job
-        snapshot = self.view.snapshot
-        return by_user and snapshot is not None and any(row.container for row in snapshot.processes)
+        return by_user and any(row.container for row in self.view.processes)
 
     def titles(self) -> dict[str, str]:
         """The key of the totals says what comes next."""
@@ -390,7 +389,7 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
 
     def action_idle(self) -> None:
         """Goes to the idle process that holds most, then to the next one."""
-        holders = idle_holders(self.view, self.view.snapshot)
+        holders = idle_holders(self.view)
         if not holders:
             self.say(nobody_idle(self.view), "text")
             return

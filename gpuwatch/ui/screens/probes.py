@@ -430,12 +430,12 @@ class ProbesScreen(FilterableScreen):
             await super().typed(event)
 
     async def _open_finder(self) -> None:
-        app, snapshot = self.gpuwatch, self._live_view.snapshot
+        app = self.gpuwatch
         if not app.finds_probe:
             return
         app.finds_probe = False
         uuid = self.probe_runs.parameters.gpu
-        device = snapshot.device(uuid) if snapshot is not None else None
+        device = self._live_view.device(uuid)
         where = f" on GPU {device.index} ({'free' if self._free([uuid]) else 'in use: asks first'})" if device else ""
         enter = app.key_name("↵")
         await self.open_bar(ProbeFinder("", f"type a name · {enter} runs it{where} · Esc: the list"))

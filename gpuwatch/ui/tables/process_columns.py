@@ -15,8 +15,10 @@ from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.short_names import short_framework, without_folder, without_launcher
 from gpuwatch.core.formatting.units import UNKNOWN, gib, memory, short_gib
 from gpuwatch.core.model.snapshot import IDLE_SINCE, RUN_SECONDS, Device, Mapped, Process, Snapshot
+from gpuwatch.machine.history.machine_event import program_name
 from gpuwatch.ui.tables.device_facts import PERMANENT, missing_text
 
+_OWNER_CELLS = 12
 _WHOLE_COMMAND_CELLS = 40
 """Cells from which on a column of commands shows their interpreters and launchers too."""
 Key = tuple[str | None, int, float | None]
@@ -162,6 +164,11 @@ def short_command(process: Process, width: int = 0) -> str:
     with the program's name instead of its path.
     """
     return (without_launcher if width < _WHOLE_COMMAND_CELLS else without_folder)(command_text(process))
+
+
+def owner_and_pid(process: Process) -> str:
+    """``alice 4711``; the program where the user cannot be read."""
+    return f"{printable(process.user or program_name(process))[:_OWNER_CELLS]} {process.pid}".strip()
 
 
 def short_job(job: str | None, width: int) -> str:

@@ -187,6 +187,6 @@ def _amount(reading: str, value: float) -> str:
 
 def _total(view: View, uuid: str) -> float | None:
     """Total memory of a device, in bytes; of a lost device the last known value."""
-    device = view.snapshot.device(uuid) if view.snapshot is not None else None
+    device = view.device(uuid)
     now = device.number("memory.total_bytes") if device is not None else None
     return view.history.known(uuid, "memory.total_bytes") if now is None else now

@@ -64,8 +64,7 @@ class UserTable(ItemList[Total]):
     def show(self, view: View, wanted: Filter | None, *, framed: bool) -> None:
         """Sums up the processes of ``view`` that match a filter; the cursor stays with its user."""
         self._view, self._filter, self.framed = view, wanted, framed
-        rows = view.snapshot.processes if view.snapshot is not None else ()
-        rows = tuple(row for row in rows if wanted is None or wanted(row, view.moment))
+        rows = tuple(row for row in view.processes if wanted is None or wanted(row, view.moment))
         sums = totals(rows, job_of if self.by_job else user_of)
         if wanted is None:
             nobody = unexplained_of(view.snapshot) if view.snapshot is not None else None
