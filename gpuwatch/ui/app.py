@@ -29,7 +29,7 @@ from gpuwatch.ui.drawing.text_width import cut_to_width
 from gpuwatch.ui.panes.key_line import HELP_AND_QUIT_CELLS
 from gpuwatch.ui.screens.base_tab import ProbeRunsChanged, TabScreen
 from gpuwatch.ui.screens.overview import OverviewScreen
-from gpuwatch.ui.settings.actions import ACTIONS, NOT_IN_FLEET, NOT_IN_REPLAY, of_tab
+from gpuwatch.ui.settings.actions import of_tab
 from gpuwatch.ui.settings.preferences import Preferences
 from gpuwatch.ui.settings.settings_file import Loaded
 from gpuwatch.ui.settings.tabs import FLEET, TABS
@@ -438,17 +438,15 @@ class GpuwatchApp(PreferencesApp):
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """The command palette: every action of this tab and of the others, themes, ASCII mode."""
         if screen is self.tab:
-            here = self.tab.TAB
-            replay = self.session.recorded
-            fleet = here == FLEET.id
+            here, replay, offered = self.tab.TAB, self.session.recorded, {""}
             for action in of_tab(here, replay=replay):
-                if action.name and not (fleet and action.id in NOT_IN_FLEET):
+                if action.name:
+                    offered.add(action.name)
                     run = f"screen.{action.run or action.id}"
                     yield SystemCommand(action.name, action.help, partial(self.run_action, run))
-            offered = {action.name for action in of_tab(here, replay=replay)}
-            for tab in TABS if not fleet else ():
-                for action in (action for pane in tab.panes for action in ACTIONS[pane]):
-                    if action.name and action.name not in offered and not (replay and action.id in NOT_IN_REPLAY):
+            for tab in TABS if here != FLEET.id else ():
+                for action in of_tab(tab.id, replay=replay):
+                    if action.name not in offered:
                         offered.add(action.name)
                         run_there = partial(self._run_on, tab.id, action.run or action.id)
                         yield SystemCommand(f"{tab.title}: {action.name}", action.help, run_there)

@@ -85,19 +85,12 @@ def colors(palette: Palette, ink: str, ground: str) -> tuple[Color, Color, bool]
     return (over if rule.strength == 1.0 else mixed(over, under, rule.strength)), under, rule.bold
 
 
-def _of_256(color: Color) -> int:
-    """The nearest of the 256 colors: from the color cube, or from the greys for low saturation."""
-    high, low = max(color) / 255, min(color) / 255
-    light = (high + low) / 2
-    if high == low:
-        saturation = 0.0
-    else:
-        saturation = (high - low) / ((high + low) if light <= 0.5 else (2 - high - low))
-    if saturation < 0.15:
-        grey = round(light * 25)
-        return 16 if grey == 0 else 231 if grey == 25 else 231 + grey
-    red, green, blue = (round(part / 95 if part < 95 else 1 + (part - 95) / 40) for part in color)
-    return 16 + 36 * red + 6 * green + blue
+def _of_256(color: Color) -> int | None:
+    """The nearest of the 256 colors."""
+    from rich.color import Color as RichColor
+    from rich.color import ColorSystem  # most terminals have all colors
+
+    return RichColor.from_rgb(*color).downgrade(ColorSystem.EIGHT_BIT).number
 
 
 def washed(palette: Palette, ground: str) -> Color:

@@ -20,7 +20,7 @@ from gpuwatch.ui.drawing.clock_text import clock_text
 from gpuwatch.ui.drawing.overview_layout import MIN_HEIGHT, MIN_WIDTH
 from gpuwatch.ui.drawing.text_width import width_of
 from gpuwatch.ui.panes.key_line import HELP_AND_QUIT_CELLS, gpu_number_title, gpu_numbers, key_line
-from gpuwatch.ui.settings.actions import REPLAY, bindings, replay_bindings
+from gpuwatch.ui.settings.actions import REPLAY, bindings
 from gpuwatch.ui.settings.tabs import number_of
 from gpuwatch.ui.widgets.one_line_panes import KeyLine, TooSmall, TopLine
 
@@ -55,7 +55,7 @@ class ProbeRunsChanged(Message, bubble=False):
 class TabScreen(Screen[None]):
     """One tab. Only the visible tab gets views; a tab that is opened gets the latest one."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [*bindings("everywhere"), *replay_bindings()]
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("everywhere"), *bindings("replay")]
     TAB: ClassVar[str] = ""
     PANES: ClassVar[dict[str, str]] = {}
     """Widget ids with their pane's name in the table of actions."""

@@ -11,7 +11,7 @@ from gpuwatch.ui.drawing.styled_lines import Span
 from gpuwatch.ui.drawing.text_width import align_left, width_of
 from gpuwatch.ui.drawing.wrapping import Lines, wrap_line
 from gpuwatch.ui.screens.sheet import LinesModal, Sheet
-from gpuwatch.ui.settings.actions import ACTIONS, NOT_IN_FLEET, NOT_IN_REPLAY, REPLAY, Action
+from gpuwatch.ui.settings.actions import ACTIONS, REPLAY, Action, absent
 from gpuwatch.ui.settings.tabs import FLEET, TABS, panes_of
 from gpuwatch.ui.tables.process_filter import EXAMPLES
 
@@ -98,7 +98,7 @@ def groups(tab: str, name: Callable[[str], str] = str, *, replay: bool = False) 
     """
     fleet = tab == FLEET.id
     order = [*panes_of(tab), "everywhere", *(pane for other in TABS for pane in other.panes if not fleet)]
-    absent = NOT_IN_REPLAY if replay else NOT_IN_FLEET if fleet else frozenset[str]()
+    left_out = absent(tab, replay=replay)
     most: list[tuple[str, str]] = []
     found: dict[str, list[tuple[str, str]]] = {} if replay or fleet else {_FIRST: most}
     listed: set[tuple[str, str]] = set()
@@ -113,7 +113,7 @@ def groups(tab: str, name: Callable[[str], str] = str, *, replay: bool = False) 
         into = rows
         for action in ACTIONS[pane]:
             entry = (action.help, action.shown)
-            if not action.help or entry in listed or action.id in absent or action.id.startswith("show_tab"):
+            if not action.help or entry in listed or action.id in left_out or action.id.startswith("show_tab"):
                 continue
             listed.add(entry)
             if not action.pair or not into:  # a pair follows its first half

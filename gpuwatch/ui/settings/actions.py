@@ -5,7 +5,6 @@ To add an action: an entry here, and a method ``action_<id>`` on the screens of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -278,41 +277,36 @@ NOT_IN_FLEET = frozenset(
 """Actions on one machine, which the list of hosts does not have."""
 
 
-def for_pane(pane: str, tab: str, *, replay: bool = False) -> tuple[Action, ...]:
-    """Actions available while ``pane`` of ``tab`` is focused: the pane's, the tab's, then global ones.
+def absent(tab: str, *, replay: bool) -> frozenset[str]:
+    """Ids of the actions that a tab does not have although its panes do."""
+    return NOT_IN_REPLAY if replay else NOT_IN_FLEET if tab == FLEET.id else frozenset()
 
-    ``replay``: those of a replay, which come first.
-    """
+
+def for_pane(pane: str, tab: str, *, replay: bool = False) -> tuple[Action, ...]:
+    """Actions available while ``pane`` of ``tab`` is focused: those of a replay, the pane's, the tab's, global ones."""
     found: list[Action] = [*REPLAY] if replay else []
     for place in (pane, tab if tab in ("overview", "fleet") else "filterable", "everywhere"):
         # A pane's key hides the same key elsewhere.
         taken = {key for action in found for key in action.keys.split(",")}
         found += [action for action in ACTIONS.get(place, ()) if not taken & set(action.keys.split(","))]
-    absent = NOT_IN_REPLAY if replay else NOT_IN_FLEET if tab == FLEET.id else frozenset[str]()
-    return tuple(action for action in found if action.id not in absent)
+    return tuple(action for action in found if action.id not in absent(tab, replay=replay))
 
 
-def of_tab(tab: str, *, replay: bool = False) -> Iterator[Action]:
-    """Every action of a tab, by pane, then the global ones; ``replay``: those that a replay has."""
-    if replay:
-        yield from REPLAY
-    for pane in (*panes_of(tab), "everywhere"):
-        yield from (action for action in ACTIONS[pane] if not replay or action.id not in NOT_IN_REPLAY)
+def of_tab(tab: str, *, replay: bool = False) -> list[Action]:
+    """Every action of a tab: those of a replay, then by pane, then the global ones."""
+    panes = (ACTIONS[pane] for pane in (*panes_of(tab), "everywhere"))
+    here = [action for pane in panes for action in pane if action.id not in absent(tab, replay=replay)]
+    return [*REPLAY, *here] if replay else here
 
 
 def bindings(pane: str) -> list[BindingType]:
-    """Textual bindings of one pane's actions, run by the screen; without those that Textual handles."""
-    return _bindings(ACTIONS[pane])
+    """Textual bindings of one pane's actions, run by the screen; without those that Textual handles.
 
-
-def replay_bindings() -> list[BindingType]:
-    """Textual bindings of a replay's actions: their keys come before those of any pane."""
-    return _bindings(REPLAY, priority=True)
-
-
-def _bindings(actions: Iterable[Action], *, priority: bool = False) -> list[BindingType]:
+    ``replay``: of a replay's, whose keys come before those of any pane.
+    """
     from textual.binding import Binding  # the table itself can be read without Textual
 
+    replay = pane == "replay"
     return [
         Binding(
             action.keys,
@@ -320,8 +314,8 @@ def _bindings(actions: Iterable[Action], *, priority: bool = False) -> list[Bind
             action.title,
             id=f"gpuwatch.{action.id}",
             show=False,
-            priority=priority,
+            priority=replay,
         )
-        for action in actions
+        for action in (REPLAY if replay else ACTIONS[pane])
         if not action.run
     ]
