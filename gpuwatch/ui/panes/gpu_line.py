@@ -115,8 +115,7 @@ def heading(pen: Pen, at: LineColumns, view: View, sorted_by: str = "index") -> 
 def draw(
     pen: Pen, device: Device, at: LineColumns, view: View, thresholds: Thresholds, *, finding: str, selected: bool
 ) -> None:
-    """One device, from the pen's position."""
-    start = pen.x
+    """One device."""
     holder = holder_note(device, view)
     glyph, ink = attention(
         device,
@@ -134,7 +133,7 @@ def draw(
     note, note_ink = state_note(device)
     used = device.number("memory.used_bytes")
     if note and used is None:
-        pen.add(note, note_ink).to(start + pen.limit - start - 2)
+        pen.add(note, note_ink).to(pen.limit - 2)
         return
     gpu = device.number("utilization.gpu_percent")
     level = rank("utilization", device, thresholds)

@@ -109,19 +109,23 @@ def _mostly_unexplained(devices: Sequence[Device]) -> bool:
     return unexplained >= _NOTABLE_BYTES and unexplained > used / 2
 
 
+_WHY_UNKNOWN = {
+    "driver.missing": "no NVIDIA driver",
+    "driver.mismatch": "the driver cannot be queried",
+    "driver.bad-state": "the driver refuses",
+    "container.lost-devices": "the driver refuses",
+    FAILED_ITSELF: "gpuwatch could not query the driver",
+}
+"""By the reason of a problem, the most important first."""
+
+
 def no_gpus(snapshot: Snapshot) -> tuple[str, str]:
     """Why no GPU is shown, in two words and as a title: the driver lists none, or GPUs are unknown."""
     if snapshot.driver is not None:
         return "no GPU", "no GPU on this machine"
-    if any(problem.reason == "driver.missing" for problem in snapshot.problems):
-        return "no driver", "no NVIDIA driver: GPUs unknown"
-    if any(problem.reason == "driver.mismatch" for problem in snapshot.problems):
-        return "GPUs unknown", "the driver cannot be queried: GPUs unknown"
-    if any(problem.reason in ("driver.bad-state", "container.lost-devices") for problem in snapshot.problems):
-        return "GPUs unknown", "the driver refuses: GPUs unknown"
-    if any(problem.reason == FAILED_ITSELF for problem in snapshot.problems):
-        return "GPUs unknown", "gpuwatch could not query the driver: GPUs unknown"
-    return "GPUs unknown", "the driver does not answer: GPUs unknown"
+    reasons = {problem.reason for problem in snapshot.problems}
+    why = next((text for reason, text in _WHY_UNKNOWN.items() if reason in reasons), "the driver does not answer")
+    return "no driver" if "driver.missing" in reasons else "GPUs unknown", f"{why}: GPUs unknown"
 
 
 def feed_state(view: View, *, short: bool = False) -> Span:
@@ -243,12 +247,7 @@ def _fitting(width: int, view: View, tab: str) -> tuple[_Labels, list[Span], lis
         calm.append((_LONGEST_REPLAY, "text"))
     titled = width >= (80 if view.played is None else 100)
     title: _Labels = [("", " gpuwatch ", "title" if width >= 100 else "dim")] if titled else []
-    still = (
-        sum(width_of(text) for _, text, _ in title)
-        + _length(_apart(calm, 0))
-        + _BADGE_CELLS
-        + sum(width_of(text) for text, _ in in_full[1])
-    )
+    still = sum(width_of(text) for _, text, _ in title) + _length([*_apart(calm, 0), *in_full[1]]) + _BADGE_CELLS
     usual = labels(tab, width - still - _HOST_CELLS, view.unseen)
     active = [label for label in usual if label[0] == tab]
     ways = [usual, active]
@@ -264,8 +263,8 @@ def _fitting(width: int, view: View, tab: str) -> tuple[_Labels, list[Span], lis
                 if not view.status.recording:
                     continue
                 marks = [*_apart([("recorded", "dim")], 0), *marks]
-            need = sum(width_of(text) for _, text, _ in left) + sum(width_of(text) for text, _ in ends)
-            if need + _length(marks) + spare[min(level, 1)] <= width:
+            need = sum(width_of(text) for _, text, _ in left) + _length([*marks, *ends])
+            if need + spare[min(level, 1)] <= width:
                 return left, marks, ends
     return left, marks, ends
 
@@ -284,7 +283,7 @@ def top_line(pen: Pen, view: View, tab: str) -> list[tuple[int, int, str]]:
     """
     snapshot = view.snapshot
     names, marks, ends = _fitting(pen.limit, view, tab)
-    reserve = _length(marks) + sum(width_of(text) for text, _ in ends)
+    reserve = _length([*marks, *ends])
     places = []
     for tab_id, text, tab_ink in names:
         if tab_id:
@@ -292,18 +291,14 @@ def top_line(pen: Pen, view: View, tab: str) -> list[tuple[int, int, str]]:
         pen.add(text, tab_ink)
     pen.add(" ")
     facts = _facts(snapshot, pen.left - reserve, pen.limit) if snapshot is not None else []
-    first = True
-    for text, fact_ink in facts:
-        gap = " " if first else " · "
-        if pen.left - reserve < width_of(text) + len(gap) + 1:
-            if not first:
-                break
-            room = pen.left - reserve - 2
-            if room < _MIN_NAME_CELLS:
+    for place, (text, fact_ink) in enumerate(facts):
+        gap = " · " if place else " "
+        room = pen.left - reserve - len(gap) - 1
+        if room < width_of(text):
+            if place or room < _MIN_NAME_CELLS:
                 break
             text = cut_to_width(text, room)
         pen.add(gap, "faint").add(text, fact_ink)
-        first = False
     room = pen.left - reserve - 4
     last = _last_event(view) if room >= _MIN_LAST_CELLS else None
     if last is not None:

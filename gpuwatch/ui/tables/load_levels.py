@@ -6,7 +6,6 @@ maximum clock. A card without the limit has no rank.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from gpuwatch.core.model.snapshot import Device
@@ -37,42 +36,33 @@ class Thresholds(NamedTuple):
 DEFAULT_THRESHOLDS = Thresholds()
 
 
+_READINGS: dict[Load, tuple[str, str]] = {
+    "utilization": ("utilization.gpu_percent", ""),
+    "memory": ("memory.used_bytes", "memory.total_bytes"),
+    "temperature": ("temperature.gpu_celsius", ""),
+    "power": ("power.draw_watts", "power.limit_watts"),
+    "clock": ("clocks.sm_mhz", "clocks.sm_max_mhz"),
+}
+"""The metric of each load, and that of its limit."""
+
+
 def rank(load: Load, device: Device, thresholds: Thresholds) -> int:
     """:data:`NORMAL`, :data:`HIGH` or :data:`FULL`; normal if it is unknown."""
-    if load == "utilization":
-        return _reached(device.number("utilization.gpu_percent"), thresholds.utilization)
-    if load == "memory":
-        return _share("memory.used_bytes", "memory.total_bytes", device, thresholds.memory)
-    if load == "temperature":
-        return _heat(device, thresholds.temperature)
-    if load == "power":
-        return _share("power.draw_watts", "power.limit_watts", device, thresholds.power)
-    if load == "clock":
-        share = fraction(device.number("clocks.sm_mhz"), device.number("clocks.sm_max_mhz"))
-        busy = device.number("utilization.gpu_percent")
-        if share is None or busy is None or busy < _MIN_BUSY_PERCENT:
-            return NORMAL
-        return sum(share * 100 <= value for value in thresholds.clock)
-    return NORMAL
-
-
-def _reached(value: float | None, at: Sequence[float]) -> int:
-    return NORMAL if value is None else sum(value >= number for number in at)
-
-
-def _share(metric: str, limit: str, device: Device, at: Sequence[float]) -> int:
-    share = fraction(device.number(metric), device.number(limit))
-    return NORMAL if share is None else _reached(share * 100, at)
-
-
-def _heat(device: Device, at: Sequence[float]) -> int:
-    celsius = device.number("temperature.gpu_celsius")
-    if celsius is None:
+    if not load:
         return NORMAL
-    slowdown = threshold_celsius(device, "slowdown")
-    if slowdown is None or slowdown <= 0:  # a driver that reports nonsense
-        return HIGH if at and celsius >= HOT_CELSIUS else NORMAL
-    return _reached(celsius / slowdown * 100, at)
+    metric, limit_metric = _READINGS[load]
+    value, percentages = device.number(metric), getattr(thresholds, load)
+    limit = device.number(limit_metric) if limit_metric else 100.0
+    if load == "temperature":
+        limit = threshold_celsius(device, "slowdown")
+        if value is not None and (limit is None or limit <= 0):  # a driver that reports nonsense
+            return HIGH if percentages and value >= HOT_CELSIUS else NORMAL
+    if value is None or (load == "clock" and (device.number("utilization.gpu_percent") or 0.0) < _MIN_BUSY_PERCENT):
+        return NORMAL
+    percent = fraction(value * 100, limit)
+    if percent is None:
+        return NORMAL
+    return sum(percent <= least if load == "clock" else percent >= least for least in percentages)
 
 
 def threshold_celsius(device: Device, name: str) -> float | None:
