@@ -9,13 +9,12 @@ from typing import ClassVar
 from textual import events
 from textual.binding import Binding, BindingType
 
-from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.core.model.snapshot import Device, Snapshot
 from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.drawing.text_width import align_left, cut_to_width, width_of
 from gpuwatch.ui.drawing.wrapping import Lines
 from gpuwatch.ui.screens.sheet import LinesModal, Sheet
-from gpuwatch.ui.tables import gpu_fields
-from gpuwatch.ui.tables import process_columns as rows
+from gpuwatch.ui.tables import gpu_fields, process_columns
 from gpuwatch.ui.widgets.painted_pane import Line, Span
 
 _KEYS = "space on/off  Shift+↑↓ move  Del default  type a name  Esc done"
@@ -29,42 +28,41 @@ class Choice:
     title: str
     help: str
     unit: str = ""
-    hidden: str = ""
+    why_hidden: str = ""
     """Why it is not visible although it is on."""
 
 
 def columns_of(snapshot: Snapshot | None, shown: Sequence[str], chosen: Sequence[str]) -> list[Choice]:
     """Every process column; ``shown``: those visible at this width."""
-    found = []
-    for column in rows.COLUMNS:
-        why = rows.unavailable(column, snapshot) if snapshot is not None else ""
-        found.append(
-            Choice(column.id, column.title, column.help, column.unit, why or _hidden(column.id, shown, chosen))
-        )
-    return found
+
+    def why_hidden(column: process_columns.Column) -> str:
+        absent = process_columns.unavailable(column, snapshot) if snapshot is not None else ""
+        return absent or _no_room(column.id, shown, chosen)
+
+    columns = process_columns.COLUMNS
+    return [Choice(column.id, column.title, column.help, column.unit, why_hidden(column)) for column in columns]
 
 
-def fields_of(snapshot: Snapshot | None, shown: Sequence[str], chosen: Sequence[str]) -> list[Choice]:
+def fields_of(devices: Sequence[Device], shown: Sequence[str], chosen: Sequence[str]) -> list[Choice]:
     """Every GPU field; ``shown``: those visible at this size."""
-    found = []
-    for field in gpu_fields.ALL:
-        why = gpu_fields.unavailable(field, snapshot.devices) if snapshot is not None else ""
-        why = why or _hidden(field.id, shown, chosen)
-        found.append(Choice(field.id, field.id, field.help, field.unit, why))
-    return found
+
+    def why_hidden(field: gpu_fields.GpuField) -> str:
+        return gpu_fields.unavailable(field, devices) or _no_room(field.id, shown, chosen)
+
+    return [Choice(field.id, field.id, field.help, field.unit, why_hidden(field)) for field in gpu_fields.ALL]
 
 
 def graphs_of(count: int, chosen: Sequence[str]) -> list[Choice]:
     """Every graph; ``count``: how many are visible at this size."""
     shown = chosen[:count]
     return [
-        Choice(name, name, field.graph.help, hidden=_hidden(name, shown, chosen))
+        Choice(name, name, field.graph.help, why_hidden=_no_room(name, shown, chosen))
         for name, field in gpu_fields.GRAPHS.items()
     ]
 
 
-def _hidden(text: str, shown: Sequence[str], chosen: Sequence[str]) -> str:
-    return "no room at this size" if text in chosen and text not in shown else ""
+def _no_room(name: str, shown: Sequence[str], chosen: Sequence[str]) -> str:
+    return "no room at this size" if name in chosen and name not in shown else ""
 
 
 class Chooser(LinesModal[None]):
@@ -102,10 +100,6 @@ class Chooser(LinesModal[None]):
         return [*chosen, *(name for name in self._ids if name not in chosen)]
 
     @property
-    def chosen(self) -> tuple[str, ...]:
-        return tuple(self._chosen)
-
-    @property
     def choices(self) -> list[Choice]:
         place = {name: number for number, name in enumerate(self._order)}
         return sorted(self._choices(self._chosen), key=lambda choice: place[choice.id])
@@ -117,22 +111,22 @@ class Chooser(LinesModal[None]):
     # Actions
 
     @property
-    def _under_cursor(self) -> str:
-        return self.choices[self.sheet.cursor or 0].id
+    def _under_cursor(self) -> Choice:
+        return self.choices[self.sheet.cursor or 0]
 
     def action_switch(self) -> None:
         """Shows or hides the choice under the cursor; the last one stays on."""
-        name = self._under_cursor
+        name = self._under_cursor.id
         on = set(self._chosen) ^ {name}
         if not on:
             self.app.bell()
             return
-        self._chosen = [text for text in self._order if text in on]
+        self._chosen = [other for other in self._order if other in on]
         self._apply(name)
 
     def action_shift(self, by: int) -> None:
         """Moves the choice under the cursor among those that are on."""
-        name = self._under_cursor
+        name = self._under_cursor.id
         if name not in self._chosen:
             return
         here = self._chosen.index(name)
@@ -148,9 +142,9 @@ class Chooser(LinesModal[None]):
         self._order = self._of(self._chosen)
         self._apply(self.choices[0].id)
 
-    def _apply(self, under: str) -> None:
-        self._changed(self.chosen)
-        self.sheet.cursor = next(number for number, choice in enumerate(self.choices) if choice.id == under)
+    def _apply(self, name: str) -> None:
+        self._changed(tuple(self._chosen))
+        self.sheet.cursor = next(number for number, choice in enumerate(self.choices) if choice.id == name)
         self.sheet.resized()
 
     def clicked(self, row: int, event: events.Click) -> None:
@@ -166,20 +160,18 @@ class Chooser(LinesModal[None]):
 
     def _help(self, width: int) -> list[Line]:
         """The full help of the choice under the cursor."""
-        under = self.choices[self.sheet.cursor or 0]
-        text = under.hidden or under.help
-        below = Pen(width).add(
-            " " + cut_to_width(f"{under.title}: {text}", width - 2), "warning" if under.hidden else "dim"
-        )
-        return [Line(()), below.line()]
+        choice = self._under_cursor
+        text = f" {choice.title}: {choice.why_hidden or choice.help}"
+        ink = "warning" if choice.why_hidden else "dim"
+        return [Line(()), Pen(width).add(cut_to_width(text, width - 1), ink).line()]
 
     def _line(self, choice: Choice, title: int, width: int) -> list[Span]:
         pen = Pen(width)
         on = choice.id in self._chosen
         pen.add("  ").add("[", "dim").add("x" if on else " ", "accent").add("] ", "dim")
-        pen.add(align_left(choice.title, title), "strong" if on and not choice.hidden else "dim")
+        pen.add(align_left(choice.title, title), "strong" if on and not choice.why_hidden else "dim")
         end = width - 1
         pen.add(align_left(choice.help, max(end - pen.x - 9, 0)), "text" if on else "dim").add(" ")
-        word = ("hidden" if on else "none") if choice.hidden else choice.unit
-        pen.add(align_left(word, max(end - pen.x, 0)), "warning" if on and choice.hidden else "dim")
+        word = ("hidden" if on else "none") if choice.why_hidden else choice.unit
+        pen.add(align_left(word, max(end - pen.x, 0)), "warning" if on and choice.why_hidden else "dim")
         return pen.to(width).spans

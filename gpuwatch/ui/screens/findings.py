@@ -46,11 +46,8 @@ def entries_of(view: View) -> list[Entry]:
     well = [finding for finding in now if finding.id == "healthy"]
     rest = [finding for finding in now if finding.severity == "info" and finding.id != "healthy"]
     found = {finding.id for finding in view.wrong}
-    problems = (
-        [problem for problem in view.snapshot.problems if problem.reason not in found]
-        if view.snapshot is not None
-        else []
-    )
+    every = view.snapshot.problems if view.snapshot is not None else ()
+    problems = [problem for problem in every if problem.reason not in found]
     past = [finding for finding in view.findings if finding.until is not None]
     return [*well, *view.wrong, *problems, *rest, *past]
 
@@ -127,10 +124,8 @@ def _tail(finding: Finding, title: str, room: int) -> str:
     if finding.id == "healthy":
         tails = [finding.evidence[0] if finding.evidence else "", ""]
     elif finding.until is not None:
-        tails = [
-            f"{finding_times(finding)} · {finding.id}" if cause_of(finding) else finding_times(finding),
-            finding_times(finding),
-        ]
+        past = finding_times(finding)
+        tails = [f"{past} · {finding.id}" if cause_of(finding) else past, past]
     else:
         tails = [id_and_certainty(finding)]
         if finding.since is not None:

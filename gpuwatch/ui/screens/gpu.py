@@ -266,15 +266,13 @@ class GpuScreen(FilterableScreen, ProcessRowsScreen):
         return device.uuid if device is not None else None
 
     def draw(self, view: View) -> None:
-        device = self.device
+        device, (width, height) = self.device, self.app.size
         for pane in (self.identity, self.middle, self.processes, self.below):
             pane.display = device is not None
         self.nothing.display = device is None
         if device is None:
-            width, height = self.app.size
             self.nothing.paint(no_gpu_lines(view, width, max(height - 2, 3), keys=False))
             return
-        width, height = self.app.size
         framed = self.framed
         self.readings.framed = self.graphs.framed = self.about.framed = self.device_events.framed = framed
         runs = self._probe_runs.known if self._probe_runs is not None else []

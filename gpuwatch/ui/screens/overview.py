@@ -229,7 +229,7 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
         from gpuwatch.ui.screens.column_chooser import fields_of
 
         self.open_chooser(
-            "GPU fields", "gpu_fields", lambda chosen: fields_of(self.view.snapshot, self.gpus.fields_on_screen, chosen)
+            "GPU fields", "gpu_fields", lambda chosen: fields_of(self.view.devices, self.gpus.fields_on_screen, chosen)
         )
 
     def action_choose_graphs(self) -> None:

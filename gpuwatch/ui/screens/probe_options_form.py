@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import ClassVar
 
 from textual import on
@@ -39,13 +38,10 @@ def parsed(typed: dict[str, str], devices: Sequence[Device]) -> Parameters:
     if text["workload"] not in ("", *WORKLOADS):
         raise InvalidValue(f"workload must be one of {', '.join(WORKLOADS)}")
     seconds = _number(text["seconds"] or str(MEASURED_SECONDS), "seconds", 0.01, 3600)
-    limit = text["memory_limit"]
-    fraction = text["fraction"]
-    virtual = text["virtual"]
+    limit, fraction, virtual = text["memory_limit"], text["fraction"], text["virtual"]
     if virtual and whole_number(virtual) is None:
         raise InvalidValue(f"virtual GPUs: {printable(virtual)!r} is not a whole number")
-    return replace(
-        Parameters(),
+    return Parameters(
         workload=text["workload"],
         seconds=seconds,
         memory_limit=int(_number(limit, "memory limit", 1, 10**7)) if limit else None,

@@ -33,7 +33,6 @@ class SortMenu(LinesModal[None]):
         """``sort``: sorts by a column, named by its id."""
         self._sort = sort
         self._columns = columns
-        self._ids = [column.id for column in columns]
         lines: Lines = [
             [
                 (" ● " if column.id == current else "   ", "accent"),
@@ -42,7 +41,7 @@ class SortMenu(LinesModal[None]):
             ]
             for column in columns
         ]
-        cursor = self._ids.index(current) if current in self._ids else 0
+        cursor = next((number for number, column in enumerate(columns) if column.id == current), 0)
         super().__init__("Sort by", lines, cursor=cursor)
         self.sheet.styles.width = max(width_of(column.help) for column in columns) + _OTHER_CELLS
         self.sheet.styles.max_width = "100%"
@@ -59,7 +58,7 @@ class SortMenu(LinesModal[None]):
 
     def _take(self, number: int) -> None:
         self.dismiss(None)
-        self._sort(self._ids[number])
+        self._sort(self._columns[number].id)
 
     def clicked(self, row: int, event: events.Click) -> None:
         self._take(row)
