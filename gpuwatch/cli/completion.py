@@ -38,7 +38,7 @@ def _setting_choices(field: str) -> Callable[[], Mapping[str, str]]:
     def known() -> Mapping[str, str]:
         from gpuwatch.ui.settings.preferences import SETTINGS
 
-        return next(setting.known() for setting in SETTINGS if setting.field == field and setting.known is not None)
+        return next(setting.choices() for setting in SETTINGS if setting.field == field and setting.choices)
 
     return known
 

@@ -116,7 +116,7 @@ def preferred(config_file: Path | None, given: dict[str, Any]) -> Loaded:
 
     path = config_file.expanduser() if config_file is not None else settings_file.default_path()
     loaded = settings_file.load(path)
-    checks = {setting.field: setting.check for setting in preferences.SETTINGS}
+    checks = {setting.field: setting.convert for setting in preferences.SETTINGS}
     changes: dict[str, Any] = {}
     for name, value in given.items():
         if value is None:

@@ -191,7 +191,7 @@ def test_the_rest_of_a_file_that_is_no_toml_is_used() -> None:
 def test_several_problems_are_counted_and_the_first_is_shown() -> None:
     loaded = Loaded(Path("/x/settings.toml"), *understood("ascii = 1\ngpm = 2\ntree = 0\ntheme = 3"))
     first = "theme is 3, not text in quotes"
-    assert loaded.notice == f"settings.toml: 3 problems: {first}"
+    assert loaded.notice == f"settings.toml: 3 problems (w): {first}"
     whole = f"settings.toml: 3 problems (w): {first}"
     assert loaded.fitted(len(whole)) == whole
     assert loaded.fitted(len(whole) - 1) == "settings.toml: 3 problems (w): theme is 3"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.suggest import did_you_mean
@@ -69,14 +69,14 @@ class Preferences:
 
 
 class InvalidValue(ValueError):
-    """An invalid value; the message says why. ``used``: its valid part, if any."""
+    """An invalid value; the message says why."""
 
-    def __init__(self, message: str, used: object = None) -> None:
+    def __init__(self, message: str, valid_part: object = None) -> None:
         super().__init__(message)
-        self.used = used
+        self.valid_part = valid_part
 
 
-Known = Callable[[], Mapping[str, str]]
+Choices = Callable[[], Mapping[str, str]]
 
 
 class Setting(NamedTuple):
@@ -87,21 +87,24 @@ class Setting(NamedTuple):
     key: str
     field: str
     """Name of the field of :class:`Preferences`."""
-    check: Callable[[object], object]
+    convert: Callable[[object], object]
     """Converts a value of the file; raises :class:`InvalidValue` for an invalid one."""
-    shown: Callable[[Any], object] = lambda value: value
-    """Converts a value for the file."""
     help: str = ""
     """Its meaning in a few words, for the comment of a new entry."""
     example: object = None
     """A value for the comment, if the default is to have none."""
-    known: Known | None = None
-    """What may be chosen, by name with a short explanation; None: anything that passes the check."""
+    choices: Choices | None = None
+    """What may be chosen, by name with a short explanation; None: anything that can be converted."""
 
     @property
     def name(self) -> str:
         """Its dotted name: ``processes.sort``."""
         return f"{self.table}.{self.key}" if self.table else self.key
+
+    def toml_value(self, preferences: Preferences) -> object:
+        """Its value as the file has it."""
+        value = getattr(preferences, self.field)
+        return list(value) if isinstance(value, tuple) else value
 
 
 def _quoted(value: object) -> str:
@@ -139,35 +142,34 @@ def _theme(value: object) -> object:
     return name
 
 
-def _one_of(table: str, key: str, field: str, what: str, known: Known, *, help: str, example: object = None) -> Setting:
-
-    def check(value: object) -> str:
-        name, names = _text(value), known()
+def _one_of(table: str, key: str, field: str, noun: str, choices: Choices, help: str, example: str = "") -> Setting:
+    def convert(value: object) -> str:
+        name, names = _text(value), choices()
         if name not in names:
-            raise InvalidValue(f"is {_quoted(name)}, not a known {what}{did_you_mean(name, names)}")
+            raise InvalidValue(f"is {_quoted(name)}, not a known {noun}{did_you_mean(name, names)}")
         return name
 
-    return Setting(table, key, field, check, help=help, example=example, known=known)
+    return Setting(table, key, field, convert, help, example or None, choices)
 
 
-def _some_of(table: str, key: str, field: str, what: str, known: Known, *, help: str) -> Setting:
+def _some_of(table: str, key: str, field: str, noun: str, choices: Choices, *, help: str) -> Setting:
     """A setting that is a list of some names; of one with an unknown name, the known ones are used."""
 
-    def check(value: object) -> tuple[str, ...]:
-        names = known()
+    def convert(value: object) -> tuple[str, ...]:
+        names = choices()
         if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
             raise InvalidValue(f"is {_quoted(value)}, not a list of names in quotes")
         good = tuple(dict.fromkeys(name for name in value if name in names))
         for name in value:
             if name not in names:
-                raise InvalidValue(f"has the unknown {what} {_quoted(name)}{did_you_mean(name, names)}", good or None)
+                raise InvalidValue(f"has the unknown {noun} {_quoted(name)}{did_you_mean(name, names)}", good or None)
         if not good:
-            raise InvalidValue(f"is empty: name at least one {what}")
+            raise InvalidValue(f"is empty: name at least one {noun}")
         if len(good) < len(value):
-            raise InvalidValue(f"names a {what} twice", good)
+            raise InvalidValue(f"names a {noun} twice", good)
         return good
 
-    return Setting(table, key, field, check, list, help, known=known)
+    return Setting(table, key, field, convert, help, choices=choices)
 
 
 def _filter(value: object) -> object:
@@ -200,7 +202,7 @@ def _columns() -> Mapping[str, str]:
 # fmt: off
 SETTINGS: tuple[Setting, ...] = (
     Setting("", "theme", "theme", _theme, help="colors; Ctrl+P, Theme lists them",
-        known=lambda: dict.fromkeys(known_themes(), "")),
+        choices=lambda: dict.fromkeys(known_themes(), "")),
     Setting("", "ascii", "ascii", _flag, help="draw with ASCII only; unset: if the terminal needs it", example=True),
     Setting("", "interval", "interval", _interval,
         help=f"seconds between samples, {MIN_INTERVAL_SECONDS:g} to {MAX_INTERVAL_SECONDS:g}"),
@@ -226,7 +228,7 @@ SETTINGS: tuple[Setting, ...] = (
     _some_of("gpus", "graphs", "graphs", "graph", lambda: {field.id: field.graph.help for field in GRAPHS.values()},
         help="graphs in cards, in order"),
     *(
-        Setting("thresholds", load, f"{load}_thresholds", _thresholds, list, help=f"high and very high, % of {of}")
+        Setting("thresholds", load, f"{load}_thresholds", _thresholds, help=f"high and very high, % of {of}")
         for load, of in (
             ("utilization", "the time; [] for never"),
             ("memory", "the memory"),
@@ -234,7 +236,7 @@ SETTINGS: tuple[Setting, ...] = (
             ("power", "the power limit"),
         )
     ),
-    Setting("thresholds", "clock", "clock_thresholds", lambda value: _thresholds(value, falling=True), list,
+    Setting("thresholds", "clock", "clock_thresholds", lambda value: _thresholds(value, falling=True),
         help="low and very low under load, % of the maximum SM clock"),
 )
 # fmt: on

@@ -46,43 +46,36 @@ class Loaded:
     @property
     def notice(self) -> str:
         """The number of problems and the first one, in one line; without problems, the unknown keys."""
-        return self._with_first("") if self.problems else self._of_unknown
+        return next(iter(self._notices), "")
 
     @property
     def lines(self) -> tuple[str, ...]:
         """Every problem in a line with the file's name, and one line about unknown keys."""
-        lines = [f"{self._name}: {problem}" for problem in self.problems]
-        return (*lines, self._of_unknown) if self.unknown else tuple(lines)
-
-    @property
-    def _of_unknown(self) -> str:
-        if not self.unknown:
-            return ""
-        many = len(self.unknown) > 1
-        return f"{self._name}: ignored unknown key{'s' if many else ''} {', '.join(self.unknown)}"
+        return (*(f"{self._name}: {problem}" for problem in self.problems), *self._of_unknown[:1])
 
     def fitted(self, width: int) -> str:
-        """The notice in ``width`` cells, shortened to the problem without its correction if needed.
+        """The longest notice that fits into ``width`` cells."""
+        texts = self._notices or [""]
+        return next((text for text in texts if width_of(text) <= width), texts[-1])
 
-        If that does not fit either, only the number of problems; ``w`` shows all.
-        """
+    @property
+    def _notices(self) -> list[str]:
+        """The notice, shorter and shorter; empty if there is nothing to say. ``w`` shows all problems."""
         if not self.problems:
-            line = self._of_unknown
-            count = len(self.unknown)
-            return line if width_of(line) <= width else f"{self._name}: {count} unknown key{'s' * (count > 1)}"
-        count = len(self.problems)
-        full = self._with_first(" (w)")
-        short = re.split(r"[,;:] ", self.problems[0], maxsplit=1)[0]
-        shorter = f"{self._name}: {count} problems (w): {short}" if count > 1 else f"{self._name}: {short} (w)"
-        for text in (full, shorter):
-            if width_of(text) <= width:
-                return text
-        return f"{self._name}: {count} problem{'s' * (count > 1)}, w shows {'them' if count > 1 else 'it'}"
+            return self._of_unknown
+        count, first = len(self.problems), self.problems[0]
+        short = re.split(r"[,;:] ", first, maxsplit=1)[0]
+        many = f"{count} problems"
+        several = (f"{many} (w): {first}", f"{many} (w): {short}", f"{many}, w shows them")
+        texts = several if count > 1 else (first, f"{short} (w)", "1 problem, w shows it")
+        return [f"{self._name}: {text}" for text in texts]
 
-    def _with_first(self, where: str) -> str:
-        """``where``: the key that shows them all."""
-        count = f"{len(self.problems)} problems{where}: " if len(self.problems) > 1 else ""
-        return f"{self._name}: {count}{self.problems[0]}"
+    @property
+    def _of_unknown(self) -> list[str]:
+        if not self.unknown:
+            return []
+        keys = f"unknown key{'s' * (len(self.unknown) > 1)}"
+        return [f"{self._name}: ignored {keys} {', '.join(self.unknown)}", f"{self._name}: {len(self.unknown)} {keys}"]
 
     @property
     def _name(self) -> str:
@@ -135,10 +128,7 @@ def understood(text: str) -> tuple[Preferences, tuple[str, ...], tuple[str, ...]
     problems: list[str] = []
     try:
         document = tomllib.loads(text)
-    except (
-        ValueError,
-        RecursionError,
-    ) as error:  # tomllib's own errors, and Python's for a number of thousands of digits
+    except (ValueError, RecursionError) as error:  # tomllib's, and Python's for a number of thousands of digits
         problems.append(_syntax(str(error)))
         document = {}
         for part in _readable(text, tomllib.loads):
@@ -150,11 +140,11 @@ def understood(text: str) -> tuple[Preferences, tuple[str, ...], tuple[str, ...]
         if not isinstance(table, dict) or setting.key not in table:
             continue
         try:
-            found[setting.field] = setting.check(table[setting.key])
-        except InvalidValue as wrong:
-            problems.append(f"{setting.name} {wrong}")
-            if wrong.used is not None:
-                found[setting.field] = wrong.used
+            found[setting.field] = setting.convert(table[setting.key])
+        except InvalidValue as error:
+            problems.append(f"{setting.name} {error}")
+            if error.valid_part is not None:
+                found[setting.field] = error.valid_part
     values: dict[str, Any] = found
     return Preferences(**values), tuple(problems[:_MAX_PROBLEMS]), tuple(_unknown(document))[:_MAX_PROBLEMS]
 
@@ -318,10 +308,10 @@ def _with(text: str, preferences: Preferences) -> str:
             if value is None:
                 table.pop(setting.key, None)
             elif setting.key in table:
-                if setting.check(_plain(table[setting.key])) != value:
-                    table[setting.key] = setting.shown(value)
+                if setting.convert(table.unwrap()[setting.key]) != value:
+                    table[setting.key] = setting.toml_value(preferences)
             elif value != default:
-                item = tomlkit.item(setting.shown(value))
+                item = tomlkit.item(setting.toml_value(preferences))
                 table.add(setting.key, item.comment(setting.help) if setting.help else item)
         new = tomlkit.dumps(document)
     except TOMLKitError as error:
@@ -357,10 +347,6 @@ def _foreign(text: str) -> dict[str, Any]:
     return {key: value for key, value in document.items() if key not in _TABLES or value}
 
 
-def _plain(value: Any) -> object:
-    return value.unwrap() if hasattr(value, "unwrap") else value
-
-
 def _replace(target: Path, text: str) -> None:
     """Replaces a file through a temporary one next to it, keeping its permissions."""
     import tempfile  # slow to import, and needed only for saving
@@ -386,8 +372,8 @@ _ANY_HEADER = re.compile(r"^\s*\[")
 
 def comment(setting: Setting) -> str:
     """``# interval = 1.0  # seconds between samples``."""
-    default = getattr(Preferences(), setting.field)
-    value = setting.shown(default) if default is not None else setting.example
+    default = setting.toml_value(Preferences())
+    value = default if default is not None else setting.example
     meaning = f"  # {setting.help}" if setting.help else ""
     # What JSON writes of these values (text, numbers, flags, lists of text) is TOML.
     return f"# {setting.key} = {json.dumps(value, ensure_ascii=False)}{meaning}"
