@@ -39,9 +39,9 @@ def finding_times(finding: Finding) -> str:
     return f"past: {begun}{' or earlier' * earlier} to {finding.until.astimezone():%H:%M:%S}"
 
 
-def cause_of(finding: Finding) -> str:
-    """The id of its cause page; empty if there is none."""
-    return "" if finding.id in ("healthy", "unknown") else finding.id
+def cause_of(entry: Entry | None) -> str:
+    """The id of the cause page of a finding; empty if there is none."""
+    return entry.id if isinstance(entry, Finding) and entry.id not in ("healthy", "unknown") else ""
 
 
 def id_and_certainty(finding: Finding) -> str:
@@ -49,33 +49,32 @@ def id_and_certainty(finding: Finding) -> str:
     return finding.certainty if finding.id == "unknown" else f"{finding.id} · {finding.certainty}"
 
 
-def action_of(entry: Entry) -> str:
+def action_of(entry: Entry | None) -> str:
     """The action of a finding, or the hint of a source problem."""
-    return entry.action if isinstance(entry, Finding) else entry.hint
+    return "" if entry is None else entry.action if isinstance(entry, Finding) else entry.hint
 
 
 def entry_lines(entry: Entry, snapshot: Snapshot | None) -> Lines:
-    """A finding with its evidence and action, or a source problem with its hint."""
-    return lines_of(entry, snapshot) if isinstance(entry, Finding) else lines_of_problem(entry)
-
-
-def lines_of(finding: Finding, snapshot: Snapshot | None) -> Lines:
-    """One finding with its evidence and action."""
-    glyph, ink = finding_mark(finding)
-    lines: Lines = [[(f"{glyph} ", ink), (printable(finding.title), "strong")]]
-    device = snapshot.device(finding.device_uuid) if snapshot is not None else None
+    """A finding with its evidence and action, or a source that could not be read, and what to do."""
+    action = action_of(entry)
+    acted: Lines = [[("  → ", "accent"), (printable(action), "text")]] if action else []
+    if isinstance(entry, Problem):
+        lines: Lines = [[("▲ ", "warning"), (printable(entry.detail), "strong")]]
+        return [*lines, [(f"  {entry.source} · {entry.reason}", "dim")], *acted]
+    glyph, ink = finding_mark(entry)
+    device = snapshot.device(entry.device_uuid) if snapshot is not None else None
     where = f"GPU {device.index} · " if device is not None else ""
-    process = f"process {finding.pid} · " if finding.pid is not None else ""
-    in_evidence = finding.until is None and any("since " in line for line in finding.evidence)
-    moment = f" · {finding_times(finding)}" if finding.since is not None and not in_evidence else ""
-    cause = cause_of(finding)
-    named: list[Span] = [(cause, page_link(cause)), (f" · {finding.certainty}{moment}", "dim")] if cause else []
-    lines.append([(f"  {where}{process}", "dim"), *(named or [(f"{id_and_certainty(finding)}{moment}", "dim")])])
-    for line in finding.evidence:
-        lines.append([("  · ", "dim"), (printable(line), "text")])
-    if finding.action:
-        lines.append([("  → ", "accent"), (printable(finding.action), "text")])
-    return lines
+    process = f"process {entry.pid} · " if entry.pid is not None else ""
+    in_evidence = entry.until is None and any("since " in line for line in entry.evidence)
+    moment = f" · {finding_times(entry)}" if entry.since is not None and not in_evidence else ""
+    cause = cause_of(entry)
+    named: list[Span] = [(cause, page_link(cause)), (f" · {entry.certainty}{moment}", "dim")] if cause else []
+    return [
+        [(f"{glyph} ", ink), (printable(entry.title), "strong")],
+        [(f"  {where}{process}", "dim"), *(named or [(f"{id_and_certainty(entry)}{moment}", "dim")])],
+        *([("  · ", "dim"), (printable(line), "text")] for line in entry.evidence),
+        *acted,
+    ]
 
 
 def page_link(cause: str) -> str:
@@ -86,26 +85,17 @@ def page_link(cause: str) -> str:
     return link_ink(file_url(page), "dim") if page is not None else "dim"
 
 
-def lines_of_problem(problem: Problem) -> Lines:
-    """A source that could not be read, and what to do."""
-    lines: Lines = [[("▲ ", "warning"), (printable(problem.detail), "strong")]]
-    lines.append([(f"  {problem.source} · {problem.reason}", "dim")])
-    if problem.hint:
-        lines.append([("  → ", "accent"), (printable(problem.hint), "text")])
-    return lines
-
-
 def all_evidence(view: View) -> Lines:
     """All findings and source problems, most important first."""
     lines: Lines = []
     snapshot = view.snapshot
     held = [finding for finding in view.findings if finding.id == "idle.memory-held" and finding.until is None]
     for finding in dict.fromkeys((*view.wrong, *notable_notes(view.findings), *held)):
-        lines += [*lines_of(finding, snapshot), []]
+        lines += [*entry_lines(finding, snapshot), []]
     found = {finding.id for finding in view.wrong}
     for problem in snapshot.problems if snapshot is not None else ():
         if problem.reason not in found:
-            lines += [*lines_of_problem(problem), []]
+            lines += [*entry_lines(problem, snapshot), []]
     if not lines:
         healthy = next(
             (finding for finding in view.findings if finding.id == "healthy" and finding.until is None), None

@@ -23,7 +23,7 @@ from gpuwatch.machine.sources.process_details import Details, Relative
 from gpuwatch.session.displayed_moment import View
 from gpuwatch.session.process_history import Identity
 from gpuwatch.ui.details.environment_effects import settings_of
-from gpuwatch.ui.details.finding_lines import lines_of, page_link
+from gpuwatch.ui.details.finding_lines import entry_lines, page_link
 from gpuwatch.ui.drawing.clock_text import date_and_time
 from gpuwatch.ui.drawing.styled_lines import Span
 from gpuwatch.ui.drawing.wrapping import Lines
@@ -182,7 +182,7 @@ def finding_lines(rows: tuple[Process, ...], findings: tuple[Finding, ...], view
     lines: Lines = []
     for finding in findings:
         if finding.pid in pids:
-            lines += [[(mask_text(text), ink) for text, ink in line] for line in lines_of(finding, view.snapshot)]
+            lines += [[(mask_text(text), ink) for text, ink in line] for line in entry_lines(finding, view.snapshot)]
     return lines or [[("● ", "ok"), ("no findings about this process", "text")]]
 
 

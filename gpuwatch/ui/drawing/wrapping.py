@@ -81,9 +81,3 @@ def drop_last_clauses(text: str, width: int) -> str:
     parts = (text[: found.start()] for found in _BREAKS.finditer(text) if _ends(text, found.start()))
     fitting = [part for part in parts if width_of(part) <= width]
     return fitting[-1] if fitting else cut_to_width(text, width)
-
-
-def with_cursor_mark(line: list[Span]) -> list[Span]:
-    """The line under the cursor, with a mark in its blank first cell: colour alone is not enough."""
-    (text, ink), *rest = line
-    return [("▶", "focus"), (text[1:], ink), *rest]

@@ -76,7 +76,8 @@ def memory_holders(device: Device, view: View, inner: int) -> Pen:
         after.append((nobody, "unexplained"))
     after += [(free, "free on the host" if device.unified_memory else "free")] if free is not None else []
     pen = Pen(inner)
-    if not any(row.readings or row.missing for row in processes) and (processes or not _counted(device)):
+    compared = "memory.unexplained_bytes" in (*device.readings, *device.missing)  # with what its processes hold
+    if not any(row.readings or row.missing for row in processes) and (processes or not compared):
         return pen.add("HELD ", "dim")  # processes were not read yet
     # An empty list of processes is trusted only if unexplained memory could be computed; unified memory has none.
     listed = nobody is not None or device.unified_memory
@@ -94,11 +95,6 @@ def memory_holders(device: Device, view: View, inner: int) -> Pen:
         pen.add(gap, "faint").add(size, "dim" if amount is None else "text").add(f" {name}", "dim")
         named_unit = named_unit or amount is not None
     return pen
-
-
-def _counted(device: Device) -> bool:
-    """Whether its memory was compared with that of its processes, even if that failed."""
-    return "memory.unexplained_bytes" in device.readings or "memory.unexplained_bytes" in device.missing
 
 
 def _top(device: Device, width: int, edge: str, *, selected: bool) -> list[Span]:
@@ -214,12 +210,8 @@ def _graph(
     if pen.left > len(end):
         pen.to(width - len(end)).add(end, "dim")
     rows = braille(tuple(columns), low=ends[0], high=ends[1], rows=height - 1)
-    half = _half(height - 1)
     ink = bar_ink(field.graph.ink, rank(field.load, device, choice.thresholds))
-    return [
-        pen.spans,
-        *([(row, ink)] if n != half[0] else with_base_line(row, ink, half[1]) for n, row in enumerate(rows)),
-    ]
+    return [pen.spans, *_with_middle(rows, ink)]
 
 
 def _notes(device: Device, field: GpuField, seen: Sequence[float], shown: Sequence[str]) -> Iterator[str]:
@@ -234,19 +226,14 @@ def _notes(device: Device, field: GpuField, seen: Sequence[float], shown: Sequen
         yield f"avg {sum(seen) / len(seen) / scale:{form}}  max {max(seen) / scale:{form}}"
 
 
-def _half(rows: int) -> tuple[int, str]:
-    """The row of the axis's middle and the glyph that draws it; row -1 in a small graph."""
-    if rows < _MIN_RULED_ROWS:
-        return -1, ""
-    return (rows // 2, "┄") if rows % 2 else (rows // 2 - 1, "▁")
-
-
-def with_base_line(row: str, ink: str, sign: str) -> list[Span]:
-    """A row of a graph with a faint line in its blank cells."""
-    return [
-        (sign * len(run), "border") if blank else (run, ink)
-        for blank, run in ((run[0] == " ", run) for run in _RUNS.findall(row))
-    ]
+def _with_middle(rows: Sequence[str], ink: str) -> list[list[Span]]:
+    """The rows of a graph; of a high one, with a faint line in the middle of its axis where nothing is drawn."""
+    lines = [[(row, ink)] for row in rows]
+    if len(rows) >= _MIN_RULED_ROWS:
+        middle, sign = (len(rows) // 2, "┄") if len(rows) % 2 else (len(rows) // 2 - 1, "▁")
+        runs = _RUNS.findall(rows[middle])
+        lines[middle] = [(sign * len(run), "border") if run[0] == " " else (run, ink) for run in runs]
+    return lines
 
 
 def _lost(device: Device, view: View, inner: int, plan: Plan, text: str, ink: str, choice: GpuChoice) -> list[Pen]:

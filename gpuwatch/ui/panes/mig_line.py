@@ -44,13 +44,10 @@ def processes_text(rows: Sequence[Process]) -> str:
     """``4711 alice train.py, 4712 bob a.out and 3 more``: most memory first, unknown memory last."""
     held = {row.key: row.number("gpu_memory_bytes") for row in rows}
     ordered = sorted(rows, key=lambda row: -1.0 if held[row.key] is None else held[row.key] or 0.0, reverse=True)
-    named = [_one(row) for row in ordered[:3]]
+    named = [
+        " ".join(filter(None, (str(row.pid), printable(row.user or ""), program_name(row)))) for row in ordered[:3]
+    ]
     return ", ".join(named) + (f" and {len(rows) - 3} more" if len(rows) > 3 else "")
-
-
-def _one(row: Process) -> str:
-    """``4711 alice train.py``, or as much of it as is known."""
-    return " ".join(part for part in (str(row.pid), printable(row.user or ""), program_name(row)) if part)
 
 
 def by_instance(device: Device, processes: Iterable[Process]) -> dict[str | None, list[Process]]:

@@ -8,7 +8,6 @@ from typing import ClassVar
 
 from textual.binding import Binding, BindingType
 
-from gpuwatch.core.model.findings import Finding
 from gpuwatch.explain.diagnosis.reference.cause_pages import page
 from gpuwatch.ui.details.finding_lines import Entry, action_of, cause_of
 from gpuwatch.ui.drawing.wrapping import Lines, wrap_line
@@ -93,8 +92,7 @@ class EvidenceModal(LinesModal[None]):
             self.sheet.replace(lines)
 
     def _take(self, entry: Entry | None) -> None:
-        self._to_copy = action_of(entry) if entry is not None else ""
-        self._cause = cause_of(entry) if isinstance(entry, Finding) else ""
+        self._to_copy, self._cause = action_of(entry), cause_of(entry)
         keys = [*(["c copies the action"] if self._to_copy else []), *(["p cause page"] if self._cause else [])]
         self.sheet.ending = "  ".join([*keys, "Esc closes"])
 

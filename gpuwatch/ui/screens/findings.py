@@ -229,7 +229,7 @@ class FindingsScreen(FilterableScreen):
 
     def _draw_page(self, entry: Entry | None) -> None:
         """The page of a cause; for a healthy machine, what was checked."""
-        cause = cause_of(entry) if isinstance(entry, Finding) else entry.reason if entry is not None else ""
+        cause = entry.reason if isinstance(entry, Problem) else cause_of(entry)
         healthy = isinstance(entry, Finding) and entry.id == "healthy"
         room = self.app.size.width - self._left - 4
         if (f"{cause} {healthy}", room) == self._page_of:
@@ -256,12 +256,8 @@ class FindingsScreen(FilterableScreen):
 
     def titles(self) -> dict[str, str]:
         entry = self.finding_list.chosen
-        absent = {} if entry is not None and action_of(entry) else {"copy_action": ""}
-        if not isinstance(entry, Finding) or not cause_of(entry):
-            absent["open_page"] = ""
-        if entry is None:
-            absent["open_finding"] = ""
-        return super().titles() | absent
+        found = {"copy_action": action_of(entry), "open_page": cause_of(entry), "open_finding": entry}
+        return super().titles() | {action: "" for action, wanted in found.items() if not wanted}
 
     def action_open_finding(self) -> None:
         entry = self.finding_list.chosen
@@ -279,19 +275,16 @@ class FindingsScreen(FilterableScreen):
 
     def command(self) -> list[str]:
         """``cause`` with the page of the finding; without one, all causes."""
-        entry = self.finding_list.chosen
-        cause = cause_of(entry) if isinstance(entry, Finding) else ""
+        cause = cause_of(self.finding_list.chosen)
         return ["cause", cause] if cause else ["cause"]
 
     def action_open_page(self) -> None:
-        entry = self.finding_list.chosen
-        if isinstance(entry, Finding) and cause_of(entry):
-            self.app.push_screen(CauseSheet(entry.id))
+        if cause := cause_of(self.finding_list.chosen):
+            self.app.push_screen(CauseSheet(cause))
 
     def action_copy_action(self) -> None:
-        entry = self.finding_list.chosen
-        if entry is not None and action_of(entry):
-            self.app.copy_to_clipboard(action_of(entry))
+        if action := action_of(self.finding_list.chosen):
+            self.app.copy_to_clipboard(action)
             self.evidence.title = [("Evidence, and what to do", "title"), (" copied", "ok")]
             self.evidence.redraw()
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import events
 from textual.containers import Horizontal
 
+from gpuwatch.core.formatting.durations import ago
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import memory, size
 from gpuwatch.core.model.run import Run
@@ -29,7 +30,6 @@ from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.settings.tabs import number_of
 from gpuwatch.ui.tables.device_facts import clock_note, finding_mark, holder_note, state_note
 from gpuwatch.ui.tables.filter_language import WordFilter
-from gpuwatch.ui.tables.probe_table_rows import age
 from gpuwatch.ui.tables.reading_groups import STARTED, Row, Table, energy_rows, row_lines, table_of
 from gpuwatch.ui.widgets.graphs import Graphs, device_graphs
 from gpuwatch.ui.widgets.painted_pane import Line, Painted
@@ -141,7 +141,7 @@ def granted_lines(device: Device, runs: Iterable[Run], now: float, width: int) -
             pen.add("  granted " if wide else " ", "dim").add(f"{size(mapping.granted_bytes):>8}", "text")
             if width >= 70:
                 pen.add("  peak ", "dim").add(f"{memory(run.memory.nvml_peak_bytes):>9}", "memory")
-            pen.add(f"  {age(run.started_at, now)}", "dim")
+            pen.add(f"  {ago(now - run.started_at.timestamp())}", "dim")
             if run.simulated:
                 pen.add("  simulated", "warning")
             lines.append(pen.line())

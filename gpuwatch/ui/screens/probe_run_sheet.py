@@ -7,7 +7,7 @@ from gpuwatch.core.masking.mask_secrets import masked
 from gpuwatch.core.model.run import Run
 from gpuwatch.share.reports.report_elements import GLYPHS, Content, Table
 from gpuwatch.share.reports.run_report import run_content
-from gpuwatch.ui.details.finding_lines import lines_of
+from gpuwatch.ui.details.finding_lines import entry_lines
 from gpuwatch.ui.drawing.text_width import align_left, align_right, width_of
 from gpuwatch.ui.drawing.wrapping import Lines
 from gpuwatch.ui.screens.sheet import LinesModal
@@ -34,7 +34,7 @@ def run_lines(run: Run, width: int) -> Lines:
     lines += [[], *[[(f"  {name:<14}", "dim"), (text, "text")] for name, text in content.facts]]
     for finding in shown.findings:
         if finding.id != "healthy":
-            lines += [[], *lines_of(finding, None)]
+            lines += [[], *entry_lines(finding, None)]
     tables = {table.title: table for table in content.tables}
     order = [name for name in _FIRST if name in tables] + [name for name in tables if name not in _FIRST]
     for name in order:

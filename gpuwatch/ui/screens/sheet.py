@@ -12,7 +12,7 @@ from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.screen import ModalScreen
 
-from gpuwatch.ui.drawing.wrapping import Lines, cut_line, with_cursor_mark, wrap_line
+from gpuwatch.ui.drawing.wrapping import Lines, cut_line, wrap_line
 from gpuwatch.ui.settings.tabs import TABS
 from gpuwatch.ui.widgets.painted_pane import Line, Painted, Span
 from gpuwatch.ui.widgets.typed_name import TypedName
@@ -110,8 +110,9 @@ class Sheet(Painted, can_focus=True):
         self.border_subtitle = Content(f"{below} more below  " * (below > 0) + self.ending)
 
     def pointed(self, line: list[Span]) -> list[Span]:
-        """The line under the cursor, with a mark in its first cell."""
-        return with_cursor_mark(line)
+        """The line under the cursor, with a mark in its blank first cell: color alone is not enough."""
+        (text, ink), *rest = line
+        return [("▶", "focus"), (text[1:], ink), *rest]
 
     def move(self, rows: int) -> None:
         if self.cursor is not None:

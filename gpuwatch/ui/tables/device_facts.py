@@ -85,14 +85,11 @@ def throttled_now(device: Device, findings: Sequence[Finding]) -> str:
     """``throttled (thermal)``, of a sample that shows it; empty once a finding judges it, as a note or a warning."""
     reasons = clock_reasons(device) or frozenset()
     bad = reasons & (THERMAL | BRAKE)
-    if not bad or device.state in BAD_STATES or any(_about_clocks(finding, device) for finding in findings):
+    current = (finding for finding in findings if finding.until is None and finding.device_uuid == device.uuid)
+    if not bad or device.state in BAD_STATES or any(finding.id.startswith("throttle.") for finding in current):
         return ""
     named = "sw-thermal" if bad & THERMAL else "hw-power-brake" if "hw-power-brake" in bad else "hw-slowdown"
     return f"throttled ({NAMES[named]})"
-
-
-def _about_clocks(finding: Finding, device: Device) -> bool:
-    return finding.until is None and finding.device_uuid == device.uuid and finding.id.startswith("throttle.")
 
 
 def clock_note(device: Device, finding: Finding | None, findings: Sequence[Finding]) -> str:

@@ -6,14 +6,12 @@ Pure: no widget, no terminal. Columns and cells are those of every comparison
 
 from __future__ import annotations
 
-import datetime
 import re
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 
-from gpuwatch.core.formatting.durations import ago
 from gpuwatch.core.model.run import Run
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript
 from gpuwatch.share.reports.runs_side_by_side import COLUMNS, RIGHT
@@ -269,8 +267,3 @@ def _before_a_number(text: str, width: int) -> str:
     if kept[-1:].isdigit() and _GOES_ON.match(text, len(kept)):
         kept = kept.rstrip("0123456789.-")
     return kept.rstrip(" ,+=→") + "…" if kept else short
-
-
-def age(started_at: datetime.datetime, now: float) -> str:
-    """``3 min ago``."""
-    return ago(now - started_at.timestamp())

@@ -111,11 +111,8 @@ def memory_text(amount: float | None, width: int, most: float | None = None) -> 
 
 def most_memory(rows: Iterable[Row]) -> float:
     """The largest amount in the column of GPU memory."""
-    return max((_held(row) or 0.0 for row in rows), default=0.0)
-
-
-def _held(row: Row) -> float | None:
-    return row.amount if isinstance(row, Unexplained) else row.number("gpu_memory_bytes")
+    held = (row.amount if isinstance(row, Unexplained) else row.number("gpu_memory_bytes") for row in rows)
+    return max((amount or 0.0 for amount in held), default=0.0)
 
 
 def number_name(framework: str | None) -> str:

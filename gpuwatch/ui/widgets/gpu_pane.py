@@ -42,8 +42,6 @@ class GpuPane(Painted, can_focus=True):
         """The first visible row of lines."""
         self._available: set[str] = set()
         """Fields of which some device had a value: they stay, so that nothing jumps."""
-        self._fields_of: tuple[Sequence[Device], Sequence[str], list[str]] = ((), (), [])
-        """The last devices and chosen fields, and which of these are drawn."""
 
     def show(self, view: View, plan: Plan) -> None:
         self._shown, self._plan = view, plan
@@ -203,10 +201,8 @@ class GpuPane(Painted, can_focus=True):
     def fields_of(self, devices: Sequence[Device]) -> list[str]:
         """The chosen fields that some of these devices has, may get, or had before."""
         chosen = preferences_of(self).gpu_fields
-        if devices is not self._fields_of[0] or chosen != self._fields_of[1]:
-            self._available |= known_fields(chosen, devices)
-            self._fields_of = devices, chosen, shown_fields(chosen, devices, self._available)
-        return self._fields_of[2]
+        self._available |= known_fields(chosen, devices)
+        return shown_fields(chosen, devices, self._available)
 
     @property
     def choice(self) -> GpuChoice:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from gpuwatch.core.formatting.durations import ago
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import UNKNOWN, gib_text
 from gpuwatch.core.model.run import Run
@@ -19,7 +20,7 @@ from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.drawing.text_width import align_left, align_right, width_of
 from gpuwatch.ui.drawing.wrapping import Lines
 from gpuwatch.ui.settings.actions import bindings
-from gpuwatch.ui.tables.probe_table_rows import MARKS_CELLS, Config, Earlier, Group, Placed, Row, age, fitted, place
+from gpuwatch.ui.tables.probe_table_rows import MARKS_CELLS, Config, Earlier, Group, Placed, Row, fitted, place
 from gpuwatch.ui.widgets.graphs import Graph
 from gpuwatch.ui.widgets.painted_pane import Line
 from gpuwatch.ui.widgets.scroll_list import NO_MATCH, ItemList, Text
@@ -96,7 +97,7 @@ class ProbeTable(ItemList[Row]):
             return pen.add(f"  {row.ran} of {row.count} ran" if row.ran else f"  {row.count}", "dim").line()
         if isinstance(row, Earlier):
             shown = cells(row.run)
-            shown["config"] = f" └ {age(row.run.started_at, self._now)}"
+            shown["config"] = f" └ {ago(self._now - row.run.started_at.timestamp())}"
             return self._cells(pen.add("    "), row.run, shown, columns, old=True)
         mark, ink = ("■", "accent") if row.chosen else ("□", "track")
         pen.add("  ").add(f"{mark} ", ink)
