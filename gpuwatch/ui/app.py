@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
+from textual.command import CommandList, CommandPalette
 from textual.drivers.linux_driver import LinuxDriver
 from textual.screen import Screen
 
@@ -60,6 +61,19 @@ _SCREENS = "gpuwatch.ui.screens"
 def make_tab(tab_id: str) -> TabScreen:
     """A new screen for the tab with this id."""
     return cast("TabScreen", getattr(import_module(f"{_SCREENS}.{tab_id}"), f"{tab_id.capitalize()}Screen")())
+
+
+class Palette(CommandPalette):
+    """Textual's command palette, whose page keys do not fail while its list is being filled."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("pageup", "page('page_up')", "Previous page", show=False),
+        Binding("pagedown", "page('page_down')", "Next page", show=False),
+    ]
+
+    def action_page(self, where: str) -> None:
+        with suppress(KeyError):  # of Textual 8.2, for options that were not laid out yet
+            getattr(self.query_one(CommandList), f"action_{where}")()
 
 
 class GpuwatchApp(PreferencesApp):
@@ -411,8 +425,6 @@ class GpuwatchApp(PreferencesApp):
         self.tab.show_status(self.session.view())
 
     def action_command_palette(self) -> None:
-        from gpuwatch.ui.screens.command_palette import Palette
-
         if not isinstance(self.screen, Palette):
             self.push_screen(Palette())
 

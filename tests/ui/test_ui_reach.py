@@ -8,7 +8,7 @@ import pytest
 from textual.command import CommandList
 from textual.widgets.option_list import Option
 
-from gpuwatch.ui.screens.command_palette import Palette
+from gpuwatch.ui.app import Palette
 from gpuwatch.ui.settings.actions import ACTIONS, Action, of_tab
 from gpuwatch.ui.settings.tabs import TABS, Tab
 from tests.ui import machines
