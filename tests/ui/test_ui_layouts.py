@@ -14,7 +14,7 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.collector.snapshot_feed import FeedStatus
 from gpuwatch.session.session import Session
 from gpuwatch.ui.app import GpuwatchApp
-from gpuwatch.ui.drawing.bars import meter
+from gpuwatch.ui.drawing.line_builder import meter
 from gpuwatch.ui.drawing.overview_layout import LAYOUTS, MANY_GPUS, plan
 from gpuwatch.ui.drawing.text_width import width_of
 from tests.ui import machines

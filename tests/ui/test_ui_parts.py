@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.core.model.reading import Missing
-from gpuwatch.ui.drawing.bars import bar
 from gpuwatch.ui.drawing.braille_graph import braille, buckets, span_for
 from gpuwatch.ui.drawing.glyphs import to_ascii
+from gpuwatch.ui.drawing.line_builder import bar
 from gpuwatch.ui.drawing.overview_layout import MIN_HEIGHT, MIN_WIDTH, plan
 from gpuwatch.ui.drawing.text_width import align_left, align_right, cut_to_width, width_of
 from gpuwatch.ui.tables.process_columns import BY_ID, Unexplained, in_order, place, rows_of, short_framework, short_map

@@ -28,12 +28,10 @@ from gpuwatch.machine.collector.snapshot_feed import FeedStatus
 from gpuwatch.session.probe_runs import ProbeRuns
 from gpuwatch.share.reports.runs_side_by_side import compare
 from gpuwatch.ui.details.probe_descriptions import current_activity
-from gpuwatch.ui.screens.probe_options_form import ParametersModal
-from gpuwatch.ui.screens.probe_preflight_sheet import PreflightSheet
+from gpuwatch.ui.screens.probe_sheets import ParametersModal, PreflightSheet
 from gpuwatch.ui.screens.probes import ProbesScreen
 from gpuwatch.ui.screens.sheet import LinesModal
-from gpuwatch.ui.tables.probe_bars import bar_lines
-from gpuwatch.ui.tables.probe_table_rows import Config, Earlier, Group, fitted, place
+from gpuwatch.ui.tables.probe_table_rows import Config, Earlier, Group, bar_lines, fitted, place
 from tests.terminal import family
 from tests.ui import machines
 from tests.ui.conftest import Stage

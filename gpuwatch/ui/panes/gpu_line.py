@@ -9,9 +9,8 @@ from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import gib_text
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.session.displayed_moment import View
-from gpuwatch.ui.drawing.bars import meter
 from gpuwatch.ui.drawing.braille_graph import braille, recent, span_for
-from gpuwatch.ui.drawing.line_builder import Pen
+from gpuwatch.ui.drawing.line_builder import Pen, meter
 from gpuwatch.ui.drawing.text_width import align_left, cut_inside, width_of
 from gpuwatch.ui.tables.device_facts import (
     attention,

@@ -8,9 +8,8 @@ from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import UNKNOWN, short_gib
 from gpuwatch.core.model.fleet import Fleet
 from gpuwatch.fleet.host_summary import FleetSummary, GpuUse, HostSummary
-from gpuwatch.ui.drawing.bars import meter
 from gpuwatch.ui.drawing.clock_text import clock_text
-from gpuwatch.ui.drawing.line_builder import Pen
+from gpuwatch.ui.drawing.line_builder import Pen, meter
 from gpuwatch.ui.drawing.styled_lines import Line, Span
 from gpuwatch.ui.drawing.text_width import align_left, align_right, cut_to_width, width_of
 from gpuwatch.ui.panes.overview_summary import Wrong, write_wrong

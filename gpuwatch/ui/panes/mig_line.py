@@ -8,8 +8,7 @@ from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import UNKNOWN, gib_text
 from gpuwatch.core.model.snapshot import Device, MigInstance, Process
 from gpuwatch.machine.history.machine_event import program_name
-from gpuwatch.ui.drawing.bars import bar
-from gpuwatch.ui.drawing.line_builder import Pen
+from gpuwatch.ui.drawing.line_builder import Pen, bar
 from gpuwatch.ui.drawing.styled_lines import Span
 from gpuwatch.ui.tables.device_facts import fraction
 

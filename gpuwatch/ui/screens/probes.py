@@ -35,8 +35,7 @@ from gpuwatch.ui.drawing.wrapping import wrap_line
 from gpuwatch.ui.panes.overview_summary import free_gpus
 from gpuwatch.ui.screens.filterable_tab import FilterableScreen
 from gpuwatch.ui.tables.filter_language import WordFilter
-from gpuwatch.ui.tables.probe_bars import bar_lines
-from gpuwatch.ui.tables.probe_table_rows import GROUP_WORDS, Config, Earlier, Group, rows_of
+from gpuwatch.ui.tables.probe_table_rows import GROUP_WORDS, Config, Earlier, Group, bar_lines, rows_of
 from gpuwatch.ui.widgets.filter_bar import ProbeFinder
 from gpuwatch.ui.widgets.one_line_panes import Strip
 from gpuwatch.ui.widgets.painted_pane import Line, Painted, Span
@@ -312,7 +311,7 @@ class ProbesScreen(FilterableScreen):
     def _run(self, wanted: list[str], *, asks: bool) -> None:
         """Runs configurations; unless it ``asks`` anyway, only where somebody may be on the GPUs that they take."""
         from gpuwatch.session.probe_preflight import preflight
-        from gpuwatch.ui.screens.probe_preflight_sheet import PreflightSheet
+        from gpuwatch.ui.screens.probe_sheets import PreflightSheet
 
         self._message = ("", "text")
         scripts = [self.probe_runs.scripts[name] for name in wanted]
@@ -364,7 +363,7 @@ class ProbesScreen(FilterableScreen):
         if run is None:
             self.action_code()
             return
-        from gpuwatch.ui.screens.probe_run_sheet import RunModal
+        from gpuwatch.ui.screens.probe_sheets import RunModal
 
         opened: Run = run
 
@@ -379,7 +378,7 @@ class ProbesScreen(FilterableScreen):
         self.app.push_screen(RunModal(opened, max(min(self.app.size.width * 9 // 10 - 4, 150), 40)), then)
 
     def action_options(self) -> None:
-        from gpuwatch.ui.screens.probe_options_form import ParametersModal
+        from gpuwatch.ui.screens.probe_sheets import ParametersModal
 
         self.app.push_screen(ParametersModal(self.probe_runs.parameters, self.view.devices), self._parameters_taken)
 
@@ -403,7 +402,7 @@ class ProbesScreen(FilterableScreen):
             self.say(f"{printable(config)} is no longer in the catalogue", "warning")
             return
         from gpuwatch.experiment.probing.settings_as_code import recipe
-        from gpuwatch.ui.screens.probe_run_sheet import CodeModal
+        from gpuwatch.ui.screens.probe_sheets import CodeModal
 
         self.app.push_screen(CodeModal(config, recipe(script, options)))
 

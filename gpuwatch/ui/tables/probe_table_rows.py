@@ -1,4 +1,4 @@
-"""Rows and columns of the probe table: configurations by group, their results, earlier runs.
+"""Rows and columns of the probe table: configurations by group, their results, earlier runs; bars below it.
 
 Pure: no widget, no terminal. Columns and cells are those of every comparison
 (:mod:`gpuwatch.share.reports.runs_side_by_side`).
@@ -13,9 +13,13 @@ from functools import lru_cache
 from itertools import pairwise
 
 from gpuwatch.core.model.run import Run
+from gpuwatch.core.model.run_comparison import Comparison
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript
-from gpuwatch.share.reports.runs_side_by_side import COLUMNS, RIGHT
-from gpuwatch.ui.drawing.text_width import cut_to_width, width_of
+from gpuwatch.share.reports import charts
+from gpuwatch.share.reports.runs_side_by_side import COLUMNS, RIGHT, labels
+from gpuwatch.ui.drawing.line_builder import Pen
+from gpuwatch.ui.drawing.styled_lines import Line
+from gpuwatch.ui.drawing.text_width import align_left, align_right, cut_to_width, width_of
 from gpuwatch.ui.tables.filter_language import WordFilter
 
 _GPU_BEFORE_ARROW = re.compile(r"GPU:(\d+)→")
@@ -56,6 +60,16 @@ _FOLDING = ("fell_back", "on_gpu_percent", "device_map", "asked", "seen_by_nvml"
 _FOLDS_FOR_MOVES = "device_map"
 """Dropped instead of ``fell_back`` if a run has a value there and that is enough."""
 _SHORT = {"on_gpu_percent": "ON GPU", "seen_by_nvml": "NVML", "steps_per_second": "STEPS/S", "device_map": "MAP"}
+
+_MEMORY_CELLS = 9
+"""Cells of an amount of memory."""
+_SPEED_CELLS = 12
+_MIN_BAR_CELLS = 12
+"""Minimum cells of a bar."""
+_MAX_CHARTED_RUNS = 30
+_MAX_BAR_CELLS = 80
+"""Maximum cells of a bar: the number should stand near its name."""
+_MIN_CELLS_FOR_BARS = 60
 
 GROUP_WORDS = {
     "memory": "How much GPU memory a program takes, and what limits it: default, growth, limits, fractions.",
@@ -267,3 +281,53 @@ def _before_a_number(text: str, width: int) -> str:
     if kept[-1:].isdigit() and _GOES_ON.match(text, len(kept)):
         kept = kept.rstrip("0123456789.-")
     return kept.rstrip(" ,+=→") + "…" if kept else short
+
+
+def bar_lines(document: Comparison, width: int, room: int, chosen: int | None = None) -> list[Line]:
+    """A heading with the axes, and a line for each run that held GPU memory; empty for fewer than two runs.
+
+    ``chosen``: index of a run to keep in view. Speeds of simulated GPUs are this computer's and are left out.
+    """
+    named = list(zip(labels(document.runs), document.runs, strict=True))
+    if chosen is not None and chosen >= _MAX_CHARTED_RUNS:  # a chart has no more rows than that
+        start = len(named) - _MAX_CHARTED_RUNS if len(named) - chosen < _MAX_CHARTED_RUNS else chosen
+        named, chosen = named[start:], chosen - start
+    memory = charts.memory_of_runs(named)
+    if memory is None or room < 3 or width < _MIN_CELLS_FOR_BARS:
+        return []
+    simulated = any(run.simulated for run in document.runs)
+    alike = {labels(document.runs)[index] for index in document.comparable}
+    speeds = None if simulated else charts.speed_chart([pair for pair in named if pair[0] in alike])
+    speed_of = {row.label: row for row in speeds.rows} if speeds is not None else {}
+    name = max(width_of(row.label) for row in memory.rows) + 2
+    parts = 2 if speed_of else 1
+    bar = min((width - name - _MEMORY_CELLS - 4 - (_SPEED_CELLS + 5 if speed_of else 0)) // parts, _MAX_BAR_CELLS)
+    if bar < _MIN_BAR_CELLS:
+        return []
+    behind = name + bar + _MEMORY_CELLS + 6
+    rows, first = list(memory.rows), 0
+    if len(rows) > room - 1:
+        wanted = next((n for n, row in enumerate(rows) if chosen is not None and row.label == named[chosen][0]), 0)
+        first = min(max(wanted - (room - 1) // 2, 0), len(rows) - room + 1)
+    shown = min(len(rows), room - 1)
+    of = f" · {shown} of {len(rows)} runs" if shown < len(rows) else ""
+    title = f"Seen by NVML, {memory.axis}{of}"
+    head = Pen(width).to(name, ink="header")
+    head.add(cut_to_width(title, behind - name - 2) if speeds is not None else title, "header")
+    if speeds is not None:
+        head.to(behind, ink="header").add("steps/s, from 0", "header")
+    lines = [head.to(width, ink="header").line()]
+    for row in rows[first : first + shown]:
+        pen = Pen(width)
+        mine = chosen is not None and row.label == named[chosen][0]
+        pen.add(align_left(f" {row.label}", name), "strong" if mine else "text")
+        pen.bar(row.parts[0].amount / memory.top, bar, "memory")
+        pen.add(align_right(row.parts[0].shown, _MEMORY_CELLS), "text")
+        speed = speed_of.get(row.label)
+        if speeds is not None and speed is not None:
+            pen.to(behind).bar(speed.parts[0].amount / speeds.top, bar, "graph")
+            pen.add(align_right(speed.shown, _SPEED_CELLS), "text")
+        elif speeds is not None:
+            pen.to(behind).add("not comparable", "dim")
+        lines.append(pen.line())
+    return lines

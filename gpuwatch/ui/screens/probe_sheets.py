@@ -1,0 +1,318 @@
+"""Sheets of probes: parameters of the next runs, what they will use and risk, one run, settings as code."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.widgets import Input
+
+from gpuwatch.core.formatting.safe_text import printable, whole_number
+from gpuwatch.core.formatting.units import UNKNOWN, gib, memory, size
+from gpuwatch.core.masking.mask_secrets import masked
+from gpuwatch.core.model.run import Run
+from gpuwatch.core.model.snapshot import Device
+from gpuwatch.experiment.probing.probe_scripts import MEASURED_SECONDS
+from gpuwatch.machine.history.machine_event import gpu_list_text
+from gpuwatch.session.probe_batch import WORKLOADS
+from gpuwatch.session.probe_preflight import Preflight
+from gpuwatch.session.probe_runs import Parameters
+from gpuwatch.share.reports.report_elements import GLYPHS, Content, Table
+from gpuwatch.share.reports.run_report import run_content
+from gpuwatch.ui.details.finding_lines import entry_lines
+from gpuwatch.ui.drawing.text_width import align_left, align_right, cut_to_width, width_of
+from gpuwatch.ui.drawing.wrapping import Lines, wrap_line
+from gpuwatch.ui.screens.choice_sheet import ChoiceModal
+from gpuwatch.ui.screens.sheet import LinesModal, Modal
+from gpuwatch.ui.settings.preferences import InvalidValue
+from gpuwatch.ui.tables.process_columns import short_command
+from gpuwatch.ui.widgets.painted_pane import Line, Painted, Span
+from gpuwatch.ui.widgets.probe_table import STATE_INKS
+
+_FIELDS = (
+    ("workload", "Workload", "the configuration's own; " + " ".join(WORKLOADS)),
+    ("seconds", "Seconds", f"{MEASURED_SECONDS:g}"),
+    ("memory_limit", "Memory limit", "MB, for configurations with a limit; 1024"),
+    ("fraction", "Fraction", "0 to 1, for configurations with a fraction; 0.4"),
+    ("visible", "Visible list", "CUDA_VISIBLE_DEVICES, where a configuration sets it"),
+    ("virtual", "Virtual GPUs", "1 to 16, for the configuration that has them; 2"),
+    ("gpu", "GPU", "index or UUID; all"),
+    ("python", "Interpreter", "a Python with TensorFlow; detected by default"),
+)
+_GROW_OR_LIMIT = frozenset(
+    ["growth", "growth-env", "grow-to-limit", "growth-and-limit", "limit", "session-growth", "session-grow-to-limit"]
+)
+"""Probes that do not reserve all free memory."""
+_MAX_PROGRAMS = 6
+"""Maximum programs listed; more are counted."""
+_MAX_CONFIGURATIONS = 4
+"""Maximum configurations named; more are counted."""
+_RUN = 1
+_FIRST_TABLES = ("Device map", "Settings", "Fallbacks", "Out of memory", "Errors")
+_MAX_LOG_LINES = 60
+
+
+def parsed(typed: dict[str, str], devices: Sequence[Device]) -> Parameters:
+    """The parameters typed; raises :class:`InvalidValue` for the first invalid one."""
+    text = {name: value.strip() for name, value in typed.items()}
+    if text["workload"] not in ("", *WORKLOADS):
+        raise InvalidValue(f"workload must be one of {', '.join(WORKLOADS)}")
+    seconds = _number(text["seconds"] or str(MEASURED_SECONDS), "seconds", 0.01, 3600)
+    limit, fraction, virtual = text["memory_limit"], text["fraction"], text["virtual"]
+    if virtual and whole_number(virtual) is None:
+        raise InvalidValue(f"virtual GPUs: {printable(virtual)!r} is not a whole number")
+    return Parameters(
+        workload=text["workload"],
+        seconds=seconds,
+        memory_limit=int(_number(limit, "memory limit", 1, 10**7)) if limit else None,
+        fraction=_number(fraction, "fraction", 0.001, 1) if fraction else None,
+        visible=printable(text["visible"]),
+        virtual=int(_number(virtual, "number of virtual GPUs", 1, 16)) if virtual else None,
+        gpu=_device(text["gpu"], devices),
+        python=text["python"],
+    )
+
+
+def _number(text: str, name: str, low: float, high: float) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise InvalidValue(f"{name}: {printable(text)!r} is not a number") from None
+    if not low <= value <= high:
+        raise InvalidValue(f"{name} must be between {low:g} and {high:g}")
+    return value
+
+
+def _device(text: str, devices: Sequence[Device]) -> str:
+    if text in ("", "all"):
+        return ""
+    found = [d for d in devices if (str(d.index) == text if text.isdigit() else d.uuid.startswith(text))]
+    if len(found) != 1:
+        known = ", ".join(str(device.index) for device in devices) or "none"
+        raise InvalidValue(f"there is no GPU {printable(text)}; here: {known}")
+    return found[0].uuid
+
+
+class ParametersModal(Modal[Parameters]):
+    """Enter applies the parameters, Esc cancels."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "close", "close", show=False),
+        Binding("up", "app.focus_previous", "up", show=False),
+        Binding("down", "app.focus_next", "down", show=False),
+    ]
+
+    def __init__(self, parameters: Parameters, devices: Sequence[Device]) -> None:
+        super().__init__()
+        self._devices = devices
+        self._before = parameters
+        self._problem = Painted(id="problem")
+        self._inputs = {
+            name: Input(self._shown(name), placeholder=hint, compact=True, id=name) for name, _, hint in _FIELDS
+        }
+
+    def compose(self) -> ComposeResult:
+        with Vertical(id="parameters") as box:
+            box.border_title = "Parameters of the next runs"
+            box.border_subtitle = "Enter Apply  Esc Cancel"
+            for name, title, _ in _FIELDS:
+                with Horizontal(classes="field"):
+                    label = Painted()
+                    label.add_class("label")
+                    label.paint((Line(((f"{title:<13}", "dim"),)),))
+                    yield label
+                    yield self._inputs[name]
+            yield self._problem
+
+    def _shown(self, name: str) -> str:
+        value = getattr(self._before, name)
+        if name == "gpu":
+            return next((str(device.index) for device in self._devices if device.uuid == value), value)
+        return "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+
+    @on(Input.Submitted)
+    def _taken(self) -> None:
+        typed = {name: field.value for name, field in self._inputs.items()}
+        try:
+            self.dismiss(parsed(typed, self._devices))
+        except InvalidValue as wrong:
+            self._problem.paint((Line(((f"✖ {wrong}", "error"),)),))
+
+
+class PreflightSheet(ChoiceModal[bool]):
+    """Result True: run. Enter cancels unless the cursor was moved; ``y`` runs."""
+
+    def __init__(self, ahead: Preflight, seconds: float, width: int) -> None:
+        """``seconds``: the time budget of each measurement."""
+        room = min(width * 9 // 10, 104) - 4
+        count = len(ahead.configs)
+        what = printable(ahead.configs[0] if count == 1 else f"{count} configurations")
+        lines = [part for line in _preflight_lines(ahead, seconds, room) for part in wrap_line(line, room)]
+        choices = (("Cancel", "start nothing", "starts nothing"), ("Run", what, f"runs {what}"))
+        super().__init__(f"Run {what}?", [*lines, []], choices, _RUN)
+
+    def take(self, number: int) -> None:
+        self.dismiss(number == _RUN)
+
+
+def _preflight_lines(ahead: Preflight, seconds: float, room: int) -> Lines:
+    """Who is on the GPU, what the probes take, what is at risk: a line each; then the programs and exceptions."""
+    count = len(ahead.configs)
+    each = f"{seconds:g} s of measuring" + (" each" if count > 1 else "")
+    names = _listed(ahead.configs)
+    if not ahead.devices:
+        takes = f"{names}: {each}, on the CPU"
+        return [
+            _line("on the GPU", "no GPU is available: the probes run on the CPU", "text"),
+            _line("takes", takes, "text"),
+            _line("at risk", "nothing on a GPU", "ok"),
+        ]
+    programs = {(process.pid, process.create_time) for process in ahead.tenants}
+    lines: Lines = [
+        _line("on the GPU", f"{_gpus(ahead)}: {_users(ahead, len(programs))}", "warning" if programs else "ok"),
+        _line("takes", _memory_to_take(ahead), "text"),
+    ]
+    if programs:
+        risk = "the other programs can run out of memory if they request more meanwhile; all run slower"
+        lines.append(_line("▲ at risk", risk, "warning"))
+    else:
+        lines.append(_line("at risk", "nothing: no other compute program is there", "ok"))
+    notes = [f"runs {names}; {'one by one, ' if count > 1 else ''}{each}"]
+    if ahead.spared:
+        are = "are not used: they are" if len(ahead.spared) > 1 else "is not used: it is"
+        notes.append(f"{gpu_list_text(device.index for device in ahead.spared)} {are} busy")
+    if ahead.by_number:
+        chooses = "select their GPUs themselves" if len(ahead.by_number) > 1 else "selects its GPUs itself"
+        notes.append(f"{_listed(ahead.by_number)} {chooses}")
+    lines.append([])
+    for process in ahead.tenants[:_MAX_PROGRAMS]:
+        user = align_left(printable(process.user) if process.user else UNKNOWN, 9)
+        held_here = align_right(gib(process.number("gpu_memory_bytes")), 10)
+        begin = f"  {align_right(str(process.pid), 9)}  "
+        rest = f"{user} GPU {process.device_index} {held_here}  {short_command(process)}"
+        lines.append([(begin, "strong"), (cut_to_width(rest, room - len(begin)), "text")])
+    if len(ahead.tenants) > _MAX_PROGRAMS:
+        lines.append([(f"  and {len(ahead.tenants) - _MAX_PROGRAMS} more", "dim")])
+    return lines + [[(" · ", "dim"), (note, "dim")] for note in notes]
+
+
+def _line(name: str, text: str, ink: str) -> list[Span]:
+    return [(align_left(f" {name}", 13), "warning" if name.startswith("▲") else "dim"), (text, ink)]
+
+
+def _gpus(ahead: Preflight) -> str:
+    devices = ahead.devices
+    if len(devices) == 1:
+        return f"GPU {devices[0].index} {printable(devices[0].name)}"
+    return f"GPUs {', '.join(str(device.index) for device in devices)}"
+
+
+def _users(ahead: Preflight, count: int) -> str:
+    if not count:
+        return "no compute process"
+    held = memory(ahead.held_bytes) if ahead.held_bytes is not None else "an unknown amount of memory"
+    return f"{count} program{'s' * (count != 1)}, holding {held}"
+
+
+def _memory_to_take(ahead: Preflight) -> str:
+    grows = sum(config in _GROW_OR_LIMIT for config in ahead.configs)
+    most = "what it needs, of the free" if grows == len(ahead.configs) else "up to all free"
+    if len(ahead.devices) > 2:
+        free = [device.number("memory.free_bytes") for device in ahead.devices]
+        known = [amount for amount in free if amount is not None]
+        total = f"{size(sum(known))} of {len(free)} GPUs" if len(known) == len(free) else f"of {len(free)} GPUs"
+        return f"{most}: {total}"
+    free_of = ", ".join(f"{size(device.number('memory.free_bytes'))} of GPU {device.index}" for device in ahead.devices)
+    return f"{most}: {free_of}"
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    """The first ones by name, the rest as a number."""
+    more = f" and {len(names) - _MAX_CONFIGURATIONS} more" if len(names) > _MAX_CONFIGURATIONS else ""
+    return ", ".join(printable(name) for name in names[:_MAX_CONFIGURATIONS]) + more
+
+
+def run_lines(run: Run, width: int) -> Lines:
+    """The content of a report on this run in ``width`` cells, with secrets masked."""
+    shown = masked(run)
+    assert isinstance(shown, Run)
+    content = run_content(shown)
+    lines: Lines = [
+        [
+            (f"{GLYPHS[content.state]} {content.verdict}  ", STATE_INKS[content.state]),
+            (content.reason, "text"),
+        ]
+    ]
+    if content.simulated:
+        lines.append([(" SIMULATED ", "badge-neutral"), (" " + content.simulated, "dim")])
+    lines += [[], *[[(f"  {name:<14}", "dim"), (text, "text")] for name, text in content.facts]]
+    for finding in shown.findings:
+        if finding.id != "healthy":
+            lines += [[], *entry_lines(finding, None)]
+    tables = {table.title: table for table in content.tables}
+    order = [name for name in _FIRST_TABLES if name in tables] + [name for name in tables if name not in _FIRST_TABLES]
+    for name in order:
+        lines += [[], *_table(tables[name], width)]
+    lines += _log(content)
+    return lines
+
+
+def _table(table: Table, width: int) -> Lines:
+    lines: Lines = [[(table.title, "title")]]
+    sizes = [max(width_of(text) for text in column) for column in zip(table.heads, *table.rows, strict=True)]
+    if 2 + sum(sizes) + 2 * len(sizes) <= width:
+        rows = [(table.heads, "dim")] + [(row, "text") for row in table.rows]
+        for row, ink in rows:
+            cells = [
+                (align_right if head in table.right else align_left)(text, size)
+                for head, text, size in zip(table.heads, row, sizes, strict=True)
+            ]
+            lines.append([("  " + "  ".join(cells), ink)])
+        return lines
+    if len(table.heads) == 2:
+        return lines + [[(f"  {align_left(name, sizes[0])}  ", "dim"), (text, "text")] for name, text in table.rows]
+    for row in table.rows:
+        cells = [f"{head} {text}" for head, text in zip(table.heads, row, strict=True) if text not in ("", "–")]
+        lines.append([("  · ", "dim"), (" · ".join(cells), "text")])
+    return lines
+
+
+def _log(content: Content) -> Lines:
+    if not content.log_tail:
+        return []
+    tail = content.log_tail[-_MAX_LOG_LINES:]
+    head: list[Span] = [("End of the log", "title"), (f"  last {len(tail)} lines", "dim")]
+    return [[], head, *[[("  ", "dim"), (line, "dim")] for line in tail]]
+
+
+class RunModal(LinesModal[str]):
+    """A run; ``e`` shows its settings as code, ``o`` writes a report, ``y`` copies the command that shows it."""
+
+    def __init__(self, run: Run, width: int) -> None:
+        title = f"{run.config} · {run.started_at:%Y-%m-%d %H:%M:%S}"
+        keys = {"enter": None, "e": "code", "o": "report", "y": "command"}
+        super().__init__(title, run_lines(run, width), keys=keys)
+        self.sheet.styles.max_width = width + 6
+        self.sheet.ending = "e as code  o report  y copy command  Esc closes"
+
+
+class CodeModal(LinesModal[None]):
+    """Source code with dim comments."""
+
+    def __init__(self, title: str, source: str) -> None:
+        super().__init__(
+            f"{title} as code", [_colored(line) for line in source.splitlines()], to_copy=source, keys={"e": None}
+        )
+        self.sheet.ending = "c copies  Esc closes"
+
+
+def _colored(line: str) -> list[tuple[str, str]]:
+    code, mark, comment = line.partition("#")
+    indent = len(line) - len(line.lstrip(" "))
+    if mark and not code.strip():
+        return [(line[:indent], "dim"), (printable(mark + comment), "dim")]
+    return [(line[:indent], "text"), (printable(line[indent:]), "accent" if "os.environ" in line else "text")]
