@@ -199,17 +199,17 @@ async def test_each_part_leads_to_what_it_is_about(stage: Stage) -> None:
         shot = machines.pair()
         stage.push(replace(shot, devices=(*shot.devices, idle(2)), findings=(machines.HELD, LOST)))
         await settle(pilot)
-        line = overview.answer.plain
-        await pilot.click("#answer", offset=(line.index("Idle"), 0))
+        line = overview.summary.plain
+        await pilot.click("#summary", offset=(line.index("Idle"), 0))
         assert overview.focused_pane == "processes"
         assert overview.processes.chosen.pid == 48121  # type: ignore[union-attr]
-        await pilot.click("#answer", offset=(line.index("Free"), 0))
+        await pilot.click("#summary", offset=(line.index("Free"), 0))
         assert overview.focused_pane == "gpus"
         assert overview.gpus.selected.index == 2  # type: ignore[union-attr]
-        overview.answer.focus()
+        overview.summary.focus()
         await pilot.press("right", "enter")
         assert overview.focused_pane == "processes"
-        overview.answer.focus()
+        overview.summary.focus()
         await pilot.press("right", "enter")
         await settle(pilot)
         assert isinstance(stage.app.screen, LinesModal)
@@ -246,7 +246,7 @@ async def test_a_key_goes_through_the_idle_holders_which_are_marked_from_the_fir
         assert "no process holds memory idle" in stage.app.overview.keys.plain
 
 
-@pytest.mark.parametrize(("pane", "keys", "gpu"), [("processes", "I", 0), ("answer", "", 0), ("gpus", "l", 1)])
+@pytest.mark.parametrize(("pane", "keys", "gpu"), [("processes", "I", 0), ("summary", "", 0), ("gpus", "l", 1)])
 async def test_one_key_probes_a_gpu_from_each_pane(stage: Stage, pane: str, keys: str, gpu: int) -> None:
     async with stage.app.run_test(size=(80, 24)) as pilot:
         stage.push(replace(machines.pair(), findings=(machines.HELD,)))
@@ -265,7 +265,7 @@ async def test_f_shows_all_that_the_line_names(stage: Stage, severity: str) -> N
     async with stage.app.run_test(size=(120, 40)) as pilot:
         stage.push(replace(machines.pair(), findings=(held,)))
         await settle(pilot)
-        assert "Idle: alice 48121" in stage.app.overview.answer.plain
+        assert "Idle: alice 48121" in stage.app.overview.summary.plain
         await pilot.press("f")
         await settle(pilot)
         assert held.title in stage.app.screen.sheet.plain  # type: ignore[attr-defined]
@@ -277,8 +277,8 @@ async def test_it_is_the_second_line_at_every_size(stage: Stage) -> None:
         async with stage.app.run_test(size=size) as pilot:
             stage.push(machines.snapshot((idle(0), idle(1)), tick=1), machines.snapshot((idle(0), idle(1)), tick=2))
             await settle(pilot)
-            assert stage.app.overview.answer.region.y == 1
-            assert stage.app.overview.answer.plain.startswith(" Free: 0, 1 (139.2 GiB each)")
+            assert stage.app.overview.summary.region.y == 1
+            assert stage.app.overview.summary.plain.startswith(" Free: 0, 1 (139.2 GiB each)")
 
 
 def test_times_are_those_of_the_moment_on_screen() -> None:

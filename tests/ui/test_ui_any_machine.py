@@ -95,7 +95,7 @@ async def test_lines_keep_their_width(seed: int) -> None:
             )
             await pilot.press("escape")
             overview = stage.app.overview
-            for pane in (overview.top_line, overview.host, overview.gpus, overview.answer, overview.processes):
+            for pane in (overview.top_line, overview.host, overview.gpus, overview.summary, overview.processes):
                 if not pane.display or not pane.size.width:
                     continue
                 for y, line in enumerate(pane.lines[: pane.size.height]):

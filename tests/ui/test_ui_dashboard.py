@@ -34,7 +34,7 @@ def shown_pids(stage: Stage) -> list[int]:
 
 def everything(stage: Stage) -> str:
     overview = stage.app.overview
-    panes = (overview.top_line, overview.host, overview.gpus, overview.answer, overview.processes, overview.keys)
+    panes = (overview.top_line, overview.host, overview.gpus, overview.summary, overview.processes, overview.keys)
     return "\n".join(pane.plain for pane in (*panes, overview.timeline) if pane is not None and pane.display)
 
 
@@ -366,7 +366,7 @@ async def test_without_a_driver_the_advice_stands_once_and_is_not_cut_to_nonsens
         stage.push(structs.replace(machines.no_driver(), problems=(problem,), findings=(finding,)))
         await settle(pilot)
         overview = stage.app.overview
-        assert not overview.answer.display, "the panel has it"
+        assert not overview.summary.display, "the panel has it"
         lines = [line.strip("│ ") for line in overview.gpus.plain.splitlines()]
         assert "With simulated GPUs:  gpuwatch --sim 2x24GiB" in lines
         shown = " ".join(lines)
@@ -377,7 +377,7 @@ async def test_without_a_driver_the_advice_stands_once_and_is_not_cut_to_nonsens
             )
         )
         await settle(pilot)
-        assert "Other advice." in overview.answer.plain
+        assert "Other advice." in overview.summary.plain
 
 
 async def test_no_driver_says_why_and_what_helps(stage: Stage) -> None:
@@ -457,7 +457,7 @@ async def test_findings_open_by_key_and_their_action_is_copied(stage: Stage) -> 
         await pilot.press("c")
         assert stage.app.clipboard == machines.HELD.action
         await pilot.press("escape")
-        assert "Idle: alice 48121 holds 130.4 GiB on 1, 14 min" in stage.app.overview.answer.plain
+        assert "Idle: alice 48121 holds 130.4 GiB on 1, 14 min" in stage.app.overview.summary.plain
 
 
 async def test_a_problem_beside_working_gpus_has_its_line(stage: Stage) -> None:
@@ -467,11 +467,11 @@ async def test_a_problem_beside_working_gpus_has_its_line(stage: Stage) -> None:
     async with stage.app.run_test(size=(80, 24)) as pilot:
         stage.push(machines.many(2, 4, problems=(problem,)))
         await settle(pilot)
-        assert "▲ Wrong: /proc is hidden (hidepid=2)" in stage.app.overview.answer.plain
+        assert "▲ Wrong: /proc is hidden (hidepid=2)" in stage.app.overview.summary.plain
         assert "▲ 1 warning" in stage.app.overview.top_line.plain
         stage.push(machines.many(2, 4))
         await settle(pilot)
-        assert "Wrong" not in stage.app.overview.answer.plain
+        assert "Wrong" not in stage.app.overview.summary.plain
         assert "● all well" in stage.app.overview.top_line.plain
 
 
@@ -590,14 +590,14 @@ async def test_tab_goes_round_the_panes_that_are_there(stage: Stage) -> None:
         for _ in range(4):
             await pilot.press("tab")
             seen.append(stage.app.overview.focused_pane)
-        assert seen == ["answer", "gpus", "processes", "answer"]
+        assert seen == ["summary", "gpus", "processes", "summary"]
         assert "go there" in stage.app.overview.keys.plain
-        assert stage.app.overview.answer.lines[0].wash == "cursor"
+        assert stage.app.overview.summary.lines[0].wash == "cursor"
         stage.push(machines.no_driver())
         await settle(pilot)
         for _ in range(3):
             await pilot.press("tab")
-            assert stage.app.overview.focused_pane in ("processes", "answer"), "there are no GPUs"
+            assert stage.app.overview.focused_pane in ("processes", "summary"), "there are no GPUs"
 
 
 async def test_simulated_gpus_are_marked(stage: Stage) -> None:
@@ -616,8 +616,8 @@ async def test_samples_are_judged_and_the_findings_are_ranked(make_stage: Callab
         stage.push(machines.pair())
         await settle(pilot)
         assert len(conditions.judged) == 1
-        assert "XID 79 on GPU 0" in stage.app.overview.answer.plain
-        assert "Idle: alice" in stage.app.overview.answer.plain, "its finding is not told twice"
+        assert "XID 79 on GPU 0" in stage.app.overview.summary.plain
+        assert "Idle: alice" in stage.app.overview.summary.plain, "its finding is not told twice"
         assert "✖ 1 error" in stage.app.overview.top_line.plain
 
 

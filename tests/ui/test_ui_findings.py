@@ -80,7 +80,7 @@ async def test_what_holds_comes_first_and_what_is_past_last(
         stage.push(machines.snapshot(machines.pair().devices))
         await settle(pilot)
         assert "▲ 1 warning" in stage.app.overview.top_line.plain
-        assert "GPU 0 throttled" in stage.app.overview.answer.plain
+        assert "GPU 0 throttled" in stage.app.overview.summary.plain
         await pilot.press("5")
         await settle(pilot)
         screen = stage.app.screen

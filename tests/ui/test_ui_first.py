@@ -135,7 +135,7 @@ async def test_the_whole_picture_is_cell_by_cell_what_textual_draws_first(
         compared = 0
         for pane in (
             overview.top_line,
-            overview.answer,
+            overview.summary,
             overview.host,
             overview.gpus,
             overview.processes,

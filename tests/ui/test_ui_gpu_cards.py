@@ -433,7 +433,7 @@ async def test_what_is_wrong_is_a_whole_sentence() -> None:
     stage = Stage()
     async with stage.app.run_test(size=(60, 15)) as pilot:
         stage.push(machines.snapshot((machines.device(0), machines.device(1)), findings=(hot,)))
-        answer = stage.app.overview.answer
+        answer = stage.app.overview.summary
         for width in range(60, 250, 10):
             await pilot.resize_terminal(width, 15)
             whole = "GPU 1 throttled (thermal)" + " while its core is cool" * (width >= 80)

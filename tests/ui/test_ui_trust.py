@@ -174,7 +174,7 @@ async def test_what_a_card_calls_slowed_is_no_machine_on_which_all_is_well(judge
         await settle(pilot)
         assert "▲ throttled" in everything(judged)
         assert badge(judged) == ("▲ 1 warning", "badge-warning")
-        assert "GPU 0 throttled (thermal)" in judged.app.overview.answer.plain
+        assert "GPU 0 throttled (thermal)" in judged.app.overview.summary.plain
         judged.push(*(with_device(tick, 0, **HOT) for tick in range(31, 60)))
         await settle(pilot)
         assert badge(judged) == ("▲ 1 warning", "badge-warning"), "the lasting finding takes its place"
@@ -207,7 +207,7 @@ async def test_a_condition_has_one_wording_and_one_severity_in_card_event_findin
         assert (found.severity, event.severity, event.cause) == (severity, severity, found.id)
         assert badge(judged) == (f"{glyph} 1 {severity}", f"badge-{severity}")
         assert f"{glyph} {words}" in judged.app.overview.gpus.plain
-        assert words in judged.app.overview.answer.plain
+        assert words in judged.app.overview.summary.plain
         assert words not in judged.app.overview.top_line.plain, "it is on this screen already"
 
 
@@ -236,7 +236,7 @@ async def test_a_device_that_is_back_is_not_red(judged: Stage) -> None:
         judged.push(calm(6))
         await settle(pilot)
         assert badge(judged) == ("● all well", "ok")
-        assert "Wrong" not in judged.app.overview.answer.plain
+        assert "Wrong" not in judged.app.overview.summary.plain
 
 
 async def test_a_mismatch_is_shown_once_and_older_data_are_not_shown_as_current(judged: Stage) -> None:
@@ -249,7 +249,7 @@ async def test_a_mismatch_is_shown_once_and_older_data_are_not_shown_as_current(
         await settle(pilot)
         text = everything(judged)
         assert "the driver cannot be queried: GPUs unknown" in text
-        assert "Reboot, or reload" in judged.app.overview.answer.plain, "the simulation's own way out"
+        assert "Reboot, or reload" in judged.app.overview.summary.plain, "the simulation's own way out"
         assert "--sim" not in text
         await pilot.press("5")
         await settle(pilot)

@@ -1,4 +1,4 @@
-"""The inks: each a colour of the theme, perhaps on another one. Pure, no Textual.
+"""The inks: each a color of the theme, perhaps on another one. Pure, no Textual.
 
 Panes take their styles from here, and so does the first frame, which is drawn before Textual is loaded and needs
 escape sequences. A test compares both for every ink and theme.
@@ -14,7 +14,7 @@ from gpuwatch.core.formatting.palettes import PALETTES, QUANTITIES, Color, Palet
 
 
 class Ink(NamedTuple):
-    """Names of theme colours, and text styles."""
+    """Names of theme colors, and text styles."""
 
     foreground: str = "foreground"
     strength: float = 1.0
@@ -23,7 +23,7 @@ class Ink(NamedTuple):
     """Empty: that of the pane."""
     bold: bool = False
     sixteen: str = ""
-    """Text styles on a terminal of sixteen colours, where nothing is faint and no other background is used."""
+    """Text styles on a terminal of sixteen colors, where nothing is faint and no other background is used."""
 
 
 INKS: dict[str, Ink] = {
@@ -54,7 +54,7 @@ INKS: dict[str, Ink] = {
     "badge-error": Ink("background", background="error", bold=True, sixteen="reverse"),
 }
 WASH, WASH_SHARE = "accent", 0.2
-"""The colour blended over the row under the cursor; reversed on a terminal of sixteen colours."""
+"""The color blended over the row under the cursor; reversed on a terminal of sixteen colors."""
 UNWASHED = frozenset({"border", "frame", "thumb"})
 """Inks of the frame, which keeps its own background beside a washed row."""
 

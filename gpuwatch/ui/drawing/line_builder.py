@@ -8,7 +8,7 @@ from gpuwatch.ui.drawing.styled_lines import Line, Span
 from gpuwatch.ui.drawing.text_width import cut_to_width, width_of
 
 _EIGHTHS = " ▎▎▍▌▋▊▉"
-"""One eighth is drawn as two: the glyph for one eighth is also the frame's, and colour alone must not separate them."""
+"""One eighth is drawn as two: the glyph for one eighth is also the frame's, and color alone must not separate them."""
 _LEVELS = "▁▂▃▄▅▆▇█"
 
 

@@ -23,9 +23,9 @@ CARD_HEIGHT = 5
 MIN_GRAPH_LINES = 2
 """Lines of the lowest graph."""
 _LINE_WIDTH = 39
-"""Cells that fit utilisation, used and total memory, power and temperature of a GPU."""
+"""Cells that fit utilization, used and total memory, power and temperature of a GPU."""
 _MIN_LINE_WIDTH = 28
-"""Cells that fit utilisation and memory."""
+"""Cells that fit utilization and memory."""
 _TALL_LINES = 30
 """A terminal with at least this many lines is large."""
 _TABLE_ROWS = 6

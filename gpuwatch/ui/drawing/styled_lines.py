@@ -75,7 +75,7 @@ def differing_range(before: str, now: str) -> tuple[int, int]:
 
 
 def _by_cell(old: tuple[Span, ...], new: tuple[Span, ...], width: int) -> list[Patch] | None:
-    """The differing cells, neighbours of one ink together; None if a character is not one cell wide, or one is cut."""
+    """The differing cells, neighbors of one ink together; None if a character is not one cell wide, or one is cut."""
     before, now = _cells(old, width), _cells(new, width)
     if before is None or now is None:
         return None

@@ -22,7 +22,7 @@ def cut_to_width(text: str, width: int) -> str:
 
 
 def cut_inside(text: str, width: int) -> str:
-    """At most ``width`` cells: the end of a name tells it from its neighbours, so its middle gives way to an ellipsis.
+    """At most ``width`` cells: the end of a name tells it from its neighbors, so its middle gives way to an ellipsis.
 
     ``H100…HBM3``; the last word stays whole if it leaves three cells before it.
     """

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 DEFAULT = PALETTES[0].name
 SIXTEEN = "gpuwatch-16"
-"""A theme made of the terminal's own sixteen colours, on its own background."""
+"""A theme made of the terminal's own sixteen colors, on its own background."""
 
 
 _CORRECTED: dict[str, dict[str, Any]] = {
@@ -26,7 +26,7 @@ _CORRECTED: dict[str, dict[str, Any]] = {
     "rose-pine-dawn": {"accent": "#286983", "warning": "#a06a00"},
     "atom-one-light": {"accent": "#3a6fd8", "success": "#3a8a35", "warning": "#9a6a00"},
 }
-"""Textual's themes of which two colours that mean different things are alike, or one cannot be read."""
+"""Textual's themes of which two colors that mean different things are alike, or one cannot be read."""
 
 
 def textual_themes() -> tuple[Theme, ...]:

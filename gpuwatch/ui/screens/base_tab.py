@@ -400,7 +400,7 @@ class TabScreen(Screen[None]):
         elif self.gpuwatch.session.paused:
             self.action_pause()
 
-    def on_timeline_strip_wanted(self, event: TimelineStrip.Wanted) -> None:
+    def on_timeline_strip_clicked(self, event: TimelineStrip.Clicked) -> None:
         self._look(lambda past: past.go(event.moment))
 
     def _look(self, move: Callable[[Playhead], None]) -> None:

@@ -18,11 +18,11 @@ from gpuwatch.ui.widgets.scroll_list import ScrollList, filtered_title
 if TYPE_CHECKING:
     from gpuwatch.ui.widgets.filter_bar import FilterBar
 
-Wanted = TypeVar("Wanted", bound="Filter[...]")
+AnyFilter = TypeVar("AnyFilter", bound="Filter[...]")
 _KEYS = frozenset(next(action.keys for action in ACTIONS["filterable"] if action.id == "filter").split(","))
 
 
-class FilterBarScreen(TabScreen, Generic[Wanted]):
+class FilterBarScreen(TabScreen, Generic[AnyFilter]):
     """A tab with a bar to type a filter into; subclasses say what it filters, and how."""
 
     EXAMPLES: ClassVar[str] = 'words  -not  "two words"'
@@ -30,7 +30,7 @@ class FilterBarScreen(TabScreen, Generic[Wanted]):
     def __init__(self) -> None:
         super().__init__()
         self.filter_bar: FilterBar | None = None
-        self._filter: Wanted | None = None
+        self._filter: AnyFilter | None = None
         self._opening = asyncio.Lock()
 
     @property
@@ -38,7 +38,7 @@ class FilterBarScreen(TabScreen, Generic[Wanted]):
         raise NotImplementedError
 
     @property
-    def filter(self) -> Wanted | None:
+    def filter(self) -> AnyFilter | None:
         return self._filter
 
     @property
@@ -50,11 +50,11 @@ class FilterBarScreen(TabScreen, Generic[Wanted]):
         """Lines that match, and all lines."""
         return self.filtered.counts
 
-    def parsed(self, text: str) -> Wanted | None:
+    def parse_filter(self, text: str) -> AnyFilter | None:
         """The filter that a text means; :class:`FilterError` if a word is invalid."""
         raise NotImplementedError
 
-    def use(self, wanted: Wanted | None) -> None:
+    def set_filter(self, wanted: AnyFilter | None) -> None:
         """Applies a filter; None: shows the whole list again."""
         self._filter = wanted
         self.show_again()
@@ -63,10 +63,10 @@ class FilterBarScreen(TabScreen, Generic[Wanted]):
         """Applies the filter with every key; an invalid word is reported, the others are used."""
         wrong = ""
         try:
-            self.use(self.parsed(text))
+            self.set_filter(self.parse_filter(text))
         except FilterError as error:
             wrong = str(error)
-            self.use(cast("Wanted | None", error.rest))
+            self.set_filter(cast("AnyFilter | None", error.rest))
         if self.filter_bar is not None:
             self.filter_bar.say(self.matches, wrong)
 
@@ -133,7 +133,7 @@ class FilterBarScreen(TabScreen, Generic[Wanted]):
         """Closes the filter bar: Enter keeps the filter, Esc clears it."""
         bar, self.filter_bar = self.filter_bar, None
         if not keep:
-            self.use(None)
+            self.set_filter(None)
         if bar is not None:
             await bar.remove()
         self.keys.display = True
@@ -156,12 +156,12 @@ class FilterableScreen(FilterBarScreen[WordFilter]):
             note = f"/{cut_to_width(self.filter.text, 16)} {shown} of {total} (Esc)", True
         super().show_keys(note)
 
-    def parsed(self, text: str) -> WordFilter | None:
+    def parse_filter(self, text: str) -> WordFilter | None:
         return parse_words(text)
 
     async def action_back(self) -> None:
         """Clears the filter, else opens the previous tab."""
         if self.filter is not None:
-            self.use(None)
+            self.set_filter(None)
         else:
             await super().action_back()

@@ -17,7 +17,7 @@ from gpuwatch.ui.tables.process_filter import EXAMPLES
 
 _HEADS = {
     "overview": "1 Overview",
-    "answer": "1 Overview",
+    "summary": "1 Overview",
     "users": "1 Overview",
     "gpus": "1 Overview: GPUs",
     "processes": "Process lists",

@@ -162,10 +162,10 @@ class FleetScreen(FilterBarScreen[FleetFilter]):
     def filtered(self) -> HostTable:
         return self.hosts
 
-    def parsed(self, text: str) -> FleetFilter | None:
+    def parse_filter(self, text: str) -> FleetFilter | None:
         return parse(text)
 
-    def use(self, wanted: FleetFilter | None) -> None:
+    def set_filter(self, wanted: FleetFilter | None) -> None:
         self._filter = wanted
         self.hosts.show(self.fleet.summary, wanted)
         self.show_keys()
@@ -193,10 +193,10 @@ class FleetScreen(FilterBarScreen[FleetFilter]):
 
     def action_only_wrong(self) -> None:
         """Shows only hosts with errors or warnings and silent ones, or all again."""
-        self.use(None if self.filter_text == "wrong" else parse("wrong"))
+        self.set_filter(None if self.filter_text == "wrong" else parse("wrong"))
 
     def action_only_free(self) -> None:
-        self.use(None if self.filter_text == "free" else parse("free"))
+        self.set_filter(None if self.filter_text == "free" else parse("free"))
 
     def action_sort(self) -> None:
         from gpuwatch.ui.screens.sort_menu import SortMenu
@@ -208,7 +208,7 @@ class FleetScreen(FilterBarScreen[FleetFilter]):
 
     async def action_back(self) -> None:
         if self.filter is not None:
-            self.use(None)
+            self.set_filter(None)
 
     def command(self) -> list[str]:
         hosts = self.hosts

@@ -46,7 +46,7 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
     EXAMPLES = "words  user:alice  gpu:1  mem>2GiB  -xorg"
     PANES: ClassVar[dict[str, str]] = {
         "gpus": "gpus",
-        "answer": "answer",
+        "summary": "summary",
         "processes": "processes",
         "users": "users",
     }
@@ -54,27 +54,27 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
     def __init__(self) -> None:
         super().__init__()
         self._plan = Plan()
-        self._most = 0
+        self._most_rows = 0
         """Maximum number of processes so far: the layout does not change with every exit."""
         self.host = Strip(host_line, id="host")
         self.gpus = GpuPane(id="gpus")
-        self.answer = SummaryStrip(id="answer")
+        self.summary = SummaryStrip(id="summary")
         self.processes = ProcessTable(id="processes")
         self.users: UserTable | None = None
         """Totals by user, while they are shown instead of the processes."""
         self._user_table: UserTable | None = None
         """The same, once they have been shown."""
-        self.panes = (self.answer, self.host, self.gpus, self.processes)
+        self.panes = (self.summary, self.host, self.gpus, self.processes)
 
     # Showing
 
     def show(self, view: View) -> None:
         self._view = view
-        self._arrange()
+        self._lay_out()
         super().show(view)
 
     def draw(self, view: View) -> None:
-        self.answer.show(view)
+        self.summary.show(view)
         self.host.show(view)
         self.gpus.show(view, self._plan)
         self.processes.show(view, framed=self._plan.framed)
@@ -93,13 +93,13 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
             return
         self._view, plan = view, self._plan
         if view.devices is not before.devices:
-            self._arrange()
+            self._lay_out()
         if self._plan is not plan:  # a new device, or other MIG instances
             self.show(view)
             return
         self.top_line.show(view)
         self.tiny.show(view)
-        self.answer.show(view)
+        self.summary.show(view)
         self.host.show(view)
         self.gpus.show_sample(view)
         self.processes.show(view, framed=plan.framed)
@@ -109,18 +109,18 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
     def show_status(self, view: View) -> None:
         super().show_status(view)
         if view.waiting:
-            self._arrange()
+            self._lay_out()
             self.gpus.show(view, self._plan)
 
-    def _arrange(self) -> None:
+    def _lay_out(self) -> None:
         view = self.view
         size, chosen = self.app.size, self.gpuwatch.preferences
         notice = 0 if view.devices else no_gpu_height(view, size.width)
         if view.snapshot is not None and not view.waiting:
-            self._most = max(self._most, len(view.snapshot.processes) + len(view.snapshot.bystanders))
+            self._most_rows = max(self._most_rows, len(view.snapshot.processes) + len(view.snapshot.bystanders))
         fields = self.gpus.fields_of(view.devices)
-        wanted = plan_gpus(view, chosen, *size, fields, processes=self._most, notice=notice)
-        self.answer.display = bool(view.devices or view.has_problem) and not wanted.too_small
+        wanted = plan_gpus(view, chosen, *size, fields, processes=self._most_rows, notice=notice)
+        self.summary.display = bool(view.devices or view.has_problem) and not wanted.too_small
         if wanted == self._plan:
             return
         self._plan = wanted
@@ -146,8 +146,8 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
             steps = {"up": (0, -1), "down": (0, 1), "left": (-1, 0), "right": (1, 0)}
             steps |= {"page_up": (0, -far), "home": (0, -far), "page_down": (0, far), "end": (0, far)}
             self.gpus.move(*steps[where])
-        elif self.focused_pane == "answer":
-            self.answer.move({"left": -1, "up": -1, "right": 1, "down": 1, "home": -9, "end": 9}.get(where, 0))
+        elif self.focused_pane == "summary":
+            self.summary.move({"left": -1, "up": -1, "right": 1, "down": 1, "home": -9, "end": 9}.get(where, 0))
         elif self.users is not None:
             self.users.move(where)
         else:
@@ -156,7 +156,7 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
     @property
     def moves_left(self) -> bool:
         """Among GPUs and answers; in the processes while commands are scrolled."""
-        return self.focused_pane in ("gpus", "answer") or (self.processes.scrolled and self.users is None)
+        return self.focused_pane in ("gpus", "summary") or (self.processes.scrolled and self.users is None)
 
     @property
     def filtered(self) -> UserTable | ProcessTable:
@@ -170,10 +170,10 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
     def matches(self) -> tuple[int, int]:
         return self.processes.counts
 
-    def parsed(self, text: str) -> Filter | None:
+    def parse_filter(self, text: str) -> Filter | None:
         return parse(text)
 
-    def use(self, wanted: Filter | None) -> None:
+    def set_filter(self, wanted: Filter | None) -> None:
         self.processes.set_filter(wanted)
         self._show_users()
         self.show_keys()
@@ -182,7 +182,7 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
         """Clears the filter, then the tags, then the selection; then returns to now, then to the list of hosts."""
         session = self.gpuwatch.session
         if self.processes.filter is not None:
-            self.use(None)
+            self.set_filter(None)
         elif self.processes.untag() or self.processes.unpin():
             pass
         elif session.paused and not session.recorded:
@@ -320,7 +320,7 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
             return
         of = job_of if by_job else user_of
         word = field("job" if by_job else "user", name)
-        self.use(Filter(word, (lambda process, at: of(process) == name,)))
+        self.set_filter(Filter(word, (lambda process, at: of(process) == name,)))
         self.action_leave_users()
 
     async def go(self, tab_id: str) -> None:
@@ -333,10 +333,10 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
     @property
     def _selected_gpu(self) -> str | None:
         """UUID of the GPU of the selected card, answer or process."""
-        pane, row, part = self.focused_pane, self.processes.chosen, self.answer.chosen
+        pane, row, part = self.focused_pane, self.processes.chosen, self.summary.chosen
         if pane == "gpus":
             return self.device.uuid if self.device is not None else None
-        if pane == "answer":
+        if pane == "summary":
             return part.target[0] if part is not None and part.target is not None else None
         return row.key[0] if pane == "processes" and row is not None and self.processes.pinned else None
 
@@ -408,9 +408,9 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
         idle = idle_text(self.view, row)  # before what its row says too, which a narrow terminal cuts
         self.say(f"{which}: {idle}{'; ' * bool(idle)}{who}", "accent")
 
-    def action_answer(self) -> None:
+    def action_open_summary_item(self) -> None:
         """Goes to what the item of the summary under the cursor is about."""
-        part = self.answer.chosen
+        part = self.summary.chosen
         if part is None:
             return
         if part.id == "wrong":

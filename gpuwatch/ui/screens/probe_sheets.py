@@ -56,7 +56,7 @@ _FIRST_TABLES = ("Device map", "Settings", "Fallbacks", "Out of memory", "Errors
 _MAX_LOG_LINES = 60
 
 
-def parsed(typed: dict[str, str], devices: Sequence[Device]) -> Parameters:
+def parse_parameters(typed: dict[str, str], devices: Sequence[Device]) -> Parameters:
     """The parameters typed; raises :class:`InvalidValue` for the first invalid one."""
     text = {name: value.strip() for name, value in typed.items()}
     if text["workload"] not in ("", *WORKLOADS):
@@ -138,7 +138,7 @@ class ParametersModal(Modal[Parameters]):
     def _taken(self) -> None:
         typed = {name: field.value for name, field in self._inputs.items()}
         try:
-            self.dismiss(parsed(typed, self._devices))
+            self.dismiss(parse_parameters(typed, self._devices))
         except InvalidValue as wrong:
             self._problem.paint((Line(((f"✖ {wrong}", "error"),)),))
 

@@ -55,7 +55,7 @@ _MARKS = {
 
 
 class ProbesScreen(FilterableScreen):
-    """The catalogue as a table that fills with results."""
+    """The catalog as a table that fills with results."""
 
     AUTO_FOCUS = "#probes"
     TAB = "probes"
@@ -248,9 +248,9 @@ class ProbesScreen(FilterableScreen):
     def filtered(self) -> ProbeTable:
         return self.table
 
-    def use(self, wanted: WordFilter | None) -> None:
+    def set_filter(self, wanted: WordFilter | None) -> None:
         """Also goes to what was found, so that it can be run."""
-        super().use(wanted)
+        super().set_filter(wanted)
         if wanted is not None:
             self.table.go_to_name(wanted.text.lower())
             self.cursor_moved()
@@ -399,7 +399,7 @@ class ProbesScreen(FilterableScreen):
     def _show_code(self, config: str, options: dict[str, object]) -> None:
         script = self.probe_runs.scripts.get(config)
         if script is None:
-            self.say(f"{printable(config)} is no longer in the catalogue", "warning")
+            self.say(f"{printable(config)} is no longer in the catalog", "warning")
             return
         from gpuwatch.experiment.probing.settings_as_code import recipe
         from gpuwatch.ui.screens.probe_sheets import CodeModal

@@ -128,7 +128,7 @@ ACTIONS: dict[str, tuple[Action, ...]] = {
             name="Missing values of the GPU"),
         Action("probe_gpu", "p", "probe", "Run a probe by name, on a free or this GPU", name="Probe this GPU"),
     ),
-    "answer": (Action("answer", "enter", "go there", "", name="Go to what is free, idle or wrong"),),
+    "summary": (Action("open_summary_item", "enter", "go there", "", name="Go to what is free, idle or wrong"),),
     "users": (
         Action("open_user", "enter", "processes", "In the totals: the processes of this line",
             name="Processes of this user or job"),

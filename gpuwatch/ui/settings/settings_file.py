@@ -1,6 +1,6 @@
 """The TOML file that stores the preferences. Pure, no Textual.
 
-Of an invalid file the valid part is used, and the file is never overwritten. Unknown keys (misspelt, or of another
+Of an invalid file the valid part is used, and the file is never overwritten. Unknown keys (misspelled, or of another
 version) are reported and left as they are.
 """
 

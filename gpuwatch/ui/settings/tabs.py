@@ -25,7 +25,7 @@ TABS = (
         "overview",
         "Overview",
         "Everything at a glance: GPUs, processes, findings",
-        ("overview", "processes", "gpus", "answer", "users", "timeline"),
+        ("overview", "processes", "gpus", "summary", "users", "timeline"),
     ),
     Tab(
         "gpu",

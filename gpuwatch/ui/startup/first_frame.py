@@ -1,6 +1,6 @@
 """The first frame of the overview, written as plain escape sequences while Textual is imported.
 
-It consists of the same lines, places and colours as the panes, so nothing moves when Textual takes over.
+It consists of the same lines, places and colors as the panes, so nothing moves when Textual takes over.
 Processes take longer to read and are added when they are known. This module imports no part of Textual.
 """
 

@@ -50,7 +50,7 @@ class GpuField:
     """Cells in a line, including the leading blank; 0 if lines draw it separately."""
     chosen: bool = True
     load: Load = ""
-    """The load that it shows, ranked by glyph and colour."""
+    """The load that it shows, ranked by glyph and color."""
     text: Callable[[Device], str] | None = None
     """Text in a line, instead of the metric's number."""
     card: Callable[[Device], str] | None = None

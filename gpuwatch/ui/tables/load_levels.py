@@ -86,7 +86,7 @@ def bar_ink(usual: str, level: int) -> str:
 
 
 def mark(load: Load, level: int) -> str:
-    """One cell beside a number, so that colour is not the only sign: blank, ``▴`` or ``▲``; a low clock ``▼``."""
+    """One cell beside a number, so that color is not the only sign: blank, ``▴`` or ``▲``; a low clock ``▼``."""
     if not level:
         return " "
     if load == "clock":

@@ -153,11 +153,11 @@ def rows_of(
             if with_earlier:
                 rows += [Earlier(run) for run in old.get(script.name, [])[:5]]
     if with_earlier:
-        # Runs of configurations that were removed from the catalogue are still results.
+        # Runs of configurations that were removed from the catalog are still results.
         gone = [run for run in earlier if run.config not in scripts or run.group == _PROGRAMS]
         gone = gone if wanted is None else []
         if gone:
-            rows += [Group("no longer in the catalogue", len(gone), 0, len(gone)), *map(Earlier, gone)]
+            rows += [Group("no longer in the catalog", len(gone), 0, len(gone)), *map(Earlier, gone)]
     return rows
 
 

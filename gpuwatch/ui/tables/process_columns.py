@@ -303,7 +303,7 @@ def place(width: int, chosen: tuple[str, ...] = DEFAULT_COLUMNS, *, gpus: bool =
         others = sum((c.wide if wide else c.narrow) + 1 for c in columns if c.id != "command")
         return _MARK_CELLS + others + (at_least if named else -1)
 
-    # The command shrinks in favour of most columns, but not of the rarely used ones.
+    # The command shrinks in favor of most columns, but not of the rarely used ones.
     while order and need(20 if wide else 16 if width >= 90 and order[0] in _SHED_EARLY else 10) > width:
         gone = order.pop(0)
         columns = [column for column in columns if column.id != gone]

@@ -106,7 +106,7 @@ class GpuPane(Painted, can_focus=True):
         return self._view.devices[self._cursor()] if self._view is not None and self._view.devices else None
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
-        """A field's short name is spelt out below the mouse."""
+        """A field's short name is spelled out below the mouse."""
         line = "".join(text for line in self.lines[event.y : event.y + 1] for text, _ in line.spans)
         named = (
             f"{name}: {field.help}"

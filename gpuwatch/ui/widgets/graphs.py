@@ -1,4 +1,4 @@
-"""Stacked graphs of one device or process, each on a fixed axis and labelled with its time span."""
+"""Stacked graphs of one device or process, each on a fixed axis and labeled with its time span."""
 
 from __future__ import annotations
 

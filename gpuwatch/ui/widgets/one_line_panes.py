@@ -75,7 +75,7 @@ class TopLine(Strip):
 class SummaryStrip(Strip, can_focus=True):
     """Which GPUs are free, who holds memory idle, what is wrong: each is a place to go to."""
 
-    BINDINGS = bindings("answer")
+    BINDINGS = bindings("summary")
 
     _places: Sequence[PlacedItem] = ()
     _chosen = ""

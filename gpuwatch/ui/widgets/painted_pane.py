@@ -211,7 +211,7 @@ class Painted(Widget):
         self._sequences.clear()
 
     def notify_style_update(self) -> None:
-        """Called by Textual when colours may have changed."""
+        """Called by Textual when colors may have changed."""
         super().notify_style_update()
         self.forget_strips()
 

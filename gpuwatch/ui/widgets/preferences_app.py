@@ -34,7 +34,7 @@ class PreferencesApp(App[None]):
     def __init__(self, settings: Loaded | None = None, *, ascii_only: bool = False, few_colors: bool = False) -> None:
         """``ascii_only``: the terminal shows only ASCII, so ASCII mode is the default.
 
-        ``few_colors``: it has only sixteen colours, so a theme of sixteen replaces the chosen one.
+        ``few_colors``: it has only sixteen colors, so a theme of sixteen replaces the chosen one.
         """
         super().__init__()
         self._ascii_only = ascii_only
@@ -50,7 +50,7 @@ class PreferencesApp(App[None]):
             self.register_theme(item)
         chosen = self.preferences.theme if self.preferences.theme in self.available_themes else textual_themes.DEFAULT
         self._stood_in_for = chosen if few_colors and not self.available_themes[chosen].ansi else ""
-        """The chosen theme, if one of sixteen colours replaces it."""
+        """The chosen theme, if one of sixteen colors replaces it."""
         self.theme = textual_themes.SIXTEEN if self._stood_in_for else chosen
 
     def prefer(self, **changes: Any) -> None:

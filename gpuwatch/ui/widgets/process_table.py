@@ -333,7 +333,7 @@ class ProcessTable(ItemList[Row]):
         return next(here, None) if event.y == int(self.framed) else None
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
-        """A title is spelt out below the mouse."""
+        """A title is spelled out below the mouse."""
         title = self._title_at(event)
         text = f"{title.title}: {title.help}" if title is not None else None
         if text != self.tooltip:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _PROBE = "x"
 _COLORED = re.compile(r"\x1b\[0;(38;[\d;]*?);(48;[\d;]*)m")
-"""A style of two colours without bold and the like."""
+"""A style of two colors without bold and the like."""
 
 
 class TerminalWrites:

@@ -41,7 +41,7 @@ class TimelineStrip(Strip, can_focus=True):
 
     BINDINGS = bindings("timeline")
 
-    class Wanted(Message):
+    class Clicked(Message):
         """A click on the track."""
 
         def __init__(self, moment: float) -> None:
@@ -142,7 +142,7 @@ class TimelineStrip(Strip, can_focus=True):
         past = self._past
         if past is not None and start <= event.x < start + width and event.y >= line:
             begin, value = _grid(past, width)
-            self.post_message(self.Wanted(min(max(begin + (event.x - start + 0.5) * value, past.begin), past.end)))
+            self.post_message(self.Clicked(min(max(begin + (event.x - start + 0.5) * value, past.begin), past.end)))
 
 
 def _kept(past: PlayheadPosition, now: float) -> str:
