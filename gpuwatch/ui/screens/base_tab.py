@@ -71,8 +71,6 @@ class TabScreen(Screen[None]):
         self.timeline: TimelineStrip | None = None
         """The timeline; created when it is first shown."""
         self._before_pause: Widget | None = None
-        self._hidden: list[Widget] = []
-        """Panes hidden because the terminal is too small."""
         self.panes: tuple[Widget, ...] = ()
         """The tab's own panes, from top to bottom."""
 
@@ -105,21 +103,13 @@ class TabScreen(Screen[None]):
 
     def show(self, view: View) -> None:
         self._view = view
-        size = self.app.size
-        small = size.width < MIN_WIDTH or size.height < MIN_HEIGHT
-        if not small:
-            for pane in self._hidden:
-                pane.display = True
-            self._hidden = []
+        width, height = self.app.size
+        small = width < MIN_WIDTH or height < MIN_HEIGHT
         self.set_class(small, "-too-small")
         self.top_line.show(view)
         self.tiny.show(view)
         self._show_timeline(view)
         self.draw(view)
-        if small:  # some tabs show and hide panes themselves
-            for pane in (pane for pane in self.panes if pane.styles.inline.has_rule("display") and pane.display):
-                pane.display = False
-                self._hidden = [*(widget for widget in self._hidden if widget is not pane), pane]
         self.show_keys()
 
     def show_sample(self, view: View) -> None:
