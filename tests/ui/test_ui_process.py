@@ -230,30 +230,30 @@ def test_a_map_is_a_fact_from_the_driver_and_likely_from_the_environment() -> No
     shot = swapped()
     rows = shot.processes
     zero, one = machines.uuid(0), machines.uuid(1)
-    likely = known_map(rows, (), shot)
-    assert [(entry.ordinal, entry.index, entry.certainty) for entry in likely.map] == [
+    likely, source = known_map(rows, (), shot)
+    assert [(entry.ordinal, entry.index, entry.certainty) for entry in likely] == [
         (0, 1, "likely"),
         (1, 0, "likely"),
     ]
-    assert likely.how.startswith("likely: from its environment")
-    known = known_map(rows, ((0, one), (1, zero)), shot)
-    assert {entry.certainty for entry in known.map} == {"fact"}
-    assert known.how == "fact: reported by the simulated driver"
-    other = known_map(rows, ((0, zero),), shot)
-    assert [(entry.ordinal, entry.index) for entry in other.map] == [(0, 0)]
-    assert "its environment alone suggests others" in other.how
-    assert known_map((), (), shot).map == ()
+    assert source.startswith("likely: from its environment")
+    known, source = known_map(rows, ((0, one), (1, zero)), shot)
+    assert {entry.certainty for entry in known} == {"fact"}
+    assert source == "fact: reported by the simulated driver"
+    other, source = known_map(rows, ((0, zero),), shot)
+    assert [(entry.ordinal, entry.index) for entry in other] == [(0, 0)]
+    assert "its environment alone suggests others" in source
+    assert known_map((), (), shot)[0] == ()
 
 
 def test_one_visible_gpu_on_which_the_driver_lists_it_is_a_fact() -> None:
     mapped = (Mapped(ordinal=0, uuid=machines.uuid(1), index=1),)
     there = machines.process(0, gpu=1, device_map=mapped, cuda_visible_devices="1")
     shot = machines.snapshot(DEVICES, (there,))
-    assert known_map((there,), (), shot).map[0].certainty == "fact"
+    assert known_map((there,), (), shot)[0][0].certainty == "fact"
     elsewhere = machines.process(0, gpu=0, device_map=mapped, cuda_visible_devices="1")
-    assert known_map((elsewhere,), (), shot).map[0].certainty == "likely", "the program set another list itself"
+    assert known_map((elsewhere,), (), shot)[0][0].certainty == "likely", "the program set another list itself"
     unset = machines.process(0, gpu=1, device_map=mapped, cuda_visible_devices=None)
-    assert known_map((unset,), (), shot).map[0].certainty == "likely"
+    assert known_map((unset,), (), shot)[0][0].certainty == "likely"
 
 
 def test_history_is_kept_of_few() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable
 from pathlib import PurePosixPath
-from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -89,12 +88,12 @@ def map_lines(rows: tuple[Process, ...], view: View, numbers: DeviceNumbers = ()
         return []
     prefix = number_name(first.framework)
     held = {row.device_uuid: row for row in rows}
-    known = known_map(rows, numbers, view.snapshot)
+    device_map, source = known_map(rows, numbers, view.snapshot)
     lines: Lines = []
     # Of many devices only those that it uses have their own lines.
-    unused = [mapping for mapping in known.map if mapping.uuid not in held]
-    folded = unused if len(known.map) > _MAX_DEVICES and len(unused) > 1 else []
-    for mapping in known.map:
+    unused = [mapping for mapping in device_map if mapping.uuid not in held]
+    folded = unused if len(device_map) > _MAX_DEVICES and len(unused) > 1 else []
+    for mapping in device_map:
         if mapping in folded:
             continue
         row = held.pop(mapping.uuid, None)
@@ -128,10 +127,10 @@ def map_lines(rows: tuple[Process, ...], view: View, numbers: DeviceNumbers = ()
                 lines.append([(f"  idle {idle}", "text")])
     if not lines:
         lines.append([("uses no GPU", "dim")])
-    elif known.how:
-        word, _, rest = known.how.partition(" ")
+    elif source:
+        word, _, rest = source.partition(" ")  # below which the rest goes on
         lines.append([(f"{word} ", "dim"), (rest, "dim")])
-    if not known.map and first.note:
+    if not device_map and first.note:
         lines.append([("no map: ", "dim"), (printable(first.note), "warning")])
     return lines
 
@@ -221,16 +220,10 @@ def environment_lines(details: Details | None) -> Lines:
     ]
 
 
-class Known(NamedTuple):
-    """A device map and its source."""
-
-    map: tuple[Mapped, ...]
-    how: str
-    """The source in one line; empty if there is no map."""
-
-
-def known_map(rows: tuple[Process, ...], numbers: DeviceNumbers, snapshot: Snapshot | None) -> Known:
-    """The most certain map of a process.
+def known_map(
+    rows: tuple[Process, ...], numbers: DeviceNumbers, snapshot: Snapshot | None
+) -> tuple[tuple[Mapped, ...], str]:
+    """The most certain map of a process, and its source in one line; empty if there is no map.
 
     A real driver does not report which of a process's own device numbers a GPU has: the environment makes it
     likely. It is a fact if the process sees only one GPU and the driver lists it there, and on simulated GPUs,
@@ -238,7 +231,7 @@ def known_map(rows: tuple[Process, ...], numbers: DeviceNumbers, snapshot: Snaps
     """
     first = rows[0] if rows else None
     if first is None:
-        return Known((), "")
+        return (), ""
     by_environment = tuple(sorted(first.device_map, key=lambda mapping: mapping.ordinal))
     if numbers and snapshot is not None:
         exact = tuple(
@@ -246,20 +239,20 @@ def known_map(rows: tuple[Process, ...], numbers: DeviceNumbers, snapshot: Snaps
             for ordinal, uuid in sorted(numbers)
             if (device := snapshot.device(uuid)) is not None
         )
-        how = "fact: reported by the simulated driver"
+        source = "fact: reported by the simulated driver"
         if any(mapping.uuid not in dict(numbers).values() for mapping in by_environment):
-            how += "; its environment alone suggests others"
-        return Known(exact, how)
+            source += "; its environment alone suggests others"
+        return exact, source
     if not by_environment:
-        return Known((), "")
+        return (), ""
     if all(mapping.certainty == "fact" for mapping in by_environment):
-        return Known(by_environment, "fact: reported by the driver or the framework")
+        return by_environment, "fact: reported by the driver or the framework"
     here = {row.device_uuid for row in rows if row.device_uuid is not None}
     if len(by_environment) == 1 and here == {by_environment[0].uuid} and first.cuda_visible_devices is not None:
         only = by_environment[0]
         exact = (Mapped(ordinal=only.ordinal, uuid=only.uuid, index=only.index, certainty="fact"),)
-        return Known(exact, "fact: it sees only one GPU, and the driver lists it there")
-    return Known(by_environment, "likely: from its environment; the program may select among them")
+        return exact, "fact: it sees only one GPU, and the driver lists it there"
+    return by_environment, "likely: from its environment; the program may select among them"
 
 
 def cpu_lines(process: Process, view: View, details: Details | None) -> Lines:

@@ -12,6 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate
 from typing import Literal
 
 MIN_WIDTH = 60
@@ -220,24 +221,14 @@ def _cards(
     )
 
 
-def _packed(cells: Sequence[int], width: int) -> tuple[int, int]:
-    """The gap between fields in one line of a card, and how many of them fit, from the first on."""
-    gap = min(max((width - sum(cells[:4])) // 4, 1), 3)
-    x = 0
-    for count, cell in enumerate(cells):
-        x += cell + (gap if count else 0)
-        if x > width:
-            return gap, count
-    return gap, len(cells)
-
-
 @lru_cache(maxsize=64)
 def field_rows(cells: tuple[int, ...], width: int) -> tuple[tuple[int, ...], ...]:
     """Where each field of a card begins, in order, line by line; the further lines have common tab stops.
 
     A last field that would stand alone in a third or later line is left out: it would cost the graphs a line.
     """
-    gap, count = _packed(cells, width)
+    gap = min(max((width - sum(cells[:4])) // 4, 1), 3)
+    count = sum(end - gap <= width for end in accumulate(cell + gap for cell in cells))  # in the first line
     rows = [[sum(cells[:place]) + gap * place for place in range(count)]]
     x = width
     for cell in cells[count:]:

@@ -153,7 +153,9 @@ def draw(
         if fitting and not _used(device, view):  # nothing else shows that it is not free
             pen.add(align_left(fitting[0], at.trend), "dim")
         else:
-            pen.add(sparkline(device, view, at.trend), "graph")
+            busy = view.history.series(device.uuid, "utilization.gpu_percent")
+            _, columns = recent(view, view.history.times, busy, at.trend)
+            pen.add(braille(tuple(columns), low=0, high=100)[0], "graph")
     pen.to(pen.limit - 2).add(" " + ("" if standing else glyph), ink)
 
 
@@ -166,10 +168,3 @@ def _bar(pen: Pen, value: float | None, cells: int, ink: str) -> None:
         pen.bar(value, cells, ink)
     else:
         pen.add(meter(value), ink)
-
-
-def sparkline(device: Device, view: View, width: int) -> str:
-    """History of the utilization in one line of exactly ``width`` cells."""
-    busy = view.history.series(device.uuid, "utilization.gpu_percent")
-    _, columns = recent(view, view.history.times, busy, width)
-    return braille(tuple(columns), low=0, high=100)[0]

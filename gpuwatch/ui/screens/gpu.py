@@ -66,18 +66,12 @@ class Readings(ScrollList):
     unfolded = False
     """Whether readings that the device does not have are shown."""
     _table: Table | None = None
-    _device: Device | None = None
-    _of: tuple[object, ...] = ()
 
     @property
     def counts(self) -> tuple[int, int]:
         return (self._table.shown, self._table.total) if self._table is not None else (0, 0)
 
     def show(self, device: Device, wanted: WordFilter | None, energy: tuple[Row, ...], *, stale: bool) -> None:
-        of = (wanted, energy, self.unfolded, stale)
-        if device is self._device and of == self._of:
-            return
-        self._device, self._of = device, of
         self._table = table_of(device, wanted, unfolded=self.unfolded, energy=energy)
         self.content_stale = stale
         self.refill()

@@ -33,7 +33,6 @@ class HostTable(ItemList[HostSummary]):
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__("Hosts", id=id)
         self._summary: FleetSummary | None = None
-        self._drawn: dict[str, tuple[HostSummary, Line]] = {}
         self._placed: tuple[Placed, ...] = ()
         self._wanted: FleetFilter | None = None
         self.sort, self.reverse = "host", False
@@ -56,29 +55,17 @@ class HostTable(ItemList[HostSummary]):
         self.fill(in_order(found, self.sort, reverse=self.reverse), lambda host: host.name)
 
     def refill(self) -> None:
-        """Rebuilds the lines for the current width; unchanged hosts keep theirs."""
-        summary = self._summary
-        placed = place(self.inner, summary.hosts if summary is not None else ())
-        if placed != self._placed:
-            self._placed, self._drawn = placed, {}
+        """Rebuilds the lines for the current width."""
+        summary, width = self._summary, self.inner
+        placed = self._placed = place(width, summary.hosts if summary is not None else ())
         count = len(self.items)
         self.note = f" {count} of {self.total} " if count != self.total else f" {count} "
-        typed = cut_to_width(self._wanted.text, max(self.inner // 2, 1)) if self._wanted is not None else None
+        typed = cut_to_width(self._wanted.text, max(width // 2, 1)) if self._wanted is not None else None
         self.title = filtered_title("Hosts", typed)
-        self.head = [header(placed, self.inner, self.sort, reverse=self.reverse)]
-        lines: Sequence[Line] = LazyLines(count, lambda place: self._line(self.items[place]))
+        self.head = [header(placed, width, self.sort, reverse=self.reverse)]
+        lines: Sequence[Line] = LazyLines(count, lambda place: host_line(self.items[place], placed, width))
         stale = summary is not None and bool(summary.fleet.problem)
-        self._drawn = {host.name: self._drawn[host.name] for host in self.items if host.name in self._drawn}
         self.set_lines(lines or [Line(((self._nothing(), "dim"),))], stale=stale)
-
-    def _line(self, host: HostSummary) -> Line:
-        """The line of a host; an unchanged host keeps its own."""
-        before = self._drawn.get(host.name)
-        if before is not None and before[0] is host:
-            return before[1]
-        line = host_line(host, self._placed, self.inner)
-        self._drawn[host.name] = (host, line)
-        return line
 
     def _nothing(self) -> str:
         if self._summary is None:

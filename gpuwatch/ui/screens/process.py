@@ -18,7 +18,6 @@ from gpuwatch.session.process_history import Identity, process_identity, process
 from gpuwatch.ui.details import process_sections as facts
 from gpuwatch.ui.drawing.clock_text import clock_text
 from gpuwatch.ui.drawing.line_builder import Pen
-from gpuwatch.ui.drawing.wrapping import Lines
 from gpuwatch.ui.screens.filterable_tab import FilterableScreen
 from gpuwatch.ui.screens.process_actions import ask_signal
 from gpuwatch.ui.settings.actions import bindings
@@ -114,17 +113,14 @@ class ProcessScreen(FilterableScreen):
         details = self.details if self._details_of == who else None
         rows = self.rows
         self._draw_who(who, rows, details, view)
-        sections = [("Devices", self._device_lines(who, rows, details, view))]
-        sections.append(("Settings at start", facts.setting_lines(rows, details, view)))
+        if rows and on_cpu(rows[0]):
+            devices = facts.cpu_lines(rows[0], view, details)
+        else:
+            devices = facts.map_lines(rows, view, self.numbers if self._details_of == who else ())
+        sections = [("Devices", devices), ("Settings at start", facts.setting_lines(rows, details, view))]
         self.facts.show_sections(sections, stale=view.stale)
         self.graphs.show(partial(process_graphs, history, rows, view), history.times, view)
         self._draw_about(who, rows, details, view)
-
-    def _device_lines(self, who: Identity, rows: tuple[Process, ...], details: Details | None, view: View) -> Lines:
-        """Its device map; for a framework program on no GPU, why."""
-        if rows and on_cpu(rows[0]):
-            return facts.cpu_lines(rows[0], view, details)
-        return facts.map_lines(rows, view, self.numbers if self._details_of == who else ())
 
     def _draw_about(self, who: Identity, rows: tuple[Process, ...], details: Details | None, view: View) -> None:
         sections = [("Findings", facts.finding_lines(rows, view.findings, view))]

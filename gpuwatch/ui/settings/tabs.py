@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +63,6 @@ def panes_of(tab_id: str) -> tuple[str, ...]:
     return next(tab.panes for tab in (*TABS, FLEET) if tab.id == tab_id)
 
 
-@lru_cache(maxsize=32)
 def labels(active: str, room: int, unseen: int = 0) -> list[tuple[str, str, str]]:
     """Tab id, text and ink of each name, fitted into ``room`` cells: with numbers, without, or folded.
 

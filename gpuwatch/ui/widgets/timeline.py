@@ -52,14 +52,14 @@ class TimelineStrip(Strip, can_focus=True):
     _framed = False
     _track = (0, 0, 0)
     """Line, first cell and width of the track; no width: it is not shown."""
-    _narrowed: tuple[Track | None, str | None, Track] = (None, None, Track())
-    """The track of one GPU, and what it was made of."""
+    _happened = Track()
+    """What happened on the GPU that it is about."""
 
     def show_position(self, view: View, past: PlayheadPosition | None, uuid: str | None, *, framed: bool) -> None:
         """Draws it; ``past``: the history and the place in it, ``uuid``: the GPU that it is about."""
         self._past, self._framed = past, framed
-        if past is not None and self._narrowed[:2] != (past.track, uuid):
-            self._narrowed = past.track, uuid, past.track.on(uuid)
+        if past is not None:
+            self._happened = past.track.on(uuid)
         self.styles.height = 1 if not framed or past is None else 2 + (view.paused_since is not None)
         self.show(view)
 
@@ -94,7 +94,7 @@ class TimelineStrip(Strip, can_focus=True):
             moves = ("← →", "PgUp PgDn") if self.has_focus else ("[ ]", "{ }")  # as the line of keys has them
             ends = [(moves[0], "key"), (" sample  ", "dim"), (moves[1], "key"), (" minute  ", "dim"), *ends]
         reserve = sum(width_of(text) for text, _ in ends)
-        around = self._narrowed[2].around(past.moment)
+        around = self._happened.around(past.moment)
         if not self._framed:
             self._line(pen, view, past, 0, pen.limit - reserve)
         elif around is not None:
@@ -111,7 +111,7 @@ class TimelineStrip(Strip, can_focus=True):
         _, start, cells = self._track
         if self._framed and cells:
             under = Pen(width)
-            under.to(start).write(labels(past, self._narrowed[2], cells))
+            under.to(start).write(labels(past, self._happened, cells))
             lines.append(under.to(width).line())
         return lines
 
@@ -128,7 +128,7 @@ class TimelineStrip(Strip, can_focus=True):
         pen.add(begin, "dim")
         self._track = (line, pen.x, room)
         cursor = past.moment if view.paused_since is not None or past.played is not None else None
-        drawn = track(past, self._narrowed[2], room, cursor)
+        drawn = track(past, self._happened, room, cursor)
         text, ink = drawn[0]
         if past.played is None and view.since.events is None:
             more = next(label for label in _MORE if text.startswith(" " * len(label)))
