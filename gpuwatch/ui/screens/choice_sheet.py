@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
-from typing import ClassVar, Generic
+from typing import ClassVar, Generic, NamedTuple
 
 from textual import events
 from textual.binding import Binding, BindingType
@@ -64,60 +64,49 @@ class ChoiceSheet(Sheet):
         return next((number for number, start in reversed(list(enumerate(self._starts))) if row >= start), None)
 
 
-class ChoiceModal(LinesModal[Result], Generic[Result]):
-    """Enter or a double click takes a choice; a single click only moves the cursor.
+class Choice(NamedTuple):
+    """A line that can be taken."""
 
-    The first choice does nothing, and is preselected: Enter harms nobody who expects another sheet. ``y`` takes the
-    usual choice, ``n`` closes.
+    name: str
+    text: str
+    does: str
+    """What Enter does there: ``sends TERM to 4711``."""
+    key: str = ""
+
+
+class ChoiceModal(LinesModal[Result], Generic[Result]):
+    """Enter or a double click takes a choice, and so does its key; a single click only moves the cursor. ``n`` closes.
+
+    The first choice does nothing, and is usually preselected: Enter harms nobody who expects another sheet.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "choose", "choose", show=False),
-        Binding("y", "usual", "the usual", show=False),
         Binding("n", "close", "close", show=False),
     ]
 
-    def __init__(
-        self,
-        title: str,
-        lines: Lines,
-        choices: Sequence[tuple[str, str, str]],
-        usual: int,
-        keys: Mapping[int, str] | None = None,
-    ) -> None:
-        """``choices``: name, description, and what Enter does there (``sends TERM to 4711``); none: there is none.
-
-        ``usual``: the choice of ``y``; ``keys``: those of others.
-        """
-        width = max((len(name) for name, _, _ in choices), default=0)
-        self._usual = usual
-        of = {usual: "y"} | dict(keys or {})
-        self._takes = {key: number for number, key in (keys or {}).items()}
+    def __init__(self, title: str, lines: Lines, choices: Sequence[Choice], chosen: int = 0) -> None:
+        width = max((len(choice.name) for choice in choices), default=0)
+        self._numbers = {choice.key: number for number, choice in enumerate(choices) if choice.key}
         lines = lines + [
-            [
-                (f"   {name:<{width}}", "strong"),
-                (f"  {text}", "dim"),
-                (f"  {of[number]}" if number in of else "", "key"),
-            ]
-            for number, (name, text, _) in enumerate(choices)
+            [(f"   {name:<{width}}", "strong"), (f"  {text}", "dim"), (f"  {key}" * bool(key), "key")]
+            for name, text, _, key in choices
         ]
-        self._choices = ChoiceSheet(lines, [does for _, _, does in choices], 0)
+        self._choices = ChoiceSheet(lines, [choice.does for choice in choices], chosen)
         super().__init__(title, lines, sheet=self._choices)
 
     async def on_key(self, event: events.Key) -> None:
         """The key of a choice takes it."""
-        if event.key in self._takes:
+        number = self._numbers.get(event.key, 0 if event.key == "y" else None)  # y closes where there is no choice
+        if number is not None:
             event.stop()
-            self.take(self._takes[event.key])
+            self.take(number)
 
     def take(self, number: int) -> None:
         raise NotImplementedError
 
     def action_choose(self) -> None:
         self.take(self._choices.choice)
-
-    def action_usual(self) -> None:
-        self.take(self._usual)
 
     def clicked(self, row: int, event: events.Click) -> None:
         sheet = self._choices

@@ -26,7 +26,7 @@ from gpuwatch.share.reports.run_report import run_content
 from gpuwatch.ui.details.finding_lines import entry_lines
 from gpuwatch.ui.drawing.text_width import align_left, align_right, cut_to_width, width_of
 from gpuwatch.ui.drawing.wrapping import Lines, wrap_line
-from gpuwatch.ui.screens.choice_sheet import ChoiceModal
+from gpuwatch.ui.screens.choice_sheet import Choice, ChoiceModal
 from gpuwatch.ui.screens.sheet import LinesModal, Modal
 from gpuwatch.ui.settings.preferences import InvalidValue
 from gpuwatch.ui.tables.process_columns import short_command
@@ -51,7 +51,6 @@ _MAX_PROGRAMS = 6
 """Maximum programs listed; more are counted."""
 _MAX_CONFIGURATIONS = 4
 """Maximum configurations named; more are counted."""
-_RUN = 1
 _FIRST_TABLES = ("Device map", "Settings", "Fallbacks", "Out of memory", "Errors")
 _MAX_LOG_LINES = 60
 
@@ -152,11 +151,11 @@ class PreflightSheet(ChoiceModal[bool]):
         count = len(ahead.configs)
         what = printable(ahead.configs[0] if count == 1 else f"{count} configurations")
         lines = [part for line in _preflight_lines(ahead, seconds, room) for part in wrap_line(line, room)]
-        choices = (("Cancel", "start nothing", "starts nothing"), ("Run", what, f"runs {what}"))
-        super().__init__(f"Run {what}?", [*lines, []], choices, _RUN)
+        choices = (Choice("Cancel", "start nothing", "starts nothing"), Choice("Run", what, f"runs {what}", "y"))
+        super().__init__(f"Run {what}?", [*lines, []], choices)
 
     def take(self, number: int) -> None:
-        self.dismiss(number == _RUN)
+        self.dismiss(number > 0)
 
 
 def _preflight_lines(ahead: Preflight, seconds: float, room: int) -> Lines:

@@ -12,16 +12,14 @@ from gpuwatch.machine.sources.process_signals import Outcome, refusal
 from gpuwatch.ui.drawing.clock_text import date_and_time
 from gpuwatch.ui.drawing.text_width import align_left, align_right, cut_to_width
 from gpuwatch.ui.drawing.wrapping import Lines
-from gpuwatch.ui.screens.choice_sheet import ChoiceModal
+from gpuwatch.ui.screens.choice_sheet import Choice, ChoiceModal
 from gpuwatch.ui.tables.process_columns import command_text, short_command
 
 CHOICES = (
-    (signal.SIGINT, "INT", "like Ctrl+C: most programs clean up and exit"),
-    (signal.SIGTERM, "TERM", "asks it to exit, and lets it clean up"),
-    (signal.SIGKILL, "KILL", "the kernel kills it at once; nothing is saved"),
+    (signal.SIGINT, "INT", "like Ctrl+C: most programs clean up and exit", ""),
+    (signal.SIGTERM, "TERM", "asks it to exit, and lets it clean up", "y"),
+    (signal.SIGKILL, "KILL", "the kernel kills it at once; nothing is saved", ""),
 )
-_USUAL = 2
-"""TERM, after the choice that sends nothing."""
 _MAX_PROCESSES = 8
 """Maximum processes listed; more are counted."""
 
@@ -102,13 +100,11 @@ class SignalSheet(ChoiceModal[int]):
             text = "some pids here are from another PID namespace: is this the process you mean?"
             lines += [[(" ▲ ", "warning"), (text, "text")], []]
         whom = f"{able} processes" if able > 1 else f"{people[0].pid} {_short(people[0])}"
-        choices = [("Cancel", "send nothing", "sends nothing")]
-        choices += [(name, text, f"sends {name} to {whom}") for _, name, text in CHOICES]
+        choices = [Choice("Cancel", "send nothing", "sends nothing")]
+        choices += [Choice(name, text, f"sends {name} to {whom}", key) for _, name, text, key in CHOICES]
         several = f" to {len(people)} processes" if len(people) > 1 else f" to {people[0].pid}"
-        super().__init__(
-            f"Send a signal{several}" if able else "No signal can be sent", lines, choices if able else (), _USUAL
-        )
+        super().__init__(f"Send a signal{several}" if able else "No signal can be sent", lines, choices if able else ())
         self._able = bool(able)
 
     def take(self, number: int) -> None:
-        self.dismiss((0, *(signal for signal, _, _ in CHOICES))[number] if self._able else None)
+        self.dismiss((0, *(signal for signal, *_ in CHOICES))[number] if self._able else None)

@@ -14,7 +14,7 @@ from gpuwatch.core.formatting.hyperlinks import file_url, home_short
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.ui.drawing.ink_colors import link_ink
 from gpuwatch.ui.drawing.wrapping import Lines
-from gpuwatch.ui.screens.choice_sheet import ChoiceModal
+from gpuwatch.ui.screens.choice_sheet import Choice, ChoiceModal
 
 if TYPE_CHECKING:
     from gpuwatch.ui.app import GpuwatchApp
@@ -41,12 +41,11 @@ class ReportSheet(ChoiceModal[bool]):
         ]
         without = "users, hosts, paths, addresses and ids replaced"
         choices = (
-            ("Cancel", "write nothing", "writes nothing"),
-            ("Write", "with the names of users, hosts and files", "writes it"),
-            ("Without names", without, "writes it without names"),
+            Choice("Cancel", "write nothing", "writes nothing"),
+            Choice("Write", "with the names of users, hosts and files", "writes it", "y"),
+            Choice("Without names", without, "writes it without names", "w"),
         )
-        super().__init__("Write a report", lines, choices, _WRITE, {_WITHOUT_NAMES: "w"})
-        self._choices.choice = _WRITE  # a file here harms nobody
+        super().__init__("Write a report", lines, choices, chosen=_WRITE)  # a file here harms nobody
 
     def take(self, number: int) -> None:
         self.dismiss(None if number < _WRITE else number == _WITHOUT_NAMES)
