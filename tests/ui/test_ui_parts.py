@@ -101,8 +101,8 @@ def test_layout_folds_graphs_first_then_cards() -> None:
     assert plan(120, 40, 8).style == "card"
     assert plan(120, 40, 8).graph == 0
     assert plan(80, 24, 8).style == "line"
-    assert plan(MIN_WIDTH - 1, 40, 1).too_small
-    assert plan(80, MIN_HEIGHT - 1, 1).too_small
+    assert plan(MIN_WIDTH - 1, 40, 1).style == "none"
+    assert plan(80, MIN_HEIGHT - 1, 1).style == "none"
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 118, 120, 160, 248])

@@ -80,14 +80,12 @@ def _last_read(uuid: str, view: View) -> Callable[[str], str]:
     """The last known value of a metric, and when it was read; empty if there is none."""
 
     def last(metric: str) -> str:
-        spec, times = BY_ID.get(metric), view.history.times
-        series = view.history.series(uuid, metric)
-        places = range(len(series) - 1, -1, -1) if spec is not None else range(0)
-        place = next((place for place in places if series[place] is not None), None)
-        value = series[place] if place is not None else None
-        if spec is None or value is None or place is None:
+        spec = BY_ID.get(metric)
+        both = zip(reversed(view.history.times), reversed(view.history.series(uuid, metric)), strict=False)  # end now
+        known = next(((moment, value) for moment, value in both if value is not None), None)
+        if spec is None or known is None:
             return ""
-        moment = times[len(times) - len(series) + place]
+        moment, value = known
         return f"last read at {clock_text(moment)}, {ago(max(view.now - moment, 0.0))}: {reading_text(spec, value)}"
 
     return last
@@ -99,14 +97,8 @@ def missing_of_device(device: Device, view: View) -> tuple[str, Lines]:
 
 
 def _of_device(device: Device, view: View) -> Lines:
-    lines: Lines = [
-        [
-            ("GPU ", "dim"),
-            (str(device.index), "strong"),
-            (f"  {printable(device.name)}  ", "text"),
-            (device.uuid, "dim"),
-        ]
-    ]
+    name = f"  {printable(device.name)}  "
+    lines: Lines = [[("GPU ", "dim"), (str(device.index), "strong"), (name, "text"), (device.uuid, "dim")]]
     if device.state != "ok":
         detail = f": {printable(device.state_detail)}" if device.state_detail else ""
         lines.append([(f"state {device.state}{detail}", "error")])
@@ -121,11 +113,8 @@ def _of_device(device: Device, view: View) -> Lines:
 def missing_of_row(row: Row, view: View) -> tuple[str, Lines]:
     """Title and lines for one row of the process table, and its device."""
     if isinstance(row, Unexplained):
-        lines: Lines = [
-            [(f"{memory(row.amount)} owned by no listed process", "strong")],
-            [(row.reason, "text")],
-            _as_of(view),
-        ]
+        amount = f"{memory(row.amount)} owned by no listed process"
+        lines: Lines = [[(amount, "strong")], [(row.reason, "text")], _as_of(view)]
         for part, _ in row.parts:
             lines += [[], *_of_device(part, view)]
         return "Unexplained memory", lines
@@ -133,17 +122,14 @@ def missing_of_row(row: Row, view: View) -> tuple[str, Lines]:
     if row.note:
         lines.append([(f"note: {printable(row.note)}", "warning")])
     lines += [_as_of(view), []]
+    unmapped = "it is on no GPU; Enter shows why" if on_cpu(row) else "its device map is unknown"
     for name, value, why in (
-        ("USER", row.user, row.note or "the owner could not be read"),
-        ("FRAMEWORK", row.framework, row.note or "none recognized in its memory maps"),
-        (
-            "SEES",
-            row.device_map or None,
-            row.note or ("it is on no GPU; Enter shows why" if on_cpu(row) else "its device map is unknown"),
-        ),
+        ("USER", row.user, "the owner could not be read"),
+        ("FRAMEWORK", row.framework, "none recognized in its memory maps"),
+        ("SEES", row.device_map or None, unmapped),
     ):
         if value is None:
-            lines.append([(f"  {name}", "strong"), (f"  {printable(why)}", "text")])
+            lines.append([(f"  {name}", "strong"), (f"  {printable(row.note or why)}", "text")])
     lines += _entries(row.missing, (*PROCESS_READINGS, IDLE_SINCE, RUN_SECONDS))
     if not row.missing:
         lines.append([("  no reading of this process is missing", "ok")])

@@ -54,7 +54,6 @@ _GOOD_BAND_LINES = 5
 class Plan:
     """Rows of each part; the process table gets the rest."""
 
-    too_small: bool = False
     host: bool = True
     style: Literal["none", "line", "card"] = "none"
     columns: int = 1
@@ -109,7 +108,7 @@ def plan(
     ``graphs``: ids of the graphs that a card may have, in order.
     """
     if width < MIN_WIDTH or height < MIN_HEIGHT:
-        return Plan(too_small=True)
+        return Plan()
     framed = width >= 100 and height >= 30
     room = height - 2 - int(findings)
     if not gpus:

@@ -129,7 +129,8 @@ def row_line(row: Row, style: TableStyle, *, chosen: bool = False, tagged: bool 
     """One row; ``chosen``: whether it is under the cursor."""
     pen = Pen(style.width)
     pen.add("▶" if chosen else " ", "focus" if style.focused else "dim")
-    pen.write([("✓", "accent") if tagged else _mark(row, style)])
+    mark = style.marks.get((row.pid, row.device_uuid)) if isinstance(row, Process) else None
+    pen.add(*(("✓", "accent") if tagged else mark or (" ", "text")))
     if isinstance(row, Unexplained):
         _unexplained(pen, row, style)
     else:
@@ -137,10 +138,6 @@ def row_line(row: Row, style: TableStyle, *, chosen: bool = False, tagged: bool 
         for placed in style.columns:
             _cell(pen, row, placed, style, branch)
     return pen.to(style.width).line("cursor" if chosen and style.focused else "")
-
-
-def _mark(row: Row, style: TableStyle) -> Span:
-    return style.marks.get((row.pid, row.device_uuid), (" ", "text")) if isinstance(row, Process) else (" ", "text")
 
 
 def table_lines(
@@ -165,16 +162,13 @@ def table_lines(
 
 def _cell(pen: Pen, process: Process, placed: Placed, style: TableStyle, branch: Branch | None) -> None:
     column = placed.column
-    follows = column.seconds is not None
     if column.id == "memory":
         text = memory_text(process.number("gpu_memory_bytes"), placed.width, style.most)
+    elif column.seconds is not None:
+        text = time_column_text(column, process, style.at)
     else:
-        text = time_column_text(column, process, style.at) if follows else column.text_of(process, placed.width)
-    number = (
-        style.mig_indices.get((process.device_uuid, process.mig_instance))
-        if column.id == "mig" and style.mig_indices
-        else None
-    )
+        text = column.text_of(process, placed.width)
+    number = style.mig_indices.get((process.device_uuid, process.mig_instance)) if column.id == "mig" else None
     if number is not None and len(f"{number} ({text})") <= placed.width:
         text = f"{number} ({text})"
     if column.id == "command" and branch is not None and not branch.asked:
@@ -183,14 +177,13 @@ def _cell(pen: Pen, process: Process, placed: Placed, style: TableStyle, branch:
         # The first step to the right shows the full path, later steps scroll.
         text = command_text(process)
         text = "…" + text[style.shift - SCROLL_CELLS + 1 :] if style.shift > SCROLL_CELLS else text
-    if branch is not None and column.id == "command":
-        pen.to(placed.start).add(cut_to_width(branch.lead, placed.width), "faint")
-        lead = min(width_of(branch.lead), placed.width)
-        pen.add(align_left(text, placed.width - lead), "text" if branch.asked else "dim")
-        return
     ink = "dim" if branch is not None and not branch.asked else _ink(process, column, text)
     pen.to(placed.start)
-    pen.add(align_right(text, placed.width) if placed.at_right else align_left(text, placed.width), ink)
+    width = placed.width
+    if branch is not None and column.id == "command":
+        pen.add(cut_to_width(branch.lead, width), "faint")
+        width, ink = max(width - width_of(branch.lead), 0), "text" if branch.asked else "dim"
+    pen.add(align_right(text, width) if placed.at_right else align_left(text, width), ink)
 
 
 def _ink(process: Process, column: Column, text: str) -> str:

@@ -120,11 +120,11 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
             self._most_rows = max(self._most_rows, len(view.snapshot.processes) + len(view.snapshot.bystanders))
         fields = self.gpus.fields_of(view.devices)
         wanted = plan_gpus(view, chosen, *size, fields, processes=self._most_rows, notice=notice)
-        self.summary.display = bool(view.devices or view.has_problem) and not wanted.too_small
+        self.summary.display = bool(view.devices or view.has_problem)
         if wanted == self._plan:
             return
         self._plan = wanted
-        self.host.display = wanted.host and not wanted.too_small
+        self.host.display = wanted.host
         self.gpus.styles.height = max(wanted.gpu_height, 1)
 
     def show_keys(self, note: tuple[str, bool] = ("", False)) -> None:

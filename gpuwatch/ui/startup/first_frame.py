@@ -48,7 +48,7 @@ def picture(
     rows = len(view.snapshot.processes) if view.snapshot is not None else 0
     fields = shown_fields(chosen.gpu_fields, view.devices)
     wanted = plan_gpus(view, chosen, width, height, fields, processes=rows)
-    if wanted.too_small or not view.devices or view.has_problem:
+    if wanted.style == "none" or view.has_problem:
         return []
     top, host = Pen(width), Pen(width)
     top_line(top, view, chosen.tab)
