@@ -29,6 +29,7 @@ from gpuwatch.ui.drawing.wrapping import Lines
 from gpuwatch.ui.panes.overview_summary import idle_text
 from gpuwatch.ui.tables.process_columns import command_text, number_name
 
+_NO_FRAMEWORK = "no framework recognized in its memory maps"
 _MAX_DEVICES = 2
 """Devices that a process may see before those without memory share a line."""
 
@@ -56,20 +57,12 @@ def who_lines(who: Identity, rows: tuple[Process, ...], at: float, details: Deta
     if note[0]:
         value += [note, ("  ", "text")]
     value.append((without_folder(mask_text(command_text(first))), "strong"))
-    two: list[Span] = [(" ", "text")]
+    started: list[Span] = [("since –", "dim")]
     if first.create_time is not None:
-        two += [
-            ("since ", "dim"),
-            (date_and_time(first.create_time), "text"),
-            (f" ({clock_duration(first.run_seconds(at))})", "dim"),
-        ]
-    else:
-        two.append(("since –", "dim"))
-    two.append(("  ", "text"))
-    if first.framework:
-        two.append((printable(first.framework), "accent"))
-    else:
-        two.append(("no framework recognized in its memory maps", "dim"))
+        lasted = clock_duration(first.run_seconds(at))
+        started = [("since ", "dim"), (date_and_time(first.create_time), "text"), (f" ({lasted})", "dim")]
+    framework = (printable(first.framework), "accent") if first.framework else (_NO_FRAMEWORK, "dim")
+    two: list[Span] = [(" ", "text"), *started, ("  ", "text"), framework]
     if first.container:
         two += [("  in ", "dim"), (printable(first.container), "text")]
     if details is not None and details.inner_pid is not None:
@@ -83,55 +76,42 @@ def who_lines(who: Identity, rows: tuple[Process, ...], at: float, details: Deta
 
 def map_lines(rows: tuple[Process, ...], view: View, numbers: DeviceNumbers = ()) -> Lines:
     """Each of its device numbers, the physical GPU behind it, and the source of the map."""
-    first = rows[0] if rows else None
-    if first is None:
+    if not rows:
         return []
-    prefix = number_name(first.framework)
+    name = number_name(rows[0].framework) or "device "
     held = {row.device_uuid: row for row in rows}
     device_map, source = known_map(rows, numbers, view.snapshot)
     lines: Lines = []
+
+    def add(spans: list[Span], row: Process | None) -> None:
+        lines.append(spans)
+        if row is not None and (idle := idle_text(view, row)):
+            lines.append([(f"  idle {idle}", "text")])
+
     # Of many devices only those that it uses have their own lines.
     unused = [mapping for mapping in device_map if mapping.uuid not in held]
     folded = unused if len(device_map) > _MAX_DEVICES and len(unused) > 1 else []
-    for mapping in device_map:
-        if mapping in folded:
-            continue
+    for mapping in (mapping for mapping in device_map if mapping not in folded):
         row = held.pop(mapping.uuid, None)
-        ink = "ok" if mapping.certainty == "fact" else "dim"
-        lines.append(
-            [
-                (f"{prefix or 'device '}{mapping.ordinal}", "strong"),
-                (f" → physical {mapping.index}", "strong"),
-                (f"  {mapping.certainty}", ink),
-                (f"  {_held(row)}" if row is not None else "  no memory", "dim"),
-            ]
-        )
-        lines.append([("  ", "text"), (printable(mapping.uuid), "dim")])
-        if row is not None and (idle := idle_text(view, row)):
-            lines.append([(f"  idle {idle}", "text")])
+        certainty = (f"  {mapping.certainty}", "ok" if mapping.certainty == "fact" else "dim")
+        amount = f"  {_held(row)}" if row is not None else "  no memory"
+        lines.append([(f"{name}{mapping.ordinal} → physical {mapping.index}", "strong"), certainty, (amount, "dim")])
+        add([("  ", "text"), (printable(mapping.uuid), "dim")], row)
     if folded:
-        lines.append(
-            [
-                (f"{len(folded)} more: {prefix or 'device '}{_runs(mapping.ordinal for mapping in folded)}", "text"),
-                (f" → physical {_runs(mapping.index for mapping in folded)}", "text"),
-                ("  no memory", "dim"),
-            ]
-        )
-    for row in held.values():
-        if row.device_index is not None:
-            mig = f" MIG {printable(row.mig_instance)}" if row.mig_instance else ""
-            text = f" → physical {row.device_index}{mig}"
-            what = f"  {_held(row)}; its device number is unknown"
-            lines.append([(UNKNOWN, "dim"), (text, "strong"), (what, "dim")])
-            if idle := idle_text(view, row):
-                lines.append([(f"  idle {idle}", "text")])
+        ordinals, indices = _runs(mapping.ordinal for mapping in folded), _runs(mapping.index for mapping in folded)
+        text = f"{len(folded)} more: {name}{ordinals} → physical {indices}"
+        lines.append([(text, "text"), ("  no memory", "dim")])
+    for row in (row for row in held.values() if row.device_index is not None):
+        mig = f" MIG {printable(row.mig_instance)}" if row.mig_instance else ""
+        unnumbered = f"  {_held(row)}; its device number is unknown"
+        add([(UNKNOWN, "dim"), (f" → physical {row.device_index}{mig}", "strong"), (unnumbered, "dim")], row)
     if not lines:
         lines.append([("uses no GPU", "dim")])
     elif source:
         word, _, rest = source.partition(" ")  # below which the rest goes on
         lines.append([(f"{word} ", "dim"), (rest, "dim")])
-    if not device_map and first.note:
-        lines.append([("no map: ", "dim"), (printable(first.note), "warning")])
+    if not device_map and rows[0].note:
+        lines.append([("no map: ", "dim"), (printable(rows[0].note), "warning")])
     return lines
 
 
@@ -166,12 +146,11 @@ def setting_lines(rows: tuple[Process, ...], details: Details | None, view: View
         name = printable(setting.name)
         if setting.value is None:
             if not note:
-                lines.append([(f"{name} not set", "dim")])
-                lines.append([("  → ", "dim"), (setting.effect, "dim")])
+                lines += [[(f"{name} not set", "dim")], [("  → ", "dim"), (setting.effect, "dim")]]
             continue
+        mark: Span = ("  ▲ ", "warning") if setting.wrong else ("  → ", "accent")
         lines.append([(f"{name}=", "text"), (printable(setting.value), "strong")])
-        lines.append([("  ▲ " if setting.wrong else "  → ", "warning" if setting.wrong else "accent")])
-        lines[-1].append((printable(setting.effect), "text"))
+        lines.append([mark, (printable(setting.effect), "text")])
     return lines + note
 
 
