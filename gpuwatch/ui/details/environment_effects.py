@@ -63,12 +63,11 @@ def _visible(environment: Mapping[str, str], framework: str | None, devices: Seq
 
 
 def _growth(value: str) -> str:
-    match value:
-        case "true":
-            return "memory grows as needed and is not given back"
-        case "false":
-            return "nearly all free memory is taken at the start, whatever the program sets"
-    return "!TensorFlow accepts only true and false here, and ignores this"
+    effects = {
+        "true": "memory grows as needed and is not given back",
+        "false": "nearly all free memory is taken at the start, whatever the program sets",
+    }
+    return effects.get(value, "!TensorFlow accepts only true and false here, and ignores this")
 
 
 def _tf_allocator(value: str) -> str:

@@ -97,9 +97,8 @@ def all_evidence(view: View) -> Lines:
         if problem.reason not in found:
             lines += [*entry_lines(problem, snapshot), []]
     if not lines:
-        healthy = next(
-            (finding for finding in view.findings if finding.id == "healthy" and finding.until is None), None
-        )
+        well = (finding for finding in view.findings if finding.id == "healthy" and finding.until is None)
+        healthy = next(well, None)
         unread = snapshot is not None and any(map(unread_keys, snapshot.devices))
         if healthy is None and unread:
             return [[("◌ ", "dim"), ("Not judged: of the GPUs too little can be read.", "dim")]]

@@ -49,7 +49,6 @@ MARKS = {"error": ("✖", "error"), "warning": ("▲", "warning"), "info": ("·"
 
 def throttling_lines(device: Device, episodes: Sequence[Episode], now: float, since: str = "gpuwatch started") -> Lines:
     """Each throttle reason of the last hour: when, how long, how often; ``since``: from when on they are known."""
-    lines: Lines = []
     reasons = device.get("clocks.event_reasons")
     if isinstance(reasons, Missing):
         why = reasons.detail or reasons.reason
@@ -58,10 +57,9 @@ def throttling_lines(device: Device, episodes: Sequence[Episode], now: float, si
     for episode in episodes:  # latest onset first
         if now - episode.last <= _HOUR_SECONDS:
             by_reason.setdefault(episode.reason, []).append(episode)
-    for reason, known in sorted(by_reason.items(), key=lambda item: item[0] not in BRAKE | THERMAL):
-        lines.append(_throttling_line(reason, known, now))
-    if not lines:
-        lines.append([("● ", "ok"), (f"not throttled since {since}", "text")])
+    ordered = sorted(by_reason.items(), key=lambda item: item[0] not in BRAKE | THERMAL)
+    lines: Lines = [_throttling_line(reason, known, now) for reason, known in ordered]
+    lines = lines or [[("● ", "ok"), (f"not throttled since {since}", "text")]]
     counted = [
         f"{words} {rounded_duration(seconds)}"
         for metric, words in _COUNTERS
@@ -93,15 +91,10 @@ def _throttling_line(reason: str, known: Sequence[Episode], now: float) -> list[
 def limit_lines(device: Device) -> Lines:
     """Temperature, power, clock and PCIe link with their limits."""
     number = device.number
-    celsius, limits = number("temperature.gpu_celsius"), []
-    for name, text in (
-        ("operating_max", "max operating"),
-        ("slowdown", "throttles at"),
-        ("shutdown", "shuts down at"),
-    ):
-        at = threshold_celsius(device, name)
-        if at is not None:
-            limits.append(f"{text} {at:.0f} °C")
+    celsius = number("temperature.gpu_celsius")
+    named = (("operating_max", "max operating"), ("slowdown", "throttles at"), ("shutdown", "shuts down at"))
+    thresholds = ((text, threshold_celsius(device, name)) for name, text in named)
+    limits = [f"{text} {at:.0f} °C" for text, at in thresholds if at is not None]
     margin = number("temperature.margin_celsius")
     if margin is not None and (limits or celsius is not None):
         limits.append(f"now {abs(margin):.0f} °C {'below' if margin >= 0 else 'above'} throttling")

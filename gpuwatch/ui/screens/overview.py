@@ -313,10 +313,9 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
         total, by_job = self.users.chosen, self.users.by_job
         name = total.name if total is not None else None
         if name is None or (by_job and name == NO_JOB):
-            what = (
-                "belong to no job" if name is not None else "have an unknown job" if by_job else "have an unknown owner"
-            )
-            self.say(f"these processes {what}, so they cannot be filtered", "warning")
+            unknown = f"have an unknown {'job' if by_job else 'owner'}"
+            why = "belong to no job" if name is not None else unknown
+            self.say(f"these processes {why}, so they cannot be filtered", "warning")
             return
         of = job_of if by_job else user_of
         word = field("job" if by_job else "user", name)
@@ -399,11 +398,8 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
         self.action_leave_users()
         self.processes.go_to(rows[place].key)
         held, row, _ = holders[place]
-        which = (
-            f"the only idle holder of {HELD_SHARE:.0%} or more"
-            if len(rows) == 1
-            else f"idle holder {place + 1} of {len(rows)}"
-        )
+        only = f"the only idle holder of {HELD_SHARE:.0%} or more"
+        which = only if len(rows) == 1 else f"idle holder {place + 1} of {len(rows)}"
         who = f"{printable(row.user or program_name(row))} {row.pid}, {size(held)}"
         idle = idle_text(self.view, row)  # before what its row says too, which a narrow terminal cuts
         self.say(f"{which}: {idle}{'; ' * bool(idle)}{who}", "accent")

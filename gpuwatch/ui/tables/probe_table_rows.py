@@ -155,8 +155,7 @@ def rows_of(
     if with_earlier:
         # Runs of configurations that were removed from the catalog are still results.
         gone = [run for run in earlier if run.config not in scripts or run.group == _PROGRAMS]
-        gone = gone if wanted is None else []
-        if gone:
+        if gone and wanted is None:
             rows += [Group("no longer in the catalog", len(gone), 0, len(gone)), *map(Earlier, gone)]
     return rows
 
