@@ -2,32 +2,37 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import shutil
 import sys
+import threading
 import time
-from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from gpuwatch.cli.command_group import Sectioned
 from gpuwatch.cli.completion import complete_files
-from gpuwatch.cli.hosts_options import chosen_hosts, hosts_options
+from gpuwatch.cli.hosts_options import ChosenHosts, chosen_hosts, hosts_options
 from gpuwatch.cli.option_types import Duration, Size
 from gpuwatch.cli.output import print_document, print_line
 from gpuwatch.cli.progress import progress
-from gpuwatch.cli.sim_options import SIM_NAME, enter_simulation, shape_option_value, sim_option, simulated_environment
+from gpuwatch.cli.sim import exec_program, program_path
+from gpuwatch.cli.sim_options import enter_simulation, shape_option_value, sim_option
 from gpuwatch.core.errors import EXIT_FAILED, GpuwatchError, UsageError
+from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.json_codec import to_json
-from gpuwatch.core.model.pick_result import Pick
+from gpuwatch.core.model.pick_result import HostPick, Pick, PickedGpu
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.sources.gpu_reservations import HeldReservation, reserve, reserved
 from gpuwatch.session.free_gpus import Conditions, pick_gpus, refusal_reasons, why_impossible
 from gpuwatch.session.single_snapshot import findings_of, take_snapshot
 from gpuwatch.share.reports.topology_matrix import described
+
+if TYPE_CHECKING:
+    from gpuwatch.core.model.fleet import Fleet
+    from gpuwatch.fleet.host_poller import FleetSource
 
 _EXAMPLES = """\b
 Examples:
@@ -44,6 +49,7 @@ _MAX_ATTEMPTS = 10
 _RETRY_SECONDS = 0.1
 """Seconds within which a reservation that failed is given back."""
 _MAX_WAIT_SECONDS = 30 * 86_400.0
+_WAIT_HINT = "--wait 1h waits for them"
 
 
 @click.command(cls=Sectioned, epilog=_EXAMPLES, context_settings={"allow_interspersed_args": False})
@@ -102,12 +108,10 @@ def pick(
     conditions = Conditions(count, free, idle)
     asked = chosen_hosts(**fleet_given)
     if asked is not None:
-        from gpuwatch.cli.pick_host import pick_on_hosts
-
         if command or reserve_gpus or index:
             what = "a command" if command else "--reserve" if reserve_gpus else "--index"
             raise UsageError(f"{what} works on one machine only", hint="ssh to the host that this prints")
-        pick_on_hosts(ctx, asked, conditions, deadline, wait or 0.0, as_json=as_json)
+        _pick_host(ctx, asked, conditions, deadline, wait or 0.0, as_json=as_json)
         return
     if reserve_gpus and not command:
         raise UsageError(
@@ -115,22 +119,21 @@ def pick(
         )
     if as_json and command:
         raise UsageError("--json cannot be combined with a command")
-    program = _program_path(command) if command else ""
+    program = program_path(command[0]) if command else ""  # an error before anything is waited for
     enter_simulation(ctx, command=command)
     picked, reservation = _pick_until(conditions, deadline, wait or 0.0, reserve_gpus=reserve_gpus)
     if as_json:
         print_document(to_json(picked))
         ctx.exit(0 if picked.chosen else EXIT_FAILED)
     if not picked.chosen:
-        raise GpuwatchError(_too_few_message(picked, conditions), hint="" if wait else "--wait 1h waits for them")
+        raise GpuwatchError(_too_few_message(picked, conditions), hint="" if wait else _WAIT_HINT)
     if sys.stderr.isatty() or command:
         for gpu in picked.chosen:
             instance = f" MIG {gpu.mig_instance}" if gpu.mig_instance else ""
-            of = f", {size(gpu.memory_free_bytes)} free" if gpu.memory_free_bytes is not None else ""
             with_others = f", shared with {gpu.processes} process{'es' * (gpu.processes > 1)}" if gpu.processes else ""
             unreservable = reservation is not None and gpu.uuid in reservation.unreservable
             note = "; not reserved: its holder is beyond the limit per user" if unreservable else ""
-            print_line(f"gpuwatch: GPU {gpu.index}{instance} ({gpu.name}{of}{with_others}){note}")
+            print_line(f"gpuwatch: GPU {gpu.index}{instance} ({gpu.name}{_free_text(gpu)}{with_others}){note}")
         if picked.connection is not None:
             print_line(f"gpuwatch: slowest connection between them: {described(picked.connection)}")
     listed = ",".join(str(gpu.index) if index and not gpu.mig_instance else gpu.uuid for gpu in picked.chosen)
@@ -139,7 +142,8 @@ def pick(
         return
     if reservation is not None:
         reservation.keep_across_exec()
-    _exec_command(ctx, program, command, listed, by_index=index)
+    variables = {"CUDA_VISIBLE_DEVICES": listed} | ({"CUDA_DEVICE_ORDER": "PCI_BUS_ID"} if index else {})
+    exec_program(ctx, program, command, shape_option_value(ctx), variables=variables)
 
 
 def _pick_until(
@@ -181,8 +185,13 @@ def _pick_until(
         if left <= 0:
             progress("")
             return picked, None
-        progress(f"waiting for {conditions}; {refusal_reasons(picked)}"[: shutil.get_terminal_size().columns - 3])
-        time.sleep(min(_POLL_SECONDS, left))
+        _wait(conditions, refusal_reasons(picked), left)
+
+
+def _wait(conditions: Conditions, why: str, left: float) -> None:
+    """Waits until the GPUs are looked at again, at most ``left`` seconds."""
+    progress(f"waiting for {conditions}; {why}"[: shutil.get_terminal_size().columns - 3])
+    time.sleep(min(_POLL_SECONDS, left))
 
 
 def _choose(machine: Snapshot, conditions: Conditions) -> Pick:
@@ -195,6 +204,10 @@ def _choose(machine: Snapshot, conditions: Conditions) -> Pick:
     return pick_gpus(machine, conditions, os.environ, reserved(), found)
 
 
+def _free_text(gpu: PickedGpu) -> str:
+    return f", {size(gpu.memory_free_bytes)} free" if gpu.memory_free_bytes is not None else ""
+
+
 def _too_few_message(picked: Pick, conditions: Conditions) -> str:
     """``wanted 2 GPUs, but 1 fits: GPU 0: 3.1 of 24.0 GiB free``."""
     head = f"wanted {conditions}, but {picked.spare or 'none'} {'fit' if picked.spare > 1 else 'fits'}"
@@ -202,32 +215,61 @@ def _too_few_message(picked: Pick, conditions: Conditions) -> str:
     return f"{head}: {why}" if why else head
 
 
-def _program_path(command: Sequence[str]) -> str:
-    """The path of the command; the error says why it cannot be started, before anything is waited for."""
-    path = shutil.which(command[0])
-    if path is None:
-        from gpuwatch.experiment.probing.how_program_ended import not_started
+def _pick_host(
+    ctx: click.Context, hosts: ChosenHosts, conditions: Conditions, deadline: float, wait: float, *, as_json: bool
+) -> None:
+    """Prints the host to log in to; exits with 1 if none has enough GPUs."""
+    from gpuwatch.fleet.host_choice import refusal_reasons
 
-        raise not_started(command[0], errno.EACCES if shutil.which(command[0], mode=os.F_OK) else errno.ENOENT)
-    return path
-
-
-def _exec_command(ctx: click.Context, program: str, command: Sequence[str], listed: str, *, by_index: bool) -> NoReturn:
-    """Replaces this process by the command."""
-    environment = dict(os.environ)
-    shape = shape_option_value(ctx)
-    if shape is not None:
-        from gpuwatch.cli.sim import plugin_environment
-
-        environment = plugin_environment(
-            simulated_environment(shape, "auto", name=ctx.meta.get(SIM_NAME), command=command, hold=True)
-        )
-    environment["CUDA_VISIBLE_DEVICES"] = listed
-    if by_index:
-        environment["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
+    source = hosts.source(_POLL_SECONDS)
+    changed = threading.Event()
+    source.start(changed.set)
+    if hosts.server is not None:  # which is read in one go
+        progress(f"querying {source.name}")
     try:
-        os.execve(program, list(command), environment)
-    except OSError as error:
-        from gpuwatch.experiment.probing.how_program_ended import not_started
+        picked = _pick_host_until(source, changed, conditions, deadline, wait)
+    finally:
+        source.stop()
+    progress("")
+    if as_json:
+        print_document(to_json(picked))
+        ctx.exit(0 if picked.host is not None else EXIT_FAILED)
+    if picked.host is None:
+        why = refusal_reasons(picked)
+        raise GpuwatchError(f"no host has {conditions}{f': {why}' if why else ''}", hint="" if wait else _WAIT_HINT)
+    if sys.stderr.isatty():
+        for gpu in picked.chosen:
+            print_line(f"gpuwatch: {picked.host}: GPU {gpu.index} ({gpu.name}{_free_text(gpu)})")
+        print_line("gpuwatch: nothing is reserved; on that host, use gpuwatch pick --reserve")
+    click.echo(printable(picked.host))
 
-        raise not_started(command[0], error.errno or errno.EACCES) from error
+
+def _pick_host_until(
+    source: FleetSource, changed: threading.Event, conditions: Conditions, deadline: float, wait: float
+) -> HostPick:
+    from gpuwatch.fleet.host_choice import pick_host, refusal_reasons
+
+    until = time.monotonic() + wait
+    while True:
+        fleet = _wait_for_answers(source, changed, deadline)
+        left = until - time.monotonic()
+        if fleet.problem and left <= 0:
+            raise GpuwatchError(fleet.problem, hint=fleet.hint)
+        picked = pick_host(fleet, conditions)
+        if picked.host is not None or left <= 0:
+            return picked
+        _wait(conditions, fleet.problem or refusal_reasons(picked), left)
+
+
+def _wait_for_answers(source: FleetSource, changed: threading.Event, deadline: float) -> Fleet:
+    """All hosts, once each has answered or cannot be reached, within ``deadline`` seconds."""
+    until = time.monotonic() + deadline
+    while True:
+        fleet = source.read()
+        pending = sum(host.pending for host in fleet.hosts)
+        left = until - time.monotonic()
+        if not pending or left <= 0:
+            return fleet
+        progress(f"waiting for {pending} of {len(fleet.hosts)} hosts")
+        changed.wait(min(left, 0.5))
+        changed.clear()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 from click.core import ParameterSource
@@ -12,7 +14,10 @@ from click.core import ParameterSource
 from gpuwatch.cli.command_group import Group, Lazy
 from gpuwatch.cli.completion import complete_files
 from gpuwatch.cli.sim_options import SIM_NAME, shape_option_value, sim_option, sim_tier_option, simulated_environment
-from gpuwatch.core.errors import GpuwatchError, UsageError
+from gpuwatch.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from gpuwatch.sim.machine_shape import SimShape
 
 _BEHIND_DASHES = "gpuwatch.sim.behind-dashes"
 
@@ -45,26 +50,43 @@ def _run_program(ctx: click.Context, command: tuple[str, ...]) -> None:
 
     options = ctx.obj
     shape = shape_option_value(ctx) or SimShape.parse(f"{options['gpus']}x{options['memory']}")
-    program = shutil.which(command[0])
-    if program is None:
+    exec_program(ctx, program_path(command[0]), command, shape, options["tier"])
+
+
+def program_path(name: str) -> str:
+    """The path of a program; the error says why it cannot be started."""
+    path = shutil.which(name)
+    if path is None:
         from gpuwatch.experiment.probing.how_program_ended import not_started
 
-        raise not_started(command[0], errno.EACCES if shutil.which(command[0], mode=os.F_OK) else errno.ENOENT)
-    environment = plugin_environment(
-        simulated_environment(shape, options["tier"], name=ctx.meta.get(SIM_NAME), command=command, hold=True)
-    )
+        raise not_started(name, errno.EACCES if shutil.which(name, mode=os.F_OK) else errno.ENOENT)
+    return path
+
+
+def exec_program(
+    ctx: click.Context,
+    path: str,
+    command: Sequence[str],
+    shape: SimShape | None,
+    tier: str = "auto",
+    variables: Mapping[str, str] | None = None,
+) -> NoReturn:
+    """Replaces this process by a command: on simulated GPUs if there is a ``shape``, with these variables besides."""
+    environment = dict(os.environ)
+    if shape is not None:
+        from gpuwatch.sim.environment import ENV_PLUGIN
+
+        environment = simulated_environment(shape, tier, name=ctx.meta.get(SIM_NAME), command=command, hold=True)
+        if ENV_PLUGIN in environment:  # every Python process is adapted: probes/_gpuwatch_watch/_gpuwatch_simulated.py
+            from gpuwatch.experiment.probing.probe_scripts import hooked
+
+            environment = hooked(environment)
     try:
-        os.execve(program, list(command), environment)
+        os.execve(path, list(command), environment | dict(variables or {}))
     except OSError as error:
-        raise GpuwatchError(f"{command[0]} cannot be started: {error.strerror}") from error
+        from gpuwatch.experiment.probing.how_program_ended import not_started
 
-
-def plugin_environment(environment: dict[str, str]) -> dict[str, str]:
-    """On the plugin tier, adapts every Python process (probes/_gpuwatch_watch/_gpuwatch_simulated.py)."""
-    from gpuwatch.experiment.probing.probe_scripts import hooked
-    from gpuwatch.sim.environment import ENV_PLUGIN
-
-    return hooked(environment) if ENV_PLUGIN in environment else environment
+        raise not_started(command[0], error.errno or errno.EACCES) from error
 
 
 _EXAMPLES = """\b
