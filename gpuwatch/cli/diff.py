@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
 from gpuwatch.cli.completion import complete_files
+from gpuwatch.cli.explain import trace_explanation_at
 from gpuwatch.cli.output import check_writable, output_option, publish, redact_option
 from gpuwatch.cli.progress import progress
-from gpuwatch.cli.read_saved_document import read_document
-from gpuwatch.cli.read_trace import recording_at
-from gpuwatch.cli.recording_input import is_recording, recording_of
+from gpuwatch.cli.recording_input import is_recording, read_document, recorded_range, recording_of
 from gpuwatch.core.errors import EXIT_DIFFERENT, GpuwatchError, UsageError
 from gpuwatch.core.formatting.terminal_support import file_name
 from gpuwatch.core.masking.redaction import masked_for_sending
@@ -24,9 +23,8 @@ from gpuwatch.core.model.explanation import Explanation
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.recording.reader import Recording
-from gpuwatch.machine.recording.time_expressions import parse_moment, time_text
+from gpuwatch.share.reports import diff_report
 from gpuwatch.share.reports.diff_memory import side_of_profiles
-from gpuwatch.share.reports.diff_report import diff as compared
 from gpuwatch.share.reports.diff_sides import (
     Comparable,
     DiffSide,
@@ -46,26 +44,17 @@ Examples:
 """
 
 
-@dataclass
+@dataclass(frozen=True, slots=True)
 class _Source:
-    """A file, and what was read of it."""
+    """A file to compare, and its content."""
 
     path: Path
-    since: str | None
-    until: str | None
-    document: Comparable | None = None
-    memory: Explanation | None = None
-    """A snapshot or profile of a program's memory."""
-    recording: Recording | None = None
+    content: Comparable | Explanation | Recording
+    """An :class:`Explanation` is of a snapshot or profile of a program's memory."""
     begin: float = 0.0
+    """Of a recording: the range to compare, in seconds since the epoch, and its last sample."""
     end: float = 0.0
     last: Snapshot | None = None
-
-    @property
-    def host(self) -> str | None:
-        snapshot = self.last or self.document
-        assert snapshot is not None
-        return snapshot.host.hostname if isinstance(snapshot, Snapshot) else snapshot.host
 
 
 @click.command(epilog=_EXAMPLES)
@@ -110,11 +99,12 @@ def diff(
     damaged or gpuwatch failed.
     """
     check_writable(output)
-    with ExitStack() as opened:
-        source = opened.enter_context(_open_source(_Source(first, a_since or since, a_until or until), redact))
-        two = opened.enter_context(_open_source(_Source(second, b_since or since, b_until or until), redact))
+    with (
+        _open_source(first, a_since or since, a_until or until, redact) as source,
+        _open_source(second, b_since or since, b_until or until, redact) as other,
+    ):
         progress("comparing")
-        document = compared(*_side_of(source, two))
+        document = diff_report.diff(*_sides(source, other))
         progress("")
         publish(document, output, as_json=as_json, redact=redact)
         if document.differs:
@@ -122,67 +112,58 @@ def diff(
 
 
 @contextmanager
-def _open_source(source: _Source, redact: bool) -> Iterator[_Source]:
-    name = file_name(source.path)
+def _open_source(path: Path, since: str | None, until: str | None, redact: bool) -> Iterator[_Source]:
+    name = file_name(path)
     progress(f"reading {name}")
-    if not is_recording(source.path):
-        if source.since or source.until:
-            raise UsageError(f"{name} is not a recording, so it has no time range", hint="omit --since and --until")
-        if (found := recording_at(source.path)) is not None:
-            if not found.memory_profiles:
-                raise UsageError(f"{name} cannot be compared", hint="gpuwatch explain reads it")
-            source.memory = masked_for_sending(found, redact=redact)
-            yield source
-            return
-        document = read_document(source.path)
-        if not isinstance(document, Diagnostic | Doctor | Run | Snapshot):
-            raise UsageError(
-                f"{name} cannot be compared",
-                hint="give recordings, reports, snapshots or runs; for other documents, use gpuwatch compare",
-            )
-        # Redacted now: a comparison no longer tells which word is a host and which a user.
-        source.document = masked_for_sending(document, redact=redact)
-        yield source
+    if is_recording(path):
+        with recording_of(path) as recording:
+            begin, end = recorded_range(recording, since, until)
+            begin, end = max(begin, recording.begin or begin), min(end, recording.end or end)
+            last = last_sample_of(recording, begin, end)
+            if last is None:
+                raise GpuwatchError(f"{name}: no sample can be read", hint="see gpuwatch record check")
+            yield _Source(path, recording, begin, end, masked_for_sending(last, redact=redact))
         return
-    with recording_of(source.path) as recording:
-        assert recording.begin is not None
-        assert recording.end is not None
-        begin = recording.begin if source.since is None else parse_moment(source.since, recording.end)
-        end = recording.end if source.until is None else parse_moment(source.until, recording.end)
-        if begin > end or begin > recording.end or end < recording.begin:
-            raise UsageError(
-                f"nothing was recorded from {time_text(begin)} to {time_text(end)}",
-                hint=f"{name} has {time_text(recording.begin)} to {time_text(recording.end)}",
-            )
-        source.begin, source.end = max(begin, recording.begin), min(end, recording.end)
-        last = last_sample_of(recording, source.begin, source.end)
-        if last is None:
-            raise GpuwatchError(f"{name}: no sample can be read", hint="see gpuwatch record check")
-        source.recording, source.last = recording, masked_for_sending(last, redact=redact)
-        yield source
-
-
-def _side_of(item: _Source, two: _Source) -> tuple[DiffSide, DiffSide]:
-    if item.memory is not None and two.memory is not None:
-        names = ("A", "B") if item.path.name == two.path.name else (item.path.name, two.path.name)
-        return side_of_profiles(item.memory, names[0]), side_of_profiles(two.memory, names[1])
-    for source, other in ((item, two), (two, item)):
-        if source.memory is not None:
-            raise UsageError(f"{file_name(source.path)} is a {source.memory.kind}, {file_name(other.path)} is not")
-    step = step_for(max(item.end - item.begin, two.end - two.begin))
-    same_machine = item.host is not None and item.host == two.host
-    names = ("A", "B")
-    hosts = (item.host, two.host)
-    if None not in hosts and hosts[0] != hosts[1]:
-        names = (str(hosts[0]), str(hosts[1]))
-
-    def side(source: _Source, name: str) -> DiffSide:
-        if source.document is not None:
-            return side_of_document(source.document, name, cards=same_machine)
-        assert source.recording is not None
-        assert source.last is not None
-        return side_of_recording(
-            source.recording, source.begin, source.end, name, source.last, step, cards=same_machine
+    if since or until:
+        raise UsageError(f"{name} is not a recording, so it has no time range", hint="omit --since and --until")
+    document = trace_explanation_at(path) or read_document(path)
+    if not isinstance(document, Diagnostic | Doctor | Explanation | Run | Snapshot):
+        raise UsageError(
+            f"{name} cannot be compared",
+            hint="give recordings, reports, snapshots or runs; for other documents, use gpuwatch compare",
         )
+    if isinstance(document, Explanation) and not document.memory_profiles:
+        raise UsageError(f"{name} cannot be compared", hint="gpuwatch explain reads it")
+    # Redacted now: a comparison no longer tells which word is a host and which a user.
+    yield _Source(path, masked_for_sending(document, redact=redact))
 
-    return side(item, names[0]), side(two, names[1])
+
+def _sides(first: _Source, second: _Source) -> tuple[DiffSide, DiffSide]:
+    names = ("A", "B")
+    if isinstance(first.content, Explanation) and isinstance(second.content, Explanation):
+        if first.path.name != second.path.name:
+            names = (first.path.name, second.path.name)
+        return side_of_profiles(first.content, names[0]), side_of_profiles(second.content, names[1])
+    hosts = (_host(first), _host(second))
+    same_machine = hosts[0] is not None and hosts[0] == hosts[1]
+    if hosts[0] is not None and hosts[1] is not None and not same_machine:
+        names = (hosts[0], hosts[1])
+    step = step_for(max(first.end - first.begin, second.end - second.begin))
+
+    def side(source: _Source, other: _Source, name: str) -> DiffSide:
+        content = source.content
+        if isinstance(content, Explanation):
+            raise UsageError(f"{file_name(source.path)} is a {content.kind}, {file_name(other.path)} is not")
+        if isinstance(content, Recording):
+            assert source.last is not None
+            return side_of_recording(content, source.begin, source.end, name, source.last, step, cards=same_machine)
+        return side_of_document(content, name, cards=same_machine)
+
+    return side(first, second, names[0]), side(second, first, names[1])
+
+
+def _host(source: _Source) -> str | None:
+    document = source.last or source.content
+    if isinstance(document, Snapshot):
+        return document.host.hostname
+    return None if isinstance(document, Explanation | Recording) else document.host

@@ -6,6 +6,7 @@ import os
 import signal
 import stat
 import sys
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,6 @@ import click
 from gpuwatch.cli.output import check_writable, output_option, publish, redact_option
 from gpuwatch.cli.progress import progress, progress_wanted
 from gpuwatch.cli.read_log import lines_of
-from gpuwatch.cli.read_trace import recording
 from gpuwatch.core.errors import EXIT_FINDING, EXIT_OK, UsageError
 from gpuwatch.core.formatting.terminal_support import file_name
 
@@ -51,7 +51,7 @@ def explain(ctx: click.Context, log: Path, as_json: bool, output: Path | None, r
     as they are recognized; Ctrl+C (or SIGTERM) stops reading and prints the explanation.
     """
     from gpuwatch.cli.follow_log import InputFollower
-    from gpuwatch.explain.diagnosis.explain_log import explain as explained
+    from gpuwatch.explain.diagnosis import explain_log
     from gpuwatch.explain.logs.program_starts import LogReader
 
     check_writable(output)
@@ -61,7 +61,7 @@ def explain(ctx: click.Context, log: Path, as_json: bool, output: Path | None, r
             raise UsageError("cannot read stdin: it is closed")
         reader = LogReader()
         with InputFollower(reader, talk=progress_wanted()) as follower:
-            document = explained(lines_of(sys.stdin.fileno(), log, follower), source="stdin", reader=reader)
+            document = explain_log.explain(lines_of(sys.stdin.fileno(), log, follower), source="stdin", reader=reader)
         terminated = follower.ended_by == signal.SIGTERM
     else:
         document = explanation_of(log)
@@ -74,7 +74,7 @@ def explain(ctx: click.Context, log: Path, as_json: bool, output: Path | None, r
 
 def explanation_of(path: Path) -> Explanation:
     """The explanation of a file; a one-line :class:`UsageError` if it cannot be read."""
-    from gpuwatch.explain.diagnosis.explain_log import explain as explained
+    from gpuwatch.explain.diagnosis import explain_log
     from gpuwatch.explain.logs.program_starts import LogReader
     from gpuwatch.explain.logs.wrapped_lines import unfolded
 
@@ -86,7 +86,7 @@ def explanation_of(path: Path) -> Explanation:
             raise UsageError(f"{file_name(path)} is empty")
         reader = LogReader()
         lines = unfolded(lines_of(descriptor, path), lambda: reader.parser.skip())
-        return recording(descriptor, path) or explained(lines, source=str(path), reader=reader)
+        return trace_explanation(descriptor, path) or explain_log.explain(lines, source=str(path), reader=reader)
     finally:
         os.close(descriptor)
         progress("")
@@ -99,3 +99,49 @@ def _open(path: Path) -> int:
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
         raise UsageError(f"cannot read {file_name(path)}: {error.strerror}") from error
+
+
+def trace_explanation(descriptor: int, path: Path) -> Explanation | None:
+    """The explanation of a trace or profile of another tool, read whole within a bound; None for a log, or a pipe."""
+    from gpuwatch.explain.diagnosis import explain_trace_file
+    from gpuwatch.explain.traces.invalid_trace import InvalidTrace
+
+    try:
+        start = os.pread(descriptor, explain_trace_file.START_BYTES, 0)
+    except OSError:
+        return None  # a pipe, or unreadable: reading it as a log says so
+    packed = start.startswith(b"\x1f\x8b")  # gzip
+    kind = explain_trace_file.kind_of(_inflated(start, explain_trace_file.START_BYTES) if packed else start)
+    if kind is None:
+        return None
+    limit = explain_trace_file.LIMITS[kind]
+    with os.fdopen(os.dup(descriptor), "rb") as file:
+        content = file.read(limit.bytes + 1)
+    if packed:
+        content = _inflated(content, limit.bytes + 1)
+    try:
+        if len(content) > limit.bytes:
+            raise InvalidTrace(limit.too_large)
+        return explain_trace_file.explain_recording(kind, content, str(path))
+    except InvalidTrace as error:
+        raise UsageError(f"cannot read {file_name(path)}, a {kind}: {error}") from error
+
+
+def trace_explanation_at(path: Path) -> Explanation | None:
+    """The same of a path; None also if it cannot be opened."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError:
+        return None
+    try:
+        return trace_explanation(descriptor, path)
+    finally:
+        os.close(descriptor)
+
+
+def _inflated(data: bytes, most: int) -> bytes:
+    """Up to ``most`` bytes from the start of a gzip file's content; of a truncated file, what can be read."""
+    try:
+        return zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(data, most)
+    except zlib.error:
+        return b""

@@ -170,7 +170,7 @@ def _write(chosen: export_formats.Format, stretch: Stretch, what: tuple[object, 
 
 def _runs_to_export(documents: tuple[Path, ...], stretch: Stretch) -> list[Run]:
     """The runs that were asked for, else those that are kept here, if the recording is of this machine."""
-    from gpuwatch.cli.read_saved_document import read_document
+    from gpuwatch.cli.recording_input import read_document
     from gpuwatch.core.model.json_codec import runs_in
     from gpuwatch.core.model.run_comparison import Comparison
     from gpuwatch.core.model.try_experiment import Experiment

@@ -9,8 +9,8 @@ import click
 from gpuwatch.cli.completion import complete_files
 from gpuwatch.cli.output import print_document, print_line, print_redaction_note, redact_option
 from gpuwatch.cli.progress import progress
-from gpuwatch.cli.recording_input import recording_of
-from gpuwatch.core.errors import EXIT_FAILED, UsageError
+from gpuwatch.cli.recording_input import recorded_range, recording_of
+from gpuwatch.core.errors import EXIT_FAILED
 from gpuwatch.core.formatting.safe_text import harmless
 from gpuwatch.core.formatting.terminal_support import file_name
 from gpuwatch.core.model.json_codec import to_json
@@ -92,24 +92,12 @@ Examples:
 def cut(file: Path, since: str | None, until: str | None, output: Path, redact: bool) -> None:
     """Write part of a recording to a new file."""
     from gpuwatch.machine.recording.cut_recording import cut_out
-    from gpuwatch.machine.recording.time_expressions import parse_moment, time_text
 
     with recording_of(file) as recording:
-        assert recording.begin is not None
-        assert recording.end is not None
-        last = recording.end
-        first = recording.begin if since is None else parse_moment(since, last)
-        end = last if until is None else parse_moment(until, last)
-        if first > end:
-            raise UsageError(f"the start {time_text(first)} is after the end {time_text(end)}")
-        if first > last or end < recording.begin:
-            raise UsageError(
-                f"nothing was recorded from {time_text(first)} to {time_text(end)}",
-                hint=f"{file_name(file)} has {time_text(recording.begin)} to {time_text(last)}",
-            )
+        begin, end = recorded_range(recording, since, until)
         if redact:
             print_redaction_note()
         progress(f"writing {file_name(output)}")
-        samples = cut_out(recording, first, end, output, redact=redact)
+        samples = cut_out(recording, begin, end, output, redact=redact)
         progress("")
         print_line(f"gpuwatch: wrote {samples:,} samples to {file_name(output)}")

@@ -1,8 +1,9 @@
-"""A recording as the input of a command, which says at its end what of the recording could not be read."""
+"""Files that gpuwatch wrote, as the input of a command: saved documents, and recordings."""
 
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,13 +13,30 @@ from typing import TYPE_CHECKING
 import click
 
 from gpuwatch.cli.output import print_line
-from gpuwatch.core.errors import EXIT_FAILED
+from gpuwatch.cli.progress import progress
+from gpuwatch.core.errors import EXIT_FAILED, UsageError
 from gpuwatch.core.formatting.terminal_support import file_name
+from gpuwatch.core.model.json_codec import Document, NotADocument, read
 
 if TYPE_CHECKING:
     from gpuwatch.machine.recording.reader import Recording
 
-_SUFFIX = ".gpuwatch"
+
+def read_document(path: Path) -> Document:
+    """A saved document (JSON, or HTML that carries it); a one-line :class:`UsageError` for anything else."""
+    name = file_name(path)
+    progress(f"reading {name}")
+    try:
+        return read(path)
+    except OSError as error:
+        raise UsageError(f"cannot read {name}: {error.strerror}") from error
+    except NotADocument as error:
+        why, hint = (
+            ("", f"for a log, use gpuwatch explain {shlex.quote(name)}") if error.is_text else (f": {error}", "")
+        )
+        raise UsageError(f"{name} is not a gpuwatch document{why}", hint=hint) from error
+    finally:
+        progress("")
 
 
 def is_recording(path: Path) -> bool:
@@ -30,7 +48,7 @@ def is_recording(path: Path) -> bool:
             begin = file.read(len(MAGIC)) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else b""
     except OSError:
         return False
-    return begin == MAGIC or bool(begin and path.suffix == _SUFFIX)
+    return begin == MAGIC or bool(begin and path.suffix == ".gpuwatch")
 
 
 @contextmanager
@@ -53,3 +71,25 @@ def recording_of(path: Path, *, empty: bool = False) -> Iterator[Recording]:
             raise click.exceptions.Exit(EXIT_FAILED)
         if left is not None:
             raise left
+
+
+def recorded_range(recording: Recording, since: str | None, until: str | None) -> tuple[float, float]:
+    """Begin and end of a range as people write it, in seconds since the epoch; without them, those of the recording.
+
+    :class:`UsageError` if nothing was recorded then.
+    """
+    from gpuwatch.machine.recording.time_expressions import parse_begin, parse_moment, time_text
+
+    assert recording.begin is not None
+    assert recording.end is not None
+    first, last = recording.begin, recording.end
+    begin = first if since is None else parse_begin(since, last)
+    end = last if until is None else parse_moment(until, last)
+    if since is not None and end < begin <= last:
+        raise UsageError(f"the start {time_text(begin)} is after the end {time_text(end)}")
+    if begin > last or end < first:
+        raise UsageError(
+            f"nothing was recorded from {time_text(begin)} {'on' if until is None else f'to {time_text(end)}'}",
+            hint=f"{file_name(recording.path)} has {time_text(first)} to {time_text(last)}",
+        )
+    return begin, end

@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from gpuwatch.cli.node_options import NodeCommand, nodes_options, refuse_with_nodes, wants_nodes
 from gpuwatch.cli.output import check_writable, format_option, output_option, publish, redact_option
 from gpuwatch.cli.progress import progress
-from gpuwatch.cli.read_saved_document import read_document
-from gpuwatch.cli.recording_input import is_recording, recording_of
+from gpuwatch.cli.recording_input import is_recording, read_document, recorded_range, recording_of
 from gpuwatch.cli.run_on_nodes import on_nodes
 from gpuwatch.cli.shared_options import framework_option, python_option
 from gpuwatch.cli.sim_options import enter_simulation, shape_option_value, sim_option
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.terminal_support import file_name
 from gpuwatch.core.model.json_codec import Document
-
-if TYPE_CHECKING:
-    from gpuwatch.machine.recording.reader import Recording
-
 
 _REPORT_EXAMPLES = """\b
 Examples:
@@ -107,34 +101,18 @@ def report(
         enter_simulation(ctx)
         document: Document = gather_diagnostic(python, framework, progress, with_doctor=not no_doctor, files=explained)
     else:
-        asked = {
-            "--python": python,
-            "--framework": framework,
-            "--no-doctor": no_doctor,
-            "--sim": shape_option_value(ctx),
-        }
-        asked["--with"] = bool(files)
-        for name, value in asked.items():
+        local = {"--python": python, "--framework": framework, "--no-doctor": no_doctor, "--with": files}
+        for name, value in {**local, "--sim": shape_option_value(ctx)}.items():
             if value:
                 raise UsageError(f"{name} applies only to a report of this machine", hint=f"omit {source} or {name}")
         if recorded:
             with recording_of(source) as recording:
-                found = _period_report(recording, since, until)
-                publish(found, output, as_json=as_json, format_name=format_name, redact=redact)
+                from gpuwatch.session.recording_window_document import period
+
+                begin, end = recorded_range(recording, since, until)
+                document = period(recording, begin, end, lambda share: progress("reading samples" if share < 1 else ""))
+                progress("")
+                publish(document, output, as_json=as_json, format_name=format_name, redact=redact)
             return
         document = read_document(source)
     publish(document, output, as_json=as_json, format_name=format_name, redact=redact)
-
-
-def _period_report(recording: Recording, since: str | None, until: str | None) -> Document:
-    from gpuwatch.machine.recording.time_expressions import parse_begin, parse_moment
-    from gpuwatch.session.recording_window_document import period
-
-    assert recording.begin is not None
-    assert recording.end is not None
-    first, last = recording.begin, recording.end
-    begin = first if since is None else parse_begin(since, last)
-    end = last if until is None else parse_moment(until, last)
-    found = period(recording, begin, end, lambda share: progress("reading samples" if share < 1 else ""))
-    progress("")
-    return found

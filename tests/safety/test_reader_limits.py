@@ -14,7 +14,7 @@ import pytest
 
 from gpuwatch.cli.explain import explanation_of
 from gpuwatch.cli.read_log import lines_of
-from gpuwatch.cli.read_saved_document import read_document
+from gpuwatch.cli.recording_input import read_document
 from gpuwatch.core import reader_limits
 from gpuwatch.core.errors import EXIT_FAILED, EXIT_USAGE, GpuwatchError
 from gpuwatch.core.model.json_codec import EMBED_BEGIN, EMBED_END
