@@ -17,49 +17,35 @@ _MAX_NAME_COLUMNS = 30
 """Width of the column of option names; click's own default."""
 _HOSTS = "Many hosts"
 _NODES = "Nodes of a cluster"
-_LOOK = "Dashboard"
-_SIM = "Simulated GPUs"
-_TELL = "Notifications"
-_OUTPUT = "Output"
-_SECTIONS: dict[str, str] = {
-    **dict.fromkeys(("as_json", "as_csv", "output", "format_name", "redact", "no_save", "quiet"), _OUTPUT),
-    **dict.fromkeys(
-        ("seconds", "size", "workload", "memory_limit", "fraction", "virtual", "visible"),
-        "Values of the configurations",
-    ),
-    **dict.fromkeys(("copies", "recover", "fits", "largest"), "Other questions"),
-    **dict.fromkeys(("rounds", "stop_after", "success", "budget"), "Duration"),
-    **dict.fromkeys(
-        ("prometheus", "prometheus_headers", "prometheus_token_file", "prometheus_ca", "hosts", "ssh_options"), _HOSTS
-    ),
-    **dict.fromkeys(("on", "launcher_options", "node_timeout", "remote_command"), _NODES),
-    **dict.fromkeys(
-        (
-            *("config_file", "theme", "ascii_", "tab", "columns", "gpu_fields", "layout", "gpu_order", "graphs"),
-            *("sort", "descending", "tree", "filter_"),
-        ),
-        _LOOK,
-    ),
-    **dict.fromkeys(("notify", "on_finding", "webhook"), _TELL),
-    **dict.fromkeys(("sim", "tier"), _SIM),
+_SECTIONS = {
+    name: heading
+    for heading, names in {
+        "Output": "as_json as_csv output format_name redact no_save quiet",
+        "Values of the configurations": "seconds size workload memory_limit fraction virtual visible",
+        "Other questions": "copies recover fits largest",
+        "Duration": "rounds stop_after success budget",
+        _HOSTS: "prometheus prometheus_headers prometheus_token_file prometheus_ca hosts ssh_options",
+        _NODES: "on launcher_options node_timeout remote_command",
+        "Dashboard": "config_file theme ascii_ tab columns gpu_fields layout gpu_order graphs "
+        "sort descending tree filter_",
+        "Notifications": "notify on_finding webhook",
+        "Simulated GPUs": "sim tier",
+    }.items()
+    for name in names.split()
 }
 """Heading of an option, by the name of its parameter."""
 
 
 def write_options(command: click.Command, ctx: click.Context, formatter: click.HelpFormatter) -> None:
     """Writes the options of a command: those of no heading first, then each heading by its first option's place."""
-    params = [param for param in command.get_params(ctx) if param.get_help_record(ctx) is not None]
-    known = {param.name for param in params}
+    records = {p.name or "": record for p in command.get_params(ctx) if (record := p.get_help_record(ctx)) is not None}
+    headings = _SECTIONS if len(records) > _MIN_OPTIONS_FOR_SECTIONS else {}
+    if "on" not in records:
+        headings = headings | dict.fromkeys(headings.keys() & {"remote_command"}, _HOSTS)
     sections: dict[str, list[tuple[str, str]]] = {"Options": []}
-    for param in params:
-        section = _SECTIONS.get(param.name or "", "Options") if len(params) > _MIN_OPTIONS_FOR_SECTIONS else "Options"
-        if param.name == "remote_command" and section != "Options":  # of hosts, or of nodes
-            section = _NODES if "on" in known else _HOSTS
-        record = param.get_help_record(ctx)
-        assert record is not None
-        if isinstance(param, click.Argument) and not record[1]:  # the usage line has it
-            continue
-        sections.setdefault(section, []).append(record)
+    for name, record in records.items():
+        if record[1]:  # the usage line has an argument without help
+            sections.setdefault(headings.get(name, "Options"), []).append(record)
     widest = min(max(len(names) for rows in sections.values() for names, _ in rows), _MAX_NAME_COLUMNS)
     for section, rows in sections.items():
         if rows:
@@ -77,44 +63,37 @@ class Sectioned(click.Command):
 class Lazy(NamedTuple):
     """A command that is imported on first use, so that one does not pay for another, nor the list for all."""
 
-    where: str
-    """``module:attribute``."""
     summary: str
     """Its short help."""
     section: str = "Commands"
-    """The heading under which the list has it."""
+    """The heading under which the list has it; empty for a command that no list shows."""
+    where: str = ""
+    """``module:attribute``; by default ``gpuwatch.cli.NAME:NAME``."""
 
 
 class Group(click.Group):
     """A group whose commands may be :class:`Lazy`; its help begins with them.
 
-    ``unlisted``: ``module:attribute`` of commands that no list shows. ``noun``: what its commands are called in errors.
+    ``noun``: what its commands are called in errors.
     """
 
     def __init__(
-        self,
-        *args: Any,
-        lazy: Mapping[str, Lazy] | None = None,
-        unlisted: Mapping[str, str] | None = None,
-        noun: str = "command",
-        **settings: Any,
-    ):
+        self, *args: Any, lazy: Mapping[str, Lazy] | None = None, noun: str = "command", **settings: Any
+    ) -> None:
         super().__init__(*args, **settings)
         self.lazy = dict(lazy or {})
-        self.unlisted = dict(unlisted or {})
         self.noun = noun
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The names in the order in which they were declared."""
-        return [*self.lazy, *self.commands]
+        return [*(name for name, lazy in self.lazy.items() if lazy.section), *self.commands]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command, imported if it was not; None for an unknown name."""
         lazy = self.lazy.get(cmd_name)
-        where = self.unlisted.get(cmd_name) if lazy is None else lazy.where
-        if where is None:
+        if lazy is None:
             return super().get_command(ctx, cmd_name)
-        module, _, attribute = where.partition(":")
+        module, _, attribute = (lazy.where or f"gpuwatch.cli.{cmd_name}:{cmd_name}").partition(":")
         command = getattr(importlib.import_module(module), attribute)
         assert isinstance(command, click.Command)
         return command
@@ -126,7 +105,8 @@ class Group(click.Group):
             return
         sections: dict[str, list[tuple[str, str]]] = {}
         for name, command in self.lazy.items():
-            sections.setdefault(command.section, []).append((name, command.summary))
+            if command.section:
+                sections.setdefault(command.section, []).append((name, command.summary))
         for section, rows in sections.items():
             with formatter.section(section):
                 formatter.write_dl(rows, col_max=max(map(len, self.lazy)) + 2)
@@ -135,10 +115,9 @@ class Group(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click does; a typo is a :class:`UsageError` with the closest name."""
-        known = self.list_commands(ctx)
-        if args[0] not in (*known, *self.unlisted) and not args[0].startswith("-") and not ctx.resilient_parsing:
-            raise no_such(self.noun, args[0], known)
+        """The command of a name; a typo is a :class:`UsageError` with the closest name."""
+        if self.get_command(ctx, args[0]) is None and not args[0].startswith("-") and not ctx.resilient_parsing:
+            raise no_such(self.noun, args[0], self.list_commands(ctx))
         return super().resolve_command(ctx, args)
 
 

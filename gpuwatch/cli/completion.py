@@ -6,15 +6,14 @@ click handles the shells. Names come from files and tables, only when a shell as
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
 from gpuwatch.cli.option_types import Choice
-from gpuwatch.core.errors import UsageError
 
 SHELLS = ("bash", "zsh", "fish")
-_VARIABLE = "_GPUWATCH_COMPLETE"
 
 Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
@@ -32,15 +31,11 @@ def _configuration_names() -> Mapping[str, str]:
     return names_and_titles()
 
 
-def _setting_choices(field: str) -> Callable[[], Mapping[str, str]]:
+def _setting_choices(field: str) -> Mapping[str, str]:
     """What may be chosen for a field of the preferences."""
+    from gpuwatch.ui.settings.preferences import SETTINGS
 
-    def known() -> Mapping[str, str]:
-        from gpuwatch.ui.settings.preferences import SETTINGS
-
-        return next(setting.choices() for setting in SETTINGS if setting.field == field and setting.choices)
-
-    return known
+    return next(setting.choices() for setting in SETTINGS if setting.field == field and setting.choices)
 
 
 def _filter_words() -> Mapping[str, str]:
@@ -62,7 +57,7 @@ NAMES: dict[str, Callable[[], Mapping[str, str]]] = {
     "config": _configuration_names,
     "filter": _filter_words,
     "sim": _machine_names,
-    **{field: _setting_choices(field) for field in _SETTINGS},
+    **{field: partial(_setting_choices, field) for field in _SETTINGS},
 }
 """Names to complete, with a short explanation for shells that show one; by option."""
 
@@ -106,10 +101,8 @@ def completion(ctx: click.Context, shell: str) -> None:
     export MANPATH="$(dirname "$(dirname "$(readlink -f "$(command -v gpuwatch)")")")/share/man:"
     """
     kind = get_completion_class(shell)
-    root = ctx.find_root()
-    if kind is None:
-        raise UsageError(f"no completion for {shell}", hint="choose from " + ", ".join(SHELLS))
-    source = kind(root.command, {}, "gpuwatch", _VARIABLE).source()
+    assert kind is not None
+    source = kind(ctx.find_root().command, {}, "gpuwatch", "_GPUWATCH_COMPLETE").source()
     if shell == "fish":
         # click splits answers at every comma, but lists of columns contain commas.
         source = source.replace('string split ","', 'string split -m 1 ","')

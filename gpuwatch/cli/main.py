@@ -6,9 +6,11 @@ with what was wrong and what to do, never a traceback for a user's mistake.
 
 from __future__ import annotations
 
+import codecs
 import errno
 import io
 import os
+import re
 import signal
 import sys
 import traceback
@@ -35,44 +37,34 @@ from gpuwatch.cli.shared_options import (
 from gpuwatch.cli.sim_options import sim_option
 from gpuwatch.core.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, GpuwatchError, UsageError
 from gpuwatch.core.formatting.safe_text import printable
+from gpuwatch.core.formatting.terminal_support import needs_ascii
 
 _COMMANDS = {
-    "snapshot": Lazy(
-        "gpuwatch.cli.snapshot:snapshot", "Print the GPUs and their processes once, or repeatedly with --every.", "Look"
-    ),
-    "doctor": Lazy("gpuwatch.cli.doctor:doctor", "Check whether TensorFlow or PyTorch can use the GPUs here.", "Look"),
-    "explain": Lazy(
-        "gpuwatch.cli.explain:explain", "Explain a TensorFlow or PyTorch log: what happened, and why.", "Look"
-    ),
-    "cause": Lazy("gpuwatch.cli.cause:cause", "Explain a cause, or list all causes.", "Look"),
-    "pick": Lazy("gpuwatch.cli.pick:pick", "Pick free GPUs, or run COMMAND on them.", "Look"),
-    "run": Lazy("gpuwatch.cli.run:run", "Run a program and report what it did on the GPUs.", "Try"),
+    "snapshot": Lazy("Print the GPUs and their processes once, or repeatedly with --every.", "Look"),
+    "doctor": Lazy("Check whether TensorFlow or PyTorch can use the GPUs here.", "Look"),
+    "explain": Lazy("Explain a TensorFlow or PyTorch log: what happened, and why.", "Look"),
+    "cause": Lazy("Explain a cause, or list all causes.", "Look"),
+    "pick": Lazy("Pick free GPUs, or run COMMAND on them.", "Look"),
+    "run": Lazy("Run a program and report what it did on the GPUs.", "Try"),
     "try": Lazy(
-        "gpuwatch.cli.try_command:experiment", "Run a program under several settings and compare the runs.", "Try"
+        "Run a program under several settings and compare the runs.", "Try", "gpuwatch.cli.try_command:experiment"
     ),
-    "probe": Lazy("gpuwatch.cli.probe:probe", "Try memory and placement settings on small workloads.", "Try"),
-    "sim": Lazy("gpuwatch.cli.sim:sim", "Run a command on simulated GPUs.", "Try"),
-    "record": Lazy("gpuwatch.cli.record:record", "Record the GPUs and their processes to FILE.", "Keep"),
-    "replay": Lazy("gpuwatch.cli.replay:replay", "Open the dashboard on a recording.", "Keep"),
-    "usage": Lazy("gpuwatch.cli.usage:usage", "Sum up GPU-hours held and used.", "Keep"),
-    "export": Lazy("gpuwatch.cli.export:export", "Convert a recording to the format of another tool.", "Keep"),
-    "exporter": Lazy("gpuwatch.cli.exporter:exporter", "Serve GPU metrics for Prometheus.", "Keep"),
-    "report": Lazy("gpuwatch.cli.report:report", "Write a report to send to whoever helps you.", "Share"),
-    "compare": Lazy(
-        "gpuwatch.cli.compare:compare", "Compare saved runs, or snapshots of many machines, side by side.", "Share"
-    ),
-    "diff": Lazy("gpuwatch.cli.diff:diff", "Compare two machines, or two days of one: what changed?", "Share"),
-    "capture": Lazy(
-        "gpuwatch.cli.capture_driver_answers:capture",
-        "Capture what the driver reports about these GPUs in a file.",
-        "Share",
-    ),
-    "mcp": Lazy("gpuwatch.cli.mcp:mcp", "Serve GPU facts and causes to an assistant (MCP).", "Share"),
-    "schema": Lazy("gpuwatch.cli.schema:schema", "Print the JSON Schema of a document.", "More"),
-    "completion": Lazy(
-        "gpuwatch.cli.completion:completion", "Print a completion script for bash, zsh or fish.", "More"
-    ),
-    "clean": Lazy("gpuwatch.cli.clean:clean", "Remove what gpuwatch keeps on this machine.", "More"),
+    "probe": Lazy("Try memory and placement settings on small workloads.", "Try"),
+    "sim": Lazy("Run a command on simulated GPUs.", "Try"),
+    "record": Lazy("Record the GPUs and their processes to FILE.", "Keep"),
+    "replay": Lazy("Open the dashboard on a recording.", "Keep"),
+    "usage": Lazy("Sum up GPU-hours held and used.", "Keep"),
+    "export": Lazy("Convert a recording to the format of another tool.", "Keep"),
+    "exporter": Lazy("Serve GPU metrics for Prometheus.", "Keep"),
+    "report": Lazy("Write a report to send to whoever helps you.", "Share"),
+    "compare": Lazy("Compare saved runs, or snapshots of many machines, side by side.", "Share"),
+    "diff": Lazy("Compare two machines, or two days of one: what changed?", "Share"),
+    "capture": Lazy("Capture what the driver reports about these GPUs in a file.", "Share"),
+    "mcp": Lazy("Serve GPU facts and causes to an assistant (MCP).", "Share"),
+    "schema": Lazy("Print the JSON Schema of a document.", "More"),
+    "completion": Lazy("Print a completion script for bash, zsh or fish.", "More"),
+    "clean": Lazy("Remove what gpuwatch keeps on this machine.", "More"),
+    "node": Lazy("", "", "gpuwatch.cli.run_on_nodes:node"),
 }
 """As the README groups them. A test compares the summaries with the commands' own."""
 
@@ -93,7 +85,6 @@ Examples:
 @click.group(
     cls=Group,
     lazy=_COMMANDS,
-    unlisted={"node": "gpuwatch.cli.node:node"},
     invoke_without_command=True,
     epilog=_EXAMPLES,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -120,9 +111,7 @@ def cli(
     saves in the dashboard.
     """
     if ctx.invoked_subcommand is not None:
-        from gpuwatch.cli.ascii_output import prepare_output
-
-        prepare_output()
+        _replace_symbols()
         assert isinstance(ctx.command, click.Group)
         _refuse_what_has_no_effect(ctx, ctx.command, ctx.invoked_subcommand)
     elif (asked := chosen_hosts(**{name: given.pop(name) for name in HOSTS_PARAMETERS})) is not None:
@@ -164,7 +153,7 @@ def _refuse_what_has_no_effect(ctx: click.Context, group: click.Group, name: str
 def main() -> NoReturn:
     """Entry point of the program."""
     exit_signals.end_by_signals()
-    _prepare_output()
+    _replace_closed_streams()
     try:
         code = cli.main(prog_name="gpuwatch", standalone_mode=False)
         sys.stdout.flush()
@@ -208,8 +197,8 @@ def _raised_by_stdout(error: OSError) -> bool:
     return error.filename is None and module.startswith(("click.", "gpuwatch.cli."))
 
 
-def _prepare_output() -> None:
-    """Closed output, or a character that it cannot show, must not cause a traceback."""
+def _replace_closed_streams() -> None:
+    """Keeps a closed stdout or stderr, or a character that it cannot show, from causing a traceback."""
     if sys.stdout is None:
         # Writes fail, since the data would be lost.
         sys.stdout = os.fdopen(os.open(os.devnull, os.O_RDONLY), "w", encoding="utf-8")
@@ -227,11 +216,52 @@ def _give_up_output(code: int) -> int:
 
 
 def _print_error(message: str, hint: str = "") -> None:
-    from gpuwatch.cli.ascii_output import prepare_output
     from gpuwatch.cli.progress import progress
 
     early_collector.undo_start()  # the message must be visible
-    prepare_output()
+    _replace_symbols()
     with suppress(OSError):  # stderr may be closed
         progress("")
         click.echo(printable(f"gpuwatch: {message}" + (f" ({hint})" if hint else "")), err=True)
+
+
+_ERRORS = "gpuwatch.signs"
+_ASCII = "gpuwatch-ascii"
+"""Another name of ASCII: click replaces streams with the encoding "ascii" by its own UTF-8 streams."""
+_BYTE = re.compile("[\udc80-\udcff]")
+"""An undecodable byte of a file name (PEP 383)."""
+
+
+def _replace_symbols() -> None:
+    """Replaces in stdout and stderr what their locale or terminal cannot show, as on the dashboard.
+
+    Documents for programs (JSON, CSV, HTML) are not written this way: they are always UTF-8.
+    """
+    codecs.register(_codec)
+    codecs.register_error(_ERRORS, _replacement)
+    for stream in (sys.stdout, sys.stderr):
+        if not isinstance(stream, io.TextIOWrapper):
+            continue
+        encoding = stream.encoding or "ascii"
+        if needs_ascii(os.environ, encoding, terminal=stream.isatty()):
+            # The letters of another 8-bit locale stay; only symbols are replaced.
+            kept = _ASCII if encoding.lower().startswith(("utf", "ascii", "us-ascii", "ansi")) else encoding
+            stream.reconfigure(encoding=kept, errors=_ERRORS)
+
+
+def _codec(name: str) -> codecs.CodecInfo | None:
+    if name.replace("_", "-") != _ASCII:
+        return None
+    codec = codecs.lookup("ascii")
+    return codecs.CodecInfo(
+        *codec, incrementalencoder=codec.incrementalencoder, incrementaldecoder=codec.incrementaldecoder, name=_ASCII
+    )
+
+
+def _replacement(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    from gpuwatch.ui.drawing.glyphs import to_ascii
+
+    text = error.object[error.start : error.end]
+    return to_ascii(_BYTE.sub(lambda byte: f"\\x{ord(byte[0]) - 0xDC00:02x}", text)), error.end

@@ -36,6 +36,7 @@ Examples:
   gpuwatch record --on-finding 'mail -s GPU me'   JSON on stdin when a finding begins or ends
   gpuwatch record --print-unit                a systemd unit, to record always
 """
+_ON_FILES = "gpuwatch.cli.record_info_check_cut"
 _SEAL = "GPUWATCH_RECORD_SEAL_SECONDS"
 """Length of a block, for tests."""
 
@@ -67,9 +68,9 @@ def _to_file(ctx: click.Context, file: Path) -> None:
 @click.group(
     cls=_Record,
     lazy={
-        "info": Lazy("gpuwatch.cli.record_info_check_cut:info", "Print what is in a recording."),
-        "check": Lazy("gpuwatch.cli.record_info_check_cut:check", "Read a whole recording and report damage and gaps."),
-        "cut": Lazy("gpuwatch.cli.record_info_check_cut:cut", "Write part of a recording to a new file."),
+        "info": Lazy("Print what is in a recording.", where=f"{_ON_FILES}:info"),
+        "check": Lazy("Read a whole recording and report damage and gaps.", where=f"{_ON_FILES}:check"),
+        "cut": Lazy("Write part of a recording to a new file.", where=f"{_ON_FILES}:cut"),
     },
     invoke_without_command=True,
     epilog=_EXAMPLES,

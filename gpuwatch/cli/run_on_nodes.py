@@ -6,7 +6,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,6 +14,7 @@ from gpuwatch.cli.node_options import ARGV_KEY, OPTIONS_KEY
 from gpuwatch.cli.progress import progress, progress_wanted
 from gpuwatch.cli.shared_options import gpm_option_value
 from gpuwatch.cli.sim_options import SIM_GIVEN
+from gpuwatch.core.errors import UsageError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,7 +70,7 @@ def on_nodes(
 def node_arguments(ctx: click.Context) -> list[str]:
     """The arguments with which a node runs the command: those given here, without the options for this side."""
     parser = ctx.command.make_parser(ctx)
-    values, rest, order = parser.parse_args(list(ctx.meta[ARGV_KEY]))
+    values, _, order = parser.parse_args(list(ctx.meta[ARGV_KEY]))
     given: list[str] = ["--json"]
     left = {name: list(value) for name, value in values.items() if isinstance(value, (list, tuple))}
     for parameter in order:
@@ -84,24 +85,13 @@ def node_arguments(ctx: click.Context) -> list[str]:
     names = {parameter.name for parameter in order}
     if SIM_GIVEN in ctx.meta and "sim" not in names:  # before the command
         given.append(f"--sim={ctx.meta[SIM_GIVEN]}")
-    if gpm_option_value(ctx) is not None and not names & {"gpm"} and any(p.name == "gpm" for p in ctx.command.params):
-        given.append("--gpm" if gpm_option_value(ctx) else "--no-gpm")
-    if any(parameter.name == "no_save" for parameter in ctx.command.params):
+    accepted = {parameter.name for parameter in ctx.command.params}
+    if (gpm := gpm_option_value(ctx)) is not None and "gpm" in accepted - names:
+        given.append("--gpm" if gpm else "--no-gpm")
+    if "no_save" in accepted:
         given.append("--no-save")
-    operands = [
-        word
-        for parameter in order
-        if isinstance(parameter, click.Argument)
-        for word in _option_words(values, parameter)
-    ]
-    return [*given, *(["--", *operands, *rest] if operands or rest else [])]
-
-
-def _option_words(values: dict[str, Any], parameter: click.Argument) -> Sequence[str]:
-    value = values.get(parameter.name or "")
-    if isinstance(value, (list, tuple)):
-        return [str(word) for word in value if word is not None]
-    return [str(value)] if isinstance(value, str) else []
+    command = values.get("command") or ()
+    return [*given, *(["--", *command] if command else [])]
 
 
 class _Progress:
@@ -146,3 +136,16 @@ class _Progress:
             sys.stderr.write(f"\x1b[{len(self._drawn)}A\x1b[J")
             sys.stderr.flush()
             self._drawn = []
+
+
+@click.command(hidden=True, context_settings={"allow_interspersed_args": False})
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@click.pass_context
+def node(ctx: click.Context, arguments: tuple[str, ...]) -> None:
+    """Run a gpuwatch command for another machine, which started this by --on."""
+    from gpuwatch.fleet.cluster.node_agent import serve
+    from gpuwatch.fleet.cluster.node_results import KINDS
+
+    if not arguments or arguments[0] not in KINDS:
+        raise UsageError("gpuwatch node is started by --on", hint="for example gpuwatch snapshot --on ssh:a,b")
+    ctx.exit(serve([sys.executable, "-m", "gpuwatch", *arguments]))

@@ -99,7 +99,7 @@ Examples:
 
 @click.group(
     cls=_Sim,
-    lazy={"fault": Lazy("gpuwatch.cli.sim_fault:fault", "Inject faults into a running simulated machine.")},
+    lazy={"fault": Lazy("Inject faults into a running simulated machine.", where="gpuwatch.cli.sim_fault:fault")},
     invoke_without_command=True,
     subcommand_metavar="-- COMMAND... | fault FAULT...",
     context_settings={"allow_interspersed_args": False},

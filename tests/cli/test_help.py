@@ -54,8 +54,8 @@ def test_examples_name_commands_and_options_that_exist(path: str) -> None:
 def test_lists_have_the_commands_own_summaries(path: str) -> None:
     group = COMMANDS[path]
     assert isinstance(group, Group)
-    own = {name: COMMANDS[f"{path} {name}"].get_short_help_str(100) for name in group.lazy}
-    assert {name: lazy.summary for name, lazy in group.lazy.items()} == own
+    for name, lazy in group.lazy.items():
+        assert not lazy.section or lazy.summary == COMMANDS[f"{path} {name}"].get_short_help_str(100)
 
 
 def test_the_help_begins_with_the_commands_and_imports_none_of_them() -> None:
