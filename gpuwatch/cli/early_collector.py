@@ -43,6 +43,7 @@ _HEAVY = (
     "textual.screen",
     "textual.app",
     "gpuwatch.ui.app",
+    "gpuwatch.cli.main",
 )
 """Modules to import one by one, checking for frames from the collector in between."""
 
@@ -56,8 +57,8 @@ class Start:
         self.frames: list[tuple[bytes, bytes]] = []
         """Frames read from the collector so far: the next reader starts with these."""
 
-    def paint(self, chosen: Preferences, more: Sequence[str] = ()) -> None:
-        """Paints the devices, then the processes, as soon as they are known; imports Textual and ``more`` meanwhile."""
+    def paint(self, chosen: Preferences) -> None:
+        """Paints the devices, then the processes, as soon as they are known; imports Textual meanwhile."""
         from gpuwatch.ui.startup.first_frame import Picture
 
         picture = Picture(chosen)
@@ -65,7 +66,7 @@ class Start:
             return
         self.picture = picture
         until = time.monotonic() + _FIRST_PICTURE_SECONDS
-        for module in (*_HEAVY, *more):
+        for module in _HEAVY:
             # Until the devices are known, waiting for them briefly is better than importing.
             if self._painted(0.0 if self.frames else max(until - time.monotonic(), 0.0)):
                 return
@@ -124,15 +125,19 @@ def stream_ready(stream: IO[bytes], seconds: float) -> bool:
 _begun: Start | None = None
 
 
-def start_early(arguments: Sequence[str], more: Sequence[str] = ()) -> None:
-    """Starts the collector if the command line certainly opens the dashboard on a terminal.
+def start_early(arguments: Sequence[str]) -> None:
+    """Starts the collector if the command line certainly opens the dashboard on a terminal, or takes a snapshot.
 
-    ``more``: modules that the caller will need, imported while the driver starts. All other command lines, and all
-    errors, are left to the command line's parser.
+    All other command lines, and all errors, are left to the command line's parser.
     """
     global _begun
     if arguments[:1] == ["snapshot"] and _FLAGS.issuperset(arguments[1:]):
-        _start_snapshot_collector()
+        with suppress(OSError):  # a closed stdin or stdout, whose number a pipe would get
+            for number in (0, 1, 2):
+                os.fstat(number)
+            from gpuwatch.machine.collector.forked_collector import SAMPLE_GAP_SECONDS
+
+            _begun = _fork(SAMPLE_GAP_SECONDS, on_demand=True)
         return
     if any(argument != "--read-only" for argument in arguments) or not sys.platform.startswith("linux"):
         return
@@ -141,7 +146,7 @@ def start_early(arguments: Sequence[str], more: Sequence[str] = ()) -> None:
     if not all(map(os.isatty, (0, 1, 2))) or any(name.endswith("_COMPLETE") for name in os.environ):
         return
     gc.disable()
-    exit_signals.end_early_start = undo_start
+    exit_signals.undo_early_start = undo_start
     _begun = _fork(INTERVAL_SECONDS, share=True)
     if _begun is None:
         return
@@ -152,18 +157,7 @@ def start_early(arguments: Sequence[str], more: Sequence[str] = ()) -> None:
         from dataclasses import replace
 
         chosen = loaded.preferences
-        _begun.paint(replace(chosen, read_only=chosen.read_only or "--read-only" in arguments), more)
-
-
-def _start_snapshot_collector() -> None:
-    """Starts the collector of ``gpuwatch snapshot``, which reads the GPUs while this process imports the rest."""
-    global _begun
-    with suppress(OSError):  # a closed stdin or stdout, whose number a pipe would get
-        for number in (0, 1, 2):
-            os.fstat(number)
-        from gpuwatch.machine.collector.forked_collector import SAMPLE_GAP_SECONDS
-
-        _begun = _fork(SAMPLE_GAP_SECONDS, on_demand=True)
+        _begun.paint(replace(chosen, read_only=chosen.read_only or "--read-only" in arguments))
 
 
 def _fork(interval: float, *, share: bool = False, on_demand: bool = False) -> Start | None:
@@ -180,7 +174,7 @@ def _fork(interval: float, *, share: bool = False, on_demand: bool = False) -> S
 def take_started() -> Start | None:
     """Hands over what :func:`start_early` started: the caller has to end it. None if nothing was started."""
     global _begun
-    exit_signals.end_early_start = None
+    exit_signals.undo_early_start = None
     begun, _begun = _begun, None
     return begun
 

@@ -12,10 +12,10 @@ from gpuwatch.machine.sources.restore_locale import undo_coercion
 
 def main() -> NoReturn:
     """Entry point of the program."""
-    exit_signals.end_by_signals()
+    exit_signals.handle_exit_signals()
     undo_coercion(os.environ)
     try:
-        early_collector.start_early(sys.argv[1:], more=("gpuwatch.cli.main",))
+        early_collector.start_early(sys.argv[1:])
         from gpuwatch.cli.main import main as command_line
 
         command_line()

@@ -154,7 +154,7 @@ def exporter(
     def end(number: int, frame: object) -> None:
         updater.stop()
 
-    exit_signals.end_by_signals(end, signal.SIGINT)
+    exit_signals.handle_exit_signals(end, signal.SIGINT)
     server.start()
     print_line(f"gpuwatch: metrics at {server.url}, a sample every {every:g} s")
     if not address.loopback and not web.settings.protected:

@@ -152,7 +152,7 @@ def _refuse_what_has_no_effect(ctx: click.Context, group: click.Group, name: str
 
 def main() -> NoReturn:
     """Entry point of the program."""
-    exit_signals.end_by_signals()
+    exit_signals.handle_exit_signals()
     _replace_closed_streams()
     try:
         code = cli.main(prog_name="gpuwatch", standalone_mode=False)

@@ -20,6 +20,8 @@ from gpuwatch.share.reports.write_file import is_special, unwritable
 
 if TYPE_CHECKING:
     from gpuwatch.core.model.json_codec import Document
+    from gpuwatch.core.model.run import Run
+    from gpuwatch.core.model.try_experiment import Experiment
 
 
 def linked_file_name(path: Path, stream: TextIO) -> str:
@@ -116,6 +118,24 @@ def print_line(text: str, *, links: bool = False) -> None:
 def print_written(path: Path) -> None:
     """Prints to stderr which file was written, on a terminal as a link."""
     click.echo(f"written: {linked_file_name(path, sys.stderr)}", err=True)
+
+
+def save_run(document: Run | Experiment) -> bool:
+    """Saves a run, or an experiment with its runs; if that fails, prints one line to stderr, and returns False."""
+    from gpuwatch.core.model.run import Run
+    from gpuwatch.machine.history.run_store import RunStore
+
+    store = RunStore()
+    try:
+        if isinstance(document, Run):
+            store.save(document)
+        else:
+            store.save_experiment(document)
+    except OSError as error:
+        why = f"cannot save the run in {store.folder}: {error.strerror or error}"
+        print_line(f"gpuwatch: {why} (--no-save skips saving)")
+        return False
+    return True
 
 
 def print_redaction_note() -> None:

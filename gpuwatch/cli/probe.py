@@ -22,6 +22,7 @@ from gpuwatch.cli.output import (
     print_line,
     publish,
     redact_option,
+    save_run,
 )
 from gpuwatch.cli.progress import compile_notice, progress, progress_wanted
 from gpuwatch.cli.run_on_nodes import on_nodes
@@ -44,7 +45,6 @@ from gpuwatch.experiment.probing.probe_scripts import (
     find_probe,
     find_probes,
 )
-from gpuwatch.machine.history.run_store import RunStore
 from gpuwatch.session.probe_batch import WORKLOADS, ProbeBatch, interpreters_for
 from gpuwatch.session.probe_preflight import preflight
 
@@ -280,22 +280,9 @@ def _run_all(
             with _show_progress(script, number, len(scripts)) as on_event, compile_notice():
                 runs.append(batch.run(script, on_event))
             # If saving fails, report it once.
-            save = save and _save(runs[-1])
+            save = save and save_run(runs[-1])
         for note in batch.notes:
             print_line(f"gpuwatch: {note}")
-
-
-def _save(run: Run) -> bool:
-    """Saves a run; if that fails, prints one line to stderr and continues."""
-    store = RunStore()
-    try:
-        store.save(run)
-    except OSError as error:
-        print_line(
-            f"gpuwatch: cannot save the run in {store.folder}: {error.strerror or error} (--no-save skips saving)"
-        )
-        return False
-    return True
 
 
 def _idle_gpus(scripts: list[ProbeScript], machine: Snapshot | None) -> tuple[str, ...]:

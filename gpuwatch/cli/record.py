@@ -191,7 +191,7 @@ def _record(
         ended.append(signal.Signals(number).name)
         recorder.stop()
 
-    exit_signals.end_by_signals(end, signal.SIGINT)
+    exit_signals.handle_exit_signals(end, signal.SIGINT)
     name = file_name(path)
     if not progress_wanted():
         print_line(f"gpuwatch: recording to {name}, every {every:g} s")

@@ -38,19 +38,18 @@ def trial_result(trial: Trial, *, simulated: bool) -> tuple[str, str, str, str]:
     """How a trial ended, its steps, steps per second and peak of GPU memory."""
     run = trial.run
     ended = "not tried" if run is None or trial.not_tried else "overridden" if trial.overridden else run.verdict
-    time_of_step = trial.step_time
-    timed = time_of_step is not None and time_of_step.median_seconds > 0 and not simulated
-    speed = per_second(1 / time_of_step.median_seconds) if timed and time_of_step is not None else ""
+    step = None if simulated else trial.step_time
+    speed = per_second(1 / step.median_seconds) if step is not None and step.median_seconds > 0 else ""
     peak = run.memory.nvml_peak_bytes if run is not None else None
     return ended, str(trial.steps or ""), speed, size(peak) if peak else ""
 
 
-def trial_name(trial: Trial) -> str:
+def trial_name(trial: Trial | Begun) -> str:
     """``growth BATCH=32, round 2``."""
     if trial.recorded:
         return f"{printable(trial.name)}, recording its memory"
-    which = f", copy {trial.copy}" if trial.copy else ""
-    return printable(trial.name) + which + (f", round {trial.round}" if trial.round else ", framework check")
+    copy = f", copy {trial.copy}" if isinstance(trial, Trial) and trial.copy else ""
+    return printable(trial.name) + copy + (f", round {trial.round}" if trial.round else ", framework check")
 
 
 class _TimedProgress(Progress):
@@ -58,27 +57,31 @@ class _TimedProgress(Progress):
 
     def __init__(self, budget: float, simulated: bool) -> None:
         self.simulated = simulated
-        self.began = time.monotonic()
-        self.until = self.began + budget
-        self.now: Begun | None = None
-        self.since = self.began
-        self.took: list[float] = []
+        self.trial: Begun | None = None
+        self.trial_started = time.monotonic()
+        self.deadline = self.trial_started + budget
+        self.durations: list[float] = []
 
     def begins(self, trial: Begun) -> None:
-        self.now, self.since = trial, time.monotonic()
+        self.trial, self.trial_started = trial, time.monotonic()
 
     def ended(self, trial: Trial) -> None:
-        self.took.append(time.monotonic() - self.since)
+        self.durations.append(time.monotonic() - self.trial_started)
+
+    def number(self) -> str:
+        """``3/12``: the trial that runs, of how many; empty if that is not known."""
+        return f"{self.trial.number}/{self.trial.planned} " if self.trial is not None and self.trial.planned else ""
 
     def left(self) -> str:
         """``about 40 s left, at most 9 min``: by the trials so far, and by the budget."""
-        most = max(self.until - time.monotonic(), 0.0)
-        now = self.now
-        if now is None or not now.planned or not self.took:
-            return f"at most {hours_minutes(most)} left"
-        mean = sum(self.took) / len(self.took)
-        expected = max(mean - (time.monotonic() - self.since), 0.0) + mean * max(now.planned - now.number, 0)
-        return f"about {hours_minutes(expected)} left" if expected < most else f"at most {hours_minutes(most)} left"
+        most = max(self.deadline - time.monotonic(), 0.0)
+        if self.trial is not None and self.trial.planned and self.durations:
+            mean = sum(self.durations) / len(self.durations)
+            expected = max(mean - (time.monotonic() - self.trial_started), 0.0)
+            expected += mean * max(self.trial.planned - self.trial.number, 0)
+            if expected < most:
+                return f"about {hours_minutes(expected)} left"
+        return f"at most {hours_minutes(most)} left"
 
 
 class _LineProgress(_TimedProgress):
@@ -88,10 +91,9 @@ class _LineProgress(_TimedProgress):
         super().ended(trial)
         verdict, steps, speed, peak = trial_result(trial, simulated=self.simulated)
         parts = [verdict, f"{steps} steps" if steps else "", f"{speed} steps/s" if speed else "", peak]
-        said = ", ".join(filter(None, parts))
-        now = self.now
-        number = f"{now.number}/{now.planned} " if now is not None and now.planned else ""
-        print_line(f"gpuwatch: {number}{trial_name(trial)}: {said} ({hours_minutes(self.took[-1])}; {self.left()})")
+        result = ", ".join(filter(None, parts))
+        took = hours_minutes(self.durations[-1])
+        print_line(f"gpuwatch: {self.number()}{trial_name(trial)}: {result} ({took}; {self.left()})")
 
 
 class _SentProgress(Progress):
@@ -124,7 +126,7 @@ class _TableProgress(_TimedProgress):
 
         super().__init__(budget, simulated)
         self.rows: list[tuple[str, ...]] = []
-        self.known = ""
+        self.status = ""
         self.count = 0
         self.lock = threading.Lock()
         self.running = 0
@@ -132,7 +134,7 @@ class _TableProgress(_TimedProgress):
         self.live: Live | None = None
 
     def says(self, text: str) -> None:
-        self.known = text
+        self.status = text
 
     def begins(self, trial: Begun) -> None:
         """Shows it. Between trials nothing is drawn, so that others can print."""
@@ -186,20 +188,15 @@ class _TableProgress(_TimedProgress):
         if rows:
             whole.add_row(table)
         whole.add_row(Text(self.line(), no_wrap=True, overflow="ellipsis"))
-        if self.known:
-            whole.add_row(Text(self.known, no_wrap=True, overflow="ellipsis", style="dim"))
+        if self.status:
+            whole.add_row(Text(self.status, no_wrap=True, overflow="ellipsis", style="dim"))
         return Constrain(whole, self.console.width - _SPARE_COLUMNS)
 
     def line(self) -> str:
         """The trial that runs, its steps, and the time that is left."""
-        now = self.now
-        if now is None:
+        if self.trial is None:
             return self.left()
-        number = f"{now.number}/{now.planned} " if now.planned else ""
-        which = (
-            ", recording its memory" if now.recorded else f", round {now.round}" if now.round else ", framework check"
-        )
-        steps = f"{self.count} steps" if self.count else f"starting, {hours_minutes(time.monotonic() - self.since)}"
-        return (
-            f"{number}{printable(now.name)}{which}: {steps}; {self.left()}; Ctrl+C stops and shows the results so far"
-        )
+        waited = hours_minutes(time.monotonic() - self.trial_started)
+        steps = f"{self.count} steps" if self.count else f"starting, {waited}"
+        which = f"{self.number()}{trial_name(self.trial)}"
+        return f"{which}: {steps}; {self.left()}; Ctrl+C stops and shows the results so far"

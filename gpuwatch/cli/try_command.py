@@ -12,13 +12,21 @@ import click
 
 from gpuwatch.cli.completion import complete_files
 from gpuwatch.cli.node_options import NodeCommand, nodes_options, refuse_with_nodes, wants_nodes
-from gpuwatch.cli.output import check_writable, no_save_option, output_option, print_line, publish, redact_option
+from gpuwatch.cli.option_types import Duration
+from gpuwatch.cli.output import (
+    check_writable,
+    no_save_option,
+    output_option,
+    print_line,
+    publish,
+    redact_option,
+    save_run,
+)
 from gpuwatch.cli.run import simulation_tier
 from gpuwatch.cli.run_on_nodes import on_nodes
 from gpuwatch.cli.shared_options import chosen_gpus
 from gpuwatch.cli.sim_options import enter_simulation, sim_option, sim_tier_option
 from gpuwatch.cli.try_options import TryOptions, checked_options
-from gpuwatch.cli.try_plan_text import expected_time, plan_text, times_text
 from gpuwatch.core.errors import EXIT_OK, EXIT_PROBE_BROKEN, UsageError
 from gpuwatch.core.masking.mask_secrets import mask_command
 
@@ -26,7 +34,7 @@ if TYPE_CHECKING:
     from gpuwatch.core.model.try_experiment import Experiment, Trial
     from gpuwatch.experiment.trials.largest_value import Span
     from gpuwatch.experiment.trials.pilot_run import PilotRun
-    from gpuwatch.experiment.trials.trial_plan import Rule
+    from gpuwatch.experiment.trials.trial_plan import Configuration, Rule
     from gpuwatch.experiment.trials.trial_settings import NotTried, Setting
     from gpuwatch.experiment.trials.trial_setup import TrialSetup
     from gpuwatch.experiment.trials.try_result import ExperimentResult
@@ -90,6 +98,7 @@ Examples:
 )
 @click.option(
     "--budget",
+    type=Duration(0.001, 1e9),
     default="10min",
     show_default=True,
     metavar="DURATION",
@@ -163,7 +172,7 @@ def experiment(
     if document is None:
         return
     if not no_save:
-        _save_experiment(document)
+        save_run(document)
     if asked.quiet and not as_json and output is None:
         click.echo(document.answer.sentence)
     else:
@@ -234,7 +243,6 @@ def _trial_failed(trial: Trial) -> bool:
 
 def _run_experiment(setup: TrialSetup, asked: TryOptions, rule: Rule) -> ExperimentResult | None:
     """What the experiment found; None after ``--plan``."""
-    from gpuwatch.core.formatting.durations import hours_minutes
     from gpuwatch.experiment.trials.concurrent_copies import run_copies
     from gpuwatch.experiment.trials.interleaved_rounds import run_in_rounds, why_no_rounds
     from gpuwatch.experiment.trials.oom_recovery import find_recovery
@@ -252,8 +260,7 @@ def _run_experiment(setup: TrialSetup, asked: TryOptions, rule: Rule) -> Experim
         _check_free(setup, asked, {})
         if not asked.quiet:
             how = _SEARCHES["recover" if asked.recover else "fits"]
-            limit = f"at most {hours_minutes(asked.budget)} (--budget)"
-            print_line(f"gpuwatch: {mask_command(asked.command)} runs {how}; {limit}")
+            print_line(f"gpuwatch: {mask_command(asked.command)} runs {how}; {asked.limit_text}")
         if asked.recover:
             return find_recovery(setup, budget=asked.budget, share=asked.share)
         setting = _usable_setting(asked.configs[0] if asked.configs else "default", setup)
@@ -276,10 +283,10 @@ def _run_experiment(setup: TrialSetup, asked: TryOptions, rule: Rule) -> Experim
         return why_no_rounds(start.trial)
     if asked.plan:
         assert start is not None
-        click.echo(plan_text(asked, chosen, missing, rule, start))
+        click.echo(_plan_text(asked, chosen, missing, rule, start))
         return None
     if not asked.quiet:
-        _announce(asked, len(chosen) * (1 + asked.copies if asked.copies else asked.times), len(chosen), rule, start)
+        _announce(asked, len(chosen), rule, start)
     left = max(asked.budget - (time.monotonic() - began), 1.0)
     if asked.copies:
         return run_copies(setup, chosen, rule, copies=asked.copies, budget=left, share=asked.share)
@@ -290,21 +297,20 @@ def _run_experiment(setup: TrialSetup, asked: TryOptions, rule: Rule) -> Experim
 
 def _try_largest(setup: TrialSetup, asked: TryOptions, span: Span) -> ExperimentResult | None:
     """What ``--largest`` found; None after ``--plan``."""
-    from gpuwatch.core.formatting.durations import hours_minutes
     from gpuwatch.experiment.trials.largest_value import largest
 
     setting = _usable_setting(asked.configs[0] if asked.configs else "default", setup)
     _check_free(setup, asked, setting.variables)
     runs = (
-        f"at most {span.runs} times with values of {span.name} from {span.low} to {span.high} ({setting.name}), in at"
-        f" most {hours_minutes(asked.budget)} (--budget)"
+        f"at most {span.runs} times with values of {span.name} from {span.low} to {span.high} ({setting.name}), in"
+        f" {asked.limit_text}"
     )
     if asked.plan:
         click.echo(f"{mask_command(asked.command)} would run {runs}.")
         return None
     if not asked.quiet:
         print_line(f"gpuwatch: {mask_command(asked.command)} runs {runs}")
-    return largest(setup, setting, span, asked.rule if asked.own_rule else None, budget=asked.budget)
+    return largest(setup, setting, span, asked.rule if asked.has_stop_rule else None, budget=asked.budget)
 
 
 def _usable_setting(text: str, setup: TrialSetup) -> Setting:
@@ -334,29 +340,55 @@ def _run_pilot(setup: TrialSetup, asked: TryOptions) -> PilotRun:
     return run_pilot(setup, asked.budget)
 
 
-def _announce(asked: TryOptions, times: int, settings: int, rule: Rule, start: PilotRun | None) -> None:
+def _announce(asked: TryOptions, settings: int, rule: Rule, start: PilotRun | None) -> None:
     """Says how often the program will run, before it does."""
-    from gpuwatch.core.formatting.durations import hours_minutes
-
-    again = f"; its output files are written {times} times (see --isolate, {{run}})"
-    own = again if times > 1 and not asked.isolate else ""
-    limit = f"at most {hours_minutes(asked.budget)} (--budget)"
-    expected = expected_time(times, rule, start)
+    times = settings * asked.runs_per_setting
+    rewritten = f"; its output files are written {times} times (see --isolate, {{run}})"
+    note = rewritten if times > 1 and not asked.isolate else ""
+    expected = _expected_time(times, rule, start)
     print_line(
-        f"gpuwatch: {mask_command(asked.command)} runs"
-        f" {times_text(settings, 1 if asked.copies else asked.rounds, times, memory=asked.memory)},"
-        f" in {f'{expected}, {limit}' if expected else limit}{own}"
+        f"gpuwatch: {mask_command(asked.command)} runs {_times_text(asked, settings)},"
+        f" in {f'{expected}, ' if expected else ''}{asked.limit_text}{note}"
     )
 
 
-def _save_experiment(document: Experiment) -> None:
-    """Saves the experiment with its runs; if that fails, prints one line and continues."""
-    from gpuwatch.machine.history.run_store import RunStore
+def _plan_text(
+    asked: TryOptions, chosen: Sequence[Configuration], missing: Sequence[NotTried], rule: Rule, start: PilotRun
+) -> str:
+    """What would be run, and how long that would take."""
+    width = max(len(name) for name in (*(c.name for c in chosen), *(setting.name for setting in missing)))
+    times = len(chosen) * asked.runs_per_setting
+    command, often = mask_command(asked.command), _times_text(asked, len(chosen))
+    lines = [f"{command} would run {often}, each measured {rule}:", ""]
+    for configuration in chosen:
+        label = configuration.setting.label + (", changes results" if configuration.setting.changes_results else "")
+        lines.append(f"  {configuration.name:<{width}}  {label}".rstrip())
+    lines += [f"  {setting.name:<{width}}  not tried: {setting.reason}" for setting in missing]
+    expected = _expected_time(times, rule, start) or "not known in advance"
+    lines += [
+        "",
+        f"One start took {start.took:.1f} s. In total: {expected}, {asked.limit_text}; to stay within it, rounds are "
+        "dropped, then settings.",
+    ]
+    return "\n".join(lines)
 
-    store = RunStore()
-    try:
-        store.save_experiment(document)
-    except OSError as error:
-        print_line(
-            f"gpuwatch: cannot save the runs in {store.folder}: {error.strerror or error} (--no-save skips saving)"
-        )
+
+def _times_text(asked: TryOptions, settings: int) -> str:
+    """``6 times (2 settings × 3 rounds)``."""
+    times = settings * asked.runs_per_setting
+    if times == 1:
+        return "once"
+    rounds = f" × {asked.rounds} rounds" if asked.rounds > 1 and not asked.copies else ""
+    recorded = ", and once each to record its memory" if asked.memory else ""
+    return f"{times} times ({settings} setting{'' if settings == 1 else 's'}{rounds}{recorded})"
+
+
+def _expected_time(times: int, rule: Rule, start: PilotRun | None) -> str:
+    """``2 min to 9 min``; empty if that is not known."""
+    from gpuwatch.core.formatting.durations import hours_minutes
+
+    pair = None if start is None else start.run_seconds(rule)
+    if pair is None:
+        return ""
+    least, most = (hours_minutes(times * seconds) for seconds in pair)
+    return f"about {most}" if least == most else f"{least} to {most}"

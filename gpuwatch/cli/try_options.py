@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from gpuwatch.cli.shared_options import check_gpus
 from gpuwatch.core.errors import UsageError
+from gpuwatch.core.formatting.durations import hours_minutes
 
 if TYPE_CHECKING:
     from gpuwatch.experiment.trials.largest_value import Span
     from gpuwatch.experiment.trials.trial_plan import Rule
-
-EXAMPLE_HINT = "for example: gpuwatch try -- python train.py"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,10 +25,11 @@ class TryOptions:
     largest: Span | None
     rounds: int
     rule: Rule
-    own_rule: bool
+    has_stop_rule: bool
     """Whether the user said when a run ends."""
     success: re.Pattern[str] | None
     budget: float
+    """Seconds that the whole may take."""
     copies: int | None
     recover: bool
     fits: tuple[tuple[str, int], ...]
@@ -41,9 +41,14 @@ class TryOptions:
     quiet: bool
 
     @property
-    def times(self) -> int:
+    def runs_per_setting(self) -> int:
         """How often each setting is run, if the budget allows."""
-        return self.rounds + self.memory
+        return 1 + self.copies if self.copies else self.rounds + self.memory
+
+    @property
+    def limit_text(self) -> str:
+        """``at most 10 min (--budget)``."""
+        return f"at most {hours_minutes(self.budget)} (--budget)"
 
 
 def checked_options(
@@ -53,7 +58,6 @@ def checked_options(
     largest: str | None,
     stop_after: str | None,
     success: str | None,
-    budget: str,
     fits: str | None,
     **given: Any,
 ) -> TryOptions:
@@ -64,7 +68,7 @@ def checked_options(
     from gpuwatch.experiment.trials.trial_settings import setting_named
 
     if not command or not command[0]:
-        raise UsageError("no command to run", hint=EXAMPLE_HINT)
+        raise UsageError("no command to run", hint="for example: gpuwatch try -- python train.py")
     _check_forms(vary, stop_after, {**given, "largest": largest, "fits": fits})
     if success is not None and stop_after not in (None, "end"):
         raise UsageError("--success needs --stop-after end", hint="omit --stop-after")
@@ -82,9 +86,8 @@ def checked_options(
         command=command,
         vary=trial_plan.parse_vary(vary, command),
         largest=None if largest is None else parse_span(largest, command),
-        own_rule=stop_after is not None or success is not None,
+        has_stop_rule=stop_after is not None or success is not None,
         rule=trial_plan.parse_rule(stop_after or ("end" if success is not None else "steady")),
-        budget=trial_plan.parse_time(budget, "--budget"),
         success=pattern,
         fits=() if fits is None else parse_cards(fits),
         **given,
@@ -96,20 +99,20 @@ def _check_forms(vary: tuple[str, ...], stop_after: str | None, given: dict[str,
     forms = [f"--{name}" for name in ("copies", "recover", "largest", "fits") if given[name]]
     if len(forms) > 1:
         raise UsageError(f"{' and '.join(forms)} cannot be combined", hint="use only one of them")
-    own = {
+    options = {
         "--vary": vary,
         "--config": given["configs"],
         "--stop-after": stop_after,
         "--memory": given["memory"],
         "--plan": given["plan"],
     }
-    without = {
-        "--recover": tuple(own),
+    unusable = {
+        "--recover": tuple(options),
         "--copies": ("--memory", "--plan"),
         "--largest": ("--vary", "--memory"),
         "--fits": ("--vary", "--memory", "--plan"),
     }
     for form in forms:
-        for name in without[form]:
-            if own[name]:
+        for name in unusable[form]:
+            if options[name]:
                 raise UsageError(f"{name} does not apply to {form}", hint=f"omit {name}")

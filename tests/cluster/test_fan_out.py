@@ -211,7 +211,7 @@ def kill(process: subprocess.Popen[str]) -> None:
 )
 def test_whatever_ends_gpuwatch_nothing_is_left(mark: str, end: Callable[[subprocess.Popen[str]], None]) -> None:
     stubborn = ["stubborn"] if end is interrupt_twice else []
-    code = "import gpuwatch.cli.exit_signals as p; p.end_by_signals()\n" + DRIVER
+    code = "import gpuwatch.cli.exit_signals as p; p.handle_exit_signals()\n" + DRIVER
     with subprocess.Popen(
         [sys.executable, "-c", code, mark, *stubborn],
         stdout=subprocess.PIPE,

@@ -11,7 +11,6 @@ from gpuwatch.experiment.trials.trial_plan import (
     command_with_values,
     hours_minutes,
     parse_rule,
-    parse_time,
     parse_vary,
 )
 from tests.every import every
@@ -40,10 +39,7 @@ def test_what_is_no_rule(text: str) -> None:
 
 
 def test_times() -> None:
-    assert parse_time("1.5h", "--budget") == 5400
     assert [hours_minutes(value) for value in (12, 600, 3900, 7200)] == ["12 s", "10 min", "65 min", "2 h 00 min"]
-    with pytest.raises(UsageError, match="--budget soon: not a time"):
-        parse_time("soon", "--budget")
 
 
 def test_only_declared_names_are_replaced() -> None:

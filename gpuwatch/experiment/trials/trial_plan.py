@@ -87,14 +87,6 @@ def parse_rule(text: str) -> Rule:
     raise UsageError(f"--stop-after {text}: not understood", hint="use 200steps, 60s, 5min, steady or end")
 
 
-def parse_time(text: str, option: str) -> float:
-    """Seconds of ``90s``, ``10min``, ``1h``."""
-    seconds = seconds_of(text) or 0.0
-    if not 0 < seconds < _MAX_SECONDS:
-        raise UsageError(f"{option} {text}: not a time", hint="use 90s, 10min or 1h")
-    return seconds
-
-
 def parse_vary(texts: Iterable[str], command: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Values by name, of ``BATCH=32,64``; UsageError for a name that the command does not have."""
     found: dict[str, tuple[str, ...]] = {}
