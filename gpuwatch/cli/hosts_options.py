@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -79,7 +78,7 @@ HOSTS_PARAMETERS = (
 
 @dataclass(frozen=True, slots=True)
 class ChosenHosts:
-    """Which hosts."""
+    """The hosts that the options name: those of a Prometheus server, or of a list."""
 
     server: Prometheus | None = None
     hosts: tuple[str, ...] = ()
@@ -91,7 +90,7 @@ class ChosenHosts:
     """The options that say so, without secrets."""
 
     def source(self, interval: float) -> FleetSource:
-        """Not started yet."""
+        """Reads the hosts every ``interval`` seconds; not started yet."""
         if self.server is not None:
             from gpuwatch.fleet.prometheus_source import PrometheusSource
 
@@ -111,49 +110,37 @@ def chosen_hosts(
     ssh_options: str | None = None,
 ) -> ChosenHosts | None:
     """Which hosts the options name; None if they name none."""
-    beside = bool(prometheus_headers) or prometheus_token_file is not None or prometheus_ca is not None
     if hosts is not None and prometheus is not None:
         raise UsageError("--prometheus and --hosts cannot be combined")
-    if beside and prometheus is None:
+    if (prometheus_headers or prometheus_token_file or prometheus_ca) and prometheus is None:
         raise UsageError("--prometheus-header, -token-file and -ca need --prometheus")
     over_ssh = {"--remote-command": remote_command, "--ssh-options": ssh_options}
     for option, value in over_ssh.items():
         if value is not None and hosts is None:
             raise UsageError(f"{option} needs --hosts")
     if prometheus is not None:
-        asked = _prometheus_server(prometheus, prometheus_headers, prometheus_token_file, prometheus_ca)
-        arguments = ["--prometheus", asked.address]
+        server = _prometheus_server(prometheus, prometheus_headers, prometheus_token_file, prometheus_ca)
+        arguments = ["--prometheus", server.address]
         paths = {"--prometheus-token-file": prometheus_token_file, "--prometheus-ca": prometheus_ca}
         for name, path in paths.items():
             arguments += [name, str(path)] if path is not None else []
-        return ChosenHosts(server=asked, arguments=tuple(arguments))
+        return ChosenHosts(server=server, arguments=tuple(arguments))
     if hosts is None:
         return None
-    from gpuwatch.fleet.ssh_command import ssh_hosts
+    from gpuwatch.fleet.ssh_command import split_words, ssh_hosts
 
     if shutil.which("ssh") is None:
         raise GpuwatchError("--hosts needs ssh, which is not installed here", hint="install an ssh client")
-    there = _split_words(remote_command, "--remote-command") if remote_command is not None else ("gpuwatch",)
-    options = _split_words(ssh_options, "--ssh-options") if ssh_options is not None else ()
-    arguments = ["--hosts", hosts]
-    for option, value in over_ssh.items():
-        arguments += [option, value] if value is not None else []
-    return ChosenHosts(hosts=tuple(ssh_hosts(hosts)), command=there, options=options, arguments=tuple(arguments))
+    words = {option: split_words(value, option) for option, value in over_ssh.items() if value is not None}
+    return ChosenHosts(
+        hosts=tuple(ssh_hosts(hosts)),
+        command=tuple(words.get("--remote-command", ("gpuwatch",))),
+        options=tuple(words.get("--ssh-options", ())),
+        arguments=("--hosts", hosts, *(word for option in words for word in (option, over_ssh[option] or ""))),
+    )
 
 
-def _split_words(text: str, option: str) -> tuple[str, ...]:
-    try:
-        words = shlex.split(text)
-    except ValueError as error:
-        raise UsageError(f"{option}: {str(error).lower()}", hint="quote it as for a shell") from None
-    if not words:
-        raise UsageError(f"{option} is empty", hint="leave it out")
-    return tuple(words)
-
-
-def _prometheus_server(
-    url: str, headers: Sequence[str] = (), token_file: Path | None = None, ca_file: Path | None = None
-) -> Prometheus:
+def _prometheus_server(url: str, headers: Sequence[str], token_file: Path | None, ca_file: Path | None) -> Prometheus:
     from gpuwatch.fleet.prometheus_api import Prometheus
 
     named = {}

@@ -87,5 +87,20 @@ def ssh_failure(stderr: str) -> str:
     for pattern, reason in _REASONS:
         if re.search(pattern, stderr):
             return reason
-    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
-    return lines[-1] if lines else ""
+    return last_line(stderr)
+
+
+def last_line(text: str) -> str:
+    """The last line that is not blank, without the space around it; empty if there is none."""
+    return text.rstrip().rpartition("\n")[2].strip()
+
+
+def split_words(text: str, option: str) -> list[str]:
+    """The words of an option's value, as a shell splits them; UsageError for unbalanced quotes, or no word at all."""
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise UsageError(f"{option} {text[:80]!r}: {str(error).lower()}", hint="quote it as for a shell") from None
+    if not words:
+        raise UsageError(f"{option} is empty", hint="omit it")
+    return words

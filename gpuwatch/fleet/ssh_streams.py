@@ -20,7 +20,7 @@ from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.formatting.safe_text import printable, shorten
 from gpuwatch.core.model.json_codec import NotADocument, from_json
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.fleet.ssh_command import SSH_FAILED_EXIT_CODE, ssh_command, ssh_failure
+from gpuwatch.fleet.ssh_command import SSH_FAILED_EXIT_CODE, last_line, ssh_command, ssh_failure
 
 CONNECTING = "connecting…"
 GPUWATCH = ("gpuwatch",)
@@ -28,7 +28,7 @@ GPUWATCH = ("gpuwatch",)
 _MAX_PARALLEL_CONNECTS = 32
 """Connections that are made at the same time."""
 _START_SECONDS = 45.0
-"""How long a host has until its first line; to accept the connection: :data:`.cluster.ssh_command.CONNECT_SECONDS`."""
+"""How long a host has until its first line; to accept the connection: :data:`.ssh_command.CONNECT_SECONDS`."""
 _LATE_SECONDS, _DEAD_SECONDS = 10.0, 45.0
 """Seconds, besides two intervals, without a line after which a host counts as silent, and is started again."""
 _RETRY_SECONDS = (2.0, 5.0, 10.0, 20.0, 40.0, 60.0)
@@ -285,7 +285,6 @@ class RemoteStreams:
 
 
 def _why_failed(code: int | None, messages: str, odd: str) -> str:
-    last = next((line.strip() for line in reversed(messages.splitlines()) if line.strip()), "")
     if code == SSH_FAILED_EXIT_CODE:
         return ssh_failure(messages) or "ssh failed"
     if code == 127 or (code == 126 and _NO_GPUWATCH.search(messages)):
@@ -294,6 +293,6 @@ def _why_failed(code: int | None, messages: str, odd: str) -> str:
         return "its gpuwatch is too old: update it"
     if odd:
         return f"its answer cannot be read: {odd}"
-    if last:
+    if last := last_line(messages):
         return last.removeprefix("gpuwatch: ")
     return "the connection was closed" if code in (0, None) else f"gpuwatch there exited with code {code}"

@@ -143,14 +143,15 @@ def test_one_bad_node_costs_the_others_nothing() -> None:
     }
 
 
-def test_more_nodes_than_at_once() -> None:
+def test_more_nodes_than_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpuwatch.fleet.cluster.fan_out.MAX_PARALLEL_JOBS", 3)
     most = 0
 
     def look(replies: object) -> None:
         nonlocal most
         most = max(most, sum(reply.state in ("starting", "running") for reply in replies))  # type: ignore[attr-defined]
 
-    replies, _ = fan_out(Nodes(*[shell("sleep 0.2; exit 1")] * 9), [], seconds=20, at_once=3, on_change=look)
+    replies, _ = fan_out(Nodes(*[shell("sleep 0.2; exit 1")] * 9), [], seconds=20, on_change=look)
     assert len(replies) == 9
     assert most == 3
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import re
 import selectors
 import signal
 import subprocess
@@ -13,7 +11,9 @@ import zlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Literal, TypeVar
+
+import msgspec
 
 from gpuwatch.core import reader_limits
 from gpuwatch.core.errors import GpuwatchError
@@ -22,7 +22,8 @@ from gpuwatch.core.masking.mask_secrets import mask_text
 from gpuwatch.core.model.run import signal_name
 from gpuwatch.fleet.cluster.launchers import Job, Launcher
 from gpuwatch.fleet.cluster.node_agent import GREETING
-from gpuwatch.fleet.cluster.node_protocol import NO_NODE, NOT_EXECUTABLE, NOT_THERE, TOO_OLD, Decoder, Frame
+from gpuwatch.fleet.cluster.node_protocol import NO_NODE, Decoder, Frame, why_no_answer
+from gpuwatch.fleet.ssh_command import last_line
 
 MAX_PARALLEL_JOBS = 64
 """Jobs that run at the same time; further nodes wait."""
@@ -36,6 +37,7 @@ _SIGTERM_SECONDS = 3.0
 _HURRIED_SIGTERM_SECONDS = 4.0
 """Seconds from SIGTERM to SIGKILL after a second Ctrl+C, and where gpuwatch never answered."""
 
+_T = TypeVar("_T")
 State = Literal["waiting", "starting", "running", "ok", "failed", "no-answer", "timed-out", "interrupted"]
 """``ok``: the command ended and all that it wrote came home, whatever its exit code."""
 OPEN: frozenset[State] = frozenset({"waiting", "starting", "running"})
@@ -77,7 +79,6 @@ def fan_out(
     *,
     seconds: float,
     start_seconds: float | None = None,
-    at_once: int = MAX_PARALLEL_JOBS,
     on_change: Callable[[Sequence[NodeReply]], None] = lambda replies: None,
 ) -> tuple[list[NodeReply], bool]:
     """The replies of all nodes, in the launcher's order, and whether Ctrl+C ended it early.
@@ -93,7 +94,7 @@ def fan_out(
     for job in plan.jobs:
         if job.node is not None:
             work.reply(job.node)
-    interrupted = work.run(list(plan.jobs), at_once)
+    interrupted = work.run(list(plan.jobs))
     if not work.replies:
         raise GpuwatchError(work.failure or "the launcher named no nodes")
     return list(work.replies.values()), interrupted
@@ -115,9 +116,6 @@ class _Running:
             (_STDIN_CLOSED_SECONDS, signal.SIGTERM),
             (_STDIN_CLOSED_SECONDS + _SIGTERM_SECONDS, signal.SIGKILL),
         ]
-
-    def note(self, data: bytes) -> None:
-        self.messages = (self.messages + data)[-_MAX_MESSAGE_BYTES:]
 
     def tell(self, line: bytes) -> None:
         assert self.process.stdin is not None
@@ -164,6 +162,16 @@ class _Document:
         self.parts.append(part)
 
 
+class _End(msgspec.Struct):
+    """How the command ended on a node (``node_agent``)."""
+
+    exit_code: Annotated[int, msgspec.Meta(ge=0, le=255)] | None = None
+    signal: Annotated[int, msgspec.Meta(ge=1, le=64)] | None = None
+    bytes: int | None = None
+    """Size of the document before it was compressed."""
+    took_seconds: Annotated[float, msgspec.Meta(ge=0, lt=1e9)] | None = None
+
+
 class _FanOut:
     def __init__(
         self, launcher: Launcher, seconds: float, start_seconds: float, on_change: Callable[[Sequence[NodeReply]], None]
@@ -181,14 +189,13 @@ class _FanOut:
     def reply(self, node: str) -> NodeReply:
         return self.replies.setdefault(node, NodeReply(node))
 
-    def run(self, jobs: list[Job], at_once: int) -> bool:
+    def run(self, jobs: list[Job]) -> bool:
         """Runs the jobs; True if Ctrl+C ended that."""
-        jobs = list(reversed(jobs))
         with selectors.DefaultSelector() as selector:
             try:
                 while jobs or self._running:
-                    while jobs and len(self._running) < at_once:
-                        self._start(jobs.pop(), selector)
+                    while jobs and len(self._running) < MAX_PARALLEL_JOBS:
+                        self._start(jobs.pop(0), selector)
                     self._read(selector, 0.1)
                     self._check_time()
                     self._on_change(list(self.replies.values()))
@@ -238,8 +245,9 @@ class _FanOut:
             elif is_stdout:
                 self._frames(running, data)
             else:
-                running.note(data)
-                self._queued(running, data)
+                running.messages = (running.messages + data)[-_MAX_MESSAGE_BYTES:]
+                if running.job.node is not None and b"queued and waiting" in data:  # Slurm's, of a job that must wait
+                    self.reply(running.job.node).progress = "queued"
         for running in [running for running in self._running if running.process.poll() is not None]:
             ended = time.monotonic()
             if running.streams and running.closed_at is None:
@@ -250,11 +258,6 @@ class _FanOut:
                 self._running.remove(running)
                 self._ended(running)
 
-    def _queued(self, running: _Running, data: bytes) -> None:
-        """Slurm says when a job must wait."""
-        if running.job.node is not None and b"queued and waiting" in data:
-            self.reply(running.job.node).progress = "queued"
-
     def _frames(self, running: _Running, data: bytes) -> None:
         for frame in running.decoder.feed(data):
             name = frame.node if running.job.node is None else running.job.node
@@ -262,7 +265,8 @@ class _FanOut:
                 continue
             self._frame(self.reply(one_line(name, 80)), frame)
         if running.decoder.strange > reader_limits.NODE_CHATTER.bytes and running.closed_at is None:
-            self._of(running, "failed", f"prints more than {reader_limits.NODE_CHATTER.most} of other output")
+            for reply in self._replies(running):
+                reply.becomes("failed", f"prints more than {reader_limits.NODE_CHATTER.most} of other output")
             running.close()
             running.hurry()
 
@@ -271,8 +275,8 @@ class _FanOut:
         if reply.state not in OPEN:
             return
         if frame.kind == "hello":
-            facts = _facts(frame.payload)
-            reply.version, reply.host = _text(facts, "version"), _text(facts, "host")
+            facts: dict[str, object] = _decoded(frame.payload, dict)
+            reply.version, reply.host = _text(facts.get("version")), _text(facts.get("host"))
             if reply.state != "running":
                 reply.progress = ""
                 reply.becomes("running")
@@ -289,20 +293,16 @@ class _FanOut:
         elif frame.kind == "data":
             self._documents.setdefault(node, _Document()).add(frame.payload)
         else:
-            self._finished(reply, _facts(frame.payload))
+            self._finished(reply, _decoded(frame.payload, _End))
 
-    def _finished(self, reply: NodeReply, facts: dict[str, Any]) -> None:
+    def _finished(self, reply: NodeReply, end: _End) -> None:
         """Handles the end of the command on a node."""
-        code, number, took = (facts.get(name) for name in ("exit_code", "signal", "took_seconds"))
-        if isinstance(code, int) and not isinstance(code, bool) and 0 <= code <= 255:
-            reply.exit_code = code
-        if isinstance(took, (int, float)) and not isinstance(took, bool) and 0 <= took < 1e9:
-            reply.took_seconds = float(took)
+        reply.exit_code, reply.took_seconds = end.exit_code, end.took_seconds
         reply.messages = self._stderr.pop(reply.node, b"").decode(errors="replace")
         document = self._documents.pop(reply.node, None) or _Document()
-        if isinstance(number, int) and not isinstance(number, bool) and 0 < number < 65:
-            reply.becomes("failed", f"killed by {signal_name(number)}")
-        elif document.broken or facts.get("bytes") != document.size:
+        if end.signal is not None:
+            reply.becomes("failed", f"killed by {signal_name(end.signal)}")
+        elif document.broken or end.bytes != document.size:
             large = document.size > reader_limits.DOCUMENT.bytes
             reply.becomes("failed", "its answer is too large" if large else "only part of its answer arrived")
         else:
@@ -339,10 +339,6 @@ class _FanOut:
         node = running.job.node
         return list(self.replies.values()) if node is None else [self.replies[node]]
 
-    def _of(self, running: _Running, state: State, reason: str) -> None:
-        for reply in self._replies(running):
-            reply.becomes(state, reason)
-
     def _ended(self, running: _Running) -> None:
         """Handles the end of a job's process: nodes that it has not reported have failed."""
         running.close()
@@ -355,7 +351,7 @@ class _FanOut:
             reply.messages = reply.messages or self._stderr.pop(reply.node, b"").decode(errors="replace") or messages
             reply.becomes("failed" if answered else "no-answer", self._why_failed(code, messages, answered=answered))
         if running.job.node is None and not self.replies:
-            self.failure = self.failure or one_line(_last_line(messages)) or f"the launcher ended with exit code {code}"
+            self.failure = self.failure or one_line(last_line(messages)) or f"the launcher ended with exit code {code}"
 
     def _why_failed(self, code: int, messages: str, *, answered: bool) -> str:
         own = self._launcher.reason(code, messages)
@@ -363,16 +359,7 @@ class _FanOut:
             return own
         if answered:
             return "the connection was lost"
-        if re.search(r"no such command: 'node'", messages, re.IGNORECASE):
-            return TOO_OLD
-        if code == 127 or re.search(r"No module named '?gpuwatch\b|: Command not found\.", messages):
-            return NOT_THERE
-        if code == 126:
-            return NOT_EXECUTABLE
-        if code < 0:
-            return f"killed by {signal_name(-code)}"
-        last = _last_line(messages)
-        return f"exit code {code}" + (f": {last}" if last else "")
+        return f"killed by {signal_name(-code)}" if code < 0 else why_no_answer(code, messages)
 
     def _end_all(self, selector: selectors.BaseSelector) -> None:
         """Ends all jobs, and waits for that; a second Ctrl+C hurries."""
@@ -389,20 +376,13 @@ class _FanOut:
                     running.hurry()
 
 
-def _facts(payload: bytes) -> dict[str, Any]:
+def _decoded(payload: bytes, kind: type[_T]) -> _T:
+    """JSON from a node; what is not of this kind counts as empty."""
     try:
-        found = json.loads(payload)
-    except (ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
+        return msgspec.json.decode(payload, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return kind()
 
 
-def _text(facts: dict[str, Any], name: str) -> str | None:
-    value = facts.get(name)
+def _text(value: object) -> str | None:
     return (one_line(value, 80) or None) if isinstance(value, str) else None
-
-
-def _last_line(text: str) -> str:
-    """The last line that says more than the exit code, which Slurm repeats."""
-    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("srun: ")]
-    return lines[-1] if lines else ""

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -18,7 +17,7 @@ from typing import Protocol
 from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.core.formatting.suggest import did_you_mean
 from gpuwatch.fleet.cluster.node_protocol import NOT_THERE
-from gpuwatch.fleet.ssh_command import SSH_FAILED_EXIT_CODE, ssh_command, ssh_failure, ssh_hosts
+from gpuwatch.fleet.ssh_command import SSH_FAILED_EXIT_CODE, last_line, split_words, ssh_command, ssh_failure, ssh_hosts
 
 _MAX_LOCAL_NODES = 64
 _THIS_COMMAND = (sys.executable, "-m", "gpuwatch")
@@ -74,18 +73,8 @@ def launcher(text: str, *, remote_command: str | None = None, options: str | Non
         )
     if options is not None and name not in ("ssh", "slurm"):
         raise UsageError("--launcher-options applies only to ssh and slurm", hint="omit it")
-    remote = None if remote_command is None else _split_words(remote_command, "--remote-command")
-    return _LAUNCHERS[name](rest, remote, _split_words(options, "--launcher-options") if options else [])
-
-
-def _split_words(text: str, option: str) -> list[str]:
-    try:
-        words = shlex.split(text)
-    except ValueError as error:
-        raise UsageError(f"{option} {text[:80]!r}: {str(error).lower()}", hint="quote it as for a shell") from None
-    if not words:
-        raise UsageError(f"{option} is empty", hint="omit it")
-    return words
+    remote = None if remote_command is None else split_words(remote_command, "--remote-command")
+    return _LAUNCHERS[name](rest, remote, split_words(options, "--launcher-options") if options else [])
 
 
 def _remote_command(remote: Sequence[str], arguments: Sequence[str]) -> list[str]:
@@ -212,8 +201,8 @@ def _slurm_lines(*command: str) -> list[str]:
         raise GpuwatchError(f"{command[0]} does not answer", hint="check slurmctld with scontrol ping") from None
     text = done.stdout.decode(errors="replace")
     if done.returncode:
-        why = done.stderr.decode(errors="replace").strip().splitlines()
-        raise GpuwatchError(f"{command[0]}: {why[-1] if why else f'exit code {done.returncode}'}")
+        why = last_line(done.stderr.decode(errors="replace"))
+        raise GpuwatchError(f"{command[0]}: {why or f'exit code {done.returncode}'}")
     return [line.strip() for line in text.splitlines() if line.strip()]
 
 

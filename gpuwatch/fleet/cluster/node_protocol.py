@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from dataclasses import dataclass
 from typing import Literal, get_args
+
+from gpuwatch.fleet.ssh_command import last_line
 
 _MARK = b"gpuwatch-node/1"
 _MAX_PAYLOAD_BYTES = 600
@@ -22,9 +25,7 @@ NO_NODE = "-"
 """Written by a node itself, which need not know what the launcher calls it."""
 
 NOT_THERE = "no gpuwatch there (--remote-command names it)"
-TOO_OLD = "its gpuwatch is too old for this one"
-NOT_EXECUTABLE = "gpuwatch cannot be executed there"
-"""Reasons why nothing answers on a node, whichever launcher was used."""
+"""Why nothing answers on a node, whichever launcher was used."""
 
 Kind = Literal["node", "lost", "hello", "progress", "stderr", "data", "end"]
 """``hello``: JSON of who answers; ``progress``: what it does now; ``stderr``: a piece of it; ``data``: a piece of the
@@ -100,3 +101,15 @@ def _decoded(line: bytes) -> Frame | None:
         return Frame(kind, payload, parts[1].decode())  # type: ignore[arg-type]  # one of the kinds
     except (binascii.Error, UnicodeDecodeError):
         return None
+
+
+def why_no_answer(code: int, messages: str) -> str:
+    """Why gpuwatch did not answer on a node, by how the process that was to start it ended, and its messages."""
+    if "no such command: 'node'" in messages.lower():
+        return "its gpuwatch is too old for this one"
+    if code == 127 or re.search(r"No module named '?gpuwatch\b|: Command not found\.", messages):
+        return NOT_THERE
+    if code == 126:
+        return "gpuwatch cannot be executed there"
+    last = last_line(re.sub(r"^srun: .*$", "", messages, flags=re.MULTILINE))  # Slurm repeats the exit code
+    return f"exit code {code}" + (f": {last}" if last else "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 from msgspec.structs import replace
 
@@ -16,8 +17,9 @@ from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.run_comparison import Comparison, Node, NodeState
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.try_experiment import Experiment
-from gpuwatch.fleet.cluster.fan_out import NodeReply, State, one_line
+from gpuwatch.fleet.cluster.fan_out import OPEN, NodeReply, one_line
 from gpuwatch.fleet.cluster.odd_nodes import MIN_EQUAL_NODES, with_odd_nodes
+from gpuwatch.fleet.ssh_command import last_line
 from gpuwatch.share.reports.runs_side_by_side import compare
 
 KINDS: dict[str, tuple[type, ...]] = {
@@ -29,12 +31,6 @@ KINDS: dict[str, tuple[type, ...]] = {
 }
 """The commands that can be run on nodes, and the documents that they print."""
 
-_STATES: dict[State, NodeState] = {
-    "ok": "ok",
-    "failed": "failed",
-    "no-answer": "no-answer",
-    "timed-out": "timed-out",
-}
 _CODES = (EXIT_PROBE_BROKEN, EXIT_FINDING)
 """Exit codes that say what was found: the first of them that a node has is that of the whole."""
 
@@ -78,7 +74,7 @@ def exit_code(document: Comparison) -> int:
 def _node(command: str, reply: NodeReply) -> tuple[Node, Sequence[Run]]:
     node = Node(
         node=reply.node,
-        state=_STATES.get(reply.state, "interrupted"),
+        state=cast("NodeState", "interrupted" if reply.state in OPEN else reply.state),
         reason=reply.reason,
         host=reply.host,
         exit_code=reply.exit_code,
@@ -110,10 +106,10 @@ def _node(command: str, reply: NodeReply) -> tuple[Node, Sequence[Run]]:
 
 def _why_unread(reply: NodeReply, error: str) -> str:
     """Why a node that ended sent no document."""
-    lines = [line for line in reply.messages.splitlines() if line.strip()]
     if not reply.document.strip():
         code = f"exit code {reply.exit_code}" if reply.exit_code else "it sent nothing"
-        return one_line(f"{code}: {lines[-1].removeprefix('gpuwatch: ')}" if lines else code)
+        last = last_line(reply.messages)
+        return one_line(f"{code}: {last.removeprefix('gpuwatch: ')}" if last else code)
     differs = _version_mismatch(reply)
     return one_line(f"{differs}: {error}" if differs else f"its answer cannot be read: {error}")
 

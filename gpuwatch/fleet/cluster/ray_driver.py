@@ -15,7 +15,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from gpuwatch.fleet.cluster.node_protocol import NO_NODE, NOT_EXECUTABLE, NOT_THERE, TOO_OLD, Kind, encoded
+from gpuwatch.fleet.cluster.node_protocol import NO_NODE, Kind, encoded, why_no_answer
+from gpuwatch.fleet.ssh_command import last_line
 
 _lock = threading.Lock()
 _CONNECT_SECONDS = 10.0
@@ -108,7 +109,8 @@ class _Node(threading.Thread):
                 line = ray.get(reference)
                 if isinstance(line, tuple):
                     if not ended:
-                        _send("lost", self.node, _why_failed(*line))
+                        code, messages = line
+                        _send("lost", self.node, why_no_answer(code, messages.decode(errors="replace")))
                     return
                 parts = line.split(b" ", 2)
                 if len(parts) == 3 and parts[1] == NO_NODE.encode():
@@ -116,18 +118,6 @@ class _Node(threading.Thread):
                     _write(b" ".join((parts[0], self.node.encode(), parts[2])))
         except Exception as error:  # noqa: BLE001  # whatever became of this node, the others go on
             _send("lost", self.node, _ray_error_text(error))
-
-
-def _why_failed(code: int, messages: bytes) -> str:
-    text = messages.decode(errors="replace")
-    if "no such command: 'node'" in text.lower():
-        return TOO_OLD
-    if code == 127 or "No module named gpuwatch" in text:
-        return NOT_THERE
-    if code == 126:
-        return NOT_EXECUTABLE
-    last = [line for line in text.splitlines() if line.strip()][-1:]
-    return f"exit code {code}" + (f": {last[0]}" if last else "")
 
 
 def _ray_error_text(error: Exception) -> str:
@@ -139,8 +129,8 @@ def _ray_error_text(error: Exception) -> str:
         return "Ray's worker or node died there"
     if name == "TaskCancelledError":
         return "ended"
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return f"{name}: {lines[-1]}" if lines else name
+    last = last_line(str(error))
+    return f"{name}: {last}" if last else name
 
 
 def _why_unreachable(address: str) -> str:
