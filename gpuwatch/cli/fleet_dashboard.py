@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gpuwatch.cli.output import print_line
@@ -23,17 +22,13 @@ _THREAD_SWITCH_SECONDS = 0.001
 """Seconds for which one thread computes while another one waits; Python's default is five times that."""
 
 
-@dataclass(frozen=True, slots=True)
-class HostListOrder:
-    """Which hosts of the list are shown first, and in which order."""
+def host_list_order(
+    filter_: str | None, sort: str | None, *, descending: bool | None
+) -> tuple[FleetFilter | None, str, bool]:
+    """Which hosts are shown, by which column they are sorted, and whether against its usual direction.
 
-    filter: FleetFilter | None = None
-    sort: str = "host"
-    reverse: bool = False
-
-
-def host_list_order(filter_: str | None, sort: str | None, *, descending: bool | None) -> HostListOrder:
-    """What ``--filter``, ``--sort`` and ``--descending`` say of hosts; :class:`UsageError` if they make no sense."""
+    From ``--filter``, ``--sort`` and ``--descending``; :class:`UsageError` if they make no sense.
+    """
     from gpuwatch.ui.tables.filter_language import FilterError
     from gpuwatch.ui.tables.host_columns import BY_ID
     from gpuwatch.ui.tables.host_filter import EXAMPLES, parse
@@ -45,10 +40,12 @@ def host_list_order(filter_: str | None, sort: str | None, *, descending: bool |
     column = BY_ID.get(sort or "host")
     if column is None:
         raise UsageError(f"--sort has the unknown column {sort!r}", hint=f"hosts have {', '.join(BY_ID)}")
-    return HostListOrder(wanted, column.id, reverse=descending is not None and descending != column.descending)
+    return wanted, column.id, descending is not None and descending != column.descending
 
 
-def run_fleet(settings: Loaded, interval: float | None, chosen: ChosenHosts, listed: HostListOrder) -> int:
+def run_fleet(
+    settings: Loaded, interval: float | None, chosen: ChosenHosts, order: tuple[FleetFilter | None, str, bool]
+) -> int:
     """Shows the list of hosts until the user leaves; the exit code of the program."""
     from gpuwatch.cli.dashboard import need_terminal
 
@@ -81,7 +78,8 @@ def run_fleet(settings: Loaded, interval: float | None, chosen: ChosenHosts, lis
         few_colors=has_few_colors(os.environ),
         command=chosen.arguments,
     )
-    app.fleet_screen.begin_with(listed.filter, listed.sort, reverse=listed.reverse)
+    wanted, column, reverse = order
+    app.fleet_screen.begin_with(wanted, column, reverse=reverse)
     # A key must not wait for the thread that decodes the answers of a hundred hosts.
     sys.setswitchinterval(_THREAD_SWITCH_SECONDS)
     try:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from gpuwatch.core.model.fleet import Fleet
-from gpuwatch.fleet.host_summary import FleetSummary, Summaries
+from gpuwatch.fleet.host_summary import FleetSummary, summarize_fleet
 
 
 class FleetSource(Protocol):
@@ -18,7 +18,7 @@ class FleetSource(Protocol):
     def name(self) -> str: ...
 
     def start(self, news: Callable[[], None]) -> None:
-        """Called once before the first read; ``new_samples`` may be called from any thread to be read at once."""
+        """Called once before the first read; ``news`` may be called from any thread to be read at once."""
         ...
 
     def read(self) -> Fleet:
@@ -26,7 +26,7 @@ class FleetSource(Protocol):
         ...
 
     def set_interval(self, interval: float) -> None:
-        """The interval between two reads is now so many seconds."""
+        """Sets the seconds between two reads."""
         ...
 
     def stop(self) -> None: ...
@@ -38,9 +38,9 @@ class FleetWatch:
     def __init__(self, source: FleetSource, interval: float) -> None:
         self.source = source
         self._interval = interval
-        self._summaries = Summaries()
-        self._summary: FleetSummary | None = None
-        self._wake: Callable[[], None] | None = None
+        self.summary: FleetSummary | None = None
+        """The newest; None before the first."""
+        self._wake: Callable[[], None] = lambda: None
         self._due = threading.Event()
         self._stopping = False
         self._thread: threading.Thread | None = None
@@ -56,11 +56,6 @@ class FleetWatch:
         self._interval = seconds
         self.source.set_interval(seconds)
         self._due.set()
-
-    @property
-    def summary(self) -> FleetSummary | None:
-        """The newest; None before the first."""
-        return self._summary
 
     def start(self, wake: Callable[[], None]) -> None:
         """Starts reading; ``wake`` is called from the thread after each read."""
@@ -90,13 +85,11 @@ class FleetWatch:
                 fleet = self.source.read()
                 if self._stopping:
                     return
-                self._summary = self._summaries.of(fleet)
-                if self._wake is not None:
-                    self._wake()
+                self.summary = summarize_fleet(fleet, self.summary)
+                self._wake()
                 left = began + self._interval - time.monotonic()
                 if left > 0:
                     self._due.wait(left)
         except BaseException as error:  # noqa: BLE001  # the screen raises it
             self.failure = error
-            if self._wake is not None:
-                self._wake()
+            self._wake()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -78,31 +78,34 @@ def summarize(view: HostView) -> HostSummary:
     names: Counter[str] = Counter()
     for gpu in gpus:
         names.update({holder.name for holder in gpu.holders if holder.name is not None})
-    wrong = [finding for finding in (snapshot.findings if snapshot is not None else ()) if finding.severity != "info"]
-    wrong = [finding for finding in wrong if finding.until is None]
-    wrong.sort(key=lambda finding: (SEVERITY_ORDER[finding.severity], _RANKS.get(finding.id, len(_RANKS))))
+    findings = snapshot.findings if snapshot is not None else ()
+    wrong = sorted((f for f in findings if f.severity != "info" and f.until is None), key=_importance)
     return HostSummary(
         view=view,
         gpus=gpus,
         free=sum(gpu.use == "free" for gpu in gpus) if view.answered else 0,
         models=tuple(Counter(device.name for device in devices).most_common()),
         utilization=sum(busy) / len(busy) if busy else None,
-        memory_used=_known_sum(devices, "memory.used_bytes"),
-        memory_total=_known_sum(devices, "memory.total_bytes"),
-        memory_free=max(_known(devices, "memory.free_bytes"), default=None),
-        hottest=max(_known(devices, "temperature.gpu_celsius"), default=None),
+        memory_used=_sum_of_all(devices, "memory.used_bytes"),
+        memory_total=_sum_of_all(devices, "memory.total_bytes"),
+        memory_free=max(_readings(devices, "memory.free_bytes"), default=None),
+        hottest=max(_readings(devices, "temperature.gpu_celsius"), default=None),
         holders=tuple(names.most_common()),
         wrong=tuple(wrong),
     )
 
 
-def _known(devices: Sequence[Device], metric: str) -> Iterator[float]:
-    return (value for device in devices if (value := device.number(metric)) is not None)
+def _importance(finding: Finding) -> tuple[int, int]:
+    return SEVERITY_ORDER[finding.severity], _RANKS.get(finding.id, len(_RANKS))
 
 
-def _known_sum(devices: Sequence[Device], metric: str) -> float | None:
-    known = list(_known(devices, metric))
-    return sum(known) if known and len(known) == len(devices) else None
+def _readings(devices: Sequence[Device], metric: str) -> list[float]:
+    return [value for device in devices if (value := device.number(metric)) is not None]
+
+
+def _sum_of_all(devices: Sequence[Device], metric: str) -> float | None:
+    values = _readings(devices, metric)
+    return sum(values) if values and len(values) == len(devices) else None
 
 
 def _gpu_use(view: HostView, device: Device, instance: MigInstance | None, rows: Sequence[Process]) -> GpuUse:
@@ -166,35 +169,26 @@ class FleetSummary:
     """Errors and warnings of the hosts that answer, the most important first."""
 
 
-class Summaries:
-    """Makes summaries; hosts that did not change keep theirs."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, HostSummary] = {}
-
-    def of(self, fleet: Fleet) -> FleetSummary:
-        """Summarizes a fleet; hosts that did not change keep their summaries."""
-        known = self._known
-        self._known = {
-            view.name: before
-            if (before := known.get(view.name)) is not None and before.view is view
-            else summarize(view)
-            for view in fleet.hosts
-        }
-        hosts = tuple(self._known.values())
-        answering = () if fleet.problem else tuple(host for host in hosts if host.view.answered)
-        free = sorted(((host.name, host.free) for host in answering if host.free), key=lambda pair: (-pair[1], pair[0]))
-        holders: Counter[str] = Counter()
-        for host in answering:
-            holders.update(dict(host.holders))
-        wrong = [(host, finding) for host in answering for finding in host.wrong]
-        wrong.sort(key=lambda pair: (SEVERITY_ORDER[pair[1].severity], _RANKS.get(pair[1].id, len(_RANKS))))
-        return FleetSummary(
-            fleet=fleet,
-            hosts=hosts,
-            gpus=sum(len(host.gpus) for host in answering),
-            free=sum(number for _, number in free),
-            free_hosts=tuple(free),
-            holders=tuple(holders.most_common()),
-            wrong=tuple(wrong),
-        )
+def summarize_fleet(fleet: Fleet, before: FleetSummary | None = None) -> FleetSummary:
+    """The totals of all hosts; those that are the same object as in ``before`` keep their summaries."""
+    known = {host.name: host for host in before.hosts} if before is not None else {}
+    hosts = tuple(
+        host if (host := known.get(view.name)) is not None and host.view is view else summarize(view)
+        for view in fleet.hosts
+    )
+    answering = () if fleet.problem else tuple(host for host in hosts if host.view.answered)
+    free = sorted(((host.name, host.free) for host in answering if host.free), key=lambda pair: (-pair[1], pair[0]))
+    holders: Counter[str] = Counter()
+    for host in answering:
+        holders.update(dict(host.holders))
+    wrong = [(host, finding) for host in answering for finding in host.wrong]
+    wrong.sort(key=lambda pair: _importance(pair[1]))
+    return FleetSummary(
+        fleet=fleet,
+        hosts=hosts,
+        gpus=sum(len(host.gpus) for host in answering),
+        free=sum(number for _, number in free),
+        free_hosts=tuple(free),
+        holders=tuple(holders.most_common()),
+        wrong=tuple(wrong),
+    )

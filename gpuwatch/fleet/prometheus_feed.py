@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import defaultdict, deque
 from collections.abc import Callable
 
 from gpuwatch.core.model.fleet import HostView
@@ -31,8 +32,7 @@ class PrometheusFeed:
         self._server = server
         self._source = source
         self._wake: Callable[[], None] | None = None
-        self._lock = threading.Lock()
-        self._arrived: list[Snapshot] = []
+        self._arrived: deque[Snapshot] = deque()
         self._last: float | None = None
         self._problem = ""
         self._stopping = threading.Event()
@@ -45,9 +45,7 @@ class PrometheusFeed:
             self._thread.start()
 
     def drain(self) -> list[Snapshot]:
-        with self._lock:
-            arrived, self._arrived = self._arrived, []
-        return arrived
+        return [self._arrived.popleft() for _ in range(len(self._arrived))]
 
     def status(self) -> FeedStatus:
         age = None if self._last is None else time.time() - self._last
@@ -84,8 +82,7 @@ class PrometheusFeed:
             self._stopping.wait(self.interval)
 
     def _give(self, snapshots: list[Snapshot]) -> None:
-        with self._lock:
-            self._arrived += snapshots
+        self._arrived += snapshots
         if snapshots:
             self._last = snapshots[-1].taken_at.timestamp()
 
@@ -96,15 +93,12 @@ class PrometheusFeed:
         return self._newer([view])
 
     def _history(self, uuids: list[str], begin: float, end: float) -> list[Snapshot]:
-        moments: dict[float, Collected] = {}
+        moments: defaultdict[float, Collected] = defaultdict(Collected)
         for series in self._server.query_range(query_of_gpus(exporter_names_of(), uuids), begin, end, _STEP_SECONDS):
             if series.metric.get("__name__") not in REPORTED:
                 continue
             for at, text in series.values:
-                collected = moments.get(at)
-                if collected is None:
-                    collected = moments[at] = Collected()
-                collected.add_reading(Sample(series.metric, (at, text)))
+                moments[at].add_reading(Sample(series.metric, (at, text)))
         views: list[HostView] = []
         for at, collected in sorted(moments.items()):
             self._source.add_identities(collected)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 
 from gpuwatch.core.model.fleet import Fleet, HostView
@@ -32,7 +33,7 @@ class SshSource:
         self._timer: threading.Timer | None = None
 
     def start(self, news: Callable[[], None]) -> None:
-        """Connects; ``new_samples`` is called from another thread when :meth:`read` has something new."""
+        """Connects; ``news`` is called from another thread when :meth:`read` has something new."""
         self._wake = news
         self._streams.start()
 
@@ -75,8 +76,7 @@ class SshHostFeed:
         self._streams = RemoteStreams([host], interval, self._on_sample, command=command, options=options)
         self._stream = self._streams.streams[host]
         self._wake: Callable[[], None] | None = None
-        self._lock = threading.Lock()
-        self._arrived: list[Snapshot] = []
+        self._arrived: deque[Snapshot] = deque()
         self._last: Snapshot | None = None
 
     @property
@@ -92,9 +92,7 @@ class SshHostFeed:
         self._streams.start()
 
     def drain(self) -> list[Snapshot]:
-        with self._lock:
-            arrived, self._arrived = self._arrived, []
-        return arrived
+        return [self._arrived.popleft() for _ in range(len(self._arrived))]
 
     def status(self) -> FeedStatus:
         stream = self._stream
@@ -110,9 +108,8 @@ class SshHostFeed:
         self._streams.stop()
 
     def _on_sample(self, stream: Stream) -> None:
-        with self._lock:
-            if stream.snapshot is not None and stream.snapshot is not self._last:
-                self._last = stream.snapshot
-                self._arrived.append(stream.snapshot)
+        if stream.snapshot is not None and stream.snapshot is not self._last:
+            self._last = stream.snapshot
+            self._arrived.append(stream.snapshot)
         if self._wake is not None:
             self._wake()

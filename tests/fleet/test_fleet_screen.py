@@ -160,8 +160,8 @@ async def test_sorting(many: FakePrometheus) -> None:
 
 async def test_filter_and_order_of_the_command_line_are_those_of_the_copied_one(many: FakePrometheus) -> None:
     app = app_of(many)
-    listed = host_list_order("mem>20GiB free", "free", descending=False)
-    app.fleet_screen.begin_with(listed.filter, listed.sort, reverse=listed.reverse)
+    wanted, column, reverse = host_list_order("mem>20GiB free", "free", descending=False)
+    app.fleet_screen.begin_with(wanted, column, reverse=reverse)
     async with app.run_test(size=(120, 40)) as pilot:
         await wait_for(pilot, lambda: app.fleet_screen.hosts.counts[1])
         shown = app.fleet_screen.hosts.items

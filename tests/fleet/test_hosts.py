@@ -227,7 +227,7 @@ def test_pick_names_the_host(ssh: Path) -> None:
         (("--hosts", "-oProxyCommand=x"), "'-oProxyCommand=x' is not a host"),
         (("--hosts", ""), "the list of hosts is empty"),
         (("--remote-command", "x"), "--remote-command needs --hosts"),
-        (("--hosts", "a", "--remote-command", "'"), "--remote-command: no closing quotation"),
+        (("--hosts", "a", "--remote-command", "'"), "no closing quotation"),
         (("--prometheus-header", "X: y"), "--prometheus-header, -token-file and -ca need --prometheus"),
         (("--prometheus", "http://x", "--prometheus-header", "nonsense"), "--prometheus-header needs 'NAME: VALUE'"),
         (

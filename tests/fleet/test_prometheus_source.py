@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from gpuwatch.core.model.fleet import Fleet, HostView
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.fleet.exporter_metric_names import REPORTED, exporter_names_of, reading_of
-from gpuwatch.fleet.host_summary import HostSummary, Summaries, summarize
+from gpuwatch.fleet.host_summary import HostSummary, summarize, summarize_fleet
 from gpuwatch.fleet.hosts_from_prometheus_series import Collected
 from gpuwatch.fleet.prometheus_api import Prometheus, Sample
 from gpuwatch.fleet.prometheus_source import PrometheusSource
@@ -181,7 +181,7 @@ def test_hosts_that_are_silent_are_counted(fake: FakePrometheus) -> None:
     assert [name for name, view in found.items() if view.answered] == ["n1"]
     assert found["n2"].reason == "its exporter does not answer"
     assert found["n3"].reason == "no new data in Prometheus"
-    fleet = Summaries().of(PrometheusSource(Prometheus(fake.url)).read())
+    fleet = summarize_fleet(PrometheusSource(Prometheus(fake.url)).read())
     assert (fleet.fleet.answered, len(fleet.hosts), fleet.gpus, fleet.free) == (1, 3, 2, 2)
 
 
@@ -194,7 +194,7 @@ def test_a_server_that_stops_answering_keeps_the_last_hosts_as_old(fake: FakePro
     assert fleet.problem.endswith(": HTTP error 503")
     assert [host.name for host in fleet.hosts] == ["n1"]
     assert fleet.answered == 0
-    assert Summaries().of(fleet).free == 0, "nothing is called free on old data"
+    assert summarize_fleet(fleet).free == 0, "nothing is called free on old data"
 
 
 @every(
@@ -266,7 +266,7 @@ def test_any_label_of_any_series(label: str) -> None:
             collected.add_identity(sample.metric)
             collected.add_owner(sample.metric)
         fleet = Fleet(taken_at=1e9, source="", hosts=tuple(collected.hosts(1e9).values()))
-        hosts_of = Summaries().of(fleet).hosts
+        hosts_of = summarize_fleet(fleet).hosts
         placed = place(120, hosts_of)
         for host in in_order(hosts_of, "host", reverse=False):
             assert width_of("".join(text for text, _ in host_line(host, placed, 120).spans)) == 120

@@ -17,7 +17,7 @@ from gpuwatch.core.model.json_codec import from_json, to_json
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.xids import Xid
 from gpuwatch.explain.diagnosis.condition_engine import Conditions
-from gpuwatch.fleet.host_summary import Summaries
+from gpuwatch.fleet.host_summary import FleetSummary, summarize_fleet
 from gpuwatch.machine.recording.writer import RecordingWriter
 from gpuwatch.session.process_history import Identity, process_identity
 from gpuwatch.session.recorder import Recorder
@@ -86,14 +86,15 @@ def exporter() -> Take:
 
 def fleet() -> Take:
     """Four hosts that send this as a line, each with a summary."""
-    summaries = Summaries()
+    summary: FleetSummary | None = None
 
     def take(sample: Snapshot) -> None:
+        nonlocal summary
         line = to_json(sample, indent=0).encode()
         found = from_json(line)
         assert isinstance(found, Snapshot)
         hosts = tuple(HostView(name=f"node{number}", snapshot=found) for number in range(4))
-        summaries.of(Fleet(taken_at=sample.taken_at.timestamp(), source="ssh", hosts=hosts))
+        summary = summarize_fleet(Fleet(taken_at=sample.taken_at.timestamp(), source="ssh", hosts=hosts), summary)
 
     return take
 

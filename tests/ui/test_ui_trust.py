@@ -9,7 +9,7 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.fleet import Fleet, HostView
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Problem, Snapshot
-from gpuwatch.fleet.host_summary import Summaries
+from gpuwatch.fleet.host_summary import summarize_fleet
 from gpuwatch.machine.collector.snapshot_feed import FeedStatus
 from gpuwatch.machine.history.metric_history import History
 from gpuwatch.session.displayed_moment import View, most_important_first
@@ -320,7 +320,7 @@ def test_what_cannot_be_read_is_not_called_well_anywhere() -> None:
         shot = machines.snapshot((device,))
         pen = Pen(120)
         hosts = (HostView(name="a", snapshot=shot),)
-        wrong_line(pen, Summaries().of(Fleet(taken_at=0.0, source="x", hosts=hosts)))
+        wrong_line(pen, summarize_fleet(Fleet(taken_at=0.0, source="x", hosts=hosts)))
         line = "".join(text for text, _ in pen.spans)
         assert ("●" in line) is well
         assert ("too little is known" in line) is not well

@@ -14,7 +14,7 @@ import math
 import re
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
@@ -83,6 +83,11 @@ class _Node:
     runs: list[Run] = field(default_factory=list)
     simulated: bool = False
 
+    def learn(self, what: str, value: object) -> None:
+        """Keeps a fact unless an earlier source told it; None is no fact."""
+        if value is not None:
+            self.facts.setdefault(clean(what), clean(value))
+
 
 def with_odd_nodes(document: Comparison) -> Comparison:
     """The comparison with its odd nodes named, and what could not be judged.
@@ -93,23 +98,23 @@ def with_odd_nodes(document: Comparison) -> Comparison:
     if len(nodes) < 2:
         return document
     odd: list[OddFact] = []
-    notes: list[str] = [*_same_machine(nodes)]
-    everywhere = _kinds(nodes)
+    notes = _same_machine_notes(nodes)
     if len(nodes) >= MIN_EQUAL_NODES:
-        odd += _nodes_that_differ("GPU model", everywhere, notes)
+        # A node without any is named by its number of GPUs.
+        models_by_node = {node.name: ", ".join(node.models) for node in nodes if node.models}
+        odd += _nodes_that_differ("GPU model", models_by_node, notes)
     for siblings in _siblings(nodes):
         models = siblings[0].models
         kind = "GPUs not known" if models is None else ", ".join(models) or "no GPU"
         if len(siblings) < MIN_EQUAL_NODES:
-            notes.append(
-                f"{_node_names(siblings)} ({kind}): too few to judge; at least {MIN_EQUAL_NODES} equal nodes are needed"
-            )
+            names = _list_of_names([node.name for node in siblings])
+            notes.append(f"{names} ({kind}): too few to judge; at least {MIN_EQUAL_NODES} equal nodes are needed")
             continue
         for what in dict.fromkeys(what for node in siblings for what in node.facts):
             odd += _nodes_that_differ(
                 what, {node.name: node.facts[what] for node in siblings if what in node.facts}, notes
             )
-    odd += _speeds(nodes, notes)
+    odd += _odd_speeds(nodes, notes)
     order = {node.name: number for number, node in enumerate(nodes)}
     odd.sort(key=lambda fact: (fact.kind != "structure", order[fact.node]))
     return replace(document, odd=tuple(odd), odd_notes=tuple(dict.fromkeys(notes)))
@@ -124,16 +129,14 @@ def _nodes(document: Comparison) -> list[_Node]:
         if entry.state not in ("ok", "finding"):
             continue
         node = nodes.setdefault(entry.node, _Node(entry.node))
-        if entry.gpuwatch_version is not None:
-            node.facts["gpuwatch"] = clean(entry.gpuwatch_version)
+        node.learn("gpuwatch", entry.gpuwatch_version)
         if entry.snapshot is not None:
             _learn_snapshot(node, entry.snapshot)
         if entry.doctor is not None:
             for what, version in entry.doctor.versions.items():
-                if version is not None:
-                    node.facts[clean(what).replace("_", " ")] = clean(version)
+                node.learn(what.replace("_", " "), version)
             for check in entry.doctor.checks:
-                node.facts[f"check: {clean(check.title or check.id)}"] = check.state
+                node.learn(f"check: {check.title or check.id}", check.state)
     for run in document.runs:
         name = run.node or run.host
         if name is not None:
@@ -149,32 +152,27 @@ def _learn_snapshot(node: _Node, snapshot: Snapshot) -> None:
     node.simulated = node.simulated or snapshot.simulated
     node.models = tuple(sorted({clean(device.name) for device in devices}))
     node.uuids |= {device.uuid for device in devices}
-    node.facts["number of GPUs"] = str(len(devices))
-    driver = snapshot.driver
-    if driver is not None and driver.version is not None:
-        node.facts["driver"] = clean(driver.version)
-    if driver is not None and driver.cuda_version is not None:
-        node.facts["CUDA of the driver"] = clean(driver.cuda_version)
+    node.learn("number of GPUs", len(devices))
+    if snapshot.driver is not None:
+        node.learn("driver", snapshot.driver.version)
+        node.learn("CUDA of the driver", snapshot.driver.cuda_version)
     if not devices:
         return
     buses = [device.pci_bus_id for device in sorted(devices, key=lambda device: device.index)]
-    node.facts["order of the GPUs"] = "by PCI bus id" if buses == sorted(buses) else "not by PCI bus id"
-    node.facts["state"] = _per_gpu_text(devices, {device.index: clean(device.state) for device in devices})
+    node.learn("order of the GPUs", "by PCI bus id" if buses == sorted(buses) else "not by PCI bus id")
+    node.learn("state", _per_gpu_text(devices, {device.index: clean(device.state) for device in devices}))
     total = {device.index: size(device.number("memory.total_bytes")) for device in devices}
     if UNKNOWN not in total.values():
-        node.facts["memory"] = _per_gpu_text(devices, total)
+        node.learn("memory", _per_gpu_text(devices, total))
     for metric, what in _MODES.items():
-        values = {d.index: _reading(d, metric) for d in devices if metric in d.readings}
-        if len(values) == len(devices):
-            node.facts[what] = _per_gpu_text(devices, values)
+        if all(metric in device.readings for device in devices):
+            unit = _UNITS.get(metric, "")
+            values = {device.index: f"{clean(device.readings[metric])}{unit}" for device in devices}
+            node.learn(what, _per_gpu_text(devices, values))
     if snapshot.topology is not None and not snapshot.topology.incomplete:
         links = Counter(connection.name for connection in snapshot.topology.connections)
         if links and None not in links:
-            node.facts["topology"] = ", ".join(f"{count} × {name}" for name, count in sorted(links.items(), key=str))
-
-
-def _reading(device: Device, metric: str) -> str:
-    return f"{clean(device.readings[metric])}{_UNITS.get(metric, '')}"
+            node.learn("topology", ", ".join(f"{count} × {name}" for name, count in sorted(links.items(), key=str)))
 
 
 def _per_gpu_text(devices: Iterable[Device], values: Mapping[int, str]) -> str:
@@ -190,27 +188,24 @@ def _learn_run(node: _Node, run: Run) -> None:
     if node.models is None and run.gpus and len(found) == len(run.gpus):
         node.models = tuple(sorted({clean(match[1]) for match in found}))
         node.uuids |= {match[2] for match in found}
-        node.facts["number of GPUs"] = str(len(found))
+        node.learn("number of GPUs", len(found))
     elif node.models is None and run.driver_version is None and not run.gpus:
         node.models = ()  # the driver did not answer, or there is no GPU
-        node.facts["number of GPUs"] = "0"
-    versions = {"driver": run.driver_version}
+        node.learn("number of GPUs", 0)
+    node.learn("driver", run.driver_version)
     if run.framework is not None:
-        versions |= {clean(run.framework.name): run.framework.version, "Python": run.framework.python_version}
-    for what, version in versions.items():
-        if version is not None:
-            node.facts.setdefault(what, clean(version))
-    config = clean(run.config)
+        node.learn(run.framework.name, run.framework.version)
+        node.learn("Python", run.framework.python_version)
     if run.verdict not in ("interrupted", "skipped"):
-        node.facts.setdefault(f"verdict of {config}", run.verdict)
+        node.learn(f"verdict of {run.config}", run.verdict)
     if run.device_map:
-        node.facts.setdefault(f"device map of {config}", device_map(run))
+        node.learn(f"device map of {run.config}", device_map(run))
     for name, setting in run.settings.items():
         if setting.effective is not None:
-            node.facts.setdefault(f"{clean(name)} of {config}", _setting_text(setting.effective))
+            node.learn(f"{name} of {run.config}", _setting_text(setting.effective))
     for name, value in run.environment.items():
         if not _UUIDS.search(value):  # each node has its own
-            node.facts.setdefault(clean(name), clean(value))
+            node.learn(name, value)
 
 
 def _setting_text(value: object) -> str:
@@ -220,23 +215,20 @@ def _setting_text(value: object) -> str:
     return clean(_UUIDS.sub("GPU-…", value) if isinstance(value, str) else value)
 
 
-def _same_machine(nodes: Sequence[_Node]) -> Iterator[str]:
+def _same_machine_notes(nodes: Sequence[_Node]) -> list[str]:
     """Nodes that show the same GPUs: one machine under several names. Simulated GPUs are shared on purpose."""
-    seen: dict[frozenset[str], list[str]] = {}
+    names: dict[frozenset[str], list[str]] = {}
     for node in nodes:
         if node.uuids and not node.simulated:
-            seen.setdefault(frozenset(node.uuids), []).append(node.name)
-    for names in seen.values():
-        if len(names) > 1:
-            yield f"{_list_of_names(names)} show the same GPUs: one machine under several names"
+            names.setdefault(frozenset(node.uuids), []).append(node.name)
+    return [
+        f"{_list_of_names(same)} show the same GPUs: one machine under several names"
+        for same in names.values()
+        if len(same) > 1
+    ]
 
 
 # -- structure ------------------------------------------------------------------------------------
-
-
-def _kinds(nodes: Sequence[_Node]) -> dict[str, str]:
-    """The kinds of GPU of each node that has any: one without is named by its number."""
-    return {node.name: ", ".join(node.models) for node in nodes if node.models}
 
 
 def _siblings(nodes: Sequence[_Node]) -> list[list[_Node]]:
@@ -301,24 +293,30 @@ class _Group:
     """The same, never less than what can be believed."""
 
 
-def _speeds(nodes: Sequence[_Node], notes: list[str]) -> list[OddFact]:
-    groups = []
-    small: dict[str, None] = {}
+def _odd_speeds(nodes: Sequence[_Node], notes: list[str]) -> list[OddFact]:
+    """The nodes that are slower or faster than those with the same configuration, work, GPUs and driver."""
+    compared: dict[tuple[str, ...], dict[str, list[Run]]] = {}
     simulated = False
-    for what, speeds in _speeds_by_group(nodes).items():
-        if what[-1]:
-            simulated = True
-        elif len(speeds) < MIN_EQUAL_NODES:
-            small |= dict.fromkeys(speed.node for speed in speeds)
-        else:
-            middle = statistics.median(speed.median for speed in speeds)
-            mad = statistics.median(abs(speed.median - middle) for speed in speeds)
-            spread = _MAD_TO_SIGMA * mad
-            # The MAD of few values is itself uncertain.
-            sigma = max(spread, _MIN_RELATIVE_SIGMA) * (1 + 4 / len(speeds))
-            groups.append(_Group(what[0], tuple(speeds), middle, spread, sigma))
+    for node in nodes:
+        for run in node.runs:
+            timed = run.throughput is not None and 0 < run.throughput.median_step_seconds < math.inf
+            if not timed or run.verdict not in ("ok", "fallback") or comparable_runs.device_kind(run) == "CPU":
+                continue
+            if run.simulated:
+                simulated = True
+                continue
+            models, driver = ", ".join(node.models or ()), clean(run.driver_version)
+            key = (clean(run.config), comparable_runs.workload(run), models, driver)
+            compared.setdefault(key, {}).setdefault(node.name, []).append(run)
     if simulated:
         notes.append("Speeds of simulated GPUs are not judged: they depend on each host's CPU")
+    groups: list[_Group] = []
+    small: dict[str, None] = {}
+    for (config, *_), runs in compared.items():
+        if len(runs) < MIN_EQUAL_NODES:
+            small |= dict.fromkeys(runs)
+        else:
+            groups.append(_group(config, [_speed(name, of_node) for name, of_node in runs.items()]))
     judged_nodes = {speed.node for group in groups for speed in group.speeds}
     if unjudged := [name for name in small if name not in judged_nodes]:
         notes.append(
@@ -328,25 +326,12 @@ def _speeds(nodes: Sequence[_Node], notes: list[str]) -> list[OddFact]:
     return _nodes_with_odd_speed(groups, notes)
 
 
-_Key = tuple[str, str, str, str, bool]
-
-
-def _speeds_by_group(nodes: Sequence[_Node]) -> dict[_Key, list[_Speed]]:
-    """The speed of each node, by configuration, work, kind of GPU, driver, and whether that is simulated."""
-    found: dict[_Key, dict[str, list[Run]]] = {}
-    for node in nodes:
-        for run in node.runs:
-            timed = run.throughput is not None and 0 < run.throughput.median_step_seconds < math.inf
-            if timed and run.verdict in ("ok", "fallback") and comparable_runs.device_kind(run) != "CPU":
-                key = (
-                    clean(run.config),
-                    comparable_runs.workload(run),
-                    ", ".join(node.models or ()),
-                    clean(run.driver_version),
-                    run.simulated,
-                )
-                found.setdefault(key, {}).setdefault(node.name, []).append(run)
-    return {key: [_speed(name, runs) for name, runs in by_node.items()] for key, by_node in found.items()}
+def _group(config: str, speeds: Sequence[_Speed]) -> _Group:
+    middle = statistics.median(speed.median for speed in speeds)
+    spread = _MAD_TO_SIGMA * statistics.median(abs(speed.median - middle) for speed in speeds)
+    # The MAD of few values is itself uncertain.
+    sigma = max(spread, _MIN_RELATIVE_SIGMA) * (1 + 4 / len(speeds))
+    return _Group(config, tuple(speeds), middle, spread, sigma)
 
 
 def _speed(name: str, runs: Sequence[Run]) -> _Speed:
@@ -414,9 +399,9 @@ def _far_nodes(group: _Group) -> list[str]:
         top = max(len(rest) // 8, 2)
         edge = rest[top]  # the largest of those that are not in the tail
         slope = top / max(sum(math.log(value / edge) for value in rest[:top]), 1e-9)
-        reached = (top / len(rest)) * (edge / distance) ** min(slope, _MAX_TAIL_EXPONENT)
+        beyond = (top / len(rest)) * (edge / distance) ** min(slope, _MAX_TAIL_EXPONENT)
         twice_as_slow = distance >= _LOG_TWICE and distance > _MIN_DISTANCE_RATIO * rest[0]
-        if twice_as_slow or len(distances) * reached < _MAX_EXPECTED_BY_CHANCE:
+        if twice_as_slow or len(distances) * beyond < _MAX_EXPECTED_BY_CHANCE:
             return [speed.node for speed in by_distance[:count] if _is_beyond_noise(group, speed)]
     return []
 
@@ -448,10 +433,6 @@ def _factor_or_percent(factor: float) -> str:
 
 
 # -- words ----------------------------------------------------------------------------------------
-
-
-def _node_names(nodes: Sequence[_Node]) -> str:
-    return _list_of_names([node.name for node in nodes])
 
 
 def _list_of_names(names: Sequence[str]) -> str:
