@@ -6,10 +6,9 @@ from pathlib import Path
 
 import click
 
-from gpuwatch.cli.node_options import NodeCommand, nodes_options, wants_nodes
 from gpuwatch.cli.output import check_writable, output_option, publish, redact_option
 from gpuwatch.cli.progress import progress
-from gpuwatch.cli.run_on_nodes import on_nodes
+from gpuwatch.cli.run_on_nodes import NodeCommand, nodes_options, on_nodes, wants_nodes
 from gpuwatch.cli.shared_options import framework_option, python_option
 from gpuwatch.cli.sim_options import enter_simulation, offer_simulation, sim_option
 from gpuwatch.core.errors import EXIT_FINDING, EXIT_OK

@@ -115,13 +115,11 @@ def cli(
         assert isinstance(ctx.command, click.Group)
         _refuse_what_has_no_effect(ctx, ctx.command, ctx.invoked_subcommand)
     elif (hosts := chosen_hosts(**{name: given.pop(name) for name in HOSTS_PARAMETERS})) is not None:
-        from gpuwatch.cli import fleet_dashboard
+        from gpuwatch.cli.dashboard import host_list_order, run_fleet
 
         # In a list of hosts these are of hosts; the processes of an opened one are as in the settings file.
-        order = fleet_dashboard.host_list_order(
-            given.pop("filter_"), given.pop("sort"), descending=given.pop("descending")
-        )
-        ctx.exit(fleet_dashboard.run_fleet(preferred(config_file, given), given["interval"], hosts, order))
+        order = host_list_order(given.pop("filter_"), given.pop("sort"), descending=given.pop("descending"))
+        ctx.exit(run_fleet(preferred(config_file, given), given["interval"], hosts, order))
     else:
         settings = preferred(config_file, {**given, "gpm": gpm_option_value(ctx)})
         from gpuwatch.cli.dashboard import run_dashboard

@@ -12,7 +12,6 @@ import click
 import msgspec
 
 from gpuwatch.cli.completion import complete_names
-from gpuwatch.cli.node_options import NodeCommand, nodes_options, refuse_with_nodes, wants_nodes
 from gpuwatch.cli.option_types import Choice, Duration
 from gpuwatch.cli.output import (
     check_writable,
@@ -25,7 +24,7 @@ from gpuwatch.cli.output import (
     save_run,
 )
 from gpuwatch.cli.progress import compile_notice, progress, progress_wanted
-from gpuwatch.cli.run_on_nodes import on_nodes
+from gpuwatch.cli.run_on_nodes import NodeCommand, nodes_options, on_nodes, refuse_with_nodes, wants_nodes
 from gpuwatch.cli.shared_options import FiniteRange, check_gpus, chosen_gpus, python_option
 from gpuwatch.cli.sim_options import enter_simulation, offer_simulation, sim_option, sim_tier_option
 from gpuwatch.core.errors import EXIT_FINDING, EXIT_OK, EXIT_PROBE_BROKEN, UsageError

@@ -1,4 +1,4 @@
-"""Runs a command once on each node of a cluster (``--on``) and prints what the nodes found together."""
+"""``--on``: its options, and a command that runs once on each node of a cluster."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import shutil
 import signal
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpuwatch.cli.node_options import ARGV_KEY, OPTIONS_KEY
+from gpuwatch.cli.command_group import Sectioned
+from gpuwatch.cli.option_types import Duration, combined
 from gpuwatch.cli.progress import progress, progress_wanted
 from gpuwatch.cli.shared_options import gpm_option_value
 from gpuwatch.cli.sim_options import SIM_GIVEN
@@ -20,6 +21,74 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gpuwatch.fleet.cluster.fan_out import NodeReply
+
+_ARGV_KEY = "gpuwatch.nodes.arguments"
+_OPTIONS_KEY = "gpuwatch.nodes"
+
+
+class NodeCommand(Sectioned):
+    """A command that remembers its arguments, to be run on nodes with the same ones."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta[_ARGV_KEY] = list(args)
+        return super().parse_args(ctx, args)
+
+
+def _remember_option(ctx: click.Context, parameter: click.Parameter, value: Any) -> None:
+    if value is not None:
+        ctx.meta.setdefault(_OPTIONS_KEY, {})[parameter.name] = value
+
+
+nodes_options = combined(
+    click.option(
+        "--on",
+        metavar="LAUNCHER",
+        expose_value=False,
+        callback=_remember_option,
+        help="Run this once on each node: local:N, ssh:a,b,n[1-8], slurm[:PARTITION], ray[:ADDRESS].",
+    ),
+    click.option(
+        "--remote-command",
+        metavar="COMMAND",
+        expose_value=False,
+        callback=_remember_option,
+        help="With --on: run gpuwatch there with this command, such as /opt/venv/bin/gpuwatch (default: gpuwatch).",
+    ),
+    click.option(
+        "--launcher-options",
+        metavar="OPTIONS",
+        expose_value=False,
+        callback=_remember_option,
+        help="With --on: pass these options to ssh or srun, such as '--gres=gpu:8'.",
+    ),
+    click.option(
+        "--node-timeout",
+        type=Duration(1, 30 * 86_400),
+        metavar="DURATION",
+        expose_value=False,
+        callback=_remember_option,
+        help="With --on: give up on a node after this long, such as 10min.",
+    ),
+)
+"""``--on`` and its companions; :func:`on_nodes` runs the command there."""
+
+
+def wants_nodes(ctx: click.Context) -> bool:
+    """Whether ``--on`` was given; UsageError for its companions without it."""
+    given = ctx.meta.get(_OPTIONS_KEY, {})
+    if given and "on" not in given:
+        option = next(iter(given)).replace("_", "-")
+        raise UsageError(f"--{option} applies only to --on", hint="for example --on ssh:a,b")
+    return bool(given)
+
+
+def refuse_with_nodes(ctx: click.Context, **given: object) -> None:
+    """UsageError for an option that has no meaning on several nodes."""
+    for name, value in given.items():
+        if value and wants_nodes(ctx):
+            option = f"--{name.replace('_', '-')}"
+            raise UsageError(f"{option} and --on cannot be combined", hint=f"omit {option}")
+
 
 _ON = frozenset({"on", "remote_command", "launcher_options", "node_timeout"})
 _LOCAL_ONLY = _ON | {"output", "format_name", "redact", "as_json", "as_csv", "quiet", "no_save"}
@@ -38,7 +107,7 @@ def on_nodes(
     from gpuwatch.fleet.cluster.launchers import launcher
     from gpuwatch.fleet.cluster.node_results import comparison_of_nodes, exit_code
 
-    options = ctx.meta[OPTIONS_KEY]
+    options = ctx.meta[_OPTIONS_KEY]
     name = ctx.command.name or ""
     start = launcher(
         options["on"], remote_command=options.get("remote_command"), options=options.get("launcher_options")
@@ -70,7 +139,7 @@ def on_nodes(
 def node_arguments(ctx: click.Context) -> list[str]:
     """The arguments with which a node runs the command: those given here, without the options for this side."""
     parser = ctx.command.make_parser(ctx)
-    values, _, order = parser.parse_args(list(ctx.meta[ARGV_KEY]))
+    values, _, order = parser.parse_args(list(ctx.meta[_ARGV_KEY]))
     given: list[str] = ["--json"]
     left = {name: list(value) for name, value in values.items() if isinstance(value, (list, tuple))}
     for parameter in order:

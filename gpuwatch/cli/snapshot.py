@@ -10,11 +10,10 @@ import click
 import msgspec
 
 from gpuwatch.cli import early_collector
-from gpuwatch.cli.node_options import NodeCommand, nodes_options, refuse_with_nodes, wants_nodes
 from gpuwatch.cli.option_types import Duration
 from gpuwatch.cli.output import check_writable, output_option, print_document, print_line, publish, redact_option
 from gpuwatch.cli.progress import progress
-from gpuwatch.cli.run_on_nodes import on_nodes
+from gpuwatch.cli.run_on_nodes import NodeCommand, nodes_options, on_nodes, refuse_with_nodes, wants_nodes
 from gpuwatch.cli.shared_options import gpm_option, gpm_option_value
 from gpuwatch.cli.sim_options import enter_simulation, sim_option
 from gpuwatch.core.errors import EXIT_FAILED, EXIT_OK, UsageError

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpuwatch.cli.completion import complete_files
-from gpuwatch.cli.node_options import NodeCommand, nodes_options, refuse_with_nodes, wants_nodes
 from gpuwatch.cli.option_types import Duration
 from gpuwatch.cli.output import (
     check_writable,
@@ -23,7 +22,7 @@ from gpuwatch.cli.output import (
     save_run,
 )
 from gpuwatch.cli.run import simulation_tier
-from gpuwatch.cli.run_on_nodes import on_nodes
+from gpuwatch.cli.run_on_nodes import NodeCommand, nodes_options, on_nodes, refuse_with_nodes, wants_nodes
 from gpuwatch.cli.shared_options import chosen_gpus
 from gpuwatch.cli.sim_options import enter_simulation, sim_option, sim_tier_option
 from gpuwatch.cli.try_options import TryOptions, checked_options

@@ -39,12 +39,11 @@ def _query_by(labels: Iterable[str], what: str, how: str = "max") -> str:
     return f"{how} by ({','.join(labels)}) ({what})"
 
 
-def query_of_gpus(metrics: Iterable[str], uuids: Iterable[str]) -> str:
-    """All series of these metrics that are of one of these GPUs."""
+def query_of_gpus(uuids: Iterable[str]) -> str:
+    """All readings of these GPUs."""
     listed = sorted({f"{kind}{uuid.removeprefix('GPU-')}" for uuid in uuids for kind in ("GPU-", "")})
     wanted = "|".join(re.sub(r"[^A-Za-z0-9_-]", ".", uuid) for uuid in listed)
-    metrics = tuple(metrics)
-    either = " or ".join(_selector(metrics, f', {label}=~"{wanted}"') for label in ("uuid", "UUID"))
+    either = " or ".join(_selector(exporter_names_of(), f', {label}=~"{wanted}"') for label in ("uuid", "UUID"))
     return _query_by(_KEYS, either)
 
 

@@ -1,4 +1,4 @@
-"""The command line of ``ssh`` that runs a program on another host without asking anything.
+"""Lists of hosts, and the command line of ``ssh`` that runs a program on one of them without asking anything.
 
 The user's own ``~/.ssh/config``, agent and known hosts apply, so jump hosts, users and keys are set where they always
 are. A host that would ask for a password, or to trust a new key, fails instead of waiting.
@@ -8,16 +8,25 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+from gpuwatch.core import reader_limits
 from gpuwatch.core.errors import UsageError
-from gpuwatch.fleet.parse_host_list import parse_hosts
 
 CONNECT_SECONDS = 10
 """How long a host has to accept the connection and to identify itself."""
 
 SSH_FAILED_EXIT_CODE = 255
 """Exit code of ``ssh`` where the connection failed; a program's own code is passed on."""
+
+MAX_HOSTS = 4096
+"""A longer list is a mistake, such as ``n[1-1000000]``."""
+
+_MAX_BRACKETS = 8
+"""In one name."""
+
+_BRACKETS = re.compile(r"\[([^\[\]]*)\]")
+_RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
 
 _NAME = re.compile(r"(?:[A-Za-z0-9_.][\w.\-+\\]*@)?[A-Za-z0-9_.:%][\w.:%\-]*", re.ASCII)
 _PORT = re.compile(r"([^:]+):([0-9]{1,5})")
@@ -104,3 +113,67 @@ def split_words(text: str, option: str) -> list[str]:
     if not words:
         raise UsageError(f"{option} is empty", hint="omit it")
     return words
+
+
+def parse_hosts(text: str) -> list[str]:
+    """The hosts in their order, each once.
+
+    ``01-10`` keeps its leading zeros. Names are not looked at: what a launcher accepts as one, it checks itself.
+
+    Raises:
+        UsageError: an empty list or name, brackets that are not ranges, or more than :data:`MAX_HOSTS` hosts.
+    """
+    if len(text) > reader_limits.HOSTS.bytes:
+        raise UsageError(f"the list of hosts is longer than {reader_limits.HOSTS.most}")
+    hosts: dict[str, None] = {}
+    made = 0
+    for pattern in _parts(text):
+        if not pattern:
+            what = "the list of hosts is empty" if not text.strip(" ,") else f"an empty name in the hosts {text[:80]!r}"
+            raise UsageError(what, hint="for example a,b,c or n[1-4]")
+        if pattern.count("[") > _MAX_BRACKETS:
+            raise UsageError(f"too many brackets in {pattern[:80]!r}", hint="for example rack[1-2]-n[1-16]")
+        for host in _expanded(pattern):
+            hosts[host] = None
+            made += 1  # repeated ones, too: n[1,1,1]n[1,1,1] makes nine
+            if made > MAX_HOSTS:
+                raise UsageError(f"{pattern[:80]!r} expands to more than {MAX_HOSTS} hosts", hint="for example n[1-64]")
+    return list(hosts)
+
+
+def _parts(text: str) -> list[str]:
+    """The patterns between commas that are not in brackets."""
+    parts, depth, start = [], 0, 0
+    for position, character in enumerate(text):
+        depth += (character == "[") - (character == "]")
+        if depth not in (0, 1):
+            break
+        if character == "," and not depth:
+            parts.append(text[start:position].strip())
+            start = position + 1
+    if depth:
+        raise UsageError(f"brackets do not match in the hosts {text[:80]!r}", hint="for example n[1-4]")
+    return [*parts, text[start:].strip()]
+
+
+def _expanded(pattern: str) -> Iterator[str]:
+    found = _BRACKETS.search(pattern)
+    if found is None:
+        yield pattern
+        return
+    head, tail = pattern[: found.start()], pattern[found.end() :]
+    for number in _numbers(found[1], pattern):
+        for rest in _expanded(tail):
+            yield f"{head}{number}{rest}"
+
+
+def _numbers(ranges: str, pattern: str) -> Iterator[str]:
+    for text in ranges.split(","):
+        found = _RANGE.fullmatch(text.strip())
+        if found is None or (found[2] is not None and int(found[2]) < int(found[1])):
+            raise UsageError(
+                f"{ranges[:40]!r} in {pattern[:80]!r} is not a number or range", hint="for example n[1-4,7]"
+            )
+        first, last = found[1], found[2] or found[1]
+        for number in range(int(first), int(last) + 1):
+            yield str(number).zfill(len(first))

@@ -8,8 +8,7 @@ import subprocess
 import pytest
 
 from gpuwatch.core.errors import UsageError
-from gpuwatch.fleet.parse_host_list import MAX_HOSTS, parse_hosts
-from gpuwatch.fleet.ssh_command import ssh_command, ssh_failure, ssh_hosts
+from gpuwatch.fleet.ssh_command import MAX_HOSTS, parse_hosts, ssh_command, ssh_failure, ssh_hosts
 from tests.every import every
 
 

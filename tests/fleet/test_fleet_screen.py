@@ -8,12 +8,11 @@ from collections.abc import Callable, Iterator
 import pytest
 from textual.pilot import Pilot
 
-from gpuwatch.cli.fleet_dashboard import host_list_order
+from gpuwatch.cli.dashboard import host_list_order
 from gpuwatch.core.errors import UsageError
 from gpuwatch.fleet.host_poller import FleetWatch
 from gpuwatch.fleet.prometheus_api import Prometheus
-from gpuwatch.fleet.prometheus_feed import PrometheusFeed
-from gpuwatch.fleet.prometheus_source import PrometheusSource
+from gpuwatch.fleet.prometheus_source import PrometheusFeed, PrometheusSource
 from gpuwatch.ui.fleet_app import FleetApp
 from tests.fleet.demo import fleet
 from tests.fleet.exporters import dcgm

@@ -13,8 +13,7 @@ import pytest
 from gpuwatch.fleet.host_poller import FleetWatch
 from gpuwatch.fleet.host_summary import HostSummary, summarize
 from gpuwatch.fleet.prometheus_api import Prometheus as Server
-from gpuwatch.fleet.prometheus_feed import PrometheusFeed
-from gpuwatch.fleet.prometheus_source import PrometheusSource
+from gpuwatch.fleet.prometheus_source import PrometheusFeed, PrometheusSource
 from gpuwatch.sim import faults
 from gpuwatch.sim.simulated_machine import SimMachine
 from gpuwatch.ui.fleet_app import FleetApp

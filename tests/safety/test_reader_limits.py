@@ -22,8 +22,8 @@ from gpuwatch.core.reader_limits import READERS, Limit
 from gpuwatch.experiment.probing.memory_recorder_files import MemoryRecords
 from gpuwatch.explain.traces.nvidia_smi_q import SmiQueryReader
 from gpuwatch.fleet import ssh_streams
-from gpuwatch.fleet.parse_host_list import parse_hosts
 from gpuwatch.fleet.prometheus_api import ANSWER_SECONDS, Prometheus
+from gpuwatch.fleet.ssh_command import parse_hosts
 from gpuwatch.machine.history import sample_frames
 from gpuwatch.machine.recording import compression_and_checksums, gpu_time_and_energy
 from gpuwatch.machine.sources import nvidia_smi_and_kernel_log
