@@ -7,7 +7,6 @@ from pathlib import Path
 
 import click
 
-from gpuwatch.cli.completion import complete_files
 from gpuwatch.cli.option_types import Duration
 from gpuwatch.cli.output import print_line
 from gpuwatch.cli.progress import progress, progress_wanted
@@ -27,15 +26,7 @@ Examples:
 
 
 @click.command(epilog=_EXAMPLES)
-@click.option(
-    "-o",
-    "--output",
-    metavar="FILE",
-    required=True,
-    type=click.Path(path_type=Path),
-    shell_complete=complete_files,
-    help="Record to FILE.",
-)
+@click.option("-o", "--output", metavar="FILE", required=True, type=click.Path(path_type=Path), help="Record to FILE.")
 @click.option(
     "--for", "seconds", type=Duration(1.0, 3600.0), default="60s", show_default=True, help="Record for this long."
 )

@@ -45,7 +45,11 @@ def cause(cause_id: str | None, as_json: bool) -> None:
     if as_json:
         print_document(to_json(CausePage(id=cause_id, title=CAUSES[cause_id], markdown=text)))
     elif sys.stdout.isatty():
-        _set_text(text)
+        from rich.console import Console
+        from rich.markdown import Markdown
+
+        console = Console()
+        console.print(Markdown(text, hyperlinks=False), width=min(console.width, _MAX_WIDTH_COLUMNS))
     else:
         click.echo(text, nl=False)
 
@@ -56,25 +60,10 @@ def _list() -> str:
 
     width = max(map(len, CAUSES))
     room = max(shutil.get_terminal_size().columns, width + 30) if sys.stdout.isatty() else 1000
-    blocks = [
-        "\n".join(
-            [
-                f"{title}:",
-                *(
-                    line
-                    for cause in causes
-                    for line in paragraph(CAUSES[cause], room, f"  {cause:<{width}}  ", " " * (width + 4))
-                ),
-            ]
-        )
-        for title, causes in causes_by_heading()
-    ]
+    blocks: list[str] = []
+    for title, causes in causes_by_heading():
+        lines = [f"{title}:"]
+        for cause in causes:
+            lines += paragraph(CAUSES[cause], room, f"  {cause:<{width}}  ", " " * (width + 4))
+        blocks.append("\n".join(lines))
     return "\n\n".join(blocks) + "\n"
-
-
-def _set_text(text: str) -> None:
-    from rich.console import Console
-    from rich.markdown import Markdown
-
-    console = Console()
-    console.print(Markdown(text, hyperlinks=False), width=min(console.width, _MAX_WIDTH_COLUMNS))

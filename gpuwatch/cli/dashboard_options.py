@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,19 @@ from gpuwatch.core.errors import UsageError
 if TYPE_CHECKING:
     from gpuwatch.ui.settings.settings_file import Loaded
 
+
+def _choice_option(
+    option: str, text: str, *, several: bool = False, metavar: str | None = None
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """An option that takes a name, or with ``several`` a list, of :data:`NAMES`."""
+    return click.option(
+        option,
+        metavar=metavar or ("NAME,..." if several else "NAME"),
+        shell_complete=complete_names(option[2:].replace("-", "_"), several=several),
+        help=text,
+    )
+
+
 _OPTIONS = (
     click.option(
         "--config-file",
@@ -23,50 +37,22 @@ _OPTIONS = (
         show_envvar=True,
         help="Read and save settings here (default: ~/.config/gpuwatch/settings.toml).",
     ),
-    click.option("--theme", metavar="NAME", shell_complete=complete_names("theme"), help="Use this color theme."),
+    _choice_option("--theme", "Use this color theme."),
     click.option(
         "--ascii/--no-ascii",
         "ascii_",
         default=None,
         help="Draw with ASCII only (default: if TERM or the locale requires it).",
     ),
-    click.option("--tab", metavar="NAME", shell_complete=complete_names("tab"), help="Open this tab first."),
-    click.option(
-        "--columns",
-        metavar="NAME,...",
-        shell_complete=complete_names("columns", several=True),
-        help="Show these process columns, in this order.",
+    _choice_option("--tab", "Open this tab first."),
+    _choice_option("--columns", "Show these process columns, in this order.", several=True),
+    _choice_option("--gpu-fields", "Show these fields of each GPU next to its bars, in this order.", several=True),
+    _choice_option("--layout", "Draw the GPUs as lines, cards or graphs (default: automatic)."),
+    _choice_option(
+        "--gpu-order", "Sort GPUs by utilization, memory, temperature or power, highest first (default: index)."
     ),
-    click.option(
-        "--gpu-fields",
-        metavar="NAME,...",
-        shell_complete=complete_names("gpu_fields", several=True),
-        help="Show these fields of each GPU next to its bars, in this order.",
-    ),
-    click.option(
-        "--layout",
-        metavar="NAME",
-        shell_complete=complete_names("layout"),
-        help="Draw the GPUs as lines, cards or graphs (default: automatic).",
-    ),
-    click.option(
-        "--gpu-order",
-        metavar="NAME",
-        shell_complete=complete_names("gpu_order"),
-        help="Sort GPUs by utilization, memory, temperature or power, highest first (default: index).",
-    ),
-    click.option(
-        "--graphs",
-        metavar="NAME,...",
-        shell_complete=complete_names("graphs", several=True),
-        help="Draw these graphs in cards, in this order.",
-    ),
-    click.option(
-        "--sort",
-        metavar="COLUMN",
-        shell_complete=complete_names("sort"),
-        help="Sort processes, or hosts, by this column.",
-    ),
+    _choice_option("--graphs", "Draw these graphs in cards, in this order.", several=True),
+    _choice_option("--sort", "Sort processes, or hosts, by this column.", metavar="COLUMN"),
     click.option(
         "--descending/--no-descending",
         default=None,

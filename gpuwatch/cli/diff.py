@@ -9,7 +9,6 @@ from pathlib import Path
 
 import click
 
-from gpuwatch.cli.completion import complete_files
 from gpuwatch.cli.explain import trace_explanation_at
 from gpuwatch.cli.output import check_writable, output_option, publish, redact_option
 from gpuwatch.cli.progress import progress
@@ -58,8 +57,8 @@ class _Source:
 
 
 @click.command(epilog=_EXAMPLES)
-@click.argument("first", type=click.Path(path_type=Path), shell_complete=complete_files, metavar="A")
-@click.argument("second", type=click.Path(path_type=Path), shell_complete=complete_files, metavar="B")
+@click.argument("first", type=click.Path(path_type=Path), metavar="A")
+@click.argument("second", type=click.Path(path_type=Path), metavar="B")
 @click.option(
     "--since",
     metavar="TIME",

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import platform
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import click
 
-from gpuwatch.cli.completion import complete_files
 from gpuwatch.cli.option_types import Choice
 from gpuwatch.cli.output import (
     check_writable,
@@ -44,7 +44,7 @@ Examples:
 
 
 @click.command(epilog=_EXAMPLES)
-@click.argument("file", type=click.Path(path_type=Path), shell_complete=complete_files)
+@click.argument("file", type=click.Path(path_type=Path))
 @click.option(
     "--format",
     "format_name",
@@ -83,7 +83,6 @@ Examples:
     "documents",
     multiple=True,
     type=click.Path(path_type=Path),
-    shell_complete=complete_files,
     metavar="DOCUMENT",
     help="Show this saved run in the trace (default: the runs kept on this machine). Repeatable; perfetto only.",
 )
@@ -122,12 +121,11 @@ def export(
 
             stretch = RedactedStretch(stretch, runs)
             runs = stretch.runs
-        what: tuple[object, ...] = ()
         if chosen.name in _TABLES:
-            what = (table(table_name or "devices", stretch.step),)
-        elif chosen.name == "perfetto":
-            what = (runs,)
-        _write(chosen, stretch, what, output)
+            pieces = chosen.write(stretch, table(table_name or "devices", stretch.step))
+        else:
+            pieces = chosen.write(stretch, *([runs] if chosen.name == "perfetto" else []))
+        _write(pieces, chosen.name, output)
 
 
 def _chosen_format(name: str | None, output: Path | None) -> export_formats.Format:
@@ -142,10 +140,9 @@ def _chosen_format(name: str | None, output: Path | None) -> export_formats.Form
     return chosen
 
 
-def _write(chosen: export_formats.Format, stretch: Stretch, what: tuple[object, ...], output: Path | None) -> None:
-    pieces = chosen.write(stretch, *what)
+def _write(pieces: Iterable[bytes], format_name: str, output: Path | None) -> None:
     if output is None or to_stdout(output):
-        progress("" if sys.stdout.isatty() else f"exporting as {chosen.name}")
+        progress("" if sys.stdout.isatty() else f"exporting as {format_name}")
         for piece in pieces:
             sys.stdout.buffer.write(piece)
         sys.stdout.buffer.flush()

@@ -10,7 +10,6 @@ from typing import Any
 import click
 
 from gpuwatch.cli import exit_signals
-from gpuwatch.cli.completion import complete_files
 from gpuwatch.cli.option_types import Choice, Duration
 from gpuwatch.cli.output import print_line
 from gpuwatch.cli.shared_options import gpm_option, gpm_option_value
@@ -65,7 +64,6 @@ _DEFAULT_MAX_PROCESSES = 50
     type=Duration(0.25, 60.0),
     default="5s",
     show_default=True,
-    metavar="DURATION",
     help="Time between samples, regardless of how often it is scraped.",
 )
 @click.option(
@@ -76,7 +74,6 @@ _DEFAULT_MAX_PROCESSES = 50
 @click.option(
     "--web-config",
     type=click.Path(path_type=Path),
-    shell_complete=complete_files,
     metavar="FILE",
     help="Read TLS settings, client certificates and users from FILE, the web configuration of Prometheus exporters.",
 )
@@ -91,7 +88,6 @@ _DEFAULT_MAX_PROCESSES = 50
 @click.option(
     "--write-job-map",
     type=click.Path(path_type=Path, file_okay=False),
-    shell_complete=complete_files,
     metavar="DIR",
     help="Write to DIR which Slurm jobs use which GPU, in the format that dcgm-exporter's --hpc-job-mapping-dir reads.",
 )

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpuwatch.cli.completion import complete_files
 from gpuwatch.cli.option_types import combined
 from gpuwatch.core.errors import GpuwatchError, UsageError
 
@@ -41,14 +40,12 @@ hosts_options = combined(
         "--prometheus-token-file",
         type=click.Path(dir_okay=False, path_type=Path),
         metavar="FILE",
-        shell_complete=complete_files,
         help="Send the bearer token in FILE.",
     ),
     click.option(
         "--prometheus-ca",
         type=click.Path(dir_okay=False, path_type=Path),
         metavar="FILE",
-        shell_complete=complete_files,
         help="Trust the certificates in FILE instead of the system's.",
     ),
     click.option(

@@ -54,7 +54,7 @@ _WAIT_HINT = "--wait 1h waits for them"
 
 @click.command(cls=Sectioned, epilog=_EXAMPLES, context_settings={"allow_interspersed_args": False})
 @click.option("-n", "--count", type=click.IntRange(min=1), default=1, show_default=True, help="Number of GPUs.")
-@click.option("--free", type=Size(1), metavar="SIZE", help="Only GPUs with this much free memory, for example 20GiB.")
+@click.option("--free", type=Size(1), help="Only GPUs with this much free memory, for example 20GiB.")
 @click.option("--idle", is_flag=True, help="Only idle GPUs: no process computes on them.")
 @click.option(
     "--reserve",
@@ -63,10 +63,7 @@ _WAIT_HINT = "--wait 1h waits for them"
     help="Reserve them for COMMAND while it runs. Only gpuwatch pick respects this: other programs are not kept out.",
 )
 @click.option(
-    "--wait",
-    type=Duration(0.0, _MAX_WAIT_SECONDS),
-    metavar="DURATION",
-    help="If too few are free, wait up to this long for them.",
+    "--wait", type=Duration(0.0, _MAX_WAIT_SECONDS), help="If too few are free, wait up to this long for them."
 )
 @click.option(
     "--index", is_flag=True, help="Print NVML's indices instead of UUIDs; they need CUDA_DEVICE_ORDER=PCI_BUS_ID."
@@ -77,7 +74,6 @@ _WAIT_HINT = "--wait 1h waits for them"
     type=Duration(0.5, 3600.0),
     default="10s",
     show_default=True,
-    metavar="DURATION",
     help="Wait this long for the driver, or for hosts.",
 )
 @hosts_options

@@ -102,7 +102,6 @@ Examples:
 @click.option(
     "--deadline",
     type=Duration(1.0, 86_400.0),
-    metavar="DURATION",
     help=f"Kill a probe after this long (default: {DEADLINE_SECONDS:g}s, more for long --seconds).",
 )
 @click.option(

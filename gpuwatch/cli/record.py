@@ -15,7 +15,6 @@ from click.core import ParameterSource
 
 from gpuwatch.cli import exit_signals
 from gpuwatch.cli.command_group import Group, Lazy
-from gpuwatch.cli.completion import complete_files
 from gpuwatch.cli.option_types import Duration, Size
 from gpuwatch.cli.output import print_document, print_line, print_redaction_note, redact_option
 from gpuwatch.cli.progress import progress, progress_wanted
@@ -60,7 +59,7 @@ class _Record(Group):
 
 
 @click.command("file", hidden=True, add_help_option=False)
-@click.argument("file", type=click.Path(path_type=Path), shell_complete=complete_files)
+@click.argument("file", type=click.Path(path_type=Path))
 @click.pass_context
 def _to_file(ctx: click.Context, file: Path) -> None:
     """Records to a file, with the options of the group."""
@@ -83,7 +82,6 @@ def _to_file(ctx: click.Context, file: Path) -> None:
     type=Duration(0.25, 60.0),
     default=f"{recording_defaults.INTERVAL_SECONDS:g}s",
     show_default=True,
-    metavar="DURATION",
     help="Time between samples.",
 )
 @click.option(
@@ -91,7 +89,6 @@ def _to_file(ctx: click.Context, file: Path) -> None:
     type=Size(recording_defaults.MIN_BYTES),
     default=f"{recording_defaults.MAX_BYTES >> 30}GiB",
     show_default=True,
-    metavar="SIZE",
     help="Delete the oldest samples when the file reaches this size.",
 )
 @click.option(
@@ -99,10 +96,9 @@ def _to_file(ctx: click.Context, file: Path) -> None:
     type=Duration(60.0, 3650 * 86_400.0),
     default=f"{recording_defaults.MAX_SECONDS / 86_400:g}d",
     show_default=True,
-    metavar="DURATION",
     help="Delete samples older than this. Averages per minute are kept 3 times as long, per hour 12 times.",
 )
-@click.option("-o", "--output", type=click.Path(path_type=Path), shell_complete=complete_files, hidden=True)
+@click.option("-o", "--output", type=click.Path(path_type=Path), hidden=True)
 @click.option("--print-unit", is_flag=True, help="Print a systemd unit that records with these options, and exit.")
 @alert_options
 @click.option(
@@ -276,7 +272,7 @@ def own_recording() -> Path:
     return max(kept)[1]
 
 
-_file = click.argument("file", type=click.Path(path_type=Path), shell_complete=complete_files)
+_file = click.argument("file", type=click.Path(path_type=Path))
 
 
 _INFO = """\b

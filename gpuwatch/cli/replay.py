@@ -11,7 +11,6 @@ from typing import Any
 import click
 
 from gpuwatch.cli.command_group import Sectioned
-from gpuwatch.cli.completion import complete_files
 from gpuwatch.cli.dashboard import need_terminal
 from gpuwatch.cli.dashboard_options import preferred, replay_options
 from gpuwatch.cli.output import print_line
@@ -32,7 +31,7 @@ Examples:
 
 
 @click.command(cls=Sectioned, epilog=_EXAMPLES)
-@click.argument("file", required=False, type=click.Path(path_type=Path), shell_complete=complete_files)
+@click.argument("file", required=False, type=click.Path(path_type=Path))
 @click.option(
     "-t",
     "--time",

@@ -64,7 +64,6 @@ nodes_options = combined(
     click.option(
         "--node-timeout",
         type=Duration(1, 30 * 86_400),
-        metavar="DURATION",
         expose_value=False,
         callback=_remember_option,
         help="With --on: give up on a node after this long, such as 10min.",

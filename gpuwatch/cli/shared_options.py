@@ -106,10 +106,9 @@ def chosen_gpus(gpu: str, machine: Snapshot | None) -> tuple[str, ...]:
     """UUIDs of the chosen GPUs, in their order; UsageError for one that is not here."""
     devices = () if machine is None else machine.devices
     chosen = []
-    for wanted in gpu.split(","):
-        wanted = wanted.strip()
+    for wanted in map(str.strip, gpu.split(",")):
         found = [d for d in devices if (str(d.index) == wanted if wanted.isdigit() else d.uuid.startswith(wanted))]
-        if len(found) != 1 or not wanted:
+        if len(found) != 1:
             known = ", ".join(f"{d.index} {d.uuid}" for d in devices) or "none"
             raise UsageError(f"--gpu {wanted}: no such GPU", hint=f"GPUs here: {known}")
         if found[0].uuid in chosen:

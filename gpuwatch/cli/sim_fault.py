@@ -14,7 +14,6 @@ from gpuwatch.cli.option_types import Choice, combined
 from gpuwatch.cli.shared_options import FiniteRange
 from gpuwatch.cli.sim_options import SIM_NAME, shape_option_value, sim_option
 from gpuwatch.core.errors import UsageError
-from gpuwatch.core.formatting.suggest import did_you_mean
 from gpuwatch.core.model.metrics import BY_ID
 from gpuwatch.machine.sources.nvidia import decode_nvml_answers
 from gpuwatch.sim import faults
@@ -30,7 +29,7 @@ def _remember_name(ctx: click.Context, parameter: click.Parameter, value: str | 
         ctx.meta[SIM_NAME] = value
 
 
-which = combined(
+_machine_options = combined(
     sim_option,
     click.option(
         "--name", metavar="NAME", callback=_remember_name, expose_value=False, help="Use the private machine NAME."
@@ -39,35 +38,68 @@ which = combined(
 """``--sim`` and ``--name``: which machine to use if several are in use."""
 
 
-def machine_fault(name: str | None = None) -> Callable[[Callable[..., str]], click.Command]:
+_EXAMPLES = """\b
+Examples, while gpuwatch --sim 2x24GiB runs in another terminal:
+  gpuwatch sim fault hang 30                     every NVML call hangs for 30 s
+  gpuwatch sim fault slow 0.5 30                 ... takes half a second, for 30 s
+  gpuwatch sim fault lost 1                      GPU 1 falls off the bus
+  gpuwatch sim fault back 1                      ... and is there again
+  gpuwatch sim fault fail nvmlDeviceGetPowerUsage NO_PERMISSION
+  gpuwatch sim fault xid 1 79                    GPU 1 reports Xid 79
+  gpuwatch sim fault nvlink 0 3 --kind recovery  GPU 0 counts 3 errors on its NVLinks
+  gpuwatch sim fault fabric 0 route-unhealthy    ... and its NVLink fabric is unhealthy
+  gpuwatch sim fault mig 0 1g,1g,-,2g            GPU 0 is partitioned, one index is unused
+  gpuwatch sim fault foreign-process 0 2GiB      a process in another container
+  gpuwatch sim fault list
+  gpuwatch sim fault clear                       remove all faults
+"""
+
+
+@click.group(
+    cls=Group,
+    noun="fault",
+    no_args_is_help=False,
+    epilog=_EXAMPLES,
+    short_help="Inject faults into a running simulated machine.",
+)
+@_machine_options
+def fault() -> None:
+    """Inject faults into a simulated machine that is in use in another terminal.
+
+    If several machines are in use, choose one with --sim or --name. GPU is an index or a UUID. Faults with
+    SECONDS end by themselves, all others with clear.
+    """
+
+
+def _machine_fault(name: str | None = None) -> Callable[[Callable[..., str]], click.Command]:
     """Makes a command of a function that gets the machine, and returns what to report (empty: nothing)."""
 
     def declare(function: Callable[..., str]) -> click.Command:
         @functools.wraps(function)
         def run(**arguments: Any) -> None:
-            say(function(machine_in_use(), **arguments))
+            _say(function(_machine_in_use(), **arguments))
 
-        return which(click.command(name)(run))
+        return fault.command(name)(_machine_options(run))
 
     return declare
 
 
-def gpu_fault(name: str | None = None, **settings: Any) -> Callable[[Callable[..., str]], click.Command]:
+def _gpu_fault(name: str | None = None, **settings: Any) -> Callable[[Callable[..., str]], click.Command]:
     """The same for one GPU: the function gets its index too, and what it returns follows ``GPU 0 of 2x24GiB``."""
 
     def declare(function: Callable[..., str]) -> click.Command:
         @functools.wraps(function)
         def run(gpu: str, **arguments: Any) -> None:
-            machine = machine_in_use()
+            machine = _machine_in_use()
             device = faults.gpu_of(machine, gpu)
-            say(f"GPU {device} of {machine.shape} {function(machine, device, **arguments)}")
+            _say(f"GPU {device} of {machine.shape} {function(machine, device, **arguments)}")
 
-        return which(click.command(name, context_settings=settings)(click.argument("gpu")(run)))
+        return fault.command(name, context_settings=settings)(_machine_options(click.argument("gpu")(run)))
 
     return declare
 
 
-def machine_in_use() -> SimMachine:
+def _machine_in_use() -> SimMachine:
     """The chosen machine; by default the one in use."""
     ctx = click.get_current_context()
     name = ctx.meta.get(SIM_NAME)
@@ -78,7 +110,7 @@ def machine_in_use() -> SimMachine:
     return chosen.machine
 
 
-def say(text: str) -> None:
+def _say(text: str) -> None:
     """Prints what was done to stderr, with a note if nobody uses the machine."""
     if text:
         output.print_line(f"gpuwatch: {text}{click.get_current_context().meta.get(_UNUSED, '')}")
@@ -99,44 +131,12 @@ _NVLINK_5 = frozenset({"failed-recovery", "receive", "effective"})
 """Counters that exist only for NVLink 5."""
 _WITHIN = "; a running dashboard shows it within a minute"
 
-_EXAMPLES = """\b
-Examples, while gpuwatch --sim 2x24GiB runs in another terminal:
-  gpuwatch sim fault hang 30                     every NVML call hangs for 30 s
-  gpuwatch sim fault slow 0.5 30                 ... takes half a second, for 30 s
-  gpuwatch sim fault lost 1                      GPU 1 falls off the bus
-  gpuwatch sim fault back 1                      ... and is there again
-  gpuwatch sim fault fail nvmlDeviceGetPowerUsage NO_PERMISSION
-  gpuwatch sim fault xid 1 79                    GPU 1 reports Xid 79
-  gpuwatch sim fault nvlink 0 3 --kind recovery  GPU 0 counts 3 errors on its NVLinks
-  gpuwatch sim fault fabric 0 route-unhealthy    ... and its NVLink fabric is unhealthy
-  gpuwatch sim fault mig 0 1g,1g,-,2g            GPU 0 is partitioned, one index is unused
-  gpuwatch sim fault foreign-process 0 2GiB      a process in another container
-  gpuwatch sim fault list
-  gpuwatch sim fault clear                       remove all faults
-"""
-
 
 def _duration_text(seconds: float | None) -> str:
     return "until it is cleared" if seconds is None else f"for {seconds:g} s"
 
 
-@click.group(
-    cls=Group,
-    noun="fault",
-    no_args_is_help=False,
-    epilog=_EXAMPLES,
-    short_help="Inject faults into a running simulated machine.",
-)
-@which
-def fault() -> None:
-    """Inject faults into a simulated machine that is in use in another terminal.
-
-    If several machines are in use, choose one with --sim or --name. GPU is an index or a UUID. Faults with
-    SECONDS end by themselves, all others with clear.
-    """
-
-
-@machine_fault()
+@_machine_fault()
 @click.argument("seconds", type=_SECONDS, required=False)
 def hang(machine: SimMachine, seconds: float | None) -> str:
     """Make every NVML call hang."""
@@ -144,7 +144,7 @@ def hang(machine: SimMachine, seconds: float | None) -> str:
     return f"every NVML call on {machine.shape} hangs {_duration_text(seconds)}"
 
 
-@machine_fault()
+@_machine_fault()
 @click.argument("delay", type=FiniteRange(min=0.001, max=3600))
 @click.argument("seconds", type=_SECONDS, required=False)
 def slow(machine: SimMachine, delay: float, seconds: float | None) -> str:
@@ -153,20 +153,20 @@ def slow(machine: SimMachine, delay: float, seconds: float | None) -> str:
     return f"every NVML call on {machine.shape} takes {delay:g} s, {_duration_text(seconds)}"
 
 
-@gpu_fault()
+@_gpu_fault()
 def lost(machine: SimMachine, device: int) -> str:
     """Lose the GPU, as if it fell off the bus."""
     faults.lose(machine, device)
     return f"is lost; to end it: back {device}"
 
 
-@gpu_fault()
+@_gpu_fault()
 def back(machine: SimMachine, device: int) -> str:
     """Bring the GPU back: end all of its faults."""
     return "is back" if faults.bring_back(machine, device) else "had no faults"
 
 
-@machine_fault()
+@_machine_fault()
 @click.argument("function")
 @click.argument("code")
 @click.argument("seconds", type=_SECONDS, required=False)
@@ -181,17 +181,10 @@ def fail(
     a number of NVML (GPU_IS_LOST, 15), or a number of the CUDA driver.
     """
     name = faults.function_of(machine, function)
-    number = _cuda_code(code) if name.startswith("cu") else _nvml_code(code)
+    number = _cuda_code(code) if name.startswith("cu") else faults.code_of(code)
     device = ANY_DEVICE if gpu is None else faults.gpu_of(machine, gpu)
     machine.inject(name, code=number, device=device, count=count or FOR_EVER, seconds=seconds, label=faults.FAIL)
     return f"{name} on {machine.shape} fails with {code} {_duration_text(seconds)}"
-
-
-def _nvml_code(text: str) -> int:
-    try:
-        return faults.code_of(text)
-    except UsageError as error:
-        raise UsageError(error.message + did_you_mean(text, faults.CODES), hint=error.hint) from None
 
 
 def _cuda_code(text: str) -> int:
@@ -200,16 +193,16 @@ def _cuda_code(text: str) -> int:
     raise UsageError(f"{text!r} is not an error code of the CUDA driver", hint="a number, for example 100 (no device)")
 
 
-@machine_fault()
+@_machine_fault()
 @click.argument("code")
 @click.argument("seconds", type=_SECONDS, required=False)
 def init(machine: SimMachine, code: str, seconds: float | None) -> str:
     """Make NVML fail to start with CODE; open sessions end."""
-    faults.fail_init(machine, _nvml_code(code), seconds)
+    faults.fail_init(machine, faults.code_of(code), seconds)
     return f"NVML on {machine.shape} does not start ({code}) {_duration_text(seconds)}"
 
 
-@machine_fault()
+@_machine_fault()
 @click.argument("seconds", type=_SECONDS, required=False)
 def mismatch(machine: SimMachine, seconds: float | None) -> str:
     """Make driver library and kernel module differ in version."""
@@ -217,7 +210,7 @@ def mismatch(machine: SimMachine, seconds: float | None) -> str:
     return f"NVML on {machine.shape} does not start (driver/library version mismatch) {_duration_text(seconds)}"
 
 
-@gpu_fault()
+@_gpu_fault()
 @click.argument("reasons")
 def throttle(machine: SimMachine, device: int, reasons: str) -> str:
     """Throttle the GPU for REASONS; off ends it.
@@ -234,7 +227,7 @@ def throttle(machine: SimMachine, device: int, reasons: str) -> str:
     return f"is throttled: {reasons}" if wanted else "is no longer throttled"
 
 
-@gpu_fault()
+@_gpu_fault()
 @click.argument("errors", type=click.IntRange(min=0))
 @click.option("--corrected", type=click.IntRange(min=0), metavar="N", help="Also count this many corrected errors.")
 def ecc(machine: SimMachine, device: int, errors: int, corrected: int | None) -> str:
@@ -245,7 +238,7 @@ def ecc(machine: SimMachine, device: int, errors: int, corrected: int | None) ->
     return f"reports {errors} uncorrected ECC errors"
 
 
-@gpu_fault()
+@_gpu_fault()
 @click.argument("code", type=click.IntRange(1, 999))
 def xid(machine: SimMachine, device: int, code: int) -> str:
     """Report Xid CODE once, for example 79.
@@ -256,7 +249,7 @@ def xid(machine: SimMachine, device: int, code: int) -> str:
     return f"reports Xid {code}"
 
 
-@gpu_fault()
+@_gpu_fault()
 @click.argument("errors", type=click.IntRange(min=0))
 @click.option("--kind", type=Choice(_LINK_ERRORS), default="crc", show_default=True, help="Which errors.")
 def nvlink(machine: SimMachine, device: int, errors: int, kind: str) -> str:
@@ -276,7 +269,7 @@ def nvlink(machine: SimMachine, device: int, errors: int, kind: str) -> str:
     return f"reports {errors} NVLink errors ({kind}){_WITHIN}"
 
 
-@gpu_fault()
+@_gpu_fault()
 @click.argument("errors", type=click.IntRange(min=0))
 @click.option("--threshold", is_flag=True, help="Exceed the threshold of NVIDIA's field diagnostic.")
 def sram(machine: SimMachine, device: int, errors: int, threshold: bool) -> str:
@@ -286,7 +279,7 @@ def sram(machine: SimMachine, device: int, errors: int, threshold: bool) -> str:
     return f"reports {errors} uncorrected SRAM errors{', threshold exceeded' if threshold else ''}{_WITHIN}"
 
 
-@gpu_fault()
+@_gpu_fault()
 @click.argument("troubles")
 def fabric(machine: SimMachine, device: int, troubles: str) -> str:
     """Give the GPU's NVLink fabric TROUBLES.
@@ -297,9 +290,9 @@ def fabric(machine: SimMachine, device: int, troubles: str) -> str:
     """
     states = {name: number for number, name in decode_nvml_answers.FABRIC_STATES.items() if number in (1, 2)}
     bits = {name: bit for bit, name in decode_nvml_answers.FABRIC_TROUBLES.items()}
-    wrong = {name: number for number, name in decode_nvml_answers.FABRIC_CONFIGURATIONS.items()}
+    misconfigured = {name: number for number, name in decode_nvml_answers.FABRIC_CONFIGURATIONS.items()}
     alone = (*states, "healthy", "off")
-    names = [*bits, *wrong, *alone]
+    names = [*bits, *misconfigured, *alone]
     wanted = troubles.split(",")
     for name in wanted:
         if name not in names:
@@ -307,21 +300,19 @@ def fabric(machine: SimMachine, device: int, troubles: str) -> str:
         if name in alone and len(wanted) > 1:
             raise UsageError(f"{name} cannot be combined with other troubles", hint=f"give only {name}")
     mask = sum((1 if name in wanted else 2) << bit for name, bit in bits.items())
-    mask |= (
-        max((wrong[name] for name in wanted if name in wrong), default=1)
-        << decode_nvml_answers.FABRIC_CONFIGURATION_SHIFT
-    )
+    configuration = max((misconfigured[name] for name in wanted if name in misconfigured), default=1)
+    mask |= configuration << decode_nvml_answers.FABRIC_CONFIGURATION_SHIFT
     values = {
         "fabric_state": states.get(troubles, 3),
         "fabric_health_mask": mask,
-        "fabric_health_summary": 2 if set(wanted) & {*bits, *wrong} else 1,
+        "fabric_health_summary": 2 if set(wanted) & {*bits, *misconfigured} else 1,
     }
     for name, value in values.items():
         machine.override(device, name, None if troubles == "off" else value)
     return f"has NVLink fabric {troubles}{_WITHIN}"
 
 
-@gpu_fault("set", ignore_unknown_options=True)
+@_gpu_fault("set", ignore_unknown_options=True)
 @click.argument("value_name", metavar="NAME")
 @click.argument("value")
 def set_value(machine: SimMachine, device: int, value_name: str, value: str) -> str:
@@ -340,7 +331,7 @@ def set_value(machine: SimMachine, device: int, value_name: str, value: str) -> 
     return f"reports {value_name} {value}"
 
 
-@gpu_fault()
+@_gpu_fault()
 @click.argument("layout")
 def mig(machine: SimMachine, device: int, layout: str) -> str:
     """Partition the GPU with MIG: 1g,1g,-,2g,3g.
@@ -352,21 +343,21 @@ def mig(machine: SimMachine, device: int, layout: str) -> str:
     return f"has MIG layout {layout} ({len(machine.set_mig(device, layout))} instances)"
 
 
-@gpu_fault()
+@_gpu_fault()
 def remove(machine: SimMachine, device: int) -> str:
     """Remove the GPU: it is no longer listed."""
     machine.show_device(device, False)
     return f"is removed; to undo it: add {device}"
 
 
-@gpu_fault()
+@_gpu_fault()
 def add(machine: SimMachine, device: int) -> str:
     """Add a removed GPU again."""
     machine.show_device(device)
     return "is present"
 
 
-@gpu_fault()
+@_gpu_fault()
 def asleep(machine: SimMachine, device: int) -> str:
     """Suspend the GPU, as in a laptop.
 
@@ -376,14 +367,14 @@ def asleep(machine: SimMachine, device: int) -> str:
     return f"is suspended; to end it: awake {device}"
 
 
-@gpu_fault()
+@_gpu_fault()
 def awake(machine: SimMachine, device: int) -> str:
     """Wake a suspended GPU."""
     machine.set_asleep(device, False)
     return "is awake"
 
 
-@gpu_fault("foreign-process")
+@_gpu_fault("foreign-process")
 @click.argument("memory")
 @click.option("--sm", type=FiniteRange(0, 100), default=0.0, metavar="PERCENT", help="Its SM utilization.")
 @click.option("--mig", "instance", type=click.IntRange(min=0), metavar="N", help="Index of its MIG instance.")
@@ -393,25 +384,17 @@ def foreign_process(machine: SimMachine, device: int, memory: str, sm: float, in
     return f"has process {pid} of another PID namespace, which holds {memory}"
 
 
-@machine_fault()
+@_machine_fault()
 def clear(machine: SimMachine) -> str:
     """Remove all faults."""
     machine.heal()
     return f"{machine.shape} has no faults"
 
 
-@machine_fault("list")
+@_machine_fault("list")
 def list_faults(machine: SimMachine) -> str:
     """List the machine's faults."""
     lines = faults.describe(machine)
     for line in lines:
         click.echo(line)
     return "" if lines else f"{machine.shape} has no faults"
-
-
-_COMMANDS = (
-    *(hang, slow, lost, back, fail, init, mismatch, throttle, ecc, xid, nvlink, sram, fabric, set_value, mig),
-    *(remove, add, asleep, awake, foreign_process, clear, list_faults),
-)
-for command in _COMMANDS:
-    fault.add_command(command)

@@ -36,17 +36,11 @@ Examples:
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV: a row per GPU, a column per metric.")
 @click.option("--topology", is_flag=True, help="Print a matrix of how GPUs and CPUs are connected.")
 @click.option(
-    "--deadline",
-    type=Duration(0.5, 86_400.0),
-    default="10s",
-    show_default=True,
-    metavar="DURATION",
-    help="Wait this long for the driver.",
+    "--deadline", type=Duration(0.5, 86_400.0), default="10s", show_default=True, help="Wait this long for the driver."
 )
 @click.option(
     "--every",
     type=Duration(0.25, 3600.0),
-    metavar="DURATION",
     help="With --json: print a sample at this interval, one per line, until interrupted.",
 )
 @output_option

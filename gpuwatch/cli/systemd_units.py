@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
-HARDENING = """\
+_HARDENING = """\
 NoNewPrivileges=yes
 CapabilityBoundingSet=
 AmbientCapabilities=
@@ -37,14 +37,14 @@ Not ProtectHostname: the service would never see the name that the host is given
 """
 
 
-def command_line(*words: str) -> str:
+def _command_line(*words: str) -> str:
     """gpuwatch with these arguments, as ExecStart takes it."""
     program = shutil.which("gpuwatch")
     command = [str(Path(program).absolute())] if program else [sys.executable, "-m", "gpuwatch"]
-    return " ".join(map(systemd_quoted, (*command, *words)))
+    return " ".join(map(_quoted, (*command, *words)))
 
 
-def systemd_quoted(word: str) -> str:
+def _quoted(word: str) -> str:
     """A word of ExecStart: systemd has its own rules of quoting, and expands % and $."""
     word = word.replace("%", "%%").replace("$", "$$")
     if word and all(text.isalnum() or text in "-_./=+:,@%$" for text in word):
@@ -67,10 +67,10 @@ ExecStart={start}
 User=gpuwatch
 Restart=on-failure
 RestartSec=30
-{own}Nice=5
+{service}Nice=5
 
-# The service may read the driver's devices and the /proc of all users; it {does}. Nothing else is allowed.
-{hardening}{reached}MemoryMax=512M
+# The service may read the driver's devices and the /proc of all users; it {task}. Nothing else is allowed.
+{hardening}{network}MemoryMax=512M
 
 [Install]
 WantedBy=multi-user.target
@@ -110,18 +110,18 @@ def exporter_unit(ctx: click.Context, *, loopback: bool) -> str:
         words.append(f"{given:g}s" if isinstance(given, float) else str(given))
     if ctx.meta.get("gpuwatch.gpm"):
         words.append("--gpm")
-    writes = f"ReadWritePaths={systemd_quoted(str(folder.absolute()))}\n" if folder is not None else ""
+    writes = f"ReadWritePaths={_quoted(str(folder.absolute()))}\n" if folder is not None else ""
     return _UNIT.format(
         command="exporter",
         name="gpuwatch-exporter",
         notes="",
         about="GPU metrics for Prometheus",
         after="After=network.target\n",
-        start=command_line("exporter", *words),
-        own=f"UMask=0027\n{writes}",
-        does="answers at one address",
-        hardening=HARDENING,
-        reached="RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6\n" + (_LOCAL if loopback else ""),
+        start=_command_line("exporter", *words),
+        service=f"UMask=0027\n{writes}",
+        task="answers at one address",
+        hardening=_HARDENING,
+        network="RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6\n" + (_LOCAL if loopback else ""),
     )
 
 
@@ -129,17 +129,17 @@ def recorder_unit(file: Path | None, every: float, max_size: int, max_age: float
     """The recorder's unit: its file, the interval and the longest age in seconds, the largest size in bytes."""
     age = f"{max_age / 86_400:g}d" if max_age >= 86_400 else f"{max_age:g}s"
     limits = ["--every", f"{every:g}s", "--max-size", f"{max_size / 2**20:g}MiB", "--max-age", age]
-    name = systemd_quoted(str(file.absolute())) if file is not None else f"{_STATE}/%H.gpuwatch"  # %H is the host name
-    folder = systemd_quoted(str(file.absolute().parent)) if file else _STATE
+    name = _quoted(str(file.absolute())) if file is not None else f"{_STATE}/%H.gpuwatch"  # %H is the host name
+    folder = _quoted(str(file.absolute().parent)) if file else _STATE
     return _UNIT.format(
         command="record",
         name="gpuwatch",
         notes=_RECORDER_NOTES.format(folder=folder),
         about="record the GPUs and their processes",
         after="",
-        start=f"{command_line('record')} {name} {' '.join(map(systemd_quoted, limits))}",
-        own=_RECORDER.format(folder=folder, state=_STATE),
-        does="writes one file",
-        hardening=HARDENING,
-        reached="RestrictAddressFamilies=AF_UNIX\nIPAddressDeny=any\n",
+        start=f"{_command_line('record')} {name} {' '.join(map(_quoted, limits))}",
+        service=_RECORDER.format(folder=folder, state=_STATE),
+        task="writes one file",
+        hardening=_HARDENING,
+        network="RestrictAddressFamilies=AF_UNIX\nIPAddressDeny=any\n",
     )

@@ -100,7 +100,6 @@ Examples:
     type=Duration(0.001, 1e9),
     default="10min",
     show_default=True,
-    metavar="DURATION",
     help="Drop rounds, then settings, to finish within this time.",
 )
 @click.option(

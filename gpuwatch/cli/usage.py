@@ -7,7 +7,6 @@ from typing import get_args
 
 import click
 
-from gpuwatch.cli.completion import complete_files
 from gpuwatch.cli.option_types import Choice
 from gpuwatch.cli.output import check_writable, format_option, output_option, publish, redact_option
 from gpuwatch.cli.progress import progress
@@ -28,7 +27,7 @@ _DEFAULT_SECONDS = 7 * 86_400.0
 
 
 @click.command(epilog=_EXAMPLES)
-@click.argument("file", required=False, type=click.Path(path_type=Path), shell_complete=complete_files)
+@click.argument("file", required=False, type=click.Path(path_type=Path))
 @click.option(
     "--since",
     metavar="TIME",

@@ -19,7 +19,7 @@ _MIB = 1048576.0
 
 
 class Reported(NamedTuple):
-    """A metric of an exporter."""
+    """What a metric of an exporter is in our terms."""
 
     metric: str
     """Our id."""
@@ -75,8 +75,6 @@ _NVIDIA_SMI = {
     "energy_joules_total": ("energy_joules", 1.0),
 }
 
-_NUMBERS = {spec.id: spec for spec in METRICS if spec.unit is not Unit.NAME}
-_YES_NO = {0.0: "no", 1.0: "yes"}
 REPORTED: dict[str, Reported] = {
     **{
         family.sample: Reported(spec.id, 1 / family.scale, GPUWATCH)
@@ -101,10 +99,7 @@ LISTED = (
 )
 """Readings that the list of hosts needs."""
 
-_COUNTERS = frozenset(spec.id for spec in _NUMBERS.values() if spec.counter)
-_INTEGER_METRICS = frozenset(
-    spec.id for spec in _NUMBERS.values() if spec.unit in (Unit.BYTES, Unit.COUNT, Unit.MEGAHERTZ, Unit.CELSIUS)
-)
+_INTEGER_UNITS = (Unit.BYTES, Unit.COUNT, Unit.MEGAHERTZ, Unit.CELSIUS)
 # DCGM's blank values (dcgm_structs.h): 32-bit and 64-bit integers, and floating point.
 _BLANK_32 = (0x7FFFFFF0, 0x7FFFFFFF)
 _BLANK_64 = float(0x7FFFFFFFFFFFFFF0)
@@ -124,16 +119,17 @@ def reading_of(reported: Reported, text: str) -> Value | None:
         return None
     if not math.isfinite(number) or number >= _BLANK_64 or _BLANK_FLOAT[0] <= number <= _BLANK_FLOAT[1]:
         return None
-    if _BLANK_32[0] <= number <= _BLANK_32[1] and reported.rank == DCGM and reported.metric not in _COUNTERS:
+    spec = BY_ID[reported.metric]
+    if _BLANK_32[0] <= number <= _BLANK_32[1] and reported.rank == DCGM and not spec.counter:
         return None
     if number < 0 and not reported.metric.startswith("temperature."):
         return None
     if reported.metric == "performance.state":
         return f"P{number:.0f}" if number < 16 else None
-    if BY_ID[reported.metric].unit is Unit.NAME:
-        return _YES_NO.get(number)
+    if spec.unit is Unit.NAME:
+        return {0.0: "no", 1.0: "yes"}.get(number)
     scaled = round(number * reported.scale, 6)
-    return round(scaled) if reported.metric in _INTEGER_METRICS else scaled
+    return round(scaled) if spec.unit in _INTEGER_UNITS else scaled
 
 
 HOST_LABELS = ("host", "hostname", "Hostname")

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import IO
 
 from gpuwatch.core import reader_limits
 from gpuwatch.core.errors import GpuwatchError
@@ -135,7 +136,7 @@ class RemoteStreams:
                         os.read(self._wake_read, 4096)
                     else:
                         self._read(*key.data)
-                self._look()
+                self._check_silence()
         except BaseException as error:  # noqa: BLE001  # who shows the hosts raises it
             self.failure = error
         finally:
@@ -175,27 +176,25 @@ class RemoteStreams:
         except OSError as error:
             raise GpuwatchError(f"ssh cannot be started: {error.strerror}", hint="install an ssh client") from error
         stream.process, stream.started = process, time.monotonic()
-        for kind, pipe in (("lines", process.stdout), ("messages", process.stderr)):
+        for pipe in (process.stdout, process.stderr):
             assert pipe is not None
             os.set_blocking(pipe.fileno(), False)
-            self._selector.register(pipe, selectors.EVENT_READ, (stream, kind))
+            self._selector.register(pipe, selectors.EVENT_READ, (stream, pipe))
 
-    def _read(self, stream: Stream, kind: str) -> None:
-        process = stream.process
-        if process is None:
+    def _read(self, stream: Stream, pipe: IO[bytes]) -> None:
+        if stream.process is None:
             return
-        pipe = process.stdout if kind == "lines" else process.stderr
-        assert pipe is not None
+        is_stderr = pipe is stream.process.stderr
         try:
             chunk = os.read(pipe.fileno(), _READ_BYTES)
         except BlockingIOError:
             return
         if not chunk:
             self._selector.unregister(pipe)
-            if kind == "lines":
+            if not is_stderr:
                 self._ended(stream)
             return
-        if kind == "messages":
+        if is_stderr:
             stream.messages = (stream.messages + chunk)[-_MAX_MESSAGE_BYTES:]
             return
         stream.lines += chunk
@@ -233,7 +232,7 @@ class RemoteStreams:
             stream.reason = why
             self._changed(stream)
 
-    def _look(self) -> None:
+    def _check_silence(self) -> None:
         """Finds hosts that have stopped sending."""
         now = time.monotonic()
         for stream in self.streams.values():

@@ -7,6 +7,7 @@ import itertools
 from typing import Final
 
 from gpuwatch.core.errors import GpuwatchError, UsageError
+from gpuwatch.core.formatting.suggest import did_you_mean
 from gpuwatch.sim.mig_layout import layout_text
 from gpuwatch.sim.simulated_machine import NVML_LIBRARY, SimMachine
 
@@ -64,7 +65,10 @@ def code_of(text: str) -> int:
         return CODES[name]
     if name.isdecimal() and len(name) < _MAX_DIGITS and int(name) in CODES.values():
         return int(name)
-    raise UsageError(f"{text!r} is not an NVML error code", hint=", ".join(f"{k} {v}" for k, v in CODES.items()))
+    raise UsageError(
+        f"{text!r} is not an NVML error code{did_you_mean(text, CODES)}",
+        hint=", ".join(f"{k} {v}" for k, v in CODES.items()),
+    )
 
 
 def gpu_of(machine: SimMachine, text: str) -> int:
