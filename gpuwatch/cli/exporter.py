@@ -5,7 +5,6 @@ from __future__ import annotations
 import platform
 import signal
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -122,7 +121,15 @@ def exporter(
 
     address = Address(listen)
     web = WebConfig(web_config, print_line)
-    job_map = _checked_job_map(write_job_map)
+    job_map = None
+    if write_job_map is not None:
+        from gpuwatch.share.exporter.slurm_job_map import JobMap
+
+        job_map = JobMap(write_job_map)
+        try:
+            job_map.check()
+        except OSError as error:
+            raise UsageError(f"cannot write to {file_name(write_job_map)}: {error.strerror or error}") from None
     if print_unit:
         from gpuwatch.cli.systemd_units import exporter_unit
 
@@ -162,16 +169,3 @@ def exporter(
         updater.run(server.reap)
     finally:
         server.stop()
-
-
-def _checked_job_map(folder: Path | None) -> Any:
-    if folder is None:
-        return None
-    from gpuwatch.share.exporter.slurm_job_map import JobMap
-
-    job_map = JobMap(folder)
-    try:
-        job_map.check()
-    except OSError as error:
-        raise UsageError(f"cannot write to {file_name(folder)}: {error.strerror or error}") from None
-    return job_map

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import shutil
@@ -61,16 +62,6 @@ hosts_options = combined(
     click.option("--ssh-options", metavar="OPTIONS", help="Pass these options to ssh, for example '-J gateway'."),
 )
 """``--prometheus``, ``--hosts`` and what belongs to them."""
-HOSTS_PARAMETERS = (
-    "prometheus",
-    "prometheus_headers",
-    "prometheus_token_file",
-    "prometheus_ca",
-    "hosts",
-    "remote_command",
-    "ssh_options",
-)
-"""The parameters of these options."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +90,12 @@ class ChosenHosts:
 
 def chosen_hosts(
     prometheus: str | None,
-    prometheus_headers: Sequence[str] = (),
-    prometheus_token_file: Path | None = None,
-    prometheus_ca: Path | None = None,
-    hosts: str | None = None,
-    remote_command: str | None = None,
-    ssh_options: str | None = None,
+    prometheus_headers: Sequence[str],
+    prometheus_token_file: Path | None,
+    prometheus_ca: Path | None,
+    hosts: str | None,
+    remote_command: str | None,
+    ssh_options: str | None,
 ) -> ChosenHosts | None:
     """Which hosts the options name; None if they name none."""
     if hosts is not None and prometheus is not None:
@@ -135,6 +126,10 @@ def chosen_hosts(
         options=tuple(words.get("--ssh-options", ())),
         arguments=("--hosts", hosts, *(word for option in words for word in (option, over_ssh[option] or ""))),
     )
+
+
+HOSTS_PARAMETERS = tuple(inspect.signature(chosen_hosts).parameters)
+"""The parameters of :data:`hosts_options`."""
 
 
 def _prometheus_server(url: str, headers: Sequence[str], token_file: Path | None, ca_file: Path | None) -> Prometheus:

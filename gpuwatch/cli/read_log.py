@@ -28,34 +28,15 @@ _MAX_UNPACKED_BYTES = 1 << 18
 
 
 class _Decompressor(Protocol):
-    @property
-    def eof(self) -> bool:
-        """Whether the stream has ended."""
+    """Those of zlib, which gives back as ``unconsumed_tail`` what it did not look at yet, and of bz2 and lzma."""
 
     @property
-    def unused_data(self) -> bytes:
-        """What follows its end."""
-
-    def decompress(self, data: bytes, max_length: int = -1) -> bytes:
-        """At most ``max_length`` bytes of text."""
-
-
-class _Gzip:
-    """Gives zlib's object the behaviour of the others: what it could not hand out yet is kept inside."""
-
-    def __init__(self) -> None:
-        self._inner = zlib.decompressobj(wbits=31)
+    def eof(self) -> bool: ...
 
     @property
-    def eof(self) -> bool:
-        return self._inner.eof
+    def unused_data(self) -> bytes: ...
 
-    @property
-    def unused_data(self) -> bytes:
-        return self._inner.unused_data
-
-    def decompress(self, data: bytes, max_length: int = -1) -> bytes:
-        return self._inner.decompress(self._inner.unconsumed_tail + data, max_length)
+    def decompress(self, data: bytes, /, max_length: int) -> bytes: ...
 
 
 class _Zstd:
@@ -64,25 +45,17 @@ class _Zstd:
     def __init__(self, module: object) -> None:
         make: Callable[..., object] = module.ZstdDecompressor  # type: ignore[attr-defined]
         self._inner = make(max_window_size=reader_limits.UNPACKING.bytes).decompressobj()  # type: ignore[attr-defined]
-        self._waiting = b""
         self.eof = False
-        self.unused_data = b""
+        self.unused_data = self.unconsumed_tail = b""
 
-    def decompress(self, data: bytes, max_length: int = -1) -> bytes:
+    def decompress(self, data: bytes, /, max_length: int) -> bytes:
         # A block of zstd is at most 128 KiB of text; 256 bytes of input hold some dozens of them.
-        self._waiting += data
-        piece, self._waiting = self._waiting[:256], self._waiting[256:]
-        text: bytes = self._inner.decompress(piece)
+        text: bytes = self._inner.decompress(data[:256])
+        self.unconsumed_tail = data[256:]
         self.eof = self._inner.eof
         if self.eof:
-            self.unused_data = self._inner.unused_data + self._waiting
-            self._waiting = b""
+            self.unused_data = self._inner.unused_data + self.unconsumed_tail
         return text
-
-    @property
-    def waiting(self) -> bool:
-        """Whether input is left that was not looked at."""
-        return bool(self._waiting)
 
 
 _Make = Callable[[str], _Decompressor]
@@ -104,7 +77,7 @@ def _zstd(name: str) -> _Decompressor:
 
 
 _FORMATS: tuple[tuple[bytes, _Make], ...] = (
-    (b"\x1f\x8b", lambda _: _Gzip()),
+    (b"\x1f\x8b", lambda _: zlib.decompressobj(wbits=31)),
     (b"BZh", lambda _: bz2.BZ2Decompressor()),
     (b"\xfd7zXZ\0", lambda _: lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=reader_limits.UNPACKING.bytes)),
     (b"(\xb5/\xfd", _zstd),
@@ -139,7 +112,7 @@ def _decompressed_texts(first: bytes, chunks: Iterator[bytes], make: _Make, name
     reader, data = make(name), first
     while True:
         text = reader.decompress(data, _MAX_UNPACKED_BYTES)
-        data = b""
+        data = getattr(reader, "unconsumed_tail", b"")
         if text:
             yield text
         if reader.eof:
@@ -148,7 +121,7 @@ def _decompressed_texts(first: bytes, chunks: Iterator[bytes], make: _Make, name
             if not data:
                 return
             reader = make(name)
-        elif not text and not getattr(reader, "waiting", False):
+        elif not text and not data:
             data = next(chunks, b"")
             if not data:
                 raise EOFError("it is cut off")

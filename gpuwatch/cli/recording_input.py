@@ -60,17 +60,15 @@ def recording_of(path: Path, *, empty: bool = False) -> Iterator[Recording]:
     from gpuwatch.machine.recording.reader import Recording, open_recording
 
     with Recording(path) if empty else open_recording(path) as recording:
-        left: click.exceptions.Exit | None = None
         try:
             yield recording
-        except click.exceptions.Exit as error:
-            left = error
+        except click.exceptions.Exit:
+            if not recording.damage:
+                raise
         if recording.damage:
             lost = recording.damage.text(recording.samples)
             print_line(f"gpuwatch: {file_name(path)} is damaged: {lost} (see gpuwatch record check)")
             raise click.exceptions.Exit(EXIT_FAILED)
-        if left is not None:
-            raise left
 
 
 def recorded_range(recording: Recording, since: str | None, until: str | None) -> tuple[float, float]:

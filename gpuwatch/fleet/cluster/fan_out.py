@@ -140,28 +140,6 @@ class _Running:
             os.killpg(self.process.pid, number)
 
 
-class _Document:
-    """The compressed document of one node, unpacked as it comes."""
-
-    def __init__(self) -> None:
-        self._unpacker = zlib.decompressobj()
-        self.parts: list[bytes] = []
-        self.size = 0
-        self.broken = False
-
-    def add(self, data: bytes) -> None:
-        room = reader_limits.DOCUMENT.bytes + 1 - self.size
-        if self.broken or room <= 0:
-            return
-        try:
-            part = self._unpacker.decompress(data, room)
-        except zlib.error:
-            self.broken = True
-            return
-        self.size += len(part)
-        self.parts.append(part)
-
-
 class _End(msgspec.Struct):
     """How the command ended on a node (``node_agent``)."""
 
@@ -179,7 +157,8 @@ class _FanOut:
         self._launcher = launcher
         self._seconds, self._start_seconds = seconds, start_seconds
         self._on_change = on_change
-        self._documents: dict[str, _Document] = {}
+        self._documents: dict[str, bytes] = {}
+        """What came of each node's document, compressed."""
         self._stderr: dict[str, bytes] = {}
         self._running: list[_Running] = []
         self.replies: dict[str, NodeReply] = {}
@@ -291,7 +270,9 @@ class _FanOut:
         elif frame.kind == "stderr":
             self._stderr[node] = (self._stderr.get(node, b"") + frame.payload)[-_MAX_MESSAGE_BYTES:]
         elif frame.kind == "data":
-            self._documents.setdefault(node, _Document()).add(frame.payload)
+            before = self._documents.get(node, b"")
+            if len(before) <= reader_limits.DOCUMENT.bytes:
+                self._documents[node] = before + frame.payload
         else:
             self._finished(reply, _decoded(frame.payload, _End))
 
@@ -299,14 +280,18 @@ class _FanOut:
         """Handles the end of the command on a node."""
         reply.exit_code, reply.took_seconds = end.exit_code, end.took_seconds
         reply.messages = self._stderr.pop(reply.node, b"").decode(errors="replace")
-        document = self._documents.pop(reply.node, None) or _Document()
+        limit = reader_limits.DOCUMENT.bytes
+        try:
+            document = zlib.decompressobj().decompress(self._documents.pop(reply.node, b""), limit + 1)
+        except zlib.error:
+            document = None
         if end.signal is not None:
             reply.becomes("failed", f"killed by {signal_name(end.signal)}")
-        elif document.broken or end.bytes != document.size:
-            large = document.size > reader_limits.DOCUMENT.bytes
+        elif document is None or end.bytes != len(document):
+            large = document is not None and len(document) > limit
             reply.becomes("failed", "its answer is too large" if large else "only part of its answer arrived")
         else:
-            reply.document = b"".join(document.parts)
+            reply.document = document
             reply.becomes("ok")
 
     def _check_time(self) -> None:

@@ -374,11 +374,9 @@ def _nodes_with_odd_speed(groups: Sequence[_Group], notes: list[str]) -> list[Od
         odd += facts
         if not facts:
             group, speed = seen[0]
-            how = "slower" if speed.median > group.middle else "faster"
-            difference = _factor_or_percent(math.exp(abs(speed.median - group.middle)))
             notes.append(
-                f"{node} was {difference} {how} in {len(seen)} of {count} measurements ({group.what}): not named, "
-                f"since noise can cause that; measure again"
+                f"{node} was {_difference(group, speed)} in {len(seen)} of {count} measurements ({group.what}): not "
+                "named, since noise can cause that; measure again"
             )
     return odd
 
@@ -414,8 +412,6 @@ def _is_beyond_noise(group: _Group, speed: _Speed) -> bool:
 
 
 def _odd_speed(group: _Group, speed: _Speed, *, seen: int, measured: int) -> OddFact:
-    factor = math.exp(abs(speed.median - group.middle))
-    how = "slower" if speed.median > group.middle else "faster"
     others = f"its siblings vary by {100 * (math.exp(group.spread) - 1):.1f} %"
     return OddFact(
         node=speed.node,
@@ -424,12 +420,15 @@ def _odd_speed(group: _Group, speed: _Speed, *, seen: int, measured: int) -> Odd
         value=f"{step_time_text(math.exp(speed.median))} per step",
         usual=f"{step_time_text(math.exp(group.middle))} per step",
         siblings=len(group.speeds) - 1,
-        detail=f"{_factor_or_percent(factor)} {how}; {others}; in {seen} of {measured} measurements",
+        detail=f"{_difference(group, speed)}; {others}; in {seen} of {measured} measurements",
     )
 
 
-def _factor_or_percent(factor: float) -> str:
-    return f"{factor:.1f} times" if factor >= 2 else f"{100 * (factor - 1):.0f} %"
+def _difference(group: _Group, speed: _Speed) -> str:
+    """``12 % slower``, ``2.3 times faster``: than the middle of the group."""
+    factor = math.exp(abs(speed.median - group.middle))
+    amount = f"{factor:.1f} times" if factor >= 2 else f"{100 * (factor - 1):.0f} %"
+    return f"{amount} {'slower' if speed.median > group.middle else 'faster'}"
 
 
 # -- words ----------------------------------------------------------------------------------------
