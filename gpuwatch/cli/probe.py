@@ -149,19 +149,19 @@ def probe(
         _list(as_json)
         return
     scripts = _chosen_scripts(configs, groups, everything, framework)
-    own = {name: value for name, value in {"workload": workload, **settings}.items() if value is not None}
-    _check_options(scripts, own)
+    values = {name: value for name, value in {"workload": workload, **settings}.items() if value is not None}
+    _check_options(scripts, values)
     _check_workload(scripts, configs, workload)
     if explain:
         from gpuwatch.experiment.probing.settings_as_code import recipe
 
-        recipes = {script.name: recipe(script, own) for script in scripts}
+        recipes = {script.name: recipe(script, values) for script in scripts}
         if as_json:
             print_document(to_json(RecipeList(recipes=recipes)))
         else:
             click.echo("\n\n".join(recipes.values()), nl=False)
         return
-    _probe_deadline(scripts, seconds, deadline)
+    deadline = _probe_deadline(scripts, seconds, deadline)
     check_writable(output)
     check_gpus(gpu)
     if wants_nodes(ctx):
@@ -179,8 +179,8 @@ def probe(
     options = ProbeOptions(
         interpreters=interpreters,
         seconds=seconds,
-        deadline=_probe_deadline(scripts, seconds, deadline),
-        own=own,
+        deadline=deadline,
+        own=values,
         fresh=fresh or len(scripts) == 1,
         tier=None if tier == "auto" else "driver" if tier == "driver" else "plugin",
     )
@@ -226,9 +226,9 @@ def _list(as_json: bool) -> None:
         click.echo(f"{script.name:<22} {script.group:<12} {script.title}")
 
 
-def _check_options(scripts: list[ProbeScript], own: Mapping[str, object]) -> None:
+def _check_options(scripts: list[ProbeScript], values: Mapping[str, object]) -> None:
     """Rejects an option that no chosen configuration has."""
-    for name in own:
+    for name in values:
         if name != "workload" and not any(name in script.options for script in scripts):
             having = ", ".join(script.name for script in find_probes().values() if name in script.options)
             raise UsageError(
@@ -342,6 +342,5 @@ def _run_not_started(script: ProbeScript, error: FrameworkMissing) -> Run:
 def _exit_code(runs: list[Run]) -> int:
     if any(run.verdict in ("error", "timeout") for run in runs):
         return EXIT_PROBE_BROKEN
-    if any(finding.severity == "error" for run in runs for finding in run.findings):
-        return EXIT_FINDING
-    return EXIT_OK
+    bad = any(finding.severity == "error" for run in runs for finding in run.findings)
+    return EXIT_FINDING if bad else EXIT_OK

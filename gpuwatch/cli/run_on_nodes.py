@@ -16,6 +16,7 @@ from gpuwatch.cli.progress import progress, progress_wanted
 from gpuwatch.cli.shared_options import gpm_option_value
 from gpuwatch.cli.sim_options import SIM_GIVEN
 from gpuwatch.core.errors import UsageError
+from gpuwatch.core.formatting.safe_text import word_set
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -89,8 +90,9 @@ def refuse_with_nodes(ctx: click.Context, **given: object) -> None:
             raise UsageError(f"{option} and --on cannot be combined", hint=f"omit {option}")
 
 
-_ON = frozenset({"on", "remote_command", "launcher_options", "node_timeout"})
-_LOCAL_ONLY = _ON | {"output", "format_name", "redact", "as_json", "as_csv", "quiet", "no_save"}
+_LOCAL_ONLY = word_set(
+    "on remote_command launcher_options node_timeout output format_name redact as_json as_csv quiet no_save"
+)
 """Parameters that are for this side only: nodes print JSON, and save nothing."""
 _SECONDS = {"snapshot": 60.0, "doctor": 300.0, "report": 300.0, "probe": 1800.0, "try": 7200.0}
 """How long a node has by default."""

@@ -28,7 +28,6 @@ class SshSource:
         """``command``: how gpuwatch is called there; ``options``: further arguments of ``ssh``."""
         self._streams = RemoteStreams(hosts, interval, self._on_change, command=command, options=options)
         self._views = {host: HostView(name=host, reason=CONNECTING, pending=True) for host in hosts}
-        self._seen: dict[str, tuple[Snapshot | None, str]] = {}
         self._wake: Callable[[], None] = lambda: None
         self._timer: threading.Timer | None = None
 
@@ -50,17 +49,15 @@ class SshSource:
         if self._streams.failure is not None:
             raise self._streams.failure
         for host, stream in self._streams.streams.items():
-            now = (stream.snapshot, stream.reason)
-            before = self._seen.get(host)
-            if before is None or before[0] is not now[0] or before[1] != now[1]:
-                self._seen[host] = now
-                self._views[host] = HostView(name=host, snapshot=now[0], reason=now[1], pending=now[1] == CONNECTING)
+            snapshot, reason, view = stream.snapshot, stream.reason, self._views[host]
+            if view.snapshot is not snapshot or view.reason != reason:
+                self._views[host] = HostView(name=host, snapshot=snapshot, reason=reason, pending=reason == CONNECTING)
         return Fleet(taken_at=time.time(), source=self.name, hosts=tuple(self._views.values()))
 
     def _on_change(self, stream: Stream) -> None:
         """Shows a host that answers, or does no longer; more samples of it wait for the interval."""
-        before = self._seen.get(stream.host)
-        if (before is None or before[1] != stream.reason) and (self._timer is None or not self._timer.is_alive()):
+        changed = self._views[stream.host].reason != stream.reason
+        if changed and (self._timer is None or not self._timer.is_alive()):
             self._timer = threading.Timer(_COALESCE_SECONDS, self._wake)
             self._timer.daemon = True
             self._timer.start()

@@ -1,6 +1,6 @@
 """Launchers: how a command gets onto the nodes. ``--on local:4``, ``ssh:a,b``, ``slurm:gpu``, ``ray:10.0.0.1:6379``.
 
-To add one: a class with what :class:`Launcher` asks for, and one line in ``_LAUNCHERS``.
+To add one: a subclass of :class:`Launcher`, and its name in ``_LAUNCHERS``.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.core.formatting.suggest import did_you_mean
@@ -20,7 +19,6 @@ from gpuwatch.fleet.cluster.node_protocol import NOT_THERE
 from gpuwatch.fleet.ssh_command import SSH_FAILED_EXIT_CODE, last_line, split_words, ssh_command, ssh_failure, ssh_hosts
 
 _MAX_LOCAL_NODES = 64
-_THIS_COMMAND = (sys.executable, "-m", "gpuwatch")
 _QUERY_SECONDS = 20.0
 """How long Slurm's controller has to answer."""
 
@@ -41,19 +39,26 @@ class Plan:
     down: tuple[tuple[str, str], ...] = ()
 
 
-class Launcher(Protocol):
+class Launcher:
     """A way to run ``gpuwatch node -- ARGUMENTS`` on each node."""
 
-    start_seconds: float
+    start_seconds = 60.0
     """How long a node has until gpuwatch answers there."""
+
+    def __init__(self, nodes: str, command: list[str], options: list[str]) -> None:
+        """``nodes``: what follows the launcher's name. ``command``: what a node runs, up to the arguments.
+
+        ``options``: further arguments of ``ssh`` or ``srun``. UsageError for nodes that the launcher does not accept.
+        """
+        self._nodes, self._command, self._options = nodes, command, options
 
     def plan(self, arguments: Sequence[str]) -> Plan:
         """The jobs; GpuwatchError if the nodes cannot be found out."""
-        ...
+        raise NotImplementedError
 
     def reason(self, exit_code: int, messages: str) -> str:
         """Why a job ended before gpuwatch answered, as far as this launcher knows; else empty."""
-        ...
+        return ""
 
 
 def launcher(text: str, *, remote_command: str | None = None, options: str | None = None) -> Launcher:
@@ -73,47 +78,37 @@ def launcher(text: str, *, remote_command: str | None = None, options: str | Non
         )
     if options is not None and name not in ("ssh", "slurm"):
         raise UsageError("--launcher-options applies only to ssh and slurm", hint="omit it")
-    remote = None if remote_command is None else split_words(remote_command, "--remote-command")
-    return _LAUNCHERS[name](rest, remote, split_words(options, "--launcher-options") if options else [])
+    command = [sys.executable, "-m", "gpuwatch"] if name == "local" else ["gpuwatch"]
+    if remote_command is not None:
+        command = split_words(remote_command, "--remote-command")
+    words = split_words(options, "--launcher-options") if options else []
+    return _LAUNCHERS[name](rest, [*command, "node", "--"], words)
 
 
-def _remote_command(remote: Sequence[str], arguments: Sequence[str]) -> list[str]:
-    return [*remote, "node", "--", *arguments]
-
-
-class Local:
+class Local(Launcher):
     """``local:N``: N times on this machine, for tests and to see what a cluster would print."""
 
-    start_seconds = 60.0
-
-    def __init__(self, rest: str, remote: list[str] | None, options: list[str]) -> None:
-        if not re.fullmatch(r"[0-9]{1,3}", rest) or not 1 <= int(rest) <= _MAX_LOCAL_NODES:
+    def __init__(self, nodes: str, command: list[str], options: list[str]) -> None:
+        super().__init__(nodes, command, options)
+        if not re.fullmatch(r"[0-9]{1,3}", nodes) or not 1 <= int(nodes) <= _MAX_LOCAL_NODES:
             raise UsageError(
-                f"--on local:{rest[:40]}: give a number from 1 to {_MAX_LOCAL_NODES}", hint="for example local:4"
+                f"--on local:{nodes[:40]}: give a number from 1 to {_MAX_LOCAL_NODES}", hint="for example local:4"
             )
-        self._count = int(rest)
-        self._remote = remote or list(_THIS_COMMAND)
 
     def plan(self, arguments: Sequence[str]) -> Plan:
-        command = tuple(_remote_command(self._remote, arguments))
-        return Plan(tuple(Job(f"local{number}", command) for number in range(1, self._count + 1)))
-
-    def reason(self, exit_code: int, messages: str) -> str:
-        return ""
+        command = (*self._command, *arguments)
+        return Plan(tuple(Job(f"local{number}", command) for number in range(1, int(self._nodes) + 1)))
 
 
-class Ssh:
+class Ssh(Launcher):
     """``ssh:a,b,n[1-8]``: hosts with gpuwatch on their PATH."""
 
-    start_seconds = 60.0
-
-    def __init__(self, rest: str, remote: list[str] | None, options: list[str]) -> None:
-        self._hosts = ssh_hosts(rest)
-        self._remote = remote or ["gpuwatch"]
-        self._options = options
+    def __init__(self, nodes: str, command: list[str], options: list[str]) -> None:
+        super().__init__(nodes, command, options)
+        self._hosts = ssh_hosts(nodes)
 
     def plan(self, arguments: Sequence[str]) -> Plan:
-        command = _remote_command(self._remote, arguments)
+        command = [*self._command, *arguments]
         return Plan(tuple(Job(host, tuple(ssh_command(host, command, options=self._options))) for host in self._hosts))
 
     def reason(self, exit_code: int, messages: str) -> str:
@@ -121,7 +116,7 @@ class Ssh:
         return ssh_failure(messages) if exit_code == SSH_FAILED_EXIT_CODE else ""
 
 
-class Slurm:
+class Slurm(Launcher):
     """``slurm`` or ``slurm:PARTITION``: every node of the job that this runs in, of the partition, or of the cluster.
 
     One ``srun`` for each node, so that a busy node keeps no other waiting.
@@ -129,13 +124,12 @@ class Slurm:
 
     start_seconds = 300.0
 
-    def __init__(self, rest: str, remote: list[str] | None, options: list[str]) -> None:
-        if rest and not re.fullmatch(r"[\w.\-]+", rest, re.ASCII):
-            raise UsageError(f"--on slurm:{rest[:40]}: not the name of a partition", hint="sinfo lists them")
-        self._partition = rest
-        self._remote = remote or ["gpuwatch"]
-        self._options = options
-        self._job = "" if rest else os.environ.get("SLURM_JOB_ID", "")
+    def __init__(self, nodes: str, command: list[str], options: list[str]) -> None:
+        super().__init__(nodes, command, options)
+        if nodes and not re.fullmatch(r"[\w.\-]+", nodes, re.ASCII):
+            raise UsageError(f"--on slurm:{nodes[:40]}: not the name of a partition", hint="sinfo lists them")
+        self._partition = nodes
+        self._job = "" if nodes else os.environ.get("SLURM_JOB_ID", "")
 
     def plan(self, arguments: Sequence[str]) -> Plan:
         """The nodes that can work, and those that are down or drained."""
@@ -157,7 +151,7 @@ class Slurm:
                 node,
                 (
                     *("srun", "--nodes=1", "--ntasks=1", f"--nodelist={node}", "--job-name=gpuwatch", *place),
-                    *(*self._options, "--", *_remote_command(self._remote, arguments)),
+                    *(*self._options, "--", *self._command, *arguments),
                 ),
             )
             for node in states
@@ -206,7 +200,7 @@ def _slurm_lines(*command: str) -> list[str]:
     return [line.strip() for line in text.splitlines() if line.strip()]
 
 
-class Ray:
+class Ray(Launcher):
     """``ray`` or ``ray:ADDRESS``: every node of a running Ray cluster, each by a task that is bound to it.
 
     Ray is imported by a process of its own (:mod:`gpuwatch.fleet.cluster.ray_driver`).
@@ -214,28 +208,19 @@ class Ray:
 
     start_seconds = 120.0
 
-    def __init__(self, rest: str, remote: list[str] | None, options: list[str]) -> None:
-        if "://" in rest:
+    def __init__(self, nodes: str, command: list[str], options: list[str]) -> None:
+        super().__init__(nodes, command, options)
+        if "://" in nodes:
             raise UsageError(
-                f"--on ray:{rest[:40]}: Ray Client is not supported", hint="the cluster's own address: 10.0.0.1:6379"
+                f"--on ray:{nodes[:40]}: Ray Client is not supported", hint="the cluster's own address: 10.0.0.1:6379"
             )
-        if rest.startswith("-") or not rest.isprintable():
-            raise UsageError(f"--on ray:{rest[:40]!r}: not an address", hint="for example ray:10.0.0.1:6379")
-        self._address = rest or "auto"
-        self._remote = remote or ["gpuwatch"]
+        if nodes.startswith("-") or not nodes.isprintable():
+            raise UsageError(f"--on ray:{nodes[:40]!r}: not an address", hint="for example ray:10.0.0.1:6379")
 
     def plan(self, arguments: Sequence[str]) -> Plan:
         """One driver for all nodes, which it finds itself."""
-        there = json.dumps(_remote_command(self._remote, arguments))
-        return Plan((Job(None, (sys.executable, "-m", "gpuwatch.fleet.cluster.ray_driver", self._address, there)),))
-
-    def reason(self, exit_code: int, messages: str) -> str:
-        return ""
+        driver = (sys.executable, "-m", "gpuwatch.fleet.cluster.ray_driver", self._nodes or "auto")
+        return Plan((Job(None, (*driver, json.dumps([*self._command, *arguments]))),))
 
 
-_LAUNCHERS: dict[str, Callable[[str, list[str] | None, list[str]], Launcher]] = {
-    "local": Local,
-    "ssh": Ssh,
-    "slurm": Slurm,
-    "ray": Ray,
-}
+_LAUNCHERS: dict[str, type[Launcher]] = {"local": Local, "ssh": Ssh, "slurm": Slurm, "ray": Ray}
