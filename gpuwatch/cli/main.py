@@ -66,7 +66,7 @@ _COMMANDS = {
     "clean": Lazy("Remove what gpuwatch keeps on this machine.", "More"),
     "node": Lazy("", "", "gpuwatch.cli.run_on_nodes:node"),
 }
-"""As the README groups them. A test compares the summaries with the commands' own."""
+"""Grouped as in the README. A test compares the summaries with the commands' own."""
 
 
 _EXAMPLES = """\b
@@ -117,7 +117,7 @@ def cli(
     elif (hosts := chosen_hosts(**{name: given.pop(name) for name in HOSTS_PARAMETERS})) is not None:
         from gpuwatch.cli.dashboard import host_list_order, run_fleet
 
-        # In a list of hosts these are of hosts; the processes of an opened one are as in the settings file.
+        # These apply to the list of hosts; the processes of a host that is opened are as in the settings file.
         order = host_list_order(given.pop("filter_"), given.pop("sort"), descending=given.pop("descending"))
         ctx.exit(run_fleet(preferred(config_file, given), given["interval"], hosts, order))
     else:
@@ -149,7 +149,7 @@ def _refuse_what_has_no_effect(ctx: click.Context, group: click.Group, name: str
 
 
 def main() -> NoReturn:
-    """Entry point of the program."""
+    """Runs the command line; exits with its code, after one line on stderr for an error."""
     exit_signals.handle_exit_signals()
     _replace_closed_streams()
     try:

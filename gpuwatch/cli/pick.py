@@ -118,6 +118,7 @@ def pick(
     program = program_path(command[0]) if command else ""  # an error before anything is waited for
     enter_simulation(ctx, command=command)
     picked, reservation = _pick_until(conditions, deadline, wait or 0.0, reserve_gpus=reserve_gpus)
+    progress("")
     if as_json:
         print_document(to_json(picked))
         ctx.exit(0 if picked.chosen else EXIT_FAILED)
@@ -164,7 +165,6 @@ def _pick_until(
             raise GpuwatchError(why)
         picked = _choose(machine, conditions)
         if picked.chosen and not reserve_gpus:
-            progress("")
             return picked, None
         if picked.chosen:
             try:
@@ -172,14 +172,12 @@ def _pick_until(
             except OSError as error:
                 raise GpuwatchError(f"--reserve needs Unix sockets, which fail here: {error.strerror}") from error
             if reservation is not None:
-                progress("")
                 return picked, reservation
             lost += 1
             if lost >= _MAX_ATTEMPTS:
                 raise GpuwatchError("other users kept reserving these GPUs first", hint="try again")
             continue
         if left <= 0:
-            progress("")
             return picked, None
         _wait(conditions, refusal_reasons(picked), left)
 

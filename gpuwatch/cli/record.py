@@ -6,6 +6,7 @@ import os
 import platform
 import signal
 import sys
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -171,7 +172,7 @@ def _record(
         interval=every,
         max_bytes=max_size,
         max_age=max_age,
-        # Blocks of as many samples if they are rare: of one alone there is nothing to pack.
+        # A block of rare samples lasts longer, so that it has as many: one sample alone cannot be compressed.
         seal_seconds=float(os.environ.get(_SEAL) or SEAL_SECONDS * max(every, 1.0)),
         hostname=platform.node() or None,
     )
@@ -297,10 +298,7 @@ def info(file: Path, as_json: bool) -> None:
         recording.verify()
         found = recording_info(recording)
         progress("")
-        if as_json:
-            print_document(to_json(found))
-        else:
-            click.echo(harmless("\n".join(info_lines(found)) + "\n"), nl=False)
+        _print(to_json(found) if as_json else info_lines(found))
 
 
 @click.command(epilog="\b\nExamples:\n  gpuwatch record check night.gpuwatch && echo intact\n")
@@ -317,11 +315,16 @@ def check(ctx: click.Context, file: Path, as_json: bool) -> None:
     progress(f"reading {file_name(file)}")
     report = check_recording(file)
     progress("")
-    if as_json:
-        print_document(to_json(report))
-    else:
-        click.echo(harmless("\n".join(check_lines(report)) + "\n"), nl=False)
+    _print(to_json(report) if as_json else check_lines(report))
     ctx.exit(0 if report.whole else EXIT_FAILED)
+
+
+def _print(document: str | Iterable[str]) -> None:
+    """Prints JSON, or the lines of a text."""
+    if isinstance(document, str):
+        print_document(document)
+    else:
+        click.echo(harmless("\n".join(document)))
 
 
 _CUT = """\b

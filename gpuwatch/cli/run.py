@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import re
 import sys
@@ -28,6 +27,7 @@ from gpuwatch.cli.sim_options import enter_simulation, sim_option, sim_tier_opti
 from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.machine.collector.forked_collector import fork_collector
 from gpuwatch.machine.collector.live_feed import LiveFeed
+from gpuwatch.share.reports.report_formats import render, write
 
 if TYPE_CHECKING:
     from gpuwatch.core.model.run import Run
@@ -171,12 +171,11 @@ class _RunWriter:
     """Finishes runs and writes them to ``-o`` and to the user's folder."""
 
     def __init__(self, output: Path | None, as_json: bool, *, keep: bool, redact: bool) -> None:
+        from gpuwatch.explain.diagnosis.runs.finish_run import complete
         from gpuwatch.machine.history.run_store import RunStore
         from gpuwatch.share.reports.write_file import is_special
 
-        importlib.import_module("gpuwatch.explain.diagnosis.runs.finish_run")
-        if output is not None:
-            importlib.import_module("gpuwatch.share.reports.report_formats")
+        self._complete = complete
         self._store = RunStore() if keep else None
         self._output = output
         self._as_json = as_json
@@ -187,9 +186,7 @@ class _RunWriter:
 
     def judge(self, draft: RunDraft) -> Run:
         """The finished run. Write errors are reported at the end; the program goes on."""
-        from gpuwatch.explain.diagnosis.runs.finish_run import complete
-
-        finished = complete(draft.run, draft.log, draft.before)
+        finished = self._complete(draft.run, draft.log, draft.before)
         self._problem = ""
         if self._store is not None:
             try:
@@ -201,8 +198,6 @@ class _RunWriter:
         return finished
 
     def _write(self, finished: Run, output: Path) -> None:
-        from gpuwatch.share.reports.report_formats import write
-
         try:
             write(finished, output, format_name="json" if self._as_json else None, redact=self._redact)
         except GpuwatchError as error:
@@ -215,8 +210,6 @@ class _RunWriter:
             print_line(f"gpuwatch: {self._problem}")
         if quiet:
             return
-        from gpuwatch.share.reports.report_formats import render
-
         text = render(finished, "text", width=_terminal_width())
         click.echo("\n" + with_links(text, sys.stderr), nl=False, err=True)
         if self._output is not None and not self._problem:

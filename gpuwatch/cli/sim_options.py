@@ -1,11 +1,13 @@
-"""``--sim`` and ``--sim-tier``: simulated GPUs for a command and what it starts."""
+"""``--sim`` and ``--sim-tier``: simulated GPUs, also copied from a file, for a command and what it starts."""
 
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -16,14 +18,17 @@ from gpuwatch.cli.option_types import Choice, F
 from gpuwatch.cli.output import print_line
 from gpuwatch.cli.progress import compile_notice, say_line
 from gpuwatch.core.errors import UsageError
+from gpuwatch.core.formatting.terminal_support import file_name
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
+    from gpuwatch.core.model.snapshot import Snapshot
     from gpuwatch.sim.install_libraries import Tier
     from gpuwatch.sim.machine_shape import SimShape
+    from gpuwatch.sim.simulated_machine import SimMachine
 
 _SHAPE = "gpuwatch.sim.machine_shape"
+_FILE_NAME_END = re.compile(r"/|\.(?:xml|txt|log|json|gpuwatch|gz|xz|bz2|zst)$", re.IGNORECASE)
+_HINT = "give the output of nvidia-smi -q or -q -x, a gpuwatch snapshot --json, or a recording"
 SIM_NAME = "gpuwatch.sim.name"
 """Key in a context's ``meta``: the name of a simulated machine, where one was given."""
 SIM_GIVEN = "gpuwatch.sim.given"
@@ -32,19 +37,16 @@ SIM_GIVEN = "gpuwatch.sim.given"
 
 def _remember_shape(ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:
     if value is not None:
-        from gpuwatch.cli.sim_from_file import file_and_time
         from gpuwatch.sim.machine_shape import parse_machine
 
         ctx.meta[SIM_GIVEN] = value
-        file = file_and_time(value)
+        file = _file_and_time(value)
         ctx.meta[_SHAPE], name = parse_machine(value) if file is None else _machine_of(ctx, *file)
         if name is not None:
             ctx.meta[SIM_NAME] = name
 
 
 def _machine_of(ctx: click.Context, file: Path, moment: str | None) -> tuple[SimShape, str]:
-    from gpuwatch.cli.sim_from_file import machine_from_file
-
     with compile_notice():
         machine = machine_from_file(file, moment)
     ctx.call_on_close(machine.close)  # others can join until then
@@ -181,3 +183,76 @@ def offer_simulation(ctx: click.Context) -> None:
     at = sys.argv.index(name) + 1
     words = ["gpuwatch", *sys.argv[1:at], "--sim", "2x24GiB", *sys.argv[at:]]
     say_line(f"no NVIDIA card is on the PCI bus; on simulated GPUs: {shlex.join(words)}")
+
+
+def _file_and_time(value: str) -> tuple[Path, str | None] | None:
+    """The file of ``FILE`` or ``FILE@TIME``, with the time; None for the shape of a machine."""
+    name, _, moment = value.partition("@")
+    # Not of pathlib: those raise for a name that no file can have.
+    if os.path.isfile(value):  # noqa: PTH113
+        return Path(value), None
+    if os.path.isfile(name) or _FILE_NAME_END.search(name):  # noqa: PTH113
+        return Path(name), moment or None
+    return None
+
+
+def machine_from_file(path: Path, moment: str | None) -> SimMachine:
+    """The machine of a file, made at its first use.
+
+    Raises:
+        UsageError: the file tells of no GPU, or of one that cannot be simulated.
+    """
+    import hashlib
+
+    from gpuwatch.machine.sources.nvidia.encode_nvml_answers import described
+    from gpuwatch.sim.machine_shape import SimShape
+    from gpuwatch.sim.simulated_machine import SimMachine
+
+    try:
+        snapshot = _snapshot_of(path, moment)
+        gpus = described(snapshot)
+        shape = SimShape(len(gpus), gpus[0].memory_bytes)
+    except OSError as error:
+        raise UsageError(f"cannot read {file_name(path)}: {error.strerror or error}") from error
+    except UsageError as error:
+        raise UsageError(f"cannot simulate {file_name(path)}: {error.message}", hint=error.hint or _HINT) from error
+    digest = hashlib.sha256(repr(gpus).encode()).hexdigest()[:8]
+    stem = re.sub(r"[^A-Za-z0-9_-]+", "-", path.name.partition(".")[0])[:40]
+    return SimMachine.open(shape, name=f"{stem or 'file'}-{digest}", described=gpus)
+
+
+def _snapshot_of(path: Path, moment: str | None) -> Snapshot:
+    from gpuwatch.cli.read_log import lines_of
+    from gpuwatch.cli.recording_input import is_recording
+    from gpuwatch.core.model.json_codec import NotADocument, read
+    from gpuwatch.core.model.snapshot import Snapshot
+    from gpuwatch.explain.traces.nvidia_smi_q import SmiQueryReader
+    from gpuwatch.machine.recording.reader import open_recording
+    from gpuwatch.machine.recording.time_expressions import parse_moment
+
+    if is_recording(path):
+        with open_recording(path) as recording:
+            assert recording.end is not None
+            kept = recording.at(recording.end if moment is None else parse_moment(moment, recording.end))
+        if kept is None:
+            raise UsageError("nothing was recorded at that time")
+        return kept.snapshot
+    if moment is not None:
+        raise UsageError("it is not a recording, so a time cannot be chosen", hint=f"--sim {path}")
+    with path.open("rb", buffering=0) as file:
+        if file.read(16).lstrip(b"\xef\xbb\xbf \r\n\t").startswith(b"{"):
+            try:
+                document = read(path)
+            except NotADocument as error:
+                raise UsageError(str(error)) from error
+            if not isinstance(document, Snapshot):
+                raise UsageError("it is a gpuwatch document, but not a snapshot")
+            return document
+        reader = SmiQueryReader()
+        file.seek(0)
+        for line in lines_of(file.fileno(), path):
+            reader.take(line)
+    snapshot = reader.snapshot()
+    if snapshot is None:
+        raise UsageError("it does not contain nvidia-smi -q output")
+    return snapshot

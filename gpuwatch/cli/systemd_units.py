@@ -9,6 +9,8 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
+from gpuwatch.cli.shared_options import gpm_option_value
+
 _HARDENING = """\
 NoNewPrivileges=yes
 CapabilityBoundingSet=
@@ -108,7 +110,7 @@ def exporter_unit(ctx: click.Context, *, loopback: bool) -> str:
         if isinstance(given, Path):
             given = given.absolute()
         words.append(f"{given:g}s" if isinstance(given, float) else str(given))
-    if ctx.meta.get("gpuwatch.gpm"):
+    if gpm_option_value(ctx):
         words.append("--gpm")
     writes = f"ReadWritePaths={_quoted(str(folder.absolute()))}\n" if folder is not None else ""
     return _UNIT.format(

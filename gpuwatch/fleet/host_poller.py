@@ -5,31 +5,28 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import Protocol
 
 from gpuwatch.core.model.fleet import Fleet
 from gpuwatch.fleet.host_summary import FleetSummary, summarize_fleet
 
 
-class FleetSource(Protocol):
+class FleetSource:
     """Where hosts come from."""
 
-    @property
-    def name(self) -> str: ...
+    name: str
 
     def start(self, news: Callable[[], None]) -> None:
         """Called once before the first read; ``news`` may be called from any thread to be read at once."""
-        ...
 
     def read(self) -> Fleet:
         """All hosts now; may block for seconds."""
-        ...
+        raise NotImplementedError
 
     def set_interval(self, interval: float) -> None:
         """Sets the seconds between two reads."""
-        ...
 
-    def stop(self) -> None: ...
+    def stop(self) -> None:
+        """Ends what was started."""
 
 
 class FleetWatch:

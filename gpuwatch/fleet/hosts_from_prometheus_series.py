@@ -288,6 +288,10 @@ class Collected:
             row = Process(
                 pid=int(pid), create_time=None, user=None, command=None, type="C", device_uuid=uuid, readings={}
             )
+        value = None
+        if reading is not None:
+            name, scale = reading
+            value = {name: round(number) if scale == 1 else number * scale}
         program = own_label(labels, "name") or labels.get("process_name")
         rows[row.pid] = replace(
             row,
@@ -296,7 +300,7 @@ class Collected:
             command=row.command or labels.get("command"),
             framework=row.framework or labels.get("framework"),
             container=row.container or own_label(labels, "pod") or own_label(labels, "container") or None,
-            readings={**row.readings, **_process_reading(reading, number)},
+            readings=row.readings if value is None else {**row.readings, **value},
         )
 
     def hosts(self, at: float) -> dict[str, HostView]:
@@ -321,12 +325,12 @@ class Collected:
         devices = sorted((gpu.device() for gpu in gpus), key=lambda device: (device.index, device.uuid))
         targets = sorted(set[str]().union(*(gpu.targets for gpu in gpus)))
         age = self.age(targets)
-        version = self._first(self.drivers, targets) or next((gpu.driver for gpu in gpus if gpu.driver), None)
+        versions = [*(self.drivers.get(target) for target in targets), *(gpu.driver for gpu in gpus)]
         snapshot = Snapshot(
             taken_at=datetime.datetime.fromtimestamp(at - (age or 0.0), datetime.UTC),
             took_seconds=0.0,
             simulated=any(gpu.simulated for gpu in gpus),
-            driver=Driver(version=version, cuda_version=None, nvml_version=None),
+            driver=Driver(version=next(filter(None, versions), None), cuda_version=None, nvml_version=None),
             devices=tuple(devices),
             processes=tuple(
                 replace(row, device_index=device.index)
@@ -372,20 +376,9 @@ class Collected:
             return ""
         return "no answer from the driver" + (f" for {age:.0f} s" if age is not None and age >= 1 else "")
 
-    @staticmethod
-    def _first(values: Mapping[str, str], targets: Iterable[str]) -> str | None:
-        return next((values[target] for target in targets if values.get(target)), None)
-
 
 def _free_keys(device: Device) -> Iterator[str]:
     """The keys of a GPU and of its MIG instances in :attr:`HostView.free`."""
     yield device.uuid
     for instance in device.mig_instances:
         yield f"{device.uuid} {instance.id}"
-
-
-def _process_reading(reading: tuple[str, float] | None, number: float) -> dict[str, Value]:
-    if reading is None:
-        return {}
-    name, scale = reading
-    return {name: round(number) if scale == 1 else number * scale}

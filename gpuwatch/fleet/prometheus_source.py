@@ -13,6 +13,7 @@ from gpuwatch.core.model.fleet import Fleet, HostView
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.fleet import prometheus_queries as queries
 from gpuwatch.fleet.exporter_metric_names import REPORTED, host_of, own_label, place_of, target_of
+from gpuwatch.fleet.host_poller import FleetSource
 from gpuwatch.fleet.hosts_from_prometheus_series import Collected
 from gpuwatch.fleet.prometheus_api import NoAnswer, Prometheus, Sample
 from gpuwatch.machine.collector.host_access import HostAccess
@@ -26,7 +27,7 @@ _MAX_GPUS = 64
 """GPUs of one host that are asked for."""
 
 
-class PrometheusSource:
+class PrometheusSource(FleetSource):
     """Hosts of a Prometheus server; :meth:`read` blocks."""
 
     def __init__(self, server: Prometheus, *, clock: Callable[[], float] = time.time) -> None:
@@ -39,15 +40,6 @@ class PrometheusSource:
         """The target of each host of the last hour: ``job instance``."""
         self._known_at = float("-inf")
         self._last: dict[str, HostView] = {}
-
-    def start(self, news: Callable[[], None]) -> None:
-        """Nothing to start: the server is asked."""
-
-    def set_interval(self, interval: float) -> None:
-        """It is asked as often as it is read."""
-
-    def stop(self) -> None:
-        """Nothing to end."""
 
     def read(self) -> Fleet:
         """All hosts now; if the server does not answer, the last ones and why."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 from gpuwatch.core.model.fleet import Fleet, HostView
 from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.fleet.host_poller import FleetSource
 from gpuwatch.fleet.ssh_streams import CONNECTING, GPUWATCH, RemoteStreams, Stream
 from gpuwatch.machine.collector.host_access import HostAccess
 from gpuwatch.machine.collector.snapshot_feed import FeedStatus
@@ -17,7 +18,7 @@ _COALESCE_SECONDS = 0.3
 """Seconds for which news are collected before they are shown."""
 
 
-class SshSource:
+class SshSource(FleetSource):
     """The hosts of ``--hosts``; :meth:`read` never waits."""
 
     name = "ssh"

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from gpuwatch import sim
-from gpuwatch.cli.sim_from_file import _snapshot_of, machine_from_file
+from gpuwatch.cli.sim_options import _snapshot_of, machine_from_file
 from gpuwatch.core.model.json_codec import from_json
 from gpuwatch.core.model.metrics import METRICS, Lane
 from gpuwatch.core.model.snapshot import Device, MigInstance, Snapshot
