@@ -19,7 +19,6 @@ from gpuwatch.machine.collector.live_feed import LiveFeed
 
 if TYPE_CHECKING:
     from gpuwatch.cli.hosts_options import ChosenHosts
-    from gpuwatch.machine.collector.snapshot_feed import Feed
     from gpuwatch.session.alerts.alerts import Alerts
     from gpuwatch.ui.settings.settings_file import Loaded
     from gpuwatch.ui.tables.host_filter import FleetFilter
@@ -127,19 +126,9 @@ def run_fleet(
     seconds = interval or _FLEET_INTERVAL_SECONDS
     source = chosen.source(seconds)
 
-    def feed(name: str) -> Feed:
-        if chosen.server is not None:
-            from gpuwatch.fleet.prometheus_source import PrometheusFeed, PrometheusSource
-
-            assert isinstance(source, PrometheusSource)
-            return PrometheusFeed(chosen.server, source, name, seconds)
-        from gpuwatch.fleet.ssh_source import SshHostFeed
-
-        return SshHostFeed(name, settings.preferences.interval, command=chosen.command, options=chosen.options)
-
     app = FleetApp(
         FleetWatch(source, seconds),
-        feed,
+        lambda name: source.feed(name, settings.preferences.interval if chosen.server is None else seconds),
         settings=settings,
         ascii_only=bool(needs_ascii(os.environ, sys.stdout.encoding)),
         few_colors=has_few_colors(os.environ),

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from gpuwatch.core.model.fleet import Fleet
 from gpuwatch.fleet.host_summary import FleetSummary, summarize_fleet
+from gpuwatch.machine.collector.snapshot_feed import Feed
 
 
 class FleetSource:
@@ -20,6 +21,10 @@ class FleetSource:
 
     def read(self) -> Fleet:
         """All hosts now; may block for seconds."""
+        raise NotImplementedError
+
+    def feed(self, host: str, interval: float) -> Feed:
+        """The snapshots of one of the hosts, one every ``interval`` seconds; not started yet."""
         raise NotImplementedError
 
     def set_interval(self, interval: float) -> None:

@@ -91,6 +91,9 @@ class PrometheusSource(FleetSource):
         for labels in self._identity:
             collected.add_identity(labels)
 
+    def feed(self, host: str, interval: float) -> PrometheusFeed:
+        return PrometheusFeed(self, host, interval)
+
     def uuids(self, name: str) -> list[str]:
         """The GPUs that a host had when it was last read."""
         view = self._last.get(name)
@@ -136,10 +139,10 @@ class PrometheusSource(FleetSource):
 class PrometheusFeed:
     """Snapshots of one host; implements :class:`gpuwatch.machine.collector.snapshot_feed.Feed`."""
 
-    def __init__(self, server: Prometheus, source: PrometheusSource, name: str, interval: float) -> None:
+    def __init__(self, source: PrometheusSource, name: str, interval: float) -> None:
         self.interval = interval
         self.host = HostAccess(name)
-        self._server = server
+        self._server = source.server
         self._source = source
         self._wake: Callable[[], None] | None = None
         self._arrived: deque[Snapshot] = deque()

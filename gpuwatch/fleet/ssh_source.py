@@ -27,6 +27,7 @@ class SshSource(FleetSource):
         self, hosts: Sequence[str], interval: float, *, command: Sequence[str] = GPUWATCH, options: Sequence[str] = ()
     ) -> None:
         """``command``: how gpuwatch is called there; ``options``: further arguments of ``ssh``."""
+        self._command, self._options = command, options
         self._streams = RemoteStreams(hosts, interval, self._on_change, command=command, options=options)
         self._views = {host: HostView(name=host, reason=CONNECTING, pending=True) for host in hosts}
         self._wake: Callable[[], None] = lambda: None
@@ -41,6 +42,9 @@ class SshSource(FleetSource):
         if self._timer is not None:
             self._timer.cancel()
         self._streams.stop()
+
+    def feed(self, host: str, interval: float) -> SshHostFeed:
+        return SshHostFeed(host, interval, command=self._command, options=self._options)
 
     def set_interval(self, interval: float) -> None:
         self._streams.interval = interval
@@ -94,7 +98,7 @@ class SshHostFeed:
 
     def status(self) -> FeedStatus:
         stream = self._stream
-        age = None if stream.came is None else time.monotonic() - stream.came
+        age = None if stream.sampled_at is None else time.monotonic() - stream.sampled_at
         if stream.reason and (age is not None or stream.failures):
             return FeedStatus("stopped", age, detail=stream.reason)
         return FeedStatus("starting") if age is None else FeedStatus("ok", age)

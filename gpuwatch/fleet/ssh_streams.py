@@ -50,9 +50,9 @@ class Stream:
         """The newest snapshot from this host."""
         self.reason = CONNECTING
         """Why there is no newer one; empty while they come."""
-        self.came: float | None = None
-        """When it came, by the monotonic clock."""
-        self.heard: float | None = None
+        self.sampled_at: float | None = None
+        """When the newest snapshot came, by the monotonic clock."""
+        self.line_at: float | None = None
         """When the last line came, also of a driver that does not answer."""
         self.process: subprocess.Popen[bytes] | None = None
         self.started = 0.0
@@ -60,9 +60,9 @@ class Stream:
         self.failures = 0
         self.lines = bytearray()
         self.messages = bytearray()
-        self.fresh = False
+        self.answered = False
         """Whether the running process has sent a line."""
-        self.odd = ""
+        self.unreadable = ""
         """Why the last line could not be read."""
 
 
@@ -152,7 +152,7 @@ class RemoteStreams:
                 if stream.process is not None:
                     self._end(stream)
                     stream.due = 0.0
-        starting = sum(stream.process is not None and not stream.fresh for stream in self.streams.values())
+        starting = sum(stream.process is not None and not stream.answered for stream in self.streams.values())
         for stream in self.streams.values():
             if starting >= _MAX_PARALLEL_CONNECTS:
                 return
@@ -164,7 +164,7 @@ class RemoteStreams:
         arguments = [*self._command, "snapshot", "--json", "--every", f"{self._interval:g}s"]
         stream.lines.clear()
         stream.messages.clear()
-        stream.fresh, stream.odd = False, ""
+        stream.answered, stream.unreadable = False, ""
         try:
             process = subprocess.Popen(
                 ssh_command(stream.host, arguments, options=self._options),
@@ -213,17 +213,17 @@ class RemoteStreams:
         try:
             document = from_json(line)
         except NotADocument as error:
-            stream.odd = str(error)
+            stream.unreadable = f"its answer cannot be read: {error}"
             return
         if not isinstance(document, Snapshot):
-            stream.odd = "it is not a snapshot"
+            stream.unreadable = "its answer cannot be read: it is not a snapshot"
             return
-        stream.fresh, stream.failures, stream.heard = True, 0, time.monotonic()
+        stream.answered, stream.failures, stream.line_at = True, 0, time.monotonic()
         silent = next((problem for problem in document.problems if problem.source == "collector"), None)
         if document.driver is None and silent is not None:
             self._reason(stream, silent.detail)
             return
-        stream.snapshot, stream.came, stream.reason = document, time.monotonic(), ""
+        stream.snapshot, stream.sampled_at, stream.reason = document, time.monotonic(), ""
         self._changed(stream)
 
     def _reason(self, stream: Stream, why: str) -> None:
@@ -238,12 +238,11 @@ class RemoteStreams:
         for stream in self.streams.values():
             if stream.process is None:
                 continue
-            if not stream.fresh:
+            if not stream.answered:
                 if now - stream.started > _START_SECONDS:
-                    why = f"its answer cannot be read: {stream.odd}" if stream.odd else "no answer from gpuwatch there"
-                    self._fail(stream, why)
+                    self._fail(stream, stream.unreadable or "no answer from gpuwatch there")
                 continue
-            silent = now - (stream.heard or stream.started) - 2 * self._interval
+            silent = now - (stream.line_at or stream.started) - 2 * self._interval
             if silent > _DEAD_SECONDS:
                 self._fail(stream, "stopped sending")
             elif silent > _LATE_SECONDS and not stream.reason:
@@ -260,7 +259,7 @@ class RemoteStreams:
             with suppress(OSError, ValueError):
                 while chunk := os.read(process.stderr.fileno(), _READ_BYTES):
                     stream.messages = (stream.messages + chunk)[-_MAX_MESSAGE_BYTES:]
-        self._fail(stream, _why_failed(code, stream.messages.decode(errors="replace"), stream.odd))
+        self._fail(stream, _why_failed(code, stream.messages.decode(errors="replace"), stream.unreadable))
 
     def _fail(self, stream: Stream, why: str) -> None:
         self._end(stream)
@@ -283,15 +282,15 @@ class RemoteStreams:
             process.wait(timeout=1.0)
 
 
-def _why_failed(code: int | None, messages: str, odd: str) -> str:
+def _why_failed(code: int | None, messages: str, unreadable: str) -> str:
     if code == SSH_FAILED_EXIT_CODE:
         return ssh_failure(messages) or "ssh failed"
     if code == 127 or (code == 126 and _NO_GPUWATCH.search(messages)):
         return "no gpuwatch on its PATH"
     if _TOO_OLD.search(messages):
         return "its gpuwatch is too old: update it"
-    if odd:
-        return f"its answer cannot be read: {odd}"
+    if unreadable:
+        return unreadable
     if last := last_line(messages):
         return last.removeprefix("gpuwatch: ")
     return "the connection was closed" if code in (0, None) else f"gpuwatch there exited with code {code}"

@@ -12,7 +12,7 @@ from gpuwatch.cli.dashboard import host_list_order
 from gpuwatch.core.errors import UsageError
 from gpuwatch.fleet.host_poller import FleetWatch
 from gpuwatch.fleet.prometheus_api import Prometheus
-from gpuwatch.fleet.prometheus_source import PrometheusFeed, PrometheusSource
+from gpuwatch.fleet.prometheus_source import PrometheusSource
 from gpuwatch.ui.fleet_app import FleetApp
 from tests.fleet.demo import fleet
 from tests.fleet.exporters import dcgm
@@ -29,9 +29,8 @@ def many() -> Iterator[FakePrometheus]:
 
 
 def app_of(fake: FakePrometheus, **options: object) -> FleetApp:
-    server = Prometheus(fake.url)
-    source = PrometheusSource(server)
-    return FleetApp(FleetWatch(source, 60.0), lambda name: PrometheusFeed(server, source, name, 1.0), **options)  # type: ignore[arg-type]
+    source = PrometheusSource(Prometheus(fake.url))
+    return FleetApp(FleetWatch(source, 60.0), lambda name: source.feed(name, 1.0), **options)  # type: ignore[arg-type]
 
 
 def text_of(app: FleetApp) -> str:

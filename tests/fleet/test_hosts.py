@@ -184,7 +184,8 @@ def test_a_feed_of_a_host_that_is_gone(ssh: Path) -> None:
 
 
 async def test_the_list_and_an_open_host(ssh: Path) -> None:
-    app = FleetApp(FleetWatch(SshSource(["a1", "a2", "gone"], 0.25), 0.25), lambda name: SshHostFeed(name, 0.25))
+    source = SshSource(["a1", "a2", "gone"], 0.25)
+    app = FleetApp(FleetWatch(source, 0.25), lambda name: source.feed(name, 0.25))
     async with app.run_test(size=(120, 40)) as pilot:
         await wait_for(pilot, lambda: "2 of 3 hosts answered" in text_of(app))
         assert "✖ refuses ssh connections" in text_of(app)

@@ -13,7 +13,7 @@ import pytest
 from gpuwatch.fleet.host_poller import FleetWatch
 from gpuwatch.fleet.host_summary import HostSummary, summarize
 from gpuwatch.fleet.prometheus_api import Prometheus as Server
-from gpuwatch.fleet.prometheus_source import PrometheusFeed, PrometheusSource
+from gpuwatch.fleet.prometheus_source import PrometheusSource
 from gpuwatch.sim import faults
 from gpuwatch.sim.simulated_machine import SimMachine
 from gpuwatch.ui.fleet_app import FleetApp
@@ -101,7 +101,7 @@ async def test_fleet_of_three_exporters(
 
     # The list shows a change within one refresh, and the host opens with its past.
     watch = FleetWatch(source, 1.0)
-    app = FleetApp(watch, lambda name: PrometheusFeed(source.server, source, name, 1.0))
+    app = FleetApp(watch, lambda name: source.feed(name, 1.0))
     async with app.run_test(size=(120, 40)) as pilot:
         await wait_for(pilot, lambda: "○ 3 of 3 GPUs" in text_of(app))
         pid = faults.foreign_process(machines[1], 0, 5 << 30, 50.0, None)
@@ -145,7 +145,7 @@ def test_exporters_of_others(
     until(lambda: not fleet_of(source)["dgx9"].view.answered)
     assert fleet_of(source)["dgx9"].view.reason == "its exporter does not answer"
     # Its past is still there.
-    feed = PrometheusFeed(source.server, source, "127.0.0.1", 1.0)
+    feed = source.feed("127.0.0.1", 1.0)
     feed.start()
     try:
         until(lambda: feed.status().state == "ok")
