@@ -8,7 +8,7 @@ import click
 
 from gpuwatch.cli.output import check_writable, output_option, publish, redact_option
 from gpuwatch.cli.progress import progress
-from gpuwatch.cli.run_on_nodes import NodeCommand, nodes_options, on_nodes, wants_nodes
+from gpuwatch.cli.run_on_nodes import NodeCommand, nodes_options, run_on_nodes
 from gpuwatch.cli.shared_options import framework_option, python_option
 from gpuwatch.cli.sim_options import enter_simulation, offer_simulation, sim_option
 from gpuwatch.core.errors import EXIT_FINDING, EXIT_OK
@@ -42,8 +42,7 @@ def doctor(
     is imported in a separate process and runs one small op on each GPU. Exits with 3 if it cannot use them.
     """
     check_writable(output)
-    if wants_nodes(ctx):
-        ctx.exit(on_nodes(ctx, output, as_json=as_json, redact=redact))
+    run_on_nodes(ctx, output, as_json=as_json, redact=redact)
     if python is not None:
         program_of(python)
     enter_simulation(ctx)

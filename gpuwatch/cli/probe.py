@@ -24,7 +24,7 @@ from gpuwatch.cli.output import (
     save_run,
 )
 from gpuwatch.cli.progress import compile_notice, progress, progress_wanted
-from gpuwatch.cli.run_on_nodes import NodeCommand, nodes_options, on_nodes, refuse_with_nodes, wants_nodes
+from gpuwatch.cli.run_on_nodes import NodeCommand, nodes_options, refuse_with_nodes, run_on_nodes
 from gpuwatch.cli.shared_options import FiniteRange, check_gpus, chosen_gpus, python_option
 from gpuwatch.cli.sim_options import enter_simulation, offer_simulation, sim_option, sim_tier_option
 from gpuwatch.core.errors import EXIT_FINDING, EXIT_OK, EXIT_PROBE_BROKEN, UsageError
@@ -164,8 +164,7 @@ def probe(
     deadline = _probe_deadline(scripts, seconds, deadline)
     check_writable(output)
     check_gpus(gpu)
-    if wants_nodes(ctx):
-        ctx.exit(on_nodes(ctx, output, as_json=as_json, redact=redact))
+    run_on_nodes(ctx, output, as_json=as_json, redact=redact)
     if python is not None:
         program_of(python)
     enter_simulation(ctx, "driver" if tier == "auto" else tier, private=True)

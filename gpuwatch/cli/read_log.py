@@ -22,7 +22,7 @@ from gpuwatch.core.formatting.safe_text import bounded
 from gpuwatch.core.formatting.terminal_support import file_name
 
 if TYPE_CHECKING:
-    from gpuwatch.cli.follow_log import InputFollower
+    from gpuwatch.cli.explain import InputFollower
 
 _MAX_UNPACKED_BYTES = 1 << 18
 

@@ -9,7 +9,7 @@ import click
 from gpuwatch.cli.output import check_writable, format_option, output_option, publish, redact_option
 from gpuwatch.cli.progress import progress
 from gpuwatch.cli.recording_input import is_recording, read_document, recorded_range, recording_of
-from gpuwatch.cli.run_on_nodes import NodeCommand, nodes_options, on_nodes, refuse_with_nodes, wants_nodes
+from gpuwatch.cli.run_on_nodes import NodeCommand, nodes_options, refuse_with_nodes, run_on_nodes, wants_nodes
 from gpuwatch.cli.shared_options import framework_option, python_option
 from gpuwatch.cli.sim_options import enter_simulation, shape_option_value, sim_option
 from gpuwatch.core.errors import UsageError
@@ -87,8 +87,7 @@ def report(
             hint="give a file that gpuwatch record wrote",
         )
     refuse_with_nodes(ctx, since=since, until=until, **{"with": files})
-    if wants_nodes(ctx):
-        ctx.exit(on_nodes(ctx, output, as_json=as_json, redact=redact, format_name=format_name))
+    run_on_nodes(ctx, output, as_json=as_json, redact=redact, format_name=format_name)
     if source is None:
         from gpuwatch.cli.explain import explanation_of
         from gpuwatch.share.gather_diagnostic import gather_diagnostic

@@ -70,7 +70,7 @@ nodes_options = combined(
         help="With --on: give up on a node after this long, such as 10min.",
     ),
 )
-"""``--on`` and its companions; :func:`on_nodes` runs the command there."""
+"""``--on`` and its companions; :func:`run_on_nodes` runs the command there."""
 
 
 def wants_nodes(ctx: click.Context) -> bool:
@@ -99,10 +99,12 @@ _SECONDS = {"snapshot": 60.0, "doctor": 300.0, "report": 300.0, "probe": 1800.0,
 _MAX_LINES = 12
 
 
-def on_nodes(
+def run_on_nodes(
     ctx: click.Context, output: Path | None, *, as_json: bool, redact: bool, format_name: str | None = None
-) -> int:
-    """Runs the command on each node and publishes the result; the exit code."""
+) -> None:
+    """If ``--on`` was given, runs the command on each node, publishes what they found, and exits."""
+    if not wants_nodes(ctx):
+        return
     from gpuwatch.cli.output import print_line, publish
     from gpuwatch.fleet.cluster.fan_out import fan_out
     from gpuwatch.fleet.cluster.launchers import launcher
@@ -134,7 +136,7 @@ def on_nodes(
     if not interrupted or any(reply.state == "ok" for reply in replies):
         document = comparison_of_nodes(name, replies)
         publish(document, output, as_json=as_json, format_name=format_name, redact=redact)
-    return 128 + signal.SIGINT if interrupted else exit_code(document)
+    ctx.exit(128 + signal.SIGINT if interrupted else exit_code(document))
 
 
 def node_arguments(ctx: click.Context) -> list[str]:

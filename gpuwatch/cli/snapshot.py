@@ -13,7 +13,7 @@ from gpuwatch.cli import early_collector
 from gpuwatch.cli.option_types import Duration
 from gpuwatch.cli.output import check_writable, output_option, print_document, print_line, publish, redact_option
 from gpuwatch.cli.progress import progress
-from gpuwatch.cli.run_on_nodes import NodeCommand, nodes_options, on_nodes, refuse_with_nodes, wants_nodes
+from gpuwatch.cli.run_on_nodes import NodeCommand, nodes_options, refuse_with_nodes, run_on_nodes
 from gpuwatch.cli.shared_options import gpm_option, gpm_option_value
 from gpuwatch.cli.sim_options import enter_simulation, sim_option
 from gpuwatch.core.errors import EXIT_FAILED, EXIT_OK, UsageError
@@ -72,8 +72,7 @@ def snapshot(
         raise UsageError("--every prints JSON to stdout", hint="gpuwatch snapshot --json --every 5s")
     check_writable(output)
     refuse_with_nodes(ctx, topology=topology, every=every is not None)
-    if wants_nodes(ctx):
-        ctx.exit(on_nodes(ctx, output, as_json=as_json, redact=redact, format_name="csv" if as_csv else None))
+    run_on_nodes(ctx, output, as_json=as_json, redact=redact, format_name="csv" if as_csv else None)
     enter_simulation(ctx)
     if every is not None:
         _print_stream(every, gpm=bool(gpm_option_value(ctx)), redact=redact)

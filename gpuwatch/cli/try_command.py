@@ -22,7 +22,7 @@ from gpuwatch.cli.output import (
     save_run,
 )
 from gpuwatch.cli.run import simulation_tier
-from gpuwatch.cli.run_on_nodes import NodeCommand, nodes_options, on_nodes, refuse_with_nodes, wants_nodes
+from gpuwatch.cli.run_on_nodes import NodeCommand, nodes_options, refuse_with_nodes, run_on_nodes
 from gpuwatch.cli.shared_options import chosen_gpus
 from gpuwatch.cli.sim_options import enter_simulation, sim_option, sim_tier_option
 from gpuwatch.cli.try_options import TryOptions, checked_options
@@ -160,8 +160,7 @@ def experiment(
     asked = checked_options(command, **given)
     check_writable(output)
     refuse_with_nodes(ctx, plan=asked.plan, quiet=asked.quiet)
-    if wants_nodes(ctx):
-        ctx.exit(on_nodes(ctx, output, as_json=as_json, redact=redact))
+    run_on_nodes(ctx, output, as_json=as_json, redact=redact)
     enter_simulation(ctx, tier, command, private=True)
     try:
         document, interrupted = _conduct(asked)

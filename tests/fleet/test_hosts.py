@@ -18,7 +18,7 @@ from gpuwatch.core import reader_limits
 from gpuwatch.core.model.fleet import HostView
 from gpuwatch.core.model.json_codec import to_json
 from gpuwatch.core.model.snapshot import Problem
-from gpuwatch.fleet import ssh_streams
+from gpuwatch.fleet import ssh_source
 from gpuwatch.fleet.host_poller import FleetWatch
 from gpuwatch.fleet.host_summary import summarize
 from gpuwatch.fleet.ssh_source import SshHostFeed, SshSource
@@ -61,7 +61,7 @@ def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     program.write_text(SSH.replace("LINES", shlex.quote(str(lines))).replace("HANGS", shlex.quote(str(hangs))))
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
-    monkeypatch.setattr(ssh_streams, "_RETRY_SECONDS", (0.2,))
+    monkeypatch.setattr(ssh_source, "_RETRY_SECONDS", (0.2,))
     return tmp_path
 
 
@@ -119,7 +119,7 @@ def test_why_a_host_does_not_answer(
 def test_a_host_that_answers_with_something_else(
     ssh: Path, open_source: Callable[..., SshSource], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ssh_streams, "_START_SECONDS", 0.5)
+    monkeypatch.setattr(ssh_source, "_START_SECONDS", 0.5)
     source = open_source("newer", "mute")
     assert views(source)["mute"].pending
     until(lambda: not any(host.pending for host in source.read().hosts))
@@ -132,7 +132,7 @@ def test_a_host_that_answers_with_something_else(
 def test_a_host_that_stops_and_comes_back(
     ssh: Path, open_source: Callable[..., SshSource], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ssh_streams, "_LATE_SECONDS", 0.3)
+    monkeypatch.setattr(ssh_source, "_LATE_SECONDS", 0.3)
     source = open_source("once1", "stops")
     until(lambda: views(source)["stops"].answered)
     until(lambda: views(source)["stops"].reason == "stopped sending")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.fleet import ssh_streams
+from gpuwatch.fleet import ssh_source
 from gpuwatch.fleet.host_summary import summarize
 from gpuwatch.fleet.ssh_source import SshSource
 from tests.cluster.nodes import await_none, running
@@ -21,7 +21,7 @@ THERE = ("sh", "-c", f'exec {shlex.quote(sys.executable)} -m gpuwatch "$@" --sim
 
 
 def test_a_host_answers_comes_back_and_is_left_clean(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
-    monkeypatch.setattr(ssh_streams, "_RETRY_SECONDS", (0.5,))
+    monkeypatch.setattr(ssh_source, "_RETRY_SECONDS", (0.5,))
     host, interval = f"127.0.0.1:{server.port}", 0.613
     source = SshSource([host, "127.0.0.1:1"], interval, command=THERE, options=shlex.split(server.options))
     source.start(lambda: None)
