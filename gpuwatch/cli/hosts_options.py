@@ -61,7 +61,6 @@ hosts_options = combined(
     ),
     click.option("--ssh-options", metavar="OPTIONS", help="Pass these options to ssh, for example '-J gateway'."),
 )
-"""``--prometheus``, ``--hosts`` and what belongs to them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,22 +59,18 @@ output_option = click.option(
     metavar="FILE",
     help=f"Write to FILE (- for stdout), in the format of its suffix: {SUFFIXES}.",
 )
-"""``-o FILE``, as the parameter ``output``."""
 format_option = click.option(
     "--format",
     "format_name",
     type=Choice(list(BY_NAME)),
     help="Use this format (default: that of the suffix; text on stdout).",
 )
-"""``--format``, as the parameter ``format_name``."""
 redact_option = click.option(
     "--redact",
     is_flag=True,
     help="Replace users, hosts, paths, addresses and ids with names such as user-1. Secrets are always masked.",
 )
-"""``--redact``, as the parameter ``redact``."""
 no_save_option = click.option("--no-save", is_flag=True, help="Do not save the run for reports and the dashboard.")
-"""``--no-save``, as the parameter ``no_save``."""
 
 
 def to_stdout(output: Path | None) -> bool:

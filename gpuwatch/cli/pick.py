@@ -123,7 +123,10 @@ def pick(
         print_document(to_json(picked))
         ctx.exit(0 if picked.chosen else EXIT_FAILED)
     if not picked.chosen:
-        raise GpuwatchError(_too_few_message(picked, conditions), hint="" if wait else _WAIT_HINT)
+        fitting = f"{picked.spare or 'none'} {'fit' if picked.spare > 1 else 'fits'}"
+        why = refusal_reasons(picked)
+        message = f"wanted {conditions}, but {fitting}{f': {why}' if why else ''}"
+        raise GpuwatchError(message, hint="" if wait else _WAIT_HINT)
     if sys.stderr.isatty() or command:
         for gpu in picked.chosen:
             instance = f" MIG {gpu.mig_instance}" if gpu.mig_instance else ""
@@ -200,13 +203,6 @@ def _choose(machine: Snapshot, conditions: Conditions) -> Pick:
 
 def _free_text(gpu: PickedGpu) -> str:
     return f", {size(gpu.memory_free_bytes)} free" if gpu.memory_free_bytes is not None else ""
-
-
-def _too_few_message(picked: Pick, conditions: Conditions) -> str:
-    """``wanted 2 GPUs, but 1 fits: GPU 0: 3.1 of 24.0 GiB free``."""
-    head = f"wanted {conditions}, but {picked.spare or 'none'} {'fit' if picked.spare > 1 else 'fits'}"
-    why = refusal_reasons(picked)
-    return f"{head}: {why}" if why else head
 
 
 def _pick_host(

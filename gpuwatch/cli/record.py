@@ -39,8 +39,6 @@ Examples:
   gpuwatch record --on-finding 'mail -s GPU me'   JSON on stdin when a finding begins or ends
   gpuwatch record --print-unit                a systemd unit, to record always
 """
-_SEAL = "GPUWATCH_RECORD_SEAL_SECONDS"
-"""Length of a block, for tests."""
 
 
 class _Record(Group):
@@ -160,7 +158,7 @@ def _record(
         return
     enter_simulation(ctx)
     if alerts is not None and sys.stderr.isatty():
-        alerts.write_to(_print_to_terminal)
+        alerts.write_to(lambda text: print(text, end="", file=sys.stderr, flush=True))
     from gpuwatch.machine.collector.live_feed import LiveFeed
     from gpuwatch.machine.recording.running_recorders import Announcement
     from gpuwatch.machine.recording.writer import SEAL_SECONDS, RecordingWriter
@@ -173,7 +171,8 @@ def _record(
         max_bytes=max_size,
         max_age=max_age,
         # A block of rare samples lasts longer, so that it has as many: one sample alone cannot be compressed.
-        seal_seconds=float(os.environ.get(_SEAL) or SEAL_SECONDS * max(every, 1.0)),
+        # Tests set the variable.
+        seal_seconds=float(os.environ.get("GPUWATCH_RECORD_SEAL_SECONDS") or SEAL_SECONDS * max(every, 1.0)),
         hostname=platform.node() or None,
     )
     gpm = bool(gpm_option_value(ctx))
@@ -220,11 +219,6 @@ def _record(
             announcement.close()
         writer.close(f"by {ended[0]}" if ended else "")
     print_line(f"gpuwatch: recorded {writer.samples:,} samples to {name} ({size(writer.size_bytes)})")
-
-
-def _print_to_terminal(text: str) -> None:
-    sys.stderr.write(text)
-    sys.stderr.flush()
 
 
 def default_file() -> Path:

@@ -217,7 +217,6 @@ class _RunWriter:
 
 
 def _terminal_width() -> int | None:
-    """The width of the terminal on stderr; None if stderr is not a terminal."""
     try:
         return os.get_terminal_size(2).columns if "COLUMNS" not in os.environ else None
     except OSError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -34,13 +34,11 @@ class FiniteRange(click.FloatRange):
 python_option = click.option(
     "--python", metavar="PATH", shell_complete=complete_files, help="Use the framework of this Python interpreter."
 )
-"""``--python``: where to look for the framework."""
 framework_option = click.option(
     "--framework",
     type=Choice(["tensorflow", "torch"]),
     help="Check this framework (default: TensorFlow, else PyTorch).",
 )
-"""``--framework``: which one the doctor checks."""
 
 
 def _want_gpm(ctx: click.Context, parameter: click.Parameter, value: bool | None) -> None:
@@ -61,8 +59,7 @@ gpm_option = click.option(
 
 def gpm_option_value(ctx: click.Context) -> bool | None:
     """The value of ``--gpm`` or ``--no-gpm``, here or before the command; None if neither was given."""
-    asked: bool | None = ctx.meta.get(_GPM)
-    return asked
+    return cast("bool | None", ctx.meta.get(_GPM))
 
 
 alert_options = combined(

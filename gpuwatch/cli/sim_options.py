@@ -8,7 +8,7 @@ import shlex
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import click
 from click.core import ParameterSource
@@ -41,17 +41,15 @@ def _remember_shape(ctx: click.Context, parameter: click.Parameter, value: str |
 
         ctx.meta[SIM_GIVEN] = value
         file = _file_and_time(value)
-        ctx.meta[_SHAPE], name = parse_machine(value) if file is None else _machine_of(ctx, *file)
+        if file is None:
+            ctx.meta[_SHAPE], name = parse_machine(value)
+        else:
+            with compile_notice():
+                machine = machine_from_file(*file)
+            ctx.call_on_close(machine.close)  # others can join until then
+            ctx.meta[_SHAPE], name = machine.shape, machine.name
         if name is not None:
             ctx.meta[SIM_NAME] = name
-
-
-def _machine_of(ctx: click.Context, file: Path, moment: str | None) -> tuple[SimShape, str]:
-    with compile_notice():
-        machine = machine_from_file(file, moment)
-    ctx.call_on_close(machine.close)  # others can join until then
-    assert machine.name is not None
-    return machine.shape, machine.name
 
 
 sim_option = click.option(
@@ -128,8 +126,7 @@ def _set_environment(environment: dict[str, str]) -> None:
 
 def shape_option_value(ctx: click.Context) -> SimShape | None:
     """The shape given by ``--sim``, here or before the command; None without it."""
-    shape: SimShape | None = ctx.meta.get(_SHAPE)
-    return shape
+    return cast("SimShape | None", ctx.meta.get(_SHAPE))
 
 
 def simulated_environment(

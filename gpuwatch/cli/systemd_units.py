@@ -77,7 +77,6 @@ RestartSec=30
 [Install]
 WantedBy=multi-user.target
 """
-_LOCAL = "IPAddressDeny=any\nIPAddressAllow=localhost\n"
 _STATE = "/var/lib/gpuwatch"
 _RECORDER_NOTES = """\
 #
@@ -123,7 +122,8 @@ def exporter_unit(ctx: click.Context, *, loopback: bool) -> str:
         service=f"UMask=0027\n{writes}",
         task="answers at one address",
         hardening=_HARDENING,
-        network="RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6\n" + (_LOCAL if loopback else ""),
+        network="RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6\n"
+        + ("IPAddressDeny=any\nIPAddressAllow=localhost\n" if loopback else ""),
     )
 
 

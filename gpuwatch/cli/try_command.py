@@ -38,13 +38,6 @@ if TYPE_CHECKING:
     from gpuwatch.experiment.trials.trial_setup import TrialSetup
     from gpuwatch.experiment.trials.try_result import ExperimentResult
 
-_ELSEWHERE = "--gpu chooses other GPUs; --share runs there anyway"
-
-_SEARCHES = {
-    "recover": "until it runs out of memory, then with each setting that might help, up to three times",
-    "fits": "several times, with less and less memory",
-}
-
 _EXAMPLES = """\b
 Examples:
   gpuwatch try -- python train.py
@@ -243,6 +236,7 @@ def _run_experiment(setup: TrialSetup, asked: TryOptions, rule: Rule) -> Experim
     from gpuwatch.experiment.trials.concurrent_copies import run_copies
     from gpuwatch.experiment.trials.interleaved_rounds import run_in_rounds, why_no_rounds
     from gpuwatch.experiment.trials.oom_recovery import find_recovery
+    from gpuwatch.experiment.trials.pilot_run import run_pilot
     from gpuwatch.experiment.trials.smaller_card import find_smaller_card
     from gpuwatch.experiment.trials.trial_plan import configurations
     from gpuwatch.experiment.trials.trial_settings import (
@@ -256,7 +250,9 @@ def _run_experiment(setup: TrialSetup, asked: TryOptions, rule: Rule) -> Experim
     if asked.recover or asked.fits:
         _check_free(setup, asked, {})
         if not asked.quiet:
-            how = _SEARCHES["recover" if asked.recover else "fits"]
+            how = "several times, with less and less memory"
+            if asked.recover:
+                how = "until it runs out of memory, then with each setting that might help, up to three times"
             print_line(f"gpuwatch: {mask_command(asked.command)} runs {how}; {asked.limit_text}")
         if asked.recover:
             return find_recovery(setup, budget=asked.budget, share=asked.share)
@@ -264,7 +260,12 @@ def _run_experiment(setup: TrialSetup, asked: TryOptions, rule: Rule) -> Experim
         (configuration,) = configurations([setting], {})
         return find_smaller_card(setup, configuration, asked.fits, rule, budget=asked.budget)
     began = time.monotonic()
-    start = _run_pilot(setup, asked) if asked.plan or not (asked.configs or asked.vary) else None
+    start = None
+    if asked.plan or not (asked.configs or asked.vary):
+        _check_free(setup, asked, {})
+        if not asked.quiet:
+            print_line(f"gpuwatch: starting {mask_command(asked.command)} once to see which framework it loads")
+        start = run_pilot(setup, asked.budget)
     settings: Sequence[Setting | NotTried]
     if len(asked.configs) == 1 or (asked.configs and asked.copies):
         settings = [_usable_setting(text, setup) for text in asked.configs]
@@ -324,17 +325,8 @@ def _check_free(setup: TrialSetup, asked: TryOptions, variables: Mapping[str, st
     """Raises UsageError if others use the GPUs that the program would see, without ``--share``."""
     from gpuwatch.experiment.trials.gpus_in_use import occupants
 
-    if not asked.share and (taken := occupants(setup, variables)):
-        raise UsageError(taken, hint=_ELSEWHERE)
-
-
-def _run_pilot(setup: TrialSetup, asked: TryOptions) -> PilotRun:
-    from gpuwatch.experiment.trials.pilot_run import run_pilot
-
-    _check_free(setup, asked, {})
-    if not asked.quiet:
-        print_line(f"gpuwatch: starting {mask_command(asked.command)} once to see which framework it loads")
-    return run_pilot(setup, asked.budget)
+    if not asked.share and (in_use := occupants(setup, variables)):
+        raise UsageError(in_use, hint="--gpu chooses other GPUs; --share runs there anyway")
 
 
 def _announce(asked: TryOptions, settings: int, rule: Rule, start: PilotRun | None) -> None:
