@@ -15,8 +15,6 @@ from gpuwatch.cli.option_types import Choice
 
 SHELLS = ("bash", "zsh", "fish")
 
-Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
-
 
 def _machine_names() -> Mapping[str, str]:
     from gpuwatch.sim.gpu_models import MODELS
@@ -62,7 +60,9 @@ NAMES: dict[str, Callable[[], Mapping[str, str]]] = {
 """Names to complete, with a short explanation for shells that show one; by option."""
 
 
-def complete_names(kind: str, *, several: bool = False) -> Complete:
+def complete_names(
+    kind: str, *, several: bool = False
+) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
     """Completes a name of :data:`NAMES`; with ``several`` the last of a comma-separated list, each once."""
 
     def complete(ctx: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:

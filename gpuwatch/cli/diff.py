@@ -55,6 +55,13 @@ class _Source:
     end: float = 0.0
     last: Snapshot | None = None
 
+    @property
+    def host(self) -> str | None:
+        document = self.last or self.content
+        if isinstance(document, Snapshot):
+            return document.host.hostname
+        return None if isinstance(document, Explanation | Recording) else document.host
+
 
 @click.command(epilog=_EXAMPLES)
 @click.argument("first", type=click.Path(path_type=Path), metavar="A")
@@ -143,10 +150,9 @@ def _sides(first: _Source, second: _Source) -> tuple[DiffSide, DiffSide]:
         if first.path.name != second.path.name:
             names = (first.path.name, second.path.name)
         return side_of_profiles(first.content, names[0]), side_of_profiles(second.content, names[1])
-    hosts = (_host(first), _host(second))
-    same_machine = hosts[0] is not None and hosts[0] == hosts[1]
-    if hosts[0] is not None and hosts[1] is not None and not same_machine:
-        names = (hosts[0], hosts[1])
+    same_machine = first.host is not None and first.host == second.host
+    if first.host is not None and second.host is not None and not same_machine:
+        names = (first.host, second.host)
     step = step_for(max(first.end - first.begin, second.end - second.begin))
 
     def side(source: _Source, other: _Source, name: str) -> DiffSide:
@@ -159,10 +165,3 @@ def _sides(first: _Source, second: _Source) -> tuple[DiffSide, DiffSide]:
         return side_of_document(content, name, cards=same_machine)
 
     return side(first, second, names[0]), side(second, first, names[1])
-
-
-def _host(source: _Source) -> str | None:
-    document = source.last or source.content
-    if isinstance(document, Snapshot):
-        return document.host.hostname
-    return None if isinstance(document, Explanation | Recording) else document.host

@@ -12,7 +12,6 @@ from gpuwatch.cli.run_on_nodes import NodeCommand, nodes_options, run_on_nodes
 from gpuwatch.cli.shared_options import framework_option, python_option
 from gpuwatch.cli.sim_options import enter_simulation, offer_simulation, sim_option
 from gpuwatch.core.errors import EXIT_FINDING, EXIT_OK
-from gpuwatch.core.model.doctor import Doctor
 from gpuwatch.experiment.probing.interpreter import program_of
 from gpuwatch.session.doctor import examine_machine
 
@@ -49,10 +48,6 @@ def doctor(
     document = examine_machine(python, framework, progress)
     publish(document, output, as_json=as_json, redact=redact)
     offer_simulation(ctx)
-    ctx.exit(EXIT_FINDING if _no_gpu_usable(document) else EXIT_OK)
-
-
-def _no_gpu_usable(document: Doctor) -> bool:
-    """Whether something keeps the framework from using GPUs; a missing framework counts."""
-    absent = any(entry.id == "framework.interpreter" and entry.state == "fail" for entry in document.checks)
-    return absent or any(found.severity == "error" for found in document.findings)
+    framework_missing = any(check.id == "framework.interpreter" and check.state == "fail" for check in document.checks)
+    unusable = framework_missing or any(found.severity == "error" for found in document.findings)
+    ctx.exit(EXIT_FINDING if unusable else EXIT_OK)

@@ -193,7 +193,10 @@ def probe(
         raise
     _publish(runs, as_json, output, redact=redact)
     offer_simulation(ctx)
-    ctx.exit(_exit_code(runs))
+    if any(run.verdict in ("error", "timeout") for run in runs):
+        ctx.exit(EXIT_PROBE_BROKEN)
+    bad = any(finding.severity == "error" for run in runs for finding in run.findings)
+    ctx.exit(EXIT_FINDING if bad else EXIT_OK)
 
 
 def _probe_deadline(scripts: list[ProbeScript], seconds: float, asked: float | None) -> float:
@@ -336,10 +339,3 @@ def _run_not_started(script: ProbeScript, error: FrameworkMissing) -> Run:
         verdict_reason=f"{error.message}; {error.hint}",
         errors=(RunError(type="ModuleNotFoundError", message=error.message),),
     )
-
-
-def _exit_code(runs: list[Run]) -> int:
-    if any(run.verdict in ("error", "timeout") for run in runs):
-        return EXIT_PROBE_BROKEN
-    bad = any(finding.severity == "error" for run in runs for finding in run.findings)
-    return EXIT_FINDING if bad else EXIT_OK

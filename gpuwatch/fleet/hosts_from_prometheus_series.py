@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
@@ -348,7 +348,12 @@ class Collected:
                 for device in devices
                 if device.uuid in self.owners
             },
-            free={key: self.free[key] for device in devices for key in _free_keys(device) if key in self.free},
+            free={
+                key: self.free[key]
+                for device in devices
+                for key in (device.uuid, *(f"{device.uuid} {instance.id}" for instance in device.mig_instances))
+                if key in self.free
+            },
             age_seconds=age,
             reason=self.late(targets),
         )
@@ -375,10 +380,3 @@ class Collected:
         if self.silent.isdisjoint(targets) and (age is None or age <= _OLD_SECONDS):
             return ""
         return "no answer from the driver" + (f" for {age:.0f} s" if age is not None and age >= 1 else "")
-
-
-def _free_keys(device: Device) -> Iterator[str]:
-    """The keys of a GPU and of its MIG instances in :attr:`HostView.free`."""
-    yield device.uuid
-    for instance in device.mig_instances:
-        yield f"{device.uuid} {instance.id}"

@@ -43,13 +43,13 @@ _READ_BYTES = 1 << 16
 
 def serve(command: Sequence[str]) -> int:
     """Runs a command and returns its exit code; everything it wrote went to stdout."""
-    return _Agent().run([*command])
+    return _Agent().run(command)
 
 
 class _Agent:
     def __init__(self) -> None:
         self._out = sys.stdout.buffer
-        self._asked = 0
+        self._signal = 0
         """The signal that was received; SIGINT if stdin ended."""
         self._ending_since = 0.0
         self._steps: list[tuple[float, signal.Signals]] = []
@@ -60,10 +60,10 @@ class _Agent:
         self._size = 0
         self._packer = zlib.compressobj(6)
 
-    def run(self, command: list[str]) -> int:
+    def run(self, command: Sequence[str]) -> int:
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         for number in _END_SIGNALS:
-            signal.signal(number, self._ask)
+            signal.signal(number, self._on_signal)
         self._send("hello", json.dumps({"version": __version__, "host": os.uname().nodename}).encode())
         began = time.monotonic()
         child = subprocess.Popen(
@@ -89,10 +89,10 @@ class _Agent:
         self._send("end", json.dumps(end).encode())
         return code if code >= 0 else 128 - code
 
-    def _ask(self, number: int, frame: object) -> None:
+    def _on_signal(self, number: int, frame: object) -> None:
         if self._ending_since:  # asked again: whoever waits will not wait for long
             self._ending_since = -math.inf
-        self._asked = self._asked or number
+        self._signal = self._signal or number
 
     def _watch(self, child: subprocess.Popen[bytes]) -> None:
         """Passes on what the command writes, until it and all that write to its pipes have ended."""
@@ -122,7 +122,7 @@ class _Agent:
 
     def _end(self, child: subprocess.Popen[bytes]) -> None:
         """Ends the command, step by step, if that was asked for."""
-        if not self._asked or child.poll() is not None:
+        if not self._signal or child.poll() is not None:
             return
         if not self._ending_since:
             self._ending_since = time.monotonic()
@@ -136,7 +136,7 @@ class _Agent:
         if data:
             self._greeted = True
         elif self._greeted:
-            self._asked = self._asked or signal.SIGINT
+            self._signal = self._signal or signal.SIGINT
 
     def _document(self, data: bytes) -> None:
         room = reader_limits.DOCUMENT.bytes + 1 - self._size  # one more is one too many, which the reader says
@@ -169,7 +169,7 @@ class _Agent:
             self._out.write(encoded(kind, payload))
             self._out.flush()
         except OSError:  # nobody listens any more
-            self._asked = self._asked or signal.SIGHUP
+            self._signal = self._signal or signal.SIGHUP
             self._out = open(os.devnull, "wb")  # noqa: PTH123, SIM115
 
 
