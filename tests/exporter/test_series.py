@@ -18,9 +18,10 @@ from gpuwatch.core.model.metrics import BY_ID
 from gpuwatch.core.model.snapshot import MIG_READINGS, UNLISTED, Snapshot
 from gpuwatch.core.model.xids import Xid
 from gpuwatch.share import openmetrics as names
-from gpuwatch.share.exporter.metric_series import ALL, CORE, MAX_OWNERS_LISTED, Content, Options, series_of
+from gpuwatch.share.exporter.metric_series import ALL, CORE, Content, Options, series_of
 from gpuwatch.share.exporter.metrics_page import Page
 from gpuwatch.share.exporter.page_updater import XidCounts
+from gpuwatch.share.exporter.process_owners import MAX_OWNERS_LISTED
 from tests.every import every
 from tests.exporter.machines import (
     GIB,

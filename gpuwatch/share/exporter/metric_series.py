@@ -17,7 +17,7 @@ from gpuwatch.machine.sources.gpu_reservations import reserved
 from gpuwatch.session.free_gpus import idle_units
 from gpuwatch.share import openmetrics as names
 from gpuwatch.share.exporter import dcgm_exporter_names
-from gpuwatch.share.exporter.process_owners import memory_shares, owner_of
+from gpuwatch.share.exporter.process_owners import MAX_OWNERS_LISTED, memory_shares, owner_of
 from gpuwatch.share.openmetrics import SampleLines
 
 CORE = (
@@ -43,8 +43,6 @@ CORE = (
     "activity.dram_percent",
 )
 """The metrics of ``--metrics core``: at most 30 series a GPU with those of its identity and owners."""
-MAX_OWNERS_LISTED = 3
-"""Owners a GPU that have series of their own."""
 _MAX_COMMAND_CHARS = 200
 
 _LABELS = ("identity.", "mode.", "mig.")

@@ -8,6 +8,8 @@ from typing import NamedTuple
 from gpuwatch.core.grouping import grouped
 from gpuwatch.core.model.snapshot import Process
 
+MAX_OWNERS_LISTED = 3
+"""Owners a GPU that have series of their own."""
 _KINDS = {"slurm job": "slurm_job", "pod": "pod", "container": "container"}
 """The first words of :attr:`Process.container`, and the label that has the rest."""
 
