@@ -104,15 +104,14 @@ def series_of(content: Content, options: Options) -> SampleLines:
     found.add(names.BUILD, names.labels(about | {"host": options.host}), 1)
     found.add(names.ANSWERING, host, None if content.answering is None else float(content.answering))
     found.add(names.REPLACED, host, content.replaced)
+    _finding_series(found, content)
     snapshot = content.snapshot
     if snapshot is None:
-        _finding_series(found, content)
         return found
     found.add(names.SNAPSHOT_TOOK, host, snapshot.took_seconds)
     if (driver := snapshot.driver) is not None:
         versions = {"version": driver.version, "cuda_version": driver.cuda_version, "nvml_version": driver.nvml_version}
         found.add(names.DRIVER, names.labels(versions | {"host": options.host}), 1)
-    _finding_series(found, content)
     own = {device.uuid: found.labels(device) for device in snapshot.devices}
     for device in snapshot.devices:
         found.add(names.INFO, found.labels(device, **names.gpu_identity(device, driver)), 1)

@@ -10,7 +10,7 @@ from gpuwatch.core.grouping import grouped
 from gpuwatch.core.model.run import Run
 from gpuwatch.experiment.trials.speed_comparison import why_not_comparable
 from gpuwatch.explain.logs.line_text import device_name
-from gpuwatch.share.reports.report_elements import clean, framework_text
+from gpuwatch.share.reports.report_elements import clean, counted_names, framework_text
 
 _WORK = ("size", "batch", "units", "features", "image", "filters", "timesteps", "bytes", "dtype", "jit_compile")
 """Parameters that decide how much work a step is."""
@@ -85,8 +85,7 @@ def why_speeds_equal(run: Run, other: Run) -> str:
 
 def gpus(run: Run) -> str:
     """The models of the machine's GPUs, ``2 × NVIDIA H200``."""
-    counts = Counter(match[1] if (match := _GPU.match(text)) else text for text in run.gpus)
-    return ", ".join(clean(name) if count == 1 else f"{count} × {clean(name)}" for name, count in counts.items()) or "–"
+    return counted_names(clean(match[1] if (match := _GPU.match(text)) else text) for text in run.gpus) or "–"
 
 
 TELLING_APART: tuple[Callable[[Run], str], ...] = (

@@ -251,15 +251,10 @@ def _findings(document: Comparison) -> Table:
     told = ((index, found) for index, run in enumerate(runs) for found in run.findings if found.id != "healthy")
     who = grouped(told, lambda one: (SEVERITY_ORDER[one[1].severity], one[1].id, one[1].title, one[1].action))
     names = list(SEVERITY_ORDER)
-    rows = [
-        (
-            clean(tuple(named_once(runs, called, dict.fromkeys(index for index, _ in theirs)))),
-            f"{GLYPHS[names[level]]}\u00a0{clean(cause)}",
-            clean(title),
-            clean(action),
-        )
-        for (level, cause, title, action), theirs in sorted(who.items(), key=lambda item: item[0][0])
-    ]
+    rows = []
+    for (level, cause, title, action), theirs in sorted(who.items(), key=lambda item: item[0][0]):
+        named = named_once(runs, called, dict.fromkeys(index for index, _ in theirs))
+        rows.append((clean(named), f"{GLYPHS[names[level]]}\u00a0{clean(cause)}", clean(title), clean(action)))
     return Table("Findings of the runs", ("Config", "Cause", "What", "What to do"), tuple(rows), below="What to do")
 
 
@@ -303,18 +298,12 @@ def _difference_text(facts: Sequence[OddFact]) -> str:
 
 def _odd_table(document: Comparison) -> Table:
     """Table of the odd nodes, with what differs."""
-    rows = tuple(
-        (
-            clean(fact.node),
-            clean(fact.what),
-            clean(fact.value),
-            clean(fact.usual),
-            " ".join(filter(None, (f"{fact.siblings} siblings", f"· {clean(fact.detail)}" if fact.detail else ""))),
-        )
-        for fact in document.odd
-    )
+    rows = []
+    for fact in document.odd:
+        compared = f"{fact.siblings} siblings" + (f" · {clean(fact.detail)}" if fact.detail else "")
+        rows.append((*map(clean, (fact.node, fact.what, fact.value, fact.usual)), compared))
     heads = ("Node", "What", "There", "Most others", "Compared with")
-    return Table("Odd nodes", heads, rows, note=_not_judged(document), keep=("Node",), sortable=True)
+    return Table("Odd nodes", heads, tuple(rows), note=_not_judged(document), keep=("Node",), sortable=True)
 
 
 def _not_judged(document: Comparison) -> str:

@@ -13,7 +13,7 @@ from gpuwatch.share.reports import charts
 from gpuwatch.share.reports.chart_types import Marks
 from gpuwatch.share.reports.diagnostic_summary import name_of, nvml_silent, short_command, utc
 from gpuwatch.share.reports.doctor_report import GROUPS, check_row
-from gpuwatch.share.reports.report_elements import Table, clean, columns, variable_value
+from gpuwatch.share.reports.report_elements import Table, clean, columns, drawable, variable_value
 from gpuwatch.share.reports.run_tables import first_columns, short_device
 
 _EFFECTS = {
@@ -24,16 +24,8 @@ _EFFECTS = {
     "unknown": "○ unknown",
 }
 _FIRST = frozenset(
-    {
-        "driver.versions",
-        "driver.cuda-version",
-        "framework.build",
-        "framework.cuda-version",
-        "framework.capability",
-        "framework.libraries",
-        "framework.devices",
-        "framework.op",
-    }
+    {"driver.versions", "driver.cuda-version"}
+    | {f"framework.{name}" for name in ("build", "cuda-version", "capability", "libraries", "devices", "op")}
 )
 """Checks that come first among those that passed."""
 _HERE = "this shell"
@@ -82,21 +74,20 @@ def device_map_table(document: Diagnostic) -> Table:
     who = ["the doctor's own run"] + ([name_of(program)] if program is not None else [])
     if not entries:
         return Table("Which device is which GPU", (), (), note=_unmapped(document))
-    some = program is not None or any(entry.granted_bytes for entry in entries)
-    note = (
-        f"Got: the limit of the framework's allocator in {' and '.join(who)}: what the program set, or what was free at"
-        " its start minus a CUDA context and a reserve."
-        if some
-        else ""
-    )
+    notes = []
+    if program is not None or any(entry.granted_bytes for entry in entries):
+        notes.append(
+            f"Got: the limit of the framework's allocator in {' and '.join(who)}: what the program set, or what was"
+            " free at its start minus a CUDA context and a reserve."
+        )
     if snapshot is not None:
-        note = f"{note} In use: at {utc(snapshot.taken_at)}{_reserve(snapshot)}.".strip()
+        notes.append(f"In use: at {utc(snapshot.taken_at)}{_reserve(snapshot)}.")
     left_out = (*(_OF_DOCTOR if doctor is None else ()), *(() if program is not None else ("Program got",)))
     return Table(
         "Which device is which GPU",
         *columns(cells),
         right=("CUDA", "NVML", "Doctor got", "Program got"),
-        note=note,
+        note=" ".join(notes),
         keep=("Framework", "PCI bus id", "In use"),
         optional=("Capability",),
         below="UUID",
@@ -224,14 +215,13 @@ def user_table(snapshot: Snapshot) -> Table | None:
         (p for p in snapshot.processes if p.device_uuid is not None),
         key=lambda p: (p.device_index or 0, -(p.number("gpu_memory_bytes") or 0)),
     )
-    chart = charts.memory_by_owner(snapshot)
     return Table(
         "Who uses the GPUs",
         *first_columns(_user_row(process, snapshot.taken_at.timestamp()) for process in shown),
         right=("GPU", "PID", "GPU mem", "SM", "Time"),
         below="Command",
         note="" if shown else "No process uses a GPU.",
-        charts=(chart,) if chart is not None else (),
+        charts=drawable(charts.memory_by_owner(snapshot)),
     )
 
 

@@ -18,7 +18,7 @@ from gpuwatch.core.model.run_comparison import Comparison
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.share.reports import run_report
 from gpuwatch.share.reports.doctor_report import counted
-from gpuwatch.share.reports.report_elements import clean
+from gpuwatch.share.reports.report_elements import clean, counted_names, framework_text
 
 _MAX_NAME_CHARS = 60
 _SYSTEM = (("os", ""), ("kernel", "kernel "), ("libc", ""))
@@ -44,27 +44,24 @@ def summary_rows(document: Diagnostic, main: SourcedFinding | None) -> Iterator[
         where = ", on GPUs that are not here now" if _ran_elsewhere(run, snapshot) else ""
         yield "last program", f"{name_of(run)}: {how_it_ended(run, main)}; {_when_text(run, document.taken_at)}{where}"
     if main is not None and main.id != "healthy":
-        sources = [_DOCTOR_IS if source == _DOCTOR else short_command(clean(source)) for source in main.sources]
+        sources = Counter(_DOCTOR_IS if source == _DOCTOR else short_command(clean(source)) for source in main.sources)
         shell = _of_environment(main) and main.sources[:1] == (_DOCTOR,)
-        counts = Counter(sources)
-        found = [source if count == 1 else f"{source} ({count} times)" for source, count in counts.items()]
+        found = [source if count == 1 else f"{source} ({count} times)" for source, count in sources.items()]
         yield "found in", ", ".join(found) + (": the environment of this shell" if shell else "")
-        injected = document.simulated and _CLEAR in main.action  # pages describe real machines
-        real = "On a real machine: " if injected else ""
+        # Pages describe real machines.
+        real = "On a real machine: " if document.simulated and _CLEAR in main.action else ""
         yield "meaning", f"{real}{cause_meaning(main.id)} More: gpuwatch cause {main.id}".strip()
     others = [found for found in document.findings if found is not main and found.severity != "info"]
     if others:
         yield "also", _other_findings(others)
-    apart = _still_missing(document, main)
-    if apart:
-        yield "besides", apart
+    if missing := _still_missing(document, main):
+        yield "besides", missing
     yield "GPUs", _gpus(document)
     yield "driver", _driver(document)
     yield "framework", _framework(doctor)
     if doctor is not None:
         yield "checks", counted(doctor.checks)
-    machine = _machine(document)
-    if machine:
+    if machine := _machine(document):
         yield "machine", machine
     if document.surroundings:
         yield "around it", "; ".join(f"{clean(name)}: {clean(value)}" for name, value in document.surroundings.items())
@@ -131,10 +128,8 @@ def utc(moment: datetime.datetime) -> str:
 
 
 def _other_findings(others: Sequence[SourcedFinding]) -> str:
-    counts = Counter((found.id, found.severity) for found in others)
-    parts = [
-        f"{cause} ({severity}{f', {count} times' if count > 1 else ''})" for (cause, severity), count in counts.items()
-    ]
+    counts = Counter((found.id, found.severity) for found in others).items()
+    parts = [f"{cause} ({severity}{f', {count} times' if count > 1 else ''})" for (cause, severity), count in counts]
     return "; ".join(parts[:4]) + (f" and {len(parts) - 4} more" if len(parts) > 4 else "")
 
 
@@ -166,29 +161,28 @@ def _gpus(document: Diagnostic) -> str:
     if snapshot.driver is None and not snapshot.devices and _cuda_starts(document):
         return "not listed: NVML does not answer"
     totals = ((clean(device.name), device.number("memory.total_bytes")) for device in snapshot.devices)
-    names = Counter(name + (f" with {size(total)}" if total is not None else "") for name, total in totals)
-    return ", ".join(name if count == 1 else f"{count} × {name}" for name, count in names.items()) or "none"
+    return (
+        counted_names(name + (f" with {size(total)}" if total is not None else "") for name, total in totals) or "none"
+    )
 
 
 def _driver(document: Diagnostic) -> str:
-    driver = document.snapshot.driver if document.snapshot is not None else None
-    if driver is None:
-        if document.snapshot is None:
-            return "not examined"
-        starts = _cuda_starts(document)
-        half = f"{nvml_silent(document.snapshot)}; CUDA itself starts, for programs that do not use NVML: {starts}"
-        return half if starts else "not answering"
-    return f"{clean(driver.version)}, CUDA up to {clean(driver.cuda_version)}"
+    if document.snapshot is None:
+        return "not examined"
+    if (driver := document.snapshot.driver) is not None:
+        return f"{clean(driver.version)}, CUDA up to {clean(driver.cuda_version)}"
+    starts, silent = _cuda_starts(document), nvml_silent(document.snapshot)
+    return f"{silent}; CUDA itself starts, for programs that do not use NVML: {starts}" if starts else "not answering"
 
 
 def _framework(doctor: Doctor | None) -> str:
     if doctor is None or doctor.framework is None:
         return "not imported"
-    it = doctor.framework
+    own = doctor.framework
     build = f", built for CUDA {clean(doctor.versions['build_cuda'])}" if doctor.versions.get("build_cuda") else ""
-    if it.gpu_build is False:
+    if own.gpu_build is False:
         build = ", built without GPU support"
-    return f"{clean(it.name)} {clean(it.version)}{build}, Python {clean(it.python_version)}, {clean(it.interpreter)}"
+    return f"{framework_text(own)}{build}, Python {clean(own.python_version)}, {clean(own.interpreter)}"
 
 
 def how_it_ended(run: Run, main: SourcedFinding | None = None) -> str:

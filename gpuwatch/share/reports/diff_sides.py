@@ -10,6 +10,7 @@ from statistics import quantiles
 from msgspec.structs import replace
 
 from gpuwatch.core.formatting.durations import utc
+from gpuwatch.core.formatting.safe_text import word_set
 from gpuwatch.core.formatting.units import reading_text, size
 from gpuwatch.core.grouping import grouped
 from gpuwatch.core.model.diagnostic_report import MACHINE, Diagnostic
@@ -30,30 +31,13 @@ from gpuwatch.share.reports.run_tables import device_map, short_device
 
 Comparable = Diagnostic | Doctor | Run | Snapshot
 
-_CONFIGURED_NUMBERS = frozenset(
-    (
-        "memory.total_bytes",
-        "bar1.total_bytes",
-        "power.limit_watts",
-        "power.requested_limit_watts",
-        "clocks.sm_max_mhz",
-        "clocks.memory_max_mhz",
-        "clocks.graphics_max_mhz",
-        "clocks.video_max_mhz",
-        "pcie.max_generation",
-        "pcie.width",
-        "pcie.max_width",
-        "nvlink.links",
-        "nvlink.links_active",
-        "ecc.uncorrected_lifetime",
-        "ecc.sram_uncorrected_lifetime",
-        "remapped_rows.correctable",
-        "remapped_rows.uncorrectable",
-        "retired_pages.single_bit",
-        "retired_pages.double_bit",
-        "mig.instances",
-    )
-)
+_CONFIGURED_NUMBERS = word_set("""
+    memory.total_bytes bar1.total_bytes power.limit_watts power.requested_limit_watts
+    clocks.sm_max_mhz clocks.memory_max_mhz clocks.graphics_max_mhz clocks.video_max_mhz
+    pcie.max_generation pcie.width pcie.max_width nvlink.links nvlink.links_active mig.instances
+    ecc.uncorrected_lifetime ecc.sram_uncorrected_lifetime remapped_rows.correctable remapped_rows.uncorrectable
+    retired_pages.single_bit retired_pages.double_bit
+""")
 """Numbers that say how a GPU is built, set up or worn, beside those that never change."""
 _OF_THE_MOMENT = frozenset({"clocks.event_reasons", "performance.state", "mode.display_active"})
 """Names that change with the load."""

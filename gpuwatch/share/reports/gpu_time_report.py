@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 
 from gpuwatch.core.formatting.durations import hours_minutes
 from gpuwatch.core.formatting.units import UNKNOWN, energy, percent, size
@@ -224,12 +225,10 @@ def _bars(usage: Usage) -> Iterator[Bars]:
     rows, hours = [], hours_in(usage)
     for group in usage.groups[:_MAX_BARS]:
         held, used = group.gpu_hours_held, group.gpu_hours_used
-        parts = []
-        if used:
-            parts.append(Part(_USED.kind, _USED.name, used, f"{hours(used)} GPU-hours"))
-        if held - (used or 0.0) > 0:
-            rest = _UNUSED if used is not None else _UNKNOWN
-            parts.append(Part(rest.kind, rest.name, held - (used or 0.0), f"{hours(held - (used or 0.0))} GPU-hours"))
+        known = ((_USED, used or 0.0), (_UNUSED if used is not None else _UNKNOWN, held - (used or 0.0)))
+        parts = [
+            replace(part, amount=amount, shown=f"{hours(amount)} GPU-hours") for part, amount in known if amount > 0
+        ]
         if parts:
             name = label(group, usage.by)
             of = f"{name} {clean(group.command)}" if usage.by == "process" else name

@@ -6,6 +6,7 @@ Text, Markdown and HTML all draw it, so a new section is written once. Every str
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -153,6 +154,11 @@ def clean(value: object) -> str:
 def count_text(count: int, noun: str) -> str:
     """``1 GPU``, ``2 GPUs``."""
     return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def counted_names(names: Iterable[str], separator: str = ", ") -> str:
+    """``2 × NVIDIA H200, NVIDIA A100``; empty without names."""
+    return separator.join(name if count == 1 else f"{count} × {name}" for name, count in Counter(names).items())
 
 
 def framework_text(framework: Framework | None) -> str:

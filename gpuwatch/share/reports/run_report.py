@@ -27,6 +27,7 @@ from gpuwatch.share.reports.report_elements import (
     clean,
     clean_finding,
     columns,
+    counted_names,
     drawable,
     framework_text,
     variable_value,
@@ -147,8 +148,8 @@ def setting_text(name: str, value: object) -> str:
 
 def granted(run: Run) -> str:
     """The allocators' limits, as the framework reported them."""
-    alike = Counter(size(mapping.granted_bytes) for mapping in run.device_map if mapping.granted_bytes is not None)
-    return " + ".join(amount if count == 1 else f"{count} × {amount}" for amount, count in alike.items()) or UNKNOWN
+    amounts = (size(mapping.granted_bytes) for mapping in run.device_map if mapping.granted_bytes is not None)
+    return counted_names(amounts, " + ") or UNKNOWN
 
 
 def on_gpu(run: Run) -> float | None:
