@@ -30,7 +30,7 @@ from gpuwatch.core.model.run import (
 )
 from gpuwatch.explain.diagnosis.rules.hidden_gpus import known_variable_meant
 from gpuwatch.explain.logs.line_text import device_name
-from gpuwatch.share.reports.run_report import asked
+from gpuwatch.share.reports.run_report import settings_text
 from tests.diagnosis.cases import GIB, MIB
 from tests.diagnosis.test_watched_program import GPU_0, placed, program
 from tests.every import every
@@ -225,8 +225,8 @@ def test_a_simulated_driver_without_nccl_lacks_no_library() -> None:
 
 def test_settings_that_nobody_asked_for_are_not_told_as_asked() -> None:
     given = {"jit_compile": Setting(asked="auto", effective=False), "use_cudnn": Setting(asked="auto", effective=False)}
-    assert asked(program(settings=given)) == "–"
-    assert "jit_compile" in asked(program(settings={"jit_compile": Setting(asked=True, effective=False)}))
+    assert settings_text(program(settings=given)) == "–"
+    assert "jit_compile" in settings_text(program(settings={"jit_compile": Setting(asked=True, effective=False)}))
 
 
 @pytest.mark.parametrize(

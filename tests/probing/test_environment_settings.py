@@ -6,7 +6,7 @@ import msgspec
 
 from gpuwatch.core.model.run import INHERITED, Framework, Run, Setting
 from gpuwatch.experiment.probing.environment_settings import PROGRAM, environment_settings
-from gpuwatch.share.reports.run_report import OWN, asked
+from gpuwatch.share.reports.run_report import GPUWATCH_SOURCE, settings_text
 from gpuwatch.share.reports.runs_side_by_side import differences
 from tests.reports.documents import bare_run
 
@@ -39,11 +39,11 @@ def test_two_runs_with_and_without_it_do_not_compare_as_the_same_settings() -> N
         group="run",
         config="run",
         verdict="ok",
-        settings={"placement logging": Setting(asked=True, source=OWN)},
+        settings={"placement logging": Setting(asked=True, source=GPUWATCH_SOURCE)},
     )
     settings = environment_settings({"TF_FORCE_GPU_ALLOW_GROWTH": "true"}, {}, TENSORFLOW, {})
     grown = msgspec.structs.replace(plain, settings=settings)
     (difference,) = differences((plain, grown))
     assert [change for change in difference.changed if "TF_FORCE_GPU_ALLOW_GROWTH=true" in change]
     assert not [change for change in difference.changed if "placement" in change]
-    assert asked(grown) == "TF_FORCE_GPU_ALLOW_GROWTH=true"
+    assert settings_text(grown) == "TF_FORCE_GPU_ALLOW_GROWTH=true"

@@ -9,12 +9,12 @@ from gpuwatch.core.model.memory_profile import MemoryProfile
 from gpuwatch.core.model.run import Memory
 from gpuwatch.share.reports.report_formats import FORMATS
 from gpuwatch.share.reports.run_memory_tables import (
-    expectation,
-    expected,
+    expectation_note,
+    expected_text,
     memory_table,
     profiles_table,
 )
-from gpuwatch.share.reports.run_tables import results_table, slow_down, workers_table
+from gpuwatch.share.reports.run_tables import results_table, slowdown_text, workers_table
 from tests.reports.documents import GIB, bare_run, full_run, speed
 
 ROWS = {(row[0], row[1]): row[2] for row in memory_table(full_run()).rows}
@@ -61,10 +61,10 @@ def test_a_run_without_samples_of_devices_keeps_what_it_has() -> None:
 
 
 def test_the_expected_amount_is_beside_the_granted_one() -> None:
-    assert expected(full_run(), "/job:localhost/replica:0/task:0/device:GPU:0") == "21.0 GiB ± 400 MiB"
-    assert expected(full_run(), "GPU:1") == "–"
-    assert expectation(full_run()) == "Expected: free 23000 MiB − reserve 1536."
-    assert expectation(bare_run()) == ""
+    assert expected_text(full_run(), "/job:localhost/replica:0/task:0/device:GPU:0") == "21.0 GiB ± 400 MiB"
+    assert expected_text(full_run(), "GPU:1") == "–"
+    assert expectation_note(full_run()) == "Expected: free 23000 MiB − reserve 1536."
+    assert expectation_note(bare_run()) == ""
 
 
 def test_processes_show_their_slow_down() -> None:
@@ -74,14 +74,14 @@ def test_processes_show_their_slow_down() -> None:
     assert second[2] == "oom"
     assert second[7] == "–"
     assert second[8] == "Dst tensor is not initialized"
-    assert slow_down(msgspec.structs.replace(full_run().workers[0], alone=None), simulated=False) == "–"
+    assert slowdown_text(msgspec.structs.replace(full_run().workers[0], alone=None), simulated=False) == "–"
 
 
 def test_a_slowdown_within_noise_is_not_shown() -> None:
     worker = full_run().workers[0]
     wide = msgspec.structs.replace(speed(0.004), p90_step_seconds=0.0046)
     for simulated, alone in ((True, worker.alone), (False, wide), (False, worker.throughput)):
-        assert slow_down(msgspec.structs.replace(worker, alone=alone), simulated=simulated) == "–"
+        assert slowdown_text(msgspec.structs.replace(worker, alone=alone), simulated=simulated) == "–"
     table = workers_table(full_run())
     assert table.rows[0][7] == "–"
     assert "simulated GPUs compute on this computer's CPU" in table.note

@@ -18,7 +18,7 @@ from gpuwatch.share.reports.formats.terminal_tables import table_lines
 from gpuwatch.share.reports.report_by_document_kind import content_of
 from gpuwatch.share.reports.report_elements import Table
 from gpuwatch.share.reports.report_formats import render
-from gpuwatch.share.reports.run_tables import fallback_table, said_once
+from gpuwatch.share.reports.run_tables import fallback_table, shared_detail_as_note
 from gpuwatch.share.reports.runs_side_by_side import compare
 from tests.reports import diagnostics
 from tests.reports.documents import (
@@ -151,11 +151,11 @@ def test_one_sentence_of_all_rows_is_said_once() -> None:
         Fallback(op=op, dtype="float32", requested="auto", actual="CPU:0", reason="visibility.hidden", detail="Hidden")
         for op in ("MatMul", "AddV2")
     ]
-    table = said_once(fallback_table(hidden))
+    table = shared_detail_as_note(fallback_table(hidden))
     assert table.heads == ("Op", "Type", "Requested", "Ran on", "Reason", "Count")
     assert [row[-1] for row in table.rows] == ["1", "1"]
     assert table.note == "Hidden."
     assert "Count" in table.right
     other = Fallback(op="Sub", requested="GPU:0", actual="CPU:0", reason="placement.no-kernel", detail="No kernel")
     mixed = fallback_table([*hidden, other])
-    assert said_once(mixed) == mixed
+    assert shared_detail_as_note(mixed) == mixed

@@ -16,7 +16,7 @@ from gpuwatch.experiment.trials.step_times import is_wide, speed_text
 from gpuwatch.experiment.trials.trial_summary import SAME_MEMORY_SHARE
 from gpuwatch.share.reports import comparable_runs
 from gpuwatch.share.reports.report_elements import clean
-from gpuwatch.share.reports.run_report import as_shown
+from gpuwatch.share.reports.run_report import as_demonstrated
 from gpuwatch.share.reports.runs_side_by_side import labels, named_once
 
 _MAX_NAMES = 4
@@ -41,7 +41,7 @@ class _Better:
 def run_failed(run: Run) -> bool:
     """Whether it failed; an out-of-memory that its configuration demonstrates is not a failure."""
     if run.verdict == "oom":
-        return not as_shown(run)
+        return not as_demonstrated(run)
     return run.verdict in ("error", "timeout")
 
 
@@ -112,7 +112,7 @@ class _Sentences:
         if ended:
             return self.not_comparable(ended)
         others = [index for index, run in enumerate(self.runs) if not run_failed(run)]
-        rest = grouped(others, lambda index: "oom" if as_shown(self.runs[index]) else self.runs[index].verdict)
+        rest = grouped(others, lambda index: "oom" if as_demonstrated(self.runs[index]) else self.runs[index].verdict)
         ends = ((self.who(indices), _ENDS[end]) for end, indices in rest.items())
         return "; ".join(f"{who} {end.format(be='were' if ' and ' in who else 'was')}" for who, end in ends)
 

@@ -31,7 +31,7 @@ from gpuwatch.share.reports.report_elements import (
     drawable,
     framework_text,
 )
-from gpuwatch.share.reports.run_report import as_shown, on_gpu, run_content, simulated_note, state_of
+from gpuwatch.share.reports.run_report import as_demonstrated, gpu_percent, run_content, simulated_note, state_of
 from gpuwatch.share.reports.runs_side_by_side import (
     COLUMNS,
     HEADS,
@@ -181,13 +181,13 @@ def _skipped_text(document: Comparison) -> Table:
 
 def _ran_on_both(run: Run) -> bool:
     """Whether some ops ran on the CPU and none fell back."""
-    share = on_gpu(run)
+    share = gpu_percent(run)
     return share is not None and 0 < share < 100 and not run.fallbacks
 
 
 def _cell(document: Comparison, index: int, run: Run, name: str, text: str) -> str:
     if name == "verdict":
-        expected = " (expected)" if as_shown(run) and "expected" not in text else ""
+        expected = " (expected)" if as_demonstrated(run) and "expected" not in text else ""
         return f"{GLYPHS[state_of(run)]}\u00a0{text}{expected}"
     if name == "steps_per_second":
         text = "\u00a0".join((text, *speed_marks(document, index)))

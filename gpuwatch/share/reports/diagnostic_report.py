@@ -47,7 +47,7 @@ from gpuwatch.share.reports.report_elements import (
     redaction_text,
 )
 from gpuwatch.share.reports.report_log_lines import readable
-from gpuwatch.share.reports.run_tables import cut, device_map, fallback_table, oom_table, said_once
+from gpuwatch.share.reports.run_tables import device_map, fallback_table, first_rows, oom_table, shared_detail_as_note
 
 _WATCH = "If a program still fails or is slow: gpuwatch run -- python train.py, then create this report again."
 _NAMES = {"tensorflow": "TensorFlow", "torch": "PyTorch"}
@@ -187,7 +187,7 @@ def _ooms(document: Diagnostic) -> Table:
 
 def _fallbacks(document: Diagnostic) -> Table:
     """Ops that did not run where asked."""
-    return said_once(_by_run(document, lambda run: fallback_table(run.fallbacks[:5])))
+    return shared_detail_as_note(_by_run(document, lambda run: fallback_table(run.fallbacks[:5])))
 
 
 def _by_run(document: Diagnostic, table_of: Callable[[Run], Table]) -> Table:
@@ -196,7 +196,7 @@ def _by_run(document: Diagnostic, table_of: Callable[[Run], Table]) -> Table:
     parts = [(name_of(run, runs), table) for run in runs if (table := table_of(run)).rows]
     rows = [(name, *row) for name, part in parts for row in part.rows]
     first = parts[0][1] if parts else Table("", (), ())
-    return dataclasses.replace(first, heads=("Run", *first.heads), rows=cut(rows))
+    return dataclasses.replace(first, heads=("Run", *first.heads), rows=first_rows(rows))
 
 
 def _probe_comparison(probes: Comparison, *, timeline: bool) -> Table | None:

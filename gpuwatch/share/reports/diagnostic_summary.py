@@ -218,7 +218,7 @@ def _probes(probes: Comparison, now: datetime.datetime, snapshot: Snapshot | Non
             name = "out of memory as expected"
         elif run.verdict == "ok" and run.ooms:
             name = "ok after an expected out-of-memory"
-        elif run.verdict == "fallback" and run_report.expected_fallback(run):
+        elif run.verdict == "fallback" and run_report.is_expected_fallback(run):
             name = "fallback as expected"
         counts[name] += 1
     newest = max(probes.runs, key=lambda run: run.started_at)

@@ -255,14 +255,14 @@ def _add_run(found: DiffSide, run: Run) -> None:
         "GPUs": comparable_runs.gpus(run),
         "command" if comparable_runs.is_program(run) else "workload": comparable_runs.workload(run),
         "device map": device_map(run),
-        "memory granted": run_report.granted(run),
+        "memory granted": run_report.granted_text(run),
         "fell back to the CPU": run_report.fell_back(run),
     }
     for name, value in facts.items():
         found.add_fact("Run", name, value)
     found.add_fact("Machine", "driver", run.driver_version)
     for name, setting in run.settings.items():
-        if run_report.requested(setting):
+        if run_report.is_requested(setting):
             found.add_fact("Settings", name, clean(setting.asked))
     for name, value in run.environment.items():
         found.add_fact("Environment variables", name, value)

@@ -13,13 +13,13 @@ from gpuwatch.share.reports.memory_profile_tables import held_most_fact, memory_
 from gpuwatch.share.reports.report_elements import STATES, Content, Table, clean, clean_finding
 from gpuwatch.share.reports.run_memory_tables import profiles_table
 from gpuwatch.share.reports.run_tables import (
-    cut,
     device_map_table,
     error_table,
     fallback_table,
+    first_rows,
     oom_table,
     placement_table,
-    said_once,
+    shared_detail_as_note,
 )
 from gpuwatch.share.reports.snapshot_report import device_tables
 
@@ -44,11 +44,11 @@ def explanation_content(document: Explanation) -> Content:
         *(device_tables(document.machine) if document.machine is not None else ()),
         device_map_table(document.device_map),
         oom_table(document.ooms, with_expected=False),
-        said_once(fallback_table(document.fallbacks)),
+        shared_detail_as_note(fallback_table(document.fallbacks)),
         Table("Missing libraries", ("Library",), tuple((clean(name),) for name in document.missing_libraries)),
         placement_table(sorted(document.placements, key=lambda placement: -placement.count)),
         error_table(document.errors, with_expected=False),
-        Table("Not recognized", ("Line",), cut([(clean(line),) for line in document.unrecognised])),
+        Table("Not recognized", ("Line",), first_rows([(clean(line),) for line in document.unrecognised])),
     )
     return Content(
         title=name,
@@ -69,7 +69,7 @@ def _tests(document: Explanation) -> Table:
         for test in document.gpu_tests
     ]
     heads = ("Result", "Test", "GPU", "Category")
-    return Table("Tests of the GPUs", heads, cut(rows), keep=("Result",), sortable=True)
+    return Table("Tests of the GPUs", heads, first_rows(rows), keep=("Result",), sortable=True)
 
 
 def _reason(document: Explanation, main: Finding | None) -> str:

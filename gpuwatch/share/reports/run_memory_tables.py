@@ -92,7 +92,7 @@ def used_no_gpu(run: Run) -> bool:
     return sampled and not named and memory.nvml_peak_bytes is None and not memory.devices and not memory.allocators
 
 
-def several(run: Run) -> bool:
+def in_children_only(run: Run) -> bool:
     """Whether only child processes used the GPUs: no number belongs to one main process."""
     return bool(run.workers) and all(entry.process_bytes is None for entry in run.memory.devices)
 
@@ -100,12 +100,12 @@ def several(run: Run) -> bool:
 def _device(run: Run, entry: DeviceMemory) -> Iterator[Row]:
     yield 0, f"GPU {entry.index}", "total", entry.total_bytes, "NVML"
     yield 1, "Driver", "reserved, not counted as used", entry.driver_reserved_bytes, "NVML"
-    yield 1, "Free", "at the peak", free(entry), "NVML"
+    yield 1, "Free", "at the peak", free_bytes(entry), "NVML"
     yield 1, "All owners", "used before the start", entry.before_bytes, "NVML"
     yield 1, "All owners", "used at the peak", entry.used_bytes, "NVML"
     yield 2, "Other processes", "at the peak", entry.others_bytes or None, "NVML"
     yield 2, "Unexplained", "owned by no listed process", entry.unexplained_bytes or None, "NVML"
-    if several(run):
+    if in_children_only(run):
         # What each held at most; the limits of their allocators are in a table above.
         for worker in run.workers:
             held = next((holder.peak_bytes for holder in entry.holders if holder.pid == worker.pid), None)
@@ -146,7 +146,7 @@ def _is_on(run: Run, profile: MemoryProfile, entry: DeviceMemory) -> bool:
     )
 
 
-def free(entry: DeviceMemory) -> int | None:
+def free_bytes(entry: DeviceMemory) -> int | None:
     """Memory neither used nor reserved in the sample with most use; None if NVML did not report all three."""
     if entry.total_bytes is None or entry.used_bytes is None or entry.driver_reserved_bytes is None:
         return None
@@ -175,27 +175,29 @@ def _bars_of(run: Run, entry: DeviceMemory) -> Iterator[Bar]:
         ("reserved", "reserved by the driver", entry.driver_reserved_bytes),
         ("others", "other processes", entry.others_bytes),
         ("unexplained", "owned by no listed process", entry.unexplained_bytes),
-        ("process", "this process", None if several(run) else entry.process_bytes),
+        ("process", "this process", None if in_children_only(run) else entry.process_bytes),
     ]
     amounts = [(kind, name, amount) for kind, name, amount in known if amount]
     rest = entry.used_bytes - sum(amount for kind, _, amount in amounts if kind != "reserved")
     if rest > 0:
         amounts.append(
-            ("process", "processes of this run", rest) if several(run) else ("owner", "used, owner unknown", rest)
+            ("process", "processes of this run", rest)
+            if in_children_only(run)
+            else ("owner", "used, owner unknown", rest)
         )
-    left = free(entry)
+    left = free_bytes(entry)
     if left:
         amounts.append(("free", "free", left))
     if rest >= 0:  # else a process freed memory between two calls of NVML, and the parts exceed the whole
         parts = tuple(Part(kind, name, amount, size(amount)) for kind, name, amount in amounts)
         yield Bar(f"GPU {entry.index}", parts, f"{size(entry.used_bytes)} of {size(entry.total_bytes)}")
     held, context = entry.process_bytes, entry.context_bytes
-    if held and context and context <= held and not several(run):
+    if held and context and context <= held and not in_children_only(run):
         parts = (Part("context", "CUDA context", context, size(context)),)
         if held > context:
             parts = (*parts, Part("process", "allocators and the rest", held - context, size(held - context)))
         yield Bar("↳ this process", parts, size(held))
-    for name, limit, peak in _allocators(run, entry) if not several(run) else ():
+    for name, limit, peak in _allocators(run, entry) if not in_children_only(run) else ():
         if peak:
             shown = size(peak) if limit is None else f"{size(peak)} of {size(limit)}"
             part = Part("value", f"in use by the framework, allocator of {name}", peak, size(peak))
@@ -211,7 +213,7 @@ def _allocators(run: Run, entry: DeviceMemory) -> Iterator[tuple[str, int | None
             yield name, mapping.granted_bytes, peaks.get(name)
 
 
-def expected(run: Run, framework_device: str) -> str:
+def expected_text(run: Run, framework_device: str) -> str:
     """What this device was expected to be granted; a dash if nothing was predicted."""
     for entry in run.predicted or ():
         if device_name(entry.framework_device) == device_name(framework_device):
@@ -220,7 +222,7 @@ def expected(run: Run, framework_device: str) -> str:
     return UNKNOWN
 
 
-def expectation(run: Run) -> str:
+def expectation_note(run: Run) -> str:
     """How the expected amounts were computed."""
     ways = dict.fromkeys(clean(entry.how) for entry in run.predicted or () if entry.how)
     return f"Expected: {'; '.join(ways)}." if ways else ""

@@ -32,7 +32,7 @@ from gpuwatch.share.reports.report_elements import (
     framework_text,
     variable_value,
 )
-from gpuwatch.share.reports.run_memory_tables import memory_table, several, used_no_gpu
+from gpuwatch.share.reports.run_memory_tables import in_children_only, memory_table, used_no_gpu
 from gpuwatch.share.reports.run_tables import (
     copy_table,
     coverage_text,
@@ -44,7 +44,7 @@ from gpuwatch.share.reports.run_tables import (
     oom_table,
     placement_table,
     results_table,
-    said_once,
+    shared_detail_as_note,
     short_device,
     workers_table,
 )
@@ -52,7 +52,7 @@ from gpuwatch.sim.unsupported_messages import computes
 
 _MAX_HEADLINE_CHARS = 80
 _LATE = "▲ a few steps take most of the time: those that wait for queued GPU work, for input or an evaluation"
-OWN = "gpuwatch run"
+GPUWATCH_SOURCE = "gpuwatch run"
 """Source of a setting that gpuwatch itself made for one of its options."""
 _MAX_DEVICES, _MAX_OPS = 4, 3
 """Devices, and ops of each, that are named in one line."""
@@ -72,7 +72,7 @@ def run_content(run: Run) -> Content:
         _settings(run),
         workers_table(run),
         results_table(run),
-        said_once(fallback_table(run.fallbacks)),
+        shared_detail_as_note(fallback_table(run.fallbacks)),
         oom_table(run.ooms),
         error_table(run.errors),
         *memory_profile_tables(run.memory_profiles),
@@ -97,7 +97,7 @@ def run_content(run: Run) -> Content:
         title=headline,
         subtitle=" · ".join(part for part in about if part),
         state=state_of(run),
-        verdict=f"{run.verdict}, as expected" if as_shown(run) else run.verdict,
+        verdict=f"{run.verdict}, as expected" if as_demonstrated(run) else run.verdict,
         reason=clean(run.verdict_reason) if run.verdict_reason else "",
         simulated=simulated_note((run,)),
         facts=tuple(_facts(run)),
@@ -122,15 +122,15 @@ def simulated_note(shown: Iterable[Run]) -> str:
     return (SIMULATED_OTHERWISE if ignored else SIMULATED_NOTE) + values
 
 
-def asked(run: Run) -> str:
+def settings_text(run: Run) -> str:
     """The settings that the probe asked for, in one line."""
-    parts = [setting_text(clean(name), entry.asked) for name, entry in run.settings.items() if requested(entry)]
+    parts = [setting_text(clean(name), entry.asked) for name, entry in run.settings.items() if is_requested(entry)]
     return ", ".join(parts) or UNKNOWN
 
 
-def requested(setting: Setting) -> bool:
+def is_requested(setting: Setting) -> bool:
     """Whether it was asked for; ``by CUDA_VISIBLE_DEVICES`` notes the effect of that variable."""
-    if setting.source == OWN or setting.asked == "auto":
+    if setting.source == GPUWATCH_SOURCE or setting.asked == "auto":
         return False  # nobody asked: the framework chooses
     return setting.asked is not None and not (isinstance(setting.asked, str) and setting.asked.startswith("by "))
 
@@ -146,13 +146,13 @@ def setting_text(name: str, value: object) -> str:
     return f"{name}={clean(value)}" if name.isupper() else f"{name} {clean(value)}{unit}"
 
 
-def granted(run: Run) -> str:
+def granted_text(run: Run) -> str:
     """The allocators' limits, as the framework reported them."""
     amounts = (size(mapping.granted_bytes) for mapping in run.device_map if mapping.granted_bytes is not None)
     return counted_names(amounts, " + ") or UNKNOWN
 
 
-def on_gpu(run: Run) -> float | None:
+def gpu_percent(run: Run) -> float | None:
     """Share of the placed ops that ran on a GPU, in percent; None if no placement is known."""
     total = sum(placement.count for placement in run.placements if placement.actual)
     if not total:
@@ -168,10 +168,10 @@ def fell_back(run: Run) -> str:
     moves = dict.fromkeys(f"{clean(entry.requested)}→{clean(entry.actual)}" for entry in fallen)
     if not moves and run.verdict == "fallback" and not run.device_map:
         return "everything ran on the CPU"
-    return ", ".join(moves) or _moved(run) or UNKNOWN
+    return ", ".join(moves) or _single_op_move(run) or UNKNOWN
 
 
-def _moved(run: Run) -> str:
+def _single_op_move(run: Run) -> str:
     """The move of a single op that a probe placed on one GPU, apart from the measured work."""
     device = run.settings.get("device")
     if device is None or not isinstance(device.asked, str) or "GPU" not in device.asked.upper() or run.errors:
@@ -188,7 +188,7 @@ def _moved(run: Run) -> str:
     return "" if asked == actual else f"{asked}→{actual}"
 
 
-def expected_fallback(run: Run) -> bool:
+def is_expected_fallback(run: Run) -> bool:
     """Whether a probe demonstrates a fallback: its own settings caused it, and nothing failed."""
     return (
         not run.is_program
@@ -198,17 +198,17 @@ def expected_fallback(run: Run) -> bool:
     )
 
 
-def as_shown(run: Run) -> bool:
+def as_demonstrated(run: Run) -> bool:
     """Whether a run that did not end as a healthy program ended as its configuration demonstrates."""
     if run.verdict == "oom":
         failed = any(found.severity == "error" for found in run.findings)
         return bool(run.ooms) and all(oom.expected for oom in run.ooms) and not failed
-    return run.verdict == "fallback" and expected_fallback(run)
+    return run.verdict == "fallback" and is_expected_fallback(run)
 
 
 def state_of(run: Run) -> str:
     """The state that chooses color and sign; expected failures are not red, a pass with a warning is not green."""
-    if as_shown(run):
+    if as_demonstrated(run):
         return "info"
     if run.verdict == "ok" and run.findings:
         return STATES[min((found.severity for found in run.findings), key=SEVERITY_ORDER.__getitem__)]
@@ -216,18 +216,21 @@ def state_of(run: Run) -> str:
 
 
 def _facts(run: Run) -> Iterator[tuple[str, str]]:
-    wanted = asked(run)
+    wanted = settings_text(run)
     rounds = dict.fromkeys(clean(worker.setting) for worker in run.workers if worker.setting)
     if wanted == UNKNOWN and rounds:
         wanted = f"one after another: {', '.join(rounds)}"
     if run.settings or not run.is_program:
-        yield "asked", wanted + (_of_which(run) if wanted != UNKNOWN else "")  # the user's own program asks in its code
+        yield (
+            "asked",
+            wanted + (_process_note(run) if wanted != UNKNOWN else ""),
+        )  # the user's own program asks in its code
     mapped = [f"{mapping_text(m)} {clean(m.name)} {size(m.granted_bytes)}" for m in run.device_map]
     # An empty map means "no GPU" only if the framework listed its devices.
-    yield "granted", ", ".join(mapped) + _of_which(run) if mapped else "no GPU" if run.devices.logical else UNKNOWN
-    yield "seen by NVML", _seen(run)
+    yield "granted", ", ".join(mapped) + _process_note(run) if mapped else "no GPU" if run.devices.logical else UNKNOWN
+    yield "seen by NVML", _nvml_text(run)
     yield from held_most_fact(run.memory_profiles)
-    yield "happened", "; ".join(_happened(run)) or UNKNOWN
+    yield "happened", "; ".join(_outcomes(run)) or UNKNOWN
     if run.phases.total_seconds is not None:
         yield "took", measured_seconds(run.phases.total_seconds)
     yield "speed", _speed_text(run)
@@ -244,17 +247,17 @@ def _speed_text(run: Run) -> str:
     return f"{speed_text(t)} steps/s{more}, {median}{f' ({SCATTER})' if is_wide(t) else ''}"
 
 
-def _of_which(run: Run) -> str:
+def _process_note(run: Run) -> str:
     """The process that has this device map, if another one has another."""
     maps = {process.pid: process.device_map for process in run.processes if process.device_map}
     own = next((pid for pid, known in maps.items() if known == run.device_map), None)
     return f" (process {own}; others below)" if own is not None and len({*maps.values()}) > 1 else ""
 
 
-def _seen(run: Run) -> str:
+def _nvml_text(run: Run) -> str:
     memory = run.memory
     if len(memory.devices) > 1:
-        return "; ".join(f"GPU {entry.index}: {_seen_on(entry)}" for entry in memory.devices)
+        return "; ".join(f"GPU {entry.index}: {_nvml_text_of(entry)}" for entry in memory.devices)
     if memory.nvml_peak_bytes is None and memory.nvml_device_peak_bytes is None:
         why = next((problem.removeprefix(PEAK) for problem in run.problems if problem.startswith(PEAK)), "")
         return f"{UNKNOWN} ({clean(why)})" if why else UNKNOWN
@@ -270,21 +273,21 @@ def _seen(run: Run) -> str:
     all_held = f"{which} {size(memory.nvml_device_peak_bytes)}{of_total}{before}"
     if memory.nvml_peak_bytes is None:
         return f"{all_held}; NVML did not list the process"
-    return f"{'the largest process' if several(run) else 'process'} {size(memory.nvml_peak_bytes)}, {all_held}"
+    return f"{'the largest process' if in_children_only(run) else 'process'} {size(memory.nvml_peak_bytes)}, {all_held}"
 
 
 def _fullest(run: Run) -> str:
     return "the GPU" if len(run.gpus) < 2 else f"the fullest of {len(run.gpus)} GPUs"
 
 
-def _seen_on(entry: DeviceMemory) -> str:
+def _nvml_text_of(entry: DeviceMemory) -> str:
     """The same for one of several devices, in the sample in which most of it was used."""
     of_total = f" of {size(entry.total_bytes)}" if entry.total_bytes is not None else ""
     before = f", {size(entry.before_bytes)} in use before" if entry.before_bytes is not None else ""
     return f"process {size(entry.process_bytes)}, all {size(entry.used_bytes)}{of_total}{before}"
 
 
-def _happened(run: Run) -> Iterator[str]:
+def _outcomes(run: Run) -> Iterator[str]:
     if run.placements:
         yield from _where_ops_ran(run)
     elif run.is_program and run.framework and run.framework.name == "tensorflow" and "placement" not in run.settings:
@@ -401,7 +404,7 @@ def _phases(run: Run) -> Table:
 
 
 def _machine(run: Run) -> Table:
-    framework, share = run.framework, on_gpu(run)
+    framework, share = run.framework, gpu_percent(run)
     python = clean(framework.python_version) if framework else ""
     start = "fresh interpreter" if run.fresh else "forked from a template"
     rows = (

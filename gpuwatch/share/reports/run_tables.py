@@ -23,7 +23,7 @@ from gpuwatch.experiment.trials.speed_comparison import why_not_comparable
 from gpuwatch.experiment.trials.step_times import speed_text
 from gpuwatch.explain.logs.line_text import device_name
 from gpuwatch.share.reports.report_elements import Table, clean, columns
-from gpuwatch.share.reports.run_memory_tables import expectation, expected
+from gpuwatch.share.reports.run_memory_tables import expectation_note, expected_text
 
 _MAX_ROWS = 40
 """Longer tables end in "… and n more": a log can have hundreds of ops."""
@@ -53,7 +53,7 @@ def mapping_text(mapping: DeviceMapping) -> str:
     return f"{short_device(mapping.framework_device)}→{clean(physical)}"
 
 
-def cut(rows: Sequence[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:
+def first_rows(rows: Sequence[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:
     """The first rows, and how many more there are."""
     if len(rows) <= _MAX_ROWS:
         return tuple(rows)
@@ -63,7 +63,7 @@ def cut(rows: Sequence[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:
 def first_columns(cells: Iterable[Mapping[str, str]]) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
     """:func:`columns`, with the first rows and how many more there are."""
     heads, rows = columns(cells)
-    return heads, cut(rows)
+    return heads, first_rows(rows)
 
 
 def device_map_table(mappings: Sequence[DeviceMapping], run: Run | None = None) -> Table:
@@ -85,14 +85,14 @@ def device_map_table(mappings: Sequence[DeviceMapping], run: Run | None = None) 
             "Cap.": clean(m.compute_capability),
             "Granted": size(m.granted_bytes),
         }
-        | ({"Expected": expected(run, m.framework_device)} if run is not None and run.predicted else {})
+        | ({"Expected": expected_text(run, m.framework_device)} if run is not None and run.predicted else {})
         for pid, m in owned
     )
     return Table(
         "Device map",
         *columns(cells),
         right=("CUDA", "Physical", "Granted", "Expected"),
-        note=expectation(run) if run is not None else "",
+        note=expectation_note(run) if run is not None else "",
         optional=("Cap.", "PCI bus id"),
     )
 
@@ -111,7 +111,7 @@ def copy_table(copies: Sequence[DeviceCopy]) -> Table:
     ]
     note = "Inputs of eager ops in another device's memory, as far as they are known. Each copy takes time."
     heads = ("Op", "Input", "From", "To", "Count")
-    return Table("Automatic copies", heads, cut(rows), ("Count",), note=note if rows else "")
+    return Table("Automatic copies", heads, first_rows(rows), ("Count",), note=note if rows else "")
 
 
 def placement_table(placements: Sequence[Placement], coverage: PlacementCoverage | None = None) -> Table:
@@ -127,7 +127,7 @@ def placement_table(placements: Sequence[Placement], coverage: PlacementCoverage
         for p in placements
     ]
     note = f"{coverage_text(coverage)}." if coverage is not None and coverage.unclear and rows else ""
-    return Table("Placements", ("Op", "Type", "Requested", "Ran on", "Count"), cut(rows), ("Count",), note=note)
+    return Table("Placements", ("Op", "Type", "Requested", "Ran on", "Count"), first_rows(rows), ("Count",), note=note)
 
 
 def fallback_table(fallbacks: Sequence[Fallback]) -> Table:
@@ -147,7 +147,7 @@ def fallback_table(fallbacks: Sequence[Fallback]) -> Table:
     return Table("Fallbacks", *first_columns(cells), ("Count",), below="Detail")
 
 
-def said_once(table: Table) -> Table:
+def shared_detail_as_note(table: Table) -> Table:
     """A sentence that all rows share as the note of the table, not as a column."""
     if table.below not in table.heads or len(table.rows) < 2:
         return table
@@ -189,7 +189,7 @@ def oom_table(ooms: Sequence[Oom], *, with_expected: bool = True) -> Table:
 def error_table(errors: Sequence[RunError], *, with_expected: bool = True) -> Table:
     """Exceptions of the framework."""
     rows = [(clean(error.type), clean(error.message)[:600], clean(error.expected)) for error in errors]
-    table = Table("Errors", ("Type", "Message", "Expected"), cut(rows), below="Message")
+    table = Table("Errors", ("Type", "Message", "Expected"), first_rows(rows), below="Message")
     return table if with_expected else table.without("Expected")
 
 
@@ -204,7 +204,7 @@ def workers_table(run: Run) -> Table:
             "Seen by NVML": size(worker.nvml_bytes),
             "Alone": speed_text(worker.alone),
             "Together": speed_text(worker.throughput),
-            "Slower by": slow_down(worker, simulated=run.simulated),
+            "Slower by": slowdown_text(worker, simulated=run.simulated),
             # How much slower it was has its own column.
             "What happened": clean(worker.detail) if worker.detail and _ALONE not in worker.detail else "",
         }
@@ -232,7 +232,7 @@ def _speeds_note(run: Run) -> str:
     return f"Alone and together in steps/s.{note}" if measured else ""
 
 
-def slow_down(worker: Worker, *, simulated: bool) -> str:
+def slowdown_text(worker: Worker, *, simulated: bool) -> str:
     """``× 1.92``: how much longer a step takes beside the others than alone; a dash if it may be noise."""
     alone, together = worker.alone, worker.throughput
     if alone is None or together is None or alone.median_step_seconds <= 0:

@@ -39,11 +39,11 @@ def _verdict(run: Run) -> str:
 
 COLUMNS: tuple[Column, ...] = (
     ("config", "CONFIG", lambda run: clean(run.config)),
-    ("asked", "ASKED", run_report.asked),
-    ("granted", "GRANTED", run_report.granted),
+    ("asked", "ASKED", run_report.settings_text),
+    ("granted", "GRANTED", run_report.granted_text),
     ("seen_by_nvml", "SEEN BY NVML", lambda run: size(run.memory.nvml_peak_bytes)),
     ("device_map", "DEVICE MAP", device_map),
-    ("on_gpu_percent", "ON GPU %", lambda run: percent(run_report.on_gpu(run))),
+    ("on_gpu_percent", "ON GPU %", lambda run: percent(run_report.gpu_percent(run))),
     ("fell_back", "FELL BACK", run_report.fell_back),
     ("steps_per_second", "STEPS/S", lambda run: speed_text(run.throughput)),
     ("verdict", "VERDICT", _verdict),
@@ -271,7 +271,7 @@ def _changed(run: Run, other: Run) -> Iterator[str]:
 
 def _requests(run: Run) -> dict[str, Setting]:
     """The requested settings, without what a probe only noted."""
-    return {name: setting for name, setting in run.settings.items() if run_report.requested(setting)}
+    return {name: setting for name, setting in run.settings.items() if run_report.is_requested(setting)}
 
 
 def _setting(name: str, value: object) -> str:
@@ -284,7 +284,7 @@ def _effects(run: Run, other: Run) -> Iterator[str]:
         yield f"verdict {run.verdict} instead of {other.verdict}{reason}"
     if device_map(run) != device_map(other):
         yield f"device map {device_map(run)} instead of {device_map(other)}"
-    granted, before = run_report.granted(run), run_report.granted(other)
+    granted, before = run_report.granted_text(run), run_report.granted_text(other)
     if granted != before:
         ways = dict.fromkeys(clean(entry.how) for entry in run.predicted or ())
         how = f" ({'; '.join(ways)})" if ways and granted != "–" else ""

@@ -291,7 +291,7 @@ def _copies(trials: Sequence[Trial]) -> Table:
             {
                 "SETTING": clean(trial.name),
                 "COPY": str(trial.copy),
-                "GRANTED": run_report.granted(run),
+                "GRANTED": run_report.granted_text(run),
                 "GPU MEMORY": size(run.memory.nvml_peak_bytes) if run.device_map else UNKNOWN,
                 "SLOWER BY": UNKNOWN if slower is None else f"× {slower:.2f}",
                 "VERDICT": _marked(run.verdict),

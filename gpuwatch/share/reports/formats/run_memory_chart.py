@@ -11,7 +11,7 @@ from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.run import MemoryPoint, Run
 from gpuwatch.share.reports.charts import memory_changed
 from gpuwatch.share.reports.formats.svg_parts import END, bins, bytes_axis, column, figure, label, level, within
-from gpuwatch.share.reports.run_memory_tables import several
+from gpuwatch.share.reports.run_memory_tables import in_children_only
 
 _HEIGHT = 230
 _LEFT, _TOP, _BOTTOM = 74, 30, 30
@@ -64,11 +64,11 @@ def memory_chart(run: Run) -> Markup | None:
         path = _path(points, pick, x, y)
         if path:
             parts.append(f'<path class="line {name}" d="{path}"/>')
-            name_shown = _OF_SEVERAL if name == "process" and several(run) else title
+            name_shown = _OF_SEVERAL if name == "process" and in_children_only(run) else title
             legend.append(f'<span class="key {name}"><i></i>{name_shown}</span>')
     if not legend:
         return None
-    parts += _columns(points, several(run), x)
+    parts += _columns(points, in_children_only(run), x)
     if limit is not None:
         # In the legend, where no line runs through it.
         legend.append(f'<span class="key limit-key"><i></i>Allocator limit, {size(limit)}</span>')
