@@ -36,8 +36,8 @@ def gather_diagnostic(
     framework: str | None,
     progress: Callable[[str], None],
     *,
-    with_doctor: bool = True,
-    files: tuple[tuple[str, Explanation], ...] = (),
+    with_doctor: bool,
+    files: tuple[tuple[str, Explanation], ...],
 ) -> Diagnostic:
     """Reads the machine, runs the doctor, reads saved runs.
 

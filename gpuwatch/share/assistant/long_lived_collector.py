@@ -37,7 +37,10 @@ class Machine:
         until = time.monotonic() + self._deadline
         asked = time.time()
         with self._changed:
-            feed = self._started()
+            if self._feed is None:
+                self._feed = LiveFeed(_FIRST_INTERVAL_SECONDS, on_demand=True)
+                self._feed.start(self._take)
+            feed = self._feed
             feed.sample_now()
             self._changed.wait_for(lambda: self._is_new(asked) or bool(feed.failure), until - time.monotonic())
             newest = self.newest if self._is_new(asked) else None
@@ -53,12 +56,6 @@ class Machine:
     def stop(self) -> None:
         if self._feed is not None:
             self._feed.stop()
-
-    def _started(self) -> LiveFeed:
-        if self._feed is None:
-            self._feed = LiveFeed(_FIRST_INTERVAL_SECONDS, on_demand=True)
-            self._feed.start(self._take)
-        return self._feed
 
     def _is_new(self, asked: float) -> bool:
         """Whether the newest snapshot is one with rates that was taken after ``asked``, in seconds since the epoch."""

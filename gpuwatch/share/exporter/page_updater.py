@@ -81,7 +81,11 @@ class PageUpdater:
             self._map_jobs(snapshot)
         status = self._feed.status()
         self._conditions.feed(status, self._clock())
-        self._report_silence(status.state == "not-answering", status.detail, status.blame)
+        if (silent := status.state == "not-answering") != self._silent:
+            self._silent = silent
+            what = f"the collector {status.blame}" if status.blame else "the driver does not answer"
+            why = "; ".join(filter(None, (what, status.detail)))
+            self._say(f"gpuwatch: no samples: {why}" if silent else "gpuwatch: sampling again")
         newest = self._snapshot
         given = newest.findings if newest is not None else ()
         driver = newest is not None and newest.driver is not None
@@ -96,12 +100,6 @@ class PageUpdater:
         if content.snapshot is not self._shown.snapshot or content[1:] != self._shown[1:]:
             self._shown = content
             self.page = Page(content, self._options, self._taken_at, self._monotonic)
-
-    def _report_silence(self, silent: bool, detail: str, blame: str) -> None:
-        if silent != self._silent:
-            self._silent = silent
-            why = "; ".join(filter(None, (f"the collector {blame}" if blame else "the driver does not answer", detail)))
-            self._say(f"gpuwatch: no samples: {why}" if silent else "gpuwatch: sampling again")
 
     def _map_jobs(self, snapshot: Snapshot) -> None:
         if self._job_map is None:
@@ -148,16 +146,9 @@ class XidCounts:
         forget_gone({device.uuid for device in snapshot.devices}, self._latest, self._until, self.counts)
 
     def _new(self, uuid: str, before: Sequence[Xid], now: Sequence[Xid]) -> Sequence[Xid]:
-        common = _count_common(before, now)
-        if common:
-            return now[common:]
+        # The list grows at its end, and its oldest are dropped.
+        for common in range(min(len(before), len(now)), 0, -1):
+            if before[len(before) - common :] == now[:common]:
+                return now[common:]
         counted = self._until.get(uuid)
         return [xid for xid in now if xid.at > (self._since if counted is None else counted + _SAME_ERROR_SECONDS)]
-
-
-def _count_common(before: Sequence[Xid], now: Sequence[Xid]) -> int:
-    """How many of ``now`` were there before: the list grows at its end, and its oldest are dropped."""
-    for count in range(min(len(before), len(now)), 0, -1):
-        if before[len(before) - count :] == now[:count]:
-            return count
-    return 0

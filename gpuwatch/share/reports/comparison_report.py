@@ -93,12 +93,14 @@ def comparison_content(document: Comparison) -> Content:
         about_runs = title if document.runs and not document.odd else ""
         title = "; ".join(filter(None, (_cluster_sentence(document), about_runs)))
         state, verdict = _verdict_of_nodes(document, state, verdict)
+    machines = (node.snapshot or node.doctor for node in document.nodes)
+    simulated_nodes = any(machine is not None and machine.simulated for machine in machines)
     return Content(
         title=title,
         subtitle=" · ".join(filter(None, (*subject, _subject(document)))),
         state=state,
         verdict=verdict,
-        simulated=simulated_note(document.runs) or _simulated_machines(document),
+        simulated=simulated_note(document.runs) or (SIMULATED_MACHINE if simulated_nodes else ""),
         tables=tuple(table for table in tables if table.rows),
         footer="gpuwatch",
         parts=(
@@ -360,12 +362,6 @@ def _machine_cells(snapshot: Snapshot | None) -> dict[str, str]:
         "Memory used": memory,
         "Driver": clean(snapshot.driver.version) if snapshot.driver is not None else UNKNOWN,
     }
-
-
-def _simulated_machines(document: Comparison) -> str:
-    """What readers must know of nodes with simulated GPUs; empty if there are none."""
-    machines = (node.snapshot or node.doctor for node in document.nodes)
-    return SIMULATED_MACHINE if any(machine is not None and machine.simulated for machine in machines) else ""
 
 
 def _machine_parts(document: Comparison) -> Iterator[Content]:

@@ -71,7 +71,7 @@ def diagnostic_content(document: Diagnostic) -> Content:
         machine.user_table(snapshot) if snapshot is not None else None,
         _program_table(document.programs, document.taken_at, main),
         _ooms(document),
-        _fallbacks(document),
+        shared_detail_as_note(_by_run(document, lambda run: fallback_table(run.fallbacks[:5]))),
         _probe_comparison(probes, timeline=not document.programs) if probes is not None else None,
         Table("Not gathered", ("Part", "Why"), tuple((clean(g.part), clean(g.why)) for g in document.missing)),
     )
@@ -183,11 +183,6 @@ def _ooms(document: Diagnostic) -> Table:
     if any(run.workers and run.ooms for run in _runs(document)):
         notes.append("Limit and in-use memory are those of the process that failed.")
     return dataclasses.replace(table, note=" ".join(notes) if table.rows else "")
-
-
-def _fallbacks(document: Diagnostic) -> Table:
-    """Ops that did not run where asked."""
-    return shared_detail_as_note(_by_run(document, lambda run: fallback_table(run.fallbacks[:5])))
 
 
 def _by_run(document: Diagnostic, table_of: Callable[[Run], Table]) -> Table:

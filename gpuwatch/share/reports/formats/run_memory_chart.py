@@ -56,7 +56,10 @@ def memory_chart(run: Run) -> Markup | None:
         return _TOP + (1 - within(amount, 0, top)) * (_HEIGHT - _TOP - _BOTTOM)
 
     strip, when = _phases(run, start, end, x)
-    parts, legend = [*bytes_axis(_LEFT, top, y), *_times(start, end), *strip], []
+    parts, legend = [*bytes_axis(_LEFT, top, y), *strip], []
+    for share, anchor in ((0, "start"), (0.5, "middle"), (1, "end")):
+        text = f"{start + share * (end - start):.1f} s"
+        parts.append(label(_LEFT + share * (END - _LEFT), _HEIGHT - 8, text, anchor))
     limit = run.memory.allocator_limit_bytes
     if limit is not None:
         parts.append(level(_LEFT, y(limit), "limit"))
@@ -117,12 +120,6 @@ def _columns(points: tuple[MemoryPoint, ...], largest: bool, x: Callable[[float]
         known = [f"{name} {size(v)}" for name, v in zip(names, amounts[fullest], strict=True) if v is not None]
         title = f"{points[begin + fullest].t:.1f} s: {', '.join(known) or 'not read'}"
         yield column(left, _TOP, max(right - left, 1), _HEIGHT - _TOP - _BOTTOM, title)
-
-
-def _times(start: float, end: float) -> Iterator[str]:
-    for share, anchor in ((0, "start"), (0.5, "middle"), (1, "end")):
-        at, t = _LEFT + share * (END - _LEFT), start + share * (end - start)
-        yield label(at, _HEIGHT - 8, f"{t:.1f} s", anchor)
 
 
 def _path(
