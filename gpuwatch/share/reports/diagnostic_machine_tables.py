@@ -13,7 +13,7 @@ from gpuwatch.share.reports import charts
 from gpuwatch.share.reports.chart_types import Marks
 from gpuwatch.share.reports.diagnostic_summary import name_of, nvml_silent, short_command, utc
 from gpuwatch.share.reports.doctor_report import GROUPS, check_row
-from gpuwatch.share.reports.report_elements import Table, clean, columns, drawable, variable_value
+from gpuwatch.share.reports.report_elements import Table, clean, clean_or_empty, columns, drawable, variable_value
 from gpuwatch.share.reports.run_tables import first_columns, short_device
 
 _EFFECTS = {
@@ -182,7 +182,7 @@ def variable_table(document: Diagnostic) -> Table | None:
             clean(entry.name),
             variable_value(entry.value),
             clean(short_command(entry.program)) if entry.program is not None else _HERE,
-            clean(entry.note) if entry.note else "",
+            clean_or_empty(entry.note),
         )
         for entry in shown
     )

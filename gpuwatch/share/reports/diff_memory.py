@@ -45,22 +45,14 @@ def holder_changes(first: DiffSide, second: DiffSide) -> list[HolderChange]:
     """The holders that differ, what grew most first."""
     least = max(_MIN_SHARE * max(_total(first), _total(second)), min(_MIN_BYTES, _total(second) / 20))
     found = []
-    for key in dict.fromkeys((*second.holders, *first.holders)):
+    for key in second.holders | first.holders:
         device, group, source, layer, op = key
-        (count, held), (count_then, held_then) = (side.holders.get(key, (0, 0)) for side in (second, first))
-        if abs(held - held_then) < least:
-            continue
-        found.append(
-            HolderChange(
-                device=device,
-                group=group,
-                source=source,
-                layer=layer,
-                op=op,
-                counts=(count_then, count),
-                held_bytes=(held_then, held),
+        counts, held = zip(*(side.holders.get(key, (0, 0)) for side in (first, second)), strict=True)
+        if abs(held[1] - held[0]) >= least:
+            change = HolderChange(
+                device=device, group=group, source=source, layer=layer, op=op, counts=counts, held_bytes=held
             )
-        )
+            found.append(change)
     found.sort(key=lambda change: change.held_bytes[0] - change.held_bytes[1])
     return found[:_MAX_ROWS]
 
@@ -69,23 +61,18 @@ def _total(side: DiffSide) -> int:
     return sum(held for _, held in side.holders.values())
 
 
-def holder_table(changes: tuple[HolderChange, ...], heads: tuple[str, str]) -> Table:
-    """The changes, with the growth of each."""
+def holder_table(changes: tuple[HolderChange, ...], names: tuple[str, str]) -> Table:
+    """The changes, with the growth of each; ``names``: what the sides are called."""
     several = len({change.device for change in changes}) > 1
-    rows = tuple(
-        (
-            ("+" if change.held_bytes[1] >= change.held_bytes[0] else "-")
-            + size(abs(change.held_bytes[1] - change.held_bytes[0])),
-            *(
-                f"{size(held)} ×{count}" if count else "–"
-                for held, count in zip(change.held_bytes, change.counts, strict=True)
-            ),
-            clean(change.group),
-            clean(_who(change, several=several)),
-        )
-        for change in changes[:_ROWS_SHOWN]
-    )
-    return Table("What grew", ("Change", *heads, "Group", "Holder"), rows, ("Change", *heads), below="Holder")
+    rows = []
+    for change in changes[:_ROWS_SHOWN]:
+        growth = change.held_bytes[1] - change.held_bytes[0]
+        sides = zip(change.held_bytes, change.counts, strict=True)
+        held = (f"{size(amount)} ×{count}" if count else "–" for amount, count in sides)
+        who = clean(_who(change, several=several))
+        rows.append((f"{'+' if growth >= 0 else '-'}{size(abs(growth))}", *held, clean(change.group), who))
+    heads = ("Change", *names)
+    return Table("What grew", (*heads, "Group", "Holder"), tuple(rows), heads, below="Holder")
 
 
 def grew_most(changes: tuple[HolderChange, ...]) -> str:

@@ -147,15 +147,12 @@ def _changes(period: Period) -> Table | None:
     problems = (finding.finding.id for finding in period.findings if finding.finding.severity != "info")
     what = clean(next(problems, "the first finding"))
     span = hours_minutes((period.trouble - period.changes_begin).total_seconds())
-    note = (
-        f"In the {span} before {what} ({_time(period, period.trouble)}). It is not known whether one of them is the "
-        f"cause."
-    )
+    before = f"the {span} before {what} ({_time(period, period.trouble)})"
+    note = f"In {before}. It is not known whether one of them is the cause."
     if not rows:
-        note = f"Nothing that was recorded changed in the {span} before {what} ({_time(period, period.trouble)})."
-    return Table(
-        "What changed before", ("When", "What", "Change"), rows, note=note, keep=("When", "What"), below="Change"
-    )
+        note = f"Nothing that was recorded changed in {before}."
+    heads = ("When", "What", "Change")
+    return Table("What changed before", heads, rows, note=note, keep=heads[:2], below="Change")
 
 
 def _graphs(period: Period, device: PeriodDevice) -> Table:
@@ -181,41 +178,30 @@ def _readings(period: Period) -> Table:
 
 
 def _findings(period: Period) -> Table:
-    rows = tuple(
-        (
-            f"{GLYPHS[finding.finding.severity]} {finding.finding.severity}",
-            _time(period, finding.begin),
-            "still" if finding.active else _time(period, finding.end),
-            clean(finding.finding.id),
-            clean(finding.finding.title),
-        )
-        for finding in period.findings
-    )
+    rows = []
+    for held in period.findings:
+        finding, end = held.finding, "still" if held.active else _time(period, held.end)
+        severity = f"{GLYPHS[finding.severity]} {finding.severity}"
+        rows.append((severity, _time(period, held.begin), end, clean(finding.id), clean(finding.title)))
     heads = ("Severity", "From", "To", "Cause", "Finding")
     long = len(rows) > _LONG_TABLE_ROWS
-    return Table("Findings in this time", heads, rows, keep=heads[:3], below="Finding", folded=long)
+    return Table("Findings in this time", heads, tuple(rows), keep=heads[:3], below="Finding", folded=long)
 
 
 def _runs(period: Period) -> Table:
-    rows = tuple(
-        (
-            _time(period, run.begin),
-            _time(period, run.end) if run.end is not None else UNKNOWN,
-            clean(run.name),
-            clean(run.verdict),
-        )
-        for run in period.runs
-    )
-    return Table("Saved runs", ("From", "To", "Run", "Verdict"), rows, keep=("From", "To"))
+    rows = []
+    for run in period.runs:
+        end = _time(period, run.end) if run.end is not None else UNKNOWN
+        rows.append((_time(period, run.begin), end, clean(run.name), clean(run.verdict)))
+    return Table("Saved runs", ("From", "To", "Run", "Verdict"), tuple(rows), keep=("From", "To"))
 
 
 def _events(period: Period) -> Table:
-    last = period.events[-_MAX_ROWS:]
     rows = tuple(
         (_time(period, event.at), f"{GLYPHS.get(event.severity, '•')} {clean(event.severity)}", clean(event.text))
-        for event in last
+        for event in period.events[-_MAX_ROWS:]
     )
-    left_out = len(period.events) - len(last)
+    left_out = len(period.events) - len(rows)
     note = f"{left_out} earlier ones are omitted; JSON has them all." if left_out else ""
     heads = ("When", "Severity", "Event")
     return Table("Events", heads, rows, note=note, keep=heads[:2], folded=len(rows) > _LONG_TABLE_ROWS)

@@ -151,6 +151,11 @@ def clean(value: object) -> str:
     return text or "–"
 
 
+def clean_or_empty(text: str | None) -> str:
+    """A text as one harmless line; nothing for None and the empty text."""
+    return clean(text) if text else ""
+
+
 def count_text(count: int, noun: str) -> str:
     """``1 GPU``, ``2 GPUs``."""
     return f"{count} {noun}{'' if count == 1 else 's'}"

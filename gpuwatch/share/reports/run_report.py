@@ -26,6 +26,7 @@ from gpuwatch.share.reports.report_elements import (
     Table,
     clean,
     clean_finding,
+    clean_or_empty,
     columns,
     counted_names,
     drawable,
@@ -86,7 +87,7 @@ def run_content(run: Run) -> Content:
         Table("Not observed", ("What and why",), tuple((clean(text),) for text in run.problems)),
     )
     started = run.started_at.strftime("%Y-%m-%d %H:%M:%S %Z").strip()
-    title = clean(run.title) if run.title else ""
+    title = clean_or_empty(run.title)
     if run.is_program and title and len(title) <= _MAX_HEADLINE_CHARS:
         # The title of a watched program is its command line.
         headline, about = title, ("gpuwatch run", clean(run.host or ""), started)
@@ -98,7 +99,7 @@ def run_content(run: Run) -> Content:
         subtitle=" · ".join(part for part in about if part),
         state=state_of(run),
         verdict=f"{run.verdict}, as expected" if as_demonstrated(run) else run.verdict,
-        reason=clean(run.verdict_reason) if run.verdict_reason else "",
+        reason=clean_or_empty(run.verdict_reason),
         simulated=simulated_note((run,)),
         facts=tuple(_facts(run)),
         tables=tuple(table for table in tables if table.rows),
@@ -340,17 +341,17 @@ def _kept_off_the_gpu(run: Run, placement: Placement) -> bool:
 
 
 def _settings(run: Run) -> Table:
-    rows = tuple(
-        (
-            clean(name),
-            clean(setting.asked),
-            clean(setting.source) if setting.source else "",
-            clean(setting.effective),
-            clean(setting.note) if setting.note else "",
-        )
+    cells = (
+        {
+            "Setting": clean(name),
+            "Asked": clean(setting.asked),
+            "By": clean_or_empty(setting.source),
+            "Effective": clean(setting.effective),
+            "Note": clean_or_empty(setting.note),
+        }
         for name, setting in run.settings.items()
     )
-    table = Table("Settings", ("Setting", "Asked", "By", "Effective", "Note"), rows)
+    table = Table("Settings", *columns(cells))
     return table if any(setting.source for setting in run.settings.values()) else table.without("By")
 
 
@@ -445,7 +446,7 @@ def _process(process: RunProcess) -> dict[str, str]:
     held = " + ".join(size(amount) for amount in process.held_bytes.values())
     return {
         "Process": str(process.pid),
-        "Command": clean(process.command) if process.command else "",
+        "Command": clean_or_empty(process.command),
         "Framework": framework_text(process.framework),
         "Devices": device_map(process),
         "Allocator peak": peaks or UNKNOWN,

@@ -23,6 +23,7 @@ from gpuwatch.share.reports.report_elements import (
     Table,
     clean,
     clean_finding,
+    clean_or_empty,
     columns,
     count_text,
 )
@@ -95,16 +96,11 @@ def _reservations(snapshot: Snapshot) -> Table:
     names = {device.uuid: str(device.index) for device in snapshot.devices}
     for device in snapshot.devices:
         names |= {part.uuid: f"{device.index} MIG {part.id}" for part in device.mig_instances if part.uuid}
-    rows = tuple(
-        (
-            clean(names.get(found.uuid, found.uuid)),
-            clean(found.user),
-            clean(found.pid),
-            shorten(clean(found.command), _MAX_COMMAND_CHARS),
-        )
-        for found in sorted(snapshot.reservations, key=lambda reservation: names.get(reservation.uuid, ""))
-    )
-    return Table("Reserved", ("GPU", "User", "PID", "Command"), rows, ("GPU", "PID"))
+    rows = []
+    for found in sorted(snapshot.reservations, key=lambda reservation: names.get(reservation.uuid, "")):
+        who = map(clean, (names.get(found.uuid, found.uuid), found.user, found.pid))
+        rows.append((*who, shorten(clean(found.command), _MAX_COMMAND_CHARS)))
+    return Table("Reserved", ("GPU", "User", "PID", "Command"), tuple(rows), ("GPU", "PID"))
 
 
 def _power(devices: Sequence[Device]) -> str:
@@ -150,7 +146,7 @@ def _device_row(device: Device, *, marked: bool) -> dict[str, str]:
         "Temp": show("temperature.gpu_celsius"),
         "SM clock": show("clocks.sm_mhz"),
         "State": device.state,
-        "Why": clean(device.state_detail) if device.state_detail else "",
+        "Why": clean_or_empty(device.state_detail),
     }
 
 
@@ -265,14 +261,9 @@ def _explains(problem: Problem, snapshot: Snapshot) -> bool:
 
 def _problems(snapshot: Snapshot) -> Table:
     """What could not be read and is not among the findings."""
-    rows = tuple(
-        (
-            clean(problem.source),
-            clean(problem.reason),
-            clean(problem.detail),
-            clean(problem.hint) if problem.hint else "",
-        )
+    rows = (
+        (*map(clean, (problem.source, problem.reason, problem.detail)), clean_or_empty(problem.hint))
         for problem in snapshot.problems
         if not _explains(problem, snapshot)
     )
-    return Table("Problems", ("Source", "Reason", "What", "What helps"), rows)
+    return Table("Problems", ("Source", "Reason", "What", "What helps"), tuple(rows))

@@ -26,6 +26,7 @@ from gpuwatch.share.reports.report_elements import (
     Content,
     Table,
     clean,
+    clean_or_empty,
     columns,
     count_text,
     drawable,
@@ -272,7 +273,7 @@ def _recover(document: Experiment) -> Table:
         if recovery.verified:
             glyph, passes = "ok", "verified"
         runs = f"{recovery.passed} of {recovery.runs}" if recovery.runs else UNKNOWN
-        reason = clean(recovery.reason) if recovery.reason else ""
+        reason = clean_or_empty(recovery.reason)
         rows.append((clean(recovery.name), f"{GLYPHS[glyph]}\u00a0{passes}", runs, reason))
     note = "Verified: it passed, and then twice more, to the end of the program or past three times the failure."
     return Table("What makes it pass", ("SETTING", "PASSES", "RUNS", "WHY NOT"), tuple(rows), ("RUNS",), note=note)
