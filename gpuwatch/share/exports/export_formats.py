@@ -21,24 +21,20 @@ class Format:
     module: str
     binary: bool = False
     needs: str = ""
-    """The package without which it cannot be written."""
-    extra: str = ""
-    """The extra of gpuwatch that installs the package."""
+    """The package without which it cannot be written; the extra that installs it is named after the format."""
 
     def write(self, *what: Any) -> Iterator[bytes]:
         """The export, in pieces; UsageError if its package is not installed."""
         if self.needs and find_spec(self.needs) is None:
-            raise UsageError(
-                f"{self.name} needs {self.needs}, which is not installed",
-                hint=f"pip install 'gpuwatch-tui[{self.extra}]'",
-            )
+            hint = f"pip install 'gpuwatch-tui[{self.name}]'"
+            raise UsageError(f"{self.name} needs {self.needs}, which is not installed", hint=hint)
         pieces: Iterator[bytes] = import_module(f"gpuwatch.share.exports.{self.module}").write(*what)
         return pieces
 
 
 FORMATS: tuple[Format, ...] = (
     Format("perfetto", (".pftrace", ".perfetto-trace"), "perfetto_trace", binary=True),
-    Format("parquet", (".parquet",), "parquet_writer", binary=True, needs="pyarrow", extra="parquet"),
+    Format("parquet", (".parquet",), "parquet_writer", binary=True, needs="pyarrow"),
     Format("csv", (".csv",), "csv_writer"),
     Format("ndjson", (".ndjson", ".jsonl"), "json_lines"),
     Format("openmetrics", (".om", ".prom"), "openmetrics_text"),

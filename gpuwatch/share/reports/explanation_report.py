@@ -43,11 +43,11 @@ def explanation_content(document: Explanation) -> Content:
         _tests(document),
         *(device_tables(document.machine) if document.machine is not None else ()),
         device_map_table(document.device_map),
-        oom_table(document.ooms, with_expected=False),
+        oom_table(document.ooms).without("Expected"),
         shared_detail_as_note(fallback_table(document.fallbacks)),
         Table("Missing libraries", ("Library",), tuple((clean(name),) for name in document.missing_libraries)),
         placement_table(sorted(document.placements, key=lambda placement: -placement.count)),
-        error_table(document.errors, with_expected=False),
+        error_table(document.errors).without("Expected"),
         Table("Not recognized", ("Line",), first_rows([(clean(line),) for line in document.unrecognised])),
     )
     return Content(

@@ -159,7 +159,7 @@ def shared_detail_as_note(table: Table) -> Table:
     return dataclasses.replace(table.without(table.below), note=note)
 
 
-def oom_table(ooms: Sequence[Oom], *, with_expected: bool = True) -> Table:
+def oom_table(ooms: Sequence[Oom]) -> Table:
     """Out-of-memory failures with their numbers; only probes have expected ones."""
     cells = (
         {
@@ -171,7 +171,7 @@ def oom_table(ooms: Sequence[Oom], *, with_expected: bool = True) -> Table:
             "Free": f"{'~' if oom.rounded else ''}{size(oom.free_bytes)}",
             "Largest block": size(oom.largest_free_bytes),
             "Cause": clean(oom.verdict),
-            **({"Expected": clean(oom.expected)} if with_expected else {}),
+            "Expected": clean(oom.expected),
         }
         for oom in ooms
     )
@@ -186,11 +186,10 @@ def oom_table(ooms: Sequence[Oom], *, with_expected: bool = True) -> Table:
     )
 
 
-def error_table(errors: Sequence[RunError], *, with_expected: bool = True) -> Table:
+def error_table(errors: Sequence[RunError]) -> Table:
     """Exceptions of the framework."""
     rows = [(clean(error.type), clean(error.message)[:600], clean(error.expected)) for error in errors]
-    table = Table("Errors", ("Type", "Message", "Expected"), first_rows(rows), below="Message")
-    return table if with_expected else table.without("Expected")
+    return Table("Errors", ("Type", "Message", "Expected"), first_rows(rows), below="Message")
 
 
 def workers_table(run: Run) -> Table:
