@@ -25,7 +25,7 @@ _TYPES: dict[Kind, Any] = {
 
 def write(stretch: Stretch, table: Table) -> Iterator[bytes]:
     """The file, in pieces."""
-    out = io.BytesIO()
+    out = _Sink()
     schema = pa.schema(
         [
             pa.field(column.name, _TYPES[column.kind], metadata={"unit": column.unit} if column.unit else None)
@@ -34,7 +34,7 @@ def write(stretch: Stretch, table: Table) -> Iterator[bytes]:
         metadata={"gpuwatch_version": __version__, "simulated": str(stretch.last.simulated).lower()},
     )
     moments = [place for place, column in enumerate(table.columns) if column.kind is Kind.MOMENT]
-    with pq.ParquetWriter(_Growing(out), schema, compression="zstd") as writer:
+    with pq.ParquetWriter(out, schema, compression="zstd") as writer:
         rows: list[Row] = []
         for row in table.rows(stretch):
             for place in moments:
@@ -44,10 +44,10 @@ def write(stretch: Stretch, table: Table) -> Iterator[bytes]:
             if len(rows) >= _GROUP_ROWS:
                 writer.write_batch(_batch(rows, schema))
                 rows = []
-                yield _take_bytes(out)
+                yield out.take()
         if rows:
             writer.write_batch(_batch(rows, schema))
-    yield _take_bytes(out)
+    yield out.take()
 
 
 def _batch(rows: list[Row], schema: Any) -> Any:
@@ -66,26 +66,25 @@ def _array(values: tuple[object, ...], kind: Any) -> Any:
         return pa.array(plain, type=kind)
 
 
-def _take_bytes(out: io.BytesIO) -> bytes:
-    data = out.getvalue()
-    out.seek(0)
-    out.truncate()
-    return data
-
-
-class _Growing(io.RawIOBase):
+class _Sink(io.RawIOBase):
     """A file that is only appended to, and whose content is taken away now and then."""
 
-    def __init__(self, out: io.BytesIO) -> None:
-        self._out = out
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
         self._place = 0
 
     def writable(self) -> bool:
         return True
 
     def write(self, data: Any) -> int:
+        self._parts.append(bytes(data))
         self._place += len(data)
-        return self._out.write(data)
+        return len(data)
 
     def tell(self) -> int:
         return self._place
+
+    def take(self) -> bytes:
+        data = b"".join(self._parts)
+        self._parts.clear()
+        return data
