@@ -10,8 +10,8 @@ import re
 import select
 import signal
 import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -57,15 +57,15 @@ async def _serve(allow_work: bool, redact: bool, folders: tuple[Path, ...], pyth
     received: list[int] = []
     tools = Tools(machine, Commands(redact=redact), redact, folders, python)
     try:
-        with _standard_streams() as (source, target):
-            server = make_server(tools, allow_work=allow_work)
-            lines = _Lines(source)
-            async with anyio.create_task_group() as around:
-                around.start_soon(_end_after, lines.ended, around.cancel_scope)
-                await around.start(_end_by_signal, received, around.cancel_scope)
-                async with stdio_server(stdin=lines, stdout=_Output(target)) as (incoming, outgoing):
-                    await server.run(incoming, outgoing, server.create_initialization_options())
-                around.cancel_scope.cancel()
+        source, target = _take_standard_streams()
+        server = make_server(tools, allow_work=allow_work)
+        lines = _Lines(source)
+        async with anyio.create_task_group() as around:
+            around.start_soon(_end_after, lines.ended, around.cancel_scope)
+            await around.start(_end_by_signal, received, around.cancel_scope)
+            async with stdio_server(stdin=lines, stdout=_Output(target)) as (incoming, outgoing):
+                await server.run(incoming, outgoing, server.create_initialization_options())
+            around.cancel_scope.cancel()
     finally:
         machine.stop()
     return received[0] if received else None
@@ -76,7 +76,7 @@ async def _end_by_signal(
 ) -> None:
     """Ends all by cancelling: an exception out of a signal's handler could be raised in any task, or get lost."""
     with anyio.open_signal_receiver(
-        *(signals for signals in _END_SIGNALS if signal.getsignal(signals) != signal.SIG_IGN)
+        *(number for number in _END_SIGNALS if signal.getsignal(number) != signal.SIG_IGN)
     ) as signals:
         task_status.started()
         async for number in signals:
@@ -92,15 +92,14 @@ async def _end_after(ended: anyio.Event, scope: anyio.CancelScope) -> None:
     scope.cancel()
 
 
-@contextmanager
-def _standard_streams() -> Iterator[tuple[int, int]]:
+def _take_standard_streams() -> tuple[int, int]:
     """Descriptors of stdin and stdout; whatever else is printed goes to stderr, and nobody else reads."""
     source, target = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.dup2(2, 1)
     os.close(nothing)
-    yield source, target
+    return source, target
 
 
 class _Lines(anyio.AsyncFile[str]):
