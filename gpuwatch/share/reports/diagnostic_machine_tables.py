@@ -37,20 +37,8 @@ _OF_DOCTOR = ("Framework", "CUDA", "Doctor got")
 def device_map_table(document: Diagnostic) -> Table:
     """Framework device, CUDA ordinal, NVML index, address, UUID, memory limits and use."""
     snapshot, doctor = document.snapshot, document.doctor
-    entries: list[DeviceMapping] = list(doctor.device_map) if doctor is not None else []
-    if doctor is None and snapshot is not None:
-        entries = [
-            DeviceMapping(
-                framework_device="",
-                physical_index=device.index,
-                uuid=device.uuid,
-                pci_bus_id=device.pci_bus_id,
-                name=device.name,
-                compute_capability=device.compute_capability,
-            )
-            for device in snapshot.devices
-        ]
     devices = {device.uuid: device for device in snapshot.devices} if snapshot is not None else {}
+    entries = list(map(_without_framework, devices.values())) if doctor is None else doctor.device_map
     program = _latest(document)
     maps = program.device_map if program is not None else ()
     granted = [(own.uuid, own.granted_bytes) for own in maps if own.uuid and own.granted_bytes]
@@ -92,6 +80,17 @@ def device_map_table(document: Diagnostic) -> Table:
         optional=("Capability",),
         below="UUID",
     ).without(*left_out)
+
+
+def _without_framework(device: Device) -> DeviceMapping:
+    return DeviceMapping(
+        framework_device="",
+        physical_index=device.index,
+        uuid=device.uuid,
+        pci_bus_id=device.pci_bus_id,
+        name=device.name,
+        compute_capability=device.compute_capability,
+    )
 
 
 def _unmapped(document: Diagnostic) -> str:
@@ -176,22 +175,15 @@ def variable_table(document: Diagnostic) -> Table | None:
         return None
     order = list(_EFFECTS)
     shown = sorted(document.variables, key=lambda entry: -order.index(entry.effect) if entry.effect != "unknown" else 1)
-    rows = tuple(
-        (
-            _EFFECTS[entry.effect],
-            clean(entry.name),
-            variable_value(entry.value),
-            clean(short_command(entry.program)) if entry.program is not None else _HERE,
-            clean_or_empty(entry.note),
-        )
-        for entry in shown
-    )
-    if not rows:
-        rows = (("○ none", "", "", _HERE, "no variable that affects GPUs is set"),)
+    rows = []
+    for entry in shown:
+        where = clean(short_command(entry.program)) if entry.program is not None else _HERE
+        value = variable_value(entry.value)
+        rows.append((_EFFECTS[entry.effect], clean(entry.name), value, where, clean_or_empty(entry.note)))
     return Table(
         "Environment variables",
         ("State", "Variable", "Value", "Set in", "What it does"),
-        rows,
+        tuple(rows) or (("○ none", "", "", _HERE, "no variable that affects GPUs is set"),),
         note=f"This shell: the one that created this report. {_programs(document)}".strip(),
         keep=("State", "Variable", "Set in"),
         below="What it does",

@@ -37,22 +37,18 @@ _MAX_FRAMEWORK_CHARS = 9
 
 def snapshot_content(snapshot: Snapshot) -> Content:
     """Everything that was read."""
-    if snapshot.devices:
-        tables: tuple[Table, ...] = (*device_tables(snapshot), _reservations(snapshot), _problems(snapshot))
-    else:
-        tables = (_problems(snapshot), _busiest(snapshot))
     host, driver = snapshot.host, snapshot.driver
-    facts = [
-        ("driver", f"{clean(driver.version)}, CUDA {clean(driver.cuda_version)}" if driver else "unknown"),
-        (
-            "host",
-            f"{clean(host.hostname)}: CPU {percent(host.cpu_percent)} of {clean(host.cpu_count)} cores, "
-            f"memory {size(host.memory_used_bytes)} of {size(host.memory_total_bytes)}, "
-            f"load {' '.join(f'{part:.2f}' for part in host.load) if host.load else UNKNOWN}",
-        ),
-    ]
+    tables: tuple[Table, ...] = (_problems(snapshot), _busiest(snapshot))
+    facts = [("driver", f"{clean(driver.version)}, CUDA {clean(driver.cuda_version)}" if driver else "unknown")]
     if snapshot.devices:
-        facts.insert(1, ("power", _power(snapshot.devices)))
+        tables = (*device_tables(snapshot), _reservations(snapshot), _problems(snapshot))
+        facts.append(("power", _power(snapshot.devices)))
+    about_host = (
+        f"{clean(host.hostname)}: CPU {percent(host.cpu_percent)} of {clean(host.cpu_count)} cores, "
+        f"memory {size(host.memory_used_bytes)} of {size(host.memory_total_bytes)}, "
+        f"load {' '.join(f'{part:.2f}' for part in host.load) if host.load else UNKNOWN}"
+    )
+    facts.append(("host", about_host))
     if unified := [f"GPU {device.index}" for device in snapshot.devices if device.unified_memory]:
         facts.append(("memory", f"of {', '.join(unified)}: host memory, which other programs also use"))
     severities = {found.severity for found in snapshot.findings}
