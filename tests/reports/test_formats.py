@@ -42,6 +42,7 @@ from tests.reports.documents import (
     hostile_run,
     hostile_usage,
     searched_experiment,
+    used,
 )
 
 DOCUMENTS: dict[str, Document] = {
@@ -395,3 +396,10 @@ def test_the_story_says_how_long_it_took() -> None:
     assert "took 12.5" in _story(timed)
     untimed = msgspec.structs.replace(run, phases=msgspec.structs.replace(run.phases, total_seconds=None))
     assert "took" not in dict(content_of(untimed).facts)
+
+
+def test_a_container_called_all_has_its_owner() -> None:
+    groups = (used(container="all"), used(container="b", user="bob"))
+    table = content_of(full_usage(by="container", groups=groups)).tables[0]
+    owner = table.heads.index("Owner")
+    assert [row[owner] for row in table.rows] == ["alice", "bob", ""]

@@ -135,15 +135,14 @@ def _share(part: float, whole: float, of: str = "of recorded") -> str:
 
 
 def _coverage(usage: Usage) -> str:
-    asked = usage.hours
-    hours = hours_in(usage)
-    text = f"{hours(min(usage.hours_recorded, asked))} of {hours(asked)} h"
-    if usage.hours_recorded > asked * 1.001:
-        text = f"{hours(usage.hours_recorded)} h in {hours(asked)} h: the clock was set back"
-    if asked < _SHORT_HOURS:
-        text = f"{hours_minutes(min(usage.hours_recorded, asked) * 3600)} of {hours_minutes(asked * 3600)}"
-    missing = max(asked - usage.hours_recorded, 0.0)
-    if missing > 0.001 * asked:
+    hours, whole, recorded = hours_in(usage), usage.hours, min(usage.hours_recorded, usage.hours)
+    text = f"{hours(recorded)} of {hours(whole)} h"
+    if usage.hours_recorded > whole * 1.001:
+        text = f"{hours(usage.hours_recorded)} h in {hours(whole)} h: the clock was set back"
+    if whole < _SHORT_HOURS:
+        text = f"{hours_minutes(recorded * 3600)} of {hours_minutes(whole * 3600)}"
+    missing = whole - recorded
+    if missing > 0.001 * whole:
         text += f"; nothing is counted for the {hours_minutes(missing * 3600)} without a recording"
     return text
 
@@ -174,7 +173,7 @@ def groups_table(usage: Usage) -> Table:
 
 
 def _cells(name: str, group: UsageGroup, usage: Usage) -> dict[str, str]:
-    hours, total = hours_in(usage), name == "all"
+    hours, total = hours_in(usage), group is usage.total
     return {
         _BY[usage.by][0]: name,
         "Owner": "" if total else clean(group.user),
