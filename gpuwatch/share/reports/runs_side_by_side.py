@@ -302,13 +302,13 @@ def _effects(run: Run, other: Run) -> Iterator[str]:
 
 
 def _speed_effects(run: Run, other: Run) -> Iterator[str]:
-    throughput, two = run.throughput, other.throughput
-    if throughput is None or two is None or two.median_step_seconds <= 0 or throughput.median_step_seconds <= 0:
+    mine, theirs = run.throughput, other.throughput
+    if mine is None or theirs is None or theirs.median_step_seconds <= 0 or mine.median_step_seconds <= 0:
         return
     if not comparable_runs.same_work(run, other):
         here, there = comparable_runs.device_kind(run), comparable_runs.device_kind(other)
         if comparable_runs.workload(run) != comparable_runs.workload(other):
-            ways = [clean(entry.execution) for entry in (throughput, two)]
+            ways = [clean(entry.execution) for entry in (mine, theirs)]
             alike = comparable_runs.work_amount(run) == comparable_runs.work_amount(other)
             other_work = "a different command" if comparable_runs.is_program(run) else "a different amount of work"
             why = f"{ways[0]}, not {ways[1]}" if alike and all(ways) else other_work
@@ -316,9 +316,9 @@ def _speed_effects(run: Run, other: Run) -> Iterator[str]:
             why = f"measured on {here}, not on {there}" if here != there else "simulated on another computer"
         yield f"speeds not comparable ({why})"
         return
-    ratio = two.median_step_seconds / throughput.median_step_seconds
-    shown = f"{speed_text(throughput)} against {speed_text(two)} steps/s"
-    noise = why_not_comparable(throughput, two, simulated=run.simulated or other.simulated)
+    ratio = theirs.median_step_seconds / mine.median_step_seconds
+    shown = f"{speed_text(mine)} against {speed_text(theirs)} steps/s"
+    noise = why_not_comparable(mine, theirs, simulated=run.simulated or other.simulated)
     if noise:
         yield f"{noise} ({shown})"
     elif ratio >= 1:
