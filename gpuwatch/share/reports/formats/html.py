@@ -49,7 +49,7 @@ def render(document: Document) -> str:
 
 
 def _colors() -> str:
-    """The colours of states and quantities, as in the dashboard."""
+    """The colors of states and quantities, as in the dashboard."""
 
     def rule(palette: Palette) -> str:
         found = {"ok": palette.success, "warn": palette.warning, "bad": palette.error}

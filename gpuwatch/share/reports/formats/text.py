@@ -1,4 +1,4 @@
-"""Plain text for terminals and mails: aligned, without colour, at most ``width`` columns."""
+"""Plain text for terminals and mails: aligned, without color, at most ``width`` columns."""
 
 from __future__ import annotations
 
