@@ -29,7 +29,7 @@ _NUMBERED = re.compile(r"^nvidia\d+$")
 _ALWAYS = ("nvidiactl", "nvidia-uvm")
 _MODULES = re.compile(r"^(nvidia(?:_\w+)?|nouveau)\b", re.MULTILINE)
 _NVIDIA_VENDOR = "0x10de"
-_DISPLAY_CLASS = "0x03"  # VGA 0x0300, 3D controller 0x0302
+_DISPLAY_CLASS = "0x03"  # VGA 0x0300, 3D controller 0x0302; the audio device of a card has another
 _CONTAINERS = (
     (re.compile(r"kubepods"), "kubernetes"),
     (re.compile(r"docker"), "docker"),
@@ -159,20 +159,26 @@ def _group(gid: int) -> str:
 
 
 def _cards(base: Path) -> tuple[PciCard, ...] | None:
-    folder = base / "sys/bus/pci/devices"
+    slots = nvidia_slots(base / "sys")
+    if slots is None:
+        return None
+    drivers = [slot / "driver" for slot in slots]
+    names = (driver.resolve().name if driver.exists() else None for driver in drivers)
+    return tuple(PciCard(bus_id=slot.name, driver=name) for slot, name in zip(slots, names, strict=True))
+
+
+def nvidia_slots(sysfs: Path) -> list[Path] | None:
+    """The folders of NVIDIA's GPUs on the PCI bus, in the order of NVML's indices; None if they cannot be read."""
     try:
-        slots = sorted(folder.iterdir())
+        slots = sorted((sysfs / "bus" / "pci" / "devices").iterdir())
     except OSError:
         return None
-    found = []
-    for slot in slots:
-        vendor, kind = file_text(slot / "vendor"), file_text(slot / "class")
-        if vendor is None or kind is None:
-            continue
-        if vendor.strip() == _NVIDIA_VENDOR and kind.startswith(_DISPLAY_CLASS):
-            driver = slot / "driver"
-            found.append(PciCard(bus_id=slot.name, driver=driver.resolve().name if driver.exists() else None))
-    return tuple(found)
+    return [
+        slot
+        for slot in slots
+        if (file_text(slot / "vendor") or "").strip() == _NVIDIA_VENDOR
+        and (file_text(slot / "class") or "").startswith(_DISPLAY_CLASS)
+    ]
 
 
 _JOB = (

@@ -16,6 +16,7 @@ from gpuwatch.machine.sources.nvidia.decode_nvml_answers import bus_id, decode, 
 from gpuwatch.machine.sources.nvidia.device import NvmlDevice
 from gpuwatch.machine.sources.nvidia.multi_call_metrics import maybe
 from gpuwatch.machine.sources.procfs import file_text
+from gpuwatch.machine.sources.system_and_driver_facts import nvidia_slots
 from gpuwatch.sim import sysfs
 
 _SUSPENDED = "suspended by the kernel; reading it would wake it"
@@ -37,9 +38,6 @@ class _Answer(NamedTuple):
     """Why it did not say."""
 
 
-_NVIDIA = "0x10de"
-_DISPLAY = "0x03"
-"""First byte of the PCI class of display and 3D controllers; a card's audio device has a different one."""
 _ASLEEP = ("suspended", "suspending")
 
 
@@ -59,12 +57,7 @@ class RuntimePm:
 
     def gpus(self) -> list[str]:
         """PCI bus ids of NVIDIA's GPUs in the order of NVML's indices; empty if /sys cannot be read."""
-        folder = self._root / "bus" / "pci" / "devices"
-        try:
-            found = [entry for entry in folder.iterdir() if self._read(entry / "vendor") == _NVIDIA]
-        except OSError:
-            return []
-        return sorted(entry.name for entry in found if self._read(entry / "class").startswith(_DISPLAY))
+        return [slot.name for slot in nvidia_slots(self._root) or ()]
 
     def _power(self, pci_bus_id: str) -> Path:
         return sysfs.power_folder(self._root, pci_bus_id)

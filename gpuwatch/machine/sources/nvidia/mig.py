@@ -31,7 +31,8 @@ class Instance(msgspec.Struct):
 def instances(lib: Any, handle: Any) -> list[Instance]:
     """The instances of a device by index. ``NVMLError`` if they cannot be listed."""
     found = mig_handles(lib, handle)
-    total = _total(lib, handle) if found else None
+    memory = maybe(lib, lib.nvmlDeviceGetMemoryInfo, handle) if found else None
+    total = None if memory is None or memory.total in NOT_AVAILABLE else memory.total
     return [Instance(instance, _facts(lib, index, instance, total)) for index, instance in found]
 
 
@@ -105,8 +106,3 @@ def _name(lib: Any, handle: Any) -> str | None:
     name = maybe(lib, lib.nvmlDeviceGetName, handle)
     found = None if name is None else _NAMED.search(decode(name))
     return found and found[1]
-
-
-def _total(lib: Any, handle: Any) -> int | None:
-    memory = maybe(lib, lib.nvmlDeviceGetMemoryInfo, handle)
-    return None if memory is None or memory.total in NOT_AVAILABLE else memory.total
