@@ -27,8 +27,8 @@ from gpuwatch.core.model.snapshot import IDLE_SINCE, Process, Snapshot
 from gpuwatch.core.model.xids import Xid
 from gpuwatch.machine.collector.idle_times import IdleTimes
 from gpuwatch.machine.collector.live_feed import LiveFeed
-from gpuwatch.machine.collector.own_user_processes import OwnProcesses, hides_processes
-from gpuwatch.machine.collector.samples_from_recorder import with_missed
+from gpuwatch.machine.collector.own_user_processes import OwnProcesses
+from gpuwatch.machine.collector.samples_from_recorder import hides_processes, with_missed
 from gpuwatch.machine.recording import running_recorders
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.running_recorders import Announcement, find_running

@@ -105,7 +105,7 @@ class LiveFeed:
         self._heard = 0.0
         """When the collector's process last reported that a recorder's collector is late."""
         self._environment = environment
-        self._wake: Callable[[], None] = _no_wake
+        self._wake: Callable[[], None] = lambda: None
         self._process: CollectorProcess | None = first
         self._watch: CollectorWatch | None = None
         """What that process does."""
@@ -179,7 +179,7 @@ class LiveFeed:
 
         Once it reads, another call only sets ``wake``; the snapshots that came before wait to be drained.
         """
-        self._wake = wake or _no_wake
+        self._wake = wake or (lambda: None)
         if self._threads:
             return
         self.launch()
@@ -455,7 +455,3 @@ class LiveFeed:
             self._frames.append(snapshot)
             self._last, self._machine, self.failure, self._crashed = time.monotonic(), None, "", False
             self._arrived.notify_all()
-
-
-def _no_wake() -> None:
-    """Nobody is to be woken."""

@@ -14,7 +14,6 @@ from gpuwatch.machine.collector.cpu_programs import CpuPrograms
 from gpuwatch.machine.collector.process_rows import device_numbers_of, same_or_new
 from gpuwatch.machine.history.sample_chunks import MappedRows
 from gpuwatch.machine.sources.host_and_processes import DENIED, ProcessTable
-from gpuwatch.machine.sources.missing_process import HIDDEN
 
 SAME_START_SECONDS = 1.5
 """Seconds by which two processes may compute the same start time differently."""
@@ -57,8 +56,3 @@ class OwnProcesses:
             device_map=mapped,
             note=note,
         )
-
-
-def hides_processes(snapshot: Snapshot) -> bool:
-    """Whether whoever took the sample was not shown processes that use GPUs (hidepid)."""
-    return any(row.note.startswith(HIDDEN) for row in snapshot.processes)

@@ -19,6 +19,7 @@ from gpuwatch.machine.history.sample_chunks import MappedRows
 from gpuwatch.machine.history.sample_frames import DamagedData
 from gpuwatch.machine.recording.running_recorders import RunningRecorder, find_running
 from gpuwatch.machine.sources.device_source import MAX_XIDS, SeenDevice
+from gpuwatch.machine.sources.missing_process import HIDDEN
 
 if TYPE_CHECKING:
     from gpuwatch.machine.collector.own_user_processes import OwnProcesses
@@ -108,11 +109,7 @@ class SamplesFromRecorder:
             return False
         if abs(time.time() - first.taken_at.timestamp()) > 2 * self.interval + _FRESH_SECONDS + first.took_seconds:
             return False
-        if self._own is None:
-            return True
-        from gpuwatch.machine.collector.own_user_processes import hides_processes
-
-        return not hides_processes(first)
+        return self._own is None or not hides_processes(first)
 
     def new_samples(self) -> tuple[list[Snapshot], str]:
         """The samples since the last call, oldest first, and why there will be no more; empty if there will."""
@@ -148,16 +145,16 @@ class SamplesFromRecorder:
 
     def suits(self, interval: float, *, gpm: bool) -> bool:
         """Whether it samples at least every ``interval`` seconds, and with GPM if that is wanted."""
-        return _suits(self._recorder, interval, gpm=gpm)
+        return self._recorder.entry.suits(interval, gpm=gpm)
 
     def close(self) -> None:
         self._newest.close()
         self._recorder.close()
 
 
-def _suits(recorder: RunningRecorder, interval: float, *, gpm: bool) -> bool:
-    entry = recorder.entry
-    return entry.interval <= interval and (entry.gpm or not gpm)
+def hides_processes(snapshot: Snapshot) -> bool:
+    """Whether whoever took the sample was not shown processes that use GPUs (hidepid)."""
+    return any(row.note.startswith(HIDDEN) for row in snapshot.processes)
 
 
 def find_recorder(interval: float, *, gpm: bool, seen: Mapping[str, SeenDevice]) -> SamplesFromRecorder | None:
@@ -167,7 +164,7 @@ def find_recorder(interval: float, *, gpm: bool, seen: Mapping[str, SeenDevice])
     """
     chosen: SamplesFromRecorder | None = None
     for recorder in find_running():
-        if chosen is None and _suits(recorder, interval, gpm=gpm):
+        if chosen is None and recorder.entry.suits(interval, gpm=gpm):
             with suppress(GpuwatchError, DamagedData, OSError):
                 shared = SamplesFromRecorder(recorder, seen)
                 if shared.is_usable:

@@ -92,10 +92,7 @@ class EnergyMeter:
     def look(self, snapshot: Snapshot) -> None:
         at = snapshot.taken_at.timestamp()
         for device in snapshot.devices:
-            counted = self._devices.get(device.uuid)
-            if counted is None:
-                counted = self._devices[device.uuid] = _Counted()
-            counted.look(device, at)
+            self._devices.setdefault(device.uuid, _Counted()).look(device, at)
         forget_gone({device.uuid for device in snapshot.devices}, self._devices)
 
     def of(self, uuid: str) -> Energy | None:
@@ -104,8 +101,7 @@ class EnergyMeter:
 
     def machine(self) -> Energy | None:
         """What all devices have used together; None if nothing is known of any."""
-        known = [device.energy for device in self._devices.values()]
-        found = [energy for energy in known if energy is not None]
+        found = [energy for device in self._devices.values() if (energy := device.energy) is not None]
         if not found:
             return None
         return Energy(
@@ -113,6 +109,6 @@ class EnergyMeter:
             max(energy.seconds for energy in found),
             any(energy.estimated for energy in found),
             len(found),
-            len(known) - len(found),
+            len(self._devices) - len(found),
             sum(energy.mean_watts for energy in found),
         )

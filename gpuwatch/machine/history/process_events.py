@@ -202,12 +202,8 @@ def _accounting_text(rows: list[Process], snapshot: Snapshot) -> list[str]:
     found = []
     for row in rows:
         device = snapshot.device(row.device_uuid)
-        mine = (
-            [process for process in device.accounted if process.is_of(row.pid, row.create_time)]
-            if device is not None
-            else []
-        )
-        found += mine[-1:]
+        accounted = device.accounted if device is not None else ()
+        found += [process for process in accounted if process.is_of(row.pid, row.create_time)][-1:]
     known = [process.gpu_percent for process in found if process.gpu_percent is not None]
     if len(found) < len(rows) or not known:
         return []

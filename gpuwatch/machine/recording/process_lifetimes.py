@@ -67,11 +67,11 @@ class ProcessLives:
     def _account(self, device: Device) -> None:
         """Adds the driver's accounting of ended processes to the last life of their pid."""
         for process in device.accounted:
-            mine = [life for life in self._lives.values() if life.device_uuid == device.uuid]
             fitting = [
                 life
-                for life in mine
-                if process.is_of(life.pid, life.create_time)
+                for life in self._lives.values()
+                if life.device_uuid == device.uuid
+                and process.is_of(life.pid, life.create_time)
                 and process.started_at <= life.last + MAX_CLOCK_DIFFERENCE_SECONDS
                 and not life.accounted
             ]

@@ -56,6 +56,10 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """What has to be equal to see the same machine: :func:`machine_place`."""
     silence: Silence | None = None
 
+    def suits(self, interval: float, *, gpm: bool) -> bool:
+        """Whether it samples at least every ``interval`` seconds, and with GPM if that is wanted."""
+        return self.interval <= interval and (self.gpm or not gpm)
+
 
 _entry_of = msgspec.json.Decoder(Entry).decode
 
