@@ -11,7 +11,14 @@ from gpuwatch.core.errors import UsageError
 from gpuwatch.core.model.metrics import METRICS, Lane, MetricSpec
 from gpuwatch.core.model.reading import Missing, Reading
 from gpuwatch.core.model.snapshot import Device, MigInstance, Snapshot
-from gpuwatch.machine.sources.nvidia import decode_nvml_answers, nvml_errors
+from gpuwatch.machine.sources.nvidia import nvml_errors
+from gpuwatch.machine.sources.nvidia.decode_nvml_answers import (
+    FABRIC_CONFIGURATION_SHIFT,
+    FABRIC_CONFIGURATIONS,
+    FABRIC_STATES,
+    FABRIC_SUMMARIES,
+    FABRIC_TROUBLES,
+)
 from gpuwatch.sim.copied_answers import MAX_NUMBERS, NOT_AVAILABLE, DescribedGpu, SimAnswer, SimCard
 from gpuwatch.sim.gpu_models import MODELS
 from gpuwatch.sim.mig_layout import MAX_INSTANCES, SimInstance
@@ -197,17 +204,11 @@ def _number(spec: MetricSpec, value: Reading | None) -> int:
 
 def _fabric(state: str, health: Reading | None) -> tuple[int, ...] | None:
     """State, status, health mask and summary."""
-    number = next(
-        (key for key, name in decode_nvml_answers.FABRIC_STATES.items() if name == state.partition(",")[0]), None
-    )
+    number = next((key for key, name in FABRIC_STATES.items() if name == state.partition(",")[0]), None)
     if number is None:
         return None
     parts = health.split("+") if isinstance(health, str) else []
-    mask = sum(1 << bit for bit, name in decode_nvml_answers.FABRIC_TROUBLES.items() if name in parts)
-    mask |= sum(
-        key << decode_nvml_answers.FABRIC_CONFIGURATION_SHIFT
-        for key, n in decode_nvml_answers.FABRIC_CONFIGURATIONS.items()
-        if n in parts
-    )
-    summary = next((key for key, name in decode_nvml_answers.FABRIC_SUMMARIES.items() if name in parts), 0)
+    mask = sum(1 << bit for bit, name in FABRIC_TROUBLES.items() if name in parts)
+    mask |= sum(key << FABRIC_CONFIGURATION_SHIFT for key, name in FABRIC_CONFIGURATIONS.items() if name in parts)
+    summary = next((key for key, name in FABRIC_SUMMARIES.items() if name in parts), 0)
     return number, 0, mask, summary

@@ -66,16 +66,8 @@ _REASONS: dict[int, Reason] = {
 }
 
 _HINTS = {
-    LIBRARY_NOT_FOUND: (
-        "driver.missing",
-        "no NVIDIA driver was found: libnvidia-ml.so.1 cannot be loaded",
-        "",
-    ),
-    DRIVER_NOT_LOADED: (
-        "driver.missing",
-        "NVIDIA's kernel module is not loaded",
-        "",
-    ),
+    LIBRARY_NOT_FOUND: ("driver.missing", "no NVIDIA driver was found: libnvidia-ml.so.1 cannot be loaded", ""),
+    DRIVER_NOT_LOADED: ("driver.missing", "NVIDIA's kernel module is not loaded", ""),
     LIB_RM_VERSION_MISMATCH: (
         "driver.mismatch",
         "NVIDIA's library and kernel module have different versions",
