@@ -23,7 +23,6 @@ _XZ = b"\xfd7zXZ"
 _DICTIONARY_BYTES = 1 << 20
 """Bytes: more than most blocks have. The preset's own takes 94 MB of memory."""
 _MAX_MEMORY_BYTES = 64 << 20
-_NUMBERS = tuple(struct.Struct(f"<{count}d") for count in range(6))
 _CHECKSUM = struct.Struct(">I")
 _MICROSECONDS_PER_SECOND = 1e6
 _steps = msgspec.msgpack.Decoder(list[int]).decode
@@ -32,7 +31,7 @@ _steps = msgspec.msgpack.Decoder(list[int]).decode
 def checksum(*numbers: float, data: bytes = b"") -> int:
     """Checksum of the numbers of a row and its data. Raises :class:`DamagedData` for a value that is not a number."""
     try:
-        return zlib.crc32(_NUMBERS[len(numbers)].pack(*numbers), zlib.crc32(data))
+        return zlib.crc32(struct.pack(f"<{len(numbers)}d", *numbers), zlib.crc32(data))
     except (struct.error, TypeError, OverflowError) as error:
         raise DamagedData(str(error)) from error
 

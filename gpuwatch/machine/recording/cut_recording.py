@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from itertools import groupby
 from pathlib import Path
 
@@ -44,27 +44,21 @@ def cut_out(
         raise UsageError(f"{name} exists", hint="name a new file") from None
     except OSError as error:
         raise UsageError(f"cannot write {name}: {error.strerror or error}", hint="name another file") from None
-    done = False
     try:
         private = SampleRedactor() if redact else None
         if private is not None:
             for kept in recording.snapshots(begin, end):
                 private.learn(kept)
             private.learn_parts(recording.events())
-        db = create_recording(output)
-        try:
-            samples = _copy(recording, begin, end, db, private, attached or {})
-        finally:
-            db.close()
-        done = True
-    except sqlite3.Error as error:
-        raise GpuwatchError(f"cannot write {name}: {error}", hint="is the disk full?") from None
-    finally:
-        if not done:
-            for suffix in ("", "-journal"):
-                with suppress(OSError):
-                    output.with_name(output.name + suffix).unlink()
-    return samples
+        with closing(create_recording(output)) as db:
+            return _copy(recording, begin, end, db, private, attached or {})
+    except BaseException as error:
+        for suffix in ("", "-journal"):
+            with suppress(OSError):
+                output.with_name(output.name + suffix).unlink()
+        if isinstance(error, sqlite3.Error):
+            raise GpuwatchError(f"cannot write {name}: {error}", hint="is the disk full?") from None
+        raise
 
 
 def _copy(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 from gpuwatch.core.errors import GpuwatchError
@@ -180,10 +181,7 @@ def check_lines(report: RecordingCheck) -> Iterator[str]:
 def _sqlite_problem(path: Path) -> list[str]:
     """What SQLite finds; empty if it cannot open the file, which the reader has noted."""
     try:
-        db = open_to_read(path)
-        try:
+        with closing(open_to_read(path)) as db:
             return [line for (line,) in db.execute("PRAGMA quick_check(20)") if line != "ok"]
-        finally:
-            db.close()
     except (*DATABASE_ERRORS, GpuwatchError):
         return []

@@ -173,7 +173,10 @@ class RecordingWriter:
                     self._seal(self._now[1])
                 self._tidy()
             stored = self._storable.of(snapshot)
-            self._take(findings)
+            given, masked_findings = self._findings
+            if findings is not given:
+                again = masked_findings if findings == given else tuple(map(masked, findings))
+                self._findings = (findings, again)
             frames = self._encoder.frames(stored, self._findings[1])
             with self._transaction():
                 row = (at, self._now[1], with_checksum(frames))
@@ -251,11 +254,6 @@ class RecordingWriter:
         self._db.execute("INSERT INTO clocks VALUES (?, ?, ?, ?)", (self._run, *self._now))
         text = f"the clock was set {'forward' if jump > 0 else 'back'} by {hours_minutes(abs(jump))}"
         return True, [*found, MachineEvent(at=self._now[0], kind="clock.set", text=text)]
-
-    def _take(self, findings: tuple[Finding, ...]) -> None:
-        given, stored = self._findings
-        if findings is not given:
-            self._findings = (findings, tuple(map(masked, findings)) if findings != given else stored)
 
     def _block_opened(self) -> None:
         self._open.clear()
