@@ -203,11 +203,10 @@ class History:
     def precede(self, earlier: History) -> None:
         """Inserts what is older than the first sample, as far as the capacity allows."""
         times, own = list(earlier.times), list(self._times)
-        count = bisect_left(times, own[0]) if own else len(times)
-        count = min(count, self.capacity - len(own))
+        last = bisect_left(times, own[0]) if own else len(times)
+        count = min(last, self.capacity - len(own))
         if count <= 0:
             return
-        last = bisect_left(times, own[0]) if own else len(times)
         self.snapshots += count
         for series in self._series.values():
             series.seen += count

@@ -374,10 +374,7 @@ class FrameDecoder:
             (self._moved_processes, delta.process_readings),
         ):
             for place, values_of_row in readings.items():
-                if place in moved:
-                    moved[place].update(values_of_row)
-                else:
-                    moved[place] = values_of_row
+                moved.setdefault(place, {}).update(values_of_row)
 
     @property
     def at(self) -> float:
@@ -398,17 +395,13 @@ class FrameDecoder:
     def rows_of(self, pid: int, create_time: float | None) -> tuple[Process, ...]:
         """The rows of one process in the last frame, bystanders too, without updating the others."""
         assert self._last is not None
-        moved = self._moved_processes
-        found = tuple(
-            [
-                _with_changes(row, moved[place]) if place in moved else row
-                for place, row in enumerate(self._processes)
-                if row.pid == pid and row.create_time == create_time
-            ]
-        )
-        return found or tuple(
-            [row for row in self._last.bystanders if row.pid == pid and row.create_time == create_time]
-        )
+        moved, who = self._moved_processes, (pid, create_time)
+        found = [
+            _with_changes(row, moved[place]) if place in moved else row
+            for place, row in enumerate(self._processes)
+            if (row.pid, row.create_time) == who
+        ]
+        return tuple(found or [row for row in self._last.bystanders if (row.pid, row.create_time) == who])
 
     def snapshot(self) -> Snapshot:
         assert self._last is not None
@@ -419,10 +412,9 @@ class FrameDecoder:
 
 
 def _replaced_rows(rows: tuple[Row, ...], new: dict[int, Row], moved: dict[int, _Readings]) -> tuple[Row, ...]:
-    for place in new:
-        moved.pop(place, None)
     listed = list(rows)
     for place, row in new.items():
+        moved.pop(place, None)
         listed[place] = row
     return tuple(listed)
 
