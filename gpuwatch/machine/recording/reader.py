@@ -200,8 +200,6 @@ class Recording(SampleStore):
         self._blocks = found[::-1]
         self._firsts = list(accumulate((block.samples for block in self._blocks), initial=0))
 
-    # What there is
-
     @property
     def runs(self) -> list[Run]:
         rows = self._db.rows("SELECT id, began, ended, why, hostname, version, interval FROM runs ORDER BY id")
@@ -287,8 +285,6 @@ class Recording(SampleStore):
             first = float(oldest)
         return first, self.end
 
-    # Samples
-
     def at(self, moment: float) -> KeptSample | None:
         if not self._blocks:
             return None
@@ -310,8 +306,6 @@ class Recording(SampleStore):
     def chunks(self, begin: float, end: float) -> Iterator[Iterable[Placed]]:
         for block in self._between(begin, end):
             yield zip(self._times_of(block.number)[: block.samples], self.positions_of(block.number), strict=False)
-
-    # Means
 
     def summaries(self, seconds: int, begin: float, end: float, metrics: frozenset[str]) -> minute_means.Points:
         """Minimum, mean, maximum and count of metrics: ``seconds`` is 60 or 3600. Points that begin in the range."""
@@ -335,8 +329,6 @@ class Recording(SampleStore):
         begin = self._db.rows("SELECT min(begin) FROM tiers WHERE seconds = ?", (seconds,))[0][0]
         return float(begin) if isinstance(begin, int) else float("inf")
 
-    # GPU time
-
     def hours(self, begin: float, end: float) -> dict[int, GpuTime]:
         """The stored hours of GPU time that are wholly between two times, by their begin, without damaged ones.
 
@@ -354,8 +346,6 @@ class Recording(SampleStore):
                 return dict(self.damage.readable("hour of GPU time", gpu_time_of, ((row[0], row) for row in rows)))
             before = last  # a block was sealed in between, or cannot be read
 
-    # What happened
-
     def events(self) -> Sequence[MachineEvent]:
         rows = self._db.rows("SELECT id, at, event FROM events WHERE id > ? ORDER BY id", (self._last_event,))
         if rows:
@@ -366,7 +356,7 @@ class Recording(SampleStore):
     def findings(self, begin: float = float("-inf"), end: float = float("inf")) -> list[RecordedFinding]:
         """The findings that held at some time from ``begin`` to ``end``, the earliest onset first."""
         rows = self._db.rows("SELECT since, until, finding FROM findings WHERE until >= ? AND since <= ?", (begin, end))
-        stored = self.damage.readable("finding", finding_of, ((row, row) for row in rows))
+        stored = self.damage.readable("finding", finding_of, ((row[:2], row) for row in rows))
         # Rows are written with each block: of samples that are in none yet, the findings are read from the samples.
         newest = recorded_findings(self._open, self._db.rows)
         found = {finding.key: finding for finding in chain(stored, newest)}
@@ -377,7 +367,7 @@ class Recording(SampleStore):
         """The processes that used a GPU at some time from ``begin`` to ``end``, one for each device."""
         query = "SELECT first, last, life FROM processes WHERE last >= ? AND first <= ? ORDER BY first"
         rows = self._db.rows(query, (begin, end))
-        return list(self.damage.readable("process", life_of, ((row, row) for row in rows)))
+        return list(self.damage.readable("process", life_of, ((row[:2], row) for row in rows)))
 
     def verify(self, *, decode: bool = False) -> None:
         """Notes in :attr:`damage` what is damaged, by checksums; ``decode``: blocks and their entries are read, too."""
