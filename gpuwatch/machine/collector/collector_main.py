@@ -85,8 +85,6 @@ class _Service:
                 shared.close()
             shared = self._find()
 
-    # Sampling here
-
     def _collect(self) -> SamplesFromRecorder | None:
         """Samples until there is a recorder to follow, which is returned; None when stdin ended."""
         from gpuwatch.machine.collector.collector import Collector  # if this fails, :func:`serve` reports it
@@ -115,8 +113,6 @@ class _Service:
     def _sampled(self, snapshot: Snapshot) -> None:
         self._send(snapshot)
         self._due = max(self._due + self._settings.interval, time.monotonic())
-
-    # Following a recorder
 
     def _find(self) -> SamplesFromRecorder | None:
         settings = self._settings
@@ -160,8 +156,6 @@ class _Service:
         apart = (snapshot.taken_at - self._sent).total_seconds()
         # One that is a little older was taken beside one of our own; much older: the clock was set back.
         return not -_CLOCK_SET_BACK_SECONDS < apart < self._settings.interval - interval / 2
-
-    # Both
 
     def _send(self, snapshot: Snapshot) -> None:
         self._sent = snapshot.taken_at

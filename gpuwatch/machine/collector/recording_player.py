@@ -73,8 +73,6 @@ class RecordingPlayer:
         self._skipped: list[Gap] = []
         self._last_skipped: Gap | None = None
 
-    # As a feed
-
     @property
     def interval(self) -> float:
         """Seconds between the samples around the moment that is played, as the recorder was told."""
@@ -142,8 +140,6 @@ class RecordingPlayer:
             self._alarm.notify()
         if self._thread is not None:
             self._thread.join(1.0)
-
-    # Playing
 
     def now(self) -> float:
         if self._paused:

@@ -45,8 +45,6 @@ class Timeline(SampleStore):
         self._findings: tuple[Finding, ...] = ()
         self._events: deque[MachineEvent] = deque(maxlen=MAX_EVENTS)
 
-    # Keeping
-
     def add(self, snapshot: Snapshot, findings: tuple[Finding, ...] | None = None) -> None:
         """Appends a sample; ``findings`` None: unchanged."""
         if findings is not None:
@@ -90,8 +88,6 @@ class Timeline(SampleStore):
                 self._put(level, decoder.snapshot(), decoder.findings)
                 last = at
 
-    # What there is
-
     @property
     def size_bytes(self) -> int:
         return sum(chunk.size for chunks in self._levels for chunk in chunks)
@@ -104,8 +100,6 @@ class Timeline(SampleStore):
     def _every(self) -> Iterator[Chunk]:
         for chunks in reversed(self._levels):
             yield from chunks
-
-    # Looking back
 
     def spans_without_gaps(self, longer: float) -> list[tuple[float, float]]:
         """Begin and end of each time without a gap; thinned samples are further apart than recorded ones."""

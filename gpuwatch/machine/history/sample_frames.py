@@ -86,9 +86,6 @@ _PROCESS_MOVES = ("readings", "workers_cpu_percent", "state")
 _of_process = attrgetter(*(name for name in Process.__struct_fields__ if name not in _PROCESS_MOVES))
 
 
-# Heads
-
-
 def framed(kind: bytes, body: bytes) -> bytes:
     """A frame: length, kind, body."""
     return _HEAD.pack(len(body), kind) + body
@@ -143,9 +140,6 @@ def decoded(decode: Callable[[bytes], _T], data: bytes) -> _T:
         return decode(data)
     except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors
         raise DamagedData(printable(str(error))) from error
-
-
-# Rows
 
 
 def _note_changed(now: dict[str, Value], before: dict[str, Value], first: int, moved: _Readings) -> bool:
@@ -215,9 +209,6 @@ def _put_changes(readings: dict[str, Value], moved: _Readings) -> tuple[dict[str
         else:
             others[place] = value
     return now, others
-
-
-# Frames
 
 
 class FrameEncoder:

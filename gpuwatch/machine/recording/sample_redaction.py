@@ -28,8 +28,6 @@ class SampleRedactor:
         self._parts: dict[bytes, Any] = {}
         self._findings: tuple[tuple[Finding, ...], tuple[Finding, ...]] = ((), ())
 
-    # Finding names
-
     def learn(self, kept: KeptSample) -> None:
         snapshot = kept.snapshot
         rows: tuple[Device | Process, ...] = (*snapshot.devices, *snapshot.processes, *snapshot.bystanders)
@@ -52,8 +50,6 @@ class SampleRedactor:
             return False
         self._seen.add(key)
         return True
-
-    # Replacing them
 
     def xml(self, text: str) -> str:
         """XML whose contents have no names that were found, nor others that have the form of one."""

@@ -100,8 +100,6 @@ class RecordingWriter:
             self._lock.close()
             raise
 
-    # Opening
-
     def _opened(self) -> sqlite3.Connection:
         try:
             if self.path.stat().st_size:
@@ -152,8 +150,6 @@ class RecordingWriter:
             write_events(
                 self._db, [MachineEvent(at=wall, kind="recording.began", text=f"recording began, every {interval:g} s")]
             )
-
-    # Writing
 
     def add(self, snapshot: Snapshot, findings: tuple[Finding, ...] = (), events: Sequence[MachineEvent] = ()) -> None:
         """Records a sample with the findings that hold in it and the events since the previous one.
@@ -265,8 +261,6 @@ class RecordingWriter:
         self._sealer.seal(self._run, self._open, b"".join(self._frames), boot)
         self._db.execute("DELETE FROM open_frames")
         self._block_opened()
-
-    # Limits
 
     def _tidy(self) -> None:
         """Enforces the limits, after a block was sealed."""
