@@ -80,8 +80,8 @@ class Start:
         assert picture is not None
         if not stream_ready(stream, seconds):
             return False
-        from gpuwatch.machine.collector.collector_protocol import PREVIEW, Receiver
-        from gpuwatch.machine.history.sample_frames import HEAD_BYTES, KEY, frame_head
+        from gpuwatch.machine.collector.collector_protocol import PREVIEW
+        from gpuwatch.machine.history.sample_frames import HEAD_BYTES, KEY, FrameDecoder, frame_head
 
         start = stream.read(HEAD_BYTES)
         length, kind = frame_head(start) if len(start) == HEAD_BYTES else (0, b"")
@@ -90,9 +90,9 @@ class Start:
             return True  # it has exited: the next reader handles that
         self.frames.append((kind, body))
         if kind == PREVIEW:
-            return not picture.paint(Receiver().receive(kind, body)) or not picture.lists
+            return not picture.paint(FrameDecoder().receive(KEY, body)) or not picture.lists
         if kind == KEY:  # the first frame, if it is a recorder's sample
-            picture.paint(Receiver().receive(kind, body), whole=picture.lists)
+            picture.paint(FrameDecoder().receive(KEY, body), whole=picture.lists)
         return True
 
     def leave(self) -> None:

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Process, Snapshot
-from gpuwatch.machine.collector.collector_protocol import Receiver
 from gpuwatch.machine.history.last_hour import Timeline
 from gpuwatch.machine.history.sample_chunks import Chunk
 from gpuwatch.machine.history.sample_frames import DamagedData, FrameDecoder, FrameEncoder, KeptSample, split_frames
@@ -111,7 +110,7 @@ def test_unchanged_parts_are_the_same_objects(tmp_path: Path) -> None:
     for shot, _ in shots:
         timeline.add(shot, ())
         growing.writer.add(shot)
-    encoder, receiver = FrameEncoder(), Receiver()
+    encoder, receiver = FrameEncoder(), FrameDecoder()
     frames = b"".join(encoder.frames(shot) for shot, _ in shots)
     with Recording(growing.path) as recording:
         for store in (

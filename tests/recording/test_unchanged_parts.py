@@ -10,10 +10,9 @@ import pytest
 from msgspec.structs import replace
 
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.machine.collector.collector_protocol import Receiver
 from gpuwatch.machine.collector.recording_player import RecordingPlayer
 from gpuwatch.machine.history.last_hour import CHUNK_SAMPLES, Timeline
-from gpuwatch.machine.history.sample_frames import FrameEncoder, split_frames
+from gpuwatch.machine.history.sample_frames import FrameDecoder, FrameEncoder, split_frames
 from gpuwatch.machine.recording.newest_samples import NewestSamples
 from gpuwatch.machine.recording.reader import open_recording
 from tests.recording.days import day
@@ -36,7 +35,7 @@ def shots() -> list[Snapshot]:
 
 
 def through_wire(given: list[Snapshot], _: Path) -> Iterator[Snapshot]:
-    sender, receiver = FrameEncoder(), Receiver()
+    sender, receiver = FrameEncoder(), FrameDecoder()
     for shot in given:
         yield from (receiver.receive(kind, body) for kind, body in split_frames(sender.frames(shot)))
 

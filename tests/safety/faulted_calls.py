@@ -28,8 +28,7 @@ from gpuwatch.core.model.metrics import BY_ID, METRICS, Lane
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.explain.diagnosis.condition_engine import Conditions
 from gpuwatch.machine.collector.collector import Collector
-from gpuwatch.machine.collector.collector_protocol import Receiver
-from gpuwatch.machine.history.sample_frames import HEAD_BYTES, FrameEncoder, frame_head
+from gpuwatch.machine.history.sample_frames import HEAD_BYTES, FrameDecoder, FrameEncoder, frame_head
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.writer import RecordingWriter
 from gpuwatch.machine.sources.nvidia import nvml_source
@@ -157,7 +156,7 @@ class Fire:
         real = time.monotonic
         time.monotonic = lambda: real() + self.ahead  # type: ignore[assignment]
         self.collector = Collector(on_demand=False, gpm=True)
-        self.encoder, self.receiver, self.shown = FrameEncoder(), Receiver(), Conditions()
+        self.encoder, self.receiver, self.shown = FrameEncoder(), FrameDecoder(), Conditions()
         self.path = folder / "fire.gwrec"
         self.writer = RecordingWriter(self.path)
         self.wrong: list[str] = []

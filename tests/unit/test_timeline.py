@@ -11,10 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuwatch.core.model.snapshot import Host, MigInstance, Snapshot
-from gpuwatch.machine.collector.collector_protocol import Receiver
 from gpuwatch.machine.history.last_hour import LEVELS, MAX_BYTES, Timeline
 from gpuwatch.machine.history.metric_history import History
-from gpuwatch.machine.history.sample_frames import KEY, FrameEncoder
+from gpuwatch.machine.history.sample_frames import KEY, FrameDecoder, FrameEncoder
 from tests.ui import machines
 
 METRICS = frozenset({"utilization.gpu_percent", "memory.used_bytes"})
@@ -106,7 +105,7 @@ def test_bystanders_and_the_work_of_workers_come_back() -> None:
 
 def test_a_sample_that_is_the_same_but_for_its_moment() -> None:
     timeline, shot = Timeline(), machines.many(8, 50)
-    sender, receiver, before = FrameEncoder(), Receiver(), None
+    sender, receiver, before = FrameEncoder(), FrameDecoder(), None
     for seconds in range(5):
         later = msgspec.structs.replace(shot, taken_at=shot.taken_at + datetime.timedelta(seconds=seconds))
         frame = sender.frames(later)
@@ -121,10 +120,10 @@ def test_a_sample_that_is_the_same_but_for_its_moment() -> None:
 
 def test_a_sample_of_which_devices_alone_are_others() -> None:
     timeline, whole, shot = Timeline(), Timeline(), machines.many(8, 50)
-    receiver_of_all = Receiver()
+    receiver_of_all = FrameDecoder()
     aside = machines.process(60, gpu=None, type="H", cuda_loaded=False, create_time=None)
     shot = msgspec.structs.replace(shot, bystanders=(aside,))
-    sender, receiver, before = FrameEncoder(), Receiver(), None
+    sender, receiver, before = FrameEncoder(), FrameDecoder(), None
     for seconds in range(5):
         devices = list(shot.devices)
         devices[2] = msgspec.structs.replace(

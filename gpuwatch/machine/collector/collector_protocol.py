@@ -10,8 +10,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from gpuwatch.core.model.snapshot import Device, Snapshot
-from gpuwatch.machine.history.sample_frames import FrameDecoder
+from gpuwatch.core.model.snapshot import Device
 from gpuwatch.machine.sources.device_source import SeenDevice
 from gpuwatch.machine.sources.driver_call_tracking import LeftOut
 
@@ -63,17 +62,3 @@ class Source(msgspec.Struct, frozen=True):
 
 
 source_of = msgspec.msgpack.Decoder(Source).decode
-
-
-class Receiver:
-    """Decodes the frames of one collector's process."""
-
-    def __init__(self) -> None:
-        self._decoder = FrameDecoder()
-
-    def receive(self, kind: bytes, body: bytes) -> Snapshot:
-        """The snapshot of a frame; unchanged parts are the same objects as in the previous one."""
-        if kind == PREVIEW:
-            return msgspec.msgpack.decode(body, type=Snapshot)
-        self._decoder.take(kind, body)
-        return self._decoder.snapshot()

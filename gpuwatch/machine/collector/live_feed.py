@@ -24,7 +24,6 @@ from gpuwatch.machine.collector.collector_protocol import (
     FAILURE,
     PREVIEW,
     SOURCE,
-    Receiver,
     Settings,
     Source,
     note_seen_devices,
@@ -45,6 +44,7 @@ from gpuwatch.machine.collector.collector_supervision import (
 from gpuwatch.machine.collector.forked_collector import ForkedProcess
 from gpuwatch.machine.collector.host_access import LocalHost
 from gpuwatch.machine.collector.snapshot_feed import FeedStatus
+from gpuwatch.machine.history.sample_frames import KEY, FrameDecoder
 from gpuwatch.machine.sources import procfs
 from gpuwatch.machine.sources.driver_call_tracking import CallPage
 
@@ -412,7 +412,7 @@ class LiveFeed:
         self._took, self._slowest = took, max(took, _SLOWEST_SAMPLE_SHARE * self._slowest)
 
     def _read(self, process: CollectorProcess) -> None:
-        receiver = Receiver()
+        decoder = FrameDecoder()
         ahead, self._ahead = self._ahead, ()
         for kind, frame in chain(ahead, frames_of(process)):
             if process is not self._process:
@@ -427,11 +427,11 @@ class LiveFeed:
                     self._remember_idle()
             elif kind == PREVIEW:
                 with self._arrived:
-                    self.preview = receiver.receive(kind, frame)
+                    self.preview = FrameDecoder().receive(KEY, frame)
                     self._arrived.notify_all()
                 continue
             else:
-                self._take(receiver.receive(kind, frame))
+                self._take(decoder.receive(kind, frame))
             self._wake()
 
     def _remember_idle(self) -> None:

@@ -331,6 +331,11 @@ class FrameDecoder:
             self._last = None
             raise error if isinstance(error, DamagedData) else DamagedData(printable(str(error))) from error
 
+    def receive(self, kind: bytes, body: bytes) -> Snapshot:
+        """The snapshot of the next frame; see :meth:`take`."""
+        self.take(kind, body)
+        return self.snapshot()
+
     def begin(self, snapshot: Snapshot) -> None:
         """Goes on from this snapshot."""
         self._last = snapshot
