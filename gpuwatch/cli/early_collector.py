@@ -81,14 +81,13 @@ class Start:
         if not stream_ready(stream, seconds):
             return False
         from gpuwatch.machine.collector.collector_protocol import PREVIEW
-        from gpuwatch.machine.history.sample_frames import HEAD_BYTES, KEY, FrameDecoder, frame_head
+        from gpuwatch.machine.history.sample_frames import KEY, FrameDecoder, read_frame
 
-        start = stream.read(HEAD_BYTES)
-        length, kind = frame_head(start) if len(start) == HEAD_BYTES else (0, b"")
-        body = stream.read(length)
-        if not kind or len(body) < length:
+        frame = read_frame(stream)
+        if frame is None:
             return True  # it has exited: the next reader handles that
-        self.frames.append((kind, body))
+        self.frames.append(frame)
+        kind, body = frame
         if kind == PREVIEW:
             return not picture.paint(FrameDecoder().receive(KEY, body)) or not picture.lists
         if kind == KEY:  # the first frame, if it is a recorder's sample

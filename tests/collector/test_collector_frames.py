@@ -14,11 +14,10 @@ from msgspec.structs import replace
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
 from gpuwatch.machine.history.sample_frames import (
     DELTA,
-    HEAD_BYTES,
     KEY,
     FrameDecoder,
     FrameEncoder,
-    frame_head,
+    split_frames,
 )
 from tests.ui import machines
 
@@ -27,9 +26,8 @@ LATER = datetime.timedelta(seconds=1)
 
 def sent(sender: FrameEncoder, receiver: FrameDecoder, snapshot: Snapshot) -> tuple[bytes, int, Snapshot]:
     frame = sender.frames(snapshot)
-    length, kind = frame_head(frame[:HEAD_BYTES])
-    assert len(frame) == HEAD_BYTES + length
-    return kind, length, receiver.receive(kind, frame[HEAD_BYTES:])
+    ((kind, body),) = split_frames(frame)
+    return kind, len(body), receiver.receive(kind, body)
 
 
 def with_readings(row: Any, **readings: Any) -> Any:

@@ -16,7 +16,7 @@ import pytest
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.machine.collector import live_feed
 from gpuwatch.machine.collector.live_feed import LiveFeed
-from gpuwatch.machine.history.sample_frames import HEAD_BYTES, KEY, frame_head
+from gpuwatch.machine.history.sample_frames import KEY, read_frame
 from gpuwatch.sim import faults
 from gpuwatch.sim.simulated_machine import SimMachine
 from tests.terminal import wait_until_ended
@@ -84,8 +84,9 @@ def test_what_somebody_else_has_read_of_a_collector_is_not_lost(sim_machine: Ope
     assert stream is not None
     frames = []
     while not frames or frames[-1][0] != KEY:
-        length, kind = frame_head(stream.read(HEAD_BYTES))
-        frames.append((kind, stream.read(length)))
+        frame = read_frame(stream)
+        assert frame is not None
+        frames.append(frame)
     feed.read_ahead(frames)
     try:
         feed.start()

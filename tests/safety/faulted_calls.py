@@ -28,7 +28,7 @@ from gpuwatch.core.model.metrics import BY_ID, METRICS, Lane
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.explain.diagnosis.condition_engine import Conditions
 from gpuwatch.machine.collector.collector import Collector
-from gpuwatch.machine.history.sample_frames import HEAD_BYTES, FrameDecoder, FrameEncoder, frame_head
+from gpuwatch.machine.history.sample_frames import FrameDecoder, FrameEncoder, split_frames
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.writer import RecordingWriter
 from gpuwatch.machine.sources.nvidia import nvml_source
@@ -184,7 +184,7 @@ class Fire:
 
     def _dashboard(self, snapshot: Snapshot) -> None:
         frame = self.encoder.frames(snapshot)
-        received = self.receiver.receive(frame_head(frame[:HEAD_BYTES])[1], frame[HEAD_BYTES:])
+        received = self.receiver.receive(*next(split_frames(frame)))
         assert received.devices == snapshot.devices
         self.shown.look(received)
 

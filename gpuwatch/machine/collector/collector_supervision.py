@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from gpuwatch.machine.collector.forked_collector import ForkedProcess
-from gpuwatch.machine.history.sample_frames import HEAD_BYTES, frame_head
+from gpuwatch.machine.history.sample_frames import read_frame
 from gpuwatch.machine.sources import procfs
 from gpuwatch.machine.sources.driver_call_tracking import Call, CallPage, LeftOut
 
@@ -38,12 +38,8 @@ def frames_of(process: CollectorProcess) -> Iterator[tuple[bytes, bytes]]:
     """Kind and body of each frame until the process exits."""
     stream = process.stdout
     assert stream is not None
-    while len(start := stream.read(HEAD_BYTES)) == HEAD_BYTES:
-        length, kind = frame_head(start)
-        frame = stream.read(length)
-        if len(frame) < length:
-            return
-        yield kind, frame
+    while (frame := read_frame(stream)) is not None:
+        yield frame
 
 
 def end_process(process: CollectorProcess) -> None:

@@ -14,7 +14,7 @@ import struct
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
-from typing import Any, NamedTuple, TypeVar
+from typing import IO, Any, NamedTuple, TypeVar
 
 import msgspec
 from msgspec.structs import astuple, replace
@@ -29,7 +29,6 @@ KEY, DELTA, FINDINGS, PACKED = b"S", b"D", b"C", b"Z"
 """Kinds of frames: a whole snapshot, the differences from the previous frame, the findings from the next snapshot on,
 compressed frames."""
 _HEAD = struct.Struct(">Ic")
-HEAD_BYTES = _HEAD.size
 
 Row = TypeVar("Row", Device, Process)
 _T = TypeVar("_T")
@@ -91,10 +90,12 @@ def framed(kind: bytes, body: bytes) -> bytes:
     return _HEAD.pack(len(body), kind) + body
 
 
-def frame_head(frame: bytes) -> tuple[int, bytes]:
-    """Length and kind, from the first :data:`HEAD_BYTES` of a frame."""
-    length, kind = _HEAD.unpack(frame)
-    return length, kind
+def read_frame(stream: IO[bytes]) -> tuple[bytes, bytes] | None:
+    """Kind and body of the next frame; None at the end of the stream, be it in the middle of a frame."""
+    head = stream.read(_HEAD.size)
+    length, kind = _HEAD.unpack(head) if len(head) == _HEAD.size else (0, b"")
+    body = stream.read(length)
+    return (kind, body) if kind and len(body) == length else None
 
 
 def packed_frame(frames: bytes) -> bytes:
@@ -105,9 +106,9 @@ def packed_frame(frames: bytes) -> bytes:
 def split_frames(data: bytes) -> Iterator[tuple[bytes, bytes]]:
     """Kind and body of each frame, packed ones included; a tail that was cut off is ignored."""
     start = 0
-    while len(data) - start >= HEAD_BYTES:
+    while len(data) - start >= _HEAD.size:
         length, kind = _HEAD.unpack_from(data, start)
-        start += HEAD_BYTES
+        start += _HEAD.size
         body = data[start : start + length]
         if len(body) < length:
             return
