@@ -66,7 +66,7 @@ class Collector:
         """Whether the activity of the GPUs' parts is read, with counters that profilers take too."""
         self._rates = Rates()
         self._rows = ProcessRows(self._table)
-        self._made: dict[str, _Made] = {}
+        self._built: dict[str, _BuiltDevice] = {}
         self._topology: Topology | None = None
         self._reservations: tuple[Reservation, ...] = ()
         self._devices: tuple[Device, ...] = ()
@@ -179,11 +179,11 @@ class Collector:
             rows, complete = self._processes(source, device, problems, number(read.get("utilization.gpu_percent")))
             if device.accounted is not description.accounted:  # a process has just exited
                 description = replace(description, accounted=device.accounted)
-            made = self._made.get(device.uuid)
+            built = self._built.get(device.uuid)
             unified = _is_unified(read, lacks)
-            unchanged = made is not None and made.same(read, lacks, rows, description)
-            if made is not None and unchanged and not device.mig_instances and not unified:
-                devices.append(made.device)
+            unchanged = built is not None and built.same(read, lacks, rows, description)
+            if built is not None and unchanged and not device.mig_instances and not unified:
+                devices.append(built.device)
                 processes.extend(rows)
                 continue
             readings, missing = dict(read), dict(lacks)
@@ -198,9 +198,9 @@ class Collector:
                         missing.setdefault(metric_id, _ON_DEMAND)
             item = replace(description, readings=readings, missing=missing, mig_instances=device.mig_instances)
             if complete:
-                self._made[device.uuid] = _Made(read, lacks, rows, description, item)
+                self._built[device.uuid] = _BuiltDevice(read, lacks, rows, description, item)
             else:
-                self._made.pop(device.uuid, None)
+                self._built.pop(device.uuid, None)
             devices.append(item)
             processes.extend(rows)
         return devices, processes
@@ -269,7 +269,7 @@ class _Connection:
         return self.problem
 
 
-class _Made(NamedTuple):
+class _BuiltDevice(NamedTuple):
     """A device as it was last built, and what it was built from."""
 
     readings: dict[str, Value]

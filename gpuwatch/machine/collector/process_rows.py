@@ -34,7 +34,7 @@ _DESCRIPTION = ("create_time", "user", "command", "name", "framework", "containe
 _OF_GPUS = ("sm_percent", "memory_percent", "encoder_percent", "decoder_percent")
 
 _Key = tuple[int, str | None]
-_Made = tuple[tuple[object, ...], Process]
+_BuiltRow = tuple[tuple[object, ...], Process]
 """What a row was built from, and the row."""
 _Idle = tuple[Activity, float | None]
 """Whether a process computes, and its start."""
@@ -50,11 +50,11 @@ def same_or_new(before: tuple[T, ...], now: Sequence[T]) -> tuple[T, ...]:
     return tuple(now)
 
 
-class _List(NamedTuple):
+class _DeviceRows(NamedTuple):
     """All rows of a device, and what they were built from."""
 
     entries: Sequence[GpuProcess]
-    made_of: tuple[object, ...]
+    built_from: tuple[object, ...]
     devices: list[Device]
     known: tuple[tuple[int, Facts, int], ...]
     """As :meth:`ProcessTable.unmoved` takes them."""
@@ -68,11 +68,11 @@ class ProcessRows:
         self._look: Callable[[int, float], Facts | None] = table.look
         self._unmoved = table.unmoved
         self._absent = table.absent
-        self._rows: dict[str, dict[_Key, _Made]] = {}
-        self._before: dict[str, dict[_Key, _Made]] = {}
+        self._rows: dict[str, dict[_Key, _BuiltRow]] = {}
+        self._before: dict[str, dict[_Key, _BuiltRow]] = {}
         """By device, in this sample and in the previous one."""
-        self._lists: dict[str, _List] = {}
-        self._lists_before: dict[str, _List] = {}
+        self._lists: dict[str, _DeviceRows] = {}
+        self._lists_before: dict[str, _DeviceRows] = {}
         self._devices: list[Device] = []
         self._idle: dict[str, dict[_Key, _Idle]] = {}
         self._quiet: set[str] = set()
@@ -112,7 +112,7 @@ class ProcessRows:
             self._told_at[uuid] = now
         no_newer = busy is not None and lack is not None and lack.reason == "no_sample"
         no_newer = no_newer and not still and now - self._told_at.get(uuid, float("-inf")) <= _NO_NEWER_SECONDS
-        made_of_all = (index, utilization, lack, None if busy is None else still, no_newer, old)
+        built_from_all = (index, utilization, lack, None if busy is None else still, no_newer, old)
         failed = busy is None or (not still and lack is not None and lack.reason in _FAILED)
         was_idle = (
             self._idle.get(uuid, {}) if self._sample - self._told_in.get(uuid, 0) <= _MAX_FAILED_SAMPLES + 1 else {}
@@ -122,7 +122,7 @@ class ProcessRows:
         whole = self._lists_before.get(uuid)
         same = whole is not None and whole.entries is entries and whole.devices is devices
         same = same and uuid not in self._quiet
-        if whole is not None and same and whole.made_of == made_of_all and self._unmoved(whole.known, now):
+        if whole is not None and same and whole.built_from == built_from_all and self._unmoved(whole.known, now):
             self._lists[uuid], self._rows[uuid] = whole, self._before[uuid]
             return whole.rows
         before = self._before.get(uuid, {})
@@ -159,10 +159,10 @@ class ProcessRows:
                 idle_now[key] = activity, create_time
             elif was is not None and (failed or not was[0].idle_since):  # it computed, and is not idle at once
                 idle_now[key] = was if failed else (Activity(0, 0), create_time)
-            made_of = (facts, devices, entry, used, lack, changes, index, since)
-            if kept is None or not _is_unchanged(kept[0], made_of):
+            built_from = (facts, devices, entry, used, lack, changes, index, since)
+            if kept is None or not _is_unchanged(kept[0], built_from):
                 absent = changes if isinstance(changes, str) else ""
-                kept = (made_of, _gpu_process(entry, device, facts, used, lack, devices, absent, since))
+                kept = (built_from, _gpu_process(entry, device, facts, used, lack, devices, absent, since))
             here[key] = kept
             found.append(kept[1])
             if facts is not None:
@@ -170,16 +170,16 @@ class ProcessRows:
         waiting = any(activity.quiet_since > 0 and not activity.idle_since for activity, _ in idle_now.values())
         (self._quiet.add if waiting else self._quiet.discard)(uuid)
         if len(known) == len(found):  # an invisible process may have run without our noticing
-            self._lists[uuid] = _List(entries, made_of_all, devices, tuple(known), found)
+            self._lists[uuid] = _DeviceRows(entries, built_from_all, devices, tuple(known), found)
         return found
 
     def host_row(self, facts: Facts) -> Process:
         """The row of a process on a machine where no GPU answers."""
-        made_of = (facts, self._devices, facts.changes)
+        built_from = (facts, self._devices, facts.changes)
         key = (facts.pid, None)
         kept = self._before.get("", {}).get(key)
-        if kept is None or not _is_unchanged(kept[0], made_of):
-            kept = (made_of, host_process(facts))
+        if kept is None or not _is_unchanged(kept[0], built_from):
+            kept = (built_from, host_process(facts))
         self._rows.setdefault("", {})[key] = kept
         return kept[1]
 

@@ -31,7 +31,7 @@ class NewestSamples:
         """The last sealed block that was seen."""
         self._frame = 0
         """The last frame of the open block that was decoded."""
-        self._taken = 0
+        self._open_samples = 0
         """Samples of the open block that were decoded."""
         self._decoder = FrameDecoder()
         self._began = False
@@ -60,12 +60,12 @@ class NewestSamples:
         found: list[Snapshot] = []
         if sealed:
             for number, block in reversed(missed):
-                found += _samples(block, self._taken if number == self._block + 1 else 0)
-            self._block, self._frame, self._taken, self._decoder = newest, 0, 0, FrameDecoder()
+                found += _samples(block, self._open_samples if number == self._block + 1 else 0)
+            self._block, self._frame, self._open_samples, self._decoder = newest, 0, 0, FrameDecoder()
         for number, data in frames:
             self._frame = number
             for decoder in self._decoder.read(without_checksum(data)):
-                self._taken += 1
+                self._open_samples += 1
                 found.append(decoder.snapshot())
         if not self._began:
             found = found[-1:]

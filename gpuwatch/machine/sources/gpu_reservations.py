@@ -143,16 +143,16 @@ def _lock_holders() -> dict[str, tuple[int | None, int | None]]:
     """
     own = _lock_key("")
     locks: dict[str, int | None] = {}
-    said: dict[str, list[tuple[int | None, int]]] = {}
+    holders: dict[str, list[tuple[int | None, int]]] = {}
     for name, uid in abstract_names(_PREFIX):
         if name.startswith(_LOCK) and name.endswith(own):
             locks[name[len(_LOCK) : len(name) - len(own)]] = uid
         elif name.startswith(_HOLDER):
             key, _, pid = name[len(_HOLDER) :].rpartition(":")
             if key.endswith(own) and pid.isdecimal() and len(pid) < _MAX_DIGITS:
-                said.setdefault(key[: len(key) - len(own)], []).append((uid, int(pid)))
+                holders.setdefault(key[: len(key) - len(own)], []).append((uid, int(pid)))
     return {
-        uuid: (uid, next((pid for other, pid in said.get(uuid, ()) if other == uid and _belongs_to(pid, uid)), None))
+        uuid: (uid, next((pid for other, pid in holders.get(uuid, ()) if other == uid and _belongs_to(pid, uid)), None))
         for uuid, uid in locks.items()
     }
 

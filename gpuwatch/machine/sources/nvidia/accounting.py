@@ -21,7 +21,7 @@ _MAX_PROCESSES_AT_ONCE = 64
 """Processes that are asked for at once."""
 
 
-class _Listed:
+class _AccountedPids:
     """State of a device's list of accounted processes."""
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class Accounting:
 
     def __init__(self, lib: Any) -> None:
         self._lib = lib
-        self._listed: dict[str, _Listed] = {}
+        self._listed: dict[str, _AccountedPids] = {}
 
     def look(self, device: NvmlDevice) -> None:
         """Reads the driver's list; sets ``device.accounted``. Called in the slow lane."""
@@ -53,7 +53,7 @@ class Accounting:
         here = {entry.pid for entry in device.listed}
         known = self._listed.get(device.uuid)
         if known is None:
-            known = self._listed[device.uuid] = _Listed()
+            known = self._listed[device.uuid] = _AccountedPids()
             known.running = pids & here
             known.ended = dict.fromkeys(pids - here, 0)
             return
@@ -68,7 +68,7 @@ class Accounting:
         if known is not None and device.state == "ok":
             self._ask(device, known, sorted(pids)[:_MAX_PROCESSES_AT_ONCE])
 
-    def _ask(self, device: NvmlDevice, known: _Listed, pids: list[int]) -> None:
+    def _ask(self, device: NvmlDevice, known: _AccountedPids, pids: list[int]) -> None:
         found = []
         for pid in pids:
             try:
