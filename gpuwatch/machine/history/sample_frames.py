@@ -120,12 +120,12 @@ def split_frames(data: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def inflated(data: bytes) -> bytes:
-    """What zlib compressed; :class:`DamagedData`."""
+    """Decompresses zlib's data. Raises :class:`DamagedData`."""
     return unpacked(zlib.decompressobj(), data, zlib.error, TypeError)  # a database may have anything anywhere
 
 
 def unpacked(unpack: Any, data: bytes, *errors: type[Exception]) -> bytes:
-    """What a decompressor makes of it; :class:`DamagedData`, also for more than a recording's reader takes."""
+    """Decompresses all of the data. Raises :class:`DamagedData`, also for more than a recording's reader takes."""
     try:
         plain: bytes = unpack.decompress(data, reader_limits.RECORDING.bytes)
     except errors as error:
@@ -136,7 +136,7 @@ def unpacked(unpack: Any, data: bytes, *errors: type[Exception]) -> bytes:
 
 
 def decoded(decode: Callable[[bytes], _T], data: bytes) -> _T:
-    """MessagePack by a decoder of msgspec; :class:`DamagedData`, also for what is nested too deeply."""
+    """Decodes MessagePack. Raises :class:`DamagedData`, also for data that is nested too deeply."""
     try:
         return decode(data)
     except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors

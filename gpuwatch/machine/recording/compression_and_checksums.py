@@ -42,7 +42,7 @@ def with_checksum(data: bytes, *numbers: float) -> bytes:
 
 
 def without_checksum(data: object, *numbers: float) -> bytes:
-    """The data, checked or decompressed. Raises :class:`DamagedData`."""
+    """The data that :func:`with_checksum` stored. Raises :class:`DamagedData` if they do not fit the checksum."""
     if not isinstance(data, bytes):  # a database may have anything anywhere
         raise DamagedData("not bytes")
     body = data[: -_CHECKSUM.size]
@@ -52,7 +52,7 @@ def without_checksum(data: object, *numbers: float) -> bytes:
 
 
 def encoded_with_checksum(what: object, *numbers: float) -> bytes:
-    """A document as it is stored."""
+    """A value as MessagePack with a checksum, also of numbers that are stored beside it."""
     return with_checksum(encoded(what), *numbers)
 
 
@@ -76,7 +76,7 @@ def compress(data: bytes) -> bytes:
 
 
 def decompress(data: object) -> bytes:
-    """The data, checked or decompressed. Raises :class:`DamagedData`."""
+    """The data that :func:`compress` stored. Raises :class:`DamagedData`."""
     body = without_checksum(data)
     if not body.startswith(_XZ):
         return inflated(body)

@@ -151,7 +151,7 @@ class GpuTime(msgspec.Struct):
 
 
 def pack_gpu_time(time: GpuTime) -> bytes:
-    """As it is stored."""
+    """GPU time as a recording stores it."""
     return zlib.compress(msgspec.msgpack.encode(time), 6)
 
 
@@ -159,7 +159,7 @@ _decode = msgspec.msgpack.Decoder(GpuTime).decode
 
 
 def unpack_gpu_time(data: bytes) -> GpuTime:
-    """The time again; :class:`~gpuwatch.machine.history.sample_frames.DamagedData`."""
+    """What :func:`pack_gpu_time` stored. Raises :class:`~gpuwatch.machine.history.sample_frames.DamagedData`."""
     return decoded(_decode, inflated(data))
 
 

@@ -177,7 +177,7 @@ def find_running(environment: Mapping[str, str] | None = None) -> list[RunningRe
 
 
 def recordings_in_progress() -> list[Path]:
-    """The recordings of these, in the same order."""
+    """The recordings of the recorders of :func:`find_running`, in its order."""
     found = find_running()
     for recorder in found:
         recorder.close()

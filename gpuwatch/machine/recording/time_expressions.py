@@ -43,8 +43,6 @@ def parse_begin(text: str, now: float) -> float:
 
 def _time_of_day(found: re.Match[str], now: float, zone: datetime.tzinfo | None) -> float:
     today = datetime.datetime.fromtimestamp(now, zone)
-    if zone is None:
-        today = today.replace(tzinfo=None)  # local time, whose offset may change between days
     when = today.replace(hour=int(found[2]), minute=int(found[3]), second=int(found[4] or 0), microsecond=0)
     if found[1] == "yesterday" or (found[1] is None and when.timestamp() > now):
         when -= datetime.timedelta(days=1)

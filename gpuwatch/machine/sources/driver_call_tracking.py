@@ -79,13 +79,13 @@ def share(descriptor: int | None, left_out: Mapping[str, LeftOut]) -> None:
 
 
 def begin(name: bytes) -> None:
-    """A call begins."""
+    """Notes on the shared page that a call begins."""
     if _shared is not None:
         _PAGE.pack_into(_shared, 0, time.monotonic(), name)
 
 
 def end() -> None:
-    """It has returned."""
+    """Notes that the call has returned."""
     if _shared is not None:
         _shared[: _PAGE.size] = _NONE
 

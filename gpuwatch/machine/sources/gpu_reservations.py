@@ -50,12 +50,12 @@ class HeldReservation:
         """UUIDs of GPUs whose reservation by somebody else does not count, so that nobody can reserve them."""
 
     def keep_across_exec(self) -> None:
-        """The program that replaces this process, and what it forks, keeps it."""
+        """Lets the program that replaces this process inherit the reservation, and what it forks."""
         for connection in self._sockets:
             connection.set_inheritable(True)
 
     def release(self) -> None:
-        """Ends it, as far as this process is concerned."""
+        """Closes this process's sockets, which ends the reservation unless another process has them too."""
         for connection in self._sockets:
             connection.close()
 
@@ -208,9 +208,10 @@ _NAMES = Path("/proc/net/unix")
 
 
 def abstract_names(prefix: str) -> list[tuple[str, int | None]]:
-    """Names that begin so, without the leading zero byte, each with the user id of its owner.
+    """Names of sockets that begin so, without the leading zero byte, each with the user id of its owner.
 
-    The id is None where the kernel does not give it (before 5.3, or a sandbox); nothing where it gives no names.
+    The kernel says whose they are (sock_diag(7)), not who bound them. The id is None where it does not give that
+    (before 5.3, or a sandbox); nothing where it gives no names.
     """
     try:
         found = list(_sock_diag_rows())

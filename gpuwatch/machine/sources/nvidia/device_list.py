@@ -20,8 +20,7 @@ from gpuwatch.machine.sources.system_and_driver_facts import nvidia_slots
 from gpuwatch.sim import sysfs
 
 _SUSPENDED = "suspended by the kernel; reading it would wake it"
-
-
+_ASLEEP = ("suspended", "suspending")
 _MAX_DEVICES = 1024
 """More GPUs no host has."""
 
@@ -38,11 +37,12 @@ class _Answer(NamedTuple):
     """Why it did not say."""
 
 
-_ASLEEP = ("suspended", "suspending")
-
-
 class RuntimePm:
-    """The power state of NVIDIA's PCI devices."""
+    """The power state of NVIDIA's PCI devices: the kernel's runtime power management, read from /sys alone.
+
+    An unused GPU of a laptop is suspended. A call to the driver would wake it; reading /sys does not. On servers and
+    desktops runtime power management is off for GPUs, and nothing more is read.
+    """
 
     def __init__(self, root: Path | None = None) -> None:
         self._root = sysfs.root() if root is None else root

@@ -21,7 +21,6 @@ _ECC = "nvmlDeviceGetEccMode"
 """The first call to work when a device begins to support more: it is retried in every slow sample."""
 _PARTS = ("memory.used_bytes", "memory.free_bytes", "memory.reserved_bytes")
 _NO_LINKS = Missing("not_supported", detail="the GPU has no NVLinks")
-
 _FIELDS = "nvmlDeviceGetFieldValues"
 
 

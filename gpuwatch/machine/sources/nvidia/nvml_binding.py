@@ -1,4 +1,4 @@
-"""Checks that the module ``pynvml`` is NVIDIA's (the package nvidia-ml-py), and recent enough.
+"""NVIDIA's bindings: checks that the module ``pynvml`` is that of nvidia-ml-py and recent enough, and guards its calls.
 
 The packages ``pynvml`` (up to 11) and ``nvidia-ml-py3`` install an older module of the same name, and any file
 ``pynvml.py`` on Python's path hides it. That is a problem of this Python, never of the driver.
@@ -88,14 +88,16 @@ def _owners(origin: str) -> dict[str, str]:
 
 
 class Library:
-    """The module; its functions are guarded when they are looked up."""
+    """The module ``pynvml`` with every call guarded: it answers, or it raises ``NVMLError`` with the reason.
+
+    The bindings raise other exceptions too, such as ``UnicodeDecodeError`` for a name with a bad byte. One query that
+    fails so must not take the others along.
+    """
 
     def __init__(self, lib: Any) -> None:
         """``lib``: the module ``pynvml``, or None if it cannot be used."""
         self._lib = lib
         self._guarded: dict[str, tuple[Any, Callable[..., Any]]] = {}
-        self.garbled: set[str] = set()
-        """Functions that answered with bytes that are no UTF-8."""
 
     def count(self, name: str, most: int, *arguments: Any) -> int:
         """The answer of a function that counts. ``NVMLError`` too if it is no number, or more than ``most``."""
@@ -142,7 +144,6 @@ class Library:
             except known:
                 raise
             except UnicodeDecodeError as error:
-                self.garbled.add(name)
                 return error.object.decode("utf-8", "replace")
             except Exception as error:
                 why = f"its answer cannot be read ({type(error).__name__}: {error})"
