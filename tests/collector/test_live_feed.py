@@ -15,6 +15,7 @@ import pytest
 
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.machine.collector import live_feed
+from gpuwatch.machine.collector.collector_protocol import PREVIEW
 from gpuwatch.machine.collector.live_feed import LiveFeed
 from gpuwatch.machine.history.sample_frames import KEY, read_frame
 from gpuwatch.sim import faults
@@ -93,7 +94,7 @@ def test_what_somebody_else_has_read_of_a_collector_is_not_lost(sim_machine: Ope
         found = feed.wait(3, 10)
     finally:
         feed.stop()
-    assert feed.preview is not None
+    assert frames[0][0] == PREVIEW
     assert len(found[0].processes) == 1
     assert len({one.taken_at for one in found}) == len(found) >= 3
 

@@ -44,7 +44,7 @@ from gpuwatch.machine.collector.collector_supervision import (
 from gpuwatch.machine.collector.forked_collector import ForkedProcess
 from gpuwatch.machine.collector.host_access import LocalHost
 from gpuwatch.machine.collector.snapshot_feed import FeedStatus
-from gpuwatch.machine.history.sample_frames import KEY, FrameDecoder
+from gpuwatch.machine.history.sample_frames import FrameDecoder
 from gpuwatch.machine.sources import procfs
 from gpuwatch.machine.sources.driver_call_tracking import CallPage
 
@@ -115,8 +115,6 @@ class LiveFeed:
             self._watch = CollectorWatch(first.pid, None if page is None else CallPage(page))
         if first is not None:
             self._command(interval=interval, gpm=gpm, share=share)  # it was started before they were known
-        self.preview: Snapshot | None = None
-        """The devices of the first sample, which arrive before its processes."""
         self._machine: Snapshot | None = None
         """The host without devices, while the driver has not answered the current collector."""
         self._host: tuple[HostReader, ProcessTable] | None = None
@@ -426,10 +424,7 @@ class LiveFeed:
                 if before.recording != self._source.recording:
                     self._remember_idle()
             elif kind == PREVIEW:
-                with self._arrived:
-                    self.preview = FrameDecoder().receive(KEY, frame)
-                    self._arrived.notify_all()
-                continue
+                continue  # it was drawn, if at all, before this reads
             else:
                 self._take(decoder.receive(kind, frame))
             self._wake()
