@@ -21,21 +21,13 @@ _MAX_PROCESSES_AT_ONCE = 64
 """Processes that are asked for at once."""
 
 
-class _AccountedPids:
-    """State of a device's list of accounted processes."""
-
-    def __init__(self) -> None:
-        self.ended: dict[int, int] = {}
-        """Pids whose end is known, with the time at which they began, in microseconds; 0 before we listened."""
-        self.running: set[int] = set()
-
-
 class Accounting:
     """Processes of each device that end from its first :meth:`look` on."""
 
     def __init__(self, lib: Any) -> None:
         self._lib = lib
-        self._listed: dict[str, _AccountedPids] = {}
+        self._ended: dict[str, dict[int, int]] = {}
+        """By device: pids whose end is known, with when they began, in microseconds; 0 before we listened."""
 
     def look(self, device: NvmlDevice) -> None:
         """Reads the driver's list; sets ``device.accounted``. Called in the slow lane."""
@@ -44,45 +36,36 @@ class Accounting:
         lib = self._lib
         try:
             if not lib.nvmlDeviceGetAccountingMode(device.handle):
-                self._listed.pop(device.uuid, None)
+                self._ended.pop(device.uuid, None)
                 return
             pids = set(lib.nvmlDeviceGetAccountingPids(device.handle))
         except lib.NVMLError as error:
             device.lack(lib, error.value, "nvmlDeviceGetAccountingMode", _KEY)
             return
         here = {entry.pid for entry in device.listed}
-        known = self._listed.get(device.uuid)
-        if known is None:
-            known = self._listed[device.uuid] = _AccountedPids()
-            known.running = pids & here
-            known.ended = dict.fromkeys(pids - here, 0)
+        ended = self._ended.get(device.uuid)
+        if ended is None:
+            self._ended[device.uuid] = dict.fromkeys(pids - here, 0)
             return
-        known.ended = {pid: began for pid, began in known.ended.items() if pid in pids}
-        known.running = (known.running & pids) | (here & pids)
-        asked = [pid for pid in pids if pid not in known.ended and pid not in here]
-        self._ask(device, known, sorted(asked)[:_MAX_PROCESSES_AT_ONCE])
+        ended = self._ended[device.uuid] = {pid: began for pid, began in ended.items() if pid in pids}
+        self._ask(device, ended, pids - ended.keys() - here)
 
     def note_gone(self, device: NvmlDevice, pids: Iterable[int]) -> None:
         """Asks at once about processes that have just left the list of running ones."""
-        known = self._listed.get(device.uuid)
-        if known is not None and device.state == "ok":
-            self._ask(device, known, sorted(pids)[:_MAX_PROCESSES_AT_ONCE])
+        ended = self._ended.get(device.uuid)
+        if ended is not None and device.state == "ok":
+            self._ask(device, ended, pids)
 
-    def _ask(self, device: NvmlDevice, known: _AccountedPids, pids: list[int]) -> None:
+    def _ask(self, device: NvmlDevice, ended: dict[int, int], pids: Iterable[int]) -> None:
         found = []
-        for pid in pids:
+        for pid in sorted(pids)[:_MAX_PROCESSES_AT_ONCE]:
             try:
                 stats = self._lib.nvmlDeviceGetAccountingStats(device.handle, pid)
             except self._lib.NVMLError:
-                known.running.discard(pid)  # not in the list any more
+                continue  # not in the list any more
+            if stats.isRunning or ended.get(pid) == stats.startTime:
                 continue
-            if stats.isRunning:
-                known.running.add(pid)
-                continue
-            known.running.discard(pid)
-            if known.ended.get(pid) == stats.startTime:
-                continue
-            known.ended[pid] = stats.startTime
+            ended[pid] = stats.startTime
             found.append(
                 AccountedProcess(
                     pid=pid,
