@@ -19,7 +19,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, Literal, Self
 
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.sim import environment, install_libraries, sysfs
@@ -190,7 +190,7 @@ class SimMachine:
         memory_bytes: int,
         sm_percent: float = 0.0,
         memory_percent: float = 0.0,
-        kind: str = "C",
+        kind: Literal["C", "G", "C+G", "M", "M+C"] = "C",
         vary: bool = False,
         foreign: bool = False,
         mig: int | None = None,
@@ -214,31 +214,18 @@ class SimMachine:
             GpuwatchError: no such process or device, or the memory does not fit.
         """
         self._check_device(device)
-        if kind not in _KINDS:
-            raise GpuwatchError(f"not a type of GPU process: {kind!r}", hint=", ".join(_KINDS))
-        for share in (sm_percent, memory_percent):
-            if not 0 <= share <= 100:
-                raise GpuwatchError(f"not a percentage of 0 to 100: {share:g}")
-        if memory_bytes < 0:
-            raise GpuwatchError(f"not an amount of memory: {memory_bytes}")
         flags = (_VARYING if vary else 0) | (_FOREIGN if foreign else 0)
         code = self._control.gws_attach(
-            self._open_handle(),
-            pid,
-            device,
-            memory_bytes,
-            sm_percent / 100,
-            memory_percent / 100,
-            _KINDS[kind],
-            flags,
-            -1 if mig is None else mig,
+            *(self._open_handle(), pid, device, memory_bytes, sm_percent / 100, memory_percent / 100),
+            *(_KINDS[kind], flags, -1 if mig is None else mig),
         )
         if code:
+            amounts = (memory_bytes, self.used_bytes(device), self.shape.memory_bytes)
+            requested, used, total = (f"{amount / 2**30:.1f} GiB" for amount in amounts)
             reasons = {
                 errno.EINVAL: f"simulated GPU {device} has no MIG instance {mig}",
                 errno.ESRCH: f"no such process: {pid}",
-                errno.ENOMEM: f"{_gib(memory_bytes)} do not fit on simulated GPU {device}: "
-                f"{_gib(self.used_bytes(device))} of {_gib(self.shape.memory_bytes)} are in use",
+                errno.ENOMEM: f"{requested} do not fit on simulated GPU {device}: {used} of {total} are in use",
                 errno.ENOSPC: f"the simulated machine is limited to {_MAX_PROCESSES} processes",
             }
             raise GpuwatchError(reasons.get(code, os.strerror(code)))
@@ -442,10 +429,6 @@ class SimMachine:
     def _check_device(self, device: int) -> None:
         if not 0 <= device < self.shape.count:
             raise GpuwatchError(f"no such simulated GPU: {device} (0 to {self.shape.count - 1})")
-
-
-def _gib(size: int) -> str:
-    return f"{size / 2**30:.1f} GiB"
 
 
 def _put(path: Path, text: str) -> None:

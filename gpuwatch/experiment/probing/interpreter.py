@@ -66,6 +66,7 @@ _MAX_OUTPUT_CHARS = 160
 _ANSWER_SECONDS = 30
 """Seconds an interpreter has to answer: a cold network drive takes ten."""
 _PYTHON = re.compile(r"python[\d.]*")
+_NOT_INSTALLED = "not installed"
 _PACKAGE = {"tensorflow": "TensorFlow", "torch": "PyTorch"}
 
 
@@ -103,41 +104,36 @@ def choose_interpreter(framework: str, python: str | None) -> Interpreter:
     :class:`FrameworkMissing` if it does not have the framework.
     """
     if python is not None:
-        found = program_of(python)
-        looked = _examine(found, framework)
-        if isinstance(looked, str):
-            raise _missing_error(framework, found, looked)
-        return looked
+        program = program_of(python)
+        found = _examine(program, framework)
+        if isinstance(found, str):
+            raise _missing_error(framework, program, found)
+        return found
     for candidate in _candidates():
-        looked = _examine(candidate, framework)
-        if isinstance(looked, Interpreter):
-            return looked
+        if (interpreter := framework_of(candidate, framework)) is not None:
+            return interpreter
     raise _missing_error(framework, sys.executable, _NOT_INSTALLED)
 
 
-def program_of(asked: str) -> str:
+def program_of(python: str) -> str:
     """Path of the interpreter that the user named; :class:`UsageError` if it does not exist."""
-    found = shutil.which(asked)
+    found = shutil.which(python)
     if found is None:
-        raise UsageError(f"--python {asked}: {_why_not_started(asked)}")
+        raise UsageError(f"--python {python}: {_why_not_started(python)}")
     return found
 
 
-def _why_not_started(asked: str) -> str:
-    """Why it cannot be started."""
+def _why_not_started(python: str) -> str:
     try:
-        status = Path(asked).stat()
+        status = Path(python).stat()
     except PermissionError:
         return "permission denied for one of its parent folders"
     except OSError:
         return "no such program"
     if stat.S_ISDIR(status.st_mode):
-        inside = shutil.which(str(Path(asked) / "bin" / "python"))
+        inside = shutil.which(str(Path(python) / "bin" / "python"))
         return f"it is a folder; its Python is {inside}" if inside else "it is a folder, not a program"
     return f"this user cannot execute it (its mode is {stat.filemode(status.st_mode)})"
-
-
-_NOT_INSTALLED = "not installed"
 
 
 def python_of(command: Sequence[str]) -> str | None:
@@ -153,16 +149,14 @@ def python_of(command: Sequence[str]) -> str | None:
     except OSError:
         return None
     words = first[2:].split() if first.startswith("#!") else []
-    for word in words[:2]:  # /usr/bin/env python3
-        if _PYTHON.fullmatch(Path(word).name):
-            return shutil.which(word)
-    return None
+    python = next((word for word in words[:2] if _PYTHON.fullmatch(Path(word).name)), None)  # /usr/bin/env python3
+    return shutil.which(python) if python else None
 
 
 def framework_of(python: str, framework: str) -> Interpreter | None:
     """The framework in an interpreter; None if it does not have it, or does not answer."""
-    looked = _examine(python, framework)
-    return looked if isinstance(looked, Interpreter) else None
+    found = _examine(python, framework)
+    return found if isinstance(found, Interpreter) else None
 
 
 def _missing_error(framework: str, python: str, problem: str) -> GpuwatchError:
@@ -175,11 +169,10 @@ def _missing_error(framework: str, python: str, problem: str) -> GpuwatchError:
 
 
 def _candidates() -> Iterator[str]:
-    named = [sys.executable]
-    roots = [os.environ.get(key) for key in ("VIRTUAL_ENV", "CONDA_PREFIX")]
-    named += [str(Path(root) / "bin" / "python") for root in roots if root]
-    named += [path for name in ("python3", "python") if (path := shutil.which(name))]
-    yield from filter(os.path.isfile, dict.fromkeys(named))
+    roots = filter(None, map(os.environ.get, ("VIRTUAL_ENV", "CONDA_PREFIX")))
+    paths = [sys.executable, *(str(Path(root) / "bin" / "python") for root in roots)]
+    paths += [path for name in ("python3", "python") if (path := shutil.which(name))]
+    return filter(os.path.isfile, dict.fromkeys(paths))
 
 
 def _examine(python: str, framework: str) -> Interpreter | str:
@@ -228,7 +221,5 @@ def _output_of(command: Sequence[str]) -> tuple[int, str, str]:
 
 def _complaint(err: str) -> str:
     """The line of stderr that says what is wrong: the last line of a traceback, otherwise the first line."""
-    lines = [line.strip() for line in err.splitlines() if line.strip()]
-    if not lines:
-        return ""
+    lines = [line.strip() for line in err.splitlines() if line.strip()] or [""]
     return lines[-1] if any(line.startswith("Traceback") for line in lines) else lines[0]

@@ -7,7 +7,7 @@ A probe reports those of its work, the processes of a watched program count all
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -88,7 +88,7 @@ def _among(asked: str, gpus: list[str]) -> bool:
     return asked in gpus or (asked == "GPU:*" and bool(gpus))
 
 
-def merged(processes: Iterable[PlacedOps]) -> tuple[tuple[Placement, ...], tuple[DeviceCopy, ...]]:
+def merged(processes: Sequence[PlacedOps]) -> tuple[tuple[Placement, ...], tuple[DeviceCopy, ...]]:
     """The placements and copies of all processes, most frequent first."""
     counts: Counter[Placement] = Counter()
     copies: Counter[tuple[str, int, str, str]] = Counter()
@@ -98,9 +98,8 @@ def merged(processes: Iterable[PlacedOps]) -> tuple[tuple[Placement, ...], tuple
     return tuple(most_frequent(counts)), tuple(most_frequent_copies(copies))
 
 
-def coverage(processes: Iterable[PlacedOps]) -> PlacementCoverage | None:
+def coverage(processes: Sequence[PlacedOps]) -> PlacementCoverage | None:
     """For how many nodes of graphs request and place are known; None without graphs."""
-    processes = list(processes)
     nodes = sum(process.nodes for process in processes)
     return PlacementCoverage(nodes=nodes, unclear=sum(process.unclear for process in processes)) if nodes else None
 

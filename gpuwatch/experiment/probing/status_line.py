@@ -104,16 +104,15 @@ class StatusLine:
 
     def findings(self, findings: Sequence[Finding]) -> None:
         """Queues new findings, most important first."""
-        telling = [found for found in findings if found.severity in ("error", "warning")]
-        self._warning = telling[0].title if telling else ""
-        for found in telling[:_MAX_SHOWN_AT_ONCE]:
-            key = (found.id, found.device_uuid or "")
-            if key in self._shown:
-                continue
-            self._shown.add(key)
-            action = f" → {found.action}" if found.action else ""
-            likely = "" if found.certainty == "fact" else "likely: "
-            self._waiting.append(printable(f"gpuwatch: {likely}{found.title}.{action}"))
+        problems = [finding for finding in findings if finding.severity in ("error", "warning")]
+        self._warning = problems[0].title if problems else ""
+        for finding in problems[:_MAX_SHOWN_AT_ONCE]:
+            key = (finding.id, finding.device_uuid or "")
+            if key not in self._shown:
+                self._shown.add(key)
+                action = f" → {finding.action}" if finding.action else ""
+                likely = "" if finding.certainty == "fact" else "likely: "
+                self._waiting.append(printable(f"gpuwatch: {likely}{finding.title}.{action}"))
 
     def tick(self) -> None:
         """Prints and redraws what is due; called regularly."""
@@ -160,10 +159,8 @@ class StatusLine:
         if self._snapshot is None:
             return []
         shown = [device for device in self._snapshot.devices if device.uuid in self._used]
-        if not self._snapshot.devices:
-            return ["no GPU"]
         if not shown:
-            return ["not using a GPU yet"]
+            return ["not using a GPU yet" if self._snapshot.devices else "no GPU"]
         return [
             f"GPU {device.index} {percent(device.number('utilization.gpu_percent'))} "
             f"{short_size(device.number('memory.used_bytes'))}/{short_size(device.number('memory.total_bytes'))}"
