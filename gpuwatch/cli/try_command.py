@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from gpuwatch.experiment.trials.largest_value import Span
     from gpuwatch.experiment.trials.pilot_run import PilotRun
     from gpuwatch.experiment.trials.trial_plan import Configuration, Rule
-    from gpuwatch.experiment.trials.trial_settings import NotTried, Setting
+    from gpuwatch.experiment.trials.trial_settings import Setting
     from gpuwatch.experiment.trials.trial_setup import TrialSetup
     from gpuwatch.experiment.trials.try_result import ExperimentResult
 
@@ -233,19 +233,14 @@ def _trial_failed(trial: Trial) -> bool:
 
 def _run_experiment(setup: TrialSetup, asked: TryOptions, rule: Rule) -> ExperimentResult | None:
     """What the experiment found; None after ``--plan``."""
+    from gpuwatch.core.model.try_experiment import Trial
     from gpuwatch.experiment.trials.concurrent_copies import run_copies
     from gpuwatch.experiment.trials.interleaved_rounds import run_in_rounds, why_no_rounds
     from gpuwatch.experiment.trials.oom_recovery import find_recovery
     from gpuwatch.experiment.trials.pilot_run import run_pilot
     from gpuwatch.experiment.trials.smaller_card import find_smaller_card
     from gpuwatch.experiment.trials.trial_plan import configurations
-    from gpuwatch.experiment.trials.trial_settings import (
-        NotTried,
-        Setting,
-        default_set,
-        possible_setting,
-        setting_named,
-    )
+    from gpuwatch.experiment.trials.trial_settings import default_set, setting_named, why_not_simulated
 
     if asked.recover or asked.fits:
         _check_free(setup, asked, {})
@@ -266,22 +261,21 @@ def _run_experiment(setup: TrialSetup, asked: TryOptions, rule: Rule) -> Experim
         if not asked.quiet:
             print_line(f"gpuwatch: starting {mask_command(asked.command)} once to see which framework it loads")
         start = run_pilot(setup, asked.budget)
-    settings: Sequence[Setting | NotTried]
     if len(asked.configs) == 1 or (asked.configs and asked.copies):
-        settings = [_usable_setting(text, setup) for text in asked.configs]
+        settings = [(_usable_setting(text, setup), "") for text in asked.configs]
     elif asked.configs:
-        settings = [possible_setting(setting_named(text), setup.simulation) for text in asked.configs]
+        settings = [(named, why_not_simulated(named, setup.simulation)) for named in map(setting_named, asked.configs)]
     elif asked.vary or start is None:
-        settings = [setting_named("default")]
+        settings = [(setting_named("default"), "")]
     else:
         settings = default_set(start.frameworks, setup.gpus, setup.simulation)
-    chosen = configurations([setting for setting in settings if isinstance(setting, Setting)], asked.vary)
-    missing = [setting for setting in settings if isinstance(setting, NotTried)]
+    chosen = configurations([setting for setting, reason in settings if not reason], asked.vary)
+    not_tried = [Trial(asked=setting.name, not_tried=reason) for setting, reason in settings if reason]
     if start is not None and (start.failed or (start.on_cpu and not (asked.configs or asked.vary))):
         return why_no_rounds(start.trial)
     if asked.plan:
         assert start is not None
-        click.echo(_plan_text(asked, chosen, missing, rule, start))
+        click.echo(_plan_text(asked, chosen, not_tried, rule, start))
         return None
     if not asked.quiet:
         _announce(asked, len(chosen), rule, start)
@@ -289,7 +283,7 @@ def _run_experiment(setup: TrialSetup, asked: TryOptions, rule: Rule) -> Experim
     if asked.copies:
         return run_copies(setup, chosen, rule, copies=asked.copies, budget=left, share=asked.share)
     return run_in_rounds(
-        setup, chosen, missing, rule, rounds=asked.rounds, budget=left, share=asked.share, memory=asked.memory
+        setup, chosen, not_tried, rule, rounds=asked.rounds, budget=left, share=asked.share, memory=asked.memory
     )
 
 
@@ -313,11 +307,11 @@ def _try_largest(setup: TrialSetup, asked: TryOptions, span: Span) -> Experiment
 
 def _usable_setting(text: str, setup: TrialSetup) -> Setting:
     """The setting of this name. UsageError if it cannot be tried on these GPUs."""
-    from gpuwatch.experiment.trials.trial_settings import NotTried, possible_setting, setting_named
+    from gpuwatch.experiment.trials.trial_settings import setting_named, why_not_simulated
 
-    setting = possible_setting(setting_named(text), setup.simulation)
-    if isinstance(setting, NotTried):
-        raise UsageError(f"--config {text}: {setting.reason}", hint="choose another setting")
+    setting = setting_named(text)
+    if reason := why_not_simulated(setting, setup.simulation):
+        raise UsageError(f"--config {text}: {reason}", hint="choose another setting")
     return setting
 
 
@@ -342,17 +336,17 @@ def _announce(asked: TryOptions, settings: int, rule: Rule, start: PilotRun | No
 
 
 def _plan_text(
-    asked: TryOptions, chosen: Sequence[Configuration], missing: Sequence[NotTried], rule: Rule, start: PilotRun
+    asked: TryOptions, chosen: Sequence[Configuration], not_tried: Sequence[Trial], rule: Rule, start: PilotRun
 ) -> str:
     """What would be run, and how long that would take."""
-    width = max(len(name) for name in (*(c.name for c in chosen), *(setting.name for setting in missing)))
+    width = max(len(name) for name in (*(c.name for c in chosen), *(trial.name for trial in not_tried)))
     times = len(chosen) * asked.runs_per_setting
     command, often = mask_command(asked.command), _times_text(asked, len(chosen))
     lines = [f"{command} would run {often}, each measured {rule}:", ""]
     for configuration in chosen:
         label = configuration.setting.label + (", changes results" if configuration.setting.changes_results else "")
         lines.append(f"  {configuration.name:<{width}}  {label}".rstrip())
-    lines += [f"  {setting.name:<{width}}  not tried: {setting.reason}" for setting in missing]
+    lines += [f"  {trial.name:<{width}}  not tried: {trial.not_tried}" for trial in not_tried]
     expected = _expected_time(times, rule, start) or "not known in advance"
     lines += [
         "",

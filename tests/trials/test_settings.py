@@ -9,7 +9,7 @@ import pytest
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.model.run import Setting as RunSetting
 from gpuwatch.experiment.probing.probe_scripts import find_probe
-from gpuwatch.experiment.trials.trial_settings import NotTried, Setting, default_set, made_by_program, setting_named
+from gpuwatch.experiment.trials.trial_settings import default_set, made_by_program, setting_named
 from tests.every import every
 
 GIB = 1 << 30
@@ -77,8 +77,8 @@ def test_what_is_no_setting_is_refused(text: str, message: str | None) -> None:
 def _names(frameworks: set[str], gpus: list[int], simulation: str | None) -> tuple[list[str], dict[str, str]]:
     found = default_set(frameworks, gpus, simulation)
     return (
-        [one.name for one in found if isinstance(one, Setting)],
-        {one.name: one.reason for one in found if isinstance(one, NotTried)},
+        [setting.name for setting, reason in found if not reason],
+        {setting.name: reason for setting, reason in found if reason},
     )
 
 

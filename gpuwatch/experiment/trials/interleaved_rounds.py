@@ -14,7 +14,6 @@ from gpuwatch.experiment.trials.best_setting import answer, listed, why_failed
 from gpuwatch.experiment.trials.gpus_in_use import why_in_use
 from gpuwatch.experiment.trials.trial import Goal, handled_oom, run_trial
 from gpuwatch.experiment.trials.trial_plan import Configuration, Rule
-from gpuwatch.experiment.trials.trial_settings import NotTried
 from gpuwatch.experiment.trials.trial_setup import TrialSetup
 from gpuwatch.experiment.trials.trial_summary import PASSED
 from gpuwatch.experiment.trials.try_result import ExperimentResult, out_of_budget, trial_not_run
@@ -26,7 +25,7 @@ _MIN_TRIAL_SECONDS = 10.0
 def run_in_rounds(
     setup: TrialSetup,
     chosen: Sequence[Configuration],
-    missing: Sequence[NotTried],
+    not_tried: Sequence[Trial],
     rule: Rule,
     *,
     rounds: int,
@@ -40,7 +39,7 @@ def run_in_rounds(
 
     The first run that reaches ``rule`` sets the number of steps of all others. A configuration that failed, or that
     the program overrides, is not run again; nor, without ``share``, one on a GPU that others use. An interruption
-    (Ctrl+C) ends it; what is known so far is returned.
+    (Ctrl+C) ends it; what is known so far is returned. ``not_tried``: settings that cannot be tried here.
     """
     found = ExperimentResult()
     free = []
@@ -73,7 +72,7 @@ def run_in_rounds(
         for trial in found.trials
     ):
         found.notes.append("No step could be counted: give a time (--stop-after 60s), or call gpuwatch.step() in it.")
-    found.trials += [Trial(asked=setting.name, not_tried=setting.reason) for setting in missing]
+    found.trials += not_tried
     found.answer = answer(
         found.trials, {configuration.setting.name: configuration.setting.code for configuration in chosen}
     )

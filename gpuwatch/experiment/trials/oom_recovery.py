@@ -14,7 +14,7 @@ from gpuwatch.experiment.trials.best_setting import listed, why_failed
 from gpuwatch.experiment.trials.gpus_in_use import why_in_use
 from gpuwatch.experiment.trials.trial import Goal, handled_oom, run_trial
 from gpuwatch.experiment.trials.trial_plan import Configuration, Rule
-from gpuwatch.experiment.trials.trial_settings import NotTried, Setting, possible_setting, setting_named
+from gpuwatch.experiment.trials.trial_settings import Setting, setting_named, why_not_simulated
 from gpuwatch.experiment.trials.trial_setup import TrialSetup
 from gpuwatch.experiment.trials.trial_summary import PASSED
 from gpuwatch.experiment.trials.try_result import ExperimentResult, out_of_budget
@@ -62,9 +62,9 @@ def _recover(setup: TrialSetup, found: ExperimentResult, until: float, budget: f
         return
     rule = _rule(first, seconds)
     best: Setting | None = None
-    for way in _candidate_settings(setup, run, share=share):
-        if isinstance(way, NotTried):
-            found.recover.append(Recovery(name=way.name, reason=way.reason))
+    for way, reason in _candidate_settings(setup, run, share=share):
+        if reason:
+            found.recover.append(Recovery(name=way.name, reason=reason))
         elif best is not None:
             found.recover.append(Recovery(name=way.name, reason=f"not needed: {best.name} is enough"))
         elif until - time.monotonic() < seconds:
@@ -104,8 +104,8 @@ def _has_several_processes(trial: Trial) -> bool:
 # -- what might help ------------------------------------------------------------------------------
 
 
-def _candidate_settings(setup: TrialSetup, run: Run, *, share: bool) -> Iterator[Setting | NotTried]:
-    """The settings that might help, the likeliest first."""
+def _candidate_settings(setup: TrialSetup, run: Run, *, share: bool) -> Iterator[tuple[Setting, str]]:
+    """The settings that might help, the likeliest first, each with why it cannot; empty if it can."""
     framework = run.framework.name if run.framework is not None else ""
     names = list(_WAYS.get(framework, ()))
     total = run.memory.device_total_bytes
@@ -116,10 +116,8 @@ def _candidate_settings(setup: TrialSetup, run: Run, *, share: bool) -> Iterator
     ways: list[Setting] = [setting_named(name) for name in names]
     ways[0:0] = _other_gpus(setup, run)  # costs nothing, neither speed nor precision
     for way in ways:
-        missing = possible_setting(way, setup.simulation)
-        reason = missing.reason if isinstance(missing, NotTried) else _why_ruled_out(way, run, setup)
-        reason = reason or ("" if share else why_in_use(setup, way))
-        yield NotTried(name=way.name, reason=reason) if reason else way
+        reason = why_not_simulated(way, setup.simulation) or _why_ruled_out(way, run, setup)
+        yield way, reason or ("" if share else why_in_use(setup, way))
 
 
 def _other_gpus(setup: TrialSetup, run: Run) -> list[Setting]:

@@ -52,13 +52,6 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of a run (``Run.settings``) by which a program makes this setting itself."""
 
 
-class NotTried(msgspec.Struct, frozen=True, kw_only=True):
-    """A setting that does not apply here."""
-
-    name: str
-    reason: str
-
-
 def setting_named(text: str) -> Setting:
     """The setting that a user names: ``growth``, ``limit=6GiB``, ``TF_GPU_THREAD_MODE=gpu_private``.
 
@@ -82,8 +75,8 @@ def setting_named(text: str) -> Setting:
     raise UsageError(f"unknown setting {text!r}{did_you_mean(name, known)}", hint=f"known: {hint}")
 
 
-def default_set(frameworks: Collection[str], gpus: Sequence[int], simulation: str | None) -> list[Setting | NotTried]:
-    """The settings to compare for a program.
+def default_set(frameworks: Collection[str], gpus: Sequence[int], simulation: str | None) -> list[tuple[Setting, str]]:
+    """The settings to compare for a program, each with why it cannot be tried here; empty if it can.
 
     ``frameworks``: those that it loads (tensorflow, torch, jax). ``gpus``: total memory of each GPU, in bytes.
     ``simulation``: tier of simulated GPUs, None if they are real.
@@ -93,15 +86,15 @@ def default_set(frameworks: Collection[str], gpus: Sequence[int], simulation: st
         if framework in frameworks:
             for text in _DEFAULT[framework](gpus):
                 chosen.setdefault(text, setting_named(text))
-    return [_applicable_settings(setting, gpus, simulation) for setting in chosen.values()]
+    return [(setting, _why_not_applicable(setting, gpus, simulation)) for setting in chosen.values()]
 
 
-def possible_setting(setting: Setting, simulation: str | None) -> Setting | NotTried:
-    """The setting, unless GPUs simulated in this tier (None: real ones) do not have it."""
+def why_not_simulated(setting: Setting, simulation: str | None) -> str:
+    """Why GPUs simulated in this tier do not have a setting; empty if they do, or are real (None)."""
     if simulation is None or (setting.simulated and setting.tier in ("", simulation)):
-        return setting
+        return ""
     which = "simulated GPUs" if not setting.simulated else f"GPUs simulated as a {simulation}"
-    return NotTried(name=setting.name, reason=f"{which} do not have it")
+    return f"{which} do not have it"
 
 
 def made_by_program(setting: Setting, settings: Mapping[str, RunSetting]) -> str:
@@ -117,12 +110,12 @@ def made_by_program(setting: Setting, settings: Mapping[str, RunSetting]) -> str
     return ""
 
 
-def _applicable_settings(setting: Setting, gpus: Sequence[int], simulation: str | None) -> Setting | NotTried:
+def _why_not_applicable(setting: Setting, gpus: Sequence[int], simulation: str | None) -> str:
     if not gpus and setting.name not in ("default", "cpu-only"):
-        return NotTried(name=setting.name, reason="there is no GPU")
+        return "there is no GPU"
     if setting.needs == "several-gpus" and len(gpus) < 2:
-        return NotTried(name=setting.name, reason="there is only one GPU")
-    return possible_setting(setting, simulation)
+        return "there is only one GPU"
+    return why_not_simulated(setting, simulation)
 
 
 def _tensorflow(gpus: Sequence[int]) -> list[str]:
