@@ -10,7 +10,7 @@ import msgspec
 from gpuwatch.core.model.run import MemoryPoint
 from gpuwatch.core.model.snapshot import Device, Snapshot
 
-N = TypeVar("N", int, float)
+N = TypeVar("N", bool, int, float)
 
 MAX_POINTS = 600
 """Points kept; at twice as many, pairs are merged."""
@@ -105,14 +105,13 @@ def _computes(device: Device, snapshot: Snapshot, own: set[int]) -> bool | None:
 
 
 def _fullest(item: MemoryPoint, other: MemoryPoint) -> MemoryPoint:
-    computed = [point.computes for point in (item, other)]
     return msgspec.structs.replace(
         item,
         device_used_bytes=max_known(item.device_used_bytes, other.device_used_bytes),
         process_bytes=max_known(item.process_bytes, other.process_bytes),
         allocator_bytes=max_known(item.allocator_bytes, other.allocator_bytes),
         gpu_percent=max_known(item.gpu_percent, other.gpu_percent),
-        computes=True if True in computed else False if False in computed else None,
+        computes=max_known(item.computes, other.computes),
     )
 
 

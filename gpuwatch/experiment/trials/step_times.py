@@ -46,9 +46,10 @@ def step_time_text(value: float) -> str:
 
 def is_wide(throughput: Throughput | None) -> bool:
     """Whether step times vary so much that the speed is unreliable."""
-    if throughput is None or throughput.median_step_seconds <= 0:
+    if throughput is None:
         return False
-    return throughput.p90_step_seconds - throughput.p10_step_seconds > WIDE_SHARE * throughput.median_step_seconds
+    median = throughput.median_step_seconds
+    return median > 0 and throughput.p90_step_seconds - throughput.p10_step_seconds > WIDE_SHARE * median
 
 
 def _averaged_over_waits(times: Sequence[float]) -> Sequence[float]:
@@ -78,16 +79,13 @@ def median_step(times: Sequence[float]) -> StepTime | None:
     half = _NORMAL_QUANTILE_95 * math.sqrt(count) / 2
     low = max(math.floor(count / 2 - half), 1)
     high = min(math.ceil(1 + count / 2 + half), count)
-    middle = count // 2
-    median = ordered[middle] if count % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+    median = statistics.median(ordered)
     return StepTime(median_seconds=median, low_seconds=ordered[low - 1], high_seconds=ordered[high - 1], timed=count)
 
 
 def is_steady(time: StepTime | None) -> bool:
     """Whether the interval is within 2 % of the median."""
-    if time is None or time.median_seconds <= 0:
-        return False
-    return time.high_seconds - time.low_seconds <= 2 * STEADY_SHARE * time.median_seconds
+    return time is not None and time.median_seconds > 0 and relative_half_width(time) <= STEADY_SHARE
 
 
 def relative_half_width(time: StepTime) -> float:
