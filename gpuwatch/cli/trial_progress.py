@@ -12,7 +12,7 @@ from gpuwatch.core.formatting.durations import hours_minutes
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import per_second, size
 from gpuwatch.core.model.try_experiment import Trial
-from gpuwatch.experiment.trials.trial_setup import Begun, Progress
+from gpuwatch.experiment.trials.trial_setup import Progress, TrialStart
 
 if TYPE_CHECKING:
     from rich.constrain import Constrain
@@ -44,7 +44,7 @@ def trial_result(trial: Trial, *, simulated: bool) -> tuple[str, str, str, str]:
     return ended, str(trial.steps or ""), speed, size(peak) if peak else ""
 
 
-def trial_name(trial: Trial | Begun) -> str:
+def trial_name(trial: Trial | TrialStart) -> str:
     """``growth BATCH=32, round 2``."""
     if trial.recorded:
         return f"{printable(trial.name)}, recording its memory"
@@ -57,12 +57,12 @@ class _TimedProgress(Progress):
 
     def __init__(self, budget: float, simulated: bool) -> None:
         self.simulated = simulated
-        self.trial: Begun | None = None
+        self.trial: TrialStart | None = None
         self.trial_started = time.monotonic()
         self.deadline = self.trial_started + budget
         self.durations: list[float] = []
 
-    def begins(self, trial: Begun) -> None:
+    def begins(self, trial: TrialStart) -> None:
         self.trial, self.trial_started = trial, time.monotonic()
 
     def ended(self, trial: Trial) -> None:
@@ -105,7 +105,7 @@ class _SentProgress(Progress):
     def says(self, text: str) -> None:
         progress(text)
 
-    def begins(self, trial: Begun) -> None:
+    def begins(self, trial: TrialStart) -> None:
         number = f"[{trial.number}/{trial.planned}] " if trial.planned else ""
         self.head = f"{number}{printable(trial.name)}"
         progress(self.head)
@@ -136,7 +136,7 @@ class _TableProgress(_TimedProgress):
     def says(self, text: str) -> None:
         self.status = text
 
-    def begins(self, trial: Begun) -> None:
+    def begins(self, trial: TrialStart) -> None:
         """Shows it. Between trials nothing is drawn, so that others can print."""
         from rich.live import Live
 

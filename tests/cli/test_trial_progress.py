@@ -11,7 +11,7 @@ from rich.console import Console
 from gpuwatch.cli import trial_progress
 from gpuwatch.core.model.run import Memory
 from gpuwatch.core.model.try_experiment import StepTime, Trial
-from gpuwatch.experiment.trials.trial_setup import Begun
+from gpuwatch.experiment.trials.trial_setup import TrialStart
 from tests.diagnosis.cases import GIB, draft
 
 TIME = StepTime(median_seconds=0.1, low_seconds=0.09, high_seconds=0.11, timed=20)
@@ -22,8 +22,8 @@ def trial(name: str = "growth", verdict: Any = "ok", **fields: Any) -> Trial:
     return Trial(asked=name, round=1, run=run, steps=20, step_time=TIME, **fields)
 
 
-def begun(number: int, **fields: Any) -> Begun:
-    return Begun(name="growth", number=number, planned=6, round=1, **fields)
+def begun(number: int, **fields: Any) -> TrialStart:
+    return TrialStart(name="growth", number=number, planned=6, round=1, **fields)
 
 
 def test_a_line_for_each_trial_where_stderr_is_no_terminal(

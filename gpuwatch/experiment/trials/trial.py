@@ -21,7 +21,7 @@ from gpuwatch.experiment.probing.watch_program import Measured, Watch
 from gpuwatch.experiment.trials.step_times import is_steady, median_step
 from gpuwatch.experiment.trials.trial_plan import MIN_SECONDS, STEADY_SECONDS, Configuration, Rule, command_with_values
 from gpuwatch.experiment.trials.trial_settings import Setting, made_by_program
-from gpuwatch.experiment.trials.trial_setup import Begun, Feed, TrialSetup
+from gpuwatch.experiment.trials.trial_setup import Feed, TrialSetup, TrialStart
 from gpuwatch.experiment.trials.trial_summary import PASSED
 from gpuwatch.explain.diagnosis.runs.finish_run import DESPITE_OOM, complete
 
@@ -175,7 +175,7 @@ def run_trial(
     feed = feed or setup.feed
     output = setup.folder / f"{setup.made:02}-{run_name}.log"
 
-    begun = Begun(configuration.name, setup.made, setup.planned, round=number, copy=copy, recorded=record)
+    begun = TrialStart(configuration.name, setup.made, setup.planned, round=number, copy=copy, recorded=record)
     setup.progress.begins(begun)
     ending = stop or Stop(goal, setup.progress.steps)
 

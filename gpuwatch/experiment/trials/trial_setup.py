@@ -23,7 +23,7 @@ _FIRST_SAMPLE_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class TrialStart:
     """A trial that begins."""
 
     name: str
@@ -43,7 +43,7 @@ class Progress:
     def says(self, text: str) -> None:
         """Something that is done between trials, or is known so far."""
 
-    def begins(self, trial: Begun) -> None:
+    def begins(self, trial: TrialStart) -> None:
         """A trial begins."""
 
     def steps(self, count: int) -> None:
