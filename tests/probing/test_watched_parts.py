@@ -379,17 +379,17 @@ def test_a_process_that_is_about_to_exit_is_looked_at_once_more(monkeypatch: pyt
     processes = SimpleNamespace(ends=lambda: len(ended), in_use=lambda: (0, 0))
     ended: list[int] = []
     for name, value in {
-        "_ends": 0,
+        "_ended_processes": 0,
         "_mapped": 0,
         "_allocated": 0,
-        "_look_after": 0.0,
+        "_sample_after": 0.0,
         "_processes": processes,
     }.items():
         monkeypatch.setattr(watching, name, value, raising=False)
-    monkeypatch.setattr(watching, "_look_now", lambda: looks.append("look"), raising=False)
+    monkeypatch.setattr(watching, "_sample_now", lambda: looks.append("look"), raising=False)
     for now in ([], [1], [1], [1, 2]):
         ended[:] = now
-        watching._look_in_time()
+        watching._sample_before_exit()
     assert len(looks) == 2
 
 

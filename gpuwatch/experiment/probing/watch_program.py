@@ -102,7 +102,7 @@ class Watch:
         ``before``: the machine before the start. ``look`` makes ``source`` take an extra snapshot, when the program
         takes devices or memory.
         """
-        self._look_now = look
+        self._sample_now = look
         self._guarded = program
         self._judge = judge
         self._options = program.options
@@ -119,9 +119,9 @@ class Watch:
         self._take_line: Sink = lambda raw: None
         self._mapped, self._allocated = 0, 0
         """GPUs and allocated bytes at the last extra sample."""
-        self._ends = 0
+        self._ended_processes = 0
         """Processes that had reported their end at the last extra sample."""
-        self._look_after = 0.0
+        self._sample_after = 0.0
         self._polled_at, self._others_start = 0.0, False
         self._received: list[int] = []
         self._reports = GuardReports(program.signals)
@@ -130,7 +130,7 @@ class Watch:
         self._builder = RunBuilder(self._started, before, in_run=self._processes.belongs, started_at=program.started_at)
         self._latest = before
         self._save_at = self._started
-        self._look_at = 0.0
+        self._update_at = 0.0
 
     def __enter__(self) -> Self:
         return self
@@ -149,7 +149,7 @@ class Watch:
         self._connect()
         self._follow(self._show)
         self._finish()
-        self._look()
+        self._update()
         self._status_line.end()
         self._status_line.speak()
         return self._judge(self._with_memory(self._draft(self._reports.outcome)))
@@ -172,7 +172,7 @@ class Watch:
             self._finish()
         else:
             self._backlog.close()
-        self._look()
+        self._update()
         measured = Measured(
             draft=self._draft(self._reports.outcome if by_itself else Outcome()),
             steps=deepcopy(self._is_stepping().steps),
@@ -188,12 +188,12 @@ class Watch:
         """Waits for a sample of now: a short program may have taken its memory after the last one."""
         asked = datetime.datetime.now(datetime.UTC)
         until = time.monotonic() + _LAST_SAMPLE_SECONDS
-        self._look_now()
+        self._sample_now()
         while self._reports.status is None and time.monotonic() < until:
             if self._latest is not None and self._latest.taken_at >= asked:
                 return
             self._drain(0.02)
-            self._look()
+            self._update()
 
     def _about_to_end(self) -> bool:
         """Whether the program has ended, or is about to, though the guard has not said so yet: perhaps it failed."""
@@ -225,10 +225,10 @@ class Watch:
         while going and self._reports.error is None and not self._reports.has_ended:
             if not self._drain(0 if len(self._backlog) else self._signals.patience(_TICK_SECONDS)):
                 self._backlog.work()  # only when there is no output to pass on
-            if time.monotonic() >= self._look_at:
-                self._look_at = time.monotonic() + _PACE_SECONDS
+            if time.monotonic() >= self._update_at:
+                self._update_at = time.monotonic() + _PACE_SECONDS
                 self._signals.judge()
-                self._look()
+                self._update()
                 going = more()
         if self._reports.error is not None:
             self._status_line.end()
@@ -354,12 +354,12 @@ class Watch:
 
     # What goes out
 
-    def _look(self) -> None:
+    def _update(self) -> None:
         builder = self._builder
         if self._reports.program is not None:
             builder.state = self._processes.leading(self._reports.program)
             builder.pid = builder.state.pid or self._reports.program
-        self._look_in_time()
+        self._sample_before_exit()
         for snapshot in self._source.drain():
             builder.snapshot(snapshot, time.monotonic())
             self._latest = snapshot
@@ -370,22 +370,22 @@ class Watch:
                 used[process.device_uuid] = used.get(process.device_uuid, 0) + int(held)
         self._status_line.update(self._latest, used, builder.state.throughput)
 
-    def _look_in_time(self) -> None:
+    def _sample_before_exit(self) -> None:
         """Takes an extra sample when the program takes devices or memory: it may exit before the next regular one.
 
         And when a process is about to exit, while it still holds what it held last.
         """
-        if (ends := self._processes.ends()) > self._ends:
-            self._ends = ends
-            self._look_now()
+        if (ends := self._processes.ends()) > self._ended_processes:
+            self._ended_processes = ends
+            self._sample_now()
             return
         mapped, allocated = self._processes.in_use()
         more = mapped > self._mapped or allocated > _EXTRA_SAMPLE_GROWTH * self._allocated
-        if not more or time.monotonic() < self._look_after:
+        if not more or time.monotonic() < self._sample_after:
             return
         self._mapped, self._allocated = max(mapped, self._mapped), max(allocated, self._allocated)
-        self._look_after = time.monotonic() + _EXTRA_SAMPLE_SECONDS
-        self._look_now()
+        self._sample_after = time.monotonic() + _EXTRA_SAMPLE_SECONDS
+        self._sample_now()
 
     def _save_unfinished(self) -> None:
         """Saves the unfinished run: every second at first, later at most every minute."""
