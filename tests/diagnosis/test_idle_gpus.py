@@ -26,8 +26,7 @@ from gpuwatch.core.model.run import (
     Throughput,
     TimedStep,
 )
-from gpuwatch.experiment.probing.memory_ledger import MemoryLedger
-from gpuwatch.experiment.probing.memory_over_run import Timeline
+from gpuwatch.experiment.probing.memory_ledger import MemoryLedger, Timeline
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_engine import diagnose
 from gpuwatch.explain.diagnosis.runs.finish_run import complete

@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 
 from gpuwatch.core.model.run import DeviceMapping, Devices, Outcome
 from gpuwatch.experiment.probing import how_program_ended, watch_program
-from gpuwatch.experiment.probing.memory_over_run import MAX_POINTS as POINTS
-from gpuwatch.experiment.probing.memory_over_run import Timeline
+from gpuwatch.experiment.probing.memory_ledger import MAX_POINTS as POINTS
+from gpuwatch.experiment.probing.memory_ledger import Timeline
 from gpuwatch.experiment.probing.op_placement import PlacedOps
 from gpuwatch.experiment.probing.pipe_reader import MAX_QUEUED_BYTES, Backlog, Lines, Streams
 from gpuwatch.experiment.probing.run_builder import RunBuilder, RunDraft

@@ -30,8 +30,7 @@ from gpuwatch.core.model.run import (
 )
 from gpuwatch.core.model.snapshot import Process, Snapshot, pci_slot
 from gpuwatch.core.model.visible_devices import visible_to
-from gpuwatch.experiment.probing.memory_ledger import MemoryLedger
-from gpuwatch.experiment.probing.memory_over_run import Timeline
+from gpuwatch.experiment.probing.memory_ledger import MemoryLedger, Timeline
 from gpuwatch.experiment.probing.op_placement import PlacedOps, coverage, merged
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript
 from gpuwatch.experiment.probing.received_events import ReceivedEvents
