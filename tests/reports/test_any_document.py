@@ -9,8 +9,7 @@ import msgspec
 import pytest
 
 from gpuwatch.core import reader_limits
-from gpuwatch.core.model.document_validation import MAX_TEXT_CHARS
-from gpuwatch.core.model.json_codec import MAX_VALUES, NotADocument, from_json, to_json
+from gpuwatch.core.model.json_codec import MAX_TEXT_CHARS, MAX_VALUES, NotADocument, from_json, to_json
 from gpuwatch.core.model.machine_diff import Diff, FactChange, Side
 from gpuwatch.core.model.run import Setting
 from gpuwatch.share.reports.report_formats import FORMATS, render
