@@ -88,10 +88,8 @@ class FindingList(ItemList[Entry]):
         named = f"GPU {device.index}" if device is not None else ""
         title = printable(entry.title)
         if entry.id == "healthy":
-            notes = sum(
-                isinstance(finding, Finding) and finding.until is None and finding is not entry
-                for finding in self.items
-            )
+            current = [finding for finding in self.items if isinstance(finding, Finding) and finding.until is None]
+            notes = sum(finding is not entry for finding in current)
             title += f"; {notes} note{'s' * (notes > 1)} below" if notes else ""
         lead = f"{named}  " if named and named not in title else ""
         cause = _tail(entry, lead + title, pen.left)

@@ -110,9 +110,8 @@ class TimelineStrip(Strip, can_focus=True):
         lines = [pen.to(width).line()]
         _, start, cells = self._track
         if self._framed and cells:
-            under = Pen(width)
-            under.to(start).write(labels(past, self._happened, cells))
-            lines.append(under.to(width).line())
+            names = labels(past, self._happened, cells)
+            lines.append(Pen(width).to(start).write(names).to(width).line())
         return lines
 
     def _line(self, pen: Pen, view: View, past: PlayheadPosition, line: int, limit: int) -> None:
@@ -186,11 +185,9 @@ def track(past: PlayheadPosition, happened: Track, width: int, cursor: float | N
         if incident.begin <= past.end and incident.end >= past.begin:
             first, last = cell(incident.begin), cell(min(incident.end, past.end))
             cells[first : last + 1] = [("━", incident.severity)] * (last + 1 - first)
-    for mark in sorted(
-        (mark for mark in happened.marks if mark.severity in ranks), key=lambda incident: ranks[incident.severity]
-    ):
-        if past.begin <= mark.begin <= past.end:
-            cells[cell(mark.begin)] = (SIGNS[mark.severity], mark.severity)
+    marks = (mark for mark in happened.marks if mark.severity in ranks and past.begin <= mark.begin <= past.end)
+    for mark in sorted(marks, key=lambda mark: ranks[mark.severity]):
+        cells[cell(mark.begin)] = (SIGNS[mark.severity], mark.severity)
     if cursor is not None:
         cells[cell(cursor)] = ("●", "focus")
     return _joined(cells)

@@ -111,28 +111,14 @@ class UserTable(ItemList[Total]):
         if fits == [_TIGHT] and words:
             fits = []
         at = fits[0] if fits else usual if words else _TIGHT
-        pen = Pen(self.inner)
-        pen.add("  ", "header").add(align_left(what.upper(), at.user + 1), "header").add(
-            align_right("PROCS", 5), "header"
-        )
-        if indices:
-            pen.add(align_right("GPU-MEM", at.memory), "header")
-        pen.add(align_right("CPU%", at.cpu), "header").add(align_right("HOST", at.host), "header")
-        for index in indices if fits else ():
-            pen.add(align_right(f"GPU{index}" if at is _TIGHT else f"GPU {index}", at.each), "header")
-        if indices and not fits:
-            pen.add("  ON GPU", "header")
-        self.head = [pen.to(self.inner, ink="header").line()]
+        heads = ["  ", align_left(what.upper(), at.user + 1), align_right("PROCS", 5)]
+        heads += [align_right("GPU-MEM", at.memory)] if indices else []
+        heads += [align_right("CPU%", at.cpu), align_right("HOST", at.host)]
+        gpus = [align_right(f"GPU{'' if at is _TIGHT else ' '}{index}", at.each) for index in indices]
+        heads += gpus if fits else ["  ON GPU"] * bool(indices)
+        self.head = [Pen(self.inner).add("".join(heads), "header").to(self.inner, ink="header").line()]
         lines = [self._line(total, indices, at, side_by_side=bool(fits)) for total in self.items]
         self.set_lines(lines or [Line((("  no process uses a GPU", "dim"),))], stale=view.stale)
-
-    def marked(self, line: Line) -> Line:
-        """The line under the cursor, with the process table's mark."""
-        if not self.items:
-            return line
-        _, *rest = line.spans
-        mark = ("▶ ", "focus" if self.has_focus else "dim")
-        return super().marked(Line((mark, *rest)))
 
     def _label_of(self, total: Total, width: int) -> str:
         if total.name is None:
