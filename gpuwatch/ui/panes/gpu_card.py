@@ -123,11 +123,9 @@ def _bottom(device: Device, view: View, width: int, edge: str, finding: Finding 
     bad, ink = state_note(device)
     clocks = clock_note(device, finding, view.findings)
     reserved = holder_note(device, view)
-    notes = [(mark, mark_ink)] if mark else []
-    notes += [(bad, ink)] if bad and device.number("memory.used_bytes") is not None else []
-    notes += [(reserved, "dim")] if reserved else []
-    notes += [(f"clocks: {clocks}", "dim")] if clocks else []
-    for number, (text, note_ink) in enumerate(notes):
+    bad = bad if device.number("memory.used_bytes") is not None else ""
+    notes = [(mark, mark_ink), (bad, ink), (reserved, "dim"), (f"clocks: {clocks}" if clocks else "", "dim")]
+    for number, (text, note_ink) in enumerate(note for note in notes if note[0]):
         # The first note is worth more than the link, but its details are not.
         room = start - pen.x - 3
         short = drop_last_clauses(text, room)

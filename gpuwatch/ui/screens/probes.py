@@ -133,8 +133,7 @@ class ProbesScreen(FilterableScreen):
         document = self.document()
         width, height = self.app.size
         row = self.table.chosen
-        run = row.run if isinstance(row, (Config, Earlier)) else None
-        chosen = next((number for number, item in enumerate(document.runs) if item is run), None)
+        chosen = _place(row.run, document) if isinstance(row, (Config, Earlier)) else None
         lines = bar_lines(document, width, height // 5, chosen) if height >= _TALL_LINES else []
         self.bars.display = bool(lines)
         self.bars.styles.height = max(len(lines), 1)
@@ -142,12 +141,9 @@ class ProbesScreen(FilterableScreen):
 
     def _draw_table(self, view: View) -> None:
         probe_runs, live = self.probe_runs, self.probe_runs.live
+        shown = self._compared or probe_runs.scripts.keys()
         rows = rows_of(
-            {
-                name: script
-                for name, script in probe_runs.scripts.items()
-                if name in (self._compared or probe_runs.scripts)
-            },
+            {name: script for name, script in probe_runs.scripts.items() if name in shown},
             probe_runs.runs,
             probe_runs.earlier,
             chosen=probe_runs.chosen,
@@ -181,9 +177,8 @@ class ProbesScreen(FilterableScreen):
                 lines.append([("  → ", "accent"), (printable(problem.hint), "text")])
             retry: list[Span] = [("p", "key"), (" sets the interpreter, ", "text"), ("x", "key"), (" retries", "text")]
             lines.append([("  → ", "accent"), *retry])
-        lines += [
-            [("▲ ", "warning"), (printable(note), "text")] for note in (*probe_runs.notes, probe_runs.unread) if note
-        ]
+        notes = filter(None, (*probe_runs.notes, probe_runs.unread))
+        lines += [[("▲ ", "warning"), (printable(note), "text")] for note in notes]
         if self._message[0]:
             lines.append([self._message])
         replay = self.gpuwatch.session.recorded
@@ -215,7 +210,7 @@ class ProbesScreen(FilterableScreen):
 
     def _marks_of(self, run: Run | None) -> list[list[Span]]:
         document = self.document()
-        place = next((number for number, item in enumerate(document.runs) if item is run), None)
+        place = _place(run, document)
         marks = speed_marks(document, place) if place is not None else ()
         return [[(f"{mark} ", "warning"), (_MARKS[mark], "text")] for mark in marks]
 
@@ -494,3 +489,7 @@ class ProbesScreen(FilterableScreen):
             self.say(f"✖ {printable(error.message)}", "error")
         else:
             self.say(f"● report written: {printable(str(path))}", link_ink(file_url(path), "ok"))
+
+
+def _place(run: Run | None, document: Comparison) -> int | None:
+    return next((number for number, other in enumerate(document.runs) if other is run), None)

@@ -47,9 +47,9 @@ def ask_signal(
     people = one_row_per_process(chosen)
 
     def answered(number: int | None) -> None:
+        if number == 0:
+            screen.say("nothing was sent; in that sheet y sends TERM, arrows choose", "text")
         if not number:
-            if number is not None:
-                screen.say("nothing was sent; in that sheet y sends TERM, arrows choose", "text")
             return
         outcomes: list[tuple[Process, Outcome]] = [(p, host.signal(p.pid, p.create_time, number)) for p in people]
         got = {process_identity(process) for process, outcome in outcomes if outcome.state == "delivered"}

@@ -109,16 +109,11 @@ class Table:
     total: int
 
 
-_NOT_SUPPORTED = "not supported"
-_NEEDS_GPM = "only with --gpm"
-_NOT_ASKED = "only in snapshots"
-
-
 def _fold(spec: MetricSpec, why: Missing) -> str:
     """Why a reading is folded; empty if it has a line."""
     if why.reason == "not_supported":
-        return _NOT_SUPPORTED
-    return _NEEDS_GPM if spec.lane is Lane.GPM and "--gpm" in why.detail else ""
+        return "not supported"
+    return "only with --gpm" if spec.lane is Lane.GPM and "--gpm" in why.detail else ""
 
 
 def table_of(
@@ -138,8 +133,8 @@ def table_of(
             total += 1 + len(extra)
             if isinstance(value, Missing):
                 why = _fold(spec, value)
-                unread = _NOT_ASKED if (spec.lane, value.reason) == (Lane.ON_DEMAND, "no_sample") else value.reason
-                text = f"{UNKNOWN} {why or unread.replace('_', ' ')}"
+                on_demand = (spec.lane, value.reason) == (Lane.ON_DEMAND, "no_sample")
+                text = f"{UNKNOWN} {why or ('only in snapshots' if on_demand else value.reason.replace('_', ' '))}"
                 row = Row(spec.title, text, known=False, short=SHORT_TITLES.get(spec.id, ""))
                 if why and not unfolded and wanted is None:
                     folded[why] = folded.get(why, 0) + 1
