@@ -69,23 +69,24 @@ class GpuPane(Painted, can_focus=True):
         if self.selected is not None:
             self.cursor_uuid = self.selected.uuid
 
+    @property
+    def _devices(self) -> Sequence[Device]:
+        return self._view.devices if self._view is not None else ()
+
     def bring_into_view(self) -> None:
-        if self._view is not None and self._view.devices:
-            row = self._cursor() % rows_of_lines(len(self._view.devices), self._plan)
+        if self._devices:
+            row = self._cursor() % rows_of_lines(len(self._devices), self._plan)
             self._top = min(max(self._top, row - self._room + 1), row)
 
     def move(self, columns: int, rows: int) -> None:
-        view = self._view
-        if view is None or not view.devices:
-            return
-        count = len(view.devices)
+        count, lines = len(self._devices), self._plan.style == "line"
         # Cards are numbered by row, lines by column.
-        down = rows_of_lines(count, self._plan) if self._plan.style == "line" else 1
-        there = self._cursor() + columns * down + rows * (1 if self._plan.style == "line" else self._plan.columns)
-        if rows and abs(rows) > 1:
+        across, down = (rows_of_lines(count, self._plan), 1) if lines else (1, self._plan.columns)
+        there = self._cursor() + columns * across + rows * down
+        if abs(rows) > 1:
             there = min(max(there, 0), count - 1)
         if 0 <= there < count:
-            self.cursor_uuid = view.devices[there].uuid
+            self.cursor_uuid = self._devices[there].uuid
             self.bring_into_view()
             self.redraw()
 
@@ -103,7 +104,7 @@ class GpuPane(Painted, can_focus=True):
 
     @property
     def selected(self) -> Device | None:
-        return self._view.devices[self._cursor()] if self._view is not None and self._view.devices else None
+        return self._devices[self._cursor()] if self._devices else None
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
         """A field's short name is spelled out below the mouse."""
@@ -122,26 +123,20 @@ class GpuPane(Painted, can_focus=True):
 
     def on_click(self, event: events.Click) -> None:
         """A click moves the cursor, a double click opens the GPU."""
-        view = self._view
         number = self._at(event.x, event.y)
-        if view is None or number is None or number >= len(view.devices):
-            return
-        self.cursor_uuid = view.devices[number].uuid
-        self.redraw()
-        if event.chain == 2:
-            self.choose()
+        if number is not None:
+            self._jump(self._devices[number].uuid, event.chain == 2)
 
     def jump_rows(self) -> list[JumpRow]:
-        devices = self._view.devices if self._view is not None else ()
         across = max(self._plan.columns, 1)
         lefts = [-(-column * self.size.width // across) for column in range(across)]
         found: dict[int, JumpRow] = {}
         for y in range(self.size.height):
             for x in lefts:
                 number = self._at(x, y)
-                if number is not None and number < len(devices) and number not in found:
+                if number is not None and number not in found:
                     inset = 1 if self._plan.style == "card" else 0
-                    found[number] = (x + inset, y, partial(self._jump, devices[number].uuid))
+                    found[number] = (x + inset, y, partial(self._jump, self._devices[number].uuid))
         return list(found.values())
 
     def go_to(self, uuid: str | None) -> None:
@@ -158,26 +153,24 @@ class GpuPane(Painted, can_focus=True):
             self.choose()
 
     def _cursor(self) -> int:
-        devices = self._view.devices if self._view is not None else ()
-        return next((number for number, device in enumerate(devices) if device.uuid == self.cursor_uuid), 0)
+        return next((number for number, device in enumerate(self._devices) if device.uuid == self.cursor_uuid), 0)
 
     def _at(self, x: int, y: int) -> int | None:
-        plan = self._plan
-        if plan.style == "card":
-            column = min(x * plan.columns // max(self.size.width, 1), plan.columns - 1)
-            return y // plan.card_height * plan.columns + column
+        """The number of the device that is drawn at a cell."""
+        view, plan = self._view, self._plan
+        if view is None or plan.style == "none":
+            return None
+        column = min(x * plan.columns // max(self.size.width, 1), plan.columns - 1)
+        number = y // plan.card_height * plan.columns + column
         if plan.style == "line":
-            rows = rows_of_lines(len(self._view.devices), plan) if self._view is not None else 0
             y -= int(plan.heading)
-            if plan.mig_lines and self._view is not None:
-                about = devices_of_rows(self._view, plan)
-                return about[y] if 0 <= y < len(about) else None
             if plan.scrolls and y >= self._room:
                 return None
-            column = min(x * plan.columns // max(self.size.width, 1), plan.columns - 1)
             y += self._top
-            return column * rows + y if 0 <= y < rows else None
-        return None
+            rows = rows_of_lines(len(view.devices), plan)
+            numbers = devices_of_rows(view, plan) if plan.mig_lines else range(column * rows, (column + 1) * rows)
+            number = numbers[y] if 0 <= y < len(numbers) else -1
+        return number if 0 <= number < len(view.devices) else None
 
     def _draw(self, width: int, height: int) -> None:
         view, plan = self._view, self._plan
