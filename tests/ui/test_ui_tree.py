@@ -56,7 +56,7 @@ def drawn(snapshot: Snapshot, column: str = "memory", wanted: str = "", *, rever
     rows = in_order(matching(rows_of(snapshot), parse(wanted), 0.0), BY_ID[column], reverse=reverse)
     return [
         f"{branch.lead}{branch.row.pid if isinstance(branch.row, Process) else 'unexplained'}"
-        + ("" if branch.asked else " (joins)")
+        + ("" if branch.requested else " (joins)")
         for branch in branches(rows, snapshot)
     ]
 
@@ -109,7 +109,7 @@ def test_every_row_once_whatever_the_parents(parents: dict[int, int], pids: set[
     known = tuple(ancestor(pid, "sh") for pid in range(2, 20) if pid not in pids)
     shot = machines.snapshot((machines.device(0),), rows, parents=parents, ancestors=known)
     made = branches(rows, shot)
-    asked = [branch.row.key for branch in made if branch.asked]
+    asked = [branch.row.key for branch in made if branch.requested]
     circular = {pid for pid in pids if _in_circle(pid, parents)}
     assert sorted(key[1] for key in asked if key[1] not in circular) == sorted(pids - circular)
     assert len(asked) == len(set(asked))

@@ -171,18 +171,18 @@ def _cell(pen: Pen, process: Process, placed: Placed, style: TableStyle, branch:
     number = style.mig_indices.get((process.device_uuid, process.mig_instance)) if column.id == "mig" else None
     if number is not None and len(f"{number} ({text})") <= placed.width:
         text = f"{number} ({text})"
-    if column.id == "command" and branch is not None and not branch.asked:
+    if column.id == "command" and branch is not None and not branch.requested:
         text = without_folder(command_text(process))  # the tree shows who launched it
     if column.id == "command" and style.shift:
         # The first step to the right shows the full path, later steps scroll.
         text = command_text(process)
         text = "…" + text[style.shift - SCROLL_CELLS + 1 :] if style.shift > SCROLL_CELLS else text
-    ink = "dim" if branch is not None and not branch.asked else _ink(process, column, text)
+    ink = "dim" if branch is not None and not branch.requested else _ink(process, column, text)
     pen.to(placed.start)
     width = placed.width
     if branch is not None and column.id == "command":
         pen.add(cut_to_width(branch.lead, width), "faint")
-        width, ink = max(width - width_of(branch.lead), 0), "text" if branch.asked else "dim"
+        width, ink = max(width - width_of(branch.lead), 0), "text" if branch.requested else "dim"
     pen.add(align_right(text, width) if placed.at_right else align_left(text, width), ink)
 
 
@@ -259,20 +259,20 @@ def in_frame(
     total: int,
     top: int = 0,
     filtered: str | None = None,
-    asked: int = 0,
+    requested: int = 0,
     tagged: int = 0,
     as_tree: bool = False,
 ) -> list[Line]:
     """Header and rows from ``top`` on in a frame of ``height`` lines.
 
-    ``rows``: all of the list; ``total``: process rows without a filter; ``asked``: those that match it.
+    ``rows``: all of the list; ``total``: process rows without a filter; ``requested``: those that match it.
     """
     width, count = style.width + 2, process_count(rows)
     title: list[Span] = [("Processes", "title"), (" as a tree", "dim") if as_tree else ("", "dim")]
     if filtered is not None:
         title += [(" ─ ", "border"), ("/ ", "key"), (cut_to_width(filtered, width // 3), "strong")]
     by = BY_ID[style.sort_column].title.lower()
-    counts = f"{asked} of {total}" if filtered is not None else str(total)
+    counts = f"{requested} of {total}" if filtered is not None else str(total)
     seen = visible_rows(top, max(height - 3, 1), count)
     if seen:
         counts = f"{seen}, {counts}" if filtered is not None or count != total else seen

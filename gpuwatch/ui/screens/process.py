@@ -58,7 +58,7 @@ class ProcessScreen(FilterableScreen):
         self._details_of: Identity | None = None
         self._ended: Identity | None = None
         """The process that had exited when it was read."""
-        self._asked: float | None = None
+        self._reading_since: float | None = None
         """When the reading thread was started; None if none is running."""
         self._read_at = 0.0
         self._read_clock = 0.0
@@ -155,8 +155,8 @@ class ProcessScreen(FilterableScreen):
                 note = (f"started later, at {start}" if start else "did not use a GPU then", "warning")
             elif self._ended == who:
                 note = ("✖ exited; these are its last values", "error")
-        elif self._asked is not None and time.monotonic() - self._asked > 2:
-            note = (f"still reading after {time.monotonic() - self._asked:.0f} s", "warning")
+        elif self._reading_since is not None and time.monotonic() - self._reading_since > 2:
+            note = (f"still reading after {time.monotonic() - self._reading_since:.0f} s", "warning")
         width = self.who.size.width or self.app.size.width
         lines = []
         for spans in facts.who_lines(who, rows, seen or view.now, details, note):
@@ -174,14 +174,14 @@ class ProcessScreen(FilterableScreen):
 
     @property
     def reading(self) -> bool:
-        return self._asked is not None
+        return self._reading_since is not None
 
     def _ask(self, who: Identity) -> None:
         """Starts a thread to read the details: a hung driver can block reading of a process."""
         fresh = self._details_of == who and time.monotonic() - self._read_at < _REREAD_SECONDS
-        if fresh or self._asked is not None:
+        if fresh or self._reading_since is not None:
             return
-        self._asked = time.monotonic()
+        self._reading_since = time.monotonic()
         host = self.gpuwatch.session.host
 
         def work() -> None:
@@ -197,7 +197,7 @@ class ProcessScreen(FilterableScreen):
 
     def _take_details(self, who: Identity, details: Details, numbers: DeviceNumbers) -> None:
         """Takes what was read; another process may be shown by now."""
-        self._asked, self._read_at, read_clock = None, time.monotonic(), self.gpuwatch.session.clock()
+        self._reading_since, self._read_at, read_clock = None, time.monotonic(), self.gpuwatch.session.clock()
         ended = details.problem and who[1] is not None and not self.gpuwatch.session.host.unreachable
         self._ended = who if ended else None
         if self._ended is None or self._details_of != who:

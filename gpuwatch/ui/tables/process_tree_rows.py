@@ -24,16 +24,16 @@ class Branch(NamedTuple):
     row: Row
     lead: str
     """``│  ├─ ``."""
-    asked: bool
+    requested: bool
     """Whether it is one of the requested rows; the others connect them."""
 
 
 class _Node:
-    __slots__ = ("asked", "below", "rows")
+    __slots__ = ("below", "requested", "rows")
 
     def __init__(self) -> None:
         self.rows: list[Row] = []
-        self.asked = False
+        self.requested = False
         self.below: list[_Node] = []
 
 
@@ -65,7 +65,7 @@ def branches(rows: Sequence[Row], snapshot: Snapshot) -> list[Branch]:
             node = _Node()
             top.below.append(node)
         node.rows.append(row)
-        node.asked = True
+        node.requested = True
     found: list[Branch] = []
     for node in top.below:
         _draw(node, "", "", 0, found)
@@ -95,7 +95,7 @@ def _draw(node: _Node, lead: str, below: str, depth: int, found: list[Branch]) -
     for number, row in enumerate(node.rows):
         # A process on several devices has a row for each; its children follow the last one.
         again = below + ("│  " if node.below else "   ") if lead else ""
-        found.append(Branch(row, lead if number == 0 else again, node.asked))
+        found.append(Branch(row, lead if number == 0 else again, node.requested))
     for number, child in enumerate(node.below):
         last = number == len(node.below) - 1
         if depth < _MAX_DEPTH:

@@ -108,7 +108,7 @@ class ProcessTable(ItemList[Row]):
         self._sort_chosen = False
         self.as_tree = False
         self._branches: dict[Key, Branch] = {}
-        self._asked = 0
+        self._requested = 0
         """Number of requested rows, without those that only connect others in the tree."""
 
     # What it shows
@@ -239,7 +239,7 @@ class ProcessTable(ItemList[Row]):
 
     @property
     def counts(self) -> tuple[int, int]:
-        return self._asked, self.total
+        return self._requested, self.total
 
     def toggle_tree(self) -> None:
         self.as_tree = not self.as_tree
@@ -373,7 +373,7 @@ class ProcessTable(ItemList[Row]):
         self.total, self._most = process_count(rows), most_memory(rows)
         here = {process_identity(row) for row in rows if isinstance(row, Process)} if self._tags else set()
         rows = in_order(matching(rows, self.filter, view.moment), BY_ID[self.sort_column], reverse=self.sort_reverse)
-        self.items, self._asked, self._branches = rows, process_count(rows), {}
+        self.items, self._requested, self._branches = rows, process_count(rows), {}
         if self.as_tree:
             made = branches(rows, view.snapshot)
             self.items = [branch.row for branch in made]
@@ -444,7 +444,7 @@ class ProcessTable(ItemList[Row]):
                 total=self.total,
                 top=self.top,
                 filtered=self.filter.text if self.filter is not None else None,
-                asked=self._asked,
+                requested=self._requested,
                 tagged=self.tagged_count,
                 as_tree=self.as_tree,
             )
