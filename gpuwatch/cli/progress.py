@@ -11,26 +11,21 @@ from contextlib import contextmanager, suppress
 
 from gpuwatch.cli.output import print_line
 
-_PROGRESS_LINES = os.environ.pop("GPUWATCH_PROGRESS_LINES", None) is not None
+SENDS_PROGRESS = os.environ.pop("GPUWATCH_PROGRESS_LINES", None) is not None
 """Whether ``gpuwatch node`` (gpuwatch/fleet/cluster/node_agent.py) started this, and sends progress to another machine.
 What this starts itself knows nothing of it."""
 
 
 def progress_wanted() -> bool:
     """Whether stderr is a terminal, where long work shows its progress, or it is sent to one."""
-    return sys.stderr.isatty() or _PROGRESS_LINES
-
-
-def progress_lines() -> bool:
-    """Whether progress is sent to another machine."""
-    return _PROGRESS_LINES
+    return sys.stderr.isatty() or SENDS_PROGRESS
 
 
 def progress(doing: str) -> None:
     """Says what is being done: on a terminal in one line that the next one replaces and an empty one removes; elsewhere
     in one line, once, if it takes over a second."""
     global _late, _shown
-    if _PROGRESS_LINES:
+    if SENDS_PROGRESS:
         sys.stderr.write(f"\x1f{doing}\n" if doing else "")
         sys.stderr.flush()
     elif progress_wanted():

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from gpuwatch.cli.output import print_line
-from gpuwatch.cli.progress import progress, progress_lines, progress_wanted
+from gpuwatch.cli.progress import SENDS_PROGRESS, progress, progress_wanted
 from gpuwatch.core.formatting.durations import hours_minutes
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import per_second, size
@@ -29,7 +29,7 @@ def progress_of(budget: float, *, quiet: bool, simulated: bool) -> Progress:
     """What suits stderr. ``budget``: seconds that the whole may take. ``simulated``: speeds mean nothing."""
     if quiet:
         return Progress()
-    if progress_lines():
+    if SENDS_PROGRESS:
         return _SentProgress()
     return _TableProgress(budget, simulated) if progress_wanted() else _LineProgress(budget, simulated)
 

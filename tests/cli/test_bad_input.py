@@ -16,8 +16,6 @@ import pytest
 from gpuwatch.cli.main import cli
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.model.json_codec import PRINTED, schema_of
-from gpuwatch.core.model.probe_list import ProbeList, RecipeList
-from gpuwatch.experiment.probing.probe_scripts import find_probes
 from tests.conftest import gpuwatch
 from tests.every import every
 
@@ -140,34 +138,21 @@ def test_a_reader_that_closes_the_pipe(command: str) -> None:
     assert (done.stdout.strip() in ("0", "141"), done.stderr) == (True, "")
 
 
-def test_output_that_cannot_be_written() -> None:
-    import subprocess
-
-    for redirect in ("> /dev/full", ">&-"):
-        done = subprocess.run(
-            ["bash", "-c", f"{sys.executable} -m gpuwatch schema snapshot {redirect}"],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert "Traceback" not in done.stderr
-        assert done.stderr.count("\n") <= 1
-
-
-def test_lists_are_documents_with_a_schema() -> None:
-    listed = msgspec.json.decode(gpuwatch("probe", "--list", "--json").out, type=PRINTED["probes"])
-    assert isinstance(listed, ProbeList)
-    assert [entry.config for entry in listed.probes] == list(find_probes())
-    recipes = msgspec.json.decode(
-        gpuwatch("probe", "--config", "growth", "--explain", "--json").out, type=PRINTED["recipes"]
-    )
-    assert isinstance(recipes, RecipeList)
-    assert "set_memory_growth" in recipes.recipes["growth"]
-    for name in ("probes", "recipes"):
-        definitions = schema_of(name)["$defs"]
-        assert isinstance(definitions, dict)
-        described = definitions[PRINTED[name].__name__]
-        assert described["properties"]["schema"]["enum"] == [f"gpuwatch.{name}/1"]
+@every(
+    [
+        ("probes", ["probe", "--list"]),
+        ("recipes", ["probe", "--config", "growth", "--explain"]),
+        ("cause", ["cause", "pcie.degraded"]),
+        ("causes", ["cause"]),
+    ]
+)
+def test_printed_documents_match_their_schema(name: str, arguments: list[str]) -> None:
+    printed = gpuwatch(*arguments, "--json").out
+    document = msgspec.json.decode(printed, type=PRINTED[name])
+    assert json.loads(msgspec.json.encode(document)) == json.loads(printed)
+    definitions = schema_of(name)["$defs"]
+    assert isinstance(definitions, dict)
+    assert definitions[PRINTED[name].__name__]["properties"]["schema"]["enum"] == [f"gpuwatch.{name}/1"]
 
 
 @every(
@@ -233,11 +218,18 @@ def test_without_a_stderr_the_data_come_all_the_same() -> None:
     json.loads(done.stdout)
 
 
-@pytest.mark.parametrize("command", ["schema run", "--help"])
-def test_unwritable_stdout_is_a_failure(command: str) -> None:
-    done = _closed(f"{command} >&-")
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [
+        ("schema run >&-", "stdout is closed"),
+        ("--help >&-", "stdout is closed"),
+        ("schema run > /dev/full", "No space left on device"),
+    ],
+)
+def test_unwritable_stdout_is_a_failure(command: str, why: str) -> None:
+    done = _closed(command)
     assert done.returncode == 1
-    assert done.stderr == "gpuwatch: cannot write the output: stdout is closed\n"
+    assert done.stderr == f"gpuwatch: cannot write the output: {why}\n"
 
 
 def test_messages_cannot_move_the_cursor() -> None:

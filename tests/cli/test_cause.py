@@ -7,10 +7,6 @@ import os
 import subprocess
 import sys
 
-import msgspec
-import pytest
-
-from gpuwatch.core.model.cause_list import CauseList, CausePage
 from gpuwatch.core.model.findings import CAUSES
 from gpuwatch.explain.diagnosis.reference.cause_pages import page
 from tests.forked import run_gpuwatch
@@ -33,14 +29,10 @@ def test_without_an_id_all_are_listed_in_one_line_each() -> None:
         assert any(line.split()[:1] == [cause] and line.endswith(title) for line in done.stdout.splitlines())
 
 
-@pytest.mark.parametrize(
-    ("word", "hint"),
-    [("memory.fragmentd", "did you mean memory.fragmented"), ("zzzz", "gpuwatch cause lists them all")],
-)
-def test_a_misspelt_id_is_one_line_and_code_2(word: str, hint: str) -> None:
-    done = gpuwatch(word)
+def test_an_unknown_id_is_one_line_and_code_2() -> None:
+    done = gpuwatch("zzzz")
     assert (done.returncode, done.stdout) == (2, "")
-    assert hint in done.stderr
+    assert "gpuwatch cause lists them all" in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 
@@ -60,12 +52,3 @@ def test_on_a_terminal_the_page_is_formatted() -> None:
     assert "## " not in text
     assert "\x1b[" in text
     assert code in (0, None)
-
-
-def test_printed_documents_match_their_schema() -> None:
-    for name, kind, arguments in (("cause", CausePage, ["pcie.degraded"]), ("causes", CauseList, [])):
-        printed = gpuwatch(*arguments, "--json").stdout
-        assert msgspec.json.encode(msgspec.json.decode(printed, type=kind)) == msgspec.json.encode(json.loads(printed))
-        done = run_gpuwatch("schema", name, text=True)
-        (described,) = (part for part in json.loads(done.stdout)["$defs"].values() if "schema" in part["properties"])
-        assert described["properties"]["schema"]["enum"] == [f"gpuwatch.{name}/1"]
