@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections import defaultdict, deque
@@ -11,13 +12,24 @@ from msgspec.structs import replace
 
 from gpuwatch.core.model.fleet import Fleet, HostView
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.fleet import prometheus_queries as queries
-from gpuwatch.fleet.exporter_metric_names import REPORTED, host_of, own_label, place_of, target_of
+from gpuwatch.fleet.exporter_metric_names import (
+    HOST_LABELS,
+    LISTED,
+    REPORTED,
+    TARGET_LABELS,
+    exporter_names_of,
+    host_of,
+    own_label,
+    place_of,
+    target_of,
+    with_exported,
+)
 from gpuwatch.fleet.host_poller import FleetSource
-from gpuwatch.fleet.hosts_from_prometheus_series import Collected
+from gpuwatch.fleet.hosts_from_prometheus_series import OF_HOST, OF_OWNERS, PROCESS_READINGS, PROGRAM, Collected
 from gpuwatch.fleet.prometheus_api import NoAnswer, Prometheus, Sample
 from gpuwatch.machine.collector.host_access import HostAccess
 from gpuwatch.machine.collector.snapshot_feed import FeedStatus
+from gpuwatch.share.openmetrics import ANSWERING, DRIVER, FINDING, FREE, INFO, MIG_FREE, MIG_INFO, SNAPSHOT_AGE, STATE
 
 _IDENTITY_SECONDS = 60.0
 """Seconds between queries for what hardly changes: names of GPUs, and hosts that are silent now."""
@@ -25,6 +37,65 @@ _PAST_SECONDS, _STEP_SECONDS = 3600.0, 15.0
 """Seconds of history, and between two of its samples."""
 _MAX_GPUS = 64
 """GPUs of one host that are asked for."""
+
+_KNOWN_FOR = "1h"
+"""A host without data for so long is no longer listed."""
+
+_ONE_OF_EACH = ("gpuwatch_gpu_memory_used_bytes", "DCGM_FI_DEV_FB_USED", "nvidia_smi_memory_used_bytes")
+"""A metric that every GPU has, by exporter."""
+_OWNER_LABELS = ("hpc_job", "namespace", "pod")
+_INFO_SERIES = (INFO.sample, MIG_INFO.sample, "nvidia_smi_mig_info", DRIVER.sample, "nvidia_smi_gpu_info")
+_OTHER_SERIES = (
+    *(family.sample for family in (FINDING, SNAPSHOT_AGE, ANSWERING, STATE, FREE, MIG_FREE)),
+    *(*OF_HOST, *OF_OWNERS, *PROGRAM, *PROCESS_READINGS),
+)
+_HOST_AND_TARGET = (*with_exported(HOST_LABELS), *TARGET_LABELS)
+_INSTANCE = ("GPU_I_ID", "GPU_I_PROFILE", "mig_instance", "gpu_instance_id")
+_KEYS = ("__name__", "uuid", "UUID", "gpu", *_INSTANCE, *_HOST_AND_TARGET)
+
+
+def _selector(metrics: Iterable[str], more: str = "") -> str:
+    """All series of these metrics; ``more``: further matchers."""
+    return f'{{__name__=~"{"|".join(metrics)}"{more}}}'
+
+
+def _query_by(labels: Iterable[str], what: str, how: str = "max") -> str:
+    """One series for each combination of the labels; the others make answers several times as long."""
+    return f"{how} by ({','.join(labels)}) ({what})"
+
+
+def _query_of_gpus(uuids: Iterable[str]) -> str:
+    """All readings of these GPUs."""
+    listed = sorted({f"{kind}{uuid.removeprefix('GPU-')}" for uuid in uuids for kind in ("GPU-", "")})
+    wanted = "|".join(re.sub(r"[^A-Za-z0-9_-]", ".", uuid) for uuid in listed)
+    either = " or ".join(_selector(exporter_names_of(), f', {label}=~"{wanted}"') for label in ("uuid", "UUID"))
+    return _query_by(_KEYS, either)
+
+
+_VALUES = _query_by(_KEYS, _selector(exporter_names_of(*LISTED)))
+"""Query for the readings of all GPUs."""
+_OTHERS = _selector(_OTHER_SERIES)
+"""Query for series that are not GPU readings: findings, owners, processes, the age of the data."""
+_INFO = _selector(_INFO_SERIES)
+"""Names of GPUs and drivers, as labels."""
+_OWNED = _query_by(
+    ("UUID", "GPU_I_ID", *with_exported(_OWNER_LABELS)),
+    'DCGM_FI_DEV_FB_USED{pod!=""} or DCGM_FI_DEV_FB_USED{exported_pod!=""} or DCGM_FI_DEV_FB_USED{hpc_job!=""}',
+    "group",
+)
+"""The pods and jobs that schedulers gave GPUs to, from dcgm-exporter."""
+_IDENTITY = _query_by(
+    ("UUID", "gpu", "modelName", "pci_bus_id", "DCGM_FI_DRIVER_VERSION", *_HOST_AND_TARGET),
+    "DCGM_FI_DEV_FB_USED",
+    "group",
+)
+"""Names of GPUs and drivers, from dcgm-exporter's labels."""
+_EXPORTERS = _query_by(("namespace", "pod"), 'up{pod!=""} and on (instance, job) DCGM_FI_DEV_FB_USED', "group")
+"""Pods of the exporters themselves, where Prometheus found them in Kubernetes."""
+_LISTED_HOSTS = _query_by(_HOST_AND_TARGET, f"last_over_time({_selector(_ONE_OF_EACH)}[{_KNOWN_FOR}])", "count")
+"""Hosts that had data within the last hour."""
+_DOWN = "up == 0"
+"""Targets that Prometheus cannot scrape."""
 
 
 class PrometheusSource(FleetSource):
@@ -58,9 +129,9 @@ class PrometheusSource(FleetSource):
             self._ask_known()
             self._known_at = at
         collected = Collected()
-        for sample in self.server.query(queries.VALUES):
+        for sample in self.server.query(_VALUES):
             collected.add_reading(sample)
-        for sample in self.server.query(queries.OTHERS):
+        for sample in self.server.query(_OTHERS):
             collected.add_other(sample)
         self.add_identities(collected)
         for labels in self._owner_labels:
@@ -73,7 +144,7 @@ class PrometheusSource(FleetSource):
             if name not in hosts and self._target_of_host.get(name) not in collected.targets
         ]
         if silent:
-            down = {target_of(sample.metric) for sample in self.server.query(queries.DOWN)}
+            down = {target_of(sample.metric) for sample in self.server.query(_DOWN)}
             for name in silent:
                 before = self._last.get(name)
                 known = self._target_of_host.get(name)
@@ -118,18 +189,18 @@ class PrometheusSource(FleetSource):
         return [sample.metric for sample in self.server.query(query)]
 
     def _ask_known(self) -> None:
-        self._identity = [*self._labels(queries.IDENTITY), *self._labels(queries.INFO)]
-        own = {(labels.get("namespace"), labels.get("pod")) for labels in self._labels(queries.EXPORTERS)}
+        self._identity = [*self._labels(_IDENTITY), *self._labels(_INFO)]
+        own = {(labels.get("namespace"), labels.get("pod")) for labels in self._labels(_EXPORTERS)}
         self._owner_labels = [
             labels
-            for labels in self._labels(queries.OWNED)
+            for labels in self._labels(_OWNED)
             if labels.get("exported_pod")
             or own_label(labels, "hpc_job")
             or (labels.get("namespace"), labels.get("pod")) not in own
         ]
         self._target_of_host = {}
         places = {place_of(labels): host_of(labels) for labels in self._identity}
-        for sample in self.server.query(queries.LISTED_HOSTS):
+        for sample in self.server.query(_LISTED_HOSTS):
             rank, name = host_of(sample.metric)
             if rank and (better := places.get(name)) is not None:
                 name = better[1]
@@ -178,7 +249,7 @@ class PrometheusFeed:
     # -- inside ---------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        query = queries.query_of_gpus(self._source.uuids(self.host.name)[:_MAX_GPUS])
+        query = _query_of_gpus(self._source.uuids(self.host.name)[:_MAX_GPUS])
         past = False
         while not self._stopping.is_set():
             at = time.time()
