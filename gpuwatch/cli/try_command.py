@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import datetime
+import re
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,10 +25,10 @@ from gpuwatch.cli.output import (
 )
 from gpuwatch.cli.run import simulation_tier
 from gpuwatch.cli.run_on_nodes import NodeCommand, nodes_options, refuse_with_nodes, run_on_nodes
-from gpuwatch.cli.shared_options import chosen_gpus
+from gpuwatch.cli.shared_options import check_gpus, chosen_gpus
 from gpuwatch.cli.sim_options import enter_simulation, sim_option, sim_tier_option
-from gpuwatch.cli.try_options import TryOptions, checked_options
 from gpuwatch.core.errors import EXIT_OK, EXIT_PROBE_BROKEN, UsageError
+from gpuwatch.core.formatting.durations import hours_minutes
 from gpuwatch.core.masking.mask_secrets import mask_command
 
 if TYPE_CHECKING:
@@ -50,6 +52,42 @@ Examples:
   gpuwatch try --fits 16GiB,24GiB,80GiB -- python train.py
   gpuwatch try --copies 2 --config growth -- python train.py
 """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Options:
+    """The options of one ``gpuwatch try``."""
+
+    command: tuple[str, ...]
+    configs: tuple[str, ...]
+    vary: dict[str, tuple[str, ...]]
+    largest: Span | None
+    rounds: int
+    rule: Rule
+    has_stop_rule: bool
+    """Whether the user said when a run ends."""
+    success: re.Pattern[str] | None
+    budget: float
+    """Seconds that the whole may take."""
+    copies: int | None
+    recover: bool
+    fits: tuple[tuple[str, int], ...]
+    memory: bool
+    plan: bool
+    isolate: bool
+    gpu: str | None
+    share: bool
+    quiet: bool
+
+    @property
+    def runs_per_setting(self) -> int:
+        """How often each setting is run, if the budget allows."""
+        return 1 + self.copies if self.copies else self.rounds + self.memory
+
+    @property
+    def limit_text(self) -> str:
+        """``at most 10 min (--budget)``."""
+        return f"at most {hours_minutes(self.budget)} (--budget)"
 
 
 @click.command("try", cls=NodeCommand, epilog=_EXAMPLES, context_settings={"allow_interspersed_args": False})
@@ -150,7 +188,7 @@ def experiment(
     """
     from gpuwatch.experiment.trials.trial import Interrupted
 
-    asked = checked_options(command, **given)
+    asked = _checked_options(command, **given)
     check_writable(output)
     refuse_with_nodes(ctx, plan=asked.plan, quiet=asked.quiet)
     run_on_nodes(ctx, output, as_json=as_json, redact=redact)
@@ -172,7 +210,74 @@ def experiment(
     ctx.exit(EXIT_OK if _succeeded(document) else EXIT_PROBE_BROKEN)
 
 
-def _conduct(asked: TryOptions) -> tuple[Experiment | None, int | None]:
+def _checked_options(
+    command: tuple[str, ...],
+    *,
+    vary: tuple[str, ...],
+    largest: str | None,
+    stop_after: str | None,
+    success: str | None,
+    fits: str | None,
+    **given: Any,
+) -> _Options:
+    """The options, checked as far as that is possible without the machine."""
+    from gpuwatch.experiment.trials import trial_plan
+    from gpuwatch.experiment.trials.largest_value import parse_span
+    from gpuwatch.experiment.trials.smaller_card import parse_cards
+    from gpuwatch.experiment.trials.trial_settings import setting_named
+
+    if not command or not command[0]:
+        raise UsageError("no command to run", hint="for example: gpuwatch try -- python train.py")
+    _check_forms(vary, stop_after, {**given, "largest": largest, "fits": fits})
+    if success is not None and stop_after not in (None, "end"):
+        raise UsageError("--success needs --stop-after end", hint="omit --stop-after")
+    for text in given["configs"]:
+        setting_named(text)
+    if (largest is not None or fits is not None) and len(given["configs"]) > 1:
+        form = "--fits" if largest is None else "--largest"
+        raise UsageError(f"{form} takes one --config", hint="run one search per setting")
+    check_gpus(given["gpu"])
+    try:
+        pattern = None if success is None else re.compile(success)
+    except re.error as error:
+        raise UsageError(f"--success {success}: not a regular expression: {error}") from error
+    return _Options(
+        command=command,
+        vary=trial_plan.parse_vary(vary, command),
+        largest=None if largest is None else parse_span(largest, command),
+        has_stop_rule=stop_after is not None or success is not None,
+        rule=trial_plan.parse_rule(stop_after or ("end" if success is not None else "steady")),
+        success=pattern,
+        fits=() if fits is None else parse_cards(fits),
+        **given,
+    )
+
+
+def _check_forms(vary: tuple[str, ...], stop_after: str | None, given: dict[str, Any]) -> None:
+    """Rejects options that a form of the experiment has no use for."""
+    forms = [f"--{name}" for name in ("copies", "recover", "largest", "fits") if given[name]]
+    if len(forms) > 1:
+        raise UsageError(f"{' and '.join(forms)} cannot be combined", hint="use only one of them")
+    options = {
+        "--vary": vary,
+        "--config": given["configs"],
+        "--stop-after": stop_after,
+        "--memory": given["memory"],
+        "--plan": given["plan"],
+    }
+    unusable = {
+        "--recover": tuple(options),
+        "--copies": ("--memory", "--plan"),
+        "--largest": ("--vary", "--memory"),
+        "--fits": ("--vary", "--memory", "--plan"),
+    }
+    for form in forms:
+        for name in unusable[form]:
+            if options[name]:
+                raise UsageError(f"{name} does not apply to {form}", hint=f"omit {name}")
+
+
+def _conduct(asked: _Options) -> tuple[Experiment | None, int | None]:
     """Runs the trials: the document (None after ``--plan``), and the signal that broke them off."""
     from msgspec.structs import replace
 
@@ -231,7 +336,7 @@ def _trial_failed(trial: Trial) -> bool:
     return trial.run is not None and trial.run.verdict not in (*PASSED, "interrupted")
 
 
-def _run_experiment(setup: TrialSetup, asked: TryOptions, rule: Rule) -> ExperimentResult | None:
+def _run_experiment(setup: TrialSetup, asked: _Options, rule: Rule) -> ExperimentResult | None:
     """What the experiment found; None after ``--plan``."""
     from gpuwatch.core.model.try_experiment import Trial
     from gpuwatch.experiment.trials.concurrent_copies import run_copies
@@ -287,7 +392,7 @@ def _run_experiment(setup: TrialSetup, asked: TryOptions, rule: Rule) -> Experim
     )
 
 
-def _try_largest(setup: TrialSetup, asked: TryOptions, span: Span) -> ExperimentResult | None:
+def _try_largest(setup: TrialSetup, asked: _Options, span: Span) -> ExperimentResult | None:
     """What ``--largest`` found; None after ``--plan``."""
     from gpuwatch.experiment.trials.largest_value import largest
 
@@ -315,7 +420,7 @@ def _usable_setting(text: str, setup: TrialSetup) -> Setting:
     return setting
 
 
-def _check_free(setup: TrialSetup, asked: TryOptions, variables: Mapping[str, str]) -> None:
+def _check_free(setup: TrialSetup, asked: _Options, variables: Mapping[str, str]) -> None:
     """Raises UsageError if others use the GPUs that the program would see, without ``--share``."""
     from gpuwatch.experiment.trials.gpus_in_use import occupants
 
@@ -323,7 +428,7 @@ def _check_free(setup: TrialSetup, asked: TryOptions, variables: Mapping[str, st
         raise UsageError(in_use, hint="--gpu chooses other GPUs; --share runs there anyway")
 
 
-def _announce(asked: TryOptions, settings: int, rule: Rule, start: PilotRun | None) -> None:
+def _announce(asked: _Options, settings: int, rule: Rule, start: PilotRun | None) -> None:
     """Says how often the program will run, before it does."""
     times = settings * asked.runs_per_setting
     rewritten = f"; its output files are written {times} times (see --isolate, {{run}})"
@@ -336,7 +441,7 @@ def _announce(asked: TryOptions, settings: int, rule: Rule, start: PilotRun | No
 
 
 def _plan_text(
-    asked: TryOptions, chosen: Sequence[Configuration], not_tried: Sequence[Trial], rule: Rule, start: PilotRun
+    asked: _Options, chosen: Sequence[Configuration], not_tried: Sequence[Trial], rule: Rule, start: PilotRun
 ) -> str:
     """What would be run, and how long that would take."""
     width = max(len(name) for name in (*(c.name for c in chosen), *(trial.name for trial in not_tried)))
@@ -356,7 +461,7 @@ def _plan_text(
     return "\n".join(lines)
 
 
-def _times_text(asked: TryOptions, settings: int) -> str:
+def _times_text(asked: _Options, settings: int) -> str:
     """``6 times (2 settings × 3 rounds)``."""
     times = settings * asked.runs_per_setting
     if times == 1:
@@ -368,8 +473,6 @@ def _times_text(asked: TryOptions, settings: int) -> str:
 
 def _expected_time(times: int, rule: Rule, start: PilotRun | None) -> str:
     """``2 min to 9 min``; empty if that is not known."""
-    from gpuwatch.core.formatting.durations import hours_minutes
-
     pair = None if start is None else start.run_seconds(rule)
     if pair is None:
         return ""
