@@ -85,11 +85,9 @@ class Group(click.Group):
         self.noun = noun
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names in the order in which they were declared."""
         return [*(name for name, lazy in self.lazy.items() if lazy.section), *self.commands]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command, imported if it was not; None for an unknown name."""
         lazy = self.lazy.get(cmd_name)
         if lazy is None:
             return super().get_command(ctx, cmd_name)

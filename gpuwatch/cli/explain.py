@@ -89,7 +89,12 @@ def explanation_of(path: Path) -> Explanation:
     from gpuwatch.explain.logs.program_starts import LogReader
     from gpuwatch.explain.logs.wrapped_lines import unfolded
 
-    descriptor = _open(path)
+    try:
+        if path.is_dir():
+            raise UsageError(f"cannot read {file_name(path)}: it is a folder")
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise UsageError(f"cannot read {file_name(path)}: {error.strerror}") from error
     progress(f"reading {file_name(path)}")
     try:
         status = os.fstat(descriptor)
@@ -101,15 +106,6 @@ def explanation_of(path: Path) -> Explanation:
     finally:
         os.close(descriptor)
         progress("")
-
-
-def _open(path: Path) -> int:
-    try:
-        if path.is_dir():
-            raise UsageError(f"cannot read {file_name(path)}: it is a folder")
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError as error:
-        raise UsageError(f"cannot read {file_name(path)}: {error.strerror}") from error
 
 
 def trace_explanation(descriptor: int, path: Path) -> Explanation | None:

@@ -154,10 +154,7 @@ def exporter(
         address, lambda: updater.page, web=web, max_requests=max_requests, plain_only=options.dcgm, say=print_line
     )
 
-    def end(number: int, frame: object) -> None:
-        updater.stop()
-
-    exit_signals.handle_exit_signals(end, signal.SIGINT)
+    exit_signals.handle_exit_signals(lambda number, frame: updater.stop(), signal.SIGINT)
     server.start()
     print_line(f"gpuwatch: metrics at {server.url}, a sample every {every:g} s")
     if not address.loopback and not web.settings.protected:

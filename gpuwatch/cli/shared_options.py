@@ -24,7 +24,6 @@ class FiniteRange(click.FloatRange):
     """A range of numbers without ``nan``, which passes every comparison with a limit."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """As click does, but rejects ``nan``."""
         number = float(super().convert(value, param, ctx))
         if not math.isfinite(number):
             self.fail(f"{value!r} is not a finite number", param, ctx)

@@ -181,16 +181,17 @@ def fail(
     a number of NVML (GPU_IS_LOST, 15), or a number of the CUDA driver.
     """
     name = faults.function_of(machine, function)
-    number = _cuda_code(code) if name.startswith("cu") else faults.code_of(code)
+    if not name.startswith("cu"):
+        number = faults.code_of(code)
+    elif code.isdecimal() and len(code) <= 3 and int(code):
+        number = int(code)
+    else:
+        raise UsageError(
+            f"{code!r} is not an error code of the CUDA driver", hint="a number, for example 100 (no device)"
+        )
     device = ANY_DEVICE if gpu is None else faults.gpu_of(machine, gpu)
     machine.inject(name, code=number, device=device, count=count or FOR_EVER, seconds=seconds, label=faults.FAIL)
     return f"{name} on {machine.shape} fails with {code} {_duration_text(seconds)}"
-
-
-def _cuda_code(text: str) -> int:
-    if text.isdecimal() and len(text) <= 3 and int(text):
-        return int(text)
-    raise UsageError(f"{text!r} is not an error code of the CUDA driver", hint="a number, for example 100 (no device)")
 
 
 @_machine_fault()

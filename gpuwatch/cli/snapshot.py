@@ -83,13 +83,20 @@ def snapshot(
     )
     progress("")
     taken = msgspec.structs.replace(taken, findings=findings_of(taken))
+    exit_code = EXIT_FAILED if taken.driver is None else EXIT_OK
     if topology and not as_json:
-        _show_topology(ctx, taken)
+        from gpuwatch.share.reports.formats.text import tables
+        from gpuwatch.share.reports.topology_matrix import topology_content
+
+        if taken.devices:
+            click.echo(harmless(tables(topology_content(taken))), nl=False)
+        else:
+            _print_problems(taken)
+        ctx.exit(exit_code)
     publish(taken, output, as_json=as_json, format_name="csv" if as_csv else None, redact=redact)
     if as_csv:
-        for problem in taken.problems:
-            print_line(f"gpuwatch: {problem.detail} ({problem.hint})")
-    ctx.exit(_exit_code(taken))
+        _print_problems(taken)
+    ctx.exit(exit_code)
 
 
 def _print_stream(interval: float, *, gpm: bool, redact: bool) -> NoReturn:
@@ -104,17 +111,6 @@ def _print_stream(interval: float, *, gpm: bool, redact: bool) -> NoReturn:
     raise AssertionError("the stream has no end")
 
 
-def _exit_code(taken: Snapshot) -> int:
-    return EXIT_FAILED if taken.driver is None else EXIT_OK
-
-
-def _show_topology(ctx: click.Context, taken: Snapshot) -> NoReturn:
-    """Prints the matrix, or why there are no GPUs."""
-    from gpuwatch.share.reports.formats.text import tables
-    from gpuwatch.share.reports.topology_matrix import topology_content
-
-    for problem in taken.problems if not taken.devices else ():
+def _print_problems(taken: Snapshot) -> None:
+    for problem in taken.problems:
         print_line(f"gpuwatch: {problem.detail} ({problem.hint})")
-    if taken.devices:
-        click.echo(harmless(tables(topology_content(taken))), nl=False)
-    ctx.exit(_exit_code(taken))

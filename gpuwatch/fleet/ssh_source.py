@@ -263,10 +263,10 @@ class RemoteStreams:
             code = process.wait(timeout=1.0)
         except subprocess.TimeoutExpired:
             code = None
-        if process.stderr is not None:
-            with suppress(OSError, ValueError):
-                while chunk := os.read(process.stderr.fileno(), _READ_BYTES):
-                    stream.messages = (stream.messages + chunk)[-_MAX_MESSAGE_BYTES:]
+        assert process.stderr is not None
+        with suppress(OSError, ValueError):
+            while chunk := os.read(process.stderr.fileno(), _READ_BYTES):
+                stream.messages = (stream.messages + chunk)[-_MAX_MESSAGE_BYTES:]
         self._fail(stream, _why_failed(code, stream.messages.decode(errors="replace"), stream.unreadable))
 
     def _fail(self, stream: Stream, why: str) -> None:
@@ -282,10 +282,10 @@ class RemoteStreams:
             return
         process.kill()
         for pipe in (process.stdout, process.stderr):
-            if pipe is not None:
-                with suppress(KeyError, ValueError):
-                    self._selector.unregister(pipe)
-                pipe.close()
+            assert pipe is not None
+            with suppress(KeyError, ValueError):
+                self._selector.unregister(pipe)
+            pipe.close()
         with suppress(subprocess.TimeoutExpired):
             process.wait(timeout=1.0)
 

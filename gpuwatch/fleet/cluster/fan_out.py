@@ -106,6 +106,8 @@ class _Running:
     def __init__(self, job: Job, process: subprocess.Popen[bytes]) -> None:
         self.job = job
         self.process = process
+        assert process.stdin is not None
+        self.stdin = process.stdin
         self.decoder = Decoder()
         self.messages = b""
         self.began = time.monotonic()
@@ -118,17 +120,15 @@ class _Running:
         ]
 
     def tell(self, line: bytes) -> None:
-        assert self.process.stdin is not None
         with suppress(OSError, ValueError):
-            self.process.stdin.write(line)
-            self.process.stdin.flush()
+            self.stdin.write(line)
+            self.stdin.flush()
 
     def close(self) -> None:
-        assert self.process.stdin is not None
         if self.closed_at is None:
             self.closed_at = time.monotonic()
             with suppress(OSError):
-                self.process.stdin.close()
+                self.stdin.close()
 
     def hurry(self) -> None:
         """Ends it now: an agent passes that on (``node_agent``)."""
