@@ -43,7 +43,6 @@ _HEAVY = (
     "textual.screen",
     "textual.app",
     "gpuwatch.ui.app",
-    "gpuwatch.cli.main",
 )
 """Modules to import one by one, checking for frames from the collector in between."""
 
@@ -57,8 +56,8 @@ class Start:
         self.frames: list[tuple[bytes, bytes]] = []
         """Frames read from the collector so far: the next reader starts with these."""
 
-    def paint(self, chosen: Preferences) -> None:
-        """Paints the devices, then the processes, as soon as they are known; imports Textual meanwhile."""
+    def paint(self, chosen: Preferences, more: Sequence[str] = ()) -> None:
+        """Paints the devices, then the processes, as soon as they are known; imports Textual and ``more`` meanwhile."""
         from gpuwatch.ui.startup.first_frame import Picture
 
         picture = Picture(chosen)
@@ -66,7 +65,7 @@ class Start:
             return
         self.picture = picture
         until = time.monotonic() + _FIRST_PICTURE_SECONDS
-        for module in _HEAVY:
+        for module in (*_HEAVY, *more):
             # Until the devices are known, waiting for them briefly is better than importing.
             if self._painted(0.0 if self.frames else max(until - time.monotonic(), 0.0)):
                 return
@@ -124,10 +123,11 @@ def stream_ready(stream: IO[bytes], seconds: float) -> bool:
 _begun: Start | None = None
 
 
-def start_early(arguments: Sequence[str]) -> None:
+def start_early(arguments: Sequence[str], more: Sequence[str]) -> None:
     """Starts the collector if the command line certainly opens the dashboard on a terminal, or takes a snapshot.
 
-    All other command lines, and all errors, are left to the command line's parser.
+    ``more``: modules that the caller will need; named here, they would close a circle of imports. All other command
+    lines, and all errors, are left to the command line's parser.
     """
     global _begun
     if arguments[:1] == ["snapshot"] and _FLAGS.issuperset(arguments[1:]):
@@ -156,7 +156,7 @@ def start_early(arguments: Sequence[str]) -> None:
         from dataclasses import replace
 
         chosen = loaded.preferences
-        _begun.paint(replace(chosen, read_only=chosen.read_only or "--read-only" in arguments))
+        _begun.paint(replace(chosen, read_only=chosen.read_only or "--read-only" in arguments), more)
 
 
 def _fork(interval: float, *, share: bool = False, on_demand: bool = False) -> Start | None:

@@ -15,7 +15,7 @@ def main() -> NoReturn:
     exit_signals.handle_exit_signals()
     undo_coercion(os.environ)
     try:
-        early_collector.start_early(sys.argv[1:])
+        early_collector.start_early(sys.argv[1:], more=("gpuwatch.cli.main",))
         from gpuwatch.cli.main import main as command_line
 
         command_line()
