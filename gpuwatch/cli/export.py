@@ -129,10 +129,9 @@ def export(
 
 
 def _chosen_format(name: str | None, output: Path | None) -> export_formats.Format:
-    if name is None and (output is None or to_stdout(output)):
-        raise UsageError("no format was given", hint="add --format, or -o FILE with a suffix")
     if name is None:
-        assert output is not None
+        if output is None or to_stdout(output):
+            raise UsageError("no format was given", hint="add --format, or -o FILE with a suffix")
         return export_formats.format_for(output)
     chosen = export_formats.BY_NAME[name]
     if chosen.binary and (output is None or (to_stdout(output) and sys.stdout.isatty())):

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from gpuwatch.fleet.host_poller import FleetSource
     from gpuwatch.fleet.prometheus_api import Prometheus
 
-PASSWORD = "GPUWATCH_PROMETHEUS_PASSWORD"
-"""The variable with the password of a user whom the address names without one."""
 _HEADER = re.compile(r"([A-Za-z0-9!#$%&'*+.^_`|~-]+):[ \t]*([\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?)")
 hosts_options = combined(
     click.option(
@@ -106,7 +104,23 @@ def chosen_hosts(
         if value is not None and hosts is None:
             raise UsageError(f"{option} needs --hosts")
     if prometheus is not None:
-        server = _prometheus_server(prometheus, prometheus_headers, prometheus_token_file, prometheus_ca)
+        from gpuwatch.fleet.prometheus_api import Prometheus
+
+        headers = {}
+        for header in prometheus_headers:
+            found = _HEADER.fullmatch(header)
+            if found is None:
+                raise UsageError("--prometheus-header needs 'NAME: VALUE'", hint="for example 'X-Scope-OrgID: lab'")
+            headers[found[1]] = found[2]
+        if prometheus_ca is not None and not prometheus_ca.is_file():
+            raise UsageError("--prometheus-ca: there is no such file")
+        server = Prometheus(
+            prometheus,
+            password=os.environ.get("GPUWATCH_PROMETHEUS_PASSWORD", ""),
+            headers=headers,
+            token_file=prometheus_token_file,
+            ca_file=prometheus_ca,
+        )
         arguments = ["--prometheus", server.address]
         paths = {"--prometheus-token-file": prometheus_token_file, "--prometheus-ca": prometheus_ca}
         for name, path in paths.items():
@@ -129,18 +143,3 @@ def chosen_hosts(
 
 HOSTS_PARAMETERS = tuple(inspect.signature(chosen_hosts).parameters)
 """The parameters of :data:`hosts_options`."""
-
-
-def _prometheus_server(url: str, headers: Sequence[str], token_file: Path | None, ca_file: Path | None) -> Prometheus:
-    from gpuwatch.fleet.prometheus_api import Prometheus
-
-    named = {}
-    for header in headers:
-        found = _HEADER.fullmatch(header)
-        if found is None:
-            raise UsageError("--prometheus-header needs 'NAME: VALUE'", hint="for example 'X-Scope-OrgID: lab'")
-        named[found[1]] = found[2]
-    if ca_file is not None and not ca_file.is_file():
-        raise UsageError("--prometheus-ca: there is no such file")
-    password = os.environ.get(PASSWORD, "")
-    return Prometheus(url, password=password, headers=named, token_file=token_file, ca_file=ca_file)

@@ -122,15 +122,15 @@ def record(ctx: click.Context, /, **options: Any) -> None:
         elif output is not None:
             raise UsageError("give either FILE or -o FILE")
         return
-    given = [
+    given = " and ".join(
         param.opts[0]
         for param in ctx.command.params
         if ctx.get_parameter_source(param.name or "") is ParameterSource.COMMANDLINE
-    ]
+    )
     if given:
         raise UsageError(
-            f"{' and '.join(given)} before {ctx.invoked_subcommand} would have no effect",
-            hint=f"omit {' and '.join(given)}, or write ./{ctx.invoked_subcommand} for a file of that name",
+            f"{given} before {ctx.invoked_subcommand} would have no effect",
+            hint=f"omit {given}, or write ./{ctx.invoked_subcommand} for a file of that name",
         )
 
 
@@ -234,14 +234,11 @@ def _create_default_file() -> Path:
     from gpuwatch.core import file_ownership
 
     path = default_file()
-    folder = path.parent
     try:
-        folder = file_ownership.own_folder(folder, "XDG_STATE_HOME", "recordings")
+        return file_ownership.own_folder(path.parent, "XDG_STATE_HOME", "recordings") / path.name
     except OSError as error:
-        raise UsageError(
-            f"cannot record to {file_name(folder)}: {error.strerror or error}", hint="name a file"
-        ) from None
-    return folder / path.name
+        why = f"cannot record to {file_name(path.parent)}: {error.strerror or error}"
+        raise UsageError(why, hint="name a file") from None
 
 
 def own_recording() -> Path:

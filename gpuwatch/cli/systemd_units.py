@@ -104,11 +104,10 @@ def exporter_unit(ctx: click.Context, *, loopback: bool) -> str:
         if name == "print_unit" or given is None or ctx.get_parameter_source(name) is not ParameterSource.COMMANDLINE:
             continue
         words.append(parameter.opts[-1])
-        if given is True:
-            continue
         if isinstance(given, Path):
             given = given.absolute()
-        words.append(f"{given:g}s" if isinstance(given, float) else str(given))
+        if given is not True:
+            words.append(f"{given:g}s" if isinstance(given, float) else str(given))
     if gpm_option_value(ctx):
         words.append("--gpm")
     writes = f"ReadWritePaths={_quoted(str(folder.absolute()))}\n" if folder is not None else ""

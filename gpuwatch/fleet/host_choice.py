@@ -63,19 +63,17 @@ def _pick(host: HostSummary, conditions: Conditions) -> Pick:
 def refusal_reasons(picked: HostPick) -> str:
     """Why no host was chosen: which come closest, and how many are silent."""
     closest = sorted(picked.refused, key=lambda refused: (-refused.fitting, refused.host))
-    said = []
+    reasons: list[str] = []
     if closest and closest[0].fitting:
         most = closest[0].fitting
         names = [refused.host for refused in closest if refused.fitting == most]
         more = f" and {len(names) - _MAX_HOSTS_NAMED} more" if len(names) > _MAX_HOSTS_NAMED else ""
-        said.append(f"{', '.join(names[:_MAX_HOSTS_NAMED])}{more} {'has' if len(names) == 1 else 'have'} {most}")
+        reasons.append(f"{', '.join(names[:_MAX_HOSTS_NAMED])}{more} {'has' if len(names) == 1 else 'have'} {most}")
     elif closest:
-        first = next((refused for refused in closest if refused.refused), None)
-        if first is not None:
-            said.append(f"{first.host}, GPU {first.refused[0].index}: {first.refused[0].reason}")
+        host = next((refused for refused in closest if refused.refused), None)
+        if host is not None:
+            reasons.append(f"{host.host}, GPU {host.refused[0].index}: {host.refused[0].reason}")
     if picked.silent:
-        first_silent = picked.silent[0]
-        count = len(picked.silent)
-        only = f"{first_silent.host}: {first_silent.reason}"
-        said.append(only if count == 1 else f"{count} hosts did not answer ({only})")
-    return "; ".join(said)
+        count, first = len(picked.silent), f"{picked.silent[0].host}: {picked.silent[0].reason}"
+        reasons.append(first if count == 1 else f"{count} hosts did not answer ({first})")
+    return "; ".join(reasons)

@@ -178,12 +178,11 @@ class _FanOut:
                     self._read(selector, 0.1)
                     self._check_time()
                     self._on_change(list(self.replies.values()))
-            except KeyboardInterrupt:
+            except BaseException as error:
                 self._end_all(selector)
+                if not isinstance(error, KeyboardInterrupt):
+                    raise
                 return True
-            except BaseException:
-                self._end_all(selector)
-                raise
         return False
 
     def _start(self, job: Job, selector: selectors.BaseSelector) -> None:

@@ -211,7 +211,7 @@ def _learn_run(node: _Node, run: Run) -> None:
 def _setting_text(value: object) -> str:
     """A setting's value, with dictionaries in one order."""
     if isinstance(value, (dict, list)):
-        return clean(_UUIDS.sub("GPU-…", json.dumps(value, sort_keys=True, default=str)))
+        value = json.dumps(value, sort_keys=True, default=str)
     return clean(_UUIDS.sub("GPU-…", value) if isinstance(value, str) else value)
 
 
