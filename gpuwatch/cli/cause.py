@@ -30,9 +30,8 @@ def cause(cause_id: str | None, as_json: bool) -> None:
     """
     if cause_id is None:
         if as_json:
-            print_document(
-                to_json(CauseList(causes=tuple(CauseName(id=text, title=title) for text, title in CAUSES.items())))
-            )
+            names = tuple(CauseName(id=cause_id, title=title) for cause_id, title in CAUSES.items())
+            print_document(to_json(CauseList(causes=names)))
         else:
             click.echo(with_links(_list(), sys.stdout), nl=False)
         return

@@ -16,7 +16,7 @@ from gpuwatch.core.model.run_comparison import Comparison, Node
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.try_experiment import Experiment
 
-_COMPARE_EXAMPLES = """\b
+_EXAMPLES = """\b
 Examples:
   gpuwatch compare growth.json limit.json
   gpuwatch compare growth.json limit.json -o differences.html
@@ -24,7 +24,7 @@ Examples:
 """
 
 
-@click.command(epilog=_COMPARE_EXAMPLES)
+@click.command(epilog=_EXAMPLES)
 @click.argument("sources", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RUN|SNAPSHOT...")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (gpuwatch.comparison/1).")
 @output_option

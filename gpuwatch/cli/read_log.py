@@ -144,15 +144,14 @@ def lines_of(descriptor: int, name: Path, follower: InputFollower | None = None)
     rest = ""
     dropping = False
     shown, size, most = time.monotonic(), 0, reader_limits.LOG_LINE.bytes
-    for chunk in decompressed(
-        _read_chunks(descriptor, name, follower), "stdin" if str(name) == "-" else file_name(name)
-    ):
+    source = "stdin" if str(name) == "-" else file_name(name)
+    for chunk in decompressed(_read_chunks(descriptor, name, follower), source):
         size += len(chunk)
         if follower is None and time.monotonic() - shown > 1:
             shown = time.monotonic()
-            progress(f"reading {file_name(name)}: {size / 1e6:.1f} MB")
+            progress(f"reading {source}: {size / 1e6:.1f} MB")
         if decoder is None:
-            _refuse_what_is_no_log(chunk, name)
+            _refuse_what_is_no_log(chunk, source)
             decoder = codecs.getincrementaldecoder(_encoding(chunk))("replace")
         text = decoder.decode(chunk)
         if "\0" in text:
@@ -176,20 +175,19 @@ def lines_of(descriptor: int, name: Path, follower: InputFollower | None = None)
         yield rest
 
 
-def _refuse_what_is_no_log(start: bytes, name: Path) -> None:
+def _refuse_what_is_no_log(start: bytes, source: str) -> None:
     """Raises :class:`UsageError` for an archive, and for a gpuwatch document."""
     from gpuwatch.explain.diagnosis import explain_trace_file
 
-    shown = "stdin" if str(name) == "-" else file_name(name)
     if start.startswith(b"PK\3\4"):
-        raise UsageError(f"{shown} is an archive", hint=f"use unzip -p {shlex.quote(shown)} | gpuwatch explain -")
-    recording = explain_trace_file.kind_of(start)
-    if recording in ("TensorFlow profile", "PyTorch snapshot"):
-        raise UsageError(f"{shown} is a {recording}, not a log", hint="name the file: gpuwatch explain FILE")
+        raise UsageError(f"{source} is an archive", hint=f"use unzip -p {shlex.quote(source)} | gpuwatch explain -")
+    kind = explain_trace_file.kind_of(start)
+    if kind in ("TensorFlow profile", "PyTorch snapshot"):
+        raise UsageError(f"{source} is a {kind}, not a log", hint="name the file: gpuwatch explain FILE")
     if start.lstrip(b"\xef\xbb\xbf \r\n").startswith(b"{") and (document := _GPUWATCH_SCHEMA.search(start[:4096])):
         raise UsageError(
-            f"{shown} is not a log but a gpuwatch document ({document[1].decode()})",
-            hint=f"use gpuwatch report {shlex.quote(shown)}",
+            f"{source} is not a log but a gpuwatch document ({document[1].decode()})",
+            hint=f"use gpuwatch report {shlex.quote(source)}",
         )
 
 

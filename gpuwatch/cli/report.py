@@ -16,7 +16,7 @@ from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.terminal_support import file_name
 from gpuwatch.core.model.json_codec import Document
 
-_REPORT_EXAMPLES = """\b
+_EXAMPLES = """\b
 Examples:
   gpuwatch report -o diag.html
   gpuwatch report --redact -o diag.md
@@ -27,7 +27,7 @@ Examples:
 """
 
 
-@click.command(cls=NodeCommand, epilog=_REPORT_EXAMPLES)
+@click.command(cls=NodeCommand, epilog=_EXAMPLES)
 @click.argument("source", required=False, type=click.Path(path_type=Path), metavar="[DOCUMENT|RECORDING]")
 @output_option
 @format_option

@@ -431,8 +431,9 @@ def _check_free(setup: TrialSetup, asked: _Options, variables: Mapping[str, str]
 def _announce(asked: _Options, settings: int, rule: Rule, start: PilotRun | None) -> None:
     """Says how often the program will run, before it does."""
     times = settings * asked.runs_per_setting
-    rewritten = f"; its output files are written {times} times (see --isolate, {{run}})"
-    note = rewritten if times > 1 and not asked.isolate else ""
+    note = ""
+    if times > 1 and not asked.isolate:
+        note = f"; its output files are written {times} times (see --isolate, {{run}})"
     expected = _expected_time(times, rule, start)
     print_line(
         f"gpuwatch: {mask_command(asked.command)} runs {_times_text(asked, settings)},"
