@@ -119,7 +119,7 @@ class Group(click.Group):
         return super().resolve_command(ctx, args)
 
 
-def no_such(noun: str, name: str, known: Iterable[str]) -> UsageError:
-    """The error for an unknown name: the closest known one, and the list of all."""
-    known = list(known)
-    return UsageError(f"no such {noun}: {name!r}{did_you_mean(name, known)}", hint="choose from " + ", ".join(known))
+def no_such(noun: str, name: str, names: Iterable[str]) -> UsageError:
+    """The error for an unknown name: the closest names one, and the list of all."""
+    names = list(names)
+    return UsageError(f"no such {noun}: {name!r}{did_you_mean(name, names)}", hint="choose from " + ", ".join(names))

@@ -65,21 +65,21 @@ def complete_names(
 ) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
     """Completes a name of :data:`NAMES`; with ``several`` the last of a comma-separated list, each once."""
 
-    def complete(ctx: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
-        before, comma, last = begun.rpartition(",") if several else ("", "", begun)
-        taken = before.split(",")
+    def complete(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        before, comma, last = incomplete.rpartition(",") if several else ("", "", incomplete)
+        listed = before.split(",")
         return [
             CompletionItem(before + comma + name, help=text or None)
             for name, text in NAMES[kind]().items()
-            if name.startswith(last) and name not in taken
+            if name.startswith(last) and name not in listed
         ]
 
     return complete
 
 
-def complete_files(ctx: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
+def complete_files(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Leaves file names to the shell."""
-    return [CompletionItem(begun, type="file")]
+    return [CompletionItem(incomplete, type="file")]
 
 
 @click.command()

@@ -45,16 +45,16 @@ def run_dashboard(ctx: click.Context, settings: Loaded, alerts: Alerts | None = 
     # The collector opens the driver while this process imports the screens. Imported objects stay: scanning them for
     # garbage costs a tenth of the start, and again at every later collection.
     gc.disable()
-    begun = early_collector.take_started()
-    first = begun.collector if begun is not None else None
+    start = early_collector.take_started()
+    first = start.collector if start is not None else None
     chosen = settings.preferences
     live = LiveFeed(chosen.interval, gpm=chosen.gpm, first=first, share=not chosen.own_collector)
     try:
-        if begun is None:
-            begun = early_collector.Start(live.launch())
-            begun.paint(chosen)
-        live.read_ahead(begun.frames)
-        begun.frames = []
+        if start is None:
+            start = early_collector.Start(live.launch())
+            start.paint(chosen)
+        live.read_ahead(start.frames)
+        start.frames = []
         live.start()  # the first frame already has a sample
         from gpuwatch.session.session import Session
         from gpuwatch.ui.app import GpuwatchApp
@@ -62,9 +62,9 @@ def run_dashboard(ctx: click.Context, settings: Loaded, alerts: Alerts | None = 
 
         gc.freeze()
         gc.enable()
-        if begun.picture is not None:
-            begun.picture.hand_over()
-        exit_signals.exit_if_signalled()
+        if start.picture is not None:
+            start.picture.hand_over()
+        exit_signals.exit_if_signaled()
         ascii_only = bool(needs_ascii(os.environ, sys.stdout.encoding))
         few_colors = has_few_colors(os.environ)
         session = Session(live, own_machine=True, alerts=alerts)
@@ -72,8 +72,8 @@ def run_dashboard(ctx: click.Context, settings: Loaded, alerts: Alerts | None = 
         code = run_app(app)
     finally:
         live.stop()
-        if begun is not None:
-            begun.leave()
+        if start is not None:
+            start.leave()
         for line in settings.lines:
             # All of it where it stays, now that the screen is gone.
             print_line(f"gpuwatch: {line}")

@@ -112,10 +112,10 @@ def preferred(config_file: Path | None, given: dict[str, Any]) -> Loaded:
             value = [part.strip() for part in value.split(",") if part.strip()]
         try:
             changes[field] = checks[field](value)
-        except preferences.InvalidValue as wrong:
-            known = NAMES.get(field) if field != "filter" else None
-            hint = "choose from " + ", ".join(known()) if known else "see gpuwatch --help"
-            raise UsageError(f"--{field.replace('_', '-')} {wrong}", hint=hint) from None
+        except preferences.InvalidValue as error:
+            choices = NAMES.get(field) if field != "filter" else None
+            hint = "choose from " + ", ".join(choices()) if choices else "see gpuwatch --help"
+            raise UsageError(f"--{field.replace('_', '-')} {error}", hint=hint) from None
     if "sort" in changes:
         changes.setdefault("descending", None)  # the file's order is that of its own column
     return replace(loaded, preferences=replace(loaded.preferences, **changes))

@@ -120,7 +120,7 @@ def stream_ready(stream: IO[bytes], seconds: float) -> bool:
     return bool(select.select([stream], [], [], seconds)[0])
 
 
-_begun: Start | None = None
+_early_start: Start | None = None
 
 
 def start_early(arguments: Sequence[str], more: Sequence[str]) -> None:
@@ -129,14 +129,14 @@ def start_early(arguments: Sequence[str], more: Sequence[str]) -> None:
     ``more``: modules that the caller will need; named here, they would close a circle of imports. All other command
     lines, and all errors, are left to the command line's parser.
     """
-    global _begun
+    global _early_start
     if arguments[:1] == ["snapshot"] and _FLAGS.issuperset(arguments[1:]):
         with suppress(OSError):  # a closed stdin or stdout, whose number a pipe would get
             for number in (0, 1, 2):
                 os.fstat(number)
             from gpuwatch.machine.collector.forked_collector import SAMPLE_GAP_SECONDS
 
-            _begun = _fork(SAMPLE_GAP_SECONDS, on_demand=True)
+            _early_start = _fork(SAMPLE_GAP_SECONDS, on_demand=True)
         return
     if any(argument != "--read-only" for argument in arguments) or not sys.platform.startswith("linux"):
         return
@@ -146,8 +146,8 @@ def start_early(arguments: Sequence[str], more: Sequence[str]) -> None:
         return
     gc.disable()
     exit_signals.undo_early_start = undo_start
-    _begun = _fork(INTERVAL_SECONDS, share=True)
-    if _begun is None:
+    _early_start = _fork(INTERVAL_SECONDS, share=True)
+    if _early_start is None:
         return
     from gpuwatch.ui.settings.settings_file import default_path, load
 
@@ -156,7 +156,7 @@ def start_early(arguments: Sequence[str], more: Sequence[str]) -> None:
         from dataclasses import replace
 
         chosen = loaded.preferences
-        _begun.paint(replace(chosen, read_only=chosen.read_only or "--read-only" in arguments), more)
+        _early_start.paint(replace(chosen, read_only=chosen.read_only or "--read-only" in arguments), more)
 
 
 def _fork(interval: float, *, share: bool = False, on_demand: bool = False) -> Start | None:
@@ -172,14 +172,14 @@ def _fork(interval: float, *, share: bool = False, on_demand: bool = False) -> S
 
 def take_started() -> Start | None:
     """Hands over what :func:`start_early` started: the caller has to end it. None if nothing was started."""
-    global _begun
+    global _early_start
     exit_signals.undo_early_start = None
-    begun, _begun = _begun, None
-    return begun
+    start, _early_start = _early_start, None
+    return start
 
 
 def undo_start() -> None:
     """Undo the early start."""
-    begun = take_started()
-    if begun is not None:
-        begun.leave()
+    start = take_started()
+    if start is not None:
+        start.leave()

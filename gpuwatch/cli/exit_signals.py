@@ -35,7 +35,7 @@ def _exit(number: int, frame: FrameType | None) -> None:
     raise SystemExit(exit_code)
 
 
-def exit_if_signalled() -> None:
+def exit_if_signaled() -> None:
     """Exits if a signal was received whose exception was lost."""
     if exit_code is not None:
         raise SystemExit(exit_code)

@@ -175,7 +175,7 @@ def main() -> NoReturn:
             raise
         code = 128 + signal.SIGPIPE if ending.code == 1 else ending.code
     except Exception as error:  # noqa: BLE001  # one line here, the traceback in a file
-        exit_signals.exit_if_signalled()  # a terminal that is closed cannot be written to either
+        exit_signals.exit_if_signaled()  # a terminal that is closed cannot be written to either
         code = EXIT_FAILED
         if isinstance(error, OSError) and _raised_by_stdout(error):
             why = "stdout is closed" if error.errno == errno.EBADF else error.strerror or error

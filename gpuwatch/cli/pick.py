@@ -102,12 +102,12 @@ def pick(
     prints nothing, if there are too few. With --prometheus or --hosts, prints the host to log in to.
     """
     conditions = Conditions(count, free, idle)
-    asked = chosen_hosts(**fleet_given)
-    if asked is not None:
+    hosts = chosen_hosts(**fleet_given)
+    if hosts is not None:
         if command or reserve_gpus or index:
             what = "a command" if command else "--reserve" if reserve_gpus else "--index"
             raise UsageError(f"{what} works on one machine only", hint="ssh to the host that this prints")
-        _pick_host(ctx, asked, conditions, deadline, wait or 0.0, as_json=as_json)
+        _pick_host(ctx, hosts, conditions, deadline, wait or 0.0, as_json=as_json)
         return
     if reserve_gpus and not command:
         raise UsageError(

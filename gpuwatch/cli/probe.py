@@ -199,21 +199,21 @@ def probe(
     ctx.exit(EXIT_FINDING if bad else EXIT_OK)
 
 
-def _probe_deadline(scripts: list[ProbeScript], seconds: float, asked: float | None) -> float:
+def _probe_deadline(scripts: list[ProbeScript], seconds: float, deadline: float | None) -> float:
     """The deadline of each probe in seconds; UsageError if the measurements alone would take longer."""
     script = max(scripts, key=lambda script: script.measurements)
     measuring = script.measurements * seconds
     ample = ample_deadline(scripts, seconds)
-    if asked is None:
+    if deadline is None:
         return ample
-    if measuring > asked:
+    if measuring > deadline:
         many = script.measurements > 1
         times = f"{script.measurements} measurements of --seconds {seconds:g} take" if many else "measuring takes"
         raise UsageError(
-            f"{script.name} cannot finish within --deadline {asked:g}: {times} {measuring:g} s",
+            f"{script.name} cannot finish within --deadline {deadline:g}: {times} {measuring:g} s",
             hint=f"use --deadline {ample:g}, or fewer --seconds",
         )
-    return asked
+    return deadline
 
 
 def _list(as_json: bool) -> None:

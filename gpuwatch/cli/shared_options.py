@@ -105,8 +105,8 @@ def chosen_gpus(gpu: str, machine: Snapshot | None) -> tuple[str, ...]:
     for wanted in map(str.strip, gpu.split(",")):
         found = [d for d in devices if (str(d.index) == wanted if wanted.isdigit() else d.uuid.startswith(wanted))]
         if len(found) != 1:
-            known = ", ".join(f"{d.index} {d.uuid}" for d in devices) or "none"
-            raise UsageError(f"--gpu {wanted}: no such GPU", hint=f"GPUs here: {known}")
+            present = ", ".join(f"{d.index} {d.uuid}" for d in devices) or "none"
+            raise UsageError(f"--gpu {wanted}: no such GPU", hint=f"GPUs here: {present}")
         if found[0].uuid in chosen:
             raise UsageError(f"--gpu {gpu}: GPU {found[0].index} is listed twice", hint="list each GPU once")
         chosen.append(found[0].uuid)

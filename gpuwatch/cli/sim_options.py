@@ -147,13 +147,13 @@ def simulated_environment(
         return machine.environment(os.environ)
 
 
-def _tier_for(asked: str, command: Sequence[str]) -> Tier:
+def _tier_for(tier: str, command: Sequence[str]) -> Tier:
     """``auto`` is the plugin tier, which computes; the driver tier where that cannot work."""
     from gpuwatch.experiment.probing.simulation_tier import plugin_obstacle
     from gpuwatch.sim import install_libraries
 
-    if asked != "auto":
-        return "plugin" if asked == "plugin" else "driver"
+    if tier != "auto":
+        return "plugin" if tier == "plugin" else "driver"
     if (error := install_libraries.compiler_obstacle()) is not None:
         print_line(f"gpuwatch: {error.message}; only matrix products are computed ({error.hint})")
         return "driver"
@@ -171,8 +171,8 @@ def offer_simulation(ctx: click.Context) -> None:
     from gpuwatch.machine.sources import system_and_driver_facts
 
     name = ctx.info_name or ""
-    asked = shape_option_value(ctx) is not None or os.environ.get("GPUWATCH_SIM")
-    if asked or ctx.params.get("as_json") or name not in sys.argv:
+    simulated = shape_option_value(ctx) is not None or os.environ.get("GPUWATCH_SIM")
+    if simulated or ctx.params.get("as_json") or name not in sys.argv:
         return
     system = system_and_driver_facts.read_system_facts(os.environ)
     if system.cards != () or system.wsl or system.device_files or system.kernel_module is not None:

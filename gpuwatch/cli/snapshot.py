@@ -77,25 +77,25 @@ def snapshot(
     if every is not None:
         _print_stream(every, gpm=bool(gpm_option_value(ctx)), redact=redact)
     progress("reading the GPUs")
-    begun = early_collector.take_started()
-    taken, _ = take_snapshot(
-        deadline, gpm=bool(gpm_option_value(ctx)), first=begun.collector if begun is not None else None
+    early_start = early_collector.take_started()
+    sample, _ = take_snapshot(
+        deadline, gpm=bool(gpm_option_value(ctx)), first=early_start.collector if early_start is not None else None
     )
     progress("")
-    taken = msgspec.structs.replace(taken, findings=findings_of(taken))
-    exit_code = EXIT_FAILED if taken.driver is None else EXIT_OK
+    sample = msgspec.structs.replace(sample, findings=findings_of(sample))
+    exit_code = EXIT_FAILED if sample.driver is None else EXIT_OK
     if topology and not as_json:
         from gpuwatch.share.reports.formats.text import tables
         from gpuwatch.share.reports.topology_matrix import topology_content
 
-        if taken.devices:
-            click.echo(harmless(tables(topology_content(taken))), nl=False)
+        if sample.devices:
+            click.echo(harmless(tables(topology_content(sample))), nl=False)
         else:
-            _print_problems(taken)
+            _print_problems(sample)
         ctx.exit(exit_code)
-    publish(taken, output, as_json=as_json, format_name="csv" if as_csv else None, redact=redact)
+    publish(sample, output, as_json=as_json, format_name="csv" if as_csv else None, redact=redact)
     if as_csv:
-        _print_problems(taken)
+        _print_problems(sample)
     ctx.exit(exit_code)
 
 
@@ -105,12 +105,12 @@ def _print_stream(interval: float, *, gpm: bool, redact: bool) -> NoReturn:
     from gpuwatch.core.model.json_codec import to_json
     from gpuwatch.session.snapshot_stream import stream
 
-    for taken in stream(interval, gpm=gpm):
-        print_document(to_json(masked_for_sending(taken, redact=redact), indent=0))
+    for sample in stream(interval, gpm=gpm):
+        print_document(to_json(masked_for_sending(sample, redact=redact), indent=0))
         sys.stdout.flush()
     raise AssertionError("the stream has no end")
 
 
-def _print_problems(taken: Snapshot) -> None:
-    for problem in taken.problems:
+def _print_problems(sample: Snapshot) -> None:
+    for problem in sample.problems:
         print_line(f"gpuwatch: {problem.detail} ({problem.hint})")

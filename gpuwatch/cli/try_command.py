@@ -188,20 +188,20 @@ def experiment(
     """
     from gpuwatch.experiment.trials.trial import Interrupted
 
-    asked = _checked_options(command, **given)
+    options = _checked_options(command, **given)
     check_writable(output)
-    refuse_with_nodes(ctx, plan=asked.plan, quiet=asked.quiet)
+    refuse_with_nodes(ctx, plan=options.plan, quiet=options.quiet)
     run_on_nodes(ctx, output, as_json=as_json, redact=redact)
     enter_simulation(ctx, tier, command, private=True)
     try:
-        document, interrupted = _conduct(asked)
+        document, interrupted = _conduct(options)
     except Interrupted as first:  # at the first start, when nothing is known yet
         ctx.exit(128 + first.number)
     if document is None:
         return
     if not no_save:
         save_run(document)
-    if asked.quiet and not as_json and output is None:
+    if options.quiet and not as_json and output is None:
         click.echo(document.answer.sentence)
     else:
         publish(document, output, as_json=as_json, redact=redact)
@@ -277,7 +277,7 @@ def _check_forms(vary: tuple[str, ...], stop_after: str | None, given: dict[str,
                 raise UsageError(f"{name} does not apply to {form}", hint=f"omit {name}")
 
 
-def _conduct(asked: _Options) -> tuple[Experiment | None, int | None]:
+def _conduct(options: _Options) -> tuple[Experiment | None, int | None]:
     """Runs the trials: the document (None after ``--plan``), and the signal that broke them off."""
     from msgspec.structs import replace
 
@@ -286,26 +286,28 @@ def _conduct(asked: _Options) -> tuple[Experiment | None, int | None]:
     from gpuwatch.experiment.trials.trial_setup import open_setup, remove_outputs
 
     started_at, began = datetime.datetime.now(datetime.UTC), time.monotonic()
+    quiet, simulation = options.quiet or options.plan, simulation_tier()
     with open_setup(
-        asked.command,
-        simulation=simulation_tier(),
-        success=asked.success,
-        isolate=asked.isolate,
-        progress=progress_of(asked.budget, quiet=asked.quiet or asked.plan, simulated=simulation_tier() is not None),
+        options.command,
+        simulation=simulation,
+        success=options.success,
+        isolate=options.isolate,
+        progress=progress_of(options.budget, quiet=quiet, simulated=simulation is not None),
     ) as setup:
-        if asked.gpu is not None:
-            setup.variables = {"CUDA_VISIBLE_DEVICES": ",".join(chosen_gpus(asked.gpu, setup.machine))}
-        rule = asked.rule.on(simulated=setup.simulated)
-        found = (
-            _run_experiment(setup, asked, rule) if asked.largest is None else _try_largest(setup, asked, asked.largest)
-        )
+        if options.gpu is not None:
+            setup.variables = {"CUDA_VISIBLE_DEVICES": ",".join(chosen_gpus(options.gpu, setup.machine))}
+        rule = options.rule.on(simulated=setup.simulated)
+        if options.largest is None:
+            found = _run_experiment(setup, options, rule)
+        else:
+            found = _try_largest(setup, options, options.largest)
         # In a search for a border, failures are what is looked for.
         kept = _trial_failed if found is not None and found.needed is None else lambda trial: False
         remove_outputs(setup.folder, [] if found is None else found.trials, kept)
     if found is None:
         return None, None
     document = Experiment(
-        command=mask_command(asked.command),
+        command=mask_command(options.command),
         started_at=started_at,
         took_seconds=time.monotonic() - began,
         rule=found.rule or str(rule),
@@ -336,7 +338,7 @@ def _trial_failed(trial: Trial) -> bool:
     return trial.run is not None and trial.run.verdict not in (*PASSED, "interrupted")
 
 
-def _run_experiment(setup: TrialSetup, asked: _Options, rule: Rule) -> ExperimentResult | None:
+def _run_experiment(setup: TrialSetup, options: _Options, rule: Rule) -> ExperimentResult | None:
     """What the experiment found; None after ``--plan``."""
     from gpuwatch.core.model.try_experiment import Trial
     from gpuwatch.experiment.trials.concurrent_copies import run_copies
@@ -347,67 +349,69 @@ def _run_experiment(setup: TrialSetup, asked: _Options, rule: Rule) -> Experimen
     from gpuwatch.experiment.trials.trial_plan import configurations
     from gpuwatch.experiment.trials.trial_settings import default_set, setting_named, why_not_simulated
 
-    if asked.recover or asked.fits:
-        _check_free(setup, asked, {})
-        if not asked.quiet:
+    if options.recover or options.fits:
+        _check_free(setup, options, {})
+        if not options.quiet:
             how = "several times, with less and less memory"
-            if asked.recover:
+            if options.recover:
                 how = "until it runs out of memory, then with each setting that might help, up to three times"
-            print_line(f"gpuwatch: {mask_command(asked.command)} runs {how}; {asked.limit_text}")
-        if asked.recover:
-            return find_recovery(setup, budget=asked.budget, share=asked.share)
-        setting = _usable_setting(asked.configs[0] if asked.configs else "default", setup)
+            print_line(f"gpuwatch: {mask_command(options.command)} runs {how}; {options.limit_text}")
+        if options.recover:
+            return find_recovery(setup, budget=options.budget, share=options.share)
+        setting = _usable_setting(options.configs[0] if options.configs else "default", setup)
         (configuration,) = configurations([setting], {})
-        return find_smaller_card(setup, configuration, asked.fits, rule, budget=asked.budget)
+        return find_smaller_card(setup, configuration, options.fits, rule, budget=options.budget)
     began = time.monotonic()
     start = None
-    if asked.plan or not (asked.configs or asked.vary):
-        _check_free(setup, asked, {})
-        if not asked.quiet:
-            print_line(f"gpuwatch: starting {mask_command(asked.command)} once to see which framework it loads")
-        start = run_pilot(setup, asked.budget)
-    if len(asked.configs) == 1 or (asked.configs and asked.copies):
-        settings = [(_usable_setting(text, setup), "") for text in asked.configs]
-    elif asked.configs:
-        settings = [(named, why_not_simulated(named, setup.simulation)) for named in map(setting_named, asked.configs)]
-    elif asked.vary or start is None:
+    if options.plan or not (options.configs or options.vary):
+        _check_free(setup, options, {})
+        if not options.quiet:
+            print_line(f"gpuwatch: starting {mask_command(options.command)} once to see which framework it loads")
+        start = run_pilot(setup, options.budget)
+    if len(options.configs) == 1 or (options.configs and options.copies):
+        settings = [(_usable_setting(text, setup), "") for text in options.configs]
+    elif options.configs:
+        settings = [
+            (named, why_not_simulated(named, setup.simulation)) for named in map(setting_named, options.configs)
+        ]
+    elif options.vary or start is None:
         settings = [(setting_named("default"), "")]
     else:
         settings = default_set(start.frameworks, setup.gpus, setup.simulation)
-    chosen = configurations([setting for setting, reason in settings if not reason], asked.vary)
+    chosen = configurations([setting for setting, reason in settings if not reason], options.vary)
     not_tried = [Trial(asked=setting.name, not_tried=reason) for setting, reason in settings if reason]
-    if start is not None and (start.failed or (start.on_cpu and not (asked.configs or asked.vary))):
+    if start is not None and (start.failed or (start.on_cpu and not (options.configs or options.vary))):
         return why_no_rounds(start.trial)
-    if asked.plan:
+    if options.plan:
         assert start is not None
-        click.echo(_plan_text(asked, chosen, not_tried, rule, start))
+        click.echo(_plan_text(options, chosen, not_tried, rule, start))
         return None
-    if not asked.quiet:
-        _announce(asked, len(chosen), rule, start)
-    left = max(asked.budget - (time.monotonic() - began), 1.0)
-    if asked.copies:
-        return run_copies(setup, chosen, rule, copies=asked.copies, budget=left, share=asked.share)
+    if not options.quiet:
+        _announce(options, len(chosen), rule, start)
+    left = max(options.budget - (time.monotonic() - began), 1.0)
+    if options.copies:
+        return run_copies(setup, chosen, rule, copies=options.copies, budget=left, share=options.share)
     return run_in_rounds(
-        setup, chosen, not_tried, rule, rounds=asked.rounds, budget=left, share=asked.share, memory=asked.memory
+        setup, chosen, not_tried, rule, rounds=options.rounds, budget=left, share=options.share, memory=options.memory
     )
 
 
-def _try_largest(setup: TrialSetup, asked: _Options, span: Span) -> ExperimentResult | None:
+def _try_largest(setup: TrialSetup, options: _Options, span: Span) -> ExperimentResult | None:
     """What ``--largest`` found; None after ``--plan``."""
     from gpuwatch.experiment.trials.largest_value import largest
 
-    setting = _usable_setting(asked.configs[0] if asked.configs else "default", setup)
-    _check_free(setup, asked, setting.variables)
+    setting = _usable_setting(options.configs[0] if options.configs else "default", setup)
+    _check_free(setup, options, setting.variables)
     runs = (
         f"at most {span.runs} times with values of {span.name} from {span.low} to {span.high} ({setting.name}), in"
-        f" {asked.limit_text}"
+        f" {options.limit_text}"
     )
-    if asked.plan:
-        click.echo(f"{mask_command(asked.command)} would run {runs}.")
+    if options.plan:
+        click.echo(f"{mask_command(options.command)} would run {runs}.")
         return None
-    if not asked.quiet:
-        print_line(f"gpuwatch: {mask_command(asked.command)} runs {runs}")
-    return largest(setup, setting, span, asked.rule if asked.has_stop_rule else None, budget=asked.budget)
+    if not options.quiet:
+        print_line(f"gpuwatch: {mask_command(options.command)} runs {runs}")
+    return largest(setup, setting, span, options.rule if options.has_stop_rule else None, budget=options.budget)
 
 
 def _usable_setting(text: str, setup: TrialSetup) -> Setting:
@@ -420,34 +424,34 @@ def _usable_setting(text: str, setup: TrialSetup) -> Setting:
     return setting
 
 
-def _check_free(setup: TrialSetup, asked: _Options, variables: Mapping[str, str]) -> None:
+def _check_free(setup: TrialSetup, options: _Options, variables: Mapping[str, str]) -> None:
     """Raises UsageError if others use the GPUs that the program would see, without ``--share``."""
     from gpuwatch.experiment.trials.gpus_in_use import occupants
 
-    if not asked.share and (in_use := occupants(setup, variables)):
+    if not options.share and (in_use := occupants(setup, variables)):
         raise UsageError(in_use, hint="--gpu chooses other GPUs; --share runs there anyway")
 
 
-def _announce(asked: _Options, settings: int, rule: Rule, start: PilotRun | None) -> None:
+def _announce(options: _Options, settings: int, rule: Rule, start: PilotRun | None) -> None:
     """Says how often the program will run, before it does."""
-    times = settings * asked.runs_per_setting
+    times = settings * options.runs_per_setting
     note = ""
-    if times > 1 and not asked.isolate:
+    if times > 1 and not options.isolate:
         note = f"; its output files are written {times} times (see --isolate, {{run}})"
     expected = _expected_time(times, rule, start)
     print_line(
-        f"gpuwatch: {mask_command(asked.command)} runs {_times_text(asked, settings)},"
-        f" in {f'{expected}, ' if expected else ''}{asked.limit_text}{note}"
+        f"gpuwatch: {mask_command(options.command)} runs {_times_text(options, settings)},"
+        f" in {f'{expected}, ' if expected else ''}{options.limit_text}{note}"
     )
 
 
 def _plan_text(
-    asked: _Options, chosen: Sequence[Configuration], not_tried: Sequence[Trial], rule: Rule, start: PilotRun
+    options: _Options, chosen: Sequence[Configuration], not_tried: Sequence[Trial], rule: Rule, start: PilotRun
 ) -> str:
     """What would be run, and how long that would take."""
     width = max(len(name) for name in (*(c.name for c in chosen), *(trial.name for trial in not_tried)))
-    times = len(chosen) * asked.runs_per_setting
-    command, often = mask_command(asked.command), _times_text(asked, len(chosen))
+    times = len(chosen) * options.runs_per_setting
+    command, often = mask_command(options.command), _times_text(options, len(chosen))
     lines = [f"{command} would run {often}, each measured {rule}:", ""]
     for configuration in chosen:
         label = configuration.setting.label + (", changes results" if configuration.setting.changes_results else "")
@@ -456,19 +460,19 @@ def _plan_text(
     expected = _expected_time(times, rule, start) or "not known in advance"
     lines += [
         "",
-        f"One start took {start.took:.1f} s. In total: {expected}, {asked.limit_text}; to stay within it, rounds are "
+        f"One start took {start.took:.1f} s. In total: {expected}, {options.limit_text}; to stay within it, rounds are "
         "dropped, then settings.",
     ]
     return "\n".join(lines)
 
 
-def _times_text(asked: _Options, settings: int) -> str:
+def _times_text(options: _Options, settings: int) -> str:
     """``6 times (2 settings × 3 rounds)``."""
-    times = settings * asked.runs_per_setting
+    times = settings * options.runs_per_setting
     if times == 1:
         return "once"
-    rounds = f" × {asked.rounds} rounds" if asked.rounds > 1 and not asked.copies else ""
-    recorded = ", and once each to record its memory" if asked.memory else ""
+    rounds = f" × {options.rounds} rounds" if options.rounds > 1 and not options.copies else ""
+    recorded = ", and once each to record its memory" if options.memory else ""
     return f"{times} times ({settings} setting{'' if settings == 1 else 's'}{rounds}{recorded})"
 
 

@@ -171,9 +171,9 @@ class FleetSummary:
 
 def summarize_fleet(fleet: Fleet, before: FleetSummary | None = None) -> FleetSummary:
     """The totals of all hosts; those that are the same object as in ``before`` keep their summaries."""
-    known = {host.name: host for host in before.hosts} if before is not None else {}
+    summaries = {host.name: host for host in before.hosts} if before is not None else {}
     hosts = tuple(
-        host if (host := known.get(view.name)) is not None and host.view is view else summarize(view)
+        host if (host := summaries.get(view.name)) is not None and host.view is view else summarize(view)
         for view in fleet.hosts
     )
     answering = () if fleet.problem else tuple(host for host in hosts if host.view.answered)

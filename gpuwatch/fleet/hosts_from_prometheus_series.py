@@ -208,9 +208,9 @@ class Collected:
             found.named(labels)
             part = instance_of(labels)
             if part in found.instances:
-                known = found.instances[part]
-                known.uuid = known.uuid or labels.get("mig_uuid")
-                known.profile = known.profile or labels.get("profile")
+                instance = found.instances[part]
+                instance.uuid = instance.uuid or labels.get("mig_uuid")
+                instance.profile = instance.profile or labels.get("profile")
 
     def add_other(self, sample: Sample) -> None:
         """Adds a series that is not a GPU reading: a finding, an owner, a process, the age of the data."""
@@ -359,9 +359,9 @@ class Collected:
         )
 
     def _machine(self, name: str, targets: Collection[str]) -> Host:
-        known = {family: number for (target, family), number in self.machines.items() if target in targets}
-        used, total = known.get(series.HOST_MEMORY_USED.sample), known.get(series.HOST_MEMORY_TOTAL.sample)
-        busy = known.get(series.HOST_CPU.sample)
+        readings = {family: number for (target, family), number in self.machines.items() if target in targets}
+        used, total = readings.get(series.HOST_MEMORY_USED.sample), readings.get(series.HOST_MEMORY_TOTAL.sample)
+        busy = readings.get(series.HOST_CPU.sample)
         return Host(
             hostname=name,
             cpu_percent=None if busy is None else busy * 100,

@@ -111,15 +111,15 @@ class Prometheus:
 
     def query_range(self, expression: str, begin: float, end: float, step: float) -> list[Series]:
         """The series of a range query; times are in seconds since the epoch."""
-        asked = {"query": expression, "start": f"{begin:.3f}", "end": f"{end:.3f}", "step": f"{step:g}"}
-        data = self._ask("query_range", asked)
+        parameters = {"query": expression, "start": f"{begin:.3f}", "end": f"{end:.3f}", "step": f"{step:g}"}
+        data = self._ask("query_range", parameters)
         if not isinstance(data, _Matrix):
             raise self._error("its answer is not a matrix")
         return data.result
 
-    def _ask(self, what: str, asked: Mapping[str, str]) -> _Vector | _Matrix | None:
-        asked = {**asked, "timeout": f"{self._timeout:g}s"}
-        request = urllib.request.Request(f"{self.address}/api/v1/{what}?{urllib.parse.urlencode(asked)}")  # noqa: S310  # http or https, see _address
+    def _ask(self, endpoint: str, parameters: Mapping[str, str]) -> _Vector | _Matrix | None:
+        parameters = {**parameters, "timeout": f"{self._timeout:g}s"}
+        request = urllib.request.Request(f"{self.address}/api/v1/{endpoint}?{urllib.parse.urlencode(parameters)}")  # noqa: S310  # http or https, see _address
         request.add_header("Accept", "application/json")
         request.add_header("Accept-Encoding", "gzip")
         request.add_header("User-Agent", f"gpuwatch/{__version__}")
@@ -177,14 +177,14 @@ class Prometheus:
 
     def _refusal(self, error: urllib.error.HTTPError, until: float) -> str:
         """Why the server refused, in its own words if it has any."""
-        known = {401: "authentication required: a user and password, or a token (401)", 403: "access denied (403)"}
-        if error.code in known:
-            return known[error.code]
+        reasons = {401: "authentication required: a user and password, or a token (401)", 403: "access denied (403)"}
+        if error.code in reasons:
+            return reasons[error.code]
         try:
-            said = _answer.decode(self._body(cast("HTTPResponse", error), until)).error
+            message = _answer.decode(self._body(cast("HTTPResponse", error), until)).error
         except (OSError, HTTPException, ValueError, AttributeError, RecursionError):
-            said = ""
-        return f"{_shortened(said)} ({error.code})" if said else f"HTTP error {error.code}"
+            message = ""
+        return f"{_shortened(message)} ({error.code})" if message else f"HTTP error {error.code}"
 
     def _error(self, why: str) -> NoAnswer:
         return NoAnswer(f"{self.name}: {why}")

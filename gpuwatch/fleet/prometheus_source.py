@@ -147,11 +147,11 @@ class PrometheusSource(FleetSource):
             down = {target_of(sample.metric) for sample in self.server.query(_DOWN)}
             for name in silent:
                 before = self._last.get(name)
-                known = self._target_of_host.get(name)
-                if known is None and before is None:
+                target = self._target_of_host.get(name)
+                if target is None and before is None:
                     continue
-                why = collected.late([known] if known is not None else [])
-                if not why and known in down:
+                why = collected.late([target] if target is not None else [])
+                if not why and target in down:
                     why = "its exporter does not answer"
                 why = why or "no new data in Prometheus"
                 hosts[name] = HostView(name=name, snapshot=before.snapshot if before else None, reason=why)
@@ -190,13 +190,13 @@ class PrometheusSource(FleetSource):
 
     def _ask_known(self) -> None:
         self._identity = [*self._labels(_IDENTITY), *self._labels(_INFO)]
-        own = {(labels.get("namespace"), labels.get("pod")) for labels in self._labels(_EXPORTERS)}
+        exporters = {(labels.get("namespace"), labels.get("pod")) for labels in self._labels(_EXPORTERS)}
         self._owner_labels = [
             labels
             for labels in self._labels(_OWNED)
             if labels.get("exported_pod")
             or own_label(labels, "hpc_job")
-            or (labels.get("namespace"), labels.get("pod")) not in own
+            or (labels.get("namespace"), labels.get("pod")) not in exporters
         ]
         self._target_of_host = {}
         places = {place_of(labels): host_of(labels) for labels in self._identity}

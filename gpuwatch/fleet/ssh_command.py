@@ -129,8 +129,9 @@ def parse_hosts(text: str) -> list[str]:
     made = 0
     for pattern in _parts(text):
         if not pattern:
-            what = "the list of hosts is empty" if not text.strip(" ,") else f"an empty name in the hosts {text[:80]!r}"
-            raise UsageError(what, hint="for example a,b,c or n[1-4]")
+            empty = not text.strip(" ,")
+            problem = "the list of hosts is empty" if empty else f"an empty name in the hosts {text[:80]!r}"
+            raise UsageError(problem, hint="for example a,b,c or n[1-4]")
         if pattern.count("[") > _MAX_BRACKETS:
             raise UsageError(f"too many brackets in {pattern[:80]!r}", hint="for example rack[1-2]-n[1-16]")
         for host in _expanded(pattern):

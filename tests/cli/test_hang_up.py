@@ -70,10 +70,10 @@ def test_stopped_and_continued_from_outside_it_goes_on(sim_machine: Callable[[st
 
 def test_a_signal_whose_exception_python_lost_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exit_signals, "exit_code", None)
-    exit_signals.exit_if_signalled()
+    exit_signals.exit_if_signaled()
     with pytest.raises(SystemExit) as caught:
         exit_signals._exit(signal.SIGHUP, None)
     assert caught.value.code == 129
     with pytest.raises(SystemExit) as again:
-        exit_signals.exit_if_signalled()
+        exit_signals.exit_if_signaled()
     assert again.value.code == 129

@@ -302,8 +302,8 @@ class _FanOut:
                 continue
             for reply in self._replies(running):
                 if reply.state == "starting" and now - reply.since > self._start_seconds:
-                    what = "still queued" if reply.progress == "queued" else "no answer"
-                    self._end_late(running, reply, f"{what} after {self._start_seconds:g} s")
+                    state = "still queued" if reply.progress == "queued" else "no answer"
+                    self._end_late(running, reply, f"{state} after {self._start_seconds:g} s")
                 elif reply.state == "running" and now - reply.since > self._seconds:
                     self._end_late(running, reply, f"not finished after {self._seconds:g} s")
             if running.job.node is None and not self.replies and now - running.began > self._start_seconds:
@@ -338,9 +338,8 @@ class _FanOut:
             self.failure = self.failure or one_line(last_line(messages)) or f"the launcher ended with exit code {code}"
 
     def _why_failed(self, code: int, messages: str, *, answered: bool) -> str:
-        own = self._launcher.reason(code, messages)
-        if own:
-            return own
+        if reason := self._launcher.reason(code, messages):
+            return reason
         if answered:
             return "the connection was lost"
         return f"killed by {signal_name(-code)}" if code < 0 else why_no_answer(code, messages)

@@ -40,9 +40,9 @@ def comparison_of_nodes(command: str, replies: Sequence[NodeReply]) -> Compariso
     runs: list[Run] = []
     nodes: list[Node] = []
     for reply in replies:
-        node, own = _node(command, reply)
+        node, runs_there = _node(command, reply)
         nodes.append(node)
-        runs += [replace(run, node=reply.node) for run in own]
+        runs += [replace(run, node=reply.node) for run in runs_there]
     return with_odd_nodes(replace(compare(runs), nodes=tuple(nodes)))
 
 
@@ -51,16 +51,16 @@ def side_by_side(runs: Sequence[Run], nodes: Sequence[Node]) -> Comparison:
 
     Runs of at least :data:`MIN_EQUAL_NODES` machines are compared like those of a cluster: each machine is a node.
     """
-    known = {node.node: node for node in nodes}
+    by_name = {node.node: node for node in nodes}
     machines = {name for run in runs if (name := run.node or run.host) is not None}
-    if not known and len(machines) < MIN_EQUAL_NODES:
+    if not by_name and len(machines) < MIN_EQUAL_NODES:
         return compare(runs)
     runs = [replace(run, node=run.node or run.host) for run in runs]
     for run in runs:
-        if run.node is not None and run.node not in known:
+        if run.node is not None and run.node not in by_name:
             count = sum(other.node == run.node for other in runs)
-            known[run.node] = Node(node=run.node, state="ok", host=run.host, runs=count)
-    return with_odd_nodes(replace(compare(runs), nodes=tuple(known.values())))
+            by_name[run.node] = Node(node=run.node, state="ok", host=run.host, runs=count)
+    return with_odd_nodes(replace(compare(runs), nodes=tuple(by_name.values())))
 
 
 def exit_code(document: Comparison) -> int:
