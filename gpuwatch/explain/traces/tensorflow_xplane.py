@@ -22,12 +22,11 @@ _BEGINS = re.compile(
 )
 """The first plane: its length, its number if it has one, its name."""
 _ALLOCATION, _FREE = "MemoryAllocation", "MemoryDeallocation"
-_STATS = frozenset(
-    {
-        *("allocator_name", "bytes_allocated", "bytes_available", "fragmentation", "peak_bytes_in_use", "shape"),
-        *("requested_bytes", "allocation_bytes", "addr", "tf_op", "region_type", "data_type"),
-    }
-)
+_NUMBERS = (
+    "addr", "allocation_bytes", "requested_bytes", "bytes_allocated", "bytes_available", "peak_bytes_in_use",
+    "data_type",
+)  # fmt: skip
+_STATS = frozenset({*_NUMBERS, "allocator_name", "fragmentation", "tf_op", "region_type", "shape"})
 _TYPES = {
     1: "float32", 2: "float64", 3: "int32", 4: "uint8", 5: "int16", 6: "int8", 7: "string", 8: "complex64", 9: "int64",
     10: "bool", 11: "qint8", 12: "quint8", 13: "qint32", 14: "bfloat16", 15: "qint16", 16: "quint16", 17: "uint16",
@@ -86,7 +85,7 @@ def read(data: bytes) -> Profile:
     for number, kind, at, end in fields(data, 0, len(data)):
         if number != 1 or kind != BYTES:
             continue
-        for allocator, event in _plane(data, at, end):
+        for allocator, event in _Plane(data, at, end).events():
             if count >= MAX_EVENTS:
                 left_out += 1
                 continue
@@ -97,27 +96,103 @@ def read(data: bytes) -> Profile:
     return Profile(found, left_out)
 
 
-def _plane(data: bytes, at: int, end: int) -> Iterator[tuple[str, Event]]:
-    lines: list[tuple[int, int]] = []
-    kinds: dict[int, bool] = {}
-    names: dict[int, str] = {}
-    for number, kind, start, stop in fields(data, at, end):
-        if kind != BYTES:
-            continue
-        if number == 3:
-            lines.append((start, stop))
-        elif number == 4:
-            key, name = _entry(data, start, stop)
-            if name in (_ALLOCATION, _FREE):
-                kinds[key] = name == _FREE
-        elif number == 5:
-            key, name = _entry(data, start, stop)
-            names[key] = name
-    if not kinds:
-        return
-    wanted = {key: name for key, name in names.items() if name in _STATS}
-    for start, stop in lines:
-        yield from _line(data, start, stop, kinds, wanted, names)
+class _Plane:
+    """A plane: lines of events, and the names that these refer to by number."""
+
+    def __init__(self, data: bytes, at: int, end: int) -> None:
+        self._data = data
+        self._lines: list[tuple[int, int]] = []
+        self._frees: dict[int, bool] = {}
+        """By kind of event: whether it is a free; others than allocations and frees are left out."""
+        self._names: dict[int, str] = {}
+        for number, kind, start, stop in fields(data, at, end):
+            if kind != BYTES:
+                continue
+            if number == 3:
+                self._lines.append((start, stop))
+            elif number == 4:
+                key, name = _entry(data, start, stop)
+                if name in (_ALLOCATION, _FREE):
+                    self._frees[key] = name == _FREE
+            elif number == 5:
+                key, name = _entry(data, start, stop)
+                self._names[key] = name
+        self._stats = {key: name for key, name in self._names.items() if name in _STATS}
+
+    def events(self) -> Iterator[tuple[str, Event]]:
+        """Allocator and event."""
+        data = self._data
+        for at, end in self._lines if self._frees else ():
+            began = 0
+            events: list[tuple[int, int]] = []
+            for number, kind, start, stop in fields(data, at, end):
+                if number == 3 and kind == VARINT:
+                    began = signed(start) * 1000
+                elif number == 4 and kind == BYTES:
+                    of_kind = data[start : start + 1] == b"\x08" and data[start + 1] < 0x80
+                    if not of_kind or data[start + 1] in self._frees:
+                        events.append((start, stop))
+            for start, stop in events:
+                if (found := self._event(start, stop, began)) is not None:
+                    yield found
+
+    def _event(self, at: int, end: int, began: int) -> tuple[str, Event] | None:
+        frees: bool | None = None
+        offset = 0
+        values: dict[str, int | float | str] = {}
+        for number, kind, start, stop in fields(self._data, at, end):
+            if number == 1 and kind == VARINT:
+                frees = self._frees.get(signed(start))
+                if frees is None:
+                    return None
+            elif number == 2 and kind == VARINT:
+                offset = signed(start)
+            elif number == 4 and kind == BYTES:
+                self._stat(start, stop, values)
+        if frees is None:
+            return None
+        address, size, requested, in_use, available, peak, dtype = [
+            value if isinstance(value := values.get(name), int) else 0 for name in _NUMBERS
+        ]
+        shape, fragmentation = str(values.get("shape", "")), values.get("fragmentation")
+        # What is allocated without a type and shape has those of TensorFlow's default, which say nothing.
+        known = requested > 0 and shape not in ("", "[0]")
+        return str(values.get("allocator_name", "")), Event(
+            began + offset,
+            frees,
+            address,
+            size,
+            requested,
+            in_use,
+            available,
+            peak,
+            float(fragmentation) if isinstance(fragmentation, (int, float)) else 0.0,
+            str(values.get("tf_op", "")),
+            str(values.get("region_type", "")),
+            _TYPES.get(dtype, "") if known else "",
+            shape if known else "",
+        )
+
+    def _stat(self, at: int, end: int, values: dict[str, int | float | str]) -> None:
+        """Adds a stat to ``values``, by its name."""
+        data, name = self._data, None
+        for number, kind, start, stop in fields(data, at, end):
+            if number == 1:
+                if kind != VARINT:
+                    return
+                name = self._stats.get(signed(start))
+                if name is None:
+                    return
+            elif name is None:
+                return  # TensorFlow writes the name first
+            elif number == 7 and kind == VARINT:
+                values[name] = self._names.get(start, "")
+            elif kind == VARINT:
+                values[name] = signed(start) if number == 4 else start
+            elif number == 2 and kind == FIXED64:
+                (values[name],) = struct.unpack_from("<d", data, start)
+            elif number == 5 and kind == BYTES:
+                values[name] = text(data, start, stop)
 
 
 def _entry(data: bytes, at: int, end: int) -> tuple[int, str]:
@@ -131,98 +206,3 @@ def _entry(data: bytes, at: int, end: int) -> tuple[int, str]:
                 if inner == 2 and inner_kind == BYTES:
                     name = text(data, begin, until)
     return key, name
-
-
-def _line(
-    data: bytes, at: int, end: int, kinds: dict[int, bool], wanted: dict[int, str], names: dict[int, str]
-) -> Iterator[tuple[str, Event]]:
-    began = 0
-    events: list[tuple[int, int]] = []
-    for number, kind, start, stop in fields(data, at, end):
-        if number == 3 and kind == VARINT:
-            began = signed(start) * 1000
-        elif number == 4 and kind == BYTES:
-            if data[start : start + 1] == b"\x08" and data[start + 1] < 0x80 and data[start + 1] not in kinds:
-                continue
-            events.append((start, stop))
-    for start, stop in events:
-        found = _event(data, start, stop, kinds, wanted, names, began)
-        if found is not None:
-            yield found
-
-
-def _event(
-    data: bytes,
-    at: int,
-    end: int,
-    kinds: dict[int, bool],
-    wanted: dict[int, str],
-    names: dict[int, str],
-    began: int,
-) -> tuple[str, Event] | None:
-    frees: bool | None = None
-    offset = 0
-    values: dict[str, int | float | str] = {}
-    for number, kind, start, stop in fields(data, at, end):
-        if number == 1 and kind == VARINT:
-            frees = kinds.get(signed(start))
-            if frees is None:
-                return None
-        elif number == 2 and kind == VARINT:
-            offset = signed(start)
-        elif number == 4 and kind == BYTES:
-            _stat(data, start, stop, wanted, names, values)
-    if frees is None:
-        return None
-    shape, fragmentation = str(values.get("shape", "")), values.get("fragmentation")
-    # What is allocated without a type and shape has those of TensorFlow's default, which say nothing.
-    known = bool(values.get("requested_bytes")) and shape not in ("", "[0]")
-    return str(values.get("allocator_name", "")), Event(
-        began + offset,
-        frees,
-        _int_or_zero(values, "addr"),
-        _int_or_zero(values, "allocation_bytes"),
-        _int_or_zero(values, "requested_bytes"),
-        _int_or_zero(values, "bytes_allocated"),
-        _int_or_zero(values, "bytes_available"),
-        _int_or_zero(values, "peak_bytes_in_use"),
-        float(fragmentation) if isinstance(fragmentation, (int, float)) else 0.0,
-        str(values.get("tf_op", "")),
-        str(values.get("region_type", "")),
-        _TYPES.get(_int_or_zero(values, "data_type"), "") if known else "",
-        shape if known else "",
-    )
-
-
-def _int_or_zero(values: dict[str, int | float | str], name: str) -> int:
-    value = values.get(name)
-    return value if isinstance(value, int) else 0
-
-
-def _stat(
-    data: bytes,
-    at: int,
-    end: int,
-    wanted: dict[int, str],
-    names: dict[int, str],
-    values: dict[str, int | float | str],
-) -> None:
-    """Adds a stat to ``values``, by its name."""
-    name: str | None = None
-    for number, kind, start, stop in fields(data, at, end):
-        if number == 1:
-            if kind != VARINT:
-                return
-            name = wanted.get(signed(start))
-            if name is None:
-                return
-        elif name is None:
-            return  # TensorFlow writes the name first
-        elif number == 7 and kind == VARINT:
-            values[name] = names.get(start, "")
-        elif kind == VARINT:
-            values[name] = signed(start) if number == 4 else start
-        elif number == 2 and kind == FIXED64:
-            (values[name],) = struct.unpack_from("<d", data, start)
-        elif number == 5 and kind == BYTES:
-            values[name] = text(data, start, stop)
