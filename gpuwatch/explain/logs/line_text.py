@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+from functools import lru_cache
 
 import msgspec
 
@@ -166,6 +167,7 @@ def in_words(text: str) -> str:
     return text.replace(SIMULATED_RENAME, NOT_SIMULATED) if SIMULATED_RENAME in text else text
 
 
+@lru_cache(1024)  # a log names few devices, many times
 def device_name(text: str) -> str:
     """``GPU:0`` for any spelling (``/job:…/device:GPU:0``, ``/gpu:0``); text without a device is returned unchanged."""
     *_, found = (None, *_DEVICE.finditer(text))

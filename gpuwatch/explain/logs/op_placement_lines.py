@@ -51,14 +51,12 @@ class PlacementCounter:
         self._nodes: set[int] = set()
         self._ends: dict[str, tuple[tuple[str, str], int]] = {}
         """Key, and its hash, by what follows the node in a placer line: an op and a device."""
-        self._names: dict[tuple[str, str], tuple[str, str]] = {}
-        self._devices: dict[str, str] = {}
         self._copies: dict[tuple[str, int, str, str], int] = {}
 
     def executing(self, message: str) -> tuple[str, str] | None:
         """An ``Executing op`` line; returns its key for :meth:`again`, None if it is not counted."""
         match = _EXECUTING.search(message)
-        key = self._key(match[1], match[2]) if match is not None else None
+        key = _key(match[1], match[2]) if match is not None else None
         if key is not None:
             self.again(key)
         return key
@@ -73,7 +71,7 @@ class PlacementCounter:
         match = _COPY.search(message)
         if match is None:
             return False
-        key = (op_name(match[1]), int(match[2]), self._short(match[4]), self._short(match[3]))
+        key = (op_name(match[1]), int(match[2]), device_name(match[4]), device_name(match[3]))
         if key in self._copies or len(self._copies) < MAX_KEYS:
             self._copies[key] = self._copies.get(key, 0) + 1
         return True
@@ -94,7 +92,7 @@ class PlacementCounter:
             node = _GLUED.sub("", node)
         # TensorFlow 0.x prints no op type.
         op = match[2] or node.rsplit("/", 1)[-1]
-        key = self._key(op, match[3])
+        key = _key(op, match[3])
         if key is not None:
             if match[2] and len(self._ends) < MAX_KEYS:
                 self._ends[message[match.end(1) :]] = key, hash(key)
@@ -126,23 +124,9 @@ class PlacementCounter:
         merged = {**self._graph, **self._eager}
         return most_frequent({Placement(op=op, actual=where, count=1): count for (op, where), count in merged.items()})
 
-    def _key(self, op: str, where: str) -> tuple[str, str] | None:
-        if op in NOISE:
-            return None
-        key = self._names.get((op, where))
-        if key is None:
-            key = (op_name(op) if op[:1] == "_" else op, self._devices.get(where) or self._short(where))
-            if len(self._names) < MAX_KEYS:
-                self._names[op, where] = key
-        return key
 
-    def _short(self, where: str) -> str:
-        short = self._devices.get(where)
-        if short is None:
-            short = device_name(where)
-            if len(self._devices) < MAX_KEYS:
-                self._devices[where] = short
-        return short
+def _key(op: str, where: str) -> tuple[str, str] | None:
+    return None if op in NOISE else (op_name(op) if op[:1] == "_" else op, device_name(where))
 
 
 def most_frequent(counts: Mapping[Placement, int]) -> list[Placement]:
