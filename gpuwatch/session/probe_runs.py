@@ -51,14 +51,8 @@ class Parameters:
     @property
     def own(self) -> dict[str, Any]:
         """Options of single configurations, as the runner takes them."""
-        asked = {
-            "workload": self.workload or None,
-            "memory_limit": self.memory_limit,
-            "fraction": self.fraction,
-            "visible": self.visible or None,
-            "virtual": self.virtual,
-        }
-        return {name: value for name, value in asked.items() if value is not None}
+        names = ("workload", "memory_limit", "fraction", "visible", "virtual")
+        return {name: value for name in names if (value := getattr(self, name)) not in ("", None)}
 
 
 @dataclass(frozen=True, slots=True)
