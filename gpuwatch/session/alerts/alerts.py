@@ -48,7 +48,6 @@ class Onsets:
 
     def __init__(self) -> None:
         self._open: dict[FindingKey, _Episode] = {}
-        self._last: tuple[Finding, ...] | None = None
         self._times: deque[float] = deque()
         """When the last onsets were reported."""
         self._held_back = 0
@@ -56,26 +55,18 @@ class Onsets:
     def look(self, findings: tuple[Finding, ...], snapshot: Snapshot) -> list[Alert]:
         """The alerts of a sample: errors and warnings that hold now, and those that ended."""
         at = snapshot.taken_at.timestamp()
-        if findings is self._last:  # nothing changed
-            for open_ in self._open.values():
-                if open_.gone is None:
-                    open_.seen = at
-            return list(self._ended_alerts(at))
-        self._last = findings
-        now = {finding.key: finding for finding in findings if finding.until is None and finding.severity != "info"}
+        current = {finding.key: finding for finding in findings if finding.until is None and finding.severity != "info"}
         alerts: list[Alert] = []
-        for key, finding in now.items():
-            episode = self._open.get(key)
-            if episode is None:
+        for key, finding in current.items():
+            if (known := self._open.get(key)) is None:
                 alerts += self._begin(key, finding, snapshot, at)
                 continue
-            episode.seen = at
-            if episode.gone is not None:
-                episode.gone = None
-                episode.returns += 1
-        for key, open_ in self._open.items():
-            if key not in now and open_.gone is None:
-                open_.gone = at
+            known.seen = at
+            known.returns += known.gone is not None
+            known.gone = None
+        for key, episode in self._open.items():
+            if key not in current and episode.gone is None:
+                episode.gone = at
         return [*alerts, *self._ended_alerts(at)]
 
     def _begin(self, key: FindingKey, finding: Finding, snapshot: Snapshot, at: float) -> Iterable[Alert]:
