@@ -94,7 +94,6 @@ class Session:
         self._finding_source: FindingSource = findings if findings is not None else LiveFindings(conditions)
         self._process_histories = ProcessHistories()
         self._seen_events = 0
-        self._wrong: tuple[tuple[Finding, ...], tuple[Finding, ...]] | None = None
         self._troubled = float("-inf")
         self._running = False
         self._begun = 0.0
@@ -251,10 +250,7 @@ class Session:
     @property
     def wrong(self) -> tuple[Finding, ...]:
         """Errors and warnings, the most important first."""
-        found = self.findings
-        if self._wrong is None or self._wrong[0] is not found:
-            self._wrong = (found, most_important_first(found))
-        return self._wrong[1]
+        return most_important_first(self.findings)
 
     @property
     def events(self) -> Sequence[MachineEvent]:
@@ -325,8 +321,8 @@ class Session:
     def live_view(self) -> View:
         """The live view, also while paused; of a recording, what is played."""
         snapshot = self.snapshot
-        status = self.feed.status()
-        if self.wrong or status.state == "not-answering":
+        status, wrong = self.feed.status(), self.wrong
+        if wrong or status.state == "not-answering":
             self._troubled = self.clock()
         return View(
             snapshot=snapshot or status.machine,
@@ -340,7 +336,7 @@ class Session:
             simulation_asked=self.host.simulated,
             own_machine=self.own_machine,
             until=snapshot.taken_at.timestamp() if snapshot is not None else None,
-            wrong=self.wrong,
+            wrong=wrong,
             silence=self._finding_source.silence,
             troubled=self._troubled,
             events=self.events,
