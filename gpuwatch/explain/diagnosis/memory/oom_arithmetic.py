@@ -367,24 +367,16 @@ def _overcommitted(lines: list[str], known: OomFacts, limits: int, total: int) -
 
 
 def _requested_text(oom: Oom) -> str:
-    parts = [f"asked {size(oom.requested_bytes)}" if oom.requested_bytes is not None else "requested memory"]
-    if oom.device:
-        parts.append(f"on {oom.device}")
-    if oom.allocator:
-        parts.append(f"from {oom.allocator}")
-    return " ".join(parts)
+    text = f"asked {size(oom.requested_bytes)}" if oom.requested_bytes is not None else "requested memory"
+    return text + (f" on {oom.device}" if oom.device else "") + (f" from {oom.allocator}" if oom.allocator else "")
 
 
 def _numbers_text(oom: Oom) -> str:
-    text = _requested_text(oom)
-    known = [
-        f"{name} {size(value)}"
-        for name, value in (
-            ("limit", oom.limit_bytes),
-            ("in use", oom.in_use_bytes),
-            ("reserved and unallocated", oom.unallocated_bytes),
-            ("largest free block", oom.largest_free_bytes),
-        )
-        if value is not None
-    ]
-    return f"{text}: {', '.join(known)}" if known else text
+    numbers = {
+        "limit": oom.limit_bytes,
+        "in use": oom.in_use_bytes,
+        "reserved and unallocated": oom.unallocated_bytes,
+        "largest free block": oom.largest_free_bytes,
+    }
+    known = ", ".join(f"{name} {size(value)}" for name, value in numbers.items() if value is not None)
+    return _requested_text(oom) + (f": {known}" if known else "")

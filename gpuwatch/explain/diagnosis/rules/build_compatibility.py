@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 
 from gpuwatch.core.formatting.safe_text import whole_number
-from gpuwatch.core.model.findings import Finding, Severity
+from gpuwatch.core.model.findings import Certainty, Finding, Severity
 from gpuwatch.core.model.run import Framework
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.core.model.visible_devices import visible_devices
@@ -44,8 +44,7 @@ def _built_with_cuda(evidence: Evidence) -> Framework | None:
     return None if without else framework
 
 
-def _cuda(version: object) -> tuple[int, int] | None:
-    match = _VERSION.match(str(version))
+def _cuda(match: re.Match[str] | None) -> tuple[int, int] | None:
     return (int(match[1]), int(match[2])) if match else None
 
 
@@ -70,12 +69,7 @@ def _wants(framework: Framework, *, stated: bool) -> str | None:
 def _by_log(evidence: Evidence, stated: list[str]) -> str:
     """Advice with the CUDA versions that the log names."""
     text = "\n".join((*stated, *evidence.log.lines_of("environment.setting")))
-    has, needs = _FOUND.search(text), _NEEDED.search(text)
-    wheel = _WHEEL.search(text) if needs is None else None
-    return update_from_log(
-        (int(has[1]), int(has[2])) if has else None,
-        (int(needs[1]), int(needs[2])) if needs else (int(wheel[1]), int(wheel[2])) if wheel else None,
-    )
+    return update_from_log(_cuda(_FOUND.search(text)), _cuda(_NEEDED.search(text) or _WHEEL.search(text)))
 
 
 @rule("driver.too-old")
@@ -86,17 +80,17 @@ def driver_older_than_the_build(evidence: Evidence) -> Iterator[Finding]:
     stated, expected = error_lines(evidence, "driver.too-old")
     framework = _built_with_cuda(evidence)
     driver = evidence.snapshot.driver if evidence.snapshot is not None else None
-    has = _cuda(driver.cuda_version) if driver is not None else None
+    has = _cuda(_VERSION.match(driver.cuda_version or "")) if driver is not None else None
     wanted = _wants(framework, stated=bool(stated)) if framework is not None else None
-    needs = _cuda(wanted) or ((major, 0) if (major := whole_number(wanted or "")) is not None else None)
+    needs = _cuda(_VERSION.match(wanted or ""))
+    needs = needs or ((major, 0) if (major := whole_number(wanted or "")) is not None else None)
     older = has is not None and needs is not None and has[0] < needs[0]
     if not stated and not older:
         return
     severity: Severity = "info" if expected else "error" if stated or not evidence.gpu_usable else "warning"
     lines, title = [], ""
     name = framework.name if framework is not None else None
-    wants = needs[0] if needs is not None else None
-    action = update(wants, has[0] if has is not None else None, name) if older or not has else update()
+    action = update(needs[0] if needs else None, has[0] if has else None, name) if older or not has else update()
     if framework is None and has is None:
         action = _by_log(evidence, stated)
     if older and driver is not None and framework is not None and has is not None and needs is not None:
@@ -114,14 +108,8 @@ def driver_older_than_the_build(evidence: Evidence) -> Iterator[Finding]:
             action = _OTHER_LIBCUDA
             if evidence.snapshot is not None and evidence.snapshot.simulated:
                 action = f"The simulation imitates an older driver here: remove its fault cuda_version. {_ON_REAL}"
-    yield finding(
-        "driver.too-old",
-        severity,
-        "fact" if stated else "likely",
-        title=title,
-        evidence=(*lines, *stated),
-        action=action,
-    )
+    certainty: Certainty = "fact" if stated else "likely"
+    yield finding("driver.too-old", severity, certainty, title=title, evidence=(*lines, *stated), action=action)
 
 
 @rule("build.gpu-unsupported")

@@ -63,20 +63,20 @@ def libraries_missing(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
     if "cuda.runtime-found" in log.topics:  # bitsandbytes found it in another folder
         names = [name for name in names if not name.startswith("libcudart.so")]
         stated = tuple(line for line in stated if "libcudart.so not found" not in line)
-    xla_only = () if evidence.gpu_usable or _has_gpu(log) else log.lines_of("devices.xla-gpu")
+    placed = any("GPU" in entry.actual and "XLA" not in entry.actual for entry in log.placements)
+    has_gpu = evidence.gpu_usable or placed or "devices.gpu" in log.topics
+    xla_only = () if has_gpu else log.lines_of("devices.xla-gpu")
     driver_works = evidence.driver_answers or log.libraries_skipped or bool(log.seen_pci)
+    certainty: Certainty = "likely"
     if log.libraries_skipped or no_nccl:
         certainty = "fact"
     elif log.cuinit_error is None and any(not name.startswith(_OF_THE_DRIVER) for name in names):
-        certainty = "likely"
+        pass
     elif log.cudart_missing and driver_works and not evidence.gpu_usable and log.cuinit_error is None:
-        certainty = "likely"
         names = names or ["libcudart"]
     elif names and evidence.driver_answers and not evidence.gpu_usable:
         certainty = "fact"
-    elif stated or (xla_only and not complains_about_driver(log)):
-        certainty = "likely"
-    else:
+    elif not stated and (not xla_only or complains_about_driver(log)):
         return
     only_looked_for = names == [LIBDEVICE] and "cuda.missing-library" not in log.topics
     # Without NCCL the GPUs are there, and the work ends all the same.
@@ -102,20 +102,8 @@ def libraries_missing(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
             " gpuwatch doctor shows which ones; TensorFlow names them with TF_CPP_MIN_LOG_LEVEL=0"
             " TF_CPP_VMODULE=dso_loader=1."
         )
-    yield finding(
-        "cuda.libraries-missing",
-        severity,
-        "fact" if certainty == "fact" else "likely",
-        title=title,
-        evidence=[*no_nccl, *lines],
-        action=action,
-    )
-
-
-def _has_gpu(log: LogFacts) -> bool:
-    return "devices.gpu" in log.topics or any(
-        "GPU" in entry.actual and "XLA" not in entry.actual for entry in log.placements
-    )
+    evidence_lines = (*no_nccl, *lines)
+    yield finding("cuda.libraries-missing", severity, certainty, title=title, evidence=evidence_lines, action=action)
 
 
 def _who_failed(evidence: Evidence, lines: Iterable[str]) -> str:
@@ -256,11 +244,10 @@ def _for_this_gpu(evidence: Evidence, lines: Iterable[str]) -> str:
     has = f" (this one has {built[1].strip(' .')})" if (built := _NAMES_OF_BUILDS.search(text)) else ""
     if (span := _RANGE.search(text)) is not None:
         has = f" (this one supports {span[1]} to {span[2]})"
-    name = {"pytorch": "PyTorch", "jax": "JAX", "tensorflow": "TensorFlow"}.get(
-        framework_of(evidence, lines), "program"
-    )
+    names = {"pytorch": "PyTorch", "jax": "JAX", "tensorflow": "TensorFlow"}
+    name = names.get(framework_of(evidence, lines), "the program")
     last = _LAST_FOR_OLD if name == "PyTorch" and _OLD.fullmatch(wants) else ""
-    return f"Use a build of {'the ' * (name == 'program')}{name} for {wants}{has}{last}, or another GPU."
+    return f"Use a build of {name} for {wants}{has}{last}, or another GPU."
 
 
 _LEAST = "TF_MIN_GPU_MULTIPROCESSOR_COUNT"
@@ -282,16 +269,14 @@ def left_out(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
     required = max((int(match[1]) for line in lines if (match := _REQUIRED.search(line))), default=0)
     if value is not None or required > _DEFAULT_MIN_MULTIPROCESSORS:
         # By itself TensorFlow asks for 8 at most, and for no more than the best card has.
-        severity: Severity = "warning" if evidence.gpu_usable else "error"
-        setting = f"{_LEAST}={value if value is not None else required}"
+        least = value if value is not None else required
+        which = names if evidence.gpu_usable else f"every GPU: {names}"
         yield finding(
             "build.gpu-unsupported",
-            severity,
-            title=f"{setting} makes TensorFlow ignore "
-            + (names if evidence.gpu_usable else f"every GPU: {names}")
-            + f"; {they_have} fewer multiprocessors",
-            evidence=[*([setting] if value is not None else []), *lines],
-            action=f"Unset {_LEAST}, which was set to {value if value is not None else required}.",
+            "warning" if evidence.gpu_usable else "error",
+            title=f"{_LEAST}={least} makes TensorFlow ignore {which}; {they_have} fewer multiprocessors",
+            evidence=[f"{_LEAST}={value}" if value is not None else "", *lines],
+            action=f"Unset {_LEAST}, which was set to {least}.",
         )
         return
     counts = [int(match[1]) for gpu in weak if (match := _COUNT.search(gpu.detail))]

@@ -40,9 +40,10 @@ def driver_refuses(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
         return
     refusals = log.refusals
     severity: Severity = "error" if refusals.constant_bytes is not None else "warning"
-    times = "1 allocation" if refusals.count == 1 else f"{refusals.count} allocations"
-    span = f", from {size(refusals.first_bytes)} to {size(refusals.smallest_bytes)}" if refusals.count > 1 else ""
-    what = f"the driver refused {times}{span or f' of {size(refusals.first_bytes)}'}"
+    what = f"the driver refused 1 allocation of {size(refusals.first_bytes)}"
+    if refusals.count > 1:
+        span = f"from {size(refusals.first_bytes)} to {size(refusals.smallest_bytes)}"
+        what = f"the driver refused {refusals.count} allocations, {span}"
     lines = log.lines_of("memory.refused")
     wants = list(_wanted_per_gpu(evidence))
     too_much = next((want for want in wants if want.alone_bytes > want.total), None)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from gpuwatch.core.formatting.units import memory, size
 from gpuwatch.core.model.findings import Finding
-from gpuwatch.core.model.run import DeviceMapping, DeviceMemory, PredictedMapping, Run
+from gpuwatch.core.model.run import DeviceMapping, PredictedMapping, Run
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.explain.diagnosis.evidence import Evidence, device_behind
 from gpuwatch.explain.diagnosis.memory.other_processes_memory import others_memory
@@ -79,7 +79,8 @@ def _amount_differs(
     name = device_name(expected.framework_device)
     lines = [f"expected {_expected(expected)}", f"granted {_mib(observed.granted_bytes)}"]
     entry = next((entry for entry in run.memory.devices if entry.uuid == expected.uuid), None)
-    taken = _taken_meanwhile(entry)
+    peak, first = (entry.others_peak_bytes, entry.others_before_bytes) if entry is not None else (None, None)
+    taken = peak - first if peak is not None and first is not None else None
     held = others_memory(device_behind(observed, gpus), entry, run)
     left = held.before - held.start if held.before is not None and held.start is not None else 0
     cause = "memory.other-process"
@@ -109,12 +110,6 @@ def _amount_differs(
         action=action,
         device_uuid=expected.uuid,
     )
-
-
-def _taken_meanwhile(entry: DeviceMemory | None) -> int | None:
-    if entry is None or entry.others_peak_bytes is None or entry.others_before_bytes is None:
-        return None
-    return entry.others_peak_bytes - entry.others_before_bytes
 
 
 def _expected(entry: PredictedMapping) -> str:

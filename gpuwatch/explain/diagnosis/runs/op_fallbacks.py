@@ -53,26 +53,20 @@ def no_gpu_cause(findings: tuple[Finding, ...]) -> tuple[str, str]:
 
 def fallbacks(run: Run, evidence: Evidence, findings: tuple[Finding, ...]) -> tuple[Fallback, ...]:
     """The fallbacks among the placements; empty if the run hid the GPUs on purpose."""
-    found = (
-        _fallback_of(placement, run, evidence, findings)
-        for placement in run.placements
-        # The log has neither types nor requested devices.
-        if not (placement.dtype is None and placement.requested is None and _is_probe(run))
-    )
+    # A probe's events name the ops of its work; its log, without types and requested devices, also shows preparation.
+    probe = not run.is_program and (run.framework is not None or run.outcome.ended or bool(run.settings))
+    placements = [one for one in run.placements if not probe or one.dtype is not None or one.requested is not None]
     merged: dict[tuple[object, ...], Fallback] = {}
-    for entry in found:
-        if entry is None:
-            continue
+    for entry in filter(None, (_fallback_of(one, run, evidence, findings) for one in placements)):
         key = (entry.op, entry.dtype, entry.requested, entry.actual, entry.reason, entry.scope, entry.in_data)
         known = merged.get(key)
         merged[key] = entry if known is None else msgspec.structs.replace(known, count=known.count + entry.count)
-    told = _with_their_makers(list(merged.values()))
-    return tuple(sorted(told, key=_first_told))
 
+    def order(entry: Fallback) -> tuple[bool, bool, bool]:
+        """What has no kernel itself before what is with it, and what makes a variable or table before what uses it."""
+        return entry.reason == LIMIT, entry.colocated is not None, MAKES_RESOURCE.search(entry.op) is None
 
-def _first_told(entry: Fallback) -> tuple[bool, bool, bool]:
-    """What has no kernel itself before what is with it, and what makes a variable or table before what uses it."""
-    return entry.reason == LIMIT, entry.colocated is not None, MAKES_RESOURCE.search(entry.op) is None
+    return tuple(sorted(_with_their_makers(list(merged.values())), key=order))
 
 
 def _with_their_makers(entries: list[Fallback]) -> list[Fallback]:
@@ -87,12 +81,10 @@ def _with_their_makers(entries: list[Fallback]) -> list[Fallback]:
     for entry in entries:
         place = (entry.scope, entry.requested, entry.actual)
         alike = [maker for maker in makers if (maker.scope, maker.requested, maker.actual) == place]
-        alike = [fallback for fallback in alike if fallback.dtype in (None, entry.dtype)]
+        alike = [maker for maker in alike if maker.dtype in (None, entry.dtype)]
         if entry.reason == TOGETHER and alike:
-            first = alike[0]
-            detail = (
-                first.detail if len(alike) == 1 else _OF_THEIRS.format(" or ".join(fallback.op for fallback in alike))
-            )
+            first, ops = alike[0], " or ".join(maker.op for maker in alike)
+            detail = first.detail if len(alike) == 1 else _OF_THEIRS.format(ops)
             entry = msgspec.structs.replace(entry, reason=first.reason, detail=detail, some_type=first.some_type)
         if entry.op != _READ or entry.reason != TOGETHER:
             found.append(entry)
@@ -119,11 +111,6 @@ def moved_by_placer(facts: LogFacts, evidence: Evidence, findings: tuple[Finding
         Fallback(op=op, requested=requested, actual=actual, reason=reason, detail=detail, count=count)
         for (op, requested, actual), count in counts.items()
     )
-
-
-def _is_probe(run: Run) -> bool:
-    """Whether it is a probe, whose events name the ops of its work; its log also shows preparation."""
-    return not run.is_program and (run.framework is not None or run.outcome.ended or bool(run.settings))
 
 
 def hidden_on_purpose(evidence: Evidence, findings: tuple[Finding, ...]) -> bool:
@@ -167,22 +154,21 @@ def _fallback_of(placement: Placement, run: Run, evidence: Evidence, findings: t
         if reason != "placement.no-kernel" or not run.is_program:
             return _entry(placement, asked, actual, reason, detail)
         return _without_kernel(placement, asked, actual, run, evidence)
-    if not actual.startswith("CPU") or not _is_float(placement):
+    heavy = _HEAVY.search(placement.op) is not None
+    is_float = heavy if placement.dtype is None else _FLOATS.search(placement.dtype) is not None
+    if not actual.startswith("CPU") or not is_float:
         return None
     if not usable:
         if hidden_on_purpose(evidence, findings):
             return None
-        reason, detail = no_gpu_cause(findings)
-        return _entry(placement, AUTO, actual, reason, detail)
-    if _HEAVY.search(placement.op):
-        if run.is_program:
-            # A function without a requested device can be on the CPU as a whole, as in tf.data.
-            lacking = placement.gpu_kernel is False
-            return _without_kernel(placement, AUTO, actual, run, evidence) if lacking else None
-        return _entry(
-            placement, AUTO, actual, "placement.no-kernel", "TensorFlow chose the CPU although a GPU is mapped"
-        )
-    return None
+        return _entry(placement, AUTO, actual, *no_gpu_cause(findings))
+    if not heavy:
+        return None
+    if run.is_program:
+        # A function without a requested device can be on the CPU as a whole, as in tf.data.
+        lacking = placement.gpu_kernel is False
+        return _without_kernel(placement, AUTO, actual, run, evidence) if lacking else None
+    return _entry(placement, AUTO, actual, "placement.no-kernel", "TensorFlow chose the CPU although a GPU is mapped")
 
 
 def _any_device_fits(asked: str, actual: str) -> bool:
@@ -216,7 +202,12 @@ def _without_kernel(placement: Placement, asked: str, actual: str, run: Run, evi
         op = placement.why.removeprefix(_COLOCATED)
         reason = reason if op else LIMIT
         detail = f"colocated with {op}, which has no GPU kernel" if op else _LIMITED_GROUP
-    elif placement.gpu_kernel and _moved_with_group(placement, evidence):
+    elif placement.gpu_kernel and any(
+        member.op == placement.op
+        for report in evidence.log.colocations
+        if not report.failed
+        for member in report.members
+    ):
         detail = "an op of its colocation group has no GPU kernel"
     elif placement.gpu_kernel:
         reason, detail = "unknown", f"TensorFlow has a GPU kernel for {kind}: why it was moved is unknown"
@@ -227,18 +218,6 @@ def _without_kernel(placement: Placement, asked: str, actual: str, run: Run, evi
     else:
         reason, detail = LIMIT, f"only on this simulated GPU; {_NOT_KNOWN}"
     return _entry(placement, asked, actual, reason, detail)
-
-
-def _moved_with_group(placement: Placement, evidence: Evidence) -> bool:
-    reports = evidence.log.colocations
-    return any(member.op == placement.op for report in reports if not report.failed for member in report.members)
-
-
-def _is_float(placement: Placement) -> bool:
-    """Whether its type is a float; if unknown, whether it is a heavy op."""
-    if placement.dtype is None:
-        return _HEAVY.search(placement.op) is not None
-    return _FLOATS.search(placement.dtype) is not None
 
 
 def _entry(placement: Placement, asked: str, actual: str, reason: str, detail: str) -> Fallback:

@@ -114,9 +114,7 @@ def predict(
     """
     if framework is not None and framework.name != "tensorflow":
         return None
-    if machine.driver is None or MIG_PREFIX in (asked.visible or ""):
-        return None
-    if any(map(has_mig, machine.devices)):
+    if machine.driver is None or MIG_PREFIX in (asked.visible or "") or any(map(has_mig, machine.devices)):
         return None
     build = framework.build if framework is not None else {}
     if framework is not None and framework.gpu_build is False and simulation != "plugin":
