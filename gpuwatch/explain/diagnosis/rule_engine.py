@@ -12,12 +12,12 @@ from gpuwatch.core.model.findings import CAUSES, ENDED_WORK, NO_GPU, SEVERITY_OR
 from gpuwatch.explain.diagnosis.conditions import single_snapshot_conditions
 from gpuwatch.explain.diagnosis.evidence import NO_LOG, Evidence
 from gpuwatch.explain.diagnosis.rule_registry import RULES, Rule, finding, no_problem, warning_of
-from gpuwatch.explain.diagnosis.rules import compute_mode, mig_and_containers
+from gpuwatch.explain.diagnosis.rules import mig_and_containers
 
 if TYPE_CHECKING:
     from gpuwatch.explain.diagnosis.doctor.doctor_facts import Facts
 
-WORKING_MACHINE = (mig_and_containers, single_snapshot_conditions, compute_mode)
+WORKING_MACHINE = (mig_and_containers, single_snapshot_conditions)
 """The modules whose rules say something about GPUs that answer. Those of programs, logs and silent drivers are in
 :mod:`.rules.every_rule`, which is imported where there are such: it takes longer than a snapshot."""
 

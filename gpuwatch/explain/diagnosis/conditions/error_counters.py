@@ -104,13 +104,10 @@ def _count(context: SampleContext, device: Device, metric: str) -> float | None:
     if now is None:
         lack = device.missing.get(metric)
         if lack is not None and lack.reason == "not_supported":
-            memory.unsupported[key] = None
+            memory.counters.setdefault(key, ErrorCount(0.0, 0.0, 0.0))  # all that it may count later is new
         return None
     known = memory.counters.get(key)
-    if known is None:
-        base = 0.0 if key in memory.unsupported else now
-        memory.counters[key] = ErrorCount(base, now, base)
-    elif now < known.now:
+    if known is None or now < known.now:
         memory.counters[key] = ErrorCount(now, now, now)
     else:
         known.now = now

@@ -78,9 +78,8 @@ def rate_and_time_to_full(samples: Samples, total: float) -> tuple[float, float]
     if rate is None or rate <= 0:
         return None
     seconds = (total - samples[-1][1]) / rate
-    return (
-        (rate, seconds) if seconds <= (_WARNING_SECONDS if long >= MEMORY_WINDOW_SECONDS else _URGENT_SECONDS) else None
-    )
+    limit = _WARNING_SECONDS if long >= MEMORY_WINDOW_SECONDS else _URGENT_SECONDS
+    return (rate, seconds) if seconds <= limit else None
 
 
 def _largest_holder(context: SampleContext, uuid: str) -> Process | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from gpuwatch.core.formatting.safe_text import printable, shorten
-from gpuwatch.core.model.findings import Finding, Severity
+from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.process_activity import MAX_IDLE_PERCENT
 from gpuwatch.core.model.snapshot import CPU_BUILD, Device, Process, Snapshot
 from gpuwatch.core.model.visible_devices import MIG_PREFIX, visible_devices
@@ -78,10 +78,8 @@ def cpu_reason(
 def _circumstances(process: Process, environment: Mapping[str, str] | None, unsure: str) -> list[str]:
     """Evidence if the cause is unknown; ``unsure``: why CUDA_VISIBLE_DEVICES does not show it."""
     lines = []
-    if environment is not None and environment.get("NVIDIA_VISIBLE_DEVICES", "all") in _NOT_GIVEN:
-        lines.append(
-            f"NVIDIA_VISIBLE_DEVICES={environment['NVIDIA_VISIBLE_DEVICES']}: its container was started without GPUs"
-        )
+    if (given := (environment or {}).get("NVIDIA_VISIBLE_DEVICES", "all")) in _NOT_GIVEN:
+        lines.append(f"NVIDIA_VISIBLE_DEVICES={given}: its container was started without GPUs")
     if process.cuda_loaded is False:
         lines.append(
             "it has not loaded libcuda: a build without CUDA, no driver library where it runs, or nothing requested a"
@@ -133,12 +131,11 @@ _FREE_SHARE = 0.1
 
 def _free_gpus(context: SampleContext) -> list[Device]:
     found = []
-    for device in context.devices.values():
+    for device in (device for device in context.devices.values() if device.state == "ok"):
         used, total = device.number("memory.used_bytes"), device.number("memory.total_bytes")
         busy = device.number("utilization.gpu_percent")
-        if device.state != "ok" or used is None or not total or busy is None:
-            continue
-        if busy <= MAX_IDLE_PERCENT and used <= _FREE_SHARE * total:
+        empty = used is not None and bool(total) and used <= _FREE_SHARE * (total or 0.0)
+        if empty and busy is not None and busy <= MAX_IDLE_PERCENT:
             found.append(device)
     return found
 
@@ -172,16 +169,12 @@ class CpuWithFreeGpu(Condition):
     def finding(self, occurrence: Occurrence, context: SampleContext) -> Finding | None:
         """Always ``likely``: what the program wants is not visible from outside."""
         process, cause = occurrence.process, occurrence.sign.cause
-        assert process is not None
         reason = cpu_reason(process, context.snapshot.devices)
         free = ", ".join(str(device.index) for device in _free_gpus(context))
         empty = (process.cuda_visible_devices or "").strip() in ("", "-1", "NoDevFiles")
-        severity: Severity = "warning"
-        if cause == "unknown" or (cause == "visibility.hidden" and empty):
-            severity = "info"
         return self.report(
             occurrence,
-            severity,
+            "info" if cause == "unknown" or (cause == "visibility.hidden" and empty) else "warning",
             "likely",
             title=f"{process_name(process)} computes on the CPU with {printable(process.framework or '')} while"
             " GPUs are free",

@@ -137,8 +137,6 @@ class KeptBetweenSamples:
         """Highest SM clock (MHz) of each device while busy and not throttled."""
         self.counters: dict[tuple[str, str], ErrorCount] = {}
         """By UUID and metric."""
-        self.unsupported: dict[tuple[str, str], None] = {}
-        """Counters that a device did not support at first: all that they count is new."""
         self.xids: dict[str, tuple[Xid, ...]] = {}
         """Hardware errors that the driver reported, by UUID; a replacement collector may not know them."""
         self.without_xid: dict[str, float] = {}
@@ -162,8 +160,7 @@ class KeptBetweenSamples:
         for uuid in self.missed.keys() & here.keys():
             del self.missed[uuid]
         self.devices.update(here)
-        lasting = (self.free_clock, self.counters, self.unsupported, self.xids, self.without_xid, self.xids_in_events)
-        forget_gone(here, self.used, *lasting)
+        forget_gone(here, self.used, self.free_clock, self.counters, self.xids, self.without_xid, self.xids_in_events)
 
 
 class SampleContext:
@@ -236,21 +233,15 @@ class SampleContext:
             samples.popleft()
 
     def _clock(self, uuid: str, device: Device, utilization: float | None) -> None:
-        clock = device.number("clocks.sm_mhz")
-        if (
-            clock is not None
-            and (utilization or 0.0) >= MIN_UNDER_LOAD_PERCENT
-            and clock_reasons(device) == frozenset()
-        ):
+        clock, busy = device.number("clocks.sm_mhz"), (utilization or 0.0) >= MIN_UNDER_LOAD_PERCENT
+        if clock is not None and busy and clock_reasons(device) == frozenset():
             self.memory.free_clock[uuid] = max(clock, self.memory.free_clock.get(uuid, 0.0))
 
     def _process(self, who: Who, rows: list[Process], busy: Mapping[str, float | None]) -> None:
         series = self.memory.processes.get(who)
         if series is None:
-            age = rows[0].run_seconds(self.at)
-            series = self.memory.processes[who] = ProcessBuckets(
-                self.at, old=age is not None and age >= SETTLED_SECONDS
-            )
+            old = (rows[0].run_seconds(self.at) or 0.0) >= SETTLED_SECONDS
+            series = self.memory.processes[who] = ProcessBuckets(self.at, old=old)
         series.roll(self.at)
         own = [value for row in rows if (value := self._utilization(row, busy)) is not None]
         if own:

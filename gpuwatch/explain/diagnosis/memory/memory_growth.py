@@ -59,13 +59,7 @@ def equal_blocks(oom: Oom) -> EqualBlocks | None:
     used = oom.in_use_bytes
     asked = (oom.alike_blocks, oom.requested_bytes, True)
     for count, each, same in ((oom.equal_blocks, oom.equal_block_bytes, False), asked):
-        if (
-            count is not None
-            and each
-            and used
-            and count >= _MIN_EQUAL_BLOCKS
-            and count * each >= _MIN_EQUAL_BLOCKS_SHARE * used
-        ):
+        if count and each and used and count >= max(_MIN_EQUAL_BLOCKS, _MIN_EQUAL_BLOCKS_SHARE * used / each):
             many = count >= _MIN_MANY_BLOCKS and count * each > _MIN_MANY_BLOCKS_SHARE * used
             return EqualBlocks(count, each, same or count == oom.alike_blocks, many)
     return None

@@ -31,20 +31,17 @@ def others_at_start(snapshot: Snapshot, entry: DeviceMemory | None, *, at_start:
 
     ``entry``: the GPU's samples during the run. ``at_start``: only who held memory when the run came there.
     """
-    holdings = entry.holders if entry is not None else ()
-    came = min(
-        (holding.first_seconds for holding in holdings if holding.own and holding.first_seconds is not None),
-        default=0.0,
-    )
     if entry is None:
         return snapshot
+    starts = (holding.first_seconds for holding in entry.holders if holding.own and holding.first_seconds is not None)
+    came = min(starts, default=0.0)
     there = {
         holding.pid: holding
-        for holding in holdings
+        for holding in entry.holders
         if not holding.own and holding.last_seconds is not None and holding.last_seconds >= came
         if not at_start or holding.first_seconds is None or holding.first_seconds <= came
     }
-    gone = {holding.pid for holding in holdings} - there.keys()
+    gone = {holding.pid for holding in entry.holders} - there.keys()
     rows = [row for row in snapshot.processes if row.device_uuid != entry.uuid or row.pid not in gone]
     for pid in there.keys() - {row.pid for row in rows}:
         held, note = {"gpu_memory_bytes": there[pid].peak_bytes or 0}, "it started after the first check"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from difflib import get_close_matches
 
 from gpuwatch.core.formatting.safe_text import printable, shorten
@@ -39,12 +39,15 @@ def not_in_effect(evidence: Evidence) -> Iterator[Finding]:
     stated, _ = error_lines(evidence, "config.too-late")
     if late:
         failed = run is not None and run.verdict == "error" and bool(stated)
+        remedy = _FIRST_SESSION if all(setting.note for setting in late.values()) else _EARLIER
+        if _VISIBLE in late:
+            remedy = "If this process should use it, set it in the shell, or before the framework is imported."
         yield finding(
             "config.too-late",
             "error" if failed else "warning",
             title=f"Set too late, and not in effect: {', '.join(late)}",
             evidence=[*(_compared(name, setting) for name, setting in late.items()), *stated],
-            action=_remedy(late),
+            action=remedy,
         )
     elif stated:
         yield from stated_error(evidence, "config.too-late", _EARLIER)
@@ -64,12 +67,6 @@ def not_in_effect(evidence: Evidence) -> Iterator[Finding]:
             evidence=[_compared(name, setting)],
             action=f"Unset {variable.partition('=')[0]}, or set it to what the program requests.",
         )
-
-
-def _remedy(late: Mapping[str, Setting]) -> str:
-    if _VISIBLE in late:
-        return "If this process should use it, set it in the shell, or before the framework is imported."
-    return _FIRST_SESSION if all(setting.note for setting in late.values()) else _EARLIER
 
 
 def _lost(name: str, setting: Setting) -> bool:

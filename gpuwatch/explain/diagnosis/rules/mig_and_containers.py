@@ -1,4 +1,4 @@
-"""Parts of a machine: MIG instances of a GPU, and processes of other containers."""
+"""Parts of a machine: MIG instances and compute modes of GPUs, and processes of other containers or users."""
 
 from __future__ import annotations
 
@@ -6,16 +6,12 @@ from collections.abc import Iterator
 
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.findings import Certainty, Finding, Severity
-from gpuwatch.core.model.snapshot import Device, Snapshot
+from gpuwatch.core.model.snapshot import Process
 from gpuwatch.core.model.visible_devices import MIG_PREFIX, has_mig
 from gpuwatch.explain.diagnosis.evidence import NO_LOG, Evidence
 from gpuwatch.explain.diagnosis.rule_registry import finding, note_of, rule
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.machine.sources import missing_process
-
-_HIDDEN = "hidden from this user"
-_ELSEWHERE = (missing_process.ELSEWHERE, "not in this PID namespace", "another PID namespace")
-"""Notes of processes in another PID namespace; the last two are those of older documents."""
 
 
 @rule("mig.misuse")
@@ -76,49 +72,50 @@ def processes_elsewhere(evidence: Evidence) -> Iterator[Finding]:
     if snapshot is None or evidence.run is not None:
         return
     for device in snapshot.devices:
-        held = {
-            process.pid: process.number("gpu_memory_bytes")
-            for process in snapshot.processes
-            if process.device_uuid == device.uuid and process.note.startswith(_ELSEWHERE)
-        }
-        yield from _hidden_processes(snapshot, device)
-        amounts = [amount for amount in held.values() if amount]
-        if not held:
-            continue
-        who = "1 process" if len(held) == 1 else f"{len(held)} processes"
-        pids = ", ".join(str(pid) for pid in sorted(held)[:8])
-        yield note_of(
-            "container.pid-namespace",
-            certainty="likely",
-            title=f"GPU {device.index}: {who} not visible here, probably in another container",
-            evidence=(
-                f"pid {pids} of the host",
-                *([f"together {size(sum(amounts))} of GPU memory, according to NVML"] if amounts else []),
-            ),
-            action="Check on the host (nvidia-smi, or gpuwatch there), or start this container with --pid=host.",
-            device_uuid=device.uuid,
-        )
+        rows = [row for row in snapshot.processes if row.device_uuid == device.uuid]
+        if hidden := [row for row in rows if row.note.startswith(missing_process.HIDDEN)]:
+            count, pids, together = _process_texts(hidden)
+            yield note_of(
+                "memory.other-process",
+                title=f"GPU {device.index}: {count} of other users, hidden by /proc ({hidden[0].note.split()[-1]})",
+                evidence=(f"pid {pids}: they exist (kill -0), but /proc hides them", together),
+                action="Run gpuwatch as root to see them, or join the group of /proc's mount option gid=.",
+                device_uuid=device.uuid,
+            )
+        if elsewhere := [row for row in rows if row.note.startswith(missing_process.ELSEWHERE)]:
+            count, pids, together = _process_texts(elsewhere)
+            yield note_of(
+                "container.pid-namespace",
+                certainty="likely",
+                title=f"GPU {device.index}: {count} not visible here, probably in another container",
+                evidence=(f"pid {pids} of the host", together),
+                action="Check on the host (nvidia-smi, or gpuwatch there), or start this container with --pid=host.",
+                device_uuid=device.uuid,
+            )
 
 
-def _hidden_processes(snapshot: Snapshot, device: Device) -> Iterator[Finding]:
-    """Processes of this PID namespace that /proc hides from this user."""
-    rows = [
-        process
-        for process in snapshot.processes
-        if process.device_uuid == device.uuid and process.note.startswith(_HIDDEN)
-    ]
-    if not rows:
-        return
-    amounts = [amount for row in rows if (amount := row.number("gpu_memory_bytes"))]
-    who = "1 process" if len(rows) == 1 else f"{len(rows)} processes"
-    option = rows[0].note.rpartition(" ")[2]
-    yield note_of(
-        "memory.other-process",
-        title=f"GPU {device.index}: {who} of other users, hidden by /proc ({option})",
-        evidence=(
-            f"pid {', '.join(str(row.pid) for row in rows[:8])}: they exist (kill -0), but /proc hides them",
-            *([f"together {size(sum(amounts))} of GPU memory, according to NVML"] if amounts else []),
-        ),
-        action="Run gpuwatch as root to see them, or join the group of /proc's mount option gid=.",
-        device_uuid=device.uuid,
+def _process_texts(rows: list[Process]) -> tuple[str, str, str]:
+    """How many processes, their pids, and their memory; empty if NVML does not report that."""
+    rows = list({row.pid: row for row in rows}.values())
+    held = sum(row.number("gpu_memory_bytes") or 0 for row in rows)
+    return (
+        "1 process" if len(rows) == 1 else f"{len(rows)} processes",
+        ", ".join(str(pid) for pid in sorted(row.pid for row in rows)[:8]),
+        f"together {size(held)} of GPU memory, according to NVML" if held else "",
     )
+
+
+@rule("mode.exclusive")
+def closed_mode(evidence: Evidence) -> Iterator[Finding]:
+    """A compute mode that turns a second program away."""
+    for device in evidence.gpus:
+        mode = device.get("mode.compute")
+        if isinstance(mode, str) and mode.startswith(("exclusive", "prohibited")):
+            yield finding(
+                "mode.exclusive",
+                "warning" if mode == "prohibited" else "info",
+                title=f"GPU {device.index} is in compute mode {mode}",
+                evidence=[f"NVML: compute mode {mode} on {device.uuid}"],
+                action="nvidia-smi -c 0 sets the default mode, in which several programs may share the GPU.",
+                device_uuid=device.uuid,
+            )

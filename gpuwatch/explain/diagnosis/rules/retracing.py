@@ -37,10 +37,8 @@ _NUMBERS = ("Python int", "Python float", "Python bool")
 @rule("function.retraced", needs="run")
 def traced_again(evidence: Evidence, run: Run) -> Iterator[Finding]:
     """A function of a watched program with ten traces or more, in three calls of ten or more."""
-    worst = sorted(run.retraced, key=lambda retraced: -retraced.traces)
-    for retraced in [
-        retraced for retraced in worst if retraced.traces >= _MIN_TRACES and retraced.traces >= _SHARE * retraced.calls
-    ][:_MAX_FUNCTIONS]:
+    often = [one for one in run.retraced if one.traces >= max(_MIN_TRACES, _SHARE * one.calls)]
+    for retraced in sorted(often, key=lambda one: -one.traces)[:_MAX_FUNCTIONS]:
         why, action = _retrace_reason(retraced)
         place = f"{printable(retraced.name)} ({printable(retraced.place)})"
         yield warning_of(
@@ -58,19 +56,17 @@ def traced_again(evidence: Evidence, run: Run) -> Iterator[Finding]:
 @rule("function.eager")
 def run_eagerly(evidence: Evidence) -> Iterator[Finding]:
     """tf.functions that ran eagerly in most of their calls: TensorFlow does so only if it is told to."""
-    told = {
-        name: (int(value["eager"]), int(value["graph"]))
-        for name, value in evidence.result(_EAGER, dict).items()
-        if int(value["eager"]) >= _MIN_EAGER_CALLS and int(value["eager"]) > int(value["graph"])
-    }
+    told = [
+        (name, eager, graph)
+        for name, calls in evidence.result(_EAGER, dict).items()
+        if (eager := int(calls["eager"])) >= _MIN_EAGER_CALLS and eager > (graph := int(calls["graph"]))
+    ][:_MAX_FUNCTIONS]
     if told:
-        names = printable(", ".join(list(told)[:_MAX_FUNCTIONS]))
         yield note_of(
             "function.eager",
-            title=f"tf.functions ran eagerly, op by op: {names}",
+            title=printable(f"tf.functions ran eagerly, op by op: {', '.join(name for name, _, _ in told)}"),
             evidence=[
-                printable(f"{name}: {eager} calls ran eagerly, {graph} as a graph")
-                for name, (eager, graph) in list(told.items())[:_MAX_FUNCTIONS]
+                printable(f"{name}: {eager} calls ran eagerly, {graph} as a graph") for name, eager, graph in told
             ],
             action="Remove tf.config.run_functions_eagerly(True) if it was left over from debugging.",
         )
@@ -185,13 +181,11 @@ def _argument_advice(change: TraceChange) -> tuple[str, str]:
     return (
         f"its argument {name} is {text}, a different one each time",
         f"Pass a tensor, or the same object again; keep parts of {name} that the graph does not need outside the "
-        f"function.",
+        "function.",
     )
 
 
 def _changed_text(change: TraceChange) -> str:
-    examples = ", ".join(map(printable, change.examples))
+    last = f", last {', '.join(map(printable, change.examples))}" if change.examples else ""
     kind = "shape and dtype" if change.kind == "shape" else printable(change.kind)
-    return f"argument {printable(change.argument)}, {kind}: differed {change.times} times" + (
-        f", last {examples}" if examples else ""
-    )
+    return f"argument {printable(change.argument)}, {kind}: differed {change.times} times{last}"
