@@ -80,10 +80,6 @@ class Evidence:
         found = self.run.results.get(name) if self.run is not None else None
         return found if isinstance(found, kind) else kind()
 
-    def variable(self, name: str) -> str | None:
-        """An environment variable as the program saw it."""
-        return self.variables.get(name)
-
     @property
     def variables(self) -> dict[str, str]:
         """The whole environment as the program saw it."""
@@ -101,7 +97,7 @@ class Evidence:
         asked = self.asked("CUDA_VISIBLE_DEVICES")
         if isinstance(asked, str):
             return asked
-        value = self.variable("CUDA_VISIBLE_DEVICES")
+        value = self.variables.get("CUDA_VISIBLE_DEVICES")
         # TensorFlow prints it when cuInit fails.
         return value if value is not None else self.log.visible_devices
 

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable
 from itertools import takewhile
 
-from gpuwatch.core.formatting.safe_text import shorten
 from gpuwatch.core.model.findings import Certainty, Finding
 from gpuwatch.explain.diagnosis.rule_registry import finding, no_problem, note_of, warning_of
 from gpuwatch.explain.diagnosis.rules.driver_failures import tensorflow_alone
@@ -88,7 +87,7 @@ def nothing_found(log: LogFacts, others: Iterable[Finding] = ()) -> Finding:
         return _finding_of(Meaning(title, action[0].upper() + action[1:]), log.telling_last_line)
     if log.failed_items:
         known = message_meaning(log.failed_items) or row_named("every-item")
-        title = known.title.format(shorten(log.failed_items, _MAX_SHOWN_CHARS))
+        title = known.title.format(quoted(log.failed_items, _MAX_SHOWN_CHARS))
         return _finding_of(known._replace(title=title), log.failed_items)
     for topic, known in _TOLD.items():
         worked = log.last_lines_tell in (last_lines.WORKED, last_lines.KERAS) and topic not in topics_of(log.last_line)

@@ -21,15 +21,13 @@ from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.memory.memory_holders import holder_text, holders, make_room
 from gpuwatch.explain.diagnosis.rule_engine import diagnose
 from gpuwatch.explain.diagnosis.rule_registry import error_of, finding, rule, warning_of
-from gpuwatch.explain.diagnosis.rules.driver_failures import HALF_ACTION, RECREATE
+from gpuwatch.explain.diagnosis.rules.driver_failures import HALF_ACTION, MISMATCH_CODES, MISSING_CODES, RECREATE
 from gpuwatch.explain.logs.log_parser import parse
 from gpuwatch.sim.libraries import runtime_obstacle
 
 _rule = partial(rule, takes="machine")
 _TIGHT_BYTES = 500 << 20
 """Free memory below which a CUDA context may not fit."""
-_MISMATCH_CODES = (803, 804)
-_NO_DEVICE_CODES = (100, 303)
 
 
 @_rule("driver.missing")
@@ -73,9 +71,9 @@ def does_not_start(facts: Facts) -> Iterator[Finding]:
     if code is None or code == 0:
         return
     line = f"cuInit returns {code}: {CUDA_ERRORS.get(code, 'see CUresult in cuda.h')}"
-    if code in _MISMATCH_CODES:
+    if code in MISMATCH_CODES:
         yield error_of("driver.mismatch", evidence=[line], action=start_action(code))
-    elif code not in _NO_DEVICE_CODES:
+    elif code not in MISSING_CODES:
         yield error_of(
             "driver.bad-state",
             title=f"The driver is installed but does not start: {CUDA_ERRORS.get(code, 'an error')} ({code})",

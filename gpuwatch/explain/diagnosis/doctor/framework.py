@@ -17,12 +17,12 @@ from gpuwatch.explain.diagnosis.reference.advice_table import TENSORFLOW, TORCH
 from gpuwatch.explain.diagnosis.reference.compute_capability import built_for, capability, support
 from gpuwatch.explain.diagnosis.reference.cuda_libraries import install_advice
 from gpuwatch.explain.diagnosis.reference.driver_releases import update
+from gpuwatch.explain.diagnosis.rules.framework_build import OF_THE_DRIVER
 from gpuwatch.explain.diagnosis.rules.message_meanings import SIGNALS
 from gpuwatch.explain.diagnosis.rules.signals import ended_by
 from gpuwatch.explain.logs.line_text import device_name
 
 _BUILDS = ("tensorflow", "tensorflow-cpu", "tensorflow-gpu", "tensorflow-intel", "tensorflow-cpu-aws", "tf-nightly")
-_OF_THE_DRIVER = ("libcuda.so", "libnvidia-ml.so")
 _NOT_IMPORTED = "the framework was not imported"
 TORCH_BUILD = "Install a CUDA build (see pytorch.org for the index of your CUDA version)."
 
@@ -168,7 +168,7 @@ def libraries(facts: Facts, look: FrameworkLook) -> Answer | None:
     if look.libraries is None:
         return skip(_deadline_answer(look.search_late) or "; ".join(look.problems) or "not checked")
     unloaded = facts.log.missing_libraries if facts.log is not None else []
-    unloaded = [name for name in unloaded if not name.startswith(_OF_THE_DRIVER)]
+    unloaded = [name for name in unloaded if not name.startswith(OF_THE_DRIVER)]
     bad = [library for library in look.libraries if library.state != "loaded"]
     names = list(dict.fromkeys([*(library.name for library in bad), *unloaded]))
     if names:

@@ -38,8 +38,3 @@ def support(card: tuple[int, int], built: Iterable[tuple[str, tuple[int, int]]])
     if any(kind == "compute" and version <= card for kind, version in entries):
         return "jit"
     return "no"
-
-
-def oldest_capability(built: Iterable[tuple[str, tuple[int, int]]]) -> tuple[int, int] | None:
-    """The oldest capability; TensorFlow ignores cards below it."""
-    return min((version for _, version in built), default=None)

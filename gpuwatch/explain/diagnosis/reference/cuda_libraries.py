@@ -49,13 +49,6 @@ def cuda_of(names: Iterable[str]) -> str | None:
     return None
 
 
-def _same_wheel(version: str | None, interpreter: str | None) -> str:
-    """The command for exactly this interpreter and release, to avoid another environment or an upgrade."""
-    pip = f"{interpreter} -m pip" if interpreter and _PATH.fullmatch(interpreter) else "pip"
-    pin = f"=={version}" if version and _RELEASE.fullmatch(version) else ""
-    return f'{pip} install "tensorflow[and-cuda]{pin}"'
-
-
 def install_advice(
     names: Iterable[str], version: str | None = None, *, by: str = TENSORFLOW, interpreter: str | None = None
 ) -> str:
@@ -73,7 +66,10 @@ def install_advice(
     old = release is not None and (int(release[1]), int(release[2])) < _FIRST_WITH_WHEELS
     new = release is not None and not old
     if new or (wants is not None and int(wants.partition(".")[0]) >= _FIRST_CUDA_WITH_WHEELS and not old):
-        return f"Install them into the same environment: {_same_wheel(version, interpreter)}."
+        # For exactly this interpreter and release, to avoid another environment or an upgrade.
+        pip = f"{interpreter} -m pip" if interpreter and _PATH.fullmatch(interpreter) else "pip"
+        pin = f"=={version}" if version and _RELEASE.fullmatch(version) else ""
+        return f'Install them into the same environment: {pip} install "tensorflow[and-cuda]{pin}".'
     if wants is None and not old:
         return f"Install them into the same environment: {_WHEEL}, with TensorFlow 2.14 or later."
     if wants is None:

@@ -51,7 +51,7 @@ def _cuda(match: re.Match[str] | None) -> tuple[int, int] | None:
 def _visible(evidence: Evidence) -> tuple[Device, ...]:
     """The GPUs that the program can see; all of them if that is not known."""
     devices = evidence.gpus
-    seen = visible_devices(evidence.visible_devices, evidence.variable("CUDA_DEVICE_ORDER"), devices)
+    seen = visible_devices(evidence.visible_devices, evidence.variables.get("CUDA_DEVICE_ORDER"), devices)
     if seen.unsure:
         return devices
     uuids = {entry.uuid for entry in seen.map}

@@ -5,12 +5,13 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 
-from gpuwatch.core.formatting.safe_text import printable, shorten
+from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import Run
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import finding, note_of, rule
+from gpuwatch.explain.diagnosis.rules.phrasing import quoted
 from gpuwatch.explain.diagnosis.rules.program_errors import DESPITE_ERROR, line_of, raised_at
 from gpuwatch.explain.diagnosis.rules.signals import host_evidence, signal_meaning
 from gpuwatch.explain.logs.line_text import device_name
@@ -79,7 +80,7 @@ def child_failed(evidence: Evidence, run: Run) -> Iterator[Finding]:
 
 
 def _process_text(pid: int, end: str, command: str) -> str:
-    return f"process {pid}: {end}" + (f", {shorten(printable(command), 80)}" if command else "")
+    return f"process {pid}: {end}" + (f", {quoted(command, 80)}" if command else "")
 
 
 @rule("memory.request-too-large", needs="run")

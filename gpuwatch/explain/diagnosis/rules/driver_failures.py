@@ -23,8 +23,8 @@ from gpuwatch.explain.logs import cuda_errors, last_lines
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.message_topics import outright
 
-_MISMATCH_CODES = (803, 804)
-_MISSING_CODES = (100, 303)
+MISMATCH_CODES = (803, 804)
+MISSING_CODES = (100, 303)
 _REFUSALS = ("container.lost-devices", "driver.bad-state")
 """Reasons why NVML fails although it was loaded (gpuwatch.machine.sources.nvidia.nvml_errors)."""
 _TITLES = (
@@ -78,7 +78,7 @@ def says_mismatch(evidence: Evidence) -> bool:
     """Whether NVML, cuInit or TensorFlow reported two driver versions."""
     if any("mismatch" in f"{problem.reason} {problem.detail}".lower() for problem in _problems(evidence)):
         return True
-    return "driver.mismatch" in evidence.log.topics or _cuinit_code(evidence.log) in _MISMATCH_CODES
+    return "driver.mismatch" in evidence.log.topics or _cuinit_code(evidence.log) in MISMATCH_CODES
 
 
 def _problems(evidence: Evidence) -> tuple[Problem, ...]:
@@ -138,7 +138,7 @@ def driver_missing(evidence: Evidence) -> Iterator[Finding]:
     if evidence.driver_answers is None:
         if log.libraries_skipped or log.seen_pci or log.found_device_lines:
             return
-        if code in _MISSING_CODES:
+        if code in MISSING_CODES:
             if code == 100 and (hidden(evidence) or log.kernel_driver is not None or blames_script(evidence)):
                 return
             if code == 100 and "driver.bad-state" in log.topics:
@@ -159,7 +159,7 @@ def driver_missing(evidence: Evidence) -> Iterator[Finding]:
             lines += log.lines_of("cuda.cudart-missing")
         else:
             return
-    elif log.cuinit_error is not None and code not in _MISSING_CODES:
+    elif log.cuinit_error is not None and code not in MISSING_CODES:
         return
     refused = next((problem for problem in _problems(evidence) if problem.reason in _REFUSALS), None)
     if refused is not None and not evidence.visibility_on_purpose:
@@ -255,7 +255,7 @@ def driver_mismatch(evidence: Evidence) -> Iterator[Finding]:
         if hint and evidence.snapshot is not None and evidence.snapshot.simulated:
             action = hint[0].upper() + hint[1:]
     stated = log.lines_of("driver.mismatch")
-    certain = bool(told) or _cuinit_code(log) in _MISMATCH_CODES
+    certain = bool(told) or _cuinit_code(log) in MISMATCH_CODES
     certain = certain or any(outright(line, "driver.mismatch") or cuda_errors.number(line) for line in stated)
     yield finding("driver.mismatch", "error", "fact" if certain else "likely", evidence=lines, action=action)
 
@@ -266,9 +266,9 @@ def driver_bad_state(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
     if log.cuinit_error is None or evidence.gpu_usable:
         return
     error = log.cuinit_error
-    if error.code in _MISMATCH_CODES or says_mismatch(evidence):
+    if error.code in MISMATCH_CODES or says_mismatch(evidence):
         return
-    if error.code in _MISSING_CODES:
+    if error.code in MISSING_CODES:
         loaded = evidence.driver_answers is None and log.kernel_driver is not None
         if error.code == 100 and (evidence.driver_answers or loaded) and not hidden(evidence):
             if blames_visibility(evidence):

@@ -33,7 +33,7 @@ def complains_about_driver(log: LogFacts) -> bool:
 _OTHER_BUILD = "Use a build for this GPU's compute capability, or another GPU."
 _NOT_FOR = re.compile(r"compatible with compute capability (\d+\.\d+)")
 _COUNT = re.compile(r"count: (\d+)")
-_OF_THE_DRIVER = ("libcuda.so", "libnvidia-ml.so")
+OF_THE_DRIVER = ("libcuda.so", "libnvidia-ml.so")
 """Libraries that belong to the driver, not to the toolkit."""
 _OLDEST_PTX_CAPABILITY = (8, 0)
 """The oldest GPU that can compile the PTX in TensorFlow's own wheels (2.10: compute_80, 2.16: compute_90)."""
@@ -70,7 +70,7 @@ def libraries_missing(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
     certainty: Certainty = "likely"
     if log.libraries_skipped or no_nccl:
         certainty = "fact"
-    elif log.cuinit_error is None and any(not name.startswith(_OF_THE_DRIVER) for name in names):
+    elif log.cuinit_error is None and any(not name.startswith(OF_THE_DRIVER) for name in names):
         pass
     elif log.cudart_missing and driver_works and not evidence.gpu_usable and log.cuinit_error is None:
         names = names or ["libcudart"]
@@ -265,7 +265,7 @@ def left_out(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
     names = ", ".join(dict.fromkeys(f"{gpu.name or 'a GPU'} ({gpu.pci_bus_id or 'no address'})" for gpu in weak))
     they_have = "it has" if len(weak) == 1 else "they have"
     lines = log.lines_of("device.ignored")
-    value = evidence.variable(_LEAST)
+    value = evidence.variables.get(_LEAST)
     required = max((int(match[1]) for line in lines if (match := _REQUIRED.search(line))), default=0)
     if value is not None or required > _DEFAULT_MIN_MULTIPROCESSORS:
         # By itself TensorFlow asks for 8 at most, and for no more than the best card has.

@@ -338,7 +338,7 @@ _GROWTH = "TF_FORCE_GPU_ALLOW_GROWTH"
 @rule("visibility.misspelt")
 def growth_not_understood(evidence: Evidence) -> Iterator[Finding]:
     """TensorFlow accepts only "true" and "false" and ignores all other values."""
-    value = evidence.variable(_GROWTH)
+    value = evidence.variables.get(_GROWTH)
     lines = evidence.log.lines_of("environment.growth-unread")
     if not lines and (value is None or value in ("true", "false")):
         return

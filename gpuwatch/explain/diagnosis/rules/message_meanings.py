@@ -73,11 +73,6 @@ def section_rows(section: str) -> tuple[Meaning, ...]:
     return _tables()[section]
 
 
-def rows_by_key(section: str) -> dict[str, Meaning]:
-    """The rows of a section of the table, by their keys."""
-    return {row.key: row for row in section_rows(section)}
-
-
 @cache
 def row_named(key: str) -> Meaning:
     """The row with this key, for code that refers to it. KeyError without one."""
@@ -106,7 +101,7 @@ NCCL_INTERNAL = "ended.nccl-internal"
 HOST_MEMORY = reported_ends.HOST_MEMORY
 WORKER = "ended.worker"
 TENSORRT = "ended.tensorrt"
-ENDINGS: dict[str, Meaning] = rows_by_key("ends")
+ENDINGS: dict[str, Meaning] = {row.key: row for row in section_rows("ends")}
 """By topic, for failures with a log line of their own: of several in a log the first tells most."""
-SIGNALS: dict[signal.Signals, Meaning] = {signal.Signals[name]: row for name, row in rows_by_key("signals").items()}
+SIGNALS: dict[signal.Signals, Meaning] = {signal.Signals[row.key]: row for row in section_rows("signals")}
 """Signals that end programs."""

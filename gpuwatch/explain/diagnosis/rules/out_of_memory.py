@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from gpuwatch.core.formatting.safe_text import printable, shorten
+from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import memory, size
 from gpuwatch.core.model.findings import Finding, Severity
 from gpuwatch.core.model.memory_profile import MemoryProfile
@@ -29,7 +29,7 @@ from gpuwatch.explain.diagnosis.memory.other_processes_memory import entry_of, i
 from gpuwatch.explain.diagnosis.reference.advice_table import framework_of, memory_action
 from gpuwatch.explain.diagnosis.rule_registry import error_of, finding, no_problem, rule
 from gpuwatch.explain.diagnosis.rules.message_meanings import row_named, section_rows
-from gpuwatch.explain.diagnosis.rules.phrasing import at_line
+from gpuwatch.explain.diagnosis.rules.phrasing import at_line, quoted
 from gpuwatch.explain.logs.line_text import device_name
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.tensorflow_and_jax_oom import same_request
@@ -340,7 +340,7 @@ def _holders_in_table(evidence: Evidence) -> list[str]:
     rows = evidence.log.smi_processes
     held = sorted(((row.held_bytes, row) for row in rows if row.held_bytes), key=lambda item: (-item[0], item[1].pid))
     return [
-        f"nvidia-smi: process {row.pid} held {memory(amount)} of GPU {row.gpu}: {shorten(printable(row.name), 60)}"
+        f"nvidia-smi: process {row.pid} held {memory(amount)} of GPU {row.gpu}: {quoted(row.name, 60)}"
         for amount, row in held[:3]
     ]
 

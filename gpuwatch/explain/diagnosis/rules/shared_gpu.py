@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from gpuwatch.core.formatting.safe_text import printable, shorten
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import DeviceMemory, Holding, Run
@@ -13,6 +12,7 @@ from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.memory.oom_arithmetic import is_round
 from gpuwatch.explain.diagnosis.memory.other_processes_memory import held_at_once
 from gpuwatch.explain.diagnosis.rule_registry import rule, warning_of
+from gpuwatch.explain.diagnosis.rules.phrasing import quoted
 
 _MUCH_SHARE = 0.5
 """Share of a GPU that the first must hold, and of its grant below which the other's is small."""
@@ -45,7 +45,9 @@ def left_by_the_first(evidence: Evidence, run: Run) -> Iterator[Finding]:
         left = entry.total_bytes - (first.held.peak_bytes or 0)
         small = [
             tenant
-            for tenant in (_granted_text(candidate, left) if candidate in soon else candidate for candidate in tenants)
+            for tenant in (
+                _with_actual_grant(candidate, left) if candidate in soon else candidate for candidate in tenants
+            )
             if tenant.pid != first.pid
             and tenant.granted <= min(left, _MUCH_SHARE * first.granted)
             and not is_round(tenant.granted)
@@ -72,7 +74,7 @@ def _began_at(tenant: _Tenant) -> float:
     return tenant.held.first_seconds or 0.0
 
 
-def _granted_text(tenant: _Tenant, left: int) -> _Tenant:
+def _with_actual_grant(tenant: _Tenant, left: int) -> _Tenant:
     """Two processes that start together are each granted everything; the first op then takes what the other has left.
 
     What took far less than that needs no more: it may have growth of its own.
@@ -86,9 +88,9 @@ def _tenants(run: Run, entry: DeviceMemory) -> Iterator[_Tenant]:
         granted = sum(mapping.granted_bytes or 0 for mapping in process.device_map if mapping.uuid == entry.uuid)
         held = next((holder for holder in entry.holders if holder.own and holder.pid == process.pid), None)
         if granted and held is not None:
-            names = [mapping.framework_device for mapping in process.device_map if mapping.uuid == entry.uuid]
-            used = any(process.allocators.get(name) for name in names)
+            here = (mapping.framework_device for mapping in process.device_map if mapping.uuid == entry.uuid)
+            used = any(map(process.allocators.get, here))
             grows = any("growth" in name.lower() for name in (*run.settings, *process.environment))
             took = min(granted, held.peak_bytes) if used and not grows and held.peak_bytes else None
-            command = f": {shorten(printable(process.command), 80)}" if process.command else ""
+            command = f": {quoted(process.command, 80)}" if process.command else ""
             yield _Tenant(process.pid, granted, took, held, command)

@@ -136,7 +136,7 @@ def _joined_map(
     """
     if before is None:
         return mappings
-    order = saw.variable("CUDA_DEVICE_ORDER")
+    order = saw.variables.get("CUDA_DEVICE_ORDER")
     seen = visible_devices(saw.visible_devices, order, before.devices)
     ordinals = {entry.ordinal: entry.uuid for entry in seen.map}
     joined = []
@@ -254,29 +254,28 @@ def _relevant_findings(run: Run, log: LogFacts, findings: tuple[Finding, ...]) -
     raised = raised or ended_by(run) is not None or any(topic in ENDINGS for topic in log.topics)
     stalled = any(found.id == "program.stalled" for found in findings)
     raised = raised or bool(run.killed_children) or (any(one.exit_code for one in run.processes) and not stalled)
-    ended_well = run.verdict in ("ok", "fallback")
     caught = _exited_well(run) or ended_apart(run, run.outcome)
-    elsewhere = run.verdict == "error" and any(_ended_otherwise(found) for found in findings)
-    fell_back = any(entry.reason != LIMIT for entry in run.fallbacks)
-    scoped = any(found.title.startswith(BY_SCOPE) for found in findings)
+    ends = [found for found in findings if found.id == "unknown" and found.severity == "error"]
+    # An end that has nothing to do with a GPU, by its title and its error.
+    apart = any(not _OF_GPU.search(" ".join((found.title, *found.evidence[:1]))) for found in ends)
+    elsewhere = run.verdict == "error" and apart
     moved = [entry.detail for entry in run.fallbacks if entry.reason == "unknown"]
-    despite = any(found.title.startswith(DESPITE_ERROR) for found in findings)
-    concerning = (
-        _program_survived(found, run)
-        if found.severity == "error" and ((_is_of_memory(found) and caught) or (found.id in NO_GPU and elsewhere))
-        else replace(found, title=f"{found.title}; {_PLACEMENT_UNCHECKED}")
-        if found.id == "healthy" and _placement_unseen(run)
-        else found
-        for found in findings
-        if not (
-            found.id == "unknown"
-            and not raised
-            and not _is_of_memory(found)
-            and not any(detail in found.title for detail in moved)
-        )
-        and not (found.id in NO_GPU and not asked)
-        and not (found.id == "healthy" and (fell_back or scoped or despite or not (ended_well and asked)))
-    )
+    healthy = asked and run.verdict in ("ok", "fallback") and all(entry.reason == LIMIT for entry in run.fallbacks)
+    healthy = healthy and not any(found.title.startswith((BY_SCOPE, DESPITE_ERROR)) for found in findings)
+    concerning = []
+    for found in findings:
+        told = raised or _is_of_memory(found) or any(detail in found.title for detail in moved)
+        without_gpu = found.id in NO_GPU and not asked
+        if without_gpu or (found.id == "unknown" and not told) or (found.id == "healthy" and not healthy):
+            continue
+        if found.severity == "error" and (caught if _is_of_memory(found) else found.id in NO_GPU and elsewhere):
+            lines = found.evidence
+            if _is_of_memory(found) and _exited_well(run):
+                lines = ("the program continued after it, and exited with code 0", *lines)
+            found = replace(found, severity="warning", evidence=lines)
+        elif found.id == "healthy" and _placement_unseen(run):
+            found = replace(found, title=f"{found.title}; {_PLACEMENT_UNCHECKED}")
+        concerning.append(found)
     return tuple(by_severity(concerning))
 
 
@@ -333,18 +332,6 @@ def _without_problems(run: Run) -> str:
         if known >= _MIN_KNOWN_NODES_SHARE
         else f"It succeeded; only {share}."
     )
-
-
-def _ended_otherwise(found: Finding) -> bool:
-    """Whether a finding is about an end that has nothing to do with a GPU, by its title and its error."""
-    said = " ".join((found.title, *found.evidence[:1]))
-    return found.id == "unknown" and found.severity == "error" and _OF_GPU.search(said) is None
-
-
-def _program_survived(found: Finding, run: Run) -> Finding:
-    if _is_of_memory(found) and _exited_well(run):
-        found = replace(found, evidence=("the program continued after it, and exited with code 0", *found.evidence))
-    return replace(found, severity="warning")
 
 
 def _is_of_memory(found: Finding) -> bool:

@@ -17,7 +17,7 @@ from gpuwatch.core.model.run import Framework, PredictedMapping, Run
 from gpuwatch.core.model.snapshot import Device, Mapped, Snapshot
 from gpuwatch.core.model.visible_devices import MIG_PREFIX, has_mig, visible_devices
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.reference.compute_capability import built_for, capability, oldest_capability
+from gpuwatch.explain.diagnosis.reference.compute_capability import built_for, capability
 
 MIB = 1 << 20
 _SMALL_FREE_BYTES = 2 << 30
@@ -61,12 +61,12 @@ def requested_devices_of(run: Run) -> RequestedDevices:
     reserve = run.environment.get("TF_DEVICE_MIN_SYS_MEMORY_IN_MB", "")
     return RequestedDevices(
         visible=evidence.visible_devices,
-        order=evidence.variable("CUDA_DEVICE_ORDER"),
+        order=evidence.variables.get("CUDA_DEVICE_ORDER"),
         chosen=_chosen(evidence, run),
         limits=_limits(evidence, run),
         fraction=float(fraction) if isinstance(fraction, (int, float)) and fraction else None,
         reserve_mb=whole_number(reserve),
-        allocator=evidence.variable("TF_GPU_ALLOCATOR"),
+        allocator=evidence.variables.get("TF_GPU_ALLOCATOR"),
     )
 
 
@@ -122,7 +122,7 @@ def predict(
     seen = visible_devices(asked.visible, asked.order, machine.devices)
     if seen.unsure:
         return None
-    oldest = oldest_capability(built_for(build)) if simulation != "plugin" else None
+    oldest = min((version for _, version in built_for(build)), default=None) if simulation != "plugin" else None
     usable = [entry for entry in seen.map if not _too_old(machine.device(entry.uuid), oldest)]
     if asked.chosen is not None:
         by_ordinal = {entry.ordinal: entry for entry in usable}
@@ -191,9 +191,9 @@ def _fraction(device: Device, asked: RequestedDevices, *, exact: bool) -> _Amoun
     reserved = 0 if exact else int((device.number("memory.reserved_bytes") or 0.02 * total) * asked.fraction)
     how = f"fraction {asked.fraction:g} × total {total / MIB:.0f} MiB"
     if exact:
-        return _Amount(_rounded_down(granted), 0, f"{how} = {granted // MIB} MiB")
+        return _Amount(granted // MIB * MIB, 0, f"{how} = {granted // MIB} MiB")
     middle = granted - reserved // 2
-    return _Amount(_rounded_down(middle), reserved // 2 + MIB, f"{how}, less the driver's share, ≈ {middle // MIB} MiB")
+    return _Amount(middle // MIB * MIB, reserved // 2 + MIB, f"{how}, less the driver's share, ≈ {middle // MIB} MiB")
 
 
 def _default_limit(device: Device, asked: RequestedDevices, context: int | None, *, exact: bool) -> _Amount:
@@ -209,7 +209,7 @@ def _default_limit(device: Device, asked: RequestedDevices, context: int | None,
         left, reserve = free - context, _reserve_bytes(free - context, major, asked.reserve_mb)
         granted = max(left - reserve, 0) if reserve < left else max(left, 0)
         parts = f" − CUDA context {context // MIB} − reserve {left - granted >> 20}"
-        return _Amount(_rounded_down(granted), 0, f"{start}{parts} = {granted // MIB} MiB")
+        return _Amount(granted // MIB * MIB, 0, f"{start}{parts} = {granted // MIB} MiB")
     low, high = (
         free - size - _reserve_bytes(free - size, major, asked.reserve_mb) for size in REAL_CONTEXT_BYTES[::-1]
     )
@@ -218,7 +218,7 @@ def _default_limit(device: Device, asked: RequestedDevices, context: int | None,
     around = f"{REAL_CONTEXT_BYTES[0] // MIB}-{REAL_CONTEXT_BYTES[1] // MIB}"
     reserve = _reserve_bytes(free - sum(REAL_CONTEXT_BYTES) // 2, major, asked.reserve_mb)
     how = f"{start} − CUDA context {around} − reserve {reserve // MIB} ≈ {middle // MIB} MiB"
-    return _Amount(_rounded_down(middle), (high - low) // 2 + _REAL_SLACK_BYTES, how)
+    return _Amount(middle // MIB * MIB, (high - low) // 2 + _REAL_SLACK_BYTES, how)
 
 
 def _reserve_bytes(free: int, major: int, asked_mb: int | None) -> int:
@@ -237,10 +237,6 @@ def _free_bytes(device: Device) -> int | None:
     if total is None or used is None:
         return None
     return int(total - used - (device.number("memory.reserved_bytes") or 0))
-
-
-def _rounded_down(amount: int) -> int:
-    return amount // MIB * MIB
 
 
 def _as_float32(limit: int) -> int:
