@@ -79,7 +79,7 @@ class _Entry:
     """Whether its onset event was sent."""
 
 
-class _SingleLooks(Condition):
+class _SingleSnapshotRules(Condition):
     """What rules find in a single snapshot, while they do: asked when it changed, else every few seconds."""
 
     name = "finding"
@@ -87,16 +87,16 @@ class _SingleLooks(Condition):
 
     def __init__(self) -> None:
         self._found: dict[str, Finding] = {}
-        self._asked = float("-inf")
+        self._diagnosed_at = float("-inf")
         self._state: object = None
 
     def signs(self, context: SampleContext) -> Iterator[Sign]:
         snapshot, at = context.snapshot, context.at
         state = (tuple(device.state for device in snapshot.devices), snapshot.problems, snapshot.driver is None)
-        if state != self._state or at - self._asked >= REJUDGE_SECONDS:
-            self._state, self._asked = state, at
+        if state != self._state or at - self._diagnosed_at >= REJUDGE_SECONDS:
+            self._state, self._diagnosed_at = state, at
             evidence = Evidence(snapshot=snapshot)
-            found = diagnose(evidence, [rule for rule in rules_for(evidence) if not rule.single_look])
+            found = diagnose(evidence, [rule for rule in rules_for(evidence) if not rule.single_snapshot])
             self._found = {repr(_subject(item)): item for item in found if item.id != "healthy"}
         for subject, item in self._found.items():
             yield Sign(cause=item.id, about=subject)
@@ -134,33 +134,33 @@ class Conditions:
         self.unobserved = 0.0
         """Seconds in gaps between samples, while the driver or the collector did not answer."""
         self.past.clear()
-        self._held: tuple[Finding, ...] = ()
-        self._came: float | None = None
+        self._current: tuple[Finding, ...] = ()
+        self._last_at: float | None = None
         """When the last sample was taken."""
         self._unjudged = 0.0
         """Observed seconds since the last judged sample, without changes."""
         self._skipped = 0
         """Unchanged samples since then."""
-        self._judged = float("-inf")
+        self._judged_at = float("-inf")
         self._snapshot: Snapshot | None = None
-        self._steps: deque[float] = deque(maxlen=8)
+        self._intervals: deque[float] = deque(maxlen=8)
         """Seconds between the latest samples."""
         self._entries: dict[_Key, _Entry] = {}
-        self._single_looks = _SingleLooks()
+        self._single_snapshot_rules = _SingleSnapshotRules()
         self._broken: dict[str, Finding] = {}
         self._healthy: Finding | None = None
         self._healthy_worded = float("-inf")
         self._healthy_since: float | None = None
         self._unsure: frozenset[_Key] = frozenset()
         """Of what the latest judged sample did not say whether it holds, though nothing was known of it before."""
-        self._earlier: dict[_Key, TrialStart] = {}
-        self._earlier_until = 0.0
+        self._begun_before: dict[_Key, TrialStart] = {}
+        self._begun_before_until = 0.0
 
     @property
     def findings(self) -> tuple[Finding, ...]:
         """The current problems and notes; ``healthy``, perhaps with notes, if there is no problem."""
         silence = self._silence.findings
-        return (*silence, *(found for found in self._held if found.id != "healthy")) if silence else self._held
+        return (*silence, *(found for found in self._current if found.id != "healthy")) if silence else self._current
 
     @property
     def held(self) -> dict[int, Finding]:
@@ -187,8 +187,8 @@ class Conditions:
 
         What lasts on began when it says. ``until``: up to when samples were taken here before this was known.
         """
-        self._earlier = {onset_key(begun.onset): begun for begun in lasting}
-        self._earlier_until = until
+        self._begun_before = {onset_key(begun.onset): begun for begun in lasting}
+        self._begun_before_until = until
         self._episodes.precede(episodes)
         for entry in self._entries.values():
             if entry.announced and self._continue(entry) and entry.finding is not None:
@@ -205,16 +205,18 @@ class Conditions:
     def look(self, snapshot: Snapshot) -> list[MachineEvent]:
         """Takes a snapshot; the events since the previous one. An older or identical one changes nothing."""
         at = snapshot.taken_at.timestamp()
-        if self._came is not None and (at < self._came or (at == self._came and snapshot.unchanged(self._snapshot))):
-            if self._came - at < MAX_UNOBSERVED_SECONDS:
+        if self._last_at is not None and (
+            at < self._last_at or (at == self._last_at and snapshot.unchanged(self._snapshot))
+        ):
+            if self._last_at - at < MAX_UNOBSERVED_SECONDS:
                 return []
             self._begin()  # the clock was set back: earlier times cannot be compared
             self._memory.restart()
         self._silence.answered(at)
-        before, came, self._snapshot = self._snapshot, self._came, snapshot
+        before, came, self._snapshot = self._snapshot, self._last_at, snapshot
         seconds, gap = self._step(at)
         still = not gap and snapshot.unchanged(before)
-        if still and at - self._judged < REJUDGE_SECONDS and not self._processes.waiting:
+        if still and at - self._judged_at < REJUDGE_SECONDS and not self._processes.waiting:
             self._skipped += 1
             self._unjudged += seconds
             return []
@@ -231,12 +233,12 @@ class Conditions:
 
     def _step(self, at: float) -> tuple[float, float]:
         """Advances to a sample: the observed seconds before it, and those of a gap; one of them is 0."""
-        seconds = 0.0 if self._came is None else at - self._came
-        usual = min(self._steps, default=0.0)
+        seconds = 0.0 if self._last_at is None else at - self._last_at
+        usual = min(self._intervals, default=0.0)
         if seconds:
-            self._steps.append(seconds)
+            self._intervals.append(seconds)
         gap = seconds if seconds > unobserved_limit(usual) else 0.0
-        self._came = at
+        self._last_at = at
         self.samples += 1
         if self.samples == 1:
             self._first_at = at
@@ -251,7 +253,7 @@ class Conditions:
 
     def _judge(self, snapshot: Snapshot, at: float, gap: float, *, first: bool = False) -> list[MachineEvent]:
         """Judges a sample, together with the identical ones before it."""
-        seconds, self._unjudged, self._judged = self._unjudged, 0.0, at
+        seconds, self._unjudged, self._judged_at = self._unjudged, 0.0, at
         samples, self._skipped = self._skipped or 1, 0
         context = SampleContext(snapshot, at, seconds, self._memory, samples)
         came_and_went: list[MachineEvent] = []
@@ -262,43 +264,43 @@ class Conditions:
             for device in snapshot.devices:
                 self._episodes.look(device, at, first=first)
             found = self._devices.look(snapshot, at, freed)
-        found += self._lasting(conditions(), context, blind=snapshot.driver is None)
+        found += self._update(conditions(), context, blind=snapshot.driver is None)
         found += came_and_went
-        found += self._lasting([self._single_looks], context)
+        found += self._update([self._single_snapshot_rules], context)
         while self.past and at - _utc_time(self.past[0].until) > PAST_SECONDS:
             self.past.popleft()
         self._reword_findings(snapshot, at, gap=bool(gap))
         return found
 
     def _reword_findings(self, snapshot: Snapshot, at: float, *, gap: bool) -> None:
-        now = [
+        current = [
             entry.finding
             for entry in self._entries.values()
             # Without the driver a condition is neither present nor over.
             if entry.announced
             and entry.finding is not None
             and entry.listed
-            and (entry.condition is self._single_looks or snapshot.driver is not None)
+            and (entry.condition is self._single_snapshot_rules or snapshot.driver is not None)
         ]
-        now += self._broken.values()
+        current += self._broken.values()
         # What cannot be read is a finding only when it lasts, but at no time is it well.
         unread = any(map(gpu_faults.unread_keys, snapshot.devices))
-        wrong = unread or any(found.severity != "info" for found in now)
-        if gap or wrong:
+        problem = unread or any(found.severity != "info" for found in current)
+        if gap or problem:
             self._healthy_since, self._healthy = None, None  # a gap may have hidden a problem
-        if not wrong:
+        if not problem:
             self._healthy_since = self._healthy_since or at
             if self._healthy is None or at - self._healthy_worded >= REJUDGE_SECONDS:
                 nothing = no_problem(evidence=coverage_evidence(snapshot, self.observed, self.unobserved))
                 self._healthy_worded, self._healthy = at, replace(nothing, since=utc(self._healthy_since))
-            now.append(self._healthy)
-        found = tuple(by_severity(now))
-        if found != self._held:
-            self._held = found
+            current.append(self._healthy)
+        found = tuple(by_severity(current))
+        if found != self._current:
+            self._current = found
 
     # -- conditions -----------------------------------------------------------------------------
 
-    def _lasting(
+    def _update(
         self, judged: Sequence[Condition], context: SampleContext, *, blind: bool = False
     ) -> list[MachineEvent]:
         """``blind``: they are neither present nor over, until they are forgotten."""
@@ -323,7 +325,7 @@ class Conditions:
                     entry = self._entries[key] = _Entry(next(self._numbers), began, condition)
                 seen.add(key)
                 entry.occurrence.add(sign, context.at, context.seconds, context.samples)
-        if not blind and self._single_looks not in judged:
+        if not blind and self._single_snapshot_rules not in judged:
             self._unsure = frozenset(unsure)
         for key, entry in list(self._entries.items()):
             condition, occurrence = entry.condition, entry.occurrence
@@ -345,11 +347,11 @@ class Conditions:
         """Continues one that another gpuwatch saw begin, and not end."""
         occurrence, found = entry.occurrence, entry.finding
         key = (f"{entry.condition.name}.began", found.id, found.device_uuid, found.pid) if found is not None else ()
-        begun = self._earlier.get(key)
+        begun = self._begun_before.get(key)
         first = occurrence.since + occurrence.known
-        if begun is None or first > self._earlier_until + max(occurrence.leaves, _RESUME_SECONDS):
+        if begun is None or first > self._begun_before_until + max(occurrence.leaves, _RESUME_SECONDS):
             return False
-        del self._earlier[key]
+        del self._begun_before[key]
         if begun.since < occurrence.since:
             occurrence.begin_at(begun.since, at_least=begun.at_least)
         return True

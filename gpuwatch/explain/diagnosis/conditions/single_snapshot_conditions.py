@@ -21,7 +21,7 @@ from gpuwatch.explain.diagnosis.rule_registry import rule
 _CONDITIONS = tuple(condition for condition in conditions() if condition.one_sample)
 
 
-@rule(*dict.fromkeys(cause for condition in _CONDITIONS for cause in condition.causes), single_look=True)
+@rule(*dict.fromkeys(cause for condition in _CONDITIONS for cause in condition.causes), single_snapshot=True)
 def momentary_conditions(evidence: Evidence) -> Iterator[Finding]:
     """What holds in this sample, regardless of how long; of a run only what concerns its GPUs."""
     snapshot = evidence.snapshot
@@ -30,11 +30,8 @@ def momentary_conditions(evidence: Evidence) -> Iterator[Finding]:
     at = snapshot.taken_at.timestamp()
     context = SampleContext(snapshot, at, 0.0, KeptBetweenSamples())
     context.remember()
-    used = (
-        {mapping.uuid for mapping in evidence.run.device_map if mapping.uuid}
-        if evidence.run is not None
-        else set[str]()
-    )
+    mappings = evidence.run.device_map if evidence.run is not None else ()
+    used = {mapping.uuid for mapping in mappings if mapping.uuid}
     for condition in _CONDITIONS:
         for sign in condition.signs(context):
             if not sign.holds or (sign.process is not None and evidence.run is not None):

@@ -81,15 +81,14 @@ _NEAR_LIMIT_SHARE = 0.85
 _MAX_EPISODES = 400
 
 
-def _numbers(device: Device) -> dict[str, float | None]:
-    return {
-        "clock": device.number("clocks.sm_mhz"),
-        "temperature": device.number("temperature.gpu_celsius"),
-        "margin": device.number("temperature.margin_celsius"),
-        "memory": device.number("temperature.memory_celsius"),
-        "busy": device.number("utilization.gpu_percent"),
-        "power": device.number("power.draw_watts"),
-    }
+_NUMBERS = {
+    "clock": "clocks.sm_mhz",
+    "temperature": "temperature.gpu_celsius",
+    "margin": "temperature.margin_celsius",
+    "memory": "temperature.memory_celsius",
+    "busy": "utilization.gpu_percent",
+    "power": "power.draw_watts",
+}
 
 
 def _clock_loss(occurrence: Occurrence, context: SampleContext) -> tuple[float | None, str]:
@@ -137,7 +136,8 @@ class _Throttled(Condition):
             if reasons is None:
                 yield Sign(cause=self.causes[0], device=device, holds=None, about=self.about)
             elif self.holds(reasons, device):
-                yield Sign(cause=self.causes[0], device=device, about=self.about, numbers=_numbers(device))
+                numbers = {name: device.number(metric) for name, metric in _NUMBERS.items()}
+                yield Sign(cause=self.causes[0], device=device, about=self.about, numbers=numbers)
 
     def ended(self, occurrence: Occurrence, finding: Finding, context: SampleContext) -> str:
         """``GPU 0 no longer throttled (thermal, 3 min)``."""

@@ -232,7 +232,7 @@ def _without_simulation(facts: Facts) -> str | None:
 
 
 @_rule("memory.other-process")
-def full(facts: Facts) -> Iterator[Finding]:
+def mostly_held_gpus(facts: Facts) -> Iterator[Finding]:
     """A GPU whose memory others mostly hold, perhaps so much that not even a context fits.
 
     A note if a program can start there and another one has room: that others work on a GPU is as it should be.

@@ -27,10 +27,8 @@ GROUPS = (
 
 
 def causes_by_heading() -> list[tuple[str, list[str]]]:
-    """Every cause id by heading, in the order of :data:`CAUSES`; those without a heading come last."""
-    found = [(title, [cause for cause in CAUSES if cause.startswith(begins)]) for title, begins in GROUPS]
-    others = [cause for cause in CAUSES if not any(cause.startswith(begins) for _, begins in GROUPS)]
-    return [*found, ("Others", others)] if others else found
+    """Every cause id by heading, in the order of :data:`CAUSES`."""
+    return [(title, [cause for cause in CAUSES if cause.startswith(begins)]) for title, begins in GROUPS]
 
 
 def page(cause: str) -> str:
@@ -67,13 +65,10 @@ def suggested_causes(word: str) -> list[str]:
     asked = word.strip().lower().replace("_", "-").replace(" ", "-")
     if asked in _EVERYDAY:
         return list(_EVERYDAY[asked])
-    known = list(CAUSES)
-    found = get_close_matches(asked, known, n=3, cutoff=0.7)
-    tails = {cause.partition(".")[2] or cause: cause for cause in known}
-    found += [
-        tails[tail] for tail in get_close_matches(asked.partition(".")[2] or asked, list(tails), n=2, cutoff=0.75)
-    ]
-    found += [cause for cause in known if asked and asked in cause]
+    found = get_close_matches(asked, CAUSES, n=3, cutoff=0.7)
+    tails = {cause.partition(".")[2] or cause: cause for cause in CAUSES}
+    found += map(tails.__getitem__, get_close_matches(asked.partition(".")[2] or asked, tails, n=2, cutoff=0.75))
+    found += [cause for cause in CAUSES if asked and asked in cause]
     return list(dict.fromkeys(found))[:_MAX_SUGGESTIONS] or _telling_of(word)
 
 

@@ -85,7 +85,7 @@ def _problems(evidence: Evidence) -> tuple[Problem, ...]:
     return evidence.snapshot.problems if evidence.snapshot is not None else ()
 
 
-def hidden(evidence: Evidence) -> bool:
+def hides_every_gpu(evidence: Evidence) -> bool:
     """Whether the environment hides every GPU."""
     value = evidence.visible_devices
     by_value = value is not None and read_visible(value, evidence.known_gpus).hides_all
@@ -139,7 +139,7 @@ def driver_missing(evidence: Evidence) -> Iterator[Finding]:
         if log.libraries_skipped or log.seen_pci or log.found_device_lines:
             return
         if code in MISSING_CODES:
-            if code == 100 and (hidden(evidence) or log.kernel_driver is not None or blames_script(evidence)):
+            if code == 100 and (hides_every_gpu(evidence) or log.kernel_driver is not None or blames_script(evidence)):
                 return
             if code == 100 and "driver.bad-state" in log.topics:
                 return  # it is installed, and its own rule says what is wrong with it
@@ -270,7 +270,7 @@ def driver_bad_state(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
         return
     if error.code in MISSING_CODES:
         loaded = evidence.driver_answers is None and log.kernel_driver is not None
-        if error.code == 100 and (evidence.driver_answers or loaded) and not hidden(evidence):
+        if error.code == 100 and (evidence.driver_answers or loaded) and not hides_every_gpu(evidence):
             if blames_visibility(evidence):
                 return
             yield error_of(

@@ -257,7 +257,7 @@ _DEFAULT_MIN_MULTIPROCESSORS = 8
 
 
 @rule("build.gpu-unsupported", needs="log")
-def left_out(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
+def ignored_small_gpu(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
     """TensorFlow ignores a GPU with few multiprocessors beside a larger one; a variable can make it ignore all."""
     weak = [gpu for gpu in log.ignored_gpus if gpu.reason == "core-count"]
     if not weak:

@@ -96,7 +96,7 @@ _OF_OTHERS = "--sim-tier plugin computes what these simulated GPUs lack."
 
 
 @rule(CAUSE)
-def refused(evidence: Evidence) -> Iterator[Finding]:
+def refused_by_simulated_driver(evidence: Evidence) -> Iterator[Finding]:
     """Kernels and functions that the simulated driver rejected, in its own words (gpuwatch/sim/csrc)."""
     lines, expected = error_lines(evidence, CAUSE)
     reason = why_unreachable(evidence.run) if evidence.run is not None else None

@@ -283,13 +283,10 @@ def _how_it_ended(run: Run | None, log: LogFacts) -> str:
         return f"A {log.last_error_in} of the program ended in"
     if log.answered_after_error:
         return "A request to the server ended in"
-    if log.last_error_line is not None and not ends_log(log):
-        return "The last error is"
-    if not log.last_error_has_traceback and log.last_error_line is not None and log.last_error_line < log.lines:
-        return "The last error is"
-    if SERVER_STOPPED in log.telling_last_line or (log.last_line_tells and log.last_lines_tell == WORKED):
-        return "The last error is"
-    return "It ended in"
+    last = log.last_error_line if log.last_error_line is not None else log.lines
+    went_on = SERVER_STOPPED in log.telling_last_line or (log.last_line_tells and log.last_lines_tell == WORKED)
+    printed = not log.last_error_has_traceback and last < log.lines
+    return "The last error is" if went_on or printed or log.lines - last > END_LINES else "It ended in"
 
 
 def _known_meaning(lines: list[str]) -> Meaning | None:

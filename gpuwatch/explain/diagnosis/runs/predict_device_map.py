@@ -172,31 +172,28 @@ def _grants(
         return (nothing,) * max(len(limits), 1)
     if limits:
         return tuple(_Amount(_as_float32(limit) * MIB, 0, f"memory_limit {limit} MB") for limit in limits)
-    exact = device.simulated
-    if asked.reserve_mb is None and (amount := _fraction(device, asked, exact=exact)) is not None:
-        return (amount,)
-    return (_default_limit(device, asked, context, exact=exact),)
+    if asked.reserve_mb is None and asked.fraction is not None:
+        return (_fraction(device, asked.fraction),)
+    return (_default_limit(device, asked, context),)
 
 
-def _fraction(device: Device, asked: RequestedDevices, *, exact: bool) -> _Amount | None:
-    if asked.fraction is None:
-        return None
+def _fraction(device: Device, fraction: float) -> _Amount:
     total = device.number("memory.total_bytes")
     if total is None:
         return _Amount(None, 0, "NVML does not report the device's total memory")
-    if asked.fraction > 1:
+    if fraction > 1:
         return _Amount(None, 0, "a fraction above 1 requests unified memory")
-    granted = int(total * asked.fraction)
-    # On a real card, CUDA's total excludes what NVML counts as reserved by the driver.
-    reserved = 0 if exact else int((device.number("memory.reserved_bytes") or 0.02 * total) * asked.fraction)
-    how = f"fraction {asked.fraction:g} × total {total / MIB:.0f} MiB"
-    if exact:
+    granted = int(total * fraction)
+    how = f"fraction {fraction:g} × total {total / MIB:.0f} MiB"
+    if device.simulated:
         return _Amount(granted // MIB * MIB, 0, f"{how} = {granted // MIB} MiB")
+    # On a real card, CUDA's total excludes what NVML counts as reserved by the driver.
+    reserved = int((device.number("memory.reserved_bytes") or 0.02 * total) * fraction)
     middle = granted - reserved // 2
     return _Amount(middle // MIB * MIB, reserved // 2 + MIB, f"{how}, less the driver's share, ≈ {middle // MIB} MiB")
 
 
-def _default_limit(device: Device, asked: RequestedDevices, context: int | None, *, exact: bool) -> _Amount:
+def _default_limit(device: Device, asked: RequestedDevices, context: int | None) -> _Amount:
     free = _free_bytes(device)
     if free is None:
         return _Amount(None, 0, "NVML does not report free memory")
@@ -205,7 +202,7 @@ def _default_limit(device: Device, asked: RequestedDevices, context: int | None,
         return _Amount(None, 0, "the compute capability, on which TensorFlow's reserve depends, is unknown")
     major = card[0] if card is not None else 0
     start = f"free {free // MIB} MiB"
-    if context is not None and exact:
+    if context is not None and device.simulated:
         left, reserve = free - context, _reserve_bytes(free - context, major, asked.reserve_mb)
         granted = max(left - reserve, 0) if reserve < left else max(left, 0)
         parts = f" − CUDA context {context // MIB} − reserve {left - granted >> 20}"
