@@ -12,12 +12,27 @@ from click_man.core import generate_man_page
 
 from gpuwatch import __version__
 from gpuwatch.cli.main import cli
+from gpuwatch.core.model.findings import CAUSES
 from gpuwatch.explain.diagnosis.reference import cause_pages
 
 FOLDER = Path(__file__).resolve().parents[1] / "gpuwatch/docs/man"
 INDEX = FOLDER.parents[1] / cause_pages.FOLDER / "README.md"
 ONE_PAGE = {"gpuwatch-sim-fault"}
 """Groups whose commands are too small for pages of their own."""
+
+
+def index_page() -> str:
+    """The list of all pages of causes in Markdown (``README.md`` of their folder)."""
+    lines = [
+        "# Causes",
+        "",
+        "All causes that gpuwatch recognizes. `gpuwatch cause ID` prints a page, and `p` on the Findings tab opens it.",
+        "Findings of equal severity are sorted: what ended the work, then why no GPU was usable, then the rest.",
+    ]
+    for title, causes in cause_pages.causes_by_heading():
+        lines += ["", f"## {title}", "", "| id | cause |", "|---|---|"]
+        lines += [f"| [`{cause}`]({cause}.md) | {CAUSES[cause]} |" for cause in causes]
+    return "\n".join(lines) + "\n"
 
 
 def pages() -> dict[str, str]:
@@ -76,7 +91,7 @@ def main() -> None:
             path.unlink()
     for name, text in written.items():
         (FOLDER / name).write_text(text)
-    INDEX.write_text(cause_pages.index_page(), encoding="utf-8")
+    INDEX.write_text(index_page(), encoding="utf-8")
 
 
 if __name__ == "__main__":

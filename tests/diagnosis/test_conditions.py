@@ -19,7 +19,7 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Problem, Process, Snapshot
 from gpuwatch.core.model.xids import Xid
-from gpuwatch.explain.diagnosis.condition_engine import PAST_SECONDS, REJUDGE_SECONDS, Conditions, findings_at_end_of
+from gpuwatch.explain.diagnosis.condition_engine import PAST_SECONDS, REJUDGE_SECONDS, Conditions
 from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, condition, conditions
 from gpuwatch.explain.diagnosis.conditions.hysteresis import Occurrence, Sign
 from gpuwatch.explain.diagnosis.evidence import Evidence
@@ -206,11 +206,6 @@ def test_a_finding_says_since_when_and_stays_listed_when_it_is_past() -> None:
     assert (past.since, past.until) == (sample(20, []).taken_at, sample(59, []).taken_at)
     watched([sample(60 + PAST_SECONDS + 100, [gpu()])], watch)
     assert not watch.past
-
-
-def test_folding_at_once_and_one_by_one_say_the_same() -> None:
-    shots = [*seconds(90, lambda s: sample(s, [gpu(busy=97.0, readings=HOT)], [program(sm=97.0)]))]
-    assert findings_at_end_of(shots)[0] == watched(shots).findings
 
 
 def test_words_change_seldom() -> None:

@@ -14,10 +14,10 @@ from gpuwatch.core.model.findings import CAUSES
 from gpuwatch.core.model.metrics import METRICS
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Device, Problem, Process, Snapshot
-from gpuwatch.explain.diagnosis.condition_engine import Conditions, findings_at_end_of
+from gpuwatch.explain.diagnosis.condition_engine import Conditions
 from gpuwatch.explain.diagnosis.conditions.gpu_faults import unread_keys
 from gpuwatch.machine.history.machine_event import MachineEvent
-from tests.diagnosis.watching import GIB, gpu, program, sample
+from tests.diagnosis.watching import GIB, gpu, program, sample, watched
 
 _REASONS = ("not_supported", "permission_denied", "failed", "no_sample", "unknown")
 _WORDS = ("none", "idle", "sw-power-cap", "sw-thermal+sw-power-cap", "hw-slowdown", "nonsense", "")
@@ -132,5 +132,5 @@ def test_no_rule_fails_and_every_finding_is_whole(seed: int) -> None:
         assert past.until is not None
         assert past.since <= past.until
     check_events(watch)
-    again = findings_at_end_of(snapshots)
-    assert (again[0], tuple(again[1])) == (watch.findings, tuple(watch.past))
+    again = watched(snapshots)
+    assert (again.findings, again.past) == (watch.findings, watch.past)

@@ -14,7 +14,7 @@ from gpuwatch.experiment.probing.probe_scripts import find_probes
 from gpuwatch.explain.diagnosis.reference import cause_pages as pages
 from tests.every import every
 from tests.forked import forked
-from tests.manpages import INDEX
+from tests.manpages import INDEX, index_page
 from tests.probing.test_recipe import undefined
 
 FOLDER = Path(pages.__file__).parents[3] / pages.FOLDER
@@ -27,7 +27,7 @@ def test_there_is_one_page_for_each_cause_and_no_other() -> None:
 
 
 def test_the_index_is_the_one_that_the_table_of_causes_gives() -> None:
-    assert INDEX.read_text(encoding="utf-8") == pages.index_page(), "python -m tests.manpages"
+    assert INDEX.read_text(encoding="utf-8") == index_page(), "python -m tests.manpages"
 
 
 def test_every_cause_stands_below_one_heading() -> None:

@@ -1,9 +1,9 @@
 """What happened to a watched machine, and what is wrong with it now: events and findings from one engine.
 
 A fold over snapshots in order of time: the same snapshots give the same events and findings, whether they arrive one
-by one or from a recording (:func:`findings_at_end_of`). Each condition is judged once: its onset and end are events,
-and while it holds it is a finding with the same text, severity and cause. Pure: it reads no clock and no device.
-Findings are reworded only every few seconds.
+by one or from a recording. Each condition is judged once: its onset and end are events, and while it holds it is a
+finding with the same text, severity and cause. Pure: it reads no clock and no device. Findings are reworded only every
+few seconds.
 """
 
 from __future__ import annotations
@@ -418,14 +418,6 @@ class Conditions:
     def _report_broken(self, condition: Condition, error: Exception, at: float) -> None:
         name = type(condition).__name__
         self._broken.setdefault(name, replace(broken_rule_finding(name, condition.causes, error), since=utc(at)))
-
-
-def findings_at_end_of(snapshots: Iterable[Snapshot]) -> tuple[Sequence[Finding], Sequence[Finding]]:
-    """The findings at the end of ``snapshots`` (oldest first), and the past ones."""
-    conditions = Conditions()
-    for snapshot in snapshots:
-        conditions.look(snapshot)
-    return conditions.findings, tuple(conditions.past)
 
 
 def _subject(found: Finding) -> tuple[object, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 
 import msgspec
 
@@ -216,8 +217,7 @@ def _program_variables(run: Run, here: Mapping[str, str], late: str) -> Iterator
             continue
         effect: Effect = "effect" if name in KNOWN_VARIABLES else "unknown"
         note = f"this shell has {here[name]!r}" if name in here else "not set in this shell"
-        meant = known_variable_meant(name)
-        if meant is not None:
+        if (meant := known_variable_meant(name)) is not None:
             effect, note = "misspelt", f"nothing reads it; {meant} was probably meant"
         elif name in late:
             effect, note = "too-late", "the program set it after its framework had started"
@@ -225,25 +225,22 @@ def _program_variables(run: Run, here: Mapping[str, str], late: str) -> Iterator
 
 
 def _variable(name: str, value: str, doctor: Doctor, late: str) -> Variable:
-    def variable(effect: Effect, note: str) -> Variable:
-        return Variable(name=name, value=value, effect=effect, note=note)
-
+    variable = partial(Variable, name=name, value=value)
     if doctor.simulated and name in _SIMULATION:
-        return variable("effect", "set by gpuwatch for the simulated GPUs")
-    meant = known_variable_meant(name)
-    if meant is not None:
-        return variable("misspelt", f"nothing reads it; {meant} was probably meant")
+        return variable(effect="effect", note="set by gpuwatch for the simulated GPUs")
+    if (meant := known_variable_meant(name)) is not None:
+        return variable(effect="misspelt", note=f"nothing reads it; {meant} was probably meant")
     if name in late:
-        return variable("too-late", "a program set it after its framework had started")
+        return variable(effect="too-late", note="a program set it after its framework had started")
     for check in doctor.checks:
         if check.title == name:
             note = check.detail + (f" → {check.action}" if check.action else "")
-            return variable("warning" if check.state in ("warn", "fail") else "effect", note)
+            return variable(effect="warning" if check.state in ("warn", "fail") else "effect", note=note)
     others = next((check.detail for check in doctor.checks if check.id == "environment.others"), "")
     for part in others.split("; "):
         if part.startswith(f"{name}="):
-            return variable("effect", part.rpartition(" (")[2].rstrip(")"))
-    return variable("effect" if name in KNOWN_VARIABLES else "unknown", "")
+            return variable(effect="effect", note=part.rpartition(" (")[2].rstrip(")"))
+    return variable(effect="effect" if name in KNOWN_VARIABLES else "unknown")
 
 
 def newest_runs(runs: Iterable[Run], most: int) -> tuple[tuple[Run, ...], tuple[Run, ...]]:

@@ -23,7 +23,6 @@ _WHAT_TELLS = (
     " python train.py shows both."
 )
 _DEVICE_UNKNOWN = "No problems found; the log does not say on which device the work ran"
-_AFTER_ERRORS = "No failure at its end, after the errors below"
 _ERRORS_BEFORE = "No problem at its end, after the errors below; the log does not say on which device the work ran"
 _ONLY_WARNED = "No failure in it: its last lines are warnings; the log does not say on which device the work ran"
 _FAILURE, _READ_BEFORE = row_named("last-lines")[:2]
@@ -40,8 +39,6 @@ _TOLD = {
 }
 """Topics that say what happened where nothing else does, and no work came after."""
 _TIME_LIMIT = re.compile(r"time limit|max(?:imum)? (?:run|wall|training)?[ -]?time", re.IGNORECASE)
-_AT_ITS_LIMIT = "The program stopped at its own time limit; no failure in it"
-_SERVER_STOPPED = "The server was stopped by Ctrl+C (SIGINT); no failure in it"
 _AFTER_WORK = "Stopped by Ctrl+C (SIGINT) after its work; no failure in it"
 _OF_A_PART = (NO_GPU_NAMED, NOTHING_KNOWN, _FAILURE, _DOUBT)
 """Beginnings of titles that the rest of a log may contradict."""
@@ -144,7 +141,7 @@ def nothing_found(log: LogFacts, others: Iterable[Finding] = ()) -> Finding:
 def _at_its_end(log: LogFacts) -> str:
     """The claim of a log that has errors, none of them at its end; empty for one that has none."""
     if log.errors or not log.logged_error:
-        return _AFTER_ERRORS if log.errors else ""
+        return "No failure at its end, after the errors below" if log.errors else ""
     return f"No failure at its end, although it logged {quoted(log.logged_error, _MAX_ERROR_CHARS)}"
 
 
@@ -160,10 +157,10 @@ def _interrupt_finding(log: LogFacts) -> Finding | None:
     told = log.told_interrupt or (f"{last.type}: {last.message}".rstrip(": ") if last is not None else "")
     if not told or "server.started" in log.topics:
         by_a_person = bool(told) and interrupts.is_of_keyboard(log.told_interrupt) and not log.doubt
-        told_so = no_problem(title=_SERVER_STOPPED, evidence=(told,))
+        told_so = no_problem(title="The server was stopped by Ctrl+C (SIGINT); no failure in it", evidence=(told,))
         return told_so if by_a_person and log.last_lines_tell != last_lines.FAILED else None
     if last is None and _TIME_LIMIT.search(told) is not None:
-        return no_problem(title=_AT_ITS_LIMIT, evidence=(told,))
+        return no_problem(title="The program stopped at its own time limit; no failure in it", evidence=(told,))
     if last is not None and last_lines.says_all_done(log.telling_last_line):
         return no_problem(title=_AFTER_WORK, evidence=(log.telling_last_line,))
     while_started = last is not None and last.message == "terminated"

@@ -132,7 +132,6 @@ class MemoryErrors(Counters):
     old_counts = frozenset({"ecc.uncorrected", "ecc.sram_uncorrected"})
 
     def severity(self, metric: str, count: ErrorCount) -> Severity:
-        """An error if new, a warning if old."""
         return "error" if count.now > count.base else "warning"
 
 
@@ -148,7 +147,6 @@ class RepairedMemory(Counters):
     }
 
     def severity(self, metric: str, count: ErrorCount) -> Severity:
-        """Only new ones are reported."""
         return "warning"
 
 
@@ -200,5 +198,4 @@ class Corrected(Counters):
         return "info"
 
     def listed(self, occurrence: Occurrence, context: SampleContext) -> bool:
-        """Never a finding."""
         return False

@@ -42,7 +42,6 @@ class Lost(Condition):
             yield Sign(cause="hardware.fault", device=context.memory.devices[uuid], about="lost")
 
     def finding(self, occurrence: Occurrence, context: SampleContext) -> Finding | None:
-        """Includes what the driver reported about it."""
         device = occurrence.device
         listed = device.uuid in context.devices
         detail = f": {printable(device.state_detail)}" if listed and device.state_detail else ""
@@ -83,14 +82,13 @@ class HardwareXid(Condition):
                 yield Sign(cause="hardware.fault", device=device, about="recent Xid" if recent else "old Xid")
 
     def finding(self, occurrence: Occurrence, context: SampleContext) -> Finding | None:
-        """The title names the latest Xid."""
         device = occurrence.device
         xids, recent = context.memory.xids[device.uuid], occurrence.sign.about == "recent Xid"
         hours = (context.at - xids[-1].at) / 3600
         return self.report(
             occurrence,
             "error" if recent else "warning",
-            title=_reported_text(device, xids[-1].text) + ("" if recent else ", an hour ago or longer"),
+            title=f"GPU {device.index}: driver reported {xids[-1].text}" + ", an hour ago or longer" * (not recent),
             evidence=(
                 *_xid_lines(device, context),
                 "" if recent else f"none for {hours:.0f} h since",
@@ -105,20 +103,15 @@ class HardwareXid(Condition):
         return device.uuid in context.devices and device.state not in BAD_STATES
 
     def new_samples(self, occurrence: Occurrence, context: SampleContext) -> Iterable[str]:
-        """Each Xid is an event."""
         device, memory = occurrence.device, context.memory
         for xid in memory.xids[device.uuid]:
             if xid.at > memory.xids_in_events.get(device.uuid, float("-inf")):
                 memory.xids_in_events[device.uuid] = xid.at
-                yield _reported_text(device, xid.text)
+                yield f"GPU {device.index}: driver reported {xid.text}"
 
     def ended(self, occurrence: Occurrence, finding: Finding, context: SampleContext) -> str:
         """A reported error does not end."""
         return ""
-
-
-def _reported_text(device: Device, text: str) -> str:
-    return f"GPU {device.index}: driver reported {text}"
 
 
 def _xid_lines(device: Device, context: SampleContext) -> list[str]:
@@ -150,7 +143,6 @@ class UnreadGpu(Condition):
     dead_devices = True  # of a lost one nothing can be read, which is told already
 
     def signs(self, context: SampleContext) -> Iterator[Sign]:
-        """One for each GPU that is listed as working."""
         for device in context.devices.values():
             if unread := unread_keys(device):
                 yield Sign(cause="driver.bad-state", device=device, about=" and ".join(map(_KEYS.__getitem__, unread)))

@@ -75,7 +75,6 @@ class HealthFlag(Condition):
     one_sample = True
 
     def signs(self, context: SampleContext) -> Iterator[Sign]:
-        """One per device and flag."""
         for device in context.devices.values():
             failed = device.readings.get("remapped_rows.failure") == "yes"
             for metric, flag in _FLAGS.items():
@@ -92,7 +91,6 @@ class HealthFlag(Condition):
         return lacks or super().unknown(sign, context)
 
     def finding(self, occurrence: Occurrence, context: SampleContext) -> Finding | None:
-        """A fact: the driver says so."""
         device, (metric, _, value) = occurrence.device, occurrence.sign.about.partition(": ")
         flag, severity = _FLAGS[metric], _FLAGS[metric].severity
         values = set(value.split("+")) - {"healthy"}

@@ -80,7 +80,6 @@ class InputBound(Condition):
     leaves = 60.0
 
     def signs(self, context: SampleContext) -> Iterator[Sign]:
-        """One per process, for its busiest device."""
         for rows in context.of.values():
             process = rows[0]
             series = context.series(process)

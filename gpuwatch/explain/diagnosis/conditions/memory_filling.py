@@ -143,7 +143,6 @@ class Filling(Condition):
         )
 
     def ended(self, occurrence: Occurrence, finding: Finding, context: SampleContext) -> str:
-        """``GPU 0 memory no longer grows (3 min)``."""
         return f"GPU {occurrence.device.index} memory no longer grows ({occurrence.duration})"
 
 
@@ -173,9 +172,7 @@ class NearlyFull(Condition):
         return self.report(occurrence, "info", title=f"GPU {device.index} memory is nearly full: {used} of {total}")
 
     def listed(self, occurrence: Occurrence, context: SampleContext) -> bool:
-        """Never a finding."""
         return False
 
     def ended(self, occurrence: Occurrence, finding: Finding, context: SampleContext) -> str:
-        """``GPU 0 memory is no longer full (3 min)``."""
         return f"GPU {occurrence.device.index} memory is no longer full ({occurrence.duration})"

@@ -140,7 +140,6 @@ class _Throttled(Condition):
                 yield Sign(cause=self.causes[0], device=device, about=self.about, numbers=numbers)
 
     def ended(self, occurrence: Occurrence, finding: Finding, context: SampleContext) -> str:
-        """``GPU 0 no longer throttled (thermal, 3 min)``."""
         device = occurrence.device
         return f"GPU {device.index} no longer throttled ({self.reason(device)}, {occurrence.duration})"
 
@@ -155,7 +154,6 @@ class Thermal(_Throttled):
     leaves = 30.0
 
     def holds(self, reasons: frozenset[str], device: Device) -> bool:
-        """By software or hardware."""
         return bool(reasons & THERMAL)
 
     def reason(self, device: Device) -> str:
@@ -204,7 +202,6 @@ class PowerBrake(_Throttled):
         return NAMES["hw-power-brake" if "hw-power-brake" in (clock_reasons(device) or ()) else "hw-slowdown"]
 
     def finding(self, occurrence: Occurrence, context: SampleContext) -> Finding | None:
-        """A warning at any load."""
         device = occurrence.device
         action = "Check the power cables and the machine's power supply: the board itself requests lower clocks."
         if "hw-power-brake" not in (clock_reasons(device) or ()):
@@ -270,7 +267,6 @@ class PowerCap(_Throttled):
         )
 
     def ended(self, occurrence: Occurrence, finding: Finding, context: SampleContext) -> str:
-        """``GPU 0 no longer at its power limit (3 min)``."""
         if not _near_limit(occurrence):
             return f"GPU {occurrence.device.index}: NVML no longer reports a power cap ({occurrence.duration})"
         return f"GPU {occurrence.device.index} no longer at its power limit ({occurrence.duration})"

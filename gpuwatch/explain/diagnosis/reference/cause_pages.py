@@ -79,17 +79,3 @@ def _telling_of(word: str) -> list[str]:
     pattern = re.compile(rf"\b{re.escape(word.strip())}\b", re.IGNORECASE)
     counts = {cause: len(pattern.findall(page(cause))) for cause in CAUSES}
     return [cause for cause in sorted(counts, key=lambda count: -counts[count]) if counts[cause]][:_MAX_SUGGESTIONS]
-
-
-def index_page() -> str:
-    """The list of all pages in Markdown (``README.md`` of the same folder)."""
-    lines = [
-        "# Causes",
-        "",
-        "All causes that gpuwatch recognizes. `gpuwatch cause ID` prints a page, and `p` on the Findings tab opens it.",
-        "Findings of equal severity are sorted: what ended the work, then why no GPU was usable, then the rest.",
-    ]
-    for title, causes in causes_by_heading():
-        lines += ["", f"## {title}", "", "| id | cause |", "|---|---|"]
-        lines += [f"| [`{cause}`]({cause}.md) | {CAUSES[cause]} |" for cause in causes]
-    return "\n".join(lines) + "\n"

@@ -149,13 +149,12 @@ def cpu_only(evidence: Evidence) -> Iterator[Finding]:
 
 _NOT_FOR_GPUS = re.compile(r"(?i)not compiled with (?:CUDA|GPU) support")
 """Said by operators of packages that extend PyTorch."""
-_WINDOWS = "native windows"
 _OF_TORCH = re.compile(r"Could not run '(torchvision|torchaudio)::")
 
 
 def _build_action(evidence: Evidence, lines: Iterable[str]) -> str:
     text = " ".join(lines)
-    if _WINDOWS in text.lower():
+    if "native windows" in text.lower():
         return (
             'Run it in WSL2, with pip install "tensorflow[and-cuda]" there; or use tensorflow<2.11, the last with GPUs'
             " on native Windows (CUDA 11.2, cuDNN 8.1)."

@@ -15,8 +15,6 @@ from gpuwatch.explain.logs.message_topics import topics_of
 
 _NO_GPU = "gpu.none"
 NOT_WHY = ", and the log does not say why"
-_UNUSED_GPU = "gpu.unused"
-_CPU_WHEEL = "build.cpu-wheel"
 _CPU_XLA = "xla.interpreter"
 """XLA's log of the platforms that it started, without CUDA, not even as a failure."""
 
@@ -36,7 +34,7 @@ def no_gpu_without_why(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
         lines += tuple(line for line in log.lines_of("devices.cpu") if "gpu" not in line.lower())
     if not lines or log.ooms or names_cause(log.topics):
         return
-    if wheel := log.lines_of(_CPU_WHEEL, _CPU_XLA):
+    if wheel := log.lines_of("build.cpu-wheel", _CPU_XLA):
         yield warning_of(
             "build.cpu-only",
             certainty="likely",
@@ -62,7 +60,7 @@ def no_gpu_without_why(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
 @rule("unknown", needs="log")
 def gpu_not_used(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
     """The framework says itself that it found a GPU and leaves it."""
-    if evidence.run is None and (lines := log.lines_of(_UNUSED_GPU)):
+    if evidence.run is None and (lines := log.lines_of("gpu.unused")):
         yield warning_of(
             "unknown",
             title="The program found a GPU and does not use it",

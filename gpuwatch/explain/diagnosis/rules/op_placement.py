@@ -43,7 +43,6 @@ _LACKING_ACTION = (
     "{} has no GPU kernel, so what it works on is on the CPU too: use another op (for an update, another optimizer "
     "or a dense gradient), or leave both on the CPU."
 )
-_WITHIN_DATA_ACTION = "Remove tf.device from the dataset's functions: tf.data runs them on the CPU, ahead of the steps."
 _OUTPUT_ACTION = (
     "Harmless: ops that print or write belong on the CPU. To avoid the copy to the CPU in each step, print less often."
 )
@@ -192,7 +191,7 @@ def _advice(fallback: Fallback) -> str:
     if fallback.colocated:
         return _LACKING_ACTION.format(fallback.colocated)
     if fallback.in_data:
-        return _WITHIN_DATA_ACTION
+        return "Remove tf.device from the dataset's functions: tf.data runs them on the CPU, ahead of the steps."
     if fallback.dtype != "string" and fallback.some_type is not False:
         return _KERNEL_ACTION
     if _OUTPUT.search(fallback.op):
@@ -419,7 +418,6 @@ _FEWER = (
     "Start no more processes than there are GPUs (torchrun --nproc-per-node, the tensor-parallel size; a strategy: only"
     " devices of tf.config.list_logical_devices('GPU')), or request more from the scheduler (Slurm: --gres=gpu:N)."
 )
-_HAS_NONE = "machine only has: []"
 _NONE_SEEN = (
     "Request a GPU (Slurm: --gres=gpu:1; docker run --gpus all), or run gpuwatch doctor there to see why none is "
     "visible; to run on the CPU: Trainer(accelerator='cpu')."
@@ -431,7 +429,7 @@ def strategy_devices_missing(evidence: Evidence) -> Iterator[Finding]:
     """MirroredStrategy on devices that do not exist: it creates replicas anyway, since 2.15 without a message."""
     run, result = evidence.run, evidence.result(REPLICAS, dict)
     if run is None or not (missing := result.get("missing")):
-        none = any(_HAS_NONE in line for line in evidence.log.lines_of("gpu.none"))
+        none = any("machine only has: []" in line for line in evidence.log.lines_of("gpu.none"))
         title = "The program requests GPUs, but the process sees none" if none else ""
         yield from stated_error(evidence, "distribution.devices-missing", _NONE_SEEN if none else _FEWER, title)
         return

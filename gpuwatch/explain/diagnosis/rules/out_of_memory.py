@@ -59,7 +59,6 @@ _NOT_OF_MEMORY = re.compile(
 )
 """Statuses of cuDNN and cuBLAS that no lack of memory causes."""
 _LOOK_FIRST, _IF_GROWING = row_named("look-first").action, row_named("if-growing").action
-_GROWS = "GPU memory in use grew until no more was free"
 ADDRESS_SPACE = ("address_limit_bytes", "address_peak_bytes")
 """Names of the watcher's results: limit and peak of the address space of a process that ended in a MemoryError."""
 _COPY = "Dst tensor is not initialized"
@@ -126,7 +125,7 @@ def out_of_memory(evidence: Evidence) -> Iterator[Finding]:
             alike = next(filter(None, (equal_blocks(oom) for oom, _ in failures)), None)
             if grown and cause == "memory.model-too-large":
                 # Without steps it may as well be a model that is built layer by layer.
-                certain, title, action = False, _GROWS, _IF_GROWING
+                certain, title, action = False, "GPU memory in use grew until no more was free", _IF_GROWING
             elif cause == "memory.model-too-large" and alike is not None:
                 action = _IF_GROWING
                 if alike.many:

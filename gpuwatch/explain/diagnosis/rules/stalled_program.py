@@ -25,7 +25,6 @@ _MIN_BUSY_CORE_SHARE = 0.2
 _MIN_BUSY_GPU_PERCENT = 5.0
 """Percent of utilization above which a GPU computes: one step may be long."""
 _MISSING = re.compile(r"\] Waiting for ([1-9]\d*)/(\d+) tasks to connect\.")
-_CONNECTED = " has connected to coordination service"
 _TASK = re.compile(r"/job:(\w+)/replica:\d+/task:(\d+)\s*")
 _TIMEOUT = re.compile(r"Timeout \(\d+:\d\d:\d\d(?:\.\d+)?\)!")
 _DUMP = ("  ", "Thread 0x", "Current thread 0x")
@@ -77,7 +76,7 @@ def cluster_incomplete(evidence: Evidence, run: Run) -> Iterator[Finding]:
     lines = run.log_tail
     begin = max((at + 1 for at, line in enumerate(lines) if line.startswith("… ")), default=0)
     waits = [(at, found) for at, line in enumerate(lines) if at >= begin and (found := _MISSING.search(line))]
-    if not waits or any(_CONNECTED in line for line in lines[waits[-1][0] :]):
+    if not waits or any(" has connected to coordination service" in line for line in lines[waits[-1][0] :]):
         return
     said, found = waits[-1]
     stragglers = takewhile(_TASK.fullmatch, lines[said + 2 : said + 12])

@@ -198,37 +198,27 @@ def _by_topic(run: Run | None, log: LogFacts, topic: str | None, lines: list[str
         known = _meaning(said) or known
         if known is None:
             known = crash_meaning([" ".join((*lines, *said))]) if topic == reported_ends.CRASH else ENDINGS[topic]
-        built = _compiler_end(known, log)
-        known = _meaning(built) or known
         if topic == reported_ends.CRASH and (text := " ".join(said).partition("what():")[2].strip()):
             known = known._replace(title=f"A C++ exception was not caught: {shorten(text, _MAX_TITLE_CHARS)}")
-        return known, _without_repeats(built, told, lines, said)
-    if (report := reported_end_of(log))[0]:
-        own = own_error(log)
-        lines = _without_repeats(own_lines(log), raised_at(log, own) if own else (), report[1:], lines)
-        built = [*filter(program_messages.message_meaning, log.lines_of(_ALSO_SAID[0]))][:1] if own is None else []
-        known = _known_meaning([line_of(own)]) if own is not None else _meaning([*built, report[1]])
-        built = built or _compiler_end(known, log)
-        known, lines = _meaning(built) or known, _without_repeats(built, lines)
-        lines = lines if own is not None or known is None else _without_repeats(lines, log.lines_of(*_ALSO_SAID))
-        known = known or (_by_type(run, log, own, _PROCESS) if own is not None else None)
-        if known is None and own is not None:
-            title = f"A process of the job failed; the last error before is {shorten(line_of(own), _MAX_TITLE_CHARS)}"
-            known = Meaning(title, program_messages.advice_for_error(own, log))
-        return known or process_failure(report[1]), lines
+        return _end(known, log, told, lines, said)
+    if (report := reported_end_of(log))[0] and (own := own_error(log)) is not None:
+        title = f"A process of the job failed; the last error before is {shorten(line_of(own), _MAX_TITLE_CHARS)}"
+        known = _known_meaning([line_of(own)]) or _by_type(run, log, own, _PROCESS)
+        known = known or Meaning(title, program_messages.advice_for_error(own, log))
+        return _end(known, log, [line_of(own)], raised_at(log, own), report[1:], lines)
+    if report[0]:
+        built = _compiler_lines(log)
+        known = _meaning([*built, report[1]])
+        also = log.lines_of(*_ALSO_SAID) if known is not None else ()
+        return known or process_failure(report[1]), _without_repeats(built, report[1:], lines, also)
     of_frame = program_messages.meaning_of_frame(log.errors[-1], log) if log.errors else None
     first_of_all = raised_first(log, log.errors[-1]) if log.errors else ""
     if known := of_frame or _known_meaning(lines) or _meaning([first_of_all] if first_of_all else ()):
         where = raised_at(log, log.errors[-1]) if log.errors else ()
-        built = _compiler_end(known, log)
-        lines = _without_repeats(built, lines[:1], where, lines[1:], log.lines_of(*_ALSO_SAID))
-        return _meaning(built) or known, lines
-    if (
-        log.errors
-        and _is_about(lines[0], error := log.errors[-1])
-        and (known := _by_type(run, log, error, _how_it_ended(run, log))) is not None
-    ):
-        return known, _without_repeats(lines[:1], raised_at(log, error), lines[1:])
+        return _end(known, log, lines[:1], where, lines[1:], log.lines_of(*_ALSO_SAID))
+    last = next((error for error in log.errors[-1:] if _is_about(lines[0], error)), None)
+    if last is not None and (known := _by_type(run, log, last, _how_it_ended(run, log))) is not None:
+        return known, _without_repeats(lines[:1], raised_at(log, last), lines[1:])
     if lines == [_CUT]:
         name = log.open_traceback_of
         title = f"The log ends in the middle of the traceback of {name}, before its message" if name else _CUT
@@ -242,10 +232,14 @@ def _by_topic(run: Run | None, log: LogFacts, topic: str | None, lines: list[str
     return None
 
 
-def _compiler_end(known: Meaning | None, log: LogFacts) -> list[str]:
-    """What the compiler itself said, if all that is known is that it failed; the first line that has a meaning."""
-    if known is None or known.key not in ("compile", reported_ends.NOT_COMPILED):
-        return []
+def _end(known: Meaning, log: LogFacts, *parts: Iterable[str]) -> _End:
+    """An end with its evidence; if it is known only that a compiler failed, what that itself said comes first."""
+    built = _compiler_lines(log) if known.key in ("compile", reported_ends.NOT_COMPILED) else []
+    return _meaning(built) or known, _without_repeats(built, *parts)
+
+
+def _compiler_lines(log: LogFacts) -> list[str]:
+    """The compiler's first line that has a meaning; empty without one."""
     return [*filter(program_messages.message_meaning, log.lines_of(_ALSO_SAID[0]))][:1]
 
 
