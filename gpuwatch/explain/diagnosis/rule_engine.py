@@ -130,19 +130,16 @@ def _repeated_failures(found: Mapping[_Key, Finding]) -> list[_Key]:
     return [
         key
         for key, item in found.items()
-        if item.id in ("unknown", "program.error")
-        and any(line[:_MIN_TITLE_QUOTE_CHARS] in item.title for line in item.evidence[:1])
-        and any(_within(item.evidence[:1], line) for line in named)
+        for line in item.evidence[:1]
+        if item.id in ("unknown", "program.error") and line[:_MIN_TITLE_QUOTE_CHARS] in item.title
+        if any(_is_same(line, other) for other in named)
     ]
 
 
-def _within(lines: Iterable[str], other: str) -> bool:
-    theirs = other.partition(": ")[2].strip()
-    for line in lines:
-        text = line.partition(": ")[2].strip() or line.strip()
-        if len(text) >= _MIN_EQUAL_CHARS and (text in other or (len(theirs) >= _MIN_EQUAL_CHARS and theirs in text)):
-            return True
-    return False
+def _is_same(line: str, other: str) -> bool:
+    """Whether one line contains what the other says after its heading."""
+    text, theirs = line.partition(": ")[2].strip() or line.strip(), other.partition(": ")[2].strip()
+    return len(text) >= _MIN_EQUAL_CHARS and (text in other or (len(theirs) >= _MIN_EQUAL_CHARS and theirs in text))
 
 
 def by_severity(findings: Iterable[Finding]) -> list[Finding]:

@@ -85,10 +85,8 @@ class InputBound(Condition):
             series = context.series(process)
             if series is None or process.type == "G" or not _is_settled(series, context.at):
                 continue
-            if series.due():
-                series.verdict = waiting_numbers(series.whole(_WINDOW_BUCKETS))
-            if series.verdict is not None:
-                yield Sign(cause="input.bound", process=process, numbers=series.verdict)
+            if (numbers := waiting_numbers(series.whole(_WINDOW_BUCKETS))) is not None:
+                yield Sign(cause="input.bound", process=process, numbers=numbers)
 
     def finding(self, occurrence: Occurrence, context: SampleContext) -> Finding | None:
         """Inferred, so ``likely``: a program that launches very small kernels looks the same from outside."""

@@ -61,10 +61,7 @@ class ProcessBuckets:
         self.active_since: float | None = None
         """When its GPU was first seen working."""
         self.buckets: deque[Bucket] = deque([Bucket()], maxlen=MAX_BUCKETS + 1)
-        self.verdict: dict[str, float | None] | None = None
-        """What a condition concluded from the complete buckets; kept until the next one is complete."""
         self._filled_until = at + BUCKET_SECONDS
-        self._judged: float | None = None
         self._resting: bool | None = None
 
     def roll(self, at: float) -> None:
@@ -97,11 +94,6 @@ class ProcessBuckets:
         """Over all its buckets; None if it could not be read."""
         count = sum(bucket.count for bucket in self.buckets)
         return sum(bucket.utilization for bucket in self.buckets) / count if count else None
-
-    def due(self) -> bool:
-        """Whether a bucket was completed since the last call."""
-        judged, self._judged = self._judged, self._filled_until
-        return judged != self._filled_until
 
     def whole(self, count: int) -> Sequence[Bucket]:
         """The latest ``count`` complete buckets, oldest first; empty if there are fewer."""

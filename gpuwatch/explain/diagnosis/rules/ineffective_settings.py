@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 
 from gpuwatch.core.formatting.safe_text import printable, shorten
@@ -46,7 +46,7 @@ def not_in_effect(evidence: Evidence) -> Iterator[Finding]:
             "config.too-late",
             "error" if failed else "warning",
             title=f"Set too late, and not in effect: {', '.join(late)}",
-            evidence=[*(_compared(name, setting) for name, setting in late.items()), *stated],
+            evidence=[*_compared(late), *stated],
             action=remedy,
         )
     elif stated:
@@ -56,7 +56,7 @@ def not_in_effect(evidence: Evidence) -> Iterator[Finding]:
         yield warning_of(
             "config.inconsistent",
             title=f"Not in effect: {', '.join(unused)}",
-            evidence=[_compared(name, setting) for name, setting in unused.items()],
+            evidence=_compared(unused),
             action=_POLICY if "mixed precision" in unused else _PASS_ON,
         )
     for name, setting in forced.items():
@@ -64,7 +64,7 @@ def not_in_effect(evidence: Evidence) -> Iterator[Finding]:
         yield warning_of(
             "config.inconsistent",
             title=f"{variable} overrides the program's own {name}",
-            evidence=[_compared(name, setting)],
+            evidence=_compared({name: setting}),
             action=f"Unset {variable.partition('=')[0]}, or set it to what the program requests.",
         )
 
@@ -84,11 +84,12 @@ def _plain(value: object) -> object:
     return sorted(value) if isinstance(value, list) and all(isinstance(entry, str) for entry in value) else value
 
 
-def _compared(name: str, setting: Setting) -> str:
-    where = f" at {printable(setting.source)}" if setting.source else ""
-    has = "none" if setting.effective == [] else setting.effective
-    effect = setting.note if setting.effective is None else f"TensorFlow has {has}"
-    return shorten(printable(f"{name}: {setting.asked} was requested{where}; {effect}"), 300)
+def _compared(settings: Mapping[str, Setting]) -> Iterator[str]:
+    for name, setting in settings.items():
+        where = f" at {printable(setting.source)}" if setting.source else ""
+        has = "none" if setting.effective == [] else setting.effective
+        effect = setting.note if setting.effective is None else f"TensorFlow has {has}"
+        yield shorten(printable(f"{name}: {setting.asked} was requested{where}; {effect}"), 300)
 
 
 _UNKNOWN_FIELD = re.compile(r"rotocol message (?P<message>GPUOptions|ConfigProto) has no \W(?P<field>\w{1,80})\W")
@@ -106,7 +107,6 @@ _FIELDS = {
     ),
 }  # fmt: skip
 """Fields of the messages in ``tensorflow/core/protobuf/config.proto``, which has never removed one of these."""
-_PART_OF = {"GPUOptions": "gpu_options"}
 _MIN_NAME_SIMILARITY = 0.7
 
 
@@ -126,7 +126,7 @@ def inconsistent(evidence: Evidence) -> Iterator[Finding]:
         yield warning_of(
             "config.inconsistent",
             title=f"TensorFlow rejected {', '.join(refused)}, and therefore uses no GPU",
-            evidence=[_compared(name, setting) for name, setting in refused.items()],
+            evidence=_compared(refused),
             action=_ALIKE,
         )
     yield from stated_error(evidence, "config.inconsistent", action, title)
@@ -135,11 +135,7 @@ def inconsistent(evidence: Evidence) -> Iterator[Finding]:
 def _meant(message: str, field: str) -> str:
     """The field that was probably meant, if one resembles it."""
     for owner in sorted(_FIELDS, key=lambda name: name != message):
-        near = get_close_matches(field.lower(), _FIELDS[owner], 1, _MIN_NAME_SIMILARITY)
-        if near and owner == message:
-            return f": {near[0]} was probably meant"
-        if near and owner in _PART_OF:
-            return f": {near[0]} belongs to {owner} ({message}.{_PART_OF[owner]}.{near[0]})"
-        if near:
-            return f": {near[0]} belongs to {owner}"
+        for near in get_close_matches(field.lower(), _FIELDS[owner], 1, _MIN_NAME_SIMILARITY):
+            place = f" (ConfigProto.gpu_options.{near})" if owner == "GPUOptions" else ""
+            return f": {near} was probably meant" if owner == message else f": {near} belongs to {owner}{place}"
     return ""

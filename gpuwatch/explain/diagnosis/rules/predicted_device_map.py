@@ -56,11 +56,11 @@ def _is_explained(evidence: Evidence, run: Run) -> bool:
 
 
 def _differs(name: str, expected: PredictedMapping | None, observed: DeviceMapping | None) -> str:
-    if expected is None and observed is not None:
+    if observed is None:
+        return f"{name} was expected on physical GPU {expected.physical_index}, but does not exist" if expected else ""
+    if expected is None:
         return f"{name} is physical GPU {observed.physical_index}, which was not expected"
-    if observed is None and expected is not None:
-        return f"{name} was expected on physical GPU {expected.physical_index}, but does not exist"
-    if expected is None or observed is None or observed.uuid is None or observed.uuid == expected.uuid:
+    if observed.uuid in (None, expected.uuid):
         return ""
     return (
         f"{name} is physical GPU {observed.physical_index} ({observed.uuid}),"

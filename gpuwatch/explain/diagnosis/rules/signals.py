@@ -66,19 +66,13 @@ def worker_meaning(text: str, run: Run | None) -> tuple[Meaning, list[str]]:
     return meaning, [*host_evidence(run)] if run is not None else []
 
 
-_CRASH_WORDS = (
-    ("segmentation fault", signal.SIGSEGV),
-    ("sigsegv", signal.SIGSEGV),
-    ("bus error", signal.SIGBUS),
-    ("floating point exception", signal.SIGFPE),
-    ("sigfpe", signal.SIGFPE),
-    ("illegal instruction", signal.SIGILL),
-    ("undefined portion of a memory object", signal.SIGBUS),
-    ("erroneous arithmetic", signal.SIGFPE),
-    ("abort", signal.SIGABRT),
-    ("terminate called", signal.SIGABRT),
-    ("corrupt", signal.SIGABRT),
-)
+_CRASH_WORDS = {
+    signal.SIGSEGV: ("segmentation fault", "sigsegv"),
+    signal.SIGBUS: ("bus error", "undefined portion of a memory object"),
+    signal.SIGFPE: ("floating point exception", "sigfpe", "erroneous arithmetic"),
+    signal.SIGILL: ("illegal instruction",),
+    signal.SIGABRT: ("abort", "terminate called", "corrupt"),
+}
 
 
 _SIGNAL_NUMBER = re.compile(
@@ -106,7 +100,8 @@ def crash_meaning(lines: list[str]) -> Meaning:
         known = next((known for number, known in SIGNALS.items() if number == int(found[1]) & 127), None)
         if known is not None:
             return known
-    return next((SIGNALS[number] for word, number in _CRASH_WORDS if word in text), ENDINGS[reported_ends.CRASH])
+    named = (number for number, words in _CRASH_WORDS.items() if any(word in text for word in words))
+    return next(map(SIGNALS.__getitem__, named), ENDINGS[reported_ends.CRASH])
 
 
 def host_evidence(run: Run) -> Iterator[str]:
