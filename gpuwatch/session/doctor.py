@@ -13,6 +13,7 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.experiment.probing import interpreter_checks
 from gpuwatch.experiment.probing.interpreter import FrameworkMissing, Interpreter, choose_interpreter
 from gpuwatch.explain.diagnosis.doctor.doctor_facts import Facts, gpu_variables
+from gpuwatch.explain.diagnosis.evidence import NO_LOG
 from gpuwatch.machine.sources import system_and_driver_facts
 from gpuwatch.session.single_snapshot import take_samples
 from gpuwatch.sim.simulated_machine import SimMachine
@@ -33,7 +34,7 @@ def examine_machine(python: str | None, framework: str | None, progress: Callabl
     )
     child = interpreter_checks.child_environment(os.environ, interpreter)
     driver = interpreter_checks.ask_driver(interpreter_checks.child_environment(os.environ, None))
-    run = log = None
+    run, log = None, NO_LOG
     look = FrameworkLook(name=framework or "tensorflow", missing=missing)
     if interpreter is not None:
         progress("searching for the framework's libraries")

@@ -85,7 +85,7 @@ class Evidence:
         """The whole environment as the program saw it."""
         return {**self.environment, **(self.run.environment if self.run is not None else {})}
 
-    def asked(self, setting: str) -> object:
+    def requested(self, setting: str) -> object:
         """The value of a setting that a probe requested; None for a user's program, which has its own reasons."""
         if self.run is None or setting not in self.run.settings or self.run.is_program:
             return None
@@ -94,7 +94,7 @@ class Evidence:
     @property
     def visible_devices(self) -> str | None:
         """CUDA_VISIBLE_DEVICES as the program saw it; a probe's own value wins over the inherited one."""
-        asked = self.asked("CUDA_VISIBLE_DEVICES")
+        asked = self.requested("CUDA_VISIBLE_DEVICES")
         if isinstance(asked, str):
             return asked
         value = self.variables.get("CUDA_VISIBLE_DEVICES")
@@ -104,7 +104,7 @@ class Evidence:
     @property
     def visibility_on_purpose(self) -> bool:
         """Whether a probe set CUDA_VISIBLE_DEVICES, so that its effect is the subject of the probe."""
-        return isinstance(self.asked("CUDA_VISIBLE_DEVICES"), str)
+        return isinstance(self.requested("CUDA_VISIBLE_DEVICES"), str)
 
     def device_of(self, framework_device: str | None) -> Device | None:
         """The physical GPU behind ``GPU:0``; None if map or snapshot do not tell."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections import deque
 from collections.abc import Iterator
 from typing import ClassVar
@@ -121,13 +120,13 @@ class _Throttled(Condition):
     one_sample = True
     about: ClassVar[str] = ""
 
-    @abstractmethod
     def holds(self, reasons: frozenset[str], device: Device) -> bool:
         """Whether the reasons are of this kind."""
+        raise NotImplementedError
 
-    @abstractmethod
     def reason(self, device: Device) -> str:
-        """``thermal``, ``power brake``."""
+        """``thermal``, ``power brake``: for the event at its end."""
+        raise NotImplementedError
 
     def signs(self, context: SampleContext) -> Iterator[Sign]:
         """Unknown if the driver gives no reasons."""
@@ -230,9 +229,6 @@ class PowerCap(_Throttled):
         """Only under load: an idle card may report the cap at any time."""
         busy = device.number("utilization.gpu_percent")
         return POWER_CAP in reasons and busy is not None and busy >= MIN_UNDER_LOAD_PERCENT and not reasons & BRAKE
-
-    def reason(self, device: Device) -> str:
-        return "power cap"
 
     def finding(self, occurrence: Occurrence, context: SampleContext) -> Finding | None:
         """A note; a warning if much of the clock is lost."""

@@ -1,20 +1,15 @@
-"""The input of checks, which are pure functions of it."""
+"""The input of checks, which are pure functions of it: evidence, and what only the doctor looks at."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 from gpuwatch.core.model.doctor import DriverAnswer, FrameworkLook, System
-from gpuwatch.core.model.run import Framework, Run
-from gpuwatch.core.model.snapshot import Device, Snapshot
 from gpuwatch.core.model.visible_devices import read_visible
+from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rules.hidden_gpus import known_variable_meant
-
-if TYPE_CHECKING:
-    from gpuwatch.explain.logs.log_facts import LogFacts
 
 PRODUCTS = {"tensorflow": "TensorFlow", "torch": "PyTorch"}
 
@@ -41,26 +36,17 @@ _GPU_VARIABLE = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class Facts(Evidence):
     """The gathered facts. None means "not checked, or not answered in time"; the parts say which."""
 
     system: System | None = None
     driver: DriverAnswer | None = None
-    snapshot: Snapshot | None = None
-    environment: Mapping[str, str] = field(default_factory=dict)
     look: FrameworkLook | None = None
-    run: Run | None = None
-    log: LogFacts | None = None
     simulated: bool = False
     asked: bool = False
     """Whether the user named the framework or the interpreter, so that its absence is an error."""
     deadline: float = 3.0
     """Seconds for each step that does not import the framework."""
-
-    @property
-    def gpus(self) -> tuple[Device, ...]:
-        """The physical GPUs by NVML."""
-        return self.snapshot.devices if self.snapshot is not None else ()
 
     @property
     def nvml_answers(self) -> bool:
@@ -80,11 +66,6 @@ class Facts:
             return nvml.cuda_version, f"driver {nvml.version}"
         number = self.driver.cuda_driver if self.driver is not None else None
         return (f"{number // 1000}.{number % 1000 // 10}", "libcuda") if number else ("", "")
-
-    @property
-    def framework(self) -> Framework | None:
-        """The framework as it reports itself; None if it was not imported."""
-        return self.run.framework if self.run is not None else None
 
     @property
     def installed(self) -> FrameworkLook | None:

@@ -22,8 +22,8 @@ from gpuwatch.explain.diagnosis.memory.memory_holders import holder_text, holder
 from gpuwatch.explain.diagnosis.rule_engine import diagnose
 from gpuwatch.explain.diagnosis.rule_registry import error_of, finding, rule, warning_of
 from gpuwatch.explain.diagnosis.rules.driver_failures import HALF_ACTION, MISMATCH_CODES, MISSING_CODES, RECREATE
+from gpuwatch.explain.diagnosis.rules.simulation_limits import why_unreachable
 from gpuwatch.explain.logs.log_parser import parse
-from gpuwatch.sim.libraries import runtime_obstacle
 
 _rule = partial(rule, takes="machine")
 _TIGHT_BYTES = 500 << 20
@@ -215,20 +215,12 @@ def pytorch(facts: Facts) -> Iterator[Finding]:
         return
     if facts.look.gpu_build is False:
         yield finding("build.cpu-only", "error" if facts.nvml_answers else "warning", action=framework.TORCH_BUILD)
-    elif obstacle := _without_simulation(facts):
+    elif facts.run is not None and (obstacle := why_unreachable(facts.run)):
         yield warning_of(
             "unknown",
             title=f"{obstacle}; PyTorch's messages here describe the machine without simulated GPUs",
             action="Check PyTorch without --sim, or a newer version.",
         )
-
-
-def _without_simulation(facts: Facts) -> str | None:
-    """Why this PyTorch has no simulated GPUs; None if it has, or none are simulated."""
-    if not facts.simulated or facts.framework is None or facts.framework.name != "torch":
-        return None
-    cuda = facts.framework.build.get("cuda_version")
-    return runtime_obstacle(str(cuda)) if cuda is not None else None
 
 
 @_rule("memory.other-process")
@@ -331,7 +323,7 @@ def failed_import(facts: Facts) -> Iterator[Finding]:
 @_rule("unknown", unless=NO_GPU)
 def without_reason(facts: Facts) -> Iterator[Finding]:
     """The framework was imported and has no GPU, although there are some."""
-    if facts.framework is None or facts.usable or not facts.gpus or _without_simulation(facts):
+    if facts.framework is None or facts.usable or not facts.gpus or (facts.run and why_unreachable(facts.run)):
         return
     yield error_of(
         "unknown",

@@ -13,6 +13,7 @@ from gpuwatch.core.model.doctor import Distribution, FrameworkLook, Library
 from gpuwatch.core.model.run import RunError
 from gpuwatch.explain.diagnosis.doctor.check_registry import Answer, check, check_of_framework, fail, ok, skip, warn
 from gpuwatch.explain.diagnosis.doctor.doctor_facts import Facts, count_text, took_text
+from gpuwatch.explain.diagnosis.evidence import NO_LOG
 from gpuwatch.explain.diagnosis.reference.advice_table import TENSORFLOW, TORCH
 from gpuwatch.explain.diagnosis.reference.compute_capability import built_for, capability, support
 from gpuwatch.explain.diagnosis.reference.cuda_libraries import install_advice
@@ -167,8 +168,7 @@ def libraries(facts: Facts, look: FrameworkLook) -> Answer | None:
         return None
     if look.libraries is None:
         return skip(_deadline_answer(look.search_late) or "; ".join(look.problems) or "not checked")
-    unloaded = facts.log.missing_libraries if facts.log is not None else []
-    unloaded = [name for name in unloaded if not name.startswith(OF_THE_DRIVER)]
+    unloaded = [name for name in facts.log.missing_libraries if not name.startswith(OF_THE_DRIVER)]
     bad = [library for library in look.libraries if library.state != "loaded"]
     names = list(dict.fromkeys([*(library.name for library in bad), *unloaded]))
     if names:
@@ -245,8 +245,7 @@ def devices(facts: Facts, look: FrameworkLook) -> Answer | None:
     gpus = [name for name in run.devices.logical if "GPU" in name]
     if not gpus:
         return fail(f"{facts.product} has no GPU", _SEE_TOP)
-    ignored = facts.log.ignored_gpus if facts.log is not None else ()
-    if ignored:
+    if ignored := facts.log.ignored_gpus:
         why = {"capability": "too old for this build", "core-count": "too few multiprocessors"}
         listed = ", ".join(f"{entry.name or 'a GPU'}: {why.get(entry.reason, entry.detail)}" for entry in ignored)
         return warn(
@@ -279,7 +278,7 @@ def op(facts: Facts, look: FrameworkLook) -> Answer | None:
 def log(facts: Facts, look: FrameworkLook) -> Answer | None:
     """The log of the framework's GPU code, parsed as in ``explain``."""
     found = facts.log
-    if found is None:
+    if found is NO_LOG:
         return skip(_NOT_IMPORTED)
     complaints = []
     if found.cuinit_error is not None:

@@ -99,7 +99,7 @@ class RunMate(NamedTuple):
     """NVML, or its allocator's limit."""
 
 
-def mates_of(evidence: Evidence, oom: Oom | None = None) -> list[RunMate]:
+def mates_of(evidence: Evidence, oom: Oom) -> list[RunMate]:
     """Processes of this run that held memory while another one of the program, or of their round, ran out of it.
 
     Rounds follow one another, so that only those of one round are counted: of the process that failed, if its
@@ -112,7 +112,7 @@ def mates_of(evidence: Evidence, oom: Oom | None = None) -> list[RunMate]:
     if not run.workers:
         return _other_processes(run, oom)
     failed = _possibly_failed(run, oom)
-    device = evidence.device_of(oom.device) if oom is not None else None
+    device = evidence.device_of(oom.device)
     rounds: dict[str, list[RunMate]] = {worker.setting: [] for worker in failed or run.workers}
     for worker in run.workers:
         if worker.verdict == "oom" or worker.setting not in rounds:
@@ -123,7 +123,7 @@ def mates_of(evidence: Evidence, oom: Oom | None = None) -> list[RunMate]:
     return max(rounds.values(), key=lambda mates: sum(mate.held_bytes for mate in mates), default=[])
 
 
-def _other_processes(run: Run, oom: Oom | None) -> list[RunMate]:
+def _other_processes(run: Run, oom: Oom) -> list[RunMate]:
     """Processes of a user's program that NVML saw on a GPU while another of its processes ran out of memory there."""
     failed = [process for process in run.processes if process.ooms]
     full = {uuid for process in failed for uuid in _gpus(process, oom)}
@@ -141,9 +141,9 @@ def _other_processes(run: Run, oom: Oom | None) -> list[RunMate]:
     return found
 
 
-def _gpus(process: RunProcess, oom: Oom | None) -> list[str]:
+def _gpus(process: RunProcess, oom: Oom) -> list[str]:
     """UUIDs of the process's GPUs; of that of the failure alone, if it names one."""
-    wanted = device_name(oom.device) if oom is not None and oom.device else None
+    wanted = device_name(oom.device) if oom.device else None
     return [
         mapping.uuid
         for mapping in process.device_map
@@ -158,15 +158,13 @@ def held_at_once(holding: Holding, other: Holding) -> bool:
     return holding.first_seconds <= other.last_seconds and other.first_seconds <= holding.last_seconds  # type: ignore[operator]
 
 
-def _possibly_failed(run: Run, oom: Oom | None) -> list[Worker]:
+def _possibly_failed(run: Run, oom: Oom) -> list[Worker]:
     """The processes that may be the one with this failure: those whose limit is nearest to its limit."""
     failed = [worker for worker in run.workers if worker.verdict == "oom"]
-    limit = oom.limit_bytes if oom is not None else None
-    if limit is None:
-        return failed
+    limit = oom.limit_bytes or 0
     off = [(abs(w.granted_bytes - limit), w) for w in failed if w.granted_bytes is not None]
-    nearest = min((distance for distance, _ in off), default=None)
-    if nearest is None or nearest > _SAME_LIMIT_SHARE * limit:
+    nearest = min((distance for distance, _ in off), default=float("inf"))
+    if nearest > _SAME_LIMIT_SHARE * limit:
         return failed
     return [worker for distance, worker in off if distance <= nearest + _MIB]
 

@@ -155,8 +155,6 @@ def _retrace_reason(retraced: Retraced) -> tuple[str, str]:
         return "", "Check what differs between its calls: arguments, or Python objects that it uses."
     least = (retraced.traces - retraced.made) / 2
     reasons = [_argument_advice(change) for change in retraced.changes if change.times >= least]
-    if len(reasons) == 1:
-        return f": {reasons[0][0]}", reasons[0][1]
     # Each of them alone would have it traced again.
     return f": {'; '.join(why for why, _ in reasons)}", " ".join(action for _, action in reasons)
 

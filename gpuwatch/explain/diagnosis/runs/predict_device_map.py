@@ -57,7 +57,7 @@ class RequestedDevices:
 def requested_devices_of(run: Run) -> RequestedDevices:
     """The settings of a run, as reported by the probes."""
     evidence = Evidence(run=run)
-    fraction = evidence.asked("per_process_gpu_memory_fraction")
+    fraction = evidence.requested("per_process_gpu_memory_fraction")
     reserve = run.environment.get("TF_DEVICE_MIN_SYS_MEMORY_IN_MB", "")
     return RequestedDevices(
         visible=evidence.visible_devices,
@@ -71,11 +71,11 @@ def requested_devices_of(run: Run) -> RequestedDevices:
 
 
 def _chosen(evidence: Evidence, run: Run) -> tuple[int, ...] | None:
-    listed = evidence.asked("visible_device_list")
+    listed = evidence.requested("visible_device_list")
     if isinstance(listed, str) and listed:
         parts = [part.strip() for part in listed.split(",")]
         return tuple(number for part in parts if (number := whole_number(part)) is not None)
-    names = evidence.asked("visible devices")
+    names = evidence.requested("visible devices")
     if isinstance(names, (list, tuple)):
         return _numbers(names)
     physical, visible = _numbers(run.devices.physical), _numbers(run.devices.visible)
@@ -94,7 +94,7 @@ def _limits(evidence: Evidence, run: Run) -> dict[int, tuple[int, ...]]:
     for part in run.devices.virtual:
         if match := _PART.search(part):
             limits[int(match[1])] = (*limits.get(int(match[1]), ()), int(match[2]))
-    limit = evidence.asked("memory_limit")
+    limit = evidence.requested("memory_limit")
     if not limits and isinstance(limit, (int, float)) and not isinstance(limit, bool):
         limits[_EVERY_GPU] = (int(limit),)
     return limits
