@@ -9,17 +9,22 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from gpuwatch.core.model.findings import CAUSES, ENDED_WORK, NO_GPU, SEVERITY_ORDER, Finding
-from gpuwatch.explain.diagnosis.conditions import single_snapshot_conditions
+from gpuwatch.explain.diagnosis.conditions import (  # noqa: F401 - they declare conditions of one sample
+    error_counters,
+    gpu_faults,
+    health_flags,
+    idle_memory,
+    throttling,
+)
+from gpuwatch.explain.diagnosis.conditions.condition_registry import conditions
+from gpuwatch.explain.diagnosis.conditions.hysteresis import Occurrence
+from gpuwatch.explain.diagnosis.conditions.sample_context import KeptBetweenSamples, SampleContext
 from gpuwatch.explain.diagnosis.evidence import NO_LOG, Evidence
-from gpuwatch.explain.diagnosis.rule_registry import RULES, Rule, finding, no_problem, warning_of
+from gpuwatch.explain.diagnosis.rule_registry import RULES, Rule, finding, no_problem, rule, warning_of
 from gpuwatch.explain.diagnosis.rules import mig_and_containers
 
 if TYPE_CHECKING:
     from gpuwatch.explain.diagnosis.doctor.doctor_facts import Facts
-
-WORKING_MACHINE = (mig_and_containers, single_snapshot_conditions)
-"""The modules whose rules say something about GPUs that answer. Those of programs, logs and silent drivers are in
-:mod:`.rules.every_rule`, which is imported where there are such: it takes longer than a snapshot."""
 
 _HIDES = ("visibility.hidden", "visibility.bad-ordinal")
 _Key = tuple[str, str | None, int | None, str]
@@ -29,6 +34,33 @@ _MIN_EQUAL_CHARS = 12
 """Characters from which equal text in two findings is the same log line."""
 _RANK = {cause: rank for rank, cause in enumerate((*ENDED_WORK, *NO_GPU))}
 _FIRST_NO_GPU = _RANK[NO_GPU[0]]
+_CONDITIONS = tuple(condition for condition in conditions() if condition.one_sample)
+
+
+@rule(*dict.fromkeys(cause for condition in _CONDITIONS for cause in condition.causes), single_snapshot=True)
+def momentary_conditions(evidence: Evidence) -> Iterator[Finding]:
+    """What holds in this sample, regardless of how long; of a run only what concerns its GPUs."""
+    snapshot = evidence.snapshot
+    if snapshot is None:
+        return
+    at = snapshot.taken_at.timestamp()
+    context = SampleContext(snapshot, at, 0.0, KeptBetweenSamples())
+    context.remember()
+    mappings = evidence.run.device_map if evidence.run is not None else ()
+    used = {mapping.uuid for mapping in mappings if mapping.uuid}
+    for condition in _CONDITIONS:
+        for sign in condition.signs(context):
+            if not sign.holds or (sign.process is not None and evidence.run is not None):
+                continue
+            if used and sign.device is not None and sign.device.uuid not in used and not condition.dead_devices:
+                continue  # of the others only what may be why it did not get them
+            occurrence = Occurrence.first_seen(sign, at, appears=0.0, leaves=0.0, first=True)
+            if occurrence.known and occurrence.known < condition.appears:
+                continue  # since when is known, and that is too short
+            occurrence.add(sign, at, 0.0)
+            found = condition.finding(occurrence, context)
+            if found is not None and condition.listed(occurrence, context):
+                yield found
 
 
 def diagnose(evidence: Evidence, rules: Iterable[Rule] | None = None) -> tuple[Finding, ...]:
@@ -46,7 +78,8 @@ def rules_for(evidence: Evidence) -> list[Rule]:
     seen = evidence.snapshot
     answers = seen is not None and seen.driver is not None and bool(seen.devices) and not seen.problems
     if answers and evidence.run is None and evidence.log is NO_LOG and not evidence.environment:
-        modules = {module.__name__ for module in WORKING_MACHINE}
+        # Rules of programs, logs and silent drivers are imported where there are such: it takes longer than a snapshot.
+        modules = (__name__, mig_and_containers.__name__)
         return [entry for entry in RULES["evidence"] if entry.find.__module__ in modules]
     from gpuwatch.explain.diagnosis.rules import every_rule  # noqa: F401
 

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from gpuwatch.explain.diagnosis.rules import (
-    build_compatibility,
     causes_stated_in_log,
     child_processes,
     driver_failures,
@@ -21,7 +20,6 @@ from gpuwatch.explain.diagnosis.rules import (
     predicted_device_map,
     program_errors,
     retracing,
-    shared_gpu,
     simulation_limits,
     stalled_program,
     unexplained_failures,
