@@ -27,23 +27,6 @@ RECENT = datetime.timedelta(days=1)
 """A program that failed longer ago is reported, but not as the primary cause."""
 DOCTOR = "doctor"
 
-_PROGRAMS_OWN = frozenset(
-    {
-        "ArithmeticError", "AssertionError", "AttributeError", "EOFError", "FileExistsError", "FileNotFoundError",
-        "IndentationError", "IndexError", "IsADirectoryError", "KeyError", "LookupError", "ModuleNotFoundError",
-        "NameError", "NotADirectoryError", "RecursionError", "StopIteration", "SyntaxError", "TypeError",
-        "UnboundLocalError", "UnicodeDecodeError", "UnicodeEncodeError", "ValueError", "ZeroDivisionError",
-    }
-)  # fmt: skip
-"""Python exceptions that drivers and allocators do not raise, unlike RuntimeError, OSError and MemoryError."""
-_OF_GPUS = re.compile(
-    r"gpu|cuda|cudnn|cublas|nccl|nvidia|nvml|libnv|device|driver|memory|tensorflow|keras|torch|jax|cupy|\bxla",
-    re.IGNORECASE,
-)
-
-_FRAME = re.compile(r"\s*File \"[^\"]*\", line \d+")
-_INSTALLED = re.compile(r"(?:site|dist)-packages|lib/python|<frozen")
-
 _STAMP = re.compile(r"^[IWEF]\d{4} [\d:.]+\s+\d+ ")
 """Time and thread at the start of a TensorFlow log line."""
 _OWN = "GPUWATCH_"
@@ -97,31 +80,15 @@ def provoked_by_probe(run: Run, found: Finding) -> bool:
     return found.severity != "error" and (run.verdict == "ok" or found.severity == "info" or provoked)
 
 
-def _program_finding(run: Run, found: Finding) -> Finding:
-    """An exception in the program's own code is only a note: it says nothing about GPUs."""
-    error = found.evidence[0] if found.evidence else ""
-    name = error.partition(":")[0]
-    if found.id != "unknown" or not run.is_program or name not in _PROGRAMS_OWN or run.ooms or _OF_GPUS.search(error):
-        return found
-    where = next((line for line in reversed(run.log_tail) if _FRAME.match(line)), "")
-    if not where or _INSTALLED.search(where):
-        return found  # raised within a library, perhaps an incompatible one
-    return msgspec.structs.replace(
-        found,
-        severity="info",
-        title=f"{run.title or run.config} ended in {name}, raised by its own code and unrelated to GPUs",
-        evidence=(error, where.strip(), *found.evidence[1:]),
-        action="Check that line of the program; the whole traceback is in its log (gpuwatch report -o diag.html).",
-    )
-
-
 def _findings(
     gathered: Diagnostic, silent: str, files: Iterable[tuple[str, Explanation]]
 ) -> Iterator[tuple[int, Finding, str]]:
     """Findings with their rank (lower comes first) and source."""
     for number, run in enumerate(gathered.programs):
         rank = _PROGRAM if number == 0 and gathered.taken_at - run.started_at <= RECENT else _EARLIER
-        yield from ((rank, _program_finding(run, found), source_of(run)) for found in run.findings)
+        for found in run.findings:
+            own = found.id == "program.error"  # which says nothing about GPUs
+            yield rank, msgspec.structs.replace(found, severity="info") if own else found, source_of(run)
     for name, told in files:
         yield from ((_PROGRAM, found, name) for found in told.findings)
     if gathered.doctor is not None:

@@ -115,8 +115,8 @@ def _reason(document: Diagnostic, main: SourcedFinding | None) -> str:
         return "Neither the GPUs nor the environment could be examined."
     if main is None or main.id == "healthy":
         # The note on a program that failed by itself.
-        unknown = (found for found in document.findings if (found.severity, found.id) == ("info", "unknown"))
-        own = next((clean(found.title) for found in unknown if "".join(found.sources[:1]).startswith("run of ")), "")
+        errors = (found for found in document.findings if found.id == "program.error")
+        own = next((clean(found.title) for found in errors if "".join(found.sources[:1]).startswith("run of ")), "")
         return " ".join(f"{sentence}." for sentence in (CAUSES["healthy"], _usable(document.doctor), own) if sentence)
     harm = consequence(document, main)
     return f"{f'{harm}: ' if harm else ''}{clean(main.title).rstrip('.')}."
