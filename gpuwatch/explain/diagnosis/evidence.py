@@ -23,6 +23,7 @@ class Evidence:
     """The machine; for a run, before its start."""
     run: Run | None = None
     log: LogFacts = field(default_factory=lambda: NO_LOG)
+    """Empty, :data:`NO_LOG`, if there is none."""
     environment: Mapping[str, str] = field(default_factory=dict)
 
     @property

@@ -85,6 +85,10 @@ class IdleMemory(Condition):
         where = f"idle GPU {device.index}" if alone else f"GPU {device.index} and does not compute there"
         others = occurrence.figures.get("others")
         by_others = ", by others" * (others is not None and others.most > MAX_IDLE_PERCENT)
+        cpu, on_cpu = occurrence.figures.get("cpu"), ""
+        if cpu is not None and cpu.mean >= _MIN_WORKING_CPU_PERCENT:  # so silent soft placement looks from outside
+            where_shown = "its work may run on the CPU (gpuwatch run --placement shows where)"
+            on_cpu = f"meanwhile it uses {cpu.mean:.0f} % of a CPU core: {where_shown}"
         whose = "" if alone else f"{by_others}: the driver has no kernel sample of this process"
         return self.report(
             occurrence,
@@ -96,22 +100,11 @@ class IdleMemory(Condition):
                 f"idle {occurrence.lasted(context.at)} (utilization {occurrence.mean('busy', '%')}{whose})",
                 f"running for {steady_duration(age)}" if age is not None else "",
                 f"framework: {printable(process.framework)}" if process.framework else "",
-                _computes_instead(occurrence),
+                on_cpu,
                 command(process),
             ),
             action=action,
         )
-
-
-def _computes_instead(occurrence: Occurrence) -> str:
-    """Evidence that a process idle on its GPU computes on the CPU: so silent soft placement looks from outside."""
-    cpu = occurrence.figures.get("cpu")
-    if cpu is None or cpu.mean < _MIN_WORKING_CPU_PERCENT:
-        return ""
-    return (
-        f"meanwhile it uses {cpu.mean:.0f} % of a CPU core: its work may run on the CPU"
-        " (gpuwatch run --placement shows where)"
-    )
 
 
 def _is_idle(row: Process, device: Device, rows: list[Process]) -> bool | None:

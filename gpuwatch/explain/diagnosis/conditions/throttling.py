@@ -174,7 +174,10 @@ class Thermal(_Throttled):
                 occurrence.lasted(context.at),
                 f"the driver's reasons: {'+'.join(sorted(reasons & THERMAL))}",
                 *occurrence.readings(_temperatures),
-                _hottest(occurrence),
+                # If neither the first nor the latest sample was the hottest.
+                f"between them: core up to {core.most:.0f} °C"
+                if core is not None and round(core.most) > round(max(core.first, core.last))
+                else "",
                 _clock_loss(occurrence, context)[1],
                 f"the driver's counter: throttled by heat in {counted:.0f} % of the last seconds" if counted else "",
             ),
@@ -272,14 +275,6 @@ def _near_limit(occurrence: Occurrence) -> bool:
     """Whether the card drew about its limit, by what was measured while the driver gave that reason."""
     power, limit = occurrence.figures.get("power"), occurrence.device.number("power.limit_watts")
     return power is not None and bool(limit) and power.mean >= _NEAR_LIMIT_SHARE * (limit or 0.0)
-
-
-def _hottest(occurrence: Occurrence) -> str:
-    """If neither the first nor the latest sample was."""
-    core = occurrence.figures.get("temperature")
-    if core is None or round(core.most) <= round(max(core.first, core.last)):
-        return ""
-    return f"between them: core up to {core.most:.0f} °C"
 
 
 def _power(device: Device) -> str:

@@ -227,7 +227,10 @@ def _without_limit(oom: Oom, lines: list[str], known: OomFacts) -> Judgement:
         and not (asked and asked + others + _ESTIMATED_CONTEXT_BYTES <= total)
     ):
         return Judgement("memory.other-process", [*lines, f"others held {size(others)} of {size(total)}"])
-    if known.held_by_others is None and not _own_memory_known(oom):
+    # Whether anything but the request is known of the program's own memory; host memory has no other GPU programs.
+    own = (oom.in_use_bytes, oom.largest_free_bytes, oom.pool_bytes, oom.equal_blocks, oom.process_bytes)
+    own_known = any(number is not None for number in own) or oom.allocator in HOST_ALLOCATORS
+    if known.held_by_others is None and not own_known:
         by_limit = _by_limit(lines, oom.limit_bytes, total, known)
         if by_limit is not None:
             return by_limit
@@ -256,12 +259,6 @@ def _by_limit(lines: list[str], limit: int | None, total: int | None, known: Oom
         lines.append(f"limit of {size(limit)}: probably set by a person, on a device of about {size(total)}")
         return Judgement("memory.limit-too-small", lines)
     return Judgement("memory.other-process", [*lines, _granted_little(known, total, limit)])
-
-
-def _own_memory_known(oom: Oom) -> bool:
-    """Whether anything but the request is known of the program's own memory; host memory has no other GPU programs."""
-    listed = (oom.in_use_bytes, oom.largest_free_bytes, oom.pool_bytes, oom.equal_blocks, oom.process_bytes)
-    return any(number is not None for number in listed) or oom.allocator in HOST_ALLOCATORS
 
 
 def _refused_despite_room(lines: list[str], free: int) -> Judgement:

@@ -26,6 +26,7 @@ STATED = {cause: row for cause, row in TABLE.items() if row.stated is not None}
 def stated_by_the_log(evidence: Evidence) -> Iterator[Finding]:
     """One finding for each cause that the log states."""
     log = evidence.log
+    no_driver = log.lines_of("driver.not-running")
     worked = log.last_lines_tell in (last_lines.WORKED, last_lines.KERAS)
     for cause, row in STATED.items():
         lines, expected = error_lines(evidence, cause)
@@ -34,8 +35,9 @@ def stated_by_the_log(evidence: Evidence) -> Iterator[Finding]:
         certain = any(outright(line, cause) for line in lines)
         if cause == "cuda.version-mismatch" and not certain and "build.gpu-jit" in log.topics:
             continue  # without code for this GPU even the error's text cannot be looked up
-        if cause == "driver.bad-state" and _toolkit_only_repeats(evidence, lines):
-            continue
+        only_query = all("driver error: failed to process" in line for line in lines)
+        if cause == "driver.bad-state" and only_query and any("nvc.c:" in line for line in no_driver):
+            continue  # the container toolkit could not query the driver, and its own log says why
         if worked and all("xformers" in line.lower() or "E. Process |" in line for line in lines):
             continue  # PyTorch's own attention was used; a mode that a table only shows kept nothing out
         mapped = cause == "cuda.version-mismatch" and evidence.gpu_usable
@@ -46,13 +48,6 @@ def stated_by_the_log(evidence: Evidence) -> Iterator[Finding]:
             named = (error for error in log.errors if removed(line_of(error)) is not None)
             lines = [*lines, *chain.from_iterable(raised_at(log, error) for error in named)]
         yield finding(cause, severity, certainty, title=title, evidence=lines, action=better or row.action)
-
-
-def _toolkit_only_repeats(evidence: Evidence, lines: list[str]) -> bool:
-    """Whether the container toolkit only says that it could not query the driver, and its own log says why."""
-    return any("nvc.c:" in line for line in evidence.log.lines_of("driver.not-running")) and all(
-        "driver error: failed to process" in line for line in lines
-    )
 
 
 _WANTED = (

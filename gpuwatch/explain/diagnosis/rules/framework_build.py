@@ -86,20 +86,6 @@ def _visible(evidence: Evidence) -> tuple[Device, ...]:
     return tuple(device for device in devices if device.uuid in uuids)
 
 
-def _wants(framework: Framework, *, stated: bool) -> str | None:
-    """The build's CUDA version as it reports it; if CUDA complained, also from the table of releases."""
-    cuda = framework.build.get("cuda_version")
-    if cuda is None and stated and framework.name == "tensorflow":
-        cuda = cuda_of_tensorflow(framework.version)
-    return str(cuda) if cuda is not None else None
-
-
-def _by_log(evidence: Evidence, stated: list[str]) -> str:
-    """Advice with the CUDA versions that the log names."""
-    text = "\n".join((*stated, *evidence.log.lines_of("environment.setting")))
-    return update_from_log(_cuda(_FOUND.search(text)), _cuda(_NEEDED.search(text) or _WHEEL.search(text)))
-
-
 @rule("driver.too-old")
 def driver_older_than_the_build(evidence: Evidence) -> Iterator[Finding]:
     """The driver does not support the build's major CUDA version: reported by CUDA, or known from both versions."""
@@ -109,9 +95,11 @@ def driver_older_than_the_build(evidence: Evidence) -> Iterator[Finding]:
     framework = _built_with_cuda(evidence)
     driver = evidence.snapshot.driver if evidence.snapshot is not None else None
     has = _cuda(_VERSION.match(driver.cuda_version or "")) if driver is not None else None
-    wanted = _wants(framework, stated=bool(stated)) if framework is not None else None
-    needs = _cuda(_VERSION.match(wanted or ""))
-    needs = needs or ((major, 0) if (major := whole_number(wanted or "")) is not None else None)
+    wanted = framework.build.get("cuda_version") if framework is not None else None
+    if framework is not None and framework.name == "tensorflow" and stated and wanted is None:
+        wanted = cuda_of_tensorflow(framework.version)
+    needs = _cuda(_VERSION.match(str(wanted)))
+    needs = needs or ((major, 0) if (major := whole_number(str(wanted))) is not None else None)
     older = has is not None and needs is not None and has[0] < needs[0]
     if not stated and not older:
         return
@@ -120,7 +108,8 @@ def driver_older_than_the_build(evidence: Evidence) -> Iterator[Finding]:
     name = framework.name if framework is not None else None
     action = update(needs[0] if needs else None, has[0] if has else None, name) if older or not has else update()
     if framework is None and has is None:
-        action = _by_log(evidence, stated)
+        text = "\n".join((*stated, *evidence.log.lines_of("environment.setting")))
+        action = update_from_log(_cuda(_FOUND.search(text)), _cuda(_NEEDED.search(text) or _WHEEL.search(text)))
     if older and driver is not None and framework is not None and has is not None and needs is not None:
         lines.append(
             f"the driver ({driver.version}) supports CUDA up to {driver.cuda_version};"
@@ -224,7 +213,10 @@ def libraries_missing(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
         lines = xla_only
     framework = evidence.framework
     version, python = (framework.version, framework.interpreter) if framework is not None else (None, None)
-    action = install_advice(names, version, by=_who_failed(evidence, lines), interpreter=python)
+    by = framework_of(evidence, lines)
+    if any("tensorflow" in line or "dso_loader" in line or "gpu_device.cc" in line for line in lines):
+        by = JAX if "jax" in framework_of(evidence) else TENSORFLOW  # these lines name only their source files
+    action = install_advice(names, version, by=by, interpreter=python)
     if not names and log.libraries_skipped:
         action += (
             " gpuwatch doctor shows which ones; TensorFlow names them with TF_CPP_MIN_LOG_LEVEL=0"
@@ -232,13 +224,6 @@ def libraries_missing(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
         )
     evidence_lines = (*no_nccl, *lines)
     yield finding("cuda.libraries-missing", severity, certainty, title=title, evidence=evidence_lines, action=action)
-
-
-def _who_failed(evidence: Evidence, lines: Iterable[str]) -> str:
-    """The framework that needs these libraries; TensorFlow's lines name only their source files."""
-    if any("tensorflow" in line or "dso_loader" in line or "gpu_device.cc" in line for line in lines):
-        return TENSORFLOW if "jax" not in framework_of(evidence) else JAX
-    return framework_of(evidence, lines)
 
 
 def ended_the_work(evidence: Evidence) -> bool:

@@ -85,12 +85,14 @@ def environment_hides(evidence: Evidence) -> Iterator[Finding]:
         yield _own_choice_finding(evidence, f"{_place(evidence)} sets {lines[0]}", lines)
         return
     if seen.on_purpose or (logged is not None and seen.hides_all and not seen.after):
+        where = f" at {_place(evidence)}" if _place(evidence) else ""
+        if evidence.program is not None:
+            where = where or " where it was set (the shell, a job script, or the program itself)"
         yield finding(
             "visibility.hidden",
             severity,
             evidence=lines,
-            action=f"Unset CUDA_VISIBLE_DEVICES{_where_set(evidence)}, or set it to the GPUs that it should use"
-            " (0, or a UUID).",
+            action=f"Unset CUDA_VISIBLE_DEVICES{where}, or set it to the GPUs that it should use (0, or a UUID).",
         )
         return
     if devices is not None:
@@ -151,13 +153,6 @@ def no_word_of_cuda(value: str) -> str:
     if meant == entries:
         return ""
     return f"Set CUDA_VISIBLE_DEVICES={','.join(meant)}: CUDA accepts numbers and UUIDs, not device names."
-
-
-def _where_set(evidence: Evidence) -> str:
-    """Where it was set: a watched program may have set it itself."""
-    if place := _place(evidence):
-        return f" at {place}"
-    return " where it was set (the shell, a job script, or the program itself)" if evidence.program is not None else ""
 
 
 def _place(evidence: Evidence) -> str:

@@ -22,7 +22,10 @@ def against_prediction(evidence: Evidence, run: Run) -> Iterator[Finding]:
     if run.predicted is None or run.workers or run.verdict in ("skipped", "timeout"):
         return
     if not run.device_map:
-        if run.predicted and not _is_explained(evidence, run):
+        log = evidence.log
+        of_driver = log.cuinit_error or log.libraries_skipped or log.cudart_missing or log.ignored_gpus
+        complained = of_driver or log.hidden_by_environment or run.errors or run.ooms or run.verdict in ("error", "oom")
+        if run.predicted and run.devices.logical and not complained:  # nothing explains it, and somebody looked
             yield warning_of(
                 "unknown",
                 title="TensorFlow mapped no GPU, although one was expected",
@@ -45,14 +48,6 @@ def against_prediction(evidence: Evidence, run: Run) -> Iterator[Finding]:
         return
     for name, entry in expected.items():
         yield from _amount_differs(run, evidence.gpus, entry, observed[name])
-
-
-def _is_explained(evidence: Evidence, run: Run) -> bool:
-    """Whether something else explains why there is no GPU (or nobody looked)."""
-    log = evidence.log
-    of_driver = log.cuinit_error or log.libraries_skipped or log.cudart_missing or log.ignored_gpus
-    complained = bool(of_driver or log.hidden_by_environment or run.errors or run.ooms)
-    return complained or run.verdict in ("error", "oom") or not run.devices.logical
 
 
 def _differs(name: str, expected: PredictedMapping | None, observed: DeviceMapping | None) -> str:

@@ -9,7 +9,6 @@ from itertools import takewhile
 
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.model.findings import Finding
-from gpuwatch.core.model.program_waits_and_retraces import Standstill
 from gpuwatch.core.model.run import Run, signal_name
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import rule, warning_of
@@ -42,11 +41,11 @@ def no_more_steps(evidence: Evidence, run: Run) -> Iterator[Finding]:
         return
     without = (run.phases.total_seconds or found.until_seconds) - found.since_seconds
     longest = max((step.seconds for step in run.step_times), default=0.0)
-    if (
-        without < max(_SAME_LINE_SECONDS if limit else _MIN_STANDSTILL_SECONDS, _PAUSE_FACTOR * longest)
-        or found.stood_seconds < _SAME_LINE_SECONDS
-        or _computes(run, found)
-    ):
+    least = max(_SAME_LINE_SECONDS if limit else _MIN_STANDSTILL_SECONDS, _PAUSE_FACTOR * longest)
+    busy = [point.gpu_percent or 0.0 for point in run.memory.timeline if point.t > found.since_seconds + 2]
+    computes = max(busy, default=0.0) > _MIN_BUSY_GPU_PERCENT
+    computes = computes or found.cpu_seconds > _MIN_BUSY_CORE_SHARE * found.stood_seconds
+    if without < least or found.stood_seconds < _SAME_LINE_SECONDS or computes:
         return
     place = next((thread.place for thread in found.threads[:1] if thread.place), "")
     yield warning_of(
@@ -115,10 +114,3 @@ def _own_limit(run: Run) -> str:
     said = max((at for at, line in enumerate(lines) if _TIMEOUT.fullmatch(line)), default=len(lines))
     only_dump = all(not line or line.startswith(_DUMP) for line in lines[said + 1 :])
     return lines[said] if said < len(lines) and only_dump else ""
-
-
-def _computes(run: Run, found: Standstill) -> bool:
-    busy = [point.gpu_percent or 0.0 for point in run.memory.timeline if point.t > found.since_seconds + 2]
-    return (
-        found.cpu_seconds > _MIN_BUSY_CORE_SHARE * found.stood_seconds or max(busy, default=0.0) > _MIN_BUSY_GPU_PERCENT
-    )
