@@ -86,8 +86,8 @@ for worker in (one, two):
     [
         ("failing", "oom", "MemoryError: OOM when allocating tensor"),
         ("skipping", "skipped", ""),
-        ("crashing", "error", "Killed: it was killed by SIGSEGV"),
-        ("hanging", "timeout", "Killed: it was killed by SIGKILL"),
+        ("crashing", "error", "Killed: it was killed by signal 11"),
+        ("hanging", "timeout", "Killed: it was killed by signal 9"),
     ],
 )
 def test_ends_that_are_not_well(task: str, verdict: str, detail: str) -> None:
