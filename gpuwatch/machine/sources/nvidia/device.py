@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from gpuwatch.core.model.metrics import Lane
-from gpuwatch.core.model.reading import Missing
+from gpuwatch.core.model.reading import Missing, Value
 from gpuwatch.machine.sources.device_source import GpuProcess, MissingReadings, Readings, SourceDevice
 from gpuwatch.machine.sources.nvidia import mig, nvml_errors
 
@@ -24,6 +24,8 @@ class NvmlDevice(SourceDevice):
     """Metric id to the reason that will not change."""
     kept: dict[Lane, tuple[Readings, MissingReadings]] = msgspec.field(default_factory=dict)
     """The last readings of each lane but the fast one."""
+    answers: dict[str, tuple[Any, list[tuple[str, Value | Missing]]]] = msgspec.field(default_factory=dict)
+    """Of each call: the last answer, and the readings made of it."""
     last: tuple[Readings, MissingReadings, Readings, MissingReadings] | None = None
     """The last readings of the fast lane, and the same with what is kept of the others."""
     may_sleep: bool = False

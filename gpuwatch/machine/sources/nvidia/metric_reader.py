@@ -145,17 +145,24 @@ class MetricReader:
             lack = self._lack(device, error.value, query.specs[0].call, query.name)
             missing.update((spec.id, lack) for spec in query.specs)
             return
-        for spec in query.specs:
-            value = pick(spec, answer)
+        kept = device.answers.get(query.name)
+        if kept is None or type(answer) is not int or kept[0] != answer:
+            kept = device.answers[query.name] = (answer, [(spec.id, pick(spec, answer)) for spec in query.specs])
+        for name, value in kept[1]:
             if isinstance(value, Missing):
-                missing[spec.id] = value
+                missing[name] = value
             else:
-                readings[spec.id] = value
+                readings[name] = value
 
     def _ask_fields(self, device: NvmlDevice, lane: Lane, readings: Readings, missing: MissingReadings) -> None:
-        wanted = [(spec, field) for spec, field in self._fields[lane] if spec.id not in readings]
-        missing.update((spec.id, device.permanent[spec.id]) for spec, _ in wanted if spec.id in device.permanent)
-        wanted = [(spec, field) for spec, field in wanted if spec.id not in device.permanent]
+        wanted = []
+        for spec, field in self._fields[lane]:
+            if spec.id in readings:
+                continue  # of the lane that is read once
+            if (permanent := device.permanent.get(spec.id)) is not None:
+                missing[spec.id] = permanent
+            else:
+                wanted.append((spec, field))
         if not wanted:
             return
         try:
