@@ -227,6 +227,8 @@ def _snapshot_of(path: Path, moment: str | None) -> Snapshot:
     from gpuwatch.machine.recording.reader import open_recording
     from gpuwatch.machine.recording.time_expressions import parse_moment
 
+    if path.is_fifo():
+        raise UsageError("it is a pipe, and --sim reads its file more than once", hint="save it to a file first")
     if is_recording(path):
         with open_recording(path) as recording:
             assert recording.end is not None

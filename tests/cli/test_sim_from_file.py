@@ -127,6 +127,13 @@ def test_a_file_without_a_machine_gets_one_line(tmp_path: Path, text: str, said:
     assert said in gpuwatch("snapshot", "--sim", str(path)).err
 
 
+def test_a_pipe_that_could_not_be_read_twice_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    refused = gpuwatch("snapshot", "--sim", str(tmp_path / "pipe"))
+    assert (refused.code, refused.err.count("\n")) == (2, 1)
+    assert "is a pipe" in refused.err
+
+
 @pytest.mark.parametrize(
     "path", [*REAL, *sorted([*CAPTURES.glob("nge_*"), *CAPTURES.glob("tg_*")])], ids=lambda path: path.name
 )
