@@ -1,4 +1,4 @@
-"""Processes and the host, from /proc.
+"""Processes and the host, from /proc; from psutil on systems without Linux's /proc.
 
 A sample reads one small file per process (``/proc/<pid>/stat``: identity, CPU time, memory, threads in
 one read), and only of those whose CPU clock says that they have run; what does not change (user,
@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -21,6 +23,7 @@ from gpuwatch.machine.sources.missing_process import ELSEWHERE, HIDDEN, exists, 
 from gpuwatch.machine.sources.procfs import TICKS, process_stat, user_name
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_LINUX = sys.platform.startswith("linux")
 
 GPU_VARIABLES = (
     "CUDA_VISIBLE_DEVICES",
@@ -117,7 +120,7 @@ class ProcessTable:
         self._has_clocks = proc == "/proc"
         self._known: dict[int, Facts] = {}
         self._ticks: dict[int, tuple[int, int]] = {}
-        self._boot = procfs.boot_time()
+        self._boot = _boot_time()
         self._hiding = ""
         self._hiding_read_at = float("-inf")
         self.counted = 0
@@ -324,7 +327,7 @@ class HostReader:
         self._hostname = os.uname().nodename
         self._kernel = procfs.Host()
         self._container: str | None = None
-        self._boot = procfs.boot_time()
+        self._boot = _boot_time()
         self._ticks: tuple[int, int] | None = None
         self._first = True
 
@@ -341,7 +344,7 @@ class HostReader:
             self._container = container(os.environ) or ""
         sizes: tuple[int | None, ...] = (None, None, None, None)
         try:
-            sizes = self._kernel.sizes()
+            sizes = self._kernel.sizes() if _LINUX else _sizes()
         except (OSError, ValueError, KeyError) as error:
             problems.append(Problem(source="host", reason="failed", detail=f"memory of the host: {error}"))
         try:
@@ -364,6 +367,9 @@ class HostReader:
 
     def _cpu(self) -> float | None:
         """Percent of all cores together since the previous call."""
+        if not _LINUX:
+            percent = float(_psutil().cpu_percent(None))
+            return None if self._first else percent
         before = self._ticks
         try:
             self._ticks = self._kernel.cpu_ticks()
@@ -373,3 +379,19 @@ class HostReader:
             return None
         share = (self._ticks[0] - before[0]) / (self._ticks[1] - before[1])
         return round(min(max(share, 0.0), 1.0) * 100, 1)
+
+
+def _psutil() -> Any:
+    """Imported only on systems without Linux's /proc."""
+    import psutil
+
+    return psutil
+
+
+def _boot_time() -> float:
+    return procfs.boot_time() if _LINUX else float(_psutil().boot_time())
+
+
+def _sizes() -> tuple[int, int, int, int]:
+    memory, swap = _psutil().virtual_memory(), _psutil().swap_memory()
+    return (memory.total - memory.available, memory.total, swap.used, swap.total)
