@@ -592,7 +592,7 @@ async def test_tab_goes_round_the_panes_that_are_there(stage: Stage) -> None:
             seen.append(stage.app.overview.focused_pane)
         assert seen == ["summary", "gpus", "processes", "summary"]
         assert "go there" in stage.app.overview.keys.plain
-        assert stage.app.overview.summary.lines[0].wash == "cursor"
+        assert stage.app.overview.summary.lines[0].highlighted
         stage.push(machines.no_driver())
         await settle(pilot)
         for _ in range(3):

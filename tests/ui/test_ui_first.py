@@ -85,14 +85,14 @@ async def test_everything_stands_where_textual_puts_it(
         assert overview.keys.plain.startswith(painted[-1])
 
 
-def cells(line: Line, width: int) -> list[tuple[str, str, str]]:
-    """What can be seen in each cell: the character, its ink, the wash; of a blank only what it stands on."""
+def cells(line: Line, width: int) -> list[tuple[str, str, bool]]:
+    """Each cell's character, its ink, and whether it is highlighted; of a blank only what it stands on."""
     found = []
     for text, ink in (*line.spans, (" " * width, "text")):
         for char in text:
             ground = ink in ("header", "sorted") or ink.startswith("badge")
-            wash = "" if ink in ink_colors.UNWASHED else line.wash
-            found += [(char, ink if char != " " or ground else "", wash)] + [("", "", wash)] * (width_of(char) - 1)
+            under = ink not in ink_colors.NOT_HIGHLIGHTED and line.highlighted
+            found += [(char, ink if char != " " or ground else "", under)] + [("", "", under)] * (width_of(char) - 1)
     return found[:width]
 
 
@@ -162,12 +162,12 @@ async def test_the_row_under_the_cursor_stands_on_what_textual_gives_it(
         await pilot.pause()
         style = stage.app.overview.processes.ink("cursor")
         assert style.bgcolor is not None
-        drawn, ours = style.bgcolor.triplet, ink_colors.washed(palette, "background")
+        drawn, ours = style.bgcolor.triplet, ink_colors.highlight(palette, "background")
         assert drawn is not None
         assert max(abs(a - b) for a, b in zip(drawn, ours, strict=True)) <= 1
-    washed = ink_colors.sequences(palette, "background", 24, wash=True)
-    assert "48;2;{};{};{}m".format(*ours) in washed["memory"]
-    assert washed["frame"] == ink_colors.sequences(palette, "background", 24)["frame"]
+    highlighted = ink_colors.sequences(palette, "background", 24, highlighted=True)
+    assert "48;2;{};{};{}m".format(*ours) in highlighted["memory"]
+    assert highlighted["frame"] == ink_colors.sequences(palette, "background", 24)["frame"]
 
 
 def test_the_first_collector_samples_as_settings_do_that_say_nothing() -> None:

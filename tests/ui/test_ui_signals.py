@@ -266,7 +266,7 @@ async def test_doubt_about_namespaces_is_shown(stage: Stage, sleepers: list[Chil
         sheet = stage.app.screen
         assert isinstance(sheet, SignalSheet)
         assert "some pids here are from another PID namespace" in sheet.sheet.plain
-        (chosen,) = (line for line in sheet.sheet.lines if line.wash)
+        (chosen,) = (line for line in sheet.sheet.lines if line.highlighted)
         assert "Cancel" in "".join(text for text, _ in chosen.spans)
 
 
@@ -356,7 +356,7 @@ async def test_the_marked_signal_is_the_one_that_enter_sends(stage: Stage, size:
         for keys, name in ((("down",), "INT"), (("down",), "TERM"), (("down",), "KILL"), (("up",), "TERM")):
             await pilot.press(*keys)
             await settle(pilot)
-            (marked,) = (line for line in sheet.lines if line.wash)
+            (marked,) = (line for line in sheet.lines if line.highlighted)
             assert "".join(text for text, _ in marked.spans).split()[1] == name
             assert f"sends {name} to" in str(sheet.border_subtitle)
             y = sheet.lines.index(marked)

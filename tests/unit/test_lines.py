@@ -21,11 +21,11 @@ def cells(line: Line) -> list[tuple[str, str]]:
     return found + [(" ", "")] * (WIDTH - len(found))
 
 
-@given(SPANS, SPANS, st.sampled_from(["", "cursor"]), st.sampled_from(["", "cursor"]))
+@given(SPANS, SPANS, st.booleans(), st.booleans())
 def test_patches_turn_one_line_into_the_other(
-    before: list[tuple[str, str]], after: list[tuple[str, str]], old_wash: str, new_wash: str
+    before: list[tuple[str, str]], after: list[tuple[str, str]], old_highlighted: bool, new_highlighted: bool
 ) -> None:
-    old, new = Line(tuple(before), old_wash), Line(tuple(after), new_wash)
+    old, new = Line(tuple(before), old_highlighted), Line(tuple(after), new_highlighted)
     if any(sum(width_of(text) for text, _ in line.spans) > WIDTH for line in (old, new)):
         return
     grid = cells(old)
@@ -53,10 +53,10 @@ def test_what_does_not_fit_is_left_to_textual() -> None:
 
 
 def test_a_span_of_the_same_width_is_replaced() -> None:
-    line = Line((("ab", "text"), ("–", "dim"), ("漢", "dim"), ("12", "ok")), "cursor")
-    assert with_spans_replaced(line, {5: ("34", "ok")}) == Line((*line.spans[:3], ("34", "ok")), "cursor")
+    line = Line((("ab", "text"), ("–", "dim"), ("漢", "dim"), ("12", "ok")), True)
+    assert with_spans_replaced(line, {5: ("34", "ok")}) == Line((*line.spans[:3], ("34", "ok")), True)
     both = with_spans_replaced(line, {3: ("xy", "text"), 0: ("ab", "dim")})
-    assert both == Line((("ab", "dim"), line.spans[1], ("xy", "text"), line.spans[3]), "cursor"), "ink and text"
+    assert both == Line((("ab", "dim"), line.spans[1], ("xy", "text"), line.spans[3]), True), "ink and text"
     assert with_spans_replaced(line, {3: ("漢", "dim"), 5: ("12", "ok")}) == line, "nothing changed"
     assert [with_spans_replaced(line, {x: ("12345", "dim")}) for x in range(8)] == [None] * 8, "no span is as wide"
     assert with_spans_replaced(line, {0: ("ab", "dim"), 4: ("x", "dim")}) is None, "no span begins there"

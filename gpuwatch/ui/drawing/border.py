@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gpuwatch.ui.drawing.line_builder import Pen
-from gpuwatch.ui.drawing.styled_lines import Line, Span
+from gpuwatch.ui.drawing.styled_lines import BLANK, Line, Span
 from gpuwatch.ui.drawing.text_width import width_of
 
 
@@ -41,11 +41,11 @@ def frame(
     pen.to(width - 2 - width_of(note), "─", edge).add(note, "dim").to(width - 1, "─", edge).add("╮", edge)
     framed = [pen.line()]
     for y in range(height - 2):
-        spans = lines[y].spans if y < len(lines) else ()
-        used = sum(width_of(text) for text, _ in spans)
+        line = lines[y] if y < len(lines) else BLANK
+        used = sum(width_of(text) for text, _ in line.spans)
         rest = " " * max(width - 2 - used, 0)
         end = ("┃", "thumb") if y - bar_from in bar else ("│", edge)
-        framed.append(Line((("│", edge), *spans, (rest, "text"), end), lines[y].wash if y < len(lines) else ""))
+        framed.append(Line((("│", edge), *line.spans, (rest, "text"), end), line.highlighted))
     framed.append(Pen(width).add("╰", edge).to(width - 1, "─", edge).add("╯", edge).line())
     return framed
 

@@ -53,10 +53,10 @@ INKS: dict[str, Ink] = {
     "badge-warning": Ink("background", background="warning", bold=True, sixteen="reverse"),
     "badge-error": Ink("background", background="error", bold=True, sixteen="reverse"),
 }
-WASH, WASH_SHARE = "accent", 0.2
+HIGHLIGHT, HIGHLIGHT_SHARE = "accent", 0.2
 """The color blended over the row under the cursor; reversed on a terminal of sixteen colors."""
-UNWASHED = frozenset({"border", "frame", "thumb"})
-"""Inks of the frame, which keeps its own background beside a washed row."""
+NOT_HIGHLIGHTED = frozenset({"border", "frame", "thumb"})
+"""Inks of the frame, which keeps its own background beside a highlighted row."""
 
 
 _CHANGES_COLORS = ("NO_COLOR", "TEXTUAL_COLOR_SYSTEM", "TEXTUAL_FILTERS", "TEXTUAL_THEME", "TEXTUAL_DRIVER")
@@ -93,18 +93,18 @@ def _of_256(color: Color) -> int | None:
     return RichColor.from_rgb(*color).downgrade(ColorSystem.EIGHT_BIT).number
 
 
-def washed(palette: Palette, ground: str) -> Color:
+def highlight(palette: Palette, ground: str) -> Color:
     """Background of the row under the cursor."""
-    return mixed(rgb(getattr(palette, WASH)), rgb(getattr(palette, ground)), WASH_SHARE)
+    return mixed(rgb(getattr(palette, HIGHLIGHT)), rgb(getattr(palette, ground)), HIGHLIGHT_SHARE)
 
 
-def sequences(palette: Palette, ground: str, depth: int, *, wash: bool = False) -> dict[str, str]:
-    """The escape sequence of each ink at this color depth; ``wash``: in the row under the cursor."""
+def sequences(palette: Palette, ground: str, depth: int, *, highlighted: bool = False) -> dict[str, str]:
+    """The escape sequence of each ink at this color depth; ``highlighted``: in the row under the cursor."""
     found = {}
     for ink in INKS:
         over, under, bold = colors(palette, ink, ground)
-        if wash and ink not in UNWASHED:
-            under = washed(palette, ground)
+        if highlighted and ink not in NOT_HIGHLIGHTED:
+            under = highlight(palette, ground)
         if depth == 24:
             set_colors = "38;2;{};{};{};48;2;{};{};{}".format(*over, *under)
         else:

@@ -81,5 +81,5 @@ class Pen:
         self.add(empty, "text")
         return self.add("▏", "track")
 
-    def line(self, wash: str = "") -> Line:
-        return Line(tuple(self.spans), wash)
+    def line(self, highlighted: bool = False) -> Line:
+        return Line(tuple(self.spans), highlighted)

@@ -11,10 +11,10 @@ Span = tuple[str, str]
 
 
 class Line(NamedTuple):
-    """One line of a pane; ``wash`` is an ink whose background covers the whole line."""
+    """One line of a pane; ``highlighted``: whether it is under the cursor."""
 
     spans: tuple[Span, ...]
-    wash: str = ""
+    highlighted: bool = False
 
 
 BLANK = Line(())
@@ -32,7 +32,7 @@ def with_spans_replaced(line: Line, cells: dict[int, Span]) -> Line | None:
             spans[number] = cells[at]
             found += 1
         at += size
-    return Line(tuple(spans), line.wash) if found == len(cells) else None
+    return Line(tuple(spans), line.highlighted) if found == len(cells) else None
 
 
 Patch = tuple[int, str, str]
@@ -45,7 +45,7 @@ _NEAR_CELLS = 8
 
 def patches(old: Line, new: Line, width: int) -> list[Patch]:
     """The patches that turn ``old`` into ``new`` on a screen ``width`` cells wide."""
-    if old.wash == new.wash:
+    if old.highlighted == new.highlighted:
         found = _in_place(old.spans, new.spans, width) if len(old.spans) == len(new.spans) else None
         if found is None:
             found = _by_cell(old.spans, new.spans, width)

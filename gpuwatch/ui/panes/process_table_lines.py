@@ -137,7 +137,7 @@ def row_line(row: Row, style: TableStyle, *, chosen: bool = False, tagged: bool 
         branch = style.branches.get(row.key) if style.branches else None
         for placed in style.columns:
             _cell(pen, row, placed, style, branch)
-    return pen.to(style.width).line("cursor" if chosen and style.focused else "")
+    return pen.to(style.width).line(chosen and style.focused)
 
 
 def table_lines(

@@ -103,7 +103,7 @@ class Sheet(Painted, can_focus=True):
         for number in range(self._top, min(self._top + room, len(self._all))):
             chosen = number == self.cursor
             spans = self.pointed(self._all[number]) if chosen else self._all[number]
-            lines.append(Line(tuple(spans), "cursor" if chosen else ""))
+            lines.append(Line(tuple(spans), chosen))
         self.paint([*lines, *([Line(())] * (room - len(lines)) + notes if notes else [])])
         below = 0 if self.insists else len(self._all) - self._top - room
         # Content, not markup: it may contain program names.

@@ -88,11 +88,11 @@ def _answer(view: View, width: int) -> Line:
 
 
 def escape(lines: Sequence[tuple[Line, str]], width: int, inks: Mapping[tuple[str, bool], Mapping[str, str]]) -> str:
-    """The lines as terminal output; ``inks`` by a line's background and whether it is washed."""
+    """The lines as terminal output; ``inks`` by a line's background and whether it is highlighted."""
     out = []
     for y, (line, ground) in enumerate(lines, 1):
         out.append(f"\x1b[{y};1H")
-        x, last, sets = 0, "", inks[ground, bool(line.wash)]
+        x, last, sets = 0, "", inks[ground, line.highlighted]
         for text, ink in line.spans:
             if ink != last:
                 out.append(sets[ink])
@@ -158,8 +158,8 @@ class Picture:
         if not lines:
             return False
         depth = depth_of(os.environ)
-        grounds = {(_STRIP, False), *((ground, bool(line.wash)) for line, ground in lines)}
-        inks = {(ground, wash): sequences(palette, ground, depth, wash=wash) for ground, wash in grounds}
+        grounds = {(_STRIP, False), *((ground, line.highlighted) for line, ground in lines)}
+        inks = {key: sequences(palette, key[0], depth, highlighted=key[1]) for key in grounds}
         text = escape(lines, width, inks)
         if ascii_only:
             text = to_ascii(text)

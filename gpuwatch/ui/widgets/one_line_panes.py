@@ -35,7 +35,7 @@ class Strip(Painted):
         if self._view is not None:
             pen = Pen(width)
             stale = bool(self.draw(pen, self._view))
-            self.paint((pen.to(pen.limit).line("cursor" if self.has_focus else ""),), stale=stale)
+            self.paint((pen.to(pen.limit).line(self.has_focus),), stale=stale)
 
     def draw(self, pen: Pen, view: View) -> bool | None:
         """Draws the line; returns whether its data are stale."""

@@ -21,7 +21,7 @@ from textual.theme import Theme
 from textual.widget import Widget
 
 from gpuwatch.core.formatting.safe_text import is_printable, printable
-from gpuwatch.ui.drawing.ink_colors import INKS, UNWASHED, WASH, WASH_SHARE, link_of
+from gpuwatch.ui.drawing.ink_colors import HIGHLIGHT, HIGHLIGHT_SHARE, INKS, NOT_HIGHLIGHTED, link_of
 from gpuwatch.ui.drawing.styled_lines import BLANK, Line, Span
 from gpuwatch.ui.widgets.terminal_writes import TerminalWrites, sequence_of
 
@@ -47,7 +47,7 @@ def _harmless(line: Line) -> Line:
     """The line without control characters: the last check for text that skipped :func:`printable`."""
     if is_printable("".join(text for text, _ in line.spans)):
         return line
-    return Line(tuple((printable(text), ink) for text, ink in line.spans), line.wash)
+    return Line(tuple((printable(text), ink) for text, ink in line.spans), line.highlighted)
 
 
 JumpRow = tuple[int, int, Callable[[bool], object]]
@@ -62,7 +62,7 @@ class Painted(Widget):
         self._lines: tuple[Line, ...] = ()
         self._strips: dict[int, Strip] = {}
         self._styles_of_inks: dict[str, Style] = {}
-        self._sequences: dict[tuple[str, str], str | None] = {}
+        self._sequences: dict[tuple[str, bool], str | None] = {}
         self._stale = False
         self.lines_painted = 0
         """Number of strips built, for tests and benchmarks."""
@@ -166,7 +166,7 @@ class Painted(Widget):
         under, sixteen = self.background_colors[1], self.app.native_ansi_color
         if name == "cursor":
             over = self._theme_color("foreground")
-            under = under if sixteen else under.blend(self._theme_color(WASH), WASH_SHARE)
+            under = under if sixteen else under.blend(self._theme_color(HIGHLIGHT), HIGHLIGHT_SHARE)
             return Style(color=over.rich_color, bgcolor=under.rich_color, reverse=sixteen or None)
         rule = INKS[name]
         over = self._theme_color(rule.foreground)
@@ -187,22 +187,21 @@ class Painted(Widget):
         readable = next((shade for shade in shades if contrast(shade, under) >= MIN_READABLE_CONTRAST), over)
         return Style(color=readable.rich_color, bgcolor=under.rich_color)
 
-    def _washed(self, name: str, wash: str) -> Style:
+    def _style_in_line(self, name: str, highlighted: bool) -> Style:
         style = self.ink(name)
-        if not wash or name in UNWASHED:
+        if not highlighted or name in NOT_HIGHLIGHTED:
             return style
-        under = self.ink(wash)
+        under = self.ink("cursor")
         return under if under.reverse else style + Style(bgcolor=under.bgcolor)
 
-    def sequence(self, name: str, wash: str, filters: Sequence[LineFilter]) -> str | None:
+    def sequence(self, name: str, highlighted: bool, filters: Sequence[LineFilter]) -> str | None:
         """The escape sequence of an ink; None if Textual has to draw it."""
         if link_of(name)[1]:
             return None
-        try:
-            return self._sequences[name, wash]
-        except KeyError:
-            found = self._sequences[name, wash] = sequence_of(self, self._washed(name, wash), filters)
-            return found
+        key = name, highlighted
+        if key not in self._sequences:
+            self._sequences[key] = sequence_of(self, self._style_in_line(name, highlighted), filters)
+        return self._sequences[key]
 
     def forget_strips(self) -> None:
         """Drops all cached strips and styles, after a change of theme, size or staleness."""
@@ -233,8 +232,8 @@ class Painted(Widget):
             return strip
         self.lines_painted += 1
         line = self._lines[y] if y < len(self._lines) else BLANK
-        segments = [Segment(text, self._washed(ink, line.wash)) for text, ink in line.spans]
-        base = self._washed("text", line.wash)
+        segments = [Segment(text, self._style_in_line(ink, line.highlighted)) for text, ink in line.spans]
+        base = self._style_in_line("text", line.highlighted)
         strip = Strip(segments).adjust_cell_length(width, base)
         self._strips[y] = strip
         return strip

@@ -174,7 +174,7 @@ class ScrollList(Painted, can_focus=True):
         ink = "focus" if self.has_focus else "dim"
         used = width_of(first) + sum(width_of(text) for text, _ in rest)
         spans = (("▶ ", ink), (first[2:], line.spans[0][1] if line.spans else "text"), *rest)
-        return Line((*spans, (" " * max(self.inner - used, 0), "text")), "cursor" if self.has_focus else "")
+        return Line((*spans, (" " * max(self.inner - used, 0), "text")), self.has_focus)
 
     # Events
 

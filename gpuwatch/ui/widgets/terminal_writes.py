@@ -99,7 +99,7 @@ class TerminalWrites:
                 continue
             y = region.y + row
             for at, text, name in patches(before, now, region.width):
-                style = pane.sequence(name or "text", now.wash, filters) if text else None
+                style = pane.sequence(name or "text", now.highlighted, filters) if text else None
                 start, end = region.x + at, region.x + at + width_of(text) - 1
                 if style is None or screen.get_widget_at(start, y)[0] is not pane:
                     return None
