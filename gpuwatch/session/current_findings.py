@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Device, Snapshot
 from gpuwatch.machine.collector.snapshot_feed import FeedStatus
-from gpuwatch.machine.history.machine_event import MachineEvent, TrialStart
+from gpuwatch.machine.history.machine_event import LastingCondition, MachineEvent
 
 if TYPE_CHECKING:
     from gpuwatch.explain.diagnosis.condition_engine import Conditions
@@ -49,7 +49,7 @@ class FindingSource(ABC):
         """Judges what has been taken so far, and from now on every sample."""
         return []
 
-    def precede(self, lasting: Sequence[TrialStart], until: float, episodes: ClockEpisodes) -> None:
+    def precede(self, lasting: Sequence[LastingCondition], until: float, episodes: ClockEpisodes) -> None:
         """As :meth:`gpuwatch.explain.diagnosis.condition_engine.Conditions.precede`; nothing for recorded findings."""
         return
 
@@ -68,7 +68,7 @@ class LiveFindings(FindingSource):
     def __init__(self, conditions: Conditions | None) -> None:
         self._conditions = conditions
         self._unjudged: list[Snapshot] = []
-        self._before: tuple[Sequence[TrialStart], float, ClockEpisodes] | None = None
+        self._before: tuple[Sequence[LastingCondition], float, ClockEpisodes] | None = None
         self._found: tuple[tuple[object, ...], tuple[Finding, ...]] | None = None
 
     @property
@@ -102,7 +102,7 @@ class LiveFindings(FindingSource):
         unjudged, self._unjudged = self._unjudged, []
         return [event for snapshot in unjudged for event in self._conditions.look(snapshot)]
 
-    def precede(self, lasting: Sequence[TrialStart], until: float, episodes: ClockEpisodes) -> None:
+    def precede(self, lasting: Sequence[LastingCondition], until: float, episodes: ClockEpisodes) -> None:
         self._before = lasting, until, episodes
         if self._conditions is not None:
             self._conditions.precede(*self._before)

@@ -59,7 +59,7 @@ class Watched:
 
 
 def _busy(process: Process, begin: float) -> Process:
-    """TrialStart long before ``begin``; a crowded machine gives little CPU to who wants all of it."""
+    """Begun long before ``begin``; a crowded machine gives little CPU to who wants all of it."""
     readings, cpu = dict(process.readings), process.number("cpu_percent")
     if cpu is not None and cpu > 5:
         readings["cpu_percent"] = max(cpu, 100.0)

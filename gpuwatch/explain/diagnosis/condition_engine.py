@@ -46,7 +46,7 @@ from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_engine import broken_rule_finding, by_severity, diagnose, rules_for
 from gpuwatch.explain.diagnosis.rule_registry import no_problem
 from gpuwatch.machine.history.device_events import DeviceEvents
-from gpuwatch.machine.history.machine_event import MachineEvent, TrialStart, onset_key
+from gpuwatch.machine.history.machine_event import LastingCondition, MachineEvent, onset_key
 from gpuwatch.machine.history.process_events import ProcessEvents
 from gpuwatch.machine.history.sample_gaps import MAX_UNOBSERVED_SECONDS, unobserved_limit
 
@@ -153,7 +153,7 @@ class Conditions:
         self._healthy_since: float | None = None
         self._unsure: frozenset[_Key] = frozenset()
         """Of what the latest judged sample did not say whether it holds, though nothing was known of it before."""
-        self._begun_before: dict[_Key, TrialStart] = {}
+        self._begun_before: dict[_Key, LastingCondition] = {}
         self._begun_before_until = 0.0
 
     @property
@@ -182,7 +182,7 @@ class Conditions:
 
     # -- input ----------------------------------------------------------------------------------
 
-    def precede(self, lasting: Iterable[TrialStart], until: float, episodes: ClockEpisodes) -> None:
+    def precede(self, lasting: Iterable[LastingCondition], until: float, episodes: ClockEpisodes) -> None:
         """Takes what another gpuwatch saw to last at the first sample here, and its clock episodes.
 
         What lasts on began when it says. ``until``: up to when samples were taken here before this was known.

@@ -49,8 +49,8 @@ class MachineEvent(msgspec.Struct, frozen=True, kw_only=True):
         return uuid == self.device_uuid or uuid in self.device_uuids
 
 
-class TrialStart(NamedTuple):
-    """When something began that lasts, as another gpuwatch saw it."""
+class LastingCondition(NamedTuple):
+    """A condition that lasts, and since when, as another gpuwatch saw it."""
 
     onset: MachineEvent
     since: float
@@ -64,9 +64,9 @@ def onset_key(onset: MachineEvent) -> tuple[object, ...]:
     return (onset.kind, onset.cause, onset.device_uuid, onset.pid)
 
 
-def still_lasting(events: Iterable[MachineEvent]) -> list[TrialStart]:
+def still_lasting(events: Iterable[MachineEvent]) -> list[LastingCondition]:
     """What had begun and not ended after some events of recorders; each judges anew."""
-    found: dict[int, TrialStart] = {}
+    found: dict[int, LastingCondition] = {}
     since = float("-inf")
     for event in events:
         phase = event.kind.rpartition(".")[2]
@@ -75,7 +75,7 @@ def still_lasting(events: Iterable[MachineEvent]) -> list[TrialStart]:
             since = event.at
         elif phase == "began" and event.occurrence:
             seen = event.at if event.seen is None else event.seen
-            found[event.occurrence] = TrialStart(event, seen, seen - since < _START_SECONDS)
+            found[event.occurrence] = LastingCondition(event, seen, seen - since < _START_SECONDS)
         elif phase == "ended":
             found.pop(event.occurrence, None)
     return list(found.values())
