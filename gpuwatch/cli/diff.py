@@ -12,7 +12,7 @@ import click
 from gpuwatch.cli.explain import trace_explanation_at
 from gpuwatch.cli.output import check_writable, output_option, publish, redact_option
 from gpuwatch.cli.progress import progress
-from gpuwatch.cli.recording_input import is_recording, read_document, recorded_range, recording_of
+from gpuwatch.cli.saved_files import is_recording, read_document, recorded_range, recording_of
 from gpuwatch.core.errors import EXIT_DIFFERENT, GpuwatchError, UsageError
 from gpuwatch.core.formatting.terminal_support import file_name
 from gpuwatch.core.masking.redaction import masked_for_sending

@@ -13,7 +13,7 @@ from gpuwatch.cli.shared_options import framework_option, python_option
 from gpuwatch.cli.sim_options import enter_simulation, offer_simulation, sim_option
 from gpuwatch.core.errors import EXIT_FINDING, EXIT_OK
 from gpuwatch.experiment.probing.interpreter import program_of
-from gpuwatch.session.doctor import examine_machine
+from gpuwatch.session.doctor_input import examine_machine
 
 _EXAMPLES = """\b
 Examples:

@@ -19,13 +19,13 @@ from gpuwatch.cli.output import (
     to_stdout,
 )
 from gpuwatch.cli.progress import progress
-from gpuwatch.cli.recording_input import recording_of
+from gpuwatch.cli.saved_files import recording_of
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.terminal_support import file_name
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.run import Run
 from gpuwatch.share.exports import export_formats
-from gpuwatch.share.exports.exported_range_and_metrics import STEPS, Stretch, stretch_of
+from gpuwatch.share.exports.exported_period import STEPS, Stretch, stretch_of
 from gpuwatch.share.exports.recording_tables import NAMES, table
 
 _PROGRESS_STEP_BYTES = 1 << 22
@@ -166,7 +166,7 @@ def _write(pieces: Iterable[bytes], format_name: str, output: Path | None) -> No
 
 def _runs_to_export(documents: tuple[Path, ...], stretch: Stretch) -> list[Run]:
     """The runs that were asked for, else those that are kept here, if the recording is of this machine."""
-    from gpuwatch.cli.recording_input import read_document
+    from gpuwatch.cli.saved_files import read_document
     from gpuwatch.core.model.json_codec import runs_in
     from gpuwatch.core.model.run_comparison import Comparison
     from gpuwatch.core.model.try_experiment import Experiment

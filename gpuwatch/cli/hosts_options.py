@@ -128,7 +128,7 @@ def chosen_hosts(
         return ChosenHosts(server=server, arguments=tuple(arguments))
     if hosts is None:
         return None
-    from gpuwatch.fleet.ssh_command import split_words, ssh_hosts
+    from gpuwatch.fleet.ssh_hosts import split_words, ssh_hosts
 
     if shutil.which("ssh") is None:
         raise GpuwatchError("--hosts needs ssh, which is not installed here", hint="install an ssh client")

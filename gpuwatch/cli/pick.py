@@ -209,7 +209,7 @@ def _pick_host(
     ctx: click.Context, hosts: ChosenHosts, conditions: Conditions, deadline: float, wait: float, *, as_json: bool
 ) -> None:
     """Prints the host to log in to; exits with 1 if none has enough GPUs."""
-    from gpuwatch.fleet.host_choice import refusal_reasons
+    from gpuwatch.fleet.host_with_free_gpus import refusal_reasons
 
     source = hosts.source(_POLL_SECONDS)
     changed = threading.Event()
@@ -237,7 +237,7 @@ def _pick_host(
 def _pick_host_until(
     source: FleetSource, changed: threading.Event, conditions: Conditions, deadline: float, wait: float
 ) -> HostPick:
-    from gpuwatch.fleet.host_choice import pick_host, refusal_reasons
+    from gpuwatch.fleet.host_with_free_gpus import pick_host, refusal_reasons
 
     until = time.monotonic() + wait
     while True:

@@ -34,16 +34,9 @@ from gpuwatch.core.model.probe_list import ProbeEntry, ProbeList, RecipeList
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.experiment.probing.interpreter import FrameworkMissing, program_of
+from gpuwatch.experiment.probing.probe_defaults import DEADLINE_SECONDS, MEASURED_SECONDS, ample_deadline
 from gpuwatch.experiment.probing.probe_runner import ProbeOptions
-from gpuwatch.experiment.probing.probe_scripts import (
-    DEADLINE_SECONDS,
-    GROUPS,
-    MEASURED_SECONDS,
-    ProbeScript,
-    ample_deadline,
-    find_probe,
-    find_probes,
-)
+from gpuwatch.experiment.probing.probe_scripts import GROUPS, ProbeScript, find_probe, find_probes
 from gpuwatch.session.probe_batch import WORKLOADS, ProbeBatch, interpreters_for
 from gpuwatch.session.probe_preflight import preflight
 

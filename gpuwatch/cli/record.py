@@ -19,7 +19,7 @@ from gpuwatch.cli.command_group import Group, Lazy
 from gpuwatch.cli.option_types import Duration, Size
 from gpuwatch.cli.output import print_document, print_line, print_redaction_note, redact_option
 from gpuwatch.cli.progress import progress, progress_wanted
-from gpuwatch.cli.recording_input import recorded_range, recording_of
+from gpuwatch.cli.saved_files import recorded_range, recording_of
 from gpuwatch.cli.shared_options import alert_options, alerts_of, gpm_option, gpm_option_value
 from gpuwatch.cli.sim_options import enter_simulation, sim_option
 from gpuwatch.core.errors import EXIT_FAILED, UsageError

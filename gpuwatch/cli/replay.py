@@ -15,7 +15,7 @@ from gpuwatch.cli.dashboard import need_terminal
 from gpuwatch.cli.dashboard_options import preferred, replay_options
 from gpuwatch.cli.output import print_line
 from gpuwatch.cli.record import own_recording
-from gpuwatch.cli.recording_input import recording_of
+from gpuwatch.cli.saved_files import recording_of
 from gpuwatch.cli.shared_options import FiniteRange
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.terminal_support import file_name, has_few_colors, needs_ascii

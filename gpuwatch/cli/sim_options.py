@@ -220,7 +220,7 @@ def machine_from_file(path: Path, moment: str | None) -> SimMachine:
 
 def _snapshot_of(path: Path, moment: str | None) -> Snapshot:
     from gpuwatch.cli.read_log import lines_of
-    from gpuwatch.cli.recording_input import is_recording
+    from gpuwatch.cli.saved_files import is_recording
     from gpuwatch.core.model.json_codec import NotADocument, read
     from gpuwatch.core.model.snapshot import Snapshot
     from gpuwatch.explain.traces.nvidia_smi_q import SmiQueryReader

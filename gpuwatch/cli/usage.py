@@ -11,7 +11,7 @@ from gpuwatch.cli.option_types import Choice
 from gpuwatch.cli.output import check_writable, format_option, output_option, publish, redact_option
 from gpuwatch.cli.progress import progress
 from gpuwatch.cli.record import own_recording
-from gpuwatch.cli.recording_input import recording_of
+from gpuwatch.cli.saved_files import recording_of
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.model.gpu_time_usage import By
 
@@ -62,7 +62,7 @@ def usage(
     check_writable(output, any_suffix=format_name is not None or as_csv)
     if (as_json + as_csv + (format_name is not None)) > 1:
         raise UsageError("--json, --csv and --format cannot be combined")
-    from gpuwatch.machine.recording.gpu_time_report import gpu_usage
+    from gpuwatch.machine.recording.gpu_time_by_group import gpu_usage
     from gpuwatch.machine.recording.time_expressions import parse_begin, parse_moment
 
     path = file if file is not None else own_recording()

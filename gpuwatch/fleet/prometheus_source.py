@@ -25,8 +25,8 @@ from gpuwatch.fleet.exporter_metric_names import (
     with_exported,
 )
 from gpuwatch.fleet.host_poller import FleetSource
-from gpuwatch.fleet.hosts_from_prometheus_series import OF_HOST, OF_OWNERS, PROCESS_READINGS, PROGRAM, Collected
 from gpuwatch.fleet.prometheus_api import NoAnswer, Prometheus, Sample
+from gpuwatch.fleet.prometheus_hosts import OF_HOST, OF_OWNERS, PROCESS_READINGS, PROGRAM, Collected
 from gpuwatch.machine.collector.host_access import HostAccess
 from gpuwatch.machine.collector.snapshot_feed import FeedStatus
 from gpuwatch.share.openmetrics import ANSWERING, DRIVER, FINDING, FREE, INFO, MIG_FREE, MIG_INFO, SNAPSHOT_AGE, STATE

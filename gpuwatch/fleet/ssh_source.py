@@ -25,7 +25,7 @@ from gpuwatch.core.model.fleet import Fleet, HostView
 from gpuwatch.core.model.json_codec import NotADocument, from_json
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.fleet.host_poller import FleetSource
-from gpuwatch.fleet.ssh_command import SSH_FAILED_EXIT_CODE, last_line, ssh_command, ssh_failure
+from gpuwatch.fleet.ssh_hosts import SSH_FAILED_EXIT_CODE, last_line, ssh_command, ssh_failure
 from gpuwatch.machine.collector.host_access import HostAccess
 from gpuwatch.machine.collector.snapshot_feed import FeedStatus
 

@@ -19,7 +19,8 @@ from gpuwatch.core.model.probe_events import Event
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.experiment.probing.interpreter import Interpreter, choose_interpreter
-from gpuwatch.experiment.probing.probe_scripts import MEASURED_SECONDS, ProbeScript, ample_deadline, find_probes
+from gpuwatch.experiment.probing.probe_defaults import MEASURED_SECONDS, ample_deadline
+from gpuwatch.experiment.probing.probe_scripts import ProbeScript, find_probes
 from gpuwatch.machine.collector.live_feed import LiveFeed
 from gpuwatch.machine.history.run_store import RunStore
 from gpuwatch.session.probe_batch import Choose, MakeRunner, ProbeBatch, interpreters_for, make_feed, make_runner

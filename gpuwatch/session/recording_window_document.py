@@ -32,7 +32,7 @@ from gpuwatch.explain.diagnosis.diagnostic_report import is_of_this_machine
 from gpuwatch.machine.history.run_store import RunStore
 from gpuwatch.machine.history.sample_gaps import MIN_GAP_INTERVALS, unobserved_limit
 from gpuwatch.machine.recording import minute_means
-from gpuwatch.machine.recording.gpu_time_report import gpu_usage
+from gpuwatch.machine.recording.gpu_time_by_group import gpu_usage
 from gpuwatch.machine.recording.reader import Recording
 
 LOOK_BACK_SECONDS = 600.0

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from gpuwatch.machine.collector.recording_player import RecordingPlayer
     from gpuwatch.session.alerts.alerts import Alerts
     from gpuwatch.session.event_timeline import EventTrack
-    from gpuwatch.session.joined_samples import JoinedSamples, Past
     from gpuwatch.session.playhead import Playhead
+    from gpuwatch.session.recorded_and_live_samples import JoinedSamples, Past
 
 INTERVALS_SECONDS = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0)
 """Seconds between samples that :meth:`Session.change_interval` steps through."""
@@ -156,7 +156,7 @@ class Session:
         if self._own_timeline is None or not self._running:
             recording.close()
             return
-        from gpuwatch.session.joined_samples import JoinedSamples
+        from gpuwatch.session.recorded_and_live_samples import JoinedSamples
 
         before, self._past = self._past, JoinedSamples(self._own_timeline, recording)
         self.timeline = self._past

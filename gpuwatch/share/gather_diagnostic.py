@@ -19,7 +19,7 @@ from gpuwatch.explain.diagnosis.diagnostic_report import diagnostic_report, is_o
 from gpuwatch.machine.history.run_store import RunStore
 from gpuwatch.machine.sources.nvidia_smi_and_kernel_log import kernel_log, nvidia_smi
 from gpuwatch.machine.sources.system_and_driver_facts import surroundings
-from gpuwatch.session.doctor import examine_machine
+from gpuwatch.session.doctor_input import examine_machine
 from gpuwatch.session.single_snapshot import findings_of, take_snapshot
 from gpuwatch.share.reports.runs_side_by_side import compare
 

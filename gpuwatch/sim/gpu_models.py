@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from gpuwatch.sim.copied_answers import NOT_AVAILABLE, DescribedGpu, SimAnswer, SimCard
+from gpuwatch.sim.described_gpus import NOT_AVAILABLE, DescribedGpu, SimAnswer, SimCard
 from gpuwatch.sim.mig_layout import parse_layout
 
 _FIELD: Final = "nvmlDeviceGetFieldValues"

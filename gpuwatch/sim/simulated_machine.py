@@ -23,7 +23,7 @@ from typing import Final, Literal, Self
 
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.sim import environment, install_libraries, sysfs
-from gpuwatch.sim.copied_answers import DescribedGpu
+from gpuwatch.sim.described_gpus import DescribedGpu
 from gpuwatch.sim.environment import ENV_SHAPE
 from gpuwatch.sim.machine_shape import MACHINE_NAME, MAX_DEVICES, SimShape
 from gpuwatch.sim.mig_layout import MAX_INSTANCES, SimInstance, parse_layout

@@ -18,7 +18,7 @@ from typing import Final
 from gpuwatch.core import file_ownership
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.sim import sysfs
-from gpuwatch.sim.copied_answers import DescribedGpu
+from gpuwatch.sim.described_gpus import DescribedGpu
 from gpuwatch.sim.gpu_models import MODELS
 from gpuwatch.sim.machine_shape import SimShape
 from gpuwatch.sim.mig_layout import SimInstance

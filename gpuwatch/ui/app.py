@@ -313,7 +313,7 @@ class GpuwatchApp(PreferencesApp):
         threading.Thread(target=self._open_past, args=(self.session,), name="gpuwatch-past", daemon=True).start()
 
     def _open_past(self, session: Session) -> None:
-        from gpuwatch.session.joined_samples import open_past
+        from gpuwatch.session.recorded_and_live_samples import open_past
 
         past = open_past(session.past)
         if past is not None and self._home is not None:

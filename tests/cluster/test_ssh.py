@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from gpuwatch.core.errors import UsageError
-from gpuwatch.fleet.ssh_command import MAX_HOSTS, parse_hosts, ssh_command, ssh_failure, ssh_hosts
+from gpuwatch.fleet.ssh_hosts import MAX_HOSTS, parse_hosts, ssh_command, ssh_failure, ssh_hosts
 from tests.every import every
 
 

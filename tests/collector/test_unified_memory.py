@@ -17,7 +17,7 @@ from gpuwatch.explain.diagnosis.memory.other_processes_memory import others_memo
 from gpuwatch.machine.collector.collector import _is_unified
 from gpuwatch.sim.faults import CODES
 from gpuwatch.sim.simulated_machine import FOR_EVER, SimMachine
-from gpuwatch.ui.tables.device_facts import memory_without_processes
+from gpuwatch.ui.tables.device_notes import memory_without_processes
 from tests.conftest import gpuwatch
 from tests.diagnosis.watching import GIB, gpu, ids, sample, watched
 

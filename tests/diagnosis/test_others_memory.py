@@ -24,14 +24,14 @@ from gpuwatch.core.model.run import (
     Worker,
 )
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.experiment.probing.memory_ledger import MemoryLedger
+from gpuwatch.experiment.probing.run_memory import MemoryLedger
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.explain_log import explain
 from gpuwatch.explain.diagnosis.memory.oom_arithmetic import OTHERS_UNKNOWN, WHO_HELD_IT, OomFacts, judge
 from gpuwatch.explain.diagnosis.memory.oom_facts import oom_facts
 from gpuwatch.explain.diagnosis.memory.other_processes_memory import mates_of, others_memory
 from gpuwatch.explain.diagnosis.rule_engine import diagnose
-from gpuwatch.explain.diagnosis.runs.finish_run import complete
+from gpuwatch.explain.diagnosis.runs.run_verdict import complete
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.log_parser import parse
 from tests.diagnosis.cases import GIB, MIB, ON_GPU, draft, machine, process

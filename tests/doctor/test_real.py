@@ -16,10 +16,10 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.experiment.probing.interpreter import choose_interpreter
 from gpuwatch.experiment.probing.interpreter_checks import inspect_interpreter, try_framework, with_opened_libraries
 from gpuwatch.experiment.probing.run_builder import RunDraft
+from gpuwatch.explain.diagnosis.doctor.doctor_document import examine
 from gpuwatch.explain.diagnosis.doctor.doctor_facts import Facts
-from gpuwatch.explain.diagnosis.doctor.examine import examine
 from gpuwatch.explain.diagnosis.explain_log import explain
-from gpuwatch.explain.diagnosis.runs.finish_run import complete
+from gpuwatch.explain.diagnosis.runs.run_verdict import complete
 from gpuwatch.machine.collector.live_feed import LiveFeed
 from gpuwatch.sim.machine_shape import SimShape
 from gpuwatch.sim.simulated_machine import SimMachine

@@ -14,7 +14,7 @@ import pytest
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.machine.recording.reader import open_recording
 from gpuwatch.share.exports import csv_writer, json_lines, openmetrics_text, perfetto_trace, recording_tables
-from gpuwatch.share.exports.exported_range_and_metrics import stretch_of
+from gpuwatch.share.exports.exported_period import stretch_of
 from tests.exports.recorded import record
 from tests.exports.trace_reader import Trace
 

@@ -17,7 +17,7 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.explain.traces import protobuf_reader
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.share.exports import perfetto_trace, protobuf_writer
-from gpuwatch.share.exports.exported_range_and_metrics import NUMBERS, stretch_of
+from gpuwatch.share.exports.exported_period import NUMBERS, stretch_of
 from tests.exports.recorded import SECRET, START, moment
 from tests.exports.trace_reader import Trace, Track
 

@@ -19,7 +19,7 @@ from gpuwatch.core.model.metrics import METRICS
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.share.exports import csv_writer, json_lines, openmetrics_text, recording_tables
-from gpuwatch.share.exports.exported_range_and_metrics import NUMBERS, Stretch, stretch_of
+from gpuwatch.share.exports.exported_period import NUMBERS, Stretch, stretch_of
 from gpuwatch.share.openmetrics import family_of
 from tests.exports.recorded import SECRET, START
 from tests.recording.recordings import later, recorded

@@ -11,8 +11,8 @@ from gpuwatch.core.model.fleet import Fleet, HostView
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.fleet.exporter_metric_names import REPORTED, exporter_names_of, reading_of
 from gpuwatch.fleet.host_summary import HostSummary, summarize, summarize_fleet
-from gpuwatch.fleet.hosts_from_prometheus_series import Collected
 from gpuwatch.fleet.prometheus_api import Prometheus, Sample
+from gpuwatch.fleet.prometheus_hosts import Collected
 from gpuwatch.fleet.prometheus_source import PrometheusSource
 from gpuwatch.share.exporter.metric_series import Content, Options
 from gpuwatch.share.exporter.metrics_page import Page

@@ -21,11 +21,11 @@ from hypothesis import strategies as st
 
 from gpuwatch.core.model.run import DeviceMapping, Devices, Outcome
 from gpuwatch.experiment.probing import how_program_ended, watch_program
-from gpuwatch.experiment.probing.memory_ledger import MAX_POINTS as POINTS
-from gpuwatch.experiment.probing.memory_ledger import Timeline
 from gpuwatch.experiment.probing.op_placement import PlacedOps
 from gpuwatch.experiment.probing.pipe_reader import MAX_QUEUED_BYTES, Backlog, Lines, Streams
 from gpuwatch.experiment.probing.run_builder import RunBuilder, RunDraft
+from gpuwatch.experiment.probing.run_memory import MAX_POINTS as POINTS
+from gpuwatch.experiment.probing.run_memory import Timeline
 from gpuwatch.experiment.probing.watch_program import Watch
 from gpuwatch.experiment.probing.watched_processes import WatchedProcesses
 from gpuwatch.explain.logs.log_parser import parse

@@ -10,7 +10,7 @@ import pytest
 
 from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.machine.history.run_store import RunStore
-from gpuwatch.machine.recording.gpu_time_report import gpu_usage
+from gpuwatch.machine.recording.gpu_time_by_group import gpu_usage
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.recording_info import check_recording, info_lines, recording_info
 from gpuwatch.machine.recording.tables import SCHEMA

@@ -16,7 +16,7 @@ from gpuwatch.core.model.gpu_time_usage import By, Usage, UsageGroup
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.recording.gpu_time_and_energy import GpuTime, GpuTimeMeter, merged_times, with_bounded_processes
-from gpuwatch.machine.recording.gpu_time_report import gpu_usage
+from gpuwatch.machine.recording.gpu_time_by_group import gpu_usage
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.writer import RecordingWriter
 from tests.recording import week

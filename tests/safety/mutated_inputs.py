@@ -36,7 +36,7 @@ from gpuwatch.explain.traces.memory_profiles import tensorflow_profiles, torch_p
 from gpuwatch.explain.traces.nvidia_smi_q import SmiQueryReader
 from gpuwatch.fleet.cluster.node_protocol import Decoder, encoded
 from gpuwatch.fleet.prometheus_api import _answer
-from gpuwatch.fleet.ssh_command import parse_hosts
+from gpuwatch.fleet.ssh_hosts import parse_hosts
 from gpuwatch.machine.history.sample_frames import DamagedData, FrameDecoder
 from gpuwatch.machine.recording import gpu_time_and_energy, minute_means
 from gpuwatch.machine.recording.compression_and_checksums import decompress as block

@@ -14,7 +14,7 @@ import pytest
 
 from gpuwatch.cli.explain import explanation_of
 from gpuwatch.cli.read_log import lines_of
-from gpuwatch.cli.recording_input import read_document
+from gpuwatch.cli.saved_files import read_document
 from gpuwatch.core import reader_limits
 from gpuwatch.core.errors import EXIT_FAILED, EXIT_USAGE, GpuwatchError
 from gpuwatch.core.model.json_codec import EMBED_BEGIN, EMBED_END
@@ -23,7 +23,7 @@ from gpuwatch.experiment.probing.memory_recorder_files import MemoryRecords
 from gpuwatch.explain.traces.nvidia_smi_q import SmiQueryReader
 from gpuwatch.fleet import ssh_source
 from gpuwatch.fleet.prometheus_api import ANSWER_SECONDS, Prometheus
-from gpuwatch.fleet.ssh_command import parse_hosts
+from gpuwatch.fleet.ssh_hosts import parse_hosts
 from gpuwatch.machine.history import sample_frames
 from gpuwatch.machine.recording import compression_and_checksums, gpu_time_and_energy
 from gpuwatch.machine.sources import nvidia_smi_and_kernel_log

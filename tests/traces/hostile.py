@@ -12,7 +12,7 @@ from typing import Any
 
 from gpuwatch.explain.traces.invalid_trace import InvalidTrace
 from gpuwatch.explain.traces.memory_profiles import torch_profiles
-from gpuwatch.explain.traces.plain_pickle import load
+from gpuwatch.explain.traces.safe_pickle import load
 from tests.traces.profiles import encoded
 
 SNAPSHOT = (Path(__file__).parent / "fixtures/torch-2.15.pickle").read_bytes()

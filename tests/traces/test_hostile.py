@@ -10,7 +10,7 @@ import pytest
 
 from gpuwatch.explain.traces.invalid_trace import InvalidTrace
 from gpuwatch.explain.traces.memory_profiles import torch_profiles
-from gpuwatch.explain.traces.plain_pickle import is_pickle, load
+from gpuwatch.explain.traces.safe_pickle import is_pickle, load
 from tests.every import every
 from tests.traces.hostile import SNAPSHOT, Watched, handmade, problem
 

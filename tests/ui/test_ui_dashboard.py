@@ -21,7 +21,7 @@ from gpuwatch.ui.screens.help_sheet import Group, groups, help_lines
 from gpuwatch.ui.screens.sheet import LinesModal
 from gpuwatch.ui.settings.actions import ACTIONS, of_tab
 from gpuwatch.ui.settings.tabs import TABS, Tab
-from gpuwatch.ui.tables.device_facts import attention
+from gpuwatch.ui.tables.device_notes import attention
 from tests.ui import machines
 from tests.ui.conftest import Stage
 from tests.ui.fixed_findings import FixedFindings

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpuwatch.core.model.snapshot import MigInstance, Reservation, Snapshot
-from gpuwatch.ui.tables.device_facts import attention, reserved_note
+from gpuwatch.ui.tables.device_notes import attention, reserved_note
 from tests.ui import machines
 from tests.ui.conftest import Stage
 from tests.ui.waiting import plain, settle

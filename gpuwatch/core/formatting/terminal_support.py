@@ -25,7 +25,7 @@ def needs_ascii(environment: Mapping[str, str], encoding: str | None, *, termina
 
     ``encoding`` is that of the program's output. LC_ALL, LC_CTYPE or LANG of the user take precedence: in the C locale
     Python writes UTF-8 unasked (PEP 538 and 540; what it put into LC_CTYPE,
-    :func:`gpuwatch.machine.sources.restore_locale.undo_coercion` has removed). ``terminal``: whether the output
+    ``gpuwatch.cli.entry_point`` has removed). ``terminal``: whether the output
     goes to a terminal; TERM says nothing about a file.
     """
     term = environment.get("TERM", "")

@@ -16,8 +16,9 @@ from gpuwatch.core.model.probe_events import Event
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.experiment.probing.fork_server import ForkServer, ForkServerLost
 from gpuwatch.experiment.probing.interpreter import Interpreter
+from gpuwatch.experiment.probing.probe_defaults import MEASURED_SECONDS
 from gpuwatch.experiment.probing.probe_process import ProbeProcess, launch_fresh
-from gpuwatch.experiment.probing.probe_scripts import MEASURED_SECONDS, ProbeScript, hooked
+from gpuwatch.experiment.probing.probe_scripts import ProbeScript, hooked
 from gpuwatch.experiment.probing.run_builder import RunBuilder, RunDraft
 from gpuwatch.experiment.probing.simulation_tier import Choice, Tier, choose_tier
 from gpuwatch.sim.environment import ENV_PLUGIN

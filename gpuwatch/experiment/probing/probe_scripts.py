@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import os
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +14,6 @@ from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.core.formatting.suggest import did_you_mean
 
 GROUPS = ("memory", "visibility", "placement", "devices", "sharing", "limits", "torch")
-MEASURED_SECONDS = 1.0
-"""Default length of a measurement."""
-DEADLINE_SECONDS = 180.0
-"""Seconds after which a probe is killed; more if its measurements are long (:func:`ample_deadline`)."""
-_START_SECONDS = 60.0
-"""Those of them for its start."""
 
 
 class ProbeScript(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,11 +43,6 @@ class ProbeScript(msgspec.Struct, frozen=True, kw_only=True):
     environment: dict[str, str] = {}
     """Variables that it sets before it imports the framework."""
     path: Path
-
-
-def ample_deadline(scripts: Iterable[ProbeScript], seconds: float) -> float:
-    """The deadline in seconds that every one of these probes can keep. ``seconds``: of a measurement."""
-    return max(DEADLINE_SECONDS, _START_SECONDS + 3 * seconds * max(script.measurements for script in scripts))
 
 
 def probe_folder() -> Path:

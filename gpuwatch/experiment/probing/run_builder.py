@@ -30,15 +30,15 @@ from gpuwatch.core.model.run import (
 )
 from gpuwatch.core.model.snapshot import Process, Snapshot, pci_slot
 from gpuwatch.core.model.visible_devices import visible_to
-from gpuwatch.experiment.probing.memory_ledger import MemoryLedger, Timeline
 from gpuwatch.experiment.probing.op_placement import PlacedOps, coverage, merged
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript
 from gpuwatch.experiment.probing.received_events import ReceivedEvents
 from gpuwatch.experiment.probing.reprinted_lines import Account, is_older, without_printed
+from gpuwatch.experiment.probing.run_memory import MemoryLedger, Timeline
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.log_parser import LogParser
-from gpuwatch.explain.logs.oom_wording_of_others import exhausted
 from gpuwatch.explain.logs.op_placement_lines import NOISE
+from gpuwatch.explain.logs.other_oom_messages import exhausted
 from gpuwatch.explain.logs.output_tail import Tail
 from gpuwatch.sim.sysfs import ENV_STATE
 from gpuwatch.sim.unsupported_messages import limit_of

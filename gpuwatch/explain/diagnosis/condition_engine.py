@@ -32,6 +32,7 @@ from gpuwatch.explain.diagnosis.conditions import (  # noqa: F401 - they declare
     program_on_cpu,
     throttling,
 )
+from gpuwatch.explain.diagnosis.conditions.condition_duration import Occurrence, Sign
 from gpuwatch.explain.diagnosis.conditions.condition_registry import (
     Condition,
     conditions,
@@ -39,7 +40,6 @@ from gpuwatch.explain.diagnosis.conditions.condition_registry import (
     process_gone,
 )
 from gpuwatch.explain.diagnosis.conditions.driver_silence import DriverSilence
-from gpuwatch.explain.diagnosis.conditions.hysteresis import Occurrence, Sign
 from gpuwatch.explain.diagnosis.conditions.sample_context import KeptBetweenSamples, SampleContext
 from gpuwatch.explain.diagnosis.conditions.throttling import ClockEpisodes, Episode
 from gpuwatch.explain.diagnosis.evidence import Evidence

@@ -14,7 +14,7 @@ from gpuwatch.core.model.run import Oom
 from gpuwatch.explain.diagnosis.explain_log import explanation
 from gpuwatch.explain.diagnosis.rule_registry import error_of, note_of, warning_of
 from gpuwatch.explain.logs.log_facts import LogFacts
-from gpuwatch.explain.traces import dcgm_diagnostic, jax_pprof, plain_pickle, tensorflow_xplane, torch_memory_timeline
+from gpuwatch.explain.traces import dcgm_diagnostic, jax_pprof, safe_pickle, tensorflow_xplane, torch_memory_timeline
 from gpuwatch.explain.traces.invalid_trace import InvalidTrace
 from gpuwatch.explain.traces.largest_holder import held_most
 from gpuwatch.explain.traces.memory_profiles import tensorflow_profiles, torch_profiles
@@ -34,7 +34,7 @@ _SOFTWARE = frozenset({"deployment", "software"})
 
 _KINDS: dict[FileKind, tuple[Callable[[bytes], bool], Callable[[bytes], Iterable[MemoryProfile]] | None]] = {
     "TensorFlow profile": (tensorflow_xplane.is_xplane, lambda content: tensorflow_profiles([(content, 0.0, None)])),
-    "PyTorch snapshot": (plain_pickle.is_pickle, torch_profiles),
+    "PyTorch snapshot": (safe_pickle.is_pickle, torch_profiles),
     "PyTorch memory timeline": (
         torch_memory_timeline.is_timeline,
         lambda content: [torch_memory_timeline.profile(content)],

@@ -16,12 +16,12 @@ from gpuwatch.explain.diagnosis.conditions import (  # noqa: F401 - they declare
     idle_memory,
     throttling,
 )
+from gpuwatch.explain.diagnosis.conditions.condition_duration import Occurrence
 from gpuwatch.explain.diagnosis.conditions.condition_registry import conditions
-from gpuwatch.explain.diagnosis.conditions.hysteresis import Occurrence
 from gpuwatch.explain.diagnosis.conditions.sample_context import KeptBetweenSamples, SampleContext
 from gpuwatch.explain.diagnosis.evidence import NO_LOG, Evidence
 from gpuwatch.explain.diagnosis.rule_registry import RULES, Rule, finding, no_problem, rule, warning_of
-from gpuwatch.explain.diagnosis.rules import mig_and_containers
+from gpuwatch.explain.diagnosis.rules import gpu_modes_and_containers
 
 if TYPE_CHECKING:
     from gpuwatch.explain.diagnosis.doctor.doctor_facts import Facts
@@ -79,9 +79,9 @@ def rules_for(evidence: Evidence) -> list[Rule]:
     answers = seen is not None and seen.driver is not None and bool(seen.devices) and not seen.problems
     if answers and evidence.run is None and evidence.log is NO_LOG and not evidence.environment:
         # Rules of programs, logs and silent drivers are imported where there are such: it takes longer than a snapshot.
-        modules = (__name__, mig_and_containers.__name__)
+        modules = (__name__, gpu_modes_and_containers.__name__)
         return [entry for entry in RULES["evidence"] if entry.find.__module__ in modules]
-    from gpuwatch.explain.diagnosis.rules import every_rule  # noqa: F401
+    from gpuwatch.explain.diagnosis.rules import all_rules  # noqa: F401
 
     return RULES["evidence"]
 
@@ -113,7 +113,7 @@ def _deduplicated(results: Iterable[Finding], evidence: Evidence) -> list[Findin
     ):
         nothing = no_problem()
         if evidence.is_log_alone:  # which allows a weaker claim than a run or a machine
-            from gpuwatch.explain.diagnosis.no_finding import nothing_found
+            from gpuwatch.explain.diagnosis.log_without_finding import nothing_found
 
             nothing = nothing_found(evidence.log, found.values())
         found[nothing.id, None, None, ""] = nothing

@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 
 from gpuwatch.explain.logs.line_text import undecorated
+from gpuwatch.explain.logs.progress_patterns import FINISHED, SERVES, STARTED, WORKS
 from gpuwatch.explain.logs.tracebacks import TRACEBACK
-from gpuwatch.explain.logs.work_words import FINISHED, SERVES, STARTED, WORKS
 
 _NEAR_END_LINES, _MAX_LINE_CHARS = 15, 1000
 _COUNT = re.compile(r"(?<![\d/.])\d{1,9}/\d{1,9}(?![\d/])")

@@ -22,7 +22,6 @@ from gpuwatch.explain.logs import (
     tensorflow_and_jax_oom,
 )
 from gpuwatch.explain.logs.failed_items import FailedItems
-from gpuwatch.explain.logs.failure_words import program_lines
 from gpuwatch.explain.logs.framework_words import leave_out_unused, only_imported_tensorflow
 from gpuwatch.explain.logs.line_text import (
     json_text,
@@ -36,10 +35,11 @@ from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.message_reader import GPU_SOURCES, MessageReader, writer
 from gpuwatch.explain.logs.multiline_units import OpenUnits, version_of_table
 from gpuwatch.explain.logs.op_placement_lines import PlacementCounter
+from gpuwatch.explain.logs.program_start_after_error import EndedProgram, ProgramStartLines, not_compiled
 from gpuwatch.explain.logs.python_exceptions import ExceptionFinder, is_error
 from gpuwatch.explain.logs.reported_ends import ReportedEnds
-from gpuwatch.explain.logs.starts_after_error import EndedProgram, ProgramStartLines, not_compiled
 from gpuwatch.explain.logs.tracebacks import TRACEBACK, FrameFinder, lines_of_joined_traceback
+from gpuwatch.explain.logs.unexplained_failure_lines import program_lines
 from gpuwatch.explain.logs.work_after_error import MIN_MANY_STEPS, WorkAfterError
 
 _MAX_LINE_CHARS = 20_000

@@ -11,7 +11,7 @@ from gpuwatch.explain.logs import (
     cuda_errors,
     last_lines,
     message_topics,
-    oom_wording_of_others,
+    other_oom_messages,
     pytorch_oom,
     tensorflow_and_jax_oom,
     tensorflow_device_lines,
@@ -154,7 +154,7 @@ class MessageReader:
             self._known = True
         elif "cuMemAllocAsync failed" in message and self._ooms.other(message):
             self._note("memory.oom", line)
-        elif (oom := oom_wording_of_others.out_of_memory(message)) is not None:
+        elif (oom := other_oom_messages.out_of_memory(message)) is not None:
             self._ooms.reported(oom)
             self.framework(oom.allocator or "")
             self._note("memory.oom", line)

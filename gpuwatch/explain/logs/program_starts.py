@@ -2,7 +2,7 @@
 
 A start is recognized by what the log begins with: its first lines come again, digits aside, soon after an error. Lines
 that come again before any error do not mark a start: ranks and workers print them, too. After an error, a start is also
-what a shell, a server or Python says only once for each program (:class:`~.starts_after_error.ProgramStartLines`).
+what a shell, a server or Python prints once per program (:class:`~.program_start_after_error.ProgramStartLines`).
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ import msgspec
 
 from gpuwatch.core.model.memory_profile import Group, MemorySegments
 from gpuwatch.explain.traces.invalid_trace import InvalidTrace
-from gpuwatch.explain.traces.plain_pickle import load
+from gpuwatch.explain.traces.safe_pickle import load
 from gpuwatch.explain.traces.tensorflow_xplane import Event
 from gpuwatch.explain.traces.torch_memory_groups import Change, find_groups
 from gpuwatch.explain.traces.torch_stacks import NO_STACK, Stack, Stacks

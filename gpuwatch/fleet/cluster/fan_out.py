@@ -23,7 +23,7 @@ from gpuwatch.core.model.run import signal_name
 from gpuwatch.fleet.cluster.launchers import Job, Launcher
 from gpuwatch.fleet.cluster.node_agent import GREETING
 from gpuwatch.fleet.cluster.node_protocol import NO_NODE, Decoder, Frame, why_no_answer
-from gpuwatch.fleet.ssh_command import last_line
+from gpuwatch.fleet.ssh_hosts import last_line
 
 MAX_PARALLEL_JOBS = 64
 """Jobs that run at the same time; further nodes wait."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.core.formatting.suggest import did_you_mean
 from gpuwatch.fleet.cluster.node_protocol import NOT_THERE
-from gpuwatch.fleet.ssh_command import SSH_FAILED_EXIT_CODE, last_line, split_words, ssh_command, ssh_failure, ssh_hosts
+from gpuwatch.fleet.ssh_hosts import SSH_FAILED_EXIT_CODE, last_line, split_words, ssh_command, ssh_failure, ssh_hosts
 
 _MAX_LOCAL_NODES = 64
 _QUERY_SECONDS = 20.0

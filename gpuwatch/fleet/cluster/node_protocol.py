@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from gpuwatch.fleet.ssh_command import last_line
+from gpuwatch.fleet.ssh_hosts import last_line
 
 _MARK = b"gpuwatch-node/1"
 _MAX_PAYLOAD_BYTES = 600

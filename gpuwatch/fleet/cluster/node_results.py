@@ -19,7 +19,7 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.try_experiment import Experiment
 from gpuwatch.fleet.cluster.fan_out import OPEN, NodeReply, one_line
 from gpuwatch.fleet.cluster.odd_nodes import MIN_EQUAL_NODES, with_odd_nodes
-from gpuwatch.fleet.ssh_command import last_line
+from gpuwatch.fleet.ssh_hosts import last_line
 from gpuwatch.share.reports.runs_side_by_side import compare
 
 KINDS: dict[str, tuple[type, ...]] = {

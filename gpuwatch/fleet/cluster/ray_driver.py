@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from gpuwatch.fleet.cluster.node_protocol import NO_NODE, Kind, encoded, why_no_answer
-from gpuwatch.fleet.ssh_command import last_line
+from gpuwatch.fleet.ssh_hosts import last_line
 
 _lock = threading.Lock()
 _CONNECT_SECONDS = 10.0

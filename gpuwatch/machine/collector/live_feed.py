@@ -49,7 +49,7 @@ from gpuwatch.machine.sources import procfs
 from gpuwatch.machine.sources.driver_call_tracking import CallPage
 
 if TYPE_CHECKING:
-    from gpuwatch.machine.collector.idle_times import IdleTimes
+    from gpuwatch.machine.collector.idle_times_across_collectors import IdleTimes
     from gpuwatch.machine.sources.host_and_processes import HostReader, ProcessTable
 
 _REPLACE_SECONDS = 10.0
@@ -431,7 +431,7 @@ class LiveFeed:
 
     def _remember_idle(self) -> None:
         """Called when another begins to take the samples."""
-        from gpuwatch.machine.collector.idle_times import IdleTimes  # most dashboards never need it
+        from gpuwatch.machine.collector.idle_times_across_collectors import IdleTimes  # most dashboards never need it
 
         if self._newest is not None:
             self._idle = IdleTimes(self._newest)

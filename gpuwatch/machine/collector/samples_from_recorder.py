@@ -19,7 +19,7 @@ from gpuwatch.machine.history.sample_chunks import MappedRows
 from gpuwatch.machine.history.sample_frames import DamagedData
 from gpuwatch.machine.recording.running_recorders import RunningRecorder, find_running
 from gpuwatch.machine.sources.device_source import MAX_XIDS, SeenDevice
-from gpuwatch.machine.sources.missing_process import HIDDEN
+from gpuwatch.machine.sources.hidden_processes import HIDDEN
 
 if TYPE_CHECKING:
     from gpuwatch.machine.collector.own_user_processes import OwnProcesses

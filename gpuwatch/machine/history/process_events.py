@@ -11,7 +11,7 @@ from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import memory
 from gpuwatch.core.model.process_accounting import AccountedProcess
 from gpuwatch.core.model.snapshot import ASLEEP, Device, Process, Snapshot
-from gpuwatch.machine.history.forget_gone_devices import forget_gone
+from gpuwatch.machine.history.device_limit import forget_gone
 from gpuwatch.machine.history.machine_event import (
     BAD_STATES,
     MachineEvent,

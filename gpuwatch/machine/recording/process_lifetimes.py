@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from gpuwatch.core.model.process_accounting import MAX_CLOCK_DIFFERENCE_SECONDS, AccountedProcess
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
-from gpuwatch.machine.history.forget_gone_devices import forget_gone
+from gpuwatch.machine.history.device_limit import forget_gone
 from gpuwatch.machine.history.process_events import ObservedProcess
 
 Key = tuple[int, float, str]

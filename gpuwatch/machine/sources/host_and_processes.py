@@ -19,7 +19,7 @@ import msgspec
 
 from gpuwatch.core.model.snapshot import CPU_BUILD, Host, Problem
 from gpuwatch.machine.sources import procfs
-from gpuwatch.machine.sources.missing_process import ELSEWHERE, HIDDEN, exists, hiding_option
+from gpuwatch.machine.sources.hidden_processes import ELSEWHERE, HIDDEN, exists, hiding_option
 from gpuwatch.machine.sources.procfs import TICKS, process_stat, user_name
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")

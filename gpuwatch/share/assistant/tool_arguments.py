@@ -11,7 +11,7 @@ from gpuwatch.core import reader_limits
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.safe_text import printable, shorten
 from gpuwatch.core.model.gpu_time_usage import By
-from gpuwatch.experiment.probing.probe_scripts import MEASURED_SECONDS
+from gpuwatch.experiment.probing.probe_defaults import MEASURED_SECONDS
 
 _MAX_QUOTED_CHARS = 300
 """Characters of an error, which may quote an argument."""

@@ -8,7 +8,7 @@ import io
 from collections.abc import Iterator
 
 from gpuwatch.core.formatting.spreadsheet_cells import safe_cell
-from gpuwatch.share.exports.exported_range_and_metrics import Stretch
+from gpuwatch.share.exports.exported_period import Stretch
 from gpuwatch.share.exports.recording_tables import Kind, Table
 
 _ROWS_AT_ONCE = 500

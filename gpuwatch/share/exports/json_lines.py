@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from gpuwatch.core.formatting.durations import utc
 from gpuwatch.core.model.json_codec import to_json
 from gpuwatch.core.model.ndjson_lines import EventLine, FindingLine, MeansLine, Statistics
-from gpuwatch.share.exports.exported_range_and_metrics import Stretch
+from gpuwatch.share.exports.exported_period import Stretch
 
 
 def write(stretch: Stretch) -> Iterator[bytes]:

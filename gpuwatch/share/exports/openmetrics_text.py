@@ -14,7 +14,7 @@ from typing import IO
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.machine.recording.minute_means import Key
 from gpuwatch.share import openmetrics as names
-from gpuwatch.share.exports.exported_range_and_metrics import NUMBERS, Stretch
+from gpuwatch.share.exports.exported_period import NUMBERS, Stretch
 
 _MAX_BUFFERED_CHARS = 8 << 20
 _READ_BYTES = 1 << 20

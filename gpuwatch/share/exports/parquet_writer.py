@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gpuwatch import __version__
-from gpuwatch.share.exports.exported_range_and_metrics import Stretch
+from gpuwatch.share.exports.exported_period import Stretch
 from gpuwatch.share.exports.recording_tables import Kind, Row, Table
 
 _GROUP_ROWS = 20_000

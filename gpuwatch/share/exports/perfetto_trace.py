@@ -23,7 +23,7 @@ from gpuwatch.core.model.metrics import BY_ID, Unit
 from gpuwatch.core.model.run import Run
 from gpuwatch.machine.history.sample_gaps import MAX_UNOBSERVED_SECONDS
 from gpuwatch.machine.recording.minute_means import Key
-from gpuwatch.share.exports.exported_range_and_metrics import Stretch
+from gpuwatch.share.exports.exported_period import Stretch
 from gpuwatch.share.exports.protobuf_writer import double, message, number, text, varint
 
 REALTIME = 1

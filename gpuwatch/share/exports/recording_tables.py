@@ -15,7 +15,7 @@ from typing import NamedTuple
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.model.metrics import METRICS, Unit
 from gpuwatch.core.model.snapshot import PROCESS_READINGS
-from gpuwatch.share.exports.exported_range_and_metrics import NUMBERS, Stretch
+from gpuwatch.share.exports.exported_period import NUMBERS, Stretch
 
 Row = list[object]
 

@@ -13,7 +13,7 @@ from gpuwatch.machine.recording.minute_means import Key
 from gpuwatch.machine.recording.process_lifetimes import ProcessLife
 from gpuwatch.machine.recording.row_decoding import RecordedFinding
 from gpuwatch.machine.recording.sample_redaction import SampleRedactor
-from gpuwatch.share.exports.exported_range_and_metrics import Stretch
+from gpuwatch.share.exports.exported_period import Stretch
 
 
 class RedactedStretch(Stretch):

@@ -13,7 +13,7 @@ from gpuwatch.machine.history.sample_store import Gap, KeptSample
 from gpuwatch.ui.drawing.clock_text import clock_text
 from gpuwatch.ui.drawing.text_width import align_left
 from gpuwatch.ui.drawing.wrapping import Lines
-from gpuwatch.ui.tables.device_facts import whole_number
+from gpuwatch.ui.tables.device_notes import whole_number
 from gpuwatch.ui.tables.process_columns import short_command
 
 _MAX_PROCESSES = 16

@@ -21,7 +21,7 @@ from gpuwatch.ui.drawing.styled_lines import Span
 from gpuwatch.ui.drawing.text_width import cut_to_width, width_of
 from gpuwatch.ui.drawing.wrapping import drop_last_clauses
 from gpuwatch.ui.panes.mig_line import mig_pens
-from gpuwatch.ui.tables.device_facts import clock_note, finding_mark, holder_note, link, state_note, whole_number
+from gpuwatch.ui.tables.device_notes import clock_note, finding_mark, holder_note, link, state_note, whole_number
 from gpuwatch.ui.tables.gpu_fields import FIELDS, GRAPHS, LOADS, GpuField, in_card
 from gpuwatch.ui.tables.gpu_order import GpuChoice
 from gpuwatch.ui.tables.load_levels import bar_ink, rank

@@ -12,7 +12,7 @@ from gpuwatch.session.displayed_moment import View
 from gpuwatch.ui.drawing.braille_graph import braille, recent, span_for
 from gpuwatch.ui.drawing.line_builder import Pen, meter
 from gpuwatch.ui.drawing.text_width import align_left, cut_inside, width_of
-from gpuwatch.ui.tables.device_facts import (
+from gpuwatch.ui.tables.device_notes import (
     attention,
     fraction,
     holder_note,

@@ -10,7 +10,7 @@ from gpuwatch.core.model.snapshot import Device, MigInstance, Process
 from gpuwatch.machine.history.machine_event import program_name
 from gpuwatch.ui.drawing.line_builder import Pen, bar
 from gpuwatch.ui.drawing.styled_lines import Span
-from gpuwatch.ui.tables.device_facts import fraction
+from gpuwatch.ui.tables.device_notes import fraction
 
 _ROOMY_BAR_CELLS = 10
 """Cells of the bar if there is room for more than the essentials."""

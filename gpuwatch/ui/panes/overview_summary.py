@@ -20,7 +20,7 @@ from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.drawing.text_width import width_of
 from gpuwatch.ui.drawing.wrapping import drop_last_clauses
 from gpuwatch.ui.panes.top_and_host_lines import notable_notes
-from gpuwatch.ui.tables.device_facts import throttled_now
+from gpuwatch.ui.tables.device_notes import throttled_now
 from gpuwatch.ui.tables.process_columns import Key, owner_and_pid
 
 _MIN_WRONG_CELLS = 80

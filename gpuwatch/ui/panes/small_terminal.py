@@ -14,7 +14,7 @@ from gpuwatch.ui.drawing.wrapping import Lines, wrap_line
 from gpuwatch.ui.panes.no_gpu_panel import no_gpu_lines
 from gpuwatch.ui.panes.overview_summary import SEVERITIES, summary_items, wrong_now
 from gpuwatch.ui.panes.top_and_host_lines import verdict
-from gpuwatch.ui.tables.device_facts import fraction, state_note
+from gpuwatch.ui.tables.device_notes import fraction, state_note
 
 _MIN_BAR_CELLS = 6
 """Minimum cells of the bar; it is dropped first."""

@@ -19,7 +19,7 @@ from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.drawing.styled_lines import Span
 from gpuwatch.ui.drawing.text_width import cut_to_width, width_of
 from gpuwatch.ui.settings.tabs import labels
-from gpuwatch.ui.tables.device_facts import fraction, throttled_now, whole_number
+from gpuwatch.ui.tables.device_notes import fraction, throttled_now, whole_number
 
 _VERSIONS_BELOW = range(110, 152)
 """Widths at which the line of the host has the number of GPUs and the versions of the driver: the line above has no

@@ -28,7 +28,7 @@ from gpuwatch.ui.screens.filterable_tab import FilterableScreen
 from gpuwatch.ui.screens.process_actions import ProcessRowsScreen
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.settings.tabs import number_of
-from gpuwatch.ui.tables.device_facts import clock_note, finding_mark, holder_note, state_note
+from gpuwatch.ui.tables.device_notes import clock_note, finding_mark, holder_note, state_note
 from gpuwatch.ui.tables.filter_language import WordFilter
 from gpuwatch.ui.tables.reading_groups import STARTED, Row, Table, energy_rows, row_lines, table_of
 from gpuwatch.ui.widgets.graphs import Graphs, device_graphs

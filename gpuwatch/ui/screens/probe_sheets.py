@@ -16,7 +16,7 @@ from gpuwatch.core.formatting.units import UNKNOWN, gib, memory, size
 from gpuwatch.core.masking.mask_secrets import masked
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Device
-from gpuwatch.experiment.probing.probe_scripts import MEASURED_SECONDS
+from gpuwatch.experiment.probing.probe_defaults import MEASURED_SECONDS
 from gpuwatch.machine.history.machine_event import gpu_list_text
 from gpuwatch.session.probe_batch import WORKLOADS
 from gpuwatch.session.probe_preflight import Preflight

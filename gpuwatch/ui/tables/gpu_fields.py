@@ -15,7 +15,7 @@ from gpuwatch.core.formatting.units import UNKNOWN, energy, gib_text, short_gib
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.ui.drawing.styled_lines import Span
-from gpuwatch.ui.tables.device_facts import PERMANENT, gigabytes, link, missing_text, whole_number
+from gpuwatch.ui.tables.device_notes import PERMANENT, gigabytes, link, missing_text, whole_number
 from gpuwatch.ui.tables.load_levels import DEFAULT_THRESHOLDS, INKS, NORMAL, Load, Thresholds, mark, rank
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.fleet.host_summary import HostSummary
-from gpuwatch.ui.tables.device_facts import short_name
+from gpuwatch.ui.tables.device_notes import short_name
 
 _DIGITS = re.compile(r"(\d+)")
 _MARK_CELLS = 2

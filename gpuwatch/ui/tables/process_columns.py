@@ -16,7 +16,7 @@ from gpuwatch.core.formatting.short_names import short_framework, without_folder
 from gpuwatch.core.formatting.units import UNKNOWN, gib, memory, short_gib
 from gpuwatch.core.model.snapshot import IDLE_SINCE, RUN_SECONDS, Device, Mapped, Process, Snapshot
 from gpuwatch.machine.history.machine_event import program_name
-from gpuwatch.ui.tables.device_facts import PERMANENT, missing_text
+from gpuwatch.ui.tables.device_notes import PERMANENT, missing_text
 
 _OWNER_CELLS = 12
 _WHOLE_COMMAND_CELLS = 40

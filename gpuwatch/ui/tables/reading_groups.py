@@ -21,7 +21,7 @@ from gpuwatch.core.model.snapshot import Device
 from gpuwatch.machine.history.energy import Energy
 from gpuwatch.ui.drawing.styled_lines import Span
 from gpuwatch.ui.drawing.text_width import width_of
-from gpuwatch.ui.tables.device_facts import SHORT_TITLES
+from gpuwatch.ui.tables.device_notes import SHORT_TITLES
 from gpuwatch.ui.tables.filter_language import WordFilter
 
 _PREFIXES = {

@@ -36,7 +36,7 @@ from gpuwatch.ui.panes.process_table_lines import (
 )
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.settings.preferences import Preferences
-from gpuwatch.ui.tables.device_facts import memory_without_processes, owners_text
+from gpuwatch.ui.tables.device_notes import memory_without_processes, owners_text
 from gpuwatch.ui.tables.process_columns import (
     BY_ID,
     Column,

@@ -1,4 +1,4 @@
-"""What a message means: the table of errors, ends and signals in ``messages.txt``.
+"""What a message means: the table of errors, ends and signals in ``program_error_messages.txt``.
 
 Sources of its texts: PyTorch (``aten/src/ATen/native``, ``torch/autograd``, ``torch/amp``, ``torch/distributed``,
 ``torch/_inductor``, ``torch/serialization.py``, ``torch/utils/cpp_extension.py``), TensorFlow and Keras, DeepSpeed,
@@ -47,7 +47,7 @@ def _tables() -> dict[str, tuple[Meaning, ...]]:
     tables: dict[str, list[Meaning]] = {}
     keyed: dict[str, Meaning] = {}
     rows: list[Meaning] = []
-    for line in Path(__file__).with_name("messages.txt").read_text("utf-8").splitlines():
+    for line in Path(__file__).with_name("program_error_messages.txt").read_text("utf-8").splitlines():
         if line.startswith("["):
             rows = tables.setdefault(section := line[1 : line.index("]")], [])
         elif line.startswith("    "):

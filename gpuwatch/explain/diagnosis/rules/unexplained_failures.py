@@ -57,8 +57,8 @@ from gpuwatch.explain.logs.interrupts import is_of_keyboard
 from gpuwatch.explain.logs.last_lines import FAILED, WORKED
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.message_topics import topics_of
+from gpuwatch.explain.logs.progress_patterns import SERVER_STOPPED
 from gpuwatch.explain.logs.python_exceptions import telling
-from gpuwatch.explain.logs.work_words import SERVER_STOPPED
 
 _MAX_TITLE_CHARS = 120
 _MAX_LINES_AFTER_TRACEBACK = 500

@@ -19,7 +19,7 @@ from gpuwatch.machine.sources.nvidia.decode_nvml_answers import (
     FABRIC_SUMMARIES,
     FABRIC_TROUBLES,
 )
-from gpuwatch.sim.copied_answers import MAX_NUMBERS, NOT_AVAILABLE, DescribedGpu, SimAnswer, SimCard
+from gpuwatch.sim.described_gpus import MAX_NUMBERS, NOT_AVAILABLE, DescribedGpu, SimAnswer, SimCard
 from gpuwatch.sim.gpu_models import MODELS
 from gpuwatch.sim.mig_layout import MAX_INSTANCES, SimInstance
 

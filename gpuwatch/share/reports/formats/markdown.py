@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.json_codec import Document
-from gpuwatch.share.reports import memory_layers
+from gpuwatch.share.reports import memory_over_time_layers
 from gpuwatch.share.reports.chart_types import Areas, Graphs, Timeline
 from gpuwatch.share.reports.charts import timeline_in_words
 from gpuwatch.share.reports.literal_commands import parts
@@ -134,7 +134,7 @@ def _table(table: Table, level: int, most: int) -> Iterator[str]:
         elif isinstance(chart, Graphs):
             body += [*_fence(tuple(in_characters(chart.device, _GRAPH_CHARS))), ""]
         elif isinstance(chart, Areas):
-            body += _fence(tuple(memory_layers.in_characters(chart, _GRAPH_CHARS)))
+            body += _fence(tuple(memory_over_time_layers.in_characters(chart, _GRAPH_CHARS)))
     body += list(_rows(table, most)) if table.rows else []
     if table.note:
         body += [_text(table.note), ""]

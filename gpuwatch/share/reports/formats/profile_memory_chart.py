@@ -13,7 +13,7 @@ from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.memory_profile import MemoryMoment
 from gpuwatch.share.reports.chart_types import Areas
 from gpuwatch.share.reports.formats.svg_parts import END, bins, bytes_axis, column, figure, key, label, points, within
-from gpuwatch.share.reports.memory_layers import Layer, layers
+from gpuwatch.share.reports.memory_over_time_layers import Layer, layers
 
 _HEIGHT = 240
 _LEFT, _TOP, _BOTTOM = 74, 12, 30

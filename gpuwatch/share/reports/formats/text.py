@@ -167,10 +167,10 @@ def _charts(table: Table, width: int) -> Iterator[str]:
 
 
 def _over_time(table: Table, width: int) -> Iterator[str]:
-    from gpuwatch.share.reports import memory_layers
+    from gpuwatch.share.reports import memory_over_time_layers
 
     for chart in table.charts:
-        if isinstance(chart, Areas) and (lines := list(memory_layers.in_characters(chart, width - 4))):
+        if isinstance(chart, Areas) and (lines := list(memory_over_time_layers.in_characters(chart, width - 4))):
             yield ""
             head = f"{chart.title}, in the order of allocations; each line has its own scale:"
             yield from paragraph(head, width, "  ", "  ")

@@ -32,7 +32,7 @@ from gpuwatch.explain.logs.line_text import device_name
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.log_parser import parse
 from gpuwatch.explain.logs.message_topics import topics_of
-from gpuwatch.explain.logs.oom_wording_of_others import exhausted
+from gpuwatch.explain.logs.other_oom_messages import exhausted
 from gpuwatch.explain.logs.python_exceptions import telling
 from gpuwatch.sim.simulated_machine import context_bytes
 

@@ -17,8 +17,8 @@ from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.running_recorders import Announcement
 from gpuwatch.machine.recording.storable_snapshot import Storable
 from gpuwatch.machine.recording.writer import Clock, RecordingWriter
-from gpuwatch.session import joined_samples
-from gpuwatch.session.joined_samples import JoinedSamples, Past, open_past
+from gpuwatch.session import recorded_and_live_samples
+from gpuwatch.session.recorded_and_live_samples import JoinedSamples, Past, open_past
 from gpuwatch.session.session import Session
 from tests.diagnosis.test_conditions import HOT
 from tests.diagnosis.watching import BEGIN, gpu, of, program, watched
@@ -32,7 +32,7 @@ METRICS = frozenset({POWER})
 
 @pytest.fixture(autouse=True)
 def no_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(joined_samples, "_POLL_SECONDS", 0.0)
+    monkeypatch.setattr(recorded_and_live_samples, "_POLL_SECONDS", 0.0)
 
 
 def at(shot: Snapshot) -> float:
@@ -138,7 +138,7 @@ def test_events_from_before_the_start_are_those_of_the_recorder(tmp_path: Path) 
 
 def past_of(path: Path) -> Past:
     recording = Recording(path)
-    return joined_samples.past_of_recording(recording)._replace(
+    return recorded_and_live_samples.past_of_recording(recording)._replace(
         history=recording.history(recording.end or 0.0, 600, METRICS)
     )
 

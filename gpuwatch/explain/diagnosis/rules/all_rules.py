@@ -13,7 +13,7 @@ from gpuwatch.explain.diagnosis.rules import (
     hidden_gpus,
     idle_gpu_memory,
     ineffective_settings,
-    memory_limits,
+    memory_limits_and_grants,
     missing_gpu,
     op_placement,
     out_of_memory,

@@ -11,7 +11,7 @@ from gpuwatch.core.model.visible_devices import MIG_PREFIX, has_mig
 from gpuwatch.explain.diagnosis.evidence import NO_LOG, Evidence
 from gpuwatch.explain.diagnosis.rule_registry import finding, note_of, rule
 from gpuwatch.explain.logs.log_facts import LogFacts
-from gpuwatch.machine.sources import missing_process
+from gpuwatch.machine.sources import hidden_processes
 
 
 @rule("mig.misuse")
@@ -73,7 +73,7 @@ def processes_elsewhere(evidence: Evidence) -> Iterator[Finding]:
         return
     for device in snapshot.devices:
         rows = [row for row in snapshot.processes if row.device_uuid == device.uuid]
-        if hidden := [row for row in rows if row.note.startswith(missing_process.HIDDEN)]:
+        if hidden := [row for row in rows if row.note.startswith(hidden_processes.HIDDEN)]:
             count, pids, together = _process_texts(hidden)
             yield note_of(
                 "memory.other-process",
@@ -82,7 +82,7 @@ def processes_elsewhere(evidence: Evidence) -> Iterator[Finding]:
                 action="Run gpuwatch as root to see them, or join the group of /proc's mount option gid=.",
                 device_uuid=device.uuid,
             )
-        if elsewhere := [row for row in rows if row.note.startswith(missing_process.ELSEWHERE)]:
+        if elsewhere := [row for row in rows if row.note.startswith(hidden_processes.ELSEWHERE)]:
             count, pids, together = _process_texts(elsewhere)
             yield note_of(
                 "container.pid-namespace",
