@@ -17,4 +17,4 @@ class FixedFindings(Conditions):
 
     def _reword_findings(self, snapshot: Snapshot, at: float, *, gap: bool) -> None:
         self.judged.append(snapshot)
-        self._held = self.found
+        self._current = self.found
