@@ -19,7 +19,18 @@ from gpuwatch.core.formatting.safe_text import shorten
 from gpuwatch.core.model.recording_window import Period, PeriodDevice, PeriodProcess, PeriodSeries
 from gpuwatch.session.event_timeline import SIGNS, Track, round_times, track_of_period
 from gpuwatch.share.reports.chart_types import Graphs
-from gpuwatch.share.reports.formats.svg_parts import END, WIDTH, bins, column, figure, key, label, level, points, within
+from gpuwatch.share.reports.formats.svg_parts import (
+    END,
+    VIEWBOX_WIDTH,
+    bins,
+    column,
+    figure,
+    key,
+    label,
+    level,
+    points,
+    within,
+)
 from gpuwatch.share.reports.recording_window_graphs import INKS, NAMES, bottom, known, processes_on, runs_on, shown, top
 from gpuwatch.share.reports.report_elements import clean
 
@@ -30,7 +41,7 @@ _MAX_PROCESSES, _MAX_RUNS, _MAX_INCIDENTS = 6, 4, 4
 _COLUMNS = 96
 _LETTER_WIDTH = 5.6
 _MAX_NAME_CHARS = 60
-_MAX_COLOURS = 6
+_MAX_COLORS = 6
 _MAX_EVENTS = 60
 _MAX_TICKS = 9
 
@@ -81,7 +92,7 @@ class _Bar:
         wide = len(self.name) * _LETTER_WIDTH
         if wide < self.right - self.left - 8:
             return self.left + 5, "start"
-        if self.right + 5 + wide < WIDTH:
+        if self.right + 5 + wide < VIEWBOX_WIDTH:
             return self.right + 5, "start"
         return (self.left - 5, "end") if self.left - 5 - wide > 0 else (self.left, "")
 
@@ -117,7 +128,7 @@ def _rows(period: Period, device: PeriodDevice, track: Track, x: X) -> list[list
         name, ended = f"{clean(run.name)}: {clean(run.verdict)}", run.end or period.end
         rows.append([bar(run.begin.timestamp(), ended.timestamp(), name, f"run {name}", "phase p3")])
     for number, process in enumerate(processes_on(period, device)[:_MAX_PROCESSES]):
-        look = f"lane c{number % _MAX_COLOURS}"
+        look = f"lane c{number % _MAX_COLORS}"
         rows.append([bar(process.begin.timestamp(), process.end.timestamp(), _name(process), _name(process), look)])
     told: list[list[_Bar]] = []
     for incident in sorted(track.incidents, key=lambda incident: (incident.severity != "error", incident.begin)):
@@ -234,7 +245,7 @@ def _legend(period: Period, device: PeriodDevice, track: Track) -> str:
     lanes = enumerate(processes_on(period, device)[:_MAX_PROCESSES])
     seen = {incident.severity for incident in track.incidents}
     keys = [
-        *(key(f'class="lane c{number % _MAX_COLOURS}"', _name(process), "key lane-key") for number, process in lanes),
+        *(key(f'class="lane c{number % _MAX_COLORS}"', _name(process), "key lane-key") for number, process in lanes),
         '<span class="key course"><i></i>mean</span>',
         key('class="range"', "least to most", "key range"),
         *(key(f'class="band {severity}"', severity) for severity in SIGNS if severity in seen),

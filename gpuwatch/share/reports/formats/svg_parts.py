@@ -8,14 +8,14 @@ from markupsafe import Markup, escape
 
 from gpuwatch.core.formatting.units import size
 
-WIDTH, END = 860, 846
-"""Width of a chart, and where its drawing ends on the right."""
+VIEWBOX_WIDTH, END = 860, 846
+"""Width of a chart, and where its drawing ends on the right, in units of its viewBox: `report.css` scales it."""
 
 
 def figure(height: int, label: str, parts: Iterable[str], caption: str) -> Markup:
     """A chart of ``parts``, in which whatever comes from outside is escaped already, as in ``caption``."""
     return Markup(  # noqa: S704  # escaped before
-        f'<figure class="chart"><svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(label)}">'
+        f'<figure class="chart"><svg viewBox="0 0 {VIEWBOX_WIDTH} {height}" role="img" aria-label="{escape(label)}">'
         f'{"".join(parts)}</svg><p class="values" hidden></p><figcaption>{caption}</figcaption></figure>'
     )
 
