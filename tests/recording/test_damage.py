@@ -88,7 +88,10 @@ def check_commands(path: Path, folder: Path) -> tuple[int, str]:
     """Runs every command that reads a recording; the samples that were exported, and what export said on stderr."""
     cut = folder / "cut.gpuwatch"
     cut.unlink(missing_ok=True)
-    told = r"is damaged: .*(record check|no sample)|no sample can be read|is not a recording|another gpuwatch"
+    told = (
+        r"is damaged: .*(record check|no sample)|(none of its samples|no sample) can be read|is not a recording|"
+        "another gpuwatch"
+    )
     exported, stated = 0, ""
     for command in (
         ("export", str(path), "--format", "csv"),
