@@ -78,6 +78,10 @@ def shown(*texts: str, **fields: str) -> str:
         ),
         (r"C:\users\nwani\_bazel_nwani\x\tensorflow\core\a.cc", r"C:\users\user-1\dir-1\dir-2\tensorflow\core\a.cc"),
         ("hostname: node17\nlater on node17: x", "hostname: host-1\nlater on host-1: x"),
+        ("alice left /home/alice", "user-1 left /home/user-1"),
+        ("sbatch -J lake-run; lake-runs", "sbatch -J job-1; lake-runs"),
+        ("info of info@hub.example.org", "info of mail-1"),
+        ("PID USER COMMAND\n 7 li python\n8\nli", "PID USER COMMAND\n 7 user-1 python\n8\nuser-1"),
     ]
 )
 def test_redaction_of_a_line(text: str, told: str) -> None:
@@ -528,7 +532,7 @@ SAID = {
     "granite22: Traceback (most recent call last):": ("granite22",),
     "bhosts: lake-n031 unavail": ("lake-n031",),
     "[E] Rank 3 (granite22): barrier timeout of granite23": ("granite22", "granite23"),
-    "hosts=['granite22', 'granite23']": ("granite22", "granite23"),
+    "hosts=['granite22', 'basalt7']": ("granite22", "basalt7"),
     'DCGM{Hostname="granite22",pod="thesis-0",exported_namespace="lakelab"} 1': ("granite22", "thesis-0", "lakelab"),
     '{"kubernetes":{"pod_name":"thesis-77f9","namespace_name":"lakelab"}}': ("thesis-77f9", "lakelab"),
     'configmap "thesis-cfg" not found; deployment.apps/thesis-api restarted': ("thesis-cfg", "thesis-api"),

@@ -131,15 +131,22 @@ _KEY = (
 @pytest.mark.parametrize("prefix", ["", "2026-11-20 13:00:00 train INFO "])
 @pytest.mark.parametrize("cut", [0, 1, 2])
 def test_a_private_key_over_several_lines(prefix: str, cut: int) -> None:
-    lines = ["Epoch 1 is done", *(prefix + line for line in _KEY[cut:]), "Epoch 2 is done"]
+    lines = ["Epoch 1 is", "done", *(prefix + line for line in _KEY[cut:]), "Epoch 2 is done"]
     shown = mask_keys(lines)
-    assert shown == ["Epoch 1 is done", *[MASK] * (5 - cut), "Epoch 2 is done"]
+    assert shown == ["Epoch 1 is", "done", *[MASK] * (5 - cut), "Epoch 2 is done"]
 
 
 def test_a_private_key_without_its_end_does_not_swallow_the_log() -> None:
-    lines = [*_KEY[:3], *(f"Epoch {number}: loss is 0.5" for number in range(5)), "Epoch 6 is done", "another line"]
-    assert mask_keys(lines)[:3] == [MASK] * 3
-    assert mask_keys(lines)[8:] == ["Epoch 6 is done", "another line"]
+    lines = [
+        _KEY[0],
+        "Proc-Type: 4,ENCRYPTED",
+        *_KEY[1:3],
+        *(f"Epoch {number}: loss is 0.5" for number in range(5)),
+        "Epoch 6 is done",
+        "another line",
+    ]
+    assert mask_keys(lines)[:4] == [MASK, lines[1], MASK, MASK]
+    assert mask_keys(lines)[9:] == ["Epoch 6 is done", "another line"]
 
 
 @every(PLAIN)

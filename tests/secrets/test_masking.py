@@ -68,13 +68,13 @@ def test_what_only_looks_like_them_stays(text: str) -> None:
 @pytest.mark.parametrize("mask", [shown, as_text])
 def test_secrets_of_the_corpus_are_masked(mask: Callable[[Secret], str]) -> None:
     leaks = [entry.id for entry in SECRETS if any(part in mask(entry) for part in entry.secret)]
-    assert len(leaks) < 0.01 * len(SECRETS), leaks
+    assert leaks == ["twilio-2"], "two arguments of hexadecimal digits, of which the second is a secret"
 
 
 @pytest.mark.parametrize("mask", [shown, as_text])
 def test_innocents_of_the_corpus_stay(mask: Callable[[Innocent], str]) -> None:
     changed = [entry.id for entry in INNOCENTS if mask(entry) != entry.line]
-    assert len(changed) < 0.02 * len(INNOCENTS), changed
+    assert not changed
 
 
 def test_what_tells_by_its_place_is_masked_in_arguments_too() -> None:
@@ -435,6 +435,8 @@ def test_secrets_by_their_place(line: str, secret: str) -> None:
         'send "gradients4" to rank 3 timed out; add_mask: expected a mask of shape [8, 128]',
         'type=EXECVE msg=audit(1.1:3): a0="python" a1="train.py" a2="-u" a3="lr:0.01" a4=2F746D702F6120622063',
         "credentials: [REDACTED]; Auth { method: Basic, retries: 3 }",
+        "cohere.Client('mistral-7b-instruct-v0.2'); RestClient('lab.Hub2.example-lake')",
+        "arn:aws:secretsmanager:us-east-1:1:secret:lake-db",
     ]
 )
 def test_what_stands_in_such_places_and_is_no_secret(line: str) -> None:

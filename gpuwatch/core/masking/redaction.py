@@ -121,25 +121,19 @@ class Redactor:
                 self._host(match[1])
             for match in names.AT.finditer(text):
                 if not match[1].startswith(names.UNITS):
-                    self._word("user", match[1])
-                    self._host(match[2])
+                    self._address(match[1], match[2])
             for match in names.MAIL.finditer(text):
                 if match[0][-1].isalpha():
-                    self._mail(*match[0].rsplit("@", 1))
+                    self._address(*match[0].rsplit("@", 1))
             for match in names.PROMPT.finditer(text):
                 self._word("user", match[1])
         for match in names.USER_IN_TEXT.finditer(text):
             for user in (match[1] or match[2]).split(", "):
                 self._word("user", user)
 
-    def _mail(self, person: str, site: str) -> None:
+    def _address(self, person: str, site: str) -> None:
         """An address names its person and its site elsewhere, too."""
-        if (
-            len(person) > 3
-            and person.lower() not in names.COMMON_WORDS
-            and not person.startswith(names.UNITS)
-            and person not in names.OFFICES
-        ):
+        if not person.startswith(names.UNITS) and person not in names.OFFICES:
             self._word("user", person)
         if not site.endswith(names.PUBLIC_MAIL):
             self._host(site)

@@ -104,7 +104,7 @@ _QUOTED_REST = {
     '"""': lazy(r"(?:[^\"\\]|\\.|\"(?!\"\"))*+", re.DOTALL),
     "'''": lazy(r"(?:[^'\\]|\\.|'(?!''))*+", re.DOTALL),
 }
-_ESCAPED_REST = {'"': lazy(r"[^\"\\\n]*+"), "'": lazy(r"[^'\\\n]*+")}
+_ESCAPED_REST = _QUOTED_REST | {'"': lazy(r"[^\"\\\n]*+"), "'": lazy(r"[^'\\\n]*+")}
 # Inside a word; a quote followed by a blank ends what began before the name.
 _PIECE = r"\"(?:[^\"\\\s]|\\.)*+\"|'(?:[^'\\\s]|\\.)*+'|\\."
 _BARE = lazy(
@@ -370,7 +370,7 @@ def _value_at(
     quote = _QUOTE.match(text, at)
     if quote is not None:
         begin = quote.end()
-        rest = (_ESCAPED_REST if quote[1] else _QUOTED_REST).get(quote[2]) or _QUOTED_REST[quote[2]]
+        rest = (_ESCAPED_REST if quote[1] else _QUOTED_REST)[quote[2]]
         found = rest.match(text, begin)
         stop = found.end() if found else begin
         if header and (scheme := _SCHEME.match(text, begin, stop)):
