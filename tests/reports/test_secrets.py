@@ -39,7 +39,7 @@ WRITTEN = (
     "git clone https://joe:{}@host/x",
     "redis://:{}@h:1/0",
     "DATABASE_URL=postgres://a:{}@h/db",
-    "GET https://blob/y?sv=1&sig={}&x=1",
+    "GET https://blob/y?sv=1&sig={}%2Fq8Zt%3D&x=1",
     "GET https://api/y?access_token={}",
     "AccountName=a;AccountKey={};X=1",
     "WANDB_API_KEY={} python t.py",
