@@ -30,6 +30,7 @@ from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.recording_info import check_lines, check_recording, info_lines, recording_info
 from gpuwatch.machine.recording.row_decoding import event_of, finding_of, life_of
 from gpuwatch.machine.recording.storable_snapshot import Storable
+from gpuwatch.machine.recording.time_expressions import time_text
 from gpuwatch.machine.recording.writer import Clock, RecordingStopped, RecordingWriter
 from tests.recording.days import NOON, day
 from tests.ui import machines
@@ -506,14 +507,15 @@ def test_a_full_disk_ends_the_recording_and_leaves_it_readable(file: Path) -> No
 
 
 def test_damaged_blocks_are_left_out_and_reported(file: Path) -> None:
-    shots = list(day(1, 2, 240))
+    shots = list(day(1, 4, 240))
     record(file, shots, FakeClock()).close()
     with sqlite3.connect(file) as db:
         db.execute("UPDATE data SET block = substr(block, 1, 100) WHERE id = 2")
-        db.execute("UPDATE events SET event = x'c1' WHERE id = 1")
+        db.execute("UPDATE events SET event = x'c1' WHERE id <= 2")
+        db.execute("UPDATE processes SET life = x'c1'")
     db.close()
     report = check_recording(file)
-    assert len(report.damaged) == 2
+    assert len(report.damaged) == 7
     assert any(line.startswith("damaged: block 2,") for line in check_lines(report))
     with Recording(file) as recording:
         got = [kept.snapshot for kept in recording.snapshots()]
@@ -521,6 +523,11 @@ def test_damaged_blocks_are_left_out_and_reported(file: Path) -> None:
         assert set(recording.damage.blocks) == {2}
         times = list(recording.times)
         assert recording.at(times[90]) is not None, "the nearest before"
+        assert (list(recording.events()), recording.processes()) == ([], [])
+        lost = recording.damage.blocks[2]
+        when = f"from {time_text(lost.begin)} to {time_text(lost.end)}"
+        missing = f"{lost.samples} of 240 samples {when}, 2 events, 4 processes cannot be read"
+        assert recording.damage.text(240) == missing
 
 
 @pytest.mark.parametrize("damage", ["x'c1'", "'text'", "x''", "7", "zeroblob(50)", "randomblob(50)"])
@@ -642,9 +649,10 @@ def test_a_redacted_cut_names_nobody(file: Path, tmp_path: Path) -> None:
     ]
     clock = FakeClock()
     writer = RecordingWriter(file, clock=clock.clock(), hostname="secret-host")
-    for shot in shots:
+    for place, shot in enumerate(shots):
         clock.take(shot)
-        writer.add(shot, (replace(HOT, title="alice's python on secret-host"),))
+        writer.add(shot, (replace(HOT, title=f"python of user=zelda{place // 50} on secret-host"),))
+    writer.add_events([MachineEvent(at=clock.wall, kind="xid", text="Accepted publickey for quinn from 10.2.3.4")])
     writer.close()
     out = tmp_path / "cut.gpuwatch"
     with Recording(file) as recording:
@@ -652,8 +660,17 @@ def test_a_redacted_cut_names_nobody(file: Path, tmp_path: Path) -> None:
     with Recording(out) as cut:
         text = repr(list(cut.snapshots())) + repr([*cut.events(), *cut.findings(), *cut.processes(), *cut.runs])
         snapshot = next(iter(cut.snapshots())).snapshot
+        assert len({kept.findings[0].title for kept in cut.snapshots()}) == 2
         assert "redacted" in cut.notes
-    for name in ("alice", "bob", "carol", "secret-host", *(device.uuid for device in shots[0].devices)):
+    for name in (
+        "alice",
+        "bob",
+        "carol",
+        "secret-host",
+        "zelda",
+        "quinn",
+        *(device.uuid for device in shots[0].devices),
+    ):
         assert name not in text
     assert {row.device_uuid for row in snapshot.processes} == {device.uuid for device in snapshot.devices}
     assert [row.readings for row in snapshot.processes] == [row.readings for row in stored(shots)[0].processes]

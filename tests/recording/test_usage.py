@@ -206,7 +206,7 @@ def test_hours_outlive_their_samples(file: Path, tmp_path: Path) -> None:
 def test_a_recording_that_is_written(tmp_path: Path) -> None:
     """Samples that are in no block yet count too."""
     path = tmp_path / "growing.gpuwatch"
-    writer = RecordingWriter(path, interval=week.STEP, seal_seconds=HOUR)
+    writer = RecordingWriter(path, interval=week.STEP, seal_seconds=HOUR / 3)
     for number, (_, shot) in enumerate(week.samples()):
         if number > 30:
             break

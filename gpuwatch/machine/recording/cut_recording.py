@@ -15,7 +15,7 @@ from gpuwatch.machine.history.sample_frames import FrameEncoder
 from gpuwatch.machine.recording.block_writer import BlockWriter, write_events, write_findings
 from gpuwatch.machine.recording.reader import ATTACHED, Recording
 from gpuwatch.machine.recording.sample_redaction import SampleRedactor
-from gpuwatch.machine.recording.tables import create_recording
+from gpuwatch.machine.recording.tables import open_to_write
 from gpuwatch.machine.recording.time_expressions import time_text
 
 _BLOCK_SECONDS = 60.0
@@ -50,7 +50,7 @@ def cut_out(
             for kept in recording.snapshots(begin, end):
                 private.learn(kept)
             private.learn_parts(recording.events())
-        with closing(create_recording(output)) as db:
+        with closing(open_to_write(output)) as db:
             return _copy(recording, begin, end, db, private, attached or {})
     except BaseException as error:
         for suffix in ("", "-journal"):
@@ -87,7 +87,7 @@ def _copy(
     for _, minute in groupby(recorded, key=lambda kept: kept.at // _BLOCK_SECONDS):
         block, encoder = list(minute), FrameEncoder()
         frames = b"".join([encoder.frames(kept.snapshot, kept.findings) for kept in block])
-        sealer.seal(0, block, frames, block[-1].at - begin)
+        sealer.seal(0, block, frames, 0.0)
         samples += len(block)
     events = [event for event in recording.events() if begin <= event.at <= end]
     write_events(db, [private.part(event) for event in events] if private is not None else events)

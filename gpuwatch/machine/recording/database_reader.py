@@ -43,6 +43,12 @@ class DamagedBlock(NamedTuple):
     why: str
 
 
+_MANY = {
+    **{what: f"{what}s" for what in ("run", "mean", "event", "finding")},
+    **{"hour of GPU time": "hours of GPU time", "process": "processes", "entry": "entries"},
+}
+
+
 class Damage:
     """Damage found so far in one recording."""
 
@@ -80,7 +86,7 @@ class Damage:
                 parts.append(f"{self.samples:,} of {samples:,} samples from {time_text(begin)} to {time_text(end)}")
             if unknown := len(self.blocks) - len(known):
                 parts.append(f"{unknown} block{'s' if unknown > 1 else ''} of unknown length")
-        parts += [f"{len(keys)} {what}{'s' if len(keys) > 1 else ''}" for what, keys in self.rows.items()]
+        parts += [f"{len(keys)} {what if len(keys) == 1 else _MANY[what]}" for what, keys in self.rows.items()]
         missing = f"{', '.join(parts)} cannot be read" if parts else ""
         return "; ".join(filter(None, (self.database, missing)))
 
@@ -131,7 +137,7 @@ class Salvage:
         db.executescript(f"BEGIN;{TABLES}")
         for rowid, values in self._rows():
             if (table := _table_of(rowid, values)) is not None:
-                if rowid is not None and table != "clocks":
+                if rowid is not None:
                     values[0] = rowid
                 marks = ",".join("?" * len(values))
                 try:
@@ -273,11 +279,9 @@ def _table_of(rowid: int | None, values: list[Any]) -> str | None:
             return "notes"
         return _BY_COLUMNS[_ROWS].get(len(values))
     if len(values) == 4:
-        return "open_frames" if isinstance(values[3], bytes) else "clocks"
+        return "open_frames" if isinstance(values[3], bytes) else None  # older files have clocks
     if len(values) == 2:
         return "gpu_time" if rowid > _MIN_HOUR_KEY else "data"
-    if len(values) == 5 and isinstance(values[0], str):
-        return None  # of the schema
     return _BY_COLUMNS[_LEAF].get(len(values))
 
 

@@ -355,8 +355,9 @@ class Recording(SampleStore):
 
     def findings(self, begin: float = float("-inf"), end: float = float("inf")) -> list[RecordedFinding]:
         """The findings that held at some time from ``begin`` to ``end``, the earliest onset first."""
-        rows = self._db.rows("SELECT since, until, finding FROM findings WHERE until >= ? AND since <= ?", (begin, end))
-        stored = self.damage.readable("finding", finding_of, ((row[:2], row) for row in rows))
+        query = "SELECT since, until, finding, cause, device, pid, since FROM findings WHERE until >= ? AND since <= ?"
+        rows = self._db.rows(query, (begin, end))
+        stored = self.damage.readable("finding", finding_of, ((row[3:], row[:3]) for row in rows))
         # Rows are written with each block: of samples that are in none yet, the findings are read from the samples.
         newest = recorded_findings(self._open, self._db.rows)
         found = {finding.key: finding for finding in chain(stored, newest)}
@@ -365,9 +366,9 @@ class Recording(SampleStore):
 
     def processes(self, begin: float = float("-inf"), end: float = float("inf")) -> list[ProcessLife]:
         """The processes that used a GPU at some time from ``begin`` to ``end``, one for each device."""
-        query = "SELECT first, last, life FROM processes WHERE last >= ? AND first <= ? ORDER BY first"
-        rows = self._db.rows(query, (begin, end))
-        return list(self.damage.readable("process", life_of, ((row[:2], row) for row in rows)))
+        query = "SELECT first, last, life, pid, create_time, device FROM processes WHERE last >= ? AND first <= ?"
+        rows = self._db.rows(f"{query} ORDER BY first", (begin, end))
+        return list(self.damage.readable("process", life_of, ((row[3:], row[:3]) for row in rows)))
 
     def verify(self, *, decode: bool = False) -> None:
         """Notes in :attr:`damage` what is damaged, by checksums; ``decode``: blocks and their entries are read, too."""

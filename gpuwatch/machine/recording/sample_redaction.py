@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from datetime import datetime
 from typing import Any, TypeVar
 
 import msgspec
@@ -124,5 +125,6 @@ def _rest(snapshot: Snapshot) -> Snapshot:
     host = replace(
         snapshot.host, cpu_percent=None, memory_used_bytes=None, swap_used_bytes=None, load=None, uptime_seconds=None
     )
-    epoch = snapshot.taken_at.replace(year=2000, month=1, day=1, hour=0, minute=0, second=0, microsecond=0)
-    return replace(snapshot, taken_at=epoch, took_seconds=0.0, host=host, devices=(), processes=(), bystanders=())
+    return replace(
+        snapshot, taken_at=datetime.min, took_seconds=0.0, host=host, devices=(), processes=(), bystanders=()
+    )

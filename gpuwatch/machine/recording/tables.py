@@ -34,9 +34,6 @@ CREATE TABLE runs (
     ended REAL,                    -- NULL: running, or killed
     why TEXT                       -- why it ended
 );
-CREATE TABLE clocks (              -- the wall clock beside one that is never set: at each begin, and when it was set
-    run INTEGER NOT NULL, wall REAL NOT NULL, boot REAL NOT NULL, monotonic REAL NOT NULL
-);
 CREATE TABLE open_frames (id INTEGER PRIMARY KEY, at REAL, boot REAL, frame BLOB NOT NULL);
 CREATE TABLE minutes (
     id INTEGER PRIMARY KEY,
@@ -113,6 +110,8 @@ def open_to_read(path: Path) -> sqlite3.Connection:
         connection = sqlite3.connect(
             f"{url}?{options}", uri=True, timeout=5.0, isolation_level=None, check_same_thread=False
         )
+        # A flipped bit makes text of a block: that row alone is damaged.
+        connection.text_factory = lambda data: data.decode(errors="replace")
         try:
             connection.execute("PRAGMA trusted_schema = OFF")  # it may be somebody else's file
             connection.execute("SELECT count(*) FROM runs").fetchone()
@@ -149,9 +148,11 @@ def unreadable_error(path: Path, error: Exception) -> Unreadable:
     )
 
 
-def create_recording(path: Path) -> sqlite3.Connection:
-    """A connection to a new, empty recording in an empty file."""
+def open_to_write(path: Path) -> sqlite3.Connection:
+    """A connection to a recording, which is made in an empty file."""
     connection = sqlite3.connect(path, timeout=5.0, isolation_level=None, check_same_thread=False)
+    if path.stat().st_size:
+        return connection
     # At once: who opens it meanwhile sees an empty file or a recording.
     header = (
         f"PRAGMA auto_vacuum = INCREMENTAL;PRAGMA application_id = {APPLICATION_ID};PRAGMA user_version = {SCHEMA};"

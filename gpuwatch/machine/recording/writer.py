@@ -28,7 +28,7 @@ from gpuwatch.machine.recording import minute_means, recording_defaults
 from gpuwatch.machine.recording.block_writer import BlockWriter, write_events
 from gpuwatch.machine.recording.compression_and_checksums import with_checksum, without_checksum
 from gpuwatch.machine.recording.storable_snapshot import Storable
-from gpuwatch.machine.recording.tables import check_is_recording, create_recording
+from gpuwatch.machine.recording.tables import check_is_recording, open_to_write
 from gpuwatch.machine.sources.procfs import boot_id
 
 SEAL_SECONDS = 60.0
@@ -104,9 +104,7 @@ class RecordingWriter:
         try:
             if self.path.stat().st_size:
                 check_is_recording(self.path)
-                connection = sqlite3.connect(self.path, timeout=5.0, isolation_level=None, check_same_thread=False)
-            else:
-                connection = create_recording(self.path)
+            connection = open_to_write(self.path)
             connection.execute("PRAGMA journal_mode = WAL").fetchone()
             # A kill loses nothing; a power failure loses at most what came since the last checkpoint, about a minute.
             connection.execute("PRAGMA synchronous = NORMAL")
@@ -136,7 +134,7 @@ class RecordingWriter:
                 self._seal(last_boot)
 
     def _begin(self, interval: float, hostname: str | None) -> None:
-        wall, boot, monotonic = self._now = self._clock.wall(), self._clock.boot(), self._clock.monotonic()
+        wall, boot, _ = self._now = self._clock.wall(), self._clock.boot(), self._clock.monotonic()
         self._began = (wall, boot)
         self._boot_id = self._clock.boot_id()
         with self._transaction():
@@ -146,7 +144,6 @@ class RecordingWriter:
             )
             assert cursor.lastrowid is not None
             self._run = cursor.lastrowid
-            self._db.execute("INSERT INTO clocks VALUES (?, ?, ?, ?)", (self._run, wall, boot, monotonic))
             write_events(
                 self._db, [MachineEvent(at=wall, kind="recording.began", text=f"recording began, every {interval:g} s")]
             )
@@ -247,7 +244,6 @@ class RecordingWriter:
         jump = wall - boot
         if abs(jump) <= _CLOCK_JUMP_SECONDS:
             return False, found
-        self._db.execute("INSERT INTO clocks VALUES (?, ?, ?, ?)", (self._run, *self._now))
         text = f"the clock was set {'forward' if jump > 0 else 'back'} by {hours_minutes(abs(jump))}"
         return True, [*found, MachineEvent(at=self._now[0], kind="clock.set", text=text)]
 
@@ -335,8 +331,7 @@ class RecordingWriter:
         self._db.execute("DELETE FROM events WHERE at < ?", (before,))
         self._db.execute("DELETE FROM findings WHERE until < ?", (before,))
         self._db.execute("DELETE FROM processes WHERE last < ?", (before,))
-        # The newest anchor and run are this one's.
-        self._db.execute("DELETE FROM clocks WHERE wall < ? AND run < ?", (before, self._run))
+        # The newest run is this one.
         self._db.execute(
             "DELETE FROM runs WHERE id < ? AND coalesce(ended, began) < ? AND id NOT IN (SELECT run FROM minutes)",
             (self._run, before),
