@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 from gpuwatch.cli.progress import progress
 from gpuwatch.core import reader_limits
 from gpuwatch.core.errors import UsageError
-from gpuwatch.core.formatting.safe_text import bounded
-from gpuwatch.core.formatting.terminal_support import file_name
+from gpuwatch.core.formatting.safe_text import bounded, file_name
 
 if TYPE_CHECKING:
     from gpuwatch.cli.explain import InputFollower

@@ -18,7 +18,8 @@ from gpuwatch.cli.record import own_recording
 from gpuwatch.cli.saved_files import recording_of
 from gpuwatch.cli.shared_options import FiniteRange
 from gpuwatch.core.errors import UsageError
-from gpuwatch.core.formatting.terminal_support import file_name, has_few_colors, needs_ascii
+from gpuwatch.core.formatting.safe_text import file_name
+from gpuwatch.core.formatting.terminal_support import has_few_colors, needs_ascii
 
 _EXAMPLES = """\b
 Examples:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from pathlib import Path
+
 from gpuwatch.core.model.control_characters import harmless, is_printable, printable
 
-__all__ = ["UNKNOWN", "harmless", "is_printable", "printable", "shorten", "word_set"]
+__all__ = ["UNKNOWN", "bounded", "file_name", "harmless", "is_printable", "printable", "shorten"]
 UNKNOWN = "–"
 """What stands for a value that is not known."""
 
@@ -24,11 +28,7 @@ def shorten(text: str, width: int) -> str:
     return text[: max(width - 1, 0)] + "…" if width > 0 else ""
 
 
-def word_set(text: str) -> frozenset[str]:
-    """The words of a list that is written as text."""
-    return frozenset(text.split())
-
-
-def whole_number(text: str) -> int | None:
-    """A number of at most 18 ASCII digits; None for any other text, such as ``²`` or thousands of digits."""
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else None
+def file_name(path: Path | str) -> str:
+    """The name of a file on one line, with bytes that stderr cannot show as ``\\xc3``."""
+    encoding = getattr(sys.stderr, "encoding", None) or "utf-8"
+    return printable(os.fsencode(path).decode(encoding, "backslashreplace"))

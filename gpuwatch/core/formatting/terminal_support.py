@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import locale
-import os
 import re
-import sys
 from collections.abc import Mapping
-from pathlib import Path
-
-from gpuwatch.core.formatting.safe_text import printable
 
 SYNC_START, SYNC_END = "\x1b[?2026h", "\x1b[?2026l"
 """Synchronized output: terminals that support it show the text between as one update; others ignore it."""
@@ -60,9 +55,3 @@ def has_few_colors(environment: Mapping[str, str]) -> bool:
     if environment.get("COLORTERM", "").strip().lower() in ("truecolor", "24bit"):
         return False
     return environment.get("TERM", "").strip().lower().rpartition("-")[2] not in ("256color", "kitty")
-
-
-def file_name(path: Path | str) -> str:
-    """The name of a file on one line, with bytes that stderr cannot show as ``\\xc3``."""
-    encoding = getattr(sys.stderr, "encoding", None) or "utf-8"
-    return printable(os.fsencode(path).decode(encoding, "backslashreplace"))

@@ -1,4 +1,4 @@
-"""Numbers with units as text; unknown values as ``–``."""
+"""Numbers with units as text, unknown values as ``–``; and a ratio of numbers that may be unknown."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ _MIB_UP_TO = 1000
 """MiB from which a process's memory is shown in GiB, as by :func:`size`."""
 _LITTLE_BYTES = 0.1 * _GIB
 """A tenth of a GiB, the least that one decimal can show: a client with a window or two holds 4 to 50 MiB."""
+
+_LITTLE_BYTES_PER_SECOND = 0.05e9
+"""Bytes per second below which one decimal of GB/s shows 0.0."""
 
 
 def _scaled(amount: float, units: Sequence[str], step: int, decimals: Callable[[float, str], int]) -> str:
@@ -96,6 +99,17 @@ def rate_text(per_second: float | None) -> str:
     return _scaled(per_second, units, 1000, lambda amount, unit: 0 if unit == " B/s" or amount >= 99.95 else 1)
 
 
+def rounded(value: float | None, width: int) -> str:
+    """A number without decimals, right-aligned in ``width`` cells."""
+    return f"{UNKNOWN if value is None else format(value, '.0f'):>{width}}"
+
+
+def gigabytes_per_second(value: float | None, width: int) -> str:
+    """A rate in GB/s with one decimal, right-aligned in ``width`` cells; ``<0.1`` for little but not none."""
+    shown = UNKNOWN if value is None else "<0.1" if 0 < value < _LITTLE_BYTES_PER_SECOND else f"{value / 1e9:.1f}"
+    return f"{shown:>{width}}"
+
+
 def percent(value: float | None) -> str:
     """``97 %``, with a space."""
     return UNKNOWN if value is None else f"{value:.0f} %"
@@ -163,3 +177,8 @@ def number_ranges(numbers: Iterable[int], separator: str = ", ") -> str:
         else:
             runs.append([number])
     return separator.join("-".join(map(str, run)) for run in runs)
+
+
+def fraction(value: float | None, whole: float | None) -> float | None:
+    """``value / whole``; None if either is unknown or the whole is zero."""
+    return value / whole if value is not None and whole else None

@@ -10,7 +10,6 @@ import re
 from typing import Final
 
 from gpuwatch.core.formatting.lazy_pattern import lazy
-from gpuwatch.core.formatting.safe_text import word_set
 from gpuwatch.core.masking.secret_likelihood import (
     MASK,
     MAX_GROUP_CHARS,
@@ -25,6 +24,7 @@ from gpuwatch.core.masking.secret_likelihood import (
     looks_secret,
     secret_strength,
 )
+from gpuwatch.core.parse_text import word_set
 
 _HINTS: Final = word_set("""
 token key secret phrase pass pwd credential creds cookie private signature auth login dsn appid

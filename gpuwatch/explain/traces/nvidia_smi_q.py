@@ -14,10 +14,10 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
 from gpuwatch.core import reader_limits
-from gpuwatch.core.formatting.safe_text import whole_number
 from gpuwatch.core.model.metrics import BY_ID, Unit
 from gpuwatch.core.model.reading import Missing, Value
 from gpuwatch.core.model.snapshot import MIG_READINGS, Device, Driver, Host, MigInstance, Process, Snapshot
+from gpuwatch.core.parse_text import whole_number
 from gpuwatch.explain.traces.nvidia_smi_q_fields import FIELDS, NAMES, PARTS, REASON, REASONS, SUMS, VERBATIM
 
 _MAX_GPUS, _MAX_ROWS, _MAX_FIELDS = 256, 2000, 1500

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.formatting.durations import hours_minutes
-from gpuwatch.core.formatting.safe_text import printable
-from gpuwatch.core.formatting.terminal_support import file_name
+from gpuwatch.core.formatting.safe_text import file_name, printable
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.recording import (
     RecordedGpu,

@@ -18,7 +18,7 @@ from gpuwatch import __version__
 from gpuwatch.core import file_ownership
 from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.core.formatting.durations import hours_minutes
-from gpuwatch.core.formatting.terminal_support import file_name
+from gpuwatch.core.formatting.safe_text import file_name
 from gpuwatch.core.masking.mask_secrets import masked
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Snapshot

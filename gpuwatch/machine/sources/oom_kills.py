@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from gpuwatch.core.formatting.safe_text import whole_number
+from gpuwatch.core.parse_text import whole_number
 from gpuwatch.machine.sources.procfs import file_text
 
 _KILLED = re.compile(r"Killed process (\d{1,10})\b")

@@ -17,7 +17,7 @@ from typing import Any, cast
 
 from gpuwatch import __version__
 from gpuwatch.core.errors import GpuwatchError, UsageError
-from gpuwatch.core.formatting.safe_text import whole_number
+from gpuwatch.core.parse_text import whole_number
 from gpuwatch.share.exporter.metrics_page import CONTENT_TYPES, Page
 from gpuwatch.share.exporter.web_config import WebConfig
 from gpuwatch.share.openmetrics import Form

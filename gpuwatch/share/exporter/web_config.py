@@ -21,8 +21,7 @@ from typing import Any, NamedTuple
 
 from gpuwatch.core import reader_limits
 from gpuwatch.core.errors import UsageError
-from gpuwatch.core.formatting.safe_text import printable, shorten
-from gpuwatch.core.formatting.terminal_support import file_name
+from gpuwatch.core.formatting.safe_text import file_name, printable, shorten
 
 _VERSIONS = {
     "TLS10": ssl.TLSVersion.TLSv1,

@@ -10,7 +10,6 @@ from statistics import quantiles
 from msgspec.structs import replace
 
 from gpuwatch.core.formatting.durations import utc
-from gpuwatch.core.formatting.safe_text import word_set
 from gpuwatch.core.formatting.units import reading_text, size
 from gpuwatch.core.grouping import grouped
 from gpuwatch.core.model.diagnostic_report import MACHINE, Diagnostic
@@ -21,6 +20,7 @@ from gpuwatch.core.model.metrics import METRICS, Lane, Unit
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Device, Snapshot
+from gpuwatch.core.parse_text import word_set
 from gpuwatch.machine.history.machine_event import gpu_list_text
 from gpuwatch.machine.recording.minute_means import HOUR, MINUTE
 from gpuwatch.machine.recording.reader import Recording

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from gpuwatch.core.formatting import units
 from gpuwatch.core.formatting.safe_text import printable
-from gpuwatch.core.formatting.units import UNKNOWN
+from gpuwatch.core.formatting.units import UNKNOWN, rounded
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.metrics import BY_ID, Unit
 from gpuwatch.core.model.reading import Missing
@@ -21,7 +21,7 @@ from gpuwatch.ui.drawing.styled_lines import Span
 from gpuwatch.ui.drawing.text_width import cut_to_width, width_of
 from gpuwatch.ui.drawing.wrapping import drop_last_clauses
 from gpuwatch.ui.panes.mig_line import mig_pens
-from gpuwatch.ui.tables.device_notes import clock_note, finding_mark, holder_note, link, state_note, whole_number
+from gpuwatch.ui.tables.device_notes import clock_note, finding_mark, holder_note, link, state_note
 from gpuwatch.ui.tables.gpu_fields import FIELDS, GRAPHS, LOADS, GpuField, in_card
 from gpuwatch.ui.tables.gpu_order import GpuChoice
 from gpuwatch.ui.tables.load_levels import bar_ink, rank
@@ -216,7 +216,7 @@ def _notes(device: Device, field: GpuField, seen: Sequence[float], shown: Sequen
     """What a caption says beside the number if there is room."""
     reserved = device.number("memory.reserved_bytes")
     if field.id == "utilization" and "bandwidth" not in shown:
-        yield f"memory busy {whole_number(device.number('utilization.memory_percent'), 3)} %"
+        yield f"memory busy {rounded(device.number('utilization.memory_percent'), 3)} %"
     elif field.id == "memory" and reserved is not None:
         yield f"reserved {units.gib_text(reserved)}"
     if seen:

@@ -6,22 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from gpuwatch.core.formatting.safe_text import printable
-from gpuwatch.core.formatting.units import gib_text
+from gpuwatch.core.formatting.units import fraction, gib_text, rounded
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.session.displayed_moment import View
 from gpuwatch.ui.drawing.braille_graph import braille, recent, span_for
 from gpuwatch.ui.drawing.line_builder import Pen, meter
 from gpuwatch.ui.drawing.text_width import align_left, cut_inside, width_of
-from gpuwatch.ui.tables.device_notes import (
-    attention,
-    fraction,
-    holder_note,
-    reserved_note,
-    short_name,
-    state_note,
-    throttled_now,
-    whole_number,
-)
+from gpuwatch.ui.tables.device_notes import attention, holder_note, reserved_note, short_name, state_note, throttled_now
 from gpuwatch.ui.tables.gpu_fields import DEFAULT_FIELDS, FIELDS, SORTED, GpuField, in_line
 from gpuwatch.ui.tables.load_levels import INKS, Thresholds, bar_ink, mark, rank
 
@@ -137,7 +128,7 @@ def draw(
     gpu = device.number("utilization.gpu_percent")
     level = rank("utilization", device, thresholds)
     _bar(pen, fraction(gpu, 100), at.gpu_bar, bar_ink("gpu", level))
-    pen.add(f"{whole_number(gpu, 3)} %", "dim" if gpu is None else "text").add(mark("utilization", level), INKS[level])
+    pen.add(f"{rounded(gpu, 3)} %", "dim" if gpu is None else "text").add(mark("utilization", level), INKS[level])
     total = device.number("memory.total_bytes")
     level = rank("memory", device, thresholds)
     _bar(pen, fraction(used, total), at.memory_bar, bar_ink("memory", level))

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from gpuwatch.core.formatting.safe_text import printable
-from gpuwatch.core.formatting.units import UNKNOWN, gib_text
+from gpuwatch.core.formatting.units import UNKNOWN, fraction, gib_text
 from gpuwatch.core.model.snapshot import Device, MigInstance, Process
 from gpuwatch.machine.history.machine_event import program_name
 from gpuwatch.ui.drawing.line_builder import Pen, bar
 from gpuwatch.ui.drawing.styled_lines import Span
-from gpuwatch.ui.tables.device_notes import fraction
 
 _ROOMY_BAR_CELLS = 10
 """Cells of the bar if there is room for more than the essentials."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuwatch.core.formatting.units import UNKNOWN, gib_text
+from gpuwatch.core.formatting.units import UNKNOWN, fraction, gib_text
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.session.displayed_moment import View
 from gpuwatch.ui.drawing.clock_text import clock_text
@@ -14,7 +14,7 @@ from gpuwatch.ui.drawing.wrapping import Lines, wrap_line
 from gpuwatch.ui.panes.no_gpu_panel import no_gpu_lines
 from gpuwatch.ui.panes.overview_summary import SEVERITIES, summary_items, wrong_now
 from gpuwatch.ui.panes.top_and_host_lines import verdict
-from gpuwatch.ui.tables.device_notes import fraction, state_note
+from gpuwatch.ui.tables.device_notes import state_note
 
 _MIN_BAR_CELLS = 6
 """Minimum cells of the bar; it is dropped first."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from gpuwatch.core.formatting.durations import ago, rounded_duration
 from gpuwatch.core.formatting.safe_text import printable
-from gpuwatch.core.formatting.units import gib_text
+from gpuwatch.core.formatting.units import fraction, gib_text, rounded
 from gpuwatch.core.model.clock_event_reasons import BRAKE, THERMAL, clock_reasons
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import BAD_STATES, FAILED_ITSELF, Device, Snapshot
@@ -19,7 +19,7 @@ from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.drawing.styled_lines import Span
 from gpuwatch.ui.drawing.text_width import cut_to_width, width_of
 from gpuwatch.ui.settings.tabs import labels
-from gpuwatch.ui.tables.device_notes import fraction, throttled_now, whole_number
+from gpuwatch.ui.tables.device_notes import throttled_now
 
 _VERSIONS_BELOW = range(110, 152)
 """Widths at which the line of the host has the number of GPUs and the versions of the driver: the line above has no
@@ -338,7 +338,7 @@ def host_line(pen: Pen, view: View) -> bool:
     beside = 31 + 2 * len(total_text) + 7 + 6 * len(loads) + len(versions)
     width = min(max((pen.limit - beside) // 2, 5), 30)
     pen.add(" CPU ", "dim").bar(fraction(host.cpu_percent, 100), width, "gpu")
-    pen.add(whole_number(host.cpu_percent, 4), "dim" if host.cpu_percent is None else "text").add(" %", "dim")
+    pen.add(rounded(host.cpu_percent, 4), "dim" if host.cpu_percent is None else "text").add(" %", "dim")
     pen.add("   MEM ", "dim").bar(fraction(host.memory_used_bytes, total), width, "memory")
     pen.add(f" {memory}", "dim" if host.memory_used_bytes is None else "text").add(f" / {total_text} GiB", "dim")
     if loads and pen.left >= 7 + sum(map(len, loads)):

@@ -13,8 +13,8 @@ from gpuwatch.core.model.findings import CAUSES
 from gpuwatch.machine.history.last_hour import MAX_EVENTS
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.session.displayed_moment import View
+from gpuwatch.ui.details.event_moment_lines import moment_lines
 from gpuwatch.ui.details.gpu_sections import MARKS
-from gpuwatch.ui.details.past_moment_lines import moment_lines
 from gpuwatch.ui.drawing.clock_text import clock_text, date_and_time
 from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.drawing.text_width import cut_to_width

@@ -11,11 +11,12 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.widgets import Input
 
-from gpuwatch.core.formatting.safe_text import printable, whole_number
+from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import UNKNOWN, gib, memory, size
 from gpuwatch.core.masking.mask_secrets import masked
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Device
+from gpuwatch.core.parse_text import whole_number
 from gpuwatch.experiment.probing.probe_defaults import MEASURED_SECONDS
 from gpuwatch.machine.history.machine_event import gpu_list_text
 from gpuwatch.session.probe_batch import WORKLOADS

@@ -12,9 +12,9 @@ import termios
 import time
 from collections.abc import Mapping, Sequence
 
-from gpuwatch.core.formatting.safe_text import whole_number
 from gpuwatch.core.formatting.terminal_support import SYNC_END, SYNC_START, needs_ascii
 from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.core.parse_text import whole_number
 from gpuwatch.machine.collector.snapshot_feed import FeedStatus
 from gpuwatch.machine.history.metric_history import History
 from gpuwatch.session.displayed_moment import View

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from gpuwatch.core.formatting.safe_text import printable
-from gpuwatch.core.formatting.units import UNKNOWN
+from gpuwatch.core.formatting.units import gigabytes_per_second, rounded
 from gpuwatch.core.model.clock_event_reasons import BRAKE, NAMES, THERMAL, clock_reasons, in_words
 from gpuwatch.core.model.findings import CAUSES, Finding
 from gpuwatch.core.model.metrics import MetricSpec
@@ -16,9 +16,6 @@ from gpuwatch.session.displayed_moment import View
 from gpuwatch.ui.drawing.text_width import cut_to_width, width_of
 
 HOT_CELSIUS = 85
-_MIN_BYTES_PER_SECOND = 0.05e9
-"""Bytes per second below which one decimal of GB/s shows 0.0."""
-
 _BRAND = re.compile(r"^(NVIDIA|Tesla|Quadro|GeForce|Graphics Device)\s+", re.IGNORECASE)
 
 
@@ -65,22 +62,6 @@ def short_name(name: str) -> str:
     return name
 
 
-def fraction(value: float | None, whole: float | None) -> float | None:
-    """``value / whole``; None if either is unknown or the whole is zero."""
-    return value / whole if value is not None and whole else None
-
-
-def whole_number(value: float | None, width: int) -> str:
-    """A number without decimals, right-aligned in ``width`` cells."""
-    return f"{UNKNOWN if value is None else format(value, '.0f'):>{width}}"
-
-
-def gigabytes(value: float | None, width: int) -> str:
-    """A rate in GB/s with one decimal, right-aligned in ``width`` cells; ``<0.1`` for little but not none."""
-    shown = UNKNOWN if value is None else "<0.1" if 0 < value < _MIN_BYTES_PER_SECOND else f"{value / 1e9:.1f}"
-    return f"{shown:>{width}}"
-
-
 def throttled_now(device: Device, findings: Sequence[Finding]) -> str:
     """``throttled (thermal)``, of a sample that shows it; empty once a finding judges it, as a note or a warning."""
     reasons = clock_reasons(device) or frozenset()
@@ -114,11 +95,11 @@ def link(device: Device, cells: int = 0) -> str:
     generation, width = device.number("pcie.generation"), device.number("pcie.width")
     if generation is None and width is None:
         return ""
-    text = f"{whole_number(generation, 1)}×{whole_number(width, 1)}"
+    text = f"{rounded(generation, 1)}×{rounded(width, 1)}"
     rx, tx = _pcie_rate(device, "rx"), _pcie_rate(device, "tx")
     if rx is None and tx is None and not cells:
         return text
-    return f"{text} ↓{gigabytes(rx, cells or 5)} ↑{gigabytes(tx, cells or 5)}"
+    return f"{text} ↓{gigabytes_per_second(rx, cells or 5)} ↑{gigabytes_per_second(tx, cells or 5)}"
 
 
 def _pcie_rate(device: Device, way: str) -> float | None:

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from gpuwatch.core.formatting.safe_text import printable
-from gpuwatch.core.formatting.units import UNKNOWN, energy, gib_text, short_gib
+from gpuwatch.core.formatting.units import UNKNOWN, energy, gib_text, gigabytes_per_second, rounded, short_gib
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.ui.drawing.styled_lines import Span
-from gpuwatch.ui.tables.device_notes import PERMANENT, gigabytes, link, missing_text, whole_number
+from gpuwatch.ui.tables.device_notes import PERMANENT, link, missing_text
 from gpuwatch.ui.tables.load_levels import DEFAULT_THRESHOLDS, INKS, NORMAL, Load, Thresholds, mark, rank
 
 
@@ -61,7 +61,7 @@ class GpuField:
 
 def _power(device: Device, cells: int = 1) -> str:
     draw, limit = device.number("power.draw_watts"), device.number("power.limit_watts")
-    return f"{whole_number(draw, cells)}/{whole_number(limit, 1)}"
+    return f"{rounded(draw, cells)}/{rounded(limit, 1)}"
 
 
 def _memory_card(device: Device) -> str:
@@ -71,7 +71,7 @@ def _memory_card(device: Device) -> str:
 
 def _clock_card(device: Device) -> str:
     now, most = device.number("clocks.sm_mhz"), device.number("clocks.sm_max_mhz")
-    return f"{whole_number(now, 4)}/{whole_number(most, 1)} MHz"
+    return f"{rounded(now, 4)}/{rounded(most, 1)} MHz"
 
 
 def _state(device: Device) -> str:
@@ -81,7 +81,7 @@ def _state(device: Device) -> str:
 
 def _nvlink(device: Device, cells: int) -> str:
     rx, tx = device.number("nvlink.rx_bytes_per_second"), device.number("nvlink.tx_bytes_per_second")
-    return f"↓{gigabytes(rx, cells)} ↑{gigabytes(tx, cells)}"
+    return f"↓{gigabytes_per_second(rx, cells)} ↑{gigabytes_per_second(tx, cells)}"
 
 
 def _ecc(device: Device) -> str:
@@ -231,7 +231,7 @@ def in_line(field: GpuField, device: Device, thresholds: Thresholds = DEFAULT_TH
         text = field.text(device) + field.unit
     else:
         value = device.number(field.metric)
-        text = UNKNOWN if value is None else whole_number(value, 1) + field.unit
+        text = UNKNOWN if value is None else rounded(value, 1) + field.unit
     level = rank(field.load, device, thresholds) if field.load else NORMAL
     ink = _ink(field, device, level)
     cells = f"{text[: field.width - 1]:>{field.width}}"
@@ -264,7 +264,7 @@ def in_card(
     else:
         unit = f" {field.unit}"
         room = field.cells - len(field.label) - 1 - len(unit)
-        value = whole_number(device.number(field.metric), room)
+        value = rounded(device.number(field.metric), room)
     of_order = field.load == sorted_by
     label = field.label + (sign.strip() or SORTED * of_order or sign) if field.label else ""
     rest = field.cells - len(label) - len(unit)

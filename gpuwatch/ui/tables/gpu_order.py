@@ -8,9 +8,9 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from gpuwatch.core.formatting.units import fraction
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.session.displayed_moment import View
-from gpuwatch.ui.tables.device_notes import fraction
 from gpuwatch.ui.tables.gpu_fields import DEFAULT_FIELDS, DEFAULT_GRAPHS, GRAPHS
 from gpuwatch.ui.tables.load_levels import DEFAULT_THRESHOLDS, Thresholds
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
+from gpuwatch.core.formatting.units import fraction
 from gpuwatch.core.model.snapshot import Device
-from gpuwatch.ui.tables.device_notes import HOT_CELSIUS, fraction
+from gpuwatch.ui.tables.device_notes import HOT_CELSIUS
 
 NORMAL, HIGH, FULL = range(3)
 _MIN_BUSY_PERCENT = 50.0

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from gpuwatch.core.formatting.safe_text import word_set
 from gpuwatch.core.model.findings import CAUSES, Finding
 from gpuwatch.core.model.run import RunError
+from gpuwatch.core.parse_text import word_set
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import finding, rule
 from gpuwatch.explain.diagnosis.rules.phrasing import at_line

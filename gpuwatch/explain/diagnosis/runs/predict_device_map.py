@@ -12,10 +12,10 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from gpuwatch.core.formatting.safe_text import whole_number
 from gpuwatch.core.model.run import Framework, PredictedMapping, Run
 from gpuwatch.core.model.snapshot import Device, Mapped, Snapshot
 from gpuwatch.core.model.visible_devices import MIG_PREFIX, has_mig, visible_devices
+from gpuwatch.core.parse_text import whole_number
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.reference.compute_capability import built_for, capability
 

@@ -1,19 +1,15 @@
-"""The past in words: the machine at the moment of an event, and times without samples. Pure."""
+"""The machine at the moment of an event, in words. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from gpuwatch.core.formatting.durations import hours_minutes
 from gpuwatch.core.formatting.safe_text import printable
-from gpuwatch.core.formatting.units import UNKNOWN, gib, gib_text
+from gpuwatch.core.formatting.units import UNKNOWN, gib, gib_text, rounded
 from gpuwatch.core.model.snapshot import Device, Process
 from gpuwatch.machine.history.machine_event import MachineEvent
-from gpuwatch.machine.history.sample_store import Gap, KeptSample
+from gpuwatch.machine.history.sample_store import KeptSample
 from gpuwatch.ui.drawing.clock_text import clock_text
 from gpuwatch.ui.drawing.text_width import align_left
 from gpuwatch.ui.drawing.wrapping import Lines
-from gpuwatch.ui.tables.device_notes import whole_number
 from gpuwatch.ui.tables.process_columns import short_command
 
 _MAX_PROCESSES = 16
@@ -50,10 +46,10 @@ def _device(device: Device, *, marked: bool) -> list[tuple[str, str]]:
     return [
         ("▸ " if marked else "  ", "accent"),
         (f"GPU {device.index:<2} ", "strong"),
-        (f"{whole_number(device.number('utilization.gpu_percent'), 3)} %", "text"),
+        (f"{rounded(device.number('utilization.gpu_percent'), 3)} %", "text"),
         (f"  {gib_text(used):>5} / {gib_text(total)} GiB", "text"),
-        (f"  {whole_number(device.number('temperature.gpu_celsius'), 3)} °C", "text"),
-        (f"  {whole_number(device.number('power.draw_watts'), 4)} W", "text"),
+        (f"  {rounded(device.number('temperature.gpu_celsius'), 3)} °C", "text"),
+        (f"  {rounded(device.number('power.draw_watts'), 4)} W", "text"),
         (f"  {printable(device.state)}" if device.state != "ok" else "", "error"),
     ]
 
@@ -68,28 +64,3 @@ def _process(row: Process, *, marked: bool) -> list[tuple[str, str]]:
         (f"{gib(row.number('gpu_memory_bytes')):>9}  ", "text"),
         (short_command(row), "text"),
     ]
-
-
-_WHY = (
-    ("recording.began", "the recorder was off"),
-    ("machine.resumed", "the machine was suspended"),
-    ("clock.set", "the clock was set"),
-    ("silence.", "the driver did not answer"),
-    ("collector.", "the driver did not answer"),
-)
-"""Events in a gap that say why it is one, by the beginning of their kind."""
-_GAP_REASON_SECONDS = 2.0
-"""Seconds after a gap in which its reason may be recorded."""
-
-
-def gap_text(skipped: Sequence[Gap], now: float, events: Sequence[MachineEvent]) -> str:
-    """``nothing recorded 02:10:05–07:45:00 (5 h 35 min): the recorder was off``; of several the last, and how many."""
-    last = skipped[-1]
-    begin, end = clock_text(last.begin, now), clock_text(last.end, now)
-    span = f"{begin}–{end} ({hours_minutes(last.end - last.begin)})"
-    more = f"; {len(skipped)} gaps" if len(skipped) > 1 else ""
-    if last.damaged:
-        return f"▲ damaged, cannot be read: {span}{more}"
-    kinds = [event.kind for event in events if last.begin < event.at <= last.end + _GAP_REASON_SECONDS]
-    why = next((words for kind, words in _WHY if any(text.startswith(kind) for text in kinds)), "")
-    return f"nothing recorded {span}{f': {why}' if why else ''}{more}"
