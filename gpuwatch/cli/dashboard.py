@@ -14,7 +14,7 @@ from gpuwatch.cli import early_collector, exit_signals
 from gpuwatch.cli.output import print_line
 from gpuwatch.cli.sim_options import enter_simulation
 from gpuwatch.core.errors import UsageError
-from gpuwatch.core.formatting.terminal_support import cannot_draw, has_few_colors, needs_ascii
+from gpuwatch.core.formatting.terminal_support import has_few_colors, why_cannot_draw, why_only_ascii
 from gpuwatch.machine.collector.live_feed import LiveFeed
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def need_terminal(pipe_hint: str, text_hint: str) -> None:
     """:class:`UsageError` where nothing can be drawn; the hints say what works in a pipe, and as text."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError("the dashboard needs a terminal", hint=pipe_hint)
-    unable = cannot_draw(os.environ)
+    unable = why_cannot_draw(os.environ)
     if unable:
         raise UsageError(unable, hint=text_hint)
 
@@ -65,7 +65,7 @@ def run_dashboard(ctx: click.Context, settings: Loaded, alerts: Alerts | None = 
         if start.picture is not None:
             start.picture.hand_over()
         exit_signals.exit_if_signaled()
-        ascii_only = bool(needs_ascii(os.environ, sys.stdout.encoding))
+        ascii_only = bool(why_only_ascii(os.environ, sys.stdout.encoding))
         few_colors = has_few_colors(os.environ)
         session = Session(live, own_machine=True, alerts=alerts)
         app = GpuwatchApp(session, settings=settings, ascii_only=ascii_only, few_colors=few_colors)
@@ -130,7 +130,7 @@ def run_fleet(
         FleetWatch(source, seconds),
         lambda name: source.feed(name, settings.preferences.interval if chosen.server is None else seconds),
         settings=settings,
-        ascii_only=bool(needs_ascii(os.environ, sys.stdout.encoding)),
+        ascii_only=bool(why_only_ascii(os.environ, sys.stdout.encoding)),
         few_colors=has_few_colors(os.environ),
         command=chosen.arguments,
     )

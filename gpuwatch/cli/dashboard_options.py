@@ -70,7 +70,7 @@ _OPTIONS = (
 )
 
 
-_OF_LIVE = (
+_LIVE_ONLY_OPTIONS = (
     click.option("--read-only/--no-read-only", default=None, help="Never send signals to processes (default: no)."),
     click.option(
         "--own-collector/--no-own-collector",
@@ -88,12 +88,12 @@ _OF_LIVE = (
 """Options that mean nothing for a recording."""
 
 
-dashboard_options = combined(*_OPTIONS, *_OF_LIVE)
+dashboard_options = combined(*_OPTIONS, *_LIVE_ONLY_OPTIONS)
 replay_options = combined(*_OPTIONS)
 """Those of a dashboard that shows a recording."""
 
 
-def preferred(config_file: Path | None, given: dict[str, Any]) -> Loaded:
+def loaded_preferences(config_file: Path | None, given: dict[str, Any]) -> Loaded:
     """The settings file's preferences, overridden by the command line.
 
     :class:`UsageError` for an invalid option; errors in the file are in the result.

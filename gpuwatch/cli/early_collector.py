@@ -140,7 +140,7 @@ def start_early(arguments: Sequence[str], more: Sequence[str]) -> None:
         return
     if any(argument != "--read-only" for argument in arguments) or not sys.platform.startswith("linux"):
         return
-    if os.environ.get("TERM") in ("dumb", "unknown"):  # see gpuwatch.core.formatting.terminal_support.cannot_draw
+    if os.environ.get("TERM") in ("dumb", "unknown"):  # see gpuwatch.core.formatting.terminal_support.why_cannot_draw
         return
     if not all(map(os.isatty, (0, 1, 2))) or any(name.endswith("_COMPLETE") for name in os.environ):
         return

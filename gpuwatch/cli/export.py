@@ -12,11 +12,11 @@ import click
 from gpuwatch.cli.option_types import Choice
 from gpuwatch.cli.output import (
     check_writable,
+    goes_to_stdout,
     print_line,
     print_redaction_note,
     print_written,
     redact_option,
-    to_stdout,
 )
 from gpuwatch.cli.progress import progress
 from gpuwatch.cli.saved_files import recording_of
@@ -25,7 +25,7 @@ from gpuwatch.core.formatting.safe_text import file_name
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.run import Run
 from gpuwatch.share.exports import export_formats
-from gpuwatch.share.exports.exported_period import STEPS, Stretch, stretch_of
+from gpuwatch.share.exports.exported_period import STEPS, ExportedPeriod, period_of
 from gpuwatch.share.exports.recording_tables import NAMES, table
 
 _PROGRESS_STEP_BYTES = 1 << 22
@@ -113,34 +113,34 @@ def export(
         raise UsageError(f"--every {every} applies only to the table devices", hint="omit --every")
     check_writable(output, any_suffix=True)
     with recording_of(file) as recording:
-        stretch = stretch_of(recording, since, until, STEPS[every])
-        runs = _runs_to_export(documents, stretch) if chosen.name == "perfetto" else []
+        period = period_of(recording, since, until, STEPS[every])
+        runs = _runs_to_export(documents, period) if chosen.name == "perfetto" else []
         if redact:
             print_redaction_note()
-            from gpuwatch.share.exports.redacted_recording import RedactedStretch
+            from gpuwatch.share.exports.redacted_recording import RedactedPeriod
 
-            stretch = RedactedStretch(stretch, runs)
-            runs = stretch.runs
+            period = RedactedPeriod(period, runs)
+            runs = period.runs
         if chosen.name in _TABLES:
-            pieces = chosen.write(stretch, table(table_name or "devices", stretch.step))
+            pieces = chosen.write(period, table(table_name or "devices", period.step))
         else:
-            pieces = chosen.write(stretch, *([runs] if chosen.name == "perfetto" else []))
+            pieces = chosen.write(period, *([runs] if chosen.name == "perfetto" else []))
         _write(pieces, chosen.name, output)
 
 
 def _chosen_format(name: str | None, output: Path | None) -> export_formats.Format:
     if name is None:
-        if output is None or to_stdout(output):
+        if output is None or goes_to_stdout(output):
             raise UsageError("no format was given", hint="add --format, or -o FILE with a suffix")
         return export_formats.format_for(output)
     chosen = export_formats.BY_NAME[name]
-    if chosen.binary and (output is None or (to_stdout(output) and sys.stdout.isatty())):
+    if chosen.binary and (output is None or (goes_to_stdout(output) and sys.stdout.isatty())):
         raise UsageError(f"{name} is a binary format", hint=f"add -o FILE{chosen.suffixes[0]}")
     return chosen
 
 
 def _write(pieces: Iterable[bytes], format_name: str, output: Path | None) -> None:
-    if output is None or to_stdout(output):
+    if output is None or goes_to_stdout(output):
         progress("" if sys.stdout.isatty() else f"exporting as {format_name}")
         for piece in pieces:
             sys.stdout.buffer.write(piece)
@@ -164,7 +164,7 @@ def _write(pieces: Iterable[bytes], format_name: str, output: Path | None) -> No
     print_written(output)
 
 
-def _runs_to_export(documents: tuple[Path, ...], stretch: Stretch) -> list[Run]:
+def _runs_to_export(documents: tuple[Path, ...], period: ExportedPeriod) -> list[Run]:
     """The runs that were asked for, else those that are kept here, if the recording is of this machine."""
     from gpuwatch.cli.saved_files import read_document
     from gpuwatch.core.model.json_codec import runs_in
@@ -175,7 +175,7 @@ def _runs_to_export(documents: tuple[Path, ...], stretch: Stretch) -> list[Run]:
 
     if not documents:
         here = platform.node()
-        if not here or stretch.host != here:
+        if not here or period.host != here:
             return []
         return [run for run in RunStore().latest() if run.host in (None, here)]
     runs: list[Run] = []
@@ -184,7 +184,7 @@ def _runs_to_export(documents: tuple[Path, ...], stretch: Stretch) -> list[Run]:
         if not isinstance(document, Run | Comparison | Experiment):
             raise UsageError(f"{file_name(path)} is not a run", hint="give what gpuwatch run, probe or try saved")
         runs += runs_in(document)
-    missed = sum(not run_overlaps(run, stretch) for run in runs)
+    missed = sum(not run_overlaps(run, period) for run in runs)
     if missed:
         print_line(f"gpuwatch: left out {missed} of {len(runs)} runs: outside the exported time")
     return runs

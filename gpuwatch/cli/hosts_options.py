@@ -72,7 +72,7 @@ class ChosenHosts:
     options: tuple[str, ...] = ()
     """Further arguments of ssh."""
     arguments: tuple[str, ...] = ()
-    """The options that say so, without secrets."""
+    """The command-line options that named the hosts, without secrets."""
 
     def source(self, interval: float) -> FleetSource:
         """Reads the hosts every ``interval`` seconds; not started yet."""

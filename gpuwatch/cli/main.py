@@ -1,7 +1,7 @@
 """The command line: ``gpuwatch`` and its subcommands.
 
-Data goes to stdout, everything else to stderr. This module defines the exit codes and the form of errors: one line
-with what was wrong and what to do, never a traceback for a user's mistake.
+Data goes to stdout, everything else to stderr. Errors are one line with what was
+wrong and what to do, never a traceback for a user's mistake. The exit codes are in :mod:`gpuwatch.core.errors`.
 """
 
 from __future__ import annotations
@@ -24,20 +24,14 @@ from click.core import ParameterSource
 from gpuwatch import __version__
 from gpuwatch.cli import early_collector, exit_signals
 from gpuwatch.cli.command_group import Group, Lazy
-from gpuwatch.cli.dashboard_options import dashboard_options, preferred
+from gpuwatch.cli.dashboard_options import dashboard_options, loaded_preferences
 from gpuwatch.cli.hosts_options import HOSTS_PARAMETERS, chosen_hosts, hosts_options
-from gpuwatch.cli.shared_options import (
-    TAKEN_BEFORE,
-    FiniteRange,
-    alert_options,
-    alerts_of,
-    gpm_option,
-    gpm_option_value,
-)
+from gpuwatch.cli.option_types import FiniteRange
+from gpuwatch.cli.shared_options import ALLOWED_BEFORE_COMMAND, alert_options, alerts_of, gpm_option, gpm_option_value
 from gpuwatch.cli.sim_options import sim_option
 from gpuwatch.core.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, GpuwatchError, UsageError
 from gpuwatch.core.formatting.safe_text import printable
-from gpuwatch.core.formatting.terminal_support import needs_ascii
+from gpuwatch.core.formatting.terminal_support import why_only_ascii
 
 _COMMANDS = {
     "snapshot": Lazy("Print the GPUs and their processes once, or repeatedly with --every.", "Look"),
@@ -119,9 +113,9 @@ def cli(
 
         # These apply to the list of hosts; the processes of a host that is opened are as in the settings file.
         order = host_list_order(given.pop("filter_"), given.pop("sort"), descending=given.pop("descending"))
-        ctx.exit(run_fleet(preferred(config_file, given), given["interval"], hosts, order))
+        ctx.exit(run_fleet(loaded_preferences(config_file, given), given["interval"], hosts, order))
     else:
-        settings = preferred(config_file, {**given, "gpm": gpm_option_value(ctx)})
+        settings = loaded_preferences(config_file, {**given, "gpm": gpm_option_value(ctx)})
         from gpuwatch.cli.dashboard import run_dashboard
 
         ctx.exit(run_dashboard(ctx, settings, alerts_of(on_finding, webhook, settings.preferences.notify)))
@@ -138,7 +132,7 @@ def _refuse_what_has_no_effect(ctx: click.Context, group: click.Group, name: str
         if given and option not in own:
             off = ctx.params.get(parameter.name or "") is False and parameter.secondary_opts
             lost.append(parameter.secondary_opts[0] if off else option)
-        elif given and option not in TAKEN_BEFORE:
+        elif given and option not in ALLOWED_BEFORE_COMMAND:
             elsewhere.append(option)
     if lost or elsewhere:
         hints = [f"leave {' and '.join(lost)} out"] if lost else []
@@ -241,7 +235,7 @@ def _replace_symbols() -> None:
         if not isinstance(stream, io.TextIOWrapper):
             continue
         encoding = stream.encoding or "ascii"
-        if needs_ascii(os.environ, encoding, terminal=stream.isatty()):
+        if why_only_ascii(os.environ, encoding, terminal=stream.isatty()):
             # The letters of another 8-bit locale stay; only symbols are replaced.
             kept = _ASCII if encoding.lower().startswith(("utf", "ascii", "us-ascii", "ansi")) else encoding
             stream.reconfigure(encoding=kept, errors=_ERRORS)

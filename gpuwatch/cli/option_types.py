@@ -1,7 +1,8 @@
-"""Types of options: a choice of names, and amounts with a unit: durations and sizes."""
+"""Types of options: a choice of names, finite numbers, and amounts with a unit: durations and sizes."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -78,6 +79,16 @@ def combined(*options: Callable[[Any], Any]) -> Callable[[F], F]:
         return command
 
     return add
+
+
+class FiniteRange(click.FloatRange):
+    """A range of numbers without ``nan``, which passes every comparison with a limit."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number = float(super().convert(value, param, ctx))
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is not a finite number", param, ctx)
+        return number
 
 
 class Choice(click.Choice):  # type: ignore[type-arg]  # generic since click 8.2 only

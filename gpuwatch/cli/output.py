@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 def linked_file_name(path: Path, stream: TextIO) -> str:
     """The name of a file, on a terminal as a link to it."""
     name = file_name(path)
-    return linked(name, file_url(path)) if _links(stream) else name
+    return linked(name, file_url(path)) if _links_allowed(stream) else name
 
 
 def with_links(text: str, stream: TextIO) -> str:
     """``text`` with each cause id as a link to its page, if ``stream`` is a terminal."""
-    if not _links(stream):
+    if not _links_allowed(stream):
         return text
     from gpuwatch.core.model.findings import CAUSES
     from gpuwatch.explain.diagnosis.reference.cause_pages import page_path
@@ -46,7 +46,7 @@ def with_links(text: str, stream: TextIO) -> str:
     return pattern.sub(link, text)
 
 
-def _links(stream: TextIO) -> bool:
+def _links_allowed(stream: TextIO) -> bool:
     return links_allowed(os.environ, terminal=stream.isatty())
 
 
@@ -72,14 +72,14 @@ redact_option = click.option(
 no_save_option = click.option("--no-save", is_flag=True, help="Do not save the run for reports and the dashboard.")
 
 
-def to_stdout(output: Path | None) -> bool:
+def goes_to_stdout(output: Path | None) -> bool:
     """Whether the document goes to stdout."""
     return output is None or str(output) in _STDOUT
 
 
 def check_writable(output: Path | None, *, any_suffix: bool = False) -> None:
     """Rejects a file that cannot be written, before the work."""
-    if output is None or to_stdout(output):
+    if output is None or goes_to_stdout(output):
         return
     name = file_name(output)
     if os.path.isdir(output):  # noqa: PTH112  # does not raise if a parent folder is not accessible
@@ -154,7 +154,7 @@ def publish(
     redact: bool = False,
 ) -> None:
     """Writes the file and reports it, or prints to stdout; ``--json`` prints as well as writing the file."""
-    to_file = output is not None and not to_stdout(output)
+    to_file = output is not None and not goes_to_stdout(output)
     name = "json" if as_json else format_name or (format_for(output) if output is not None and to_file else "text")
     if redact and not BY_NAME[name].note:
         print_redaction_note()

@@ -13,11 +13,11 @@ import click
 
 from gpuwatch.cli.command_group import Sectioned
 from gpuwatch.cli.completion import complete_files
+from gpuwatch.cli.exec_program import exec_program, program_path
 from gpuwatch.cli.hosts_options import ChosenHosts, chosen_hosts, hosts_options
 from gpuwatch.cli.option_types import Duration, Size
 from gpuwatch.cli.output import print_document, print_line
 from gpuwatch.cli.progress import progress
-from gpuwatch.cli.sim import exec_program, program_path
 from gpuwatch.cli.sim_options import enter_simulation, shape_option_value, sim_option
 from gpuwatch.core.errors import EXIT_FAILED, GpuwatchError, UsageError
 from gpuwatch.core.formatting.safe_text import printable
@@ -132,7 +132,7 @@ def pick(
             instance = f" MIG {gpu.mig_instance}" if gpu.mig_instance else ""
             with_others = f", shared with {gpu.processes} process{'es' * (gpu.processes > 1)}" if gpu.processes else ""
             unreservable = reservation is not None and gpu.uuid in reservation.unreservable
-            note = "; not reserved: its holder is beyond the limit per user" if unreservable else ""
+            note = "; not reserved: another user has reserved it over the per-user limit" if unreservable else ""
             print_line(f"gpuwatch: GPU {gpu.index}{instance} ({gpu.name}{_free_text(gpu)}{with_others}){note}")
         if picked.connection is not None:
             print_line(f"gpuwatch: slowest connection between them: {described(picked.connection)}")

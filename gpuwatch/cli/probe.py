@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from gpuwatch.cli.completion import complete_names
-from gpuwatch.cli.option_types import Choice, Duration
+from gpuwatch.cli.option_types import Choice, Duration, FiniteRange
 from gpuwatch.cli.output import (
     check_writable,
     no_save_option,
@@ -25,7 +25,7 @@ from gpuwatch.cli.output import (
 )
 from gpuwatch.cli.progress import compile_notice, progress, progress_wanted
 from gpuwatch.cli.run_on_nodes import NodeCommand, nodes_options, refuse_with_nodes, run_on_nodes
-from gpuwatch.cli.shared_options import FiniteRange, check_gpus, chosen_gpus, python_option
+from gpuwatch.cli.shared_options import check_gpus, chosen_gpus, python_option
 from gpuwatch.cli.sim_options import enter_simulation, offer_simulation, sim_option, sim_tier_option
 from gpuwatch.core.errors import EXIT_FINDING, EXIT_OK, EXIT_PROBE_BROKEN, UsageError
 from gpuwatch.core.model.json_codec import to_json

@@ -1,4 +1,4 @@
-"""What a command is doing, on stderr: a line that goes again on a terminal, one line for long work elsewhere."""
+"""What a command is doing, on stderr: on a terminal a line that is removed at the end, elsewhere one for long work."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpuwatch.cli.output import print_line
 
 SENDS_PROGRESS = os.environ.pop("GPUWATCH_PROGRESS_LINES", None) is not None
 """Whether ``gpuwatch node`` (gpuwatch/fleet/cluster/node_agent.py) started this, and sends progress to another machine.
-What this starts itself knows nothing of it."""
+The variable is removed, so that the programs that this process starts do not inherit it."""
 
 
 def progress_wanted() -> bool:

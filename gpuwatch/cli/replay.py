@@ -12,14 +12,14 @@ import click
 
 from gpuwatch.cli.command_group import Sectioned
 from gpuwatch.cli.dashboard import need_terminal
-from gpuwatch.cli.dashboard_options import preferred, replay_options
+from gpuwatch.cli.dashboard_options import loaded_preferences, replay_options
+from gpuwatch.cli.option_types import FiniteRange
 from gpuwatch.cli.output import print_line
 from gpuwatch.cli.record import own_recording
 from gpuwatch.cli.saved_files import recording_of
-from gpuwatch.cli.shared_options import FiniteRange
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.safe_text import file_name
-from gpuwatch.core.formatting.terminal_support import has_few_colors, needs_ascii
+from gpuwatch.core.formatting.terminal_support import has_few_colors, why_only_ascii
 
 _EXAMPLES = """\b
 Examples:
@@ -63,7 +63,7 @@ def replay(
     """
     from gpuwatch.machine.recording.time_expressions import parse_moment, time_text
 
-    settings = preferred(config_file, given)
+    settings = loaded_preferences(config_file, given)
     notice = ""
     if file is None:
         file = own_recording()
@@ -94,7 +94,7 @@ def replay(
                 replay_session(feed, start),
                 settings=settings,
                 notice=notice,
-                ascii_only=bool(needs_ascii(os.environ, sys.stdout.encoding)),
+                ascii_only=bool(why_only_ascii(os.environ, sys.stdout.encoding)),
                 few_colors=has_few_colors(os.environ),
             )
             ctx.exit(run(app))

@@ -1,4 +1,4 @@
-"""``gpuwatch run``: watches a program of the user's."""
+"""``gpuwatch run``: runs a user's program and watches it."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ import click
 
 from gpuwatch.cli.command_group import Sectioned
 from gpuwatch.cli.completion import complete_files
+from gpuwatch.cli.option_types import FiniteRange
 from gpuwatch.cli.output import (
     check_writable,
+    goes_to_stdout,
     no_save_option,
     print_line,
     print_written,
     redact_option,
-    to_stdout,
     with_links,
 )
-from gpuwatch.cli.shared_options import FiniteRange
 from gpuwatch.cli.sim_options import enter_simulation, sim_option, sim_tier_option
 from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.machine.collector.forked_collector import fork_collector
@@ -45,7 +45,7 @@ Examples:
 
 @click.command(cls=Sectioned, epilog=_EXAMPLES, context_settings={"allow_interspersed_args": False})
 @click.option("--placement", is_flag=True, help="Record which op ran where, and which device was requested for it.")
-@click.option("--memory", is_flag=True, help="Record who holds the memory at its peak: op, shape, layer, variable.")
+@click.option("--memory", is_flag=True, help="Record what holds the memory at its peak: op, shape, layer, variable.")
 @click.option(
     "--live/--no-live",
     default=None,
@@ -106,7 +106,7 @@ def run(
     if as_json and output is None:
         raise UsageError("--json needs -o FILE", hint="stdout belongs to the program")
     if output is not None:
-        if to_stdout(output):
+        if goes_to_stdout(output):
             raise UsageError(f"-o {output}: stdout belongs to the program", hint="name a file")
         check_writable(output, any_suffix=as_json)
     libraries = os.environ.get("LD_LIBRARY_PATH")
@@ -127,7 +127,7 @@ def run(
         log=not no_log,
         line=terminal and live is not False,
         speak=terminal if live is None else live,
-        simulation=simulation_tier(),
+        simulation=tier_of_this_process(),
     )
     feed.start()
     try:
@@ -138,7 +138,7 @@ def run(
             from gpuwatch.experiment.probing.watch_program import Watch
 
             keeper = _RunWriter(output, as_json, keep=not no_save, redact=redact)
-            with Watch(program, keeper.judge, source=feed, before=before, look=feed.sample_now) as watching:
+            with Watch(program, keeper.finish_and_save, source=feed, before=before, look=feed.sample_now) as watching:
                 finished = watching.run()
     finally:
         feed.stop()
@@ -184,7 +184,7 @@ class _RunWriter:
         # What was written to a device or a pipe cannot be replaced later.
         self._once = output is not None and is_special(output)
 
-    def judge(self, draft: RunDraft) -> Run:
+    def finish_and_save(self, draft: RunDraft) -> Run:
         """The finished run. Write errors are reported at the end; the program goes on."""
         finished = self._complete(draft.run, draft.log, draft.before)
         self._problem = ""
@@ -223,7 +223,7 @@ def _terminal_width() -> int | None:
         return None
 
 
-def simulation_tier() -> str | None:
+def tier_of_this_process() -> str | None:
     """How the GPUs that this process sees are simulated: ``driver`` or ``plugin``; None if they are real."""
     if not os.environ.get("GPUWATCH_SIM_STATE"):
         return None

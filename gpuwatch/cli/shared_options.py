@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import click
 
@@ -16,18 +15,8 @@ if TYPE_CHECKING:
     from gpuwatch.session.alerts.alerts import Alerts
 
 _GPM = "gpuwatch.gpm"
-TAKEN_BEFORE = frozenset({"--sim", "--gpm"})
+ALLOWED_BEFORE_COMMAND = frozenset({"--sim", "--gpm"})
 """Options that may also come before their command."""
-
-
-class FiniteRange(click.FloatRange):
-    """A range of numbers without ``nan``, which passes every comparison with a limit."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        number = float(super().convert(value, param, ctx))
-        if not math.isfinite(number):
-            self.fail(f"{value!r} is not a finite number", param, ctx)
-        return number
 
 
 python_option = click.option(

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import errno
-import os
-import shutil
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NoReturn
-
 import click
 from click.core import ParameterSource
 
 from gpuwatch.cli.command_group import Group, Lazy
 from gpuwatch.cli.completion import complete_files
-from gpuwatch.cli.sim_options import SIM_NAME, shape_option_value, sim_option, sim_tier_option, simulated_environment
+from gpuwatch.cli.exec_program import exec_program, program_path
+from gpuwatch.cli.sim_options import shape_option_value, sim_option, sim_tier_option
 from gpuwatch.core.errors import UsageError
 
-if TYPE_CHECKING:
-    from gpuwatch.sim.machine_shape import SimShape
-
-_BEHIND_DASHES = "gpuwatch.sim.behind-dashes"
+_AFTER_DOUBLE_DASH = "gpuwatch.sim.after-double-dash"
 
 
 class _Sim(Group):
@@ -30,13 +22,13 @@ class _Sim(Group):
         rest = super().parse_args(ctx, args)
         # Everything after the options and the dashes is at the end, unchanged.
         command = [*getattr(ctx, "_protected_args", ()), *ctx.args]
-        ctx.meta[_BEHIND_DASHES] = len(given) > len(command) and given[-len(command) - 1] == "--"
+        ctx.meta[_AFTER_DOUBLE_DASH] = len(given) > len(command) and given[-len(command) - 1] == "--"
         return rest
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args[0] in self.lazy and not ctx.meta.get(_BEHIND_DASHES):
+        if args[0] in self.lazy and not ctx.meta.get(_AFTER_DOUBLE_DASH):
             return super().resolve_command(ctx, args)
         return "program", _run_program, args
 
@@ -51,42 +43,6 @@ def _run_program(ctx: click.Context, command: tuple[str, ...]) -> None:
     options = ctx.obj
     shape = shape_option_value(ctx) or SimShape.parse(f"{options['gpus']}x{options['memory']}")
     exec_program(ctx, program_path(command[0]), command, shape, options["tier"])
-
-
-def program_path(name: str) -> str:
-    """The path of a program; the error says why it cannot be started."""
-    path = shutil.which(name)
-    if path is None:
-        from gpuwatch.experiment.probing.how_program_ended import not_started
-
-        raise not_started(name, errno.EACCES if shutil.which(name, mode=os.F_OK) else errno.ENOENT)
-    return path
-
-
-def exec_program(
-    ctx: click.Context,
-    path: str,
-    command: Sequence[str],
-    shape: SimShape | None,
-    tier: str = "auto",
-    variables: Mapping[str, str] | None = None,
-) -> NoReturn:
-    """Replaces this process by a command: on simulated GPUs if there is a ``shape``, with these variables besides."""
-    environment = dict(os.environ)
-    if shape is not None:
-        from gpuwatch.sim.environment import ENV_PLUGIN
-
-        environment = simulated_environment(shape, tier, name=ctx.meta.get(SIM_NAME), command=command, hold=True)
-        if ENV_PLUGIN in environment:  # every Python process is adapted: probes/_gpuwatch_watch/_gpuwatch_simulated.py
-            from gpuwatch.experiment.probing.probe_scripts import hooked
-
-            environment = hooked(environment)
-    try:
-        os.execve(path, list(command), environment | dict(variables or {}))
-    except OSError as error:
-        from gpuwatch.experiment.probing.how_program_ended import not_started
-
-        raise not_started(command[0], error.errno or errno.EACCES) from error
 
 
 _EXAMPLES = """\b

@@ -10,8 +10,7 @@ import click
 
 from gpuwatch.cli import output
 from gpuwatch.cli.command_group import Group, no_such
-from gpuwatch.cli.option_types import Choice, combined
-from gpuwatch.cli.shared_options import FiniteRange
+from gpuwatch.cli.option_types import Choice, FiniteRange, combined
 from gpuwatch.cli.sim_options import SIM_NAME, shape_option_value, sim_option
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.model.metrics import BY_ID

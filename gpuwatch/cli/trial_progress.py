@@ -10,7 +10,7 @@ from gpuwatch.cli.output import print_line
 from gpuwatch.cli.progress import SENDS_PROGRESS, progress, progress_wanted
 from gpuwatch.core.formatting.durations import hours_minutes
 from gpuwatch.core.formatting.safe_text import printable
-from gpuwatch.core.formatting.units import per_second, size
+from gpuwatch.core.formatting.units import per_second_text, size
 from gpuwatch.core.model.try_experiment import Trial
 from gpuwatch.experiment.trials.trial_setup import Progress, TrialStart
 
@@ -39,7 +39,7 @@ def trial_result(trial: Trial, *, simulated: bool) -> tuple[str, str, str, str]:
     run = trial.run
     ended = "not tried" if run is None or trial.not_tried else "overridden" if trial.overridden else run.verdict
     step = None if simulated else trial.step_time
-    speed = per_second(1 / step.median_seconds) if step is not None and step.median_seconds > 0 else ""
+    speed = per_second_text(1 / step.median_seconds) if step is not None and step.median_seconds > 0 else ""
     peak = run.memory.nvml_peak_bytes if run is not None else None
     return ended, str(trial.steps or ""), speed, size(peak) if peak else ""
 
@@ -73,7 +73,7 @@ class _TimedProgress(Progress):
         return f"{self.trial.number}/{self.trial.planned} " if self.trial is not None and self.trial.planned else ""
 
     def left(self) -> str:
-        """``about 40 s left, at most 9 min``: by the trials so far, and by the budget."""
+        """``about 40 s left`` by the trials so far; by the budget, if less is left of that, ``at most 9 min left``."""
         most = max(self.deadline - time.monotonic(), 0.0)
         if self.trial is not None and self.trial.planned and self.durations:
             mean = sum(self.durations) / len(self.durations)

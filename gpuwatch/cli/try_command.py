@@ -1,4 +1,4 @@
-"""``gpuwatch try``: runs a program of the user's under several settings, and compares the runs."""
+"""``gpuwatch try``: runs a user's program under several settings, and compares the runs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from gpuwatch.cli.output import (
     redact_option,
     save_run,
 )
-from gpuwatch.cli.run import simulation_tier
+from gpuwatch.cli.run import tier_of_this_process
 from gpuwatch.cli.run_on_nodes import NodeCommand, nodes_options, refuse_with_nodes, run_on_nodes
 from gpuwatch.cli.shared_options import check_gpus, chosen_gpus
 from gpuwatch.cli.sim_options import enter_simulation, sim_option, sim_tier_option
@@ -286,7 +286,7 @@ def _conduct(options: _Options) -> tuple[Experiment | None, int | None]:
     from gpuwatch.experiment.trials.trial_setup import open_setup, remove_outputs
 
     started_at, began = datetime.datetime.now(datetime.UTC), time.monotonic()
-    quiet, simulation = options.quiet or options.plan, simulation_tier()
+    quiet, simulation = options.quiet or options.plan, tier_of_this_process()
     with open_setup(
         options.command,
         simulation=simulation,

@@ -168,11 +168,15 @@ def test_a_tiny_terminal_shows_the_size_it_needs(sim_machine: Callable[[str], Si
 
 
 def test_gpm_is_a_setting_that_the_command_line_wins_over(tmp_path: Path) -> None:
-    from gpuwatch.cli.dashboard_options import preferred
+    from gpuwatch.cli.dashboard_options import loaded_preferences
 
     path = tmp_path / "settings.toml"
     path.write_text("gpm = true\n")
-    assert [preferred(path, {"gpm": given}).preferences.gpm for given in (None, False, True)] == [True, False, True]
+    assert [loaded_preferences(path, {"gpm": given}).preferences.gpm for given in (None, False, True)] == [
+        True,
+        False,
+        True,
+    ]
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.explain.traces import protobuf_reader
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.share.exports import perfetto_trace, protobuf_writer
-from gpuwatch.share.exports.exported_period import NUMBERS, stretch_of
+from gpuwatch.share.exports.exported_period import NUMBERS, period_of
 from tests.exports.recorded import SECRET, START, moment
 from tests.exports.trace_reader import Trace, Track
 
@@ -34,7 +34,7 @@ RUN = Run(
 
 def trace_of(file: Path, *, step: int = 0, runs: tuple[Run, ...] = (), **times: str) -> bytes:
     with Recording(file) as recording:
-        chosen = stretch_of(recording, times.get("since"), times.get("until"), step)
+        chosen = period_of(recording, times.get("since"), times.get("until"), step)
         return b"".join(perfetto_trace.write(chosen, runs))
 
 

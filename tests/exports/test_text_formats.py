@@ -19,7 +19,7 @@ from gpuwatch.core.model.metrics import METRICS
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.share.exports import csv_writer, json_lines, openmetrics_text, recording_tables
-from gpuwatch.share.exports.exported_period import NUMBERS, Stretch, stretch_of
+from gpuwatch.share.exports.exported_period import NUMBERS, ExportedPeriod, period_of
 from gpuwatch.share.openmetrics import family_of
 from tests.exports.recorded import SECRET, START
 from tests.recording.recordings import later, recorded
@@ -27,19 +27,19 @@ from tests.ui.test_ui_mig import divided
 
 
 @pytest.fixture
-def stretch(file: Path) -> Any:
+def period(file: Path) -> Any:
     with Recording(file) as recording:
-        yield stretch_of(recording, None, None)
+        yield period_of(recording, None, None)
 
 
-def rows_of(stretch: Stretch, name: str) -> list[dict[str, str]]:
-    text = b"".join(csv_writer.write(stretch, recording_tables.table(name, stretch.step))).decode()
+def rows_of(period: ExportedPeriod, name: str) -> list[dict[str, str]]:
+    text = b"".join(csv_writer.write(period, recording_tables.table(name, period.step))).decode()
     assert SECRET not in text
     return list(csv.DictReader(io.StringIO(text)))
 
 
-def shots(stretch: Stretch) -> list[Snapshot]:
-    return [kept.snapshot for kept in stretch.samples()]
+def shots(period: ExportedPeriod) -> list[Snapshot]:
+    return [kept.snapshot for kept in period.samples()]
 
 
 def seconds(text: str) -> float:
@@ -50,9 +50,9 @@ def seconds(text: str) -> float:
 # CSV
 
 
-def test_csv_has_the_readings_of_every_device(stretch: Stretch) -> None:
-    rows = rows_of(stretch, "devices")
-    expected = [(shot, device) for shot in shots(stretch) for device in shot.devices]
+def test_csv_has_the_readings_of_every_device(period: ExportedPeriod) -> None:
+    rows = rows_of(period, "devices")
+    expected = [(shot, device) for shot in shots(period) for device in shot.devices]
     assert len(rows) == len(expected) == 1000
     missing = 0
     for row, (shot, device) in zip(rows, expected, strict=True):
@@ -68,30 +68,30 @@ def test_csv_has_the_readings_of_every_device(stretch: Stretch) -> None:
     assert {row["power.draw_watts"] for row in rows if row["state"] == "lost"} == {""}
 
 
-def test_csv_of_processes(stretch: Stretch) -> None:
-    rows = rows_of(stretch, "processes")
-    assert len(rows) == sum(len(shot.processes) for shot in shots(stretch))
-    first = shots(stretch)[0].processes[0]
+def test_csv_of_processes(period: ExportedPeriod) -> None:
+    rows = rows_of(period, "processes")
+    assert len(rows) == sum(len(shot.processes) for shot in shots(period))
+    first = shots(period)[0].processes[0]
     assert rows[0]["pid"] == str(first.pid)
     assert rows[0]["gpu_memory_bytes"] == str(first.readings["gpu_memory_bytes"])
     assert rows[0]["command"].startswith("python train.py --token ")
 
 
-def test_csv_of_lives_events_and_findings(stretch: Stretch) -> None:
-    lives = rows_of(stretch, "lives")
+def test_csv_of_lives_events_and_findings(period: ExportedPeriod) -> None:
+    lives = rows_of(period, "lives")
     assert len(lives) == 6
     assert sorted(float(row["held_seconds"]) for row in lives)[0] == pytest.approx(199, abs=0.1)
-    events = rows_of(stretch, "events")
+    events = rows_of(period, "events")
     assert [row["kind"] for row in events] == ["recording.began", "throttle.began", "recording.ended"]
     assert [row["gpu"] for row in events] == ["", "0", ""]
-    (finding,) = rows_of(stretch, "findings")
+    (finding,) = rows_of(period, "findings")
     assert finding["cause"] == "throttle.thermal"
     assert finding["evidence"] == '91 °C, "hot"'
 
 
-def test_csv_of_the_host(stretch: Stretch) -> None:
-    rows = rows_of(stretch, "host")
-    hosts = [shot.host for shot in shots(stretch)]
+def test_csv_of_the_host(period: ExportedPeriod) -> None:
+    rows = rows_of(period, "host")
+    hosts = [shot.host for shot in shots(period)]
     assert [row["cpu_percent"] for row in rows] == [str(host.cpu_percent) for host in hosts]
     assert [row["load_1min"] for row in rows] == [str(host.load[0]) for host in hosts if host.load]
     assert rows[0]["swap_used_bytes"] == ("" if hosts[0].swap_used_bytes is None else str(hosts[0].swap_used_bytes))
@@ -99,7 +99,7 @@ def test_csv_of_the_host(stretch: Stretch) -> None:
 
 def test_csv_of_means(file: Path) -> None:
     with Recording(file) as recording:
-        rows = rows_of(stretch_of(recording, None, None, 60), "devices")
+        rows = rows_of(period_of(recording, None, None, 60), "devices")
         points = recording.summaries(60, 0, 1e11, frozenset(["power.draw_watts"]))
     found = {
         (seconds(row["time"]), row["uuid"]): [
@@ -121,7 +121,7 @@ def test_csv_of_means(file: Path) -> None:
 @pytest.mark.parametrize("step", [0, 60])
 def test_every_line_is_a_document_of_its_schema(file: Path, step: int) -> None:
     with Recording(file) as recording:
-        lines = b"".join(json_lines.write(stretch_of(recording, None, None, step))).splitlines()
+        lines = b"".join(json_lines.write(period_of(recording, None, None, step))).splitlines()
     checks = {
         name: jsonschema.Draft202012Validator(schema_of(name)) for name in ("snapshot", "event", "finding", "means")
     }
@@ -138,14 +138,14 @@ def test_every_line_is_a_document_of_its_schema(file: Path, step: int) -> None:
     assert SECRET.encode() not in b"".join(lines)
 
 
-def test_ndjson_is_in_the_order_of_time_and_reads_back(stretch: Stretch) -> None:
-    lines = b"".join(json_lines.write(stretch)).splitlines()
+def test_ndjson_is_in_the_order_of_time_and_reads_back(period: ExportedPeriod) -> None:
+    lines = b"".join(json_lines.write(period)).splitlines()
     documents = [json.loads(line) for line in lines]
     times = [one.get("taken_at") or one.get("at") or one["since"] for one in documents]
     moments = [datetime.datetime.fromisoformat(one) for one in times]
     assert moments == sorted(moments)
     read = [from_json(line) for line, one in zip(lines, documents, strict=True) if "taken_at" in one]
-    for before, after in zip(shots(stretch), read, strict=True):
+    for before, after in zip(shots(period), read, strict=True):
         assert isinstance(after, Snapshot)
         assert after.devices == before.devices
         assert after.processes == before.processes
@@ -154,8 +154,8 @@ def test_ndjson_is_in_the_order_of_time_and_reads_back(stretch: Stretch) -> None
 # OpenMetrics
 
 
-def openmetrics(stretch: Stretch) -> str:
-    return b"".join(openmetrics_text.write(stretch)).decode()
+def openmetrics(period: ExportedPeriod) -> str:
+    return b"".join(openmetrics_text.write(period)).decode()
 
 
 def test_names_have_units() -> None:
@@ -173,23 +173,23 @@ def families(file: Path) -> dict[str, Any]:
     """The families of the recording, as Prometheus's own parser reads them."""
     parser = pytest.importorskip("prometheus_client.openmetrics.parser")
     with Recording(file) as recording:
-        text = openmetrics(stretch_of(recording, None, None))
+        text = openmetrics(period_of(recording, None, None))
     return {family.name: family for family in parser.text_string_to_metric_families(text)}
 
 
-def test_prometheus_reads_it(stretch: Stretch, families: dict[str, Any]) -> None:
+def test_prometheus_reads_it(period: ExportedPeriod, families: dict[str, Any]) -> None:
     used = families["gpuwatch_gpu_memory_used_bytes"]
     assert (used.type, used.unit) == ("gauge", "bytes")
     expected = {
         (device.uuid, round(shot.taken_at.timestamp(), 3)): device.readings["memory.used_bytes"]
-        for shot in shots(stretch)
+        for shot in shots(period)
         for device in shot.devices
         if "memory.used_bytes" in device.readings
     }
     assert {(one.labels["uuid"], float(one.timestamp)): one.value for one in used.samples} == expected
     assert {frozenset(one.labels) for one in used.samples} == {frozenset(("uuid", "gpu", "host"))}
     load = families["gpuwatch_gpu_utilization_ratio"]
-    first = shots(stretch)[0].devices[0]
+    first = shots(period)[0].devices[0]
     assert load.samples[0].value == pytest.approx(first.readings["utilization.gpu_percent"] / 100)
     assert families["gpuwatch_gpu_energy_joules"].type == "counter"
     info = families["gpuwatch_gpu"].samples
@@ -201,11 +201,11 @@ def test_prometheus_reads_it(stretch: Stretch, families: dict[str, Any]) -> None
     assert max(after[0] - before[0] for before, after in pairwise(states)) <= 60
 
 
-def test_prometheus_reads_processes(stretch: Stretch, families: dict[str, Any]) -> None:
+def test_prometheus_reads_processes(period: ExportedPeriod, families: dict[str, Any]) -> None:
     held = families["gpuwatch_process_gpu_memory_bytes"].samples
     expected = {
         (row.device_uuid, str(row.pid), row.user, round(shot.taken_at.timestamp(), 3)): row.readings["gpu_memory_bytes"]
-        for shot in shots(stretch)
+        for shot in shots(period)
         for row in shot.processes
     }
     assert {
@@ -215,7 +215,7 @@ def test_prometheus_reads_processes(stretch: Stretch, families: dict[str, Any]) 
     assert share
     assert all(0 <= one.value <= 1 for one in share)
     info = families["gpuwatch_process"].samples
-    assert {one.labels["pid"] for one in info} == {str(row.pid) for shot in shots(stretch) for row in shot.processes}
+    assert {one.labels["pid"] for one in info} == {str(row.pid) for shot in shots(period) for row in shot.processes}
     assert "command" not in info[0].labels
     times = [float(one.timestamp) for one in info if one.labels["pid"] == info[0].labels["pid"]]
     assert times == sorted(times)
@@ -227,7 +227,7 @@ def test_prometheus_reads_mig_instances(tmp_path: Path) -> None:
     now = divided()
     file = recorded(tmp_path / "mig.gpuwatch", [later(now, float(second)) for second in range(3)])
     with Recording(file) as recording:
-        text = openmetrics(stretch_of(recording, None, None))
+        text = openmetrics(period_of(recording, None, None))
     families = {family.name: family for family in parser.text_string_to_metric_families(text)}
     used = families["gpuwatch_mig_memory_used_bytes"].samples
     expected = {
@@ -248,8 +248,8 @@ def test_prometheus_reads_mig_instances(tmp_path: Path) -> None:
     }
 
 
-def test_openmetrics_has_each_family_once(stretch: Stretch) -> None:
-    text = openmetrics(stretch)
+def test_openmetrics_has_each_family_once(period: ExportedPeriod) -> None:
+    text = openmetrics(period)
     assert text.endswith("\n# EOF\n")
     heads = [line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")]
     assert len(heads) == len(set(heads))
@@ -263,23 +263,23 @@ def tables(file: Path, folder: Path) -> Path:
     parquet = pytest.importorskip("gpuwatch.share.exports.parquet_writer", exc_type=ImportError)
     for name in recording_tables.NAMES:
         with Recording(file) as recording:
-            pieces = parquet.write(stretch_of(recording, None, None), recording_tables.table(name, 0))
+            pieces = parquet.write(period_of(recording, None, None), recording_tables.table(name, 0))
             (folder / f"{name}.parquet").write_bytes(b"".join(pieces))
     return folder
 
 
-def test_parquet_has_types_units_and_nulls(file: Path, tmp_path: Path, stretch: Stretch) -> None:
+def test_parquet_has_types_units_and_nulls(file: Path, tmp_path: Path, period: ExportedPeriod) -> None:
     pq = pytest.importorskip("pyarrow.parquet")
     read = pq.read_table(tables(file, tmp_path) / "devices.parquet")
     assert str(read.schema.field("time").type) == "timestamp[us, tz=UTC]"
     assert str(read.schema.field("power.draw_watts").type) == "double"
     assert str(read.schema.field("performance.state").type) == "string"
     assert read.schema.field("power.draw_watts").metadata == {b"unit": b"W"}
-    expected = [device.readings.get("power.draw_watts") for shot in shots(stretch) for device in shot.devices]
+    expected = [device.readings.get("power.draw_watts") for shot in shots(period) for device in shot.devices]
     assert read.column("power.draw_watts").to_pylist() == expected
     assert None in expected
     assert [at.timestamp() for at in read.column("time").to_pylist()] == [
-        kept.at for kept in stretch.samples() for _ in kept.snapshot.devices
+        kept.at for kept in period.samples() for _ in kept.snapshot.devices
     ]
 
 

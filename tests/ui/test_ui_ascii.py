@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from textual.pilot import Pilot
 
-from gpuwatch.core.formatting.terminal_support import needs_ascii
+from gpuwatch.core.formatting.terminal_support import why_only_ascii
 from gpuwatch.ui.drawing.glyphs import SIGNS, spelled, to_ascii
 from gpuwatch.ui.drawing.text_width import width_of
 from gpuwatch.ui.settings.preferences import Preferences
@@ -164,7 +164,7 @@ def test_any_text_becomes_ascii_of_its_width(text: str) -> None:
     ],
 )
 def test_when_it_is_chosen_by_itself(term: str, encoding: str, needed: bool) -> None:
-    assert bool(needs_ascii({"TERM": term}, encoding)) is needed
+    assert bool(why_only_ascii({"TERM": term}, encoding)) is needed
 
 
 @every(
@@ -184,9 +184,9 @@ def test_when_it_is_chosen_by_itself(term: str, encoding: str, needed: bool) -> 
     ]
 )
 def test_the_locale_that_is_asked_for_decides_though_python_writes_utf8(asked: dict[str, str], needed: bool) -> None:
-    assert bool(needs_ascii({"TERM": "xterm-256color", **asked}, "utf-8")) is needed
+    assert bool(why_only_ascii({"TERM": "xterm-256color", **asked}, "utf-8")) is needed
 
 
 def test_term_says_nothing_of_a_file() -> None:
-    assert needs_ascii({"TERM": "linux"}, "utf-8")
-    assert not needs_ascii({"TERM": "linux"}, "utf-8", terminal=False)
+    assert why_only_ascii({"TERM": "linux"}, "utf-8")
+    assert not why_only_ascii({"TERM": "linux"}, "utf-8", terminal=False)

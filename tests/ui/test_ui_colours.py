@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from textual.color import Color
 
-from gpuwatch.core.formatting.terminal_support import cannot_draw, has_few_colors
+from gpuwatch.core.formatting.terminal_support import has_few_colors, why_cannot_draw
 from gpuwatch.session.session import Session
 from gpuwatch.sim.simulated_machine import SimMachine
 from gpuwatch.ui.app import GpuwatchApp
@@ -59,7 +59,7 @@ def test_who_has_sixteen_colours(environment: dict[str, str], few: bool) -> None
 
 @pytest.mark.parametrize(("term", "unable"), [("dumb", True), ("unknown", True), ("xterm", False), ("", False)])
 def test_who_can_be_drawn_on(term: str, unable: bool) -> None:
-    assert bool(cannot_draw({"TERM": term})) is unable
+    assert bool(why_cannot_draw({"TERM": term})) is unable
 
 
 def app_with(chosen: str) -> GpuwatchApp:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from gpuwatch.cli.dashboard_options import preferred
+from gpuwatch.cli.dashboard_options import loaded_preferences
 from gpuwatch.cli.main import cli
 from gpuwatch.machine.collector.snapshot_feed import FeedStatus
 from gpuwatch.session.probe_runs import Parameters
@@ -64,7 +64,7 @@ def test_options_mean_the_same_preferences(tmp_path: Path) -> None:
     given: dict[str, Any] = {
         name: value for name, value in context.params.items() if name.rstrip("_") in Preferences.__slots__
     }
-    found = preferred(tmp_path / "none.toml", given).preferences
+    found = loaded_preferences(tmp_path / "none.toml", given).preferences
     assert found == wanted
     left_out = {"thresholds", *(name for name in Preferences.__slots__ if name.endswith("_thresholds"))}
     same = {name for name in Preferences.__slots__ if getattr(wanted, name) == getattr(Preferences(), name)}

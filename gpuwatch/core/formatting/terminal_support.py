@@ -15,7 +15,7 @@ _SAMPLE = "▕█▏⣿─╭→–●✖▲"
 _PLAIN_LOCALES = frozenset({"C", "POSIX"})
 
 
-def needs_ascii(environment: Mapping[str, str], encoding: str | None, *, terminal: bool = True) -> str:
+def why_only_ascii(environment: Mapping[str, str], encoding: str | None, *, terminal: bool = True) -> str:
     """Why only ASCII can be shown; empty if everything can be.
 
     ``encoding`` is that of the program's output. LC_ALL, LC_CTYPE or LANG of the user take precedence: in the C locale
@@ -39,7 +39,7 @@ def needs_ascii(environment: Mapping[str, str], encoding: str | None, *, termina
     return ""
 
 
-def cannot_draw(environment: Mapping[str, str]) -> str:
+def why_cannot_draw(environment: Mapping[str, str]) -> str:
     """Why the dashboard cannot be drawn on this terminal; empty if it can.
 
     A dumb terminal cannot move its cursor.

@@ -115,8 +115,8 @@ def percent(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:.0f} %"
 
 
-def per_second(value: float | None) -> str:
-    """Steps per second with three digits: ``412``, ``40.9``, ``3.10``."""
+def per_second_text(value: float | None) -> str:
+    """Steps or examples per second with three digits: ``412``, ``40.9``, ``3.10``."""
     if value is None:
         return UNKNOWN
     if value >= 100:

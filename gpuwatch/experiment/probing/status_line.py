@@ -18,7 +18,7 @@ from rich.cells import cell_len, set_cell_size
 
 from gpuwatch.core.formatting.durations import clock_duration
 from gpuwatch.core.formatting.safe_text import printable
-from gpuwatch.core.formatting.units import per_second, percent, short_size
+from gpuwatch.core.formatting.units import per_second_text, percent, short_size
 from gpuwatch.experiment.probing.output_passthrough import Channel
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ class StatusLine:
         """
         parts = [f" gpuwatch {clock_duration(time.monotonic() - self._started)}", *self._devices()]
         if self._speed is not None:
-            parts.append(f"{per_second(self._speed.steps_per_second)} steps/s")
+            parts.append(f"{per_second_text(self._speed.steps_per_second)} steps/s")
         sign = "▲" if "│" in self._bar else "!"
         last = f"{sign} {printable(self._warning)}" if self._warning else self._title
         room = self._columns - 1

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Sequence
 from itertools import pairwise
 
-from gpuwatch.core.formatting.units import UNKNOWN, per_second
+from gpuwatch.core.formatting.units import UNKNOWN, per_second_text
 from gpuwatch.core.model.run import Throughput
 from gpuwatch.core.model.try_experiment import StepTime
 
@@ -28,7 +28,7 @@ def speed_text(throughput: Throughput | None) -> str:
     """``412 ±2``: median steps per second, and half the range from p10 to p90."""
     if throughput is None:
         return UNKNOWN
-    shown = per_second(throughput.steps_per_second)
+    shown = per_second_text(throughput.steps_per_second)
     fast, slow = throughput.p10_step_seconds, throughput.p90_step_seconds
     if fast <= 0 or slow <= 0:
         return shown

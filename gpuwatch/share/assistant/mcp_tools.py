@@ -335,7 +335,7 @@ async def _probe(tools: Tools, arguments: ProbeArguments) -> dict[str, Any]:
 
 @_tool("Which setting helps my program?", Experiment, runs_programs=True)
 async def _try(tools: Tools, arguments: TryArguments) -> dict[str, Any]:
-    """Runs a program of the user's several times, under several settings, and compares speed, memory and failures: find
+    """Runs a user's program several times, under several settings, and compares speed, memory and failures: find
     the setting that makes it fit or run faster, or the largest batch. The program is really run, with all that it
     writes. Ask the user first. Takes minutes.
     """

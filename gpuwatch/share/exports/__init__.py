@@ -1,1 +1,1 @@
-"""Recordings in the formats of other tools: a stretch of a recording in, a stream of bytes out."""
+"""Recordings in the formats of other tools: a period of a recording in, a stream of bytes out."""

@@ -8,20 +8,20 @@ import io
 from collections.abc import Iterator
 
 from gpuwatch.core.formatting.spreadsheet_cells import safe_cell
-from gpuwatch.share.exports.exported_period import Stretch
+from gpuwatch.share.exports.exported_period import ExportedPeriod
 from gpuwatch.share.exports.recording_tables import Kind, Table
 
 _ROWS_AT_ONCE = 500
 
 
-def write(stretch: Stretch, table: Table) -> Iterator[bytes]:
+def write(period: ExportedPeriod, table: Table) -> Iterator[bytes]:
     """A line of headings, then the rows, in pieces."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow([column.name for column in table.columns])
     moments = [place for place, column in enumerate(table.columns) if column.kind is Kind.MOMENT]
     texts = [place for place, column in enumerate(table.columns) if column.kind in (Kind.TEXT, Kind.FLAG)]
-    for count, row in enumerate(table.rows(stretch), 1):
+    for count, row in enumerate(table.rows(period), 1):
         for place in moments:
             row[place] = _iso_time(row[place])
         for place in texts:

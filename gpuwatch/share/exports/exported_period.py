@@ -1,4 +1,4 @@
-"""What of a recording is exported: a stretch of time, and how densely."""
+"""What of a recording is exported: a period of time, and how densely."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class Means(NamedTuple):
     metrics: dict[str, Summary]
 
 
-class Stretch:
-    """A stretch of a recording. Times are in seconds since the epoch, and both ends are part of it."""
+class ExportedPeriod:
+    """The part of a recording between two times. Times are in seconds since the epoch, and both ends are part of it."""
 
     def __init__(self, recording: Recording, begin: float, end: float, step: int = 0) -> None:
         self.recording, self.begin, self.end, self.step = recording, begin, end, step
@@ -60,7 +60,7 @@ class Stretch:
     def numbers(self) -> Iterator[tuple[Sequence[float], dict[Key, Sequence[float | None]]]]:
         """Times of some samples, and for each metric of each device as many values, None where there was none.
 
-        Times grow; what a damaged file has otherwise is left out.
+        Times increase; samples out of order, which a damaged file may have, are skipped.
         """
         last = float("-inf")
         for times, columns in self.recording.numbers(self.begin, self.end, frozenset(spec.id for spec in NUMBERS)):
@@ -137,8 +137,8 @@ def _key(finding: Finding) -> tuple[object, ...]:
     return (finding.id, finding.device_uuid, finding.pid, finding.since)
 
 
-def stretch_of(recording: Recording, since: str | None, until: str | None, step: int = 0) -> Stretch:
-    """The stretch between two times as people write them, of a recording that has samples; all without them.
+def period_of(recording: Recording, since: str | None, until: str | None, step: int = 0) -> ExportedPeriod:
+    """The period between two times as people write them, of a recording that has samples; all without them.
 
     :class:`UsageError` if nothing was recorded at that time.
     """
@@ -159,4 +159,4 @@ def stretch_of(recording: Recording, since: str | None, until: str | None, step:
             f"nothing was recorded from {time_text(begin)} to {time_text(end)}",
             hint=f"{file_name(recording.path)} has {time_text(first)} to {time_text(recording.end)}",
         )
-    return Stretch(recording, begin, end, step)
+    return ExportedPeriod(recording, begin, end, step)

@@ -16,13 +16,13 @@ from msgspec.structs import replace
 from gpuwatch.core.formatting.durations import utc
 from gpuwatch.core.model.json_codec import to_json
 from gpuwatch.core.model.ndjson_lines import EventLine, FindingLine, MeansLine, Statistics
-from gpuwatch.share.exports.exported_period import Stretch
+from gpuwatch.share.exports.exported_period import ExportedPeriod
 
 
-def write(stretch: Stretch) -> Iterator[bytes]:
+def write(period: ExportedPeriod) -> Iterator[bytes]:
     """Yields the lines, in the order of time."""
-    host, simulated = stretch.host, stretch.last.simulated
-    samples = ((at, replace(snapshot, findings=findings)) for at, snapshot, findings in stretch.samples())
+    host, simulated = period.host, period.last.simulated
+    samples = ((at, replace(snapshot, findings=findings)) for at, snapshot, findings in period.samples())
     events = (
         (
             event.at,
@@ -32,29 +32,29 @@ def write(stretch: Stretch) -> Iterator[bytes]:
                 device_uuids=event.device_uuids, pid=event.pid, cause=event.cause, occurrence=event.occurrence,
             ),
         )
-        for event in stretch.events()
+        for event in period.events()
     )  # fmt: skip
     findings = (
         (
-            max(since, stretch.begin),
+            max(since, period.begin),
             FindingLine(since=utc(since), until=utc(until), host=host, simulated=simulated, finding=finding),
         )
-        for since, until, finding in sorted(stretch.findings(), key=itemgetter(0))
+        for since, until, finding in sorted(period.findings(), key=itemgetter(0))
     )
-    for _, document in heapq.merge(_means(stretch) if stretch.step else samples, events, findings, key=itemgetter(0)):
+    for _, document in heapq.merge(_means(period) if period.step else samples, events, findings, key=itemgetter(0)):
         yield to_json(document, indent=0).encode("utf-8", "backslashreplace")
 
 
-def _means(stretch: Stretch) -> Iterator[tuple[float, msgspec.Struct]]:
-    host, simulated = stretch.host, stretch.last.simulated
-    for at, device, metrics in stretch.means():
+def _means(period: ExportedPeriod) -> Iterator[tuple[float, msgspec.Struct]]:
+    host, simulated = period.host, period.last.simulated
+    for at, device, metrics in period.means():
         line = MeansLine(
             at=utc(at),
-            seconds=stretch.step,
+            seconds=period.step,
             host=host,
             simulated=simulated,
             device_uuid=device.uuid,
-            device_index=stretch.index(device.uuid, at),
+            device_index=period.index(device.uuid, at),
             metrics={
                 name: Statistics(
                     minimum=summary.least, mean=summary.mean, maximum=summary.most, samples=summary.samples

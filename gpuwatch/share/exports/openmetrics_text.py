@@ -14,7 +14,7 @@ from typing import IO
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.machine.recording.minute_means import Key
 from gpuwatch.share import openmetrics as names
-from gpuwatch.share.exports.exported_period import NUMBERS, Stretch
+from gpuwatch.share.exports.exported_period import NUMBERS, ExportedPeriod
 
 _MAX_BUFFERED_CHARS = 8 << 20
 _READ_BYTES = 1 << 20
@@ -26,22 +26,22 @@ _Series = tuple[str, str]
 """Name of the family, labels."""
 
 
-def write(stretch: Stretch) -> Iterator[bytes]:
+def write(period: ExportedPeriod) -> Iterator[bytes]:
     """Yields the text in pieces."""
     with tempfile.TemporaryFile() as file:
         spool = _Spool(file)
-        if stretch.step:
-            _means(stretch, spool)
+        if period.step:
+            _means(period, spool)
         else:
-            _samples(stretch, spool)
-            _part_samples(stretch, spool)
+            _samples(period, spool)
+            _part_samples(period, spool)
         families = [names.INFO, *map(names.family_of, NUMBERS), names.MIG_INFO, *(family for _, family in _OF_MIG)]
         for family in (*families, names.PROCESS_INFO, *(family for family, *_ in names.PROCESS_FAMILIES)):
             header = family.header().encode()
             for piece in spool.pieces(family.name):
                 yield header + piece
                 header = b""
-        yield from _findings(stretch)
+        yield from _findings(period)
         yield b"# EOF\n"
 
 
@@ -98,22 +98,22 @@ class _InfoSeries:
             self._spool.sample(self._family, own, 1.0, names.timestamp_text(at))
 
 
-def _samples(stretch: Stretch, spool: _Spool) -> None:
+def _samples(period: ExportedPeriod, spool: _Spool) -> None:
     known: dict[Key, str] = {}
     about: dict[str, str] = {}
     families = {spec.id: names.family_of(spec) for spec in NUMBERS}
     infos = _InfoSeries(spool, names.INFO)
-    for times, columns in stretch.numbers():
+    for times, columns in period.numbers():
         moments = [names.timestamp_text(at) for at in times]
         for uuid in dict.fromkeys(uuid for uuid, _ in columns):
             if uuid not in about:
-                about[uuid] = _info(stretch, stretch.device(uuid, times[0]))
+                about[uuid] = _info(period, period.device(uuid, times[0]))
             for at in times:
                 infos.add(about[uuid], at)
         for (uuid, name), values in columns.items():
             family = families[name]
             if (uuid, name) not in known:
-                known[uuid, name] = names.labels(names.gpu_labels(stretch.device(uuid, times[0]), stretch.host))
+                known[uuid, name] = names.labels(names.gpu_labels(period.device(uuid, times[0]), period.host))
             head, scale = family.sample + known[uuid, name], family.scale
             lines = [
                 f"{head} {names.value_text(number if scale == 1 else _scaled_number(number, scale))} {at}\n"
@@ -124,17 +124,17 @@ def _samples(stretch: Stretch, spool: _Spool) -> None:
                 spool.add((family.name, known[uuid, name]), "".join(lines))
 
 
-def _part_samples(stretch: Stretch, spool: _Spool) -> None:
+def _part_samples(period: ExportedPeriod, spool: _Spool) -> None:
     """MIG instances and processes, which are in the samples themselves."""
     last = float("-inf")
     instances, programs = _InfoSeries(spool, names.MIG_INFO), _InfoSeries(spool, names.PROCESS_INFO)
-    for at, snapshot, _ in stretch.samples():
+    for at, snapshot, _ in period.samples():
         if at <= last:  # the clock was set back: a series may not
             continue
         last, stamp = at, names.timestamp_text(at)
         for device in snapshot.devices:
             for instance in device.mig_instances:
-                about = names.gpu_labels(device, stretch.host) | {"mig_instance": instance.id}
+                about = names.gpu_labels(device, period.host) | {"mig_instance": instance.id}
                 instances.add(names.labels(about | {"mig_uuid": instance.uuid, "profile": instance.profile}), at)
                 own = names.labels(about)
                 for spec, family in _OF_MIG:
@@ -147,7 +147,7 @@ def _part_samples(stretch: Stretch, spool: _Spool) -> None:
             device_of_row = snapshot.device(row.device_uuid)
             if device_of_row is None:
                 continue
-            about = names.gpu_labels(device_of_row, stretch.host) | names.process_labels(row)
+            about = names.gpu_labels(device_of_row, period.host) | names.process_labels(row)
             own = names.labels(about)
             if own in seen:
                 continue
@@ -160,12 +160,12 @@ def _part_samples(stretch: Stretch, spool: _Spool) -> None:
                     spool.sample(family, own, _scaled_number(found, scale), stamp)
 
 
-def _means(stretch: Stretch, spool: _Spool) -> None:
+def _means(period: ExportedPeriod, spool: _Spool) -> None:
     specs = {spec.id: (spec, names.family_of(spec)) for spec in NUMBERS}
     infos = _InfoSeries(spool, names.INFO)
-    for at, device, metrics in stretch.means():
-        own = names.labels(names.gpu_labels(device, stretch.host))
-        infos.add(_info(stretch, device), at)
+    for at, device, metrics in period.means():
+        own = names.labels(names.gpu_labels(device, period.host))
+        infos.add(_info(period, device), at)
         for name, summary in metrics.items():
             spec, family = specs[name]
             number = summary.most if spec.counter else summary.mean
@@ -177,22 +177,22 @@ def _scaled_number(number: float, scale: float) -> float:
     return round(number * scale, 9)
 
 
-def _info(stretch: Stretch, device: Device) -> str:
+def _info(period: ExportedPeriod, device: Device) -> str:
     """The labels of its :data:`INFO`."""
-    about = names.gpu_labels(device, stretch.host) | names.gpu_identity(device, stretch.last.driver)
+    about = names.gpu_labels(device, period.host) | names.gpu_identity(device, period.last.driver)
     return names.labels(about | {"mig": None})  # its mode may change within the recording
 
 
-def _findings(stretch: Stretch) -> Iterator[bytes]:
+def _findings(period: ExportedPeriod) -> Iterator[bytes]:
     """1 as long as a finding held, then 0. Times of one series must grow: what overlaps is one."""
     held: dict[str, list[tuple[float, float]]] = {}
-    for since, until, finding in stretch.findings():
+    for since, until, finding in period.findings():
         about: dict[str, object] = {"cause": finding.id, "severity": finding.severity}
         if finding.device_uuid is not None:
-            about |= names.gpu_labels(stretch.device(finding.device_uuid, since), stretch.host)
+            about |= names.gpu_labels(period.device(finding.device_uuid, since), period.host)
         else:
-            about["host"] = stretch.host
-        since, until = max(since, stretch.begin), min(until, stretch.end)
+            about["host"] = period.host
+        since, until = max(since, period.begin), min(until, period.end)
         times = held.setdefault(names.labels(about), [])
         if times and since <= times[-1][1] + 1.0:
             times[-1] = (times[-1][0], max(times[-1][1], until))
@@ -206,7 +206,7 @@ def _findings(stretch: Stretch) -> Iterator[bytes]:
                 lines.append(f"{names.FINDING.sample}{own} 1 {names.timestamp_text(at)}\n")
                 at += _REPEAT_SECONDS
             lines.append(f"{names.FINDING.sample}{own} 1 {names.timestamp_text(until)}\n")
-            if until < stretch.end:
+            if until < period.end:
                 lines.append(f"{names.FINDING.sample}{own} 0 {names.timestamp_text(until + 0.5)}\n")
             yield (header + "".join(lines)).encode()
             header = ""

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gpuwatch import __version__
-from gpuwatch.share.exports.exported_period import Stretch
+from gpuwatch.share.exports.exported_period import ExportedPeriod
 from gpuwatch.share.exports.recording_tables import Kind, Row, Table
 
 _GROUP_ROWS = 20_000
@@ -23,7 +23,7 @@ _TYPES: dict[Kind, Any] = {
 }
 
 
-def write(stretch: Stretch, table: Table) -> Iterator[bytes]:
+def write(period: ExportedPeriod, table: Table) -> Iterator[bytes]:
     """The file, in pieces."""
     out = _Sink()
     schema = pa.schema(
@@ -31,12 +31,12 @@ def write(stretch: Stretch, table: Table) -> Iterator[bytes]:
             pa.field(column.name, _TYPES[column.kind], metadata={"unit": column.unit} if column.unit else None)
             for column in table.columns
         ],
-        metadata={"gpuwatch_version": __version__, "simulated": str(stretch.last.simulated).lower()},
+        metadata={"gpuwatch_version": __version__, "simulated": str(period.last.simulated).lower()},
     )
     moments = [place for place, column in enumerate(table.columns) if column.kind is Kind.MOMENT]
     with pq.ParquetWriter(out, schema, compression="zstd") as writer:
         rows: list[Row] = []
-        for row in table.rows(stretch):
+        for row in table.rows(period):
             for place in moments:
                 at = row[place]
                 row[place] = round(at * 1e6) if isinstance(at, (int, float)) else None  # microseconds

@@ -23,7 +23,7 @@ from gpuwatch.core.model.metrics import BY_ID, Unit
 from gpuwatch.core.model.run import Run
 from gpuwatch.machine.history.sample_gaps import MAX_UNOBSERVED_SECONDS
 from gpuwatch.machine.recording.minute_means import Key
-from gpuwatch.share.exports.exported_period import Stretch
+from gpuwatch.share.exports.exported_period import ExportedPeriod
 from gpuwatch.share.exports.protobuf_writer import double, message, number, text, varint
 
 REALTIME = 1
@@ -53,16 +53,16 @@ class Slice(NamedTuple):
     """What happened within it, one after the other."""
 
 
-def write(stretch: Stretch, runs: Iterable[Run] = ()) -> Iterator[bytes]:
+def write(period: ExportedPeriod, runs: Iterable[Run] = ()) -> Iterator[bytes]:
     """The trace, in pieces. ``runs``: documents whose phases are shown, if they are of the same machine and time."""
-    return _Writer(stretch).pieces(list(runs))
+    return _Writer(period).pieces(list(runs))
 
 
 class _Writer:
-    def __init__(self, stretch: Stretch) -> None:
-        self._stretch = stretch
+    def __init__(self, period: ExportedPeriod) -> None:
+        self._period = period
         # Ids must not collide with those of a trace beside which this one is shown.
-        seed = hashlib.sha256(f"{stretch.host} {stretch.begin}".encode()).digest()
+        seed = hashlib.sha256(f"{period.host} {period.begin}".encode()).digest()
         self._next = int.from_bytes(seed[:4], "big") << 16
         self._gpus: dict[str, int] = {}
         """Tracks by UUID."""
@@ -73,19 +73,19 @@ class _Writer:
         """When each counter had a value last."""
 
     def pieces(self, runs: list[Run]) -> Iterator[bytes]:
-        stretch = self._stretch
-        clocks = message(1, number(1, REALTIME) + number(2, _nanoseconds(stretch.begin)))
+        period = self._period
+        clocks = message(1, number(1, REALTIME) + number(2, _nanoseconds(period.begin)))
         yield message(1, _SEQUENCE + message(6, clocks + number(2, REALTIME)))
         self._machine = self._new_track()
-        note = " (simulated)" if stretch.last.simulated else ""
-        yield self._track(self._machine, f"{printable(stretch.host or 'machine')}{note}")
-        for device in stretch.last.devices:
+        note = " (simulated)" if period.last.simulated else ""
+        yield self._track(self._machine, f"{printable(period.host or 'machine')}{note}")
+        for device in period.last.devices:
             yield from self._gpu(device.uuid)
         yield from self._runs(runs)
         yield from self._findings()
         yield from self._processes()
         yield from self._events()
-        yield from self._means() if stretch.step else self._samples()
+        yield from self._means() if period.step else self._samples()
 
     # Tracks
 
@@ -106,7 +106,7 @@ class _Writer:
     def _gpu(self, uuid: str | None) -> Iterator[bytes]:
         """The track of a GPU, described where it is first needed."""
         if uuid is not None and uuid not in self._gpus:
-            device = self._stretch.device(uuid, self._stretch.end)
+            device = self._period.device(uuid, self._period.end)
             name = f"GPU {device.index}" if device.index >= 0 else uuid
             self._gpus[uuid] = self._new_track()
             yield self._track(self._gpus[uuid], f"{name} {printable(device.name)}".strip(), self._machine)
@@ -126,7 +126,7 @@ class _Writer:
             yield self._track(self._counters[key], spec.title, self._gpus[key[0]], unit)
 
     def _samples(self) -> Iterator[bytes]:
-        for times, columns in self._stretch.numbers():
+        for times, columns in self._period.numbers():
             heads = [_packet_head(at) for at in times]
             for key in sorted(columns):
                 values = columns[key]
@@ -157,7 +157,7 @@ class _Writer:
             self._written[key], self._known[key] = written, known
 
     def _means(self) -> Iterator[bytes]:
-        for at, device, metrics in self._stretch.means():
+        for at, device, metrics in self._period.means():
             for name, summary in metrics.items():
                 key = (device.uuid, name)
                 yield from self._counter(key)
@@ -168,16 +168,16 @@ class _Writer:
     # Slices and instants
 
     def _runs(self, runs: list[Run]) -> Iterator[bytes]:
-        shown = [_run_slice(run) for run in runs if run_overlaps(run, self._stretch)]
+        shown = [_run_slice(run) for run in runs if run_overlaps(run, self._period)]
         yield from self._slices("Runs", self._machine, shown)
         for run in runs:
-            if run.step_times and run_overlaps(run, self._stretch):
+            if run.step_times and run_overlaps(run, self._period):
                 name = f"Steps of {printable(run.title or run.config)}"
                 yield from self._slices(name, self._machine, _step_slices(run))
 
     def _findings(self) -> Iterator[bytes]:
         by_device: dict[str | None, list[Slice]] = {}
-        for since, until, finding in self._stretch.findings():
+        for since, until, finding in self._period.findings():
             details: Arguments = {
                 "cause": finding.id,
                 "severity": finding.severity,
@@ -192,7 +192,7 @@ class _Writer:
 
     def _processes(self) -> Iterator[bytes]:
         by_device: dict[str | None, list[Slice]] = {}
-        for life in self._stretch.lives():
+        for life in self._period.lives():
             command = printable(life.command or life.name or "")
             details: Arguments = {
                 "pid": life.pid,
@@ -217,7 +217,7 @@ class _Writer:
 
     def _events(self) -> Iterator[bytes]:
         by_device: dict[str | None, list[Slice]] = {}
-        for event in self._stretch.events():
+        for event in self._period.events():
             details: Arguments = {
                 "kind": event.kind,
                 "severity": event.severity,
@@ -240,7 +240,7 @@ class _Writer:
         ends: dict[int, float] = {}
         """When the last slice of each track ends."""
         for item in sorted(found, key=lambda item: (item.begin, -item.end)):
-            begin, end = max(item.begin, self._stretch.begin), min(item.end, self._stretch.end)
+            begin, end = max(item.begin, self._period.begin), min(item.end, self._period.end)
             if begin > end:
                 continue
             track = next((track for track, until in ends.items() if until <= begin), None)
@@ -261,10 +261,10 @@ class _Writer:
             yield _packet(_packet_head(end), _event(track, _END))
 
 
-def run_overlaps(run: Run, stretch: Stretch) -> bool:
+def run_overlaps(run: Run, period: ExportedPeriod) -> bool:
     """Whether the run is of the time that is exported."""
     item = _run_slice(run)
-    return item.begin <= stretch.end and item.end >= stretch.begin
+    return item.begin <= period.end and item.end >= period.begin
 
 
 def _run_slice(run: Run) -> Slice:

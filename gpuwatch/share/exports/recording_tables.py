@@ -15,7 +15,7 @@ from typing import NamedTuple
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.model.metrics import METRICS, Unit
 from gpuwatch.core.model.snapshot import PROCESS_READINGS
-from gpuwatch.share.exports.exported_period import NUMBERS, Stretch
+from gpuwatch.share.exports.exported_period import NUMBERS, ExportedPeriod
 
 Row = list[object]
 
@@ -42,7 +42,7 @@ class Table(NamedTuple):
     """A table: its columns, and its rows in the order of time."""
 
     columns: tuple[Column, ...]
-    rows: Callable[[Stretch], Iterator[Row]]
+    rows: Callable[[ExportedPeriod], Iterator[Row]]
 
 
 _PROCESS_UNITS = {
@@ -92,10 +92,10 @@ def _device_columns(step: int) -> tuple[Column, ...]:
     return (*_DEVICE, *(Column(spec.id, kind, spec.unit.value) for spec, kind in kinds))
 
 
-def _devices(stretch: Stretch) -> Iterator[Row]:
+def _devices(period: ExportedPeriod) -> Iterator[Row]:
     ids = [(spec.id, spec.unit is Unit.NAME) for spec in METRICS]
-    host = stretch.host
-    for at, snapshot, _ in stretch.samples():
+    host = period.host
+    for at, snapshot, _ in period.samples():
         for device in snapshot.devices:
             readings = device.readings
             row: Row = [at, host, device.index, device.uuid, device.name, device.state, device.simulated]
@@ -106,20 +106,20 @@ def _devices(stretch: Stretch) -> Iterator[Row]:
             yield row
 
 
-def _device_means(stretch: Stretch) -> Iterator[Row]:
+def _device_means(period: ExportedPeriod) -> Iterator[Row]:
     ids = [spec.id for spec in NUMBERS]
-    host = stretch.host
-    for at, device, metrics in stretch.means():
-        row: Row = [float(at), host, stretch.index(device.uuid, at), device.uuid, device.name or None]
+    host = period.host
+    for at, device, metrics in period.means():
+        row: Row = [float(at), host, period.index(device.uuid, at), device.uuid, device.name or None]
         row += [None, device.simulated]  # the state is not kept
         for name in ids:
             row += metrics.get(name) or (None, None, None, None)
         yield row
 
 
-def _processes(stretch: Stretch) -> Iterator[Row]:
-    host = stretch.host
-    for at, snapshot, _ in stretch.samples():
+def _processes(period: ExportedPeriod) -> Iterator[Row]:
+    host = period.host
+    for at, snapshot, _ in period.samples():
         for row in snapshot.processes:
             yield [
                 *(at, host, row.device_index, row.device_uuid, row.pid, row.create_time, _text(row.user)),
@@ -129,17 +129,17 @@ def _processes(stretch: Stretch) -> Iterator[Row]:
             ]
 
 
-def _host(stretch: Stretch) -> Iterator[Row]:
-    host = stretch.host
+def _host(period: ExportedPeriod) -> Iterator[Row]:
+    host = period.host
     measured = attrgetter(*_HOST_NUMBERS)
-    for at, snapshot, _ in stretch.samples():
+    for at, snapshot, _ in period.samples():
         yield [at, host, *measured(snapshot.host), *(snapshot.host.load or (None, None, None))]
 
 
-def _lives(stretch: Stretch) -> Iterator[Row]:
-    host = stretch.host
+def _lives(period: ExportedPeriod) -> Iterator[Row]:
+    host = period.host
     measured = attrgetter(*_LIFE_NUMBERS)
-    for life in stretch.lives():
+    for life in period.lives():
         yield [
             *(life.first, life.last, host, life.device_index, life.device_uuid),
             *(life.pid, life.create_time, _text(life.user)),
@@ -149,21 +149,21 @@ def _lives(stretch: Stretch) -> Iterator[Row]:
         ]
 
 
-def _events(stretch: Stretch) -> Iterator[Row]:
-    host = stretch.host
-    for event in stretch.events():
+def _events(period: ExportedPeriod) -> Iterator[Row]:
+    host = period.host
+    for event in period.events():
         yield [
-            *(event.at, host, stretch.index(event.device_uuid, event.at), event.device_uuid, event.kind),
+            *(event.at, host, period.index(event.device_uuid, event.at), event.device_uuid, event.kind),
             *(event.severity, event.certainty, _text(event.text), event.pid),
             *(event.cause or None, event.occurrence or None),
         ]
 
 
-def _findings(stretch: Stretch) -> Iterator[Row]:
-    host = stretch.host
-    for since, until, finding in stretch.findings():
+def _findings(period: ExportedPeriod) -> Iterator[Row]:
+    host = period.host
+    for since, until, finding in period.findings():
         yield [
-            *(since, until, host, stretch.index(finding.device_uuid, since), finding.device_uuid, finding.id),
+            *(since, until, host, period.index(finding.device_uuid, since), finding.device_uuid, finding.id),
             *(finding.severity, finding.certainty, _text(finding.title), _text(" / ".join(finding.evidence))),
             *(_text(finding.action), finding.pid),
         ]

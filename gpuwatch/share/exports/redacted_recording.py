@@ -1,4 +1,4 @@
-"""A stretch of a recording without users, hosts, paths, addresses and ids: each has the same other name everywhere."""
+"""A period of a recording without users, hosts, paths, addresses and ids: each has the same other name everywhere."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from gpuwatch.machine.recording.minute_means import Key
 from gpuwatch.machine.recording.process_lifetimes import ProcessLife
 from gpuwatch.machine.recording.row_decoding import RecordedFinding
 from gpuwatch.machine.recording.sample_redaction import SampleRedactor
-from gpuwatch.share.exports.exported_period import Stretch
+from gpuwatch.share.exports.exported_period import ExportedPeriod
 
 
-class RedactedStretch(Stretch):
-    """The same stretch; names are replaced as ``gpuwatch record cut --redact`` does it."""
+class RedactedPeriod(ExportedPeriod):
+    """The same period; names are replaced as ``gpuwatch record cut --redact`` does it."""
 
-    def __init__(self, stretch: Stretch, runs: Iterable[Run] = ()) -> None:
+    def __init__(self, period: ExportedPeriod, runs: Iterable[Run] = ()) -> None:
         """Reads all of it once, to know what is private. ``runs``: are shown with it."""
-        super().__init__(stretch.recording, stretch.begin, stretch.end, stretch.step)
+        super().__init__(period.recording, period.begin, period.end, period.step)
         private = self._private = SampleRedactor()
-        for kept in stretch.samples() if not stretch.step else ():
+        for kept in period.samples() if not period.step else ():
             private.learn(kept)
         private.learn_parts(self.last.devices)
-        private.learn_parts(stretch.events())
-        private.learn_parts(finding.finding for finding in stretch.findings())
-        private.learn_parts(stretch.lives())
+        private.learn_parts(period.events())
+        private.learn_parts(finding.finding for finding in period.findings())
+        private.learn_parts(period.lives())
         self.runs = [masked(run) for run in runs]
         private.learn_parts(self.runs)
         self.runs = [private.part(run) for run in self.runs]
         uuids = [device.uuid for device in self.last.devices]
-        uuids += [uuid for event in stretch.events() for uuid in (event.device_uuid, *event.device_uuids) if uuid]
-        uuids += [uuid for finding in stretch.findings() if (uuid := finding.finding.device_uuid)]
-        uuids += [life.device_uuid for life in stretch.lives() if life.device_uuid]
+        uuids += [uuid for event in period.events() for uuid in (event.device_uuid, *event.device_uuids) if uuid]
+        uuids += [uuid for finding in period.findings() if (uuid := finding.finding.device_uuid)]
+        uuids += [life.device_uuid for life in period.lives() if life.device_uuid]
         self._original_uuid = {private.uuid(uuid): uuid for uuid in uuids}
         """UUIDs of devices by those that stand for them."""
         self._redacted: dict[str, Device] = {}

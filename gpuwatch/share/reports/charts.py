@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 
 from gpuwatch.core.formatting.safe_text import shorten
-from gpuwatch.core.formatting.units import memory, per_second, size
+from gpuwatch.core.formatting.units import memory, per_second_text, size
 from gpuwatch.core.grouping import grouped
 from gpuwatch.core.model.run import Run, Throughput
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
@@ -99,7 +99,7 @@ def speed_chart(runs: Sequence[tuple[str, Run]]) -> Bars | None:
     for name, t in timed[:_MAX_ROWS]:
         low = 1 / t.p90_step_seconds if t.p90_step_seconds > 0 else None
         high = 1 / t.p10_step_seconds if t.p10_step_seconds > 0 else None
-        rows.append(_measured_row(name, t, t.steps_per_second, speed_text(t), low, high, per_second))
+        rows.append(_measured_row(name, t, t.steps_per_second, speed_text(t), low, high, per_second_text))
     top = max(row.high or row.parts[0].amount for row in rows)
     return Bars(
         "Steps per second",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gpuwatch.core.formatting.safe_text import shorten
-from gpuwatch.core.formatting.units import UNKNOWN, per_second, size
+from gpuwatch.core.formatting.units import UNKNOWN, per_second_text, size
 from gpuwatch.core.grouping import grouped
 from gpuwatch.core.model.findings import CAUSES
 from gpuwatch.core.model.run import Run
@@ -203,7 +203,7 @@ class _Sentences:
         reference = self.reference(slower, min(slower, key=lambda index: speeds[index]))
         rest = [index for index in steady if index not in slower]
         winners = [i for i in rest if not comparable_runs.why_speeds_equal(self.runs[i], self.runs[reference])]
-        return self.better(speeds, per_second, winners, slower, reference)
+        return self.better(speeds, per_second_text, winners, slower, reference)
 
     def better(
         self,
@@ -243,7 +243,7 @@ class _Sentences:
         slower = mine.steps_per_second < other.steps_per_second
         return (
             f", {'but slower' if slower else 'and faster'}:"
-            f" {per_second(mine.steps_per_second)} instead of {per_second(other.steps_per_second)} steps/s"
+            f" {per_second_text(mine.steps_per_second)} instead of {per_second_text(other.steps_per_second)} steps/s"
         )
 
     def same_memory(self, group: Sequence[int]) -> str:

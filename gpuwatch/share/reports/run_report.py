@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from gpuwatch.core.formatting.durations import measured_seconds
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.short_names import without_launcher
-from gpuwatch.core.formatting.units import UNKNOWN, flops, per_second, percent, rate_text, size
+from gpuwatch.core.formatting.units import UNKNOWN, flops, per_second_text, percent, rate_text, size
 from gpuwatch.core.model.findings import SEVERITY_ORDER
 from gpuwatch.core.model.run import PEAK, DeviceMemory, Placement, Run, RunProcess, Setting, Throughput
 from gpuwatch.experiment.trials.step_times import SCATTER, is_wide, speed_text, step_time_text
@@ -243,7 +243,7 @@ def _speed_text(run: Run) -> str:
         return UNKNOWN
     median = f"median step {step_time_text(t.median_step_seconds)}"
     if (mean := uneven_step(run)) is not None and sum(step.seconds > 2 * mean for step in run.step_times) >= 3:
-        return f"{per_second(1 / mean)} steps/s on average, {median} ({_LATE})"
+        return f"{per_second_text(1 / mean)} steps/s on average, {median} ({_LATE})"
     more = f", {flops(t.flops_per_second)}" if t.flops_per_second is not None else ""
     return f"{speed_text(t)} steps/s{more}, {median}{f' ({SCATTER})' if is_wide(t) else ''}"
 
@@ -364,7 +364,7 @@ def _speed(run: Run) -> Table:
         ("Step, median", step_time_text(t.median_step_seconds)),
         ("Step, p10 to p90", f"{step_time_text(t.p10_step_seconds)} – {step_time_text(t.p90_step_seconds)}"),
         _steps_counted(run, t),
-        ("Examples per second", per_second(t.examples_per_second)),
+        ("Examples per second", per_second_text(t.examples_per_second)),
         ("Arithmetic", flops(t.flops_per_second)),
         ("Data", rate_text(t.bytes_per_second)),
         ("Compilation (not in the steps)", measured_seconds(t.compile_seconds)),

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from gpuwatch.core.formatting.safe_text import printable
-from gpuwatch.core.formatting.units import UNKNOWN, per_second, size
+from gpuwatch.core.formatting.units import UNKNOWN, per_second_text, size
 from gpuwatch.core.grouping import grouped
 from gpuwatch.core.model.json_codec import runs_in
 from gpuwatch.core.model.memory_profile import MemoryProfile
@@ -191,7 +191,9 @@ def _row(summary: Summary) -> dict[str, str]:
         "ALLOCATOR": size(summary.allocator_peak),
         "DEVICE MAP": device_map(run) if run is not None else UNKNOWN,
         "STEP": _step(time),
-        "STEPS/S": per_second(1 / time.median_seconds) if time is not None and time.median_seconds > 0 else UNKNOWN,
+        "STEPS/S": per_second_text(1 / time.median_seconds)
+        if time is not None and time.median_seconds > 0
+        else UNKNOWN,
         "MEASURED": clean(summary.furthest.covered).replace(" steps", "\u00a0steps"),
         "VERDICT": f"{_marked(verdict)}{times}",
     }

@@ -12,7 +12,7 @@ import termios
 import time
 from collections.abc import Mapping, Sequence
 
-from gpuwatch.core.formatting.terminal_support import SYNC_END, SYNC_START, needs_ascii
+from gpuwatch.core.formatting.terminal_support import SYNC_END, SYNC_START, why_only_ascii
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.parse_text import whole_number
 from gpuwatch.machine.collector.snapshot_feed import FeedStatus
@@ -142,7 +142,7 @@ class Picture:
         assert palette is not None
         ascii_only = self._chosen.ascii
         if ascii_only is None:
-            ascii_only = bool(needs_ascii(os.environ, sys.stdout.encoding))
+            ascii_only = bool(why_only_ascii(os.environ, sys.stdout.encoding))
         width, height = screen_size(os.environ)
         history = History()
         history.add(snapshot)
