@@ -88,9 +88,9 @@ class Start:
         self.frames.append(frame)
         kind, body = frame
         if kind == PREVIEW:
-            return not picture.paint(FrameDecoder().receive(KEY, body)) or not picture.lists
+            return not picture.paint(FrameDecoder().receive(KEY, body)) or not picture.can_paint_processes
         if kind == KEY:  # the first frame, if it is a recorder's sample
-            picture.paint(FrameDecoder().receive(KEY, body), whole=picture.lists)
+            picture.paint(FrameDecoder().receive(KEY, body), with_processes=picture.can_paint_processes)
         return True
 
     def leave(self) -> None:

@@ -201,13 +201,13 @@ def machine_from_file(path: Path, moment: str | None) -> SimMachine:
     """
     import hashlib
 
-    from gpuwatch.machine.sources.nvidia.encode_nvml_answers import described
+    from gpuwatch.machine.sources.nvidia.encode_nvml_answers import simulated_gpus_of
     from gpuwatch.sim.machine_shape import SimShape
     from gpuwatch.sim.simulated_machine import SimMachine
 
     try:
         snapshot = _snapshot_of(path, moment)
-        gpus = described(snapshot)
+        gpus = simulated_gpus_of(snapshot)
         shape = SimShape(len(gpus), gpus[0].memory_bytes)
     except OSError as error:
         raise UsageError(f"cannot read {file_name(path)}: {error.strerror or error}") from error

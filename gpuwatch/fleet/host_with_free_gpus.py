@@ -52,9 +52,9 @@ def _pick(host: HostSummary, conditions: Conditions) -> Pick:
     assert view.snapshot is not None
     used = {}
     for gpu in host.gpus:
-        given = next((holder for holder in gpu.holders if holder.processes is None), None)
-        if given is not None:
-            used[gpu.device.uuid] = f"given to {given.name}"
+        allocated = next((holder for holder in gpu.holders if holder.processes is None), None)
+        if allocated is not None:
+            used[gpu.device.uuid] = f"allocated to {allocated.name}"
         elif conditions.idle and gpu.use != "free":
             used[gpu.device.uuid] = gpu.reason
     return pick_gpus(view.snapshot, conditions, {}, {}, view.snapshot.findings, used)

@@ -53,7 +53,7 @@ def graphs_of(store: SampleStore, snapshot: Snapshot, known: History | None = No
     at = snapshot.taken_at.timestamp()
     history = store.history(nextafter(at, 0), GRAPHED_SECONDS, GRAPHED)
     if known is not None:
-        history.remember(known)
+        history.fall_back_to(known)
     for device in snapshot.devices:
         if _MEMORY not in device.readings and (last := _last_answer(store, history, device.uuid, at)) is not None:
             row = last.device(device.uuid)

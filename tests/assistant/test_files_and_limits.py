@@ -23,7 +23,7 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.session.probe_batch import WORKLOADS
 from gpuwatch.share.assistant import tool_arguments as kinds
 from gpuwatch.share.assistant.allowed_files import open_document, open_log
-from gpuwatch.share.assistant.long_lived_collector import Machine
+from gpuwatch.share.assistant.long_lived_collector import LongLivedCollector
 from gpuwatch.share.assistant.mcp_server import _tool_entry
 from gpuwatch.share.assistant.mcp_tools import BY_NAME, Tools
 from gpuwatch.share.assistant.run_commands import MAX_PARALLEL_COMMANDS, MAX_WAITING_CALLS, Commands
@@ -186,7 +186,7 @@ class RecordedCommands(Commands):
         return {"schema": "gpuwatch.explanation/1"}
 
 
-class StillMachine(Machine):
+class StillMachine(LongLivedCollector):
     """A machine whose GPU alice uses."""
 
     def snapshot(self) -> Snapshot:
@@ -218,7 +218,7 @@ fields = st.sampled_from(
 def test_no_argument_becomes_an_option(name: str, given: Any) -> None:
     """Whatever a client sends is refused in one line, or ends behind the ``=`` of an option that the tool has."""
     commands = RecordedCommands()
-    tools = Tools(Machine(), commands, False, (Path("/no/such/folder"),))
+    tools = Tools(LongLivedCollector(), commands, False, (Path("/no/such/folder"),))
 
     async def call() -> str:
         try:

@@ -59,13 +59,13 @@ class Feed:
 
 
 @pytest.fixture
-def machine(monkeypatch: pytest.MonkeyPatch) -> kept.Machine:
+def machine(monkeypatch: pytest.MonkeyPatch) -> kept.LongLivedCollector:
     Feed.made = []
     monkeypatch.setattr(kept, "LiveFeed", Feed)
-    return kept.Machine(deadline=1.0)
+    return kept.LongLivedCollector(deadline=1.0)
 
 
-def test_what_lasts_is_found_beside_what_one_sample_shows(machine: kept.Machine) -> None:
+def test_what_lasts_is_found_beside_what_one_sample_shows(machine: kept.LongLivedCollector) -> None:
     first = machine.snapshot()
     throttled = [found for found in first.findings if found.id == "throttle.thermal"]
     assert len(throttled) == 1
@@ -75,14 +75,14 @@ def test_what_lasts_is_found_beside_what_one_sample_shows(machine: kept.Machine)
     assert Feed.made[0].interval == kept.INTERVAL_SECONDS, "the collector rests between questions"
 
 
-def test_each_answer_is_new(machine: kept.Machine) -> None:
+def test_each_answer_is_new(machine: kept.LongLivedCollector) -> None:
     shots = [machine.snapshot() for _ in range(3)]
     taken = [shot.taken_at for shot in shots]
     assert taken == sorted(set(taken))
     assert len(Feed.made) == 1
 
 
-def test_silence_is_told_in_time_to_all_who_ask(machine: kept.Machine) -> None:
+def test_silence_is_told_in_time_to_all_who_ask(machine: kept.LongLivedCollector) -> None:
     machine.snapshot()
     Feed.made[0].silent = True
     answers: list[Snapshot] = []
@@ -97,7 +97,7 @@ def test_silence_is_told_in_time_to_all_who_ask(machine: kept.Machine) -> None:
     assert all("did not answer within 1 s" in shot.problems[0].detail for shot in answers)
 
 
-def test_an_error_of_its_own_is_not_blamed_on_the_driver(machine: kept.Machine) -> None:
+def test_an_error_of_its_own_is_not_blamed_on_the_driver(machine: kept.LongLivedCollector) -> None:
     machine.snapshot()
     Feed.made[0].silent, Feed.made[0].failure = True, "psutil cannot be imported; install it"
     shot = machine.snapshot()

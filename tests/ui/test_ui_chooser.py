@@ -17,7 +17,7 @@ from gpuwatch.ui.screens.save_preferences import BrokenFile
 from gpuwatch.ui.screens.sheet import Sheet
 from gpuwatch.ui.settings.preferences import Preferences
 from gpuwatch.ui.settings.settings_file import Loaded, default_path, load
-from gpuwatch.ui.tables.gpu_fields import ALL, DEFAULT_FIELDS, FIELDS, in_card, in_line
+from gpuwatch.ui.tables.gpu_fields import DEFAULT_FIELDS, FIELDS, OPTIONAL_FIELDS, in_card, in_line
 from gpuwatch.ui.tables.process_columns import BY_ID, COLUMNS, DEFAULT_COLUMNS, place, unavailable
 from gpuwatch.ui.widgets.process_table import ProcessTable
 from tests.every import every
@@ -40,9 +40,9 @@ def test_every_column_says_what_it_is() -> None:
     for column in COLUMNS:
         assert column.help, column.id
         assert column.title.strip() == column.title
-    for field in ALL:
+    for field in OPTIONAL_FIELDS:
         assert field.help
-        assert field.width == 0 or len(field.title) < field.width or field.id == "memory-clock", field.id
+        assert field.line_cells == 0 or len(field.title) < field.line_cells or field.id == "memory-clock", field.id
 
 
 async def test_columns_are_switched_moved_and_reset_and_seen_at_once(stage: Stage) -> None:
@@ -205,12 +205,12 @@ async def test_facts_of_gpus_are_chosen_too(stage: Stage) -> None:
 
 def test_a_field_that_no_gpu_has_is_not_drawn() -> None:
     device = machines.device(0)
-    for field in ALL:
-        if field.width:
+    for field in OPTIONAL_FIELDS:
+        if field.line_cells:
             spans = in_line(field, device)
-            assert sum(len(text) for text, _ in spans) == field.width, field.id
-        if field.cells:
-            assert sum(len(text) for text, _ in in_card(field, device)) == field.cells, field.id
+            assert sum(len(text) for text, _ in spans) == field.line_cells, field.id
+        if field.card_cells:
+            assert sum(len(text) for text, _ in in_card(field, device)) == field.card_cells, field.id
 
 
 def test_no_number_of_a_line_is_cut() -> None:
@@ -231,7 +231,11 @@ def test_no_number_of_a_line_is_cut() -> None:
         },
         missing={"fan.speed_percent": Missing("not_supported")},
     )
-    shown = {field.id: "".join(text for text, _ in in_line(field, device)).strip() for field in ALL if field.width}
+    shown = {
+        field.id: "".join(text for text, _ in in_line(field, device)).strip()
+        for field in OPTIONAL_FIELDS
+        if field.line_cells
+    }
     assert shown["power"] == "1187/1200W"
     assert shown["memory-clock"] == "10501MHz"
     assert shown["pcie"] == "6×16 ↓118.2 ↑121.4"
@@ -246,7 +250,7 @@ def test_lines_of_gpus_fit_with_any_fields(width: int) -> None:
         at = columns_for(width, devices, chosen)
         frames = 4 if at.gpu_bar > 1 else 0
         fixed = 2 + at.index + 1 + 6 + 6 + frames + 2
-        used = fixed + at.name + at.gpu_bar + at.memory_bar + at.total + sum(f.width for f in at.fields)
+        used = fixed + at.name + at.gpu_bar + at.memory_bar + at.total + sum(f.line_cells for f in at.fields)
         assert used + (at.trend + 1 if at.trend else 0) <= width
 
 

@@ -124,7 +124,7 @@ async def test_the_whole_picture_is_cell_by_cell_what_textual_draws_first(
 ) -> None:
     snapshot = replace(made, findings=())
     picked = Loaded(Path("settings.toml"), chosen)
-    lines = picture(view_of(snapshot), chosen, *size, ascii_only=False, whole=True)
+    lines = picture(view_of(snapshot), chosen, *size, ascii_only=False, with_processes=True)
     assert len(lines) == size[1]
     stage = make_stage(settings=picked)
     async with stage.app.run_test(size=size) as pilot:
@@ -230,10 +230,10 @@ from gpuwatch.cli import early_collector
 from gpuwatch.ui.startup import first_frame as first
 early_collector._FIRST_PICTURE_SECONDS = 20
 real = first.Picture.paint
-def paint(self, snapshot, whole=False):
+def paint(self, snapshot, with_processes=False):
     loaded = [name for name in sys.modules if name.split(".")[0] in ("textual", "pynvml")]
-    done = real(self, snapshot, whole=whole)
-    with open(LOADED + "-whole" * whole, "w") as file:
+    done = real(self, snapshot, with_processes=with_processes)
+    with open(LOADED + "-whole" * with_processes, "w") as file:
         file.write(" ".join(["painted" if done else "not painted", *loaded]))
     time.sleep(PAUSE)
     return done

@@ -26,7 +26,15 @@ from gpuwatch.ui.panes.gpu_card import card_fields, fields_that_fit, memory_hold
 from gpuwatch.ui.panes.gpu_grid import gpu_lines
 from gpuwatch.ui.settings.preferences import Preferences
 from gpuwatch.ui.settings.settings_file import default_path, load, understood
-from gpuwatch.ui.tables.gpu_fields import ALL, DEFAULT_FIELDS, FIELDS, GRAPHS, in_card, in_line, shown_fields
+from gpuwatch.ui.tables.gpu_fields import (
+    DEFAULT_FIELDS,
+    FIELDS,
+    GRAPHS,
+    OPTIONAL_FIELDS,
+    in_card,
+    in_line,
+    shown_fields,
+)
 from gpuwatch.ui.tables.gpu_order import GpuChoice
 from gpuwatch.ui.tables.load_levels import FULL, HIGH, NORMAL, Thresholds, rank
 from tests.diagnosis.test_every_cause import CASES
@@ -77,7 +85,7 @@ def view_of(*devices: Device) -> View:
 
 
 def planned_for(view: View, width: int, height: int, chosen: GpuChoice, **planned: Any) -> Plan:
-    cells = [(field.id, field.cells) for field in card_fields(chosen.fields)]
+    cells = [(field.id, field.card_cells) for field in card_fields(chosen.fields)]
     return plan(width, height, len(view.devices), fields=cells, graphs=chosen.graphs, **planned)
 
 
@@ -92,17 +100,17 @@ def plain(lines: list[Line]) -> list[str]:
 # Places
 
 
-@every([field for field in ALL if field.cells])
+@every([field for field in OPTIONAL_FIELDS if field.card_cells])
 def test_a_field_is_as_wide_with_the_largest_value_as_with_the_smallest(field: Any) -> None:
     for readings in (LARGEST, SMALLEST):
         spans = in_card(field, complete(readings=readings))
         text = "".join(part for part, _ in spans)
-        assert len(text) == field.cells
+        assert len(text) == field.card_cells
         assert text.startswith(field.label)
         value = field.card(complete(readings=readings)) if field.card else field.unit
         assert value in text, "no digit and no word is cut"
     unread = machines.device(missing={field.metric: Missing("no_sample")})
-    assert sum(len(part) for part, _ in in_card(field, unread)) == field.cells
+    assert sum(len(part) for part, _ in in_card(field, unread)) == field.card_cells
 
 
 @pytest.mark.thorough
@@ -157,13 +165,13 @@ def test_no_value_stands_alone_in_a_line_that_the_graphs_lose(width: int, height
     names = [name for name in DEFAULT_FIELDS if name not in ("memory-temperature", "nvlink", "ecc")]  # a desktop card
     chosen = [name for name in names if throttled or name != "throttled"]
     for gpus in (1, 2, 4, 8, 16):
-        fields = [(field.id, field.cells) for field in card_fields(chosen)]
+        fields = [(field.id, field.card_cells) for field in card_fields(chosen)]
         wanted = plan(width, height, gpus, fields=fields)
         if wanted.style != "card":
             continue
         inner = width // wanted.columns - 4
         drawn = card_fields(chosen, Preferences().graphs[: wanted.graphs])
-        rows = field_rows(tuple(field.cells for field in drawn), inner)
+        rows = field_rows(tuple(field.card_cells for field in drawn), inner)
         assert len(rows[-1]) > 1 or len(rows) < 3, f"{gpus} GPUs: one value alone in a line"
 
 

@@ -23,7 +23,7 @@ def test_words() -> None:
     first, second = shot.devices[:2]
     assert reserved_note(first, shot) == "reserved by alice (4711)"
     assert reserved_note(second, shot) == reserved_note(first, None) == ""
-    assert reserved_note(first, reserved(counts=False)) == "reserved by alice (4711), beyond the limit"
+    assert reserved_note(first, reserved(counts=False)) == "reserved by alice (4711), over the per-user limit"
     assert reserved_note(first, reserved(user=None)) == "reserved by pid 4711"
     assert reserved_note(first, reserved(user=None, pid=None)) == "reserved by somebody"
     assert reserved_note(first, reserved(user="al\x1bice")) == "reserved by al\\x1bice (4711)"

@@ -126,4 +126,4 @@ def test_blocks_are_put_as_their_samples_would_be(
         while len(found) > len(expected) and found[0] is None:  # a series begins with its block
             del found[0]
         assert expected == found
-        assert one_by_one.known(*key) == by_blocks.known(*key)
+        assert one_by_one.last_number(*key) == by_blocks.last_number(*key)

@@ -99,10 +99,10 @@ class _Agent:
         assert child.stdout is not None
         assert child.stderr is not None
         with selectors.DefaultSelector() as selector:
-            selector.register(child.stdout, selectors.EVENT_READ, self._document)
-            selector.register(child.stderr, selectors.EVENT_READ, self._message)
+            selector.register(child.stdout, selectors.EVENT_READ, self._send_document)
+            selector.register(child.stderr, selectors.EVENT_READ, self._send_messages)
             with suppress(OSError):  # closed, or a file
-                selector.register(0, selectors.EVENT_READ, self._input)
+                selector.register(0, selectors.EVENT_READ, self._on_stdin)
             streams = 2
             while streams or child.poll() is None:
                 self._end(child)
@@ -114,7 +114,7 @@ class _Agent:
                     key.data(data)
                     if not data:
                         selector.unregister(key.fileobj)
-                        streams -= key.data != self._input
+                        streams -= key.data != self._on_stdin
                 if streams and child.poll() is not None and not self._ending_since:
                     self._ending_since = time.monotonic()  # a process that it left behind holds the pipes
                 if streams and child.poll() is not None and time.monotonic() - self._ending_since > _SIGTERM_SECONDS:
@@ -132,19 +132,19 @@ class _Agent:
         while self._steps and waited > self._steps[0][0]:
             child.send_signal(self._steps.pop(0)[1])
 
-    def _input(self, data: bytes) -> None:
+    def _on_stdin(self, data: bytes) -> None:
         if data:
             self._greeted = True
         elif self._greeted:
             self._signal = self._signal or signal.SIGINT
 
-    def _document(self, data: bytes) -> None:
+    def _send_document(self, data: bytes) -> None:
         room = reader_limits.DOCUMENT.bytes + 1 - self._size  # one more is one too many, which the reader says
         self._size += len(data)
         if room > 0:
             self._send("data", self._packer.compress(data[:room]))
 
-    def _message(self, data: bytes) -> None:
+    def _send_messages(self, data: bytes) -> None:
         *lines, self._stderr_rest = (self._stderr_rest + data).split(b"\n")
         if not data:
             lines.append(self._stderr_rest)

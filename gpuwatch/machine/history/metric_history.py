@@ -222,20 +222,20 @@ class History:
         """UUID and metric of each series of these metrics."""
         return [key for key in self._series if key[1] in metrics]
 
-    def known(self, uuid: str, metric_id: str) -> float | None:
+    def last_number(self, uuid: str, metric_id: str) -> float | None:
         """The last number, however old; None if there is none."""
         series = self._series.get((uuid, metric_id))
         if series is not None and series.last == series.last:
             return series.last
         return self._known.get((uuid, metric_id))
 
-    def remember(self, other: History) -> None:
-        """Makes :meth:`known` fall back to the numbers of ``other``."""
+    def fall_back_to(self, other: History) -> None:
+        """Makes :meth:`last_number` fall back to the numbers of ``other``."""
         self._known = {key: series.last for key, series in other._series.items() if series.last == series.last}
         self._known |= {key: value for key, value in other._known.items() if key not in self._known}
 
     def remember_lost(self, device: Device, processes: Iterable[Process]) -> None:
-        """Makes :meth:`known` and :meth:`holders` tell what a device last had that no longer answers."""
+        """Makes :meth:`last_number` and :meth:`holders` tell what a device last had that no longer answers."""
         values = ((name, number(value)) for name, value in device.readings.items())
         self._known |= {(device.uuid, name): value for name, value in values if value is not None}
         self._holders[device.uuid] = tuple(row for row in processes if row.device_uuid == device.uuid)
@@ -252,7 +252,7 @@ class History:
         then = History(self.capacity)
         then.snapshots = self.snapshots - (len(times) - keep)
         then._times.extend(times[:keep])
-        then.remember(self)
+        then.fall_back_to(self)
         then._holders = self._holders
         for key, series in self._series.items():
             if metrics is not None and key[1] not in metrics:

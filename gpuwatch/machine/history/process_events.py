@@ -40,10 +40,10 @@ class ObservedProcess(msgspec.Struct, kw_only=True):
     held_seconds: float = 0.0
     """Seconds for which it was seen on the device, without gaps between samples."""
 
-    def observe(self, row: Process, at: float, gap: float) -> None:
-        """Adds the time since it was last seen, unless that is longer than ``gap`` seconds, with the row of its end."""
+    def observe(self, row: Process, at: float, max_gap_seconds: float) -> None:
+        """Adds the time since it was last seen, unless that exceeds ``max_gap_seconds``, with the row of its end."""
         seconds, self.last = at - self.last, at
-        if not 0 < seconds <= gap:
+        if not 0 < seconds <= max_gap_seconds:
             seconds = 0.0
         self.held_seconds += seconds
         held, used = row.readings.get("gpu_memory_bytes"), row.readings.get("sm_percent")
@@ -55,7 +55,7 @@ class ObservedProcess(msgspec.Struct, kw_only=True):
             self.sm_percent_seconds += used * seconds
 
 
-class _User(ObservedProcess, kw_only=True):
+class _ProcessOnDevice(ObservedProcess, kw_only=True):
     row: Process
     older: bool
     """Whether it was already there in the first sample."""
@@ -67,19 +67,19 @@ _Identity = tuple[int, float | None]
 class ProcessEvents:
     """Tracks processes by device. A device that does not answer keeps its processes until it does.
 
-    A process on several devices has one event. It opens and closes its devices one after another, so the event of a
-    start waits while the process may see more devices than it uses, that of an exit while it uses others, both only
-    until a sample in which it opened or closed no further device.
+    A process on several devices has one event, though it opens and closes them one after another. So the event of a
+    start waits while the process sees more devices than it uses, and that of an exit while it still uses others. Both
+    wait only until a sample in which it opened or closed no further device.
     """
 
     def __init__(self) -> None:
-        self._here: dict[str, dict[_Key, _User]] = {}
+        self._here: dict[str, dict[_Key, _ProcessOnDevice]] = {}
         self._rows: tuple[Process, ...] | None = None
         self._read: list[str] = []
         """UUIDs of the devices whose process lists could be read in the last sample."""
         self._starting: dict[_Identity, list[Process]] = {}
         """Rows of processes whose start has not been reported yet."""
-        self._leaving: dict[_Identity, list[_User]] = {}
+        self._leaving: dict[_Identity, list[_ProcessOnDevice]] = {}
         """Processes that have left some of their devices, and may be about to exit."""
         self._unsampled = UnsampledProcesses()
         self._at: float | None = None
@@ -96,15 +96,15 @@ class ProcessEvents:
     def look(self, snapshot: Snapshot, at: float) -> tuple[list[MachineEvent], dict[str, float]]:
         """The events, and the memory of processes that have exited, in bytes by device UUID."""
         read = [device.uuid for device in snapshot.devices if lists_processes(device)]
-        gap = self._gap(at)
+        max_gap_seconds = self._max_gap(at)
         unsampled = _unsampled_event(self._unsampled.look(snapshot), at)
         if snapshot.processes is self._rows and read == self._read:
             for uuid in read:
                 for item in self._here[uuid].values():
-                    item.observe(item.row, at, gap)
+                    item.observe(item.row, at, max_gap_seconds)
             return unsampled + (self._events({}, {}, snapshot, at) if self.waiting else []), {}
         self._rows, self._read = snapshot.processes, read
-        gone: dict[_Identity, list[_User]] = {}
+        gone: dict[_Identity, list[_ProcessOnDevice]] = {}
         added: dict[_Identity, list[Process]] = {}
         freed: dict[str, float] = {}
         rows: dict[str | None, list[Process]] = {}
@@ -114,24 +114,24 @@ class ProcessEvents:
             now = {row.key: row for row in rows.get(uuid, ())}
             known = self._here.get(uuid)
             here = self._here[uuid] = {}
-            for key, user in (known or {}).items():
+            for key, holder in (known or {}).items():
                 if key not in now:
-                    freed[uuid] = freed.get(uuid, 0.0) + (user.row.number("gpu_memory_bytes") or 0.0)
-                    gone.setdefault(_identity(user.row), []).append(user)
+                    freed[uuid] = freed.get(uuid, 0.0) + (holder.row.number("gpu_memory_bytes") or 0.0)
+                    gone.setdefault(_identity(holder.row), []).append(holder)
             for key, row in now.items():
                 present = known.get(key) if known is not None else None
                 if present is None:
-                    present = _User(row=row, last=at, older=known is None)
+                    present = _ProcessOnDevice(row=row, last=at, older=known is None)
                     if known is not None:
                         added.setdefault(_identity(row), []).append(row)
                 present.row = row
-                present.observe(row, at, gap)
+                present.observe(row, at, max_gap_seconds)
                 here[key] = present
         forget_gone({device.uuid for device in snapshot.devices}, self._here)
         return unsampled + self._events(gone, added, snapshot, at), freed
 
-    def _gap(self, at: float) -> float:
-        """Takes the time of a sample; from how many seconds on the time before one is a gap."""
+    def _max_gap(self, at: float) -> float:
+        """Notes the time of a sample; the most seconds before it that are no gap."""
         usual = min(self._steps, default=0.0)
         if self._at is not None and at > self._at:
             self._steps.append(at - self._at)
@@ -139,15 +139,19 @@ class ProcessEvents:
         return unobserved_limit(usual)
 
     def _events(
-        self, gone: dict[_Identity, list[_User]], added: dict[_Identity, list[Process]], snapshot: Snapshot, at: float
+        self,
+        gone: dict[_Identity, list[_ProcessOnDevice]],
+        added: dict[_Identity, list[Process]],
+        snapshot: Snapshot,
+        at: float,
     ) -> list[MachineEvent]:
         """The events, in the order: exits, then starts."""
         peaks, used = self._peaks, self._add_up()
         found: list[MachineEvent] = []
-        for program, users in gone.items():
+        for program, holders in gone.items():
             if program in self._starting:
                 found.append(self._started(program, at))
-            self._leaving.setdefault(program, []).extend(users)
+            self._leaving.setdefault(program, []).extend(holders)
         for program in list(self._leaving):
             if program not in gone or not used.get(program):
                 found.append(_end_event(self._leaving.pop(program), at, snapshot, peaks.get(program)))
@@ -167,11 +171,11 @@ class ProcessEvents:
         """Updates the peaks; the number of devices that each process uses."""
         used: dict[_Identity, int] = {}
         held: dict[_Identity, float] = {}
-        for users in self._here.values():
-            for user in users.values():
-                program = _identity(user.row)
+        for holders in self._here.values():
+            for holder in holders.values():
+                program = _identity(holder.row)
                 used[program] = used.get(program, 0) + 1
-                held[program] = held.get(program, 0.0) + (user.row.number("gpu_memory_bytes") or 0.0)
+                held[program] = held.get(program, 0.0) + (holder.row.number("gpu_memory_bytes") or 0.0)
         self._peaks = {program: max(held[program], self._peaks.get(program, 0.0)) for program in held}
         return used
 
@@ -180,17 +184,17 @@ def _identity(row: Process) -> _Identity:
     return (row.pid, row.create_time)
 
 
-def _end_event(users: list[_User], at: float, snapshot: Snapshot, peak: float | None) -> MachineEvent:
+def _end_event(holders: list[_ProcessOnDevice], at: float, snapshot: Snapshot, peak: float | None) -> MachineEvent:
     """The end of a process, or of its use of some devices: what was observed of it there."""
-    rows = [user.row for user in users]
+    rows = [holder.row for holder in holders]
     row = rows[0]
     others = (*snapshot.processes, *snapshot.bystanders)
     lives = any((other.pid, other.create_time) == (row.pid, row.create_time) for other in others)
     where = gpu_list_text(row.device_index for row in rows if row.device_index is not None)
-    ran = row.run_seconds(max(user.last for user in users))
+    ran = row.run_seconds(max(holder.last for holder in holders))
     what = f"stopped using {where}" if lives else f"exited on {where}"
     after = f" after {hours_minutes(ran)}" if ran is not None else ""
-    observed = _observed_text(users, None if lives else peak)
+    observed = _observed_text(holders, None if lives else peak)
     accounted = [] if lives else _accounting_text(rows, snapshot)
     return process_event(
         rows, at, "process.exited", f"{', '.join((what + after, *observed, *accounted))}{_why_unnamed(row)}"
@@ -227,27 +231,27 @@ def _unsampled_event(found: list[tuple[Device, AccountedProcess]], at: float) ->
     return events
 
 
-def _observed_text(users: list[_User], peak: float | None) -> list[str]:
+def _observed_text(holders: list[_ProcessOnDevice], peak: float | None) -> list[str]:
     """How long it held its GPUs, SM utilization and memory. ``peak``: bytes on all its devices together, if known."""
     parts = []
-    several = len(users) > 1
-    freed = sum(user.row.number("gpu_memory_bytes") or 0.0 for user in users)
+    several = len(holders) > 1
+    freed = sum(holder.row.number("gpu_memory_bytes") or 0.0 for holder in holders)
     if freed:
         parts.append(f"{memory(freed)} freed")
-    peak = peak if several else users[0].memory_peak_bytes
+    peak = peak if several else holders[0].memory_peak_bytes
     if peak:
         parts.append(f"peak {memory(peak)}{' in total' if several else ''}")
-    held = sum(user.held_seconds for user in users)
+    held = sum(holder.held_seconds for holder in holders)
     if held > 0:
-        since = " since gpuwatch started" if any(user.older for user in users) else ""
-        longest = max(user.held_seconds for user in users)
+        since = " since gpuwatch started" if any(holder.older for holder in holders) else ""
+        longest = max(holder.held_seconds for holder in holders)
         together = f" ({hours_minutes(held)} of GPU time)" if several else ""
         parts.append(f"held {'them' if several else 'it'} for {hours_minutes(longest)}{together}{since}")
-    known = sum(user.sm_seconds for user in users)
-    most = [user.sm_percent_max for user in users if user.sm_percent_max is not None]
+    known = sum(holder.sm_seconds for holder in holders)
+    most = [holder.sm_percent_max for holder in holders if holder.sm_percent_max is not None]
     if known > 0 and most:
         part = f" in {hours_minutes(known)} with samples" if known < held / 2 else ""
-        mean = sum(user.sm_percent_seconds for user in users) / known
+        mean = sum(holder.sm_percent_seconds for holder in holders) / known
         parts.append(f"SM avg {mean:.0f} % max {max(most):.0f} %{part}")
     return parts
 

@@ -20,7 +20,7 @@ class NewestSamples:
     """Follows the writer of a file. Used by one thread. :class:`~gpuwatch.core.errors.GpuwatchError` if it cannot be
     read.
 
-    A look without news costs about twenty microseconds.
+    A check that finds nothing new takes about 20 µs.
     """
 
     def __init__(self, path: Path) -> None:

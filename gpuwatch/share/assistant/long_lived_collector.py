@@ -20,7 +20,7 @@ _FIRST_INTERVAL_SECONDS = 0.25
 """Seconds between the first two samples: rates need two."""
 
 
-class Machine:
+class LongLivedCollector:
     """Snapshots on request, from any thread. The driver is called in the collector's process alone."""
 
     def __init__(self, *, deadline: float = DEADLINE_SECONDS) -> None:

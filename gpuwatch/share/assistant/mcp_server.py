@@ -29,7 +29,7 @@ from gpuwatch.core import reader_limits
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.machine.history.crash_files import describe_error
-from gpuwatch.share.assistant.long_lived_collector import Machine
+from gpuwatch.share.assistant.long_lived_collector import LongLivedCollector
 from gpuwatch.share.assistant.mcp_tools import BY_NAME, INSTRUCTIONS, Tool, Tools
 from gpuwatch.share.assistant.run_commands import Commands
 from gpuwatch.share.assistant.tool_arguments import input_schema
@@ -53,7 +53,7 @@ def serve(*, allow_work: bool, redact: bool, folders: tuple[Path, ...], python: 
 
 
 async def _serve(allow_work: bool, redact: bool, folders: tuple[Path, ...], python: str | None) -> int | None:
-    machine = Machine()
+    machine = LongLivedCollector()
     received: list[int] = []
     tools = Tools(machine, Commands(redact=redact), redact, folders, python)
     try:

@@ -33,7 +33,7 @@ from gpuwatch.machine.sources.gpu_reservations import reserved
 from gpuwatch.session.free_gpus import Conditions, pick_gpus, why_impossible
 from gpuwatch.session.single_snapshot import findings_of
 from gpuwatch.share.assistant.allowed_files import open_document, open_log
-from gpuwatch.share.assistant.long_lived_collector import Machine
+from gpuwatch.share.assistant.long_lived_collector import LongLivedCollector
 from gpuwatch.share.assistant.run_commands import Commands
 from gpuwatch.share.assistant.tool_arguments import (
     Arguments,
@@ -77,7 +77,7 @@ _START_SECONDS = 120.0
 class Tools:
     """What the tools work with."""
 
-    machine: Machine
+    machine: LongLivedCollector
     commands: Commands
     redact: bool = False
     folders: tuple[Path, ...] = ()

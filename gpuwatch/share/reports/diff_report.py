@@ -17,8 +17,8 @@ from gpuwatch.share.reports import comparable_runs, diff_memory
 from gpuwatch.share.reports.diff_sides import COUNTED, SPECS, DiffSide
 from gpuwatch.share.reports.report_elements import SIMULATED_MACHINE, Content, Table, clean, count_text
 
-MIN_SHARE = 0.05
-"""Medians that are closer are the same, however little they vary."""
+_MIN_MEDIAN_CHANGE = 0.05
+"""Share of the larger median: medians that are closer are the same, however little they vary."""
 _MIN_DIFFERENCE = {Unit.PERCENT: 5.0, Unit.CELSIUS: 3.0}
 """Least differences by unit: points of a percentage, degrees."""
 _MIN_GROWTH_RATIO = 2.0
@@ -30,6 +30,7 @@ _NAMES = {
     **diff_memory.NAMES,
 }
 _ORDER = {"came": 0, "went": 1, "stayed": 2}
+_CHANGE_WORDS: dict[Change, str] = {"came": "new", "went": "gone", "stayed": "unchanged"}
 
 
 def diff(first: DiffSide, second: DiffSide) -> Diff:
@@ -52,7 +53,9 @@ def diff(first: DiffSide, second: DiffSide) -> Diff:
     findings = list(_findings(first, second))
     findings.sort(key=lambda finding: (_ORDER[finding.change], SEVERITY_ORDER[finding.severity]))
     measured = sorted(first.numbers.keys() & second.numbers.keys())
-    compared = (_number(*key, first.numbers[key], second.numbers[key], (first.run, second.run)) for key in measured)
+    compared = (
+        _number_change(*key, first.numbers[key], second.numbers[key], (first.run, second.run)) for key in measured
+    )
     numbers = [change for change in compared if change is not None]
     numbers.sort(key=_importance, reverse=True)
     holders = diff_memory.holder_changes(first, second)
@@ -90,7 +93,7 @@ def _findings(first: DiffSide, second: DiffSide) -> Iterator[FindingChange]:
         )
 
 
-def _number(
+def _number_change(
     part: str, metric: str, before: Spread, after: Spread, runs: tuple[Run | None, Run | None]
 ) -> NumberChange | None:
     """The difference, if it is more than noise."""
@@ -109,7 +112,7 @@ def _number(
         least = SAME_MEMORY_SHARE * larger
     else:
         noise = ((before.high - before.low) + (after.high - after.low)) / 2
-        least = max(noise, MIN_SHARE * larger, _MIN_DIFFERENCE.get(spec.unit, 0.0))
+        least = max(noise, _MIN_MEDIAN_CHANGE * larger, _MIN_DIFFERENCE.get(spec.unit, 0.0))
     if abs(after.median - before.median) <= least:
         return None
     name = spec.title if spec is not None else _NAMES[metric]
@@ -184,7 +187,13 @@ def diff_content(document: Diff) -> Content:
 
 def _finding_table(document: Diff, names: tuple[str, str]) -> Table:
     rows = (
-        (change.change, change.id, clean(change.title), change.where[0] or UNKNOWN, change.where[1] or UNKNOWN)
+        (
+            _CHANGE_WORDS[change.change],
+            change.id,
+            clean(change.title),
+            change.where[0] or UNKNOWN,
+            change.where[1] or UNKNOWN,
+        )
         for change in document.findings
     )
     return Table("Findings", ("Change", "Cause", "Finding", *names), tuple(rows), below="Finding")
@@ -192,7 +201,11 @@ def _finding_table(document: Diff, names: tuple[str, str]) -> Table:
 
 def _number_table(document: Diff, names: tuple[str, str]) -> Table:
     rows = (
-        (clean(f"{change.part}, {change.name}"), *(_shown(change, value) for value in change.values), _times(change))
+        (
+            clean(f"{change.part}, {change.name}"),
+            *(_shown(change, value) for value in change.values),
+            _change_text(change),
+        )
         for change in document.numbers
     )
     note = (
@@ -203,7 +216,7 @@ def _number_table(document: Diff, names: tuple[str, str]) -> Table:
 
 def _about(side: Side) -> str:
     if side.begin is None or side.end is None:
-        return f"{clean(side.name)}: {side.kind} without times"
+        return f"{clean(side.name)}: {side.kind}, time unknown"
     begin = f"{side.begin:%Y-%m-%d %H:%M:%S}"
     samples = ""
     if side.kind == "recording":
@@ -231,7 +244,7 @@ def _value(change: NumberChange, value: float) -> str:
     return step_time_text(value) if change.unit == "s" else size(value)
 
 
-def _times(change: NumberChange) -> str:
+def _change_text(change: NumberChange) -> str:
     before, after = (value.median for value in change.values)
     if change.unit == "%":
         return f"{after - before:+.0f} points"

@@ -68,7 +68,7 @@ def axis_of(spec: MetricSpec, device: Device, history: History) -> tuple[float, 
 
     def number(metric: str) -> float | None:
         now = device.number(metric)
-        return history.known(device.uuid, metric) if now is None else now
+        return history.last_number(device.uuid, metric) if now is None else now
 
     return spec.axis.ends(number) if spec.axis is not None else None
 

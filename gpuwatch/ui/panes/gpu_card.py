@@ -22,7 +22,7 @@ from gpuwatch.ui.drawing.text_width import cut_to_width, width_of
 from gpuwatch.ui.drawing.wrapping import drop_last_clauses
 from gpuwatch.ui.panes.mig_line import mig_pens
 from gpuwatch.ui.tables.device_notes import clock_note, finding_mark, holder_note, link, state_note
-from gpuwatch.ui.tables.gpu_fields import FIELDS, GRAPHS, LOADS, GpuField, in_card
+from gpuwatch.ui.tables.gpu_fields import FIELDS, FIXED_FIELDS, GRAPHS, GpuField, in_card
 from gpuwatch.ui.tables.gpu_order import GpuChoice
 from gpuwatch.ui.tables.load_levels import bar_ink, rank
 from gpuwatch.ui.tables.process_columns import owner_and_pid
@@ -140,14 +140,14 @@ def _bottom(device: Device, view: View, width: int, edge: str, finding: Finding 
 
 def card_fields(chosen: Sequence[str], drawn: Collection[str] = ()) -> list[GpuField]:
     """The fields that cards show between their frames, without those of graphs that are ``drawn``."""
-    fields = [*LOADS, *(FIELDS[text] for text in chosen if FIELDS[text].cells)]
+    fields = [*FIXED_FIELDS, *(FIELDS[text] for text in chosen if FIELDS[text].card_cells)]
     return [field for field in fields if field.id not in drawn]
 
 
 def fields_that_fit(inner: int, plan: Plan, choice: GpuChoice) -> list[str]:
     """The chosen fields that a card of this size shows, including those of graphs and in its frame."""
     drawn = card_fields(choice.fields, choice.graphs[: plan.graphs])
-    rows = field_rows(tuple(field.cells for field in drawn), inner)
+    rows = field_rows(tuple(field.card_cells for field in drawn), inner)
     fits = sum(map(len, rows[: max(plan.facts, 1)]))
     hidden = {field.id for field in drawn[fits:]}
     return [field for field in choice.fields if field not in hidden]
@@ -158,7 +158,7 @@ def _fields(device: Device, plan: Plan, inner: int, choice: GpuChoice) -> list[P
     drawn = card_fields(choice.fields, choice.graphs[: plan.graphs])
     fields = iter(drawn)
     pens = [Pen(inner) for _ in range(max(plan.facts, 1))]
-    for pen, starts in zip(pens, field_rows(tuple(field.cells for field in drawn), inner), strict=False):
+    for pen, starts in zip(pens, field_rows(tuple(field.card_cells for field in drawn), inner), strict=False):
         for start, field in zip(starts, fields, strict=False):
             pen.to(start).write(in_card(field, device, choice.thresholds, sorted_by=choice.order))
     return pens
@@ -243,7 +243,7 @@ def _lost(device: Device, view: View, inner: int, plan: Plan, text: str, ink: st
         names = [f"{units.memory(row.number('gpu_memory_bytes'))} {owner_and_pid(row)}" for row in held]
         pens.append(Pen(inner).add("LAST HELD ", "dim").add(cut_to_width(" · ".join(names), inner - 10), "dim"))
     room = height - len(pens)
-    if room >= _MIN_LOST_GRAPH_LINES and view.history.known(device.uuid, "utilization.gpu_percent") is not None:
+    if room >= _MIN_LOST_GRAPH_LINES and view.history.last_number(device.uuid, "utilization.gpu_percent") is not None:
         for pen in _graphs(device, view, inner, replace(plan, graph=room - MIN_GRAPH_LINES, bands=1), choice):
             pens.append(Pen(inner).write((part, "dim") for part, _ in pen.spans))
     return pens + [Pen(inner) for _ in range(height - len(pens))]

@@ -26,7 +26,7 @@ def plan_gpus(
         findings=view.has_problem,
         notice=notice,
         processes=-(-processes // 4) * 4,  # rounded up, so that one more rarely changes the layout
-        fields=[(field.id, field.cells) for field in gpu_card.card_fields(fields)],
+        fields=[(field.id, field.card_cells) for field in gpu_card.card_fields(fields)],
         instances=[len(device.mig_instances) for device in view.devices],
         layout=chosen.layout,
         graphs=chosen.graphs,

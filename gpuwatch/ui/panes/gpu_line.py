@@ -26,7 +26,7 @@ _BARS_AND_TREND_CELLS = 30
 _TOTAL_CELLS = 7
 _CORE = ("free", "power", "temperature")
 """Fields dropped last, in this order."""
-_DRAW = replace(FIELDS["power"], width=6, text=None)
+_DRAW = replace(FIELDS["power"], line_cells=6, text=None)
 """The field of the power, without its limit."""
 
 
@@ -51,14 +51,14 @@ def columns_for(width: int, devices: tuple[Device, ...], chosen: Sequence[str] =
     index = max((len(str(d.index)) for d in devices), default=1)
     name = 1 + min(max((width_of(short_name(d.name)) for d in devices), default=4), 20 if width >= 110 else 9)
     name = name if "name" in chosen else 0
-    fields = [FIELDS[text] for text in chosen if FIELDS[text].width]
+    fields = [FIELDS[text] for text in chosen if FIELDS[text].line_cells]
     kept = [field.id for field in fields if field.id in _CORE]
     total = _TOTAL_CELLS
     # Cursor, index, two framed bars, " 97 %", memory used with its unit, attention.
     fixed = 2 + index + 1 + 2 + 6 + 2 + 6 + 2
 
     def free() -> int:
-        return width - fixed - name - total - sum(field.width for field in fields if field.id in kept)
+        return width - fixed - name - total - sum(field.line_cells for field in fields if field.id in kept)
 
     if free() < _MIN_BARS_WITH_NAME_CELLS:
         name = 0
@@ -75,8 +75,10 @@ def columns_for(width: int, devices: tuple[Device, ...], chosen: Sequence[str] =
         return LineColumns(index, name, 1, 1, total, shown, 0)
     for field in fields:
         # A field that was explicitly chosen may replace the trend.
-        beside = _MIN_BARS_WITH_NAME_CELLS + (_BARS_AND_TREND_CELLS if field.chosen and "trend" in chosen else 0)
-        if field.id not in _CORE and free() - field.width >= beside:
+        beside = _MIN_BARS_WITH_NAME_CELLS + (
+            _BARS_AND_TREND_CELLS if field.shown_by_default and "trend" in chosen else 0
+        )
+        if field.id not in _CORE and free() - field.line_cells >= beside:
             kept.append(field.id)
     bars = max(free(), 2)
     trend = 0
@@ -95,7 +97,7 @@ def heading(pen: Pen, at: LineColumns, view: View, sorted_by: str = "index") -> 
         pen.add(align_left(title + SORTED * (load == sorted_by), room), "sorted" if load == sorted_by else "header")
     for field in at.fields:
         by_it = field.load != "" and field.load == sorted_by
-        pen.add(f"{SORTED * by_it + field.title:>{field.width}}", "sorted" if by_it else "header")
+        pen.add(f"{SORTED * by_it + field.title:>{field.line_cells}}", "sorted" if by_it else "header")
     if at.trend:
         label = f"UTIL {span_for(at.trend, view.interval)}s"
         pen.add(" " + align_left(label if len(label) <= at.trend else label[5:], at.trend), "header")

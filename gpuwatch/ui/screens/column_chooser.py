@@ -49,7 +49,9 @@ def fields_of(devices: Sequence[Device], shown: Sequence[str], chosen: Sequence[
     def why_hidden(field: gpu_fields.GpuField) -> str:
         return gpu_fields.unavailable(field, devices) or _no_room(field.id, shown, chosen)
 
-    return [Choice(field.id, field.id, field.help, field.unit, why_hidden(field)) for field in gpu_fields.ALL]
+    return [
+        Choice(field.id, field.id, field.help, field.unit, why_hidden(field)) for field in gpu_fields.OPTIONAL_FIELDS
+    ]
 
 
 def graphs_of(count: int, chosen: Sequence[str]) -> list[Choice]:

@@ -37,11 +37,11 @@ _STRIP, _PANE = "surface", "background"
 
 
 def picture(
-    view: View, chosen: Preferences, width: int, height: int, *, ascii_only: bool, whole: bool = False
+    view: View, chosen: Preferences, width: int, height: int, *, ascii_only: bool, with_processes: bool = False
 ) -> list[tuple[Line, str]]:
     """Every line of the screen with its background; empty if the terminal is too small.
 
-    ``whole``: whether processes have been read.
+    ``with_processes``: whether processes have been read.
     """
     if chosen.gpu_order != "index":
         view = with_devices(view, in_order(view.devices, chosen.gpu_order))
@@ -52,7 +52,7 @@ def picture(
         return []
     top, host = Pen(width), Pen(width)
     top_line(top, view, chosen.tab)
-    lines = [(top.to(width).line(), _STRIP), (_answer(view, width) if whole else BLANK, _PANE)]
+    lines = [(top.to(width).line(), _STRIP), (_summary_line(view, width) if with_processes else BLANK, _PANE)]
     if wanted.host:
         host_line(host, view)
         lines.append((host.to(width).line(), _PANE))
@@ -60,7 +60,7 @@ def picture(
     lines += [(line, _PANE) for line in gpu_lines(view, wanted, width, choice)]
     room = height - len(lines) - 1
     titles: Mapping[str, str] = gpu_number_title(view)
-    if whole and view.snapshot is not None:
+    if with_processes and view.snapshot is not None:
         from gpuwatch.ui.panes.process_table_lines import first_table
         from gpuwatch.ui.tables.process_columns import rows_of
 
@@ -79,7 +79,7 @@ def picture(
     return [*lines, (keys, _STRIP)]
 
 
-def _answer(view: View, width: int) -> Line:
+def _summary_line(view: View, width: int) -> Line:
     from gpuwatch.ui.panes.overview_summary import draw_summary  # slow to import
 
     pen = Pen(width)
@@ -129,14 +129,14 @@ class Picture:
         return own and bool(depth_of(os.environ)) and os.isatty(2)
 
     @property
-    def lists(self) -> bool:
+    def can_paint_processes(self) -> bool:
         """Whether processes are painted too: a filter or a tree is left to the table widget."""
         return not self._chosen.filter and not self._chosen.tree
 
-    def paint(self, snapshot: Snapshot, *, whole: bool = False) -> bool:
+    def paint(self, snapshot: Snapshot, *, with_processes: bool = False) -> bool:
         """Paints the devices of a snapshot; False if there is nothing to paint.
 
-        ``whole``: whether its processes have been read; then they are painted too.
+        ``with_processes``: whether its processes have been read; then they are painted too.
         """
         palette = palette_of(self._chosen.theme)
         assert palette is not None
@@ -154,7 +154,7 @@ class Picture:
             interval=self._chosen.interval,
             read_only=self._chosen.read_only,
         )
-        lines = picture(view, self._chosen, width, height, ascii_only=ascii_only, whole=whole)
+        lines = picture(view, self._chosen, width, height, ascii_only=ascii_only, with_processes=with_processes)
         if not lines:
             return False
         depth = depth_of(os.environ)

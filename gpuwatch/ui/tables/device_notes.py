@@ -141,7 +141,7 @@ def reserved_note(device: Device, snapshot: Snapshot | None) -> str:
         instance.uuid: f"MIG {instance.id} " for instance in device.mig_instances if instance.uuid
     }
     names = [
-        f"{parts[found.uuid]}by {found.holder}{'' if found.counts else ', beyond the limit'}"
+        f"{parts[found.uuid]}by {found.holder}{'' if found.counts else ', over the per-user limit'}"
         for found in snapshot.reservations
         if found.uuid in parts
     ]

@@ -1,7 +1,7 @@
 """Fields of a GPU shown beside its bars, in lines and cards. Pure.
 
-To add a field, add an entry to :data:`ALL`; to add a graph, give its entry one. Lines, cards, the choosers, the
-settings file and shell completion follow.
+To add a field, add an entry to :data:`OPTIONAL_FIELDS`; to add a graph, give its entry one. Lines, cards, the
+choosers, the settings file and shell completion follow.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from gpuwatch.ui.tables.load_levels import DEFAULT_THRESHOLDS, INKS, NORMAL, Loa
 
 
 class GpuGraph(NamedTuple):
-    """How a field is drawn as a graph; without an ink it is not."""
+    """How a field is drawn as a graph. A field has one if this has an ink."""
 
     caption: str = ""
-    """On the tab of the GPU, which has the graphs of loads."""
+    """Title of the graph on the tab of a GPU."""
     ink: str = ""
     help: str = ""
 
@@ -44,11 +44,11 @@ class GpuField:
     """The metric it shows; without one the field is always available."""
     label: str = ""
     """Label in a card."""
-    cells: int = 0
+    card_cells: int = 0
     """Cells in a card, label and unit included; 0 if cards do not show it, or show it in their frame."""
-    width: int = 0
+    line_cells: int = 0
     """Cells in a line, including the leading blank; 0 if lines draw it separately."""
-    chosen: bool = True
+    shown_by_default: bool = True
     load: Load = ""
     """The load that it shows, ranked by glyph and color."""
     text: Callable[[Device], str] | None = None
@@ -74,7 +74,7 @@ def _clock_card(device: Device) -> str:
     return f"{rounded(now, 4)}/{rounded(most, 1)} MHz"
 
 
-def _state(device: Device) -> str:
+def _performance_state(device: Device) -> str:
     state = device.get("performance.state")
     return printable(state) if isinstance(state, str) else UNKNOWN
 
@@ -141,54 +141,57 @@ def _energy(device: Device) -> str:
 
 
 # fmt: off
-ALL: tuple[GpuField, ...] = (
+OPTIONAL_FIELDS: tuple[GpuField, ...] = (
     GpuField("name", "GPU", "product name, in lines (cards show it in the frame)"),
-    GpuField("free", "FREE", "free GPU memory, in lines (cards have it)", metric="memory.free_bytes", width=7,
+    GpuField("free", "FREE", "free GPU memory, in lines (cards have it)", metric="memory.free_bytes", line_cells=7,
         text=lambda device: short_gib(device.number("memory.free_bytes"))),
-    GpuField("power", "POWER", "power draw and limit", "W", "power.draw_watts", "PWR", cells=15, width=11, load="power",
-        text=_power, card=lambda device: f"{_power(device, 4)} W",
+    GpuField("power", "POWER", "power draw and limit", "W", "power.draw_watts", "PWR", card_cells=15, line_cells=11,
+        load="power", text=_power, card=lambda device: f"{_power(device, 4)} W",
         graph=GpuGraph("Power", "power", "power draw up to the limit")),
-    GpuField("temperature", "TEMP", "GPU temperature", "°C", "temperature.gpu_celsius", "TEMP", cells=11, width=6,
-        load="temperature", graph=GpuGraph("Temperature", "temperature", "GPU temperature")),
-    GpuField("clock", "SM", "SM clock; in cards with its maximum", "MHz", "clocks.sm_mhz", "SM", cells=16, width=8,
-        load="clock", card=_clock_card, graph=GpuGraph("SM clock", "clock", "SM clock up to its maximum")),
-    GpuField("state", "ST", "performance state, P0 is the fastest", metric="performance.state", cells=3, width=4,
-        text=_state, card=_state),
-    GpuField("memory-temperature", "MTEMP", "memory temperature", "°C", "temperature.memory_celsius", "MTEMP", cells=12,
-        width=6),
+    GpuField("temperature", "TEMP", "GPU temperature", "°C", "temperature.gpu_celsius", "TEMP", card_cells=11,
+        line_cells=6, load="temperature", graph=GpuGraph("Temperature", "temperature", "GPU temperature")),
+    GpuField("clock", "SM", "SM clock; in cards with its maximum", "MHz", "clocks.sm_mhz", "SM", card_cells=16,
+        line_cells=8, load="clock", card=_clock_card,
+        graph=GpuGraph("SM clock", "clock", "SM clock up to its maximum")),
+    GpuField("state", "ST", "performance state, P0 is the fastest", metric="performance.state", card_cells=3,
+        line_cells=4, text=_performance_state, card=_performance_state),
+    GpuField("memory-temperature", "MTEMP", "memory temperature", "°C", "temperature.memory_celsius", "MTEMP",
+        card_cells=12, line_cells=6),
     GpuField("nvlink", "NVLINK GB/s", "NVLink throughput in GB/s, in ↓ and out ↑", metric="nvlink.rx_bytes_per_second",
-        label="NVLink", cells=27, width=15, text=lambda device: _nvlink(device, 1),
+        label="NVLink", card_cells=27, line_cells=15, text=lambda device: _nvlink(device, 1),
         card=lambda device: f"{_nvlink(device, 6)} GB/s"),
-    GpuField("ecc", "ECC", "memory errors since boot", metric="ecc.mode", label="ECC", cells=21, width=17, text=_ecc,
-        card=_ecc),
+    GpuField("ecc", "ECC", "memory errors since boot", metric="ecc.mode", label="ECC", card_cells=21, line_cells=17,
+        text=_ecc, card=_ecc),
     GpuField("throttled", "THR", "share of time throttled, and the main reason", metric="events.thermal_percent",
-        label="THROTTLED", cells=27, width=5, text=_throttled_line, card=_throttled_card),
+        label="THROTTLED", card_cells=27, line_cells=5, text=_throttled_line, card=_throttled_card),
     GpuField("energy", "TOTAL ENERGY", "energy used since the driver was loaded", metric="energy_joules",
-        label="TOTAL ENERGY", cells=25, width=13, text=_energy, card=_energy),
-    GpuField("fan", "FAN", "fan speed", "%", "fan.speed_percent", "FAN", cells=9, width=6),
-    GpuField("memory-clock", "MEM CLK", "memory clock", "MHz", "clocks.memory_mhz", "MCLK", cells=14, width=9),
+        label="TOTAL ENERGY", card_cells=25, line_cells=13, text=_energy, card=_energy),
+    GpuField("fan", "FAN", "fan speed", "%", "fan.speed_percent", "FAN", card_cells=9, line_cells=6),
+    GpuField("memory-clock", "MEM CLK", "memory clock", "MHz", "clocks.memory_mhz", "MCLK", card_cells=14,
+        line_cells=9),
     GpuField("bandwidth", "BW", "share of time memory was read or written", "%", "utilization.memory_percent",
-        "MEM BUSY", cells=14, width=6, chosen=False,
+        "MEM BUSY", card_cells=14, line_cells=6, shown_by_default=False,
         graph=GpuGraph("Memory busy", "memory", "share of time in which memory was read or written")),
-    GpuField("encoder", "ENC", "video encoder utilization", "%", "utilization.encoder_percent", "ENC", cells=9, width=6,
-        chosen=False),
-    GpuField("decoder", "DEC", "video decoder utilization", "%", "utilization.decoder_percent", "DEC", cells=9, width=6,
-        chosen=False),
+    GpuField("encoder", "ENC", "video encoder utilization", "%", "utilization.encoder_percent", "ENC", card_cells=9,
+        line_cells=6, shown_by_default=False),
+    GpuField("decoder", "DEC", "video decoder utilization", "%", "utilization.decoder_percent", "DEC", card_cells=9,
+        line_cells=6, shown_by_default=False),
     GpuField("pcie", "PCIe GB/s", "link generation × width, and GB/s in ↓ and out ↑ (cards show it in the frame)",
-        metric="pcie.generation", width=19, chosen=False, text=lambda device: link(device, 1) or UNKNOWN),
+        metric="pcie.generation", line_cells=19, shown_by_default=False,
+        text=lambda device: link(device, 1) or UNKNOWN),
     GpuField("trend", "UTIL", "utilization history, in lines"),
 )
-LOADS = (
-    GpuField("utilization", "UTIL", "", "%", "utilization.gpu_percent", "GPU", cells=9, load="utilization",
+FIXED_FIELDS = (
+    GpuField("utilization", "UTIL", "", "%", "utilization.gpu_percent", "GPU", card_cells=9, load="utilization",
         graph=GpuGraph("GPU", "graph", "share of time in which the GPU was busy")),
-    GpuField("memory", "MEMORY", "", "", "memory.used_bytes", "MEM", cells=19, load="memory", card=_memory_card,
+    GpuField("memory", "MEMORY", "", "", "memory.used_bytes", "MEM", card_cells=19, load="memory", card=_memory_card,
         graph=GpuGraph("Memory", "memory", "GPU memory used")),
 )
 """What every card shows, whatever was chosen."""
 # fmt: on
-FIELDS = {field.id: field for field in ALL}
-DEFAULT_FIELDS = tuple(field.id for field in ALL if field.chosen)
-GRAPHS = {field.id: field for field in (*LOADS, *ALL) if field.graph.ink}
+FIELDS = {field.id: field for field in OPTIONAL_FIELDS}
+DEFAULT_FIELDS = tuple(field.id for field in OPTIONAL_FIELDS if field.shown_by_default)
+GRAPHS = {field.id: field for field in (*FIXED_FIELDS, *OPTIONAL_FIELDS) if field.graph.ink}
 DEFAULT_GRAPHS = tuple(GRAPHS)
 
 
@@ -226,7 +229,7 @@ def _ink(field: GpuField, device: Device, level: int) -> str:
 
 
 def in_line(field: GpuField, device: Device, thresholds: Thresholds = DEFAULT_THRESHOLDS) -> list[Span]:
-    """The field in exactly ``field.width`` cells, with a leading blank."""
+    """The field in exactly ``field.line_cells`` cells, with a leading blank."""
     if field.text is not None:
         text = field.text(device) + field.unit
     else:
@@ -234,8 +237,8 @@ def in_line(field: GpuField, device: Device, thresholds: Thresholds = DEFAULT_TH
         text = UNKNOWN if value is None else rounded(value, 1) + field.unit
     level = rank(field.load, device, thresholds) if field.load else NORMAL
     ink = _ink(field, device, level)
-    cells = f"{text[: field.width - 1]:>{field.width}}"
-    if level and len(text) < field.width - 1:
+    cells = f"{text[: field.line_cells - 1]:>{field.line_cells}}"
+    if level and len(text) < field.line_cells - 1:
         cells = cells[: -len(text) - 1] + mark(field.load, level) + text
     unit = len(field.unit)
     if ink != "text" or not unit or not cells.endswith(field.unit):
@@ -250,10 +253,10 @@ SORTED = "↓"
 def in_card(
     field: GpuField, device: Device, thresholds: Thresholds = DEFAULT_THRESHOLDS, *, sorted_by: str = "index"
 ) -> list[Span]:
-    """The field in exactly ``field.cells`` cells: label, mark, value, unit. Blank on a card that does not have it."""
+    """The field in exactly ``field.card_cells`` cells: label, mark, value, unit. Blank if the card does not have it."""
     why = device.get(field.metric) if field.metric else None
     if isinstance(why, Missing) and why.reason == "not_supported":
-        return [(" " * field.cells, "text")]
+        return [(" " * field.card_cells, "text")]
     level = rank(field.load, device, thresholds) if field.load else NORMAL
     if field.id == "ecc" and device.number("ecc.uncorrected"):
         level, sign = 2, "▲"
@@ -263,11 +266,11 @@ def in_card(
         value, unit = field.card(device), ""
     else:
         unit = f" {field.unit}"
-        room = field.cells - len(field.label) - 1 - len(unit)
+        room = field.card_cells - len(field.label) - 1 - len(unit)
         value = rounded(device.number(field.metric), room)
     of_order = field.load == sorted_by
     label = field.label + (sign.strip() or SORTED * of_order or sign) if field.label else ""
-    rest = field.cells - len(label) - len(unit)
+    rest = field.card_cells - len(label) - len(unit)
     return [
         (label, INKS[level] if level else "sorted" if of_order else "dim"),
         (f"{value[:rest]:<{rest}}", _ink(field, device, level)),

@@ -69,7 +69,7 @@ class Column:
     """Its text in so many cells; by default the value."""
     number: bool = True
     """Numbers are right-aligned and sort largest first, but for those that name a GPU."""
-    chosen: bool = True
+    shown_by_default: bool = True
     empty_reason: str = ""
     """Why it is hidden while no process has a value for it; empty: it is shown anyway."""
     known_late: bool = False
@@ -243,19 +243,19 @@ COLUMNS: tuple[Column, ...] = (
         value=lambda p: len(p.device_map) or None, text=lambda p, w: short_map(p.device_map, p.framework, w),
         empty_reason="the device map of no process here is known", known_late=True),
     Column("visible", "VISIBLE", 8, 14, "its CUDA_VISIBLE_DEVICES", value=lambda p: p.cuda_visible_devices,
-        number=False, chosen=False,
+        number=False, shown_by_default=False,
         empty_reason="no process here has CUDA_VISIBLE_DEVICES set and a readable environment"),
     Column("memory", "GPU-MEM", 7, 9, "GPU memory it holds", "GiB", "gpu_memory_bytes"),
     Column("sm", "SM%", 3, 4, "share of time one of its kernels was running", "%", "sm_percent"),
     Column("mbw", "MBW%", 4, 4, "memory bandwidth: share of time it read or wrote GPU memory", "%", "memory_percent"),
-    Column("enc", "ENC%", 4, 4, "video encoder utilization", "%", "encoder_percent", chosen=False),
-    Column("dec", "DEC%", 4, 4, "video decoder utilization", "%", "decoder_percent", chosen=False),
+    Column("enc", "ENC%", 4, 4, "video encoder utilization", "%", "encoder_percent", shown_by_default=False),
+    Column("dec", "DEC%", 4, 4, "video decoder utilization", "%", "decoder_percent", shown_by_default=False),
     Column("idle", "IDLE", 4, 4, "at least so long no kernel of it was seen; busy: it computes",
         "time", IDLE_SINCE, value=_idle_value, seconds=Process.idle_seconds),
     Column("cpu", "CPU%", 5, 6, "host CPU; 100 is one core", "%", "cpu_percent", text=_cpu),
     Column("host", "HOST", 6, 9, "host memory that it holds (RSS)", "GiB", "host_memory_bytes",
         text=lambda p, w: (gib if w >= 9 else short_gib)(p.number("host_memory_bytes"))),
-    Column("threads", "THR", 4, 4, "number of threads", "", "threads", chosen=False),
+    Column("threads", "THR", 4, 4, "number of threads", "", "threads", shown_by_default=False),
     Column("time", "TIME", 6, 6, "run time; in seconds on the Process tab", "time", RUN_SECONDS,
         value=lambda p: None if p.create_time is None else -p.create_time, seconds=Process.run_seconds),
     Column("command", "COMMAND", 10, 20, "command line; → scrolls", value=short_command,
@@ -263,7 +263,7 @@ COLUMNS: tuple[Column, ...] = (
 )
 # fmt: on
 BY_ID = {column.id: column for column in COLUMNS}
-DEFAULT_COLUMNS = tuple(column.id for column in COLUMNS if column.chosen)
+DEFAULT_COLUMNS = tuple(column.id for column in COLUMNS if column.shown_by_default)
 _LEFT_NUMBERS = frozenset({"gpu", "sees"})
 _GPU_ONLY = frozenset({"gpu", "type", "mig", "sees", "visible", "memory", "sm", "mbw", "enc", "dec", "idle"})
 _FOLDING = ("type", "mbw", "host", "idle", "framework", "sees", "container", "time")
@@ -295,7 +295,7 @@ def place(width: int, chosen: tuple[str, ...] = DEFAULT_COLUMNS, *, gpus: bool =
     columns = columns or [BY_ID["pid"]]
     wide = width >= 118
     order = [name for name in _FOLDING if name in chosen]
-    order += [c.id for c in reversed(columns) if not c.chosen or c.empty_reason]
+    order += [c.id for c in reversed(columns) if not c.shown_by_default or c.empty_reason]
     order += [c.id for c in reversed(columns) if c.id not in order and c.id not in ("command", "pid")]
     named = any(c.id == "command" for c in columns)
 

@@ -15,7 +15,7 @@ from gpuwatch.ui.panes import gpu_card, gpu_line
 from gpuwatch.ui.panes.gpu_grid import devices_of_rows, gpu_lines, rows_of_lines
 from gpuwatch.ui.panes.no_gpu_panel import no_gpu_lines
 from gpuwatch.ui.settings.actions import bindings
-from gpuwatch.ui.tables.gpu_fields import ALL, known_fields, shown_fields
+from gpuwatch.ui.tables.gpu_fields import OPTIONAL_FIELDS, known_fields, shown_fields
 from gpuwatch.ui.tables.gpu_order import GpuChoice, SteadyOrder, with_devices
 from gpuwatch.ui.widgets.painted_pane import JumpRow, Painted
 from gpuwatch.ui.widgets.preferences_app import preferences_of
@@ -111,7 +111,7 @@ class GpuPane(Painted, can_focus=True):
         line = "".join(text for line in self.lines[event.y : event.y + 1] for text, _ in line.spans)
         named = (
             f"{name}: {field.help}"
-            for field in ALL
+            for field in OPTIONAL_FIELDS
             if field.metric
             for name in {field.title, field.label} - {""}
             for found in re.finditer(rf"(?<!\w){re.escape(name)}(?!\w)", line)

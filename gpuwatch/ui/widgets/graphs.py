@@ -189,4 +189,4 @@ def _total(view: View, uuid: str) -> float | None:
     """Total memory of a device, in bytes; of a lost device the last known value."""
     device = view.device(uuid)
     now = device.number("memory.total_bytes") if device is not None else None
-    return view.history.known(uuid, "memory.total_bytes") if now is None else now
+    return view.history.last_number(uuid, "memory.total_bytes") if now is None else now

@@ -35,11 +35,11 @@ _UNDIMMED = frozenset({"border", "focus", "frame", "track", "cursor"})
 def contrast(item: Color, other: Color) -> float:
     """Ratio of the relative luminances of two colors, 1 to 21 (WCAG 2)."""
 
-    def light(color: Color) -> float:
+    def luminance(color: Color) -> float:
         parts = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in color.normalized]
         return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
 
-    low, high = sorted((light(item), light(other)))
+    low, high = sorted((luminance(item), luminance(other)))
     return (high + 0.05) / (low + 0.05)
 
 

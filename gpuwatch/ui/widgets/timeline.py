@@ -34,7 +34,8 @@ _CLOCK_CELLS = 18
 
 
 class TimelineStrip(Strip, can_focus=True):
-    """Shown while paused or replayed, and of a GPU always. A click goes to that moment; focused, so do the arrows.
+    """Shown while paused or replayed, and always on the tab of a GPU. A click goes to that moment; with focus, the
+    arrow keys move through the samples.
 
     On a large terminal, names of what was wrong and times are below it.
     """
@@ -50,7 +51,7 @@ class TimelineStrip(Strip, can_focus=True):
 
     _past: PlayheadPosition | None = None
     _framed = False
-    _track = (0, 0, 0)
+    _track_area = (0, 0, 0)
     """Line, first cell and width of the track; no width: it is not shown."""
     _happened = Track()
     """What happened on the GPU that it is about."""
@@ -67,7 +68,7 @@ class TimelineStrip(Strip, can_focus=True):
         view, past = self._view, self._past
         if view is None:
             return
-        self._track = (0, 0, 0)
+        self._track_area = (0, 0, 0)
         lines: list[Line] = []
         if view.paused_since is not None:
             pen = Pen(width)
@@ -108,7 +109,7 @@ class TimelineStrip(Strip, can_focus=True):
         pen = Pen(width)
         self._line(pen, view, past, line, width)
         lines = [pen.to(width).line()]
-        _, start, cells = self._track
+        _, start, cells = self._track_area
         if self._framed and cells:
             names = labels(past, self._happened, cells)
             lines.append(Pen(width).to(start).write(names).to(width).line())
@@ -125,9 +126,9 @@ class TimelineStrip(Strip, can_focus=True):
         if room < _MIN_TRACK_CELLS or past.end <= past.begin:
             return
         pen.add(begin, "dim")
-        self._track = (line, pen.x, room)
+        self._track_area = (line, pen.x, room)
         cursor = past.moment if view.paused_since is not None or past.played is not None else None
-        drawn = track(past, self._happened, room, cursor)
+        drawn = track_spans(past, self._happened, room, cursor)
         text, ink = drawn[0]
         if past.played is None and view.since.events is None:
             more = next(label for label in _MORE if text.startswith(" " * len(label)))
@@ -137,11 +138,13 @@ class TimelineStrip(Strip, can_focus=True):
         pen.add(end, "dim")
 
     def on_click(self, event: events.Click) -> None:
-        line, start, width = self._track
+        line, start, width = self._track_area
         past = self._past
         if past is not None and start <= event.x < start + width and event.y >= line:
-            begin, value = _grid(past, width)
-            self.post_message(self.Clicked(min(max(begin + (event.x - start + 0.5) * value, past.begin), past.end)))
+            begin, cell_seconds = _grid(past, width)
+            self.post_message(
+                self.Clicked(min(max(begin + (event.x - start + 0.5) * cell_seconds, past.begin), past.end))
+            )
 
 
 def _kept(past: PlayheadPosition, now: float) -> str:
@@ -162,24 +165,24 @@ def _time(at: float, other: float) -> str:
 
 def _grid(past: PlayheadPosition, width: int) -> tuple[float, float]:
     """When the first cell begins, and the seconds of each: at multiples of them, so that a live track stands still."""
-    value = (past.end - past.begin) / max(width - 1, 1)
-    return math.floor(past.begin / value) * value, value
+    cell_seconds = (past.end - past.begin) / max(width - 1, 1)
+    return math.floor(past.begin / cell_seconds) * cell_seconds, cell_seconds
 
 
-def track(past: PlayheadPosition, happened: Track, width: int, cursor: float | None) -> list[Span]:
-    """The history in exactly ``width`` cells: samples, gaps, what was wrong and for how long, and the cursor."""
-    begin, value = _grid(past, width)
+def track_spans(past: PlayheadPosition, happened: Track, width: int, cursor: float | None) -> list[Span]:
+    """The track in exactly ``width`` cells: samples, gaps, what was wrong and for how long, and the cursor."""
+    begin, cell_seconds = _grid(past, width)
 
     def cell(moment: float) -> int:
-        return min(max(int((moment - begin) / value), 0), width - 1)
+        return min(max(int((moment - begin) / cell_seconds), 0), width - 1)
 
     def is_hole(left: float) -> bool:
         place = bisect_left(past.gapless, (left, -math.inf))
         before = past.gapless[place - 1][1] if place else -math.inf
         after = past.gapless[place][0] if place < len(past.gapless) else math.inf
-        return before < left and after > left + value
+        return before < left and after > left + cell_seconds
 
-    cells: list[Span] = [(" " if is_hole(begin + number * value) else "─", "dim") for number in range(width)]
+    cells: list[Span] = [(" " if is_hole(begin + number * cell_seconds) else "─", "dim") for number in range(width)]
     ranks = {severity: rank for rank, severity in enumerate(SIGNS)}  # the worst is drawn last
     for incident in sorted(happened.incidents, key=lambda incident: ranks[incident.severity]):
         if incident.begin <= past.end and incident.end >= past.begin:
@@ -195,7 +198,7 @@ def track(past: PlayheadPosition, happened: Track, width: int, cursor: float | N
 
 def labels(past: PlayheadPosition, happened: Track, width: int) -> list[Span]:
     """Names of problems, each at its start, and round times where there is room, in ``width`` cells."""
-    begin, value = _grid(past, width)
+    begin, cell_seconds = _grid(past, width)
     cells: list[Span] = [(" ", "text")] * width
 
     def put(at: float, text: str, ink: str, least: int) -> None:
@@ -208,7 +211,7 @@ def labels(past: PlayheadPosition, happened: Track, width: int) -> list[Span]:
             cells[place : place + width_of(shown)] = [(shown, ink), *[("", ink)] * (width_of(shown) - 1)]
 
     def cell(at: float) -> int:
-        return max(int((at - begin) / value), 0)
+        return max(int((at - begin) / cell_seconds), 0)
 
     named = [incident for incident in happened.incidents if incident.begin <= past.end and incident.end >= past.begin]
     starts = {cell(incident.begin) for incident in named}

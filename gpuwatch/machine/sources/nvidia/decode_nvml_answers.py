@@ -82,7 +82,7 @@ def fabric_health(mask: int, summary: int) -> str:
     return "healthy" if configuration or any(known.values()) else ""
 
 
-def pick(spec: MetricSpec, answer: Any) -> Value | Missing:
+def picked_value(spec: MetricSpec, answer: Any) -> Value | Missing:
     """The value of one metric, taken from the answer of its call."""
     raw = answer
     if spec.pick.startswith("["):

@@ -56,13 +56,14 @@ _CODES = {
 }
 _NUMBERED = re.compile(r"unknown \((\d{1,9})\)")
 _MAX_TEXT_BYTES = 63
-_EIGHTHS, _SEVENTHS = 8, 7
+_MEMORY_SLICES = 8
+"""Parts into which MIG divides the memory of a GPU."""
 _OF_THE_CARD = ("identity.cuda_cores", "power.default_limit_watts", "clocks.sm_max_mhz", "clocks.memory_max_mhz")
 _CORES, _USUAL_CORES = {7: 64}, 128
 """CUDA cores of each multiprocessor, by major compute capability."""
 
 
-def described(snapshot: Snapshot) -> tuple[DescribedGpu, ...]:
+def simulated_gpus_of(snapshot: Snapshot) -> tuple[DescribedGpu, ...]:
     """The GPUs of a snapshot as simulated ones.
 
     Raises:
@@ -133,13 +134,13 @@ def _card(device: Device) -> SimCard | None:
 
 
 def _memory(readings: dict[str, int | float | str], total: float, argument: int = 0) -> list[SimAnswer]:
-    """Without a reserve the driver knows only version 1 of the call, which counts it as used."""
-    reserved, free, used = (readings.get(f"memory.{kind}_bytes") for kind in ("reserved", "free", "used"))
-    held, kept = (int(number) if isinstance(number, (int, float)) else 0 for number in (used, reserved))
-    left = int(free) if isinstance(free, (int, float)) else max(int(total) - held - kept, 0)
-    shown = NOT_AVAILABLE if argument and reserved is None else kept
+    """Answers about memory. A driver that reports no reserve has only version 1 of the call: it counts it as used."""
+    reserved_reading, free, used = (readings.get(f"memory.{kind}_bytes") for kind in ("reserved", "free", "used"))
+    held, reserved = (int(number) if isinstance(number, (int, float)) else 0 for number in (used, reserved_reading))
+    left = int(free) if isinstance(free, (int, float)) else max(int(total) - held - reserved, 0)
+    shown = NOT_AVAILABLE if argument and reserved_reading is None else reserved
     found = [SimAnswer(_MEMORY, argument, numbers=(int(total), shown, min(left, int(total)), held))]
-    if reserved is None and not argument:
+    if reserved_reading is None and not argument:
         found.append(SimAnswer(f"{_MEMORY}_v2", code=pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH))
     return found
 
@@ -147,7 +148,7 @@ def _memory(readings: dict[str, int | float | str], total: float, argument: int 
 def _instance(instance: MigInstance, total: float) -> SimInstance:
     """Slices from the file, else from its share of memory (of three or four of seven, the lower)."""
     memory = instance.readings.get("memory.total_bytes")
-    share = round(float(memory) / total * _EIGHTHS) if isinstance(memory, (int, float)) else 1
+    share = round(float(memory) / total * _MEMORY_SLICES) if isinstance(memory, (int, float)) else 1
     slices = instance.gpu_slices or {8: 7, 7: 7, 4: 3, 3: 3}.get(share, max(min(share, 2), 1))
     return SimInstance(
         instance.index,

@@ -13,7 +13,7 @@ from gpuwatch.core.model.metrics import METRICS, Lane, MetricSpec
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.machine.sources.device_source import MissingReadings, Readings
 from gpuwatch.machine.sources.nvidia import nvml_errors
-from gpuwatch.machine.sources.nvidia.decode_nvml_answers import field_value, number_or_name, pick
+from gpuwatch.machine.sources.nvidia.decode_nvml_answers import field_value, number_or_name, picked_value
 from gpuwatch.machine.sources.nvidia.device import NvmlDevice
 from gpuwatch.machine.sources.nvidia.multi_call_metrics import ADAPTERS, first_found, link_sum, maybe
 
@@ -103,7 +103,7 @@ class MetricReader:
         self.session_ended = False
         """The driver ended the session (``NVML_ERROR_UNINITIALIZED`` and the like); for the owner to reset."""
 
-    def fast(self, device: NvmlDevice) -> tuple[Readings, MissingReadings] | None:
+    def read_fast(self, device: NvmlDevice) -> tuple[Readings, MissingReadings] | None:
         """Metrics of the fast lane; None when the device turned out to be lost."""
         readings: Readings = {}
         missing = self._lacks[Lane.FAST].copy()
@@ -115,7 +115,7 @@ class MetricReader:
         _within_total(readings, missing)
         return None if device.lost else (readings, missing)
 
-    def lane(self, device: NvmlDevice, lane: Lane) -> tuple[Readings, MissingReadings]:
+    def read_lane(self, device: NvmlDevice, lane: Lane) -> tuple[Readings, MissingReadings]:
         """Metrics of a slower lane, also stored in ``device.kept``. Of :attr:`Lane.ONCE`, those without a value yet."""
         readings: Readings = {}
         missing = self._lacks[lane].copy()
@@ -147,7 +147,10 @@ class MetricReader:
             return
         kept = device.answers.get(query.name)
         if kept is None or type(answer) is not int or kept[0] != answer:
-            kept = device.answers[query.name] = (answer, [(spec.id, pick(spec, answer)) for spec in query.specs])
+            kept = device.answers[query.name] = (
+                answer,
+                [(spec.id, picked_value(spec, answer)) for spec in query.specs],
+            )
         for name, value in kept[1]:
             if isinstance(value, Missing):
                 missing[name] = value

@@ -227,7 +227,7 @@ class NvmlSource:
             return {}, _lost_readings(device, wanted)  # without a handle nothing can be asked until it is listed again
         if Lane.SLOW in asked:
             self._look_at_mig(device)
-        fast = self._reader.fast(device)
+        fast = self._reader.read_fast(device)
         if fast is None:
             return {}, _lost_readings(device, wanted)
         if last is not None and asked == _FAST_ALONE and fast == last[:2]:
@@ -236,7 +236,7 @@ class NvmlSource:
         readings, missing = dict(fast[0]), dict(fast[1])
         for lane in (Lane.SLOW, Lane.ONCE, Lane.ON_DEMAND):
             if lane in asked:
-                self._reader.lane(device, lane)
+                self._reader.read_lane(device, lane)
             if lane in device.kept:
                 readings.update(device.kept[lane][0])
                 missing.update(device.kept[lane][1])
