@@ -53,7 +53,7 @@ class HostSummary:
     """°C of the hottest GPU."""
     holders: tuple[tuple[str, int], ...]
     """Name and number of GPUs of each holder, the one with most first."""
-    wrong: tuple[Finding, ...]
+    errors_and_warnings: tuple[Finding, ...]
     """Errors and warnings, the most important first."""
 
     @property
@@ -91,7 +91,7 @@ def summarize(view: HostView) -> HostSummary:
         memory_free=max(_readings(devices, "memory.free_bytes"), default=None),
         hottest=max(_readings(devices, "temperature.gpu_celsius"), default=None),
         holders=tuple(names.most_common()),
-        wrong=tuple(wrong),
+        errors_and_warnings=tuple(wrong),
     )
 
 
@@ -165,7 +165,7 @@ class FleetSummary:
     """Hosts with free GPUs and how many, the most first."""
     holders: tuple[tuple[str, int], ...]
     """Name and number of GPUs of each holder, the one with most first."""
-    wrong: tuple[tuple[HostSummary, Finding], ...]
+    errors_and_warnings: tuple[tuple[HostSummary, Finding], ...]
     """Errors and warnings of the hosts that answer, the most important first."""
 
 
@@ -181,7 +181,7 @@ def summarize_fleet(fleet: Fleet, before: FleetSummary | None = None) -> FleetSu
     holders: Counter[str] = Counter()
     for host in answering:
         holders.update(dict(host.holders))
-    wrong = [(host, finding) for host in answering for finding in host.wrong]
+    wrong = [(host, finding) for host in answering for finding in host.errors_and_warnings]
     wrong.sort(key=lambda pair: _importance(pair[1]))
     return FleetSummary(
         fleet=fleet,
@@ -190,5 +190,5 @@ def summarize_fleet(fleet: Fleet, before: FleetSummary | None = None) -> FleetSu
         free=sum(number for _, number in free),
         free_hosts=tuple(free),
         holders=tuple(holders.most_common()),
-        wrong=tuple(wrong),
+        errors_and_warnings=tuple(wrong),
     )

@@ -101,7 +101,7 @@ class View:
     """The events, oldest first; the live list grows."""
     unseen: int = 0
     """Number of events since the Events tab was last open."""
-    wrong: tuple[Finding, ...] = field(default=())
+    errors_and_warnings: tuple[Finding, ...] = field(default=())
     """Errors and warnings, the most important first."""
     silence: Finding | None = None
     """The finding that the driver does not answer: front ends that show this in another way do not count it."""
@@ -155,10 +155,11 @@ class View:
         if self.snapshot is None:
             return False
         if self.devices:
-            return bool(self.wrong or self.snapshot.problems)
+            return bool(self.errors_and_warnings or self.snapshot.problems)
         hints = {problem.reason: problem.hint for problem in self.snapshot.problems}
         return not all(
-            finding.id in hints and hints[finding.id].startswith(finding.action or "") for finding in self.wrong
+            finding.id in hints and hints[finding.id].startswith(finding.action or "")
+            for finding in self.errors_and_warnings
         )
 
     @property

@@ -193,7 +193,7 @@ class Playhead:
             history=self._history(kept.snapshot),
             interval=self._interval(kept.at),
             findings=findings,
-            wrong=most_important_first(findings),
+            errors_and_warnings=most_important_first(findings),
             until=kept.at,
             events=self._track().until(max(self._beyond or 0.0, kept.at + 0.5)),
         )

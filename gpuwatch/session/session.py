@@ -248,7 +248,7 @@ class Session:
         return self._finding_source.findings(self.snapshot.findings if self.snapshot is not None else ())
 
     @property
-    def wrong(self) -> tuple[Finding, ...]:
+    def errors_and_warnings(self) -> tuple[Finding, ...]:
         """Errors and warnings, the most important first."""
         return most_important_first(self.findings)
 
@@ -321,7 +321,7 @@ class Session:
     def live_view(self) -> View:
         """The live view, also while paused; of a recording, what is played."""
         snapshot = self.snapshot
-        status, wrong = self.feed.status(), self.wrong
+        status, wrong = self.feed.status(), self.errors_and_warnings
         if wrong or status.state == "not-answering":
             self._troubled = self.clock()
         return View(
@@ -336,7 +336,7 @@ class Session:
             simulation_asked=self.host.simulated,
             own_machine=self.own_machine,
             until=snapshot.taken_at.timestamp() if snapshot is not None else None,
-            wrong=wrong,
+            errors_and_warnings=wrong,
             silence=self._finding_source.silence,
             troubled=self._troubled,
             events=self.events,

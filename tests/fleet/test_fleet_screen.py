@@ -110,7 +110,7 @@ async def test_enter_opens_a_host_and_escape_comes_back(many: FakePrometheus) ->
         ("free", lambda host: host.free > 0),
         ("mem>20GiB free", lambda host: host.free > 0 and not host.name.startswith("desk")),
         ("silent", lambda host: not host.view.answered),
-        ("wrong", lambda host: bool(host.wrong) or not host.view.answered),
+        ("wrong", lambda host: bool(host.errors_and_warnings) or not host.view.answered),
         ("user:alice", lambda host: any(name == "alice" for name, _ in host.holders)),
         ("-dgx", lambda host: host.name.startswith("desk")),
     ],

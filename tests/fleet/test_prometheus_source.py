@@ -92,7 +92,7 @@ def test_gpuwatch(fake: FakePrometheus) -> None:
     assert host.gpus[0].reason == "used by alice"
     assert host.gpus[0].holders[0].processes == 2
     assert host.holders == (("alice", 1),)
-    assert [(one.id, one.severity, one.device_uuid) for one in host.wrong] == [
+    assert [(one.id, one.severity, one.device_uuid) for one in host.errors_and_warnings] == [
         ("hardware.fault", "error", "GPU-n1-2"),
     ]
     assert host.view.age_seconds == 0.4

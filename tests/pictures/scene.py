@@ -165,7 +165,7 @@ def _holders(app: GpuwatchApp) -> list[int]:
 
 def _found(app: GpuwatchApp, cause: str) -> bool:
     """Whether a cause is found, and for long enough to be a warning."""
-    return any(entry.id == cause for entry in app.session.wrong)
+    return any(entry.id == cause for entry in app.session.errors_and_warnings)
 
 
 def _computes(app: GpuwatchApp) -> bool:

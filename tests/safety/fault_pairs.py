@@ -252,7 +252,15 @@ class Watched:
     def _check_words(self, when: str, trouble: bool, noted: bool) -> None:
         """The top line is not well meanwhile, and a title has the GPU's number of now."""
         findings, now = self.conditions.findings, self.at.timestamp()
-        view = View(self.snapshot, History(), self.status, now, 1.0, findings, wrong=most_important_first(findings))
+        view = View(
+            self.snapshot,
+            History(),
+            self.status,
+            now,
+            1.0,
+            findings,
+            errors_and_warnings=most_important_first(findings),
+        )
         self._check_view(when, view, trouble, noted)
         for one in findings:
             device = self.snapshot.device(one.device_uuid or "")
@@ -266,7 +274,7 @@ class Watched:
             self.wrong.append(f"{self.what}, {when}: {words}; {told}")
         elif told is not None and trouble and "GPU" not in told.lead + told.text and "driver" not in told.text.lower():
             self.wrong.append(f"{self.what}, {when}: of no GPU: {told.text}")
-        failed = {one.device_uuid for one in view.wrong if one.severity == "error"}
+        failed = {one.device_uuid for one in view.errors_and_warnings if one.severity == "error"}
         for device in view.devices:
             if device.index in _called_free(view) and failed & {device.uuid, None}:
                 self.wrong.append(f"{self.what}, {when}: GPU {device.index} is called free")

@@ -91,7 +91,7 @@ def test_the_first_sample_is_diagnosed_when_it_is_asked_for_and_later_ones_when_
     conditions = FixedFindings(HOT)
     watched = Watched(conditions)
     watched.push(pair(0))
-    assert watched.session.view().wrong == (HOT,)
+    assert watched.session.view().errors_and_warnings == (HOT,)
     watched.push(pair(1), pair(2))
     assert conditions.judged == [pair(0), pair(1), pair(2)]
     kept = watched.session.timeline.at(watched.now)
@@ -109,12 +109,12 @@ def test_a_driver_that_is_silent_is_an_event_and_a_finding_and_ends_all_well() -
     watched.feed.state = FeedStatus("not-answering", 20.0, 19.0)
     session.look_at_feed()
     assert [one.kind for one in session.timeline.events()][-1] == "silence.began"
-    assert [one.id for one in session.view().wrong] == ["driver.bad-state"]
+    assert [one.id for one in session.view().errors_and_warnings] == ["driver.bad-state"]
     assert WELL not in session.view().findings
     assert session.view().troubled == watched.now
     watched.feed.state = FeedStatus("ok", 0.0)
     watched.push(pair(30))
-    assert session.view().wrong == ()
+    assert session.view().errors_and_warnings == ()
 
 
 def test_a_moment_of_a_silence_is_not_well_when_it_is_looked_at_again() -> None:

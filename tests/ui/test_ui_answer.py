@@ -52,7 +52,7 @@ def said(snapshot: Snapshot, *findings: Finding, width: int = 120, **changes: An
         snapshot.taken_at.timestamp(),
         1.0,
         findings=findings or (WELL,),
-        wrong=most_important_first(findings),
+        errors_and_warnings=most_important_first(findings),
         **changes,
     )
     pen = Pen(width)

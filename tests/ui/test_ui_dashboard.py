@@ -728,7 +728,11 @@ async def test_an_error_has_its_own_glyph_on_the_card_and_in_the_line(stage: Sta
     async with stage.app.run_test(size=(120, 40)) as pilot:
         stage.push(machines.broken())
         await settle(pilot)
-        errors = {finding.device_uuid for finding in stage.app.session.view().wrong if finding.severity == "error"}
+        errors = {
+            finding.device_uuid
+            for finding in stage.app.session.view().errors_and_warnings
+            if finding.severity == "error"
+        }
         assert errors
         text = stage.app.overview.gpus.plain
         assert text.count("✖") == len(errors)

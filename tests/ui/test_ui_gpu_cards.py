@@ -453,7 +453,8 @@ async def test_what_is_wrong_is_a_whole_sentence() -> None:
 def test_the_frame_of_a_card_names_the_finding_and_leaves_out_the_link_before_it_cuts_it() -> None:
     title = "GPU 0 uncorrected ECC errors: 3 new, 3 in total"
     view = replace(
-        view_of(machines.device(0)), wrong=(structs.replace(machines.HELD, title=title, device_uuid=machines.uuid(0)),)
+        view_of(machines.device(0)),
+        errors_and_warnings=(structs.replace(machines.HELD, title=title, device_uuid=machines.uuid(0)),),
     )
     for width in range(60, 120):
         text = plain(drawn(view, width, 40, GpuChoice()))[-1]

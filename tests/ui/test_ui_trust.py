@@ -139,7 +139,7 @@ async def test_throttling_is_shown_at_once_everywhere_and_becomes_a_finding_if_i
         await settle(pilot)
         judged.push(with_device(30, 0, **braked))
         await settle(pilot)
-        assert not judged.app.session.wrong
+        assert not judged.app.session.errors_and_warnings
         assert badge(judged) == ("▲ throttled", "warning")
         assert "▲ throttled (power brake)" in judged.app.overview.gpus.plain
         await pilot.press("2")
@@ -201,7 +201,7 @@ async def test_a_condition_has_one_wording_and_one_severity_in_card_event_findin
             await settle(pilot)
         judged.push(with_device(30, 0, **changes))
         await settle(pilot)
-        (found,) = judged.app.session.view().wrong
+        (found,) = judged.app.session.view().errors_and_warnings
         event = judged.app.session.timeline.events()[-1]
         assert (found.title, event.text) == (f"GPU 0 {words}",) * 2
         assert (found.severity, event.severity, event.cause) == (severity, severity, found.id)
@@ -308,7 +308,7 @@ def test_the_top_line_is_not_green_above_an_error(status: FeedStatus, changes: d
     lost = Finding(id="hardware.fault", severity="error", certainty="fact", title="lost", device_uuid=lame.uuid)
     well = Finding(id="healthy", severity="info", certainty="fact", title="well", since=shot.taken_at)
     found = (lost,) if changes else (well,)
-    view = View(shot, History(), status, at, 1.0, findings=found, wrong=most_important_first(found))
+    view = View(shot, History(), status, at, 1.0, findings=found, errors_and_warnings=most_important_first(found))
     assert verdict(view)[0] == expected
 
 

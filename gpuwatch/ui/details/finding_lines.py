@@ -90,9 +90,9 @@ def all_evidence(view: View) -> Lines:
     lines: Lines = []
     snapshot = view.snapshot
     held = [finding for finding in view.findings if finding.id == "idle.memory-held" and finding.until is None]
-    for finding in dict.fromkeys((*view.wrong, *notable_notes(view.findings), *held)):
+    for finding in dict.fromkeys((*view.errors_and_warnings, *notable_notes(view.findings), *held)):
         lines += [*entry_lines(finding, snapshot), []]
-    found = {finding.id for finding in view.wrong}
+    found = {finding.id for finding in view.errors_and_warnings}
     for problem in snapshot.problems if snapshot is not None else ():
         if problem.reason not in found:
             lines += [*entry_lines(problem, snapshot), []]

@@ -38,7 +38,7 @@ def gpu_lines(view: View, plan: Plan, width: int, choice: GpuChoice, *, chosen: 
 
     ``top``: the first visible row of lines, if not all fit.
     """
-    found = {finding.device_uuid: finding for finding in reversed(view.wrong)}  # the worst wins
+    found = {finding.device_uuid: finding for finding in reversed(view.errors_and_warnings)}  # the worst wins
     if plan.style == "card":
         return _cards(view, plan, width, chosen, found, choice)
     lines = _rows(view, plan, width, chosen, found, choice)

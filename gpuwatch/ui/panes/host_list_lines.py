@@ -47,8 +47,8 @@ def fleet_top_line(pen: Pen, summary: FleetSummary | None, source: str, now: flo
         age = now - fleet.taken_at
         if age > interval + _LATE_SECONDS:
             marks.append((f"data {age:.0f} s old", "warning"))
-        errors = sum(finding.severity == "error" for _, finding in summary.wrong)
-        marks += [(f" {text} ", ink) for text, ink in error_count(errors, len(summary.wrong) - errors)]
+        errors = sum(finding.severity == "error" for _, finding in summary.errors_and_warnings)
+        marks += [(f" {text} ", ink) for text, ink in error_count(errors, len(summary.errors_and_warnings) - errors)]
     room = pen.limit - sum(width_of(text) for text, _ in ends) - sum(width_of(text) + 2 for text, _ in marks)
     pen.add(" gpuwatch ", "title")
     text, ink = answered_hosts(fleet)
@@ -109,10 +109,10 @@ def wrong_line(pen: Pen, summary: FleetSummary | None) -> None:
             pen.add(f"  → {printable(summary.fleet.hint)}", "dim")
         return
     silent = [host for host in summary.hosts if not host.view.answered and not host.view.pending]
-    if summary.wrong:
-        host, finding = summary.wrong[0]
+    if summary.errors_and_warnings:
+        host, finding = summary.errors_and_warnings[0]
         lead = f"{printable(host.name)}  {gpu_label(host, finding.device_uuid)}"
-        wrong = Wrong(finding.severity, lead, printable(finding.title), "", len(summary.wrong))
+        wrong = Wrong(finding.severity, lead, printable(finding.title), "", len(summary.errors_and_warnings))
         write_wrong(pen.add(" "), wrong, ("[f]", "list"))
     elif silent:
         names = ", ".join(printable(host.name) for host in silent)
@@ -223,8 +223,8 @@ def _state(pen: Pen, host: HostSummary, *, both: bool) -> None:
         pen.add(*(("◌ ", "dim") if host.view.pending else ("✖ ", "error")))
         pen.add(cut_to_width(printable(host.view.reason), pen.left), "dim")
         return
-    if host.wrong:
-        first, count = host.wrong[0], len(host.wrong)
+    if host.errors_and_warnings:
+        first, count = host.errors_and_warnings[0], len(host.errors_and_warnings)
         bad = first.severity == "error"
         pen.add("✖ " if bad else "▲ ", "error" if bad else "warning")
         more = f" +{count - 1}" if count > 1 else ""

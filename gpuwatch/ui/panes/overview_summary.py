@@ -62,10 +62,10 @@ def wrong_now(view: View) -> Wrong | None:
     if snapshot is None:
         return None
     idle = [finding for *_, finding in idle_holders(view)]
-    found = [finding for finding in view.wrong if finding not in idle]
+    found = [finding for finding in view.errors_and_warnings if finding not in idle]
     if found:
         return _of_finding(found[0], snapshot, len(found))
-    if snapshot.problems and not view.wrong:
+    if snapshot.problems and not view.errors_and_warnings:
         problem = snapshot.problems[0]
         return Wrong("warning", "", printable(problem.detail), printable(problem.hint), len(snapshot.problems))
     throttled = [(device, text) for device in view.devices if (text := throttled_now(device, view.findings))]
@@ -165,7 +165,8 @@ def summary_items(view: View) -> list[SummaryItem]:
 
 def _silent(view: View) -> bool:
     return any(
-        finding.id in _SILENCE and finding.severity == "error" and finding.device_uuid is None for finding in view.wrong
+        finding.id in _SILENCE and finding.severity == "error" and finding.device_uuid is None
+        for finding in view.errors_and_warnings
     )
 
 

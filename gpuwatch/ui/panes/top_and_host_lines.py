@@ -54,7 +54,8 @@ def _verdict(view: View) -> Span:
     if snapshot is None or view.waiting:
         return "◌ starting", "dim"
     silent = view.status.state in ("not-answering", "stopped")
-    wrong = [finding for finding in view.wrong if not (silent and finding is view.silence)]  # feed_state() shows it
+    # feed_state() shows silence.
+    wrong = [finding for finding in view.errors_and_warnings if not (silent and finding is view.silence)]
     errors = sum(f.severity == "error" for f in wrong)
     if not errors and not snapshot.devices and snapshot.problems:
         return f"✖ {no_gpus(snapshot)[0]}", "badge-error"
@@ -271,7 +272,7 @@ def _fitting(width: int, view: View, tab: str) -> tuple[_Labels, list[Span], lis
 
 def _last_event(view: View) -> MachineEvent | None:
     """The last recent event; not those of a condition that is shown as a finding already."""
-    shown = {(finding.id, finding.device_uuid) for finding in view.wrong}
+    shown = {(finding.id, finding.device_uuid) for finding in view.errors_and_warnings}
     recent = itertools.takewhile(lambda event: view.now - event.at < _LAST_SECONDS, reversed(view.events))
     return next((event for event in recent if (event.cause, event.device_uuid) not in shown), None)
 

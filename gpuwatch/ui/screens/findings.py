@@ -45,11 +45,11 @@ def entries_of(view: View) -> list[Entry]:
     now = [finding for finding in view.findings if finding.until is None]
     well = [finding for finding in now if finding.id == "healthy"]
     rest = [finding for finding in now if finding.severity == "info" and finding.id != "healthy"]
-    found = {finding.id for finding in view.wrong}
+    found = {finding.id for finding in view.errors_and_warnings}
     every = view.snapshot.problems if view.snapshot is not None else ()
     problems = [problem for problem in every if problem.reason not in found]
     past = [finding for finding in view.findings if finding.until is not None]
-    return [*well, *view.wrong, *problems, *rest, *past]
+    return [*well, *view.errors_and_warnings, *problems, *rest, *past]
 
 
 class FindingList(ItemList[Entry]):
@@ -72,7 +72,7 @@ class FindingList(ItemList[Entry]):
         if view is None:
             return
         # Healthy, past and informational findings are not counted.
-        wrong = len(view.wrong) + sum(isinstance(entry, Problem) for entry in self.items)
+        wrong = len(view.errors_and_warnings) + sum(isinstance(entry, Problem) for entry in self.items)
         self.note = f" {wrong} wrong " if wrong else ""
         nothing = _nothing(view) if self._wanted is None else NO_MATCH
         self.set_lines([self._line(entry, view) for entry in self.items] or [nothing], stale=view.stale)

@@ -179,7 +179,7 @@ class Identity(Painted):
         if device.simulated and "simulated" not in device.name.lower():
             pen.add(" simulated", "warning")
         words, ink = state_note(device)
-        worst = next((found for found in view.wrong if found.device_uuid == device.uuid), None)
+        worst = next((found for found in view.errors_and_warnings if found.device_uuid == device.uuid), None)
         wrong, wrong_ink = finding_mark(device, worst, view.findings)
         clocks = clock_note(device, worst, view.findings)
         holder = holder_note(device, view)

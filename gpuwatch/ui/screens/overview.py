@@ -87,7 +87,7 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
             before is None
             or now is None
             or not now.unchanged(before.snapshot, devices=False)
-            or (before.stale, before.wrong) != (view.stale, view.wrong)
+            or (before.stale, before.errors_and_warnings) != (view.stale, view.errors_and_warnings)
         ):
             self.show(view)
             return
@@ -382,7 +382,7 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
         from gpuwatch.ui.screens.finding_sheets import EvidenceModal
 
         def read() -> tuple[Lines, Entry | None]:
-            return all_evidence(self.view), next(iter(self.view.wrong), None)
+            return all_evidence(self.view), next(iter(self.view.errors_and_warnings), None)
 
         self.app.push_screen(EvidenceModal("Findings", read))
 

@@ -50,8 +50,8 @@ def natural(name: str) -> tuple[object, ...]:
 def _trouble(host: HostSummary) -> float:
     if not host.view.answered:
         return 3.0
-    errors = any(finding.severity == "error" for finding in host.wrong)
-    return 2.0 if errors else 1.0 if host.wrong else 0.0
+    errors = any(finding.severity == "error" for finding in host.errors_and_warnings)
+    return 2.0 if errors else 1.0 if host.errors_and_warnings else 0.0
 
 
 def _share(host: HostSummary) -> float | None:

@@ -26,7 +26,7 @@ def _reading(metric: str, kind: Kind, shown: Callable[[float], float] = round) -
 
 
 def _findings(host: HostSummary) -> str:
-    return "\n".join(f"{finding.id} {finding.title}" for finding in host.wrong) + host.view.reason
+    return "\n".join(f"{finding.id} {finding.title}" for finding in host.errors_and_warnings) + host.view.reason
 
 
 def _holders(gpu: GpuUse | None) -> str:
@@ -59,7 +59,7 @@ FIELDS: Fields[[HostSummary, GpuUse | None]] = Fields(
     words={
         "free": lambda host, gpu: host.view.answered and gpu is not None and gpu.use == "free",
         "used": lambda host, gpu: gpu is not None and gpu.use == "used",
-        "wrong": lambda host, gpu: bool(host.wrong) or not host.view.answered,
+        "wrong": lambda host, gpu: bool(host.errors_and_warnings) or not host.view.answered,
         "silent": lambda host, gpu: not host.view.answered,
     },
     also={"memory": "mem", "gpu": "util", "name": "model", "job": "user", "holder": "user", "finding": "state"},
