@@ -16,8 +16,9 @@ from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Device, Mapped, MigInstance, Process
 from gpuwatch.explain.diagnosis.condition_engine import REJUDGE_SECONDS, Conditions
 from gpuwatch.machine.collector.snapshot_feed import FeedStatus
-from gpuwatch.machine.history.machine_event import MachineEvent, gpu_list_text
+from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.process_events import ProcessEvents
+from gpuwatch.machine.history.process_labels import gpu_list_text
 from tests.ui import machines
 
 GIB = machines.GIB

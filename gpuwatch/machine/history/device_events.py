@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import size
-from gpuwatch.core.model.snapshot import Device, Snapshot
+from gpuwatch.core.model.snapshot import BAD_STATES, Device, Snapshot
 from gpuwatch.machine.history.device_limit import forget_gone
-from gpuwatch.machine.history.machine_event import BAD_STATES, MachineEvent, device_event
+from gpuwatch.machine.history.machine_event import MachineEvent, device_event
 
 _MIN_FREED_SHARE = 0.05
 _MIN_FREED_BYTES = 2**30

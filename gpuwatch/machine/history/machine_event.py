@@ -1,4 +1,4 @@
-"""Events, and the wording they share."""
+"""An event of the machine (a process, GPU or recorder), its onset, and what still lasts after some events."""
 
 from __future__ import annotations
 
@@ -7,24 +7,18 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from gpuwatch.core.formatting.safe_text import printable, shorten
-from gpuwatch.core.formatting.short_names import program_of, without_folder
-from gpuwatch.core.formatting.units import number_ranges
-from gpuwatch.core.model.snapshot import BAD_STATES as BAD_STATES
 from gpuwatch.core.model.snapshot import Device, Process
+from gpuwatch.machine.history.process_labels import command_suffix, process_label
 
 Severity = Literal["error", "warning", "info", "good"]
 Certainty = Literal["fact", "likely"]
 
-_MAX_NAME_CHARS = 24
-"""Characters of a program: what happened stands after it, and must be seen at 80 columns."""
-_MAX_COMMAND_CHARS = 60
 _START_SECONDS = 5.0
 """Seconds after the start of a recorder in which it notices what had begun earlier."""
 
 
 class MachineEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """One event."""
+    """What happened to a device, a process or a recorder at one moment."""
 
     at: float
     """Seconds since the epoch."""
@@ -99,38 +93,8 @@ def process_event(rows: Sequence[Process], at: float, kind: str, text: str) -> M
     return MachineEvent(
         at=at,
         kind=kind,
-        text=f"{process_label(rows[0])} {text}{_command_suffix(rows[0])}",
+        text=f"{process_label(rows[0])} {text}{command_suffix(rows[0])}",
         device_uuid=uuids[0] if uuids else None,
         device_uuids=uuids if len(uuids) > 1 else (),
         pid=pid,
     )
-
-
-def gpu_list_text(indices: Iterable[int]) -> str:
-    """``GPU 0``, ``GPUs 0-7``, ``GPUs 0, 2-3``."""
-    listed = set(indices)
-    return f"GPU{'s' * (len(listed) > 1)} {number_ranges(listed)}"
-
-
-def process_label(row: Process) -> str:
-    """``alice's train.py (48121)``, printable and with secrets masked; ``process 48121`` without a name."""
-    program = program_name(row)
-    user = f"{printable(row.user)}'s " if row.user else ""
-    return f"{user}{program} ({row.pid})" if program else f"{user}process {row.pid}"
-
-
-def program_name(row: Process) -> str:
-    """``train.py``: the one name of a process wherever it is named, with secrets masked; empty if it is unknown."""
-    return shorten(program_of(_masked_command(row)), _MAX_NAME_CHARS)
-
-
-def _command_suffix(row: Process) -> str:
-    """``: python train.py --bs 64``; empty if it says no more than the program's name."""
-    command = without_folder(_masked_command(row))
-    return f": {shorten(command, _MAX_COMMAND_CHARS)}" if " " in command else ""
-
-
-def _masked_command(row: Process) -> str:
-    from gpuwatch.core.masking.mask_secrets import mask_text  # slow to import, and not needed for the first frame
-
-    return mask_text(printable(row.command or row.name or ""))

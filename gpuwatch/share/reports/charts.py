@@ -11,7 +11,7 @@ from gpuwatch.core.grouping import grouped
 from gpuwatch.core.model.run import Run, Throughput
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
 from gpuwatch.experiment.trials.step_times import is_wide, speed_text, step_time_text
-from gpuwatch.machine.history.machine_event import program_name
+from gpuwatch.machine.history.process_labels import program_name
 from gpuwatch.share.reports.chart_types import Bars, Part, Row
 from gpuwatch.share.reports.report_elements import clean
 

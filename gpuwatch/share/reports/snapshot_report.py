@@ -16,7 +16,7 @@ from gpuwatch.core.model.metrics import metric
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import FAILED_ITSELF, Device, Problem, Process, Snapshot
 from gpuwatch.explain.diagnosis.conditions.gpu_faults import unread_keys
-from gpuwatch.machine.history.machine_event import gpu_list_text
+from gpuwatch.machine.history.process_labels import gpu_list_text
 from gpuwatch.share.reports.report_elements import (
     SIMULATED_MACHINE,
     Content,

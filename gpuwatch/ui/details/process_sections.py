@@ -17,7 +17,7 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Mapped, Process, Snapshot
 from gpuwatch.explain.diagnosis.conditions.program_on_cpu import cpu_reason, may_be_on_gpu, not_simulated
 from gpuwatch.machine.collector.host_access import DeviceNumbers
-from gpuwatch.machine.history.machine_event import gpu_list_text
+from gpuwatch.machine.history.process_labels import gpu_list_text
 from gpuwatch.machine.sources.process_details import Details, Relative
 from gpuwatch.session.displayed_moment import View
 from gpuwatch.session.process_history import Identity

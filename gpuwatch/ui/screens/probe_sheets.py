@@ -18,7 +18,7 @@ from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.core.parse_text import whole_number
 from gpuwatch.experiment.probing.probe_defaults import MEASURED_SECONDS
-from gpuwatch.machine.history.machine_event import gpu_list_text
+from gpuwatch.machine.history.process_labels import gpu_list_text
 from gpuwatch.session.probe_batch import WORKLOADS
 from gpuwatch.session.probe_preflight import Preflight
 from gpuwatch.session.probe_runs import Parameters

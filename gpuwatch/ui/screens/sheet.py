@@ -15,7 +15,7 @@ from textual.screen import ModalScreen
 from gpuwatch.ui.drawing.wrapping import Lines, cut_line, wrap_line
 from gpuwatch.ui.settings.tabs import TABS
 from gpuwatch.ui.widgets.painted_pane import Line, Painted, Span
-from gpuwatch.ui.widgets.typed_name import TypedName
+from gpuwatch.ui.widgets.type_ahead import TypeAhead
 
 Result = TypeVar("Result")
 MOVES = (
@@ -154,7 +154,7 @@ class LinesModal(Modal[Result], Generic[Result]):
         """``to_copy``: what ``c`` copies to the terminal's clipboard; ``keys``: those that close it, with a result."""
         super().__init__()
         self._keys = dict(keys or {})
-        self._typed = TypedName()
+        self._type_ahead = TypeAhead()
         self._filters = False
         """Whether somebody types a filter, which sheets do not have."""
         self.sheet = sheet or Sheet(lines, cursor=cursor)
@@ -200,17 +200,17 @@ class LinesModal(Modal[Result], Generic[Result]):
         """
         if not self.names:
             return False
-        found = self._typed.place(self.names, char, self.sheet.cursor or 0)
+        found = self._type_ahead.find_line(self.names, char, self.sheet.cursor or 0)
         if found is not None:
             self.sheet.move(found - (self.sheet.cursor or 0))
-        elif not self._typed.is_of_name(char):
+        elif not self._type_ahead.continues_name(char):
             return False
         else:
             self.app.bell()
         return True
 
     def action_move(self, rows: int) -> None:
-        self._typed.forget()
+        self._type_ahead.forget()
         self.sheet.move(rows)
 
     def on_click(self, event: events.Click) -> None:

@@ -15,7 +15,7 @@ from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.short_names import short_framework, without_folder, without_launcher
 from gpuwatch.core.formatting.units import UNKNOWN, gib, memory, short_gib
 from gpuwatch.core.model.snapshot import IDLE_SINCE, RUN_SECONDS, Device, Mapped, Process, Snapshot
-from gpuwatch.machine.history.machine_event import program_name
+from gpuwatch.machine.history.process_labels import program_name
 from gpuwatch.ui.tables.device_notes import PERMANENT, missing_text
 
 _OWNER_CELLS = 12

@@ -15,7 +15,7 @@ from gpuwatch.ui.tables.process_columns import short_job, unexplained_of
 from gpuwatch.ui.tables.process_filter import Filter
 from gpuwatch.ui.widgets.painted_pane import Line
 from gpuwatch.ui.widgets.scroll_list import ItemList, filtered_title
-from gpuwatch.ui.widgets.typed_name import TypedName
+from gpuwatch.ui.widgets.type_ahead import TypeAhead
 
 _GIB = 1024**3
 
@@ -53,7 +53,7 @@ class UserTable(ItemList[Total]):
 
     def __init__(self, title: str = "", *, id: str | None = None) -> None:
         super().__init__(title, id=id)
-        self._typed = TypedName()
+        self._type_ahead = TypeAhead()
 
     @property
     def chosen(self) -> Total | None:
@@ -74,7 +74,7 @@ class UserTable(ItemList[Total]):
 
     def move(self, where: str) -> None:
         """As in any list; what is typed next begins a name."""
-        self._typed.forget()
+        self._type_ahead.forget()
         super().move(where)
 
     def check_consume_key(self, key: str, character: str | None) -> bool:
@@ -83,15 +83,15 @@ class UserTable(ItemList[Total]):
 
     def find(self, char: str | None) -> str | None:
         """Goes to the name that was typed; returns what to say of it. None: the character, None for none, is a key."""
-        if not char or not (char.isalnum() or self._typed.is_of_name(char)):
+        if not char or not (char.isalnum() or self._type_ahead.continues_name(char)):
             return None
         names = [printable(total.name or "") for total in self.items]
-        found = self._typed.place(names, char, self.cursor or 0)
+        found = self._type_ahead.find_line(names, char, self.cursor or 0)
         if found is not None:
             self.put_cursor(found)
             self.refill()
             return ""
-        if (char == "u" and not self._typed.text) or not self._typed.is_of_name(char):
+        if (char == "u" and not self._type_ahead.text) or not self._type_ahead.continues_name(char):
             return None
         return f"no {'job' if self.by_job else 'user'} begins with “{char}”; Esc leaves"
 

@@ -8,12 +8,11 @@ from collections.abc import Iterable, Iterator
 from gpuwatch.core.formatting.durations import rounded_duration
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.model.findings import Finding
-from gpuwatch.core.model.snapshot import Device
+from gpuwatch.core.model.snapshot import BAD_STATES, Device
 from gpuwatch.core.model.xids import OFF_THE_BUS, Xid
 from gpuwatch.explain.diagnosis.conditions.condition_duration import Occurrence, Sign
 from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, condition
 from gpuwatch.explain.diagnosis.conditions.sample_context import SampleContext
-from gpuwatch.machine.history.machine_event import BAD_STATES
 
 _FAULTS = {"lost": "has fallen off the bus", "reset-required": "needs a reset", "failed": "does not answer"}
 _MAX_XIDS_SHOWN = 3

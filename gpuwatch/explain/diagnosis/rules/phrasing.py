@@ -6,7 +6,7 @@ from gpuwatch.core.formatting.safe_text import printable, shorten
 from gpuwatch.core.masking.mask_secrets import mask_text
 from gpuwatch.core.model.snapshot import Process
 from gpuwatch.explain.logs.tracebacks import Frame
-from gpuwatch.machine.history.machine_event import process_label
+from gpuwatch.machine.history.process_labels import process_label
 
 _SETTINGS = {
     "tensorflow": "Set memory growth (TF_FORCE_GPU_ALLOW_GROWTH=true), with a memory_limit where others share the GPU;"

@@ -1,18 +1,18 @@
-"""The name that somebody types in a list: it goes to the line that has it, and is no keys."""
+"""Type-ahead in a list: letters that are typed move the cursor to the line with that name, and are not keys."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 _IN_NAMES = frozenset("-_.@+$:%")
-"""Signs of names, beside letters and digits; only behind a letter, for some are keys."""
+"""Characters of names besides letters and digits; only after a letter, because some are keys."""
 
 _MOVES = frozenset("jkgG")
 """Letters that move in every list; as the first one of a name only where a name begins with it."""
 
 
-class TypedName:
-    """What was typed so far; a letter that does not go on with it begins a new name."""
+class TypeAhead:
+    """What was typed so far; a letter that does not continue it begins a new name."""
 
     text = ""
 
@@ -20,11 +20,11 @@ class TypedName:
         """Called when the cursor moves by itself: what is typed next begins a name."""
         self.text = ""
 
-    def is_of_name(self, char: str) -> bool:
+    def continues_name(self, char: str) -> bool:
         """Whether a character is part of a name, not a key, though no name may have it."""
         return bool(self.text and char in _IN_NAMES) or (char.isalpha() and (bool(self.text) or char not in _MOVES))
 
-    def place(self, names: Sequence[str], char: str, here: int) -> int | None:
+    def find_line(self, names: Sequence[str], char: str, here: int) -> int | None:
         """The line whose name is, begins with or has what was typed, from line ``here`` on; None: no name has it."""
         names = [name.lower() for name in names]
         behind = [*range(here + 1, len(names)), *range(min(here + 1, len(names)))]
