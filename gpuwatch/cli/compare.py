@@ -10,9 +10,10 @@ from gpuwatch.cli.output import check_writable, output_option, publish, redact_o
 from gpuwatch.cli.saved_files import read_document
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.safe_text import file_name
+from gpuwatch.core.model.cluster_nodes import Node
 from gpuwatch.core.model.json_codec import Document, runs_in
 from gpuwatch.core.model.run import Run
-from gpuwatch.core.model.run_comparison import Comparison, Node
+from gpuwatch.core.model.run_comparison import Comparison
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.try_experiment import Experiment
 

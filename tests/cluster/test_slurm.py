@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from gpuwatch.core.model.cluster_nodes import Node
 from gpuwatch.core.model.json_codec import from_json
-from gpuwatch.core.model.run_comparison import Comparison, Node
+from gpuwatch.core.model.run_comparison import Comparison
 from tests.cluster.nodes import await_none, running
 
 pytestmark = [

@@ -25,9 +25,9 @@ from msgspec.structs import replace
 from gpuwatch.core.formatting.durations import utc
 from gpuwatch.core.model.snapshot import IDLE_SINCE, Process, Snapshot
 from gpuwatch.core.model.xids import Xid
+from gpuwatch.machine.collector.complete_recorder_samples import RecorderSampleCompleter
 from gpuwatch.machine.collector.idle_times_across_collectors import IdleTimes
 from gpuwatch.machine.collector.live_feed import LiveFeed
-from gpuwatch.machine.collector.own_user_processes import OwnProcesses
 from gpuwatch.machine.collector.samples_from_recorder import hides_processes, with_missed
 from gpuwatch.machine.recording import running_recorders
 from gpuwatch.machine.recording.reader import Recording
@@ -436,7 +436,7 @@ def test_what_another_user_could_not_read_is_read_here(here: Machine, sleeper: C
         chosen.kill()
         chosen.wait()
     assert {row.cuda_visible_devices for row in seen.processes} == {"1", None}
-    own = OwnProcesses()
+    own = RecorderSampleCompleter()
     (gone,) = (row for row in seen.processes if row.pid == chosen.pid)
     (alive,) = (row for row in seen.processes if row.pid != chosen.pid)
     less = replace(seen, processes=tuple(map(denied, (gone, alive))))
@@ -444,7 +444,7 @@ def test_what_another_user_could_not_read_is_read_here(here: Machine, sleeper: C
     assert whole.processes == (less.processes[0], alive), "one has exited, of the other all is read"
     assert own.complete(less).processes is whole.processes
     reused = replace(alive, create_time=(alive.create_time or 0) - 60)
-    assert OwnProcesses().complete(replace(seen, processes=(denied(reused),))).processes == (denied(reused),)
+    assert RecorderSampleCompleter().complete(replace(seen, processes=(denied(reused),))).processes == (denied(reused),)
     assert not hides_processes(less)
     assert hides_processes(replace(seen, processes=(replace(alive, note=f"{HIDDEN}hidepid=2"),)))
 

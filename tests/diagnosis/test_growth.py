@@ -12,7 +12,8 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import DeviceMapping, MemoryPoint, Oom, Run
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.memory.memory_growth import steady_growth
-from gpuwatch.explain.diagnosis.memory.oom_arithmetic import OomFacts, judge
+from gpuwatch.explain.diagnosis.memory.oom_arithmetic import judge
+from gpuwatch.explain.diagnosis.memory.oom_facts import OomFacts
 from gpuwatch.explain.diagnosis.rule_engine import diagnose
 from gpuwatch.explain.diagnosis.runs.run_verdict import complete
 from gpuwatch.explain.logs.log_facts import LogFacts

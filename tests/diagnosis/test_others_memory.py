@@ -27,8 +27,8 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.experiment.probing.run_memory import MemoryLedger
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.explain_log import explain
-from gpuwatch.explain.diagnosis.memory.oom_arithmetic import OTHERS_UNKNOWN, WHO_HELD_IT, OomFacts, judge
-from gpuwatch.explain.diagnosis.memory.oom_facts import oom_facts
+from gpuwatch.explain.diagnosis.memory.oom_arithmetic import OTHERS_UNKNOWN, WHO_HELD_IT, judge
+from gpuwatch.explain.diagnosis.memory.oom_facts import OomFacts, oom_facts
 from gpuwatch.explain.diagnosis.memory.other_processes_memory import mates_of, others_memory
 from gpuwatch.explain.diagnosis.rule_engine import diagnose
 from gpuwatch.explain.diagnosis.runs.run_verdict import complete

@@ -15,7 +15,8 @@ from gpuwatch.core.model.run import Framework, Memory, Oom
 from gpuwatch.core.model.snapshot import Problem
 from gpuwatch.core.model.visible_devices import read_visible, visible_devices
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.memory.oom_arithmetic import OomFacts, judge
+from gpuwatch.explain.diagnosis.memory.oom_arithmetic import judge
+from gpuwatch.explain.diagnosis.memory.oom_facts import OomFacts
 from gpuwatch.explain.diagnosis.rule_engine import diagnose, primary_cause, rules_for
 from gpuwatch.explain.diagnosis.rule_registry import RULES, Rule, finding, rule
 from gpuwatch.explain.diagnosis.rules.causes_stated_in_log import STATED, stated_by_the_log

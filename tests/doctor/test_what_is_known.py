@@ -16,7 +16,8 @@ from gpuwatch.experiment.probing.interpreter_checks import with_opened_libraries
 from gpuwatch.explain.diagnosis.diagnostic_report import DOCTOR, diagnostic_report
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.memory.memory_holders import ANYWHERE, holders_headline, make_room
-from gpuwatch.explain.diagnosis.memory.oom_arithmetic import OomFacts, judge
+from gpuwatch.explain.diagnosis.memory.oom_arithmetic import judge
+from gpuwatch.explain.diagnosis.memory.oom_facts import OomFacts
 from gpuwatch.explain.diagnosis.reference.cuda_libraries import install_advice
 from gpuwatch.explain.diagnosis.reference.driver_releases import cuda_of_tensorflow, update
 from gpuwatch.explain.diagnosis.rule_engine import diagnose

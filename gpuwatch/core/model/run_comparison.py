@@ -5,24 +5,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import msgspec
 
-from gpuwatch.core.model.doctor import Doctor
+from gpuwatch.core.model.cluster_nodes import Node, OddFact
 from gpuwatch.core.model.run import Run
-from gpuwatch.core.model.snapshot import Snapshot
-
-NodeState = Literal["ok", "finding", "failed", "no-answer", "timed-out", "interrupted"]
-"""How the command ended on a node.
-
-``ok``: with exit code 0.
-``finding``: it did its work, and what it found made its exit code another.
-``failed``: it brought nothing home, or not all of it.
-``no-answer``: gpuwatch did not start there.
-``timed-out``: it was ended at its deadline.
-``interrupted``: it was ended by Ctrl+C.
-"""
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,50 +27,6 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     """The difference in sentences."""
 
 
-class Node(msgspec.Struct, frozen=True, kw_only=True):
-    """What one command did on one node of a cluster."""
-
-    node: str
-    state: NodeState
-    """``ok``, ``finding``, ``failed``, ``no-answer``, ``timed-out`` or ``interrupted``."""
-    reason: str = ""
-    """Why it failed, or what its exit code means: ``exit code 7``, ``no gpuwatch there``; empty if all is well."""
-    host: str | None = None
-    """Name of the machine, as it calls itself; null if it did not answer."""
-    exit_code: int | None = None
-    """Exit code of gpuwatch there; null if it did not start, or a signal ended it."""
-    gpuwatch_version: str | None = None
-    """Version of gpuwatch there; null if it did not answer."""
-    took_seconds: float | None = None
-    """From its start there to its end; null if it did not start."""
-    runs: int = 0
-    """How many of the runs of the comparison are from there."""
-    answer: str = ""
-    """What ``gpuwatch try`` or ``report`` found there, in one sentence."""
-    snapshot: Snapshot | None = None
-    """The machine, by ``gpuwatch snapshot`` or ``report``."""
-    doctor: Doctor | None = None
-    """What ``gpuwatch doctor`` or ``report`` found."""
-
-
-class OddFact(msgspec.Struct, frozen=True, kw_only=True):
-    """Something in which one node differs from its siblings: nodes with equal GPUs."""
-
-    node: str
-    kind: Literal["structure", "speed"]
-    """``structure``: what the node has; ``speed``: how fast it is."""
-    what: str
-    """What differs: ``number of GPUs``, ``driver``, ``speed of growth``."""
-    value: str
-    """There; a dash where it is not known."""
-    usual: str
-    """The value that most siblings have."""
-    siblings: int
-    """How many nodes it was compared with."""
-    detail: str = ""
-    """How a slow node was told from noise, in words."""
-
-
 class Comparison(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag="gpuwatch.comparison/1"):
     """Runs side by side."""
 
@@ -99,7 +41,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", 
     """Caveats about the numbers, one sentence each."""
     differences: tuple[Difference, ...] = ()
     nodes: tuple[Node, ...] = ()
-    """The nodes of a cluster; empty for runs of fewer than four machines that were saved one by one."""
+    """The nodes of a cluster; empty if the runs were saved one by one, on fewer than four machines."""
     odd: tuple[OddFact, ...] = ()
     """What is odd about single nodes, structure first."""
     odd_notes: tuple[str, ...] = ()

@@ -18,7 +18,7 @@ from gpuwatch.core.model.findings import CAUSES, NO_GPU, Finding
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.log_without_finding import is_of_last_start, shows_nothing
-from gpuwatch.explain.diagnosis.memory.oom_facts import with_verdicts
+from gpuwatch.explain.diagnosis.memory.oom_verdict import with_verdicts
 from gpuwatch.explain.diagnosis.rule_engine import by_severity, diagnose, primary_cause
 from gpuwatch.explain.diagnosis.rule_registry import note_of
 from gpuwatch.explain.diagnosis.rules.missing_gpu import NOT_WHY

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from gpuwatch.core.model.reading import number
 from gpuwatch.core.model.snapshot import IDLE_SINCE, Process, Snapshot
-from gpuwatch.machine.collector.own_user_processes import SAME_START_SECONDS
+from gpuwatch.machine.collector.complete_recorder_samples import SAME_START_SECONDS
 from gpuwatch.machine.history.sample_chunks import MappedRows
 
 _LATE_SECONDS = 10.0

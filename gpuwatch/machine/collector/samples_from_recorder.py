@@ -22,7 +22,7 @@ from gpuwatch.machine.sources.device_source import MAX_XIDS, SeenDevice
 from gpuwatch.machine.sources.hidden_processes import HIDDEN
 
 if TYPE_CHECKING:
-    from gpuwatch.machine.collector.own_user_processes import OwnProcesses
+    from gpuwatch.machine.collector.complete_recorder_samples import RecorderSampleCompleter
 
 _FRESH_SECONDS = 2.0
 """Seconds, besides two intervals, up to which the newest sample of a recording is new."""
@@ -60,11 +60,11 @@ class SamplesFromRecorder:
         self._newest = NewestSamples(Path(recorder.entry.path))
         self._last = self._looked = time.monotonic()
         """When the last sample came, and when this was last looked for."""
-        self._own: OwnProcesses | None = None
+        self._completer: RecorderSampleCompleter | None = None
         if recorder.reads_less:
-            from gpuwatch.machine.collector.own_user_processes import OwnProcesses
+            from gpuwatch.machine.collector.complete_recorder_samples import RecorderSampleCompleter
 
-            self._own = OwnProcesses()
+            self._completer = RecorderSampleCompleter()
         try:
             self.first = self._first()
         except BaseException:
@@ -80,7 +80,7 @@ class SamplesFromRecorder:
 
     def _take(self) -> list[Snapshot]:
         found = [replace(sample, devices=self._devices.of(sample.devices)) for sample in self._newest.take()]
-        return found if self._own is None else list(map(self._own.complete, found))
+        return found if self._completer is None else list(map(self._completer.complete, found))
 
     def _with_xids(self, device: Device) -> Device:
         """With the errors that it missed: the driver reported them to whoever listened before it began."""
@@ -109,7 +109,7 @@ class SamplesFromRecorder:
             return False
         if abs(time.time() - first.taken_at.timestamp()) > 2 * self.interval + _FRESH_SECONDS + first.took_seconds:
             return False
-        return self._own is None or not hides_processes(first)
+        return self._completer is None or not hides_processes(first)
 
     def new_samples(self) -> tuple[list[Snapshot], str]:
         """The samples since the last call, oldest first, and why there will be no more; empty if there will."""

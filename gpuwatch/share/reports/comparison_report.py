@@ -11,9 +11,10 @@ from gpuwatch.core.formatting.durations import measured_seconds
 from gpuwatch.core.formatting.safe_text import shorten
 from gpuwatch.core.formatting.units import UNKNOWN, percent, size
 from gpuwatch.core.grouping import grouped
+from gpuwatch.core.model.cluster_nodes import Node, OddFact
 from gpuwatch.core.model.findings import SEVERITY_ORDER
 from gpuwatch.core.model.run import Run
-from gpuwatch.core.model.run_comparison import Comparison, Node, OddFact
+from gpuwatch.core.model.run_comparison import Comparison
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.experiment.trials.step_times import is_wide
 from gpuwatch.share.reports import charts

@@ -10,49 +10,7 @@ from gpuwatch.core.formatting.units import memory, size
 from gpuwatch.core.model.run import HOST_ALLOCATORS, Oom
 from gpuwatch.explain.diagnosis.memory.memory_growth import equal_blocks
 from gpuwatch.explain.diagnosis.memory.oom_arithmetic_torch import judge_torch
-from gpuwatch.explain.diagnosis.memory.other_processes_memory import is_trifling
-
-
-@dataclass(frozen=True, slots=True)
-class OomFacts:
-    """Facts besides the allocator's numbers: from the device, the settings and the log.
-
-    Memory of others is what :class:`gpuwatch.explain.diagnosis.memory.other_processes_memory.OthersMemory` measured;
-    other processes of the same run count as others too.
-    """
-
-    total_bytes: int | None = None
-    others_bytes: int | None = None
-    """Held by others when the program first allocated memory, or before it started."""
-    most_bytes: int | None = None
-    """Most that others held while it ran; None: as much as at its start."""
-    least_free_bytes: int | None = None
-    """Least free memory of the device while it ran."""
-    held_by_others: bool | None = None
-    """Whether others held memory; None: not checked."""
-    limits_bytes: int | None = None
-    """Sum of the limits of all framework devices on this GPU."""
-    overhead_bytes: int = 0
-    """Used by the driver and the CUDA context in addition."""
-    limited: bool = False
-    """Whether the user set a limit or fraction."""
-    refusals: int = 0
-    """Allocations that the driver refused."""
-    peak_bytes: int | None = None
-    """Most that the allocator had in use at any moment of the run."""
-    from_name: bool = False
-    """Whether the total is only derived from the card's name, so that it proves nothing about one huge request."""
-
-    @property
-    def shared(self) -> bool:
-        """Whether others are known to have held a relevant amount."""
-        known = self.others_bytes is not None and self.held_by_others is not False
-        return known and not is_trifling(self.others_bytes or 0, self.total_bytes)
-
-    @property
-    def most(self) -> int | None:
-        """Most that others held, if checked."""
-        return self.most_bytes if self.most_bytes is not None else self.others_bytes
+from gpuwatch.explain.diagnosis.memory.oom_facts import OomFacts
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,19 +1,20 @@
 """What the run, the log and the machine add to the numbers of an out-of-memory failure.
 
-:func:`oom_facts` gathers them for :mod:`gpuwatch.explain.diagnosis.memory.oom_arithmetic`, which names the cause.
+:func:`oom_facts` gathers them for :mod:`gpuwatch.explain.diagnosis.memory.oom_verdict`, which names the cause.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 import msgspec
 
 from gpuwatch.core.model.run import HOST_ALLOCATORS, Oom, Run
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.memory.memory_growth import Growth, as_many_as_steps, steady_growth
-from gpuwatch.explain.diagnosis.memory.oom_arithmetic import Judgement, OomFacts, judge
+from gpuwatch.explain.diagnosis.memory.card_memory import memory_in_log
+from gpuwatch.explain.diagnosis.memory.memory_growth import Growth, steady_growth
 from gpuwatch.explain.diagnosis.memory.other_processes_memory import (
     entry_of,
     is_trifling,
@@ -22,25 +23,52 @@ from gpuwatch.explain.diagnosis.memory.other_processes_memory import (
     with_mates,
 )
 from gpuwatch.explain.logs.line_text import device_name
-from gpuwatch.explain.logs.log_facts import LogFacts
 
 _ROUNDING_SHARE = 0.01
 """Share by which a limit in a log may differ from the one that was set."""
 _LIMITING = re.compile(r"limit|fraction|virtual|logical.device", re.IGNORECASE)
 
-_REACHED = ("memory.model-too-large", "memory.limit-too-small")
-"""What a program reaches that keeps tensors, whatever its model and its limit are."""
 
+@dataclass(frozen=True, slots=True)
+class OomFacts:
+    """Facts besides the allocator's numbers: from the device, the settings and the log.
 
-def judgement(evidence: Evidence, oom: Oom) -> Judgement:
-    """An OOM's cause: that memory grew from step to step comes before what the last request met."""
-    found = judge(oom, oom_facts(evidence, oom))
-    run = evidence.run
-    if run is None or oom.expected or is_host_oom(oom) or found.cause not in _REACHED:
-        return found
-    stepped = run.throughput is not None or bool(run.step_times)
-    grew = stepped and (growth_of(run) is not None or as_many_as_steps(oom, run.throughput))
-    return Judgement("memory.growing", found.lines) if grew else found
+    Memory of others is what :class:`gpuwatch.explain.diagnosis.memory.other_processes_memory.OthersMemory` measured;
+    other processes of the same run count as others too.
+    """
+
+    total_bytes: int | None = None
+    others_bytes: int | None = None
+    """Held by others when the program first allocated memory, or before it started."""
+    most_bytes: int | None = None
+    """Most that others held while it ran; None: as much as at its start."""
+    least_free_bytes: int | None = None
+    """Least free memory of the device while it ran."""
+    held_by_others: bool | None = None
+    """Whether others held memory; None: not checked."""
+    limits_bytes: int | None = None
+    """Sum of the limits of all framework devices on this GPU."""
+    overhead_bytes: int = 0
+    """Used by the driver and the CUDA context in addition."""
+    limited: bool = False
+    """Whether the user set a limit or fraction."""
+    refusals: int = 0
+    """Allocations that the driver refused."""
+    peak_bytes: int | None = None
+    """Most that the allocator had in use at any moment of the run."""
+    from_name: bool = False
+    """Whether the total is only derived from the card's name, so that it proves nothing about one huge request."""
+
+    @property
+    def shared(self) -> bool:
+        """Whether others are known to have held a relevant amount."""
+        known = self.others_bytes is not None and self.held_by_others is not False
+        return known and not is_trifling(self.others_bytes or 0, self.total_bytes)
+
+    @property
+    def most(self) -> int | None:
+        """Most that others held, if checked."""
+        return self.most_bytes if self.most_bytes is not None else self.others_bytes
 
 
 def growth_of(run: Run) -> Growth | None:
@@ -102,12 +130,6 @@ def _limits(evidence: Evidence, oom: Oom) -> int | None:
     return sum(granted) if len(granted) > 1 else None
 
 
-def with_verdicts(evidence: Evidence, ooms: tuple[Oom, ...]) -> tuple[Oom, ...]:
-    """The failures, each with its verdict."""
-    known = [_with_limit(evidence, oom) for oom in ooms]
-    return tuple(msgspec.structs.replace(oom, verdict=judgement(evidence, oom).cause) for oom in known)
-
-
 def _with_recorded(evidence: Evidence, oom: Oom) -> Oom:
     """The failure with what was in use, from a recording of the allocator (``run --memory``) if the log hides it."""
     if oom.in_use_bytes is not None or oom.requested_bytes is None:
@@ -120,7 +142,7 @@ def _with_recorded(evidence: Evidence, oom: Oom) -> Oom:
     return oom
 
 
-def _with_limit(evidence: Evidence, oom: Oom) -> Oom:
+def with_limit(evidence: Evidence, oom: Oom) -> Oom:
     """The failure with its allocator's limit, from the line about the device's creation if necessary, and its use.
 
     Unless several processes or sessions had a device of this name with different limits.
@@ -160,7 +182,7 @@ def is_host_oom(oom: Oom) -> bool:
 def ooms_of(evidence: Evidence) -> tuple[Oom, ...]:
     """The run's failures, else the log's."""
     found = (evidence.run.ooms if evidence.run is not None else ()) or evidence.log.ooms
-    return tuple(_with_limit(evidence, oom) for oom in found)
+    return tuple(with_limit(evidence, oom) for oom in found)
 
 
 def is_limited(run: Run, limit_bytes: int | None = None) -> bool:
@@ -186,46 +208,3 @@ def _is_one_of(asked: object, limit_bytes: int | None) -> bool:
     if limit_bytes is None or not known or len(known) < len(flat):
         return True
     return any(abs((int(number) << 20) - limit_bytes) <= _ROUNDING_SHARE * limit_bytes for number in known)
-
-
-_GIB = 1 << 30
-_USABLE_SHARE = 0.92
-"""Share of the size in a name: decimal gigabytes, less ECC and the driver's part."""
-_IN_NAME = re.compile(r"(?<![\w.])(\d{1,3}) ?Gi?B\b", re.IGNORECASE)
-
-# Longer names first: an "RTX 3060 Ti" is not an RTX 3060.
-_BY_MODEL: tuple[tuple[str, int], ...] = (
-    ("RTX 2080 Ti", 11), ("RTX 3060 Ti", 8), ("RTX 3070 Ti", 8), ("RTX 3080 Ti", 12), ("RTX 3090 Ti", 24),
-    ("RTX 4060 Ti", 8), ("RTX 4070 Ti", 12), ("GTX 1080 Ti", 11), ("GTX 1070 Ti", 8), ("GTX 1050 Ti", 4),
-    ("GTX 1660 Ti", 6), ("RTX 2060", 6), ("RTX 2070", 8), ("RTX 2080", 8), ("RTX 3050", 4), ("RTX 3060", 6),
-    ("RTX 3070", 8), ("RTX 3080", 10), ("RTX 3090", 24), ("RTX 4060", 8), ("RTX 4070", 8), ("RTX 4080", 12),
-    ("RTX 4090", 16), ("RTX 5090", 24), ("GTX 1060", 3), ("GTX 1070", 8), ("GTX 1080", 8), ("GTX 970", 4),
-    ("GTX 980 Ti", 6), ("GTX 980", 4), ("TITAN RTX", 24), ("TITAN Xp", 12), ("TITAN V", 12), ("TITAN X", 12),
-    ("Tesla T4", 15), ("Tesla K80", 12), ("Tesla K40", 12), ("Tesla P4", 8), ("Tesla M60", 8), ("Tesla V100", 16),
-    ("A10G", 24), ("NVIDIA A10", 24), ("NVIDIA L4", 24), ("NVIDIA L40", 45), ("NVIDIA A40", 45), ("A6000", 48),
-    ("NVIDIA H200", 140),
-)  # fmt: skip
-
-
-def memory_of_name(name: str | None) -> int | None:
-    """Minimum bytes of a card with this name; None if the name does not tell."""
-    if not name:
-        return None
-    if match := _IN_NAME.search(name):
-        return int(int(match[1]) * _GIB * _USABLE_SHARE)
-    for model, gib in _BY_MODEL:
-        if re.search(rf"(?<!\w){re.escape(model)}(?!\w)", name):
-            return int(gib * _GIB * _USABLE_SHARE)
-    return None
-
-
-def memory_in_log(log: LogFacts, framework_device: str | None) -> tuple[int | None, bool]:
-    """Bytes of the GPU behind ``GPU:0``, and whether the log states them (else they follow from the name)."""
-    wanted = device_name(framework_device) if framework_device else None
-    mapping = next((entry for entry in log.device_map if device_name(entry.framework_device) == wanted), None)
-    if mapping is None:
-        return None, False
-    totals = [card.total_bytes for card in log.cards if card.total_bytes and card.pci_bus_id == mapping.pci_bus_id]
-    if totals and mapping.pci_bus_id is not None:
-        return totals[-1], True
-    return memory_of_name(mapping.name), False

@@ -24,7 +24,8 @@ from gpuwatch.explain.diagnosis.memory.memory_holders import (
     others_at_start,
 )
 from gpuwatch.explain.diagnosis.memory.oom_arithmetic import OTHERS_UNKNOWN, WHO_HELD_IT, Judgement
-from gpuwatch.explain.diagnosis.memory.oom_facts import full_device, growth_of, is_host_oom, judgement, ooms_of
+from gpuwatch.explain.diagnosis.memory.oom_facts import full_device, growth_of, is_host_oom, ooms_of
+from gpuwatch.explain.diagnosis.memory.oom_verdict import judgement
 from gpuwatch.explain.diagnosis.memory.other_processes_memory import entry_of, is_trifling, mates_of
 from gpuwatch.explain.diagnosis.reference.advice_table import framework_of, memory_action
 from gpuwatch.explain.diagnosis.rule_registry import error_of, finding, no_problem, rule

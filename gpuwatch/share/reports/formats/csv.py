@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 
 from gpuwatch.core.formatting.spreadsheet_cells import safe_cell
+from gpuwatch.core.model.cluster_nodes import Node
 from gpuwatch.core.model.diagnostic_report import Diagnostic
 from gpuwatch.core.model.doctor import Doctor
 from gpuwatch.core.model.explanation import Explanation
@@ -24,7 +25,7 @@ from gpuwatch.core.model.memory_profile import MemoryProfile
 from gpuwatch.core.model.metrics import METRICS
 from gpuwatch.core.model.recording_window import GRAPHED, Period
 from gpuwatch.core.model.run import Run
-from gpuwatch.core.model.run_comparison import Comparison, Node
+from gpuwatch.core.model.run_comparison import Comparison
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.try_experiment import Experiment, Trial
 from gpuwatch.explain.traces.largest_holder import held_most

@@ -1,4 +1,4 @@
-"""What a recorder of another user could not read of the processes of this one: environment, framework, CPU programs.
+"""Completes a recorder's samples with what only this user may read: environment, framework, CPU programs.
 
 A recorder that runs as a service sees every process, but may read the environment and the libraries of its own alone.
 """
@@ -19,7 +19,7 @@ SAME_START_SECONDS = 1.5
 """Seconds by which two processes may compute the same start time differently."""
 
 
-class OwnProcesses:
+class RecorderSampleCompleter:
     """Completes the samples of a recorder, in their order; unchanged rows stay the same objects."""
 
     def __init__(self) -> None:
