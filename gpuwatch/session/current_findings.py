@@ -14,7 +14,7 @@ from gpuwatch.machine.history.machine_event import LastingCondition, MachineEven
 
 if TYPE_CHECKING:
     from gpuwatch.explain.diagnosis.condition_engine import Conditions
-    from gpuwatch.explain.diagnosis.conditions.throttling import ClockEpisodes, Episode
+    from gpuwatch.explain.diagnosis.conditions.throttle_episodes import ClockEpisodes, Episode
     from gpuwatch.machine.recording.reader import Recording
 
 
@@ -49,8 +49,8 @@ class FindingSource(ABC):
         """Judges what has been taken so far, and from now on every sample."""
         return []
 
-    def precede(self, lasting: Sequence[LastingCondition], until: float, episodes: ClockEpisodes) -> None:
-        """As :meth:`gpuwatch.explain.diagnosis.condition_engine.Conditions.precede`; nothing for recorded findings."""
+    def prepend(self, lasting: Sequence[LastingCondition], until: float, episodes: ClockEpisodes) -> None:
+        """As :meth:`gpuwatch.explain.diagnosis.condition_engine.Conditions.prepend`; nothing for recorded findings."""
         return
 
     def check_feed(self, status: FeedStatus, now: float) -> list[MachineEvent]:
@@ -87,7 +87,7 @@ class LiveFindings(FindingSource):
         if self._conditions is None:
             self._unjudged.append(snapshot)
             return []
-        return self._conditions.look(snapshot)
+        return self._conditions.observe(snapshot)
 
     def throttling(self, uuid: str, since: float | None, until: float) -> list[Episode]:
         return self._conditions.throttling(uuid, until) if self._conditions is not None else []
@@ -98,14 +98,14 @@ class LiveFindings(FindingSource):
 
             self._conditions = Conditions()
             if self._before is not None:
-                self._conditions.precede(*self._before)
+                self._conditions.prepend(*self._before)
         unjudged, self._unjudged = self._unjudged, []
-        return [event for snapshot in unjudged for event in self._conditions.look(snapshot)]
+        return [event for snapshot in unjudged for event in self._conditions.observe(snapshot)]
 
-    def precede(self, lasting: Sequence[LastingCondition], until: float, episodes: ClockEpisodes) -> None:
+    def prepend(self, lasting: Sequence[LastingCondition], until: float, episodes: ClockEpisodes) -> None:
         self._before = lasting, until, episodes
         if self._conditions is not None:
-            self._conditions.precede(*self._before)
+            self._conditions.prepend(*self._before)
 
     def check_feed(self, status: FeedStatus, now: float) -> list[MachineEvent]:
         judged: list[MachineEvent] = []
@@ -143,7 +143,7 @@ class RecordedFindings(FindingSource):
 
     def throttling(self, uuid: str, since: float | None, until: float) -> list[Episode]:
         if self._episodes is None or self._known != (since, until):
-            from gpuwatch.explain.diagnosis.conditions.throttling import ClockEpisodes
+            from gpuwatch.explain.diagnosis.conditions.throttle_episodes import ClockEpisodes
 
             self._episodes, self._known = ClockEpisodes(), (since, until)
             first = True
@@ -155,7 +155,7 @@ class RecordedFindings(FindingSource):
     def _take(self, at: float, devices: Sequence[Device], *, first: bool = False) -> None:
         assert self._episodes is not None
         for device in devices:
-            self._episodes.look(device, at, first=first)
+            self._episodes.observe(device, at, first=first)
 
 
 def all_findings(recorded: tuple[Finding, ...], conditions: Conditions) -> tuple[Finding, ...]:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from gpuwatch.core.errors import GpuwatchError
-from gpuwatch.explain.diagnosis.conditions.throttling import ClockEpisodes
+from gpuwatch.explain.diagnosis.conditions.throttle_episodes import ClockEpisodes
 from gpuwatch.machine.history.last_hour import MAX_EVENTS, THINNED_SECONDS, Timeline
 from gpuwatch.machine.history.machine_event import MachineEvent, onset_key, still_lasting
 from gpuwatch.machine.history.metric_history import History
@@ -171,7 +171,7 @@ def past_of_recording(recording: Recording) -> Past:
     episodes = ClockEpisodes()
     for number, (at, devices) in enumerate(recording.devices(begin, end)):
         for device in devices:
-            episodes.look(device, at, first=not number)
+            episodes.observe(device, at, first=not number)
     return Past(recording, recording.history(end, GRAPHED_SECONDS, GRAPHED), episodes, begin)
 
 

@@ -71,11 +71,11 @@ class Recorder:
     def _take(self) -> None:
         arrived = self._feed.drain()
         for snapshot in arrived:
-            events = self._conditions.look(snapshot)
+            events = self._conditions.observe(snapshot)
             findings = all_findings(snapshot.findings, self._conditions)
             self._writer.add(snapshot, findings, events)
             if self._alerts is not None:
-                self._alerts.look(findings, snapshot)
+                self._alerts.observe(findings, snapshot)
             self.snapshot = snapshot
         status = self._feed.status()
         self._writer.add_events(self._conditions.feed(status, self._clock()))

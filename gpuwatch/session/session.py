@@ -25,7 +25,7 @@ from gpuwatch.session.process_history import Identity, ProcessHistories, Process
 
 if TYPE_CHECKING:
     from gpuwatch.explain.diagnosis.condition_engine import Conditions
-    from gpuwatch.explain.diagnosis.conditions.throttling import Episode
+    from gpuwatch.explain.diagnosis.conditions.throttle_episodes import Episode
     from gpuwatch.machine.collector.recording_player import RecordingPlayer
     from gpuwatch.session.alerts.alerts import Alerts
     from gpuwatch.session.event_timeline import EventTrack
@@ -160,7 +160,7 @@ class Session:
 
         before, self._past = self._past, JoinedSamples(self._own_timeline, recording)
         self.timeline = self._past
-        self._finding_source.precede(self._past.lasting, self._past.until, past.episodes)
+        self._finding_source.prepend(self._past.lasting, self._past.until, past.episodes)
         self._episodes_since = past.episodes_since
         if self.playhead is not None:
             self.playhead.timeline = self._past
@@ -173,7 +173,7 @@ class Session:
     def _prepend_recorded_graphs(self) -> None:
         """Lets the graphs begin with what was recorded, once there is a sample to which that is older."""
         if self._earlier is not None:
-            self.history.precede(self._earlier)
+            self.history.prepend(self._earlier)
             self._earlier = None
 
     # What comes
@@ -195,7 +195,7 @@ class Session:
                 continue
             self._show(snapshot)
             if self.alerts is not None and self._finding_source.started:
-                self.alerts.look(self.findings, snapshot)
+                self.alerts.observe(self.findings, snapshot)
             if self._own_timeline is not None:
                 self._own_timeline.add(snapshot, self.findings)
         self._prepend_recorded_graphs()
@@ -205,7 +205,7 @@ class Session:
     def _show(self, snapshot: Snapshot, *, consecutive: bool = True) -> None:
         if consecutive:
             self.history.add(snapshot)
-        self._energy.look(snapshot)
+        self._energy.observe(snapshot)
         self._process_histories.add(snapshot)
         self.snapshot = snapshot
         self._first = self._first or snapshot.taken_at.timestamp()

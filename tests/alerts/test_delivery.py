@@ -342,7 +342,7 @@ def test_notifications_are_off_unless_asked_for() -> None:
     for notify in (False, True):
         alerts = Alerts(notify=notify)
         alerts.write_to(written.append)
-        alerts.look((HOT,), machines.pair())
+        alerts.observe((HOT,), machines.pair())
         if notify and os.environ.get("TERM") not in (None, "", "dumb"):
             wait_for(lambda: written)
         alerts.close()
@@ -351,7 +351,7 @@ def test_notifications_are_off_unless_asked_for() -> None:
 
 def test_failures_become_events(tmp_path: Path) -> None:
     alerts = Alerts(command="exit 1")
-    alerts.look((HOT,), machines.pair())
+    alerts.observe((HOT,), machines.pair())
     (event,) = wait_for(alerts.events)
     assert (event.kind, event.severity) == ("alert.failed", "warning")
     assert event.text == "no alert by --on-finding: the command failed with exit code 1"

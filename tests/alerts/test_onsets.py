@@ -34,7 +34,7 @@ class Machine:
         told = list[Alert]()
         for _ in range(seconds):
             shot = replace(machines.pair(), taken_at=NOON + datetime.timedelta(seconds=self.second))
-            told += self.onsets.look(findings, shot)
+            told += self.onsets.observe(findings, shot)
             self.second += 1
         self.told += told
         return told
@@ -66,7 +66,7 @@ def test_what_is_unchanged_still_holds() -> None:
     shot = machines.pair()
     for second in range(300):
         at = NOON + datetime.timedelta(seconds=second)
-        machine.told += machine.onsets.look(findings, replace(shot, taken_at=at))
+        machine.told += machine.onsets.observe(findings, replace(shot, taken_at=at))
     assert [one.phase for one in machine.told] == ["onset"]
 
 

@@ -15,7 +15,7 @@ from gpuwatch.machine.sources.host_and_processes import ProcessTable
 def test_this_machine_answers_and_another_says_why_not() -> None:
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], env={**os.environ, "LOOK": "here"})
     try:
-        facts = ProcessTable().look(child.pid, time.monotonic())
+        facts = ProcessTable().facts_of(child.pid, time.monotonic())
         assert facts is not None
         here, there = LocalHost(), HostAccess("node07")
         assert here.name == os.uname().nodename

@@ -188,9 +188,9 @@ def test_a_gap_begins_the_time_anew_in_which_all_was_well() -> None:
 def test_the_same_snapshot_twice_changes_nothing() -> None:
     watch = Conditions()
     shot = sample(0, [gpu()])
-    watch.look(shot)
+    watch.observe(shot)
     first = watch.findings
-    assert watch.look(shot) == []
+    assert watch.observe(shot) == []
     assert watch.findings is first
     assert watch.samples == 1
 
@@ -212,7 +212,7 @@ def test_words_change_seldom() -> None:
     """The dashboard draws again whatever findings change."""
     watch, changes, before = Conditions(), 0, None
     for shot in seconds(600, lambda s: sample(s, [gpu(busy=97.0 + s % 3, readings=HOT)])):
-        watch.look(shot)
+        watch.observe(shot)
         now = watch.findings
         changes += now is not before
         before = now
@@ -767,7 +767,7 @@ NORMAL = {
 def test_what_is_normal_is_no_warning(name: str) -> None:
     watch = Conditions()
     for shot in seconds(300, NORMAL[name]):
-        watch.look(shot)
+        watch.observe(shot)
         assert not wrong(watch), name
     assert "healthy" in ids(watch)
 

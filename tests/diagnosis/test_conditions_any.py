@@ -115,7 +115,7 @@ def test_no_rule_fails_and_every_finding_is_whole(seed: int) -> None:
     watch = Conditions(capacity=100_000)
     snapshots = any_snapshots(seed, 250)
     for snapshot in snapshots:
-        watch.look(snapshot)
+        watch.observe(snapshot)
         told = watch.findings
         unread = any(map(unread_keys, snapshot.devices))
         assert told or unread, "that nothing is wrong is said, too, unless too little is known"

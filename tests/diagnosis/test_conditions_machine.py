@@ -48,7 +48,7 @@ class Watched:
     def samples(self, count: int) -> None:
         """So many more."""
         for _ in range(count):
-            self.watch.look(self._faster(self.feed.wait(1, 20)[-1]))
+            self.watch.observe(self._faster(self.feed.wait(1, 20)[-1]))
 
     def _faster(self, snapshot: Snapshot) -> Snapshot:
         self.count += 1

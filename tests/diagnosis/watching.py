@@ -126,7 +126,7 @@ def watched(snapshots: Iterable[Snapshot], watch: Conditions | None = None) -> C
     """After all of them."""
     watch = watch or Conditions()
     for snapshot in snapshots:
-        watch.look(snapshot)
+        watch.observe(snapshot)
     return watch
 
 
@@ -144,6 +144,6 @@ def history(snapshots: Iterable[Snapshot], cause: str) -> list[bool]:
     """Whether ``cause`` was told, snapshot by snapshot."""
     watch, found = Conditions(), []
     for snapshot in snapshots:
-        watch.look(snapshot)
+        watch.observe(snapshot)
         found.append(bool(of(watch.findings, cause)))
     return found

@@ -185,10 +185,10 @@ def test_findings_are_listed_by_cause() -> None:
 def test_xids_are_counted_by_number() -> None:
     counts = XidCounts(0.0)
     early, late, unknown = Xid(1.0, 79), Xid(2.0, 79), Xid(3.0, None)
-    counts.look(snapshot(device(xids=(early,))))
-    counts.look(snapshot(device(xids=(early,))))
-    counts.look(snapshot(device(xids=(early, late))))
-    counts.look(snapshot(device(xids=(late, unknown))))  # the oldest was dropped
+    counts.observe(snapshot(device(xids=(early,))))
+    counts.observe(snapshot(device(xids=(early,))))
+    counts.observe(snapshot(device(xids=(early, late))))
+    counts.observe(snapshot(device(xids=(late, unknown))))  # the oldest was dropped
     samples = found(snapshot(device()), xids=counts.counts)
     assert one(samples, names.XID_ERRORS, xid="79", **GPU0) == 2
     assert one(samples, names.XID_ERRORS, xid="unknown", **GPU0) == 1
@@ -200,14 +200,14 @@ def test_xids_are_counted_by_number() -> None:
 def test_an_xid_that_two_collectors_received_counts_once() -> None:
     counts = XidCounts(100.0)
     own, of_recorder = Xid(110.0, 79), Xid(110.4, 79)
-    counts.look(snapshot(device(xids=(own,))))
+    counts.observe(snapshot(device(xids=(own,))))
     # A recorder was started on this machine, then ended; its list has older errors, too.
-    counts.look(snapshot(device(xids=(Xid(50.0, 31), of_recorder))))
-    counts.look(snapshot(device()))
-    counts.look(snapshot(device(xids=(Xid(50.0, 31), of_recorder))))
+    counts.observe(snapshot(device(xids=(Xid(50.0, 31), of_recorder))))
+    counts.observe(snapshot(device()))
+    counts.observe(snapshot(device(xids=(Xid(50.0, 31), of_recorder))))
     assert counts.counts == {device().uuid: {"79": 1}}
-    counts.look(snapshot(device(xids=(Xid(50.0, 31), of_recorder, Xid(111.0, 79)))))
-    counts.look(snapshot(device(xids=(Xid(130.0, 48),))))
+    counts.observe(snapshot(device(xids=(Xid(50.0, 31), of_recorder, Xid(111.0, 79)))))
+    counts.observe(snapshot(device(xids=(Xid(130.0, 48),))))
     assert counts.counts == {device().uuid: {"79": 2, "48": 1}}
 
 

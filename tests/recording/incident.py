@@ -52,7 +52,7 @@ def record(path: Path) -> None:
     conditions = Conditions()
     for shot in samples():
         now[0] = shot.taken_at.timestamp()
-        events = conditions.look(shot)
+        events = conditions.observe(shot)
         writer.add(shot, all_findings(shot.findings, conditions), events)
     writer.close("by a test")
 

@@ -32,7 +32,7 @@ class Growing:
     def add(self, *snapshots: Snapshot) -> None:
         for snapshot in snapshots:
             self.now = snapshot.taken_at.timestamp()
-            events = self.conditions.look(snapshot)
+            events = self.conditions.observe(snapshot)
             self.writer.add(snapshot, all_findings(snapshot.findings, self.conditions), events)
 
     def end(self, why: str = "by SIGINT") -> None:

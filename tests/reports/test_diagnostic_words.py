@@ -18,7 +18,7 @@ from gpuwatch.core.model.findings import CAUSES, Finding
 from gpuwatch.core.model.json_codec import EMBED_BEGIN
 from gpuwatch.core.model.run import DeviceMapping, DeviceMemory, Fallback, MemoryPoint, Oom, Outcome, Run
 from gpuwatch.explain.diagnosis.diagnostic_report import diagnostic_report
-from gpuwatch.share.reports.charts import timeline_in_words
+from gpuwatch.share.reports.chart_data import timeline_in_words
 from gpuwatch.share.reports.diagnostic_report import diagnostic_content
 from gpuwatch.share.reports.diagnostic_summary import age_text, cause_meaning
 from gpuwatch.share.reports.formats.terminal_tables import natural_width, table_lines

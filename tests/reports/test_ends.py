@@ -12,7 +12,7 @@ from gpuwatch.core.model.run import DeviceMemory, Holding, MemoryPoint, Oom, Pha
 from gpuwatch.explain.diagnosis.runs.run_verdict import complete
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.share.gather_diagnostic import _why_none
-from gpuwatch.share.reports import charts
+from gpuwatch.share.reports import chart_data
 from gpuwatch.share.reports.comparison_report import comparison_content
 from gpuwatch.share.reports.report_formats import render
 from gpuwatch.share.reports.run_memory_tables import memory_table
@@ -56,12 +56,12 @@ def test_an_unchanging_timeline_is_not_drawn() -> None:
     run = full_run()
     idle = tuple(MemoryPoint(t=t / 10, device_used_bytes=300 * MIB, process_bytes=0) for t in range(9))
     empty = full_run(memory=msgspec.structs.replace(run.memory, timeline=idle))
-    assert charts.memory_changed(run)
-    assert not charts.memory_changed(empty)
+    assert chart_data.memory_changed(run)
+    assert not chart_data.memory_changed(empty)
     assert 'class="chart"' in render(run, "html")
     assert 'class="chart"' not in render(empty, "html").partition("Throughput")[0]
     none = [("a", full_run(memory=msgspec.structs.replace(run.memory, nvml_peak_bytes=0)))] * 2
-    assert charts.memory_of_runs(none) is None
+    assert chart_data.memory_of_runs(none) is None
 
 
 def test_what_was_not_gathered_is_listed() -> None:

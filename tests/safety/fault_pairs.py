@@ -207,7 +207,7 @@ class Watched:
                 continue
             self.snapshot = replace(self.collector.sample(), taken_at=self.at)
             note_seen_devices(self.seen, self.snapshot.devices)
-            events = self.conditions.look(self.snapshot)
+            events = self.conditions.observe(self.snapshot)
             self.writer.add(self.snapshot, all_findings(self.snapshot.findings, self.conditions), events)
             self._count(events)
             self._keep_event(self.conditions.feed(self.status, self.at.timestamp()))

@@ -186,7 +186,7 @@ class Fire:
         frame = self.encoder.frames(snapshot)
         received = self.receiver.receive(*next(split_frames(frame)))
         assert received.devices == snapshot.devices
-        self.shown.look(received)
+        self.shown.observe(received)
 
     def _recorder(self, snapshot: Snapshot) -> None:
         self.writer.add(snapshot)

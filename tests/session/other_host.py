@@ -86,7 +86,7 @@ def main(where: str) -> None:
     """Prints what the screen said, then what was touched."""
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(120)"])
     try:
-        facts = ProcessTable().look(child.pid, time.monotonic())
+        facts = ProcessTable().facts_of(child.pid, time.monotonic())
         assert facts is not None
         shots = pictures(child.pid, facts.create_time)
         timeline = Timeline()

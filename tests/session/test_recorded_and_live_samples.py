@@ -194,7 +194,7 @@ def test_what_lasted_when_it_was_started_began_when_the_recorder_saw_it(tmp_path
 
     recorded, recorder = Recorded(tmp_path / "a.gpuwatch"), Conditions()
     for shot in (make(second) for second in range(300)):
-        events = tuple(recorder.look(shot))
+        events = tuple(recorder.observe(shot))
         recorded.add([shot], events)
     feed = FakeFeed()
     session = Session(feed, clock=lambda: recorded.now, own_machine=True)

@@ -71,13 +71,13 @@ def test_recorded_findings_are_those_of_the_recorded_samples(tmp_path: Path) -> 
     with Recording(run.writer.path) as recording:
         kept = list(recording.snapshots())
         assert [one.snapshot for one in kept] == [Storable().of(shot) for shot in shots]
-        events = [event for one in kept for event in conditions.look(one.snapshot)]
+        events = [event for one in kept for event in conditions.observe(one.snapshot)]
         recorded = [one for one in recording.events() if not one.kind.startswith(("recording.", "clock."))]
         assert recorded == events
         assert {"process.exited"} < {one.kind for one in recorded}
         again = Conditions()
         for one in kept:
-            again.look(one.snapshot)
+            again.observe(one.snapshot)
             assert one.findings == all_findings(one.snapshot.findings, again)
         causes = {one.finding.id for one in recording.findings()}
         assert {"throttle.thermal", "hardware.fault"} <= causes

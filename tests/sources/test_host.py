@@ -35,7 +35,7 @@ def fake_process(
 
 def test_names_with_spaces_and_parentheses(tmp_path: Path) -> None:
     fake_process(tmp_path, 10, name="a) S 1 (b")
-    facts = ProcessTable(str(tmp_path)).look(10, 0.0)
+    facts = ProcessTable(str(tmp_path)).facts_of(10, 0.0)
     assert facts is not None
     assert facts.name == "a) S 1 (b"
     assert (facts.threads, facts.start_ticks) == (7, 100)
@@ -46,7 +46,7 @@ def test_facts_of_a_process(tmp_path: Path) -> None:
     site = tmp_path / "site-packages"
     (site / "tensorflow-2.21.0.dist-info").mkdir(parents=True)
     fake_process(tmp_path, 10, maps=f"7f00-7f01 r-xp 0 08:01 1 {site}/tensorflow/libtensorflow_framework.so.2\n")
-    facts = ProcessTable(str(tmp_path)).look(10, 0.0)
+    facts = ProcessTable(str(tmp_path)).facts_of(10, 0.0)
     assert facts is not None
     assert facts.framework == "tensorflow 2.21.0"
     assert facts.environment == {"CUDA_VISIBLE_DEVICES": "1,0"}, "and nothing else of the environment"
@@ -71,7 +71,7 @@ def test_the_build_without_cuda_is_told_by_the_name_of_its_wheel(
     for name in folders:
         (site / f"{name}.dist-info").mkdir(parents=True)
     fake_process(tmp_path, 10, maps=f"7f00-7f01 r-xp 0 08:01 1 {site}/tensorflow/libtensorflow_framework.so.2\n")
-    facts = ProcessTable(str(tmp_path)).look(10, 0.0)
+    facts = ProcessTable(str(tmp_path)).facts_of(10, 0.0)
     assert facts is not None
     assert facts.framework == framework
 
@@ -80,27 +80,27 @@ def test_rates_come_from_two_looks_of_the_same_process(tmp_path: Path) -> None:
     ticks = os.sysconf("SC_CLK_TCK")
     table = ProcessTable(str(tmp_path))
     fake_process(tmp_path, 10, ticks=0)
-    table.look(10, 0.0)
+    table.facts_of(10, 0.0)
     fake_process(tmp_path, 10, ticks=ticks)
-    facts = table.look(10, 2.0)
+    facts = table.facts_of(10, 2.0)
     assert facts is not None
     assert facts.cpu_percent == 50.0
     fake_process(tmp_path, 10, ticks=0, start=999)  # the pid was reused
-    facts = table.look(10, 3.0)
+    facts = table.facts_of(10, 3.0)
     assert facts is not None
     assert facts.cpu_percent is None
 
 
 def test_gone_and_cut_files(tmp_path: Path) -> None:
     table = ProcessTable(str(tmp_path))
-    assert table.look(10, 0.0) is None
+    assert table.facts_of(10, 0.0) is None
     folder = fake_process(tmp_path, 10)
     (folder / "stat").write_text("10 (python) S 1")
-    assert table.look(10, 0.0) is None
+    assert table.facts_of(10, 0.0) is None
     fake_process(tmp_path, 10)
     for name in ("cmdline", "environ", "cgroup", "maps"):
         (folder / name).unlink()
-    facts = table.look(10, 1.0)
+    facts = table.facts_of(10, 1.0)
     assert facts is not None
     assert (facts.command, facts.environment, facts.container, facts.framework) == (None, None, None, None)
 
@@ -112,9 +112,9 @@ def test_the_real_proc() -> None:
     try:
         table = ProcessTable()
         time.sleep(0.3)
-        table.look(child.pid, time.monotonic())
+        table.facts_of(child.pid, time.monotonic())
         time.sleep(0.5)
-        facts = table.look(child.pid, time.monotonic())
+        facts = table.facts_of(child.pid, time.monotonic())
         assert facts is not None
         assert facts.environment == {"CUDA_VISIBLE_DEVICES": "GPU-1"}
         assert abs(facts.create_time - time.time()) < 10
@@ -142,7 +142,7 @@ def test_details_of_a_living_process() -> None:
     environment = {**os.environ, "MY_TOKEN": "x=y", "CUDA_VISIBLE_DEVICES": "1,0"}
     with subprocess.Popen([sys.executable, "-c", program], env=environment) as process:
         try:
-            facts = ProcessTable().look(process.pid, time.monotonic())
+            facts = ProcessTable().facts_of(process.pid, time.monotonic())
             assert facts is not None
             for _ in range(200):
                 told = details(process.pid, facts.create_time)
@@ -191,11 +191,11 @@ def test_a_process_that_has_not_run_is_not_read_again(monkeypatch: pytest.Monkey
         time.sleep(0.3)
         begin = time.monotonic()
         for pid in (idle.pid, busy.pid):
-            table.look(pid, begin)
+            table.facts_of(pid, begin)
         time.sleep(0.3)
         reads.clear()
         now = time.monotonic()
-        asleep, awake = table.look(idle.pid, now), table.look(busy.pid, now)
+        asleep, awake = table.facts_of(idle.pid, now), table.facts_of(busy.pid, now)
         assert asleep is not None
         assert awake is not None
         assert reads == [busy.pid]
@@ -203,15 +203,15 @@ def test_a_process_that_has_not_run_is_not_read_again(monkeypatch: pytest.Monkey
         assert awake.cpu_percent is not None
         assert awake.cpu_percent > 1.0
         changes = asleep.changes
-        assert table.look(idle.pid, now + 0.5) is asleep
+        assert table.facts_of(idle.pid, now + 0.5) is asleep
         assert asleep.changes == changes
-        table.look(idle.pid, now + 31)
+        table.facts_of(idle.pid, now + 31)
         assert reads[-1] == idle.pid
     finally:
         for process in (idle, busy):
             process.kill()
             process.wait()
-    assert table.look(idle.pid, now + 32) is None
+    assert table.facts_of(idle.pid, now + 32) is None
 
 
 def test_a_framework_is_looked_for_again_in_processes_that_have_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,7 +227,7 @@ def test_a_framework_is_looked_for_again_in_processes_that_have_run(monkeypatch:
         for later in (0, 60, 300):
             time.sleep(0.1)
             for pid in (idle.pid, busy.pid):
-                assert table.look(pid, now + later) is not None
+                assert table.facts_of(pid, now + later) is not None
         assert looked == [idle.pid, busy.pid, busy.pid, busy.pid]
     finally:
         for process in (idle, busy):
@@ -271,7 +271,7 @@ def test_job_pod_or_container(tmp_path: Path, cgroup: str, variables: dict[str, 
     folder = fake_process(tmp_path, 10)
     (folder / "cgroup").write_text(f"{cgroup}\n")
     (folder / "environ").write_bytes(b"".join(f"{name}={value}\0".encode() for name, value in variables.items()))
-    facts = ProcessTable(str(tmp_path)).look(10, 0.0)
+    facts = ProcessTable(str(tmp_path)).facts_of(10, 0.0)
     assert facts is not None
     assert facts.container == expected
     assert facts.environment == {}, "what names the job is not kept with the GPU settings"
@@ -283,14 +283,14 @@ def _changed(script: str, holds: Callable[[Facts], bool]) -> Facts:
     child = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE)
     try:
         assert child.stdin is not None
-        first = table.look(child.pid, time.monotonic())
+        first = table.facts_of(child.pid, time.monotonic())
         assert first is not None
         assert not holds(first)
         changes = first.changes
         child.stdin.write(b"go\n")
         child.stdin.flush()
         end = time.monotonic() + 60
-        while not holds(facts := table.look(child.pid, time.monotonic()) or first):
+        while not holds(facts := table.facts_of(child.pid, time.monotonic()) or first):
             assert time.monotonic() < end, facts
             time.sleep(0.02)
         assert facts.changes > changes

@@ -24,7 +24,7 @@ def sleeper() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def begun(pid: int) -> float:
-    facts = ProcessTable().look(pid, time.monotonic())
+    facts = ProcessTable().facts_of(pid, time.monotonic())
     assert facts is not None
     return facts.create_time
 

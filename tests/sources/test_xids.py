@@ -59,14 +59,14 @@ def test_an_xid_is_heard_once_and_told_as_event_and_finding(
     feed, watcher = watched(machine), Conditions()
     before = until(feed, lambda snapshot: True)
     assert [device.xids for device in before.devices] == [(), ()]
-    watcher.look(before)
+    watcher.observe(before)
     assert gpuwatch("sim", "fault", "xid", "0", "79", "--name", str(machine.name)).code == 0
     seen = until(feed, lambda snapshot: bool(snapshot.devices[0].xids))
     (xid,) = seen.devices[0].xids
     assert xid.code == 79
     assert abs(xid.at - time.time()) < 30
     assert seen.devices[1].xids == ()
-    (event,) = watcher.look(seen)
+    (event,) = watcher.observe(seen)
     assert event.text == "GPU 0: driver reported Xid 79 (the GPU has fallen off the bus)"
     assert (event.kind, event.severity, event.certainty) == ("xid.began", "error", "fact")
     (found,) = findings_of(seen)
@@ -75,21 +75,21 @@ def test_an_xid_is_heard_once_and_told_as_event_and_finding(
     machine.override(0, "xid", 999)
     more = until(feed, lambda snapshot: len(snapshot.devices[0].xids) == 2)
     assert more.devices[0].xids[1].code is None
-    (event,) = watcher.look(more)
+    (event,) = watcher.observe(more)
     assert (event.text, event.severity) == (
         "GPU 0: driver reported an error with an unknown Xid",
         "warning",
     )
-    assert watcher.look(more) == []
+    assert watcher.observe(more) == []
 
 
 def test_a_program_s_fault_is_no_fault_of_the_card(sim_machine: Callable[[str], SimMachine], watched: Watch) -> None:
     machine = sim_machine("1x8GiB")
     feed, watcher = watched(machine), Conditions()
-    watcher.look(until(feed, lambda snapshot: True))
+    watcher.observe(until(feed, lambda snapshot: True))
     machine.override(0, "xid", 13)
     seen = until(feed, lambda snapshot: bool(snapshot.devices[0].xids))
-    assert [(event.kind, event.severity) for event in watcher.look(seen)] == [("program.xid", "warning")]
+    assert [(event.kind, event.severity) for event in watcher.observe(seen)] == [("program.xid", "warning")]
     assert findings_of(seen) == ()
 
 
@@ -99,10 +99,10 @@ def test_a_driver_that_refuses_is_said_once(sim_machine: Callable[[str], SimMach
     feed, watcher = watched(machine), Conditions()
     seen = until(feed, lambda snapshot: snapshot.devices[1].xids_missing is not None)
     assert seen.devices[0].xids_missing is None
-    (event,) = watcher.look(seen)
+    (event,) = watcher.observe(seen)
     assert event.kind == "device.no-xids"
     assert event.text.startswith("GPU 1 reports no Xids; its errors are only in dmesg: nvmlDeviceRegisterEvents")
-    assert watcher.look(until(feed, lambda snapshot: True)) == []
+    assert watcher.observe(until(feed, lambda snapshot: True)) == []
     told = json.loads(
         gpuwatch("snapshot", "--json", environment=machine.environment(os.environ)).out,
     )

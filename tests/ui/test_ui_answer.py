@@ -141,7 +141,7 @@ def test_everybody_says_the_same_of_an_idle_process(idle_minutes: int | None) ->
     watch = Conditions()
     shots = [watching_sample(second, [gpu(busy=60.0 if idle_minutes is None else 0.0)], [row]) for second in range(8)]
     for shot in shots:
-        watch.look(shot)
+        watch.observe(shot)
     last = shots[-1].taken_at.timestamp()
     held = [found for found in watch.findings if found.id == "idle.memory-held"]
     line = said(shots[-1], *watch.findings)

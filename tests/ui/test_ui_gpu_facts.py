@@ -27,7 +27,7 @@ def watched(reasons: list[str]) -> tuple[Conditions, Device]:
     device = machines.device(0)
     for tick, reason in enumerate(reasons):
         device = machines.device(0, readings={"clocks.event_reasons": reason, "events.thermal_seconds": 7.0})
-        watcher.look(machines.snapshot((device,), tick=tick))
+        watcher.observe(machines.snapshot((device,), tick=tick))
     return watcher, device
 
 

@@ -203,7 +203,7 @@ async def test_a_real_process_is_read(make_stage: MakeStage) -> None:
 
     from gpuwatch.machine.sources.host_and_processes import ProcessTable
 
-    mine = ProcessTable().look(os.getpid(), time.monotonic())
+    mine = ProcessTable().facts_of(os.getpid(), time.monotonic())
     assert mine is not None
     stage = make_stage(read_process=lambda who: details(*who))
     async with stage.app.run_test(size=(120, 40)) as pilot:

@@ -607,7 +607,7 @@ async def test_findings_judged_again_are_the_recorded_ones(replay: Callable[...,
     while not feed.ended:
         one.seconds += 0.5
         for kept in feed.take():
-            again.look(kept.snapshot)
+            again.observe(kept.snapshot)
             assert kept.findings == all_findings(kept.snapshot.findings, again)
             seen |= {found.id for found in kept.findings}
             count += 1

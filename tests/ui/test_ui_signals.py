@@ -37,7 +37,7 @@ def sleepers() -> Iterator[list[Child]]:
 
 
 def row(child: Child, number: int = 0, *, shift: float = 0.0, gpu: int = 0) -> Process:
-    facts = ProcessTable().look(child.pid, time.monotonic())
+    facts = ProcessTable().facts_of(child.pid, time.monotonic())
     assert facts is not None
     command = "python sleeper.py --for 60"
     return machines.process(number, gpu=gpu, pid=child.pid, create_time=facts.create_time + shift, command=command)

@@ -26,7 +26,7 @@ def device(index: int = 0, *, joules: float | None, watts: float | None) -> Devi
 def meter(*shots: tuple[Device, ...]) -> EnergyMeter:
     made = EnergyMeter()
     for tick, devices in enumerate(shots):
-        made.look(machines.snapshot(devices, tick=tick))
+        made.observe(machines.snapshot(devices, tick=tick))
     return made
 
 
@@ -53,7 +53,7 @@ def test_the_mean_power_is_true_from_the_first_one_on(age: int) -> None:
     """The first sample may hold a counter that another gpuwatch read seconds ago, which is read every five seconds."""
     made, told = EnergyMeter(), []
     for tick in range(40):
-        made.look(machines.snapshot((device(joules=1e6 + 140.0 * ((tick + age) // 5 * 5), watts=140.0),), tick=tick))
+        made.observe(machines.snapshot((device(joules=1e6 + 140.0 * ((tick + age) // 5 * 5), watts=140.0),), tick=tick))
         used = made.of(machines.uuid(0))
         told += [used.mean_watts] if used is not None else []
     assert told
@@ -92,7 +92,7 @@ def test_the_machine_leaves_out_what_is_unknown_and_says_so() -> None:
 def test_a_gap_is_not_bridged() -> None:
     made = EnergyMeter()
     for tick in (0, 1, 100, 101):
-        made.look(machines.snapshot((device(joules=None, watts=10.0),), tick=tick))
+        made.observe(machines.snapshot((device(joules=None, watts=10.0),), tick=tick))
     used = made.of(machines.uuid(0))
     assert used is not None
     assert (used.joules, used.seconds) == (20.0, 2.0)

@@ -31,7 +31,7 @@ def kinds(found: list[MachineEvent]) -> list[str]:
 
 def watched(*shots: tuple[tuple[Device, ...], tuple[Process, ...]]) -> list[list[MachineEvent]]:
     watcher = Conditions()
-    return [watcher.look(machines.snapshot(devices, rows, tick=n)) for n, (devices, rows) in enumerate(shots)]
+    return [watcher.observe(machines.snapshot(devices, rows, tick=n)) for n, (devices, rows) in enumerate(shots)]
 
 
 def device(index: int = 0, used: float = 10, **changes: object) -> Device:
@@ -261,7 +261,7 @@ def test_reasons_have_episodes_that_can_be_looked_up_as_of_then() -> None:
     for tick in range(100):
         reasons = "sw-power-cap+sw-thermal" if 10 <= tick < 30 else "sw-power-cap" if tick < 50 else "none"
         one = device(readings={"clocks.event_reasons": reasons})
-        watcher.look(machines.snapshot((one,), (), tick=tick))
+        watcher.observe(machines.snapshot((one,), (), tick=tick))
     uuid = machines.uuid(0)
     now = {one.reason: one for one in watcher.throttling(uuid, start + 98)}
     assert now["sw-thermal"].began == start + 10
@@ -434,9 +434,9 @@ def test_growth_within_a_minute_of_the_last_is_told_after_it_though_nothing_else
     watcher = Conditions()
     counts = ((0, 1), (1, 2), (2, 7))
     shots = [machines.snapshot((device(readings={"ecc.corrected": n}),), (), tick=at) for at, n in counts]
-    told = [one.text for shot in shots for one in watcher.look(shot)]
+    told = [one.text for shot in shots for one in watcher.observe(shot)]
     for at in range(3, 70):
-        told += [one.text for one in watcher.look(machines.snapshot(shots[-1].devices, (), tick=at))]
+        told += [one.text for one in watcher.observe(machines.snapshot(shots[-1].devices, (), tick=at))]
     assert told == [
         "GPU 0 corrected ECC errors: 1 new, 2 in total",
         "GPU 0 corrected ECC errors: 5 new, 7 in total",
@@ -473,9 +473,9 @@ def test_a_replaced_collector_is_a_warning_only_until_its_successor_works() -> N
     (event,) = watcher.feed(FeedStatus("starting", replaced=1, detail="ended by itself"), at)
     (found,) = watcher.findings
     assert (found.title, found.severity, found.id) == (event.text, event.severity, event.cause)
-    watcher.look(machines.snapshot((device(),), tick=0))
+    watcher.observe(machines.snapshot((device(),), tick=0))
     assert found in watcher.findings, "what was read before it is no sign of life"
-    watcher.look(machines.snapshot((device(),), tick=2))
+    watcher.observe(machines.snapshot((device(),), tick=2))
     assert found not in watcher.findings
     assert kinds(list(watcher.events)) == ["collector.replaced"], "the event stays"
 
@@ -484,7 +484,7 @@ def test_the_list_is_bounded_and_the_count_is_not() -> None:
     watcher = Conditions(capacity=5)
     for tick in range(10):
         rows = (machines.process(0),) if tick % 2 else ()
-        watcher.look(machines.snapshot((device(),), rows, tick=tick))
+        watcher.observe(machines.snapshot((device(),), rows, tick=tick))
     assert (len(watcher.events), watcher.count) == (5, 9)
 
 
@@ -518,8 +518,8 @@ def test_a_machine_on_which_nothing_changes_is_judged_seldom_and_no_differently(
         rows = everybody[:count]
         for _ in range(lasts):
             tick += 1
-            still.look(machines.snapshot(devices, rows, tick=tick))
-            looking.look(machines.snapshot((devices[0], devices[1]), rows, tick=tick))
+            still.observe(machines.snapshot(devices, rows, tick=tick))
+            looking.observe(machines.snapshot((devices[0], devices[1]), rows, tick=tick))
     told, seen = (sorted((one.kind, one.at) for one in watch.events) for watch in (still, looking))
     assert [kind for kind, _ in told] == [kind for kind, _ in seen]
     assert all(0 <= at - then <= REJUDGE_SECONDS for (_, at), (_, then) in zip(told, seen, strict=True))

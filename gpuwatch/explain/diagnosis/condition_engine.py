@@ -41,7 +41,7 @@ from gpuwatch.explain.diagnosis.conditions.condition_registry import (
 )
 from gpuwatch.explain.diagnosis.conditions.driver_silence import DriverSilence
 from gpuwatch.explain.diagnosis.conditions.sample_context import KeptBetweenSamples, SampleContext
-from gpuwatch.explain.diagnosis.conditions.throttling import ClockEpisodes, Episode
+from gpuwatch.explain.diagnosis.conditions.throttle_episodes import ClockEpisodes, Episode
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_engine import broken_rule_finding, by_severity, diagnose, rules_for
 from gpuwatch.explain.diagnosis.rule_registry import no_problem
@@ -182,14 +182,14 @@ class Conditions:
 
     # -- input ----------------------------------------------------------------------------------
 
-    def precede(self, lasting: Iterable[LastingCondition], until: float, episodes: ClockEpisodes) -> None:
+    def prepend(self, lasting: Iterable[LastingCondition], until: float, episodes: ClockEpisodes) -> None:
         """Takes what another gpuwatch saw to last at the first sample here, and its clock episodes.
 
         What lasts on began when it says. ``until``: up to when samples were taken here before this was known.
         """
         self._begun_before = {onset_key(begun.onset): begun for begun in lasting}
         self._begun_before_until = until
-        self._episodes.precede(episodes)
+        self._episodes.prepend(episodes)
         for entry in self._entries.values():
             if entry.announced and self._continue(entry) and entry.finding is not None:
                 entry.worded = float("-inf")
@@ -197,12 +197,12 @@ class Conditions:
 
     def feed(self, status: FeedStatus, at: float) -> list[MachineEvent]:
         """Takes the state of the feed, also while no snapshots arrive."""
-        found = self._silence.look(status, at)
+        found = self._silence.observe(status, at)
         if self._silence.silence is not None:
             self._healthy_since, self._healthy = None, None
         return self._keep_event(found)
 
-    def look(self, snapshot: Snapshot) -> list[MachineEvent]:
+    def observe(self, snapshot: Snapshot) -> list[MachineEvent]:
         """Takes a snapshot; the events since the previous one. An older or identical one changes nothing."""
         at = snapshot.taken_at.timestamp()
         if self._last_at is not None and (
@@ -262,8 +262,8 @@ class Conditions:
             came_and_went, freed = self._processes.look(snapshot, at)
             context.remember()
             for device in snapshot.devices:
-                self._episodes.look(device, at, first=first)
-            found = self._devices.look(snapshot, at, freed)
+                self._episodes.observe(device, at, first=first)
+            found = self._devices.observe(snapshot, at, freed)
         found += self._update(conditions(), context, blind=snapshot.driver is None)
         found += came_and_went
         found += self._update([self._single_snapshot_rules], context)

@@ -44,7 +44,7 @@ class RecorderSampleCompleter:
     def _completed(self, row: Process) -> Process:
         if not row.note.startswith(DENIED) or row.create_time is None:
             return row
-        facts = self._table.look(row.pid, self._now)
+        facts = self._table.facts_of(row.pid, self._now)
         if facts is None or facts.environment is None or abs(facts.create_time - row.create_time) > SAME_START_SECONDS:
             return row
         mapped, note = device_numbers_of(facts, self._devices)

@@ -93,7 +93,7 @@ class CpuPrograms:
         found = []
         self.pids = {pid for _, pid in busy}
         for cpu, pid in busy:
-            facts = self._table.look(pid, now)
+            facts = self._table.facts_of(pid, now)
             if facts is not None and facts.framework is not None and not is_own(facts.command):
                 found.append(_program_row(facts, -cpu, self._loads_cuda(facts)))
         self._cuda = {key: loaded for key, loaded in self._cuda.items() if key[0] in self.pids}

@@ -65,7 +65,7 @@ class ProcessRows:
     """Builds the rows of GPU processes, and keeps unchanged ones from one sample to the next."""
 
     def __init__(self, table: ProcessTable) -> None:
-        self._look: Callable[[int, float], Facts | None] = table.look
+        self._facts_of: Callable[[int, float], Facts | None] = table.facts_of
         self._unmoved = table.unmoved
         self._absent = table.absent
         self._rows: dict[str, dict[_Key, _BuiltRow]] = {}
@@ -105,7 +105,7 @@ class ProcessRows:
         busy: float | None,
     ) -> list[Process]:
         """The rows of a device's processes; only changed rows are new objects. ``busy``: the device's utilization."""
-        look, now, devices, uuid, index = self._look, self._now, self._devices, device.uuid, device.index
+        facts_of, now, devices, uuid, index = self._facts_of, self._now, self._devices, device.uuid, device.index
         still = busy is not None and busy <= MAX_IDLE_PERCENT
         old = still and uuid not in self._told_in  # the driver's first samples may be of any time before
         if utilization or still:
@@ -134,7 +134,7 @@ class ProcessRows:
         found = []
         for entry in entries:
             pid = entry.pid
-            facts = look(pid, now)
+            facts = facts_of(pid, now)
             used = utilization.get(pid)
             changes: int | str = self._absent(pid, now) if facts is None else facts.changes
             key = (pid, entry.mig_instance)

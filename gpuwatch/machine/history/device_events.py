@@ -27,7 +27,7 @@ class DeviceEvents:
         self._xids: dict[str, float] = {}
         self._no_xids: dict[str, None] = {}
 
-    def look(self, snapshot: Snapshot, at: float, freed: Mapping[str, float]) -> list[MachineEvent]:
+    def observe(self, snapshot: Snapshot, at: float, freed: Mapping[str, float]) -> list[MachineEvent]:
         """The events of this sample; ``freed``: memory of processes that have exited, in bytes by UUID."""
         found: list[MachineEvent] = []
         first = not self._known

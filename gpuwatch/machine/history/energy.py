@@ -50,7 +50,7 @@ class _Counted:
     sampled_joules: float = 0.0
     sampled_seconds: float = 0.0
 
-    def look(self, device: Device, at: float) -> None:
+    def observe(self, device: Device, at: float) -> None:
         value = device.get("energy_joules")
         if isinstance(value, (int, float)):
             self._count(float(value), at)
@@ -89,10 +89,10 @@ class EnergyMeter:
     def __init__(self) -> None:
         self._devices: dict[str, _Counted] = {}
 
-    def look(self, snapshot: Snapshot) -> None:
+    def observe(self, snapshot: Snapshot) -> None:
         at = snapshot.taken_at.timestamp()
         for device in snapshot.devices:
-            self._devices.setdefault(device.uuid, _Counted()).look(device, at)
+            self._devices.setdefault(device.uuid, _Counted()).observe(device, at)
         forget_gone({device.uuid for device in snapshot.devices}, self._devices)
 
     def of(self, uuid: str) -> Energy | None:

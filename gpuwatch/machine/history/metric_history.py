@@ -73,7 +73,7 @@ class Series(Sequence[float | None]):
     def __iter__(self) -> Iterator[float | None]:
         return iter(self[:])
 
-    def precede(self, values: Sequence[float | None], gap: int) -> None:
+    def prepend(self, values: Sequence[float | None], gap: int) -> None:
         """Inserts older samples, and ``gap`` samples without a value after them."""
         older = array("d", (_GAP if value is None else value for value in values))
         self._kept = older + array("d", (_GAP,)) * gap + self._kept
@@ -200,7 +200,7 @@ class History:
         series.upto(self.snapshots)
         return series
 
-    def precede(self, earlier: History) -> None:
+    def prepend(self, earlier: History) -> None:
         """Inserts what is older than the first sample, as far as the capacity allows."""
         times, own = list(earlier.times), list(self._times)
         last = bisect_left(times, own[0]) if own else len(times)
@@ -215,7 +215,7 @@ class History:
             column = [*[None] * (len(times) - len(known)), *known]
             series = self._series.setdefault((uuid, metric_id), Series(self.capacity, self.snapshots))
             series.upto(self.snapshots)
-            series.precede(column[last - count : last], len(own) - len(series))
+            series.prepend(column[last - count : last], len(own) - len(series))
         self._times = deque([*times[last - count : last], *own], maxlen=self.capacity)
 
     def keys(self, metrics: frozenset[str]) -> list[tuple[str, str]]:

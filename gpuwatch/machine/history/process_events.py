@@ -92,7 +92,7 @@ class ProcessEvents:
         """The events, and the memory of processes that have exited, in bytes by device UUID."""
         read = [device.uuid for device in snapshot.devices if lists_processes(device)]
         max_gap_seconds = self._max_gap(at)
-        unsampled = _unsampled_event(self._unsampled.look(snapshot), at)
+        unsampled = _unsampled_event(self._unsampled.observe(snapshot), at)
         if snapshot.processes is self._rows and read == self._read:
             for uuid in read:
                 for item in self._here[uuid].values():

@@ -20,7 +20,7 @@ class UnsampledProcesses:
         self._seen: dict[tuple[str | None, int], tuple[float | None, float]] = {}
         """The start of the last process of a pid on a device, and when it was last seen there."""
 
-    def look(self, snapshot: Snapshot) -> list[tuple[Device, AccountedProcess]]:
+    def observe(self, snapshot: Snapshot) -> list[tuple[Device, AccountedProcess]]:
         """The processes that have ended since the last sample and were in none."""
         at = snapshot.taken_at.timestamp()
         before, self._rows = self._rows, snapshot.processes

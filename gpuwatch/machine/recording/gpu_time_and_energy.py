@@ -240,7 +240,7 @@ class GpuTimeMeter:
                 self._device(hour, device, here, known or set(), seconds if known is not None else 0.0)
         for uuid in self._windows.keys() - {device.uuid for device in snapshot.devices}:
             del self._windows[uuid]  # nobody knows who uses it while it is not listed
-        for device, process in self._unsampled.look(snapshot):
+        for device, process in self._unsampled.observe(snapshot):
             if (time := hour.devices.get(device.uuid)) is not None:
                 time.unsampled_processes += 1
                 time.unsampled_seconds += process.used_seconds

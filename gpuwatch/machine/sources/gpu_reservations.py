@@ -172,7 +172,7 @@ def _lock_key(uuid: str) -> str:
 
 
 def _reservation_of(uuid: str, uid: int | None, pid: int | None, table: ProcessTable) -> Reservation:
-    facts = None if pid is None else table.look(pid, time.time())
+    facts = None if pid is None else table.facts_of(pid, time.time())
     user = _user_name(uid) if uid is not None else facts.user if facts is not None else None
     if facts is None:
         return Reservation(uuid=uuid, pid=pid, user=user)

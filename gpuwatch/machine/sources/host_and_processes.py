@@ -126,7 +126,7 @@ class ProcessTable:
         self.counted = 0
         """How many processes :meth:`everyone` found last, without kernel threads."""
 
-    def look(self, pid: int, now: float) -> Facts | None:
+    def facts_of(self, pid: int, now: float) -> Facts | None:
         """Facts about ``pid`` at monotonic time ``now``; None when there is no such process here."""
         facts = self._known.get(pid)
         if facts is not None and facts.seen_at == now:
@@ -187,7 +187,7 @@ class ProcessTable:
     def unmoved(self, known: Iterable[tuple[int, Facts, int]], now: float) -> bool:
         """Whether none of these processes changed; each is given with its clock's id and its count of changes.
 
-        After False some of them have been read; :meth:`look` does not read them again for the same ``now``.
+        After False some of them have been read; :meth:`facts_of` does not read them again for the same ``now``.
         """
         read = time.clock_gettime_ns
         for clock, facts, changes in known:
@@ -198,7 +198,7 @@ class ProcessTable:
                     idle = False
                 if idle and now < facts.read_at + _READ_IDLE_SECONDS:
                     facts.seen_at = now
-                elif self.look(facts.pid, now) is not facts:
+                elif self.facts_of(facts.pid, now) is not facts:
                     return False
             if facts.changes != changes:
                 return False
@@ -218,7 +218,7 @@ class ProcessTable:
             rows.append((-spent, -stat.resident_pages, pid))
         rows.sort()
         self.counted = len(rows)
-        return [facts for _, _, pid in rows[:most] if (facts := self.look(pid, now)) is not None]
+        return [facts for _, _, pid in rows[:most] if (facts := self.facts_of(pid, now)) is not None]
 
     def forget_except(self, pids: set[int]) -> None:
         """Drops the facts about all processes that are not in ``pids``."""

@@ -86,11 +86,11 @@ class ProcessTree:
 
     def _began(self, pid: int, now: float) -> int | None:
         """Start ticks, which distinguish a process from a later one with the same pid; None for the first process."""
-        facts = self._table.look(pid, now) if pid > _FIRST_PID else None
+        facts = self._table.facts_of(pid, now) if pid > _FIRST_PID else None
         return None if facts is None else facts.start_ticks
 
     def _described(self, pid: int, now: float) -> Ancestor | None:
-        facts = self._table.look(pid, now)
+        facts = self._table.facts_of(pid, now)
         if facts is None:
             return None
         return Ancestor(pid=pid, create_time=facts.create_time, user=facts.user, command=facts.command, name=facts.name)

@@ -52,7 +52,7 @@ class Onsets:
         """When the last onsets were reported."""
         self._held_back = 0
 
-    def look(self, findings: tuple[Finding, ...], snapshot: Snapshot) -> list[Alert]:
+    def observe(self, findings: tuple[Finding, ...], snapshot: Snapshot) -> list[Alert]:
         """The alerts of a sample: errors and warnings that hold now, and those that ended."""
         at = snapshot.taken_at.timestamp()
         current = {finding.key: finding for finding in findings if finding.until is None and finding.severity != "info"}
@@ -113,7 +113,7 @@ class Onsets:
 
 
 class Alerts:
-    """Follows findings; used by one thread. :meth:`look` never waits."""
+    """Follows findings; used by one thread. :meth:`observe` never waits."""
 
     def __init__(self, *, command: str | None = None, webhook: str | None = None, notify: bool = False) -> None:
         self._onsets = Onsets()
@@ -131,8 +131,8 @@ class Alerts:
             self._channels.append(Channel(Terminal(write, os.environ), self._report))
             self._notify = False
 
-    def look(self, findings: tuple[Finding, ...], snapshot: Snapshot) -> None:
-        for alert in self._onsets.look(findings, snapshot):
+    def observe(self, findings: tuple[Finding, ...], snapshot: Snapshot) -> None:
+        for alert in self._onsets.observe(findings, snapshot):
             for channel in self._channels:
                 channel.send(alert)
 

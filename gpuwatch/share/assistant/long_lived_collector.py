@@ -66,7 +66,7 @@ class LongLivedCollector:
         with self._changed:
             assert self._feed is not None
             for snapshot in self._feed.drain():
-                self._conditions.look(snapshot)
+                self._conditions.observe(snapshot)
                 self.newest = snapshot
                 self._count += 1
             if self._count > 1 and self._feed.interval != INTERVAL_SECONDS:

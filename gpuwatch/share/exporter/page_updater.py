@@ -74,8 +74,8 @@ class PageUpdater:
 
     def look(self) -> None:
         for snapshot in self._feed.drain():
-            self._conditions.look(snapshot)
-            self._xids.look(snapshot)
+            self._conditions.observe(snapshot)
+            self._xids.observe(snapshot)
             self._snapshot = snapshot
             self._taken_at = self._monotonic() - max(self._clock() - snapshot.taken_at.timestamp(), 0.0)
             self._map_jobs(snapshot)
@@ -128,7 +128,7 @@ class XidCounts:
         self.counts: dict[str, dict[str, int]] = {}
         """By UUID, then by Xid (``unknown`` if the driver does not know it); replaced when something is counted."""
 
-    def look(self, snapshot: Snapshot) -> None:
+    def observe(self, snapshot: Snapshot) -> None:
         for device in snapshot.devices:
             before = self._latest.get(device.uuid, ())
             if device.xids is before:

@@ -17,7 +17,7 @@ from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.run_comparison import Comparison
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.experiment.trials.step_times import is_wide
-from gpuwatch.share.reports import charts
+from gpuwatch.share.reports import chart_data
 from gpuwatch.share.reports.comparable_runs import gpus, is_program
 from gpuwatch.share.reports.comparison_conclusion import conclusion, run_failed
 from gpuwatch.share.reports.doctor_report import doctor_content
@@ -148,7 +148,7 @@ def comparison_table(document: Comparison, title: str) -> Table:
     named = list(zip(names, document.runs, strict=True))
     simulated = any(run.simulated for run in document.runs)
     # Simulated GPUs have the speed of this computer's CPU: sorted bars would look like a ranking.
-    speeds = None if simulated else charts.speed_chart([named[index] for index in document.comparable])
+    speeds = None if simulated else chart_data.speed_chart([named[index] for index in document.comparable])
     for index, run in enumerate(document.runs):
         shown = {**cells(run, (*COLUMNS, *WHEN_DIFFERENT)), "config": names[index], "started": started[index]}
         if run.node is not None and "node" in document.columns:
@@ -171,7 +171,7 @@ def comparison_table(document: Comparison, title: str) -> Table:
         optional=tuple(HEADS[name] for name in _OPTIONAL),
         lines=3,
         sortable=True,
-        charts=drawable(speeds, charts.memory_of_runs(named)),
+        charts=drawable(speeds, chart_data.memory_of_runs(named)),
     )
 
 

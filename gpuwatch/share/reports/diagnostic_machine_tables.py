@@ -9,7 +9,7 @@ from gpuwatch.core.model.diagnostic_report import Diagnostic
 from gpuwatch.core.model.doctor import STATE_ORDER, Check, Doctor
 from gpuwatch.core.model.run import DeviceMapping, Run
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
-from gpuwatch.share.reports import charts
+from gpuwatch.share.reports import chart_data
 from gpuwatch.share.reports.chart_types import Marks
 from gpuwatch.share.reports.diagnostic_summary import name_of, nvml_silent, short_command, utc
 from gpuwatch.share.reports.doctor_report import GROUPS, check_row
@@ -213,7 +213,7 @@ def user_table(snapshot: Snapshot) -> Table | None:
         right=("GPU", "PID", "GPU mem", "SM", "Time"),
         below="Command",
         note="" if shown else "No process uses a GPU.",
-        charts=drawable(charts.memory_by_owner(snapshot)),
+        charts=drawable(chart_data.memory_by_owner(snapshot)),
     )
 
 

@@ -21,7 +21,7 @@ from gpuwatch.core.model.doctor import Doctor
 from gpuwatch.core.model.findings import CAUSES
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.run_comparison import Comparison
-from gpuwatch.share.reports import charts, run_report
+from gpuwatch.share.reports import chart_data, run_report
 from gpuwatch.share.reports import diagnostic_machine_tables as machine
 from gpuwatch.share.reports.chart_types import Timeline
 from gpuwatch.share.reports.comparison_report import comparison_table
@@ -153,9 +153,9 @@ def _program_table(runs: Sequence[Run], now: datetime.datetime, main: SourcedFin
         for run in runs
     )
     timelines = tuple(
-        Timeline(f"Memory of {name_of(run, runs)}{charts.on_device(run)}", run)
+        Timeline(f"Memory of {name_of(run, runs)}{chart_data.on_device(run)}", run)
         for run in runs[:2]
-        if charts.memory_changed(run)
+        if chart_data.memory_changed(run)
     )
     heads = ("Program", "Ended", "How", "Device map", "Peak held (NVML)", "Fell back")
     note = "Device map: the framework's device → NVML's index. Ages are as of this report."
@@ -199,11 +199,11 @@ def _probe_comparison(probes: Comparison, *, timeline: bool) -> Table | None:
     if not probes.runs:
         return None
     table = comparison_table(probes, "Probes compared")
-    drawn = [run for run in probes.runs if charts.memory_changed(run)]
+    drawn = [run for run in probes.runs if chart_data.memory_changed(run)]
     if not timeline or not drawn:
         return table
     latest = max(drawn, key=lambda run: run.started_at)
-    chart = Timeline(f"Memory of the latest probe, {clean(latest.config)}{charts.on_device(latest)}", latest)
+    chart = Timeline(f"Memory of the latest probe, {clean(latest.config)}{chart_data.on_device(latest)}", latest)
     return dataclasses.replace(table, charts=(*table.charts, chart))
 
 

@@ -14,7 +14,7 @@ from gpuwatch.core.model.run import PEAK, DeviceMemory, Placement, Run, RunProce
 from gpuwatch.experiment.trials.step_times import SCATTER, is_wide, speed_text, step_time_text
 from gpuwatch.explain.diagnosis.rules.waits_for_input import uneven_step
 from gpuwatch.explain.logs.line_text import device_name
-from gpuwatch.share.reports import charts
+from gpuwatch.share.reports import chart_data
 from gpuwatch.share.reports.memory_profile_tables import held_most_fact, memory_profile_tables
 from gpuwatch.share.reports.report_elements import (
     SIMULATED_NOTE,
@@ -375,7 +375,7 @@ def _speed(run: Run) -> Table:
     footnote = f"{note} ± is half the range from p10 to p90{f'; {SCATTER}' if is_wide(t) else ''}.".strip()
     # What was counted is a sentence; columns of numbers are not folded.
     right = () if t.counted else ("Value",)
-    known, chart = tuple(row for row in rows if row[1] != UNKNOWN), drawable(charts.step_time_chart(run))
+    known, chart = tuple(row for row in rows if row[1] != UNKNOWN), drawable(chart_data.step_time_chart(run))
     return Table("Throughput", ("What", "Value"), known, right, note=footnote, charts=chart, keep=("What",))
 
 

@@ -18,7 +18,7 @@ from gpuwatch.experiment.trials.step_times import relative_half_width, step_time
 from gpuwatch.experiment.trials.trial_summary import PASSED, SAME_MEMORY_SHARE, Summary, recorded_profiles, summaries
 from gpuwatch.explain.traces.largest_holder import holder_name
 from gpuwatch.explain.traces.tensorflow_op_names import inside
-from gpuwatch.share.reports import charts, run_report
+from gpuwatch.share.reports import chart_data, run_report
 from gpuwatch.share.reports.chart_types import MEMORY_GROUPS, Bars, Kind, Part, Row
 from gpuwatch.share.reports.report_elements import (
     EVERY_RUN,
@@ -166,9 +166,9 @@ def _settings(document: Experiment, known: Sequence[Summary]) -> Table:
         lines=3,
         sortable=True,
         charts=drawable(
-            charts.allocator_peaks(named) if peaks else None,
-            None if same_memory else charts.memory_of_runs(named),
-            None if simulated else charts.speed_chart(named),
+            chart_data.allocator_peaks(named) if peaks else None,
+            None if same_memory else chart_data.memory_of_runs(named),
+            None if simulated else chart_data.speed_chart(named),
         ),
     ).without(*left_out)
 

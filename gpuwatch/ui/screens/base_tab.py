@@ -378,22 +378,22 @@ class TabScreen(Screen[None]):
         self._focus_timeline()
 
     def action_past(self, samples: int) -> None:
-        self._look(lambda past: past.step(samples))
+        self._move_playhead(lambda past: past.step(samples))
 
     def action_past_seconds(self, seconds: int) -> None:
-        self._look(lambda past: past.jump(seconds))
+        self._move_playhead(lambda past: past.jump(seconds))
 
     def action_past_end(self, newest: bool) -> None:
         """To the oldest or newest sample, which on a live display is now."""
         if not newest or self.gpuwatch.session.recorded:
-            self._look(lambda past: past.last() if newest else past.first())
+            self._move_playhead(lambda past: past.last() if newest else past.first())
         elif self.gpuwatch.session.paused:
             self.action_pause()
 
     def on_timeline_strip_clicked(self, event: TimelineStrip.Clicked) -> None:
-        self._look(lambda past: past.go(event.moment))
+        self._move_playhead(lambda past: past.go(event.moment))
 
-    def _look(self, move: Callable[[Playhead], None]) -> None:
+    def _move_playhead(self, move: Callable[[Playhead], None]) -> None:
         began = not self.gpuwatch.session.paused
         self.gpuwatch.look_at(move)
         if began and self.gpuwatch.session.paused:
@@ -450,7 +450,7 @@ class TabScreen(Screen[None]):
             nonlocal found
             found = past.go_to_event(way, bad=bad, uuid=self.timeline_uuid)
 
-        self._look(move)
+        self._move_playhead(move)
         if found is None and live and session.paused:
             self.gpuwatch.toggle_pause()
         if found is not None:
@@ -466,7 +466,7 @@ class TabScreen(Screen[None]):
 
         def answered(moment: float | None) -> None:
             if moment is not None:
-                self._look(lambda past: past.go(moment))
+                self._move_playhead(lambda past: past.go(moment))
 
         if times:
             self.app.push_screen(TimePrompt(times[0], times[-1]), answered)

@@ -15,7 +15,7 @@ from itertools import pairwise
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.run_comparison import Comparison
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript
-from gpuwatch.share.reports import charts
+from gpuwatch.share.reports import chart_data
 from gpuwatch.share.reports.runs_side_by_side import COLUMNS, RIGHT, labels
 from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.drawing.styled_lines import Line
@@ -291,12 +291,12 @@ def bar_lines(document: Comparison, width: int, room: int, chosen: int | None = 
     if chosen is not None and chosen >= _MAX_CHARTED_RUNS:  # a chart has no more rows than that
         start = len(named) - _MAX_CHARTED_RUNS if len(named) - chosen < _MAX_CHARTED_RUNS else chosen
         named, chosen = named[start:], chosen - start
-    memory = charts.memory_of_runs(named)
+    memory = chart_data.memory_of_runs(named)
     if memory is None or room < 3 or width < _MIN_CELLS_FOR_BARS:
         return []
     simulated = any(run.simulated for run in document.runs)
     alike = {labels(document.runs)[index] for index in document.comparable}
-    speeds = None if simulated else charts.speed_chart([pair for pair in named if pair[0] in alike])
+    speeds = None if simulated else chart_data.speed_chart([pair for pair in named if pair[0] in alike])
     speed_of = {row.label: row for row in speeds.rows} if speeds is not None else {}
     name = max(width_of(row.label) for row in memory.rows) + 2
     parts = 2 if speed_of else 1

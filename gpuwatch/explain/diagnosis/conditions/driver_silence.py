@@ -34,7 +34,7 @@ class DriverSilence:
         found = self.silence or self.replaced
         return (found,) if found is not None else ()
 
-    def look(self, status: FeedStatus, at: float) -> list[MachineEvent]:
+    def observe(self, status: FeedStatus, at: float) -> list[MachineEvent]:
         """Takes the state of the feed at ``at`` (seconds since the epoch); the events since the last call."""
         found: list[MachineEvent] = []
         if status.source_note and status.source_note != self._source_note:

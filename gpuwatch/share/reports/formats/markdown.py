@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.json_codec import Document
 from gpuwatch.share.reports import memory_over_time_layers
+from gpuwatch.share.reports.chart_data import timeline_in_words
 from gpuwatch.share.reports.chart_types import Areas, Graphs, Timeline
-from gpuwatch.share.reports.charts import timeline_in_words
 from gpuwatch.share.reports.literal_commands import parts
 from gpuwatch.share.reports.recording_window_graphs import in_characters
 from gpuwatch.share.reports.report_by_document_kind import content_of

@@ -9,7 +9,7 @@ from markupsafe import Markup
 from gpuwatch.core.formatting.durations import measured_seconds
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.run import MemoryPoint, Run
-from gpuwatch.share.reports.charts import memory_changed
+from gpuwatch.share.reports.chart_data import memory_changed
 from gpuwatch.share.reports.formats.svg_parts import END, bins, bytes_axis, column, figure, label, level, within
 from gpuwatch.share.reports.run_memory_tables import in_children_only
 
