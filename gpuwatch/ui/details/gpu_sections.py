@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from gpuwatch.core.formatting.durations import ago, rounded_duration
@@ -13,10 +12,9 @@ from gpuwatch.core.model.clock_event_reasons import BRAKE, NAMES, THERMAL
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Connection, Device, Process, Snapshot
 from gpuwatch.machine.history.machine_event import MachineEvent
+from gpuwatch.ui.details.latest_events import EVENT_MARKS
 from gpuwatch.ui.drawing.clock_text import clock_text
-from gpuwatch.ui.drawing.line_builder import Pen
-from gpuwatch.ui.drawing.styled_lines import Line, Span
-from gpuwatch.ui.drawing.text_width import cut_to_width
+from gpuwatch.ui.drawing.styled_lines import Span
 from gpuwatch.ui.drawing.wrapping import Lines
 from gpuwatch.ui.panes.mig_line import by_instance, mig_spans, processes_text
 from gpuwatch.ui.settings.tabs import number_of
@@ -41,10 +39,6 @@ LEVELS = {
     "NODE": "across host bridges of one NUMA node",
     "SYS": "across NUMA nodes, over the CPU interconnect",
 }
-_MIN_EMPTY_LINES = 4
-"""Empty lines of a table from which on it has events in them: two, below a heading and a line apart."""
-MARKS = {"error": ("✖", "error"), "warning": ("▲", "warning"), "info": ("·", "dim"), "good": ("●", "ok")}
-"""Glyph and ink of an event's severity."""
 
 
 def throttling_lines(device: Device, episodes: Sequence[Episode], now: float, since: str = "gpuwatch started") -> Lines:
@@ -98,9 +92,9 @@ def limit_lines(device: Device) -> Lines:
     margin = number("temperature.margin_celsius")
     if margin is not None and (limits or celsius is not None):
         limits.append(f"now {abs(margin):.0f} °C {'below' if margin >= 0 else 'above'} throttling")
-    lines = _limit("Temperature", celsius, "°C", limits)
+    lines = _limit_line("Temperature", celsius, "°C", limits)
     most = number("temperature.memory_max_celsius")
-    lines += _limit("Memory", number("temperature.memory_celsius"), "°C", _max(most, "°C"))
+    lines += _limit_line("Memory", number("temperature.memory_celsius"), "°C", _max(most, "°C"))
     draw, limit = number("power.draw_watts"), number("power.limit_watts")
     if draw is not None or limit is not None:
         limits = [f"limit {limit:.0f} W"] if limit is not None else []
@@ -111,13 +105,13 @@ def limit_lines(device: Device) -> Lines:
         least, most = number("power.min_limit_watts"), number("power.max_limit_watts")
         if least is not None and most is not None:
             limits.append(f"settable from {least:.0f} to {most:.0f} W")
-        lines += _limit("Power", draw, "W", limits)
-    lines += _limit("SM clock", number("clocks.sm_mhz"), "MHz", _max(number("clocks.sm_max_mhz"), "MHz"))
+        lines += _limit_line("Power", draw, "W", limits)
+    lines += _limit_line("SM clock", number("clocks.sm_mhz"), "MHz", _max(number("clocks.sm_max_mhz"), "MHz"))
     generation, most = number("pcie.generation"), number("pcie.max_generation")
     if generation is not None:
         limits = [f"max {_link(most, number('pcie.max_width'))}"] if most is not None else []
         limits += ["an idle GPU lowers it"] if most is not None and generation < most else []
-        lines.append(_named("PCIe", _link(generation, number("pcie.width")), limits))
+        lines.append(_value_and_limits("PCIe", _link(generation, number("pcie.width")), limits))
     return lines or [[(f"{UNKNOWN} this device reports none", "dim")]]
 
 
@@ -129,15 +123,15 @@ def _max(value: float | None, unit: str) -> list[str]:
     return [f"max {value:.0f} {unit}"] if value is not None else []
 
 
-def _limit(name: str, now: float | None, unit: str, limits: list[str]) -> Lines:
+def _limit_line(name: str, value: float | None, unit: str, limits: list[str]) -> Lines:
     """A line; none if neither the value nor a limit is known."""
-    if now is None and not limits:
+    if value is None and not limits:
         return []
-    return [_named(name, UNKNOWN if now is None else f"{now:.0f} {unit}", limits)]
+    return [_value_and_limits(name, UNKNOWN if value is None else f"{value:.0f} {unit}", limits)]
 
 
-def _named(name: str, now: str, limits: list[str]) -> list[Span]:
-    return [(f"{name:<12}", "dim"), (f"{now:<9}", "strong"), (" ", "text"), (" · ".join(limits), "text")]
+def _value_and_limits(name: str, value: str, limits: list[str]) -> list[Span]:
+    return [(f"{name:<12}", "dim"), (f"{value:<9}", "strong"), (" ", "text"), (" · ".join(limits), "text")]
 
 
 def mig_lines(device: Device, processes: Iterable[Process], width: int) -> Lines:
@@ -212,7 +206,7 @@ def event_lines(
     for event in reversed(happened):
         if not event.concerns(device.uuid):
             continue
-        glyph, ink = MARKS[event.severity]
+        glyph, ink = EVENT_MARKS[event.severity]
         text = event.text.removeprefix(f"GPU {device.index} ").removeprefix(f"GPU {device.index}: ")
         likely = " (likely)" if event.certainty == "likely" else ""
         if len(lines) >= most:
@@ -220,16 +214,3 @@ def event_lines(
             break
         lines.append([(f"{clock_text(event.at, now)}  ", "dim"), (f"{glyph} ", ink), (text + likely, "text")])
     return lines or [[("● ", "ok"), (f"no events since {since}", "text")]]
-
-
-def with_events(lines: list[Line], happened: Sequence[MachineEvent], now: float, width: int, room: int) -> list[Line]:
-    """A table with the machine's latest events at its bottom, newest first, if there are lines for some."""
-    spare = room - len(lines)
-    if not happened or spare < _MIN_EMPTY_LINES:
-        return lines
-    below = [Pen(width).add("  LATEST EVENTS", "header").to(width, ink="header").line()]
-    for event in islice(reversed(happened), spare - 2):
-        glyph, ink = MARKS[event.severity]
-        pen = Pen(width).add(f"  {clock_text(event.at, now)}  ", "dim").add(f"{glyph} ", ink)
-        below.append(pen.add(cut_to_width(event.text, pen.left), "text").line())
-    return [*lines, *[Line(())] * (spare - len(below)), *below]

@@ -22,7 +22,8 @@ from gpuwatch.ui.drawing.text_width import width_of
 from gpuwatch.ui.panes.key_line import HELP_AND_QUIT_CELLS, gpu_number_title, gpu_numbers, key_line
 from gpuwatch.ui.settings.actions import REPLAY, bindings
 from gpuwatch.ui.settings.tabs import number_of
-from gpuwatch.ui.widgets.one_line_panes import KeyLine, TooSmall, TopLine
+from gpuwatch.ui.widgets.one_line_panes import KeyLine, TopLine
+from gpuwatch.ui.widgets.small_terminal_pane import TooSmall
 
 if TYPE_CHECKING:
     from gpuwatch.machine.history.machine_event import MachineEvent

@@ -14,7 +14,7 @@ from gpuwatch.machine.history.last_hour import MAX_EVENTS
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.session.displayed_moment import View
 from gpuwatch.ui.details.event_moment_lines import moment_lines
-from gpuwatch.ui.details.gpu_sections import MARKS
+from gpuwatch.ui.details.latest_events import EVENT_MARKS
 from gpuwatch.ui.drawing.clock_text import clock_text, date_and_time
 from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.drawing.text_width import cut_to_width
@@ -69,7 +69,7 @@ class EventList(ItemList[MachineEvent]):
     def _line(self, event: MachineEvent, view: View, *, fresh: bool) -> Line:
         pen = Pen(self.inner)
         pen.add("  ").add(clock_text(event.at, view.now), "strong" if fresh else "dim")
-        glyph, ink = MARKS[event.severity]
+        glyph, ink = EVENT_MARKS[event.severity]
         pen.add(f"  {glyph} ", ink)
         end = f"  {event.kind} · {event.certainty} "
         pen.add(cut_to_width(event.text, pen.left), "strong" if fresh else "text")
@@ -191,7 +191,7 @@ class EventsScreen(FilterableScreen):
 
 
 def _event_lines(event: MachineEvent, now: float) -> Lines:
-    glyph, ink = MARKS[event.severity]
+    glyph, ink = EVENT_MARKS[event.severity]
     return [
         [(f"{glyph} ", ink), (event.text, "strong")],
         [(f"  {date_and_time(event.at)}, {ago(now - event.at)}", "text")],

@@ -1,4 +1,4 @@
-"""One-line panes: the top line, the summary, the host line, the keys; a terminal that is too small."""
+"""One-line panes: the top line, the summary, the host line, the keys."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from textual import events
 from gpuwatch.session.displayed_moment import View
 from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.panes.overview_summary import PlacedItem, SummaryItem, draw_summary
-from gpuwatch.ui.panes.small_terminal import tiny_lines
 from gpuwatch.ui.panes.top_and_host_lines import top_line
 from gpuwatch.ui.settings.actions import Action, bindings
 from gpuwatch.ui.settings.tabs import TABS
@@ -131,11 +130,3 @@ class KeyLine(Painted):
         if self._line is not None:
             line, self._places = self._line(width)
             self.paint((line,))
-
-
-class TooSmall(Strip):
-    """On a terminal that is too small for the dashboard: GPUs, what is wrong, and the required size."""
-
-    def _draw(self, width: int, height: int) -> None:
-        if self._view is not None:
-            self.paint(tiny_lines(self._view, width, height), stale=self._view.stale)

@@ -432,9 +432,9 @@ class ProcessTable(ItemList[Row]):
             empty=self._nothing(),
         )
         if self.only_device is None and self._view.events:
-            from gpuwatch.ui.details.gpu_sections import with_events  # the first frame has none
+            from gpuwatch.ui.details.latest_events import with_latest_events  # the first frame has none
 
-            lines = with_events(lines, self._view.events, self._view.now, style.width, self.room + 1)
+            lines = with_latest_events(lines, self._view.events, self._view.now, style.width, self.room + 1)
         if self.framed:
             lines = in_frame(
                 lines,

@@ -46,7 +46,7 @@ def page_path(cause: str) -> Path | None:
 
 _OUT_OF_MEMORY = ("memory.model-too-large", "memory.other-process", "memory.limit-too-small")
 _NO_GPU = ("build.cpu-only", "driver.missing", "visibility.hidden")
-_EVERYDAY = {
+_CAUSES_OF_SEARCH_WORD = {
     "oom": _OUT_OF_MEMORY,
     "out-of-memory": _OUT_OF_MEMORY,
     "resource-exhausted": _OUT_OF_MEMORY,
@@ -63,19 +63,19 @@ _EVERYDAY = {
 def suggested_causes(word: str) -> list[str]:
     """Cause ids that ``word`` may mean, the likeliest first."""
     asked = word.strip().lower().replace("_", "-").replace(" ", "-")
-    if asked in _EVERYDAY:
-        return list(_EVERYDAY[asked])
+    if asked in _CAUSES_OF_SEARCH_WORD:
+        return list(_CAUSES_OF_SEARCH_WORD[asked])
     found = get_close_matches(asked, CAUSES, n=3, cutoff=0.7)
-    tails = {cause.partition(".")[2] or cause: cause for cause in CAUSES}
-    found += map(tails.__getitem__, get_close_matches(asked.partition(".")[2] or asked, tails, n=2, cutoff=0.75))
+    names = {cause.partition(".")[2] or cause: cause for cause in CAUSES}
+    found += map(names.__getitem__, get_close_matches(asked.partition(".")[2] or asked, names, n=2, cutoff=0.75))
     found += [cause for cause in CAUSES if asked and asked in cause]
-    return list(dict.fromkeys(found))[:_MAX_SUGGESTIONS] or _telling_of(word)
+    return list(dict.fromkeys(found))[:_MAX_SUGGESTIONS] or _causes_mentioning(word)
 
 
-def _telling_of(word: str) -> list[str]:
+def _causes_mentioning(word: str) -> list[str]:
     """The causes whose pages contain the word most often: ``oom``, ``xid``, ``nvlink``."""
     if len(word.strip()) < _MIN_WORD_CHARS:
         return []
     pattern = re.compile(rf"\b{re.escape(word.strip())}\b", re.IGNORECASE)
     counts = {cause: len(pattern.findall(page(cause))) for cause in CAUSES}
-    return [cause for cause in sorted(counts, key=lambda count: -counts[count]) if counts[cause]][:_MAX_SUGGESTIONS]
+    return [cause for cause in sorted(counts, key=lambda cause: -counts[cause]) if counts[cause]][:_MAX_SUGGESTIONS]
