@@ -22,7 +22,7 @@ from gpuwatch.machine.recording.writer import RecordingWriter
 from gpuwatch.session.process_history import Identity, process_identity
 from gpuwatch.session.recorder import Recorder
 from gpuwatch.session.session import Session
-from gpuwatch.share.assistant.long_lived_collector import Machine
+from gpuwatch.share.assistant.long_lived_collector import LongLivedCollector
 from gpuwatch.share.exporter.metric_series import Options
 from gpuwatch.share.exporter.page_updater import PageUpdater
 from tests.ui import machines
@@ -102,7 +102,7 @@ def fleet() -> Take:
 def mcp() -> Take:
     """The machine that an assistant asks about, with the answer to a question."""
     feed = FakeFeed()
-    machine = Machine()
+    machine = LongLivedCollector()
     machine._feed, machine._conditions = feed, Conditions()  # type: ignore[assignment]
 
     def take(sample: Snapshot) -> None:

@@ -12,7 +12,7 @@ import pytest
 from gpuwatch.core.model.metrics import BY_ID, METRICS, Lane
 from gpuwatch.core.model.reading import Missing, Value
 from gpuwatch.machine.sources.nvidia import nvml_errors
-from gpuwatch.machine.sources.nvidia.decode_nvml_answers import number_or_name, pick
+from gpuwatch.machine.sources.nvidia.decode_nvml_answers import number_or_name, picked_value
 from gpuwatch.machine.sources.nvidia.device import NvmlDevice
 from gpuwatch.machine.sources.nvidia.mig import profile
 from gpuwatch.machine.sources.nvidia.nvml_source import NvmlSource
@@ -125,11 +125,11 @@ def test_text_and_structs() -> None:
     assert isinstance(number_or_name(BY_ID["identity.numa_node"], -1), Missing)
     assert number_or_name(BY_ID["temperature.margin_celsius"], -3) == -3, "above the threshold"
     rows = (4, 2, 1, 0)
-    assert [pick(BY_ID[f"remapped_rows.{name}"], rows) for name in ("correctable", "uncorrectable")] == [4, 2]
-    assert [pick(BY_ID[f"remapped_rows.{name}"], rows) for name in ("pending", "failure")] == ["yes", "no"]
+    assert [picked_value(BY_ID[f"remapped_rows.{name}"], rows) for name in ("correctable", "uncorrectable")] == [4, 2]
+    assert [picked_value(BY_ID[f"remapped_rows.{name}"], rows) for name in ("pending", "failure")] == ["yes", "no"]
     bar1 = pynvml.c_nvmlBAR1Memory_t(bar1Total=256 << 20, bar1Free=250 << 20, bar1Used=6 << 20)
-    assert pick(BY_ID["bar1.used_bytes"], bar1) == 6 << 20
-    assert pick(BY_ID["power.max_limit_watts"], [100_000, 700_000]) == 700.0
+    assert picked_value(BY_ID["bar1.used_bytes"], bar1) == 6 << 20
+    assert picked_value(BY_ID["power.max_limit_watts"], [100_000, 700_000]) == 700.0
 
 
 def links(*states: int) -> Callable[[object, int], int]:
