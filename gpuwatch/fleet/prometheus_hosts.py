@@ -1,4 +1,4 @@
-"""Makes hosts, as a dashboard shows them, of the series of one moment."""
+"""Builds hosts, as the dashboard shows them, from the Prometheus series of one moment."""
 
 from __future__ import annotations
 
@@ -34,19 +34,21 @@ _MAX_AGE_SECONDS = 366 * 86_400.0
 """Seconds to which the age of data is cut, for a date to come out of it."""
 _MAX_PROCESSES_PER_GPU = 64
 """Processes of one GPU that are kept."""
-PROGRAM = (series.PROCESS_INFO.sample, "nvidia_smi_compute_app_info")
+PROCESS_NAME_SERIES = (series.PROCESS_INFO.sample, "nvidia_smi_compute_app_info")
 """Series whose labels name a process."""
 PROCESS_READINGS = {
     **{family.sample: (reading, 1 / scale) for family, reading, scale in series.PROCESS_FAMILIES},
     "nvidia_smi_compute_app_used_memory_bytes": ("gpu_memory_bytes", 1.0),
 }
 """Metric and factor of the series of processes."""
-OF_OWNERS = (series.OWNER_PROCESSES.sample, series.OWNER_MEMORY.sample)
-OF_HOST = tuple(family.sample for family in (series.HOST_CPU, series.HOST_MEMORY_USED, series.HOST_MEMORY_TOTAL))
+OWNER_SERIES = (series.OWNER_PROCESSES.sample, series.OWNER_MEMORY.sample)
+HOST_SERIES = tuple(family.sample for family in (series.HOST_CPU, series.HOST_MEMORY_USED, series.HOST_MEMORY_TOTAL))
 NOT_REPORTED = {
     spec.id: Missing("not_supported", detail="the exporter of this host does not report it, or Prometheus drops it")
     for spec in METRICS
 }
+_NO_HOST = (2, "")
+"""Before any series named the host of a GPU: worse than all that :func:`host_of` gives."""
 _LONG_DOMAIN = re.compile(r"^0000(?=[0-9a-f]{4}:)")
 """NVML writes eight digits of a PCI domain, all others four."""
 
@@ -78,7 +80,7 @@ class _Gpu:
     name: str = ""
     pci: str = ""
     driver: str = ""
-    host: tuple[int, str] = (2, "")
+    host: tuple[int, str] = _NO_HOST
     ranks: dict[str, int] = field(default_factory=dict)
     readings: dict[str, Value] = field(default_factory=dict)
     state: str = "ok"
@@ -95,7 +97,7 @@ class _Gpu:
             self.ranks[metric] = rank
             self.readings[metric] = reading
 
-    def named(self, labels: Mapping[str, str]) -> None:
+    def take_identity(self, labels: Mapping[str, str]) -> None:
         """Takes the identity (name, index, address, host) from the labels of a series."""
         self.host = min(self.host, host_of(labels))
         self.targets.add(target_of(labels))
@@ -163,7 +165,7 @@ class Collected:
         self.ages: dict[str, float] = {}
         self.silent: set[str] = set()
         """Targets that say that the driver does not answer."""
-        self.machines: dict[tuple[str, str], float] = {}
+        self.host_readings: dict[tuple[str, str], float] = {}
         """Readings of the host, by target and name."""
         self.findings: dict[str, list[Finding]] = {}
         self.rows: dict[str, dict[int, Process]] = {}
@@ -186,7 +188,7 @@ class Collected:
         gpu = self.gpu(sample.metric) if reported is not None else None
         if reported is None or gpu is None:
             return
-        gpu.named(sample.metric)
+        gpu.take_identity(sample.metric)
         self.targets.add(target_of(sample.metric))
         reading = reading_of(reported, sample.value[1])
         part = instance_of(sample.metric)
@@ -205,7 +207,7 @@ class Collected:
         if labels.get("__name__") == series.DRIVER.sample:
             self.drivers[target_of(labels)] = labels.get("version", "")
         elif (found := self.gpus.get(uuid_of(labels))) is not None:
-            found.named(labels)
+            found.take_identity(labels)
             part = instance_of(labels)
             if part in found.instances:
                 instance = found.instances[part]
@@ -220,7 +222,7 @@ class Collected:
             return
         if name == series.FINDING.sample:
             if number == 1:
-                self._finding(labels)
+                self._add_finding(labels)
         elif name == series.SNAPSHOT_AGE.sample:
             self.ages[target_of(labels)] = min(number, _MAX_AGE_SECONDS)
         elif name == series.ANSWERING.sample:
@@ -230,19 +232,19 @@ class Collected:
             self.free[uuid_of(labels)] = number == 1
         elif name == series.MIG_FREE.sample:
             self.free[f"{uuid_of(labels)} {labels.get('mig_instance', '')}"] = number == 1
-        elif name in OF_HOST:
-            self.machines[target_of(labels), name] = number
+        elif name in HOST_SERIES:
+            self.host_readings[target_of(labels), name] = number
         elif name == series.STATE.sample:
             gpu = self.gpu(labels) if number == 1 else None
             if gpu is not None:
-                gpu.named(labels)
+                gpu.take_identity(labels)
                 gpu.state = labels.get("state", "ok")
-        elif name in OF_OWNERS:
-            self._owner(labels, name, number)
+        elif name in OWNER_SERIES:
+            self._add_holder(labels, name, number)
         else:
-            self._process(labels, PROCESS_READINGS.get(name), number)
+            self._add_process(labels, PROCESS_READINGS.get(name), number)
 
-    def _finding(self, labels: Mapping[str, str]) -> None:
+    def _add_finding(self, labels: Mapping[str, str]) -> None:
         cause, severity = labels.get("cause", ""), labels.get("severity", "")
         if cause not in CAUSES or severity not in ("error", "warning"):
             return
@@ -257,7 +259,7 @@ class Collected:
             )
         )
 
-    def _owner(self, labels: Mapping[str, str], name: str, number: float) -> None:
+    def _add_holder(self, labels: Mapping[str, str], name: str, number: float) -> None:
         uuid = uuid_of(labels)
         job = own_label(labels, "slurm_job")
         pod, container = own_label(labels, "pod"), own_label(labels, "container")
@@ -270,13 +272,13 @@ class Collected:
         held[owner] = replace(before, **change)
 
     def add_owner(self, labels: Mapping[str, str]) -> None:
-        """The pod or job that a scheduler gave a GPU to."""
+        """Adds the pod or job that a scheduler allocated a GPU to."""
         job, pod = own_label(labels, "hpc_job"), own_label(labels, "pod")
         name = f"job {job}" if job else f"{own_label(labels, 'namespace')}/{pod}".lstrip("/") if pod else ""
         if name:
             self.owners.setdefault(uuid_of(labels), {}).setdefault((None, name), Holder(job=name))
 
-    def _process(self, labels: Mapping[str, str], reading: tuple[str, float] | None, number: float) -> None:
+    def _add_process(self, labels: Mapping[str, str], reading: tuple[str, float] | None, number: float) -> None:
         uuid, pid = uuid_of(labels), labels.get("pid", "")
         if not (pid.isascii() and pid.isdecimal() and len(pid) < 10):
             return
@@ -316,9 +318,9 @@ class Collected:
                 for gpu in gpus:
                     where = min(gpu.targets).partition(" ")[2]
                     by_host.setdefault(f"{name} ({where})" if where else name, []).append(gpu)
-        return {name: self._host(name, gpus, at) for name, gpus in by_host.items()}
+        return {name: self._host_view(name, gpus, at) for name, gpus in by_host.items()}
 
-    def _host(self, name: str, gpus: list[_Gpu], at: float) -> HostView:
+    def _host_view(self, name: str, gpus: list[_Gpu], at: float) -> HostView:
         for gpu in gpus:
             if not self.rows.get(gpu.uuid):  # without processes this would say that there are none
                 gpu.readings.pop("memory.unexplained_bytes", None)
@@ -337,7 +339,7 @@ class Collected:
                 for device in devices
                 for row in self.rows.get(device.uuid, {}).values()
             ),
-            host=self._machine(name, targets),
+            host=self._host(name, targets),
             findings=tuple(finding for target in targets for finding in self.findings.get(target, ())),
         )
         return HostView(
@@ -355,11 +357,11 @@ class Collected:
                 if key in self.free
             },
             age_seconds=age,
-            reason=self.late(targets),
+            reason=self.why_late(targets),
         )
 
-    def _machine(self, name: str, targets: Collection[str]) -> Host:
-        readings = {family: number for (target, family), number in self.machines.items() if target in targets}
+    def _host(self, name: str, targets: Collection[str]) -> Host:
+        readings = {family: number for (target, family), number in self.host_readings.items() if target in targets}
         used, total = readings.get(series.HOST_MEMORY_USED.sample), readings.get(series.HOST_MEMORY_TOTAL.sample)
         busy = readings.get(series.HOST_CPU.sample)
         return Host(
@@ -374,8 +376,8 @@ class Collected:
         """How old the data behind the exporters are; None if none says so."""
         return max((self.ages[target] for target in targets if target in self.ages), default=None)
 
-    def late(self, targets: Collection[str]) -> str:
-        """That the driver behind an exporter does not answer; empty if it does."""
+    def why_late(self, targets: Collection[str]) -> str:
+        """That the driver behind these exporters does not answer; empty if it does."""
         age = self.age(targets)
         if self.silent.isdisjoint(targets) and (age is None or age <= _OLD_SECONDS):
             return ""

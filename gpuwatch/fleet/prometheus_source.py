@@ -26,7 +26,7 @@ from gpuwatch.fleet.exporter_metric_names import (
 )
 from gpuwatch.fleet.host_poller import FleetSource
 from gpuwatch.fleet.prometheus_api import NoAnswer, Prometheus, Sample
-from gpuwatch.fleet.prometheus_hosts import OF_HOST, OF_OWNERS, PROCESS_READINGS, PROGRAM, Collected
+from gpuwatch.fleet.prometheus_hosts import HOST_SERIES, OWNER_SERIES, PROCESS_NAME_SERIES, PROCESS_READINGS, Collected
 from gpuwatch.machine.collector.host_access import HostAccess
 from gpuwatch.machine.collector.snapshot_feed import FeedStatus
 from gpuwatch.share.openmetrics import ANSWERING, DRIVER, FINDING, FREE, INFO, MIG_FREE, MIG_INFO, SNAPSHOT_AGE, STATE
@@ -47,7 +47,7 @@ _OWNER_LABELS = ("hpc_job", "namespace", "pod")
 _INFO_SERIES = (INFO.sample, MIG_INFO.sample, "nvidia_smi_mig_info", DRIVER.sample, "nvidia_smi_gpu_info")
 _OTHER_SERIES = (
     *(family.sample for family in (FINDING, SNAPSHOT_AGE, ANSWERING, STATE, FREE, MIG_FREE)),
-    *(*OF_HOST, *OF_OWNERS, *PROGRAM, *PROCESS_READINGS),
+    *(*HOST_SERIES, *OWNER_SERIES, *PROCESS_NAME_SERIES, *PROCESS_READINGS),
 )
 _HOST_AND_TARGET = (*with_exported(HOST_LABELS), *TARGET_LABELS)
 _INSTANCE = ("GPU_I_ID", "GPU_I_PROFILE", "mig_instance", "gpu_instance_id")
@@ -150,7 +150,7 @@ class PrometheusSource(FleetSource):
                 target = self._target_of_host.get(name)
                 if target is None and before is None:
                     continue
-                why = collected.late([target] if target is not None else [])
+                why = collected.why_late([target] if target is not None else [])
                 if not why and target in down:
                     why = "its exporter does not answer"
                 why = why or "no new data in Prometheus"

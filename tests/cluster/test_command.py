@@ -110,7 +110,7 @@ def test_each_host_that_fails_is_a_row_with_its_reason(ssh: Path) -> None:
         "refused": ("no-answer", "refuses ssh connections"),
         "unknown": ("no-answer", "its host key is not known: log in once manually"),
         "banner": ("ok", ""),
-        "none": ("no-answer", "no gpuwatch there (--remote-command names it)"),
+        "none": ("no-answer", "gpuwatch was not found there (give its path with --remote-command)"),
         "seven": ("no-answer", "exit code 7"),
         "garbage": ("failed", "prints more than 4 MiB of other output"),
     }

@@ -42,7 +42,7 @@ HELLO = encoded("hello", json.dumps({"version": "9", "host": "h"}).encode()).dec
     [
         (shell("exit 7"), "no-answer", "exit code 7"),
         (shell("echo 'it is on fire' >&2; exit 7"), "no-answer", "exit code 7: it is on fire"),
-        (shell("gpuwatch-that-is-not-there"), "no-answer", "no gpuwatch there"),
+        (shell("gpuwatch-that-is-not-there"), "no-answer", "gpuwatch was not found there"),
         (shell("exit 126"), "no-answer", "gpuwatch cannot be executed there"),
         (shell("echo \"gpuwatch: no such command: 'node'\" >&2; exit 2"), "no-answer", "its gpuwatch is too old"),
         (shell("kill -9 $$"), "no-answer", "killed by SIGKILL"),

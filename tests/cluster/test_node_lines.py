@@ -22,15 +22,15 @@ def test_a_document_survives_labels_banners_and_any_chunks() -> None:
     assert b"".join(frame.payload for frame in frames if frame.kind == "data") == data
     assert [frame.kind for frame in frames if frame.kind != "data"] == ["hello", "end"]
     assert frames[-1].node == "n1"
-    assert decoder.other == b"Welcome to n1!\nbye\n"
-    assert decoder.strange == len(b"Welcome to n1!\nbye\n")
+    assert decoder.other_output == b"Welcome to n1!\nbye\n"
+    assert decoder.other_bytes == len(b"Welcome to n1!\nbye\n")
 
 
 def test_lines_without_an_end_are_not_kept() -> None:
     decoder = Decoder()
     for _ in range(100):
         assert list(decoder.feed(b"x" * 100_000)) == []
-    assert decoder.strange == 10_000_000
+    assert decoder.other_bytes == 10_000_000
     assert [frame.kind for frame in decoder.feed(b"\n" + encoded("hello"))] == ["hello"]
 
 

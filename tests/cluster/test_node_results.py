@@ -57,7 +57,12 @@ def test_the_runs_of_try_and_what_it_answered() -> None:
         ({}, "RUN", "failed", "it sent a different kind of document"),
         ({"version": "0.0.1"}, "SNAPSHOT", "ok", f"gpuwatch 0.0.1 there, {__version__} here"),
         ({"exit_code": 1}, "BARE", "finding", "no driver"),
-        ({"state": "no-answer", "reason": "no gpuwatch there", "version": None}, "", "no-answer", "no gpuwatch there"),
+        (
+            {"state": "no-answer", "reason": "gpuwatch was not found there", "version": None},
+            "",
+            "no-answer",
+            "gpuwatch was not found there",
+        ),
         ({"state": "running"}, "", "interrupted", ""),
     ]
 )

@@ -90,7 +90,7 @@ def test_a_snapshot_of_each_node(cluster: tuple[str, subprocess.Popen[str]]) -> 
 def test_no_gpuwatch_there(cluster: tuple[str, subprocess.Popen[str]]) -> None:
     code, document = gpuwatch(cluster[0], "snapshot", "--remote-command", "gpuwatch-that-is-not-there")
     assert {(node.state, node.reason) for node in document.nodes} == {
-        ("no-answer", "no gpuwatch there (--remote-command names it)")
+        ("no-answer", "gpuwatch was not found there (give its path with --remote-command)")
     }
     assert code == 1
 

@@ -155,7 +155,9 @@ def test_a_bad_node_is_a_row_and_the_others_finish(slurm: dict[str, str]) -> Non
 def test_no_gpuwatch_there(slurm: dict[str, str]) -> None:
     _, document = gpuwatch(slurm, "snapshot", "--on", "slurm:gpu", "--remote-command", "gpuwatch-that-is-not-there")
     assert {state for state, _ in rows(document.nodes).values()} == {"no-answer"}
-    assert {reason for _, reason in rows(document.nodes).values()} == {"no gpuwatch there (--remote-command names it)"}
+    assert {reason for _, reason in rows(document.nodes).values()} == {
+        "gpuwatch was not found there (give its path with --remote-command)"
+    }
 
 
 def test_inside_a_job_its_nodes_are_used(slurm: dict[str, str]) -> None:

@@ -215,15 +215,15 @@ def test_a_real_process_that_is_stopped_in_a_call_and_continued(monkeypatch: pyt
 
 def test_too_many_calls_that_hang_are_the_driver_as_a_whole() -> None:
     suspects = Suspects()
-    assert all(suspects.add(name, "did not return") for name in ("nvmlA", "nvmlB", "nvmlC"))
-    assert not suspects.add("nvmlD", "did not return")
+    assert all(suspects.leave_out(name, "did not return") for name in ("nvmlA", "nvmlB", "nvmlC"))
+    assert not suspects.leave_out("nvmlD", "did not return")
     assert suspects.left_out == {}
-    assert suspects.add("nvmlE", "did not return")
+    assert suspects.leave_out("nvmlE", "did not return")
     suspects.answered()
-    assert not suspects.add("nvmlInit", "did not return")
+    assert not suspects.leave_out("nvmlInit", "did not return")
     assert list(suspects.left_out) == ["nvmlE"], "a sample came without it"
     first = suspects.left_out["nvmlE"].until
-    suspects.add("nvmlE", "did not return")
+    suspects.leave_out("nvmlE", "did not return")
     assert suspects.left_out["nvmlE"].until > first + 30, "the pauses grow"
 
 

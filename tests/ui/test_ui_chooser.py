@@ -273,7 +273,7 @@ async def test_w_saves_what_is_on_screen_and_the_next_start_shows_it(make_stage:
         stage.app.overview.processes.sort_by("pid")
         await pilot.press("t", "slash", *"torch", "enter", "minus", "w")
         await settle(pilot)
-        assert "saved, w again takes it back" in stage.app.overview.keys.plain
+        assert "saved to " in stage.app.overview.keys.plain
     assert saved(default_path()) == {
         "theme": "gpuwatch-contrast",
         "interval": 2.0,
@@ -292,7 +292,7 @@ async def test_w_saves_what_is_on_screen_and_the_next_start_shows_it(make_stage:
 
 
 @pytest.mark.parametrize("before", ["# mine\n", None])
-async def test_w_again_takes_back_what_was_saved(stage: Stage, before: str | None) -> None:
+async def test_w_again_undoes_what_was_saved(stage: Stage, before: str | None) -> None:
     path = default_path()
     if before is not None:
         path.write_text(before)
@@ -304,7 +304,7 @@ async def test_w_again_takes_back_what_was_saved(stage: Stage, before: str | Non
         assert saved(path) == {"interval": 2.0}, "not the tab that happens to be open"
         await pilot.press("w")
         await settle(pilot)
-        assert "taken back" in stage.app.tab.keys.plain
+        assert "undone: " in stage.app.tab.keys.plain
         assert (path.read_text() if path.exists() else None) == before
         await pilot.press("w")
         path.write_text("# changed since\n")

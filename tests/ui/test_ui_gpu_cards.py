@@ -14,7 +14,7 @@ from msgspec import structs
 from gpuwatch.core.model.findings import CAUSES
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Device
-from gpuwatch.explain.diagnosis.conditions.throttling import heat
+from gpuwatch.explain.diagnosis.conditions.throttling import thermal_title_and_action
 from gpuwatch.machine.collector.snapshot_feed import FeedStatus
 from gpuwatch.machine.history.metric_history import History
 from gpuwatch.session.displayed_moment import View
@@ -427,7 +427,7 @@ def test_a_list_is_shown_whole_or_not_at_all() -> None:
 
 @every(CASES)
 def test_no_title_of_a_finding_is_cut_within_a_list(cause: str) -> None:
-    titles = {entry.title for entry in CASES[cause]()} | {heat(machines.device(), 40.0)[0]}
+    titles = {entry.title for entry in CASES[cause]()} | {thermal_title_and_action(machines.device(), 40.0)[0]}
     for title in titles | {CAUSES[cause]}:
         for short in whole_parts(title):
             rest, same = title.removeprefix(short).partition(": ")[0], short.rpartition(": ")[2]

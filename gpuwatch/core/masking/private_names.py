@@ -1,9 +1,9 @@
 """Which names in a text ``--redact`` replaces, and which it leaves because they are the same everywhere.
 
 Most private names stand after a word that tells what they are (``nodeName: x``, ``--job-name x``, ``pod "x"``):
-:data:`NOUNS` has these words. What only its place tells is a row of ``private_names.txt``: its kind, what such a line
-has (others are not searched) and a pattern whose groups are names. Ids, addresses and paths are recognized by their own
-form, whatever stands around them.
+:data:`NOUNS` has these words. A name that only its place in a line reveals has a row in ``private_names.txt``: its
+kind, what a line must contain to be searched, and a pattern whose groups are names. Ids, addresses and paths are
+recognized by their form, whatever stands around them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PUBLIC_ADDRESSES = frozenset({"8.8.8.8", "8.8.4.4", "1.1.1.1", "1.0.0.1", "9.9.9
 """Resolvers of domain names."""
 PUBLIC_REPOSITORIES = ("/tensorflow/", "/pytorch/", "/nvidia/", "/keras-team/", "/openxla/")
 PLACES = "/usr/lib /usr/lib64 /usr/bin /usr/share /lib /lib64 /bin /sbin /proc /sys /dev /etc /run /boot"
-SYSTEM = tuple(PLACES.split())
+SYSTEM_FOLDERS = tuple(PLACES.split())
 """Folders that are the same everywhere: paths in them stay."""
 TEMPORARY = lazy(r"(?:/tmp|/var/tmp|/dev/shm|/run/user/\d+)/(?=.)")
 """Shared folders: users choose the names in them, even plain ones such as ``venv``."""
@@ -82,11 +82,11 @@ postgres mysql redis slurm munge docker containerd kubelet jovyan jupyter ubuntu
 azureuser opc vagrant runner sudo adm wheel video render staff users tty disk cdrom plugdev kvm docker root input lxd
 """)
 """Accounts of systems and images, not of persons."""
-UNITS = ("slot", "systemd-", "modprobe", "getty", "serial-getty", "user")
-"""Templates of systemd's units, whose instances stand after an @, too."""
+SYSTEMD_UNIT_PREFIXES = ("slot", "systemd-", "modprobe", "getty", "serial-getty", "user")
+"""Beginnings of systemd's unit templates, whose instances stand after an @ as hosts do."""
 HOSTS = word_set("host node hostname HOSTNAME HOST SLURMD_NODENAME SLURM_NODELIST MASTER_ADDR NODE_NAME")
 ID_VARIABLES = lazy(r"(?:SLURM_|PBS_|LSB_|JOB_|POD_|KUBERNETES_|WANDB_|MLFLOW_)\w*")
-WORDS = word_set("""
+NAMES_THAT_ARE_WORDS = word_set("""
 root nobody gpu cpu cuda nvidia python tensorflow torch keras docker local localhost test user users admin train default
 data model run node server host machine driver device process memory growth
 """)
@@ -99,7 +99,9 @@ PLAIN = word_set(
 PUBLIC_IMAGES = word_set(
     "docker.io nvcr.io quay.io ghcr.io gcr.io registry.k8s.io nvidia tensorflow pytorch library rapidsai"
 )
-OFFICES = frozenset({"noreply", "info", "sales", "contact", "hello", "office", "service", "webmaster", "postmaster"})
+ROLE_MAILBOXES = frozenset(
+    {"noreply", "info", "sales", "contact", "hello", "office", "service", "webmaster", "postmaster"}
+)
 PUBLIC_MAIL = ("gmail.com", "outlook.com", "hotmail.com", "yahoo.com", "icloud.com", "qq.com", "163.com", "github.com")
 """Sites where everybody has a mailbox."""
 COMMON_WORDS = PLAIN | word_set("""
@@ -448,7 +450,7 @@ def private_name_rows() -> tuple[tuple[str, tuple[str, ...], re.Pattern[str]], .
     return tuple(found)
 
 
-AT = lazy(
+USER_AT_HOST = lazy(
     rf"(?<![\w.+/@-])({_NAME})@(?!v?\d|@|GLIBC|CXX)([A-Za-z][\w-]{{1,63}})(?![\w-]|[\w.-]*/|\.(?:service|socket|target))"
 )
 """``alice@node07``, in prompts and commands of ssh."""
@@ -463,7 +465,7 @@ USER_IN_TEXT = lazy(
 
 _UUID = r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}"
 _SHORT_UUID = r"[0-9a-fA-F]{4,8}(?:-[0-9a-fA-F]{1,12})*+"
-GPU = lazy(rf"(?<![A-Za-z0-9])((?:MIG-)?GPU|MIG)-({_UUID}|{_SHORT_UUID})(?![A-Za-z0-9-])")
+GPU_UUID = lazy(rf"(?<![A-Za-z0-9])((?:MIG-)?GPU|MIG)-({_UUID}|{_SHORT_UUID})(?![A-Za-z0-9-])")
 LONG_ID = lazy(rf"(?<![A-Za-z0-9])(?:{_UUID}|(?=[0-9]*[a-f])[0-9a-f]{{20,}})(?![A-Za-z0-9])")
 MAIL = lazy(r"(?<![\w.+-])[\w.+-]+@[\w-]+(?!\.(?:service|socket|target|timer)\b)(?:\.[\w-]+)+")
 URL = lazy(r"([A-Za-z][\w+.-]{0,20}://)([^\s/'\"<>?#]*)([^\s'\"<>]*)")

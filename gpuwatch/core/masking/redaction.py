@@ -119,8 +119,8 @@ class Redactor:
         if "@" in text:
             for match in names.HOST_AT.finditer(text):
                 self._host(match[1])
-            for match in names.AT.finditer(text):
-                if not match[1].startswith(names.UNITS):
+            for match in names.USER_AT_HOST.finditer(text):
+                if not match[1].startswith(names.SYSTEMD_UNIT_PREFIXES):
                     self._address(match[1], match[2])
             for match in names.MAIL.finditer(text):
                 if match[0][-1].isalpha():
@@ -133,7 +133,7 @@ class Redactor:
 
     def _address(self, person: str, site: str) -> None:
         """An address names its person and its site elsewhere, too."""
-        if not person.startswith(names.UNITS) and person not in names.OFFICES:
+        if not person.startswith(names.SYSTEMD_UNIT_PREFIXES) and person not in names.ROLE_MAILBOXES:
             self._word("user", person)
         if not site.endswith(names.PUBLIC_MAIL):
             self._host(site)
@@ -149,7 +149,11 @@ class Redactor:
         """Takes a name that a text tells. ``whole``: with the words that tell it."""
         text = text.rstrip(".")
         lowered = text.lower()
-        if lowered in names.WORDS or lowered in names.PLAIN or (kind in ("user", "group") and text in names.NOBODY):
+        if (
+            lowered in names.NAMES_THAT_ARE_WORDS
+            or lowered in names.PLAIN
+            or (kind in ("user", "group") and text in names.NOBODY)
+        ):
             return
         if text.isdigit() and len(text) < (_MIN_JOB_DIGITS if kind == "job" else names.MIN_LONG_NUMBER_DIGITS):
             if kind == "job" and len(text) > 3:
@@ -223,7 +227,7 @@ class Redactor:
         number = text.isdigit() and len(text) < (
             _MIN_JOB_DIGITS if name.startswith("job") else names.MIN_LONG_NUMBER_DIGITS
         )
-        if len(text) > 1 and text.lower() not in names.WORDS and not number and text != name:
+        if len(text) > 1 and text.lower() not in names.NAMES_THAT_ARE_WORDS and not number and text != name:
             self._of_word.setdefault(text, name)
             if " " in text and name.startswith("user"):
                 self._persons.setdefault(text, name)
@@ -255,7 +259,11 @@ class Redactor:
 
     def _name(self, name: Any) -> Any:
         """A key of a mapping: amounts are kept by UUID."""
-        return names.GPU.sub(self._gpu, name) if isinstance(name, str) and ("GPU-" in name or "MIG-" in name) else name
+        return (
+            names.GPU_UUID.sub(self._gpu, name)
+            if isinstance(name, str) and ("GPU-" in name or "MIG-" in name)
+            else name
+        )
 
     def _field(self, key: str, text: str) -> str:
         if "version" in key or key in ("schema", "id", "severity", "certainty", "kernel", "taken_at", "started_at"):
@@ -288,7 +296,7 @@ class Redactor:
         if "://" in text:
             text = names.URL.sub(self._url, text)
         if "GPU-" in text or "MIG-" in text:
-            text = names.GPU.sub(self._gpu, text)
+            text = names.GPU_UUID.sub(self._gpu, text)
         if ":" in text or "-" in text or "." in text:
             text = names.MAC.sub(lambda match: self.name("mac", match[0].lower()), text)
         if "." in text:
@@ -390,7 +398,7 @@ class Redactor:
             return path
         temporary = names.TEMPORARY.match(path)
         if temporary is None and (
-            path.startswith(tuple(f"{place}/" for place in names.SYSTEM)) or path in names.SYSTEM
+            path.startswith(tuple(f"{place}/" for place in names.SYSTEM_FOLDERS)) or path in names.SYSTEM_FOLDERS
         ):
             return path
         chosen = temporary.group().count("/") if temporary is not None else None

@@ -28,7 +28,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     state: NodeState
     """``ok``, ``finding``, ``failed``, ``no-answer``, ``timed-out`` or ``interrupted``."""
     reason: str = ""
-    """Why it failed, or what its exit code means: ``exit code 7``, ``no gpuwatch there``; empty if all is well."""
+    """Why it failed, or what its exit code means: ``exit code 7``, ``killed by SIGKILL``; empty if all is well."""
     host: str | None = None
     """Name of the machine, as it calls itself; null if it did not answer."""
     exit_code: int | None = None

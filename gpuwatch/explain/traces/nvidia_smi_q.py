@@ -18,7 +18,15 @@ from gpuwatch.core.model.metrics import BY_ID, Unit
 from gpuwatch.core.model.reading import Missing, Value
 from gpuwatch.core.model.snapshot import MIG_READINGS, Device, Driver, Host, MigInstance, Process, Snapshot
 from gpuwatch.core.parse_text import whole_number
-from gpuwatch.explain.traces.nvidia_smi_q_fields import FIELDS, NAMES, PARTS, REASON, REASONS, SUMS, VERBATIM
+from gpuwatch.explain.traces.nvidia_smi_q_fields import (
+    CLOCK_REASON_IDS,
+    CLOCK_REASON_PATTERN,
+    ECC_ERROR_SUFFIXES,
+    ECC_SUMS,
+    FIELDS,
+    VALUE_NAMES,
+    VERBATIM_METRICS,
+)
 
 _MAX_GPUS, _MAX_ROWS, _MAX_FIELDS = 256, 2000, 1500
 _MAX_VALUE_CHARS, _MAX_DEPTH = reader_limits.NVIDIA_SMI.bytes, reader_limits.NVIDIA_SMI.depth
@@ -243,7 +251,7 @@ def _device(index: int, gpu: _Gpu, seen: set[str]) -> Device:
         else:
             missing[metric] = _LACKS if printed or _section_lacks(names, gpu.fields) else _NOT_PRINTED
     derived: dict[str, Value | None] = {"clocks.event_reasons": _reasons(gpu.fields)}
-    derived |= {metric: _sum(gpu.fields, f"ecc_errors/{kind}", names) for metric, (kind, names) in SUMS.items()}
+    derived |= {metric: _sum(gpu.fields, f"ecc_errors/{kind}", names) for metric, (kind, names) in ECC_SUMS.items()}
     for metric, value in derived.items():
         if value is not None:
             readings[metric] = value
@@ -276,9 +284,9 @@ def _value(metric: str, text: str) -> Value | None:
         return None
     spec = BY_ID[metric]
     if spec.unit is Unit.NAME:
-        if metric.startswith(VERBATIM):
-            return NAMES.get(metric, {}).get(plain.lower(), plain)
-        return NAMES.get(metric, {}).get(plain.lower(), re.sub("[ _]", "-", plain.lower()))
+        if metric.startswith(VERBATIM_METRICS):
+            return VALUE_NAMES.get(metric, {}).get(plain.lower(), plain)
+        return VALUE_NAMES.get(metric, {}).get(plain.lower(), re.sub("[ _]", "-", plain.lower()))
     match = _NUMBER.match(plain)
     if match is None:
         return None
@@ -290,7 +298,11 @@ def _sum(fields: Mapping[str, str], section: str, names: tuple[str, ...]) -> int
     """The sum of counters; None if one of them has no value."""
     total = 0
     for name in names:
-        parts = [f"{section}/{name}"] if f"{section}/{name}" in fields else [f"{section}/{name}{end}" for end in PARTS]
+        parts = (
+            [f"{section}/{name}"]
+            if f"{section}/{name}" in fields
+            else [f"{section}/{name}{end}" for end in ECC_ERROR_SUFFIXES]
+        )
         found = [int(text) for part in parts if (text := fields.get(part, "")).isdecimal()]
         if not found:
             return None
@@ -301,12 +313,12 @@ def _sum(fields: Mapping[str, str], section: str, names: tuple[str, ...]) -> int
 def _reasons(fields: Mapping[str, str]) -> str | None:
     active, known = [], False
     for name, text in fields.items():
-        match = REASON.match(name)
+        match = CLOCK_REASON_PATTERN.match(name)
         if match is not None and text.lower() in ("active", "not active"):
             known = True
             if text.lower() == "active":
                 reason = match[1].removeprefix("gpu_")
-                active.append(REASONS.get(reason, reason.replace("_", "-")))
+                active.append(CLOCK_REASON_IDS.get(reason, reason.replace("_", "-")))
     return ("+".join(dict.fromkeys(active)) or "none") if known else None
 
 

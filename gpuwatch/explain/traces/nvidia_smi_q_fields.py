@@ -124,7 +124,7 @@ FIELDS: dict[str, tuple[str, ...]] = {
     "identity.gsp_version": ("gsp_firmware_version",),
 }
 """The names of each metric in the tree, of text and of XML; the first that has a value counts."""
-SUMS = {
+ECC_SUMS = {
     "ecc.corrected": ("volatile", ("sram_correctable", "dram_correctable")),
     "ecc.corrected_lifetime": ("aggregate", ("sram_correctable", "dram_correctable")),
     "ecc.sram_uncorrected": ("volatile", ("sram_uncorrectable",)),
@@ -132,9 +132,9 @@ SUMS = {
     "ecc.uncorrected": ("volatile", ("sram_uncorrectable", "dram_uncorrectable")),
     "ecc.uncorrected_lifetime": ("aggregate", ("sram_uncorrectable", "dram_uncorrectable")),
 }
-PARTS = ("_parity", "_secded", "_sec-ded")
+ECC_ERROR_SUFFIXES = ("_parity", "_secded", "_sec-ded")
 """Newer drivers print uncorrectable SRAM errors by kind."""
-REASONS = {
+CLOCK_REASON_IDS = {
     "applications_clocks_setting": "applications-clocks",
     "hw_thermal_slowdown": "hw-thermal",
     "hw_power_brake_slowdown": "hw-power-brake",
@@ -142,13 +142,15 @@ REASONS = {
     "display_clock_setting": "display-clocks",
     "display_clocks_setting": "display-clocks",
 }
-"""Reasons that gpuwatch calls otherwise than with dashes for underscores."""
-REASON = re.compile(r"clocks_(?:event|throttle)_reasons/(?:hw_slowdown/)?(?:clocks_(?:event|throttle)_reason_)?(.+)$")
-NAMES = {
+"""Clock event reasons whose names in gpuwatch are not theirs with dashes for underscores."""
+CLOCK_REASON_PATTERN = re.compile(
+    r"clocks_(?:event|throttle)_reasons/(?:hw_slowdown/)?(?:clocks_(?:event|throttle)_reason_)?(.+)$"
+)
+VALUE_NAMES = {
     "mode.display_attached": {"enabled": "yes", "disabled": "no"},
     "mode.display_active": {"enabled": "yes", "disabled": "no"},
     "health.recovery_action": {"reset": "gpu-reset", "reboot": "node-reboot"},
     "identity.architecture": {"ada lovelace": "Ada"},
 }
-VERBATIM = ("identity.", "performance.")
-"""Metrics whose names are kept as they are printed."""
+VERBATIM_METRICS = ("identity.", "performance.")
+"""Metrics whose values are kept as they are printed."""

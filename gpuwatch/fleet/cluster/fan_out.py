@@ -242,7 +242,7 @@ class _FanOut:
             if name == NO_NODE or (name not in self.replies and len(self.replies) >= MAX_NODES):
                 continue
             self._frame(self.reply(one_line(name, 80)), frame)
-        if running.decoder.strange > reader_limits.NODE_CHATTER.bytes and running.closed_at is None:
+        if running.decoder.other_bytes > reader_limits.NODE_CHATTER.bytes and running.closed_at is None:
             for reply in self._replies(running):
                 reply.becomes("failed", f"prints more than {reader_limits.NODE_CHATTER.most} of other output")
             running.close()
@@ -329,7 +329,7 @@ class _FanOut:
         if running.streams:  # what it left behind
             running.signal(signal.SIGKILL)
         code = running.process.returncode
-        messages = (running.decoder.other + running.messages).decode(errors="replace")
+        messages = (running.decoder.other_output + running.messages).decode(errors="replace")
         for reply in self._replies(running):
             answered = reply.state == "running"
             reply.messages = reply.messages or self._stderr.pop(reply.node, b"").decode(errors="replace") or messages

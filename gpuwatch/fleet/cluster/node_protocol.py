@@ -1,7 +1,7 @@
 """How a node sends what a command found: lines of text that survive login banners, labels and other output.
 
 ``gpuwatch-node/1 NODE KIND PAYLOAD``, the payload in base64. Lines stay below 1,024 bytes, which Slurm passes on whole.
-Any other line is a stranger's: a message of the shell, or of a job's prolog.
+Any other line is from another program: a message of the shell, or of a job's prolog.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _MAX_OTHER_BYTES = 16 << 10
 NO_NODE = "-"
 """Written by a node itself, which need not know what the launcher calls it."""
 
-NOT_THERE = "no gpuwatch there (--remote-command names it)"
+NOT_THERE = "gpuwatch was not found there (give its path with --remote-command)"
 """Why nothing answers on a node, whichever launcher was used."""
 
 Kind = Literal["node", "lost", "hello", "progress", "stderr", "data", "end"]
-"""``hello``: JSON of who answers; ``progress``: what it does now; ``stderr``: a piece of it; ``data``: a piece of the
-document, compressed; ``end``: JSON of how it ended. Of a launcher that finds its nodes itself: ``node``: there is one
-of this name, and why nothing can be started there, else empty; ``lost``: why one will send no more."""
+"""``hello``: JSON of who answers; ``progress``: what it does now; ``stderr``: a piece of its stderr; ``data``: a piece
+of the document, compressed; ``end``: JSON of how it ended. From a launcher that finds its nodes itself: ``node``: there
+is a node of this name, with why nothing can start on it (empty if it can); ``lost``: why a node will send no more."""
 _KINDS: frozenset[str] = frozenset(get_args(Kind))
 
 
@@ -56,10 +56,10 @@ class Decoder:
     def __init__(self) -> None:
         self._rest = b""
         self._skipping = False
-        self.strange = 0
-        """Number of bytes that belong to no frame."""
-        self.other = b""
-        """The last bytes of other output, which is not frames."""
+        self.other_bytes = 0
+        """Number of bytes of output that is no frame."""
+        self.other_output = b""
+        """The end of that output."""
 
     def feed(self, data: bytes) -> list[Frame]:
         """The frames completed by these bytes."""
@@ -68,19 +68,19 @@ class Decoder:
         for line in lines:
             if self._skipping:
                 self._skipping = False
-                self.strange += len(line)
+                self.other_bytes += len(line)
                 continue
             frame = _decoded(line)
             if frame is not None:
                 frames.append(frame)
             else:
-                self.strange += len(line) + 1
+                self.other_bytes += len(line) + 1
                 other.append(line + b"\n")
         if other:
-            self.other = (self.other + b"".join(other))[-_MAX_OTHER_BYTES:]
+            self.other_output = (self.other_output + b"".join(other))[-_MAX_OTHER_BYTES:]
         if self._skipping or len(rest) > _MAX_LINE_BYTES:
             self._skipping = True
-            self.strange += len(rest)
+            self.other_bytes += len(rest)
             rest = b""
         self._rest = rest
         return frames

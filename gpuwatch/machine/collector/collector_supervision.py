@@ -23,9 +23,9 @@ CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.
 HANG_SECONDS = 4.0
 """Seconds after which one call hangs. Slow drivers take one or two."""
 LATE_CHECK_SECONDS = 1.0
-"""Seconds between looks at a process that is late."""
+"""Seconds between checks of a process that is late."""
 _FIRST_CHECK_SECONDS = 2.0
-"""Seconds that a call may have stood at the first look at it: before that, the whole machine may have been stopped."""
+"""Seconds that count for a call at its first check: before that, the whole machine may have been stopped."""
 _SESSION = ("nvmlInit", "nvmlShutdown", "nvmlDeviceGetCount", "nvmlDeviceGetHandleByIndex")
 """Without these there is no GPU. They may take many seconds where the driver has to be loaded."""
 _MAX_SKIPPED_AT_ONCE = 3
@@ -74,34 +74,35 @@ def how_it_ended(code: int | None) -> str:
     return f"exited with code {code}"
 
 
-class _Look(NamedTuple):
-    """A call that was under way when its process was looked at."""
+class _Check(NamedTuple):
+    """A call that was under way when its process was checked, and that process's times so far."""
 
     call: Call
     at: float
-    """Monotonic."""
-    ran: float
-    waited: float
-    stood: float
-    """Seconds for which it has stood in this call although it could have run."""
+    """Seconds of the monotonic clock."""
+    run_seconds: float
+    cpu_wait_seconds: float
+    """For which it waited for a CPU."""
+    stuck_seconds: float
+    """For which it has been in this call without running, although it could have run."""
     faults: int
     """Pages from the disk so far."""
     paging: bool
-    """Pages have come since the look before: it goes on, at the disk's pace. A look can fall between two of them."""
+    """Pages have come since the check before: it goes on, at the disk's pace. A check can fall between two of them."""
 
 
 class CollectorWatch:
-    """One process."""
+    """Watches one collector's process: what it delivers, and how long it has been in a call into the driver."""
 
     def __init__(self, pid: int, page: CallPage | None) -> None:
         self._pid = pid
         self.page = page
-        self._look: _Look | None
+        self._check: _Check | None
         self.heard()
 
     def heard(self) -> None:
-        """It has just delivered something."""
-        self._heard, self._waited, self._look = time.monotonic(), procfs.cpu_times(self._pid)[1], None
+        """Called when it has delivered something: it is not late any more."""
+        self._heard, self._cpu_wait_before, self._check = time.monotonic(), procfs.cpu_times(self._pid)[1], None
 
     @property
     def call(self) -> Call | None:
@@ -113,42 +114,45 @@ class CollectorWatch:
             return None
 
     @property
-    def waited(self) -> float:
-        """Seconds since it was last heard of in which it waited for a CPU: the driver is not to blame for them."""
-        return max(procfs.cpu_times(self._pid)[1] - self._waited, 0.0)
+    def cpu_wait_seconds(self) -> float:
+        """Seconds since its last delivery in which it waited for a CPU: the driver is not to blame for them."""
+        return max(procfs.cpu_times(self._pid)[1] - self._cpu_wait_before, 0.0)
 
     def hung(self) -> Call | None:
-        """Looks at it, as every second while it is late: the call that hangs; None for those that may take long.
+        """Checks it, once a second while it is late: the call that hangs; None for those that may take long.
 
-        Only seconds count in which it stood in that call and could have run.
+        Only seconds count in which it was in that call, did not run, and could have.
         """
-        look = self._look = self._next_look()
-        if look is None or look.stood < HANG_SECONDS or look.call.name.startswith(_SESSION):
+        check = self._check = self._next_check()
+        if check is None or check.stuck_seconds < HANG_SECONDS or check.call.name.startswith(_SESSION):
             return None
-        return look.call
+        return check.call
 
-    def _next_look(self) -> _Look | None:
-        call, before = self.call, self._look
+    def _next_check(self) -> _Check | None:
+        call, before = self.call, self._check
         if call is None:
             return None
         now, state, (ran, waited) = time.monotonic(), procfs.state(self._pid), procfs.cpu_times(self._pid)
         faults, paging = procfs.disk_faults(self._pid), False
         if before is None or before.call != call:
-            stood, more = 0.0, min(now - call.since, _FIRST_CHECK_SECONDS) - (waited - self._waited)
+            stuck, more = 0.0, min(now - call.since, _FIRST_CHECK_SECONDS) - (waited - self._cpu_wait_before)
         else:
-            stood, more = before.stood, min(now - before.at, 1.5 * LATE_CHECK_SECONDS) - (waited - before.waited)
+            stuck, more = (
+                before.stuck_seconds,
+                min(now - before.at, 1.5 * LATE_CHECK_SECONDS) - (waited - before.cpu_wait_seconds),
+            )
             paging = faults > before.faults
             if state == b"R" and ran:
-                more = min(more, ran - before.ran)  # a virtual machine's CPU may stand still
+                more = min(more, ran - before.run_seconds)  # a virtual machine's CPU may stand still
         if paging or state in procfs.STOPPED or procfs.in_page_fault(self._pid):
-            stood = more = 0.0
-        return _Look(call, now, ran, waited, stood + max(more, 0.0), faults, paging)
+            stuck = more = 0.0
+        return _Check(call, now, ran, waited, stuck + max(more, 0.0), faults, paging)
 
     def blame(self) -> str:
         """What is wrong with the living process; completes "the collector …". Empty: it waits for the driver."""
-        if self.waited > (time.monotonic() - self._heard) / 2:
+        if self.cpu_wait_seconds > (time.monotonic() - self._heard) / 2:
             return "waits for a CPU: the machine is busy"
-        if (self._look is not None and self._look.paging) or procfs.in_page_fault(self._pid):
+        if (self._check is not None and self._check.paging) or procfs.in_page_fault(self._pid):
             return "waits for memory: the machine is busy"
         return "is not waiting for the driver" if self.page is not None and self.call is None else ""
 
@@ -175,9 +179,9 @@ class Suspects:
         """By the call's name, for the next collector."""
         self._times: dict[str, int] = {}
         self._latest: list[str] = []
-        """Since the last sample."""
+        """Names of calls that were left out since the last sample."""
 
-    def add(self, name: str, what: str) -> bool:
+    def leave_out(self, name: str, what: str) -> bool:
         """Leaves a call out, and says whether that can help; otherwise the driver as a whole does not work."""
         if name.startswith(_SESSION) or len(self._latest) >= _MAX_SKIPPED_AT_ONCE:
             self.forget_latest()
@@ -191,11 +195,11 @@ class Suspects:
         return True
 
     def forget_latest(self) -> None:
-        """The driver as a whole did not work: no call of the last time is to blame."""
+        """Called when the driver as a whole did not work: no call since the last sample is to blame."""
         for name in self._latest:
             self.left_out.pop(name, None)
         self._latest.clear()
 
     def answered(self) -> None:
-        """A sample came: what is left out now was to blame."""
+        """Called when a sample came: what is left out now was to blame."""
         self._latest.clear()

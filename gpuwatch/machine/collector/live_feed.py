@@ -237,7 +237,7 @@ class LiveFeed:
     @property
     def waited_for_cpu(self) -> float:
         """Seconds since its last sample in which the collector waited for a CPU, and could not query the driver."""
-        return 0.0 if self._watch is None else self._watch.waited
+        return 0.0 if self._watch is None else self._watch.cpu_wait_seconds
 
     def silence(self) -> tuple[str, str]:
         """Why no samples come, as far as known; and what is wrong with the collector, empty if it is the driver."""
@@ -363,7 +363,7 @@ class LiveFeed:
         if hung is not None:
             what = f"{hung.name} did not return within {HANG_SECONDS:g} s; the collector"
             self._hung_before = True
-            self._hung = self._suspects.add(hung.name, f"did not return within {HANG_SECONDS:g} s")
+            self._hung = self._suspects.leave_out(hung.name, f"did not return within {HANG_SECONDS:g} s")
         elif watch is not None and watch.call is not None:
             self._suspects.forget_latest()
         self._detail = f"{what} and was replaced" if hung is None else f"{what} was replaced"
@@ -378,7 +378,7 @@ class LiveFeed:
         if call is not None and code is not None and code < 0 and -code in CRASHES:
             self._fault += f" in {call.name}, a function of the driver's library"
             name = signal.Signals(-code).name
-            spared = self._suspects.add(call.name, f"crashed the driver's library ({name})")
+            spared = self._suspects.leave_out(call.name, f"crashed the driver's library ({name})")
             if not spared:
                 with self._arrived:
                     self._crashed = True

@@ -30,7 +30,6 @@ _NO_NEWER_SECONDS = 5.0
 """Seconds without a sample of any process of a busy device after which its driver does not tell who computes. Up to
 then nobody's kernel was seen, whatever the device's own utilization says: that of a process that has ended lingers.
 """
-_DESCRIPTION = ("create_time", "user", "command", "name", "framework", "container")
 _OF_GPUS = ("sm_percent", "memory_percent", "encoder_percent", "decoder_percent")
 
 _Key = tuple[int, str | None]

@@ -16,7 +16,14 @@ from gpuwatch.ui.tables.gpu_order import GpuChoice
 
 
 def plan_gpus(
-    view: View, chosen: Preferences, width: int, height: int, fields: Sequence[str], *, processes: int, notice: int = 0
+    view: View,
+    preferences: Preferences,
+    width: int,
+    height: int,
+    fields: Sequence[str],
+    *,
+    processes: int,
+    notice: int = 0,
 ) -> Plan:
     """The layout of the Overview; ``fields``: those that cards show, ``processes``, ``notice``: see :func:`plan`."""
     return plan(
@@ -28,24 +35,24 @@ def plan_gpus(
         processes=-(-processes // 4) * 4,  # rounded up, so that one more rarely changes the layout
         fields=[(field.id, field.card_cells) for field in gpu_card.card_fields(fields)],
         instances=[len(device.mig_instances) for device in view.devices],
-        layout=chosen.layout,
-        graphs=chosen.graphs,
+        layout=preferences.layout,
+        graphs=preferences.graphs,
     )
 
 
-def gpu_lines(view: View, plan: Plan, width: int, choice: GpuChoice, *, chosen: int = -1, top: int = 0) -> list[Line]:
-    """The GPU pane; ``chosen``: index of the GPU under the cursor, ``choice``: what is shown of each.
+def gpu_lines(view: View, plan: Plan, width: int, choice: GpuChoice, *, cursor: int = -1, top: int = 0) -> list[Line]:
+    """The GPU pane; ``cursor``: index of the GPU under it, or -1, ``choice``: what is shown of each.
 
     ``top``: the first visible row of lines, if not all fit.
     """
-    found = {finding.device_uuid: finding for finding in reversed(view.errors_and_warnings)}  # the worst wins
+    findings = {finding.device_uuid: finding for finding in reversed(view.errors_and_warnings)}  # the worst wins
     if plan.style == "card":
-        return _cards(view, plan, width, chosen, found, choice)
-    lines = _rows(view, plan, width, chosen, found, choice)
+        return _cards(view, plan, width, cursor, findings, choice)
+    lines = _rows(view, plan, width, cursor, findings, choice)
     if not plan.scrolls:
         return lines
     room = plan.gpu_height - 1
-    return [*lines[top : top + room], _more(view, len(lines), plan.columns, top, room, width, found)]
+    return [*lines[top : top + room], _more(view, len(lines), plan.columns, top, room, width, findings)]
 
 
 def rows_of_lines(count: int, plan: Plan) -> int:
@@ -54,7 +61,7 @@ def rows_of_lines(count: int, plan: Plan) -> int:
 
 
 def _more(
-    view: View, rows: int, columns: int, top: int, room: int, width: int, found: Mapping[str | None, Finding]
+    view: View, rows: int, columns: int, top: int, room: int, width: int, findings: Mapping[str | None, Finding]
 ) -> Line:
     """How many GPUs are hidden above and below, and how many of them have findings."""
     hidden: list[list[str | None]] = [[], []]
@@ -66,14 +73,14 @@ def _more(
     pen.add("  ")
     for sign, word, there in (("↑", "above", hidden[0]), ("↓", "below", hidden[1])):
         if there:
-            wrong = sum(uuid in found for uuid in there)
+            wrong = sum(uuid in findings for uuid in there)
             pen.add(f"{sign} {len(there)} more {word}", "accent")
             pen.add(f", ▲ {wrong}" if wrong else "", "warning").add("   ")
     return pen.add("Tab and arrows, or mouse wheel", "dim").to(width).line()
 
 
 def _cards(
-    view: View, plan: Plan, width: int, chosen: int, found: Mapping[str | None, Finding], choice: GpuChoice
+    view: View, plan: Plan, width: int, cursor: int, findings: Mapping[str | None, Finding], choice: GpuChoice
 ) -> list[Line]:
     lines: list[Line] = []
     for first in range(0, len(view.devices), plan.columns):
@@ -85,8 +92,8 @@ def _cards(
                 view,
                 end - start,
                 plan,
-                finding=found.get(device.uuid),
-                selected=first + place == chosen,
+                finding=findings.get(device.uuid),
+                selected=first + place == cursor,
                 choice=choice,
             )
             for spans, more in zip(row, card, strict=True):
@@ -96,17 +103,17 @@ def _cards(
 
 
 def _rows(
-    view: View, plan: Plan, width: int, chosen: int, found: Mapping[str | None, Finding], choice: GpuChoice
+    view: View, plan: Plan, width: int, cursor: int, findings: Mapping[str | None, Finding], choice: GpuChoice
 ) -> list[Line]:
-    value = width // plan.columns
-    at = gpu_line.columns_for(value, tuple(view.devices), choice.fields)
+    cell_width = width // plan.columns
+    columns = gpu_line.columns_for(cell_width, tuple(view.devices), choice.fields)
     lines: list[Line] = []
     if plan.heading:
         pen = Pen(width)
         for column in range(plan.columns):
-            part = Pen(value)
-            gpu_line.heading(part, at, view, choice.order)
-            pen.to(column * value)
+            part = Pen(cell_width)
+            gpu_line.heading(part, columns, view, choice.order)
+            pen.to(column * cell_width)
             pen.write(part.spans)
         lines.append(pen.to(width, ink="header").line())
     rows = rows_of_lines(len(view.devices), plan)
@@ -117,10 +124,10 @@ def _rows(
             if number >= len(view.devices):
                 continue
             device = view.devices[number]
-            pen.to(column * value)
-            severity = found[device.uuid].severity if device.uuid in found else ""
-            part = Pen(value)
-            gpu_line.draw(part, device, at, view, choice.thresholds, finding=severity, selected=number == chosen)
+            pen.to(column * cell_width)
+            severity = findings[device.uuid].severity if device.uuid in findings else ""
+            part = Pen(cell_width)
+            gpu_line.draw(part, device, columns, view, choice.thresholds, finding=severity, selected=number == cursor)
             pen.write(part.spans)
         lines.append(pen.to(width).line())
         if plan.mig_lines:
@@ -131,7 +138,7 @@ def _rows(
 
 def devices_of_rows(view: View, plan: Plan) -> list[int]:
     """Line style with MIG instances: the device number of each row."""
-    found: list[int] = []
+    numbers: list[int] = []
     for number, device in enumerate(view.devices):
-        found += [number] * (1 + min(len(device.mig_instances), plan.mig_lines))
-    return found
+        numbers += [number] * (1 + min(len(device.mig_instances), plan.mig_lines))
+    return numbers

@@ -365,9 +365,9 @@ class TabScreen(Screen[None]):
         self.app.push_screen(HelpSheet(self.TAB, self.gpuwatch.key_name, replay=self.gpuwatch.session.recorded))
 
     def action_save_settings(self) -> None:
-        from gpuwatch.ui.screens.save_preferences import save_settings
+        from gpuwatch.ui.screens.save_preferences import save_preferences
 
-        save_settings(self.gpuwatch, self.say)
+        save_preferences(self.gpuwatch, self.say)
 
     def open_sheet(self, title: str, lines: list[list[tuple[str, str]]]) -> None:
         from gpuwatch.ui.screens.sheet import LinesModal

@@ -1,4 +1,4 @@
-"""Saves the preferences; a sheet explains why an invalid file is not overwritten."""
+"""Saves the preferences to the settings file; a sheet explains why an invalid file is not overwritten."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from gpuwatch.ui.settings import settings_file
 from gpuwatch.ui.widgets.preferences_app import PreferencesApp
 
 
-def save_settings(app: PreferencesApp, say: Callable[[str, str], object], path: Path | None = None) -> None:
+def save_preferences(app: PreferencesApp, say: Callable[[str, str], object], path: Path | None = None) -> None:
     """Saves the current preferences to ``path`` or the settings file, and reports the result.
 
-    Where that is what was saved last, the file gets back what it held before.
+    If the same was saved last, this undoes it: the file gets its earlier contents, or is removed.
     """
-    path, wanted = path or app.settings_path, app.gathered()
+    path, preferences = path or app.settings_path, app.gathered()
     shown = printable(home_short(path))
     try:
         last, app.saved = app.saved, None
-        if last is not None and (last.path, last.preferences) == (path, wanted) and settings_file.take_back(last):
-            say(f"taken back: {shown} is {'as before' if last.before is not None else 'gone again'}", "ok")
+        if last is not None and (last.path, last.preferences) == (path, preferences) and settings_file.take_back(last):
+            say(f"undone: {shown} {'restored' if last.before is not None else 'removed'}", "ok")
             return
-        app.saved = settings_file.save(wanted, path)
+        app.saved = settings_file.save(preferences, path)
     except settings_file.Broken:
         broken = settings_file.load(path)
         other = settings_file.beside(path)
 
-        def answered(wanted: bool | None) -> None:
-            if wanted:
-                save_settings(app, say, other)
+        def save_to_other(confirmed: bool | None) -> None:
+            if confirmed:
+                save_preferences(app, say, other)
 
-        app.push_screen(BrokenFile(broken, other), answered)
+        app.push_screen(BrokenFile(broken, other), save_to_other)
     except GpuwatchError as error:
         say(f"{error.message}" + (f": {error.hint}" if error.hint else ""), "warning")
     else:
-        say(f"saved, w again takes it back: {shown}", "ok")
+        say(f"saved to {shown}; press w again to undo", "ok")
 
 
 class BrokenFile(LinesModal[bool]):

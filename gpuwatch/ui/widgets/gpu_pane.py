@@ -183,7 +183,7 @@ class GpuPane(Painted, can_focus=True):
         chosen = self._cursor() if self.has_focus else -1
         last = rows_of_lines(len(view.devices), plan) - self._room if plan.scrolls else 0
         self._top = min(max(self._top, 0), max(last, 0))
-        lines = gpu_lines(view, plan, width, self.choice, chosen=chosen, top=self._top)
+        lines = gpu_lines(view, plan, width, self.choice, cursor=chosen, top=self._top)
         self.paint(lines, stale=view.stale)
 
     @property

@@ -74,16 +74,19 @@ class DriverSilence:
             self.replaced = None
 
 
-def _event(at: float, kind: str, found: Finding, ended: str = "") -> MachineEvent:
-    severity = "good" if ended else found.severity
+def _event(at: float, kind: str, found: Finding, ending_text: str = "") -> MachineEvent:
+    severity = "good" if ending_text else found.severity
     return MachineEvent(
-        at=at, kind=kind, text=ended or found.title, severity=severity, certainty=found.certainty, cause=found.id
+        at=at, kind=kind, text=ending_text or found.title, severity=severity, certainty=found.certainty, cause=found.id
     )
 
 
 def _silence_finding(status: FeedStatus, since: datetime.datetime) -> Finding:
     """``status.blame``: the collector, not the driver, is at fault."""
-    waited = f"no sample since {since.astimezone():%H:%M:%S}; the data shown is older, and nothing is judged until then"
+    waited = (
+        f"no sample since {since.astimezone():%H:%M:%S}; the data shown is older, and findings are not updated until"
+        " samples arrive"
+    )
     if status.blame:
         found = error_of(
             "unknown",

@@ -21,28 +21,31 @@ _MEMORY_HOT_MARGIN_CELSIUS = 10.0
 _COOLING = "Improve the cooling (fans, dust, airflow between cards), or lower the power limit."
 
 
-def heat(
-    device: Device, celsius: float | None, margin: float | None = None, memory: float | None = None
+def thermal_title_and_action(
+    device: Device,
+    core_celsius: float | None,
+    margin_celsius: float | None = None,
+    memory_celsius: float | None = None,
 ) -> tuple[str, str]:
     """Title and action for thermal throttling.
 
-    ``celsius``, ``memory``: highest temperatures of core and memory meanwhile, in °C; ``margin``: the least that was
-    left to the core's nearest slowdown; None if unknown.
+    Each is the extreme meanwhile, in °C, None if unknown: the highest temperatures of core and memory, and the least
+    that was left to the core's nearest slowdown.
 
     The driver's reason (sw-thermal, hw-thermal) does not name the part (NVML, nvmlClocksEventReasons).
     """
-    highest, memory_most = _highest(device), device.number("temperature.memory_max_celsius")
+    threshold, memory_max = _lowest_threshold(device), device.number("temperature.memory_max_celsius")
     name = f"GPU {device.index} throttled (thermal)"
-    cool_below = highest - _COOL_MARGIN_CELSIUS if highest is not None else _COOL_CELSIUS
-    cool = celsius is not None and celsius < cool_below
-    if highest is None and margin is not None:
-        cool = celsius is not None and margin > _COOL_MARGIN_CELSIUS
+    cool_below = threshold - _COOL_MARGIN_CELSIUS if threshold is not None else _COOL_CELSIUS
+    cool = core_celsius is not None and core_celsius < cool_below
+    if threshold is None and margin_celsius is not None:
+        cool = core_celsius is not None and margin_celsius > _COOL_MARGIN_CELSIUS
     if not cool:
         return name, _COOLING
-    if memory is not None and memory_most and memory >= memory_most - _MEMORY_HOT_MARGIN_CELSIUS:
+    if memory_celsius is not None and memory_max and memory_celsius >= memory_max - _MEMORY_HOT_MARGIN_CELSIUS:
         return f"{name}: its memory is hot", _COOLING
-    memory_or = "memory, its " * (memory is None)
-    pads = f"heat pads over {'memory and ' * (memory is None)}voltage regulators"
+    memory_or = "memory, its " * (memory_celsius is None)
+    pads = f"heat pads over {'memory and ' * (memory_celsius is None)}voltage regulators"
     return (
         f"{name} while its core is cool: its {memory_or}voltage regulators or a sensor",
         f"Cooling the core will not help: check the {pads}; if it throttles when cold too "
@@ -52,11 +55,11 @@ def heat(
 
 def _temperatures(device: Device) -> str:
     """Those of one sample and their thresholds; empty if none is known."""
-    highest, margin = _highest(device), device.number("temperature.margin_celsius")
+    threshold, margin = _lowest_threshold(device), device.number("temperature.margin_celsius")
     memory, memory_most = device.number("temperature.memory_celsius"), device.number("temperature.memory_max_celsius")
     core, facts = device.number("temperature.gpu_celsius"), []
     if core is not None:
-        facts.append(f"core {core:.0f} °C" + (f" (maximum {highest:.0f} °C)" if highest else ""))
+        facts.append(f"core {core:.0f} °C" + (f" (maximum {threshold:.0f} °C)" if threshold else ""))
     if margin is not None:
         left = "core " * (core is None) + f"{abs(margin):.0f} °C {'below' if margin >= 0 else 'above'}"
         facts.append(f"{left} its nearest slowdown")
@@ -65,7 +68,8 @@ def _temperatures(device: Device) -> str:
     return ", ".join(facts)
 
 
-def _highest(device: Device) -> float | None:
+def _lowest_threshold(device: Device) -> float | None:
+    """°C at which the core begins to throttle, as far as the driver tells."""
     known = map(device.number, ("temperature.operating_max_celsius", "temperature.slowdown_celsius"))
     return min((celsius for celsius in known if celsius is not None), default=None)
 
@@ -160,7 +164,7 @@ class Thermal(_Throttled):
         reasons = clock_reasons(device) or frozenset()
         core, margin, memory = map(occurrence.figures.get, ("temperature", "margin", "memory"))
         left, hottest = margin.least if margin else None, memory.most if memory else None
-        title, action = heat(device, core.most if core else None, left, hottest)
+        title, action = thermal_title_and_action(device, core.most if core else None, left, hottest)
         counted = device.number("events.thermal_percent")
         return self.report(
             occurrence,

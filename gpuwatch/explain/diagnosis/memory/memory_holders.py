@@ -26,10 +26,10 @@ def holders(snapshot: Snapshot, device: Device | None) -> list[tuple[int, Proces
     return sorted(((amount, row) for amount, row in held if amount > 0), key=lambda pair: (-pair[0], pair[1].pid))
 
 
-def others_at_start(snapshot: Snapshot, entry: DeviceMemory | None, *, at_start: bool = False) -> Snapshot:
-    """The machine before a run's start, without those who left this GPU before the run came to it, and with newcomers.
+def others_during_run(snapshot: Snapshot, entry: DeviceMemory | None, *, at_start_only: bool = False) -> Snapshot:
+    """The machine before a run, with this GPU's processes during it: none that left before it came, and newcomers.
 
-    ``entry``: the GPU's samples during the run. ``at_start``: only who held memory when the run came there.
+    ``entry``: the GPU's samples during the run. ``at_start_only``: only who held memory when the run came there.
     """
     if entry is None:
         return snapshot
@@ -39,7 +39,7 @@ def others_at_start(snapshot: Snapshot, entry: DeviceMemory | None, *, at_start:
         holding.pid: holding
         for holding in entry.holders
         if not holding.own and holding.last_seconds is not None and holding.last_seconds >= came
-        if not at_start or holding.first_seconds is None or holding.first_seconds <= came
+        if not at_start_only or holding.first_seconds is None or holding.first_seconds <= came
     }
     gone = {holding.pid for holding in entry.holders} - there.keys()
     rows = [row for row in snapshot.processes if row.device_uuid != entry.uuid or row.pid not in gone]

@@ -19,7 +19,7 @@ from gpuwatch.explain.diagnosis.memory.memory_holders import (
     holders,
     holders_headline,
     make_room,
-    others_at_start,
+    others_during_run,
 )
 from gpuwatch.explain.diagnosis.memory.oom_arithmetic import REFUSED, WHAT_WOULD_TELL, is_round, is_small
 from gpuwatch.explain.diagnosis.memory.oom_facts import is_limited, ooms_of
@@ -65,7 +65,10 @@ def driver_refuses(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
             " nearly all memory by default."
         )
     elif crowded is not None and evidence.snapshot is not None:
-        snapshot, uuid = others_at_start(evidence.snapshot, entry_of(evidence.run, crowded.device)), crowded.device.uuid
+        snapshot, uuid = (
+            others_during_run(evidence.snapshot, entry_of(evidence.run, crowded.device)),
+            crowded.device.uuid,
+        )
         named, held = holders_headline(snapshot, crowded.device), holders(snapshot, crowded.device)
         title = f"{named or f'Others held {size(crowded.others)}'}: {size(crowded.granted)} were not free"
         why = [crowded.arithmetic, *(holder_text(amount, process) for amount, process in held[:3])]
@@ -144,7 +147,7 @@ def less_than_alone(evidence: Evidence) -> Iterator[Finding]:
             continue
         if is_round(want.granted) and is_small(want.granted, want.total - others):
             continue  # a limit of the program's own, which others did not touch
-        seen = others_at_start(snapshot, entry, at_start=True)
+        seen = others_during_run(snapshot, entry, at_start_only=True)
         held = holders(seen, want.device)
         named = holders_headline(seen, want.device) or f"Others held {size(others)} of GPU {want.device.index}"
         yield warning_of(

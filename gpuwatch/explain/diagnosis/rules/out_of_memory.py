@@ -21,7 +21,7 @@ from gpuwatch.explain.diagnosis.memory.memory_holders import (
     holders,
     holders_headline,
     make_room,
-    others_at_start,
+    others_during_run,
 )
 from gpuwatch.explain.diagnosis.memory.oom_arithmetic import OTHERS_UNKNOWN, WHO_HELD_IT, Judgement
 from gpuwatch.explain.diagnosis.memory.oom_facts import full_device, growth_of, is_host_oom, ooms_of
@@ -310,7 +310,7 @@ def _holders_named(evidence: Evidence, device: Device | None, oom: Oom) -> tuple
     """Who held it and what helps, if the machine was seen at the start; a run's own processes are distinguished."""
     snapshot, mates = evidence.snapshot, mates_of(evidence, oom)
     if snapshot is not None:
-        snapshot = others_at_start(snapshot, entry_of(evidence.run, device))
+        snapshot = others_during_run(snapshot, entry_of(evidence.run, device))
     if mates:
         largest = max(mates, key=lambda mate: mate.held_bytes)
         total = device.number("memory.total_bytes") if device is not None else None
@@ -332,7 +332,7 @@ def _holders_named(evidence: Evidence, device: Device | None, oom: Oom) -> tuple
 def _tenants(evidence: Evidence, device: Device | None) -> list[tuple[int, Process]]:
     """Processes of others that held memory on the device while the program ran there."""
     snapshot = evidence.snapshot
-    return holders(others_at_start(snapshot, entry_of(evidence.run, device)), device) if snapshot is not None else []
+    return holders(others_during_run(snapshot, entry_of(evidence.run, device)), device) if snapshot is not None else []
 
 
 def _holders_in_table(evidence: Evidence) -> list[str]:
