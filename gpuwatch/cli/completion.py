@@ -37,10 +37,10 @@ def _setting_choices(field: str) -> Mapping[str, str]:
 
 
 def _filter_words() -> Mapping[str, str]:
-    from gpuwatch.ui.tables.process_filter import FIELDS, SIGNS
+    from gpuwatch.ui.tables.process_filter import FIELD_OPERATORS, FIELDS
 
     # Patterns with < and > need quotes, which a completion cannot add around what is typed next.
-    return {f"{name}:": "" for name in FIELDS if SIGNS[name] == ":"}
+    return {f"{name}:": "" for name in FIELDS if FIELD_OPERATORS[name] == ":"}
 
 
 def _cause_ids() -> Mapping[str, str]:

@@ -156,7 +156,7 @@ def slow(machine: SimMachine, delay: float, seconds: float | None) -> str:
 def lost(machine: SimMachine, device: int) -> str:
     """Lose the GPU, as if it fell off the bus."""
     faults.lose(machine, device)
-    return f"is lost; to end it: back {device}"
+    return f"is lost; to undo this: back {device}"
 
 
 @_gpu_fault()
@@ -255,8 +255,8 @@ def xid(machine: SimMachine, device: int, code: int) -> str:
 def nvlink(machine: SimMachine, device: int, errors: int, kind: str) -> str:
     """Count ERRORS on the GPU's NVLinks.
 
-    A GPU without NVLinks gets four. failed-recovery, receive and effective exist only for NVLink 5, ecc and data-crc
-    only for earlier ones: the GPU's NVLinks become such.
+    A GPU without NVLinks gets four. failed-recovery, receive and effective exist only in NVLink 5, ecc and data-crc
+    only in earlier versions: the NVLinks change to a version with these errors.
     """
     before = machine.overrides(device)
     if not before.get("nvlink_links"):
@@ -347,7 +347,7 @@ def mig(machine: SimMachine, device: int, layout: str) -> str:
 def remove(machine: SimMachine, device: int) -> str:
     """Remove the GPU: it is no longer listed."""
     machine.show_device(device, False)
-    return f"is removed; to undo it: add {device}"
+    return f"is removed; to undo this: add {device}"
 
 
 @_gpu_fault()
@@ -364,7 +364,7 @@ def asleep(machine: SimMachine, device: int) -> str:
     gpuwatch must not wake it.
     """
     machine.set_asleep(device, True)
-    return f"is suspended; to end it: awake {device}"
+    return f"is suspended; to undo this: awake {device}"
 
 
 @_gpu_fault()

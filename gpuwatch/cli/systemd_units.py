@@ -80,7 +80,7 @@ WantedBy=multi-user.target
 _STATE = "/var/lib/gpuwatch"
 _RECORDER_NOTES = """\
 #
-# Dashboards of members of the group gpuwatch take their samples from it, and can go back in it:
+# Members of the group gpuwatch see its samples in their dashboards, and can go back in time:
 # sudo usermod -aG gpuwatch alice, and once, after the start: sudo chmod 0640 {folder}/*.gpuwatch*
 """
 _RECORDER = """\

@@ -111,7 +111,7 @@ def _explained_file(name: str, told: Explanation) -> Excerpt:
     """What a file says at its errors, or that nothing in it was recognized."""
     lines = [line for found in told.findings for line in (found.title, *found.evidence)]
     lines += [error.message for error in told.errors if error.message not in lines]
-    return Excerpt(name=name, lines=tuple(lines) or ("no problem is recognized in it",))
+    return Excerpt(name=name, lines=tuple(lines) or ("no problem recognized in this file",))
 
 
 def _latest_runs(

@@ -205,7 +205,7 @@ def test_a_program_that_opens_no_library_of_the_driver_is_on_the_machine_too(tmp
         assert program.stdout.readline() == "up\n"
         done = gpuwatch("sim", "fault", "lost", "1", environment=environment)
         assert done.code == 0
-        assert done.err == "gpuwatch: GPU 1 of 3x24GiB is lost; to end it: back 1\n"
+        assert done.err == "gpuwatch: GPU 1 of 3x24GiB is lost; to undo this: back 1\n"
         other = gpuwatch("sim", "fault", "--sim", "2x4GiB", "list", environment=environment)
         assert "not in use yet: gpuwatch --sim 2x4GiB; in use now: 3x24GiB" in other.err
     finally:

@@ -129,7 +129,7 @@ _EPOCHS = ("Epoch 1/2", "100/100 ━━━━━━━━━━━━━━━�
     [
         ((_START, *_EPOCHS), "mentions no GPU", True),
         ((_START, _ON_CPU), "mentions no GPU", True),
-        ((_START, _MAPPED, *_EPOCHS), "No failure in it; last line: 100/100", False),
+        ((_START, _MAPPED, *_EPOCHS), "No failure in the log; last line: 100/100", False),
         ((_START, _ON_CPU.replace("CPU:0", "GPU:0")), "No problems found", False),
         (("2026-05-04 10:11:12.1: I tensorflow/core/x.cc:7] a line",), "does not say on which device", False),
         (("dear diary",), "Nothing recognized", True),

@@ -201,7 +201,7 @@ def test_a_program_that_only_imports_tensorflow_is_none_of_it(lines: list[str], 
 
 LAST_LINES = (
     (["Segmentation fault at address 0x7c"], "It crashed with SIGSEGV"),
-    (["installed the segmentation fault handler", "step 3: loss 0.2"], "No failure in it"),
+    (["installed the segmentation fault handler", "step 3: loss 0.2"], "No failure in the log"),
     (["Caught signal 11 (Segmentation fault). Server aborting"], "The X server (Xorg) failed"),
     (["could not read: the database is locked by ana"], "The last lines report a failure"),
     (

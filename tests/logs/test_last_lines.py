@@ -9,7 +9,7 @@ from gpuwatch.explain.diagnosis.explain_log import explain
 from gpuwatch.explain.logs import last_lines
 from tests.every import every
 
-WHERE = [f"No failure in it; {where}" for where in ("last line", "near its end", "before its last lines")]
+WHERE = [f"No failure in the log; {where}" for where in ("last line", "near its end", "before its last lines")]
 _NOISE = [
     "2026-05-04 10:11:12.1: E external/local_xla/xla/stream_executor/cuda/cuda_fft.cc:467] Unable to register cuFFT"
     " factory: Attempting to register factory for plugin cuFFT when one has already been registered",
@@ -74,10 +74,10 @@ def test_a_program_at_work_is_healthy(program: str) -> None:
 def test_only_the_very_last_line_is_called_so() -> None:
     assert (
         explain(["step 3: loss 0.2", "x = 3", ""]).findings[0].title
-        == "No failure in it; near its end: step 3: loss 0.2"
+        == "No failure in the log; near its end: step 3: loss 0.2"
     )
     for line in ("step 3: loss 0.2", "step 2: loss 0.3\rstep 3: loss 0.2"):
-        assert explain(["x = 3", line, ""]).findings[0].title == "No failure in it; last line: step 3: loss 0.2"
+        assert explain(["x = 3", line, ""]).findings[0].title == "No failure in the log; last line: step 3: loss 0.2"
 
 
 FAILED = (
@@ -183,15 +183,18 @@ _XORG = [f"[   {at}.630] (II) event{at}: device added" for at in range(20, 60)]
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
-        (_DMESG, "No failure in it"),
-        ([*_DMESG, "[   61.123456] nouveau 0000:01:00.0: enabling device (0004 -> 0007)", *_DMESG], "No failure in it"),
+        (_DMESG, "No failure in the log"),
+        (
+            [*_DMESG, "[   61.123456] nouveau 0000:01:00.0: enabling device (0004 -> 0007)", *_DMESG],
+            "No failure in the log",
+        ),
         (
             [*_DMESG, "[   61.123456] [drm:nv [nvidia_drm]] *ERROR* Failed to grab modeset ownership"],
-            "No failure in it",
+            "No failure in the log",
         ),
         ([*_DMESG, "[   61.123456] NVRM: RmInitAdapter failed! (0x24:0x65:1436)"], "could not start the GPU"),
         ([*_DMESG, "[   61.123456] [drm:i915_reset] *ERROR* Failed to reset chip."], "Intel GPU (driver i915) hung"),
-        ([*_XORG, '[    61.543] (EE) Failed to open authorization file "/run/a"'], "No failure in it"),
+        ([*_XORG, '[    61.543] (EE) Failed to open authorization file "/run/a"'], "No failure in the log"),
         ([*_XORG, "[    61.543] (EE) no screens found"], "X server (Xorg) failed"),
         (
             ["[ 9.1] (EE) Failed to initialize GLX extension (Compatible NVIDIA X driver not found)", *_XORG],
@@ -632,9 +635,9 @@ _PLAIN = [f"[mixer] pass {i}: gain={i}" for i in range(20)]
         (["drum:", "  size: 3", "  colour: red", "steps:", "  - mix: 3", "  - pour: 4", "after:", "  - wash: 1"], "unknown",
          "Nothing recognized"),
         (["NOTE: 14.3 % performance was lost since drums waited", *[f"  Box {i}   0.{i}17" for i in range(9)]], "healthy",
-         "No failure in it"),
+         "No failure in the log"),
         (["+ cp a b", "cp: cannot stat 'a': No such file or directory", "+ true", "INFO:    Creating SIF file..."], "healthy",
-         "No failure in it"),
+         "No failure in the log"),
         (["WARNING worker.py:7 -- A worker died or was killed", "while executing a task"], "unknown", "Ray worker process died"),
         (["[  +0.000004]  __schedule+0x23d/0x590", "[  +0.000037]  uvm_ioctl+0x13e0/0x16f0 [nvidia_uvm]"], "unknown",
          "call trace through NVIDIA's driver"),
@@ -661,10 +664,10 @@ _PLAIN = [f"[mixer] pass {i}: gain={i}" for i in range(20)]
         (["epoch 2/9: loss 0.3", "/a/resource_tracker.py:2: UserWarning: resource_tracker: There appear to be 4 leaked"
           " semaphore objects to clean up at shutdown", "  warnings.warn("], "unknown", "in the middle of its work"),
         (["epoch 9/9: loss 0.3", "/a/resource_tracker.py:2: UserWarning: resource_tracker: There appear to be 4 leaked"
-          " semaphore objects to clean up at shutdown", "  warnings.warn("], "healthy", "No failure in it"),
+          " semaphore objects to clean up at shutdown", "  warnings.warn("], "healthy", "No failure in the log"),
         (["Error(s) in loading state_dict for Net:", "epoch 1: loss 0.3"], "unknown", "Weights from a checkpoint were rejected"),
         (["[skip] Failed to load a.pt: Attempting to deserialize object on CUDA device 7 but torch.cuda.device_count() is 6",
-          "Saved summary results to: a.csv"], "healthy", "No failure in it"),
+          "Saved summary results to: a.csv"], "healthy", "No failure in the log"),
         (["Failed to load a.pt: Attempting to deserialize object on CUDA device 7 but torch.cuda.device_count() is 6",
           "Saved summary results to: a.csv"], "visibility.bad-ordinal", ""),
         (["epoch 2/9: loss 0.3", "Main process received SIGTERM, exiting", *["a note"] * 20], "unknown", "ended by SIGTERM"),
@@ -673,12 +676,12 @@ _PLAIN = [f"[mixer] pass {i}: gain={i}" for i in range(20)]
         (["epoch 2/9: loss 0.3", "Connection to 10.0.0.4 closed by remote host."], "unknown", "ssh"),
         (["spool/job7/slurm_script: line 31:  6521 Killed singularity exec a.sif ./a"], "unknown", "killed by SIGKILL"),
         (["ERROR: The nvidia kernel module was not created."], "driver.missing", "could not be built"),
-        (["Entra\u00eenement termin\u00e9."], "healthy", "No failure in it"),
-        (["reading", "me@host:~/a$ "], "healthy", "No failure in it"),
+        (["Entra\u00eenement termin\u00e9."], "healthy", "No failure in the log"),
+        (["reading", "me@host:~/a$ "], "healthy", "No failure in the log"),
         (["\u52a0\u8f7d\u5931\u8d25: a.pt"], "unknown", "last lines report a failure"),
         (["  Could NOT find CUDA (missing: CUDA_NVCC_EXECUTABLE)", "-- Configuring incomplete, errors occurred!"], "unknown",
          "CMake found no CUDA compiler"),
-        (["| N/A 34C P8 | 0MiB / 3527MiB |      0%   E. Process |", "step 9: loss 0.3"], "healthy", "No failure in it"),
+        (["| N/A 34C P8 | 0MiB / 3527MiB |      0%   E. Process |", "step 9: loss 0.3"], "healthy", "No failure in the log"),
         ([_TRACE, '  File "a.py", line 3, in run', "    x.save(f)", "KeyboardInterrupt", "saved state"], "unknown", "interrupted"),
         (["Exception in thread Thread-7 (plot):", _TRACE, '  File "a.py", line 3, in run', "    x.show()", "KeyError: 'x'",
           "epoch 4: loss 0.3"], "healthy", "No failure at its end, after the errors below"),
@@ -698,8 +701,8 @@ def test_what_logs_of_other_kinds_tell_at_their_end(lines: list[str], primary: s
         ("2024-08-23 16:43:47,854 [ERROR] Error plotting image", "though it logged Error plotting image"),
         ("11/14/2021 00:48:55 - ERROR - transformers.x -   Saving directory (./r) should be a directory", "though it"),
         ("2025-09-16 18:45:54 - __main__ - ERROR - Failed to load the codebook of Mimi", "though it logged"),
-        ("2025-09-16 18:45:54 - __main__ - ERROR - Failed to fetch a.json, skipping it", "No failure in it"),
-        ("2025-09-16 18:45:54 - __main__ - WARNING - Error while downloading, trying again", "No failure in it"),
+        ("2025-09-16 18:45:54 - __main__ - ERROR - Failed to fetch a.json, skipping it", "No failure in the log"),
+        ("2025-09-16 18:45:54 - __main__ - WARNING - Error while downloading, trying again", "No failure in the log"),
     ],
 )
 def test_an_error_that_was_only_logged_is_told(line: str, told: str) -> None:
@@ -814,7 +817,7 @@ def test_advice_on_what_is_deprecated_is_no_failure() -> None:
         (
             ["Epoch 1:  26%|##6   | 1004/3861 [15:16<43:26,  1.10it/s]", "[rank: 1] Received SIGTERM: 15"]
             + [f"Epoch 1:  26%|##6   | {at}/3861 [15:18<43:33,  1.09it/s]" for at in (1005, 1006)],
-            "No failure in it",
+            "No failure in the log",
         ),
         (
             ["Loaded the model.", "head.weight True", "head.bias True", "Target 1 is out of bounds."],
@@ -844,13 +847,13 @@ _GMX = [
 @every(
     [
         (_GMX, "gmx stopped: Can not open file: md_st_2.tpr"),
-        ([*_GMX, *_STEPS], "No failure in it"),  # a later run
+        ([*_GMX, *_STEPS], "No failure in the log"),  # a later run
         (["-- Looking for x", "CMake Error at CMakeLists.txt:4 (file):", "  file STRINGS file \"/a/Ver.h\" cannot be", "  read.", "",
           "CMake Error at CMakeLists.txt:7 (string):", "  needs at least 5 arguments", "", "-- Configuring incomplete, errors occurred!"],
          'CMake could not configure the build: file STRINGS file "/a/Ver.h" cannot be read.'),
         ([_TABLE, "| Model | Version | Status |", _TABLE, "| enc | 1 | READY |", "| dec | 1 | UNAVAILABLE: Internal: no engine |", _TABLE],
          "could not load the model dec: Internal: no engine"),
-        ([_TABLE, "| Model | Version | Status |", _TABLE, "| enc | 1 | READY |", _TABLE], "No failure in it"),
+        ([_TABLE, "| Model | Version | Status |", _TABLE, "| enc | 1 | READY |", _TABLE], "No failure in the log"),
         (["I0312 10:55:14.0 57 a.cc:1] unloaded", "error: creating server: Internal - failed to load all models"],
          "Triton server could not start: failed to load all models"),
         (["# server failed to start", "", "ann wrote", "```", "E0817 19:18:51.7 29 a.cc:1] cannot open b.plan", "```", "It crashed, any help?"],
@@ -864,7 +867,7 @@ _GMX = [
          "does not fit in the TPU's memory"),
         (["CUDA error !!!!! <out of memory> !!!!!", "at CUDA call error code: # 2402"], "Out of memory"),
         (["a.h(247): warning: statement is unreachable"], "Nothing recognized"),
-        (["checked a: \u274c", "\u2705 saved to a.csv"], "No failure in it"),
+        (["checked a: \u274c", "\u2705 saved to a.csv"], "No failure in the log"),
         (["NOTE: Error occurred during GPU detection:", "      no CUDA-capable device is detected", "1 GPU detected:", _TRACE,
           '  File "a.py", line 3, in f', "IOError: [Errno 2] No such file or directory: 'a.xvg'"], "A file or folder does not exist: a.xvg"),
         (["terminate called after throwing an instance of 'CUDA::error'", "  what():  /a/SimpleCudaMalloc_impl.hpp(42): error: out of memory"],

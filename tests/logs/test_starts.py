@@ -153,7 +153,7 @@ def test_ctrl_c_after_the_result_is_named() -> None:
     found = explain(["loading", "Training finished", *_TRACE, "KeyboardInterrupt"])
     assert (found.primary, found.findings[0].title) == (
         "healthy",
-        "Stopped by Ctrl+C (SIGINT) after its work; no failure in it",
+        "Stopped by Ctrl+C (SIGINT) after its work; no failure in the log",
     )
 
 

@@ -11,7 +11,7 @@ from gpuwatch.core.model.snapshot import Mapped, Process
 from gpuwatch.ui.screens.help_sheet import groups
 from gpuwatch.ui.tables.filter_language import _words
 from gpuwatch.ui.tables.process_columns import BY_ID, COLUMNS, Column, in_order, matching, time_column_text
-from gpuwatch.ui.tables.process_filter import EXAMPLES, FIELDS, SIGNS, FilterError, _amount, parse
+from gpuwatch.ui.tables.process_filter import EXAMPLES, FIELD_OPERATORS, FIELDS, FilterError, _amount, parse
 from tests.every import every
 from tests.ui import machines
 
@@ -174,7 +174,7 @@ def test_the_other_words_are_still_there() -> None:
 
 
 def test_every_field_has_its_sign() -> None:
-    assert set(SIGNS) == set(FIELDS)
+    assert set(FIELD_OPERATORS) == set(FIELDS)
 
 
 @every(COLUMNS)

@@ -216,8 +216,8 @@ def test_lines_leave_most_rows_to_processes() -> None:
     rows = {layout: 40 - 4 - plan(120, 40, 8, layout=layout).gpu_height for layout in LAYOUTS}
     assert rows["lines"] >= 26
     assert rows["cards"] < rows["lines"]
-    assert plan(200, 60, 2, layout="graphs").graph > plan(200, 60, 2, processes=40).graph
-    assert plan(200, 60, 2, layout="cards").graph == 0
+    assert plan(200, 60, 2, layout="graphs").extra_graph_lines > plan(200, 60, 2, processes=40).extra_graph_lines
+    assert plan(200, 60, 2, layout="cards").extra_graph_lines == 0
     assert plan(60, 15, 8, layout="graphs").style == "line", "no room for cards"
 
 

@@ -205,7 +205,7 @@ def test_the_parts_add_up(size: tuple[int, int], gpus: int) -> None:
             if planned.style == "card":
                 rows = -(-gpus // planned.columns)
                 assert planned.gpu_height == rows * planned.card_height
-                assert planned.bands == 1 or (planned.graph + 2) // planned.bands >= 5
+                assert planned.bands == 1 or (planned.extra_graph_lines + 2) // planned.bands >= 5
             elif not planned.scrolls:
                 assert planned.gpu_height == -(-gpus // planned.columns) + planned.heading
 

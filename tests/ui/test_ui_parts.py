@@ -97,9 +97,9 @@ def test_span_grows_with_width() -> None:
 
 
 def test_layout_folds_graphs_first_then_cards() -> None:
-    assert plan(200, 60, 8).graph > 0
+    assert plan(200, 60, 8).extra_graph_lines > 0
     assert plan(120, 40, 8).style == "card"
-    assert plan(120, 40, 8).graph == 0
+    assert plan(120, 40, 8).extra_graph_lines == 0
     assert plan(80, 24, 8).style == "line"
     assert plan(MIN_WIDTH - 1, 40, 1).style == "none"
     assert plan(80, MIN_HEIGHT - 1, 1).style == "none"

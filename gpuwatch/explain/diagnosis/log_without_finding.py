@@ -24,23 +24,23 @@ _WHAT_TELLS = (
 )
 _DEVICE_UNKNOWN = "No problems found; the log does not say on which device the work ran"
 _ERRORS_BEFORE = "No problem at its end, after the errors below; the log does not say on which device the work ran"
-_ONLY_WARNED = "No failure in it: its last lines are warnings; the log does not say on which device the work ran"
+_ONLY_WARNED = "No failure in the log: its last lines are warnings; the log does not say on which device the work ran"
 _FAILURE, _READ_BEFORE = row_named("last-lines")[:2]
 _DOUBT = "Whether it failed is not clear: near its end a line mentions a failure"
 _LINES_BELOW_FAILURE = 3
 """Lines below a failure that may tell the way out."""
-_OF_WRAPPERS = ("compile", "cmake", "cmake-first", "pip-build")
+_WRAPPER_KEYS = ("compile", "cmake", "cmake-first", "pip-build")
 """Keys of what a tool says of a failure that the lines before it tell better."""
-_NO_FRAMEWORK = "No failure in it, and no framework that gpuwatch recognizes; last line"
-_TOLD = {
+_NO_FRAMEWORK = "No failure in the log, and no framework that gpuwatch recognizes; last line"
+_TOPIC_MEANINGS = {
     "ray.worker-exit": row_named("ray-worker"),
     "kernel.trace": row_named("kernel-trace"),
     "horovod.stalled": row_named("horovod-stall"),
 }
 """Topics that say what happened where nothing else does, and no work came after."""
 _TIME_LIMIT = re.compile(r"time limit|max(?:imum)? (?:run|wall|training)?[ -]?time", re.IGNORECASE)
-_AFTER_WORK = "Stopped by Ctrl+C (SIGINT) after its work; no failure in it"
-_OF_A_PART = (NO_GPU_NAMED, NOTHING_KNOWN, _FAILURE, _DOUBT)
+_AFTER_WORK = "Stopped by Ctrl+C (SIGINT) after its work; no failure in the log"
+_PROVISIONAL_TITLES = (NO_GPU_NAMED, NOTHING_KNOWN, _FAILURE, _DOUBT)
 """Beginnings of titles that the rest of a log may contradict."""
 _MAX_LINES_AFTER_INTERRUPT = 60
 """Lines that may follow the KeyboardInterrupt that ended a program: Python's, of what it ended on the way."""
@@ -57,7 +57,7 @@ def shows_nothing(found: Finding) -> bool:
 
 def is_of_last_start(found: Finding) -> bool:
     """Whether the rest of a log may contradict a finding."""
-    return found.title.startswith(_OF_A_PART)
+    return found.title.startswith(_PROVISIONAL_TITLES)
 
 
 def nothing_found(log: LogFacts, others: Iterable[Finding] = ()) -> Finding:
@@ -72,10 +72,10 @@ def nothing_found(log: LogFacts, others: Iterable[Finding] = ()) -> Finding:
         return stopped
     if log.last_lines_tell == last_lines.FAILED:
         meanings = ((message_meaning(line), line) for line in (log.telling_last_line, *log.last_lines))
-        found = [(means, line) for means, line in meanings if means is not None]
-        for means, _ in sorted(found, key=lambda one: one[0].key in _OF_WRAPPERS)[:1]:
-            shown, whole = next(line for same, line in reversed(found) if same == means), log.telling_last_line
-            return _finding_of(means, whole if shown in whole else shown)
+        found = [(meaning, line) for meaning, line in meanings if meaning is not None]
+        for meaning, _ in sorted(found, key=lambda one: one[0].key in _WRAPPER_KEYS)[:1]:
+            shown, whole = next(line for same, line in reversed(found) if same == meaning), log.telling_last_line
+            return _finding_of(meaning, whole if shown in whole else shown)
         title = f"{_FAILURE}: {quoted(log.telling_last_line, _MAX_FAILURE_CHARS)}"
         after = [*takewhile(lambda line: line not in log.telling_last_line, log.last_lines)][-_LINES_BELOW_FAILURE:]
         says = advice_in_message("\n".join((log.telling_last_line, *reversed(after))))
@@ -86,7 +86,7 @@ def nothing_found(log: LogFacts, others: Iterable[Finding] = ()) -> Finding:
         known = message_meaning(log.failed_items) or row_named("every-item")
         title = known.title.format(quoted(log.failed_items, _MAX_SHOWN_CHARS))
         return _finding_of(known._replace(title=title), log.failed_items)
-    for topic, known in _TOLD.items():
+    for topic, known in _TOPIC_MEANINGS.items():
         worked = log.last_lines_tell in (last_lines.WORKED, last_lines.KERAS) and topic not in topics_of(log.last_line)
         if not worked and (lines := log.lines_of(topic)):
             return _finding_of(known, *lines[:2])
@@ -105,7 +105,7 @@ def nothing_found(log: LogFacts, others: Iterable[Finding] = ()) -> Finding:
         line = log.telling_last_line
         near = log.lines_after_telling <= _NEAR_END_LINES and log.lines_after_telling * 3 <= log.lines
         where = "last line" if log.last_line_tells else "near its end" if near else "before its last lines"
-        beginning = _at_its_end(log) or "No failure in it"
+        beginning = _at_its_end(log) or "No failure in the log"
         title = f"{beginning}; {where}: {quoted(line, _MAX_SHOWN_CHARS)}"
         return no_problem(title=title, evidence=(line, log.logged_error))
     if names_a_gpu:
@@ -114,7 +114,9 @@ def nothing_found(log: LogFacts, others: Iterable[Finding] = ()) -> Finding:
         if log.last_warning:
             return no_problem(title=_ONLY_WARNED, evidence=(log.last_warning,))
         if log.plain_last_line:
-            beginning, action = ("No failure in it; last line", "") if log.frameworks else (_NO_FRAMEWORK, _WHAT_TELLS)
+            beginning, action = (
+                ("No failure in the log; last line", "") if log.frameworks else (_NO_FRAMEWORK, _WHAT_TELLS)
+            )
             beginning = f"{past}; last line" if (past := _at_its_end(log)) else beginning
             title = f"{beginning}: {quoted(log.plain_last_line, _MAX_SHOWN_CHARS)}"
             return no_problem(title=title, evidence=(log.plain_last_line, log.logged_error), action=action)
@@ -157,10 +159,10 @@ def _interrupt_finding(log: LogFacts) -> Finding | None:
     told = log.told_interrupt or (f"{last.type}: {last.message}".rstrip(": ") if last is not None else "")
     if not told or "server.started" in log.topics:
         by_a_person = bool(told) and interrupts.is_of_keyboard(log.told_interrupt) and not log.doubt
-        told_so = no_problem(title="The server was stopped by Ctrl+C (SIGINT); no failure in it", evidence=(told,))
+        told_so = no_problem(title="The server was stopped by Ctrl+C (SIGINT); no failure in the log", evidence=(told,))
         return told_so if by_a_person and log.last_lines_tell != last_lines.FAILED else None
     if last is None and _TIME_LIMIT.search(told) is not None:
-        return no_problem(title="The program stopped at its own time limit; no failure in it", evidence=(told,))
+        return no_problem(title="The program stopped at its own time limit; no failure in the log", evidence=(told,))
     if last is not None and last_lines.says_all_done(log.telling_last_line):
         return no_problem(title=_AFTER_WORK, evidence=(log.telling_last_line,))
     while_started = last is not None and last.message == "terminated"

@@ -55,26 +55,26 @@ def _read(data: bytes) -> tuple[list[Sample], int]:
     samples: list[tuple[int, int]] = []
     functions: dict[int, tuple[int, int]] = {}
     locations: dict[int, tuple[int, int]] = {}
-    at = 0
+    taken_at = 0
     for number, kind, start, end in fields(data, 0, len(data)):
         if number == 9 and kind == VARINT:
-            at = signed(start)
+            taken_at = signed(start)
         if kind != BYTES:
             continue
         if number == 6:
             strings.append(text(data, start, min(end, start + 4096)))
         elif number == 1:
-            kinds.append(_numbers(data, start, end, 1, 2))
+            kinds.append(_two_numbers(data, start, end, 1, 2))
         elif number == 2:
             if len(samples) >= MAX_SAMPLES:
                 raise InvalidTrace(f"it has more than {MAX_SAMPLES:,} samples")
             samples.append((start, end))
         elif number == 4:
-            key, _ = _numbers(data, start, end, 1, 3)
+            key, _ = _two_numbers(data, start, end, 1, 3)
             locations[key] = start, end
         elif number == 5:
-            key, name = _numbers(data, start, end, 1, 2)
-            functions[key] = name, _numbers(data, start, end, 4, 5)[0]
+            key, name = _two_numbers(data, start, end, 1, 2)
+            functions[key] = name, _two_numbers(data, start, end, 4, 5)[0]
 
     def named(number: int) -> str:
         return strings[number] if 0 <= number < len(strings) else ""
@@ -103,7 +103,7 @@ def _read(data: bytes) -> tuple[list[Sample], int]:
         by_name = {name: amounts[place] for name, place in values.items() if place < len(amounts)}
         count, held = max(by_name.get("allocations", 1), 0), max(by_name.get("space", 0), 0)
         found.append(Sample(line, _called(stack, line), count, held, told.get("kind", ""), told.get("device", "")))
-    return [sample._replace(line=stacks.short(sample.line)) for sample in found], at
+    return [sample._replace(line=stacks.short(sample.line)) for sample in found], taken_at
 
 
 def profiles(data: bytes) -> list[MemoryProfile]:
@@ -155,11 +155,11 @@ def _profile(device: str, samples: list[Sample], at: datetime.datetime | None) -
     )
 
 
-def _sample(data: bytes, at: int, end: int) -> tuple[list[int], list[int], list[tuple[int, int]]]:
+def _sample(data: bytes, begin: int, end: int) -> tuple[list[int], list[int], list[tuple[int, int]]]:
     keys: list[int] = []
     amounts: list[int] = []
     labels: list[tuple[int, int]] = []
-    for number, kind, start, stop in fields(data, at, end):
+    for number, kind, start, stop in fields(data, begin, end):
         into = keys if number == 1 else amounts if number == 2 else None
         if into is not None and kind == VARINT:
             into.append(signed(start))
@@ -168,26 +168,26 @@ def _sample(data: bytes, at: int, end: int) -> tuple[list[int], list[int], list[
                 value, start = varint(data, start, stop)
                 into.append(signed(value))
         elif number == 3 and kind == BYTES:
-            labels.append(_numbers(data, start, stop, 1, 2))
+            labels.append(_two_numbers(data, start, stop, 1, 2))
     return keys, amounts, labels
 
 
-def _numbers(data: bytes, at: int, end: int, value: int, two: int) -> tuple[int, int]:
-    """Two fields that are numbers; 0 for one that is not there."""
-    found = {number: start for number, kind, start, _ in fields(data, at, end) if kind == VARINT}
-    return found.get(value, 0), signed(found.get(two, 0))
+def _two_numbers(data: bytes, begin: int, end: int, first: int, second: int) -> tuple[int, int]:
+    """The fields ``first`` and ``second`` of a message, which are numbers; 0 for one that is not there."""
+    found = {number: start for number, kind, start, _ in fields(data, begin, end) if kind == VARINT}
+    return found.get(first, 0), signed(found.get(second, 0))
 
 
-def _lines(data: bytes, at: int, end: int) -> Iterator[tuple[int, int]]:
+def _lines(data: bytes, begin: int, end: int) -> Iterator[tuple[int, int]]:
     """Function and line of a location, innermost first where functions were inlined."""
-    for number, kind, start, stop in fields(data, at, end):
+    for number, kind, start, stop in fields(data, begin, end):
         if number == 4 and kind == BYTES:
-            yield _numbers(data, start, stop, 1, 2)
+            yield _two_numbers(data, start, stop, 1, 2)
 
 
 def _called(stack: list[dict[str, Any]], line: str) -> str:
     """The function of JAX that the program's line called; what wraps every one of them does not tell."""
-    place = next((at for at, frame in enumerate(stack) if line and line.startswith(f"{frame['filename']}:")), 0)
+    place = next((number for number, frame in enumerate(stack) if line and line.startswith(f"{frame['filename']}:")), 0)
     for frame in reversed(stack[:place]):
         name = frame["name"]
         if name not in _WRAPPERS and name[:1] != "_" and _PUBLIC.search(frame["filename"]):

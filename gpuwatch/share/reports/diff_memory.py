@@ -33,7 +33,7 @@ def side_of_profiles(document: Explanation, name: str) -> DiffSide:
                 found.numbers[device, metric] = Spread(median=amount, low=amount, high=amount, points=1)
         for holder in profile.ending or profile.holders:
             name = holder.variable or holder.op
-            # Whether what has no stack is known to be weights depends on what else was recorded.
+            # Memory without a stack or a name may be weights in one recording and caches in the other.
             group = "weights and caches" if holder.group == "weights" and not (holder.source or name) else holder.group
             key = device, group, holder.source, holder.layer, name
             count, held = found.holders.get(key, (0, 0))

@@ -59,7 +59,7 @@ class Plan:
     columns: int = 1
     heading: bool = False
     """Line style: whether a line names the columns."""
-    graph: int = 0
+    extra_graph_lines: int = 0
     """Card style: lines of graphs in each card beyond the lowest."""
     bands: int = 1
     """Card style: how many rows of graphs are stacked in those lines."""
@@ -69,7 +69,7 @@ class Plan:
     framed: bool = False
     """Whether the table has a border."""
 
-    facts: int = 0
+    further_lines: int = 0
     """Card style: lines below the first line of fields: holders of memory, further fields."""
     mig_lines: int = 0
     """Maximum lines for the MIG instances of each GPU."""
@@ -79,7 +79,7 @@ class Plan:
     @property
     def card_height(self) -> int:
         """Lines of one card with its border."""
-        return CARD_HEIGHT + self.graph + self.facts + self.mig_lines
+        return CARD_HEIGHT + self.extra_graph_lines + self.further_lines + self.mig_lines
 
     @property
     def graphs(self) -> int:
@@ -126,41 +126,41 @@ def plan(
         if framed or (height >= _TALL_LINES and gpus <= 2) or fits:
             return cards
     # The finding's line is always reserved, so that a new finding does not change the layout.
-    most = height - 3 - _TABLE_ROWS
+    most_rows = height - 3 - _TABLE_ROWS
     # The table shrinks before a GPU is hidden, but keeps a minimum on all but tiny terminals.
-    utmost = height - 3 - (_MIN_TABLE_LINES if height >= _SMALL_LINES else 1)
-    columns = _side_by_side(width, gpus, most, _LINE_WIDTH)
-    if math.ceil(gpus / columns) > utmost:
-        narrow = _side_by_side(width, gpus, most, _MIN_LINE_WIDTH)
-        columns = narrow if math.ceil(gpus / narrow) <= utmost else columns
+    most_rows_with_small_table = height - 3 - (_MIN_TABLE_LINES if height >= _SMALL_LINES else 1)
+    columns = _side_by_side(width, gpus, most_rows, _LINE_WIDTH)
+    if math.ceil(gpus / columns) > most_rows_with_small_table:
+        narrow = _side_by_side(width, gpus, most_rows, _MIN_LINE_WIDTH)
+        columns = narrow if math.ceil(gpus / narrow) <= most_rows_with_small_table else columns
     rows = math.ceil(gpus / columns)
-    if rows > most:
-        if rows <= utmost:
+    if rows > most_rows:
+        if rows <= most_rows_with_small_table:
             named = rows < height - 3 - _MIN_TABLE_LINES
             return Plan(
                 style="line", columns=columns, host=False, heading=named, gpu_height=rows + int(named), framed=framed
             )
-        shown = max(most, (height - 3) // 2)
+        shown = max(most_rows, (height - 3) // 2)
         return Plan(style="line", columns=columns, host=False, gpu_height=shown, scrolls=True, framed=framed)
     mig_lines = max(instances, default=0) if columns == 1 else 0
-    while mig_lines and rows + sum(min(count, mig_lines) for count in instances) > most:
+    while mig_lines and rows + sum(min(count, mig_lines) for count in instances) > most_rows:
         mig_lines -= 1
     rows += sum(min(count, mig_lines) for count in instances)
     return Plan(
         style="line",
         columns=columns,
         heading=True,
-        host=rows + 2 <= most,
+        host=rows + 2 <= most_rows,
         mig_lines=mig_lines,
         gpu_height=rows + 1,
         framed=framed,
     )
 
 
-def _side_by_side(width: int, gpus: int, most: int, cells: int) -> int:
-    """How many lines of at least ``cells`` cells to put side by side, to get at most ``most`` rows."""
+def _side_by_side(width: int, gpus: int, most_rows: int, cells: int) -> int:
+    """How many lines of at least ``cells`` cells to put side by side, to get at most ``most_rows`` rows."""
     columns = 1
-    while math.ceil(gpus / columns) > most and width // (columns + 1) >= cells:
+    while math.ceil(gpus / columns) > most_rows and width // (columns + 1) >= cells:
         columns += 1
     return columns
 
@@ -205,17 +205,17 @@ def _cards(
         room = MIN_GRAPH_LINES + budget - min(further, max(budget // 2, 1))
         if room >= bands * _GOOD_BAND_LINES:
             break
-    graph = max(min(room // bands, tall) * bands - MIN_GRAPH_LINES, 0)  # all of one height
-    facts = min(further, budget - graph)
+    extra_graph_lines = max(min(room // bands, tall) * bands - MIN_GRAPH_LINES, 0)  # all of one height
+    further_lines = min(further, budget - extra_graph_lines)
     return Plan(
         style="card",
         columns=columns,
-        graph=graph,
+        extra_graph_lines=extra_graph_lines,
         bands=bands,
         across=across,
-        facts=facts,
+        further_lines=further_lines,
         mig_lines=mig_lines,
-        gpu_height=rows * (CARD_HEIGHT + graph + facts + mig_lines),
+        gpu_height=rows * (CARD_HEIGHT + extra_graph_lines + further_lines + mig_lines),
         framed=framed,
     )
 

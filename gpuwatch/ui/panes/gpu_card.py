@@ -56,7 +56,7 @@ def gpu_card(
         rows = _graphs(device, view, inner, plan, choice)
         fields = _fields(device, plan, inner, choice)
         rows += [fields[0], *divided, *(Pen(inner) for _ in range(plan.mig_lines - len(divided)))]
-        rows += [memory_holders(device, view, inner), *fields[1:]] if plan.facts else []
+        rows += [memory_holders(device, view, inner), *fields[1:]] if plan.further_lines else []
     for pen in rows:
         pen.to(inner)
         lines.append([("│ ", edge), *pen.spans, (" │", edge)])
@@ -148,7 +148,7 @@ def fields_that_fit(inner: int, plan: Plan, choice: GpuChoice) -> list[str]:
     """The chosen fields that a card of this size shows, including those of graphs and in its frame."""
     drawn = card_fields(choice.fields, choice.graphs[: plan.graphs])
     rows = field_rows(tuple(field.card_cells for field in drawn), inner)
-    fits = sum(map(len, rows[: max(plan.facts, 1)]))
+    fits = sum(map(len, rows[: max(plan.further_lines, 1)]))
     hidden = {field.id for field in drawn[fits:]}
     return [field for field in choice.fields if field not in hidden]
 
@@ -157,7 +157,7 @@ def _fields(device: Device, plan: Plan, inner: int, choice: GpuChoice) -> list[P
     """The line of the first fields, and the further ones that fit below the holders of memory."""
     drawn = card_fields(choice.fields, choice.graphs[: plan.graphs])
     fields = iter(drawn)
-    pens = [Pen(inner) for _ in range(max(plan.facts, 1))]
+    pens = [Pen(inner) for _ in range(max(plan.further_lines, 1))]
     for pen, starts in zip(pens, field_rows(tuple(field.card_cells for field in drawn), inner), strict=False):
         for start, field in zip(starts, fields, strict=False):
             pen.to(start).write(in_card(field, device, choice.thresholds, sorted_by=choice.order))
@@ -166,7 +166,7 @@ def _fields(device: Device, plan: Plan, inner: int, choice: GpuChoice) -> list[P
 
 def _graphs(device: Device, view: View, inner: int, plan: Plan, choice: GpuChoice) -> list[Pen]:
     """The graphs in bands, each with its number in its caption."""
-    lines = MIN_GRAPH_LINES + plan.graph
+    lines = MIN_GRAPH_LINES + plan.extra_graph_lines
     shown = choice.graphs[: plan.graphs]
     pens: list[Pen] = []
     for band in range(plan.bands):
@@ -244,6 +244,8 @@ def _lost(device: Device, view: View, inner: int, plan: Plan, text: str, ink: st
         pens.append(Pen(inner).add("LAST HELD ", "dim").add(cut_to_width(" · ".join(names), inner - 10), "dim"))
     room = height - len(pens)
     if room >= _MIN_LOST_GRAPH_LINES and view.history.last_number(device.uuid, "utilization.gpu_percent") is not None:
-        for pen in _graphs(device, view, inner, replace(plan, graph=room - MIN_GRAPH_LINES, bands=1), choice):
+        for pen in _graphs(
+            device, view, inner, replace(plan, extra_graph_lines=room - MIN_GRAPH_LINES, bands=1), choice
+        ):
             pens.append(Pen(inner).write((part, "dim") for part, _ in pen.spans))
     return pens + [Pen(inner) for _ in range(height - len(pens))]

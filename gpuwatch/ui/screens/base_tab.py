@@ -35,10 +35,10 @@ _MESSAGE_SECONDS = 4.0
 """Short: it stands where the keys are."""
 _REPORTED_SECONDS = 1800.0
 """Seconds of a recording that a report is on."""
-_OF_REPLAY = frozenset(action.id.partition("(")[0] for action in REPLAY)
-_OF_PAST = frozenset({"go_to_time", "go_to_event", "go_to_trouble"})
-_NEAR = {"T": " before P pauses; s, then “time”, sorts by run time"}
-"""What is near a key that does something else in htop."""
+_REPLAY_ACTIONS = frozenset(action.id.partition("(")[0] for action in REPLAY)
+_PAST_ACTIONS = frozenset({"go_to_time", "go_to_event", "go_to_trouble"})
+_HTOP_KEY_HINTS = {"T": " before P pauses; s, then “time”, sorts by run time"}
+"""For keys of htop that do nothing here: what comes closest to what they do there."""
 _MIN_TIMELINE_LINES = 24
 """Lines of a terminal from which a timeline is shown that nobody asked for."""
 _COMMAND_SECONDS = 15.0
@@ -226,10 +226,10 @@ class TabScreen(Screen[None]):
         return f"; # opens a GPU by its number, {numbers}" if (numbers := gpu_numbers(self.view)) else ""
 
     def unknown_key(self, event: events.Key) -> None:
-        """Says so of a letter or digit that is no key."""
+        """Says of a typed letter or digit that does nothing here that it is no key."""
         char = event.character if event.is_printable else None
         if char and char.isalnum() and event.key not in self.active_bindings:
-            more = self._or_gpu if char.isdecimal() else _NEAR.get(char, "")
+            more = self._or_gpu if char.isdecimal() else _HTOP_KEY_HINTS.get(char, "")
             self.say(f"{char} is no key here{more or '; ? shows all keys'}", "text")
 
     async def action_back(self) -> None:
@@ -335,7 +335,8 @@ class TabScreen(Screen[None]):
         await self.gpuwatch.show_tab("gpu")
         self.gpuwatch.tab.show(self.gpuwatch.session.view())
 
-    def action_no_signal(self) -> None:
+    def action_refuse_signal(self) -> None:
+        """For K and F9 in a recording, whose processes cannot be signaled, or while paused: says so."""
         self.refuse_while_paused()
 
     def refuse_while_paused(self) -> bool:
@@ -423,11 +424,11 @@ class TabScreen(Screen[None]):
         """
         if not self.is_attached:
             return False
-        if action in _OF_REPLAY:
+        if action in _REPLAY_ACTIONS:
             typing = self.focused is not None and self.focused.check_consume_key("n", "n")
             session = self.gpuwatch.session
             past = session.paused or session.past is not None
-            here = session.recorded or (action in _OF_PAST and past)
+            here = session.recorded or (action in _PAST_ACTIONS and past)
             return here and not typing
         return super().check_action(action, parameters)
 

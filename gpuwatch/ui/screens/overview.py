@@ -24,7 +24,7 @@ from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.tables.gpu_order import ORDERS
 from gpuwatch.ui.tables.owner_totals import NO_JOB, job_of, user_of
 from gpuwatch.ui.tables.process_columns import BY_ID, COLUMNS
-from gpuwatch.ui.tables.process_filter import Filter, field, parse
+from gpuwatch.ui.tables.process_filter import Filter, filter_word, parse
 from gpuwatch.ui.widgets.gpu_pane import GpuPane
 from gpuwatch.ui.widgets.one_line_panes import Strip, SummaryStrip
 from gpuwatch.ui.widgets.process_table import ProcessTable
@@ -242,7 +242,7 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
         wanted = LAYOUTS[(LAYOUTS.index(app.preferences.layout) + 1) % len(LAYOUTS)]
         app.prefer(layout=wanted)
         plan = self._plan
-        drawn = "" if plan.style == "none" else "graphs" if plan.graph else f"{plan.style}s"
+        drawn = "" if plan.style == "none" else "graphs" if plan.extra_graph_lines else f"{plan.style}s"
         room = wanted != "automatic" and drawn not in (wanted, "")
         self.say(f"layout: {wanted}{f', no room: {drawn}' if room else ''} (w saves it)", "text")
 
@@ -318,7 +318,7 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
             self.say(f"these processes {why}, so they cannot be filtered", "warning")
             return
         of = job_of if by_job else user_of
-        word = field("job" if by_job else "user", name)
+        word = filter_word("job" if by_job else "user", name)
         self.set_filter(Filter(word, (lambda process, at: of(process) == name,)))
         self.action_leave_users()
 

@@ -195,7 +195,7 @@ ACTIONS: dict[str, tuple[Action, ...]] = {
         Action("past_end(False)", "home,g", "oldest", "", name="Oldest sample"),
         Action("past_end(True)", "end,G", "newest", "", name="Newest sample"),
         *(replace(action, footer=action.id == "go_to_time") for action in _GO_TO),
-        _hidden("no_signal", "K,f9", "signal", ""),
+        _hidden("refuse_signal", "K,f9", "signal", ""),
         _hidden("pause", "escape", "back to now", ""),
     ),
     "everywhere": (
@@ -259,7 +259,7 @@ REPLAY = (
 """Actions of a replay, on every tab; their keys do nothing else there."""
 NOT_IN_REPLAY = frozenset(
     (
-        *("pause", "signal", "up_by_k", "tag", "no_signal", "probe_gpu", "run_probes", "options", "toggle_choice"),
+        *("pause", "signal", "up_by_k", "tag", "refuse_signal", "probe_gpu", "run_probes", "options", "toggle_choice"),
         *("toggle_all", "diagnostic", "change_interval(-1)", "change_interval(1)"),
     )
 )

@@ -19,7 +19,7 @@ from gpuwatch.ui.tables import filter_language as language
 from gpuwatch.ui.tables.filter_language import Amount, Fields, FilterError, Kind, whole
 from gpuwatch.ui.tables.process_columns import COLUMNS, Column, on_cpu
 
-__all__ = ["EXAMPLES", "FIELDS", "SIGNS", "Filter", "FilterError", "Test", "field", "parse"]
+__all__ = ["EXAMPLES", "FIELDS", "FIELD_OPERATORS", "Filter", "FilterError", "Test", "filter_word", "parse"]
 
 Test = Callable[[Process, float], bool]
 """Test of a process at a moment, in seconds since the epoch."""
@@ -139,22 +139,22 @@ _FIELDS: Fields[[Process, float]] = Fields(
     },
 )
 FIELDS = tuple(map(_name, COLUMNS))
-SIGNS = {field: ">" if field in _FIELDS.amounts else ":" for field in FIELDS}
+FIELD_OPERATORS = {field: ">" if field in _FIELDS.amounts else ":" for field in FIELDS}
 """The operator between a field and its value."""
 _NUMBERS = [name for name, amount in _FIELDS.amounts.items() if amount.kind != "time" and name != "mem"]
 _TIMES = [name for name, amount in _FIELDS.amounts.items() if amount.kind == "time"]
 EXAMPLES = (
     ("python train", "both words, anywhere"),
-    ('"a b"', "this exact text, with blanks and signs"),
+    ('"a b"', "this exact text, with spaces and symbols"),
     ("user:al", f"contains; {', '.join(name for name in _TEXTS if name != 'user')}"),
-    ("gpu:1", "equals; pid, mig; in: visible, sees"),
+    ("gpu:1", "equals; pid, mig; listed in: visible, sees"),
     ("mem>2GiB", f"< = >= <=; {' '.join(_NUMBERS)}, {' '.join(reversed(_TIMES))}>1m"),
     ("-xorg", "does not match; works with all of these"),
 )
 """Words of a filter and what they do, which name every field."""
 
 
-def field(name: str, wanted: str) -> str:
+def filter_word(name: str, wanted: str) -> str:
     """The filter word that matches ``wanted`` in a text field, quoted if needed."""
     return f'{name}:"{wanted}"' if any(char.isspace() for char in wanted) else f"{name}:{wanted}"
 

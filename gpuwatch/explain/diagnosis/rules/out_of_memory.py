@@ -96,7 +96,7 @@ def out_of_memory(evidence: Evidence) -> Iterator[Finding]:
         expected = all(oom.expected for oom, _ in failures)
         if evidence.run is None and evidence.log.oom_survived:
             lines = [*evidence.log.lines_of("memory.oom", "memory.retried"), evidence.log.telling_last_line]
-            yield no_problem(title="Memory ran out, and the program continued: no failure in it", evidence=lines)
+            yield no_problem(title="Memory ran out, and the program continued: no failure in the log", evidence=lines)
             return
         severity: Severity = "info" if expected else "error"
         certain = all(judged.certain for _, judged in failures)
