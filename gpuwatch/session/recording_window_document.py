@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
 from gpuwatch import __version__
+from gpuwatch.core.formatting.command_lines import program_of
 from gpuwatch.core.formatting.durations import hours_minutes, utc
 from gpuwatch.core.formatting.safe_text import printable
-from gpuwatch.core.formatting.short_names import program_of
 from gpuwatch.core.formatting.units import reading_text
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.metrics import BY_ID, METRICS, Unit

@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from gpuwatch.core.model.metrics import BY_ID
 from gpuwatch.core.model.xids import Xid
 from gpuwatch.share import openmetrics as names
-from gpuwatch.share.exporter.dcgm_exporter_names import METRICS
+from gpuwatch.share.exporter.dcgm_series import METRICS
 from gpuwatch.share.exporter.metric_series import Content
 from gpuwatch.share.exporter.metrics_page import Page
 from tests.exporter.machines import OPTIONS, device, every_reading, found, mig_device, names_of, one, process, snapshot

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpuwatch.core.formatting.command_lines import program_of, without_folder, without_launcher
 from gpuwatch.core.formatting.durations import clock_duration, measured_seconds
 from gpuwatch.core.formatting.safe_text import printable, shorten
-from gpuwatch.core.formatting.short_names import program_of, without_folder, without_launcher
 from gpuwatch.core.formatting.units import gib_text, memory, rate_text, short_gib, short_size, shown_memory, size
 
 

@@ -17,8 +17,8 @@ import msgspec
 
 from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.core.formatting.safe_text import printable, shorten
-from gpuwatch.core.formatting.short_names import HELPER
 from gpuwatch.core.model.run import signal_name
+from gpuwatch.core.own_processes import HELPER
 
 # Runs in the user's interpreter: finds the framework without importing it, which takes seconds, where the user's own
 # programs find it: PYTHONPATH and the user's site-packages count, the working folder, which -c puts first, does not.

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from gpuwatch.explain.logs.line_text import undecorated
-from gpuwatch.explain.logs.progress_patterns import FINISHED, SERVES, STARTED, WORKS
+from gpuwatch.explain.logs.progress_and_success_patterns import FINISHED, SERVES, STARTED, WORKS
 from gpuwatch.explain.logs.tracebacks import TRACEBACK
 
 _NEAR_END_LINES, _MAX_LINE_CHARS = 15, 1000

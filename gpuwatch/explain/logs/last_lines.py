@@ -16,7 +16,7 @@ from gpuwatch.explain.logs import interrupts
 from gpuwatch.explain.logs.line_text import in_words, rank_of, undecorated, unwrapped
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.program_output import printed
-from gpuwatch.explain.logs.progress_patterns import BEGINS, ENDS, EXIT_0, FINISHED, WHOLE_WORK, WORKS
+from gpuwatch.explain.logs.progress_and_success_patterns import BEGINS, ENDS, EXIT_0, FINISHED, WHOLE_WORK, WORKS
 from gpuwatch.explain.logs.reported_ends import reported_end
 from gpuwatch.explain.logs.unexplained_failure_lines import (
     first_failed_line,
@@ -28,7 +28,7 @@ from gpuwatch.explain.logs.unexplained_failure_lines import (
 WORKED = "work"
 KERAS = "keras"
 """Work of Keras' own progress bar, which only TensorFlow, JAX or PyTorch below it can have done: a group of
-:data:`~gpuwatch.explain.logs.progress_patterns.WORKS`.
+:data:`~gpuwatch.explain.logs.progress_and_success_patterns.WORKS`.
 """
 FAILED = "failure"
 

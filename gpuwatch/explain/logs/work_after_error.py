@@ -12,7 +12,7 @@ from collections import Counter
 
 from gpuwatch.explain.logs.line_text import rank_of
 from gpuwatch.explain.logs.log_facts import LogFacts
-from gpuwatch.explain.logs.progress_patterns import SERVES
+from gpuwatch.explain.logs.progress_and_success_patterns import SERVES
 
 _MAX_LINES = 2000
 """Lines after an error that are looked at."""

@@ -10,9 +10,9 @@ import os
 
 from msgspec.structs import replace
 
-from gpuwatch.core.formatting.short_names import is_own
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Process
+from gpuwatch.core.own_processes import is_own
 from gpuwatch.machine.collector.process_rows import host_process
 from gpuwatch.machine.sources.host_and_processes import Facts, ProcessTable, cpu_clock
 from gpuwatch.machine.sources.procfs import TICKS, lineage, parent, pids, process_stat

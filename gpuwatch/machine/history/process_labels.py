@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from gpuwatch.core.formatting.command_lines import program_of, without_folder
 from gpuwatch.core.formatting.safe_text import printable, shorten
-from gpuwatch.core.formatting.short_names import program_of, without_folder
 from gpuwatch.core.formatting.units import number_ranges
 from gpuwatch.core.model.snapshot import Process
 

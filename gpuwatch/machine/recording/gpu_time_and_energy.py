@@ -14,7 +14,7 @@ from collections.abc import Iterable
 import msgspec
 from msgspec.structs import fields, replace
 
-from gpuwatch.core.formatting.short_names import program_of
+from gpuwatch.core.formatting.command_lines import program_of
 from gpuwatch.core.model.process_activity import MAX_IDLE_PERCENT
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
 from gpuwatch.machine.history.energy import has_no_counter

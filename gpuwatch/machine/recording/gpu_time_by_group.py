@@ -10,9 +10,9 @@ from itertools import islice
 
 from gpuwatch import __version__
 from gpuwatch.core.errors import UsageError
+from gpuwatch.core.formatting.command_lines import program_of
 from gpuwatch.core.formatting.durations import utc
 from gpuwatch.core.formatting.safe_text import file_name, printable
-from gpuwatch.core.formatting.short_names import program_of
 from gpuwatch.core.model.gpu_time_usage import By, Usage, UsageDevice, UsageGap, UsageGroup
 from gpuwatch.machine.history.sample_gaps import unobserved_limit
 from gpuwatch.machine.recording import recording_defaults

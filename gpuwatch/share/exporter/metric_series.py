@@ -16,7 +16,7 @@ from gpuwatch.core.model.visible_devices import has_mig
 from gpuwatch.machine.sources.gpu_reservations import reserved
 from gpuwatch.session.free_gpus import idle_units
 from gpuwatch.share import openmetrics as names
-from gpuwatch.share.exporter import dcgm_exporter_names
+from gpuwatch.share.exporter import dcgm_series
 from gpuwatch.share.exporter.process_owners import MAX_OWNERS_LISTED, memory_shares, owner_of
 from gpuwatch.share.openmetrics import SampleLines
 
@@ -169,7 +169,7 @@ def _gpu_series(
         _owner_series(found, device, [row for row in by_device[device.uuid] if row.type != "G"], own[device.uuid])
         if options.dcgm:
             jobs = map(owner_of, by_device[device.uuid])
-            dcgm_exporter_names.add_dcgm_series(found, device, snapshot, jobs, everything=everything)
+            dcgm_series.add_dcgm_series(found, device, snapshot, jobs, everything=everything)
         else:
             _reading_series(found, _FAMILIES[options.metrics], device.readings, own[device.uuid])
             for instance in device.mig_instances:

@@ -17,8 +17,8 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from gpuwatch.core.formatting.command_lines import program_of
 from gpuwatch.core.formatting.safe_text import printable
-from gpuwatch.core.formatting.short_names import program_of
 from gpuwatch.core.model.metrics import BY_ID, Unit
 from gpuwatch.core.model.run import Run
 from gpuwatch.machine.history.sample_gaps import MAX_UNOBSERVED_SECONDS

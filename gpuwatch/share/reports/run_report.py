@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
+from gpuwatch.core.formatting.command_lines import without_launcher
 from gpuwatch.core.formatting.durations import measured_seconds
 from gpuwatch.core.formatting.safe_text import printable
-from gpuwatch.core.formatting.short_names import without_launcher
 from gpuwatch.core.formatting.units import UNKNOWN, flops, per_second_text, percent, rate_text, size
 from gpuwatch.core.model.findings import SEVERITY_ORDER
 from gpuwatch.core.model.run import PEAK, DeviceMemory, Placement, Run, RunProcess, Setting, Throughput

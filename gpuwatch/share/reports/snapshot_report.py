@@ -7,9 +7,9 @@ from functools import partial
 
 import msgspec
 
+from gpuwatch.core.formatting.command_lines import short_framework, without_launcher
 from gpuwatch.core.formatting.durations import clock_duration
 from gpuwatch.core.formatting.safe_text import printable, shorten
-from gpuwatch.core.formatting.short_names import short_framework, without_launcher
 from gpuwatch.core.formatting.units import UNKNOWN, energy, memory, percent, reading_text, size
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.metrics import metric

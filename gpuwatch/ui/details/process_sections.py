@@ -8,9 +8,9 @@ from pathlib import PurePosixPath
 
 from msgspec.structs import replace
 
+from gpuwatch.core.formatting.command_lines import without_folder
 from gpuwatch.core.formatting.durations import clock_duration
 from gpuwatch.core.formatting.safe_text import printable
-from gpuwatch.core.formatting.short_names import without_folder
 from gpuwatch.core.formatting.units import UNKNOWN, memory
 from gpuwatch.core.masking.mask_secrets import MASK, mask_text, mask_value
 from gpuwatch.core.model.findings import Finding

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from gpuwatch.core.formatting.command_lines import short_framework, without_folder, without_launcher
 from gpuwatch.core.formatting.safe_text import printable
-from gpuwatch.core.formatting.short_names import short_framework, without_folder, without_launcher
 from gpuwatch.core.formatting.units import UNKNOWN, gib, memory, short_gib
 from gpuwatch.core.model.snapshot import IDLE_SINCE, RUN_SECONDS, Device, Mapped, Process, Snapshot
 from gpuwatch.machine.history.process_labels import program_name

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable
 from functools import lru_cache
 
-from gpuwatch.core.formatting.short_names import short_framework
+from gpuwatch.core.formatting.command_lines import short_framework
 from gpuwatch.core.formatting.units import shown_memory
 from gpuwatch.core.model.snapshot import Process
 from gpuwatch.ui.tables import filter_language as language

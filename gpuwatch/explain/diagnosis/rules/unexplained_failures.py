@@ -57,7 +57,7 @@ from gpuwatch.explain.logs.interrupts import is_of_keyboard
 from gpuwatch.explain.logs.last_lines import FAILED, WORKED
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.message_topics import topics_of
-from gpuwatch.explain.logs.progress_patterns import SERVER_STOPPED
+from gpuwatch.explain.logs.progress_and_success_patterns import SERVER_STOPPED
 from gpuwatch.explain.logs.python_exceptions import telling
 
 _MAX_TITLE_CHARS = 120

@@ -1,4 +1,4 @@
-"""Short forms of commands and frameworks, for narrow columns."""
+"""Command lines as a person reads them: which program one runs, without launchers and folders; short frameworks."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from functools import lru_cache
 
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import UNKNOWN
+from gpuwatch.core.own_processes import PROBE_SERVER
 
 
 @lru_cache(maxsize=4096)
@@ -28,17 +29,6 @@ _LAUNCHERS = {
 """Programs and modules that start another program, which is what a person looks for, and the subcommand that does."""
 _WITH_VALUE = ("-W", "-X", "--rcfile", "--init-file")
 """Options of interpreters that have a value of their own."""
-_PROBES = "_gpuwatch_fork_server.py"
-"""The file whose processes run probes."""
-
-
-HELPER = "# helper of gpuwatch"
-"""The first line of programs that gpuwatch runs for itself."""
-
-
-def is_own(command: str | None) -> bool:
-    """Whether a command line is that of a helper or a probe of gpuwatch: nobody's program."""
-    return command is not None and (HELPER in command or _PROBES in command)
 
 
 @lru_cache(maxsize=4096)
@@ -89,7 +79,7 @@ def _name(word: str) -> str:
 def program_of(command: str) -> str:
     """What a command line runs: ``train.py`` of ``/usr/bin/python3 -u train.py --bs 64``, a module after ``-m``."""
     name = _name(without_launcher(command.strip()).partition(" ")[0])
-    return "gpuwatch probe" if name == _PROBES else name
+    return "gpuwatch probe" if name == PROBE_SERVER else name
 
 
 def short_framework(framework: str | None, width: int) -> str:
