@@ -536,7 +536,7 @@ def test_what_was_not_sampled_is_held_by_nobody(apart: float) -> None:
         at = machines.NOON.timestamp() + tick * apart
         rows = (row,) if 0 < number < len(ticks) else ()
         shot = msgspec.structs.replace(machines.many(1, 0), devices=(device(),), processes=rows)
-        told += events.look(shot, at)[0]
+        told += events.observe(shot, at)[0]
     (text,) = [one.text for one in told if one.kind == "process.exited"]
     assert f"held it for {rounded_duration(9 * apart)}" in text, "4 intervals before the gap, 5 after it"
     assert "SM avg 50 % max 50 %" in text

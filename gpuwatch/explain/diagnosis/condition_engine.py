@@ -259,7 +259,7 @@ class Conditions:
         came_and_went: list[MachineEvent] = []
         found: list[MachineEvent] = []
         if snapshot.driver is not None:
-            came_and_went, freed = self._processes.look(snapshot, at)
+            came_and_went, freed = self._processes.observe(snapshot, at)
             context.remember()
             for device in snapshot.devices:
                 self._episodes.observe(device, at, first=first)

@@ -88,7 +88,7 @@ class ProcessEvents:
         """Whether the next sample brings an event even if nothing changes."""
         return bool(self._starting or self._leaving)
 
-    def look(self, snapshot: Snapshot, at: float) -> tuple[list[MachineEvent], dict[str, float]]:
+    def observe(self, snapshot: Snapshot, at: float) -> tuple[list[MachineEvent], dict[str, float]]:
         """The events, and the memory of processes that have exited, in bytes by device UUID."""
         read = [device.uuid for device in snapshot.devices if lists_processes(device)]
         max_gap_seconds = self._max_gap(at)
