@@ -209,7 +209,7 @@ ACTIONS: dict[str, tuple[Action, ...]] = {
         _hidden("change_interval(-1)", "plus,equals_sign", "faster", "Sample more often", name="Sample more often"),
         _hidden("change_interval(1)", "minus", "slower", "Sample less often", name="Sample less often",
             pair="Sample more or less often"),
-        _hidden("save_settings", "w,f12", "save", "Save all settings; again: take back",
+        _hidden("save_settings", "w,f12", "save", "Save all settings; again: undo",
             name="Save settings"),
         _hidden("back", "escape", "back", "Back to the previous tab", name="Previous tab"),
         Action("gpu_number", "number_sign", "GPU", "A GPU by its number", name="GPU by number…",
