@@ -35,7 +35,9 @@ def _lists_that_may_grow(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     device = machines.device(0)
     metrics = tuple(spec for spec in METRICS if spec.id in device.readings or spec.id in device.missing)
     monkeypatch.setattr(reading_groups, "METRICS", metrics)
-    monkeypatch.setattr(process_columns, "COLUMNS", tuple(each for each in process_columns.COLUMNS if each.chosen))
+    monkeypatch.setattr(
+        process_columns, "COLUMNS", tuple(each for each in process_columns.COLUMNS if each.shown_by_default)
+    )
     monkeypatch.setattr(help_sheet, "EXAMPLES", [(word, f"what {word} matches") for word, _ in EXAMPLES])
     reading_groups.grouped.cache_clear()
     yield
