@@ -310,7 +310,7 @@ async def test_w_again_undoes_what_was_saved(stage: Stage, before: str | None) -
         path.write_text("# changed since\n")
         await pilot.press("w")
         await settle(pilot)
-        assert "saved," in stage.app.tab.keys.plain
+        assert "saved to " in stage.app.tab.keys.plain
     assert path.read_text().startswith("# changed since")
     assert saved(path) == {"interval": 2.0}
 
