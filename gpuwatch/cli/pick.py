@@ -26,7 +26,7 @@ from gpuwatch.core.model.json_codec import to_json
 from gpuwatch.core.model.pick_result import HostPick, Pick, PickedGpu
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.sources.gpu_reservations import HeldReservation, reserve, reserved
-from gpuwatch.session.free_gpus import Conditions, pick_gpus, refusal_reasons, why_impossible
+from gpuwatch.session.free_gpus import Requirements, pick_gpus, refusal_reasons, why_impossible
 from gpuwatch.session.single_snapshot import findings_of, take_snapshot
 from gpuwatch.share.reports.topology_matrix import described
 
@@ -101,13 +101,13 @@ def pick(
     those with the most free memory. If CUDA_VISIBLE_DEVICES is set, only its GPUs are considered. Exits with 1, and
     prints nothing, if there are too few. With --prometheus or --hosts, prints the host to log in to.
     """
-    conditions = Conditions(count, free, idle)
+    requirements = Requirements(count, free, idle)
     hosts = chosen_hosts(**fleet_given)
     if hosts is not None:
         if command or reserve_gpus or index:
             what = "a command" if command else "--reserve" if reserve_gpus else "--index"
             raise UsageError(f"{what} works on one machine only", hint="ssh to the host that this prints")
-        _pick_host(ctx, hosts, conditions, deadline, wait or 0.0, as_json=as_json)
+        _pick_host(ctx, hosts, requirements, deadline, wait or 0.0, as_json=as_json)
         return
     if reserve_gpus and not command:
         raise UsageError(
@@ -117,7 +117,7 @@ def pick(
         raise UsageError("--json cannot be combined with a command")
     program = program_path(command[0]) if command else ""  # an error before anything is waited for
     enter_simulation(ctx, command=command)
-    picked, reservation = _pick_until(conditions, deadline, wait or 0.0, reserve_gpus=reserve_gpus)
+    picked, reservation = _pick_until(requirements, deadline, wait or 0.0, reserve_gpus=reserve_gpus)
     progress("")
     if as_json:
         print_document(to_json(picked))
@@ -125,7 +125,7 @@ def pick(
     if not picked.chosen:
         fitting = f"{picked.spare or 'none'} {'fit' if picked.spare > 1 else 'fits'}"
         why = refusal_reasons(picked)
-        message = f"wanted {conditions}, but {fitting}{f': {why}' if why else ''}"
+        message = f"wanted {requirements}, but {fitting}{f': {why}' if why else ''}"
         raise GpuwatchError(message, hint="" if wait else _WAIT_HINT)
     if sys.stderr.isatty() or command:
         for gpu in picked.chosen:
@@ -147,7 +147,7 @@ def pick(
 
 
 def _pick_until(
-    conditions: Conditions, deadline: float, wait: float, *, reserve_gpus: bool
+    requirements: Requirements, deadline: float, wait: float, *, reserve_gpus: bool
 ) -> tuple[Pick, HeldReservation | None]:
     """The choice, reserved if ``reserve_gpus``; looks again until ``wait`` seconds are over."""
     until = time.monotonic() + wait
@@ -164,9 +164,9 @@ def _pick_until(
             raise GpuwatchError(
                 problem.detail if problem else "there are no GPUs", hint=problem.hint if problem else ""
             )
-        if why := why_impossible(machine, conditions):
+        if why := why_impossible(machine, requirements):
             raise GpuwatchError(why)
-        picked = _choose(machine, conditions)
+        picked = _choose(machine, requirements)
         if picked.chosen and not reserve_gpus:
             return picked, None
         if picked.chosen:
@@ -182,23 +182,23 @@ def _pick_until(
             continue
         if left <= 0:
             return picked, None
-        _wait(conditions, refusal_reasons(picked), left)
+        _wait(requirements, refusal_reasons(picked), left)
 
 
-def _wait(conditions: Conditions, why: str, left: float) -> None:
+def _wait(requirements: Requirements, why: str, left: float) -> None:
     """Waits until the GPUs are looked at again, at most ``left`` seconds."""
-    progress(f"waiting for {conditions}; {why}"[: shutil.get_terminal_size().columns - 3])
+    progress(f"waiting for {requirements}; {why}"[: shutil.get_terminal_size().columns - 3])
     time.sleep(min(_POLL_SECONDS, left))
 
 
-def _choose(machine: Snapshot, conditions: Conditions) -> Pick:
+def _choose(machine: Snapshot, requirements: Requirements) -> Pick:
     """The choice; looks twice at reservations, since one that wants several GPUs may hold some for a moment in vain."""
     found, holders = findings_of(machine), reserved()
-    picked = pick_gpus(machine, conditions, os.environ, holders, found)
+    picked = pick_gpus(machine, requirements, os.environ, holders, found)
     if picked.chosen or not holders:
         return picked
     time.sleep(_RETRY_SECONDS)
-    return pick_gpus(machine, conditions, os.environ, reserved(), found)
+    return pick_gpus(machine, requirements, os.environ, reserved(), found)
 
 
 def _free_text(gpu: PickedGpu) -> str:
@@ -206,7 +206,7 @@ def _free_text(gpu: PickedGpu) -> str:
 
 
 def _pick_host(
-    ctx: click.Context, hosts: ChosenHosts, conditions: Conditions, deadline: float, wait: float, *, as_json: bool
+    ctx: click.Context, hosts: ChosenHosts, requirements: Requirements, deadline: float, wait: float, *, as_json: bool
 ) -> None:
     """Prints the host to log in to; exits with 1 if none has enough GPUs."""
     from gpuwatch.fleet.host_with_free_gpus import refusal_reasons
@@ -217,7 +217,7 @@ def _pick_host(
     if hosts.server is not None:  # which is read in one go
         progress(f"querying {source.name}")
     try:
-        picked = _pick_host_until(source, changed, conditions, deadline, wait)
+        picked = _pick_host_until(source, changed, requirements, deadline, wait)
     finally:
         source.stop()
     progress("")
@@ -226,7 +226,7 @@ def _pick_host(
         ctx.exit(0 if picked.host is not None else EXIT_FAILED)
     if picked.host is None:
         why = refusal_reasons(picked)
-        raise GpuwatchError(f"no host has {conditions}{f': {why}' if why else ''}", hint="" if wait else _WAIT_HINT)
+        raise GpuwatchError(f"no host has {requirements}{f': {why}' if why else ''}", hint="" if wait else _WAIT_HINT)
     if sys.stderr.isatty():
         for gpu in picked.chosen:
             print_line(f"gpuwatch: {picked.host}: GPU {gpu.index} ({gpu.name}{_free_text(gpu)})")
@@ -235,7 +235,7 @@ def _pick_host(
 
 
 def _pick_host_until(
-    source: FleetSource, changed: threading.Event, conditions: Conditions, deadline: float, wait: float
+    source: FleetSource, changed: threading.Event, requirements: Requirements, deadline: float, wait: float
 ) -> HostPick:
     from gpuwatch.fleet.host_with_free_gpus import pick_host, refusal_reasons
 
@@ -245,10 +245,10 @@ def _pick_host_until(
         left = until - time.monotonic()
         if fleet.problem and left <= 0:
             raise GpuwatchError(fleet.problem, hint=fleet.hint)
-        picked = pick_host(fleet, conditions)
+        picked = pick_host(fleet, requirements)
         if picked.host is not None or left <= 0:
             return picked
-        _wait(conditions, fleet.problem or refusal_reasons(picked), left)
+        _wait(requirements, fleet.problem or refusal_reasons(picked), left)
 
 
 def _wait_for_answers(source: FleetSource, changed: threading.Event, deadline: float) -> Fleet:

@@ -7,13 +7,13 @@ import datetime
 from gpuwatch.core.model.fleet import Fleet
 from gpuwatch.core.model.pick_result import FittingHost, HostPick, Pick, RefusedHost, SilentHost
 from gpuwatch.fleet.host_summary import HostSummary, summarize
-from gpuwatch.session.free_gpus import Conditions, pick_gpus
+from gpuwatch.session.free_gpus import Requirements, pick_gpus
 
 _MAX_HOSTS_NAMED = 3
 """Hosts that a reason names."""
 
 
-def pick_host(fleet: Fleet, conditions: Conditions) -> HostPick:
+def pick_host(fleet: Fleet, requirements: Requirements) -> HostPick:
     """Chooses a host: first one on whose GPUs nobody computes, then the one with the fewest other GPUs that fit, so
     that hosts with many free ones stay whole.
     """
@@ -25,7 +25,7 @@ def pick_host(fleet: Fleet, conditions: Conditions) -> HostPick:
             silent.append(SilentHost(host=view.name, reason=fleet.problem or view.reason or "no data"))
             continue
         host = summarize(view)
-        picked = _pick(host, conditions)
+        picked = _pick(host, requirements)
         if not picked.chosen:
             refused.append(RefusedHost(host=view.name, fitting=picked.spare, refused=picked.refused))
             continue
@@ -36,7 +36,7 @@ def pick_host(fleet: Fleet, conditions: Conditions) -> HostPick:
     best = found[0] if found else None
     return HostPick(
         taken_at=datetime.datetime.fromtimestamp(fleet.taken_at, datetime.UTC),
-        wanted=conditions.count,
+        wanted=requirements.count,
         host=best[1].name if best else None,
         chosen=best[2].chosen if best else (),
         others=tuple(
@@ -47,7 +47,7 @@ def pick_host(fleet: Fleet, conditions: Conditions) -> HostPick:
     )
 
 
-def _pick(host: HostSummary, conditions: Conditions) -> Pick:
+def _pick(host: HostSummary, requirements: Requirements) -> Pick:
     view = host.view
     assert view.snapshot is not None
     used = {}
@@ -55,9 +55,9 @@ def _pick(host: HostSummary, conditions: Conditions) -> Pick:
         allocated = next((holder for holder in gpu.holders if holder.processes is None), None)
         if allocated is not None:
             used[gpu.device.uuid] = f"allocated to {allocated.name}"
-        elif conditions.idle and gpu.use != "free":
+        elif requirements.idle and gpu.use != "free":
             used[gpu.device.uuid] = gpu.reason
-    return pick_gpus(view.snapshot, conditions, {}, {}, view.snapshot.findings, used)
+    return pick_gpus(view.snapshot, requirements, {}, {}, view.snapshot.findings, used)
 
 
 def refusal_reasons(picked: HostPick) -> str:

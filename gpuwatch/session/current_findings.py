@@ -13,7 +13,7 @@ from gpuwatch.machine.collector.snapshot_feed import FeedStatus
 from gpuwatch.machine.history.machine_event import LastingCondition, MachineEvent
 
 if TYPE_CHECKING:
-    from gpuwatch.explain.diagnosis.condition_engine import Conditions
+    from gpuwatch.explain.diagnosis.condition_engine import ConditionEngine
     from gpuwatch.explain.diagnosis.conditions.throttle_episodes import ClockEpisodes, Episode
     from gpuwatch.machine.recording.reader import Recording
 
@@ -50,7 +50,7 @@ class FindingSource(ABC):
         return []
 
     def prepend(self, lasting: Sequence[LastingCondition], until: float, episodes: ClockEpisodes) -> None:
-        """As :meth:`gpuwatch.explain.diagnosis.condition_engine.Conditions.prepend`; nothing for recorded findings."""
+        """As :meth:`.condition_engine.ConditionEngine.prepend`; nothing for recorded findings."""
         return
 
     def check_feed(self, status: FeedStatus, now: float) -> list[MachineEvent]:
@@ -65,7 +65,7 @@ class FindingSource(ABC):
 class LiveFindings(FindingSource):
     """The condition engine, which is imported when it is started: the rules are slow to import."""
 
-    def __init__(self, conditions: Conditions | None) -> None:
+    def __init__(self, conditions: ConditionEngine | None) -> None:
         self._conditions = conditions
         self._unjudged: list[Snapshot] = []
         self._before: tuple[Sequence[LastingCondition], float, ClockEpisodes] | None = None
@@ -94,9 +94,9 @@ class LiveFindings(FindingSource):
 
     def start(self) -> list[MachineEvent]:
         if self._conditions is None:
-            from gpuwatch.explain.diagnosis.condition_engine import Conditions
+            from gpuwatch.explain.diagnosis.condition_engine import ConditionEngine
 
-            self._conditions = Conditions()
+            self._conditions = ConditionEngine()
             if self._before is not None:
                 self._conditions.prepend(*self._before)
         unjudged, self._unjudged = self._unjudged, []
@@ -158,7 +158,7 @@ class RecordedFindings(FindingSource):
             self._episodes.observe(device, at, first=first)
 
 
-def all_findings(recorded: tuple[Finding, ...], conditions: Conditions) -> tuple[Finding, ...]:
+def all_findings(recorded: tuple[Finding, ...], conditions: ConditionEngine) -> tuple[Finding, ...]:
     """Findings that came with a snapshot, current ones, then past ones, newest first."""
     found = conditions.findings
     if any(finding.severity != "info" for finding in recorded):

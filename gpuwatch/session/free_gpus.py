@@ -23,7 +23,7 @@ _MAX_GPUS_SHOWN = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Conditions:
+class Requirements:
     """What GPUs must meet to be chosen."""
 
     count: int = 1
@@ -77,7 +77,7 @@ class _CudaUnit:
 
 def pick_gpus(
     machine: Snapshot,
-    conditions: Conditions,
+    requirements: Requirements,
     environment: Mapping[str, str],
     reserved: Mapping[str, str],
     findings: Sequence[Finding] = (),
@@ -103,7 +103,7 @@ def pick_gpus(
         if allowed is not None and not _is_visible(unit, allowed):
             reason = "hidden by CUDA_VISIBLE_DEVICES"
         else:
-            reason = _why_not(unit, conditions, errors, reserved)
+            reason = _why_not(unit, requirements, errors, reserved)
         if reason:
             refused.append(
                 RefusedGpu(uuid=unit.uuid, index=unit.device.index, mig_instance=unit.mig_instance, reason=reason)
@@ -111,14 +111,14 @@ def pick_gpus(
         else:
             fit.append(unit)
     fit.sort(key=lambda unit: unit.preference)
-    enough = len(fit) >= conditions.count
-    taken = _choose_units(fit, conditions.count, machine.topology) if enough else []
+    enough = len(fit) >= requirements.count
+    taken = _choose_units(fit, requirements.count, machine.topology) if enough else []
     return Pick(
         taken_at=machine.taken_at,
-        wanted=conditions.count,
+        wanted=requirements.count,
         chosen=tuple(map(_picked_gpu, taken)),
         connection=_slowest_connection([unit.device for unit in taken], machine.topology),
-        spare=len(fit) - (conditions.count if enough else 0),
+        spare=len(fit) - (requirements.count if enough else 0),
         refused=tuple(refused),
     )
 
@@ -128,26 +128,26 @@ def idle_units(
 ) -> Iterator[tuple[Device, MigInstance | None, bool]]:
     """Every GPU or MIG instance, and whether ``pick --idle`` would choose it; arguments as of :func:`pick_gpus`."""
     errors = {finding.device_uuid: finding.title for finding in findings if finding.severity == "error"}
-    conditions = Conditions(idle=True)
+    requirements = Requirements(idle=True)
     for unit in _units(machine):
         # Asked of every sample: why one in use is refused needs no words.
-        yield unit.device, unit.instance, not unit.tenants and not _why_not(unit, conditions, errors, reserved)
+        yield unit.device, unit.instance, not unit.tenants and not _why_not(unit, requirements, errors, reserved)
 
 
-def why_impossible(machine: Snapshot, conditions: Conditions) -> str:
+def why_impossible(machine: Snapshot, requirements: Requirements) -> str:
     """Why no waiting helps; empty if it may."""
     units = list(_units(machine))
-    usable = [unit for unit in units if unit.instance is None] if conditions.count > 1 else units
-    if conditions.count > len(usable):
+    usable = [unit for unit in units if unit.instance is None] if requirements.count > 1 else units
+    if requirements.count > len(usable):
         kind = " without MIG" if len(usable) < len(units) else ""
-        return f"this machine has {len(usable)} GPU{'s' if len(usable) != 1 else ''}{kind}, not {conditions.count}"
-    if conditions.free_bytes is None or any(unit.bytes("total") is None for unit in usable):
+        return f"this machine has {len(usable)} GPU{'s' if len(usable) != 1 else ''}{kind}, not {requirements.count}"
+    if requirements.free_bytes is None or any(unit.bytes("total") is None for unit in usable):
         return ""
     totals = sorted((unit.bytes("total") or 0.0 for unit in usable), reverse=True)
-    if totals[conditions.count - 1] >= conditions.free_bytes:
+    if totals[requirements.count - 1] >= requirements.free_bytes:
         return ""
-    have = "no GPU here has" if conditions.count == 1 else f"fewer than {conditions.count} GPUs here have"
-    return f"{have} {size(conditions.free_bytes)}; the largest has {size(totals[0])}"
+    have = "no GPU here has" if requirements.count == 1 else f"fewer than {requirements.count} GPUs here have"
+    return f"{have} {size(requirements.free_bytes)}; the largest has {size(totals[0])}"
 
 
 def refusal_reasons(picked: Pick) -> str:
@@ -163,11 +163,11 @@ def refusal_reasons(picked: Pick) -> str:
 
 
 def _why_not(
-    unit: _CudaUnit, conditions: Conditions, errors: Mapping[str | None, str], reserved: Mapping[str, str]
+    unit: _CudaUnit, requirements: Requirements, errors: Mapping[str | None, str], reserved: Mapping[str, str]
 ) -> str:
     """Why a GPU is not chosen; empty if it may be."""
     holder = reserved.get(unit.uuid or "")
-    reason = errors.get(unit.device.uuid) or _refusal(unit, conditions)
+    reason = errors.get(unit.device.uuid) or _refusal(unit, requirements)
     return reason or (f"reserved by {holder}" if holder else "")
 
 
@@ -240,8 +240,8 @@ def _units(machine: Snapshot) -> Iterator[_CudaUnit]:
             yield _CudaUnit(device, None, tuple(rows))
 
 
-def _refusal(unit: _CudaUnit, conditions: Conditions) -> str:
-    """Why a GPU does not meet the conditions; empty if it does."""
+def _refusal(unit: _CudaUnit, requirements: Requirements) -> str:
+    """Why a GPU does not meet the requirements; empty if it does."""
     device = unit.device
     if device.state not in ("ok", "asleep"):
         return device.state_detail or device.state
@@ -249,25 +249,25 @@ def _refusal(unit: _CudaUnit, conditions: Conditions) -> str:
         return "MIG is on, but it has no instances"
     if unit.uuid is None:
         return "the driver does not report the UUID of this MIG instance"
-    if unit.instance is not None and conditions.count > 1:
+    if unit.instance is not None and requirements.count > 1:
         return "CUDA gives a program only one MIG instance"
     mode = device.readings.get("mode.compute")
     if mode == "prohibited":
         return "its compute mode prohibits programs"
     if unit.tenants and mode in ("exclusive-process", "exclusive-thread"):
         return f"its compute mode is exclusive, and {_tenant_names(unit.tenants)} is on it"
-    return _why_too_full(unit, conditions) or (_why_in_use(unit) if conditions.idle else "")
+    return _why_too_full(unit, requirements) or (_why_in_use(unit) if requirements.idle else "")
 
 
-def _why_too_full(unit: _CudaUnit, conditions: Conditions) -> str:
-    if conditions.free_bytes is None:
+def _why_too_full(unit: _CudaUnit, requirements: Requirements) -> str:
+    if requirements.free_bytes is None:
         return ""
     free, total = unit.bytes("free"), unit.bytes("total")
     if free is None:
         return "its free memory could not be read"
-    if free >= conditions.free_bytes:
+    if free >= requirements.free_bytes:
         return ""
-    if total is not None and total < conditions.free_bytes:
+    if total is not None and total < requirements.free_bytes:
         return f"has only {size(total)}"
     of = f"{size(free)} of {size(total)} free"
     return f"{of}, held by {_tenant_names(unit.tenants)}" if unit.tenants else of

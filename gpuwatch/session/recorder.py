@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.explain.diagnosis.condition_engine import Conditions
+from gpuwatch.explain.diagnosis.condition_engine import ConditionEngine
 from gpuwatch.machine.collector.snapshot_feed import Feed
 from gpuwatch.machine.recording.running_recorders import Announcement
 from gpuwatch.machine.recording.writer import RecordingWriter
@@ -40,7 +40,7 @@ class Recorder:
         self._came = time.monotonic()
         """When the last sample came."""
         self._clock = clock
-        self._conditions = Conditions()
+        self._conditions = ConditionEngine()
         self._wake = threading.Event()
         self._stopping = False
         self.snapshot: Snapshot | None = None

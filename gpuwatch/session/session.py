@@ -24,7 +24,7 @@ from gpuwatch.session.displayed_moment import SINCE_START, Played, PlayheadPosit
 from gpuwatch.session.process_history import Identity, ProcessHistories, ProcessHistory
 
 if TYPE_CHECKING:
-    from gpuwatch.explain.diagnosis.condition_engine import Conditions
+    from gpuwatch.explain.diagnosis.condition_engine import ConditionEngine
     from gpuwatch.explain.diagnosis.conditions.throttle_episodes import Episode
     from gpuwatch.machine.collector.recording_player import RecordingPlayer
     from gpuwatch.session.alerts.alerts import Alerts
@@ -56,7 +56,7 @@ class Session:
         feed: Feed,
         *,
         clock: Callable[[], float] = time.time,
-        conditions: Conditions | None = None,
+        conditions: ConditionEngine | None = None,
         timeline: SampleStore | None = None,
         read_only: bool = False,
         own_machine: bool = False,

@@ -18,7 +18,7 @@ import pytest
 from gpuwatch.cli.pick import _pick_until
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.machine.sources.gpu_reservations import reservations, reserve, reserved
-from gpuwatch.session.free_gpus import Conditions
+from gpuwatch.session.free_gpus import Requirements
 from gpuwatch.sim.simulated_machine import SimMachine
 from gpuwatch.sim.sysfs import ENV_STATE
 from tests.conftest import gpuwatch
@@ -108,7 +108,7 @@ def test_two_at_once_never_get_the_same_gpu(sim_machine: Machine) -> None:
 
 RACE = """
 import os, sys
-from gpuwatch.session.free_gpus import Conditions, pick_gpus
+from gpuwatch.session.free_gpus import Requirements, pick_gpus
 from gpuwatch.machine.sources.gpu_reservations import reserve, reserved
 from gpuwatch.session.single_snapshot import take_snapshot
 machine, _ = take_snapshot(30.0)
@@ -116,7 +116,7 @@ print("ready", flush=True)
 for number in sys.stdin:
     held = None
     while held is None:
-        picked = pick_gpus(machine, Conditions(int(number)), {}, reserved())
+        picked = pick_gpus(machine, Requirements(int(number)), {}, reserved())
         if not picked.chosen:
             break
         held = reserve([one.uuid for one in picked.chosen])
@@ -262,4 +262,4 @@ def test_sockets_that_fail_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None
     )
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     with pytest.raises(GpuwatchError, match="--reserve needs Unix sockets, which fail here: Address family"):
-        _pick_until(Conditions(), 1.0, 0.0, reserve_gpus=True)
+        _pick_until(Requirements(), 1.0, 0.0, reserve_gpus=True)

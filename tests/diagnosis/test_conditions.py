@@ -19,7 +19,7 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Problem, Process, Snapshot
 from gpuwatch.core.model.xids import Xid
-from gpuwatch.explain.diagnosis.condition_engine import PAST_SECONDS, REJUDGE_SECONDS, Conditions
+from gpuwatch.explain.diagnosis.condition_engine import PAST_SECONDS, REJUDGE_SECONDS, ConditionEngine
 from gpuwatch.explain.diagnosis.conditions.condition_duration import Occurrence, Sign
 from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, condition, conditions
 from gpuwatch.explain.diagnosis.evidence import Evidence
@@ -114,7 +114,7 @@ def test_a_gap_is_no_evidence() -> None:
 def test_an_xid_ages_only_while_samples_come() -> None:
     """A pause or a hang of hours is no hour without another Xid."""
 
-    def severity(watch: Conditions) -> str:
+    def severity(watch: ConditionEngine) -> str:
         (found,) = of(watch.findings, "hardware.fault")
         return found.severity
 
@@ -186,7 +186,7 @@ def test_a_gap_begins_the_time_anew_in_which_all_was_well() -> None:
 
 
 def test_the_same_snapshot_twice_changes_nothing() -> None:
-    watch = Conditions()
+    watch = ConditionEngine()
     shot = sample(0, [gpu()])
     watch.observe(shot)
     first = watch.findings
@@ -210,7 +210,7 @@ def test_a_finding_says_since_when_and_stays_listed_when_it_is_past() -> None:
 
 def test_words_change_seldom() -> None:
     """The dashboard draws again whatever findings change."""
-    watch, changes, before = Conditions(), 0, None
+    watch, changes, before = ConditionEngine(), 0, None
     for shot in seconds(600, lambda s: sample(s, [gpu(busy=97.0 + s % 3, readings=HOT)])):
         watch.observe(shot)
         now = watch.findings
@@ -734,7 +734,7 @@ def test_no_gpu_free_and_little_cpu_are_no_reason_to_speak() -> None:
 # -- what is normal -------------------------------------------------------------------------------
 
 
-def wrong(watch: Conditions) -> list[Finding]:
+def wrong(watch: ConditionEngine) -> list[Finding]:
     return [entry for entry in [*watch.findings, *watch.past] if entry.severity != "info"]
 
 
@@ -765,7 +765,7 @@ NORMAL = {
 
 @pytest.mark.parametrize("name", NORMAL)
 def test_what_is_normal_is_no_warning(name: str) -> None:
-    watch = Conditions()
+    watch = ConditionEngine()
     for shot in seconds(300, NORMAL[name]):
         watch.observe(shot)
         assert not wrong(watch), name

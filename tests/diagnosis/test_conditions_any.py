@@ -14,7 +14,7 @@ from gpuwatch.core.model.findings import CAUSES
 from gpuwatch.core.model.metrics import METRICS
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Device, Problem, Process, Snapshot
-from gpuwatch.explain.diagnosis.condition_engine import Conditions
+from gpuwatch.explain.diagnosis.condition_engine import ConditionEngine
 from gpuwatch.explain.diagnosis.conditions.gpu_faults import unread_keys
 from gpuwatch.machine.history.machine_event import MachineEvent
 from tests.diagnosis.watching import GIB, gpu, program, sample, watched
@@ -82,7 +82,7 @@ def any_snapshots(seed: int, count: int) -> list[Snapshot]:
     return found
 
 
-def check_events(watch: Conditions) -> None:
+def check_events(watch: ConditionEngine) -> None:
     """An occurrence has one onset, at most one end, and one severity: of its events and of its finding."""
     occurrences: dict[int, list[MachineEvent]] = {}
     for event in watch.events:
@@ -112,7 +112,7 @@ def check_events(watch: Conditions) -> None:
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 1 << 30))
 def test_no_rule_fails_and_every_finding_is_whole(seed: int) -> None:
-    watch = Conditions(capacity=100_000)
+    watch = ConditionEngine(capacity=100_000)
     snapshots = any_snapshots(seed, 250)
     for snapshot in snapshots:
         watch.observe(snapshot)

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from gpuwatch.core.model.snapshot import Process, Snapshot
-from gpuwatch.explain.diagnosis.condition_engine import Conditions
+from gpuwatch.explain.diagnosis.condition_engine import ConditionEngine
 from gpuwatch.machine.collector.live_feed import LiveFeed
 from gpuwatch.sim.simulated_machine import SimMachine
 from tests.diagnosis.watching import GIB, ids, of
@@ -40,7 +40,7 @@ class Watched:
 
     def __init__(self, machine: SimMachine) -> None:
         self.machine = machine
-        self.watch = Conditions()
+        self.watch = ConditionEngine()
         self.count = 0
         self.feed = LiveFeed(_INTERVAL, environment=machine.environment(os.environ))
         self.feed.start()

@@ -9,7 +9,7 @@ from typing import Any
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Device, Driver, Host, Problem, Process, Snapshot
-from gpuwatch.explain.diagnosis.condition_engine import Conditions
+from gpuwatch.explain.diagnosis.condition_engine import ConditionEngine
 
 GIB = 1 << 30
 BEGIN = datetime.datetime(2026, 11, 20, 10, 0, tzinfo=datetime.UTC)
@@ -122,9 +122,9 @@ def seconds(count: int, make: Callable[[int], Snapshot], *, start: int = 0, step
     return (make(second) for second in range(start, start + count, step))
 
 
-def watched(snapshots: Iterable[Snapshot], watch: Conditions | None = None) -> Conditions:
+def watched(snapshots: Iterable[Snapshot], watch: ConditionEngine | None = None) -> ConditionEngine:
     """After all of them."""
-    watch = watch or Conditions()
+    watch = watch or ConditionEngine()
     for snapshot in snapshots:
         watch.observe(snapshot)
     return watch
@@ -135,14 +135,14 @@ def of(findings: Iterable[Finding], cause: str) -> list[Finding]:
     return [finding for finding in findings if finding.id == cause]
 
 
-def ids(watch: Conditions) -> list[str]:
+def ids(watch: ConditionEngine) -> list[str]:
     """What is told now."""
     return [finding.id for finding in watch.findings]
 
 
 def history(snapshots: Iterable[Snapshot], cause: str) -> list[bool]:
     """Whether ``cause`` was told, snapshot by snapshot."""
-    watch, found = Conditions(), []
+    watch, found = ConditionEngine(), []
     for snapshot in snapshots:
         watch.observe(snapshot)
         found.append(bool(of(watch.findings, cause)))

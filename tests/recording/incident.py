@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from gpuwatch.core.model.reading import Value
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.explain.diagnosis.condition_engine import Conditions
+from gpuwatch.explain.diagnosis.condition_engine import ConditionEngine
 from gpuwatch.machine.recording.writer import Clock, RecordingWriter
 from gpuwatch.session.current_findings import all_findings
 from tests.recording.days import NOON, day
@@ -49,7 +49,7 @@ def record(path: Path) -> None:
     now = [BEGIN]
     clock = Clock(lambda: now[0], lambda: now[0] - 1e9, lambda: now[0] - 1e9, lambda: "boot")
     writer = RecordingWriter(path, interval=APART, seal_seconds=600, clock=clock, hostname="node07")
-    conditions = Conditions()
+    conditions = ConditionEngine()
     for shot in samples():
         now[0] = shot.taken_at.timestamp()
         events = conditions.observe(shot)

@@ -9,7 +9,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.explain.diagnosis.condition_engine import Conditions
+from gpuwatch.explain.diagnosis.condition_engine import ConditionEngine
 from gpuwatch.machine.recording.writer import Clock, RecordingWriter
 from gpuwatch.session.current_findings import all_findings
 from tests.recording.days import NOON, day
@@ -27,7 +27,7 @@ class Growing:
         self.writer = RecordingWriter(
             path, interval=interval, seal_seconds=seal_seconds, clock=clock, hostname="node07", max_age=3650 * 86_400.0
         )
-        self.conditions = Conditions()
+        self.conditions = ConditionEngine()
 
     def add(self, *snapshots: Snapshot) -> None:
         for snapshot in snapshots:

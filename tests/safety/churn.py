@@ -16,7 +16,7 @@ from gpuwatch.core.model.fleet import Fleet, HostView
 from gpuwatch.core.model.json_codec import from_json, to_json
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.xids import Xid
-from gpuwatch.explain.diagnosis.condition_engine import Conditions
+from gpuwatch.explain.diagnosis.condition_engine import ConditionEngine
 from gpuwatch.fleet.host_summary import FleetSummary, summarize_fleet
 from gpuwatch.machine.recording.writer import RecordingWriter
 from gpuwatch.session.process_history import Identity, process_identity
@@ -103,7 +103,7 @@ def mcp() -> Take:
     """The machine that an assistant asks about, with the answer to a question."""
     feed = FakeFeed()
     machine = LongLivedCollector()
-    machine._feed, machine._conditions = feed, Conditions()  # type: ignore[assignment]
+    machine._feed, machine._conditions = feed, ConditionEngine()  # type: ignore[assignment]
 
     def take(sample: Snapshot) -> None:
         feed.push(sample)

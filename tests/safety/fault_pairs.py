@@ -24,7 +24,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from gpuwatch.core.model.recording_window import Period
-from gpuwatch.explain.diagnosis.condition_engine import Conditions
+from gpuwatch.explain.diagnosis.condition_engine import ConditionEngine
 from gpuwatch.machine.collector.collector import Collector
 from gpuwatch.machine.collector.collector_protocol import note_seen_devices
 from gpuwatch.machine.collector.recording_player import RecordingPlayer
@@ -190,7 +190,7 @@ class Watched:
         """Each check: when, what was the case, what was to be told, and whether a note was to be."""
         self.told: set[tuple[str, str | None]] = set()
         self.seen: dict[str, SeenDevice] = {}
-        self.collector, self.conditions = Collector(), Conditions()
+        self.collector, self.conditions = Collector(), ConditionEngine()
         clock = Clock(*[lambda: self.at.timestamp()] * 3, lambda: "boot")
         self.writer = RecordingWriter(path, interval=10.0, seal_seconds=60.0, clock=clock, max_age=1e9)
         self.events: Counter[tuple[str, str | None]] = Counter()

@@ -26,7 +26,7 @@ import pynvml
 from gpuwatch.core.model.json_codec import to_json
 from gpuwatch.core.model.metrics import BY_ID, METRICS, Lane
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.explain.diagnosis.condition_engine import Conditions
+from gpuwatch.explain.diagnosis.condition_engine import ConditionEngine
 from gpuwatch.machine.collector.collector import Collector
 from gpuwatch.machine.history.sample_frames import FrameDecoder, FrameEncoder, split_frames
 from gpuwatch.machine.recording.reader import Recording
@@ -156,7 +156,7 @@ class Fire:
         real = time.monotonic
         time.monotonic = lambda: real() + self.ahead  # type: ignore[assignment]
         self.collector = Collector(on_demand=False, gpm=True)
-        self.encoder, self.receiver, self.shown = FrameEncoder(), FrameDecoder(), Conditions()
+        self.encoder, self.receiver, self.shown = FrameEncoder(), FrameDecoder(), ConditionEngine()
         self.path = folder / "fire.gwrec"
         self.writer = RecordingWriter(self.path)
         self.wrong: list[str] = []

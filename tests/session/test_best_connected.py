@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Connection, Snapshot, Topology
-from gpuwatch.session.free_gpus import Conditions, best_connected, connection_rank, pick_gpus
+from gpuwatch.session.free_gpus import Requirements, best_connected, connection_rank, pick_gpus
 from tests.session.test_free_gpus import chosen, gpu, machine
 from tests.ui.machines import uuid
 
@@ -44,26 +44,26 @@ PAIRS = topology(4, {(0, 2): "PIX", (1, 3): 4})
 
 
 def test_the_fastest_pair() -> None:
-    picked = pick_gpus(of(4, PAIRS), Conditions(2), {}, {})
+    picked = pick_gpus(of(4, PAIRS), Requirements(2), {}, {})
     assert (chosen(picked), picked.connection, picked.spare) == ([1, 3], "NV4", 2)
-    picked = pick_gpus(of(4, PAIRS, on=(3,)), Conditions(2), {}, {})
+    picked = pick_gpus(of(4, PAIRS, on=(3,)), Requirements(2), {}, {})
     assert (chosen(picked), picked.connection) == ([0, 2], "PIX")
-    assert pick_gpus(of(4, PAIRS), Conditions(1), {}, {}).connection is None
+    assert pick_gpus(of(4, PAIRS), Requirements(1), {}, {}).connection is None
 
 
 def test_free_gpus_go_before_fast_connections() -> None:
-    picked = pick_gpus(of(4, PAIRS, on=(1, 0)), Conditions(3), {}, {})
+    picked = pick_gpus(of(4, PAIRS, on=(1, 0)), Requirements(3), {}, {})
     assert (chosen(picked), picked.connection) == ([2, 3, 1], "SYS"), "2 and 3 are free; 1 has NVLinks to 3"
 
 
 def test_the_slowest_connection_counts_first() -> None:
     ring = topology(4, {(0, 1): 12, (0, 2): "SYS", (1, 2): "SYS", (0, 3): "PIX", (1, 3): "PIX", (2, 3): "PHB"})
-    assert chosen(pick_gpus(of(4, ring), Conditions(3), {}, {})) == [0, 1, 3]
+    assert chosen(pick_gpus(of(4, ring), Requirements(3), {}, {})) == [0, 1, 3]
 
 
 def test_equal_connections_leave_the_order_of_free_memory() -> None:
     for found in (topology(4, {}), topology(4, {}, None), None):
-        picked = pick_gpus(of(4, found, used={0: 2, 1: 1}), Conditions(2), {}, {})
+        picked = pick_gpus(of(4, found, used={0: 2, 1: 1}), Requirements(2), {}, {})
         assert chosen(picked) == [2, 3]
         assert picked.connection == ("SYS" if found is not None and found.connections[0].level else None)
 
@@ -72,15 +72,15 @@ def test_a_switch_connects_all_that_are_at_it() -> None:
     at_switch = Topology(
         connections=topology(4, {(0, 1): "PIX"}).connections, switch_nvlinks={uuid(2): 18, uuid(3): 12}
     )
-    picked = pick_gpus(of(4, at_switch), Conditions(2), {}, {})
+    picked = pick_gpus(of(4, at_switch), Requirements(2), {}, {})
     assert (chosen(picked), picked.connection) == ([2, 3], "NV12")
 
 
 def test_an_unknown_connection_is_not_taken_for_a_fast_one() -> None:
     some = topology(3, {(0, 1): "SYS"}, None)
-    picked = pick_gpus(of(3, some), Conditions(2), {}, {})
+    picked = pick_gpus(of(3, some), Requirements(2), {}, {})
     assert (chosen(picked), picked.connection) == ([0, 1], "SYS")
-    assert pick_gpus(of(3, some), Conditions(3), {}, {}).connection is None
+    assert pick_gpus(of(3, some), Requirements(3), {}, {}).connection is None
 
 
 def test_order_of_connections() -> None:

@@ -11,7 +11,7 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.pick_result import Pick
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Device, MigInstance, Snapshot
-from gpuwatch.session.free_gpus import Conditions, pick_gpus, refusal_reasons, why_impossible
+from gpuwatch.session.free_gpus import Requirements, pick_gpus, refusal_reasons, why_impossible
 from tests.ui import machines
 from tests.ui.machines import GIB, uuid
 
@@ -43,20 +43,20 @@ def refusals(picked: Pick) -> dict[int, str]:
 
 def test_free_ones_come_first_then_the_least_used() -> None:
     here = machine(gpu(0, used=3), gpu(1, used=0.1), gpu(2), gpu(3, busy=80), on=(0,))
-    assert chosen(pick_gpus(here, Conditions(4), {}, {})) == [2, 1, 3, 0]
-    two = pick_gpus(here, Conditions(2), {}, {})
+    assert chosen(pick_gpus(here, Requirements(4), {}, {})) == [2, 1, 3, 0]
+    two = pick_gpus(here, Requirements(2), {}, {})
     assert (chosen(two), two.spare, two.refused) == ([2, 1], 2, ())
 
 
 def test_free_memory() -> None:
     here = machine(gpu(0, used=20), gpu(1, used=3), gpu(2, missing={"memory.free_bytes": Missing("unknown")}), on=(0,))
-    picked = pick_gpus(here, Conditions(1, 20 * GIB), {}, {})
+    picked = pick_gpus(here, Requirements(1, 20 * GIB), {}, {})
     assert chosen(picked) == [1]
     assert refusals(picked) == {
         0: "4.0 GiB of 24.0 GiB free, held by alice's train.py (2210) 3.0 GiB",
         2: "its free memory could not be read",
     }
-    none = pick_gpus(here, Conditions(2, 20 * GIB), {}, {})
+    none = pick_gpus(here, Requirements(2, 20 * GIB), {}, {})
     assert (none.chosen, none.spare) == ((), 1)
     assert refusal_reasons(none).startswith("GPU 0: 4.0 GiB of 24.0 GiB free")
 
@@ -72,14 +72,14 @@ def test_free_memory() -> None:
     ],
 )
 def test_idle_is_what_nobody_uses_even_unseen(device: Device, reason: str) -> None:
-    picked = pick_gpus(machine(device), Conditions(1, idle=True), {}, {})
+    picked = pick_gpus(machine(device), Requirements(1, idle=True), {}, {})
     assert refusals(picked) == ({0: reason} if reason else {})
-    assert chosen(pick_gpus(machine(device), Conditions(1), {}, {})) == [0], "only --idle asks for that"
+    assert chosen(pick_gpus(machine(device), Requirements(1), {}, {})) == [0], "only --idle asks for that"
 
 
 def test_a_desktop_is_no_work() -> None:
     here = machine(gpu(0), processes=(machines.denied_process(0),))
-    assert chosen(pick_gpus(here, Conditions(1, idle=True), {}, {})) == [0]
+    assert chosen(pick_gpus(here, Requirements(1, idle=True), {}, {})) == [0]
 
 
 @pytest.mark.parametrize(
@@ -95,14 +95,14 @@ def test_a_desktop_is_no_work() -> None:
     ],
 )
 def test_gpus_that_no_program_can_use(device: Device, reason: str) -> None:
-    picked = pick_gpus(machine(device, on=(0,)), Conditions(1), {}, {})
+    picked = pick_gpus(machine(device, on=(0,)), Requirements(1), {}, {})
     assert refusals(picked) == {0: reason}
 
 
 def test_errors_and_reservations() -> None:
     error = Finding(id="xid", severity="error", certainty="fact", title="Xid 79 on GPU 0", device_uuid=uuid(0))
     here = machine(gpu(0), gpu(1), gpu(2))
-    picked = pick_gpus(here, Conditions(1), {}, {uuid(1): "pid 7 (bob, python)"}, [error])
+    picked = pick_gpus(here, Requirements(1), {}, {uuid(1): "pid 7 (bob, python)"}, [error])
     assert chosen(picked) == [2]
     assert refusals(picked) == {0: "Xid 79 on GPU 0", 1: "reserved by pid 7 (bob, python)"}
 
@@ -110,14 +110,14 @@ def test_errors_and_reservations() -> None:
 def test_visible_devices_limit_the_choice() -> None:
     here = machine(gpu(0), gpu(1, used=3), gpu(2))
     for listed in ("1", uuid(1), f"1,{uuid(2)}"):
-        assert chosen(pick_gpus(here, Conditions(1), {"CUDA_VISIBLE_DEVICES": listed}, {})) == [1], listed
+        assert chosen(pick_gpus(here, Requirements(1), {"CUDA_VISIBLE_DEVICES": listed}, {})) == [1], listed
     with pytest.raises(UsageError, match="hides all"):
-        pick_gpus(here, Conditions(1), {"CUDA_VISIBLE_DEVICES": ""}, {})
+        pick_gpus(here, Requirements(1), {"CUDA_VISIBLE_DEVICES": ""}, {})
     other = machine(gpu(0), gpu(1, name="NVIDIA A2"))
     with pytest.raises(UsageError, match="fastest first"):
-        pick_gpus(other, Conditions(1), {"CUDA_VISIBLE_DEVICES": "1"}, {})
+        pick_gpus(other, Requirements(1), {"CUDA_VISIBLE_DEVICES": "1"}, {})
     ordered = {"CUDA_VISIBLE_DEVICES": "1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-    assert chosen(pick_gpus(other, Conditions(1), ordered, {})) == [1]
+    assert chosen(pick_gpus(other, Requirements(1), ordered, {})) == [1]
 
 
 def instance(number: int, free: float, name: str | None = None) -> MigInstance:
@@ -136,22 +136,22 @@ def instance(number: int, free: float, name: str | None = None) -> MigInstance:
 def test_mig_instances() -> None:
     divided = gpu(0, readings={"mig.mode": "enabled"}, mig_instances=(instance(1, 2), instance(2, 9)))
     here = machine(divided, gpu(1, used=23))
-    [one] = pick_gpus(here, Conditions(1, 8 * GIB), {}, {}).chosen
+    [one] = pick_gpus(here, Requirements(1, 8 * GIB), {}, {}).chosen
     assert (one.uuid, one.mig_instance, one.index) == ("MIG-00000002-0000-0000-0000-000000000000", "2/0", 0)
     limited = {"CUDA_VISIBLE_DEVICES": "MIG-00000001-0000-0000-0000-000000000000"}
-    assert pick_gpus(here, Conditions(1), limited, {}).chosen[0].mig_instance == "1/0"
-    two = pick_gpus(here, Conditions(2), {}, {})
+    assert pick_gpus(here, Requirements(1), limited, {}).chosen[0].mig_instance == "1/0"
+    two = pick_gpus(here, Requirements(2), {}, {})
     assert {one.mig_instance: one.reason for one in two.refused} == {
         "1/0": "CUDA gives a program only one MIG instance",
         "2/0": "CUDA gives a program only one MIG instance",
     }
-    assert why_impossible(here, Conditions(2)) == "this machine has 1 GPU without MIG, not 2"
+    assert why_impossible(here, Requirements(2)) == "this machine has 1 GPU without MIG, not 2"
 
 
 def test_what_no_waiting_helps() -> None:
     here = machine(gpu(0, used=23), gpu(1, used=23))
-    assert why_impossible(here, Conditions(2, 20 * GIB)) == ""
-    assert why_impossible(here, Conditions(3)) == "this machine has 2 GPUs, not 3"
-    assert why_impossible(here, Conditions(1, 25 * GIB)) == "no GPU here has 25.0 GiB; the largest has 24.0 GiB"
+    assert why_impossible(here, Requirements(2, 20 * GIB)) == ""
+    assert why_impossible(here, Requirements(3)) == "this machine has 2 GPUs, not 3"
+    assert why_impossible(here, Requirements(1, 25 * GIB)) == "no GPU here has 25.0 GiB; the largest has 24.0 GiB"
     unknown = machine(gpu(0, missing={"memory.total_bytes": Missing("unknown")}))
-    assert why_impossible(unknown, Conditions(1, 25 * GIB)) == ""
+    assert why_impossible(unknown, Requirements(1, 25 * GIB)) == ""

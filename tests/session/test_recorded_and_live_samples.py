@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.explain.diagnosis.condition_engine import Conditions
+from gpuwatch.explain.diagnosis.condition_engine import ConditionEngine
 from gpuwatch.machine.history.last_hour import MAX_EVENTS, Timeline
 from gpuwatch.machine.history.machine_event import MachineEvent, still_lasting
 from gpuwatch.machine.recording.reader import Recording
@@ -192,7 +192,7 @@ def test_what_lasted_when_it_was_started_began_when_the_recorder_saw_it(tmp_path
         row.readings["idle_since"] = int(BEGIN.timestamp())
         return watching_sample(second, [gpu(busy=95.0, readings=hot), gpu(1, used=21.0)], [row])
 
-    recorded, recorder = Recorded(tmp_path / "a.gpuwatch"), Conditions()
+    recorded, recorder = Recorded(tmp_path / "a.gpuwatch"), ConditionEngine()
     for shot in (make(second) for second in range(300)):
         events = tuple(recorder.observe(shot))
         recorded.add([shot], events)

@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.explain.diagnosis.condition_engine import Conditions
+from gpuwatch.explain.diagnosis.condition_engine import ConditionEngine
 from gpuwatch.machine.collector.snapshot_feed import FeedStatus
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.storable_snapshot import Storable
@@ -67,7 +67,7 @@ def test_recorded_findings_are_those_of_the_recorded_samples(tmp_path: Path) -> 
     run = Harness(tmp_path / "a.gpuwatch")
     run.give(shots)
     run.end()
-    conditions = Conditions()
+    conditions = ConditionEngine()
     with Recording(run.writer.path) as recording:
         kept = list(recording.snapshots())
         assert [one.snapshot for one in kept] == [Storable().of(shot) for shot in shots]
@@ -75,7 +75,7 @@ def test_recorded_findings_are_those_of_the_recorded_samples(tmp_path: Path) -> 
         recorded = [one for one in recording.events() if not one.kind.startswith(("recording.", "clock."))]
         assert recorded == events
         assert {"process.exited"} < {one.kind for one in recorded}
-        again = Conditions()
+        again = ConditionEngine()
         for one in kept:
             again.observe(one.snapshot)
             assert one.findings == all_findings(one.snapshot.findings, again)

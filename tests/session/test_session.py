@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import FAILED_ITSELF, Snapshot
-from gpuwatch.explain.diagnosis.condition_engine import Conditions
+from gpuwatch.explain.diagnosis.condition_engine import ConditionEngine
 from gpuwatch.machine.collector.snapshot_feed import FeedStatus
 from gpuwatch.machine.history.last_hour import Timeline
 from gpuwatch.machine.history.machine_event import MachineEvent
@@ -37,7 +37,7 @@ def pair(tick: int) -> Snapshot:
 class Watched:
     """A session, its feed, and the clock that both live by."""
 
-    def __init__(self, conditions: Conditions | None = None) -> None:
+    def __init__(self, conditions: ConditionEngine | None = None) -> None:
         self.now = machines.NOON.timestamp()
         self.feed = FakeFeed()
         self.wakes = 0

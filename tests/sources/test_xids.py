@@ -12,7 +12,7 @@ import pytest
 
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.xids import Xid
-from gpuwatch.explain.diagnosis.condition_engine import Conditions
+from gpuwatch.explain.diagnosis.condition_engine import ConditionEngine
 from gpuwatch.machine.collector.live_feed import LiveFeed
 from gpuwatch.machine.sources.nvidia import nvml_errors
 from gpuwatch.machine.sources.nvidia.device import NvmlDevice
@@ -56,7 +56,7 @@ def test_an_xid_is_heard_once_and_told_as_event_and_finding(
 ) -> None:
     machine = sim_machine("2x8GiB")
     machine.override(1, "xid", 31)  # before anybody listened: told by nobody
-    feed, watcher = watched(machine), Conditions()
+    feed, watcher = watched(machine), ConditionEngine()
     before = until(feed, lambda snapshot: True)
     assert [device.xids for device in before.devices] == [(), ()]
     watcher.observe(before)
@@ -85,7 +85,7 @@ def test_an_xid_is_heard_once_and_told_as_event_and_finding(
 
 def test_a_program_s_fault_is_no_fault_of_the_card(sim_machine: Callable[[str], SimMachine], watched: Watch) -> None:
     machine = sim_machine("1x8GiB")
-    feed, watcher = watched(machine), Conditions()
+    feed, watcher = watched(machine), ConditionEngine()
     watcher.observe(until(feed, lambda snapshot: True))
     machine.override(0, "xid", 13)
     seen = until(feed, lambda snapshot: bool(snapshot.devices[0].xids))
@@ -96,7 +96,7 @@ def test_a_program_s_fault_is_no_fault_of_the_card(sim_machine: Callable[[str], 
 def test_a_driver_that_refuses_is_said_once(sim_machine: Callable[[str], SimMachine], watched: Watch) -> None:
     machine = sim_machine("2x8GiB")
     machine.inject("nvmlDeviceRegisterEvents", code=CODES["NOT_SUPPORTED"], device=1)
-    feed, watcher = watched(machine), Conditions()
+    feed, watcher = watched(machine), ConditionEngine()
     seen = until(feed, lambda snapshot: snapshot.devices[1].xids_missing is not None)
     assert seen.devices[0].xids_missing is None
     (event,) = watcher.observe(seen)

@@ -1,13 +1,13 @@
-"""Conditions whose findings a test gives; their events are those of the samples."""
+"""ConditionEngine whose findings a test gives; their events are those of the samples."""
 
 from __future__ import annotations
 
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.explain.diagnosis.condition_engine import Conditions
+from gpuwatch.explain.diagnosis.condition_engine import ConditionEngine
 
 
-class FixedFindings(Conditions):
+class FixedFindings(ConditionEngine):
     """Finds the same in every sample."""
 
     def __init__(self, *found: Finding) -> None:

@@ -11,7 +11,7 @@ from textual.widgets import Input
 
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Device, Reservation, Snapshot
-from gpuwatch.explain.diagnosis.condition_engine import Conditions
+from gpuwatch.explain.diagnosis.condition_engine import ConditionEngine
 from gpuwatch.machine.collector.snapshot_feed import FeedStatus
 from gpuwatch.machine.history.metric_history import History
 from gpuwatch.session import free_gpus
@@ -138,7 +138,7 @@ def test_everybody_says_the_same_of_an_idle_process(idle_minutes: int | None) ->
     since = 0 if idle_minutes is None else int(BEGIN.timestamp()) - 60 * idle_minutes
     row = program(7, held=20.0, sm=40.0 if idle_minutes is None else None)
     row.readings["idle_since"] = since
-    watch = Conditions()
+    watch = ConditionEngine()
     shots = [watching_sample(second, [gpu(busy=60.0 if idle_minutes is None else 0.0)], [row]) for second in range(8)]
     for shot in shots:
         watch.observe(shot)
@@ -147,7 +147,7 @@ def test_everybody_says_the_same_of_an_idle_process(idle_minutes: int | None) ->
     line = said(shots[-1], *watch.findings)
     column = time_column_text(BY_ID["idle"], row, last)
     exported = one(exported_series(shots[-1], OPTIONS._replace(processes=1)), PROCESS_IDLE)
-    picked = free_gpus.pick_gpus(shots[-1], free_gpus.Conditions(1, idle=True), {}, {}, watch.findings)
+    picked = free_gpus.pick_gpus(shots[-1], free_gpus.ConditionEngine(1, idle=True), {}, {}, watch.findings)
     assert exported == since
     assert not picked.chosen, "whoever is on it may go on at any time"
     if idle_minutes is None:

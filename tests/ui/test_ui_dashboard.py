@@ -13,7 +13,7 @@ from textual.pilot import Pilot
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.missing_driver_advice import SIMULATE, missing_driver_action
 from gpuwatch.core.model.snapshot import Process
-from gpuwatch.explain.diagnosis.condition_engine import Conditions
+from gpuwatch.explain.diagnosis.condition_engine import ConditionEngine
 from gpuwatch.machine.collector.snapshot_feed import FeedStatus
 from gpuwatch.ui.app import make_tab
 from gpuwatch.ui.screens.gpu import GpuScreen
@@ -92,7 +92,7 @@ async def test_numbers_of_the_sketch_are_on_screen(stage: Stage) -> None:
 async def test_a_table_of_few_processes_ends_with_the_latest_events(
     make_stage: Callable[..., Stage], size: tuple[int, int], told: bool
 ) -> None:
-    stage = make_stage(conditions=Conditions())
+    stage = make_stage(conditions=ConditionEngine())
     async with stage.app.run_test(size=size) as pilot:
         stage.past(machines.lively, 200)
         table = stage.app.overview.processes

@@ -6,7 +6,7 @@ import pytest
 
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Connection, Device, MigInstance, Place, Snapshot, Topology
-from gpuwatch.explain.diagnosis.condition_engine import Conditions
+from gpuwatch.explain.diagnosis.condition_engine import ConditionEngine
 from gpuwatch.ui.details import gpu_sections as gpu_facts
 from gpuwatch.ui.drawing.wrapping import Lines
 from gpuwatch.ui.screens.gpu import GpuScreen
@@ -22,8 +22,8 @@ def texts(lines: Lines) -> list[str]:
     return ["".join(text for text, _ in line) for line in lines]
 
 
-def watched(reasons: list[str]) -> tuple[Conditions, Device]:
-    watcher = Conditions()
+def watched(reasons: list[str]) -> tuple[ConditionEngine, Device]:
+    watcher = ConditionEngine()
     device = machines.device(0)
     for tick, reason in enumerate(reasons):
         device = machines.device(0, readings={"clocks.event_reasons": reason, "events.thermal_seconds": 7.0})

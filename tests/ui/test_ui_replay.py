@@ -14,7 +14,7 @@ from rich.segment import Segment
 from textual.pilot import Pilot
 
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.explain.diagnosis.condition_engine import Conditions
+from gpuwatch.explain.diagnosis.condition_engine import ConditionEngine
 from gpuwatch.machine.collector.host_access import HostAccess
 from gpuwatch.machine.collector.recording_player import RecordingPlayer
 from gpuwatch.machine.collector.snapshot_feed import FeedStatus
@@ -600,7 +600,7 @@ async def test_recordings_of_every_schema_are_played(
 async def test_findings_judged_again_are_the_recorded_ones(replay: Callable[..., Replayed]) -> None:
     """While it plays, over faults: what is shown is what the rules find in the played samples."""
     one = replay(troubled())
-    again, seen = Conditions(), set()
+    again, seen = ConditionEngine(), set()
     feed = RecordingPlayer(open_recording(one.path), speed=64, clock=lambda: one.seconds)
     feed.paused = False
     count = 0

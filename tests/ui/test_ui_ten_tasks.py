@@ -10,7 +10,7 @@ import pytest
 from textual.pilot import Pilot
 
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.explain.diagnosis.condition_engine import Conditions
+from gpuwatch.explain.diagnosis.condition_engine import ConditionEngine
 from gpuwatch.machine.sources.process_signals import Outcome
 from gpuwatch.session.session import Session
 from gpuwatch.ui.app import GpuwatchApp
@@ -94,7 +94,7 @@ async def test_each_task_takes_three_keys(
     for seconds in (-7200, -60):
         bench.probe_runs.store.save(run_of(script, seconds))
     feed, now = FakeFeed(_Host(details_of)), machines.NOON.timestamp() + _SECONDS - 1
-    session = Session(feed, clock=lambda: now, conditions=Conditions())
+    session = Session(feed, clock=lambda: now, conditions=ConditionEngine())
     app = GpuwatchApp(session, probe_runs=bench.probe_runs)
     feed._pending = [four(tick) for tick in range(_SECONDS)]
     async with app.run_test(size=size) as pilot:

@@ -33,11 +33,11 @@ CRASH = """
 import sys
 from tests.ui import machines
 from tests.ui.feed import MovingFeed
-from gpuwatch.explain.diagnosis.condition_engine import Conditions
+from gpuwatch.explain.diagnosis.condition_engine import ConditionEngine
 from gpuwatch.session.session import Session
 from gpuwatch.ui.app import GpuwatchApp, run
 
-class Breaks(Conditions):
+class Breaks(ConditionEngine):
     def look(self, snapshot):
         raise RuntimeError("a rule broke")
 

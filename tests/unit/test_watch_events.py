@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from gpuwatch.core.formatting.durations import ago, hours_minutes, rounded_duration
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Device, Mapped, MigInstance, Process
-from gpuwatch.explain.diagnosis.condition_engine import REJUDGE_SECONDS, Conditions
+from gpuwatch.explain.diagnosis.condition_engine import REJUDGE_SECONDS, ConditionEngine
 from gpuwatch.machine.collector.snapshot_feed import FeedStatus
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.process_events import ProcessEvents
@@ -30,7 +30,7 @@ def kinds(found: list[MachineEvent]) -> list[str]:
 
 
 def watched(*shots: tuple[tuple[Device, ...], tuple[Process, ...]]) -> list[list[MachineEvent]]:
-    watcher = Conditions()
+    watcher = ConditionEngine()
     return [watcher.observe(machines.snapshot(devices, rows, tick=n)) for n, (devices, rows) in enumerate(shots)]
 
 
@@ -256,7 +256,7 @@ def test_a_card_far_below_its_limit_is_not_at_it() -> None:
 
 
 def test_reasons_have_episodes_that_can_be_looked_up_as_of_then() -> None:
-    watcher = Conditions()
+    watcher = ConditionEngine()
     start = machines.NOON.timestamp()
     for tick in range(100):
         reasons = "sw-power-cap+sw-thermal" if 10 <= tick < 30 else "sw-power-cap" if tick < 50 else "none"
@@ -431,7 +431,7 @@ def test_links_fabric_and_sram_are_events() -> None:
 
 
 def test_growth_within_a_minute_of_the_last_is_told_after_it_though_nothing_else_moves() -> None:
-    watcher = Conditions()
+    watcher = ConditionEngine()
     counts = ((0, 1), (1, 2), (2, 7))
     shots = [machines.snapshot((device(readings={"ecc.corrected": n}),), (), tick=at) for at, n in counts]
     told = [one.text for shot in shots for one in watcher.observe(shot)]
@@ -449,7 +449,7 @@ def test_one_step_of_growth_is_no_trend() -> None:
 
 
 def test_the_collector_stalls_is_replaced_and_answers_again() -> None:
-    watcher = Conditions()
+    watcher = ConditionEngine()
     assert watcher.feed(FeedStatus("ok"), 0) == []
     (began,) = watcher.feed(FeedStatus("not-answering", waiting_seconds=5.0), 10)
     assert (began.kind, began.severity, began.cause) == ("silence.began", "error", "driver.bad-state")
@@ -468,7 +468,7 @@ def test_the_collector_stalls_is_replaced_and_answers_again() -> None:
 
 
 def test_a_replaced_collector_is_a_warning_only_until_its_successor_works() -> None:
-    watcher = Conditions()
+    watcher = ConditionEngine()
     at = machines.snapshot().taken_at.timestamp()
     (event,) = watcher.feed(FeedStatus("starting", replaced=1, detail="ended by itself"), at)
     (found,) = watcher.findings
@@ -481,7 +481,7 @@ def test_a_replaced_collector_is_a_warning_only_until_its_successor_works() -> N
 
 
 def test_the_list_is_bounded_and_the_count_is_not() -> None:
-    watcher = Conditions(capacity=5)
+    watcher = ConditionEngine(capacity=5)
     for tick in range(10):
         rows = (machines.process(0),) if tick % 2 else ()
         watcher.observe(machines.snapshot((device(),), rows, tick=tick))
@@ -510,7 +510,7 @@ _STEPS = st.lists(
 def test_a_machine_on_which_nothing_changes_is_judged_seldom_and_no_differently(
     steps: list[tuple[int, float, str, int, int]],
 ) -> None:
-    still, looking, tick = Conditions(), Conditions(), 0
+    still, looking, tick = ConditionEngine(), ConditionEngine(), 0
     everybody = tuple(machines.process(n, gpu=n % 2) for n in range(3))
     for lasts, used, reason, errors, count in [*steps, (100, 10.0, "none", 0, 0)]:
         readings = {"clocks.event_reasons": reason, "ecc.uncorrected": errors, "clocks.sm_mhz": 1500}

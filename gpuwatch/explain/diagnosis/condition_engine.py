@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 MAX_EVENTS = 1000
 """Events kept."""
 REJUDGE_SECONDS = 5.0
-"""Seconds after which findings are reworded, single-sample rules rerun, and an unchanged machine is judged again."""
+"""Seconds after which findings are reworded, and an unchanged machine is judged again, by the rules on evidence too."""
 PAST_SECONDS = 1800.0
 """Seconds for which a past finding is listed."""
 _RESUME_SECONDS = 10.0
@@ -79,8 +79,8 @@ class _Entry:
     """Whether its onset event was sent."""
 
 
-class _SingleSnapshotRules(Condition):
-    """What rules find in a single snapshot, while they do: asked when it changed, else every few seconds."""
+class _EvidenceRules(Condition):
+    """What the rules on evidence find in the latest snapshot: they run when devices change, else every few seconds."""
 
     name = "finding"
     causes = ()
@@ -96,7 +96,7 @@ class _SingleSnapshotRules(Condition):
         if state != self._state or at - self._diagnosed_at >= REJUDGE_SECONDS:
             self._state, self._diagnosed_at = state, at
             evidence = Evidence(snapshot=snapshot)
-            found = diagnose(evidence, [rule for rule in rules_for(evidence) if not rule.single_snapshot])
+            found = diagnose(evidence, [rule for rule in rules_for(evidence) if not rule.replaces_conditions])
             self._found = {repr(_subject(item)): item for item in found if item.id != "healthy"}
         for subject, item in self._found.items():
             yield Sign(cause=item.id, about=subject)
@@ -105,7 +105,7 @@ class _SingleSnapshotRules(Condition):
         return self._found[occurrence.sign.about]
 
 
-class Conditions:
+class ConditionEngine:
     """Takes snapshots, and the state of their feed, in order of time."""
 
     def __init__(self, capacity: int = MAX_EVENTS) -> None:
@@ -146,13 +146,13 @@ class Conditions:
         self._intervals: deque[float] = deque(maxlen=8)
         """Seconds between the latest samples."""
         self._entries: dict[_Key, _Entry] = {}
-        self._single_snapshot_rules = _SingleSnapshotRules()
+        self._evidence_rules = _EvidenceRules()
         self._broken: dict[str, Finding] = {}
         self._healthy: Finding | None = None
         self._healthy_worded = float("-inf")
         self._healthy_since: float | None = None
         self._unsure: frozenset[_Key] = frozenset()
-        """Of what the latest judged sample did not say whether it holds, though nothing was known of it before."""
+        """Conditions not known before, of which the latest judged sample did not say whether they hold."""
         self._begun_before: dict[_Key, LastingCondition] = {}
         self._begun_before_until = 0.0
 
@@ -183,9 +183,9 @@ class Conditions:
     # -- input ----------------------------------------------------------------------------------
 
     def prepend(self, lasting: Iterable[LastingCondition], until: float, episodes: ClockEpisodes) -> None:
-        """Takes what another gpuwatch saw to last at the first sample here, and its clock episodes.
+        """Takes over the conditions that another gpuwatch saw holding at the first sample here, and its clock episodes.
 
-        What lasts on began when it says. ``until``: up to when samples were taken here before this was known.
+        Those that still hold began when it says. ``until``: up to when samples were taken here before this was known.
         """
         self._begun_before = {onset_key(begun.onset): begun for begun in lasting}
         self._begun_before_until = until
@@ -266,7 +266,7 @@ class Conditions:
             found = self._devices.observe(snapshot, at, freed)
         found += self._update(conditions(), context, blind=snapshot.driver is None)
         found += came_and_went
-        found += self._update([self._single_snapshot_rules], context)
+        found += self._update([self._evidence_rules], context)
         while self.past and at - _utc_time(self.past[0].until) > PAST_SECONDS:
             self.past.popleft()
         self._reword_findings(snapshot, at, gap=bool(gap))
@@ -280,7 +280,7 @@ class Conditions:
             if entry.announced
             and entry.finding is not None
             and entry.listed
-            and (entry.condition is self._single_snapshot_rules or snapshot.driver is not None)
+            and (entry.condition is self._evidence_rules or snapshot.driver is not None)
         ]
         current += self._broken.values()
         # What cannot be read is a finding only when it lasts, but at no time is it well.
@@ -325,7 +325,7 @@ class Conditions:
                     entry = self._entries[key] = _Entry(next(self._numbers), began, condition)
                 seen.add(key)
                 entry.occurrence.add(sign, context.at, context.seconds, context.samples)
-        if not blind and self._single_snapshot_rules not in judged:
+        if not blind and self._evidence_rules not in judged:
             self._unsure = frozenset(unsure)
         for key, entry in list(self._entries.items()):
             condition, occurrence = entry.condition, entry.occurrence

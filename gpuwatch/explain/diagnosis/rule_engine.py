@@ -37,7 +37,7 @@ _FIRST_NO_GPU = _RANK[NO_GPU[0]]
 _CONDITIONS = tuple(condition for condition in conditions() if condition.one_sample)
 
 
-@rule(*dict.fromkeys(cause for condition in _CONDITIONS for cause in condition.causes), single_snapshot=True)
+@rule(*dict.fromkeys(cause for condition in _CONDITIONS for cause in condition.causes), replaces_conditions=True)
 def momentary_conditions(evidence: Evidence) -> Iterator[Finding]:
     """What holds in this sample, regardless of how long; of a run only what concerns its GPUs."""
     snapshot = evidence.snapshot

@@ -26,7 +26,7 @@ class Rule(msgspec.Struct, frozen=True):
     find: Any
     """A pure function from the input to findings; over samples, a :class:`.conditions.condition_registry.Condition`."""
     takes: Input = "evidence"
-    single_snapshot: bool = False
+    replaces_conditions: bool = False
     """Whether it replaces conditions over time if there is only one snapshot."""
     unless: tuple[str, ...] | None = None
     """It reports what nothing explains: only if no other finding is an error, or of these causes. None: always."""
@@ -48,7 +48,7 @@ def rule(
     *causes: str,
     takes: Input = "evidence",
     needs: Needs | None = None,
-    single_snapshot: bool = False,
+    replaces_conditions: bool = False,
     unless: tuple[str, ...] | None = None,
 ) -> Callable[[_F], _F]:
     """Declares a function as a rule, with the fields of :class:`Rule`.
@@ -62,7 +62,7 @@ def rule(
             part = getattr(evidence, needs or "")
             return function(evidence, part) if part is not None else ()
 
-        register(Rule(function.__name__, causes, find if needs else function, takes, single_snapshot, unless))
+        register(Rule(function.__name__, causes, find if needs else function, takes, replaces_conditions, unless))
         return function
 
     return declare

@@ -8,7 +8,7 @@ import time
 import msgspec
 
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.explain.diagnosis.condition_engine import Conditions
+from gpuwatch.explain.diagnosis.condition_engine import ConditionEngine
 from gpuwatch.machine.collector.live_feed import LiveFeed
 from gpuwatch.session.single_snapshot import findings_of, silence, without_driver
 
@@ -26,7 +26,7 @@ class LongLivedCollector:
     def __init__(self, *, deadline: float = DEADLINE_SECONDS) -> None:
         self._deadline = deadline
         self._feed: LiveFeed | None = None
-        self._conditions = Conditions()
+        self._conditions = ConditionEngine()
         self.newest: Snapshot | None = None
         """The newest snapshot; None before the first."""
         self._count = 0

@@ -30,7 +30,7 @@ from gpuwatch.core.parse_text import word_set
 from gpuwatch.explain.diagnosis.reference.cause_pages import page, suggested_causes
 from gpuwatch.machine.history.run_store import RunStore
 from gpuwatch.machine.sources.gpu_reservations import reserved
-from gpuwatch.session.free_gpus import Conditions, pick_gpus, why_impossible
+from gpuwatch.session.free_gpus import Requirements, pick_gpus, why_impossible
 from gpuwatch.session.single_snapshot import findings_of
 from gpuwatch.share.assistant.allowed_files import open_document, open_log
 from gpuwatch.share.assistant.long_lived_collector import LongLivedCollector
@@ -248,10 +248,10 @@ async def _find_free_gpus(tools: Tools, arguments: FreeGpusArguments) -> dict[st
             problem = next(iter(taken.problems), None)
             raise GpuwatchError(problem.detail, hint=problem.hint) if problem else GpuwatchError("there are no GPUs")
         free = None if arguments.free_gib is None else int(arguments.free_gib * 2**30)
-        conditions = Conditions(arguments.count, free, arguments.idle)
-        if why := why_impossible(taken, conditions):
+        requirements = Requirements(arguments.count, free, arguments.idle)
+        if why := why_impossible(taken, requirements):
             raise UsageError(why)
-        return tools.plain(pick_gpus(taken, conditions, os.environ, reserved(), findings_of(taken)), known=taken)
+        return tools.plain(pick_gpus(taken, requirements, os.environ, reserved(), findings_of(taken)), known=taken)
 
     return await anyio.to_thread.run_sync(found, abandon_on_cancel=True)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.xids import Xid
-from gpuwatch.explain.diagnosis.condition_engine import Conditions
+from gpuwatch.explain.diagnosis.condition_engine import ConditionEngine
 from gpuwatch.machine.collector.snapshot_feed import Feed
 from gpuwatch.machine.history.device_limit import forget_gone
 from gpuwatch.session.current_findings import all_findings
@@ -40,7 +40,7 @@ class PageUpdater:
         """``say``: tells the user what is wrong, one line each; ``clock``: seconds since the epoch."""
         self._feed, self._options, self._job_map, self._say = feed, options, job_map, say
         self._clock, self._monotonic = clock, monotonic
-        self._conditions = Conditions()
+        self._conditions = ConditionEngine()
         self._xids = XidCounts(clock())
         self._wake = threading.Event()
         self._stopping = False
