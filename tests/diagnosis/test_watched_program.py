@@ -495,7 +495,7 @@ def test_pytorch_without_a_way_in_is_one_finding() -> None:
 @pytest.mark.parametrize(("code", "verdict", "severity"), [(0, "ok", "warning"), (1, "oom", "error")])
 def test_a_program_that_catches_that_memory_ran_out_has_not_failed(code: int, verdict: str, severity: str) -> None:
     text = "ResourceExhaustedError: OOM when allocating tensor with shape[1024,1024] and type float on /device:GPU:0"
-    ended: dict[str, object] = {} if code == 0 else {"verdict": "oom", "verdict_reason": "it ran out of memory"}
+    ended: dict[str, object] = {} if code == 0 else {"verdict": "oom", "verdict_reason": "It ran out of memory."}
     done = program(f"{text} by allocator GPU_0_bfc\n", outcome=Outcome(exit_code=code, ended=True), **ended)
     assert done.verdict == verdict
     assert (done.verdict_reason == "It exited with code 0, although memory ran out.") == (code == 0)

@@ -170,7 +170,7 @@ def test_what_a_process_said_before_its_connection_was_accepted_is_read(listens:
         placed = {"op": "Tanh", "dtype": "float32", "requested": "GPU:0", "actual": "CPU:0", "count": 1}
         process.sendall((json.dumps({"t": 0.0, "kind": "placement", "data": placed}) + "\n").encode())
     if not listens:
-        family.listen_only()
+        family.stop_accepting()
     while streams.drain(0):
         pass
     assert family.placed()

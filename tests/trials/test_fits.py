@@ -42,7 +42,7 @@ def test_cards_are_sizes_the_smallest_first() -> None:
 def test_a_program_without_a_framework_has_no_allocator(tmp_path: Path) -> None:
     result = tried("--fits", "1GiB", "--sim", "1x2GiB", "--no-save", "--", *program(tmp_path, "step()\n"))
     assert result.returncode == 2
-    assert "it used no GPU" in result.stderr
+    assert "the program used no GPU" in result.stderr
 
 
 def test_a_card_that_cannot_be_simulated_is_refused_before_anything_runs(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_the_memory_that_it_needs_is_found_with_and_without_the_allocators_peak(
             memory = msgspec.structs.replace(ran.memory, allocator_peak_bytes=peak)
             return documents.tried("default", run=msgspec.structs.replace(ran, memory=memory))
 
-        def needs(self, card: int) -> int:
+        def available_on(self, card: int) -> int:
             return card
 
     monkeypatch.setattr(smaller_card, "_SimulatedCards", Cards)

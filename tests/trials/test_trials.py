@@ -392,7 +392,7 @@ def test_copies_are_measured_while_all_of_them_step(tmp_path: Path) -> None:
     assert min(first["steps"], second["steps"]) >= 40
     # The first has made some hundred steps before the second began: they do not count.
     assert first["steps"] - second["steps"] < 60
-    assert found["answer"]["sentence"].startswith("default: 2 at once run on one GPU")
+    assert found["answer"]["sentence"].startswith("default: 2 copies run at once on one GPU")
 
 
 def test_a_copy_that_fails_does_not_hold_up_the_other(tmp_path: Path) -> None:

@@ -129,7 +129,7 @@ class Ending:
     def end_rest(self) -> None:
         """Ends what the program has left behind, in its session or in another, and hears its last reports."""
         self.end_left_behind()
-        self._processes.listen_only()
+        self._processes.stop_accepting()
         while self._guarded.options.memory and self._guarded.streams.drain(0):
             pass  # where its last recording is
         self._guarded.tell("leave")

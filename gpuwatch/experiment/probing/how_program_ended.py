@@ -102,7 +102,7 @@ def _verdict(run: Run, end: Termination, starved: bool) -> tuple[Verdict, str]:
     if passed_on:
         return "interrupted", f"It was ended by {signal_name(passed_on[-1])} after {lasted}, which gpuwatch passed on."
     if failed and run.ooms and not ended_apart(run, outcome):
-        return "oom", "it ran out of memory"
+        return "oom", "It ran out of memory."
     if starved:
         limit = end.kills.limit_bytes
         whose = "the host" if limit is None else f"its control group (limit {limit >> 20} MiB)"

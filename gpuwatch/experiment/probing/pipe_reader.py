@@ -16,7 +16,7 @@ MAX_QUEUED_BYTES = 8 << 20
 """Bytes that can be queued."""
 _SLICE_BYTES = 1 << 16
 # C++ log lines and exceptions: chunks with any of these are never skipped.
-_TELLING = (b".cc:", b"rror", b"emory")
+_KEPT_MARKERS = (b".cc:", b"rror", b"emory")
 
 
 Sink = Callable[[bytes], object]
@@ -67,7 +67,7 @@ class Backlog:
         self._size += len(chunk)
         while self._size > MAX_QUEUED_BYTES:
             oldest = self._take()
-            if any(text in oldest for text in _TELLING):
+            if any(text in oldest for text in _KEPT_MARKERS):
                 self._feed(oldest)
             else:
                 self.left_out += len(oldest)

@@ -34,7 +34,7 @@ _OF_FAILED_OPS = (
 )
 
 
-class Account(msgspec.Struct, frozen=True, kw_only=True):
+class FailureCounts(msgspec.Struct, frozen=True, kw_only=True):
     """What all processes of a program counted themselves."""
 
     exhausted: int
@@ -59,20 +59,20 @@ def is_older(line: str, started: datetime.datetime) -> bool:
     return (started - written).total_seconds() > _TIME_ZONES_SECONDS
 
 
-def without_printed(facts: LogFacts, account: Account | None) -> LogFacts:
-    """The facts without failures that no process of the program had; ``account`` is None if that is not known."""
-    if account is None:
+def without_printed(facts: LogFacts, counts: FailureCounts | None) -> LogFacts:
+    """The facts without failures that no process of the program had; ``counts`` is None if that is not known."""
+    if counts is None:
         return facts
     # Host memory that runs out is not counted: any library may request it.
     of_host = [oom for oom in facts.ooms if oom.allocator in HOST_ALLOCATORS]
-    if not account.framework:
+    if not counts.framework:
         own = {name: getattr(facts, name) for name in _OWN}
         own |= {"ooms": of_host, "topics": facts.topics, "evidence": facts.evidence}
         return _without(LogFacts(**own), lambda topic: not topic.startswith("ended.") or topic in _OF_KERNELS)
-    if account.exhausted:
+    if counts.exhausted:
         return facts
     facts = msgspec.structs.replace(facts, ooms=of_host, refusals=Refusals())
-    if account.failures != 0 or not account.gpus:
+    if counts.failures != 0 or not counts.gpus:
         return _without(facts, lambda topic: topic in _OF_MEMORY)
     facts = msgspec.structs.replace(facts, cuinit_error=None)
     return _without(facts, lambda topic: topic in (*_OF_MEMORY, *_OF_FAILED_OPS))

@@ -33,7 +33,7 @@ from gpuwatch.core.model.visible_devices import visible_to
 from gpuwatch.experiment.probing.op_placement import PlacedOps, coverage, merged
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript
 from gpuwatch.experiment.probing.received_events import ReceivedEvents
-from gpuwatch.experiment.probing.reprinted_lines import Account, is_older, without_printed
+from gpuwatch.experiment.probing.reprinted_lines import FailureCounts, is_older, without_printed
 from gpuwatch.experiment.probing.run_memory import MemoryLedger, Timeline
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.log_parser import LogParser
@@ -196,15 +196,15 @@ class RunBuilder:
         simulation: str | None,
         processes: tuple[RunProcess, ...] = (),
         placed: tuple[PlacedOps, ...] = (),
-        account: Account | None = None,
+        failure_counts: FailureCounts | None = None,
     ) -> RunDraft:
-        """The draft run; of a running program, what is known so far. ``account``: see :mod:`.reprinted_lines`."""
+        """The draft run; of a running program, what is known so far. ``failure_counts``: see :class:`FailureCounts`."""
         state, timeline = self.state, self._timeline
         timeline.prefer(self._mapped_gpus(environment))
         shown = timeline.shown
         if outcome.exit_code is not None or outcome.signal is not None:
             self._parser.close()
-        facts = without_printed(self._parser.facts, account)
+        facts = without_printed(self._parser.facts, failure_counts)
         outcome = msgspec.structs.replace(outcome, ended=state.ended)
         verdict, reason = self._verdict(script, outcome, facts)
         before, machine = self._before, self._machine
@@ -373,20 +373,20 @@ class RunBuilder:
     def _verdict(self, script: ProbeScript, outcome: Outcome, facts: LogFacts) -> tuple[Verdict, str]:
         unexpected = [error for error in self.state.errors if not error.expected]
         if outcome.timed_out:
-            return "timeout", "it was killed at its deadline"
+            return "timeout", "It was killed at its deadline."
         if any(map(exhausted, unexpected)) or (facts.ooms and (unexpected or not self.state.ended)):
-            return "oom", "it ran out of memory"
+            return "oom", "It ran out of memory."
         if outcome.signal is not None:
-            return "error", f"it was {outcome.text}"
+            return "error", f"It was {outcome.text}."
         if unexpected:
             first = unexpected[0]
             return "error", f"{first.type}: {first.message.splitlines()[0] if first.message else ''}"
         if not self.state.ended:
-            return "error", f"it exited early, with {outcome.text}"
+            return "error", f"It exited early, with {outcome.text}."
         if self.state.skipped is not None:
             return "skipped", self.state.skipped
         if script.verdict == "oom" and (facts.ooms or any(map(exhausted, self.state.errors))):
-            return "oom", "it ran out of memory, as this configuration shows"
+            return "oom", "It ran out of memory, as this configuration shows."
         return "ok", ""
 
 

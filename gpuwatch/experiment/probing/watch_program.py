@@ -262,7 +262,7 @@ class Watch:
                 heard = time.monotonic()
             elif self._reports.left_behind and time.monotonic() - heard > _QUIET_SECONDS:
                 break  # a process that was left behind holds it open and is silent
-        self._processes.listen_only()
+        self._processes.stop_accepting()
         while self._drain(0, last=True):
             pass
         self._backlog.close()
@@ -412,7 +412,9 @@ class Watch:
             simulation=self._options.simulation,
             processes=self._processes.processes(self._builder.held),
             placed=self._processes.placed(),
-            account=self._processes.account(self._reports.program or 0) if not self._reports.left_behind else None,
+            failure_counts=self._processes.failure_counts(self._reports.program or 0)
+            if not self._reports.left_behind
+            else None,
         )
         settings = {
             **environment_settings(

@@ -24,7 +24,7 @@ from gpuwatch.experiment.probing.op_placement import PlacedOps
 from gpuwatch.experiment.probing.pipe_reader import Lines, Streams
 from gpuwatch.experiment.probing.probe_runner import kept_environment
 from gpuwatch.experiment.probing.received_events import Applied, ReceivedEvents
-from gpuwatch.experiment.probing.reprinted_lines import Account
+from gpuwatch.experiment.probing.reprinted_lines import FailureCounts
 from gpuwatch.experiment.probing.run_builder import own_ordinal
 from gpuwatch.explain.logs import tensorflow_device_lines
 from gpuwatch.explain.logs.line_text import device_name
@@ -41,7 +41,7 @@ _SLOWER_FACTOR, _SETTLING_SECONDS = 1.5, 1.0
 _MIN_STEPS_AT_WORK = 6
 """Steps by which a process has taken its memory."""
 _WROTE = re.compile(rb"[IWEF]\d{4} \d\d:\d\d:[\d.]+ +(\d+) [\w./-]+:\d+\] (.*)")
-_TELLING = (b"Created ", b"out of memory trying")
+_LOG_MARKERS = (b"Created ", b"out of memory trying")
 
 
 class _Member:
@@ -93,7 +93,7 @@ class WatchedProcesses:
         self._connections.clear()
         self._streams.remove(self._socket.fileno())
 
-    def listen_only(self) -> None:
+    def stop_accepting(self) -> None:
         """Accepts no new connections; reports that were already sent are still read.
 
         A short program may have connected, reported and ended before anything was accepted.
@@ -115,7 +115,7 @@ class WatchedProcesses:
 
     def log_line(self, raw: bytes) -> None:
         """Assigns device maps and failed allocations in TensorFlow's log to the process that logged them."""
-        if not any(text in raw for text in _TELLING):
+        if not any(text in raw for text in _LOG_MARKERS):
             return
         found = _WROTE.search(raw)
         if found is None:
@@ -231,7 +231,7 @@ class WatchedProcesses:
                 found.append(child)
         return tuple(found)
 
-    def account(self, program: int) -> Account | None:
+    def failure_counts(self, program: int) -> FailureCounts | None:
         """What ``program`` and its children counted as failed until their ends; None unless all that may have loaded a
         framework did."""
         members = [member for member in self._members.values() if member.framework is not None or member.state.children]
@@ -245,7 +245,7 @@ class WatchedProcesses:
         ended_by_memory = sum(exhausted(error) for state in states for error in state.errors)
         refused = sum(state.exhausted or 0 for state in states) + ended_by_memory
         others = sum(failures) if len(failures) == len(states) else None
-        return Account(exhausted=refused, failures=others, framework=bool(states), gpus=gpus)
+        return FailureCounts(exhausted=refused, failures=others, framework=bool(states), gpus=gpus)
 
     def profile_themselves(self) -> bool:
         """With --memory: whether a process has begun a profile of its own."""

@@ -127,19 +127,19 @@ class _TogetherStop(Stop):
         )
 
 
-class _Port:
+class _CopyFeed:
     """One copy's view of the feed, which each snapshot reaches."""
 
-    def __init__(self, feed: Feed, before: Snapshot | None, ports: list[_Port], lock: threading.Lock) -> None:
-        self._feed, self._before, self._ports, self._lock = feed, before, ports, lock
+    def __init__(self, feed: Feed, before: Snapshot | None, feeds: list[_CopyFeed], lock: threading.Lock) -> None:
+        self._feed, self._before, self._feeds, self._lock = feed, before, feeds, lock
         self._unread: list[Snapshot] = []
-        ports.append(self)
+        feeds.append(self)
 
     def drain(self) -> list[Snapshot]:
         with self._lock:
             for snapshot in self._feed.drain():
-                for port in self._ports:
-                    port._unread.append(snapshot)
+                for feed in self._feeds:
+                    feed._unread.append(snapshot)
             mine, self._unread = self._unread, []
         return mine
 
@@ -156,12 +156,12 @@ def _run_together(
 ) -> list[Trial]:
     group, trials, problems = _Group(copies), dict[int, Trial](), list[GpuwatchError]()
     before, lock = setup.feed.fresh(3.0), threading.Lock()
-    ports: list[_Port] = []
+    feeds: list[_CopyFeed] = []
 
-    def run(number: int, port: _Port) -> None:
+    def run(number: int, feed: _CopyFeed) -> None:
         try:
             trials[number] = run_trial(
-                setup, configuration, goal, copy=number, stop=_TogetherStop(goal, group, number), feed=port
+                setup, configuration, goal, copy=number, stop=_TogetherStop(goal, group, number), feed=feed
             )
         except GpuwatchError as error:
             problems.append(error)
@@ -171,7 +171,7 @@ def _run_together(
 
     setup.progress.says(f"{configuration.name}: {copies} at once")
     threads = [
-        threading.Thread(target=run, args=(number, _Port(setup.feed, before, ports, lock)), name=f"copy-{number}")
+        threading.Thread(target=run, args=(number, _CopyFeed(setup.feed, before, feeds, lock)), name=f"copy-{number}")
         for number in range(1, copies + 1)
     ]
     for thread in threads:
@@ -202,7 +202,7 @@ def _answer(trials: Sequence[Trial], copies: int, codes: dict[str, str]) -> Answ
         if failed is not None and failed.verdict == "interrupted":
             bad.append(f"{name}: not finished, it was interrupted")
         elif failed is not None:
-            which = f"copy {copy} of {copies} fails" if copy else "it fails by itself"
+            which = f"copy {copy} of {copies} fails" if copy else "it fails even when run alone"
             bad.append(f"{name}: {which} ({why_failed(failed)})")
         elif len(beside) == copies:
             fine.append((max(_held_each(beside), default=0), name, alone, beside))
@@ -210,7 +210,7 @@ def _answer(trials: Sequence[Trial], copies: int, codes: dict[str, str]) -> Answ
         return Answer(sentence="; ".join(bad) or "Nothing was run")
     fine.sort(key=lambda entry: entry[0])  # in the order of the configurations where they hold the same
     _, name, alone, beside = fine[0]
-    sentence = f"{name}: {copies} at once run on one GPU{_cost(alone, beside)}"
+    sentence = f"{name}: {copies} copies run at once on one GPU{_cost(alone, beside)}"
     rest = [f"{other}: they also run{_cost(trial, two)}" for _, other, trial, two in fine[1:]]
     code = codes.get(alone.asked, "").rstrip()
     return Answer(sentence="; ".join([sentence, *rest, *bad]), best=name, code=tuple(code.splitlines()))
@@ -221,7 +221,7 @@ def _held_each(beside: Sequence[Trial]) -> list[int]:
 
 
 def _cost(alone: Trial, beside: Sequence[Trial]) -> str:
-    """`` (130 MiB each, × 1.92 the time of a step)``; empty if nothing is known."""
+    """`` (130 MiB each, up to 1.92 times the step time of a single copy)``; empty if nothing is known."""
     amounts = list(dict.fromkeys(map(size, sorted(_held_each(beside), reverse=True))))
     simulated = any(trial.run is not None and trial.run.simulated for trial in beside)
     slower = slowdown_factor(alone.step_time, beside, simulated=simulated)

@@ -52,7 +52,7 @@ def parse_cards(text: str) -> tuple[tuple[str, int], ...]:
     return tuple(sorted(found.items(), key=lambda entry: entry[1]))
 
 
-class _Cards(Protocol):
+class _CardProvider(Protocol):
     """How a run gets a card, or a limit, of some size."""
 
     note: str
@@ -61,7 +61,7 @@ class _Cards(Protocol):
         """Runs the program with this many bytes."""
         ...
 
-    def needs(self, card: int) -> int:
+    def available_on(self, card: int) -> int:
         """What a card of this size leaves to the program, in the bytes that :meth:`run` takes."""
         ...
 
@@ -80,7 +80,7 @@ class _SimulatedCards:
             self._setup.made = setup.made
         return trial
 
-    def needs(self, card: int) -> int:
+    def available_on(self, card: int) -> int:
         return card
 
 
@@ -114,7 +114,7 @@ class _Limits:
             name = f"limit={max(amount // _MIB, 1)}MiB"
         return run_trial(self._setup, Configuration(setting_named(name)), goal, no_retry=True)
 
-    def needs(self, card: int) -> int:
+    def available_on(self, card: int) -> int:
         return card - self._beside
 
 
@@ -146,8 +146,8 @@ def _bisect(
     largest = cards[-1][1]
     if setup.simulated:
         count = len(setup.machine.devices) if setup.machine is not None else 1
-        ways: _Cards = _SimulatedCards(setup, configuration, max(count, 1))
-        first = ways.run(largest, Goal(rule, deadline=budget / 2))
+        provider: _CardProvider = _SimulatedCards(setup, configuration, max(count, 1))
+        first = provider.run(largest, Goal(rule, deadline=budget / 2))
     else:
         first = run_trial(setup, configuration, Goal(rule, deadline=budget / 2))
     found.trials.append(_with_memory_label(first, largest if setup.simulated else None))
@@ -160,18 +160,18 @@ def _bisect(
             found.fits = [Fit(card=label, bytes=amount, fits=False, tried=amount == largest) for label, amount in cards]
         return
     if not run.device_map:
-        raise UsageError("--fits: it used no GPU", hint="it must use TensorFlow or PyTorch on one")
+        raise UsageError("--fits: the program used no GPU", hint="it must use TensorFlow or PyTorch on one")
     if not setup.simulated:
-        ways = _Limits(setup, run.framework.name if run.framework is not None else "", run)
+        provider = _Limits(setup, run.framework.name if run.framework is not None else "", run)
     goal = Goal(rule, first.steps if first.ended_by != "the program" else None, budget / 2)
-    bisection = _Bisection(ways, goal, until, found, {ways.needs(largest): True})
+    bisection = _Bisection(provider, goal, until, found, {provider.available_on(largest): True})
     least = run.memory.allocator_peak_bytes or 0  # TensorFlow does not report that of a session
     try:
-        bisection.narrow(least, ways.needs(largest), MIN_MEMORY_BYTES if setup.simulated else _MIB)
+        bisection.narrow(least, provider.available_on(largest), MIN_MEMORY_BYTES if setup.simulated else _MIB)
     except _BudgetSpent:
         found.notes.append(f"--budget {hours_minutes(budget)} ended the search early.")
-    found.answer = Answer(sentence=bisection.name(cards, first))
-    found.notes.append(ways.note)
+    found.answer = Answer(sentence=bisection.judge_cards(cards, first))
+    found.notes.append(provider.note)
 
 
 class _BudgetSpent(Exception):
@@ -182,12 +182,12 @@ class _BudgetSpent(Exception):
 class _Bisection:
     """Runs the program with one amount of memory after another."""
 
-    ways: _Cards
+    provider: _CardProvider
     goal: Goal
     until: float
     found: ExperimentResult
     passed: dict[int, bool]
-    """Whether it passed, by bytes."""
+    """Whether the program passed, by bytes."""
     low: int = 0
     high: int = 0
     """Bytes that fail (or are too few) and bytes that pass, at most 5 % more."""
@@ -196,7 +196,7 @@ class _Bisection:
         if amount not in self.passed:
             if time.monotonic() > self.until:
                 raise _BudgetSpent
-            trial = self.ways.run(amount, self.goal)
+            trial = self.provider.run(amount, self.goal)
             self.found.trials.append(_with_memory_label(trial, amount))
             run = trial.run
             if run is None or trial.overridden or trial.not_tried:
@@ -226,11 +226,11 @@ class _Bisection:
             else:
                 self.low = middle
 
-    def name(self, cards: Sequence[tuple[str, int]], first: Trial) -> str:
+    def judge_cards(self, cards: Sequence[tuple[str, int]], first: Trial) -> str:
         """Notes which cards have what it needs; the answer in a sentence."""
         smallest = None
         for label, amount in cards:
-            has = self.ways.needs(amount)
+            has = self.provider.available_on(amount)
             fits: bool | None = has > self.low
             if smallest is None and fits:
                 try:

@@ -90,7 +90,7 @@ def complete(run: Run, log: LogFacts, before: Snapshot | None) -> Run:
         main = next((entry.reason for entry in run.fallbacks if entry.reason != LIMIT), main)
     reason = run.verdict_reason
     if not reason or verdict != run.verdict or verdict == "oom":
-        # The runner's "it ran out of memory" says less than the numbers.
+        # The runner's "It ran out of memory." says less than the numbers.
         own = _program_reason(run, evidence, verdict, findings, main) if run.is_program else ""
         reason = own or _reason(run, verdict, findings, main, hidden_on_purpose(evidence, findings))
     return replace(run, verdict=verdict, verdict_reason=reason, findings=findings, primary=main)
